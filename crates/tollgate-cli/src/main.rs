@@ -1,0 +1,2 @@
+//! The command `tollgate`.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The MCP and HTTP doors of tollgate.

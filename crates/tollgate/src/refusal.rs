@@ -1,0 +1,314 @@
+//! A refusal: the answer "no", with its reason in a form that programs act on.
+//!
+//! One refusal has two exact renderings. The [`Payload`] is for controllers and has five keys; the [`Report`] is for
+//! the agent and says what to do. Their shapes are a contract: the JSON Schemas in `schemas/` are made from these types.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::digest::Digest;
+use crate::name::Agent;
+use crate::path::FilePath;
+use crate::turn::FileState;
+
+/// Why a call was refused. Nothing on disk was changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The file it is about, absolute.
+    pub path: FilePath,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// The reasons there are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The file is not what the agent last knew.
+    Stale(Stale),
+    /// Another process has the file open for writing, or another agent is about to write it.
+    Busy {
+        /// Whose reservation it is, where one is the reason.
+        holder: Option<Agent>,
+    },
+    /// The policy asks for a read before a write, and there was none.
+    Unread {
+        /// What is on disk.
+        actual: FileState,
+    },
+    /// The last read of the file failed, so its bytes are not known.
+    Unreadable,
+    /// The path leads out of the workspace.
+    Outside,
+    /// The path belongs to tollgate, to a host's hooks or to the vault's own folders.
+    Protected,
+    /// A directory, a FIFO, a device: anything but a regular file.
+    NotAFile,
+    /// The file has other names, and a replacement would part them.
+    HardLinked,
+    /// The file is read-only.
+    ReadOnly,
+    /// The old text of an edit is not in the file, or is there more than once.
+    TextNotFound {
+        /// How often it was found.
+        found: usize,
+        /// The beginning of the text that was looked for.
+        text: String,
+    },
+}
+
+/// What is known about a change that the agent has not seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stale {
+    /// What the agent last knew.
+    pub expected: FileState,
+    /// What is on disk.
+    pub actual: FileState,
+    /// Who wrote what is on disk, if it was a guarded agent.
+    pub changed_by: Option<ChangedBy>,
+    /// From what the agent knew to what is on disk, bounded, if both are known and text.
+    pub diff: Option<String>,
+}
+
+/// The author of a change, from the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangedBy {
+    /// Who.
+    pub agent: Agent,
+    /// When.
+    pub time: Timestamp,
+}
+
+/// For controllers: exactly these five keys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "tollgate refusal payload")]
+pub struct Payload {
+    /// What kind of refusal it is.
+    pub error_type: ErrorType,
+    /// The file, absolute.
+    pub file_path: String,
+    /// SHA-256 the write expected, null where it expected no file or nothing is known.
+    #[schemars(with = "Option<HexDigest>", required)]
+    pub expected_hash: Option<Digest>,
+    /// SHA-256 of what is on disk, null where there is no file or nothing is known.
+    #[schemars(with = "Option<HexDigest>", required)]
+    pub actual_hash: Option<Digest>,
+    /// What to do.
+    pub resolution: Resolution,
+}
+
+/// For the agent: exactly these keys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "tollgate refusal report")]
+pub struct Report {
+    /// What kind of refusal it is.
+    pub error_type: ErrorType,
+    /// What happened, as a sentence.
+    pub message: Cow<'static, str>,
+    /// The file and its hashes.
+    pub details: Details,
+    /// What to do, as a sentence.
+    pub recovery_hint: Cow<'static, str>,
+}
+
+/// The file and its hashes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Details {
+    /// The file, absolute.
+    pub path: String,
+    /// SHA-256 of what the agent last knew.
+    #[schemars(with = "Option<HexDigest>", required)]
+    pub baseline_hash: Option<Digest>,
+    /// SHA-256 of what is on disk.
+    #[schemars(with = "Option<HexDigest>", required)]
+    pub current_disk_hash: Option<Digest>,
+}
+
+/// 64 lower-case hex digits, for the schemas.
+#[derive(JsonSchema)]
+#[schemars(inline)]
+#[allow(dead_code, reason = "only its schema is used")]
+struct HexDigest(#[schemars(regex(pattern = "^[0-9a-f]{64}$"))] String);
+
+/// The kinds of refusal, as they are spelled in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[schemars(inline)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "each is one of `Reason`")]
+pub enum ErrorType {
+    StaleFile,
+    FileBusy,
+    UnreadFile,
+    UnreadableFile,
+    OutsideWorkspace,
+    ProtectedPath,
+    NotAFile,
+    HardLinked,
+    ReadOnly,
+    TextNotFound,
+}
+
+/// The way out of a refusal, as it is spelled in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[schemars(inline)]
+#[non_exhaustive]
+pub enum Resolution {
+    /// Read the file again, redo the change on what is there, then write.
+    ReReadRequired,
+    /// Read the file first.
+    ReadRequired,
+    /// The same call may succeed in a moment.
+    RetryLater,
+    /// This path will never do.
+    ChooseAnotherPath,
+    /// A person has to decide.
+    AskAPerson,
+}
+
+impl Refusal {
+    pub(crate) fn new(path: FilePath, reason: Reason) -> Self {
+        Self { path, reason }
+    }
+
+    /// The kind.
+    pub fn error_type(&self) -> ErrorType {
+        match self.reason {
+            Reason::Stale(_) => ErrorType::StaleFile,
+            Reason::Busy { .. } => ErrorType::FileBusy,
+            Reason::Unread { .. } => ErrorType::UnreadFile,
+            Reason::Unreadable => ErrorType::UnreadableFile,
+            Reason::Outside => ErrorType::OutsideWorkspace,
+            Reason::Protected => ErrorType::ProtectedPath,
+            Reason::NotAFile => ErrorType::NotAFile,
+            Reason::HardLinked => ErrorType::HardLinked,
+            Reason::ReadOnly => ErrorType::ReadOnly,
+            Reason::TextNotFound { .. } => ErrorType::TextNotFound,
+        }
+    }
+
+    /// The way out.
+    pub fn resolution(&self) -> Resolution {
+        match self.error_type() {
+            ErrorType::StaleFile => Resolution::ReReadRequired,
+            ErrorType::FileBusy => Resolution::RetryLater,
+            ErrorType::UnreadFile | ErrorType::UnreadableFile | ErrorType::TextNotFound => Resolution::ReadRequired,
+            ErrorType::OutsideWorkspace | ErrorType::ProtectedPath | ErrorType::NotAFile => {
+                Resolution::ChooseAnotherPath
+            }
+            ErrorType::HardLinked | ErrorType::ReadOnly => Resolution::AskAPerson,
+        }
+    }
+
+    /// What the write expected and what is on disk, as far as they are known.
+    pub fn hashes(&self) -> (Option<Digest>, Option<Digest>) {
+        match &self.reason {
+            Reason::Stale(stale) => (stale.expected.digest(), stale.actual.digest()),
+            Reason::Unread { actual } => (None, actual.digest()),
+            _ => (None, None),
+        }
+    }
+
+    /// For controllers.
+    pub fn payload(&self) -> Payload {
+        let (expected_hash, actual_hash) = self.hashes();
+        Payload {
+            error_type: self.error_type(),
+            file_path: self.path.to_string(),
+            expected_hash,
+            actual_hash,
+            resolution: self.resolution(),
+        }
+    }
+
+    /// For the agent.
+    pub fn report(&self) -> Report {
+        let (baseline_hash, current_disk_hash) = self.hashes();
+        let (message, recovery_hint) = self.words();
+        Report {
+            error_type: self.error_type(),
+            message,
+            details: Details { path: self.path.to_string(), baseline_hash, current_disk_hash },
+            recovery_hint,
+        }
+    }
+
+    fn words(&self) -> (Cow<'static, str>, Cow<'static, str>) {
+        let (message, hint) = match &self.reason {
+            Reason::Stale(stale) => (
+                match stale.actual {
+                    FileState::Absent => "Target missing. Re-read required.",
+                    _ => "File modified by another actor. Re-read required.",
+                },
+                "Perform a new 'read_file' to see the latest changes before attempting to write again.",
+            ),
+            Reason::Busy { holder: Some(holder) } => {
+                return (
+                    format!("Agent '{holder}' is about to write this file.").into(),
+                    "Wait a moment, read the file again, then retry.".into(),
+                );
+            }
+            Reason::Busy { holder: None } => (
+                "Another process has the file open for writing.",
+                "Retry in a moment. A file that is always open, such as a log, cannot be replaced: append to it instead.",
+            ),
+            Reason::Unread { .. } => (
+                "The file was not read in this turn.",
+                "Perform a 'read_file' first, then write on the basis of what you find.",
+            ),
+            Reason::Unreadable => (
+                "The last read of this file failed, so what it holds is not known.",
+                "Perform a 'read_file' that succeeds, then write.",
+            ),
+            Reason::Outside => (
+                "The path leads out of the workspace.",
+                "Choose a path inside the workspace. Symbolic links that lead out of it do not count as inside.",
+            ),
+            Reason::Protected => (
+                "The path is reserved and cannot be changed by an agent.",
+                "Choose another path, or ask a person to make the change.",
+            ),
+            Reason::NotAFile => {
+                ("The target is not a regular file.", "Choose the path of a file, not of a directory or a device.")
+            }
+            Reason::HardLinked => (
+                "The file has several names (hard links), and replacing it would part them.",
+                "Ask a person. They can break the link, or set `hard_links = \"detach\"`.",
+            ),
+            Reason::ReadOnly => (
+                "The file is read-only.",
+                "Ask a person. They can change its permissions, or set `read_only = \"replace\"`.",
+            ),
+            Reason::TextNotFound { found: 0, text } => {
+                return (
+                    format!("The old text is not in the file: {text:?}").into(),
+                    "Perform a new 'read_file' and copy the old text exactly, with its white space.".into(),
+                );
+            }
+            Reason::TextNotFound { found, text } => {
+                return (
+                    format!("The old text is in the file {found} times: {text:?}").into(),
+                    "Give more of the lines around it, so that it is unique, or ask for all to be replaced.".into(),
+                );
+            }
+        };
+        (message.into(), hint.into())
+    }
+}
+
+/// The JSON Schema of the payload.
+pub fn payload_schema() -> schemars::Schema {
+    schemars::schema_for!(Payload)
+}
+
+/// The JSON Schema of the report.
+pub fn report_schema() -> schemars::Schema {
+    schemars::schema_for!(Report)
+}

@@ -1,9 +1,25 @@
 //! tollgate
+pub mod commit;
+mod diff;
 pub mod digest;
+mod disk;
+pub mod edit;
 pub mod error;
+pub mod gate;
+pub mod guard;
+mod heal;
+pub mod ledger;
 pub mod lock;
 pub mod name;
+pub mod part;
 pub mod path;
+mod place;
+pub mod recovery;
 pub mod refusal;
+mod reservation;
 pub mod settings;
+pub mod shared_turn;
+mod stage;
+mod sys;
 pub mod turn;
+pub mod workspace;

@@ -9,12 +9,13 @@
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::digest::Digest;
 use crate::error::{At, Result};
+use crate::name::random_id;
 
 /// The first pause between two attempts. Most guarded writes are done in less than a millisecond.
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
@@ -26,14 +27,49 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 #[must_use = "a lock that is dropped at once locks nothing"]
 pub struct Lock {
-    _file: File,
+    file: File,
 }
 
 /// Several locks, taken in one order by everyone, so that nobody waits in a circle.
 #[derive(Debug)]
 #[must_use = "a lock that is dropped at once locks nothing"]
 pub(crate) struct StripeLocks {
-    _locks: Vec<Lock>,
+    locks: Vec<(u8, Lock)>,
+}
+
+/// Stripes whose last holder died at work, each with the mark that it left.
+///
+/// A holder marks its stripes while it changes files, and clears the marks when it is done. A mark that is found was
+/// left by a process that died: what it left half done has to be healed before anything else happens to these paths.
+pub(crate) type Marks = Vec<(u8, [u8; 8])>;
+
+impl StripeLocks {
+    pub(crate) fn marks(&self) -> Result<Marks> {
+        let mut marks = Vec::new();
+        for (stripe, lock) in &self.locks {
+            let mut mark = [0; 8];
+            let length = lock.file.read_at(&mut mark, 0).at("read the lock", "locks")?;
+            if length > 0 && mark != [0; 8] {
+                marks.push((*stripe, mark));
+            }
+        }
+        Ok(marks)
+    }
+
+    pub(crate) fn mark(&self) -> Result<()> {
+        let mark = u64::from_str_radix(&random_id()?, 16).unwrap_or(1).max(1).to_ne_bytes();
+        self.put(mark)
+    }
+
+    pub(crate) fn clear(&self) -> Result<()> {
+        self.put([0; 8])
+    }
+
+    fn put(&self, mark: [u8; 8]) -> Result<()> {
+        self.locks
+            .iter()
+            .try_for_each(|(_, lock)| lock.file.write_all_at(&mark, 0).at("mark the lock", "locks"))
+    }
 }
 
 impl Lock {
@@ -43,7 +79,7 @@ impl Lock {
         let mut pauses = Pauses::until(Instant::now() + wait);
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(Some(Self { _file: file })),
+                Ok(()) => return Ok(Some(Self { file })),
                 Err(TryLockError::WouldBlock) if pauses.pause() => {}
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -54,9 +90,9 @@ impl Lock {
 }
 
 fn open(path: &Path) -> Result<File> {
-    // Never truncated, never read: only its lock matters.
+    // Never truncated: besides its lock it holds at most the mark of who died with it.
     let mut options = OpenOptions::new();
-    options.create(true).truncate(false).write(true).mode(0o660).custom_flags(libc::O_NOFOLLOW);
+    options.create(true).truncate(false).read(true).write(true).mode(0o660).custom_flags(libc::O_NOFOLLOW);
     options.open(path).at("open the lock", path)
 }
 
@@ -110,11 +146,11 @@ impl Stripes {
         for stripe in stripes {
             let left = deadline.saturating_duration_since(Instant::now());
             match Lock::acquire(&self.folder.join(format!("{stripe:02x}")), left)? {
-                Some(lock) => locks.push(lock),
+                Some(lock) => locks.push((stripe, lock)),
                 None => return Ok(None),
             }
         }
-        Ok(Some(StripeLocks { _locks: locks }))
+        Ok(Some(StripeLocks { locks }))
     }
 }
 
@@ -134,9 +170,22 @@ mod tests {
         let stripes = Stripes::new(folder.path().to_owned());
         let (a, b) = (Path::new("a"), Path::new("b"));
         assert_ne!(stripe(a), stripe(b));
-        let held = stripes.acquire([a, a], Duration::ZERO).unwrap().expect("one stripe asked for twice is locked once");
+        let held = stripes
+            .acquire([a, a], Duration::ZERO)
+            .unwrap()
+            .expect("one stripe asked for twice is locked once");
         assert!(stripes.acquire([b, a], Duration::from_millis(1)).unwrap().is_none());
-        assert!(stripes.acquire([b], Duration::ZERO).unwrap().is_some(), "what was taken before the miss was let go");
+        assert!(
+            stripes.acquire([b], Duration::ZERO).unwrap().is_some(),
+            "what was taken before the miss was let go"
+        );
+        assert_eq!(held.marks().unwrap(), []);
+        held.mark().unwrap();
+        drop(held);
+        let held = stripes.acquire([a], Duration::ZERO).unwrap().unwrap();
+        assert_eq!(held.marks().unwrap().len(), 1, "who died left a mark");
+        held.clear().unwrap();
+        assert_eq!(held.marks().unwrap(), []);
         drop(held);
         assert!(stripes.acquire([b, a], Duration::ZERO).unwrap().is_some());
     }

@@ -1,7 +1,7 @@
 //! A turn: what one agent has read, and what it may therefore overwrite.
 //!
 //! Invariants: the first sighting of a path never changes; a new turn knows nothing; an ended turn leaves nothing.
-//! The rules are in [`Sighting`], which does no I/O. [`Turn`] keeps sightings in memory; `shared_turn` keeps
+//! The rules are in [`Sighting`], which does no I/O. [`Turn`] keeps sightings in memory; [`crate::shared_turn`] keeps
 //! the same sightings in a folder, for processes that live shorter than the turn.
 
 use std::collections::HashMap;
@@ -96,6 +96,21 @@ impl Sighting {
         self.refused = true;
     }
 
+    /// For writing it down: first, last, part, refused.
+    pub(crate) fn parts(&self) -> (FileState, FileState, Option<FileState>, bool) {
+        (self.first, self.last, self.part, self.refused)
+    }
+
+    /// What was written down.
+    pub(crate) fn from_parts(
+        first: FileState,
+        last: FileState,
+        part: Option<FileState>,
+        refused: bool,
+    ) -> Self {
+        Self { first, last, part, refused }
+    }
+
     fn knows(&mut self, state: FileState) {
         self.last = state;
         self.part = None;
@@ -134,6 +149,16 @@ pub trait Sightings {
                 sighting.read(state, shown);
                 sighting
             }
+        })
+    }
+
+    /// Record a refusal. Of a file that was never seen there is nothing to remember.
+    fn refused(&self, path: &FilePath) -> Result<()> {
+        let Some(seen) = self.get(path)? else { return Ok(()) };
+        self.update(path, &mut |now| {
+            let mut sighting = now.unwrap_or(seen);
+            sighting.refused();
+            sighting
         })
     }
 

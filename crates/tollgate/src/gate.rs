@@ -1,0 +1,464 @@
+//! The gate: the calls that agents make, directly or through the tools of their own program.
+//!
+//! [`Gate::read`], [`Gate::write`] and their siblings do the work themselves. [`Gate::pre_tool_use`] and
+//! [`Gate::post_tool_use`] stand before and after a tool that does it: the first compares and reserves, the second
+//! settles what has become of the file.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::commit::{Applied, Base, mutation_payload, stale};
+use crate::digest::Digest;
+use crate::disk::{Folder, Spot, Steady};
+use crate::edit::Edit;
+use crate::error::{At, Fault, Result};
+use crate::guard::{Action, Admission, Change, Expected, Outcome, READ_WAIT, Refused, Request, admit};
+use crate::ledger::{ActionType, Entry, Flush};
+use crate::lock::Pauses;
+use crate::name::{Agent, TurnId};
+use crate::part::{Part, Selection};
+use crate::path::FilePath;
+use crate::place::Located;
+use crate::refusal::{Reason, Refusal};
+use crate::reservation::Reservation;
+use crate::stage::ChangeId;
+use crate::turn::{Extent, FileState, Session, Sightings, TEXT_PER_FILE, Turn};
+use crate::workspace::Workspace;
+
+/// Up to this size a file is read whole before anyone sees a byte, so that nobody who wants to save it waits for a slow
+/// reader. Larger files are streamed.
+const READ_AT_ONCE: u64 = 16 << 20;
+
+/// The calls that agents make. Clones share the workspace.
+#[derive(Clone)]
+pub struct Gate {
+    workspace: Workspace,
+}
+
+/// What a read gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Read {
+    /// The file.
+    pub path: FilePath,
+    /// The hash of the whole file, also if only a part was asked for.
+    pub sha256: Digest,
+    /// How many bytes the whole file has.
+    pub size: u64,
+    /// What was asked for.
+    pub bytes: Vec<u8>,
+}
+
+impl Gate {
+    /// Over this workspace.
+    pub fn new(workspace: Workspace) -> Self {
+        Self { workspace }
+    }
+
+    /// The workspace behind it.
+    pub fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+
+    /// Begins a turn in this process.
+    pub fn begin_turn(&self, agent: Agent) -> Result<Turn> {
+        self.begin_turn_in(agent, Session::default())
+    }
+
+    /// Begins a turn of a session in this process.
+    pub fn begin_turn_in(&self, agent: Agent, session: Session) -> Result<Turn> {
+        let turn = Turn::begin_in(TurnId::new()?, agent, session);
+        self.record_turn(&turn, ActionType::TurnStarted)?;
+        Ok(turn)
+    }
+
+    /// Ends a turn: what it knew is gone.
+    pub fn end_turn(&self, turn: Turn) -> Result<()> {
+        self.record_turn(&turn, ActionType::TurnEnded)?;
+        turn.end();
+        Ok(())
+    }
+
+    /// Writes the line of a turn's beginning or end.
+    pub fn record_turn(&self, turn: &dyn Sightings, action_type: ActionType) -> Result<()> {
+        let entry = Entry {
+            time: self.workspace.now(),
+            agent: Some(turn.agent().clone()),
+            turn: Some(turn.id().clone()),
+            action_type,
+            payload: serde_json::json!({}),
+            result: serde_json::json!({"status": "OK"}),
+        };
+        self.workspace.ledger().append(&[entry], Flush::No).map(drop)
+    }
+
+    /// The hash of a file when the turn first saw it, however its path is spelled. The file itself is not read.
+    pub fn get_initial_hash(&self, turn: &dyn Sightings, path: impl AsRef<Path>) -> Result<Option<Digest>> {
+        let path = self.workspace.canonical(path)?;
+        Ok(turn.get(&path)?.and_then(|sighting| sighting.initial().digest()))
+    }
+
+    /// Reads a file, or a part of it, and remembers what the agent saw.
+    pub fn read(&self, turn: &dyn Sightings, path: impl AsRef<Path>, part: Part) -> Result<Outcome<Read>> {
+        let mut bytes = Vec::new();
+        Ok(self.read_to(turn, path, part, &mut bytes)?.map(|read| Read { bytes, ..read }))
+    }
+
+    /// Like [`Gate::read`], but gives the bytes to a writer as they come.
+    pub fn read_to(
+        &self,
+        turn: &dyn Sightings,
+        path: impl AsRef<Path>,
+        part: Part,
+        sink: &mut dyn Write,
+    ) -> Result<Outcome<Read>> {
+        let request = Request { workspace: &self.workspace, turn, tool: "read_file" };
+        let refused =
+            |path: FilePath, reason| Ok(Outcome::Refused(Refused::unrecorded(Refusal::new(path, reason))));
+        let place = match self.workspace.locate(path.as_ref())? {
+            Located::Inside(place) => place,
+            Located::Outside(path) => return refused(path, Reason::Outside),
+            Located::Root(path) => return refused(path, Reason::NotAFile),
+        };
+        let found = match self.workspace.spot_anywhere(&place.path)? {
+            Some(spot) => steady_unless_in_a_gap(&spot, request.turn.get(&place.path)?.is_some())?,
+            None => Steady::Nothing,
+        };
+        let path = place.path;
+        let mut file = match found {
+            Steady::File(file) | Steady::Busy(file) => file,
+            Steady::NotAFile => return refused(path, Reason::NotAFile),
+            Steady::Nothing => {
+                turn.observe(&path, FileState::Absent, Extent::Whole)?;
+                return Err(Fault::Missing { what: format!("`{path}`") });
+            }
+            Steady::Unreadable => {
+                turn.observe(&path, FileState::Unreadable, Extent::Whole)?;
+                return Err(std::io::Error::from(std::io::ErrorKind::PermissionDenied)).at("read", &path);
+            }
+        };
+        let size = file.len();
+        let mut selection = Selection::new(part);
+        let sha256 = if size <= READ_AT_ONCE {
+            let (bytes, digest) = file.read()?;
+            file.let_go();
+            if size <= TEXT_PER_FILE as u64 {
+                turn.keep_text(digest, &bytes)?;
+            }
+            selection.feed(&bytes, sink).at("hand out", &path)?;
+            digest
+        } else {
+            file.let_go();
+            file.stream(|chunk| selection.feed(chunk, sink).at("hand out", &path))?
+        };
+        let shown = selection.finish(sink).at("hand out", &path)?;
+        turn.observe(&path, FileState::Present(sha256), shown)?;
+        Ok(Outcome::Done(Read { path, sha256, size, bytes: Vec::new() }))
+    }
+
+    /// Gives a file these bytes; makes it if it is not there.
+    pub fn write(
+        &self,
+        turn: &dyn Sightings,
+        path: impl Into<PathBuf>,
+        bytes: impl Into<Vec<u8>>,
+        expected: Expected,
+    ) -> Result<Outcome<Applied>> {
+        self.one(turn, "write_file", Change::new(path, Action::Write(bytes.into())).expecting(expected))
+    }
+
+    /// Makes a file that must not be there yet.
+    pub fn create(
+        &self,
+        turn: &dyn Sightings,
+        path: impl Into<PathBuf>,
+        bytes: impl Into<Vec<u8>>,
+    ) -> Result<Outcome<Applied>> {
+        self.one(turn, "create_file", Change::new(path, Action::Create(bytes.into())))
+    }
+
+    /// Replaces old text by new text, several times as one.
+    pub fn edit(
+        &self,
+        turn: &dyn Sightings,
+        path: impl Into<PathBuf>,
+        edits: Vec<Edit>,
+        expected: Expected,
+    ) -> Result<Outcome<Applied>> {
+        self.one(turn, "edit_file", Change::new(path, Action::Edit(edits)).expecting(expected))
+    }
+
+    /// Takes a file away.
+    pub fn delete(
+        &self,
+        turn: &dyn Sightings,
+        path: impl Into<PathBuf>,
+        expected: Expected,
+    ) -> Result<Outcome<Applied>> {
+        self.one(turn, "delete_file", Change::new(path, Action::Delete).expecting(expected))
+    }
+
+    /// Gives a file another path, which must be free.
+    pub fn move_file(
+        &self,
+        turn: &dyn Sightings,
+        path: impl Into<PathBuf>,
+        to: impl Into<PathBuf>,
+        expected: Expected,
+    ) -> Result<Outcome<Applied>> {
+        self.one(turn, "move_file", Change::new(path, Action::MoveTo(to.into())).expecting(expected))
+    }
+
+    /// Makes all of these changes or none.
+    pub fn apply(&self, turn: &dyn Sightings, changes: Vec<Change>) -> Result<Outcome<Vec<Applied>>> {
+        self.apply_as(turn, "write_files", changes)
+    }
+
+    /// Makes all of these changes or none, in the name of this tool.
+    pub fn apply_as(
+        &self,
+        turn: &dyn Sightings,
+        tool: &str,
+        changes: Vec<Change>,
+    ) -> Result<Outcome<Vec<Applied>>> {
+        match admit(Request { workspace: &self.workspace, turn, tool }, changes)? {
+            Admission::Granted(permit) => permit.commit(),
+            Admission::Refused(refused) => Ok(Outcome::Refused(refused)),
+        }
+    }
+
+    fn one(&self, turn: &dyn Sightings, tool: &str, change: Change) -> Result<Outcome<Applied>> {
+        match self.apply_as(turn, tool, vec![change])? {
+            Outcome::Done(mut applied) => match applied.pop() {
+                Some(applied) => Ok(Outcome::Done(applied)),
+                None => Err(Fault::invalid("nothing was changed")),
+            },
+            Outcome::Refused(refused) => Ok(Outcome::Refused(refused)),
+        }
+    }
+
+    /// Puts kept bytes back where they were. What is there now is kept in its turn.
+    pub fn restore(&self, turn: &dyn Sightings, id: &str) -> Result<Outcome<Applied>> {
+        let (kept, bytes) = self.workspace.recovered(id)?;
+        let expected =
+            match self.workspace.spot_anywhere(&kept.path)?.map(|spot| spot.steady(READ_WAIT)).transpose()? {
+                Some(Steady::File(file) | Steady::Busy(file)) => Expected::Hash(file.hash()?),
+                _ => Expected::Absent,
+            };
+        self.one(turn, "restore", Change::new(kept.path.as_path(), Action::Write(bytes)).expecting(expected))
+    }
+}
+
+/// Some editors move the old file away before they write the new one: what the turn has seen gets a moment to come back.
+fn steady_unless_in_a_gap(spot: &Spot, seen: bool) -> Result<Steady> {
+    let mut pauses = Pauses::lasting(READ_WAIT);
+    loop {
+        match spot.steady(READ_WAIT)? {
+            Steady::Nothing if seen && pauses.pause() => {}
+            found => return Ok(found),
+        }
+    }
+}
+
+impl Workspace {
+    /// The spot of a file inside or outside the workspace; none if its folder does not exist.
+    pub(crate) fn spot_anywhere(&self, path: &FilePath) -> Result<Option<Spot>> {
+        let path = path.as_path();
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
+        let opened = match folder.strip_prefix(self.path()) {
+            Ok(below) => self.root().open_below(below),
+            Err(_) => Folder::open(folder),
+        };
+        match opened {
+            Ok(folder) => Ok(Some(folder.spot(name))),
+            Err(Fault::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
+}
+
+/// A tool call of an agent program, as far as files are concerned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolUse {
+    /// The call's id. Where the program has none, anything that is the same before and after.
+    pub call: String,
+    /// The tool's name, for the ledger.
+    pub tool: String,
+    /// The files it will read, and whether whole.
+    pub reads: Vec<(PathBuf, Extent)>,
+    /// The files it will change.
+    pub changes: Vec<ToolChange>,
+}
+
+/// A file that a tool will change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolChange {
+    /// The file.
+    pub path: PathBuf,
+    /// Whether it is replaced whole or edited in part.
+    pub extent: Extent,
+    /// What must be on disk for it.
+    pub expected: Expected,
+    /// What the file will hold, if the input tells.
+    pub predicted: Option<Digest>,
+}
+
+/// What [`Gate::pre_tool_use`] hands to [`Gate::post_tool_use`]. It may travel between processes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[must_use = "a tool call that was let through has to be settled"]
+pub struct Ticket {
+    call: String,
+    tool: String,
+    reads: Vec<(PathBuf, bool, FileState)>,
+    changes: Vec<(PathBuf, FileState)>,
+}
+
+/// How a tool call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolResult {
+    /// It did what it should.
+    Succeeded,
+    /// It did not, as far as its program knows.
+    Failed,
+}
+
+impl Gate {
+    /// Before a tool runs: compares every file it will change with what the turn knows, and reserves them all.
+    pub fn pre_tool_use(&self, turn: &dyn Sightings, tool_use: &ToolUse) -> Result<Outcome<Ticket>> {
+        let request = Request { workspace: &self.workspace, turn, tool: &tool_use.tool };
+        let mut reads = Vec::new();
+        for (path, extent) in &tool_use.reads {
+            let path = self.workspace.canonical(path)?;
+            reads.push((path.as_path().to_owned(), *extent == Extent::Whole, self.state_of(&path)?.0));
+        }
+        let mut refusals = Vec::new();
+        let mut paths = Vec::new();
+        for change in &tool_use.changes {
+            let path = self.workspace.canonical(&change.path)?;
+            if self.workspace.is_protected(Path::new(&request.ledger_path(&path))) {
+                refusals.push(Refusal::new(path.clone(), Reason::Protected));
+            }
+            paths.push((path.clone(), PathBuf::from(request.ledger_path(&path))));
+        }
+        let keys: Vec<&Path> = paths.iter().map(|(_, key)| key.as_path()).collect();
+        let _locks = match request.lock(&keys, Some(&tool_use.call))? {
+            Ok(locks) => locks,
+            Err((index, reason)) => {
+                refusals.push(Refusal::new(paths[index].0.clone(), reason));
+                return request.refuse(refusals).map(Outcome::Refused);
+            }
+        };
+        let mut changes = Vec::new();
+        for (change, (path, _)) in tool_use.changes.iter().zip(&paths) {
+            let (state, busy) = self.state_of(path)?;
+            changes.push((path.as_path().to_owned(), state));
+            match request.base(path, change.extent, change.expected, &|| Ok(state != FileState::Absent))? {
+                Ok(Base::Exactly(expected)) if expected != state => refusals.push(Refusal::new(
+                    path.clone(),
+                    if busy { Reason::Busy { holder: None } } else { stale(expected, state) },
+                )),
+                Ok(Base::Observed(expected)) if expected != state => {
+                    request.record(&[Refusal::new(path.clone(), stale(expected, state))], "OBSERVED")?;
+                }
+                Ok(_) => {}
+                Err(Reason::Unread { .. }) => {
+                    refusals.push(Refusal::new(path.clone(), Reason::Unread { actual: state }));
+                }
+                Err(reason) => refusals.push(Refusal::new(path.clone(), reason)),
+            }
+        }
+        if !refusals.is_empty() {
+            return request.refuse(refusals).map(Outcome::Refused);
+        }
+        for (change, (_, key)) in tool_use.changes.iter().zip(&paths) {
+            let now = self.workspace.now();
+            Reservation::new(&tool_use.call, turn.agent(), turn.id(), change.predicted, now)
+                .put(&self.workspace, key)?;
+        }
+        let ticket = Ticket { call: tool_use.call.clone(), tool: tool_use.tool.clone(), reads, changes };
+        Ok(Outcome::Done(ticket))
+    }
+
+    /// After the tool: remembers what it read and wrote, and ends its reservations.
+    pub fn post_tool_use(&self, turn: &dyn Sightings, ticket: Ticket, result: ToolResult) -> Result<()> {
+        let request = Request { workspace: &self.workspace, turn, tool: &ticket.tool };
+        for (path, whole, before) in &ticket.reads {
+            let path = FilePath::trusted(path.clone());
+            let (after, _) = self.state_of(&path)?;
+            let shown = if *whole { Extent::Whole } else { Extent::Part };
+            // Changed while it was read: nobody can tell which of the two the agent saw. With the older one a later
+            // write is refused at worst; with the newer one it might be lost.
+            let seen = if result == ToolResult::Failed { continue } else { *before };
+            turn.observe(&path, seen, shown)?;
+            if after == seen
+                && let Some(digest) = seen.digest()
+            {
+                self.keep_text_of(turn, &path, digest)?;
+            }
+        }
+        let mut lines = Vec::new();
+        for (path, before) in &ticket.changes {
+            let path = FilePath::trusted(path.clone());
+            let key = PathBuf::from(request.ledger_path(&path));
+            let predicted = Reservation::of(&self.workspace, &key)?
+                .filter(|reservation| reservation.call == ticket.call)
+                .and_then(|reservation| reservation.predicted);
+            let (after, _) = self.state_of(&path)?;
+            let own = match result {
+                ToolResult::Succeeded => {
+                    after != *before || predicted.is_none_or(|digest| after.digest() == Some(digest))
+                }
+                ToolResult::Failed => {
+                    after != *before && after.digest().is_some() && after.digest() == predicted
+                }
+            };
+            if own {
+                turn.wrote(&path, after)?;
+                if let Some(digest) = after.digest() {
+                    self.keep_text_of(turn, &path, digest)?;
+                }
+                let id = ChangeId::new(self.workspace.now())?;
+                let mut payload = mutation_payload(&id, &ticket.tool, &key, *before, after);
+                payload["guarantee"] = serde_json::json!("reserved");
+                lines.push(Entry {
+                    time: self.workspace.now(),
+                    agent: Some(turn.agent().clone()),
+                    turn: Some(turn.id().clone()),
+                    action_type: ActionType::Mutation,
+                    payload,
+                    result: serde_json::json!({"status": "APPLIED"}),
+                });
+            }
+            Reservation::end(&self.workspace, &key, &ticket.call)?;
+        }
+        if !lines.is_empty() {
+            self.workspace.ledger().append(&lines, Flush::No)?;
+        }
+        Ok(())
+    }
+
+    /// What a file is, and whether somebody was writing it all the time.
+    fn state_of(&self, path: &FilePath) -> Result<(FileState, bool)> {
+        let Some(spot) = self.workspace.spot_anywhere(path)? else { return Ok((FileState::Absent, false)) };
+        Ok(match spot.steady(READ_WAIT)? {
+            Steady::File(file) => (FileState::Present(file.hash()?), false),
+            Steady::Busy(file) => (FileState::Present(file.hash()?), true),
+            Steady::Nothing => (FileState::Absent, false),
+            Steady::Unreadable | Steady::NotAFile => (FileState::Unreadable, false),
+        })
+    }
+
+    fn keep_text_of(&self, turn: &dyn Sightings, path: &FilePath, digest: Digest) -> Result<()> {
+        let Some(spot) = self.workspace.spot_anywhere(path)? else { return Ok(()) };
+        if let Steady::File(file) = spot.steady(READ_WAIT)?
+            && file.len() <= TEXT_PER_FILE as u64
+        {
+            let (bytes, now) = file.read()?;
+            if now == digest {
+                turn.keep_text(digest, &bytes)?;
+            }
+        }
+        Ok(())
+    }
+}

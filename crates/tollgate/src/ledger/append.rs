@@ -1,0 +1,325 @@
+//! Adding lines at the end, and mending the end where a power cut has damaged it.
+//!
+//! Everything here happens under the ledger's lock. A crash between any two steps is harmless:
+//! - while lines are written: the tail is torn, and the next append moves it away;
+//! - between keeping a torn tail and cutting it off: the next append keeps it once more;
+//! - between cutting it off and the line that says so: the kept file is there, unannounced;
+//! - between the renaming of a full file and the making of the next: the next append makes it and goes on from the
+//!   last line of the newest full file;
+//! - before the head is remembered: the witness is a line behind.
+//!
+//! What a power cut can leave, and only that, is mended: bytes after the last line that is JSON with a number. A last
+//! line that reads well but does not fit the chain has been edited; appending goes on from its bytes as they are, and
+//! `verify` names it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::PoisonError;
+
+use jiff::Timestamp;
+use rustix::fs::{CWD, RenameFlags};
+use rustix::io::Errno;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::digest::Digest;
+use crate::error::{At, Fault, Result};
+
+use super::read::Backwards;
+use super::{ActionType, Entry, Flush, Head, Line, Shared, head, open_to_read};
+
+/// Where our last append ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ended {
+    dev: u64,
+    ino: u64,
+    size: u64,
+    head: Head,
+}
+
+/// The end of the ledger as it is found: the last good line, and how much of the growing file is whole.
+struct End {
+    head: Head,
+    whole: u64,
+    /// Damaged bytes after that.
+    torn: u64,
+}
+
+pub(super) fn append(ledger: &Shared, entries: &[Entry], flush: Flush) -> Result<Vec<Line>> {
+    let Some(first) = entries.first() else { return Ok(Vec::new()) };
+    let _lock = ledger.lock()?;
+    let file = ledger.open_to_append()?;
+    let end = ledger.find_end(&file)?;
+    let before = end.head;
+
+    let mut text = Text { head: before, bytes: Vec::new() };
+    if end.torn > 0 {
+        let healed = ledger.cut_torn_tail(&file, &end, first.time)?;
+        text.add(&healed)?;
+    }
+    let (file, size) = ledger.with_room(file, end.whole)?;
+    let lines = entries.iter().map(|entry| text.add(entry)).collect::<Result<_>>()?;
+
+    write_whole(&file, size, &text.bytes, |bytes| (&file).write(bytes)).at("append to", &ledger.path)?;
+    if flush == Flush::Data
+        && let Err(error) = file.sync_data()
+    {
+        // The caller will hear that it did not happen, so it must not stand there. Some file systems tell only now that
+        // the disk is full.
+        let _ = file.set_len(size);
+        return Err(error).at("flush", &ledger.path);
+    }
+    if let Some(path) = &ledger.options.head {
+        head::remember(path, before, text.head);
+    }
+    // The lines are written: what goes wrong from here on only costs the next append a read.
+    let ended = file.metadata().ok().map(|found| Ended {
+        dev: found.dev(),
+        ino: found.ino(),
+        size: found.len(),
+        head: text.head,
+    });
+    *ledger.last.lock().unwrap_or_else(PoisonError::into_inner) = ended;
+    Ok(lines)
+}
+
+/// Lines that are chained to each other, as bytes.
+struct Text {
+    head: Head,
+    bytes: Vec<u8>,
+}
+
+impl Text {
+    fn add(&mut self, entry: &Entry) -> Result<Line> {
+        let seq = self
+            .head
+            .seq
+            .checked_add(1)
+            .ok_or_else(|| Fault::invalid("the ledger's numbers have run out"))?;
+        let line = Line {
+            seq,
+            prev: self.head.hash,
+            time: entry.time,
+            agent: entry.agent.clone(),
+            turn: entry.turn.clone(),
+            action_type: entry.action_type.as_str().to_owned(),
+            payload: entry.payload.clone(),
+            result: entry.result.clone(),
+        };
+        let start = self.bytes.len();
+        serde_json::to_writer(&mut self.bytes, &line)
+            .map_err(|error| Fault::invalid(format!("a ledger line cannot be written as JSON: {error}")))?;
+        self.head = Head { seq, hash: Digest::of(&self.bytes[start..]) };
+        self.bytes.push(b'\n');
+        Ok(line)
+    }
+}
+
+/// Writes all bytes at the end of a file that is `size` long, or leaves it as it was.
+fn write_whole(
+    file: &File,
+    size: u64,
+    bytes: &[u8],
+    mut write: impl FnMut(&[u8]) -> io::Result<usize>,
+) -> io::Result<()> {
+    let mut rest = bytes;
+    // One write, as a rule. A disk that fills up takes a part first and tells the reason only when asked again.
+    while !rest.is_empty() {
+        let error = match write(rest) {
+            Ok(written @ 1..) => {
+                rest = rest.get(written..).unwrap_or_default();
+                continue;
+            }
+            Ok(0) => io::Error::from(io::ErrorKind::WriteZero),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => error,
+        };
+        // If this fails too, the tail stays torn and the next append moves it away.
+        let _ = file.set_len(size);
+        return Err(error);
+    }
+    Ok(())
+}
+
+impl Shared {
+    fn open_to_append(&self) -> Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).mode(0o660).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let file = match options.open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let file = options.create_new(true).open(&self.path).at("create", &self.path)?;
+                // A flushed line is lost with its file if the file's name is not on the disk. Once per file, so even
+                // for those who do not ask for flushing.
+                self.flush_folder()?;
+                file
+            }
+            opened => opened.at("open", &self.path)?,
+        };
+        if !file.metadata().at("look at", &self.path)?.is_file() {
+            return Err(Fault::damaged(&self.path, "it is not a regular file"));
+        }
+        Ok(file)
+    }
+
+    fn flush_folder(&self) -> Result<()> {
+        File::open(&self.folder).and_then(|folder| folder.sync_all()).at("flush", &self.folder)
+    }
+
+    fn find_end(&self, file: &File) -> Result<End> {
+        let found = file.metadata().at("look at", &self.path)?;
+        if let Some(last) = *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+            && (last.dev, last.ino, last.size) == (found.dev(), found.ino(), found.len())
+        {
+            // Not read again, so our own line counts as we wrote it: if it was edited meanwhile, the chain shows it.
+            return Ok(End { head: last.head, whole: last.size, torn: 0 });
+        }
+        if let Some((head, whole)) = last_line(file, found.len()).at("read", &self.path)? {
+            return Ok(End { head, whole, torn: found.len() - whole });
+        }
+        // Nothing good in it: new, or damaged from its first line on. The chain goes on from the file before.
+        let mut head = Head::start();
+        if let Some((_, path)) = self.full_files(None)?.pop()
+            && let Some(full) = open_to_read(&path)?
+        {
+            let length = full.metadata().at("look at", &path)?.len();
+            if let Some((last, _)) = last_line(&full, length).at("read", &path)? {
+                head = last;
+            }
+        }
+        Ok(End { head, whole: 0, torn: found.len() })
+    }
+
+    /// Moves the damaged bytes to a file of their own. Says what it did, as the ledger will.
+    fn cut_torn_tail(&self, file: &File, end: &End, time: Timestamp) -> Result<Entry> {
+        let seq = end.head.seq.saturating_add(1);
+        let (mut name, mut copy) = (format!("ledger.torn-{seq}"), 1);
+        let kept = loop {
+            let path = self.folder.join(&name);
+            match OpenOptions::new().write(true).create_new(true).mode(0o660).open(&path) {
+                Ok(kept) => {
+                    // On the disk, name and all, before the only other copy goes.
+                    if let Err(error) = keep(file, end.whole, &kept) {
+                        let _ = std::fs::remove_file(&path);
+                        return Err(error).at("keep the damaged end of the ledger in", path);
+                    }
+                    break name;
+                }
+                // Left by a crash after the keeping; or the same number was torn twice.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    copy += 1;
+                    name = format!("ledger.torn-{seq}.{copy}");
+                }
+                Err(error) => return Err(error).at("keep the damaged end of the ledger in", path),
+            }
+        };
+        self.flush_folder()?;
+        file.set_len(end.whole).at("cut the damaged end of", &self.path)?;
+        Ok(Entry {
+            time,
+            agent: None,
+            turn: None,
+            action_type: ActionType::LedgerHealed,
+            payload: json!({"bytes_dropped": end.torn, "kept_in": kept}),
+            result: json!({"status": "HEALED"}),
+        })
+    }
+
+    /// The file to append to, and its size. A full one gets its final name and the next is started; if that cannot be done
+    /// now, the ledger goes on in the long file and tries again next time: an append must not fail for want of tidiness.
+    fn with_room(&self, file: File, size: u64) -> Result<(File, u64)> {
+        if size == 0 || size < self.options.max_size {
+            return Ok((file, size));
+        }
+        let Some(first) = first_seq(&file).at("read", &self.path)? else { return Ok((file, size)) };
+        // From now on only the new file is flushed. Were this one not on the disk by then, a power cut could take lines
+        // out of the middle of the ledger.
+        file.sync_data().at("flush", &self.path)?;
+        if rename_to_new_name(&self.path, &self.full_file(first)).is_err() {
+            return Ok((file, size));
+        }
+        Ok((self.open_to_append()?, 0))
+    }
+}
+
+/// The last line that is JSON with a number, and where it ends.
+fn last_line(file: &File, length: u64) -> io::Result<Option<(Head, u64)>> {
+    let mut lines = Backwards::new(file, length)?;
+    while let Some(found) = lines.next()? {
+        if let Some(seq) = seq_of(&found.bytes) {
+            return Ok(Some((Head { seq, hash: Digest::of(&found.bytes) }, found.end)));
+        }
+    }
+    Ok(None)
+}
+
+fn first_seq(mut file: &File) -> io::Result<Option<u64>> {
+    file.seek(SeekFrom::Start(0))?;
+    let mut line = Vec::new();
+    BufReader::new(file).read_until(b'\n', &mut line)?;
+    Ok(seq_of(&line))
+}
+
+/// Only the number: whether the rest is as it should be is for `verify` to say.
+fn seq_of(line: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct OnlySeq {
+        seq: u64,
+    }
+    serde_json::from_slice::<OnlySeq>(line).ok().map(|line| line.seq)
+}
+
+fn keep(mut file: &File, from: u64, mut kept: &File) -> io::Result<()> {
+    file.seek(SeekFrom::Start(from))?;
+    io::copy(&mut file, &mut kept)?;
+    kept.sync_all()
+}
+
+fn rename_to_new_name(from: &Path, to: &Path) -> io::Result<()> {
+    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Some network and user-space file systems do not know the flag. We hold the lock, so none of us can make the
+        // name between the look and the renaming.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match to.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => std::fs::rename(from, to),
+            Err(error) => Err(error),
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        },
+        done => Ok(done?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_fails_leaves_the_file_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        for takes_first in 0..10 {
+            std::fs::write(&path, "old\n").unwrap();
+            let file = OpenOptions::new().append(true).open(&path).unwrap();
+            let mut answers =
+                [Err(libc::EINTR), Ok(takes_first), Err(libc::EINTR), Err(libc::ENOSPC)].into_iter();
+            let error = write_whole(&file, 4, b"0123456789\n", |bytes| match answers.next().unwrap() {
+                Ok(0) => Ok(0),
+                Ok(some) => (&file).write(&bytes[..some]),
+                Err(error) => Err(io::Error::from_raw_os_error(error)),
+            })
+            .unwrap_err();
+            let full = if takes_first == 0 { io::ErrorKind::WriteZero } else { io::ErrorKind::StorageFull };
+            assert_eq!(error.kind(), full);
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), "old\n", "after {takes_first} bytes");
+        }
+    }
+
+    #[test]
+    fn a_write_in_parts_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        let file = OpenOptions::new().append(true).create(true).open(&path).unwrap();
+        write_whole(&file, 0, b"0123456789\n", |bytes| (&file).write(&bytes[..bytes.len().min(3)])).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "0123456789\n");
+    }
+}

@@ -1,0 +1,5 @@
+//! The library, seen from outside.
+
+mod model;
+mod stories;
+mod world;

@@ -142,6 +142,10 @@ pub(crate) struct Spot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Inode(u64, u64);
 
+/// What a replacement takes after: the file, its mode and its owners.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Model(Inode, u32, u32, u32);
+
 /// What stands at a spot.
 #[derive(Debug)]
 pub(crate) enum Found {
@@ -396,6 +400,10 @@ impl Target {
 
     pub(crate) fn inode(&self) -> Inode {
         Inode(self.stat.st_dev, self.stat.st_ino)
+    }
+
+    pub(crate) fn as_model(&self) -> Model {
+        Model(self.inode(), self.stat.st_mode, self.stat.st_uid, self.stat.st_gid)
     }
 
     pub(crate) fn is_at(&self, spot: &Spot) -> Result<bool> {

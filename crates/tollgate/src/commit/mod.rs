@@ -265,7 +265,7 @@ fn apply(workspace: &Workspace, steps: &mut [Step], author: Author<'_>) -> Resul
     }
     flush_folders(steps, durability)?;
     if let Some(journal) = journal {
-        journal.remove()?;
+        journal.remove_for_good()?;
     }
     attempt.map(|_| Tried::Missed)
 }

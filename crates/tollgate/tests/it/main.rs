@@ -1,5 +1,16 @@
 //! The library, seen from outside.
 
+mod bad_input;
+mod healing;
+mod many_files;
+mod metadata;
 mod model;
-mod stories;
+mod policy;
+mod random;
+mod recovery;
+mod schemas;
+mod spec_error;
+mod spec_guard;
+mod spec_turn;
+mod tool_use;
 mod world;

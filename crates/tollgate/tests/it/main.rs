@@ -12,5 +12,6 @@ mod schemas;
 mod spec_error;
 mod spec_guard;
 mod spec_turn;
+mod tidy;
 mod tool_use;
 mod world;

@@ -48,9 +48,14 @@ fn one_stale_file_of_many_refuses_all_and_each_stale_file_is_told() {
     agent.reads("a").reads("b").reads("c").reads("d");
     world.outsider_writes("c", "changed");
     world.outsider_removes("b");
-    let changes = vec![write("d", "x"), write("c", "x"), write("a", "x"), write("b", "x"), write("new/file", "x")];
+    let changes =
+        vec![write("d", "x"), write("c", "x"), write("a", "x"), write("b", "x"), write("new/file", "x")];
     let refused = agent.applies(changes).refused_stale();
-    assert_eq!(refused.payload().file_path, world.root().join("b").display().to_string(), "first in path order");
+    assert_eq!(
+        refused.payload().file_path,
+        world.root().join("b").display().to_string(),
+        "first in path order"
+    );
     let told: Vec<_> = refused.reports().into_iter().map(|report| report.details.path).collect();
     assert_eq!(told, ["b", "c"].map(|name| world.root().join(name).display().to_string()));
     world.holds("a", "a");

@@ -46,7 +46,11 @@ fn a_folder_gives_its_group_to_new_files() {
     chmod(&world, "shared", 0o2775);
     world.agent("blue").creates("shared/new", "x").done();
     assert_eq!(fs::metadata(world.root().join("shared/new")).unwrap().gid(), 12345);
-    assert_eq!(fs::read_dir(world.root().join("shared")).unwrap().count(), 1, "no file of ours is left there");
+    assert_eq!(
+        fs::read_dir(world.root().join("shared")).unwrap().count(),
+        1,
+        "no file of ours is left there"
+    );
 }
 
 #[test]
@@ -73,7 +77,9 @@ fn extended_attributes_and_acls_survive() {
     rustix::fs::setxattr(&path, "user.note", b"kept", rustix::fs::XattrFlags::empty()).unwrap();
     // Version 2; owner rw-, user 12345 r--, group r--, mask r--, other ---.
     let mut acl = vec![2, 0, 0, 0];
-    for (tag, permissions, id) in [(1u16, 6u16, u32::MAX), (2, 4, 12345), (4, 4, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)] {
+    for (tag, permissions, id) in
+        [(1u16, 6u16, u32::MAX), (2, 4, 12345), (4, 4, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)]
+    {
         acl.extend(tag.to_le_bytes());
         acl.extend(permissions.to_le_bytes());
         acl.extend(id.to_le_bytes());
@@ -96,7 +102,9 @@ fn a_folder_gives_its_default_acl_to_new_files() {
     let folder = world.root().join("shared");
     fs::create_dir(&folder).unwrap();
     let mut acl = vec![2, 0, 0, 0];
-    for (tag, permissions, id) in [(1u16, 6u16, u32::MAX), (2, 6, 12345), (4, 4, u32::MAX), (16, 6, u32::MAX), (32, 0, u32::MAX)] {
+    for (tag, permissions, id) in
+        [(1u16, 6u16, u32::MAX), (2, 6, 12345), (4, 4, u32::MAX), (16, 6, u32::MAX), (32, 0, u32::MAX)]
+    {
         acl.extend(tag.to_le_bytes());
         acl.extend(permissions.to_le_bytes());
         acl.extend(id.to_le_bytes());

@@ -59,7 +59,8 @@ fn observe_writes_the_line_and_refuses_nothing() {
     world.outsider_writes("a", "three words here");
     agent.edits("a", "three", "3").done();
     world.holds("a", "3 words here");
-    let statuses: Vec<_> = world.lines_of("MUTATION_CONFLICT").into_iter().map(|line| line.result["status"].clone()).collect();
+    let statuses: Vec<_> =
+        world.lines_of("MUTATION_CONFLICT").into_iter().map(|line| line.result["status"].clone()).collect();
     assert_eq!(statuses, ["OBSERVED", "OBSERVED"]);
     assert_eq!(world.lines_of("MUTATION_REFUSED").len(), 1);
 }
@@ -83,7 +84,9 @@ fn protected_paths_cannot_be_changed_by_any_way() {
     world.outsider_writes("locked/b", "x");
     std::os::unix::fs::symlink("locked", world.root().join("way_in")).unwrap();
     let agent = world.agent("blue");
-    for path in ["locked/b", "locked/new", "way_in/b", "./locked/../locked/b", "one/file", ".tollgate/version"] {
+    for path in
+        ["locked/b", "locked/new", "way_in/b", "./locked/../locked/b", "one/file", ".tollgate/version"]
+    {
         agent.writes(path, "y").refused(ErrorType::ProtectedPath);
         agent.moves("a", path).refused(ErrorType::ProtectedPath);
     }

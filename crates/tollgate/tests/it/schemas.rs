@@ -16,7 +16,11 @@ fn committed(name: &str, schema: &schemars::Schema) -> Value {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, &text).unwrap();
     }
-    assert_eq!(fs::read_to_string(&path).unwrap(), text, "run the tests with UPDATE_SCHEMAS=1 if this is intended");
+    assert_eq!(
+        fs::read_to_string(&path).unwrap(),
+        text,
+        "run the tests with UPDATE_SCHEMAS=1 if this is intended"
+    );
     serde_json::from_str(&text).unwrap()
 }
 

@@ -83,10 +83,11 @@ fn a_controller_recovers_by_the_payload_alone() {
             world.outsider_writes("counter", rival);
         }
         attempts += 1;
-        let answer: Value = match world.gate.write(&agent.turn, "counter", format!("{seen}+"), Expected::Baseline).unwrap() {
-            Outcome::Done(_) => break,
-            Outcome::Refused(refused) => serde_json::to_value(refused.payload()).unwrap(),
-        };
+        let answer: Value =
+            match world.gate.write(&agent.turn, "counter", format!("{seen}+"), Expected::Baseline).unwrap() {
+                Outcome::Done(_) => break,
+                Outcome::Refused(refused) => serde_json::to_value(refused.payload()).unwrap(),
+            };
         match answer["resolution"].as_str().unwrap() {
             "RE_READ_REQUIRED" => must_read = true,
             other => panic!("{other}"),

@@ -205,7 +205,15 @@ fn every_change_is_one_line_and_every_refusal_is_one_line() {
     agent.moves("a", "b").done();
     agent.deletes("b").done();
     let kinds: Vec<String> = world.ledger().into_iter().map(|line| line.action_type).collect();
-    let wanted = ["TURN_STARTED", "MUTATION", "MUTATION_CONFLICT", "MUTATION_REFUSED", "MUTATION", "MUTATION", "MUTATION"];
+    let wanted = [
+        "TURN_STARTED",
+        "MUTATION",
+        "MUTATION_CONFLICT",
+        "MUTATION_REFUSED",
+        "MUTATION",
+        "MUTATION",
+        "MUTATION",
+    ];
     assert_eq!(kinds, wanted);
     let line = serde_json::to_value(&world.lines_of("MUTATION")[0]).unwrap();
     assert_eq!(line["payload"]["hash_before"], format!("sha256:{}", Digest::of(b"one")));

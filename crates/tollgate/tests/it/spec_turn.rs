@@ -85,22 +85,26 @@ fn an_empty_file_has_the_hash_of_nothing() {
 
 #[test]
 fn an_unreadable_file_is_a_sighting_without_a_hash_and_the_turn_goes_on() {
-    as_ordinary_user("spec_turn::an_unreadable_file_is_a_sighting_without_a_hash_and_the_turn_goes_on", || {
-        use std::os::unix::fs::PermissionsExt;
-        let world = World::new();
-        world.outsider_writes("secret", "x");
-        let path = world.root().join("secret");
-        let allow = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-        allow(0o200);
-        let agent = world.agent("blue");
-        let fault = world.gate.read(&agent.turn, "secret", Part::Whole).unwrap_err();
-        assert_eq!(fault.code(), "NO_PERMISSION");
-        assert_eq!(initial(&agent, "secret"), None);
-        agent.writes("secret", "y").refused(tollgate::refusal::ErrorType::UnreadableFile);
-        agent.creates("other", "the turn goes on").done();
-        allow(0o600);
-        agent.reads("secret").writes("secret", "y").done();
-    });
+    as_ordinary_user(
+        "spec_turn::an_unreadable_file_is_a_sighting_without_a_hash_and_the_turn_goes_on",
+        || {
+            use std::os::unix::fs::PermissionsExt;
+            let world = World::new();
+            world.outsider_writes("secret", "x");
+            let path = world.root().join("secret");
+            let allow =
+                |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            allow(0o200);
+            let agent = world.agent("blue");
+            let fault = world.gate.read(&agent.turn, "secret", Part::Whole).unwrap_err();
+            assert_eq!(fault.code(), "NO_PERMISSION");
+            assert_eq!(initial(&agent, "secret"), None);
+            agent.writes("secret", "y").refused(tollgate::refusal::ErrorType::UnreadableFile);
+            agent.creates("other", "the turn goes on").done();
+            allow(0o600);
+            agent.reads("secret").writes("secret", "y").done();
+        },
+    );
 }
 
 #[test]

@@ -180,7 +180,10 @@ pub(crate) fn as_ordinary_user(name: &str, test: impl FnOnce()) {
         return test();
     }
     // The test binary itself may lie where nobody else can reach it.
-    let copy = tempfile::Builder::new().permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755)).tempdir().unwrap();
+    let copy = tempfile::Builder::new()
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .tempdir()
+        .unwrap();
     let program = copy.path().join("test");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     let output = std::process::Command::new("setpriv")
@@ -189,6 +192,7 @@ pub(crate) fn as_ordinary_user(name: &str, test: impl FnOnce()) {
         .args(["--exact", name, "--nocapture"])
         .output()
         .expect("`setpriv` of util-linux");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }

@@ -101,7 +101,7 @@ fn an_acknowledged_write_is_never_undone() {
 #[test]
 fn a_death_while_staging_leaves_nothing() {
     let (world, staged) = written();
-    let unfinished = staged.with_file_name("tmp,00,0123456789a01234567");
+    let unfinished = staged.with_file_name("tmp,00,0123456789abcd01234567");
     fs::write(&unfinished, "half of it").unwrap();
     let _ = reopen(&world);
     assert!(!unfinished.exists());

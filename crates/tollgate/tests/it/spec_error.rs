@@ -72,13 +72,8 @@ fn a_controller_recovers_by_the_payload_alone() {
     let agent = world.agent("blue");
     let mut rivals = vec!["2", "3", "4"];
     let mut attempts = 0;
-    let mut must_read = true;
-    let mut seen = String::new();
     loop {
-        if must_read {
-            seen = String::from_utf8(agent.read("counter", Part::Whole).0).unwrap();
-            must_read = false;
-        }
+        let seen = String::from_utf8(agent.read("counter", Part::Whole).0).unwrap();
         if let Some(rival) = rivals.pop() {
             world.outsider_writes("counter", rival);
         }
@@ -89,7 +84,8 @@ fn a_controller_recovers_by_the_payload_alone() {
                 Outcome::Refused(refused) => serde_json::to_value(refused.payload()).unwrap(),
             };
         match answer["resolution"].as_str().unwrap() {
-            "RE_READ_REQUIRED" => must_read = true,
+            // Round again: the loop begins with a read.
+            "RE_READ_REQUIRED" => {}
             other => panic!("{other}"),
         }
     }

@@ -139,3 +139,20 @@ fn a_damaged_journal_is_a_fault_that_names_it() {
     assert_eq!(fault.code(), "STATE_DAMAGED");
     assert!(fault.to_string().contains("x.json"));
 }
+
+/// A process that lives on does not open the workspace again; it learns of the death by the mark in the lock.
+#[test]
+fn who_gets_the_lock_of_a_dead_holder_heals_first() {
+    let (world, staged) = written();
+    forget_last_line(&world);
+    let red = world.agent("red");
+    red.reads("a");
+    fs::write(&staged, "foreign").unwrap();
+    let stripe = &tollgate::digest::Digest::of(b"a").to_string()[..2];
+    fs::write(world.root().join(".tollgate/locks").join(stripe), [7; 8]).unwrap();
+    red.writes("a", "three").refused_stale();
+    world.holds("a", "foreign");
+    red.reads("a").writes("a", "three").done();
+    let mark = fs::read(world.root().join(".tollgate/locks").join(stripe)).unwrap();
+    assert_eq!(mark, [0; 8], "cleared when the work was done");
+}

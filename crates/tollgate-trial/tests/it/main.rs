@@ -1,0 +1,6 @@
+//! Trials with real processes: many agents, outsiders that know nothing of tollgate, and every disaster that can be
+//! staged without pulling the plug.
+
+mod crash;
+mod scene;
+mod strace;

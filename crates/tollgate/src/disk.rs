@@ -87,7 +87,7 @@ impl Folder {
     pub(crate) fn names(&self) -> Result<Vec<OsString>> {
         let read = || -> io::Result<Vec<OsString>> {
             let mut names = Vec::new();
-            for entry in rustix::fs::Dir::read_from(&self.fd)? {
+            for entry in retry_on_intr(|| rustix::fs::Dir::read_from(&self.fd))? {
                 use std::os::unix::ffi::OsStrExt;
                 let entry = entry?;
                 let name = OsStr::from_bytes(entry.file_name().to_bytes());
@@ -526,15 +526,16 @@ impl Target {
         // Owner before mode, because a change of owner clears the set-id bits.
         let (uid, gid) = (model_stat.st_uid, model_stat.st_gid);
         if (self.stat.st_uid, self.stat.st_gid) != (uid, gid) {
-            let both = rustix::fs::fchown(&self.file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+            let (owner, group) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+            let both = retry_on_intr(|| rustix::fs::fchown(&self.file, owner, group));
             if both.is_err() {
                 // Only root may give files away. The group alone can often be kept.
                 kept = Kept::NotOwner;
-                let _ = rustix::fs::fchown(&self.file, None, Some(Gid::from_raw(gid)));
+                let _ = retry_on_intr(|| rustix::fs::fchown(&self.file, None, group));
             }
         }
         let mode = Mode::from_raw_mode(model_stat.st_mode) & Mode::from_raw_mode(0o7777);
-        rustix::fs::fchmod(&self.file, mode).at("set the mode of", &self.shown)?;
+        retry_on_intr(|| rustix::fs::fchmod(&self.file, mode)).at("set the mode of", &self.shown)?;
         copy_attributes(&model.file, &self.file).at("copy the extended attributes to", &self.shown)?;
         self.refresh()?;
         Ok(kept)
@@ -597,7 +598,10 @@ fn copy_attributes(from: &File, to: &File) -> rustix::io::Result<()> {
             Err(Errno::NODATA) => continue,
             Err(error) => return Err(error),
         };
-        match rustix::fs::fsetxattr(to, name.as_slice(), &value[..length], XattrFlags::empty()) {
+        let copied = retry_on_intr(|| {
+            rustix::fs::fsetxattr(to, name.as_slice(), &value[..length], XattrFlags::empty())
+        });
+        match copied {
             // Labels of the security modules and of root are theirs to set.
             Err(_) if !name.starts_with(b"user.") && !name.starts_with(b"system.posix_acl") => {}
             answer => answer?,

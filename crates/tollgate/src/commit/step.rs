@@ -652,6 +652,10 @@ pub(crate) fn take_back(
     let aside = staged.beside(aside_name(staged.name()));
     if gone_is_none(spot.rename_new(&aside))? == Some(true) {
         if !ours(&aside)? {
+            if staged.is_same_file(&aside)? {
+                // Somebody has written into our file. It is theirs now, and a second name would make it hard-linked.
+                staged.remove()?;
+            }
             if !aside.rename_new(spot)? {
                 workspace.keep_foreign(&aside)?;
             }

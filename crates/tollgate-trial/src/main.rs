@@ -13,6 +13,7 @@ mod change;
 mod naive;
 mod outsider;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -66,20 +67,17 @@ fn main() -> ExitCode {
         Actor::Commit { root, changes } => change::commit(&root, changes),
         Actor::Heal { root } => Workspace::open(root, Options::default()).map(|_| Answer::Done(Value::Null)),
     };
-    match answer {
-        Ok(Answer::Done(value)) => {
-            println!("{value}");
-            ExitCode::SUCCESS
-        }
-        Ok(Answer::Refused(value)) => {
-            println!("{value}");
-            ExitCode::from(1)
-        }
+    let (words, status) = match answer {
+        Ok(Answer::Done(value)) => (value.to_string(), 0),
+        Ok(Answer::Refused(value)) => (value.to_string(), 1),
         Err(fault) => {
-            eprintln!("{}: {fault}", fault.code());
-            ExitCode::from(2)
+            // Where writing itself is made to fail, the status has to be enough.
+            let _ = writeln!(std::io::stderr(), "{}: {fault}", fault.code());
+            return ExitCode::from(2);
         }
-    }
+    };
+    let _ = writeln!(std::io::stdout(), "{words}");
+    ExitCode::from(status)
 }
 
 /// Gives an error of the standard library the shape of the library's own.

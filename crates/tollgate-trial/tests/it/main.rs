@@ -2,5 +2,8 @@
 //! staged without pulling the plug.
 
 mod crash;
+mod degraded;
+mod fault;
+mod foreign;
 mod scene;
 mod strace;

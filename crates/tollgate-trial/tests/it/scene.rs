@@ -59,7 +59,7 @@ impl Scene {
             after: files(after),
             count: 0.into(),
         };
-        let template = scene.keep.path().join("template");
+        let template = scene.template();
         for (path, text) in before {
             let path = template.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -113,8 +113,12 @@ impl Scene {
     /// The workspace as it was, in a new place.
     pub(crate) fn fresh(&self) -> PathBuf {
         let root = self.next();
-        copy(&self.keep.path().join("template"), &root);
+        copy(&self.template(), &root);
         root
+    }
+
+    pub(crate) fn template(&self) -> PathBuf {
+        self.keep.path().join("template")
     }
 
     /// A path that nobody has used.

@@ -1,5 +1,6 @@
 //! An agent: adds numbered lines to a file, through the gate, until they are all there.
 
+use std::fs;
 use std::path::PathBuf;
 
 use serde_json::json;
@@ -11,7 +12,7 @@ use tollgate::refusal::ErrorType;
 use tollgate::turn::Turn;
 use tollgate::workspace::{Options, Workspace};
 
-use crate::Answer;
+use crate::{Answer, at};
 
 #[derive(clap::Args)]
 pub(crate) struct Agent {
@@ -28,6 +29,9 @@ pub(crate) struct Agent {
     /// Stop when this file exists
     #[arg(long)]
     until: Option<PathBuf>,
+    /// Make this file after the first read
+    #[arg(long)]
+    ready: Option<PathBuf>,
     /// Which lines to carry over from what was read
     #[arg(long, value_enum, default_value_t = Keep::All)]
     keep: Keep,
@@ -57,6 +61,9 @@ impl Agent {
         let turn = gate.begin_turn(name)?;
         let (mut stale, mut busy, mut written) = (0, 0, 0);
         let mut known = self.read(&gate, &turn)?;
+        if let Some(ready) = &self.ready {
+            fs::write(ready, "").map_err(at("write", ready))?;
+        }
         while written < self.lines && !self.until.as_ref().is_some_and(|file| file.exists()) {
             let next = add_line(&known, &format!("agent {} {written}\n", self.name), self.keep);
             match gate.write(&turn, &self.file, next.clone(), Expected::Baseline)? {

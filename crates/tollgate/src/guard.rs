@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::commit::{self, Applied, Author, Base, Committed, Deed, Plan, prefixed, stale};
+use crate::commit::{self, Applied, Author, Base, Committed, Deed, Left, Plan, prefixed, stale};
 use crate::diff;
 use crate::digest::Digest;
 use crate::disk::{Found, Steady};
@@ -209,10 +209,13 @@ impl Permit<'_> {
         // If this process dies in between, or the disk fails in the middle of an undo, the next one heals first.
         locks.mark()?;
         let committed = commit::commit(request.workspace, plans, request.author())?;
-        locks.clear()?;
+        if !matches!(committed, Committed::Applied { left: Left::Something, .. }) {
+            // The answer is decided. A mark that cannot be cleared only makes the next one look whether all is well.
+            let _ = locks.clear();
+        }
         match committed {
             Committed::Refused(refusals) => request.refuse(refusals).map(Outcome::Refused),
-            Committed::Applied { changes, observed } => {
+            Committed::Applied { changes, observed, .. } => {
                 if !observed.is_empty() {
                     request.record(&observed, "OBSERVED")?;
                 }

@@ -37,7 +37,7 @@ use crate::turn::FileState;
 use crate::workspace::Workspace;
 
 pub(crate) use journal::{Journal, undo_journalled};
-pub(crate) use step::{Displaced, give_back, put_back};
+pub(crate) use step::{Displaced, finish_swap, give_back, put_back};
 use step::{Looked, Step};
 
 /// How often a commit begins again because a foreign save came in between, before it says that the file is busy. Each
@@ -110,9 +110,17 @@ impl Author<'_> {
 #[derive(Debug)]
 pub(crate) enum Committed {
     /// All of it is done. The refusals are those that were only observed.
-    Applied { changes: Vec<Applied>, observed: Vec<Refusal> },
+    Applied { changes: Vec<Applied>, observed: Vec<Refusal>, left: Left },
     /// Nothing was changed.
     Refused(Vec<Refusal>),
+}
+
+/// What a commit that stands has left lying about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Left {
+    Nothing,
+    /// Something could not be tidied up. Until that is healed, a new file may still have a second name in the stage.
+    Something,
 }
 
 /// One change that was made.
@@ -158,7 +166,7 @@ pub(crate) fn commit(workspace: &Workspace, plans: Vec<Plan>, author: Author<'_>
         for step in &mut steps {
             step.discard_unexposed();
         }
-        for step in steps.iter().rev() {
+        for step in steps.iter_mut().rev() {
             step.remove_made_folders(workspace)?;
         }
     }
@@ -187,9 +195,9 @@ fn rounds(workspace: &Workspace, steps: &mut [Step], author: Author<'_>) -> Resu
             continue;
         }
         match apply(workspace, steps, author)? {
-            Tried::Done(changes) => {
+            Tried::Done(changes, left) => {
                 let observed = steps.iter().filter_map(Step::observed).collect();
-                return Ok(Committed::Applied { changes, observed });
+                return Ok(Committed::Applied { changes, observed, left });
             }
             Tried::Missed => steps.iter_mut().for_each(Step::let_go),
         }
@@ -219,7 +227,7 @@ fn look_at_all(steps: &mut [Step], mut look: impl FnMut(&mut Step) -> Result<Loo
 }
 
 enum Tried {
-    Done(Vec<Applied>),
+    Done(Vec<Applied>, Left),
     /// A foreign save came in between; everything is as it was.
     Missed,
 }
@@ -230,7 +238,7 @@ fn apply(workspace: &Workspace, steps: &mut [Step], author: Author<'_>) -> Resul
         step.name_stage(workspace)?;
     }
     let journal = if steps.len() > 1 || steps.iter().any(Step::needs_journal) {
-        Some(Journal::write(workspace, author, steps.iter().map(Step::record).collect())?)
+        Some(Journal::write(workspace, author, steps.iter().map(Step::record).collect(), durability)?)
     } else {
         None
     };
@@ -251,14 +259,12 @@ fn apply(workspace: &Workspace, steps: &mut [Step], author: Author<'_>) -> Resul
     });
     if matches!(attempt, Ok(true)) {
         let changes = steps.iter().map(Step::applied).collect();
-        // From here on the change stands: what follows is tidying, and a failure in it is left to the next sweep.
-        if let Some(journal) = journal {
-            let _ = journal.remove();
-        }
+        // From here on the change stands: what follows is tidying, and a failure in it is left to the next who comes by.
+        let mut tidy = journal.is_none_or(|journal| journal.remove().is_ok());
         for step in steps.iter_mut() {
-            let _ = step.finish(workspace);
+            tidy &= step.finish(workspace).is_ok();
         }
-        return Ok(Tried::Done(changes));
+        return Ok(Tried::Done(changes, if tidy { Left::Nothing } else { Left::Something }));
     }
     for step in steps.iter_mut().rev() {
         step.undo(workspace)?;

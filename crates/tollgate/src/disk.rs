@@ -27,6 +27,7 @@ pub(crate) struct Folder {
     fd: Arc<OwnedFd>,
     shown: Arc<Path>,
     device: u64,
+    one_journal: bool,
 }
 
 impl Folder {
@@ -48,7 +49,8 @@ impl Folder {
 
     fn from_fd(fd: OwnedFd, shown: &Path) -> Result<Self> {
         let device = rustix::fs::fstat(&fd).at("look at", shown)?.st_dev;
-        Ok(Self { fd: Arc::new(fd), shown: shown.into(), device })
+        let one_journal = has_one_journal(&fd);
+        Ok(Self { fd: Arc::new(fd), shown: shown.into(), device, one_journal })
     }
 
     pub(crate) fn spot(&self, name: impl Into<OsString>) -> Spot {
@@ -61,6 +63,11 @@ impl Folder {
 
     pub(crate) fn shown(&self) -> &Path {
         &self.shown
+    }
+
+    /// Whether flushing this folder makes everything durable that was done before to any folder of its file system.
+    pub(crate) fn flushes_all(&self) -> bool {
+        self.one_journal
     }
 
     /// Makes the names in this folder durable: without it, a power cut may undo renames that were acknowledged.
@@ -98,6 +105,21 @@ impl Folder {
         };
         read().at("list the folder", &self.shown)
     }
+}
+
+/// ext4 and XFS write every change of names to one journal, in order, and a flush waits for the journal up to the last
+/// change of what is flushed. Others (btrfs) log folder by folder.
+#[cfg(target_os = "linux")]
+fn has_one_journal(fd: &OwnedFd) -> bool {
+    const EXT4: i64 = 0xEF53;
+    const XFS: i64 = 0x5846_5342;
+    #[allow(clippy::unnecessary_cast, reason = "its type depends on the architecture")]
+    rustix::fs::fstatfs(fd).is_ok_and(|found| [EXT4, XFS].contains(&(found.f_type as i64)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn has_one_journal(_: &OwnedFd) -> bool {
+    false
 }
 
 #[cfg(target_os = "linux")]
@@ -141,6 +163,10 @@ pub(crate) struct Spot {
 /// Which file it is. Valid only while a descriptor pins it: some file systems give a freed number away at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Inode(u64, u64);
+
+/// What a replacement takes after: the file, its mode and its owners.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Model(Inode, u32, u32, u32);
 
 /// What stands at a spot.
 #[derive(Debug)]
@@ -398,6 +424,10 @@ impl Target {
         Inode(self.stat.st_dev, self.stat.st_ino)
     }
 
+    pub(crate) fn as_model(&self) -> Model {
+        Model(self.inode(), self.stat.st_mode, self.stat.st_uid, self.stat.st_gid)
+    }
+
     pub(crate) fn is_at(&self, spot: &Spot) -> Result<bool> {
         Ok(spot.inode()? == Some(self.inode()))
     }
@@ -408,6 +438,7 @@ impl Target {
     }
 
     /// How many names the file has now.
+    #[allow(clippy::useless_conversion, reason = "its type depends on the architecture")]
     pub(crate) fn links(&self) -> Result<u64> {
         Ok(u64::from(rustix::fs::fstat(&self.file).at("look at", &self.shown)?.st_nlink))
     }

@@ -389,7 +389,11 @@ impl Gate {
             let shown = if *whole { Extent::Whole } else { Extent::Part };
             // Changed while it was read: nobody can tell which of the two the agent saw. With the older one a later
             // write is refused at worst; with the newer one it might be lost.
-            let seen = if result == ToolResult::Failed { continue } else { *before };
+            let seen = *before;
+            if result == ToolResult::Failed && seen != FileState::Absent {
+                // The agent saw nothing. A file that is not there, though, is what such a failure tells it.
+                continue;
+            }
             turn.observe(&path, seen, shown)?;
             if after == seen
                 && let Some(digest) = seen.digest()

@@ -472,7 +472,7 @@ impl<'a> Request<'a> {
     /// The newest change in the ledger that made the file what it is.
     fn author_of(&self, path: &str, state: FileState) -> Result<Option<ChangedBy>> {
         // Who changed a file before so many other changes is not news to anyone.
-        const LINES: usize = 1000;
+        const LINES: usize = 256;
         let hash = prefixed(state.digest());
         for line in self.workspace.ledger().newest_first()?.take(LINES) {
             // A damaged line is `verify`'s business; the refusal is more important than its footnote.

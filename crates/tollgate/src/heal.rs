@@ -117,7 +117,7 @@ impl Workspace {
                     folder.flush(self.settings().guard.durability)?;
                 }
             }
-            journal.remove()?;
+            journal.remove_for_good()?;
         }
         Ok(skipped)
     }

@@ -80,7 +80,7 @@ pub fn unescape(word: &str) -> Option<PathBuf> {
 /// Takes `.` and `..` out of an absolute path by its words alone, for the part of a path that does not exist.
 pub(crate) fn normalise(path: &Path) -> PathBuf {
     let mut plain = PathBuf::from("/");
-    for part in path.iter() {
+    for part in path {
         if part == OsStr::new("..") {
             plain.pop();
         } else if part != OsStr::new(".") && part != OsStr::new("/") {

@@ -92,10 +92,10 @@ pub struct Payload {
     /// The file, absolute.
     pub file_path: String,
     /// SHA-256 the write expected, null where it expected no file or nothing is known.
-    #[schemars(with = "Option<HexDigest>", required)]
+    #[schemars(schema_with = "hash_or_null")]
     pub expected_hash: Option<Digest>,
     /// SHA-256 of what is on disk, null where there is no file or nothing is known.
-    #[schemars(with = "Option<HexDigest>", required)]
+    #[schemars(schema_with = "hash_or_null")]
     pub actual_hash: Option<Digest>,
     /// What to do.
     pub resolution: Resolution,
@@ -123,18 +123,16 @@ pub struct Details {
     /// The file, absolute.
     pub path: String,
     /// SHA-256 of what the agent last knew.
-    #[schemars(with = "Option<HexDigest>", required)]
+    #[schemars(schema_with = "hash_or_null")]
     pub baseline_hash: Option<Digest>,
     /// SHA-256 of what is on disk.
-    #[schemars(with = "Option<HexDigest>", required)]
+    #[schemars(schema_with = "hash_or_null")]
     pub current_disk_hash: Option<Digest>,
 }
 
-/// 64 lower-case hex digits, for the schemas.
-#[derive(JsonSchema)]
-#[schemars(inline)]
-#[allow(dead_code, reason = "only its schema is used")]
-struct HexDigest(#[schemars(regex(pattern = "^[0-9a-f]{64}$"))] String);
+fn hash_or_null(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({"type": ["string", "null"], "pattern": "^[0-9a-f]{64}$"})
+}
 
 /// The kinds of refusal, as they are spelled in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

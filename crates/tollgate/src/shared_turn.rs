@@ -118,7 +118,6 @@ impl SharedTurns {
     }
 
     /// Ends a turn.
-    #[allow(clippy::needless_pass_by_value, reason = "an ended turn cannot be used any more")]
     pub fn end(&self, turn: SharedTurn, leaves: Leaves) -> Result<()> {
         if leaves == Leaves::Known {
             private_folder(&self.folder.join("known"))?;

@@ -24,24 +24,24 @@ const SETTLED: &str = "1s";
 /// The longest name that the usual file systems take.
 const NAME_MAX: usize = 255;
 
-/// The id of one change of one file: its time in milliseconds and a random part, so that ids sort by age.
+/// The id of one change of one file: its time in microseconds and a random part, so that ids sort by age.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ChangeId(String);
 
 impl ChangeId {
     pub(crate) fn new(now: Timestamp) -> Result<Self> {
-        let ms = u64::try_from(now.as_millisecond()).unwrap_or(0);
-        Ok(Self(format!("{ms:011x}{}", &random_id()?[..8])))
+        let us = u64::try_from(now.as_microsecond()).unwrap_or(0);
+        Ok(Self(format!("{us:014x}{}", &random_id()?[..8])))
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let hex = text.len() == 19 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let hex = text.len() == 22 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         hex.then(|| Self(text.to_owned()))
     }
 
     pub(crate) fn time(&self) -> Timestamp {
-        let ms = i64::from_str_radix(&self.0[..11], 16).unwrap_or(0);
-        Timestamp::from_millisecond(ms).unwrap_or(Timestamp::UNIX_EPOCH)
+        let us = i64::from_str_radix(&self.0[..14], 16).unwrap_or(0);
+        Timestamp::from_microsecond(us).unwrap_or(Timestamp::UNIX_EPOCH)
     }
 
     pub(crate) fn as_str(&self) -> &str {

@@ -112,7 +112,13 @@ impl Journal {
         }
     }
 
+    /// The commit stands. If a power cut brings the journal back, the ledger tells that it is done with.
     pub(crate) fn remove(self) -> Result<()> {
+        self.spot.remove()
+    }
+
+    /// The commit was undone. The journal must not come back: by then somebody may have made the same change for good.
+    pub(crate) fn remove_for_good(self) -> Result<()> {
         self.spot.remove()?;
         self.workspace.journal().flush(self.workspace.settings().guard.durability)
     }
@@ -162,8 +168,8 @@ fn undo_record(workspace: &Workspace, record: &Record) -> Result<()> {
             }
         }
         (None, Some(_)) => {
-            let applied = spot.inode()?.is_some() && (spot.inode()? == staged.inode()? || ours(&spot)?);
-            if applied {
+            // Two names of one file: it was made. Equal bytes would not do: somebody may have made that file for good.
+            if staged.inode()?.is_some() && spot.inode()? == staged.inode()? {
                 take_back(workspace, &spot, &staged, &ours)?;
             }
         }

@@ -23,7 +23,7 @@ mod step;
 use std::time::Duration;
 
 use crate::digest::Digest;
-use crate::disk::Swap;
+use crate::disk::{Folder, Swap};
 use crate::error::{Fault, Result};
 use crate::ledger::{ActionType, Entry, Flush};
 use crate::lock::Pauses;
@@ -265,7 +265,7 @@ fn apply(workspace: &Workspace, steps: &mut [Step], author: Author<'_>) -> Resul
     }
     flush_folders(steps, durability)?;
     if let Some(journal) = journal {
-        journal.remove()?;
+        journal.remove_for_good()?;
     }
     attempt.map(|_| Tried::Missed)
 }
@@ -289,7 +289,13 @@ fn swap_and_verify(steps: &mut [Step], durability: Durability) -> Result<bool> {
 
 /// Without this, a power cut after the acknowledgement could bring the old names back.
 fn flush_folders(steps: &[Step], durability: Durability) -> Result<()> {
-    let mut folders: Vec<_> = steps.iter().flat_map(Step::folders).collect();
+    // In the order in which they were changed.
+    let mut folders: Vec<Folder> = steps.iter().flat_map(Step::folders).collect();
+    if let Some(last) = folders.last()
+        && folders.iter().all(|folder| folder.flushes_all() && folder.same_device(last))
+    {
+        return last.flush(durability);
+    }
     folders.sort_by(|a, b| a.shown().cmp(b.shown()));
     folders.dedup_by(|a, b| a.shown() == b.shown());
     folders.iter().try_for_each(|folder| folder.flush(durability))

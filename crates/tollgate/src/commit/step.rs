@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::Mode;
 
 use crate::digest::Digest;
-use crate::disk::{Folder, Found, Kept, Quiet, Spot, Swap, Target};
+use crate::disk::{Folder, Found, Kept, Model, Quiet, Spot, Swap, Target};
 use crate::error::{At, Fault, Result};
 use crate::ledger::{ActionType, Entry};
 use crate::lock::{Pauses, stripe};
@@ -42,8 +42,8 @@ pub(crate) enum Looked {
 struct Staged {
     spot: Spot,
     file: Target,
-    /// The inode whose owner, mode and attributes it has; none if it is to be a new file.
-    model: Option<crate::disk::Inode>,
+    /// The file whose owner, mode and attributes it has; none if it is to be a new file.
+    model: Option<Model>,
     /// It has stood at the path for a moment: somebody may have opened it there, so it is not used again.
     exposed: bool,
 }
@@ -157,6 +157,8 @@ impl Step {
             let name = folder.file_name().ok_or_else(|| nothing_there(&self.plan.place))?;
             if parent.spot(name).make_folder()? {
                 self.made.push(folder);
+                // Otherwise a power cut could take away the folder of a file that was acknowledged.
+                parent.flush(workspace.settings().guard.durability)?;
             }
         }
         Ok(())
@@ -183,7 +185,7 @@ impl Step {
 
     fn stage_bytes(&mut self, workspace: &Workspace, spot: &Spot) -> Result<()> {
         let Deed::Put(bytes) = &self.plan.deed else { return Ok(()) };
-        let model = self.target.as_ref().map(Target::inode);
+        let model = self.target.as_ref().map(Target::as_model);
         match &self.staged {
             Some(staged) if !staged.exposed && staged.model == model => return Ok(()),
             Some(staged) if !staged.exposed => staged.spot.remove()?,
@@ -433,9 +435,10 @@ impl Step {
                 Some(kept) => give_back(workspace, spot, kept),
                 None => Ok(()),
             },
-            (Deed::MoveTo(_), _, _) => match &self.to {
-                Some(to) => to.rename_new(spot).map(drop),
-                None => Ok(()),
+            (Deed::MoveTo(_), _, Some(target)) => match &self.to {
+                // Unless somebody has saved another file there meanwhile.
+                Some(to) if target.is_at(to)? => to.rename_new(spot).map(drop),
+                _ => Ok(()),
             },
             _ => Ok(()),
         }
@@ -457,11 +460,10 @@ impl Step {
     }
 
     pub(crate) fn folders(&self) -> impl Iterator<Item = Folder> {
-        let made = self.made.iter().filter_map(|_| self.spot.as_ref());
         let spots =
             [self.spot.as_ref(), self.to.as_ref(), self.kept.as_ref(), self.staged.as_ref().map(|s| &s.spot)];
         let changed = self.stand != Stand::Same;
-        made.chain(spots.into_iter().flatten()).filter(move |_| changed).map(|spot| spot.folder().clone())
+        spots.into_iter().flatten().filter(move |_| changed).map(|spot| spot.folder().clone())
     }
 
     pub(crate) fn applied(&self) -> Applied {
@@ -606,15 +608,18 @@ pub(crate) fn take_back(
     aside.push("~");
     let aside = staged.beside(aside);
     if gone_is_none(spot.rename_new(&aside))? == Some(true) {
-        if !ours(&aside)? {
-            if !aside.rename_new(spot)? {
-                workspace.keep_foreign(&aside)?;
+        if ours(&aside)? {
+            if staged.inode()? == aside.inode()? {
+                // Two names of one file; the other one stays for the second look.
+                aside.remove()?;
+            } else {
+                aside.rename(staged)?;
             }
-        } else if staged.inode()? == aside.inode()? {
-            // Two names of one file; the other one stays for the second look.
-            aside.remove()?;
-        } else {
-            aside.rename(staged)?;
+        } else if !aside.rename_new(spot)? {
+            workspace.keep_foreign(&aside)?;
+        } else if staged.inode()? == spot.inode()? {
+            // Somebody has written into our file, so it is theirs now. It needs no second name.
+            return staged.remove();
         }
     }
     workspace.settle(staged)

@@ -1,5 +1,18 @@
 //! The library, seen from outside.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod bad_input;
+mod healing;
+mod many_files;
+mod metadata;
 mod model;
-mod stories;
+mod policy;
+mod random;
+mod recovery;
+mod schemas;
+mod spec_error;
+mod spec_guard;
+mod spec_turn;
+mod tidy;
+mod tool_use;
 mod world;

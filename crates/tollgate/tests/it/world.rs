@@ -170,3 +170,29 @@ impl Agent<'_> {
         self.refused(ErrorType::StaleFile)
     }
 }
+
+/// Runs a test as somebody whom permissions hold back. Root is not, so root runs it again as another user.
+pub(crate) fn as_ordinary_user(name: &str, test: impl FnOnce()) {
+    use std::os::unix::fs::MetadataExt;
+    // Whoever made this file is whom we run as.
+    let root = tempfile::tempfile().unwrap().metadata().unwrap().uid() == 0;
+    if !root {
+        return test();
+    }
+    // The test binary itself may lie where nobody else can reach it.
+    let copy = tempfile::Builder::new()
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .tempdir()
+        .unwrap();
+    let program = copy.path().join("test");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let output = std::process::Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(&program)
+        .args(["--exact", name, "--nocapture"])
+        .output()
+        .expect("`setpriv` of util-linux");
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}

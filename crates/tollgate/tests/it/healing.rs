@@ -1,0 +1,158 @@
+//! What a dead process left half done is put right by the next one.
+//!
+//! The states are made by hand here, from the names and bytes that a real one leaves. That real processes leave no
+//! others is shown by killing them at every step, in the trials.
+
+use std::fs;
+use std::path::PathBuf;
+
+use tollgate::workspace::STATE_VERSION;
+
+use crate::world::{World, open};
+
+/// Writes `a` from "one" to "two" and gives the stage as it is left, with the name of the file in it.
+fn written() -> (World, PathBuf) {
+    let world = World::with("[guard]\ngrace = \"0ms\"");
+    world.outsider_writes("a", "one");
+    world.agent("blue").reads("a").writes("a", "two").done();
+    let staged = fs::read_dir(world.root().join(".tollgate/stage")).unwrap().next().unwrap().unwrap().path();
+    (world, staged)
+}
+
+/// Forgets the last lines of the ledger, as if their writer had died before it wrote them.
+fn forget_last_line(world: &World) {
+    let path = world.root().join(".tollgate/ledger.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    let end = text.trim_end().rfind('\n').unwrap() + 1;
+    fs::write(&path, &text[..end]).unwrap();
+}
+
+fn reopen(world: &World) -> tollgate::gate::Gate {
+    open(&world.root(), "[guard]\ngrace = \"0ms\"".parse().unwrap())
+}
+
+#[test]
+fn a_death_between_swap_and_line_gets_its_line() {
+    let (world, staged) = written();
+    forget_last_line(&world);
+    let gate = reopen(&world);
+    world.holds("a", "two");
+    let line = world.lines_of("MUTATION").pop().unwrap();
+    assert_eq!(line.payload["recovered"], true);
+    assert_eq!(line.agent.unwrap().as_str(), "blue");
+    assert!(staged.exists());
+    gate.workspace().sweep().unwrap();
+    assert!(!staged.exists());
+    assert_eq!(gate.workspace().recovery().unwrap().len(), 1);
+    let _ = reopen(&world);
+    assert_eq!(world.lines_of("MUTATION").len(), 1, "only one line, however often");
+    assert!(world.gate.workspace().ledger().verify().unwrap().problem.is_none());
+}
+
+#[test]
+fn a_death_before_the_swap_leaves_nothing() {
+    let (world, staged) = written();
+    forget_last_line(&world);
+    fs::write(&staged, "two").unwrap();
+    fs::write(world.root().join("a"), "one").unwrap();
+    let gate = reopen(&world);
+    world.holds("a", "one");
+    assert!(!staged.exists(), "it is settled");
+    gate.workspace().sweep().unwrap();
+    assert_eq!(fs::read_dir(world.root().join(".tollgate/stage")).unwrap().count(), 0);
+    assert_eq!(world.lines_of("MUTATION").len(), 0);
+    world.agent("red").reads("a").writes("a", "three").done();
+}
+
+#[test]
+fn a_foreign_save_that_was_swapped_out_is_put_back() {
+    let (world, staged) = written();
+    forget_last_line(&world);
+    fs::write(&staged, "foreign").unwrap();
+    let _ = reopen(&world);
+    world.holds("a", "foreign");
+    assert_eq!(world.lines_of("MUTATION").len(), 0);
+}
+
+#[test]
+fn a_foreign_save_is_kept_if_another_one_is_at_the_path() {
+    let (world, staged) = written();
+    forget_last_line(&world);
+    fs::write(&staged, "foreign").unwrap();
+    fs::write(world.root().join("a"), "newer").unwrap();
+    let gate = reopen(&world);
+    world.holds("a", "newer");
+    assert_eq!(world.lines_of("LATE_EXTERNAL_WRITE").len(), 1);
+    let kept = gate.workspace().recovery().unwrap();
+    assert_eq!(gate.workspace().recovered(&kept[0].id).unwrap().1, b"foreign");
+}
+
+#[test]
+fn an_acknowledged_write_is_never_undone() {
+    let (world, staged) = written();
+    fs::write(&staged, "foreign").unwrap();
+    let gate = reopen(&world);
+    world.holds("a", "two");
+    gate.workspace().sweep().unwrap();
+    world.holds("a", "two");
+    assert_eq!(world.lines_of("LATE_EXTERNAL_WRITE").len(), 1);
+}
+
+#[test]
+fn a_death_while_staging_leaves_nothing() {
+    let (world, staged) = written();
+    let unfinished = staged.with_file_name("tmp,00,0123456789abcd01234567");
+    fs::write(&unfinished, "half of it").unwrap();
+    let _ = reopen(&world);
+    assert!(!unfinished.exists());
+    world.holds("a", "two");
+}
+
+#[test]
+fn a_later_format_is_refused_and_not_misread() {
+    let (world, _) = written();
+    fs::write(world.root().join(".tollgate/version"), format!("{}\n", STATE_VERSION + 1)).unwrap();
+    let fault = tollgate::workspace::Workspace::open(world.root(), Default::default()).err().unwrap();
+    assert_eq!(fault.code(), "NEWER_FORMAT");
+    fs::write(world.root().join(".tollgate/version"), "what").unwrap();
+    let fault = tollgate::workspace::Workspace::open(world.root(), Default::default()).err().unwrap();
+    assert_eq!(fault.code(), "STATE_DAMAGED");
+}
+
+#[test]
+fn foreign_files_in_the_state_do_no_harm() {
+    let (world, _) = written();
+    for path in ["stage/README", "stage/1,zzz", "journal/notes.txt", "recovery/late/x", "reservations/x"] {
+        fs::write(world.root().join(".tollgate").join(path), "x").unwrap();
+    }
+    let gate = reopen(&world);
+    gate.workspace().sweep().unwrap();
+    gate.workspace().recovery().unwrap();
+    world.agent("red").reads("a").writes("a", "three").done();
+}
+
+#[test]
+fn a_damaged_journal_is_a_fault_that_names_it() {
+    let (world, _) = written();
+    fs::write(world.root().join(".tollgate/journal/x.json"), "{").unwrap();
+    let fault = tollgate::workspace::Workspace::open(world.root(), Default::default()).err().unwrap();
+    assert_eq!(fault.code(), "STATE_DAMAGED");
+    assert!(fault.to_string().contains("x.json"));
+}
+
+/// A process that lives on does not open the workspace again; it learns of the death by the mark in the lock.
+#[test]
+fn who_gets_the_lock_of_a_dead_holder_heals_first() {
+    let (world, staged) = written();
+    forget_last_line(&world);
+    let red = world.agent("red");
+    red.reads("a");
+    fs::write(&staged, "foreign").unwrap();
+    let stripe = &tollgate::digest::Digest::of(b"a").to_string()[..2];
+    fs::write(world.root().join(".tollgate/locks").join(stripe), [7; 8]).unwrap();
+    red.writes("a", "three").refused_stale();
+    world.holds("a", "foreign");
+    red.reads("a").writes("a", "three").done();
+    let mark = fs::read(world.root().join(".tollgate/locks").join(stripe)).unwrap();
+    assert_eq!(mark, [0; 8], "cleared when the work was done");
+}

@@ -1,0 +1,115 @@
+//! Many files, all or none.
+
+use tollgate::digest::Digest;
+use tollgate::edit::Edit;
+use tollgate::guard::{Action, Change, Expected};
+use tollgate::refusal::ErrorType;
+
+use crate::world::World;
+
+fn write(path: &str, text: &str) -> Change {
+    Change::new(path, Action::Write(text.into()))
+}
+
+#[test]
+fn all_kinds_of_change_are_made_as_one() {
+    let world = World::new();
+    for (path, text) in [("a", "a1"), ("b", "b1 b2"), ("c", "c1"), ("d", "d1")] {
+        world.outsider_writes(path, text);
+    }
+    let agent = world.agent("blue");
+    agent.reads("a").reads("b").reads("c").reads("d");
+    agent
+        .applies(vec![
+            write("a", "a2"),
+            Change::new("b", Action::Edit(vec![Edit::once("b1", "B1"), Edit::all("b2", "B2")])),
+            Change::new("c", Action::Delete),
+            Change::new("d", Action::MoveTo("sub/e".into())),
+            Change::new("sub/deep/new", Action::Create(b"new".to_vec())),
+        ])
+        .done();
+    world.holds("a", "a2");
+    world.holds("b", "B1 B2");
+    world.holds("sub/e", "d1");
+    world.holds("sub/deep/new", "new");
+    assert!(!world.root().join("c").exists() && !world.root().join("d").exists());
+    assert_eq!(world.lines_of("MUTATION").len(), 5);
+    agent.applies(vec![write("a", "a3"), write("sub/e", "e2"), write("c", "again")]).done();
+    assert_eq!(std::fs::read_dir(world.root().join(".tollgate/journal")).unwrap().count(), 0);
+}
+
+#[test]
+fn one_stale_file_of_many_refuses_all_and_each_stale_file_is_told() {
+    let world = World::new();
+    for path in ["a", "b", "c", "d"] {
+        world.outsider_writes(path, path);
+    }
+    let agent = world.agent("blue");
+    agent.reads("a").reads("b").reads("c").reads("d");
+    world.outsider_writes("c", "changed");
+    world.outsider_removes("b");
+    let changes =
+        vec![write("d", "x"), write("c", "x"), write("a", "x"), write("b", "x"), write("new/file", "x")];
+    let refused = agent.applies(changes).refused_stale();
+    assert_eq!(
+        refused.payload().file_path,
+        world.root().join("b").display().to_string(),
+        "first in path order"
+    );
+    let told: Vec<_> = refused.reports().into_iter().map(|report| report.details.path).collect();
+    assert_eq!(told, ["b", "c"].map(|name| world.root().join(name).display().to_string()));
+    world.holds("a", "a");
+    world.holds("c", "changed");
+    world.holds("d", "d");
+    assert!(!world.root().join("new").exists());
+    assert_eq!(world.lines_of("MUTATION_CONFLICT").len(), 2);
+    assert_eq!(world.lines_of("MUTATION").len(), 0);
+}
+
+#[test]
+fn an_unfit_file_of_many_refuses_all() {
+    let world = World::new();
+    world.outsider_writes("a", "a");
+    let agent = world.agent("blue");
+    agent.reads("a");
+    agent.applies(vec![write("a", "x"), write(".tollgate/x", "x")]).refused(ErrorType::ProtectedPath);
+    agent.applies(vec![write("a", "x"), write("../x", "x")]).refused(ErrorType::OutsideWorkspace);
+    let edit = Change::new("a", Action::Edit(vec![Edit::once("nowhere", "x")]));
+    agent.applies(vec![write("b", "x"), edit]).refused(ErrorType::TextNotFound);
+    let expected = Change::new("b", Action::Write(b"x".to_vec())).expecting(Expected::Hash(Digest::of(b"b")));
+    agent.applies(vec![write("a", "x"), expected]).refused_stale();
+    world.holds("a", "a");
+    assert!(!world.root().join("b").exists());
+}
+
+#[test]
+fn nonsense_is_a_fault_and_changes_nothing() {
+    let world = World::new();
+    world.outsider_writes("a", "a");
+    let agent = world.agent("blue");
+    for changes in [
+        vec![],
+        vec![write("a", "x"), write("./a", "y")],
+        vec![Change::new("a", Action::MoveTo("a".into()))],
+        vec![write("a", "x"), Change::new("gone", Action::Delete)],
+        vec![write("a", "x"), Change::new("gone", Action::MoveTo("b".into()))],
+        vec![write("a", "x"), Change::new("gone", Action::Edit(vec![Edit::once("x", "y")]))],
+    ] {
+        assert!(world.gate.apply(&agent.turn, changes).is_err());
+        world.holds("a", "a");
+    }
+}
+
+#[test]
+fn a_hundred_files_at_once() {
+    let world = World::new();
+    let agent = world.agent("blue");
+    let changes = |text: &str| (0..100).map(|index| write(&format!("f{index}"), text)).collect();
+    agent.applies(changes("one")).done();
+    agent.applies(changes("two")).done();
+    world.outsider_writes("f50", "foreign");
+    agent.applies(changes("three")).refused_stale();
+    world.holds("f0", "two");
+    world.holds("f99", "two");
+    world.holds("f50", "foreign");
+}

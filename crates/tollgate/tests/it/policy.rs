@@ -1,0 +1,98 @@
+//! The settings `unread` and `mode`.
+
+use tollgate::refusal::ErrorType;
+use tollgate::turn::Session;
+
+use crate::world::World;
+
+#[test]
+fn by_default_only_files_that_were_read_are_checked() {
+    let world = World::new();
+    world.outsider_writes("a", "one");
+    world.agent("blue").writes("a", "two").done();
+    world.holds("a", "two");
+}
+
+#[test]
+fn refuse_asks_for_a_read_but_lets_new_files_be() {
+    let world = World::with("[guard]\nunread = \"refuse\"");
+    world.outsider_writes("a", "one");
+    let agent = world.agent("blue");
+    let payload = agent.writes("a", "two").refused(ErrorType::UnreadFile).payload();
+    assert_eq!(payload.actual_hash, Some(tollgate::digest::Digest::of(b"one")));
+    agent.edits("a", "one", "two").refused(ErrorType::UnreadFile);
+    agent.deletes("a").refused(ErrorType::UnreadFile);
+    world.holds("a", "one");
+    agent.writes("new", "x").done();
+    agent.reads("a").writes("a", "two").done();
+}
+
+#[test]
+fn known_compares_with_earlier_turns_of_the_session() {
+    let world = World::with("[guard]\nunread = \"known\"");
+    world.outsider_writes("a", "one");
+    world.outsider_writes("b", "one");
+    let session = Session::default();
+    let turn = || world.gate.begin_turn_in("blue".parse().unwrap(), session.clone()).unwrap();
+    let first = turn();
+    let _ = world.gate.read(&first, "a", tollgate::part::Part::Whole).unwrap();
+    world.gate.end_turn(first).unwrap();
+    world.outsider_writes("a", "two");
+    let second = turn();
+    let write = |path: &str| world.gate.write(&second, path, "x", Default::default()).unwrap();
+    assert!(matches!(write("a"), tollgate::guard::Outcome::Refused(_)));
+    assert!(matches!(write("b"), tollgate::guard::Outcome::Done(_)), "nobody knew it");
+    world.holds("a", "two");
+    world.agent("stranger").writes("a", "x").done();
+}
+
+#[test]
+fn observe_writes_the_line_and_refuses_nothing() {
+    let world = World::with("[guard]\nmode = \"observe\"\nunread = \"refuse\"");
+    world.outsider_writes("a", "one");
+    let agent = world.agent("blue");
+    agent.writes("a", "unread").done();
+    agent.reads("a");
+    world.outsider_writes("a", "two");
+    agent.writes("a", "mine").done();
+    world.holds("a", "mine");
+    world.outsider_writes("a", "three words here");
+    agent.edits("a", "three", "3").done();
+    world.holds("a", "3 words here");
+    let statuses: Vec<_> =
+        world.lines_of("MUTATION_CONFLICT").into_iter().map(|line| line.result["status"].clone()).collect();
+    assert_eq!(statuses, ["OBSERVED", "OBSERVED"]);
+    assert_eq!(world.lines_of("MUTATION_REFUSED").len(), 1);
+}
+
+#[test]
+fn off_compares_nothing() {
+    let world = World::with("[guard]\nmode = \"off\"\nunread = \"refuse\"");
+    world.outsider_writes("a", "one");
+    let agent = world.agent("blue");
+    agent.reads("a");
+    world.outsider_writes("a", "two");
+    agent.writes("a", "mine").done();
+    world.holds("a", "mine");
+    assert_eq!(world.lines_of("MUTATION_CONFLICT").len(), 0);
+}
+
+#[test]
+fn protected_paths_cannot_be_changed_by_any_way() {
+    let world = World::with("[guard]\nprotected = [\"locked\", \"one/file\"]");
+    world.outsider_writes("a", "x");
+    world.outsider_writes("locked/b", "x");
+    std::os::unix::fs::symlink("locked", world.root().join("way_in")).unwrap();
+    let agent = world.agent("blue");
+    for path in
+        ["locked/b", "locked/new", "way_in/b", "./locked/../locked/b", "one/file", ".tollgate/version"]
+    {
+        agent.writes(path, "y").refused(ErrorType::ProtectedPath);
+        agent.moves("a", path).refused(ErrorType::ProtectedPath);
+    }
+    agent.deletes("locked/b").refused(ErrorType::ProtectedPath);
+    agent.moves("locked/b", "c").refused(ErrorType::ProtectedPath);
+    agent.reads("locked/b");
+    agent.writes("locked_not", "y").done();
+    agent.writes("one/other", "y").done();
+}

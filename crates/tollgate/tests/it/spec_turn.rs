@@ -1,0 +1,140 @@
+//! The turn: what an agent saw first, and what it knew last.
+
+use std::time::Instant;
+
+use tollgate::digest::Digest;
+use tollgate::part::Part;
+use tollgate::path::FilePath;
+use tollgate::turn::{Extent, FileState, Sightings, Turn};
+
+use crate::world::{Agent, World, as_ordinary_user};
+
+fn initial(agent: &Agent<'_>, path: &str) -> Option<Digest> {
+    agent.world.gate.get_initial_hash(&agent.turn, path).unwrap()
+}
+
+#[test]
+fn the_first_read_stores_the_hash_and_it_is_returned_exactly() {
+    let world = World::new();
+    world.outsider_writes("file_a.ts", "let a = 1");
+    let agent = world.agent("blue");
+    assert_eq!(initial(&agent, "file_a.ts"), None);
+    let (_, sha256) = agent.read("file_a.ts", Part::Whole);
+    assert_eq!(sha256, Digest::of(b"let a = 1"));
+    assert_eq!(initial(&agent, "file_a.ts"), Some(sha256));
+}
+
+#[test]
+fn the_initial_hash_survives_foreign_changes_re_reads_own_writes_and_deletion() {
+    let world = World::new();
+    world.outsider_writes("file_b.ts", "one");
+    let agent = world.agent("blue");
+    agent.reads("file_b.ts");
+    let first = Some(Digest::of(b"one"));
+    world.outsider_writes("file_b.ts", "two");
+    assert_eq!(initial(&agent, "file_b.ts"), first);
+    agent.reads("file_b.ts");
+    assert_eq!(initial(&agent, "file_b.ts"), first, "not recomputed by a second read");
+    agent.writes("file_b.ts", "three").done();
+    assert_eq!(initial(&agent, "file_b.ts"), first);
+    world.outsider_removes("file_b.ts");
+    assert_eq!(initial(&agent, "file_b.ts"), first);
+}
+
+#[test]
+fn every_spelling_of_a_path_is_one_file_also_when_it_is_gone() {
+    let world = World::new();
+    world.outsider_writes("src/a.rs", "one");
+    std::os::unix::fs::symlink("src", world.root().join("link")).unwrap();
+    let agent = world.agent("blue");
+    agent.reads("link/../src/./a.rs");
+    let first = Some(Digest::of(b"one"));
+    let absolute = world.root().join("src/a.rs");
+    for spelling in ["src/a.rs", "link/a.rs", "./src//a.rs", absolute.to_str().unwrap()] {
+        assert_eq!(initial(&agent, spelling), first, "{spelling}");
+    }
+    world.outsider_removes("src/a.rs");
+    assert_eq!(initial(&agent, "link/a.rs"), first);
+    assert_eq!(agent.turn.files().len(), 1);
+}
+
+#[test]
+fn a_new_turn_is_empty_and_reads_afresh() {
+    let world = World::new();
+    world.outsider_writes("a", "one");
+    let first = world.agent("blue");
+    first.reads("a");
+    world.gate.end_turn(first.turn).unwrap();
+    let second = world.agent("blue");
+    assert_eq!(initial(&second, "a"), None);
+    assert!(second.turn.files().is_empty());
+    world.outsider_writes("a", "two");
+    second.reads("a");
+    assert_eq!(initial(&second, "a"), Some(Digest::of(b"two")));
+}
+
+#[test]
+fn an_empty_file_has_the_hash_of_nothing() {
+    let world = World::new();
+    world.outsider_writes("empty", "");
+    let agent = world.agent("blue");
+    agent.reads("empty");
+    assert_eq!(initial(&agent, "empty"), Some(Digest::of(b"")));
+    agent.writes("empty", "full").done();
+}
+
+#[test]
+fn an_unreadable_file_is_a_sighting_without_a_hash_and_the_turn_goes_on() {
+    as_ordinary_user(
+        "spec_turn::an_unreadable_file_is_a_sighting_without_a_hash_and_the_turn_goes_on",
+        || {
+            use std::os::unix::fs::PermissionsExt;
+            let world = World::new();
+            world.outsider_writes("secret", "x");
+            let path = world.root().join("secret");
+            let allow =
+                |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            allow(0o200);
+            let agent = world.agent("blue");
+            let fault = world.gate.read(&agent.turn, "secret", Part::Whole).unwrap_err();
+            assert_eq!(fault.code(), "NO_PERMISSION");
+            assert_eq!(initial(&agent, "secret"), None);
+            agent.writes("secret", "y").refused(tollgate::refusal::ErrorType::UnreadableFile);
+            agent.creates("other", "the turn goes on").done();
+            allow(0o600);
+            agent.reads("secret").writes("secret", "y").done();
+        },
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_is_a_sighting_and_may_then_be_created() {
+    let world = World::new();
+    let agent = world.agent("blue");
+    agent.misses("new").writes("new", "x").done();
+    world.holds("new", "x");
+    let late = world.agent("red");
+    late.misses("later");
+    world.outsider_writes("later", "somebody was faster");
+    let payload = late.writes("later", "x").refused_stale().payload();
+    assert_eq!(payload.expected_hash, None);
+    assert_eq!(payload.actual_hash, Some(Digest::of(b"somebody was faster")));
+}
+
+/// Not a benchmark: a bound so wide that only a rewrite of the map breaks it.
+#[test]
+fn a_hundred_thousand_files_are_looked_up_without_touching_the_disk() {
+    let turn = Turn::begin("t".parse().unwrap(), "blue".parse().unwrap());
+    let world = World::new();
+    let path = |index: usize| world.gate.workspace().canonical(format!("none/{index}")).unwrap();
+    let state = FileState::Present(Digest::of(b"x"));
+    let paths: Vec<FilePath> = (0..100_000).map(path).collect();
+    for path in &paths {
+        turn.observe(path, state, Extent::Whole).unwrap();
+    }
+    let start = Instant::now();
+    for path in &paths {
+        assert_eq!(turn.get_initial_hash(path.as_path()), state.digest());
+    }
+    assert!(start.elapsed().as_millis() < 1000, "{:?} for 100,000 look-ups", start.elapsed());
+}

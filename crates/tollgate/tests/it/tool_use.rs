@@ -1,0 +1,184 @@
+//! Before and after the tools of an agent's own program.
+
+use std::fs;
+use std::path::PathBuf;
+
+use tollgate::digest::Digest;
+use tollgate::gate::{Ticket, ToolChange, ToolResult, ToolUse};
+use tollgate::guard::{Expected, Outcome, Refused};
+use tollgate::refusal::ErrorType;
+use tollgate::turn::{Extent, FileState, Sightings};
+
+use crate::world::{Agent, World};
+
+fn reads(path: &str) -> ToolUse {
+    ToolUse {
+        call: "r".into(),
+        tool: "read_file".into(),
+        reads: vec![(path.into(), Extent::Whole)],
+        changes: vec![],
+    }
+}
+
+fn writes(call: &str, paths: &[&str]) -> ToolUse {
+    let change = |path: &&str| ToolChange {
+        path: PathBuf::from(path),
+        extent: Extent::Whole,
+        expected: Expected::Baseline,
+        predicted: None,
+    };
+    ToolUse {
+        call: call.into(),
+        tool: "Write".into(),
+        reads: vec![],
+        changes: paths.iter().map(change).collect(),
+    }
+}
+
+fn pre(agent: &Agent<'_>, tool_use: &ToolUse) -> Result<Ticket, Refused> {
+    match agent.world.gate.pre_tool_use(&agent.turn, tool_use).unwrap() {
+        Outcome::Done(ticket) => Ok(ticket),
+        Outcome::Refused(refused) => Err(refused),
+    }
+}
+
+fn post(agent: &Agent<'_>, ticket: Ticket, result: ToolResult) {
+    agent.world.gate.post_tool_use(&agent.turn, ticket, result).unwrap();
+}
+
+fn tool_reads(agent: &Agent<'_>, path: &str) {
+    let ticket = pre(agent, &reads(path)).unwrap();
+    post(agent, ticket, ToolResult::Succeeded);
+}
+
+#[test]
+fn the_baseline_is_captured_after_a_read_and_checked_before_a_write() {
+    let world = World::new();
+    world.outsider_writes("a", "one");
+    let agent = world.agent("blue");
+    tool_reads(&agent, "a");
+    assert_eq!(world.gate.get_initial_hash(&agent.turn, "a").unwrap(), Some(Digest::of(b"one")));
+    let ticket = pre(&agent, &writes("w1", &["a"])).unwrap();
+    world.outsider_writes("a", "the agent's own tool wrote this");
+    post(&agent, ticket, ToolResult::Succeeded);
+    let ticket = pre(&agent, &writes("w2", &["a"])).unwrap();
+    post(&agent, ticket, ToolResult::Failed);
+    world.outsider_writes("a", "foreign");
+    let refused = pre(&agent, &writes("w3", &["a"])).unwrap_err();
+    assert_eq!(refused.payload().error_type, ErrorType::StaleFile);
+    assert_eq!(refused.payload().actual_hash, Some(Digest::of(b"foreign")));
+    assert_eq!(world.lines_of("MUTATION").len(), 1);
+    assert_eq!(world.lines_of("MUTATION_CONFLICT").len(), 1);
+    tool_reads(&agent, "a");
+    let _ = pre(&agent, &writes("w4", &["a"])).unwrap();
+}
+
+#[test]
+fn a_file_that_changed_while_it_was_read_counts_as_the_older_one() {
+    let world = World::new();
+    world.outsider_writes("a", "one");
+    let agent = world.agent("blue");
+    let ticket = pre(&agent, &reads("a")).unwrap();
+    world.outsider_writes("a", "two");
+    post(&agent, ticket, ToolResult::Succeeded);
+    let path = world.gate.workspace().canonical("a").unwrap();
+    assert_eq!(agent.turn.get(&path).unwrap().unwrap().initial(), FileState::Present(Digest::of(b"one")));
+    let _ = pre(&agent, &writes("w", &["a"])).unwrap_err();
+}
+
+#[test]
+fn a_failed_read_tells_nothing_but_that_a_file_is_missing() {
+    let world = World::new();
+    world.outsider_writes("a", "one");
+    let agent = world.agent("blue");
+    for path in ["a", "missing"] {
+        let ticket = pre(&agent, &reads(path)).unwrap();
+        post(&agent, ticket, ToolResult::Failed);
+    }
+    let files = agent.turn.files();
+    assert_eq!(files.len(), 1);
+    assert_eq!(files[0].1.initial(), FileState::Absent);
+    world.outsider_writes("missing", "appeared");
+    let _ = pre(&agent, &writes("w", &["missing"])).unwrap_err();
+}
+
+#[test]
+fn a_reservation_holds_others_back_until_it_is_settled() {
+    let world = World::with("[guard]\nquiet_wait = \"20ms\"");
+    world.outsider_writes("a", "one");
+    let (blue, red) = (world.agent("blue"), world.agent("red"));
+    tool_reads(&blue, "a");
+    tool_reads(&red, "a");
+    let ticket = pre(&blue, &writes("w1", &["a"])).unwrap();
+    let refused = pre(&red, &writes("w2", &["a"])).unwrap_err();
+    assert_eq!(refused.payload().error_type, ErrorType::FileBusy);
+    red.writes("a", "x").refused(ErrorType::FileBusy);
+    let _ = pre(&blue, &writes("w1b", &["a"])).expect("an agent never blocks itself");
+    world.outsider_writes("a", "blue's");
+    post(&blue, ticket, ToolResult::Succeeded);
+    let _ = pre(&blue, &writes("w1b", &["a"])).map(|ticket| post(&blue, ticket, ToolResult::Failed));
+    let refused = pre(&red, &writes("w3", &["a"])).unwrap_err();
+    assert_eq!(refused.payload().error_type, ErrorType::StaleFile);
+    tool_reads(&red, "a");
+    let _ = pre(&red, &writes("w4", &["a"])).unwrap();
+}
+
+#[test]
+fn a_reservation_is_void_after_its_time() {
+    let world = World::with("[guard]\nquiet_wait = \"0ms\"\nreservation = \"0ms\"");
+    world.outsider_writes("a", "one");
+    let (blue, red) = (world.agent("blue"), world.agent("red"));
+    let _never_settled = pre(&blue, &writes("w1", &["a"])).unwrap();
+    while pre(&red, &writes("w2", &["a"])).is_err() {}
+}
+
+#[test]
+fn one_stale_file_of_a_patch_refuses_it_whole_and_reserves_nothing() {
+    let world = World::with("[guard]\nquiet_wait = \"0ms\"");
+    for path in ["a", "b", "c"] {
+        world.outsider_writes(path, path);
+    }
+    let agent = world.agent("blue");
+    for path in ["a", "b", "c"] {
+        tool_reads(&agent, path);
+    }
+    world.outsider_writes("b", "changed");
+    let refused = pre(&agent, &writes("w", &["a", "b", "c"])).unwrap_err();
+    assert_eq!(refused.refusals().len(), 1);
+    assert_eq!(fs::read_dir(world.root().join(".tollgate/reservations")).unwrap().count(), 0);
+    let _ = pre(&world.agent("red"), &writes("w", &["a", "c"])).unwrap();
+}
+
+#[test]
+fn a_ticket_travels_between_processes() {
+    let world = World::new();
+    world.outsider_writes("a", "one");
+    let agent = world.agent("blue");
+    let ticket = pre(&agent, &reads("a")).unwrap();
+    let text = serde_json::to_string(&ticket).unwrap();
+    let back: Ticket = serde_json::from_str(&text).unwrap();
+    assert_eq!(back, ticket);
+}
+
+#[test]
+fn files_outside_the_workspace_are_checked_and_never_refused_for_that() {
+    let world = World::new();
+    let outside = world.outside().join("notes");
+    fs::write(&outside, "one").unwrap();
+    let path = outside.to_str().unwrap();
+    let agent = world.agent("blue");
+    tool_reads(&agent, path);
+    let ticket = pre(&agent, &writes("w", &[path])).unwrap();
+    post(&agent, ticket, ToolResult::Failed);
+    fs::write(&outside, "two").unwrap();
+    let refused = pre(&agent, &writes("w", &[path])).unwrap_err();
+    assert_eq!(refused.payload().error_type, ErrorType::StaleFile);
+}
+
+#[test]
+fn protected_paths_are_refused_to_tools_too() {
+    let world = World::new();
+    let agent = world.agent("blue");
+    let refused = pre(&agent, &writes("w", &[".tollgate/config.toml"])).unwrap_err();
+    assert_eq!(refused.payload().error_type, ErrorType::ProtectedPath);
+}

@@ -70,10 +70,7 @@ impl Door {
         let folder = match (&self.surroundings.folder, &self.everywhere.workspace) {
             (_, Some(given)) if given.is_absolute() => return Ok(given.clone()),
             (Ok(folder), _) => folder,
-            (Err(error), _) => {
-                let source = io::Error::from(error.kind());
-                return Err(Fault::Io { doing: "find", path: "the current folder".into(), source });
-            }
+            (Err(_), _) => return Err(Fault::Missing { what: "the current folder".into() }),
         };
         Ok(match &self.everywhere.workspace {
             Some(given) => folder.join(given),
@@ -292,7 +289,7 @@ mod tests {
 
     #[test]
     fn any_user_name_makes_an_agent_or_none() {
-        let name = |user| sanitised(user).map(|agent| agent.as_str().to_owned());
+        let name = |user: &str| sanitised(user).map(|agent| agent.as_str().to_owned());
         assert_eq!(name("ada").as_deref(), Some("ada"));
         assert_eq!(name("DOMAIN\\ada lovelace").as_deref(), Some("DOMAIN-ada-lovelace"));
         assert_eq!(name("..ada\x1b[").as_deref(), Some("ada"));

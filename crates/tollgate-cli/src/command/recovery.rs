@@ -20,8 +20,8 @@ use crate::{command, words};
 #[command(after_help = "\
 Example
   tollgate recovery list
-  tollgate recovery show 019a8b3c4d5e6f70123
-  tollgate recovery restore 019a8b3c4d5e6f70123")]
+  tollgate recovery show 0643c1d2e8a1f07b3a9c5d
+  tollgate recovery restore 0643c1d2e8a1f07b3a9c5d")]
 pub(crate) struct Wish {
     #[command(subcommand)]
     what: What,
@@ -37,13 +37,13 @@ enum What {
         path: Option<PathBuf>,
     },
     /// Print the kept bytes
-    #[command(after_help = "Example\n  tollgate recovery show 019a8b3c4d5e6f70123 | diff - src/a.rs")]
+    #[command(after_help = "Example\n  tollgate recovery show 0643c1d2e8a1f07b3a9c5d | diff - src/a.rs")]
     Show {
         /// As `recovery list` names it
         id: String,
     },
     /// Put the kept bytes back where they were; what is there now is kept in its turn
-    #[command(after_help = "Example\n  tollgate recovery restore 019a8b3c4d5e6f70123")]
+    #[command(after_help = "Example\n  tollgate recovery restore 0643c1d2e8a1f07b3a9c5d")]
     Restore {
         /// As `recovery list` names it
         id: String,

@@ -18,7 +18,8 @@ use crate::door::Door;
 #[command(after_help = "\
 Example
   tollgate write src/a.rs < draft
-  tollgate write src/a.rs --expect $(tollgate read src/a.rs --json | jq -r .sha256) < draft
+  hash=$(tollgate read src/a.rs --json | jq -r .sha256)
+  tollgate write src/a.rs --expect $hash < draft
   tollgate write new.md --expect absent < draft")]
 pub(crate) struct Wish {
     /// The file

@@ -57,12 +57,12 @@ pub(crate) fn finding(door: &Door, fact: &Fact) -> (String, Option<String>) {
         ),
         Fact::NoState => ("nothing was guarded here yet".into(), None),
         Fact::State { version } => (format!("format {version}, can be opened"), None),
-        Fact::Privacy { mode, ours: true } if mode & 0o007 == 0 => {
+        Fact::Privacy { mode, ours: true, .. } if mode & 0o007 == 0 => {
             (format!("closed to strangers (mode {mode:o})"), None)
         }
-        Fact::Privacy { mode, ours: true } => (
+        Fact::Privacy { state, mode, ours: true } => (
             format!("`.tollgate` is open to strangers (mode {mode:o}); it holds names and old bytes of your files"),
-            Some("close it: `chmod o-rwx .tollgate`".into()),
+            Some(format!("close it: `chmod o-rwx '{}'`", shown(door, state))),
         ),
         Fact::Privacy { ours: false, .. } => (
             "`.tollgate` belongs to another user, so some of it may be closed to you".into(),
@@ -208,12 +208,19 @@ fn mend(door: &Door, fault: &Fault) -> String {
             "keep it for your records and let a new one begin: `mv '{file}' '{file}.damaged'`; then `tollgate ledger \
              verify` says how to accept that"
         ),
+        // Not a file that is wrong, but a folder that others could use against its owner.
+        Fault::Damaged { .. } if path.is_dir() => {
+            format!("if it is yours, close it to all others: `chmod 700 '{file}'`; else remove it")
+        }
         Fault::Damaged { .. } => format!("move it away: `mv '{file}' '{file}.damaged'`"),
         Fault::Io { source, .. }
             if source.kind() == std::io::ErrorKind::NotFound
                 && path.parent().is_some_and(|parent| parent.ends_with(".tollgate")) =>
         {
-            "part of the state is gone; `rm .tollgate/version`, and the next guarded write makes what is missing".into()
+            let version = shown(door, &path.with_file_name("version"));
+            format!(
+                "part of the state is gone: `rm '{version}'`, and the next guarded write makes what is missing"
+            )
         }
         fault => hint(fault),
     }

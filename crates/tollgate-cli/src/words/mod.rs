@@ -166,7 +166,8 @@ fn refusal_words(door: &Door, refusal: &Refusal) -> String {
 
 fn stale_words(door: &Door, path: &str, stale: &Stale) -> String {
     let mut words = format!("refused: `{path}` is stale\n");
-    words += &format!("  you read    {}\n", hash_or_none(stale.expected));
+    let known = if stale.expected == FileState::Absent { "expected" } else { "you read" };
+    words += &format!("  {known:<10}  {}\n", hash_or_none(stale.expected));
     words += &format!("  on disk     {}", hash_or_none(stale.actual));
     if let Some(by) = &stale.changed_by {
         words += &format!(", written by `{}` {}", by.agent, ago(door.now(), by.time));
@@ -198,6 +199,11 @@ pub(crate) fn stop(door: &Door, stop: &Stop) -> String {
         Stop::Fault(fault) => {
             format!("error: {}\nhint: {}", fault_words(door, fault), plain(&hint(fault)))
         }
+        Stop::Mute(error) => format!(
+            "error: standard output takes nothing: {}\nhint: give it a place with room; what was done is done, `tollgate \
+             ledger tail` shows it",
+            plain(&error.to_string())
+        ),
         Stop::Hangup => String::new(),
     }
 }
@@ -214,6 +220,10 @@ fn fault_words(door: &Door, fault: &Fault) -> String {
             format!("`{}` cannot be used\n{}", shown(door, path), lines.collect::<Vec<_>>().join("\n"))
         }
         Fault::Damaged { path, what } => format!("`{}` is damaged: {}", shown(door, path), plain(what)),
+        Fault::Missing { what } => match what.strip_prefix('`').and_then(|what| what.strip_suffix('`')) {
+            Some(path) => format!("`{}` does not exist", shown(door, Path::new(path))),
+            None => short(&plain(&fault.to_string())),
+        },
         fault => short(&plain(&fault.to_string())),
     }
 }
@@ -228,8 +238,12 @@ pub(crate) fn hint(fault: &Fault) -> String {
         Fault::Missing { what } if what.starts_with("the recovery ") => {
             "`tollgate recovery list` shows what is kept"
         }
-        Fault::Missing { .. } => "check the path; a turn that looked for a file and found none may create it",
-        Fault::Invalid { .. } => "see `tollgate help` for how to call it",
+        Fault::Missing { what } if what == "the current folder" => {
+            "go to a folder that exists, or name the workspace with `-C DIR`"
+        }
+        Fault::Missing { .. } => "check the path; `tollgate create` makes a new file",
+        Fault::Io { doing: "open the workspace", .. } => "check the folder that is named with `-C`",
+        Fault::Invalid { .. } => "see `--help` of the command for how to call it",
         Fault::Io { source, .. } if source.kind() == io::ErrorKind::InvalidFilename => {
             "choose a shorter path: a name has at most 255 bytes, a path at most 4095"
         }
@@ -288,7 +302,10 @@ pub(crate) fn bad_changes(error: &serde_json::Error) -> Stop {
 
 pub(crate) fn not_one_action(index: usize, actions: usize) -> Stop {
     Stop::usage(
-        format!("change {} of the list says {} to do", index + 1, count(actions, "thing")),
+        match actions {
+            0 => format!("change {} of the list does not say what to do", index + 1),
+            _ => format!("change {} of the list says {actions} things to do", index + 1),
+        },
         "give exactly one of `content`, `content_base64`, `edits`, `delete` and `move_to`",
     )
 }

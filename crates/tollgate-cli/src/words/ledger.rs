@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 use tollgate::ledger::{Line, Problem, Verdict, Wrong};
 
-use super::{count, moment, plain, short, shown};
+use super::{count, moment, plain, quoted, short, shown};
 use crate::door::Door;
 
 /// One line on one line: number, time, agent, type, file, result.
@@ -75,9 +75,9 @@ pub(crate) fn problem(door: &Door, problem: &Problem, head_file: Option<&Path>) 
     };
     let accept = match head_file {
         Some(head) => format!(
-            "if you know why, accept the ledger as it is by removing what is remembered: `rm '{}'`; else look for a \
-             copy of the ledger",
-            plain(&head.to_string_lossy())
+            "if you know why, accept the ledger as it is by removing what is remembered: `rm {}`; else look for a copy of \
+             the ledger",
+            quoted(head)
         ),
         None => "look for a copy of the ledger".into(),
     };

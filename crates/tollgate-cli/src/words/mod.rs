@@ -40,6 +40,11 @@ fn shown(door: &Door, path: &Path) -> String {
     short(&plain(&path.to_string_lossy()))
 }
 
+/// A path for a shell, whatever folder it is in.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", plain(&path.to_string_lossy()).replace('\'', "'\\''"))
+}
+
 /// The two ends of a text that nobody would read to its end.
 fn short(text: &str) -> String {
     const END: usize = 100;

@@ -84,7 +84,7 @@ fn warnings_do_not_make_it_ill() {
       hint: set `mode = "enforce"` to refuse them
     ok       state        format 1, can be opened
     warning  privacy      `.tollgate` is open to strangers (mode 755); it holds names and old bytes of your files
-      hint: close it: `chmod o-rwx '.tollgate'`
+      hint: close it: `chmod o-rwx '[W]/.tollgate'`
     warning  leftovers    nothing left half done; 1 file in the stage not made by tollgate
       hint: move it away, it is never touched: `.tollgate/stage/notes.txt`
     warning  ledger       1 line, valid; lines cut off at the end cannot be noticed, because you have no folder for state

@@ -1,5 +1,7 @@
 //! What was replaced comes back.
 
+use std::fs;
+
 use serde_json::json;
 
 use crate::world::{World, hash};
@@ -71,4 +73,19 @@ fn what_is_not_kept_is_told() {
     error: the recovery entry `123` does not exist
     hint: `tollgate recovery list` shows what is kept
     "#);
+}
+
+#[test]
+fn a_write_sweeps_and_does_not_fail_for_it() {
+    let world = World::with("[guard]\ngrace = \"0ms\"\n");
+    world.puts("a", "old\n");
+    world.tollgate(["write", "a"]).stdin("new\n").ends().is(0);
+    let count = |folder: &str| fs::read_dir(world.path(".tollgate").join(folder)).unwrap().count();
+    assert_eq!((count("stage"), count("recovery/replaced")), (0, 1));
+    // Nobody can lock a folder.
+    fs::remove_file(world.path(".tollgate/locks/sweep")).unwrap();
+    fs::create_dir(world.path(".tollgate/locks/sweep")).unwrap();
+    let ran = world.tollgate(["write", "a"]).stdin("newer\n").ends().is(0);
+    assert_eq!(ran.stderr(), "");
+    world.holds("a", "newer\n");
 }

@@ -155,6 +155,9 @@ fn turns_are_private_and_kept_in_the_best_place_there_is() {
     error: `[TMP]/run/tollgate` is damaged: it must be a folder that only its owner can enter, and yours
     hint: run `tollgate doctor`, which says what can be mended and how
     "#);
+    let other = world.tollgate(["turn", "begin"]).ends().is(0).stdout().trim().to_owned();
+    world.run(&format!("turn show --turn {other}")).is(0);
+    world.run(&format!("turn end --turn {other}")).is(0);
     let answer = world.run("doctor --json").is(1).json();
     let turns =
         answer["findings"].as_array().unwrap().iter().find(|found| found["check"] == "turns").unwrap();

@@ -10,7 +10,7 @@ use tollgate::probe::{FileSystem, Reach};
 use tollgate::settings::{Durability, Mode, Settings, Unread};
 use tollgate::workspace::{STATE_FOLDER, STATE_VERSION};
 
-use super::{count, counted, fault_words, guarantee, hint, plain, problem, quoted, shown, size};
+use super::{begin_anew, count, counted, fault_words, guarantee, hint, plain, problem, quoted, shown, size};
 use crate::command::doctor::{Checked, Fact, Level};
 use crate::door::{Door, FoundBy};
 
@@ -209,8 +209,8 @@ fn mend(fault: &Fault) -> String {
             format!("if only this file is wrong, write it anew: `echo {STATE_VERSION} > {file}`")
         }
         Fault::Damaged { .. } if name.starts_with("ledger") => format!(
-            "keep it for your records and let a new one begin: `{move_away}`; then `tollgate ledger verify` says how to \
-             accept that"
+            "keep the ledger aside and begin anew: `{}`; then `tollgate ledger verify` says how to accept that",
+            begin_anew(path)
         ),
         // Not a file that is wrong, but a folder that others could use against its owner.
         Fault::Damaged { .. } if path.is_dir() => {

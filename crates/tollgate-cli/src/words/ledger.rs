@@ -82,7 +82,10 @@ pub(crate) fn problem(door: &Door, problem: &Problem, head_file: Option<&Path>) 
         None => "look for a copy of the ledger".into(),
     };
     let look = || {
-        "compare with a copy of the ledger, if you have one; tollgate changes no line that was written".into()
+        let anew = begin_anew(&problem.file);
+        format!(
+            "compare with a copy of the ledger, if you have one; to keep this one aside and begin anew: `{anew}`"
+        )
     };
     match problem.wrong {
         Wrong::Edited => (format!("line {seq} was edited (`{file}`, line {line})"), look()),
@@ -105,4 +108,11 @@ pub(crate) fn problem(door: &Door, problem: &Problem, head_file: Option<&Path>) 
             accept,
         ),
     }
+}
+
+/// A command that puts all files of a ledger aside, of which this is one. Nothing is overwritten.
+pub(crate) fn begin_anew(file: &Path) -> String {
+    let state = file.parent().unwrap_or(Path::new("."));
+    let (aside, state) = (quoted(&state.join("ledger.old")), quoted(state));
+    format!("mkdir -p {aside} && mv -n {state}/ledger*.jsonl {aside}")
 }

@@ -7,7 +7,7 @@ mod doctor;
 mod ledger;
 
 pub(crate) use doctor::{diagnosis, finding};
-pub(crate) use ledger::{damaged_lines, ledger_line, problem, verdict};
+pub(crate) use ledger::{begin_anew, damaged_lines, ledger_line, problem, verdict};
 
 use std::io::{self, Write};
 use std::path::Path;

@@ -21,15 +21,21 @@ fn words(ran: &Ran) -> String {
         .collect()
 }
 
-/// Whoever does as the doctor says is well afterwards.
+/// Whoever does as the doctor says, problem by problem, is well afterwards.
 #[track_caller]
 fn mended_by_its_own_advice(world: &World, check: &str) {
     let answer = world.run("doctor --json").is(1).json();
-    let mend = finding(&answer, check)["mend"].as_str().unwrap().to_owned();
-    let command = mend.split('`').nth(1).unwrap_or_else(|| panic!("no command in {mend}")).to_owned();
-    world.script(&command).ends().is(0);
-    let after = world.run("doctor");
-    assert!(after.stdout().contains("all is well"), "{after}");
+    assert_eq!(finding(&answer, check)["level"], "problem");
+    for _ in 0..3 {
+        let answer = world.run("doctor --json").json();
+        let findings = answer["findings"].as_array().unwrap();
+        let Some(problem) = findings.iter().find(|found| found["level"] == "problem") else { return };
+        let mend = problem["mend"].as_str().unwrap().to_owned();
+        let command = mend.split('`').nth(1).unwrap_or_else(|| panic!("no command in {mend}")).to_owned();
+        // From anywhere.
+        world.script(&command).folder("/").ends().is(0);
+    }
+    panic!("{}", world.run("doctor"));
 }
 
 #[test]
@@ -170,6 +176,9 @@ fn an_edited_ledger() {
     let answer = world.run("doctor --json").is(1).json();
     assert_eq!(finding(&answer, "ledger")["level"], "problem");
     assert!(finding(&answer, "ledger")["message"].as_str().unwrap().starts_with("line 1 was edited"));
+    mended_by_its_own_advice(&world, "ledger");
+    world.run("ledger verify").is(0);
+    assert!(world.path(".tollgate/ledger.old/ledger.jsonl").exists());
 }
 
 #[test]
@@ -178,6 +187,22 @@ fn a_cut_ledger() {
     world.tollgate(["create", "a"]).stdin("x").ends().is(0);
     world.puts(".tollgate/ledger.jsonl", "");
     mended_by_its_own_advice(&world, "ledger");
+}
+
+#[test]
+fn a_ledger_that_cannot_be_read() {
+    let world = World::new();
+    world.puts("a", "1");
+    for text in ["2", "3"] {
+        world.tollgate(["write", "a"]).stdin(text).ends().is(0);
+    }
+    let path = world.path(".tollgate/ledger.jsonl");
+    let text = fs::read_to_string(&path).unwrap().replacen("{\"seq\":2", "hello", 1);
+    fs::write(&path, text).unwrap();
+    mended_by_its_own_advice(&world, "ledger");
+    world.tollgate(["write", "a"]).stdin("4").ends().is(0);
+    world.run("ledger verify").is(0);
+    assert_eq!(world.json("recovery list").as_array().unwrap().len(), 3);
 }
 
 #[test]

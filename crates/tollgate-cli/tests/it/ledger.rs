@@ -166,19 +166,19 @@ fn verify_names_what_was_done_to_the_ledger() {
     edited: exit 1
     --- stdout
     not valid: line 2 was edited (`.tollgate/ledger.jsonl`, line 2)
-    hint: compare with a copy of the ledger, if you have one; tollgate changes no line that was written
+    hint: compare with a copy of the ledger, if you have one; to keep this one aside and begin anew: `mkdir -p '[W]/.tollgate/ledger.old' && mv -n '[W]/.tollgate'/ledger*.jsonl '[W]/.tollgate/ledger.old'`
     removed: exit 1
     --- stdout
     not valid: line 2 was removed (`.tollgate/ledger.jsonl`, before line 2)
-    hint: compare with a copy of the ledger, if you have one; tollgate changes no line that was written
+    hint: compare with a copy of the ledger, if you have one; to keep this one aside and begin anew: `mkdir -p '[W]/.tollgate/ledger.old' && mv -n '[W]/.tollgate'/ledger*.jsonl '[W]/.tollgate/ledger.old'`
     reordered: exit 1
     --- stdout
     not valid: line 3 is not in its place (`.tollgate/ledger.jsonl`, line 2)
-    hint: compare with a copy of the ledger, if you have one; tollgate changes no line that was written
+    hint: compare with a copy of the ledger, if you have one; to keep this one aside and begin anew: `mkdir -p '[W]/.tollgate/ledger.old' && mv -n '[W]/.tollgate'/ledger*.jsonl '[W]/.tollgate/ledger.old'`
     no line: exit 1
     --- stdout
     not valid: what should be line 2 is no ledger line (`.tollgate/ledger.jsonl`, line 2)
-    hint: compare with a copy of the ledger, if you have one; tollgate changes no line that was written
+    hint: compare with a copy of the ledger, if you have one; to keep this one aside and begin anew: `mkdir -p '[W]/.tollgate/ledger.old' && mv -n '[W]/.tollgate'/ledger*.jsonl '[W]/.tollgate/ledger.old'`
     cut: exit 1
     --- stdout
     not valid: the end was cut off: lines 3 to 4 are known and gone (`.tollgate/ledger.jsonl`)

@@ -149,6 +149,9 @@ fn apply_changes_all_or_none() {
     let refused = world.tollgate(["apply", "--json"]).stdin(again.to_string()).ends();
     let payload = refused.payload("STALE_FILE", "RE_READ_REQUIRED");
     assert_eq!(payload["expected_hash"], Value::Null);
+    // As it comes out of a refusal or a read: there must be no file.
+    let null = r#"[{"path":"a","content":"x","expected_hash":null}]"#;
+    world.tollgate(["apply", "--json"]).stdin(null).ends().payload("STALE_FILE", "RE_READ_REQUIRED");
     world.holds("a", "A\n");
     let applied =
         world.tollgate(["apply", "--json"]).stdin(r#"[{"path":"a","content":"x"}]"#).ends().is(0).json();

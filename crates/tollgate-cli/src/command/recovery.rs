@@ -54,7 +54,9 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     match &wish.what {
         What::List { path } => list(door, path.as_deref()),
         What::Show { id } => show(door, id),
-        What::Restore { id } => command::change_one(door, |gate, turn| gate.restore(turn, id)),
+        What::Restore { id } => {
+            command::change_one(door, command::Deed::Restore, |gate, turn| gate.restore(turn, id))
+        }
     }
 }
 

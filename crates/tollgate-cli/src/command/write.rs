@@ -34,5 +34,7 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     let path = door.path(&wish.path)?;
     // Before anything else: what feeds stdin may itself be reading the file.
     let bytes = super::stdin()?;
-    super::change_one(door, |gate, turn| gate.write(turn, path, bytes, wish.expect.unwrap_or_default()))
+    super::change_one(door, super::Deed::Write, |gate, turn| {
+        gate.write(turn, path, bytes, wish.expect.unwrap_or_default())
+    })
 }

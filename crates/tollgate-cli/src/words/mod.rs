@@ -25,7 +25,7 @@ use tollgate::shared_turn::{Leaves, SharedTurn};
 use tollgate::turn::{Extent, FileState, Sighting, Sightings};
 
 use crate::answer::Stop;
-use crate::command::init;
+use crate::command::{Deed, init};
 use crate::door::{Door, FoundBy};
 use crate::terminal::plain;
 
@@ -329,11 +329,16 @@ pub(crate) fn tell_that_stdin_is_read() {
 
 // Changes that were made
 
-pub(crate) fn applied(door: &Door, applied: &[Applied]) -> String {
-    applied.iter().map(|applied| applied_words(door, applied)).collect::<Vec<_>>().join("\n")
+pub(crate) fn applied(door: &Door, deed: Deed, applied: &[Applied]) -> String {
+    applied.iter().map(|applied| applied_words(door, deed, applied)).collect::<Vec<_>>().join("\n")
 }
 
-fn applied_words(door: &Door, applied: &Applied) -> String {
+fn applied_words(door: &Door, deed: Deed, applied: &Applied) -> String {
+    let did = match deed {
+        Deed::Write => "wrote",
+        Deed::Edit => "edited",
+        Deed::Restore => "restored",
+    };
     let path = shown(door, applied.path.as_path());
     let (before, after) = (hash_or_none(applied.before), hash_or_none(applied.after));
     match (&applied.moved_to, applied.before, applied.after) {
@@ -344,11 +349,12 @@ fn applied_words(door: &Door, applied: &Applied) -> String {
                 applied.id
             )
         }
+        (None, FileState::Absent, _) if deed == Deed::Restore => format!("restored `{path}`, {after}"),
         (None, FileState::Absent, _) => format!("created `{path}`, {after}"),
         (None, ..) if applied.before == applied.after => {
-            format!("wrote `{path}`, {after}: the same bytes as before")
+            format!("{did} `{path}`, {after}: the same bytes as before")
         }
-        (None, ..) => format!("wrote `{path}`, {before} -> {after}"),
+        (None, ..) => format!("{did} `{path}`, {before} -> {after}"),
     }
 }
 

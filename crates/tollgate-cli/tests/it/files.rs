@@ -33,7 +33,7 @@ fn every_change_is_told() {
     insta::assert_snapshot!(edited.filtered, @r#"
     exit 0
     --- stdout
-    wrote `a.md`, b8c08389 -> c3f9c8c2
+    edited `a.md`, b8c08389 -> c3f9c8c2
     "#);
     insta::assert_snapshot!(world.run("move a.md docs/b.md").filtered, @r#"
     exit 0

@@ -7,6 +7,7 @@ mod files;
 mod help;
 mod init;
 mod ledger;
+mod readme;
 mod recovery;
 mod refusals;
 mod script;

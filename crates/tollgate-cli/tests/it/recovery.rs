@@ -34,7 +34,7 @@ fn what_was_replaced_is_listed_shown_and_restored() {
     insta::assert_snapshot!(world.run(&format!("recovery restore {id}")).filtered, @r#"
     exit 0
     --- stdout
-    wrote `a`, 7aa7a535 -> 01d09d19
+    restored `a`, 7aa7a535 -> 01d09d19
     "#);
     world.holds("a", "old\n");
     // What was there in between is kept in its turn.

@@ -15,7 +15,7 @@ use crate::{command, words};
 /// List, show and restore what guarded writes replaced
 ///
 /// Whatever a guarded write replaces or deletes is kept for a while, and so are writes of other programs that came too
-/// late to reach the file. How long and how much is set under [recovery] in `.tollgate/config.toml`.
+/// late to reach the file. How long and how much is set under `[recovery]` in `.tollgate/config.toml`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example

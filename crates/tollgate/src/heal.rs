@@ -120,8 +120,12 @@ impl Workspace {
                 content.records.iter().filter_map(|record| ChangeId::parse(&record.id)).collect();
             if !self.acknowledged(ids.iter())?.contains(ids.last().map_or("", ChangeId::as_str)) {
                 undo_journalled(self, &content)?;
-                for folder in [self.root(), self.stage()] {
-                    folder.flush(self.settings().guard.durability)?;
+                self.stage().flush(self.settings().guard.durability)?;
+                for path in paths {
+                    // A folder that is gone needs no flush.
+                    if let Ok(spot) = self.place_of(path).spot(self.root()) {
+                        spot.folder().flush(self.settings().guard.durability)?;
+                    }
                 }
             }
             journal.remove_for_good()?;
@@ -129,7 +133,8 @@ impl Workspace {
         Ok(skipped)
     }
 
-    /// Which of these changes have a line in the ledger.
+    /// Which of these changes have a line in the ledger. A fault if a line among those that matter cannot be read: to
+    /// take a change for one that never came about, because its line is damaged, would undo what was acknowledged.
     fn acknowledged<'a>(&self, ids: impl Iterator<Item = &'a ChangeId>) -> Result<HashSet<String>> {
         let mut wanted: HashSet<&str> = HashSet::new();
         let mut oldest: Option<Timestamp> = None;

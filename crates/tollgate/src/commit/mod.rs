@@ -220,6 +220,7 @@ fn look_at_all(steps: &mut [Step], mut look: impl FnMut(&mut Step) -> Result<Loo
         match look(step)? {
             Looked::Ready => {}
             Looked::Refused(reason) => all.refused.push(step.refusal(reason)),
+            Looked::Taken(reason) => all.refused.push(step.refusal_of_target(reason)),
             Looked::Busy | Looked::Disturbed => all.again = Some(step.refusal(Reason::Busy { holder: None })),
         }
     }
@@ -345,5 +346,5 @@ impl Guarantee {
 }
 
 fn nothing_there(place: &Place) -> Fault {
-    Fault::Missing { what: format!("`{}`", place.relative.display()) }
+    Fault::Missing { what: format!("`{}`", place.path) }
 }

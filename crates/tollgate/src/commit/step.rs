@@ -32,6 +32,8 @@ pub(crate) struct Displaced {
 pub(crate) enum Looked {
     Ready,
     Refused(Reason),
+    /// The place that a file should move to is taken.
+    Taken(Reason),
     /// Somebody has it open for writing.
     Busy,
     /// It was changed while we looked.
@@ -117,6 +119,14 @@ impl Step {
 
     pub(crate) fn refusal(&self, reason: Reason) -> Refusal {
         Refusal::new(self.plan.place.path.clone(), reason)
+    }
+
+    /// The refusal of a place that a file should move to.
+    pub(crate) fn refusal_of_target(&self, reason: Reason) -> Refusal {
+        match &self.plan.deed {
+            Deed::MoveTo(to) => Refusal::new(to.path.clone(), reason),
+            Deed::Put(_) | Deed::Remove => self.refusal(reason),
+        }
     }
 
     /// Opens the target and stages the new bytes after its model. Nothing is decided about its content yet.
@@ -239,6 +249,10 @@ impl Step {
     pub(crate) fn look(&mut self) -> Result<Looked> {
         let Some(spot) = &self.spot else { return Ok(Looked::Disturbed) };
         let Some(target) = &mut self.target else { return self.look_at_nothing(&spot.clone()) };
+        if self.plan.base == Base::Exactly(FileState::Absent) {
+            // Whatever it is, it should not be there. To wait for quiet would only delay the answer.
+            return Ok(Looked::Refused(stale(FileState::Absent, FileState::Present(target.hash()?))));
+        }
         self.quiet = target.quiet();
         if self.quiet == Quiet::Busy {
             return Ok(Looked::Busy);
@@ -261,11 +275,10 @@ impl Step {
         if let Some(to) = &self.to
             && to.inode()?.is_some()
         {
-            let Deed::MoveTo(place) = &self.plan.deed else { return Ok(Looked::Disturbed) };
-            return Ok(match present_at(to)? {
-                Some(actual) => Looked::Refused(stale(FileState::Absent, FileState::Present(actual))),
-                None => return Err(Fault::invalid(format!("`{}` exists and is not a file", place.path))),
-            });
+            return Ok(Looked::Taken(match present_at(to)? {
+                Some(actual) => stale(FileState::Absent, FileState::Present(actual)),
+                None => Reason::NotAFile,
+            }));
         }
         Ok(Looked::Ready)
     }

@@ -156,3 +156,20 @@ fn who_gets_the_lock_of_a_dead_holder_heals_first() {
     let mark = fs::read(world.root().join(".tollgate/locks").join(stripe)).unwrap();
     assert_eq!(mark, [0; 8], "cleared when the work was done");
 }
+
+#[test]
+fn a_damaged_line_in_the_ledger_stops_no_work_and_undoes_nothing() {
+    let (world, staged) = written();
+    fs::write(&staged, "foreign").unwrap();
+    let path = world.root().join(".tollgate/ledger.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    let damaged = text.replacen("\"action_type\":\"MUTATION\"", "\"action_type\":MUTATION", 1);
+    assert_ne!(damaged, text);
+    let last = text.lines().last().unwrap().replace("MUTATION", "OTHER").replace("\"id\"", "\"not_id\"");
+    fs::write(&path, damaged + &last + "\n").unwrap();
+    let gate = reopen(&world);
+    world.holds("a", "two");
+    assert!(staged.exists(), "left alone until somebody has looked");
+    assert!(gate.workspace().ledger().verify().unwrap().problem.is_some());
+    world.agent("red").reads("a").writes("a", "three").done();
+}

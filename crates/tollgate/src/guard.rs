@@ -1,7 +1,7 @@
 //! The guard: may this agent change these files now?
 //!
-//! [`admit`] answers with a [`Permit`] or with refusals. A permit holds the locks of its files and is spent by
-//! [`Permit::commit`]: there is no other way from a wish to a change. (Changes that the agent's own tool makes are
+//! `admit` answers with a `Permit` or with refusals. A permit holds the locks of its files and is spent by
+//! `Permit::commit`: there is no other way from a wish to a change. (Changes that the agent's own tool makes are
 //! admitted here too, and settled by [`crate::gate`].)
 
 use std::collections::BTreeSet;

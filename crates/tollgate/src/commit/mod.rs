@@ -1,6 +1,6 @@
 //! Changing files: one, or many as one. No other code does.
 //!
-//! Every change of a file is a [`Plan`]. All plans of a commit are applied or none is, also if the process or the
+//! Every change of a file is a `Plan`. All plans of a commit are applied or none is, also if the process or the
 //! machine dies in between, and no save of another program is lost on the way. The steps, for all plans together:
 //!
 //! 1. **Stage** the new bytes with the owner, mode and attributes of the old file, and flush them.
@@ -11,7 +11,7 @@
 //! 6. Flush the folders, then **verify**: what came out is the inode that was hashed, and still nobody has asked to write
 //!    it. If not, a foreign save came in between: swap back, begin again at 1.
 //! 7. **Ledger line**: the commit point. Before it, a crash undoes a journalled commit; after it, the commit stands.
-//! 8. What came out stays under its stage name. After a grace time it gets a **second look** (see [`crate::heal`]): who
+//! 8. What came out stays under its stage name. After a grace time it gets a **second look** (see `heal.rs`): who
 //!    had resolved the path before step 2 and opened it after step 6 has written into it, and that is found, kept and
 //!    reported.
 //!

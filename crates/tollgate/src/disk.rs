@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{Access, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid, XattrFlags};
+use rustix::fs::{Access, AtFlags, FileType, Gid, Mode, OFlags, RawMode, RenameFlags, Stat, Uid, XattrFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::digest::{Digest, Hasher};
@@ -49,7 +49,7 @@ impl Folder {
     }
 
     fn from_fd(fd: OwnedFd, shown: &Path) -> Result<Self> {
-        let device = rustix::fs::fstat(&fd).at("look at", shown)?.st_dev;
+        let device = Inode::of(&rustix::fs::fstat(&fd).at("look at", shown)?).0;
         let one_journal = has_one_journal(&fd);
         Ok(Self { fd: Arc::new(fd), shown: shown.into(), device, one_journal })
     }
@@ -165,9 +165,16 @@ pub(crate) struct Spot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Inode(u64, u64);
 
+impl Inode {
+    #[allow(clippy::unnecessary_cast, reason = "their types depend on the system")]
+    fn of(stat: &Stat) -> Self {
+        Self(stat.st_dev as u64, stat.st_ino as u64)
+    }
+}
+
 /// What a replacement takes after: the file, its mode and its owners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Model(Inode, u32, u32, u32);
+pub(crate) struct Model(Inode, RawMode, u32, u32);
 
 /// What stands at a spot.
 #[derive(Debug)]
@@ -238,7 +245,7 @@ impl Spot {
 
     /// The inode that has this name now.
     pub(crate) fn inode(&self) -> Result<Option<Inode>> {
-        Ok(self.stat()?.map(|stat| Inode(stat.st_dev, stat.st_ino)))
+        Ok(self.stat()?.as_ref().map(Inode::of))
     }
 
     /// Opens the file for reading, without ever waiting on a FIFO or waking a device.
@@ -445,7 +452,7 @@ impl Target {
     }
 
     pub(crate) fn inode(&self) -> Inode {
-        Inode(self.stat.st_dev, self.stat.st_ino)
+        Inode::of(&self.stat)
     }
 
     pub(crate) fn as_model(&self) -> Model {

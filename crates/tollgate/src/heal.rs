@@ -27,8 +27,10 @@ use jiff::Timestamp;
 use rustix::fs::Mode;
 
 use crate::commit::{
-    Displaced, Journal, finish_swap, give_back, mutation_payload, prefixed, put_back, undo_journalled,
+    Displaced, Journal, JournalContent, Record, finish_swap, give_back, mutation_payload, prefixed, put_back,
+    undo_journalled,
 };
+use crate::digest::Digest;
 use crate::disk::{Found, Quiet, Spot, Target};
 use crate::error::{Fault, Result};
 use crate::ledger::{ActionType, Entry, Flush};
@@ -118,7 +120,8 @@ impl Workspace {
             let Some(content) = journal.read()? else { continue };
             let ids: Vec<ChangeId> =
                 content.records.iter().filter_map(|record| ChangeId::parse(&record.id)).collect();
-            if !self.acknowledged(ids.iter())?.contains(ids.last().map_or("", ChangeId::as_str)) {
+            let acknowledged = self.acknowledged(ids.iter())?;
+            if !acknowledged.contains(ids.last().map_or("", ChangeId::as_str)) {
                 undo_journalled(self, &content)?;
                 self.stage().flush(self.settings().guard.durability)?;
                 for path in paths {
@@ -127,10 +130,33 @@ impl Workspace {
                         spot.folder().flush(self.settings().guard.durability)?;
                     }
                 }
+                self.take_back_lines(&content, &acknowledged)?;
             }
             journal.remove_for_good()?;
         }
         Ok(skipped)
+    }
+
+    /// A power cut can keep the first lines of a commit and take the last, which counts. What they say was undone, and
+    /// that is said after them.
+    fn take_back_lines(&self, content: &JournalContent, written: &HashSet<String>) -> Result<()> {
+        let undone = |record: &&Record| written.contains(&record.id);
+        let entry = |record: &Record| {
+            let id = ChangeId::parse(&record.id)?;
+            let state = |digest: Option<Digest>| digest.map_or(FileState::Absent, FileState::Present);
+            let payload =
+                mutation_payload(&id, "recovered", &record.path, state(record.new), state(record.base));
+            Some(Entry {
+                time: self.now(),
+                agent: Some(content.agent.clone()),
+                turn: content.turn.clone(),
+                action_type: ActionType::Mutation,
+                payload,
+                result: serde_json::json!({"status": "UNDONE"}),
+            })
+        };
+        let entries: Vec<Entry> = content.records.iter().filter(undone).filter_map(entry).collect();
+        self.ledger().append(&entries, self.ledger_flush()).map(drop)
     }
 
     /// Which of these changes have a line in the ledger. A fault if a line among those that matter cannot be read: to

@@ -36,7 +36,7 @@ use crate::stage::ChangeId;
 use crate::turn::FileState;
 use crate::workspace::Workspace;
 
-pub(crate) use journal::{Journal, undo_journalled};
+pub(crate) use journal::{Content as JournalContent, Journal, Record, undo_journalled};
 pub(crate) use step::{Displaced, finish_swap, give_back, put_back};
 use step::{Looked, Step};
 

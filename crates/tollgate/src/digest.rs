@@ -133,7 +133,8 @@ mod tests {
 
     #[test]
     fn what_is_no_digest_is_refused() {
-        for text in ["", "abc", &EMPTY[1..], &format!("{EMPTY}0"), &EMPTY.replace('e', "g"), &"é".repeat(32)] {
+        for text in ["", "abc", &EMPTY[1..], &format!("{EMPTY}0"), &EMPTY.replace('e', "g"), &"é".repeat(32)]
+        {
             assert!(text.parse::<Digest>().is_err(), "{text:?}");
         }
     }

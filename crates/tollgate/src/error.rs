@@ -93,13 +93,17 @@ impl Fault {
             Self::Io { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull => "free some space and try again; nothing was changed",
                 io::ErrorKind::PermissionDenied => "check who owns the file and its folder",
-                io::ErrorKind::ReadOnlyFilesystem => "the file system is mounted read-only; remount it or work elsewhere",
+                io::ErrorKind::ReadOnlyFilesystem => {
+                    "the file system is mounted read-only; remount it or work elsewhere"
+                }
                 _ => return None,
             },
             Self::Damaged { .. } => "run `tollgate doctor`, which says what can be mended and how",
             Self::NewerFormat { .. } => "install a newer tollgate",
             Self::Config { .. } => "mend the file; the settings are listed in docs/settings.md",
-            Self::Locked { .. } => "see which process holds it with `fuser`, and end that process if it hangs",
+            Self::Locked { .. } => {
+                "see which process holds it with `fuser`, and end that process if it hangs"
+            }
             Self::Invalid { .. } | Self::Missing { .. } => return None,
         })
     }

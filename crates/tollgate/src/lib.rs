@@ -7,3 +7,4 @@ pub mod path;
 pub mod refusal;
 pub mod settings;
 pub mod turn;
+pub mod vault;

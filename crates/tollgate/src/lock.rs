@@ -134,9 +134,15 @@ mod tests {
         let stripes = Stripes::new(folder.path().to_owned());
         let (a, b) = (Path::new("a"), Path::new("b"));
         assert_ne!(stripe(a), stripe(b));
-        let held = stripes.acquire([a, a], Duration::ZERO).unwrap().expect("one stripe asked for twice is locked once");
+        let held = stripes
+            .acquire([a, a], Duration::ZERO)
+            .unwrap()
+            .expect("one stripe asked for twice is locked once");
         assert!(stripes.acquire([b, a], Duration::from_millis(1)).unwrap().is_none());
-        assert!(stripes.acquire([b], Duration::ZERO).unwrap().is_some(), "what was taken before the miss was let go");
+        assert!(
+            stripes.acquire([b], Duration::ZERO).unwrap().is_some(),
+            "what was taken before the miss was let go"
+        );
         drop(held);
         assert!(stripes.acquire([b, a], Duration::ZERO).unwrap().is_some());
     }

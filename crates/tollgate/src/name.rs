@@ -103,7 +103,9 @@ mod tests {
         for good in ["blue", "a", "cloud-1", "claude_code.2", "me@host", &"x".repeat(64)] {
             assert_eq!(good.parse::<Agent>().unwrap().as_str(), good);
         }
-        for bad in ["", ".", "..", "-a", ".hidden", "a/b", "a b", "a\n", "é", "a\0", "a\x1b[31m", &"x".repeat(65)] {
+        for bad in
+            ["", ".", "..", "-a", ".hidden", "a/b", "a b", "a\n", "é", "a\0", "a\x1b[31m", &"x".repeat(65)]
+        {
             assert!(bad.parse::<Agent>().is_err(), "{bad:?}");
         }
     }

@@ -77,7 +77,6 @@ pub fn unescape(word: &str) -> Option<PathBuf> {
     Some(OsString::from_vec(bytes).into())
 }
 
-
 /// Takes `.` and `..` out of an absolute path by its words alone, for the part of a path that does not exist.
 pub(crate) fn normalise(path: &Path) -> PathBuf {
     let mut plain = PathBuf::from("/");

@@ -199,7 +199,9 @@ impl Refusal {
         match self.error_type() {
             ErrorType::StaleFile => Resolution::ReReadRequired,
             ErrorType::FileBusy => Resolution::RetryLater,
-            ErrorType::UnreadFile | ErrorType::UnreadableFile | ErrorType::TextNotFound => Resolution::ReadRequired,
+            ErrorType::UnreadFile | ErrorType::UnreadableFile | ErrorType::TextNotFound => {
+                Resolution::ReadRequired
+            }
             ErrorType::OutsideWorkspace | ErrorType::ProtectedPath | ErrorType::NotAFile => {
                 Resolution::ChooseAnotherPath
             }
@@ -275,9 +277,10 @@ impl Refusal {
                 "The path is reserved and cannot be changed by an agent.",
                 "Choose another path, or ask a person to make the change.",
             ),
-            Reason::NotAFile => {
-                ("The target is not a regular file.", "Choose the path of a file, not of a directory or a device.")
-            }
+            Reason::NotAFile => (
+                "The target is not a regular file.",
+                "Choose the path of a file, not of a directory or a device.",
+            ),
             Reason::HardLinked => (
                 "The file has several names (hard links), and replacing it would part them.",
                 "Ask a person. They can break the link, or set `hard_links = \"detach\"`.",
@@ -295,7 +298,8 @@ impl Refusal {
             Reason::TextNotFound { found, text } => {
                 return (
                     format!("The old text is in the file {found} times: {text:?}").into(),
-                    "Give more of the lines around it, so that it is unique, or ask for all to be replaced.".into(),
+                    "Give more of the lines around it, so that it is unique, or ask for all to be replaced."
+                        .into(),
                 );
             }
         };

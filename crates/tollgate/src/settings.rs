@@ -193,9 +193,9 @@ impl FromStr for Wait {
             };
             number.checked_mul(unit_ms)
         });
-        parsed
-            .map(|ms| Self(Duration::from_millis(ms)))
-            .ok_or_else(|| format!("`{text}` is not a length of time: write `500ms`, `2s`, `10m`, `12h` or `7d`"))
+        parsed.map(|ms| Self(Duration::from_millis(ms))).ok_or_else(|| {
+            format!("`{text}` is not a length of time: write `500ms`, `2s`, `10m`, `12h` or `7d`")
+        })
     }
 }
 
@@ -213,7 +213,9 @@ impl FromStr for Size {
             };
             number.checked_mul(1 << shift)
         });
-        parsed.map(Self).ok_or_else(|| format!("`{text}` is not a size: write `4096`, `512KiB`, `64MiB` or `2GiB`"))
+        parsed
+            .map(Self)
+            .ok_or_else(|| format!("`{text}` is not a size: write `4096`, `512KiB`, `64MiB` or `2GiB`"))
     }
 }
 

@@ -103,7 +103,7 @@ impl Vault {
         }
         let id = ClaimId::new()?;
         let (hold, tenure) = match asked.wish {
-            Wish::Held => (Some(self.store.hold(&id)?), Tenure::Held),
+            Wish::Held => (Some(self.store.hold(&stored.task, &id)?), Tenure::Held),
             Wish::Leased => (None, Tenure::Leased(lease_until(now, self.terms.lease))),
         };
         let action = stored.brief.as_ref().ok().and_then(|brief| brief.action.as_deref());

@@ -95,6 +95,7 @@ impl Vault {
                 Err(fault) => faults.push((listed.task, fault)),
             }
         }
+        self.store.sweep(now)?;
         Ok((done, faults))
     }
 

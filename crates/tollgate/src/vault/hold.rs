@@ -8,12 +8,14 @@
 //! of a claim that is written down has proof that its owner is gone, for ever, because the name is never used again.
 
 use std::fs::{File, OpenOptions, TryLockError};
+use std::io::Write as _;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use super::claim::ClaimId;
+use super::name::TaskName;
 use crate::error::{At, Fault, Result};
 
 /// One spawn at a time: while a descriptor is lent to one command, another command must not inherit it too.
@@ -45,7 +47,7 @@ impl Hold {
     }
 
     /// Makes the lock file of a new claim and locks it.
-    pub(crate) fn new(folder: &Path, claim: &ClaimId) -> Result<Self> {
+    pub(crate) fn new(folder: &Path, claim: &ClaimId, task: &TaskName) -> Result<Self> {
         let path = folder.join(claim.as_str());
         let mut options = OpenOptions::new();
         options.create_new(true).write(true).mode(0o660).custom_flags(libc::O_NOFOLLOW);
@@ -54,6 +56,8 @@ impl Hold {
         let locked = file.try_lock().is_ok();
         let same = std::fs::symlink_metadata(&path).is_ok_and(|found| same_file(&found, &file));
         if locked && same {
+            // So that a sweeper can look whether the claim was ever written down.
+            (&file).write_all(task.as_str().as_bytes()).at("write", &path)?;
             return Ok(Self { file: Some((file, path)) });
         }
         Err(Fault::Locked { path, waited_s: 0 })
@@ -130,8 +134,8 @@ mod tests {
     fn the_lock_lives_as_long_as_the_command_it_was_lent_to() {
         let folder = tempfile::tempdir().unwrap();
         let (lent, kept) = (ClaimId::new().unwrap(), ClaimId::new().unwrap());
-        let lent_hold = Hold::new(folder.path(), &lent).unwrap();
-        let kept_hold = Hold::new(folder.path(), &kept).unwrap();
+        let lent_hold = Hold::new(folder.path(), &lent, &"x".parse().unwrap()).unwrap();
+        let kept_hold = Hold::new(folder.path(), &kept, &"x".parse().unwrap()).unwrap();
         let mut child = lent_hold.lend(|| cat().spawn()).unwrap().unwrap();
         let mut other = cat().spawn().unwrap();
         drop(kept_hold);

@@ -188,7 +188,7 @@ impl Store for MemoryStore {
         Ok(Some(Landed { task: task.clone(), slot: Slot::NEEDS_ACTION, path: None }))
     }
 
-    fn hold(&self, _claim: &ClaimId) -> Result<Hold> {
+    fn hold(&self, _task: &TaskName, _claim: &ClaimId) -> Result<Hold> {
         Ok(Hold::nothing())
     }
 

@@ -219,7 +219,7 @@ pub trait Store: Send + Sync {
     fn add(&self, task: &TaskName, bytes: &[u8]) -> Result<Option<Landed>>;
 
     /// Makes and takes the lock of a claim that is about to be made.
-    fn hold(&self, claim: &ClaimId) -> Result<Hold>;
+    fn hold(&self, task: &TaskName, claim: &ClaimId) -> Result<Hold>;
 
     /// Tries the lock of a held claim.
     fn owner(&self, claim: &Claim) -> Result<Owner>;
@@ -235,4 +235,9 @@ pub trait Store: Send + Sync {
 
     /// Settles the half-made steps of those who are gone. Cheap when there are none.
     fn heal(&self) -> Result<Vec<Healed>>;
+
+    /// Removes what nothing refers to any more. Nothing depends on it.
+    fn sweep(&self, _now: Timestamp) -> Result<()> {
+        Ok(())
+    }
 }

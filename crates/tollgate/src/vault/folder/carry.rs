@@ -275,7 +275,8 @@ impl FolderStore {
         if let Edit::Close(claim, _) = &plan.step.edit
             && claim.tenure == Tenure::Held
         {
-            self.disk.remove(&self.private("held", claim.id.as_str()))?;
+            // One that stays behind is swept; the step is done.
+            let _ = self.disk.remove(&self.private("held", claim.id.as_str()));
         }
         Ok(())
     }
@@ -330,7 +331,7 @@ impl FolderStore {
             && claim.tenure == Tenure::Held
             && step.verb == Some(Verb::Claim)
         {
-            self.disk.remove(&self.private("held", claim.id.as_str()))?;
+            let _ = self.disk.remove(&self.private("held", claim.id.as_str()));
         }
         Ok(())
     }
@@ -455,7 +456,7 @@ impl FolderStore {
     }
 }
 
-fn names_in(folder: &std::path::Path) -> Result<Vec<String>> {
+pub(super) fn names_in(folder: &std::path::Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).at("read", folder)? {
         names.extend(entry.at("read", folder)?.file_name().into_string());

@@ -9,9 +9,12 @@
 
 mod cache;
 mod carry;
+#[cfg(test)]
+mod crash;
 pub(crate) mod disk;
 mod plan;
 mod scan;
+mod sweep;
 #[cfg(test)]
 mod tests;
 
@@ -277,8 +280,8 @@ impl Store for FolderStore {
         })
     }
 
-    fn hold(&self, claim: &ClaimId) -> Result<Hold> {
-        Hold::new(&self.private.join("held"), claim)
+    fn hold(&self, task: &TaskName, claim: &ClaimId) -> Result<Hold> {
+        Hold::new(&self.private.join("held"), claim, task)
     }
 
     fn owner(&self, claim: &Claim) -> Result<Owner> {
@@ -333,6 +336,10 @@ impl Store for FolderStore {
 
     fn heal(&self) -> Result<Vec<Healed>> {
         self.heal_all()
+    }
+
+    fn sweep(&self, now: Timestamp) -> Result<()> {
+        self.sweep_all(now)
     }
 }
 

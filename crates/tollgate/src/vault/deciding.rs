@@ -35,6 +35,9 @@ pub struct Reclaimed {
     pub reason: String,
 }
 
+/// A task that could not be looked at, and why.
+pub type Passed = (TaskName, Fault);
+
 impl Vault {
     /// A person's yes. `seen` is the digest of what the person has looked at, where that is known.
     pub fn approve(
@@ -86,7 +89,7 @@ impl Vault {
     }
 
     /// Takes back the tasks of all owners who are gone. What cannot be looked at is passed over and told.
-    pub fn reclaim(&self, now: Timestamp) -> Result<(Vec<Reclaimed>, Vec<(TaskName, Fault)>)> {
+    pub fn reclaim(&self, now: Timestamp) -> Result<(Vec<Reclaimed>, Vec<Passed>)> {
         self.heal()?;
         let (mut done, mut faults) = (Vec::new(), Vec::new());
         for listed in self.store.scan(State::InProgress, now)?.tasks {

@@ -12,11 +12,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::claiming::{Asked, Claimed, Claiming};
+use super::deciding::Passed;
 use super::state::State;
 use super::store::{Listed, Ready, Unfit};
 use super::task::Rank;
 use super::{Not, Reason, TaskName, Vault};
-use crate::error::{Fault, Result};
+use crate::error::Result;
 
 /// The tasks that an agent might take, in order.
 #[derive(Debug, Default)]
@@ -27,7 +28,7 @@ pub struct Line {
     /// What cannot be a task, or cannot be read.
     pub unfit: Vec<Unfit>,
     /// Tasks that were passed over because of a fault.
-    pub faults: Vec<(TaskName, Fault)>,
+    pub faults: Vec<Passed>,
     /// Tasks that wait for others: they are looked at again when something is done.
     pub blocked: usize,
     /// Tasks that other agents may take.

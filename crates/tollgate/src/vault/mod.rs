@@ -42,7 +42,7 @@ use crate::error::{Fault, Result};
 use crate::name::Agent;
 
 pub use self::claiming::{Asked, Claimed, Claiming, Owned, Wish};
-pub use self::deciding::{Decided, Reclaimed};
+pub use self::deciding::{Decided, Passed, Reclaimed};
 pub use self::folder::FolderStore;
 pub use self::line::{Line, Next};
 pub use self::memory::MemoryStore;

@@ -177,7 +177,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (path, stage) = (folder.path().join("c"), folder.path().join("s"));
         let stat = |n: u64| Stat { ino: n, size: 1, modified: -2, changed: 3 };
-        let brief = |n: u64| Brief { action: (n % 2 == 0).then(|| n.to_string()), ..Brief::default() };
+        let brief = |n: u64| Brief { action: n.is_multiple_of(2).then(|| n.to_string()), ..Brief::default() };
         let mut cache = Cache::load(&path);
         for n in 0..100 {
             assert!(cache.find(&stat(n)).is_none());

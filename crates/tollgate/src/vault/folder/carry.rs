@@ -114,16 +114,13 @@ impl FolderStore {
     }
 
     /// Takes a step that was just written down.
-    pub(super) fn carry_out(&self, key: &str, plan: Plan) -> Result<Outcome> {
-        let outcome = if plan.step.verb == Some(Verb::Claim) {
-            self.carry_claim(&plan)
-        } else {
-            self.carry_other(&plan)
-        };
+    pub(super) fn carry_out(&self, key: &str, plan: &Plan) -> Result<Outcome> {
+        let outcome =
+            if plan.step.verb == Some(Verb::Claim) { self.carry_claim(plan) } else { self.carry_other(plan) };
         let took_place = matches!(outcome, Ok(Outcome::Done(_) | Outcome::Unknown(_)));
         if !took_place {
             // If it cannot be taken back now, whoever comes next does it.
-            let undone = self.undo(key, &plan);
+            let undone = self.undo(key, plan);
             return outcome.and_then(|outcome| undone.map(|()| outcome));
         }
         outcome

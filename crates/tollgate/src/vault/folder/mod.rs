@@ -247,7 +247,7 @@ impl Store for FolderStore {
             return Ok(Outcome::Done(landed));
         }
         match self.plan(step)? {
-            Some(plan) => self.carry_out(&key, plan),
+            Some(plan) => self.carry_out(&key, &plan),
             None => Ok(Outcome::Conflict),
         }
     }

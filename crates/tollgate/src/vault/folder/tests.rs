@@ -18,11 +18,17 @@ fn bench() -> Bench {
     let folder = tempfile::tempdir().unwrap();
     let journal = Arc::new(MemoryJournal::default());
     let store = FolderStore::open(folder.path(), options(&journal)).unwrap();
-    let person = store.clone();
+    let (person, killer) = (store.clone(), store.clone());
     Bench {
         store: Arc::new(store),
         events: Box::new(move || journal.events()),
-        kill: Box::new(drop),
+        kill: Box::new(move |claimed| {
+            let claim = claimed.claim.clone();
+            drop(claimed);
+            // A process that another test is just starting has a copy of every lock for an instant.
+            let mut pauses = crate::lock::Pauses::lasting(Duration::from_secs(10));
+            while matches!(killer.owner(&claim).unwrap(), Owner::Alive) && pauses.pause() {}
+        }),
         meddle: Box::new(move |task, from, to, bytes| {
             let _keep = &folder;
             let (from, to) = (person.path(task, from), person.path(task, to));

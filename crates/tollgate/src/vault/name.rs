@@ -10,13 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 use crate::error::{Fault, Result};
-use crate::path::escape;
 
 /// The longest file name that Linux file systems take.
 const LONGEST: usize = 255;
 
-/// The longest escaped name that is used as it is for a state file: leaves room for suffixes below [`LONGEST`].
-const LONGEST_KEY: usize = 200;
+/// So many bytes of a long name are never cut, also not if a name beside it gets one beside it.
+const SURE: usize = 160;
 
 /// The name of a task: the name of its file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -66,11 +65,22 @@ impl TaskName {
         Self(format!("{}{suffix}", &self.0[..end]))
     }
 
-    /// The name of its state file: readable where it can be, a digest where the name is long or odd.
-    pub(crate) fn key(&self) -> String {
-        let plain = escape(self.0.as_ref());
-        // `~` is never in an escaped name, so the two kinds cannot meet.
-        if plain.len() <= LONGEST_KEY { plain } else { format!("~{}", Digest::of(self.0.as_bytes())) }
+    /// In which of 256 stripes it is. The same for every name beside it.
+    pub(crate) fn stripe(&self) -> u8 {
+        let mut stem = self.stem();
+        while let Some((before, word)) = stem.rsplit_once('.') {
+            let (kind, digits) = word.split_at_checked(2).unwrap_or((word, ""));
+            if !matches!(kind, "c-" | "s-")
+                || digits.len() != 16
+                || !digits.bytes().all(|b| b.is_ascii_hexdigit())
+            {
+                break;
+            }
+            stem = before;
+        }
+        // The name beside a long one is cut.
+        let bytes = stem.as_bytes();
+        Digest::of(&bytes[..bytes.len().min(SURE)]).as_bytes()[0]
     }
 }
 
@@ -125,14 +135,15 @@ mod tests {
     }
 
     #[test]
-    fn the_name_beside_fits_and_keys_differ() {
+    fn the_name_beside_fits_and_is_in_the_same_stripe() {
         let name: TaskName = "x".parse().unwrap();
         assert_eq!(name.beside("c-1").as_str(), "x.c-1.md");
         let long = TaskName::of_file(&format!("{}.md", "ö".repeat(126))).unwrap();
         let beside = long.beside("c-0123456789abcdef");
         assert!(beside.as_str().len() <= 255 && TaskName::of_file(beside.as_str()).is_ok());
-        assert_ne!(long.key(), beside.key());
-        assert!(long.key().len() < 240 && long.key().is_ascii());
-        assert_eq!(name.key(), "x.md");
+        assert_eq!(long.stripe(), beside.stripe());
+        assert_eq!(long.stripe(), beside.beside("s-0123456789abcdef").stripe());
+        assert_eq!(name.stripe(), name.beside("c-0123456789abcdef").stripe());
+        assert_ne!(name.stripe(), name.beside("c-0123").stripe(), "a word that tollgate never makes");
     }
 }

@@ -9,13 +9,13 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::json;
 
 use super::disk::{Moved, open_task};
-use super::plan::{Change, FORMAT, Plan};
+use super::log::{Change, Log, Plan, UnderWay};
 use super::{FolderStore, digest_of, version};
 use crate::error::{At, Fault, Result};
 use crate::vault::claim::{StepId, Tenure};
@@ -31,70 +31,60 @@ const BLOCKS: u64 = 1 << 20;
 
 impl FolderStore {
     /// Settles what lies in the way of a step. If that was the very same step, it is done now.
-    pub(super) fn settle_first(&self, key: &str, step: &Step) -> Result<Option<Landed>> {
-        let path = self.private("steps", key);
-        if fs::symlink_metadata(&path).is_err() {
+    pub(super) fn settle_first(&self, log: &mut Log, step: &Step) -> Result<Option<Landed>> {
+        let Some(plan) = log.known.pending.clone() else { return Ok(None) };
+        self.settle(log)?;
+        if plan.step.id != step.id || plan.step.verb == Some(Verb::Claim) {
             return Ok(None);
         }
-        let same = Plan::load(&path)?.filter(|plan| plan.step.id == step.id);
-        self.settle(key)?;
-        Ok(match same {
-            Some(plan) if plan.step.verb != Some(Verb::Claim) => {
-                let (task, _) = self.whereabouts(&plan)?.1.unwrap_or((plan.step.task.clone(), plan.ino));
-                Some(self.landed(&plan, task))
-            }
-            _ => None,
-        })
+        let (_, there) = self.whereabouts(&plan);
+        Ok(Some(self.landed(&plan, there.map_or(plan.step.task.clone(), |(task, _)| task))))
     }
 
     /// Writes the step down, if the task is as it was.
-    pub(super) fn plan(&self, step: &Step) -> Result<Option<Plan>> {
-        let noted = self.load_note(&step.task)?;
+    pub(super) fn plan(&self, log: &mut Log, step: &Step) -> Result<Option<Plan>> {
         let path = self.path(&step.task, &step.from);
         let Some((file, meta)) = open_task(&path, false)? else { return Ok(None) };
-        if version(&meta, noted.as_ref()) != step.version {
+        if version(&meta, log.known.notes.get(&step.task)) != step.version {
             return Ok(None);
         }
         let mut plan = Plan {
-            format: FORMAT,
             step: step.clone(),
             ino: meta.ino(),
             len: meta.len(),
             journal: self.options.journal.id().to_owned(),
             undo: StepId::new()?,
             change: None,
-            old: Vec::new(),
-            new: Vec::new(),
         };
-        self.plan_change(&mut plan, &file).at("read", &path)?;
+        plan.change = self.change(step, &file, meta.len()).at("read", &path)?;
         if step.offer {
-            let at = plan.change.map_or(u64::MAX, |change| change.at);
+            let at = plan.change.as_ref().map_or(u64::MAX, |change| change.at);
             let mut hasher = digest_of(&file, at).at("read", &path)?;
-            hasher.update(&plan.new);
+            hasher.update(plan.change.as_ref().map_or(&[], |change| &change.new));
             if let Some(note) = &mut plan.step.note {
                 note.offered = Some(hasher.finish());
             }
         }
-        let path = self.private("steps", &step.task.key());
-        self.disk.create(&path, &plan.bytes()?)?;
-        self.disk.sync_folder(&self.private.join("steps"))?;
+        self.under_way.set(log.stripe.into(), true)?;
+        log.begin(&self.disk, &plan)?;
         Ok(Some(plan))
     }
 
     /// What the step changes in the file. Only the end is read, where the blocks are, unless the block is not there.
-    fn plan_change(&self, plan: &mut Plan, file: &File) -> std::io::Result<()> {
-        let mut from = match &plan.step.edit {
-            Edit::Keep => return Ok(()),
-            Edit::Close(claim, _) if plan.len.saturating_sub(claim.block_at) <= BLOCKS => claim.block_at,
+    #[expect(clippy::unused_self, reason = "reads as one of the acts")]
+    fn change(&self, step: &Step, file: &File, len: u64) -> std::io::Result<Option<Change>> {
+        let mut from = match &step.edit {
+            Edit::Keep => return Ok(None),
+            Edit::Close(claim, _) if len.saturating_sub(claim.block_at) <= BLOCKS => claim.block_at,
             Edit::Close(..) => 0,
-            Edit::Open | Edit::Progress(..) | Edit::Reject(..) => plan.len.saturating_sub(1),
+            Edit::Open | Edit::Progress(..) | Edit::Reject(..) => len,
         };
         loop {
             // One byte more, to see whether the block begins a line.
-            let start = from.saturating_sub(1).min(plan.len);
-            let mut end = vec![0; usize::try_from(plan.len - start).unwrap_or(0)];
+            let start = from.saturating_sub(1).min(len);
+            let mut end = vec![0; usize::try_from(len - start).unwrap_or(0)];
             file.read_exact_at(&mut end, start)?;
-            let found = match &plan.step.edit {
+            let found = match &step.edit {
                 Edit::Close(claim, _) => crate::vault::block::find(&end, &claim.id).is_some(),
                 _ => true,
             };
@@ -103,31 +93,32 @@ impl FolderStore {
                 from = 0;
                 continue;
             }
-            if let Some(tail) = edit::tail(&end, &plan.step) {
-                plan.old = end[tail.at..].to_vec();
-                plan.new = tail.bytes;
-                let change = Change { at: start + tail.at as u64, old: plan.old.len(), new: plan.new.len() };
-                plan.change = Some(change);
-            }
-            return Ok(());
+            return Ok(edit::tail(&end, step).map(|tail| Change {
+                at: start + tail.at as u64,
+                old: end[tail.at..].to_vec(),
+                new: tail.bytes,
+            }));
         }
     }
 
     /// Takes a step that was just written down.
-    pub(super) fn carry_out(&self, key: &str, plan: &Plan) -> Result<Outcome> {
-        let outcome =
-            if plan.step.verb == Some(Verb::Claim) { self.carry_claim(plan) } else { self.carry_other(plan) };
+    pub(super) fn carry_out(&self, log: &mut Log, plan: &Plan) -> Result<Outcome> {
+        let outcome = if plan.step.verb == Some(Verb::Claim) {
+            self.carry_claim(log, plan)
+        } else {
+            self.carry_other(log, plan)
+        };
         let took_place = matches!(outcome, Ok(Outcome::Done(_) | Outcome::Unknown(_)));
         if !took_place {
             // If it cannot be taken back now, whoever comes next does it.
-            let undone = self.undo(key, plan);
+            let undone = self.undo(log, plan);
             return outcome.and_then(|outcome| undone.map(|()| outcome));
         }
         outcome
     }
 
     /// The move, then the block, then the ledger.
-    fn carry_claim(&self, plan: &Plan) -> Result<Outcome> {
+    fn carry_claim(&self, log: &mut Log, plan: &Plan) -> Result<Outcome> {
         let step = &plan.step;
         let Some(task) = self.transfer(plan)? else { return Ok(Outcome::Conflict) };
         let path = self.path(&task, &step.to);
@@ -141,8 +132,8 @@ impl FolderStore {
         {
             return Ok(Outcome::Changed);
         }
-        if let Some(change) = plan.change {
-            self.disk.write_tail(&file, &path, change.at, &plan.new)?;
+        if let Some(change) = &plan.change {
+            self.disk.write_tail(&file, &path, change.at, &change.new)?;
             // Without it a power cut could leave an owner's file without the owner.
             self.disk.sync(&file, &path)?;
         }
@@ -153,7 +144,7 @@ impl FolderStore {
         self.sync_move(step)?;
         self.options.journal.append(&step.events)?;
         self.count_claim(plan)?;
-        self.finish(plan, &task)?;
+        self.finish(log, plan, &task)?;
         // A claim whose step comes back after a power cut is taken back. That is right if its owner was cut off too;
         // without this it would also happen to an owner elsewhere, or to what must not be executed twice.
         if plan
@@ -161,13 +152,13 @@ impl FolderStore {
             .and_then(|note| note.claim.as_ref())
             .is_some_and(|c| c.sensitive || c.tenure != Tenure::Held)
         {
-            self.disk.sync_folder(&self.private.join("notes"))?;
+            log.sync(&self.disk)?;
         }
         Ok(Outcome::Done(self.landed(plan, task)))
     }
 
     /// The edit, then the move, then the ledger.
-    fn carry_other(&self, plan: &Plan) -> Result<Outcome> {
+    fn carry_other(&self, log: &mut Log, plan: &Plan) -> Result<Outcome> {
         let step = &plan.step;
         let path = self.path(&step.task, &step.from);
         if step.check.is_some() || plan.change.is_some() {
@@ -182,8 +173,8 @@ impl FolderStore {
             {
                 return Ok(Outcome::Changed);
             }
-            if let Some(change) = plan.change {
-                self.disk.write_tail(&file, &path, change.at, &plan.new)?;
+            if let Some(change) = &plan.change {
+                self.disk.write_tail(&file, &path, change.at, &change.new)?;
                 // Without it a power cut could leave a finished task without its result.
                 self.disk.sync(&file, &path)?;
             }
@@ -195,7 +186,7 @@ impl FolderStore {
             .and_then(
                 |()| if step.events.is_empty() { Ok(()) } else { self.options.journal.append(&step.events) },
             )
-            .and_then(|()| self.finish(plan, &task));
+            .and_then(|()| self.finish(log, plan, &task));
         Ok(match told {
             Ok(()) => Outcome::Done(self.landed(plan, task)),
             Err(fault) => Outcome::Unknown(fault),
@@ -213,7 +204,7 @@ impl FolderStore {
 
     fn transfer_to(
         &self,
-        from: &std::path::Path,
+        from: &Path,
         ino: u64,
         task: &TaskName,
         to: &Slot,
@@ -247,28 +238,10 @@ impl FolderStore {
         }
     }
 
-    /// The step becomes the note, or the note goes.
-    fn finish(&self, plan: &Plan, task: &TaskName) -> Result<()> {
-        let (key, landed) = (plan.step.task.key(), task.key());
-        let step = self.private("steps", &key);
-        match plan.note() {
-            Some(_) if key == landed => self.disk.replace(&step, &self.private("notes", &key))?,
-            Some(_) => {
-                // It has another name now, so the note is another file.
-                let mut plan = plan.clone();
-                plan.step.task = task.clone();
-                let stage = self.private("stage", plan.step.id.as_str());
-                let _ = fs::remove_file(&stage);
-                self.disk.create(&stage, &plan.bytes()?)?;
-                self.disk.replace(&stage, &self.private("notes", &landed))?;
-                self.disk.remove(&self.private("notes", &key))?;
-                self.disk.remove(&step)?;
-            }
-            None => {
-                self.disk.remove(&self.private("notes", &key))?;
-                self.disk.remove(&step)?;
-            }
-        }
+    /// The step's note is in force, and nothing is under way.
+    fn finish(&self, log: &mut Log, plan: &Plan, task: &TaskName) -> Result<()> {
+        log.done(&self.disk, task)?;
+        self.under_way.set(log.stripe.into(), false)?;
         if let Edit::Close(claim, _) = &plan.step.edit
             && claim.tenure == Tenure::Held
         {
@@ -284,14 +257,14 @@ impl FolderStore {
     }
 
     /// Where the file of a plan is now: whether it is where it came from, and under which name it is where it goes.
-    fn whereabouts(&self, plan: &Plan) -> Result<(bool, Option<(TaskName, u64)>)> {
+    fn whereabouts(&self, plan: &Plan) -> (bool, Option<(TaskName, u64)>) {
         let step = &plan.step;
         let ino = |path: PathBuf| {
             fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).map(|found| found.ino())
         };
         let from = ino(self.path(&step.task, &step.from));
         if step.from == step.to {
-            return Ok((from.is_some(), None));
+            return (from.is_some(), None);
         }
         let names = [step.task.clone(), step.task.beside(&step.beside)];
         let there = names.iter().find(|name| ino(self.path(name, &step.to)) == Some(plan.ino));
@@ -301,13 +274,13 @@ impl FolderStore {
             names.iter().find(|name| gone && ino(self.path(name, &step.to)).is_some())
         });
         let there = there.and_then(|name| ino(self.path(name, &step.to)).map(|ino| (name.clone(), ino)));
-        Ok((from.is_some() && there.is_none(), there))
+        (from.is_some() && there.is_none(), there)
     }
 
     /// Takes a step back that came to nothing.
-    fn undo(&self, key: &str, plan: &Plan) -> Result<()> {
+    fn undo(&self, log: &mut Log, plan: &Plan) -> Result<()> {
         let step = &plan.step;
-        let (here, there) = self.whereabouts(plan)?;
+        let (here, there) = self.whereabouts(plan);
         let path = match &there {
             Some((task, _)) => self.path(task, &step.to),
             None => self.path(&step.task, &step.from),
@@ -323,7 +296,8 @@ impl FolderStore {
             self.count_claim(plan)?;
             self.journal_once(plan, &plan.undo, &[taken_back(plan)])?;
         }
-        self.disk.remove(&self.private("steps", key))?;
+        log.undone(&self.disk)?;
+        self.under_way.set(log.stripe.into(), false)?;
         if let Some(claim) = plan.note().and_then(|note| note.claim.as_ref())
             && claim.tenure == Tenure::Held
             && step.verb == Some(Verb::Claim)
@@ -334,45 +308,27 @@ impl FolderStore {
     }
 
     /// Takes the change out of the file again, if it, or a part of it, is in there and nothing else has changed.
-    fn take_out(&self, plan: &Plan, path: &std::path::Path) -> Result<()> {
-        let Some(change) = plan.change else { return Ok(()) };
-        match self.half_written(plan, path)? {
-            Some(file) => self.disk.write_tail(&file, path, change.at, &plan.old),
+    fn take_out(&self, plan: &Plan, path: &Path) -> Result<()> {
+        let Some(change) = &plan.change else { return Ok(()) };
+        match half_written(change, path)? {
+            Some(file) => self.disk.write_tail(&file, path, change.at, &change.old),
             None => Ok(()),
         }
     }
 
-    /// The file, if its end is somewhere between old and new.
-    fn half_written(&self, plan: &Plan, path: &std::path::Path) -> Result<Option<File>> {
-        let Some(change) = plan.change else { return Ok(None) };
-        let Some((file, meta)) = open_task(path, true)? else { return Ok(None) };
-        let most = change.at + change.new.max(change.old) as u64;
-        if meta.len() < change.at || meta.len() > most {
-            return Ok(None);
-        }
-        let mut end = vec![0; usize::try_from(meta.len() - change.at).unwrap_or(0)];
-        file.read_exact_at(&mut end, change.at).at("read", path)?;
-        let mixed = end
-            .iter()
-            .enumerate()
-            .all(|(at, byte)| plan.new.get(at) == Some(byte) || plan.old.get(at) == Some(byte));
-        Ok((mixed && end != plan.old).then_some(file))
-    }
-
     /// Finishes a step that was cut short, or takes it back. The lock is ours, so whoever began it is gone.
-    fn settle(&self, key: &str) -> Result<Option<Healed>> {
-        let path = self.private("steps", key);
-        let Some(plan) = Plan::load(&path)? else {
-            // Cut short while it was written down: nothing was done yet.
-            self.disk.remove(&path)?;
+    fn settle(&self, log: &mut Log) -> Result<Option<Healed>> {
+        let Some(plan) = log.known.pending.clone() else {
+            // Cut short before it was written down: nothing was done yet.
+            self.under_way.set(log.stripe.into(), false)?;
             return Ok(None);
         };
         let (task, verb) = (plan.step.task.clone(), plan.step.verb);
         if verb == Some(Verb::Claim) {
-            self.undo(key, &plan)?;
+            self.undo(log, &plan)?;
             return Ok(Some(Healed { task, verb, how: Settled::TakenBack }));
         }
-        let (here, there) = self.whereabouts(&plan)?;
+        let (here, there) = self.whereabouts(&plan);
         let landed = if here {
             let path = self.path(&task, &plan.step.from);
             self.put_in(&plan, &path)?;
@@ -382,25 +338,21 @@ impl FolderStore {
         };
         self.sync_move(&plan.step)?;
         self.journal_once(&plan, &plan.step.id, &plan.step.events)?;
-        self.finish(&plan, &landed.unwrap_or(plan.step.task.clone()))?;
+        self.finish(log, &plan, &landed.unwrap_or(plan.step.task.clone()))?;
         Ok(Some(Healed { task, verb, how: Settled::Finished }))
     }
 
     /// Makes the change of a step that was cut short, unless it is made.
-    fn put_in(&self, plan: &Plan, path: &std::path::Path) -> Result<()> {
-        let Some(change) = plan.change else { return Ok(()) };
-        let Some((file, meta)) = open_task(path, true)? else { return Ok(()) };
-        if let Some(file) = self.half_written(plan, path)? {
-            self.disk.write_tail(&file, path, change.at, &plan.new)?;
+    fn put_in(&self, plan: &Plan, path: &Path) -> Result<()> {
+        let Some(change) = &plan.change else { return Ok(()) };
+        if let Some(file) = half_written(change, path)? {
+            self.disk.write_tail(&file, path, change.at, &change.new)?;
             return self.disk.sync(&file, path);
         }
         // As it was, or changed by somebody since: the change is planned anew on what is there.
-        let mut anew = plan.clone();
-        anew.len = meta.len();
-        anew.change = None;
-        self.plan_change(&mut anew, &file).at("read", path)?;
-        if let Some(change) = anew.change {
-            self.disk.write_tail(&file, path, change.at, &anew.new)?;
+        let Some((file, meta)) = open_task(path, true)? else { return Ok(()) };
+        if let Some(change) = self.change(&plan.step, &file, meta.len()).at("read", path)? {
+            self.disk.write_tail(&file, path, change.at, &change.new)?;
         }
         self.disk.sync(&file, path)
     }
@@ -421,39 +373,64 @@ impl FolderStore {
         let mut owed = plan.clone();
         owed.step.id = step.clone();
         owed.step.events = events.to_vec();
+        let bytes = serde_json::to_vec(&owed).map_err(|error| Fault::invalid(error.to_string()))?;
         let stage = self.private("stage", step.as_str());
         let _ = fs::remove_file(&stage);
-        self.disk.create(&stage, &owed.bytes()?)?;
-        self.disk.replace(&stage, &self.private("owed", step.as_str()))
+        self.disk.create(&stage, &bytes)?;
+        self.disk.replace(&stage, &self.private("owed", step.as_str()))?;
+        self.under_way.set(UnderWay::OWED, true)
     }
 
     /// Settles all steps whose makers are gone, and writes what this ledger is owed.
     pub(super) fn heal_all(&self) -> Result<Vec<Healed>> {
         let mut healed = Vec::new();
-        for key in names_in(&self.private.join("steps"))? {
-            // Held: somebody is at it right now.
-            let Some(_lock) = self.lock(&key, Duration::ZERO)? else { continue };
-            if fs::symlink_metadata(self.private("steps", &key)).is_ok() {
-                healed.extend(self.settle(&key)?);
+        for at in self.under_way.all()? {
+            match u8::try_from(at) {
+                Ok(stripe) => {
+                    // Held: somebody is at it right now.
+                    if let Some(mut log) = self.lock(stripe, Duration::ZERO)? {
+                        healed.extend(self.settle(&mut log)?);
+                    }
+                }
+                Err(_) => self.pay_owed()?,
             }
         }
+        Ok(healed)
+    }
+
+    fn pay_owed(&self) -> Result<()> {
         for name in names_in(&self.private.join("owed"))? {
             let path = self.private("owed", &name);
-            let Some(plan) = Plan::load(&path)?.filter(|plan| plan.journal == self.options.journal.id())
-            else {
+            let Ok(bytes) = fs::read(&path) else { continue };
+            let Ok(plan) = serde_json::from_slice::<Plan>(&bytes) else { continue };
+            if plan.journal != self.options.journal.id() {
                 continue;
-            };
-            let Some(_lock) = self.lock(&plan.step.task.key(), Duration::ZERO)? else { continue };
+            }
+            let Some(_log) = self.lock(plan.step.task.stripe(), Duration::ZERO)? else { continue };
             if fs::symlink_metadata(&path).is_ok() {
                 self.journal_once(&plan, &plan.step.id, &plan.step.events)?;
                 self.disk.remove(&path)?;
             }
         }
-        Ok(healed)
+        Ok(())
     }
 }
 
-pub(super) fn names_in(folder: &std::path::Path) -> Result<Vec<String>> {
+/// The file, if its end is somewhere between old and new.
+fn half_written(change: &Change, path: &Path) -> Result<Option<File>> {
+    let Some((file, meta)) = open_task(path, true)? else { return Ok(None) };
+    let most = change.at + change.new.len().max(change.old.len()) as u64;
+    if meta.len() < change.at || meta.len() > most {
+        return Ok(None);
+    }
+    let mut end = vec![0; usize::try_from(meta.len() - change.at).unwrap_or(0)];
+    file.read_exact_at(&mut end, change.at).at("read", path)?;
+    let mut bytes = end.iter().enumerate();
+    let mixed = bytes.all(|(at, byte)| change.new.get(at) == Some(byte) || change.old.get(at) == Some(byte));
+    Ok((mixed && end != change.old).then_some(file))
+}
+
+pub(super) fn names_in(folder: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).at("read", folder)? {
         names.extend(entry.at("read", folder)?.file_name().into_string());

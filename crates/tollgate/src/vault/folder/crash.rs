@@ -141,11 +141,20 @@ impl World {
         let mut pauses = crate::lock::Pauses::lasting(Duration::from_secs(10));
         loop {
             self.store(None).heal().unwrap();
-            let left = fs::read_dir(self.folder.path().join(".tollgate/vault/steps")).unwrap().count();
-            if left == 0 || !pauses.pause() {
+            let store = self.store(None);
+            if store.under_way.all().unwrap().is_empty() || !pauses.pause() {
                 return;
             }
         }
+    }
+
+    fn known(&self) -> Vec<Known> {
+        let store = self.store(None);
+        (0..=u8::MAX).map(|stripe| Known::read(&store.log_path(stripe)).unwrap()).collect()
+    }
+
+    fn pending(&self) -> usize {
+        self.known().iter().filter(|known| known.pending.is_some()).count()
     }
 
     fn kinds(&self) -> Vec<Kind> {
@@ -163,7 +172,8 @@ impl World {
         );
         let (place, bytes) = files.into_iter().next().unwrap();
         assert!(bytes.starts_with(AUTHOR.as_bytes()), "{told}: the author's bytes stay");
-        for folder in ["steps", "stage", "owed"] {
+        assert_eq!(self.pending(), 0, "{told}: nothing is under way");
+        for folder in ["stage", "owed"] {
             let left = fs::read_dir(self.folder.path().join(".tollgate/vault").join(folder)).unwrap().count();
             assert_eq!(left, 0, "{told}: nothing is left in {folder}");
         }
@@ -289,7 +299,11 @@ fn finish(world: &World, told: &str) {
     }
     let place = world.check(told);
     assert!(place.starts_with("Done") || place.starts_with("Rejected"), "{told}: {place}");
-    assert_eq!((left("held"), left("notes")), (0, 0), "{told}: nothing is kept of a task that is final");
+    assert_eq!(
+        (left("held"), world.known().iter().map(|known| known.notes.len()).sum()),
+        (0, 0),
+        "{told}: nothing is kept of a task that is final"
+    );
 }
 
 fn all_verbs(fate: Fate) {

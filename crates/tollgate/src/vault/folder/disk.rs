@@ -141,6 +141,11 @@ impl Disk {
         fs::create_dir_all(path).at("make the folder", path)
     }
 
+    /// Writes these bytes at this place of a private file.
+    pub(crate) fn write_at(&self, file: &File, path: &Path, at: u64, bytes: &[u8]) -> Result<()> {
+        self.write("note", bytes, |bytes| file.write_all_at(bytes, at)).at("write to", path)
+    }
+
     /// Makes everything from `at` these bytes. The file is the caller's, the inode stays.
     pub(crate) fn write_tail(&self, file: &File, path: &Path, at: u64, bytes: &[u8]) -> Result<()> {
         self.write("write", bytes, |bytes| file.write_all_at(bytes, at)).at("write to", path)?;

@@ -2,7 +2,7 @@
 //!
 //! Every step of a task is taken under a kernel lock of that task's name, so the processes of all workspaces that share
 //! the vault exclude each other. People and programs that know nothing of the lock only ever see atomic moves, and a
-//! move never replaces anything. The step is written down before it is taken ([`plan`]); one that was cut short is
+//! move never replaces anything. The step is written down before it is taken ([`log`]); one that was cut short is
 //! settled by whoever comes next ([`carry`]).
 //!
 //! Invariants: the folder a file lies in is its state, whoever put it there; what is in `.tollgate/` only explains it.
@@ -12,7 +12,7 @@ mod carry;
 #[cfg(test)]
 mod crash;
 pub(crate) mod disk;
-mod plan;
+mod log;
 mod scan;
 mod sweep;
 #[cfg(test)]
@@ -29,7 +29,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use self::disk::{Disk, open_task};
-use self::plan::{FORMAT, Plan};
+use self::log::{FORMAT, Known, Log, Plan, UnderWay};
 use super::claim::{Claim, ClaimId, Note};
 use super::event::{Event, Journal};
 use super::figures::{Count, Tally};
@@ -40,7 +40,7 @@ use super::store::{Healed, Landed, Outcome, Ready, Scan, Step, Store, Stored, Ve
 use super::task::{Brief, HEAD};
 use crate::digest::{Digest, Hasher};
 use crate::error::{At, Fault, Result};
-use crate::lock::{StripeLocks, Stripes};
+use crate::lock::Lock;
 use crate::name::{Agent, random_id};
 use crate::settings::Durability;
 
@@ -68,9 +68,9 @@ pub struct FolderOptions {
 pub struct FolderStore {
     vault: PathBuf,
     private: PathBuf,
-    stripes: Stripes,
     options: FolderOptions,
     disk: Disk,
+    under_way: Arc<UnderWay>,
 }
 
 impl FolderStore {
@@ -81,7 +81,7 @@ impl FolderStore {
         for state in State::ALL {
             make_folder(&vault.join(state.as_str()))?;
         }
-        for folder in ["locks", "steps", "notes", "held", "figures", "owed", "stage", "cache"] {
+        for folder in ["locks", "log", "held", "figures", "owed", "stage", "cache"] {
             make_folder(&private.join(folder))?;
         }
         check_format(&private)?;
@@ -90,8 +90,22 @@ impl FolderStore {
             #[cfg(test)]
             fates: None,
         };
-        let stripes = Stripes::new(private.join("locks"));
-        Ok(Self { vault: vault.to_owned(), private, stripes, options, disk })
+        let under_way = Arc::new(UnderWay::open(private.join("under-way"))?);
+        let store = Self { vault: vault.to_owned(), private, options, disk, under_way };
+        store.look_into_all()?;
+        Ok(store)
+    }
+
+    /// Finds what is under way in every log, not only where the hints say so: a power cut may have lost a hint.
+    fn look_into_all(&self) -> Result<()> {
+        for stripe in 0..=u8::MAX {
+            let path = self.log_path(stripe);
+            let empty = fs::symlink_metadata(&path).map_or(true, |found| found.len() == 0);
+            if !empty && Known::read(&path)?.pending.is_some() {
+                self.under_way.set(stripe.into(), true)?;
+            }
+        }
+        Ok(())
     }
 
     /// The vault's folder.
@@ -117,25 +131,27 @@ impl FolderStore {
         path
     }
 
-    /// The lock of everything that tollgate does to a task of this name.
-    fn lock(&self, key: &str, wait: Duration) -> Result<Option<StripeLocks>> {
-        self.stripes.acquire([Path::new(key)], wait)
+    fn log_path(&self, stripe: u8) -> PathBuf {
+        self.private("log", &format!("{stripe:02x}"))
     }
 
-    fn lock_patiently(&self, key: &str) -> Result<StripeLocks> {
-        let held = || Fault::Locked { path: self.private.join("locks"), waited_s: LOCK_WAIT.as_secs() };
-        self.lock(key, LOCK_WAIT)?.ok_or_else(held)
+    /// The log of a stripe, and the lock of everything that tollgate does to the tasks in it. `None` if others had it
+    /// all the time.
+    fn lock(&self, stripe: u8, wait: Duration) -> Result<Option<Log>> {
+        match Lock::acquire(&self.private("locks", &format!("{stripe:02x}")), wait)? {
+            Some(lock) => Log::open(lock, self.log_path(stripe), stripe, &self.disk).map(Some),
+            None => Ok(None),
+        }
     }
 
     fn load_note(&self, task: &TaskName) -> Result<Option<Plan>> {
-        let plan = Plan::load(&self.private("notes", &task.key()))?;
-        Ok(plan.filter(|plan| plan.step.task == *task))
+        Ok(Known::read(&self.log_path(task.stripe()))?.notes.remove(task))
     }
 
     /// The slots in which a task may be, likeliest first.
-    fn places(&self, noted: Option<&Slot>, state: Option<State>) -> Result<Vec<Slot>> {
+    fn places(&self, state: Option<State>) -> Result<Vec<Slot>> {
         let wanted = |at: State| state.is_none_or(|state| state == at);
-        let mut slots: Vec<Slot> = noted.filter(|slot| wanted(slot.state())).cloned().into_iter().collect();
+        let mut slots = Vec::new();
         for at in [State::NeedsAction, State::Approved, State::PendingApproval] {
             if wanted(at) {
                 slots.push(Slot::Free(at));
@@ -206,7 +222,13 @@ impl Store for FolderStore {
     fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Stored>> {
         let noted = self.load_note(task)?;
         let slot = noted.as_ref().and_then(Plan::note).map(|note| note.slot.clone());
-        for slot in self.places(slot.as_ref(), state)? {
+        // Nearly always it is where it was put.
+        if let Some(slot) = slot.as_ref().filter(|slot| state.is_none_or(|state| slot.state() == state))
+            && let Some(stored) = self.look(task, slot, noted.as_ref(), now)?
+        {
+            return Ok(Some(stored));
+        }
+        for slot in self.places(state)? {
             if let Some(stored) = self.look(task, &slot, noted.as_ref(), now)? {
                 return Ok(Some(stored));
             }
@@ -215,7 +237,7 @@ impl Store for FolderStore {
     }
 
     fn is_in(&self, task: &TaskName, state: State) -> Result<bool> {
-        let slots = self.places(None, Some(state))?;
+        let slots = self.places(Some(state))?;
         Ok(slots
             .iter()
             .any(|slot| fs::symlink_metadata(self.path(task, slot)).is_ok_and(|found| found.is_file())))
@@ -241,13 +263,13 @@ impl Store for FolderStore {
     }
 
     fn apply(&self, step: &Step) -> Result<Outcome> {
-        let key = step.task.key();
-        let _lock = self.lock_patiently(&key)?;
-        if let Some(landed) = self.settle_first(&key, step)? {
+        let held = || Fault::Locked { path: self.private.join("locks"), waited_s: LOCK_WAIT.as_secs() };
+        let mut log = self.lock(step.task.stripe(), LOCK_WAIT)?.ok_or_else(held)?;
+        if let Some(landed) = self.settle_first(&mut log, step)? {
             return Ok(Outcome::Done(landed));
         }
-        match self.plan(step)? {
-            Some(plan) => self.carry_out(&key, &plan),
+        match self.plan(&mut log, step)? {
+            Some(plan) => self.carry_out(&mut log, &plan),
             None => Ok(Outcome::Conflict),
         }
     }

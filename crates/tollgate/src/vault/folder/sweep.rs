@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::FolderStore;
 use super::carry::names_in;
-use super::plan::Plan;
+use super::log::{Known, Plan};
 use crate::error::Result;
 use crate::vault::claim::ClaimId;
 use crate::vault::hold::{Hold, Owner};
@@ -44,8 +44,8 @@ impl FolderStore {
             let spoken_of = match &task {
                 None => false,
                 Some(task) => {
-                    let under_way = fs::symlink_metadata(self.private("steps", &task.key())).is_ok();
-                    under_way || self.load_note(task)?.is_some_and(|plan| speaks_of(&plan, &claim))
+                    let known = Known::read(&self.log_path(task.stripe()))?;
+                    known.notes.values().chain(&known.pending).any(|plan| speaks_of(plan, &claim))
                 }
             };
             if !spoken_of {
@@ -56,20 +56,20 @@ impl FolderStore {
     }
 
     fn sweep_notes(&self) -> Result<()> {
-        for key in names_in(&self.private.join("notes"))? {
-            let path = self.private("notes", &key);
-            let Some(plan) = Plan::load(&path)? else { continue };
-            let task = &plan.step.task;
-            let found =
-                |slots: &[_]| slots.iter().any(|slot| fs::symlink_metadata(self.path(task, slot)).is_ok());
-            let slot = plan.note().map(|note| note.slot.clone());
-            if found(slot.as_slice()) {
-                continue;
-            }
-            let Some(_lock) = self.lock(&key, std::time::Duration::ZERO)? else { continue };
-            if !found(&self.places(None, None)?) && fs::symlink_metadata(self.private("steps", &key)).is_err()
-            {
-                self.disk.remove(&path)?;
+        for stripe in 0..=u8::MAX {
+            let notes = Known::read(&self.log_path(stripe))?.notes;
+            let found = |task: &TaskName, slots: &[_]| {
+                slots.iter().any(|slot| fs::symlink_metadata(self.path(task, slot)).is_ok())
+            };
+            for (task, plan) in notes {
+                if found(&task, plan.note().map(|note| note.slot.clone()).as_slice()) {
+                    continue;
+                }
+                let Some(mut log) = self.lock(stripe, std::time::Duration::ZERO)? else { continue };
+                let nowhere = log.known.pending.is_none() && !found(&task, &self.places(None)?);
+                if nowhere {
+                    log.forget(&self.disk, &task)?;
+                }
             }
         }
         Ok(())

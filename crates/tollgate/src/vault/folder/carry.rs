@@ -42,9 +42,10 @@ impl FolderStore {
     }
 
     /// Writes the step down, if the task is as it was.
-    pub(super) fn plan(&self, log: &mut Log, step: &Step) -> Result<Option<Plan>> {
+    pub(super) fn plan(&self, log: &mut Log, step: &Step) -> Result<Option<(Plan, File)>> {
         let path = self.path(&step.task, &step.from);
-        let Some((file, meta)) = open_task(&path, false)? else { return Ok(None) };
+        // For writing at once, so that a missing permission is found out before anything is done.
+        let Some((file, meta)) = open_task(&path, step.edit != Edit::Keep)? else { return Ok(None) };
         if version(&meta, log.known.notes.get(&step.task)) != step.version {
             return Ok(None);
         }
@@ -53,7 +54,6 @@ impl FolderStore {
             ino: meta.ino(),
             len: meta.len(),
             journal: self.options.journal.id().to_owned(),
-            undo: StepId::new()?,
             change: None,
         };
         plan.change = self.change(step, &file, meta.len()).at("read", &path)?;
@@ -67,7 +67,7 @@ impl FolderStore {
         }
         self.under_way.set(log.stripe.into(), true)?;
         log.begin(&self.disk, &plan)?;
-        Ok(Some(plan))
+        Ok(Some((plan, file)))
     }
 
     /// What the step changes in the file. Only the end is read, where the blocks are, unless the block is not there.
@@ -102,11 +102,11 @@ impl FolderStore {
     }
 
     /// Takes a step that was just written down.
-    pub(super) fn carry_out(&self, log: &mut Log, plan: &Plan) -> Result<Outcome> {
+    pub(super) fn carry_out(&self, log: &mut Log, plan: &Plan, file: &File) -> Result<Outcome> {
         let outcome = if plan.step.verb == Some(Verb::Claim) {
-            self.carry_claim(log, plan)
+            self.carry_claim(log, plan, file)
         } else {
-            self.carry_other(log, plan)
+            self.carry_other(log, plan, file)
         };
         let took_place = matches!(outcome, Ok(Outcome::Done(_) | Outcome::Unknown(_)));
         if !took_place {
@@ -118,24 +118,23 @@ impl FolderStore {
     }
 
     /// The move, then the block, then the ledger.
-    fn carry_claim(&self, log: &mut Log, plan: &Plan) -> Result<Outcome> {
+    fn carry_claim(&self, log: &mut Log, plan: &Plan, file: &File) -> Result<Outcome> {
         let step = &plan.step;
         let Some(task) = self.transfer(plan)? else { return Ok(Outcome::Conflict) };
         let path = self.path(&task, &step.to);
-        let Some((file, meta)) = open_task(&path, true)? else { return Ok(Outcome::Conflict) };
-        if meta.ino() != plan.ino || meta.len() != plan.len {
+        if file.metadata().at("look at", &path)?.len() != plan.len {
             return Ok(Outcome::Conflict);
         }
         // Checked here, where nobody else writes, and before anything is added.
         if let Some(approved) = step.check
-            && digest_of(&file, u64::MAX).at("read", &path)?.finish() != approved
+            && digest_of(file, u64::MAX).at("read", &path)?.finish() != approved
         {
             return Ok(Outcome::Changed);
         }
         if let Some(change) = &plan.change {
-            self.disk.write_tail(&file, &path, change.at, &change.new)?;
+            self.disk.write_tail(file, &path, change.at, &change.new)?;
             // Without it a power cut could leave an owner's file without the owner.
-            self.disk.sync(&file, &path)?;
+            self.disk.sync(file, &path)?;
         }
         if !fs::symlink_metadata(&path).is_ok_and(|found| found.ino() == plan.ino) {
             // A person took it away at that moment. The edit went with it; it did not bring it back.
@@ -158,26 +157,21 @@ impl FolderStore {
     }
 
     /// The edit, then the move, then the ledger.
-    fn carry_other(&self, log: &mut Log, plan: &Plan) -> Result<Outcome> {
+    fn carry_other(&self, log: &mut Log, plan: &Plan, file: &File) -> Result<Outcome> {
         let step = &plan.step;
         let path = self.path(&step.task, &step.from);
-        if step.check.is_some() || plan.change.is_some() {
-            let Some((file, meta)) = open_task(&path, plan.change.is_some())? else {
-                return Ok(Outcome::Conflict);
-            };
-            if meta.ino() != plan.ino || meta.len() != plan.len {
-                return Ok(Outcome::Conflict);
-            }
-            if let Some(sha256) = step.check
-                && digest_of(&file, u64::MAX).at("read", &path)?.finish() != sha256
-            {
-                return Ok(Outcome::Changed);
-            }
-            if let Some(change) = &plan.change {
-                self.disk.write_tail(&file, &path, change.at, &change.new)?;
-                // Without it a power cut could leave a finished task without its result.
-                self.disk.sync(&file, &path)?;
-            }
+        if let Some(sha256) = step.check
+            && digest_of(file, u64::MAX).at("read", &path)?.finish() != sha256
+        {
+            return Ok(Outcome::Changed);
+        }
+        if let Some(change) = &plan.change {
+            self.disk.write_tail(file, &path, change.at, &change.new)?;
+            // Without it a power cut could leave a finished task without its result.
+            self.disk.sync(file, &path)?;
+        }
+        if step.from == step.to && !fs::symlink_metadata(&path).is_ok_and(|found| found.ino() == plan.ino) {
+            return Ok(Outcome::Conflict);
         }
         let Some(task) = self.transfer(plan)? else { return Ok(Outcome::Conflict) };
         // From here on it has happened. What is missing is the ledger's line, which whoever comes next can add.
@@ -240,7 +234,7 @@ impl FolderStore {
 
     /// The step's note is in force, and nothing is under way.
     fn finish(&self, log: &mut Log, plan: &Plan, task: &TaskName) -> Result<()> {
-        log.done(&self.disk, task)?;
+        log.done(&self.disk, plan, task)?;
         self.under_way.set(log.stripe.into(), false)?;
         if let Edit::Close(claim, _) = &plan.step.edit
             && claim.tenure == Tenure::Held
@@ -289,12 +283,13 @@ impl FolderStore {
             self.take_out(plan, &path)?;
         }
         if let Some((_, ino)) = &there {
-            self.transfer_to(&path, *ino, &step.task, &step.from, plan.undo.as_str())?;
+            self.transfer_to(&path, *ino, &step.task, &step.from, plan.undo()?.as_str())?;
         }
         // What the ledger has told, it must take back.
         if !step.events.is_empty() && self.options.journal.has(&step.id, step.at)? {
             self.count_claim(plan)?;
-            self.journal_once(plan, &plan.undo, &[taken_back(plan)])?;
+            let undo = plan.undo()?;
+            self.journal_once(plan, &undo, &[taken_back(plan, &undo)])?;
         }
         log.undone(&self.disk)?;
         self.under_way.set(log.stripe.into(), false)?;
@@ -318,7 +313,7 @@ impl FolderStore {
 
     /// Finishes a step that was cut short, or takes it back. The lock is ours, so whoever began it is gone.
     fn settle(&self, log: &mut Log) -> Result<Option<Healed>> {
-        let Some(plan) = log.known.pending.clone() else {
+        let Some(plan) = log.known.pending.take() else {
             // Cut short before it was written down: nothing was done yet.
             self.under_way.set(log.stripe.into(), false)?;
             return Ok(None);
@@ -438,14 +433,14 @@ pub(super) fn names_in(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn taken_back(plan: &Plan) -> Event {
+fn taken_back(plan: &Plan, undo: &StepId) -> Event {
     let step = &plan.step;
     Event {
-        step: plan.undo.clone(),
+        step: undo.clone(),
         time: step.at,
         agent: step.to.agent().cloned(),
         kind: Kind::Reclaim,
-        payload: json!({"task": step.task, "reason": "claim cut short", "step": plan.undo}),
+        payload: json!({"task": step.task, "reason": "claim cut short", "step": undo}),
         result: json!({"status": step.from.state()}),
     }
 }

@@ -29,7 +29,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use self::disk::{Disk, open_task};
-use self::log::{FORMAT, Known, Log, Plan, UnderWay};
+use self::log::{FORMAT, Known, Log, Noted, UnderWay};
 use super::claim::{Claim, ClaimId, Note};
 use super::event::{Event, Journal};
 use super::figures::{Count, Tally};
@@ -144,7 +144,7 @@ impl FolderStore {
         }
     }
 
-    fn load_note(&self, task: &TaskName) -> Result<Option<Plan>> {
+    fn load_note(&self, task: &TaskName) -> Result<Option<Noted>> {
         Ok(Known::read(&self.log_path(task.stripe()))?.notes.remove(task))
     }
 
@@ -181,14 +181,15 @@ impl FolderStore {
         &self,
         task: &TaskName,
         slot: &Slot,
-        noted: Option<&Plan>,
+        noted: Option<&Noted>,
         now: Timestamp,
     ) -> Result<Option<Stored>> {
         let path = self.path(task, slot);
         let Some((file, meta)) = open_task(&path, false)? else { return Ok(None) };
-        let mut head = Vec::new();
-        (&file).take(HEAD as u64).read_to_end(&mut head).at("read", &path)?;
-        let note = noted.and_then(Plan::note);
+        let mut head = vec![0; usize::try_from(meta.len()).unwrap_or(HEAD).min(HEAD)];
+        let read = file.read_at(&mut head, 0).at("read", &path)?;
+        head.truncate(read);
+        let note = noted.map(|noted| &noted.note);
         let twin = note.map(|note| &note.slot).filter(|other| {
             *other != slot && fs::symlink_metadata(self.path(task, other)).is_ok_and(|found| found.is_file())
         });
@@ -221,7 +222,7 @@ impl Store for FolderStore {
 
     fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Stored>> {
         let noted = self.load_note(task)?;
-        let slot = noted.as_ref().and_then(Plan::note).map(|note| note.slot.clone());
+        let slot = noted.as_ref().map(|noted| noted.note.slot.clone());
         // Nearly always it is where it was put.
         if let Some(slot) = slot.as_ref().filter(|slot| state.is_none_or(|state| slot.state() == state))
             && let Some(stored) = self.look(task, slot, noted.as_ref(), now)?
@@ -269,7 +270,7 @@ impl Store for FolderStore {
             return Ok(Outcome::Done(landed));
         }
         match self.plan(&mut log, step)? {
-            Some(plan) => self.carry_out(&mut log, &plan),
+            Some((plan, file)) => self.carry_out(&mut log, &plan, &file),
             None => Ok(Outcome::Conflict),
         }
     }
@@ -329,8 +330,7 @@ impl Store for FolderStore {
         file.lock().at("lock", &path)?;
         let mut tally = read_tally(&file).at("read", &path)?;
         tally.add(&what);
-        let bytes = serde_json::to_vec(&tally).map_err(|error| Fault::invalid(error.to_string()))?;
-        self.disk.write_tail(&file, &path, 0, &bytes)
+        self.disk.write_at(&file, &path, 0, &tally.to_bytes())
     }
 
     fn figures(&self) -> Result<BTreeMap<Agent, (u64, Tally)>> {
@@ -365,11 +365,10 @@ impl Store for FolderStore {
     }
 }
 
-/// What a torn or empty file tells is nothing: the sums begin anew.
 fn read_tally(file: &File) -> io::Result<Tally> {
-    let mut bytes = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or(0).min(64 << 10)];
-    file.read_exact_at(&mut bytes, 0)?;
-    Ok(serde_json::from_slice(&bytes).unwrap_or_default())
+    let mut bytes = [0; Tally::BYTES];
+    let read = file.read_at(&mut bytes, 0)?;
+    Ok(if read == bytes.len() { Tally::from_bytes(&bytes) } else { Tally::default() })
 }
 
 fn make_folder(path: &Path) -> Result<()> {
@@ -404,8 +403,8 @@ fn check_format(private: &Path) -> Result<()> {
 }
 
 /// Another after everything that can happen to a file: ctime cannot be set back, and our own steps have ids.
-fn version(meta: &fs::Metadata, noted: Option<&Plan>) -> Version {
-    let step = noted.map_or("-", |plan| plan.step.id.as_str());
+fn version(meta: &fs::Metadata, noted: Option<&Noted>) -> Version {
+    let step = noted.map_or("-", |noted| noted.step.as_str());
     Version(format!(
         "{}:{}:{}.{:09}:{}.{:09}:{step}",
         meta.ino(),

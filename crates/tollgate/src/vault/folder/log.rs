@@ -106,7 +106,7 @@ enum Line<'a> {
 #[derive(Deserialize)]
 enum Mark {
     Format(u32),
-    Done(TaskName, TaskName, Option<Noted>),
+    Done(TaskName, TaskName, Option<Box<Noted>>),
     Undone,
 }
 
@@ -154,7 +154,7 @@ impl Known {
                     Ok(Mark::Undone) => pending = None,
                     Ok(Mark::Done(task, landed, noted)) => {
                         pending = None;
-                        known.done(&task, landed, noted);
+                        known.done(&task, landed, noted.map(|noted| *noted));
                     }
                     Err(_) => break,
                 }

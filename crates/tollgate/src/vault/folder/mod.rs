@@ -3,7 +3,7 @@
 //! Every step of a task is taken under a kernel lock of that task's name, so the processes of all workspaces that share
 //! the vault exclude each other. People and programs that know nothing of the lock only ever see atomic moves, and a
 //! move never replaces anything. The step is written down before it is taken ([`log`]); one that was cut short is
-//! settled by whoever comes next ([`carry`]).
+//! settled by whoever comes next ([`settle`]).
 //!
 //! Invariants: the folder a file lies in is its state, whoever put it there; what is in `.tollgate/` only explains it.
 
@@ -14,6 +14,7 @@ mod crash;
 pub(crate) mod disk;
 mod log;
 mod scan;
+mod settle;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -169,8 +170,10 @@ impl FolderStore {
         let folder = self.vault.join(State::InProgress.as_str());
         let mut agents = Vec::new();
         for entry in fs::read_dir(&folder).at("read", &folder)? {
-            let name = entry.at("read", &folder)?.file_name();
-            agents.extend(name.to_str().and_then(|name| name.parse::<Agent>().ok()));
+            let entry = entry.at("read", &folder)?;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                agents.extend(entry.file_name().to_str().and_then(|name| name.parse::<Agent>().ok()));
+            }
         }
         agents.sort();
         Ok(agents)

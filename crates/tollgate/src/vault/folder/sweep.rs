@@ -9,8 +9,8 @@ use std::os::unix::fs::MetadataExt;
 use jiff::Timestamp;
 
 use super::FolderStore;
-use super::carry::names_in;
 use super::log::Known;
+use super::settle::names_in;
 use crate::error::Result;
 use crate::vault::claim::{ClaimId, Note};
 use crate::vault::hold::{Hold, Owner};

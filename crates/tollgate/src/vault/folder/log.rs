@@ -136,7 +136,7 @@ impl Known {
 
     fn of(mut file: &File, path: &Path) -> Result<Self> {
         // Nearly always enough for one read.
-        let mut bytes = Vec::with_capacity(8 << 10);
+        let mut bytes = Vec::with_capacity(2 << 10);
         file.read_to_end(&mut bytes).at("read", path)?;
         let mut known = Self::default();
         let mut pending = None;

@@ -224,6 +224,11 @@ impl Store for FolderStore {
     }
 
     fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Stored>> {
+        if let Some(state) = state.filter(|state| *state != State::InProgress)
+            && fs::symlink_metadata(self.path(task, &Slot::Free(state))).is_err()
+        {
+            return Ok(None);
+        }
         let noted = self.load_note(task)?;
         let slot = noted.as_ref().map(|noted| noted.note.slot.clone());
         // Nearly always it is where it was put.
@@ -267,8 +272,15 @@ impl Store for FolderStore {
     }
 
     fn apply(&self, step: &Step) -> Result<Outcome> {
-        let held = || Fault::Locked { path: self.private.join("locks"), waited_s: LOCK_WAIT.as_secs() };
-        let mut log = self.lock(step.task.stripe(), LOCK_WAIT)?.ok_or_else(held)?;
+        let wait = if step.hurry { Duration::ZERO } else { LOCK_WAIT };
+        let Some(mut log) = self.lock(step.task.stripe(), wait)? else {
+            let path = self.private.join("locks");
+            return if step.hurry {
+                Ok(Outcome::Busy)
+            } else {
+                Err(Fault::Locked { path, waited_s: wait.as_secs() })
+            };
+        };
         if let Some(landed) = self.settle_first(&mut log, step)? {
             return Ok(Outcome::Done(landed));
         }

@@ -28,6 +28,9 @@ use crate::vault::store::Step;
 /// The version of everything in `<vault>/.tollgate/vault/`.
 pub(crate) const FORMAT: u32 = 1;
 
+/// More than most logs have.
+const ENOUGH: usize = 4 << 10;
+
 /// A log that has grown past this is written anew. About forty steps: small enough to read for each of them.
 const LARGE: u64 = 64 << 10;
 
@@ -122,6 +125,8 @@ pub(crate) struct Known {
     pub(crate) pending: Option<Box<Plan>>,
     /// How many bytes of the log are whole lines.
     whole: u64,
+    /// How many bytes it has.
+    size: u64,
 }
 
 impl Known {
@@ -135,10 +140,15 @@ impl Known {
     }
 
     fn of(mut file: &File, path: &Path) -> Result<Self> {
-        // Nearly always enough for one read.
-        let mut bytes = Vec::with_capacity(2 << 10);
-        file.read_to_end(&mut bytes).at("read", path)?;
-        let mut known = Self::default();
+        // Nearly always all of it comes with one call.
+        let mut bytes = vec![0; ENOUGH];
+        let read = file.read_at(&mut bytes, 0).at("read", path)?;
+        bytes.truncate(read);
+        if read == ENOUGH {
+            bytes.clear();
+            file.read_to_end(&mut bytes).at("read", path)?;
+        }
+        let mut known = Self { size: bytes.len() as u64, ..Self::default() };
         let mut pending = None;
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             // Not whole, or not ours: whoever wrote it got no further.
@@ -204,7 +214,7 @@ impl Log {
         let file = options.open(&path).at("open", &path)?;
         let known = Known::of(&file, &path)?;
         let len = known.whole;
-        if file.metadata().at("look at", &path)?.len() > len {
+        if known.size > len {
             // What follows must not be glued to a line that was cut short.
             disk.cut(&file, &path, len)?;
         }

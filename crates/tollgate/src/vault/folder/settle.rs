@@ -93,7 +93,7 @@ impl FolderStore {
     fn take_out(&self, plan: &Plan, path: &Path) -> Result<()> {
         let Some(change) = &plan.change else { return Ok(()) };
         match half_written(change, path)? {
-            Some(file) => self.disk.write_tail(&file, path, change.at, &change.old),
+            Some(file) => self.disk.replace_tail(&file, path, change.at, &change.old),
             None => Ok(()),
         }
     }
@@ -128,13 +128,13 @@ impl FolderStore {
     pub(super) fn put_in(&self, plan: &Plan, path: &Path) -> Result<()> {
         let Some(change) = &plan.change else { return Ok(()) };
         if let Some(file) = half_written(change, path)? {
-            self.disk.write_tail(&file, path, change.at, &change.new)?;
+            self.disk.replace_tail(&file, path, change.at, &change.new)?;
             return self.disk.sync(&file, path);
         }
         // As it was, or changed by somebody since: the change is planned anew on what is there.
         let Some((file, meta)) = open_task(path, true)? else { return Ok(()) };
         if let Some(change) = change_of(&plan.step, &file, meta.len()).at("read", path)? {
-            self.disk.write_tail(&file, path, change.at, &change.new)?;
+            self.disk.replace_tail(&file, path, change.at, &change.new)?;
         }
         self.disk.sync(&file, path)
     }

@@ -57,7 +57,7 @@ fn work(store: FolderStore, who: &str, owners: &BTreeMap<String, AtomicUsize>, d
 fn workers_that_die_at_random_do_every_task_once() {
     let folder = tempfile::tempdir().unwrap();
     let journal = Arc::new(MemoryJournal::default());
-    let store = FolderStore::open(folder.path(), super::tests::options(&journal)).unwrap();
+    let store = FolderStore::open(folder.path(), tests::options(&journal)).unwrap();
     let owners: BTreeMap<String, AtomicUsize> =
         (0..TASKS).map(|n| (format!("t{n}.md"), AtomicUsize::new(0))).collect();
     for task in owners.keys() {

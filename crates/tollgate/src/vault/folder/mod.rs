@@ -142,7 +142,7 @@ impl FolderStore {
     /// all the time.
     fn lock(&self, stripe: u8, wait: Duration) -> Result<Option<Log>> {
         match Lock::acquire(&self.private("locks", &format!("{stripe:02x}")), wait)? {
-            Some(lock) => Log::open(lock, self.log_path(stripe), stripe, &self.disk).map(Some),
+            Some(lock) => Log::open(lock, self.log_path(stripe), stripe).map(Some),
             None => Ok(None),
         }
     }

@@ -1,0 +1,240 @@
+//! Taking a step: written down, then carried out, then marked as done.
+//!
+//! Invariants: all of this happens under the lock of the task's stripe. It may die at any act; [`super::settle`] then
+//! finishes it or takes it back. Going into an owner's hands the move comes first and the block second, because only
+//! the owner may write; coming out of them the block is closed first, because everybody may look.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use super::disk::{Moved, open_task};
+use super::log::{Change, Log, Plan};
+use super::{FolderStore, digest_of, version};
+use crate::error::{At, Fault, Result};
+use crate::vault::claim::Tenure;
+use crate::vault::edit;
+use crate::vault::figures::Count;
+use crate::vault::name::TaskName;
+use crate::vault::state::{Slot, Verb};
+use crate::vault::store::{Edit, Landed, Outcome, Step, Store as _};
+
+/// How much of the end of a file is read for a block. Larger only if a worker writes more than this into its notes.
+const BLOCKS: u64 = 1 << 20;
+
+impl FolderStore {
+    /// Writes the step down, if the task is as it was.
+    pub(super) fn plan(&self, log: &mut Log, step: &Step) -> Result<Option<(Plan, File)>> {
+        let path = self.path(&step.task, &step.from);
+        // For writing at once, so that a missing permission is found out before anything is done.
+        let Some((file, meta)) = open_task(&path, step.edit != Edit::Keep)? else { return Ok(None) };
+        if version(&meta, log.known.notes.get(&step.task)) != step.version {
+            return Ok(None);
+        }
+        let mut plan = Plan {
+            step: step.clone(),
+            ino: meta.ino(),
+            len: meta.len(),
+            journal: self.options.journal.id().to_owned(),
+            change: None,
+        };
+        plan.change = change_of(step, &file, meta.len()).at("read", &path)?;
+        if step.offer {
+            let at = plan.change.as_ref().map_or(u64::MAX, |change| change.at);
+            let mut hasher = digest_of(&file, at).at("read", &path)?;
+            hasher.update(plan.change.as_ref().map_or(&[], |change| &change.new));
+            if let Some(note) = &mut plan.step.note {
+                note.offered = Some(hasher.finish());
+            }
+        }
+        self.under_way.set(log.stripe.into(), true)?;
+        log.begin(&self.disk, &plan)?;
+        Ok(Some((plan, file)))
+    }
+
+    /// Takes a step that was just written down.
+    pub(super) fn carry_out(&self, log: &mut Log, plan: &Plan, file: &File) -> Result<Outcome> {
+        let outcome = if plan.step.verb == Some(Verb::Claim) {
+            self.carry_claim(log, plan, file)
+        } else {
+            self.carry_other(log, plan, file)
+        };
+        let took_place = matches!(outcome, Ok(Outcome::Done(_) | Outcome::Unknown(_)));
+        if !took_place {
+            // If it cannot be taken back now, whoever comes next does it.
+            let undone = self.undo(log, plan);
+            return outcome.and_then(|outcome| undone.map(|()| outcome));
+        }
+        outcome
+    }
+
+    /// The move, then the block, then the ledger.
+    fn carry_claim(&self, log: &mut Log, plan: &Plan, file: &File) -> Result<Outcome> {
+        let step = &plan.step;
+        let Some(task) = self.transfer(plan)? else { return Ok(Outcome::Conflict) };
+        let path = self.path(&task, &step.to);
+        if file.metadata().at("look at", &path)?.len() != plan.len {
+            return Ok(Outcome::Conflict);
+        }
+        // Checked here, where nobody else writes, and before anything is added.
+        if let Some(approved) = step.check
+            && digest_of(file, u64::MAX).at("read", &path)?.finish() != approved
+        {
+            return Ok(Outcome::Changed);
+        }
+        if let Some(change) = &plan.change {
+            self.disk.write_tail(file, &path, change.at, &change.new)?;
+            // Without it a power cut could leave an owner's file without the owner.
+            self.disk.sync(file, &path)?;
+        }
+        if !fs::symlink_metadata(&path).is_ok_and(|found| found.ino() == plan.ino) {
+            // A person took it away at that moment. The edit went with it; it did not bring it back.
+            return Ok(Outcome::Conflict);
+        }
+        self.sync_move(step)?;
+        self.options.journal.append(&step.events)?;
+        self.count_claim(plan)?;
+        self.finish(log, plan, &task)?;
+        // A claim whose step comes back after a power cut is taken back. That is right if its owner was cut off too;
+        // without this it would also happen to an owner elsewhere, or to what must not be executed twice.
+        if plan
+            .note()
+            .and_then(|note| note.claim.as_ref())
+            .is_some_and(|c| c.sensitive || c.tenure != Tenure::Held)
+        {
+            log.sync(&self.disk)?;
+        }
+        Ok(Outcome::Done(self.landed(plan, task)))
+    }
+
+    /// The edit, then the move, then the ledger.
+    fn carry_other(&self, log: &mut Log, plan: &Plan, file: &File) -> Result<Outcome> {
+        let step = &plan.step;
+        let path = self.path(&step.task, &step.from);
+        if let Some(sha256) = step.check
+            && digest_of(file, u64::MAX).at("read", &path)?.finish() != sha256
+        {
+            return Ok(Outcome::Changed);
+        }
+        if let Some(change) = &plan.change {
+            self.disk.write_tail(file, &path, change.at, &change.new)?;
+            // Without it a power cut could leave a finished task without its result.
+            self.disk.sync(file, &path)?;
+        }
+        if step.from == step.to && !fs::symlink_metadata(&path).is_ok_and(|found| found.ino() == plan.ino) {
+            return Ok(Outcome::Conflict);
+        }
+        let Some(task) = self.transfer(plan)? else { return Ok(Outcome::Conflict) };
+        if plan.change.is_some() {
+            // Saved by an editor at that moment, it is another file. It must not be there without its result.
+            let landed = self.path(&task, &step.to);
+            if !fs::symlink_metadata(&landed).is_ok_and(|found| found.ino() == plan.ino) {
+                self.put_in(plan, &landed)?;
+            }
+        }
+        // From here on it has happened. What is missing is the ledger's line, which whoever comes next can add.
+        let told = self
+            .sync_move(step)
+            .and_then(
+                |()| if step.events.is_empty() { Ok(()) } else { self.options.journal.append(&step.events) },
+            )
+            .and_then(|()| self.finish(log, plan, &task));
+        Ok(match told {
+            Ok(()) => Outcome::Done(self.landed(plan, task)),
+            Err(fault) => Outcome::Unknown(fault),
+        })
+    }
+
+    /// Moves the file; `None` if it is not there. The answer is its name, another one if its own is taken.
+    pub(super) fn transfer(&self, plan: &Plan) -> Result<Option<TaskName>> {
+        let step = &plan.step;
+        if step.from == step.to {
+            return Ok(Some(step.task.clone()));
+        }
+        self.transfer_to(&self.path(&step.task, &step.from), plan.ino, &step.task, &step.to, &step.beside)
+    }
+
+    pub(super) fn transfer_to(
+        &self,
+        from: &Path,
+        ino: u64,
+        task: &TaskName,
+        to: &Slot,
+        beside: &str,
+    ) -> Result<Option<TaskName>> {
+        for task in [task.clone(), task.beside(beside)] {
+            match self.disk.transfer(from, &self.path(&task, to), ino)? {
+                Moved::Done => return Ok(Some(task)),
+                Moved::Missing => return Ok(None),
+                Moved::Taken => {}
+            }
+        }
+        Err(Fault::invalid(format!("`{task}` cannot go to `{to}`: both of its names are taken there")))
+    }
+
+    /// Without it a power cut could leave a file in both folders or in none, on file systems that allow that.
+    pub(super) fn sync_move(&self, step: &Step) -> Result<()> {
+        if step.from == step.to {
+            return Ok(());
+        }
+        self.disk.sync_folder(&self.folder(&step.to))?;
+        self.disk.sync_folder(&self.folder(&step.from))
+    }
+
+    pub(super) fn count_claim(&self, plan: &Plan) -> Result<()> {
+        match &plan.step.to {
+            Slot::InProgress(agent) if plan.step.verb == Some(Verb::Claim) => {
+                self.count(agent, Count::Claim(plan.step.id.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The step's note is in force, and nothing is under way.
+    pub(super) fn finish(&self, log: &mut Log, plan: &Plan, task: &TaskName) -> Result<()> {
+        log.done(&self.disk, plan, task)?;
+        self.under_way.set(log.stripe.into(), false)?;
+        if let Edit::Close(claim, _) = &plan.step.edit
+            && claim.tenure == Tenure::Held
+        {
+            // One that stays behind is swept; the step is done.
+            let _ = self.disk.remove(&self.private("held", claim.id.as_str()));
+        }
+        Ok(())
+    }
+
+    pub(super) fn landed(&self, plan: &Plan, task: TaskName) -> Landed {
+        let slot = plan.step.to.clone();
+        Landed { path: Some(self.path(&task, &slot)), task, slot }
+    }
+}
+
+/// What the step changes in the file. Only the end is read, where the blocks are, unless the block is not there.
+pub(super) fn change_of(step: &Step, file: &File, len: u64) -> std::io::Result<Option<Change>> {
+    let mut from = match &step.edit {
+        Edit::Keep => return Ok(None),
+        Edit::Close(claim, _) if len.saturating_sub(claim.block_at) <= BLOCKS => claim.block_at,
+        Edit::Close(..) => 0,
+        Edit::Open | Edit::Progress(..) | Edit::Reject(..) => len,
+    };
+    loop {
+        // One byte more, to see whether the block begins a line.
+        let start = from.saturating_sub(1).min(len);
+        let mut end = vec![0; usize::try_from(len - start).unwrap_or(0)];
+        file.read_exact_at(&mut end, start)?;
+        let found = match &step.edit {
+            Edit::Close(claim, _) => crate::vault::block::find(&end, &claim.id).is_some(),
+            _ => true,
+        };
+        if !found && from > 0 {
+            // The worker has rewritten the file; the block may be anywhere.
+            from = 0;
+            continue;
+        }
+        return Ok(edit::tail(&end, step).map(|tail| Change {
+            at: start + tail.at as u64,
+            old: end[tail.at..].to_vec(),
+            new: tail.bytes,
+        }));
+    }
+}

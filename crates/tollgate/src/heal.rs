@@ -120,9 +120,6 @@ impl Workspace {
                 content.records.iter().filter_map(|record| ChangeId::parse(&record.id)).collect();
             if !self.acknowledged(ids.iter())?.contains(ids.last().map_or("", ChangeId::as_str)) {
                 undo_journalled(self, &content)?;
-                for folder in [self.root(), self.stage()] {
-                    folder.flush(self.settings().guard.durability)?;
-                }
             }
             journal.remove()?;
         }

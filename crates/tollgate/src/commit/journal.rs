@@ -4,6 +4,7 @@
 //! moved workspace heals itself and not the one it was copied from. Undoing looks at the state of the disk and not at
 //! how far the commit came, so it may itself be interrupted and repeated any number of times.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
@@ -148,6 +149,20 @@ impl Journal {
         Self::write(workspace, author, vec![record], Durability::Fast)
     }
 
+    /// An intent to make an empty file beside the target, only to move it to the stage at once. Not flushed: if it comes back
+    /// after a power cut, its name is free, because it is never used again.
+    pub(crate) fn of_file(
+        workspace: &Workspace,
+        author: Author<'_>,
+        id: &ChangeId,
+        path: &Path,
+        name: &OsStr,
+    ) -> Result<Self> {
+        let (id, path, staged) = (id.as_str().to_owned(), path.to_owned(), Some(name.into()));
+        let record = Record { id, path, to: None, base: None, new: None, staged, made: Vec::new() };
+        Self::write(workspace, author, vec![record], Durability::Fast)
+    }
+
     /// Takes an intent away. If it comes back after a power cut, it only removes folders that are empty.
     pub(crate) fn forget(self) -> Result<()> {
         self.spot.remove()
@@ -169,6 +184,14 @@ pub(crate) fn undo_journalled(workspace: &Workspace, content: &Content) -> Resul
             remove_folder(workspace, folder)?;
         }
     }
+    // Before the journal goes: without it nobody would undo what a power cut brings back.
+    let durability = workspace.settings().guard.durability;
+    workspace.stage().flush(durability)?;
+    for path in content.records.iter().flat_map(|record| [Some(&record.path), record.to.as_ref()]).flatten() {
+        if let Ok(spot) = workspace.place_of(path).spot(workspace.root()) {
+            spot.folder().flush(durability)?;
+        }
+    }
     Ok(())
 }
 
@@ -183,6 +206,10 @@ fn undo_record(workspace: &Workspace, record: &Record) -> Result<()> {
     let Some(staged) = record.staged.as_ref().map(|name| staged_spot(workspace, &spot, name)) else {
         return Ok(());
     };
+    if (record.base, record.new) == (None, None) {
+        // An intent: the file was made and nothing else happened to it.
+        return staged.remove();
+    }
     finish_swap(&staged)?;
     let has = |spot: &Spot, digest: Option<Digest>| -> Result<bool> {
         match (spot.open()?, digest) {

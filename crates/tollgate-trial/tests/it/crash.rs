@@ -78,6 +78,11 @@ fn a_creation_in_new_folders_is_whole_or_not_there() {
 }
 
 #[test]
+fn a_creation_in_a_folder_that_marks_its_files_is_whole_or_not_there() {
+    kill_everywhere(&Scene::create_in_marked_folder(), &[], true);
+}
+
+#[test]
 fn a_deletion_is_whole_or_not_there() {
     kill_everywhere(&Scene::delete(), &[], true);
 }

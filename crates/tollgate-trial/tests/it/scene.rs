@@ -1,7 +1,8 @@
 //! A workspace before and after a commit, and what has to hold whatever happened in between.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
@@ -85,6 +86,13 @@ impl Scene {
         Self::new(&[("z", "z")], &["create:n/o/a:two"], &[("n/o/a", "two"), ("z", "z")], "")
     }
 
+    /// Into a folder that gives its group to new files.
+    pub(crate) fn create_in_marked_folder() -> Self {
+        let scene = Self::new(&[("g/z", "z")], &["create:g/a:two"], &[("g/a", "two"), ("g/z", "z")], "");
+        fs::set_permissions(scene.template().join("g"), Permissions::from_mode(0o2755)).unwrap();
+        scene
+    }
+
     pub(crate) fn delete() -> Self {
         Self::new(&[("a", "one"), ("z", "z")], &["delete:a"], &[("z", "z")], "")
     }
@@ -154,6 +162,9 @@ impl Scene {
         }
         self.later_writes_work(&workspace, &found, story);
         self.nothing_is_left(root, story);
+        if fate == Fate::After {
+            self.has_kept_what_it_replaced(&workspace, story);
+        }
         let late = lines_of(&workspace, "LATE_EXTERNAL_WRITE");
         assert_eq!(late.len(), 0, "{story}: nobody else has written: {late:#?}");
         let verdict = workspace.ledger().verify().unwrap();

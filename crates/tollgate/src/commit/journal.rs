@@ -54,7 +54,7 @@ pub(crate) struct Content {
 
 impl Content {
     /// Whether the staged file of this name is one of the commit's.
-    pub(crate) fn names(&self, staged: &std::ffi::OsStr) -> bool {
+    pub(crate) fn names(&self, staged: &OsStr) -> bool {
         self.records
             .iter()
             .any(|record| record.staged.as_ref().is_some_and(|name| name.as_os_str() == staged))
@@ -101,7 +101,7 @@ impl Journal {
     /// Half-written journals, each with the stripe whose lock its writer holds for as long as it lives.
     pub(crate) fn unfinished(workspace: &Workspace) -> Result<Vec<(u8, Spot)>> {
         let names = workspace.journal().names()?;
-        let stripe_of = |name: &std::ffi::OsStr| {
+        let stripe_of = |name: &OsStr| {
             let stripe = name.to_str()?.strip_suffix(".tmp")?.rsplit_once('.')?.1;
             u8::from_str_radix(stripe, 16).ok()
         };

@@ -68,6 +68,11 @@ fn an_update_is_whole_or_not_there() {
 }
 
 #[test]
+fn the_first_update_in_a_workspace_is_whole_or_not_there() {
+    kill_everywhere(&Scene::first_update(), &[], false);
+}
+
+#[test]
 fn a_creation_is_whole_or_not_there() {
     kill_everywhere(&Scene::create(), &[], true);
 }

@@ -101,6 +101,11 @@ fn a_failing_call_fails_a_single_change_clearly_or_not_at_all() {
 }
 
 #[test]
+fn a_failing_call_fails_the_first_update_in_a_workspace_clearly_or_not_at_all() {
+    fail_everywhere(&Scene::first_update());
+}
+
+#[test]
 fn a_failing_call_fails_six_files_clearly_or_not_at_all() {
     fail_everywhere(&Scene::six());
 }

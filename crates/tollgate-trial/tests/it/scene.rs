@@ -78,6 +78,13 @@ impl Scene {
         Self::new(&[("a", "one"), ("z", "z")], &["write:a:two"], &[("a", "two"), ("z", "z")], "")
     }
 
+    /// The first guarded write of all, which makes the state.
+    pub(crate) fn first_update() -> Self {
+        let scene = Self::update();
+        fs::remove_dir_all(scene.template().join(".tollgate")).unwrap();
+        scene
+    }
+
     pub(crate) fn create() -> Self {
         Self::new(&[("z", "z")], &["create:a:two"], &[("a", "two"), ("z", "z")], "")
     }

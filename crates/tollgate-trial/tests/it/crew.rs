@@ -47,7 +47,8 @@ impl Crew {
         for file in files {
             fs::write(crew.root().join(file), "start\n").unwrap();
         }
-        drop(crew.workspace(|_| ()));
+        // Makes the state.
+        crew.workspace(|_| ());
         fs::write(crew.root().join(".tollgate/config.toml"), config).unwrap();
         Some(crew)
     }

@@ -121,6 +121,12 @@ impl Crew {
 pub(crate) struct Actor(Child);
 
 impl Actor {
+    /// kill -9
+    pub(crate) fn dies(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
     /// Waits for its end, which must be a good one, and tells its answer.
     #[track_caller]
     pub(crate) fn ends(self) -> Value {

@@ -1,6 +1,7 @@
 //! An agent: adds numbered lines to a file, through the gate, until they are all there.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::PathBuf;
 
 use serde_json::json;
@@ -29,6 +30,9 @@ pub(crate) struct Agent {
     /// Stop when this file exists
     #[arg(long)]
     until: Option<PathBuf>,
+    /// Where lines are noted that were acknowledged
+    #[arg(long)]
+    log: Option<PathBuf>,
     /// Make this file after the first read
     #[arg(long)]
     ready: Option<PathBuf>,
@@ -59,16 +63,24 @@ impl Agent {
         let gate = Gate::new(Workspace::open(&self.root, Options::default())?);
         let name = self.name.parse().map_err(|_| Fault::Invalid { what: "not a name".to_owned() })?;
         let turn = gate.begin_turn(name)?;
+        let mut log = match &self.log {
+            Some(path) => Some((path, File::create(path).map_err(at("create", path))?)),
+            None => None,
+        };
         let (mut stale, mut busy, mut written) = (0, 0, 0);
         let mut known = self.read(&gate, &turn)?;
         if let Some(ready) = &self.ready {
             fs::write(ready, "").map_err(at("write", ready))?;
         }
         while written < self.lines && !self.until.as_ref().is_some_and(|file| file.exists()) {
-            let next = add_line(&known, &format!("agent {} {written}\n", self.name), self.keep);
+            let line = format!("agent {} {written}\n", self.name);
+            let next = add_line(&known, &line, self.keep);
             match gate.write(&turn, &self.file, next.clone(), Expected::Baseline)? {
                 Outcome::Done(_) => {
                     written += 1;
+                    if let Some((path, file)) = &mut log {
+                        file.write_all(line.as_bytes()).map_err(at("write", path))?;
+                    }
                     known = match self.reads {
                         Reads::Always => self.read(&gate, &turn)?,
                         Reads::WhenRefused => next,

@@ -14,12 +14,14 @@ mod naive;
 mod outsider;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use tollgate::error::Fault;
+use tollgate::error::{Fault, Result};
 use tollgate::workspace::{Options, Workspace};
 
 use change::Wish;
@@ -51,6 +53,11 @@ enum Actor {
         #[arg(long)]
         root: PathBuf,
     },
+    /// Takes every second look, as if the grace time were over
+    Sweep {
+        #[arg(long)]
+        root: PathBuf,
+    },
 }
 
 /// What an actor has to say at its end.
@@ -65,6 +72,7 @@ fn main() -> ExitCode {
         Actor::Naive(naive) => naive.run(),
         Actor::Outsider(outsider) => outsider.run(),
         Actor::Commit { root, changes } => change::commit(&root, changes),
+        Actor::Sweep { root } => sweep(&root),
         Actor::Heal { root } => Workspace::open(root, Options::default()).map(|_| Answer::Done(Value::Null)),
     };
     let (words, status) = match answer {
@@ -80,7 +88,13 @@ fn main() -> ExitCode {
     ExitCode::from(status)
 }
 
+fn sweep(root: &Path) -> Result<Answer> {
+    let later = || Timestamp::now() + SignedDuration::from_hours(1);
+    Workspace::open(root, Options { clock: Arc::new(later), ..Options::default() })?.sweep()?;
+    Ok(Answer::Done(Value::Null))
+}
+
 /// Gives an error of the standard library the shape of the library's own.
-fn at(doing: &'static str, path: &std::path::Path) -> impl Fn(std::io::Error) -> Fault {
+fn at(doing: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Fault {
     move |source| Fault::Io { doing, path: path.to_owned(), source }
 }

@@ -176,7 +176,7 @@ impl Outsider {
         match OpenOptions::new().write(true).custom_flags(flags).open(&self.path) {
             Ok(file) => file.set_modified(SystemTime::now()),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW.into() };
+                let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
                 let times = Timestamps { last_access: now, last_modification: now };
                 Ok(rustix::fs::utimensat(CWD, &self.path, &times, AtFlags::empty())?)
             }

@@ -123,13 +123,6 @@ impl Workspace {
             let acknowledged = self.acknowledged(ids.iter())?;
             if !acknowledged.contains(ids.last().map_or("", ChangeId::as_str)) {
                 undo_journalled(self, &content)?;
-                self.stage().flush(self.settings().guard.durability)?;
-                for path in paths {
-                    // A folder that is gone needs no flush.
-                    if let Ok(spot) = self.place_of(path).spot(self.root()) {
-                        spot.folder().flush(self.settings().guard.durability)?;
-                    }
-                }
                 self.take_back_lines(&content, &acknowledged)?;
             }
             journal.remove_for_good()?;

@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -15,7 +16,7 @@ use crate::commit::Displaced;
 use crate::disk::Folder;
 use crate::error::{At, Fault, Result};
 use crate::ledger::{Ledger, LedgerOptions};
-use crate::lock::Stripes;
+use crate::lock::{Lock, Stripes};
 use crate::path::FilePath;
 use crate::place::{self, Located};
 use crate::recovery::Kind;
@@ -26,6 +27,9 @@ pub const STATE_FOLDER: &str = ".tollgate";
 
 /// The version of the state's format that this program reads and writes.
 pub const STATE_VERSION: u32 = 1;
+
+/// The longest that a process waits for another that makes the state. It takes some milliseconds.
+const STATE_WAIT: Duration = Duration::from_secs(10);
 
 /// What the library does not take from its surroundings by itself.
 #[derive(Clone)]
@@ -203,11 +207,22 @@ fn make_state(root: &Path, state: &Path) -> Result<()> {
     let folders = ["", "locks", "stage", "journal", "recovery", "reservations", "paths"].into_iter();
     for name in folders.chain(recovery.iter().map(String::as_str)) {
         let folder = state.join(name);
-        match fs::DirBuilder::new().mode(mode).create(&folder) {
+        match uninterrupted(|| fs::DirBuilder::new().mode(mode).create(&folder)) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(error).at("make", &folder);
             }
             _ => {}
+        }
+    }
+    // One at a time, so that what somebody is writing can be told from what a crash has left half written.
+    let lock = state.join("locks/state");
+    let Some(_alone) = Lock::acquire(&lock, STATE_WAIT)? else {
+        return Err(Fault::Locked { path: lock, waited_s: STATE_WAIT.as_secs() });
+    };
+    for item in fs::read_dir(state).at("list", state)? {
+        let item = item.at("list", state)?;
+        if item.file_name().as_encoded_bytes().starts_with(b"tmp-") {
+            fs::remove_file(item.path()).at("remove", item.path())?;
         }
     }
     // A person may commit their configuration; the rest is of this machine only.
@@ -244,5 +259,15 @@ fn put_whole(path: &Path, text: &str) -> Result<()> {
     }
     let temporary = path.with_file_name(format!("tmp-{}", crate::name::random_id()?));
     fs::write(&temporary, text).at("write", &temporary)?;
-    fs::rename(&temporary, path).at("rename", &temporary)
+    uninterrupted(|| fs::rename(&temporary, path)).at("rename", &temporary)
+}
+
+/// The standard library repeats reads and writes that a signal has interrupted, but not these.
+fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            answer => return answer,
+        }
+    }
 }

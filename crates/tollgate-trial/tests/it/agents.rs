@@ -1,7 +1,9 @@
 //! Many agents add lines to one file, each by read, write, and on refusal read again: no line is lost, none is there twice.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::crew::{Crew, Disk};
 use crate::scene::lines_of;
@@ -39,6 +41,60 @@ fn agents_add_lines(agents: u32, lines: u32, config: &str) {
         assert_eq!(count("LATE_EXTERNAL_WRITE"), 0);
     });
     assert!(stale > 0, "the agents never met, so this has shown nothing");
+}
+
+/// Agents are killed at any moment while others go on with the same file, and take over what the dead have left.
+#[test]
+fn agents_that_die_lose_nothing_that_was_acknowledged() {
+    const AGENTS: usize = 80;
+    let crew = Crew::on(Disk::Checkout, "[guard]\ndurability = \"fast\"\n", &["list"]).unwrap();
+    let log_of = |name: &str| fs::read_to_string(crew.beside(&format!("log-{name}"))).unwrap_or_default();
+    let start = |number: usize| {
+        let name = format!("agent{number}");
+        let log = format!("%log-{name}");
+        (crew.start("agent", &["--file", "list", "--name", &name, "--log", &log]), name)
+    };
+    let mut living: VecDeque<_> = (0..3).map(start).collect();
+    for number in 3..AGENTS {
+        let (oldest, name) = living.pop_front().unwrap();
+        // Some die young, some later; at which of its system calls, nobody knows.
+        let age = number * 7 % 11;
+        let end = Instant::now() + Duration::from_secs(30);
+        while log_of(&name).lines().count() < age {
+            assert!(Instant::now() < end, "{name} gets nowhere");
+            thread::sleep(Duration::from_micros(500));
+        }
+        oldest.dies();
+        living.push_back(start(number));
+    }
+    living.into_iter().for_each(|(agent, _)| agent.dies());
+
+    crew.workspace(|workspace| {
+        let text = fs::read_to_string(crew.root().join("list")).unwrap();
+        let mut found: HashMap<&str, usize> = HashMap::new();
+        text.lines().for_each(|line| *found.entry(line).or_default() += 1);
+        assert_eq!(found.values().max(), Some(&1), "a line is there twice");
+        for number in 0..AGENTS {
+            for line in log_of(&format!("agent{number}")).split_inclusive('\n') {
+                // The last note may be cut off by the kill; its line was acknowledged all the same.
+                let there = line.strip_suffix('\n').is_none_or(|line| found.contains_key(line));
+                assert!(there, "{line} was acknowledged and is gone");
+            }
+        }
+        let mutations = lines_of(workspace, "MUTATION");
+        assert_eq!(mutations.len(), text.lines().count() - 1, "one line for every line");
+        for pair in mutations.windows(2) {
+            let (before, after) = (&pair[0].payload, &pair[1].payload);
+            assert_eq!(
+                before["hash_after"], after["hash_before"],
+                "the chain of changes is broken: {pair:#?}"
+            );
+        }
+        assert_eq!(lines_of(workspace, "LATE_EXTERNAL_WRITE"), []);
+        assert_eq!(workspace.ledger().verify().unwrap().problem, None);
+        let recovered = mutations.iter().filter(|line| line.payload["recovered"] == true).count();
+        println!("{} lines, {recovered} of them told by whoever came next", mutations.len());
+    });
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! recovery after each of them. Always all or none.
 
 use std::fs;
+use std::path::Path;
 
 use crate::scene::{Fate, Scene};
 use crate::strace::{Call, End, calls, copy, run};
@@ -39,9 +40,8 @@ fn changing_calls(scene: &Scene, degraded: &[String]) -> Vec<Call> {
     calls
 }
 
-fn kill_recovery_everywhere(scene: &Scene, crashed: &std::path::Path, story: &str) -> usize {
-    let heal =
-        |root: &std::path::Path| ["heal".to_owned(), "--root".to_owned(), root.to_str().unwrap().to_owned()];
+fn kill_recovery_everywhere(scene: &Scene, crashed: &Path, story: &str) -> usize {
+    let heal = |root: &Path| ["heal".to_owned(), "--root".to_owned(), root.to_str().unwrap().to_owned()];
     let root = scene.next();
     copy(crashed, &root);
     let arguments = heal(&root);
@@ -68,6 +68,11 @@ fn an_update_is_whole_or_not_there() {
 }
 
 #[test]
+fn the_first_update_in_a_workspace_is_whole_or_not_there() {
+    kill_everywhere(&Scene::first_update(), &[], false);
+}
+
+#[test]
 fn a_creation_is_whole_or_not_there() {
     kill_everywhere(&Scene::create(), &[], true);
 }
@@ -75,6 +80,11 @@ fn a_creation_is_whole_or_not_there() {
 #[test]
 fn a_creation_in_new_folders_is_whole_or_not_there() {
     kill_everywhere(&Scene::create_in_new_folder(), &[], true);
+}
+
+#[test]
+fn a_creation_in_a_folder_that_marks_its_files_is_whole_or_not_there() {
+    kill_everywhere(&Scene::create_in_marked_folder(), &[], true);
 }
 
 #[test]
@@ -90,6 +100,28 @@ fn a_move_is_whole_or_not_there() {
 #[test]
 fn six_files_change_together_or_not_at_all() {
     kill_everywhere(&Scene::six(), &[], true);
+}
+
+/// What has been replaced is moved to recovery later, by whoever sweeps, who may die too.
+#[test]
+fn a_sweep_may_die_anywhere() {
+    let scene = Scene::six();
+    let done = scene.fresh();
+    assert!(matches!(run(&[], &scene.commit(&done)), End::Done));
+    let sweep = |root: &Path| ["sweep".to_owned(), "--root".to_owned(), root.to_str().unwrap().to_owned()];
+    let root = scene.next();
+    copy(&done, &root);
+    let (end, calls) = calls(&root, &[], &sweep(&root).each_ref().map(String::as_str));
+    assert!(matches!(end, End::Done), "{end:?}");
+    assert_eq!(scene.judge(&root, "swept"), Fate::After);
+    for call in calls.into_iter().filter(Call::changes) {
+        let root = scene.next();
+        copy(&done, &root);
+        let end = run(&[call.inject("signal=KILL")], &sweep(&root).each_ref().map(String::as_str));
+        let story = format!("sweep killed before {} {}: {}", call.name, call.nth, call.line);
+        assert!(matches!(end, End::Killed), "{story}: {end:?}");
+        assert_eq!(scene.judge(&root, &story), Fate::After, "{story}");
+    }
 }
 
 /// The same where the file system cannot exchange two names, so that a swap is three steps.

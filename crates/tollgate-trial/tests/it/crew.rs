@@ -47,7 +47,8 @@ impl Crew {
         for file in files {
             fs::write(crew.root().join(file), "start\n").unwrap();
         }
-        drop(crew.workspace(|_| ()));
+        // Makes the state.
+        crew.workspace(|_| ());
         fs::write(crew.root().join(".tollgate/config.toml"), config).unwrap();
         Some(crew)
     }
@@ -120,6 +121,12 @@ impl Crew {
 pub(crate) struct Actor(Child);
 
 impl Actor {
+    /// kill -9
+    pub(crate) fn dies(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
     /// Waits for its end, which must be a good one, and tells its answer.
     #[track_caller]
     pub(crate) fn ends(self) -> Value {

@@ -88,11 +88,21 @@ fn fail_from_there_on(scene: &Scene) {
 
 #[test]
 fn a_failing_call_fails_a_single_change_clearly_or_not_at_all() {
-    for scene in
-        [Scene::update(), Scene::create(), Scene::create_in_new_folder(), Scene::delete(), Scene::rename()]
-    {
+    for scene in [
+        Scene::update(),
+        Scene::create(),
+        Scene::create_in_new_folder(),
+        Scene::create_in_marked_folder(),
+        Scene::delete(),
+        Scene::rename(),
+    ] {
         fail_everywhere(&scene);
     }
+}
+
+#[test]
+fn a_failing_call_fails_the_first_update_in_a_workspace_clearly_or_not_at_all() {
+    fail_everywhere(&Scene::first_update());
 }
 
 #[test]

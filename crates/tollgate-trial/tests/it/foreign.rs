@@ -45,7 +45,10 @@ fn save_everywhere(scene: &Scene, path: &str) {
                     call.name, call.nth, call.line
                 );
                 let (end, saved) = stop_and_save(scene, &root, call, path, save, then);
-                let applied = judge(scene, &root, path, saved, &story);
+                let (applied, at_path) = judge(scene, &root, path, saved, &story);
+                // A writer in place may come too late to be noticed before the answer. A rename cannot.
+                let on_time = matches!(save, Save::InPlace) || !saved || at_path;
+                assert!(on_time, "{story}: kept aside, but it belongs at the path");
                 match end {
                     End::Done => assert!(applied, "{story}: acknowledged, but gone"),
                     End::Refused(_) => assert!(!applied, "{story}: refused, but applied"),
@@ -137,8 +140,8 @@ fn start_writing(path: PathBuf) -> thread::JoinHandle<()> {
 }
 
 /// The save is not lost, the other files are all or none, and the workspace is as good as new. Says whether the commit
-/// stands.
-fn judge(scene: &Scene, root: &Path, path: &str, saved: bool, story: &str) -> bool {
+/// stands, and whether the save is at the path.
+fn judge(scene: &Scene, root: &Path, path: &str, saved: bool, story: &str) -> (bool, bool) {
     let _no_children = IN_PROCESS.read().unwrap_or_else(PoisonError::into_inner);
     let workspace = open(root);
     let found = read(root);
@@ -169,10 +172,11 @@ fn judge(scene: &Scene, root: &Path, path: &str, saved: bool, story: &str) -> bo
     scene.nothing_is_left(root, story);
     assert_eq!(workspace.ledger().verify().unwrap().problem, None, "{story}");
     if saved && !at_path {
+        assert!(holds(root, FOREIGN), "{story}: the save was kept and is lost now");
         let late = lines_of(&workspace, "LATE_EXTERNAL_WRITE");
         assert!(!late.is_empty(), "{story}: kept aside, but nobody is told");
     }
-    applied
+    (applied, at_path)
 }
 
 /// The path that the outsider saves, and the other end of the move that it is part of.
@@ -214,6 +218,7 @@ fn a_save_during_an_update_is_not_lost() {
 fn a_save_during_a_creation_is_not_lost() {
     save_everywhere(&Scene::create(), "a");
     save_everywhere(&Scene::create_in_new_folder(), "n/o/a");
+    save_everywhere(&Scene::create_in_marked_folder(), "g/a");
 }
 
 #[test]

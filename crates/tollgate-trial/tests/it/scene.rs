@@ -1,7 +1,8 @@
 //! A workspace before and after a commit, and what has to hold whatever happened in between.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
@@ -77,12 +78,26 @@ impl Scene {
         Self::new(&[("a", "one"), ("z", "z")], &["write:a:two"], &[("a", "two"), ("z", "z")], "")
     }
 
+    /// The first guarded write of all, which makes the state.
+    pub(crate) fn first_update() -> Self {
+        let scene = Self::update();
+        fs::remove_dir_all(scene.template().join(".tollgate")).unwrap();
+        scene
+    }
+
     pub(crate) fn create() -> Self {
         Self::new(&[("z", "z")], &["create:a:two"], &[("a", "two"), ("z", "z")], "")
     }
 
     pub(crate) fn create_in_new_folder() -> Self {
         Self::new(&[("z", "z")], &["create:n/o/a:two"], &[("n/o/a", "two"), ("z", "z")], "")
+    }
+
+    /// Into a folder that gives its group to new files.
+    pub(crate) fn create_in_marked_folder() -> Self {
+        let scene = Self::new(&[("g/z", "z")], &["create:g/a:two"], &[("g/a", "two"), ("g/z", "z")], "");
+        fs::set_permissions(scene.template().join("g"), Permissions::from_mode(0o2755)).unwrap();
+        scene
     }
 
     pub(crate) fn delete() -> Self {
@@ -154,6 +169,9 @@ impl Scene {
         }
         self.later_writes_work(&workspace, &found, story);
         self.nothing_is_left(root, story);
+        if fate == Fate::After {
+            self.has_kept_what_it_replaced(&workspace, story);
+        }
         let late = lines_of(&workspace, "LATE_EXTERNAL_WRITE");
         assert_eq!(late.len(), 0, "{story}: nobody else has written: {late:#?}");
         let verdict = workspace.ledger().verify().unwrap();

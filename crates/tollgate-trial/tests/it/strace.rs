@@ -66,6 +66,7 @@ pub(crate) fn traced(log: &Path, injections: &[String], arguments: &[&str]) -> C
 
 /// How a run ended.
 #[derive(Debug)]
+#[allow(dead_code, reason = "the words are shown when a trial fails")]
 pub(crate) enum End {
     Done,
     Refused(String),

@@ -4,6 +4,7 @@
 //! moved workspace heals itself and not the one it was copied from. Undoing looks at the state of the disk and not at
 //! how far the commit came, so it may itself be interrupted and repeated any number of times.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
@@ -53,7 +54,7 @@ pub(crate) struct Content {
 
 impl Content {
     /// Whether the staged file of this name is one of the commit's.
-    pub(crate) fn names(&self, staged: &std::ffi::OsStr) -> bool {
+    pub(crate) fn names(&self, staged: &OsStr) -> bool {
         self.records
             .iter()
             .any(|record| record.staged.as_ref().is_some_and(|name| name.as_os_str() == staged))
@@ -100,7 +101,7 @@ impl Journal {
     /// Half-written journals, each with the stripe whose lock its writer holds for as long as it lives.
     pub(crate) fn unfinished(workspace: &Workspace) -> Result<Vec<(u8, Spot)>> {
         let names = workspace.journal().names()?;
-        let stripe_of = |name: &std::ffi::OsStr| {
+        let stripe_of = |name: &OsStr| {
             let stripe = name.to_str()?.strip_suffix(".tmp")?.rsplit_once('.')?.1;
             u8::from_str_radix(stripe, 16).ok()
         };
@@ -148,6 +149,20 @@ impl Journal {
         Self::write(workspace, author, vec![record], Durability::Fast)
     }
 
+    /// An intent to make an empty file beside the target, only to move it to the stage at once. Not flushed: if it comes back
+    /// after a power cut, its name is free, because it is never used again.
+    pub(crate) fn of_file(
+        workspace: &Workspace,
+        author: Author<'_>,
+        id: &ChangeId,
+        path: &Path,
+        name: &OsStr,
+    ) -> Result<Self> {
+        let (id, path, staged) = (id.as_str().to_owned(), path.to_owned(), Some(name.into()));
+        let record = Record { id, path, to: None, base: None, new: None, staged, made: Vec::new() };
+        Self::write(workspace, author, vec![record], Durability::Fast)
+    }
+
     /// It is done with. If a power cut brings the journal of a commit back, the ledger tells that it stands; an intent
     /// that comes back only removes folders that are empty.
     pub(crate) fn remove(self) -> Result<()> {
@@ -171,6 +186,14 @@ pub(crate) fn undo_journalled(workspace: &Workspace, content: &Content) -> Resul
             remove_folder(workspace, folder)?;
         }
     }
+    // Before the journal goes: without it nobody would undo what a power cut brings back.
+    let durability = workspace.settings().guard.durability;
+    workspace.stage().flush(durability)?;
+    for path in content.records.iter().flat_map(|record| [Some(&record.path), record.to.as_ref()]).flatten() {
+        if let Ok(spot) = workspace.place_of(path).spot(workspace.root()) {
+            spot.folder().flush(durability)?;
+        }
+    }
     Ok(())
 }
 
@@ -185,6 +208,10 @@ fn undo_record(workspace: &Workspace, record: &Record) -> Result<()> {
     let Some(staged) = record.staged.as_ref().map(|name| staged_spot(workspace, &spot, name)) else {
         return Ok(());
     };
+    if (record.base, record.new) == (None, None) {
+        // An intent: the file was made and nothing else happened to it.
+        return staged.remove();
+    }
     finish_swap(&staged)?;
     let has = |spot: &Spot, digest: Option<Digest>| -> Result<bool> {
         match (spot.open()?, digest) {

@@ -77,6 +77,8 @@ pub(crate) struct Step {
     spot: Option<Spot>,
     to: Option<Spot>,
     made: Vec<std::path::PathBuf>,
+    /// The folders in which they were made.
+    made_in: Vec<Folder>,
     /// Says which folders were made, until it is decided whether they stay.
     intent: Option<Journal>,
     new: Option<Digest>,
@@ -104,6 +106,7 @@ impl Step {
             spot: None,
             to: None,
             made: Vec::new(),
+            made_in: Vec::new(),
             intent: None,
             new,
             staged: None,
@@ -189,8 +192,7 @@ impl Step {
             let name = folder.file_name().ok_or_else(|| nothing_there(&self.plan.place))?;
             if parent.spot(name).make_folder()? {
                 self.made.push(folder);
-                // Otherwise a power cut could take away the folder of a file that was acknowledged.
-                parent.flush(workspace.settings().guard.durability)?;
+                self.made_in.push(parent);
             }
         }
         Ok(())
@@ -226,23 +228,47 @@ impl Step {
             None => {}
         }
         self.staged = None;
-        // A new file gets from its folder what only the folder can give, so it is made there.
-        let beside = !spot.folder().same_device(workspace.stage())
-            || (model.is_none() && spot.folder().marks_new_files()?);
-        let staged_at = if beside {
-            spot.beside(format!(".tollgate-{}", self.id.as_str()))
-        } else {
-            workspace.stage().spot(unfinished_name(stripe(&self.plan.place.relative), &self.id))
-        };
+        let beside = spot.beside(format!(".tollgate-{}", self.id.as_str()));
         // Private until it has the mode of its model; a new file gets what the umask leaves.
         let mode = if model.is_some() { Mode::RUSR | Mode::WUSR } else { Mode::from_raw_mode(0o666) };
-        let file = staged_at.create(mode)?;
+        let (staged_at, file) = if !spot.folder().same_device(workspace.stage()) {
+            let file = beside.create(mode)?;
+            (beside, file)
+        } else {
+            let staged_at =
+                workspace.stage().spot(unfinished_name(stripe(&self.plan.place.relative), &self.id));
+            let file = if model.is_none() && spot.folder().marks_new_files()? {
+                self.make_in_marked_folder(workspace, &beside, &staged_at, mode)?
+            } else {
+                staged_at.create(mode)?
+            };
+            (staged_at, file)
+        };
         let staged = self.staged.insert(Staged { spot: staged_at, file, model, exposed: false });
         staged.file.write(bytes)?;
         if let Some(target) = &self.target {
             self.kept_owner = staged.file.take_after(target)?;
         }
         staged.file.flush(workspace.settings().guard.durability)
+    }
+
+    /// A new file gets from its folder what only the folder can give, so it is made there and then moved to the stage.
+    fn make_in_marked_folder(
+        &self,
+        workspace: &Workspace,
+        made_at: &Spot,
+        staged_at: &Spot,
+        mode: Mode,
+    ) -> Result<Target> {
+        let author = Author { agent: &self.agent, turn: None, tool: "" };
+        let path = &self.plan.place.relative;
+        let intent = Journal::of_file(workspace, author, &self.id, path, made_at.name())?;
+        let made = made_at.create(mode).and_then(|file| made_at.rename(staged_at).map(|()| file));
+        if made.is_err() {
+            made_at.remove()?;
+        }
+        intent.remove()?;
+        made
     }
 
     /// Makes the target quiet, hashes it and compares.
@@ -511,7 +537,8 @@ impl Step {
         let spots =
             [self.spot.as_ref(), self.to.as_ref(), self.kept.as_ref(), self.staged.as_ref().map(|s| &s.spot)];
         let changed = self.stand != Stand::Same;
-        spots.into_iter().flatten().filter(move |_| changed).map(|spot| spot.folder().clone())
+        let folders = spots.into_iter().flatten().map(|spot| spot.folder().clone());
+        self.made_in.iter().cloned().chain(folders).filter(move |_| changed)
     }
 
     pub(crate) fn applied(&self) -> Applied {

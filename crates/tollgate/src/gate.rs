@@ -101,8 +101,10 @@ impl Gate {
 
     /// Reads a file, or a part of it, and remembers what the agent saw.
     pub fn read(&self, turn: &dyn Sightings, path: impl AsRef<Path>, part: Part) -> Result<Outcome<Read>> {
-        let mut bytes = Vec::new();
-        Ok(self.read_to(turn, path, part, &mut bytes)?.map(|read| Read { bytes, ..read }))
+        let mut held_back = Vec::new();
+        let read = self.read_part(turn, path.as_ref(), part, &mut held_back)?;
+        // A whole file that was read at once is in `bytes` already, and not copied.
+        Ok(read.map(|read| if read.bytes.is_empty() { Read { bytes: held_back, ..read } } else { read }))
     }
 
     /// Like [`Gate::read`], but gives the bytes to a writer as they come.
@@ -113,10 +115,27 @@ impl Gate {
         part: Part,
         sink: &mut dyn Write,
     ) -> Result<Outcome<Read>> {
+        match self.read_part(turn, path.as_ref(), part, sink)? {
+            Outcome::Done(read) => {
+                sink.write_all(&read.bytes).at("hand out", &read.path)?;
+                Ok(Outcome::Done(Read { bytes: Vec::new(), ..read }))
+            }
+            refused => Ok(refused),
+        }
+    }
+
+    /// Puts the bytes into the answer if the file is wanted whole and small enough to be read at once, else into the sink.
+    fn read_part(
+        &self,
+        turn: &dyn Sightings,
+        path: &Path,
+        part: Part,
+        sink: &mut dyn Write,
+    ) -> Result<Outcome<Read>> {
         let request = Request { workspace: &self.workspace, turn, tool: "read_file" };
         let refused =
             |path: FilePath, reason| Ok(Outcome::Refused(Refused::unrecorded(Refusal::new(path, reason))));
-        let place = match self.workspace.locate(path.as_ref())? {
+        let place = match self.workspace.locate(path)? {
             Located::Inside(place) => place,
             Located::Outside(path) => return refused(path, Reason::Outside),
             Located::Root(path) => return refused(path, Reason::NotAFile),
@@ -145,6 +164,10 @@ impl Gate {
             file.let_go();
             if size <= TEXT_PER_FILE as u64 {
                 turn.keep_text(digest, &bytes)?;
+            }
+            if part == Part::Whole {
+                turn.observe(&path, FileState::Present(digest), Extent::Whole)?;
+                return Ok(Outcome::Done(Read { path, sha256: digest, size, bytes }));
             }
             selection.feed(&bytes, sink).at("hand out", &path)?;
             digest

@@ -443,8 +443,8 @@ pub(crate) struct Target {
     leased: bool,
 }
 
-/// Fits into the second-level cache together with what the hash needs.
-const CHUNK: usize = 128 * 1024;
+/// Fits into the first-level cache, where the hash then finds it: measured, the fastest of 16 KiB to 1 MiB.
+const CHUNK: usize = 32 * 1024;
 
 impl Target {
     pub(crate) fn file(&self) -> &File {

@@ -27,8 +27,8 @@ use jiff::Timestamp;
 use rustix::fs::Mode;
 
 use crate::commit::{
-    Displaced, Journal, JournalContent, Record, finish_swap, give_back, mutation_payload, prefixed, put_back,
-    undo_journalled,
+    Displaced, Journal, JournalContent, Record, finish_journalled, finish_swap, give_back, mutation_payload,
+    prefixed, put_back, stage_file_name, undo_journalled,
 };
 use crate::digest::Digest;
 use crate::disk::{Found, Quiet, Spot, Target};
@@ -37,7 +37,7 @@ use crate::ledger::{ActionType, Entry, Flush};
 use crate::lock::{Lock, StripeLocks, stripe};
 use crate::recovery::Kind;
 use crate::settings::Durability;
-use crate::stage::{ChangeId, StageName, Standing, owner_of_aside, parse_unfinished};
+use crate::stage::{ChangeId, StageName, Standing, owner_of_aside, parse_unfinished, unfinished_name};
 use crate::turn::FileState;
 use crate::workspace::Workspace;
 
@@ -124,6 +124,8 @@ impl Workspace {
             if !acknowledged.contains(ids.last().map_or("", ChangeId::as_str)) {
                 undo_journalled(self, &content)?;
                 self.take_back_lines(&content, &acknowledged)?;
+            } else {
+                finish_journalled(self, &content)?;
             }
             journal.remove_for_good()?;
         }
@@ -483,23 +485,32 @@ impl Workspace {
     }
 
     /// Keeps the bytes of a file that cannot be moved to recovery because it is on another file system.
-    pub(crate) fn keep_copy(&self, spot: &Spot, stage: &StageName) -> Result<()> {
+    pub(crate) fn keep_beside(&self, spot: &Spot, stage: &StageName) -> Result<()> {
         let Found::File(file) = spot.open()? else { return Ok(()) };
-        if let Some(name) = stage.file_name() {
-            let folder = self.recovery_folder().open_below(Path::new(Kind::Replaced.folder()))?;
-            let copy: Target = folder.spot(name).create(Mode::RUSR | Mode::WUSR)?;
-            let mut at = 0;
-            file.stream(|chunk| {
-                use std::os::unix::fs::FileExt;
-                copy.file().write_all_at(chunk, at).map_err(|source| Fault::Io {
-                    doing: "write",
-                    path: spot.shown(),
-                    source,
-                })?;
-                at += chunk.len() as u64;
-                Ok(())
-            })?;
+        let kind = if FileState::Present(file.hash()?) == stage.base { Kind::Replaced } else { Kind::Late };
+        if kind == Kind::Late {
+            self.report_late(spot, stage)?;
         }
+        let name = stage_file_name(self, stage)?;
+        let folder = self.recovery_folder().open_below(Path::new(kind.folder()))?;
+        // Under another name until it is whole: a crash may fall in between, and then it is copied again.
+        let path = self.target_path(&stage.target)?;
+        let unfinished = self.stage().spot(unfinished_name(stripe(&path), &stage.id));
+        unfinished.remove()?;
+        let copy: Target = unfinished.create(Mode::RUSR | Mode::WUSR)?;
+        let mut at = 0;
+        file.stream(|chunk| {
+            use std::os::unix::fs::FileExt;
+            copy.file().write_all_at(chunk, at).map_err(|source| Fault::Io {
+                doing: "write",
+                path: spot.shown(),
+                source,
+            })?;
+            at += chunk.len() as u64;
+            Ok(())
+        })?;
+        copy.flush(self.settings().guard.durability)?;
+        unfinished.rename(&folder.spot(name))?;
         spot.remove()
     }
 }

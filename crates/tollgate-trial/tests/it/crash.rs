@@ -1,7 +1,6 @@
 //! kill -9 before every system call that changes the disk: of single writes, of a six-file transaction, and of the
 //! recovery after each of them. Always all or none.
 
-use std::fs;
 use std::path::Path;
 
 use crate::scene::{Fate, Scene};
@@ -24,7 +23,7 @@ fn kill_everywhere(scene: &Scene, degraded: &[String], twice: bool) {
             Fate::Before => before += 1,
             Fate::After => after += 1,
         }
-        fs::remove_dir_all(&root).unwrap();
+        scene.discard(&root);
     }
     println!("{before} undone, {after} stand, {recoveries} recoveries killed");
     assert!(before > 0 && after > 0, "the kills fell on one side only: {before} undone, {after} stand");
@@ -47,7 +46,7 @@ fn kill_recovery_everywhere(scene: &Scene, crashed: &Path, story: &str) -> usize
     let arguments = heal(&root);
     let (end, calls) = calls(&root, &[], &arguments.each_ref().map(String::as_str));
     assert!(matches!(end, End::Done), "{story}: {end:?}");
-    fs::remove_dir_all(&root).unwrap();
+    scene.discard(&root);
     let mut killed = 0;
     for call in calls.into_iter().filter(Call::changes) {
         let root = scene.next();
@@ -56,7 +55,7 @@ fn kill_recovery_everywhere(scene: &Scene, crashed: &Path, story: &str) -> usize
         let story = format!("{story}; then recovery killed before {} {}: {}", call.name, call.nth, call.line);
         assert!(matches!(end, End::Killed), "{story}: {end:?}");
         scene.judge(&root, &story);
-        fs::remove_dir_all(&root).unwrap();
+        scene.discard(&root);
         killed += 1;
     }
     killed
@@ -100,6 +99,13 @@ fn a_move_is_whole_or_not_there() {
 #[test]
 fn six_files_change_together_or_not_at_all() {
     kill_everywhere(&Scene::six(), &[], true);
+}
+
+#[test]
+fn changes_on_another_file_system_are_whole_or_not_there() {
+    if let Some(scene) = Scene::elsewhere() {
+        kill_everywhere(&scene, &[], false);
+    }
 }
 
 /// What has been replaced is moved to recovery later, by whoever sweeps, who may die too.

@@ -51,7 +51,7 @@ fn fail_everywhere(scene: &Scene) {
                 Fate::After => stood += 1,
                 Fate::Before => faults += 1,
             }
-            fs::remove_dir_all(&root).unwrap();
+            scene.discard(&root);
         }
     }
     println!("{stood} stood, {faults} faults");
@@ -82,7 +82,7 @@ fn fail_from_there_on(scene: &Scene) {
             End::Fault(words) => assert!(call.name == "write" || is_clear(&words), "{story}: {words}"),
             End::Refused(_) | End::Killed => panic!("{story}: {end:?}"),
         }
-        fs::remove_dir_all(&root).unwrap();
+        scene.discard(&root);
     }
 }
 
@@ -108,6 +108,13 @@ fn a_failing_call_fails_the_first_update_in_a_workspace_clearly_or_not_at_all() 
 #[test]
 fn a_failing_call_fails_six_files_clearly_or_not_at_all() {
     fail_everywhere(&Scene::six());
+}
+
+#[test]
+fn a_failing_call_fails_changes_elsewhere_clearly_or_not_at_all() {
+    if let Some(scene) = Scene::elsewhere() {
+        fail_everywhere(&scene);
+    }
 }
 
 #[test]
@@ -169,7 +176,7 @@ fn a_full_disk_is_a_clear_fault_and_changes_nothing() {
             assert_eq!(read(&root), *expected, "{story}");
             fs::remove_file(&filler).unwrap();
             assert_eq!(scene.judge(&root, &story), fate, "{story}");
-            fs::remove_dir_all(&root).unwrap();
+            scene.discard(&root);
             match fate {
                 Fate::After => stood += 1,
                 Fate::Before => faults += 1,

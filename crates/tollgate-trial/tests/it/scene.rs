@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
@@ -15,7 +16,7 @@ use tollgate::part::Part;
 use tollgate::settings::{Durability, Settings};
 use tollgate::workspace::{Options, Workspace};
 
-use crate::strace::{IN_PROCESS, copy, folder};
+use crate::strace::{IN_PROCESS, copy, folder, spawn};
 
 /// Paths and texts. Folders end with a slash.
 pub(crate) type Files = BTreeMap<String, String>;
@@ -25,6 +26,8 @@ pub(crate) struct Scene {
     pub(crate) changes: Vec<&'static str>,
     pub(crate) before: Files,
     pub(crate) after: Files,
+    /// A folder that is on a file system of its own.
+    mounted: Option<&'static str>,
     count: std::cell::Cell<usize>,
 }
 
@@ -58,6 +61,7 @@ impl Scene {
             changes: changes.to_vec(),
             before: files(before),
             after: files(after),
+            mounted: None,
             count: 0.into(),
         };
         let template = scene.template();
@@ -100,6 +104,25 @@ impl Scene {
         scene
     }
 
+    /// Changes in a folder that is on another file system than the state. `None`, with a word, where none can be mounted.
+    pub(crate) fn elsewhere() -> Option<Self> {
+        let mut scene = Self::new(
+            &[("o/a", "a one"), ("o/d", "d one"), ("z", "z one")],
+            &["write:o/a:a two", "create:o/n:n two", "delete:o/d", "write:z:z two"],
+            &[("o/a", "a two"), ("o/n", "n two"), ("z", "z two")],
+            "",
+        );
+        let probe = scene.keep.path().join("probe");
+        fs::create_dir(&probe).unwrap();
+        if !mount(&probe) {
+            println!("skipped: another file system needs the right to mount a tmpfs");
+            return None;
+        }
+        assert!(spawn(Command::new("umount").arg(&probe)).wait().unwrap().success());
+        scene.mounted = Some("o");
+        Some(scene)
+    }
+
     pub(crate) fn delete() -> Self {
         Self::new(&[("a", "one"), ("z", "z")], &["delete:a"], &[("z", "z")], "")
     }
@@ -129,7 +152,29 @@ impl Scene {
     pub(crate) fn fresh(&self) -> PathBuf {
         let root = self.next();
         copy(&self.template(), &root);
+        if let Some(folder) = self.mounted {
+            let folder = root.join(folder);
+            fs::remove_dir_all(&folder).unwrap();
+            fs::create_dir(&folder).unwrap();
+            assert!(mount(&folder), "the first time it could be mounted");
+            for entry in fs::read_dir(self.template().join(self.mounted.unwrap())).unwrap() {
+                let entry = entry.unwrap();
+                fs::copy(entry.path(), folder.join(entry.file_name())).unwrap();
+            }
+        }
         root
+    }
+
+    /// Takes a workspace away.
+    pub(crate) fn discard(&self, root: &Path) {
+        self.unmount(root);
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    fn unmount(&self, root: &Path) {
+        if let Some(folder) = self.mounted {
+            let _ = spawn(Command::new("umount").arg(root.join(folder)).stderr(Stdio::null())).wait();
+        }
     }
 
     pub(crate) fn template(&self) -> PathBuf {
@@ -219,6 +264,23 @@ impl Scene {
         let odd: Vec<_> = names(root, "").into_iter().filter(|name| name.starts_with("tmp-")).collect();
         assert_eq!(odd, [""; 0], "{story}");
     }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        for number in 1..=self.count.get() {
+            let root = self.keep.path().join(format!("w{number}"));
+            if self.mounted.is_some() && root.exists() {
+                self.unmount(&root);
+            }
+        }
+    }
+}
+
+fn mount(folder: &Path) -> bool {
+    let mut command = Command::new("mount");
+    command.args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(folder).stderr(Stdio::null());
+    spawn(&mut command).wait().is_ok_and(|status| status.success())
 }
 
 fn found_files(files: &Files) -> impl Iterator<Item = (&String, &String)> {

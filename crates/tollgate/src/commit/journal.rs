@@ -17,7 +17,8 @@ use crate::lock::stripe;
 use crate::name::{Agent, TurnId, random_id};
 use crate::path::{escape, unescape};
 use crate::settings::Durability;
-use crate::stage::ChangeId;
+use crate::stage::{ChangeId, StageName, Standing, TargetName};
+use crate::turn::FileState;
 use crate::workspace::Workspace;
 
 use super::Author;
@@ -176,10 +177,46 @@ impl Journal {
     }
 }
 
+/// Keeps what an acknowledged commit has replaced on another file system and could not bring to recovery any more.
+pub(crate) fn finish_journalled(workspace: &Workspace, content: &Content) -> Result<()> {
+    for record in &content.records {
+        let (Some(name), Some(id)) = (&record.staged, ChangeId::parse(&record.id)) else { continue };
+        let Ok(spot) = workspace.place_of(&record.path).spot(workspace.root()) else { continue };
+        let staged = staged_spot(workspace, &spot, name);
+        if !is_beside(name) || staged.inode()?.is_none() {
+            continue;
+        }
+        if record.base.is_none() {
+            // Only the second name of a new file.
+            staged.remove()?;
+            continue;
+        }
+        workspace.keep_beside(&staged, &stage_of(record, id, content))?;
+    }
+    Ok(())
+}
+
+/// What the file's name would say if it were in the stage.
+fn stage_of(record: &Record, id: ChangeId, content: &Content) -> StageName {
+    let state = |digest: Option<Digest>| digest.map_or(FileState::Absent, FileState::Present);
+    StageName {
+        standing: Standing::Open,
+        id,
+        base: state(record.base),
+        new: state(record.new),
+        agent: content.agent.clone(),
+        target: TargetName::Path(record.path.clone()),
+    }
+}
+
+fn is_beside(name: &Path) -> bool {
+    name.as_os_str().as_encoded_bytes().starts_with(b".tollgate-")
+}
+
 /// Takes back whatever of a commit was done. The locks of its paths are held by the caller.
 pub(crate) fn undo_journalled(workspace: &Workspace, content: &Content) -> Result<()> {
     for record in content.records.iter().rev() {
-        undo_record(workspace, record)?;
+        undo_record(workspace, record, content)?;
     }
     for record in content.records.iter().rev() {
         for folder in record.made.iter().rev() {
@@ -197,7 +234,7 @@ pub(crate) fn undo_journalled(workspace: &Workspace, content: &Content) -> Resul
     Ok(())
 }
 
-fn undo_record(workspace: &Workspace, record: &Record) -> Result<()> {
+fn undo_record(workspace: &Workspace, record: &Record, content: &Content) -> Result<()> {
     let Ok(spot) = workspace.place_of(&record.path).spot(workspace.root()) else {
         // Its folder is gone, so nothing can be put back there. What is in the stage is kept by the sweep.
         return Ok(());
@@ -250,8 +287,13 @@ fn undo_record(workspace: &Workspace, record: &Record) -> Result<()> {
         }
     }
     // Beside the target nobody sweeps.
-    if staged.name().as_encoded_bytes().starts_with(b".tollgate-") && ours(&staged)? {
-        staged.remove()?;
+    if is_beside(Path::new(staged.name())) && staged.inode()?.is_some() {
+        match ChangeId::parse(&record.id) {
+            Some(id) if !ours(&staged)? => {
+                workspace.keep_beside(&staged, &stage_of(record, id, content))?;
+            }
+            _ => staged.remove()?,
+        }
     }
     Ok(())
 }
@@ -269,11 +311,7 @@ fn undo_move(workspace: &Workspace, record: &Record, spot: &Spot, to: &Path) -> 
 }
 
 fn staged_spot(workspace: &Workspace, spot: &Spot, name: &Path) -> Spot {
-    if name.as_os_str().as_encoded_bytes().starts_with(b".tollgate-") {
-        spot.beside(name)
-    } else {
-        workspace.stage().spot(name)
-    }
+    if is_beside(name) { spot.beside(name) } else { workspace.stage().spot(name) }
 }
 
 /// Paths need not be UTF-8, JSON must be.

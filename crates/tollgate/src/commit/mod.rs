@@ -36,8 +36,8 @@ use crate::stage::ChangeId;
 use crate::turn::FileState;
 use crate::workspace::Workspace;
 
-pub(crate) use journal::{Content as JournalContent, Journal, Record, undo_journalled};
-pub(crate) use step::{Displaced, finish_swap, give_back, put_back};
+pub(crate) use journal::{Content as JournalContent, Journal, Record, finish_journalled, undo_journalled};
+pub(crate) use step::{Displaced, finish_swap, give_back, put_back, stage_file_name};
 use step::{Looked, Step};
 
 /// How often a commit begins again because a foreign save came in between, before it says that the file is busy. Each
@@ -243,6 +243,9 @@ fn apply(workspace: &Workspace, steps: &mut [Step], author: Author<'_>) -> Resul
     } else {
         None
     };
+    for step in steps.iter_mut() {
+        step.forget_beside()?;
+    }
     let attempt = swap_and_verify(steps, durability).and_then(|matched| {
         if matched {
             // The commit point. If the line cannot be written, the change is taken back.
@@ -261,10 +264,12 @@ fn apply(workspace: &Workspace, steps: &mut [Step], author: Author<'_>) -> Resul
     if matches!(attempt, Ok(true)) {
         let changes = steps.iter().map(Step::applied).collect();
         // From here on the change stands: what follows is tidying, and a failure in it is left to the next who comes by.
-        let mut tidy = journal.is_none_or(|journal| journal.remove().is_ok());
+        let mut tidy = true;
         for step in steps.iter_mut() {
             tidy &= step.finish(workspace).is_ok();
         }
+        // Last, and only if the rest is done: on another file system it is the journal that knows what is left to tidy up.
+        tidy = tidy && journal.is_none_or(|journal| journal.remove().is_ok());
         return Ok(Tried::Done(changes, if tidy { Left::Nothing } else { Left::Something }));
     }
     for step in steps.iter_mut().rev() {

@@ -79,6 +79,8 @@ pub(crate) struct Step {
     made: Vec<std::path::PathBuf>,
     /// The folders in which they were made.
     made_in: Vec<Folder>,
+    /// Names a file that was made beside the target, until the journal does.
+    beside: Option<Journal>,
     /// Says which folders were made, until it is decided whether they stay.
     intent: Option<Journal>,
     new: Option<Digest>,
@@ -107,6 +109,7 @@ impl Step {
             to: None,
             made: Vec::new(),
             made_in: Vec::new(),
+            beside: None,
             intent: None,
             new,
             staged: None,
@@ -232,7 +235,12 @@ impl Step {
         // Private until it has the mode of its model; a new file gets what the umask leaves.
         let mode = if model.is_some() { Mode::RUSR | Mode::WUSR } else { Mode::from_raw_mode(0o666) };
         let (staged_at, file) = if !spot.folder().same_device(workspace.stage()) {
+            // Beside the target nobody sweeps: until the journal names it, the intent does.
+            let author = Author { agent: &self.agent, turn: None, tool: "" };
+            let path = &self.plan.place.relative;
+            let intent = Journal::of_file(workspace, author, &self.id, path, beside.name())?;
             let file = beside.create(mode)?;
+            self.beside = Some(intent);
             (beside, file)
         } else {
             let staged_at =
@@ -269,6 +277,12 @@ impl Step {
         }
         intent.remove()?;
         made
+    }
+
+    /// The journal names the file now. Flushed, because what is swapped into its place must not be removed by an intent
+    /// that a power cut has brought back.
+    pub(crate) fn forget_beside(&mut self) -> Result<()> {
+        self.beside.take().map_or(Ok(()), Journal::remove)
     }
 
     /// Makes the target quiet, hashes it and compares.
@@ -495,6 +509,17 @@ impl Step {
     pub(crate) fn undo(&mut self, workspace: &Workspace) -> Result<()> {
         let Stand::Swapped(_) = self.stand else { return Ok(()) };
         self.stand = Stand::Before;
+        self.swap_back(workspace)?;
+        // Beside the target nobody sweeps, and the second look is not promised there.
+        let left = self.staged.as_ref().map(|staged| &staged.spot).or(self.kept.as_ref());
+        let Some(left) = left.filter(|_| !self.kept_in_stage()) else { return Ok(()) };
+        match &self.staged {
+            Some(staged) if staged.file.is_at(left)? => left.remove(),
+            _ => workspace.keep_beside(left, &self.stage_name()),
+        }
+    }
+
+    fn swap_back(&self, workspace: &Workspace) -> Result<()> {
         let Some(spot) = &self.spot else { return Ok(()) };
         match (&self.plan.deed, &self.staged, &self.target) {
             (Deed::Put(_), Some(staged), Some(_)) => {
@@ -529,7 +554,11 @@ impl Step {
             && !staged.exposed
         {
             // If it cannot be removed now, the next sweep does it.
-            let _ = staged.spot.remove();
+            if staged.spot.remove().is_ok()
+                && let Some(intent) = self.beside.take()
+            {
+                let _ = intent.remove();
+            }
         }
     }
 
@@ -606,7 +635,7 @@ impl Step {
             workspace.await_second_look(Displaced { name: spot.name().to_owned(), stage: self.stage_name() });
             return Ok(());
         }
-        workspace.keep_copy(spot, &self.stage_name())
+        workspace.keep_beside(spot, &self.stage_name())
     }
 }
 
@@ -633,7 +662,7 @@ fn gone_is_none<T>(answer: Result<T>) -> Result<Option<T>> {
 }
 
 /// The name of a staged file. A path that is too long for a name is written to `.tollgate/paths/`, once and for good.
-fn stage_file_name(workspace: &Workspace, stage: &StageName) -> Result<OsString> {
+pub(crate) fn stage_file_name(workspace: &Workspace, stage: &StageName) -> Result<OsString> {
     if let Some(name) = stage.file_name() {
         return Ok(name);
     }

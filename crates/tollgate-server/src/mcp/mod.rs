@@ -4,7 +4,7 @@
 //! closed; [`Server::router`] serves many over HTTP.
 //!
 //! Calls go one way: `wire` (the protocol, by rmcp) -> `connection` (whose turn) -> `tools` (one table)
-//! -> the gate. rmcp is known to `wire` and `http` alone.
+//! -> the gate. rmcp is known to `wire`, `lines` and `http` alone.
 
 mod answer;
 mod collate;
@@ -12,6 +12,7 @@ mod connection;
 mod flexible;
 mod glob;
 mod http;
+mod lines;
 mod patch;
 mod sweeper;
 mod tools;

@@ -11,20 +11,15 @@ use rmcp::model::{
     ErrorCode, Implementation, JsonObject, ListToolsResult, MetaObject, PaginatedRequestParams,
     ProtocolVersion, ResourceContents, ServerCapabilities, ServerConfig, ToolAnnotations,
 };
-use rmcp::service::{RequestContext, RxJsonRpcMessage, TxJsonRpcMessage};
-use rmcp::transport::Transport;
-use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::answer::{Answer, Item};
 use super::connection::{Connection, Lasting};
+use super::lines::Lines;
 use super::tools::{self, Hints, Tool};
 use super::{Server, sweeper};
-
-/// The longest message that is read. It has to hold the largest file that somebody writes in one call; without any
-/// bound a peer that never ends its line would take all memory.
-const LONGEST_MESSAGE: usize = 1 << 30;
 
 /// One client's side of the server.
 #[derive(Clone)]
@@ -154,12 +149,8 @@ where
 {
     let door = Door::new(server);
     let connection = door.connection(Lasting::Long);
-    let transport = Lines {
-        inner: AsyncRwTransport::new_server(input, output).with_max_line_length(LONGEST_MESSAGE),
-        opened: false,
-    };
     let serving = async {
-        match door.serve(transport).await {
+        match door.serve(Lines::new(input, output)).await {
             // Why a connection ended is the client's business; here it has ended.
             Ok(service) => drop(service.waiting().await),
             Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => {}
@@ -173,39 +164,4 @@ where
     };
     let closed = tokio::task::spawn_blocking(move || connection.close()).await;
     served.and(closed.map_err(io::Error::other))
-}
-
-/// Messages as lines. Before the first request, whatever is not one is passed over: the SDK would hang up.
-struct Lines<R: AsyncRead, W: AsyncWrite> {
-    inner: AsyncRwTransport<RoleServer, R, W>,
-    opened: bool,
-}
-
-impl<R, W> Transport<RoleServer> for Lines<R, W>
-where
-    R: AsyncRead + Send + Unpin,
-    W: AsyncWrite + Send + Unpin + 'static,
-{
-    type Error = io::Error;
-
-    fn send(
-        &mut self,
-        item: TxJsonRpcMessage<RoleServer>,
-    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        self.inner.send(item)
-    }
-
-    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
-        loop {
-            let message = self.inner.receive().await?;
-            self.opened |= matches!(message, RxJsonRpcMessage::<RoleServer>::Request(_));
-            if self.opened {
-                return Some(message);
-            }
-        }
-    }
-
-    async fn close(&mut self) -> Result<(), Self::Error> {
-        self.inner.close().await
-    }
 }

@@ -106,6 +106,8 @@ impl Client {
     pub(crate) fn of(server: Server) -> Self {
         let (ours, theirs) = UnixStream::pair().unwrap();
         theirs.set_nonblocking(true).unwrap();
+        // A server that does not answer fails the test, it does not hang it.
+        ours.set_read_timeout(Some(std::time::Duration::from_secs(120))).unwrap();
         let serving = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
@@ -145,6 +147,11 @@ impl Client {
         output.write_all(line.as_bytes()).unwrap();
         output.write_all(b"\n").unwrap();
         output.flush().unwrap();
+    }
+
+    /// For bytes that are no line of text.
+    pub(crate) fn raw(&mut self) -> &mut dyn Write {
+        self.output.as_mut().expect("has not hung up")
     }
 
     /// Sends a request, does not wait, says its id.

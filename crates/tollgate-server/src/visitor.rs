@@ -67,7 +67,7 @@ impl Visitors {
     pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), TurnedAway> {
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
         // HTTP/2 has it in the address.
-        let host = text(HOST).or_else(|| uri.authority().map(|authority| authority.as_str()));
+        let host = text(HOST).or_else(|| uri.authority().map(axum::http::uri::Authority::as_str));
         if !host.is_some_and(|host| self.is_ours(host)) || headers.get_all(HOST).iter().count() > 1 {
             return Err(TurnedAway::Host);
         }

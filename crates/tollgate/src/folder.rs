@@ -186,12 +186,13 @@ impl Gate {
     pub fn create_folder(&self, turn: &dyn Sightings, path: impl AsRef<Path>) -> Result<Outcome<FilePath>> {
         let workspace = self.workspace();
         let request = Request { workspace, turn, tool: "create_directory" };
-        let place = match workspace.locate(path.as_ref())? {
-            Located::Root(path) => return Ok(Outcome::Done(path)),
-            located => match free(workspace, located) {
-                Ok(place) => place,
-                Err(refusal) => return request.refuse(vec![refusal]).map(Outcome::Refused),
-            },
+        let located = workspace.locate(path.as_ref())?;
+        if let Located::Root(path) = located {
+            return Ok(Outcome::Done(path));
+        }
+        let mut refusals = Vec::new();
+        let Some(place) = free(workspace, located, &mut refusals) else {
+            return request.refuse(refusals).map(Outcome::Refused);
         };
         let mut folders = place.missing.clone();
         folders.push(place.relative.clone());
@@ -212,16 +213,10 @@ impl Gate {
         let workspace = self.workspace();
         let request = Request { workspace, turn, tool: "move_file" };
         let mut refusals = Vec::new();
-        let mut places = Vec::new();
-        for path in [path.as_ref(), to.as_ref()] {
-            match free(workspace, workspace.locate(path)?) {
-                Ok(place) => places.push(place),
-                Err(refusal) => refusals.push(refusal),
-            }
-        }
-        let [from, to] = match <[Place; 2]>::try_from(places) {
-            Ok(both) => both,
-            Err(_) => return request.refuse(refusals).map(Outcome::Refused),
+        let from = free(workspace, workspace.locate(path.as_ref())?, &mut refusals);
+        let to = free(workspace, workspace.locate(to.as_ref())?, &mut refusals);
+        let (Some(from), Some(to)) = (from, to) else {
+            return request.refuse(refusals).map(Outcome::Refused);
         };
         if to.relative.starts_with(&from.relative) {
             return Err(Fault::invalid(format!("`{}` cannot be moved into itself", from.path)));
@@ -284,13 +279,13 @@ impl Gate {
 }
 
 /// The place, if agents may change something there.
-fn free(workspace: &Workspace, located: Located) -> std::result::Result<Place, Refusal> {
-    match located {
-        Located::Inside(place) if workspace.is_protected(&place.relative) => {
-            Err(Refusal::new(place.path, Reason::Protected))
-        }
-        Located::Inside(place) => Ok(place),
-        Located::Outside(path) => Err(Refusal::new(path, Reason::Outside)),
-        Located::Root(path) => Err(Refusal::new(path, Reason::Protected)),
-    }
+fn free(workspace: &Workspace, located: Located, refusals: &mut Vec<Refusal>) -> Option<Place> {
+    let (path, reason) = match located {
+        Located::Inside(place) if workspace.is_protected(&place.relative) => (place.path, Reason::Protected),
+        Located::Inside(place) => return Some(place),
+        Located::Outside(path) => (path, Reason::Outside),
+        Located::Root(path) => (path, Reason::Protected),
+    };
+    refusals.push(Refusal::new(path, reason));
+    None
 }

@@ -89,25 +89,37 @@ where
     }
 }
 
-/// The message in a line, or what to answer to it, if anything.
-fn parse(line: &[u8]) -> Result<Received, Option<Sent>> {
+/// What is in a line.
+enum Parsed {
+    Message(Received),
+    /// Something that has to be answered at once.
+    Wrong(Sent),
+    Nothing,
+}
+
+fn parse(line: &[u8]) -> Parsed {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
-    serde_json::from_slice(line).map_err(|_| {
-        let value: Value = serde_json::from_slice(line).ok()?;
-        let id = match value.get("id")? {
-            Value::String(id) => RequestId::String(id.as_str().into()),
-            Value::Number(id) => RequestId::Number(id.as_i64()?),
-            _ => return None,
-        };
-        let is_request = value["jsonrpc"] == "2.0" && value["method"].is_string();
-        is_request.then(|| {
-            error(
-                Some(id),
-                ErrorCode::INVALID_PARAMS,
-                "the parameters are not of the kind that this method takes",
-            )
-        })
-    })
+    match serde_json::from_slice(line) {
+        Ok(message) => Parsed::Message(message),
+        Err(_) => match id_of_request(line) {
+            Some(id) => {
+                let words = "the parameters are not of the kind that this method takes";
+                Parsed::Wrong(error(Some(id), ErrorCode::INVALID_PARAMS, words))
+            }
+            None => Parsed::Nothing,
+        },
+    }
+}
+
+/// The id, if this is a request that somebody waits for.
+fn id_of_request(line: &[u8]) -> Option<RequestId> {
+    let value: Value = serde_json::from_slice(line).ok()?;
+    let is_request = value["jsonrpc"] == "2.0" && value["method"].is_string();
+    match value.get("id").filter(|_| is_request)? {
+        Value::String(id) => Some(RequestId::String(id.as_str().into())),
+        Value::Number(id) => id.as_i64().map(RequestId::Number),
+        _ => None,
+    }
 }
 
 fn error(id: Option<RequestId>, code: ErrorCode, words: &'static str) -> Sent {
@@ -146,12 +158,12 @@ where
                     }
                     parsed
                 }
-                Err(()) => Err(Some(error(None, ErrorCode::INVALID_REQUEST, "the message is too long"))),
+                Err(()) => Parsed::Wrong(error(None, ErrorCode::INVALID_REQUEST, "the message is too long")),
             };
             match parsed {
-                Ok(message) if self.is_welcome(&message) => return Some(message),
-                Ok(_) | Err(None) => {}
-                Err(Some(answer)) => put(self.output.clone(), answer).await.ok()?,
+                Parsed::Message(message) if self.is_welcome(&message) => return Some(message),
+                Parsed::Message(_) | Parsed::Nothing => {}
+                Parsed::Wrong(answer) => put(self.output.clone(), answer).await.ok()?,
             }
         }
     }

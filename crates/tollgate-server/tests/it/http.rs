@@ -25,8 +25,8 @@ impl Response {
     /// The message in it, be it plain or in an event stream.
     #[track_caller]
     fn message(&self) -> Value {
-        let data = self.body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
-        let text = data.filter(|data| data.starts_with('{')).next_back().unwrap_or(&self.body);
+        let mut data = self.body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
+        let text = data.rfind(|data| data.starts_with('{')).unwrap_or(&self.body);
         serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {} {}", self.head, self.body))
     }
 

@@ -1,5 +1,5 @@
 //! The MCP server, as its clients see it.
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, clippy::needless_pass_by_value, reason = "tests")]
 
 mod clients;
 mod concurrency;

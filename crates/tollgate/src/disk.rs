@@ -123,6 +123,13 @@ fn has_one_journal(_: &OwnedFd) -> bool {
     false
 }
 
+/// For looking at what is in it.
+impl AsFd for Folder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 #[cfg(target_os = "linux")]
 fn open_below(root: BorrowedFd<'_>, below: &Path) -> io::Result<OwnedFd> {
     use rustix::fs::ResolveFlags;

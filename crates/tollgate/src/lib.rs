@@ -42,6 +42,7 @@
 //! # Where to look
 //!
 //! - [`gate`]: the calls that agents make, and the two around the tools of an agent's own program.
+//! - [`folder`]: listing, making and moving folders; [`preview`]: what an edit would do.
 //! - [`turn`]: what an agent saw first and knew last; [`shared_turn`]: the same for short-lived processes.
 //! - [`refusal`]: the answer "no", for controllers and for agents.
 //! - [`workspace`]: the folder, its settings and its state. [`settings`] lists what can be set.
@@ -71,6 +72,7 @@ mod disk;
 pub mod doctor;
 pub mod edit;
 pub mod error;
+pub mod folder;
 pub mod gate;
 pub mod guard;
 mod heal;
@@ -80,6 +82,7 @@ pub mod name;
 pub mod part;
 pub mod path;
 mod place;
+pub mod preview;
 pub mod probe;
 pub mod recovery;
 pub mod refusal;

@@ -1,0 +1,222 @@
+//! This server and the reference server in one run, on the same disk: reads, writes, memory, start-up.
+//!
+//! `cargo bench -p tollgate-server`. The reference server writes plainly: no check, no flush, no ledger. Ours is measured
+//! as it comes (durable) and with `durability = "fast"`. Rounds alternate, and the median is shown, so that a busy
+//! machine disturbs all alike.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program for the terminal")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tollgate_server::mcp::{Options, serve_stdio};
+
+const ROUNDS: usize = 7;
+const FILES: usize = 32;
+/// Requests that are under way at once, as of a client with several agents.
+const ABREAST: usize = 8;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Reference,
+    Durable,
+    Fast,
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() == Some("serve") {
+        let (folder, fast) = (arguments.next().unwrap(), arguments.next().as_deref() == Some("fast"));
+        let mut options = Options::new(folder, "bench".parse().unwrap());
+        if fast {
+            options.workspace.settings = Some("[guard]\ndurability = \"fast\"\n".parse().unwrap());
+        }
+        return serve_stdio(options).unwrap();
+    }
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/install-mcp-peers");
+    let peers = target.join("mcp-peers");
+    if !Command::new(&script).arg(&peers).status().is_ok_and(|status| status.success()) {
+        println!("the reference server cannot be installed by {}: nothing to compare with", script.display());
+        return;
+    }
+    let reference = peers.join("node_modules/@modelcontextprotocol/server-filesystem/dist/index.js");
+    let bench = Bench { reference, folder: tempfile::tempdir_in(target).unwrap() };
+    println!(
+        "{:<34} {:>12} {:>12} {:>12}   aim",
+        "median of rounds, alternating", "reference", "durable", "fast"
+    );
+    bench.rates(
+        "reads of 4 KiB, one by one, /s",
+        "3 x",
+        1,
+        300,
+        &|_, file| json!({"name": "read_text_file", "arguments": {"path": file}}),
+    );
+    bench.rates(
+        "reads of 4 KiB, 8 at once, /s",
+        "3 x",
+        ABREAST,
+        600,
+        &|_, file| json!({"name": "read_text_file", "arguments": {"path": file}}),
+    );
+    let write = |round: usize, file: &str| {
+        let content = format!("{round}{}", "x".repeat(4096));
+        json!({"name": "write_file", "arguments": {"path": file, "content": content}})
+    };
+    bench.rates("writes of 4 KiB, one by one, /s", "1 x, 3 x", 1, 150, &write);
+    bench.rates("writes of 4 KiB, 8 at once, /s", "1 x, 3 x", ABREAST, 300, &write);
+    bench.costs();
+}
+
+struct Bench {
+    reference: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+impl Bench {
+    fn start(&self, kind: Kind) -> Server {
+        let name = match kind {
+            Kind::Reference => "reference",
+            Kind::Durable => "durable",
+            Kind::Fast => "fast",
+        };
+        let root = self.folder.path().join(name);
+        if !root.exists() {
+            fs::create_dir(&root).unwrap();
+            for number in 0..FILES {
+                fs::write(root.join(format!("f{number}")), "x".repeat(4096)).unwrap();
+            }
+        }
+        let mut command = match kind {
+            Kind::Reference => Command::new("node"),
+            _ => Command::new(std::env::current_exe().unwrap()),
+        };
+        match kind {
+            Kind::Reference => command.arg(&self.reference).arg(&root),
+            _ => command.arg("serve").arg(&root).arg(name),
+        };
+        let begun = Instant::now();
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let input = BufReader::new(child.stdout.take().unwrap());
+        let output = child.stdin.take();
+        let mut server = Server { child, input, output, next: 0, started: Duration::ZERO };
+        server.send(
+            "initialize",
+            &json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "b", "version": "1"}}),
+        );
+        server.receive();
+        server.started = begun.elapsed();
+        server.line(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        server
+    }
+
+    fn rates(
+        &self,
+        title: &str,
+        aim: &str,
+        abreast: usize,
+        calls: usize,
+        call: &dyn Fn(usize, &str) -> Value,
+    ) {
+        let kinds = [Kind::Reference, Kind::Durable, Kind::Fast];
+        let mut servers = kinds.map(|kind| self.start(kind));
+        let mut rates = [const { Vec::new() }; 3];
+        for round in 0..=ROUNDS {
+            for (server, rates) in servers.iter_mut().zip(&mut rates) {
+                let begun = Instant::now();
+                for number in 0..calls {
+                    if number >= abreast {
+                        server.receive();
+                    }
+                    server.send("tools/call", &call(round, &format!("f{}", number % FILES)));
+                }
+                for _ in 0..abreast {
+                    server.receive();
+                }
+                // The first round warms up.
+                if round > 0 {
+                    rates.push(calls as f64 / begun.elapsed().as_secs_f64());
+                }
+            }
+        }
+        let [reference, durable, fast] = rates.map(median);
+        row(title, [reference, durable, fast], [durable / reference, fast / reference], aim);
+    }
+
+    fn costs(&self) {
+        let kinds = [Kind::Reference, Kind::Durable, Kind::Fast];
+        let (mut starts, mut sizes) = ([const { Vec::new() }; 3], [const { Vec::new() }; 3]);
+        for _ in 0..ROUNDS {
+            for (at, kind) in kinds.into_iter().enumerate() {
+                let mut server = self.start(kind);
+                server.send("tools/list", &json!({}));
+                server.receive();
+                starts[at].push(server.started.as_secs_f64() * 1000.0);
+                sizes[at].push(server.resident() / 1024.0);
+            }
+        }
+        for (title, values) in [("start-up to the first answer, ms", starts), ("memory at rest, MiB", sizes)]
+        {
+            let [reference, durable, fast] = values.map(median);
+            row(title, [reference, durable, fast], [durable / reference, fast / reference], "1/10");
+        }
+    }
+}
+
+fn row(title: &str, values: [f64; 3], ratios: [f64; 2], aim: &str) {
+    let [reference, durable, fast] = values;
+    println!("{title:<34} {reference:>12.1} {durable:>12.1} {fast:>12.1}   {aim}");
+    println!("{:<34} {:>12} {:>11.2}x {:>11.2}x", "", "", ratios[0], ratios[1]);
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+struct Server {
+    child: Child,
+    input: BufReader<ChildStdout>,
+    output: Option<ChildStdin>,
+    next: u64,
+    started: Duration,
+}
+
+impl Server {
+    fn line(&mut self, message: &Value) {
+        let mut line = message.to_string().into_bytes();
+        line.push(b'\n');
+        self.output.as_mut().unwrap().write_all(&line).unwrap();
+    }
+
+    fn send(&mut self, method: &str, params: &Value) {
+        self.next += 1;
+        let id = self.next;
+        self.line(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+    }
+
+    fn receive(&mut self) {
+        let mut line = String::new();
+        assert!(self.input.read_line(&mut line).unwrap() > 0, "the server ended");
+        assert!(!line.contains("\"isError\":true") && !line.contains("\"error\""), "{line}");
+    }
+
+    /// In KiB.
+    fn resident(&self) -> f64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(f64::NAN)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.output.take());
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,152 @@
+//! One connection: one agent with one running turn.
+//!
+//! The first call begins the turn. `begin_turn` begins another, which is then the running one; those that were begun
+//! before stay until they are ended, because several parts of one client may share the connection, each with its own
+//! `turn_id`. When the connection closes, all its turns end.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Map, Value};
+use tollgate::error::Result;
+use tollgate::turn::Session;
+
+use super::Server;
+use super::answer::Answer;
+use super::tools::{self, Call};
+use super::turns::{Running, lock};
+
+/// How long a connection lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lasting {
+    /// Until somebody closes it: stdio, or an HTTP session. What the agent read in it is known later.
+    Long,
+    /// One call: HTTP without a session. Nothing is known later but by `turn_id`.
+    OneCall,
+}
+
+pub(crate) struct Connection {
+    pub(crate) server: Server,
+    lasting: Lasting,
+    session: Session,
+    turns: Mutex<Begun>,
+}
+
+#[derive(Default)]
+struct Begun {
+    running: Option<Arc<Running>>,
+    ids: Vec<String>,
+}
+
+impl Connection {
+    pub(crate) fn new(server: Server, lasting: Lasting) -> Self {
+        let session = match lasting {
+            Lasting::Long => Session::default(),
+            Lasting::OneCall => server.0.turns.session(),
+        };
+        Self { server, lasting, session, turns: Mutex::default() }
+    }
+
+    /// Answers a call. `None` if there is no such tool. Blocks.
+    pub(crate) fn call(&self, name: &str, mut arguments: Map<String, Value>) -> Option<Answer> {
+        let tool = tools::find(name)?;
+        let turn_id = match arguments.remove("turn_id") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(id)) => Some(id),
+            Some(_) => {
+                return Some(Answer::failure(format!(
+                    "invalid arguments for `{name}`: `turn_id` is a string"
+                )));
+            }
+        };
+        let turn = match &turn_id {
+            Some(id) => match self.server.0.turns.find(id) {
+                Some(turn) => Some(turn),
+                None => return Some(Answer::failure(unknown_turn(id))),
+            },
+            None => None,
+        };
+        let call = Call { tool: tool.name, connection: self, gate: &self.server.0.gate, named: turn };
+        Some((tool.run)(&call, Value::Object(arguments)).unwrap_or_else(|answer| answer))
+    }
+
+    /// Whether a call without `turn_id` is guarded by what earlier calls read.
+    pub(crate) fn remembers(&self) -> bool {
+        self.lasting == Lasting::Long
+    }
+
+    /// The running turn. Begun if there is none.
+    pub(crate) fn running(&self) -> Result<Arc<Running>> {
+        let mut turns = lock(&self.turns);
+        if let Some(running) = &turns.running {
+            // It is looked up so that it counts as used. As long as the connection lives, it is not forgotten.
+            self.server.0.turns.find(running.id());
+            return Ok(running.clone());
+        }
+        self.begin_locked(&mut turns)
+    }
+
+    /// A fresh turn, which is now the running one.
+    pub(crate) fn begin(&self) -> Result<Arc<Running>> {
+        self.begin_locked(&mut lock(&self.turns))
+    }
+
+    fn begin_locked(&self, turns: &mut Begun) -> Result<Arc<Running>> {
+        let begun = self.server.0.turns.begin(self.session.clone())?;
+        turns.ids.push(begun.id().to_owned());
+        turns.running = Some(begun.clone());
+        Ok(begun)
+    }
+
+    /// Ends a turn; the running one if none is named. Says which it was.
+    pub(crate) fn end(&self, named: Option<&Arc<Running>>) -> Option<String> {
+        let mut turns = lock(&self.turns);
+        let id = match named {
+            Some(turn) => turn.id().to_owned(),
+            None => turns.running.as_ref()?.id().to_owned(),
+        };
+        let over = turns.running.take_if(|running| running.id() == id);
+        turns.ids.retain(|begun| *begun != id);
+        drop(turns);
+        drop((over, self.server.0.turns.end(&id)));
+        Some(id)
+    }
+}
+
+impl Connection {
+    /// Ends all turns of the connection. Blocks.
+    pub(crate) fn close(&self) {
+        drop(self.take_turns());
+    }
+
+    fn take_turns(&self) -> Vec<Arc<Running>> {
+        let mut turns = lock(&self.turns);
+        let mut over: Vec<_> = turns.running.take().into_iter().collect();
+        if self.lasting == Lasting::Long {
+            over.extend(std::mem::take(&mut turns.ids).iter().filter_map(|id| self.server.0.turns.end(id)));
+        }
+        over
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let over = self.take_turns();
+        if over.is_empty() {
+            return;
+        }
+        match tokio::runtime::Handle::try_current() {
+            // A connection is dropped on a thread that must not wait for the disk.
+            Ok(runtime) => drop(runtime.spawn_blocking(move || drop(over))),
+            Err(_) => drop(over),
+        }
+    }
+}
+
+fn unknown_turn(id: &str) -> String {
+    let id: String = id.chars().take(80).collect();
+    format!(
+        "turn `{}` is not known: it was ended, or nobody used it for too long\nhint: call begin_turn, read the files \
+         you want to change again, then write with the new turn_id",
+        id.escape_debug()
+    )
+}

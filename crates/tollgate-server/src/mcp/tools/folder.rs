@@ -1,0 +1,263 @@
+//! Tools that look at folders, and the two that make and describe them.
+//!
+//! Nothing here shows tollgate's own state, and no link is followed out of the workspace.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::os::unix::fs::MetadataExt;
+use tollgate::folder::{Kind, Named};
+use tollgate::guard::Outcome;
+
+use super::{Call, done, path};
+use crate::mcp::answer::Answer;
+use crate::mcp::collate;
+use crate::mcp::glob::Glob;
+
+#[derive(Deserialize)]
+struct PathArguments {
+    path: String,
+}
+
+pub(super) fn create(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+    let given: PathArguments = call.arguments(value)?;
+    done(call.gate.create_folder(call.turn()?.turn(), path(&given.path)?))?;
+    Ok(Answer::text(format!("Successfully created directory {}", given.path)))
+}
+
+fn mark(kind: Kind) -> &'static str {
+    if kind == Kind::Folder { "[DIR]" } else { "[FILE]" }
+}
+
+pub(super) fn list(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+    let given: PathArguments = call.arguments(value)?;
+    let listing = done(call.gate.workspace().list(path(&given.path)?))?;
+    let line = |entry: &Named| format!("{} {}", mark(entry.kind), entry.name.to_string_lossy());
+    Ok(Answer::text(listing.entries.iter().map(line).collect::<Vec<_>>().join("\n")))
+}
+
+pub(super) fn sizes_properties() -> Value {
+    json!({
+        "path": {"type": "string"},
+        "sortBy": {
+            "type": "string",
+            "enum": ["name", "size"],
+            "default": "name",
+            "description": "Sort by name, or by size with the largest first",
+        },
+    })
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "lowercase")]
+enum SortBy {
+    #[default]
+    Name,
+    Size,
+}
+
+#[derive(Deserialize)]
+struct SizesArguments {
+    path: String,
+    #[serde(default, rename = "sortBy")]
+    sort_by: SortBy,
+}
+
+pub(super) fn list_with_sizes(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+    let given: SizesArguments = call.arguments(value)?;
+    let listing = done(call.gate.workspace().list(path(&given.path)?))?;
+    let size = |entry: &Named| {
+        // Of what leads out of the workspace, not even the size is told.
+        match call.gate.workspace().look_at(listing.path.as_path().join(&entry.name)) {
+            Ok(Outcome::Done(look)) => look.metadata.len(),
+            _ => 0,
+        }
+    };
+    let mut rows: Vec<(String, Kind, u64)> = listing
+        .entries
+        .iter()
+        .map(|entry| (entry.name.to_string_lossy().into_owned(), entry.kind, size(entry)))
+        .collect();
+    match given.sort_by {
+        SortBy::Name => rows.sort_by_cached_key(|(name, ..)| collate::key(name)),
+        SortBy::Size => rows.sort_by_key(|(_, _, size)| std::cmp::Reverse(*size)),
+    }
+    let folders = rows.iter().filter(|(_, kind, _)| *kind == Kind::Folder).count();
+    let total = rows.iter().filter(|(_, kind, _)| *kind != Kind::Folder).map(|(.., size)| size).sum();
+    let mut lines: Vec<String> = rows
+        .iter()
+        .map(|(name, kind, size)| {
+            let size =
+                if *kind == Kind::Folder { String::new() } else { format!("{:>10}", shown_size(*size)) };
+            format!("{} {name:<30} {size}", mark(*kind))
+        })
+        .collect();
+    lines.push(String::new());
+    lines.push(format!("Total: {} files, {folders} directories", rows.len() - folders));
+    lines.push(format!("Combined size: {}", shown_size(total)));
+    Ok(Answer::text(lines.join("\n")))
+}
+
+#[allow(clippy::cast_precision_loss, reason = "two digits are shown")]
+fn shown_size(bytes: u64) -> String {
+    let units = ["KB", "MB", "GB", "TB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut size = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while size >= 1024.0 && unit + 1 < units.len() {
+        size /= 1024.0;
+        unit += 1;
+    }
+    format!("{size:.2} {}", units[unit])
+}
+
+fn excludes_schema() -> Value {
+    json!({"type": "array", "items": {"type": "string"}, "default": [], "description": "Glob patterns to leave out"})
+}
+
+pub(super) fn tree_properties() -> Value {
+    json!({"path": {"type": "string"}, "excludePatterns": excludes_schema()})
+}
+
+#[derive(Deserialize)]
+struct TreeArguments {
+    path: String,
+    #[serde(default, rename = "excludePatterns")]
+    exclude: Vec<String>,
+}
+
+/// An entry of the tree.
+#[derive(Serialize)]
+struct Branch {
+    name: String,
+    r#type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    children: Option<Vec<Branch>>,
+}
+
+pub(super) fn tree(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+    let given: TreeArguments = call.arguments(value)?;
+    let mut exclude = Vec::new();
+    for pattern in &given.exclude {
+        exclude.push(Glob::new(pattern));
+        if !pattern.contains('*') {
+            // A plain name means that name wherever it is, and what is below it.
+            exclude.push(Glob::new(&format!("**/{pattern}")));
+            exclude.push(Glob::new(&format!("**/{pattern}/**")));
+        }
+    }
+    let root = path(&given.path)?;
+    let root = done(call.gate.workspace().list(&root))?.path;
+    let tree = branches(call, root.as_path(), Path::new(""), &exclude)?;
+    let text = serde_json::to_string_pretty(&tree).map_err(|error| Answer::failure(error.to_string()))?;
+    Ok(Answer::text(text))
+}
+
+fn branches(call: &Call<'_>, root: &Path, below: &Path, exclude: &[Glob]) -> Result<Vec<Branch>, Answer> {
+    let listing = done(call.gate.workspace().list(root.join(below)))?;
+    let mut branches = Vec::with_capacity(listing.entries.len());
+    for Named { name, kind } in listing.entries {
+        let relative = below.join(&name);
+        if exclude.iter().any(|glob| glob.matches(&relative.to_string_lossy())) {
+            continue;
+        }
+        let (r#type, children) = match kind {
+            Kind::Folder => ("directory", Some(branches_of(call, root, &relative, exclude)?)),
+            _ => ("file", None),
+        };
+        branches.push(Branch { name: name.to_string_lossy().into_owned(), r#type, children });
+    }
+    Ok(branches)
+}
+
+/// Of a folder in the tree: one that has gone meanwhile, or may not be read, is shown empty.
+fn branches_of(call: &Call<'_>, root: &Path, below: &Path, exclude: &[Glob]) -> Result<Vec<Branch>, Answer> {
+    match branches(call, root, below, exclude) {
+        Err(answer) if answer.structured.is_none() => Ok(Vec::new()),
+        answer => answer,
+    }
+}
+
+pub(super) fn search_properties() -> Value {
+    json!({
+        "path": {"type": "string"},
+        "pattern": {"type": "string"},
+        "excludePatterns": excludes_schema(),
+    })
+}
+
+#[derive(Deserialize)]
+struct SearchArguments {
+    path: String,
+    pattern: String,
+    #[serde(default, rename = "excludePatterns")]
+    exclude: Vec<String>,
+}
+
+pub(super) fn search(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+    let given: SearchArguments = call.arguments(value)?;
+    let pattern = Glob::new(&given.pattern);
+    let exclude: Vec<Glob> = given.exclude.iter().map(|pattern| Glob::new(pattern)).collect();
+    let root = done(call.gate.workspace().list(path(&given.path)?))?.path;
+    let mut found = Vec::new();
+    search_below(call, root.as_path(), Path::new(""), &pattern, &exclude, &mut found);
+    if found.is_empty() {
+        return Ok(Answer::text("No matches found"));
+    }
+    Ok(Answer::text(found.join("\n")))
+}
+
+fn search_below(
+    call: &Call<'_>,
+    root: &Path,
+    below: &Path,
+    pattern: &Glob,
+    exclude: &[Glob],
+    found: &mut Vec<String>,
+) {
+    let workspace = call.gate.workspace();
+    // What cannot be listed has nothing to find in it.
+    let Ok(Outcome::Done(listing)) = workspace.list(root.join(below)) else { return };
+    for Named { name, kind } in listing.entries {
+        let relative = below.join(&name);
+        let text = relative.to_string_lossy();
+        if exclude.iter().any(|glob| glob.matches(&text)) {
+            continue;
+        }
+        let full: PathBuf = root.join(&relative);
+        let shown = || kind != Kind::Link || matches!(workspace.look_at(&full), Ok(Outcome::Done(_)));
+        if pattern.matches(&text) && shown() {
+            found.push(full.to_string_lossy().into_owned());
+        }
+        if kind == Kind::Folder {
+            search_below(call, root, &relative, pattern, exclude, found);
+        }
+    }
+}
+
+pub(super) fn info(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+    let given: PathArguments = call.arguments(value)?;
+    let metadata = done(call.gate.workspace().look_at(path(&given.path)?))?.metadata;
+    let time = |time: std::io::Result<std::time::SystemTime>| match time.ok().map(Timestamp::try_from) {
+        Some(Ok(time)) => format!("{time:.3}"),
+        _ => "unknown".to_owned(),
+    };
+    Ok(Answer::text(format!(
+        "size: {}\ncreated: {}\nmodified: {}\naccessed: {}\nisDirectory: {}\nisFile: {}\npermissions: {:03o}",
+        metadata.len(),
+        time(metadata.created()),
+        time(metadata.modified()),
+        time(metadata.accessed()),
+        metadata.is_dir(),
+        metadata.is_file(),
+        metadata.mode() & 0o777,
+    )))
+}
+
+pub(super) fn allowed(call: &Call<'_>, _: Value) -> Result<Answer, Answer> {
+    Ok(Answer::text(format!("Allowed directories:\n{}", call.gate.workspace().path().display())))
+}

@@ -1,0 +1,224 @@
+//! Tools that read files. What is shown is hashed, and the turn remembers it.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use base64::Engine;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tollgate::gate::Read;
+use tollgate::guard::Outcome;
+use tollgate::part::Part;
+
+use super::{Call, done, path};
+use crate::mcp::answer::{Answer, Item};
+use crate::mcp::turns::Running;
+
+/// What is handed out at once. An answer is in memory several times, and no model reads this much; the reference server
+/// ends at 512 MiB because a string of its language does.
+const MOST: usize = 256 << 20;
+
+pub(super) fn text_properties() -> Value {
+    json!({
+        "path": {"type": "string"},
+        "tail": {"type": "number", "description": "If given, only the last N lines"},
+        "head": {"type": "number", "description": "If given, only the first N lines"},
+    })
+}
+
+#[derive(Deserialize)]
+struct TextArguments {
+    path: String,
+    tail: Option<f64>,
+    head: Option<f64>,
+}
+
+pub(super) fn text(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+    let given: TextArguments = call.arguments(value)?;
+    let part = match (lines("head", given.head)?, lines("tail", given.tail)?) {
+        (None, None) => Part::Whole,
+        (Some(head), None) => Part::Head(head),
+        (None, Some(tail)) => Part::Tail(tail),
+        (Some(_), Some(_)) => return Err(Answer::failure("`head` and `tail` cannot be given together")),
+    };
+    let read = read(call, &*call.turn()?, &path(&given.path)?, part)?;
+    let (mut text, lossy) = decode(read.bytes);
+    if matches!(part, Part::Head(_)) && text.ends_with('\n') {
+        // The lines, without what ends the last of them.
+        text.pop();
+    }
+    let answer = Answer::text(text).with_sha256(Some(read.sha256));
+    Ok(if lossy { answer.with_meta("lossy", json!(true)) } else { answer })
+}
+
+/// How many lines; zero is as good as none given.
+fn lines(name: &str, given: Option<f64>) -> Result<Option<usize>, Answer> {
+    match given {
+        None => Ok(None),
+        Some(count) if count >= 0.0 && count.fract() == 0.0 => {
+            // Saturates: nobody has that many lines.
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked above")]
+            let count = count as usize;
+            Ok((count > 0).then_some(count))
+        }
+        Some(count) => Err(Answer::failure(format!("`{name}` is a number of lines, and {count} is none"))),
+    }
+}
+
+/// Reads for the turn. A refusal is the answer.
+fn read(call: &Call<'_>, running: &Running, path: &Path, part: Part) -> Result<Read, Answer> {
+    done(Ok(try_read(call, running, path, part)?))
+}
+
+fn try_read(call: &Call<'_>, running: &Running, path: &Path, part: Part) -> Result<Outcome<Read>, Answer> {
+    let _lane = running.reading(&call.canonical(path)?);
+    let mut bytes = Bounded(Vec::new());
+    let outcome = call.gate.read_to(running.turn(), path, part, &mut bytes);
+    if bytes.0.len() >= MOST {
+        return Err(Answer::failure(format!(
+            "`{}` has more than {} MiB, too much for one answer\nhint: read a part of it with `head` or `tail`",
+            path.display(),
+            MOST >> 20
+        )));
+    }
+    Ok(outcome?.map(|read| Read { bytes: bytes.0, ..read }))
+}
+
+/// Takes no more than fits into an answer.
+struct Bounded(Vec<u8>);
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = MOST - self.0.len();
+        self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        if bytes.len() >= room {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// As text, and whether that text is not all there was: bytes that are not UTF-8 are shown as U+FFFD.
+fn decode(bytes: Vec<u8>) -> (String, bool) {
+    match String::from_utf8(bytes) {
+        Ok(text) => (text, false),
+        Err(error) => (String::from_utf8_lossy(error.as_bytes()).into_owned(), true),
+    }
+}
+
+#[derive(Deserialize)]
+struct PathArguments {
+    path: String,
+}
+
+pub(super) fn media(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+    let given: PathArguments = call.arguments(value)?;
+    let read = read(call, &*call.turn()?, &path(&given.path)?, Part::Whole)?;
+    let data = base64::engine::general_purpose::STANDARD.encode(&read.bytes);
+    let mime_type = mime_type(read.path.as_path());
+    let (item, shown) = match mime_type.split_once('/') {
+        Some(("image", _)) => {
+            let shown = json!({"type": "image", "data": data, "mimeType": mime_type});
+            (Item::Image { data, mime_type }, shown)
+        }
+        Some(("audio", _)) => {
+            let shown = json!({"type": "audio", "data": data, "mimeType": mime_type});
+            (Item::Audio { data, mime_type }, shown)
+        }
+        _ => {
+            let uri = file_uri(read.path.as_path());
+            let resource = json!({"uri": uri, "mimeType": mime_type, "blob": data});
+            (Item::Blob { data, mime_type, uri }, json!({"type": "resource", "resource": resource}))
+        }
+    };
+    Ok(Answer::shown(vec![item], json!({"content": [shown]})).with_sha256(Some(read.sha256)))
+}
+
+fn mime_type(path: &Path) -> &'static str {
+    let extension = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    match extension.as_str() {
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "gif" => "image/gif",
+        "webp" => "image/webp",
+        "bmp" => "image/bmp",
+        "svg" => "image/svg+xml",
+        "mp3" => "audio/mpeg",
+        "wav" => "audio/wav",
+        "ogg" => "audio/ogg",
+        "flac" => "audio/flac",
+        _ => "application/octet-stream",
+    }
+}
+
+fn file_uri(path: &Path) -> String {
+    let mut uri = String::from("file://");
+    for &byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'"' | b'#' | b'<' | b'>' | b'?' | b'`' | b'{' | b'}' | b'%' | b'\\' | b'^' => {
+                uri.push_str(&format!("%{byte:02X}"));
+            }
+            byte if byte.is_ascii_graphic() => uri.push(char::from(byte)),
+            byte => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri
+}
+
+pub(super) fn several_properties() -> Value {
+    json!({"paths": {
+        "type": "array",
+        "items": {"type": "string"},
+        "minItems": 1,
+        "description": "The files to read",
+    }})
+}
+
+#[derive(Deserialize)]
+struct SeveralArguments {
+    paths: Vec<String>,
+}
+
+pub(super) fn several(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+    let given: SeveralArguments = call.arguments(value)?;
+    if given.paths.is_empty() {
+        return Err(Answer::failure("invalid arguments for `read_multiple_files`: `paths` is empty"));
+    }
+    let running = call.turn()?;
+    let mut hashes = Map::new();
+    let mut shown = Vec::with_capacity(given.paths.len());
+    let mut size = 0;
+    for name in &given.paths {
+        let answer = path(name).and_then(|path| match try_read(call, &running, &path, Part::Whole)? {
+            Outcome::Done(read) => Ok(read),
+            // A report is JSON for one file; among others its sentence says enough.
+            Outcome::Refused(refused) => Err(Answer::failure(&*refused.refusals()[0].report().message)),
+        });
+        match answer {
+            Ok(read) => {
+                size += read.bytes.len();
+                if size > MOST {
+                    return Err(Answer::failure(format!(
+                        "these files have more than {} MiB together, too much for one answer\nhint: read fewer at once",
+                        MOST >> 20
+                    )));
+                }
+                hashes.insert(name.clone(), json!(read.sha256));
+                shown.push(format!("{name}:\n{}\n", decode(read.bytes).0));
+            }
+            Err(answer) => {
+                hashes.insert(name.clone(), Value::Null);
+                let text = match answer.content.into_iter().next() {
+                    Some(Item::Text(text)) => text,
+                    _ => String::new(),
+                };
+                shown.push(format!("{name}: Error - {text}"));
+            }
+        }
+    }
+    Ok(Answer::text(shown.join("\n---\n")).with_meta("sha256", Value::Object(hashes)))
+}

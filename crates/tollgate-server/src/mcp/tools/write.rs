@@ -1,0 +1,258 @@
+//! Tools that change files. All of them go through the gate; a refusal is the answer.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tollgate::commit::Applied;
+use tollgate::digest::Digest;
+use tollgate::edit::Edit;
+use tollgate::guard::{Action, Change, Outcome};
+use tollgate::path::FilePath;
+
+use super::{Call, done, path, with_expected_hash};
+use crate::mcp::answer::Answer;
+use crate::mcp::{flexible, patch};
+
+pub(super) fn file_properties() -> Value {
+    with_expected_hash(json!({"path": {"type": "string"}, "content": {"type": "string"}}))
+}
+
+#[derive(Deserialize)]
+struct FileArguments {
+    path: String,
+    content: String,
+    expected_hash: Option<Digest>,
+}
+
+pub(super) fn file(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+    let given: FileArguments = call.arguments(value)?;
+    let target = path(&given.path)?;
+    let key = call.canonical(&target)?;
+    let expected = call.expected_or_new(given.expected_hash, &key)?;
+    let running = call.turn()?;
+    let _lanes = running.writing([&key]);
+    keeps_bytes(call, &key, &given.content)?;
+    let applied = done(call.gate.write(running.turn(), target, given.content, expected))?;
+    call.changed();
+    Ok(written(format!("Successfully wrote to {}", given.path), &applied))
+}
+
+/// Whoever was shown a file that is not UTF-8 saw U+FFFD in place of some bytes. Text with that character put back into
+/// the file would destroy them.
+fn keeps_bytes(call: &Call<'_>, path: &FilePath, content: &str) -> Result<(), Answer> {
+    if !content.contains('\u{fffd}') {
+        return Ok(());
+    }
+    match call.gate.peek(path) {
+        Ok(Outcome::Done(read)) if str::from_utf8(&read.bytes).is_err() => Err(Answer::failure(format!(
+            "`{path}` holds bytes that are not UTF-8, and your content has U+FFFD where they were shown: writing it would \
+             destroy them\nhint: use edit_file, which leaves alone what you do not name"
+        ))),
+        // Whatever else is wrong with the file, the gate says it.
+        _ => Ok(()),
+    }
+}
+
+fn written(text: String, applied: &Applied) -> Answer {
+    Answer::text(text).with_sha256(applied.after.digest())
+}
+
+pub(super) fn edit_properties() -> Value {
+    with_expected_hash(json!({
+        "path": {"type": "string"},
+        "edits": edits_schema(),
+        "dryRun": {"type": "boolean", "default": false, "description": "Only show what would change, as a diff"},
+    }))
+}
+
+fn edits_schema() -> Value {
+    json!({
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {
+                "oldText": {"type": "string", "description": "What is there now: exact, and only once in the file"},
+                "newText": {"type": "string", "description": "What shall be there instead"},
+            },
+            "required": ["oldText", "newText"],
+        },
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EditArgument {
+    old_text: String,
+    new_text: String,
+}
+
+#[derive(Deserialize)]
+struct EditArguments {
+    path: String,
+    edits: Vec<EditArgument>,
+    #[serde(default, rename = "dryRun")]
+    dry_run: bool,
+    expected_hash: Option<Digest>,
+}
+
+pub(super) fn edit(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+    let given: EditArguments = call.arguments(value)?;
+    let target = path(&given.path)?;
+    let key = call.canonical(&target)?;
+    let running = call.turn()?;
+    if given.dry_run {
+        let _lane = running.reading(&key);
+        let edits = exact(call, &key, given.edits)?;
+        let preview = done(call.gate.preview(&target, &edits))?;
+        let diff = patch::fenced(preview.path.as_path(), &preview.before, &preview.after);
+        return Ok(Answer::text(diff).with_sha256(Some(preview.sha256)));
+    }
+    let expected = call.expected(given.expected_hash)?;
+    let _lanes = running.writing([&key]);
+    let edits = exact(call, &key, given.edits)?;
+    // Only for the diff. If it is refused, so is the edit, and that refusal is the one that counts.
+    let preview = call.gate.preview(&target, &edits);
+    let applied = done(call.gate.edit(running.turn(), target, edits, expected))?;
+    call.changed();
+    let text = match preview {
+        Ok(Outcome::Done(preview)) if Some(preview.sha256) == applied.before.digest() => {
+            patch::fenced(preview.path.as_path(), &preview.before, &preview.after)
+        }
+        _ => format!("Successfully edited {}", given.path),
+    };
+    Ok(written(text, &applied))
+}
+
+/// The edits with the old text as it stands in the file.
+fn exact(call: &Call<'_>, path: &FilePath, edits: Vec<EditArgument>) -> Result<Vec<Edit>, Answer> {
+    let edits: Vec<Edit> = edits.into_iter().map(|edit| Edit::once(edit.old_text, edit.new_text)).collect();
+    // A file that cannot be read is for the gate to judge.
+    Ok(match call.gate.peek(path) {
+        Ok(Outcome::Done(read)) => flexible::exact(&read.bytes, edits),
+        _ => edits,
+    })
+}
+
+pub(super) fn move_properties() -> Value {
+    with_expected_hash(json!({"source": {"type": "string"}, "destination": {"type": "string"}}))
+}
+
+#[derive(Deserialize)]
+struct MoveArguments {
+    source: String,
+    destination: String,
+    expected_hash: Option<Digest>,
+}
+
+pub(super) fn move_to(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+    let given: MoveArguments = call.arguments(value)?;
+    let (source, destination) = (path(&given.source)?, path(&given.destination)?);
+    let text = format!("Successfully moved {} to {}", given.source, given.destination);
+    let keys = [call.canonical(&source)?, call.canonical(&destination)?];
+    let running = call.turn()?;
+    if keys[0].as_path().is_dir() {
+        let _lanes = running.alone();
+        done(call.gate.move_folder(running.turn(), source, destination))?;
+        return Ok(Answer::text(text));
+    }
+    let expected = call.expected(given.expected_hash)?;
+    let _lanes = running.writing(&keys);
+    let applied = done(call.gate.move_file(running.turn(), source, destination, expected))?;
+    call.changed();
+    Ok(written(text, &applied))
+}
+
+pub(super) fn delete_properties() -> Value {
+    with_expected_hash(json!({"path": {"type": "string"}}))
+}
+
+#[derive(Deserialize)]
+struct DeleteArguments {
+    path: String,
+    expected_hash: Option<Digest>,
+}
+
+pub(super) fn delete(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+    let given: DeleteArguments = call.arguments(value)?;
+    let target = path(&given.path)?;
+    let key = call.canonical(&target)?;
+    let expected = call.expected(given.expected_hash)?;
+    let running = call.turn()?;
+    let _lanes = running.writing([&key]);
+    done(call.gate.delete(running.turn(), target, expected))?;
+    call.changed();
+    Ok(Answer::text(format!("Successfully deleted {}", given.path)))
+}
+
+pub(super) fn several_properties() -> Value {
+    let change = with_expected_hash(json!({
+        "path": {"type": "string"},
+        "content": {"type": "string", "description": "All of the new content"},
+        "edits": edits_schema(),
+        "delete": {"type": "boolean", "description": "true: delete the file"},
+    }));
+    json!({"changes": {
+        "type": "array",
+        "minItems": 1,
+        "items": {"type": "object", "properties": change, "required": ["path"]},
+        "description": "The changes: each with a path and one of content, edits, delete",
+    }})
+}
+
+#[derive(Deserialize)]
+struct SeveralArguments {
+    changes: Vec<ChangeArgument>,
+}
+
+#[derive(Deserialize)]
+struct ChangeArgument {
+    path: String,
+    content: Option<String>,
+    edits: Option<Vec<EditArgument>>,
+    #[serde(default)]
+    delete: Option<bool>,
+    expected_hash: Option<Digest>,
+}
+
+pub(super) fn several(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+    let given: SeveralArguments = call.arguments(value)?;
+    let mut targets = Vec::with_capacity(given.changes.len());
+    for change in &given.changes {
+        let target = path(&change.path)?;
+        targets.push((call.canonical(&target)?, target));
+    }
+    let running = call.turn()?;
+    let _lanes = running.writing(targets.iter().map(|(key, _)| key));
+    let mut names = Vec::with_capacity(targets.len());
+    let mut changes = Vec::with_capacity(targets.len());
+    for (change, (key, target)) in given.changes.into_iter().zip(targets) {
+        let (action, expected) = match (change.content, change.edits, change.delete.unwrap_or(false)) {
+            (Some(content), None, false) => {
+                keeps_bytes(call, &key, &content)?;
+                let expected = call.expected_or_new(change.expected_hash, &key)?;
+                (Action::Write(content.into_bytes()), expected)
+            }
+            (None, Some(edits), false) => {
+                (Action::Edit(exact(call, &key, edits)?), call.expected(change.expected_hash)?)
+            }
+            (None, None, true) => (Action::Delete, call.expected(change.expected_hash)?),
+            _ => {
+                return Err(Answer::failure(format!(
+                    "the change of `{}` needs exactly one of `content`, `edits` and `delete: true`",
+                    change.path
+                )));
+            }
+        };
+        changes.push(Change::new(target, action).expecting(expected));
+        names.push(change.path);
+    }
+    let applied = done(call.gate.apply(running.turn(), changes))?;
+    call.changed();
+    let hashes: Map<String, Value> = names
+        .into_iter()
+        .zip(&applied)
+        .map(|(name, applied)| (name, json!(applied.after.digest())))
+        .collect();
+    let files = if applied.len() == 1 { "file" } else { "files" };
+    Ok(Answer::text(format!("Successfully changed {} {files}", applied.len()))
+        .with_meta("sha256", Value::Object(hashes)))
+}

@@ -1,0 +1,167 @@
+//! The protocol: tools and answers in the words of MCP, by the official SDK.
+//!
+//! One service per connection. A call is handed to a thread that may block; what happens there cannot take the server
+//! down.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, CustomResult,
+    ErrorCode, Implementation, JsonObject, ListToolsResult, MetaObject, PaginatedRequestParams,
+    ProtocolVersion, ResourceContents, ServerCapabilities, ServerConfig, ToolAnnotations,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::answer::{Answer, Item};
+use super::connection::{Connection, Lasting};
+use super::lines::Lines;
+use super::tools::{self, Hints, Tool};
+use super::{Server, sweeper};
+
+/// One client's side of the server.
+#[derive(Clone)]
+pub(crate) struct Door {
+    server: Server,
+    /// Made by the first call, which shows how long the connection lasts.
+    connection: Arc<OnceLock<Arc<Connection>>>,
+}
+
+impl Door {
+    pub(crate) fn new(server: &Server) -> Self {
+        Self { server: server.clone(), connection: Arc::default() }
+    }
+
+    fn connection(&self, lasting: Lasting) -> Arc<Connection> {
+        let new = || Arc::new(Connection::new(self.server.clone(), lasting));
+        self.connection.get_or_init(new).clone()
+    }
+}
+
+/// Over HTTP, a call of the newer protocol or without a session stands alone; every other belongs to a connection.
+fn lasting(context: &RequestContext<RoleServer>) -> Lasting {
+    let Some(parts) = context.extensions.get::<axum::http::request::Parts>() else { return Lasting::Long };
+    let stateless = context.protocol_version().is_none_or(|version| version >= ProtocolVersion::V_2026_07_28);
+    if stateless || !parts.headers.contains_key("mcp-session-id") { Lasting::OneCall } else { Lasting::Long }
+}
+
+impl ServerHandler for Door {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(
+                Implementation::new("tollgate", env!("CARGO_PKG_VERSION")).with_title("tollgate"),
+            )
+            .with_instructions(tools::INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(tools::TABLE.iter().map(described).collect()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<rmcp::model::Tool> {
+        tools::find(name).map(described)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let connection = self.connection(lasting(&context));
+        let CallToolRequestParams { name, arguments, .. } = request;
+        let answer = tokio::task::spawn_blocking({
+            let name = name.clone();
+            move || connection.call(&name, arguments.unwrap_or_default())
+        })
+        .await
+        .map_err(|_| ErrorData::internal_error("the tool failed in a way it should not", None))?;
+        match answer {
+            Some(answer) => Ok(result(answer).into()),
+            None => Err(ErrorData::invalid_params(format!("unknown tool: {}", short(&name)), None)),
+        }
+    }
+
+    /// What fits no request that the SDK knows comes here: also known methods whose parameters are of the wrong kind.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(match request.method.as_str() {
+            "tools/call" => ErrorData::invalid_params(
+                "tools/call takes `name`, a string, and `arguments`, an object",
+                None,
+            ),
+            method => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, short(method), None),
+        })
+    }
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(80).collect()
+}
+
+fn described(tool: &Tool) -> rmcp::model::Tool {
+    let hints = ToolAnnotations::new().open_world(false);
+    let hints = match tool.hints {
+        Hints::Reads => hints.read_only(true),
+        Hints::Writes { destructive, idempotent } => {
+            hints.read_only(false).destructive(destructive).idempotent(idempotent)
+        }
+    };
+    rmcp::model::Tool::new(tool.name, tool.description, tool.input_schema())
+        .with_title(tool.title)
+        .with_raw_output_schema(Arc::new(tool.output_schema()))
+        .with_annotations(hints)
+}
+
+fn result(answer: Answer) -> CallToolResult {
+    let block = |item| match item {
+        Item::Text(text) => ContentBlock::text(text),
+        Item::Image { data, mime_type } => ContentBlock::image(data, mime_type),
+        Item::Audio { data, mime_type } => ContentBlock::audio(data, mime_type),
+        Item::Blob { data, mime_type, uri } => {
+            ContentBlock::resource(ResourceContents::blob(data, uri).with_mime_type(mime_type))
+        }
+    };
+    let mut result = CallToolResult::default();
+    result.content = answer.content.into_iter().map(block).collect();
+    result.structured_content = answer.structured;
+    result.is_error = answer.failed.then_some(true);
+    if !answer.meta.is_empty() {
+        let meta: JsonObject = answer.meta;
+        result.meta = Some(MetaObject(meta));
+    }
+    result
+}
+
+/// Serves one client on these two streams until it closes them, then ends its turns.
+pub(crate) async fn serve<R, W>(server: &Server, input: R, output: W) -> io::Result<()>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let door = Door::new(server);
+    let connection = door.connection(Lasting::Long);
+    let serving = async {
+        match door.serve(Lines::new(input, output)).await {
+            // Why a connection ended is the client's business; here it has ended.
+            Ok(service) => drop(service.waiting().await),
+            Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => {}
+            Err(error) => return Err(io::Error::other(error.to_string())),
+        }
+        Ok(())
+    };
+    let served = tokio::select! {
+        served = serving => served,
+        () = sweeper::run(server.clone()) => Ok(()),
+    };
+    let closed = tokio::task::spawn_blocking(move || connection.close()).await;
+    served.and(closed.map_err(io::Error::other))
+}

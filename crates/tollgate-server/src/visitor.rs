@@ -1,0 +1,236 @@
+//! Who may come in over HTTP.
+//!
+//! A server on loopback is open to every program of this machine, and a browser is one that runs strangers' code. So
+//! the `Host` must be a name of this server (a page that rebinds its own name to 127.0.0.1 has another), and an `Origin`,
+//! which browsers send, must be one of ours. Beyond loopback that is not enough: there a token is needed.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+/// The rules for one server.
+#[derive(Debug, Clone)]
+pub struct Visitors {
+    hosts: Vec<String>,
+    token: Option<String>,
+}
+
+/// The server would be open to the network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenNeeded;
+
+impl std::fmt::Display for TokenNeeded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a server that listens beyond loopback needs a token")
+    }
+}
+
+impl std::error::Error for TokenNeeded {}
+
+/// Why somebody was turned away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TurnedAway {
+    /// The `Host` is missing or is no name of this server.
+    Host,
+    /// The `Origin` is a stranger's.
+    Origin,
+    /// The token is missing or wrong.
+    Token,
+}
+
+impl Visitors {
+    /// For a server that listens here. `names` are more names it goes by, without port.
+    pub fn new(
+        listen: SocketAddr,
+        names: impl IntoIterator<Item = String>,
+        token: Option<String>,
+    ) -> Result<Self, TokenNeeded> {
+        let token = token.filter(|token| !token.is_empty());
+        if !listen.ip().is_loopback() && token.is_none() {
+            return Err(TokenNeeded);
+        }
+        let mut hosts: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(String::from).into();
+        if !listen.ip().is_unspecified() {
+            hosts.push(listen.ip().to_string());
+        }
+        hosts.extend(names.into_iter().map(|name| name.to_ascii_lowercase()));
+        Ok(Self { hosts, token })
+    }
+
+    /// Whether a request with these headers may come in.
+    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), TurnedAway> {
+        let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+        // HTTP/2 has it in the address.
+        let host = text(HOST).or_else(|| uri.authority().map(axum::http::uri::Authority::as_str));
+        if !host.is_some_and(|host| self.is_ours(host)) || headers.get_all(HOST).iter().count() > 1 {
+            return Err(TurnedAway::Host);
+        }
+        if let Some(origin) = text(ORIGIN) {
+            let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+            if !host.is_some_and(|host| self.is_ours(host)) {
+                return Err(TurnedAway::Origin);
+            }
+        }
+        if let Some(token) = &self.token {
+            let given = text(AUTHORIZATION).and_then(|value| value.split_once(' '));
+            let given = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+            if !given.is_some_and(|(_, given)| same(given.trim().as_bytes(), token.as_bytes())) {
+                return Err(TurnedAway::Token);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a host, with or without a port, is this server.
+    fn is_ours(&self, host: &str) -> bool {
+        let name = match host.strip_prefix('[') {
+            Some(rest) => match rest.split_once(']') {
+                Some((name, "")) => name,
+                Some((name, port)) if port.strip_prefix(':').is_some_and(is_port) => name,
+                _ => return false,
+            },
+            None => match host.rsplit_once(':') {
+                Some((name, port)) if is_port(port) => name,
+                Some(_) => return false,
+                None => host,
+            },
+        };
+        let name = name.to_ascii_lowercase();
+        let same_address = |ours: &String| match (ours.parse::<IpAddr>(), name.parse::<IpAddr>()) {
+            (Ok(ours), Ok(theirs)) => ours == theirs,
+            _ => *ours == name,
+        };
+        self.hosts.iter().any(same_address)
+    }
+
+    /// The same routes, for these visitors only.
+    pub fn guard(&self, router: Router) -> Router {
+        router.layer(axum::middleware::from_fn_with_state(Arc::new(self.clone()), admit))
+    }
+}
+
+fn is_port(text: &str) -> bool {
+    text.parse::<u16>().is_ok()
+}
+
+/// In the same time wherever they differ, so that nobody guesses a token letter by letter.
+fn same(given: &[u8], token: &[u8]) -> bool {
+    let differ =
+        given.iter().zip(token).fold(given.len() ^ token.len(), |differ, (a, b)| differ | usize::from(a ^ b));
+    std::hint::black_box(differ) == 0
+}
+
+async fn admit(State(visitors): State<Arc<Visitors>>, request: Request, next: Next) -> Response {
+    match visitors.check(request.uri(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(TurnedAway::Host) => (StatusCode::FORBIDDEN, "this `Host` is not served here\n").into_response(),
+        Err(TurnedAway::Origin) => {
+            (StatusCode::FORBIDDEN, "this `Origin` may not call here\n").into_response()
+        }
+        Err(TurnedAway::Token) => {
+            let challenge = [(WWW_AUTHENTICATE, "Bearer")];
+            (StatusCode::UNAUTHORIZED, challenge, "a token is needed: `Authorization: Bearer TOKEN`\n")
+                .into_response()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(visitors: &Visitors, headers: &[(&str, &str)]) -> Result<(), TurnedAway> {
+        let headers = headers.iter().map(|(name, value)| {
+            (
+                name.parse::<axum::http::HeaderName>().unwrap(),
+                value.parse::<axum::http::HeaderValue>().unwrap(),
+            )
+        });
+        visitors.check(&Uri::from_static("/mcp"), &headers.collect())
+    }
+
+    #[test]
+    fn only_our_own_names_and_origins() {
+        let visitors = Visitors::new("127.0.0.1:7311".parse().unwrap(), ["Box.local".into()], None).unwrap();
+        for host in [
+            "localhost",
+            "localhost:7311",
+            "127.0.0.1:1",
+            "[::1]:7311",
+            "[::1]",
+            "LOCALHOST:80",
+            "box.local:7311",
+        ] {
+            assert_eq!(asked(&visitors, &[("host", host)]), Ok(()), "{host}");
+        }
+        let bad = [
+            "",
+            "evil.example",
+            "evil.example:7311",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "localhost:",
+            "localhost:x",
+            "localhost:99999",
+            "[::1",
+            "[::1]x",
+            "::1",
+            "user@localhost",
+            "10.0.0.1",
+        ];
+        for host in bad {
+            assert_eq!(asked(&visitors, &[("host", host)]), Err(TurnedAway::Host), "{host}");
+        }
+        assert_eq!(asked(&visitors, &[]), Err(TurnedAway::Host));
+        for origin in ["http://localhost:3000", "https://127.0.0.1", "http://[::1]:1"] {
+            assert_eq!(asked(&visitors, &[("host", "localhost"), ("origin", origin)]), Ok(()), "{origin}");
+        }
+        for origin in [
+            "null",
+            "",
+            "http://evil.example",
+            "localhost",
+            "file://localhost",
+            "http://localhost@evil.example",
+            "http://localhost:1/evil",
+            "http://localhost.evil.example",
+        ] {
+            let answer = asked(&visitors, &[("host", "localhost"), ("origin", origin)]);
+            assert_eq!(answer, Err(TurnedAway::Origin), "{origin}");
+        }
+    }
+
+    #[test]
+    fn beyond_loopback_a_token_is_needed() {
+        let everywhere: SocketAddr = "0.0.0.0:7311".parse().unwrap();
+        assert_eq!(Visitors::new(everywhere, [], None).unwrap_err(), TokenNeeded);
+        assert_eq!(Visitors::new(everywhere, [], Some(String::new())).unwrap_err(), TokenNeeded);
+        let visitors = Visitors::new(everywhere, ["box".into()], Some("secret".into())).unwrap();
+        let with = |value: &str| asked(&visitors, &[("host", "box:7311"), ("authorization", value)]);
+        assert_eq!(with("Bearer secret"), Ok(()));
+        assert_eq!(with("bearer secret"), Ok(()));
+        for wrong in [
+            "",
+            "secret",
+            "Basic secret",
+            "Bearer",
+            "Bearer ",
+            "Bearer secre",
+            "Bearer secrets",
+            "Bearer Secret",
+        ] {
+            assert_eq!(with(wrong), Err(TurnedAway::Token), "{wrong}");
+        }
+        assert_eq!(asked(&visitors, &[("host", "box")]), Err(TurnedAway::Token));
+        assert_eq!(
+            asked(&visitors, &[("host", "0.0.0.0"), ("authorization", "Bearer secret")]),
+            Err(TurnedAway::Host)
+        );
+    }
+}

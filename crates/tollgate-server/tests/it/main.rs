@@ -1,0 +1,13 @@
+//! The MCP server, as its clients see it.
+#![allow(clippy::unwrap_used, clippy::print_stderr, clippy::needless_pass_by_value, reason = "tests")]
+
+mod clients;
+mod concurrency;
+mod http;
+mod install;
+mod malformed;
+mod refusals;
+mod side_by_side;
+mod tools;
+mod turns;
+mod world;

@@ -1,0 +1,119 @@
+//! Turns: one running per connection, more by `turn_id`, and their ends.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::world::{Client, World, sha256};
+
+fn begin(client: &mut Client) -> String {
+    let result = client.call("begin_turn", json!({}));
+    let id = result["structuredContent"]["turn_id"].as_str().unwrap().to_owned();
+    assert_eq!(result["content"][0]["text"], json!({ "turn_id": id }).to_string());
+    id
+}
+
+#[test]
+fn a_fresh_turn_knows_nothing() {
+    let world = World::new();
+    world.outsider_writes("a", "one");
+    let mut client = world.client();
+    client.done("read_text_file", json!({"path": "a"}));
+    let hash = |client: &mut Client| {
+        let result = client.call("get_initial_hash", json!({"file_path": "./a"}));
+        assert_eq!(result["structuredContent"]["file_path"], world.path("a"));
+        result["structuredContent"]["initial_hash"].clone()
+    };
+    assert_eq!(hash(&mut client), sha256("one"));
+    world.outsider_writes("a", "two");
+    client.done("read_text_file", json!({"path": "a"}));
+    assert_eq!(hash(&mut client), sha256("one"), "the first sighting does not change");
+    begin(&mut client);
+    assert_eq!(hash(&mut client), json!(null));
+    client.done("read_text_file", json!({"path": "a"}));
+    assert_eq!(hash(&mut client), sha256("two"));
+    client.done("end_turn", json!({}));
+    assert_eq!(hash(&mut client), json!(null));
+}
+
+#[test]
+fn connections_do_not_share_what_they_read() {
+    let world = World::new();
+    world.outsider_writes("a", "one");
+    let (mut first, mut second) = (world.client(), world.client());
+    first.done("read_text_file", json!({"path": "a"}));
+    second.done("read_text_file", json!({"path": "a"}));
+    first.done("write_file", json!({"path": "a", "content": "first"}));
+    let payload = second.refused("write_file", json!({"path": "a", "content": "second"}), "STALE_FILE");
+    assert_eq!(payload["actual_hash"], sha256("first"));
+}
+
+#[test]
+fn agents_that_share_a_connection_pass_their_turn() {
+    let world = World::new();
+    world.outsider_writes("a", "one");
+    let mut client = world.client();
+    let (first, second) = (begin(&mut client), begin(&mut client));
+    client.done("read_text_file", json!({"path": "a", "turn_id": first}));
+    client.done("read_text_file", json!({"path": "a", "turn_id": second}));
+    client.done("write_file", json!({"path": "a", "content": "first", "turn_id": first}));
+    client.refused("write_file", json!({"path": "a", "content": "second", "turn_id": second}), "STALE_FILE");
+    // The running turn is the one that was begun last.
+    let result = client.call("get_initial_hash", json!({"file_path": "a"}));
+    assert_eq!(result["structuredContent"]["initial_hash"], sha256("one"));
+    client.done("end_turn", json!({"turn_id": first}));
+    for tool in ["read_text_file", "delete_file"] {
+        let words = client.fails(tool, json!({"path": "a", "turn_id": first}));
+        assert!(words.contains("is not known") && words.contains("call begin_turn"), "{words}");
+    }
+    client.fails("end_turn", json!({"turn_id": "t-nobody"}));
+    client.done("read_text_file", json!({"path": "a", "turn_id": second}));
+    client.done("write_file", json!({"path": "a", "content": "second", "turn_id": second}));
+}
+
+#[test]
+fn every_turn_that_began_ends_in_the_ledger() {
+    let world = World::new();
+    world.outsider_writes("a", "one");
+    let mut client = world.client();
+    client.done("list_directory", json!({"path": "."}));
+    assert_eq!(world.ledger("TURN_STARTED").len(), 0, "looking around is no turn");
+    client.fails("end_turn", json!({}));
+    client.done("read_text_file", json!({"path": "a"}));
+    begin(&mut client);
+    let named = begin(&mut client);
+    client.done("end_turn", json!({"turn_id": named}));
+    assert_eq!((world.ledger("TURN_STARTED").len(), world.ledger("TURN_ENDED").len()), (3, 1));
+    client.closes();
+    assert_eq!((world.ledger("TURN_STARTED").len(), world.ledger("TURN_ENDED").len()), (3, 3));
+}
+
+#[test]
+fn a_turn_that_nobody_uses_is_over_and_never_silently_replaced() {
+    let world = World::new();
+    world.outsider_writes("a", "one");
+    let server = world.idle_after(Duration::from_millis(200));
+    let mut client = Client::of(server.clone());
+    let named = begin(&mut client);
+    client.done("read_text_file", json!({"path": "a", "turn_id": named}));
+    begin(&mut client);
+    client.done("read_text_file", json!({"path": "a"}));
+    std::thread::sleep(Duration::from_millis(300));
+    server.expire();
+    let words = client.fails("write_file", json!({"path": "a", "content": "x", "turn_id": named}));
+    assert!(words.contains("nobody used it for too long"), "{words}");
+    // The running turn of a connection that is open is still there: without it this write would be unguarded.
+    world.outsider_writes("a", "foreign");
+    client.refused("write_file", json!({"path": "a", "content": "x"}), "STALE_FILE");
+}
+
+#[test]
+fn what_an_earlier_turn_knew_counts_where_the_policy_says_so() {
+    let world = World::with("[guard]\nunread = \"known\"\n");
+    world.outsider_writes("a", "one");
+    let mut client = world.client();
+    client.done("read_text_file", json!({"path": "a"}));
+    client.done("end_turn", json!({}));
+    world.outsider_writes("a", "foreign");
+    client.refused("write_file", json!({"path": "a", "content": "x"}), "STALE_FILE");
+}

@@ -1,2 +1,50 @@
-//! The command `tollgate`.
-fn main() {}
+//! The command `tollgate`: parse, do one thing, say what came of it.
+//!
+//! Data goes one way: arguments and surroundings -> door -> one command -> answer -> print. Every sentence that a
+//! person reads is worded in [`words`], every variable of the environment is read in [`surroundings`].
+
+mod answer;
+mod arguments;
+mod base64;
+mod command;
+mod door;
+mod surroundings;
+mod terminal;
+mod words;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use answer::{Answer, Stop};
+use arguments::{Arguments, Command};
+use command::{
+    apply, completions, create, delete, doctor, edit, init, ledger, move_file, read, recovery, turn, write,
+};
+use door::Door;
+use surroundings::Surroundings;
+
+fn main() -> ExitCode {
+    let Arguments { everywhere, command } = Arguments::parse();
+    let door = Door::new(Surroundings::look(), everywhere);
+    let answer = run(&door, command);
+    answer::print(&door, &answer)
+}
+
+fn run(door: &Door, command: Command) -> Result<Answer, Stop> {
+    match command {
+        Command::Init(wish) => init::run(door, &wish),
+        Command::Turn(wish) => turn::run(door, &wish),
+        Command::Read(wish) => read::run(door, &wish),
+        Command::Write(wish) => write::run(door, &wish),
+        Command::Edit(wish) => edit::run(door, wish),
+        Command::Create(wish) => create::run(door, &wish),
+        Command::Delete(wish) => delete::run(door, &wish),
+        Command::Move(wish) => move_file::run(door, &wish),
+        Command::Apply(wish) => apply::run(door, &wish),
+        Command::Recovery(wish) => recovery::run(door, &wish),
+        Command::Ledger(wish) => ledger::run(door, &wish),
+        Command::Doctor(wish) => doctor::run(door, &wish),
+        Command::Completions(wish) => completions::run(door, &wish),
+    }
+}

@@ -1,0 +1,43 @@
+//! The surroundings of the process. No other file reads the environment.
+
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+
+/// What the process finds around it, not yet judged.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    /// The current folder; an error if it has been removed.
+    pub(crate) folder: io::Result<PathBuf>,
+    /// `TOLLGATE_TURN`
+    pub(crate) turn: Option<OsString>,
+    /// `TOLLGATE_AGENT`
+    pub(crate) agent: Option<OsString>,
+    /// The user's name, as far as the environment tells.
+    pub(crate) user: Option<String>,
+    /// The user's number.
+    pub(crate) uid: u32,
+    /// The user's folder for what does not survive a log-out: `XDG_RUNTIME_DIR`.
+    pub(crate) runtime: Option<PathBuf>,
+    /// The user's folder for state: `XDG_STATE_HOME`, else `~/.local/state`.
+    pub(crate) state: Option<PathBuf>,
+}
+
+impl Surroundings {
+    pub(crate) fn look() -> Self {
+        let text = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+        // The XDG rules: what is not absolute is to be ignored.
+        let folder = |name: &str| text(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        Self {
+            folder: env::current_dir(),
+            turn: text("TOLLGATE_TURN"),
+            agent: text("TOLLGATE_AGENT"),
+            user: text("USER").or_else(|| text("LOGNAME")).map(|name| name.to_string_lossy().into_owned()),
+            uid: rustix::process::geteuid().as_raw(),
+            runtime: folder("XDG_RUNTIME_DIR"),
+            state: folder("XDG_STATE_HOME")
+                .or_else(|| folder("HOME").map(|home| home.join(".local").join("state"))),
+        }
+    }
+}

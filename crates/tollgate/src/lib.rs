@@ -89,6 +89,7 @@ pub mod shared_turn;
 mod stage;
 mod sys;
 pub mod turn;
+pub mod vault;
 pub mod workspace;
 
 pub use heal::Swept;

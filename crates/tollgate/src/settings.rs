@@ -3,6 +3,7 @@
 //! Pure: text in, settings out. A key that tollgate does not know is an error, because a misspelt setting that is
 //! silently ignored is worse than none.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -10,6 +11,9 @@ use std::time::Duration;
 
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
+
+use crate::name::Agent;
+use crate::vault::roles::Role;
 
 /// The latest version of the configuration that this program knows.
 pub const CONFIG_VERSION: u32 = 1;
@@ -26,6 +30,10 @@ pub struct Settings {
     pub recovery: RecoverySettings,
     /// The ledger.
     pub ledger: LedgerSettings,
+    /// The tasks.
+    pub vault: VaultSettings,
+    /// What each agent may do: `[agent.NAME]`.
+    pub agent: BTreeMap<Agent, Role>,
 }
 
 /// `[guard]`
@@ -102,6 +110,56 @@ impl Default for LedgerSettings {
     fn default() -> Self {
         Self { max_size: Size(64 << 20) }
     }
+}
+
+/// `[vault]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct VaultSettings {
+    /// Where the tasks are, relative to the workspace.
+    pub dir: PathBuf,
+    /// How long a claim without a lock lasts.
+    pub lease: Wait,
+    /// A file that was not renamed into place is complete when it has not changed for so long.
+    pub settle: Wait,
+    /// After so many attempts a task is rejected.
+    pub max_attempts: u32,
+    /// Whether what was answered survives a power cut.
+    pub durability: Durability,
+    /// How claims are agreed on with other machines.
+    pub sync: Sync,
+    /// The remote that decides, with `sync = "git"`.
+    pub remote: String,
+    /// Its branch; `None`: the one that is checked out.
+    pub branch: Option<String>,
+}
+
+impl Default for VaultSettings {
+    fn default() -> Self {
+        Self {
+            dir: PathBuf::from("vault"),
+            // Longer than a slow model's longest thought, short enough that a person still waits for it.
+            lease: Wait(Duration::from_secs(30 * 60)),
+            // Editors and `cp` write in one go; what has been still for two seconds is not being written.
+            settle: Wait(Duration::from_secs(2)),
+            max_attempts: 3,
+            durability: Durability::default(),
+            sync: Sync::default(),
+            remote: "origin".to_owned(),
+            branch: None,
+        }
+    }
+}
+
+/// How claims are agreed on with other machines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sync {
+    /// They are not: the folder is this machine's.
+    #[default]
+    Off,
+    /// A git remote decides.
+    Git,
 }
 
 /// Whether refusals are enforced.
@@ -302,6 +360,19 @@ mod tests {
             max_size = "1GiB"
             [ledger]
             max_size = "512KiB"
+            [vault]
+            dir = "tasks"
+            lease = "1h"
+            settle = "500ms"
+            max_attempts = 5
+            durability = "fast"
+            sync = "git"
+            remote = "hub"
+            branch = "tasks"
+            [agent.cloud]
+            role = "cloud"
+            allowed = ["summarize", "triage"]
+            sensitive = ["send_email", "payment"]
         "#
         .parse()
         .unwrap();
@@ -312,6 +383,21 @@ mod tests {
         assert_eq!(settings.guard.reservation.0, Duration::from_secs(7200));
         assert_eq!(settings.recovery.max_size.0, 1 << 30);
         assert_eq!(settings.ledger.max_size.0, 512 << 10);
+        let vault = VaultSettings {
+            dir: "tasks".into(),
+            lease: Wait(Duration::from_secs(3600)),
+            settle: Wait(Duration::from_millis(500)),
+            max_attempts: 5,
+            durability: Durability::Fast,
+            sync: Sync::Git,
+            remote: "hub".into(),
+            branch: Some("tasks".into()),
+        };
+        assert_eq!(settings.vault, vault);
+        let cloud = &settings.agent[&"cloud".parse::<Agent>().unwrap()];
+        assert_eq!(cloud.role.as_deref(), Some("cloud"));
+        assert_eq!(cloud.allowed, ["summarize", "triage"]);
+        assert_eq!(cloud.sensitive, ["send_email", "payment"]);
     }
 
     #[test]
@@ -323,6 +409,10 @@ mod tests {
             ("[recovery]\nmax_size = \"99999999999GiB\"", "not a size"),
             ("version = 2\nnew_key = 1", "newer tollgate"),
             ("not toml", "not toml"),
+            ("[vault]\nlease = \"soon\"", "soon"),
+            ("[vault]\nsync = \"dropbox\"", "dropbox"),
+            ("[agent.\"a/b\"]\nrole = \"x\"", "a/b"),
+            ("[agent.blue]\nallow = []", "allow"),
         ] {
             let error = text.parse::<Settings>().unwrap_err().to_string();
             assert!(error.contains(word), "{text:?} gave {error:?}");

@@ -1,0 +1,280 @@
+//! The owner's verbs: claim, verify, renew, report progress, release.
+//!
+//! Invariants: eligibility is a filter before the claim, never a reason to reject after it; a lost race is an answer
+//! and is neither retried nor called an error; every verb after the claim shows the claim's id, and an old one is
+//! refused.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+
+use super::claim::{Claim, ClaimId, Tenure};
+use super::figures::Count;
+use super::hold::{Hold, Owner};
+use super::rules::{self, Asking, Release, lease_until};
+use super::state::{Slot, State};
+use super::store::{Landed, Outcome, Step, Stored};
+use super::{Not, Reason, TaskName, Vault};
+use crate::error::{Fault, Result};
+use crate::name::Agent;
+
+/// How often a verb of the owner's starts again because the task was touched at the same moment, by the worker's own
+/// editor for example. Each start is a fresh look, so a number this high is only reached if something writes all the time.
+const TRIES: u32 = 64;
+
+/// How a claim is to last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// As long as the [`Hold`] that comes with it.
+    Held,
+    /// For the configured lease, and longer if renewed.
+    Leased,
+}
+
+/// Who asks for a task, and how.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// Who.
+    pub agent: Agent,
+    /// How the claim is to last.
+    pub wish: Wish,
+    /// The file is known to have been renamed into place, so it is complete however young it is.
+    pub renamed_in: bool,
+}
+
+/// A task that is now the agent's.
+#[derive(Debug)]
+pub struct Claimed {
+    /// Its name.
+    pub task: TaskName,
+    /// Its file, where it has one.
+    pub path: Option<PathBuf>,
+    /// The claim.
+    pub claim: Claim,
+    /// The lock of a held claim. When it is dropped and no command has inherited it, the claim is over.
+    pub hold: Option<Hold>,
+}
+
+/// What came of asking for a task.
+#[derive(Debug)]
+pub enum Claiming {
+    /// It is the agent's.
+    Claimed(Box<Claimed>),
+    /// It is not.
+    Not(Not),
+}
+
+/// What came of a verb that only the owner may use.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Owned<T> {
+    /// Done.
+    Yes(T),
+    /// Whoever asked is not the owner, or no longer. In a sentence, why.
+    No(String),
+}
+
+impl Vault {
+    /// Takes this task.
+    pub fn claim(&self, task: &TaskName, asked: &Asked, now: Timestamp) -> Result<Claiming> {
+        self.heal()?;
+        let Some(stored) = self.store.get(task, None, now)? else {
+            return Ok(Claiming::Not(Not::new(Reason::None, format!("there is no task `{task}`"))));
+        };
+        self.claim_stored(&stored, asked, now)
+    }
+
+    /// Takes this task, as it was seen.
+    pub(super) fn claim_stored(&self, stored: &Stored, asked: &Asked, now: Timestamp) -> Result<Claiming> {
+        let answer = self.try_claim(stored, asked, now);
+        if answer.is_err() {
+            // The fault is what the caller must hear of, not that it could not be counted.
+            let _ = self.store.count(&asked.agent, Count::Error);
+        }
+        answer
+    }
+
+    fn try_claim(&self, stored: &Stored, asked: &Asked, now: Timestamp) -> Result<Claiming> {
+        let mode = match self.judge(stored, &asked.agent, asked.renamed_in, now)? {
+            Ok(mode) => mode,
+            Err(not) => return Ok(Claiming::Not(not)),
+        };
+        if stored.slot == Slot::APPROVED && stored.note.approval.is_none() && stored.note.offered.is_none() {
+            return self.reopen(stored, now);
+        }
+        let id = ClaimId::new()?;
+        let (hold, tenure) = match asked.wish {
+            Wish::Held => (Some(self.store.hold(&stored.task, &id)?), Tenure::Held),
+            Wish::Leased => (None, Tenure::Leased(lease_until(now, self.terms.lease))),
+        };
+        let action = stored.brief.as_ref().ok().and_then(|brief| brief.action.as_deref());
+        let sensitive = self.terms.roles.is_sensitive(action);
+        let asking = Asking { id, agent: asked.agent.clone(), tenure, mode, sensitive };
+        let step = rules::claim(stored, asking, now)?;
+        let outcome = self.store.apply(&step);
+        let landed = match outcome {
+            Ok(Outcome::Done(landed)) => landed,
+            other => {
+                if let Some(hold) = hold {
+                    hold.remove();
+                }
+                return match other? {
+                    Outcome::Conflict => self.lost(stored, &asked.agent, now),
+                    Outcome::Changed => self.reopen(stored, now),
+                    Outcome::Unknown(fault) => Err(fault),
+                    Outcome::Done(_) => unreachable!("matched above"),
+                };
+            }
+        };
+        let claim = step.note.and_then(|note| note.claim);
+        let claim = claim.ok_or_else(|| Fault::invalid("a claim without a claim"))?;
+        Ok(Claiming::Claimed(Box::new(Claimed { task: landed.task, path: landed.path, claim, hold })))
+    }
+
+    fn lost(&self, stored: &Stored, agent: &Agent, now: Timestamp) -> Result<Claiming> {
+        self.store.tell(&[rules::lost(stored, agent, now)?])?;
+        self.store.count(agent, Count::Lost)?;
+        Ok(Claiming::Not(Not::new(Reason::Lost, format!("another was quicker to take `{}`", stored.task))))
+    }
+
+    /// What lies in `Approved` is not what was approved: a person decides again.
+    fn reopen(&self, seen: &Stored, now: Timestamp) -> Result<Claiming> {
+        let task = &seen.task;
+        for _ in 0..TRIES {
+            // A fresh look: the claim that found it out has moved the file and put it back.
+            let Some(stored) = self.store.get(task, Some(State::Approved), now)? else { break };
+            match self.store.apply(&rules::reopen(&stored, now)?)? {
+                Outcome::Done(_) => break,
+                Outcome::Unknown(fault) => return Err(fault),
+                Outcome::Conflict | Outcome::Changed => {}
+            }
+        }
+        let sentence = format!("`{task}` is not what was approved; it waits for a person again");
+        Ok(Claiming::Not(Not::new(Reason::NotEligible, sentence)))
+    }
+
+    /// Whether this claim still owns the task. Also extends its lease when half of it is over.
+    pub fn verify(&self, task: &TaskName, id: &ClaimId, now: Timestamp) -> Result<bool> {
+        self.heal()?;
+        let Owned::Yes(stored) = self.owned(task, id, now)? else { return Ok(false) };
+        let half_over = |claim: &Claim| match claim.tenure {
+            Tenure::Held => false,
+            Tenure::Leased(until) => until < lease_until(now, self.terms.lease / 2),
+        };
+        if !stored.note.claim.as_ref().is_some_and(half_over) {
+            return Ok(true);
+        }
+        let renewed =
+            self.as_owner(task, id, now, |stored| rules::renew(stored, self.terms.lease, now, false))?;
+        Ok(matches!(renewed, Owned::Yes(_)))
+    }
+
+    /// Extends a lease. The answer is the claim as it is now.
+    pub fn renew(&self, task: &TaskName, id: &ClaimId, now: Timestamp) -> Result<Owned<Claim>> {
+        self.heal()?;
+        let done =
+            self.as_owner(task, id, now, |stored| rules::renew(stored, self.terms.lease, now, true))?;
+        Ok(match done {
+            Owned::No(why) => Owned::No(why),
+            Owned::Yes((step, _)) => match step.note.and_then(|note| note.claim) {
+                Some(claim) => Owned::Yes(claim),
+                None => Owned::No(format!("`{task}` is no longer claimed")),
+            },
+        })
+    }
+
+    /// Writes a note of the worker's into the task.
+    pub fn progress(&self, task: &TaskName, id: &ClaimId, text: &str, now: Timestamp) -> Result<Owned<()>> {
+        self.heal()?;
+        let done =
+            self.as_owner(task, id, now, |stored| rules::progress(stored, text, self.terms.lease, now))?;
+        Ok(match done {
+            Owned::Yes(_) => Owned::Yes(()),
+            Owned::No(why) => Owned::No(why),
+        })
+    }
+
+    /// Lets the task go: its block is closed, then it moves.
+    pub fn release(
+        &self,
+        task: &TaskName,
+        id: &ClaimId,
+        how: &Release,
+        now: Timestamp,
+    ) -> Result<Owned<Landed>> {
+        self.heal()?;
+        let limit = self.terms.max_attempts;
+        self.leave(task, id, now, |stored| rules::release(stored, how, limit, now))
+    }
+
+    /// Gives the task back unworked. It does not count as an attempt.
+    pub fn give_back(
+        &self,
+        task: &TaskName,
+        id: &ClaimId,
+        why: &str,
+        now: Timestamp,
+    ) -> Result<Owned<Landed>> {
+        self.heal()?;
+        self.leave(task, id, now, |stored| rules::give_back(stored, why, now))
+    }
+
+    fn leave(
+        &self,
+        task: &TaskName,
+        id: &ClaimId,
+        now: Timestamp,
+        next: impl Fn(&Stored) -> Result<Step>,
+    ) -> Result<Owned<Landed>> {
+        Ok(match self.as_owner(task, id, now, next)? {
+            Owned::Yes((_, landed)) => Owned::Yes(landed),
+            Owned::No(why) => Owned::No(why),
+        })
+    }
+
+    fn owned(&self, task: &TaskName, id: &ClaimId, now: Timestamp) -> Result<Owned<Stored>> {
+        let Some(stored) = self.store.get(task, Some(State::InProgress), now)? else {
+            return Ok(Owned::No(format!("`{task}` is not in progress")));
+        };
+        Ok(match &stored.note.claim {
+            Some(claim) if claim.id == *id => Owned::Yes(stored),
+            Some(claim) => Owned::No(format!("`{task}` was claimed anew by `{}`", claim.agent)),
+            None => Owned::No(format!("`{task}` is not claimed")),
+        })
+    }
+
+    /// One step of the owner's. Starts again if the task was touched meanwhile, as long as it is the owner's.
+    fn as_owner(
+        &self,
+        task: &TaskName,
+        id: &ClaimId,
+        now: Timestamp,
+        next: impl Fn(&Stored) -> Result<Step>,
+    ) -> Result<Owned<(Step, Landed)>> {
+        for _ in 0..TRIES {
+            let stored = match self.owned(task, id, now)? {
+                Owned::Yes(stored) => stored,
+                Owned::No(why) => return Ok(Owned::No(why)),
+            };
+            let step = next(&stored)?;
+            match self.store.apply(&step)? {
+                Outcome::Done(landed) => return Ok(Owned::Yes((step, landed))),
+                Outcome::Unknown(fault) => return Err(fault),
+                Outcome::Conflict | Outcome::Changed => {}
+            }
+        }
+        Err(Fault::invalid(format!("`{task}` is being written to all the time")))
+    }
+
+    /// Whether the owner is gone: then with the proof of it.
+    pub(super) fn owner_gone(&self, claim: &Claim, now: Timestamp) -> Result<Option<Hold>> {
+        match claim.tenure {
+            Tenure::Leased(_) => Ok(claim.lapsed(now).then(Hold::nothing)),
+            Tenure::Held => Ok(match self.store.owner(claim)? {
+                Owner::Alive => None,
+                Owner::Gone(hold) => Some(hold),
+                // The lock file was removed by somebody. Time must tell.
+                Owner::Unknown => (lease_until(claim.at, self.terms.lease) < now).then(Hold::nothing),
+            }),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The five figures of the contract's `/health`. Pure.
+//!
+//! Counted when it happens and kept as sums, so that asking costs the same after a year as after a minute.
+
+use serde::{Deserialize, Serialize};
+
+use super::claim::StepId;
+
+/// So many steps are remembered, so that a claim whose process died right after counting is not counted again. More
+/// than there are processes between a crash and the next command, which settles it.
+const REMEMBERED: usize = 32;
+
+/// What is counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Count {
+    /// A claim, by its step: counted once.
+    Claim(StepId),
+    /// A race that another agent won.
+    Lost,
+    /// A claim that ended in an error.
+    Error,
+}
+
+/// The sums of one agent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tally {
+    /// Claims made.
+    pub claims: u64,
+    /// Races lost.
+    pub lost: u64,
+    /// Claims that ended in an error.
+    pub errors: u64,
+    /// The latest claims.
+    recent: Vec<StepId>,
+}
+
+impl Tally {
+    /// Counts one thing.
+    pub fn add(&mut self, what: &Count) {
+        match what {
+            Count::Lost => self.lost += 1,
+            Count::Error => self.errors += 1,
+            Count::Claim(step) if self.recent.contains(step) => {}
+            Count::Claim(step) => {
+                self.claims += 1;
+                self.recent.insert(0, step.clone());
+                self.recent.truncate(REMEMBERED);
+            }
+        }
+    }
+}
+
+/// What `/health` says of one agent, or of all.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Figures {
+    /// The agent, or `all`.
+    pub agent_name: String,
+    /// Tasks in its hands now.
+    pub active_claims: u64,
+    /// Claims made, ever.
+    pub total_claims: u64,
+    /// Races that another agent won: work that was not done twice.
+    pub claim_conflicts_avoided: u64,
+    /// Claims, as a share of claims and errors. A lost race is not an error.
+    pub claim_success_rate: f64,
+}
+
+impl Figures {
+    /// Of these sums.
+    pub fn new(agent_name: &str, active_claims: u64, tally: &Tally) -> Self {
+        let tried = tally.claims + tally.errors;
+        Self {
+            agent_name: agent_name.to_owned(),
+            active_claims,
+            total_claims: tally.claims,
+            claim_conflicts_avoided: tally.lost,
+            #[expect(clippy::cast_precision_loss, reason = "nobody makes 2^53 claims")]
+            claim_success_rate: if tried == 0 { 1.0 } else { tally.claims as f64 / tried as f64 },
+        }
+    }
+
+    /// All agents together.
+    pub fn sum<'a>(parts: impl IntoIterator<Item = &'a (u64, Tally)>) -> Self {
+        let mut all = (0, Tally::default());
+        for (active, tally) in parts {
+            all.0 += active;
+            all.1.claims += tally.claims;
+            all.1.lost += tally.lost;
+            all.1.errors += tally.errors;
+        }
+        Self::new("all", all.0, &all.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_race_is_no_failure_and_a_claim_counts_once() {
+        let mut tally = Tally::default();
+        assert!((Figures::new("a", 0, &tally).claim_success_rate - 1.0).abs() < f64::EPSILON);
+        let step = StepId::new().unwrap();
+        for what in [Count::Claim(step.clone()), Count::Claim(step), Count::Lost, Count::Lost] {
+            tally.add(&what);
+        }
+        for _ in 0..3 {
+            tally.add(&Count::Error);
+        }
+        let figures = Figures::new("a", 1, &tally);
+        assert_eq!((figures.total_claims, figures.claim_conflicts_avoided, figures.active_claims), (1, 2, 1));
+        assert!((figures.claim_success_rate - 0.25).abs() < f64::EPSILON);
+        for _ in 0..100 {
+            tally.add(&Count::Claim(StepId::new().unwrap()));
+        }
+        assert_eq!(tally.claims, 101);
+        assert_eq!(tally.recent.len(), REMEMBERED);
+    }
+}

@@ -1,0 +1,213 @@
+//! What was read in the files of one folder, remembered by their dates.
+//!
+//! Invariants: the cache only saves reading; a missing, torn or foreign one is as good as an empty one. An entry holds
+//! only as long as inode, size and both dates are the same, and is only made for a file that had not changed for a
+//! while when it was read, so that a change within the same tick of the clock cannot hide.
+//!
+//! The file: `TGC1`, then entries one after another: inode, size, mtime, ctime (each 8 bytes), the length of the rest
+//! (4 bytes), the rest as JSON; for the most common rest, a brief that asks for nothing, the length is 0.
+
+use std::collections::HashMap;
+use std::fs;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::vault::task::Brief;
+
+const MAGIC: &[u8; 4] = b"TGC1";
+
+/// An entry without its rest.
+const FIXED: usize = 36;
+
+/// What a file is known by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stat {
+    ino: u64,
+    size: u64,
+    modified: i64,
+    changed: i64,
+}
+
+impl Stat {
+    pub(super) fn of(meta: &fs::Metadata) -> Self {
+        let nanos = |seconds: i64, nanos: i64| seconds.wrapping_mul(1_000_000_000).wrapping_add(nanos);
+        Self {
+            ino: meta.ino(),
+            size: meta.len(),
+            modified: nanos(meta.mtime(), meta.mtime_nsec()),
+            changed: nanos(meta.ctime(), meta.ctime_nsec()),
+        }
+    }
+
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.ino.to_le_bytes());
+        bytes.extend_from_slice(&self.size.to_le_bytes());
+        bytes.extend_from_slice(&self.modified.to_le_bytes());
+        bytes.extend_from_slice(&self.changed.to_le_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let word = |at: usize| bytes.get(at..at + 8)?.try_into().ok();
+        Some(Self {
+            ino: u64::from_le_bytes(word(0)?),
+            size: u64::from_le_bytes(word(8)?),
+            modified: i64::from_le_bytes(word(16)?),
+            changed: i64::from_le_bytes(word(24)?),
+        })
+    }
+}
+
+/// Inode numbers are spread well enough by one multiplication; nobody chooses them to harm us.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    }
+}
+
+/// The cache of one folder.
+pub(super) struct Cache {
+    /// The file as it was read.
+    old: Vec<u8>,
+    /// Where in it each inode's entry is.
+    places: HashMap<u64, usize, BuildHasherDefault<Spread>>,
+    /// What is worth keeping now: entries that were found, and new ones.
+    found: Vec<usize>,
+    fresh: Vec<u8>,
+    fresh_count: usize,
+}
+
+impl Cache {
+    /// Remembers nothing.
+    pub(super) fn none() -> Self {
+        Self {
+            old: Vec::new(),
+            places: HashMap::default(),
+            found: Vec::new(),
+            fresh: Vec::new(),
+            fresh_count: 0,
+        }
+    }
+
+    pub(super) fn load(path: &Path) -> Self {
+        let mut cache = Self::none();
+        let Ok(old) = fs::read(path) else { return cache };
+        if !old.starts_with(MAGIC) {
+            return cache;
+        }
+        cache.places.reserve(old.len() / FIXED);
+        let mut at = MAGIC.len();
+        while let Some((stat, rest)) = entry(&old, at) {
+            cache.places.insert(stat.ino, at);
+            at += FIXED + rest.len();
+        }
+        cache.old = old;
+        cache
+    }
+
+    pub(super) fn find(&mut self, stat: &Stat) -> Option<Brief> {
+        let at = *self.places.get(&stat.ino)?;
+        let (known, rest) = entry(&self.old, at)?;
+        if known != *stat {
+            return None;
+        }
+        let brief = if rest.is_empty() { Brief::default() } else { serde_json::from_slice(rest).ok()? };
+        self.found.push(at);
+        Some(brief)
+    }
+
+    pub(super) fn keep(&mut self, stat: &Stat, brief: &Brief) {
+        let rest = if *brief == Brief::default() { Ok(Vec::new()) } else { serde_json::to_vec(brief) };
+        let Ok(rest) = rest else { return };
+        let Ok(len) = u32::try_from(rest.len()) else { return };
+        stat.write(&mut self.fresh);
+        self.fresh.extend_from_slice(&len.to_le_bytes());
+        self.fresh.extend_from_slice(&rest);
+        self.fresh_count += 1;
+    }
+
+    /// Writes it if that is worth it: when a twentieth is new, or most of what is in it has gone.
+    pub(super) fn save(&self, path: &Path, stage: &Path) {
+        let worth = self.fresh_count > 16 + self.found.len() / 20;
+        let wasteful = self.places.len() > 1024 && self.places.len() > 4 * self.found.len();
+        if !worth && !wasteful {
+            return;
+        }
+        let mut bytes = Vec::with_capacity(self.old.len() + self.fresh.len() + MAGIC.len());
+        bytes.extend_from_slice(MAGIC);
+        for at in &self.found {
+            if let Some((_, rest)) = entry(&self.old, *at) {
+                bytes.extend_from_slice(&self.old[*at..at + FIXED + rest.len()]);
+            }
+        }
+        bytes.extend_from_slice(&self.fresh);
+        // Nothing depends on it: if it cannot be written, the files are read again.
+        if fs::write(stage, bytes).and_then(|()| fs::rename(stage, path)).is_err() {
+            let _ = fs::remove_file(stage);
+        }
+    }
+}
+
+fn entry(bytes: &[u8], at: usize) -> Option<(Stat, &[u8])> {
+    let stat = Stat::read(bytes.get(at..)?)?;
+    let len = u32::from_le_bytes(bytes.get(at + 32..at + FIXED)?.try_into().ok()?);
+    let rest = bytes.get(at + FIXED..at + FIXED + len as usize)?;
+    Some((stat, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_holds_as_long_as_the_dates() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, stage) = (folder.path().join("c"), folder.path().join("s"));
+        let stat = |n: u64| Stat { ino: n, size: 1, modified: -2, changed: 3 };
+        let brief = |n: u64| Brief { action: n.is_multiple_of(2).then(|| n.to_string()), ..Brief::default() };
+        let mut cache = Cache::load(&path);
+        for n in 0..100 {
+            assert!(cache.find(&stat(n)).is_none());
+            cache.keep(&stat(n), &brief(n));
+        }
+        cache.save(&path, &stage);
+        let mut cache = Cache::load(&path);
+        for n in 0..100 {
+            assert_eq!(cache.find(&stat(n)), Some(brief(n)));
+        }
+        for other in
+            [Stat { size: 2, ..stat(1) }, Stat { modified: 0, ..stat(1) }, Stat { changed: 0, ..stat(1) }]
+        {
+            assert!(cache.find(&other).is_none());
+        }
+    }
+
+    #[test]
+    fn a_torn_cache_is_an_empty_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c");
+        let mut good = Cache::none();
+        good.keep(&Stat { ino: 1, size: 1, modified: 1, changed: 1 }, &Brief::default());
+        let bytes = [MAGIC.as_slice(), &good.fresh, &good.fresh].concat();
+        for cut in 0..bytes.len() {
+            fs::write(&path, &bytes[..cut]).unwrap();
+            let cache = Cache::load(&path);
+            assert!(cache.places.len() <= 1);
+        }
+        fs::write(&path, [0xff; 4096]).unwrap();
+        assert!(Cache::load(&path).places.is_empty());
+    }
+}

@@ -1,0 +1,438 @@
+//! Tasks in folders: a claim is a move, and the move decides.
+//!
+//! Every step of a task is taken under a kernel lock of that task's name, so the processes of all workspaces that share
+//! the vault exclude each other. People and programs that know nothing of the lock only ever see atomic moves, and a
+//! move never replaces anything. The step is written down before it is taken ([`log`]); one that was cut short is
+//! settled by whoever comes next ([`carry`]).
+//!
+//! Invariants: the folder a file lies in is its state, whoever put it there; what is in `.tollgate/` only explains it.
+
+mod cache;
+mod carry;
+#[cfg(test)]
+mod crash;
+pub(crate) mod disk;
+mod log;
+mod scan;
+mod sweep;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use self::disk::{Disk, open_task};
+use self::log::{FORMAT, Known, Log, Plan, UnderWay};
+use super::claim::{Claim, ClaimId, Note};
+use super::event::{Event, Journal};
+use super::figures::{Count, Tally};
+use super::hold::{Hold, Owner};
+use super::name::TaskName;
+use super::state::{Slot, State};
+use super::store::{Healed, Landed, Outcome, Ready, Scan, Step, Store, Stored, Version};
+use super::task::{Brief, HEAD};
+use crate::digest::{Digest, Hasher};
+use crate::error::{At, Fault, Result};
+use crate::lock::Lock;
+use crate::name::{Agent, random_id};
+use crate::settings::Durability;
+
+/// The longest that a task's lock is waited for. A step takes a millisecond; a disk that is slow to flush, a second.
+const LOCK_WAIT: Duration = Duration::from_secs(10);
+
+/// Whether nobody has this file open for writing.
+pub type Quiet = fn(&File) -> io::Result<bool>;
+
+/// How the folders are used.
+#[derive(Clone)]
+pub struct FolderOptions {
+    /// Whether what was answered survives a power cut.
+    pub durability: Durability,
+    /// A file that was not renamed into place is complete when it has not changed for so long.
+    pub settle: Duration,
+    /// Where events are written down.
+    pub journal: Arc<dyn Journal>,
+    /// How to find out whether somebody is writing. Without it only `settle` protects from half-written tasks.
+    pub quiet: Option<Quiet>,
+}
+
+/// Tasks in folders.
+#[derive(Clone)]
+pub struct FolderStore {
+    vault: PathBuf,
+    private: PathBuf,
+    options: FolderOptions,
+    disk: Disk,
+    under_way: Arc<UnderWay>,
+}
+
+impl FolderStore {
+    /// Opens a vault, making what is missing of its folders.
+    pub fn open(vault: &Path, options: FolderOptions) -> Result<Self> {
+        // A folder of its own, because a vault may be a workspace too, whose state lies beside it.
+        let private = vault.join(".tollgate").join("vault");
+        for state in State::ALL {
+            make_folder(&vault.join(state.as_str()))?;
+        }
+        for folder in ["locks", "log", "held", "figures", "owed", "stage", "cache"] {
+            make_folder(&private.join(folder))?;
+        }
+        check_format(&private)?;
+        let disk = Disk {
+            durability: options.durability,
+            #[cfg(test)]
+            fates: None,
+        };
+        let under_way = Arc::new(UnderWay::open(private.join("under-way"))?);
+        let store = Self { vault: vault.to_owned(), private, options, disk, under_way };
+        store.look_into_all()?;
+        Ok(store)
+    }
+
+    /// Finds what is under way in every log, not only where the hints say so: a power cut may have lost a hint.
+    fn look_into_all(&self) -> Result<()> {
+        for stripe in 0..=u8::MAX {
+            let path = self.log_path(stripe);
+            let empty = fs::symlink_metadata(&path).map_or(true, |found| found.len() == 0);
+            if !empty && Known::read(&path)?.pending.is_some() {
+                self.under_way.set(stripe.into(), true)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The vault's folder.
+    pub fn vault(&self) -> &Path {
+        &self.vault
+    }
+
+    fn folder(&self, slot: &Slot) -> PathBuf {
+        let folder = self.vault.join(slot.state().as_str());
+        match slot {
+            Slot::InProgress(agent) => folder.join(agent.as_str()),
+            Slot::Free(_) => folder,
+        }
+    }
+
+    fn path(&self, task: &TaskName, slot: &Slot) -> PathBuf {
+        self.folder(slot).join(task.as_str())
+    }
+
+    fn private(&self, folder: &str, name: &str) -> PathBuf {
+        let mut path = self.private.join(folder);
+        path.push(name);
+        path
+    }
+
+    fn log_path(&self, stripe: u8) -> PathBuf {
+        self.private("log", &format!("{stripe:02x}"))
+    }
+
+    /// The log of a stripe, and the lock of everything that tollgate does to the tasks in it. `None` if others had it
+    /// all the time.
+    fn lock(&self, stripe: u8, wait: Duration) -> Result<Option<Log>> {
+        match Lock::acquire(&self.private("locks", &format!("{stripe:02x}")), wait)? {
+            Some(lock) => Log::open(lock, self.log_path(stripe), stripe, &self.disk).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn load_note(&self, task: &TaskName) -> Result<Option<Plan>> {
+        Ok(Known::read(&self.log_path(task.stripe()))?.notes.remove(task))
+    }
+
+    /// The slots in which a task may be, likeliest first.
+    fn places(&self, state: Option<State>) -> Result<Vec<Slot>> {
+        let wanted = |at: State| state.is_none_or(|state| state == at);
+        let mut slots = Vec::new();
+        for at in [State::NeedsAction, State::Approved, State::PendingApproval] {
+            if wanted(at) {
+                slots.push(Slot::Free(at));
+            }
+        }
+        if wanted(State::InProgress) {
+            slots.extend(self.agents()?.into_iter().map(Slot::InProgress));
+        }
+        slots.extend([State::Done, State::Rejected].into_iter().filter(|at| wanted(*at)).map(Slot::Free));
+        Ok(slots)
+    }
+
+    /// All agents that have, or had, something in progress.
+    fn agents(&self) -> Result<Vec<Agent>> {
+        let folder = self.vault.join(State::InProgress.as_str());
+        let mut agents = Vec::new();
+        for entry in fs::read_dir(&folder).at("read", &folder)? {
+            let name = entry.at("read", &folder)?.file_name();
+            agents.extend(name.to_str().and_then(|name| name.parse::<Agent>().ok()));
+        }
+        agents.sort();
+        Ok(agents)
+    }
+
+    /// Looks at a task in one slot.
+    fn look(
+        &self,
+        task: &TaskName,
+        slot: &Slot,
+        noted: Option<&Plan>,
+        now: Timestamp,
+    ) -> Result<Option<Stored>> {
+        let path = self.path(task, slot);
+        let Some((file, meta)) = open_task(&path, false)? else { return Ok(None) };
+        let mut head = Vec::new();
+        (&file).take(HEAD as u64).read_to_end(&mut head).at("read", &path)?;
+        let note = noted.and_then(Plan::note);
+        let twin = note.map(|note| &note.slot).filter(|other| {
+            *other != slot && fs::symlink_metadata(self.path(task, other)).is_ok_and(|found| found.is_file())
+        });
+        let mut ready = scan::ready(&meta, self.options.settle, now);
+        if let (Some(quiet), Slot::Free(_), Ready::Now | Ready::After(_)) = (self.options.quiet, slot, ready)
+            && !quiet(&file).at("look at", &path)?
+        {
+            ready = Ready::Open;
+        }
+        Ok(Some(Stored {
+            task: task.clone(),
+            slot: slot.clone(),
+            version: version(&meta, noted),
+            brief: Brief::read(&head),
+            note: note.map_or_else(|| Note::new(slot.clone()), |note| note.clone().seen_in(slot)),
+            ready,
+            twin: twin.cloned(),
+            modified: scan::modified(&meta),
+            changed: scan::changed(&meta),
+            len: meta.len(),
+            path: Some(path),
+        }))
+    }
+}
+
+impl Store for FolderStore {
+    fn scan(&self, state: State, now: Timestamp) -> Result<Scan> {
+        self.scan_state(state, now)
+    }
+
+    fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Stored>> {
+        let noted = self.load_note(task)?;
+        let slot = noted.as_ref().and_then(Plan::note).map(|note| note.slot.clone());
+        // Nearly always it is where it was put.
+        if let Some(slot) = slot.as_ref().filter(|slot| state.is_none_or(|state| slot.state() == state))
+            && let Some(stored) = self.look(task, slot, noted.as_ref(), now)?
+        {
+            return Ok(Some(stored));
+        }
+        for slot in self.places(state)? {
+            if let Some(stored) = self.look(task, &slot, noted.as_ref(), now)? {
+                return Ok(Some(stored));
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_in(&self, task: &TaskName, state: State) -> Result<bool> {
+        let slots = self.places(Some(state))?;
+        Ok(slots
+            .iter()
+            .any(|slot| fs::symlink_metadata(self.path(task, slot)).is_ok_and(|found| found.is_file())))
+    }
+
+    fn digest(&self, stored: &Stored) -> Result<Option<Digest>> {
+        let path = self.path(&stored.task, &stored.slot);
+        let noted = self.load_note(&stored.task)?;
+        let Some((file, meta)) = open_task(&path, false)? else { return Ok(None) };
+        if version(&meta, noted.as_ref()) != stored.version {
+            return Ok(None);
+        }
+        digest_of(&file, u64::MAX).at("read", &path).map(|hasher| Some(hasher.finish()))
+    }
+
+    fn read(&self, stored: &Stored, limit: u64) -> Result<Vec<u8>> {
+        let path = self.path(&stored.task, &stored.slot);
+        let missing = || Fault::Missing { what: format!("`{}`", stored.task) };
+        let (file, _) = open_task(&path, false)?.ok_or_else(missing)?;
+        let mut bytes = Vec::new();
+        file.take(limit).read_to_end(&mut bytes).at("read", &path)?;
+        Ok(bytes)
+    }
+
+    fn apply(&self, step: &Step) -> Result<Outcome> {
+        let held = || Fault::Locked { path: self.private.join("locks"), waited_s: LOCK_WAIT.as_secs() };
+        let mut log = self.lock(step.task.stripe(), LOCK_WAIT)?.ok_or_else(held)?;
+        if let Some(landed) = self.settle_first(&mut log, step)? {
+            return Ok(Outcome::Done(landed));
+        }
+        match self.plan(&mut log, step)? {
+            Some(plan) => self.carry_out(&mut log, &plan),
+            None => Ok(Outcome::Conflict),
+        }
+    }
+
+    fn add(&self, task: &TaskName, bytes: &[u8]) -> Result<Option<Landed>> {
+        let stage = self.private("stage", &random_id()?);
+        let file = self.disk.create(&stage, bytes)?;
+        let meta = file.metadata().at("look at", &stage)?;
+        // A nanosecond older than the move: that is how one sees that it was complete when it came.
+        let nanos = meta.mtime_nsec() - 1;
+        let written = rustix::fs::Timespec {
+            tv_sec: meta.mtime() - i64::from(nanos < 0),
+            tv_nsec: nanos.rem_euclid(1_000_000_000),
+        };
+        let times = rustix::fs::Timestamps { last_access: written, last_modification: written };
+        rustix::fs::futimens(&file, &times).at("date", &stage)?;
+        let slot = Slot::NEEDS_ACTION;
+        let path = self.path(task, &slot);
+        let moved = self.disk.transfer(&stage, &path, meta.ino());
+        if !matches!(moved, Ok(disk::Moved::Done)) {
+            let _ = fs::remove_file(&stage);
+        }
+        Ok(match moved? {
+            disk::Moved::Done => {
+                self.disk.sync_folder(&self.folder(&slot))?;
+                Some(Landed { task: task.clone(), slot, path: Some(path) })
+            }
+            disk::Moved::Taken => None,
+            disk::Moved::Missing => return Err(Fault::Missing { what: format!("`{}`", stage.display()) }),
+        })
+    }
+
+    fn hold(&self, task: &TaskName, claim: &ClaimId) -> Result<Hold> {
+        Hold::new(&self.private.join("held"), claim, task)
+    }
+
+    fn owner(&self, claim: &Claim) -> Result<Owner> {
+        Hold::try_take(&self.private.join("held"), &claim.id)
+    }
+
+    fn tell(&self, events: &[Event]) -> Result<()> {
+        self.options.journal.append(events)
+    }
+
+    fn count(&self, agent: &Agent, what: Count) -> Result<()> {
+        // Locked and rewritten in place, so that the file everyone locks is always the same one.
+        let path = self.private("figures", agent.as_str());
+        let mut options = OpenOptions::new();
+        options
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .mode(0o660)
+            .custom_flags(libc::O_NOFOLLOW);
+        let file = options.open(&path).at("open", &path)?;
+        file.lock().at("lock", &path)?;
+        let mut tally = read_tally(&file).at("read", &path)?;
+        tally.add(&what);
+        let bytes = serde_json::to_vec(&tally).map_err(|error| Fault::invalid(error.to_string()))?;
+        self.disk.write_tail(&file, &path, 0, &bytes)
+    }
+
+    fn figures(&self) -> Result<BTreeMap<Agent, (u64, Tally)>> {
+        let mut all = BTreeMap::<Agent, (u64, Tally)>::new();
+        for agent in self.agents()? {
+            let folder = self.folder(&Slot::InProgress(agent.clone()));
+            let active = match fs::read_dir(&folder) {
+                Ok(entries) => entries.filter(|entry| entry.as_ref().is_ok_and(scan::is_task)).count(),
+                Err(_) => 0,
+            };
+            all.entry(agent).or_default().0 = active as u64;
+        }
+        let folder = self.private.join("figures");
+        for entry in fs::read_dir(&folder).at("read", &folder)? {
+            let entry = entry.at("read", &folder)?;
+            let Some(agent) = entry.file_name().to_str().and_then(|name| name.parse::<Agent>().ok()) else {
+                continue;
+            };
+            let file = File::open(entry.path()).at("open", entry.path())?;
+            file.lock_shared().at("lock", entry.path())?;
+            all.entry(agent).or_default().1 = read_tally(&file).at("read", entry.path())?;
+        }
+        Ok(all)
+    }
+
+    fn heal(&self) -> Result<Vec<Healed>> {
+        self.heal_all()
+    }
+
+    fn sweep(&self, now: Timestamp) -> Result<()> {
+        self.sweep_all(now)
+    }
+}
+
+/// What a torn or empty file tells is nothing: the sums begin anew.
+fn read_tally(file: &File) -> io::Result<Tally> {
+    let mut bytes = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or(0).min(64 << 10)];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(serde_json::from_slice(&bytes).unwrap_or_default())
+}
+
+fn make_folder(path: &Path) -> Result<()> {
+    match fs::create_dir_all(path) {
+        Err(error) if !path.is_dir() => Err(error).at("make the folder", path),
+        _ => Ok(()),
+    }
+}
+
+/// Says once what is in here; refuses what a later tollgate has written.
+fn check_format(private: &Path) -> Result<()> {
+    let path = private.join("format");
+    match fs::read_to_string(&path) {
+        Ok(text) => match text.trim().parse::<u32>() {
+            Ok(found) if found > FORMAT => Err(Fault::NewerFormat { path, found, known: FORMAT }),
+            Ok(_) => Ok(()),
+            Err(_) => Err(Fault::damaged(&path, "it should hold the format's number")),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // By rename, so that nobody reads a half-written number.
+            let stage = private.join(format!("stage/format-{}", random_id()?));
+            fs::write(&stage, format!("{FORMAT}\n")).at("write", &stage)?;
+            fs::rename(&stage, &path).at("rename", &stage)?;
+            let ignore = private.join(".gitignore");
+            if !ignore.exists() {
+                fs::write(&ignore, "*\n").at("write", &ignore)?;
+            }
+            Ok(())
+        }
+        Err(error) => Err(error).at("read", &path),
+    }
+}
+
+/// Another after everything that can happen to a file: ctime cannot be set back, and our own steps have ids.
+fn version(meta: &fs::Metadata, noted: Option<&Plan>) -> Version {
+    let step = noted.map_or("-", |plan| plan.step.id.as_str());
+    Version(format!(
+        "{}:{}:{}.{:09}:{}.{:09}:{step}",
+        meta.ino(),
+        meta.len(),
+        meta.mtime(),
+        meta.mtime_nsec(),
+        meta.ctime(),
+        meta.ctime_nsec()
+    ))
+}
+
+/// Hashes the first `len` bytes.
+fn digest_of(file: &File, len: u64) -> io::Result<Hasher> {
+    let mut hasher = Hasher::new();
+    let mut buffer = vec![0; 256 << 10];
+    let mut at = 0;
+    while at < len {
+        let most = usize::try_from(len - at).unwrap_or(usize::MAX).min(buffer.len());
+        match file.read_at(&mut buffer[..most], at) {
+            Ok(0) => break,
+            Ok(read) => {
+                hasher.update(&buffer[..read]);
+                at += read as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(hasher)
+}

@@ -1,0 +1,81 @@
+//! Removing what nothing refers to any more: locks of claims that never were, notes of tasks that are gone.
+//!
+//! Invariant: a lock file is removed only while its lock is held and no note speaks of its claim; a note only under the
+//! lock of its task and if no file of that name is anywhere.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use jiff::Timestamp;
+
+use super::FolderStore;
+use super::carry::names_in;
+use super::log::{Known, Plan};
+use crate::error::Result;
+use crate::vault::claim::ClaimId;
+use crate::vault::hold::{Hold, Owner};
+use crate::vault::name::TaskName;
+
+/// What is staged is moved at once; what is still there after this time was left by somebody who died.
+const STAGED_S: i64 = 3600;
+
+impl FolderStore {
+    pub(super) fn sweep_all(&self, now: Timestamp) -> Result<()> {
+        self.sweep_held()?;
+        self.sweep_notes()?;
+        for name in names_in(&self.private.join("stage"))? {
+            let path = self.private("stage", &name);
+            let old = |found: fs::Metadata| now.as_second() - found.ctime() > STAGED_S;
+            if fs::symlink_metadata(&path).is_ok_and(old) {
+                self.disk.remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn sweep_held(&self) -> Result<()> {
+        let folder = self.private.join("held");
+        for name in names_in(&folder)? {
+            let Ok(claim) = name.parse::<ClaimId>() else { continue };
+            // Whoever made it is gone for good, so no note can come to speak of it after we have looked.
+            let Owner::Gone(hold) = Hold::try_take(&folder, &claim)? else { continue };
+            let task =
+                fs::read_to_string(folder.join(&name)).ok().and_then(|name| TaskName::of_file(&name).ok());
+            let spoken_of = match &task {
+                None => false,
+                Some(task) => {
+                    let known = Known::read(&self.log_path(task.stripe()))?;
+                    known.notes.values().chain(&known.pending).any(|plan| speaks_of(plan, &claim))
+                }
+            };
+            if !spoken_of {
+                hold.remove();
+            }
+        }
+        Ok(())
+    }
+
+    fn sweep_notes(&self) -> Result<()> {
+        for stripe in 0..=u8::MAX {
+            let notes = Known::read(&self.log_path(stripe))?.notes;
+            let found = |task: &TaskName, slots: &[_]| {
+                slots.iter().any(|slot| fs::symlink_metadata(self.path(task, slot)).is_ok())
+            };
+            for (task, plan) in notes {
+                if found(&task, plan.note().map(|note| note.slot.clone()).as_slice()) {
+                    continue;
+                }
+                let Some(mut log) = self.lock(stripe, std::time::Duration::ZERO)? else { continue };
+                let nowhere = log.known.pending.is_none() && !found(&task, &self.places(None)?);
+                if nowhere {
+                    log.forget(&self.disk, &task)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn speaks_of(plan: &Plan, claim: &ClaimId) -> bool {
+    plan.note().and_then(|note| note.claim.as_ref()).is_some_and(|noted| noted.id == *claim)
+}

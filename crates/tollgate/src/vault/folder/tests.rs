@@ -1,0 +1,366 @@
+//! The folder store under the conformance suite.
+
+use super::*;
+use crate::vault::conformance::{self, Bench};
+use crate::vault::event::MemoryJournal;
+use crate::vault::{Asked, Claimed, Claiming, Next, Not, Owned, Reason, Release, Terms, Vault, Wish};
+
+pub(super) fn options(journal: &Arc<MemoryJournal>) -> FolderOptions {
+    FolderOptions {
+        durability: Durability::Fast,
+        settle: Duration::from_secs(2),
+        journal: Arc::clone(journal) as Arc<dyn Journal>,
+        quiet: None,
+    }
+}
+
+fn bench() -> Bench {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Arc::new(MemoryJournal::default());
+    let store = FolderStore::open(folder.path(), options(&journal)).unwrap();
+    let (person, killer) = (store.clone(), store.clone());
+    Bench {
+        store: Arc::new(store),
+        events: Box::new(move || journal.events()),
+        kill: Box::new(move |claimed| {
+            let claim = claimed.claim.clone();
+            drop(claimed);
+            // A process that another test is just starting has a copy of every lock for an instant.
+            let mut pauses = crate::lock::Pauses::lasting(Duration::from_secs(10));
+            while matches!(killer.owner(&claim).unwrap(), Owner::Alive) && pauses.pause() {}
+        }),
+        meddle: Box::new(move |task, from, to, bytes| {
+            let _keep = &folder;
+            let (from, to) = (person.path(task, from), person.path(task, to));
+            if from != to {
+                fs::rename(&from, &to).unwrap();
+            }
+            if let Some(bytes) = bytes {
+                fs::write(&to, bytes).unwrap();
+            }
+        }),
+    }
+}
+
+#[test]
+fn folders_conform() {
+    conformance::run(&bench);
+}
+
+/// A vault in a fresh folder, with the doors a test needs.
+struct World {
+    folder: tempfile::TempDir,
+    journal: Arc<MemoryJournal>,
+    store: FolderStore,
+    vault: Vault,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Arc::new(MemoryJournal::default());
+        let store = FolderStore::open(folder.path(), options(&journal)).unwrap();
+        let vault = Vault::new(Arc::new(store.clone()), Terms::default());
+        Self { folder, journal, store, vault }
+    }
+
+    fn with(&self, change: impl FnOnce(&mut FolderStore)) -> Vault {
+        let mut store = self.store.clone();
+        change(&mut store);
+        Vault::new(Arc::new(store), Terms::default())
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+}
+
+/// Long after everything the tests write.
+fn later() -> Timestamp {
+    Timestamp::now() + jiff::SignedDuration::from_hours(1)
+}
+
+fn asked(who: &str) -> Asked {
+    Asked { agent: who.parse().unwrap(), wish: Wish::Leased, renamed_in: false }
+}
+
+fn claimed(claiming: Claiming) -> Claimed {
+    match claiming {
+        Claiming::Claimed(claimed) => *claimed,
+        Claiming::Not(not) => panic!("{not:?}"),
+    }
+}
+
+fn refused(claiming: Claiming) -> Not {
+    match claiming {
+        Claiming::Claimed(claimed) => panic!("{claimed:?}"),
+        Claiming::Not(not) => not,
+    }
+}
+
+#[test]
+fn what_is_being_written_is_not_taken() {
+    let world = World::new();
+    let task: TaskName = "x".parse().unwrap();
+    let path = world.at("Needs_Action/x.md");
+    let written = Timestamp::now();
+    fs::write(&path, "half of").unwrap();
+    let not = refused(world.vault.claim(&task, &asked("a"), written).unwrap());
+    assert!(
+        not.reason == Reason::Incomplete && not.wait.is_some_and(|wait| wait <= Duration::from_secs(3)),
+        "{not:?}"
+    );
+    let (next, line) = world.vault.claim_next(&asked("a"), written).unwrap();
+    assert!(matches!(next, Next::Nothing(Some(_))) && line.unfit.is_empty(), "it is worth waiting for");
+    // Somebody has it open, however old it is.
+    let open = world.with(|store| store.options.quiet = Some(|_| Ok(false)));
+    let not = refused(open.claim(&task, &asked("a"), later()).unwrap());
+    assert!(not.reason == Reason::Incomplete && not.sentence.contains("open for writing"), "{not:?}");
+    // Who saw the rename knows better than the dates.
+    let hint = Asked { renamed_in: true, ..asked("a") };
+    claimed(world.vault.claim(&task, &hint, written).unwrap());
+
+    fs::write(world.at("y"), "whole").unwrap();
+    filetime_back(&world.at("y"));
+    fs::rename(world.at("y"), world.at("Needs_Action/y.md")).unwrap();
+    claimed(world.vault.claim(&"y".parse().unwrap(), &asked("a"), Timestamp::now()).unwrap());
+
+    fs::write(world.at("Needs_Action/z.md"), "").unwrap();
+    let not = refused(world.vault.claim(&"z".parse().unwrap(), &asked("a"), later()).unwrap());
+    assert!(not.sentence.contains("empty"));
+
+    world.vault.add(&"added".parse().unwrap(), b"text").unwrap();
+    claimed(world.vault.claim(&"added".parse().unwrap(), &asked("a"), Timestamp::now()).unwrap());
+
+    fs::write(world.at("Needs_Action/old.md"), "text").unwrap();
+    claimed(world.vault.claim(&"old".parse().unwrap(), &asked("a"), later()).unwrap());
+}
+
+/// As if it had been written a while ago.
+fn filetime_back(path: &Path) {
+    let file = File::options().write(true).open(path).unwrap();
+    file.set_modified(std::time::SystemTime::now() - Duration::from_secs(1)).unwrap();
+}
+
+#[test]
+fn what_cannot_be_a_task_does_not_stop_the_others() {
+    use std::os::unix::ffi::OsStrExt;
+    let world = World::new();
+    let folder = world.at("Needs_Action");
+    fs::write(folder.join(std::ffi::OsStr::from_bytes(b"\xff.md")), "x").unwrap();
+    fs::write(folder.join("a\x1b[31m\n.md"), "x").unwrap();
+    fs::create_dir(folder.join("folder.md")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", folder.join("link.md")).unwrap();
+    let fifo = folder.join("pipe.md");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    fs::write(folder.join("broken.md"), "---\naction: pay\n").unwrap();
+    fs::write(folder.join("notes.txt"), "x").unwrap();
+    fs::write(folder.join(".hidden.md"), "x").unwrap();
+    fs::write(folder.join("good.md"), "x").unwrap();
+    let (next, line) = world.vault.claim_next(&asked("a"), later()).unwrap();
+    let Next::Claimed(claimed) = next else { panic!("{line:?}") };
+    assert_eq!(claimed.task.as_str(), "good.md");
+    let mut names: Vec<_> = line.unfit.iter().map(|unfit| unfit.name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["a\\u{1b}[31m\\n.md", "broken.md", "folder.md", "link.md", "pipe.md", "\u{fffd}.md"]);
+    for name in ["folder", "link", "pipe"] {
+        let fault = world.vault.claim(&name.parse().unwrap(), &asked("a"), later()).unwrap_err();
+        assert!(fault.to_string().contains("not a plain file"), "{fault}");
+    }
+    assert!(fs::symlink_metadata(&fifo).is_ok(), "and nothing was moved");
+}
+
+#[test]
+fn names_and_sizes_at_the_limit() {
+    let world = World::new();
+    let long = TaskName::of_file(&format!("{}.md", "ö".repeat(126))).unwrap();
+    for round in 0..2 {
+        fs::write(world.at("Needs_Action").join(long.as_str()), format!("round {round}")).unwrap();
+        let owner = claimed(world.vault.claim(&long, &asked("a"), later()).unwrap());
+        let done = world.vault.release(&owner.task, &owner.claim.id, &Release::success(), later()).unwrap();
+        let Owned::Yes(landed) = done else { panic!("{done:?}") };
+        assert!(fs::read(landed.path.unwrap()).unwrap().starts_with(format!("round {round}").as_bytes()));
+        assert_eq!(landed.task == long, round == 0, "the second gets a name beside the first");
+    }
+    assert_eq!(fs::read_dir(world.at("Done")).unwrap().count(), 2);
+
+    let size = 100 << 20;
+    File::create(world.at("Needs_Action/big.md")).unwrap().set_len(size).unwrap();
+    let task = "big".parse().unwrap();
+    let owner = claimed(world.vault.claim(&task, &asked("a"), later()).unwrap());
+    world.vault.release(&task, &owner.claim.id, &Release::success(), later()).unwrap();
+    let meta = fs::metadata(world.at("Done/big.md")).unwrap();
+    assert!(
+        meta.len() > size && meta.blocks() * 512 < size,
+        "its holes are still holes: it was never copied"
+    );
+}
+
+#[test]
+fn the_owner_may_rewrite_the_file() {
+    let world = World::new();
+    let task: TaskName = "x".parse().unwrap();
+    world.vault.add(&task, b"text").unwrap();
+    let owner = claimed(world.vault.claim(&task, &asked("a"), later()).unwrap());
+    let path = owner.path.unwrap();
+    // As editors save: another inode, and here without the block.
+    fs::write(world.at("new"), "my own words, no block").unwrap();
+    fs::rename(world.at("new"), &path).unwrap();
+    let done = world.vault.release(&task, &owner.claim.id, &Release::success(), later()).unwrap();
+    assert!(matches!(done, Owned::Yes(_)));
+    let text = fs::read_to_string(world.at("Done/x.md")).unwrap();
+    assert!(text.starts_with("my own words, no block\n<!-- tollgate c-"), "{text}");
+    assert!(text.ends_with("**Next State**: Done\n"));
+}
+
+#[test]
+fn what_was_taken_away_is_not_brought_back() {
+    let world = World::new();
+    let task: TaskName = "x".parse().unwrap();
+    for act in ["move", "write", "note"] {
+        world.vault.add(&task, b"text").unwrap();
+        let (here, there, away) =
+            (world.at("Needs_Action/x.md"), world.at("In_Progress/a/x.md"), world.at("away.md"));
+        let gone = away.clone();
+        let vault = world.with(|store| {
+            store.disk.fates = Some(Arc::new(move |at| {
+                let source = if there.exists() { &there } else { &here };
+                if at == act && source.exists() && (act == "move" || there.exists()) {
+                    fs::rename(source, &gone).unwrap();
+                }
+                disk::Fate::Go
+            }));
+        });
+        let answer = vault.claim(&task, &asked("a"), later()).unwrap();
+        assert!(away.exists() && !world.at("In_Progress/a/x.md").exists(), "{act}");
+        assert!(!world.at("Needs_Action/x.md").exists(), "{act}");
+        if let Claiming::Claimed(owner) = answer {
+            assert_eq!(act, "note", "taken away after the claim was made");
+            assert!(!world.vault.verify(&task, &owner.claim.id, later()).unwrap());
+            let done = world.vault.release(&task, &owner.claim.id, &Release::success(), later()).unwrap();
+            assert!(matches!(done, Owned::No(_)));
+        }
+        assert!(world.vault.reclaim(later()).unwrap().1.is_empty());
+        assert!(Known::read(&world.store.log_path(task.stripe())).unwrap().notes.is_empty(), "{act}: swept");
+        fs::remove_file(&away).unwrap();
+    }
+}
+
+#[test]
+fn a_fault_is_not_a_lost_race() {
+    let world = World::new();
+    for name in ["a", "b"] {
+        world.vault.add(&name.parse().unwrap(), b"text").unwrap();
+    }
+    fs::write(world.at("In_Progress/blue"), "not a folder").unwrap();
+    let (next, line) = world.vault.claim_next(&asked("blue"), later()).unwrap();
+    assert!(matches!(next, Next::Nothing(_)) && line.faults.len() == 2, "{line:?}");
+    assert!(world.vault.claim(&"a".parse().unwrap(), &asked("blue"), later()).is_err());
+    assert!(world.journal.events().is_empty(), "nothing happened, nothing is told");
+    let (next, _) = world.vault.claim_next(&asked("red"), later()).unwrap();
+    assert!(matches!(next, Next::Claimed(_)), "what one cannot do, another can");
+    let (all, each) = world.vault.figures().unwrap();
+    assert!((all.claim_success_rate - 0.25).abs() < 1e-9, "{all:?}");
+    assert_eq!((all.claim_conflicts_avoided, each.len()), (0, 2));
+}
+
+#[test]
+fn no_permission_is_said_and_leaves_things_as_they_were() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new();
+    world.vault.add(&"x".parse().unwrap(), b"text").unwrap();
+    let path = world.at("Needs_Action/x.md");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    if File::options().write(true).open(&path).is_ok() {
+        return; // root may do everything
+    }
+    let fault = world.vault.claim(&"x".parse().unwrap(), &asked("a"), later()).unwrap_err();
+    assert_eq!(fault.code(), "NO_PERMISSION");
+    assert_eq!(fs::read(&path).unwrap(), b"text");
+}
+
+#[test]
+fn two_workspaces_share_a_vault() {
+    struct Named(&'static str, MemoryJournal);
+    impl Journal for Named {
+        fn id(&self) -> &str {
+            self.0
+        }
+        fn append(&self, events: &[Event]) -> Result<()> {
+            self.1.append(events)
+        }
+        fn has(&self, step: &crate::vault::claim::StepId, since: Timestamp) -> Result<bool> {
+            self.1.has(step, since)
+        }
+    }
+    let world = World::new();
+    let journals = ["one", "two"].map(|name| Arc::new(Named(name, MemoryJournal::default())));
+    let [one, two] = journals.clone().map(|journal| {
+        let store = FolderOptions { journal, ..options(&world.journal) };
+        FolderStore::open(world.folder.path(), store).unwrap()
+    });
+    let vault = |store: &FolderStore| Vault::new(Arc::new(store.clone()), Terms::default());
+    let task: TaskName = "x".parse().unwrap();
+    vault(&one).add(&task, b"text").unwrap();
+    let owner = claimed(vault(&one).claim(&task, &asked("a"), later()).unwrap());
+    assert_eq!(refused(vault(&two).claim(&task, &asked("a"), later()).unwrap()).reason, Reason::Lost);
+    // The first dies between the move and its ledger line; the second settles it, but not into its own ledger.
+    struct Deaf(Arc<Named>);
+    impl Journal for Deaf {
+        fn id(&self) -> &str {
+            self.0.id()
+        }
+        fn append(&self, _events: &[Event]) -> Result<()> {
+            std::panic::resume_unwind(Box::new(disk::Died))
+        }
+        fn has(&self, step: &crate::vault::claim::StepId, since: Timestamp) -> Result<bool> {
+            self.0.has(step, since)
+        }
+    }
+    let mut dying = one.clone();
+    dying.options.journal = Arc::new(Deaf(Arc::clone(&journals[0])));
+    let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        vault(&dying).release(&task, &owner.claim.id, &Release::success(), later())
+    }));
+    assert!(died.is_err());
+    vault(&two).heal().unwrap();
+    assert!(world.at("Done/x.md").exists());
+    assert_eq!(journals[1].1.events().len(), 0, "not its business");
+    assert_eq!(journals[0].1.events().len(), 1);
+    for _ in 0..2 {
+        vault(&one).heal().unwrap();
+        assert_eq!(journals[0].1.events().len(), 2, "once, when the first comes back");
+    }
+}
+
+#[test]
+fn a_later_format_is_refused() {
+    let world = World::new();
+    fs::write(world.at(".tollgate/vault/format"), "2\n").unwrap();
+    let error = FolderStore::open(world.folder.path(), options(&world.journal)).map(|_| ()).unwrap_err();
+    assert_eq!(error.code(), "NEWER_FORMAT");
+}
+
+#[test]
+fn the_cache_sees_every_change() {
+    let world = World::new();
+    for n in 0..40 {
+        world.vault.add(&format!("t{n}").parse().unwrap(), b"---\npriority: normal\n---\n").unwrap();
+    }
+    let first = |vault: &Vault| {
+        let line = vault.list(State::NeedsAction, later()).unwrap();
+        let mut ranked: Vec<_> =
+            line.tasks.iter().map(|l| (l.brief.clone().unwrap().priority, l.task.clone())).collect();
+        ranked.sort();
+        ranked[0].1.to_string()
+    };
+    first(&world.vault);
+    let cache = world.at(".tollgate/vault/cache/Needs_Action");
+    let before = fs::read(&cache).unwrap();
+    assert!(before.len() > 40 * 36);
+    // The same size, in place.
+    fs::write(world.at("Needs_Action/t7.md"), "---\npriority: urgent\n---\n").unwrap();
+    assert_eq!(first(&world.vault), "t7.md");
+    fs::remove_file(&cache).unwrap();
+    assert_eq!(first(&world.vault), "t7.md");
+}

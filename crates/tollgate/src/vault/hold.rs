@@ -1,0 +1,154 @@
+//! A held claim: a kernel lock that lives exactly as long as the work.
+//!
+//! The worker's command inherits the descriptor. A lock of this kind belongs to the open file, not to a process, so it
+//! is let go when the last process that has it is gone: `kill -9` of tollgate alone frees nothing while the command
+//! runs, `kill -9` of everything frees the task at once, and nobody has to watch a clock.
+//!
+//! Invariants: the file exists and is locked before the claim it is named after is written down; whoever gets the lock
+//! of a claim that is written down has proof that its owner is gone, for ever, because the name is never used again.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::Write as _;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use super::claim::ClaimId;
+use super::name::TaskName;
+use crate::error::{At, Fault, Result};
+
+/// One spawn at a time: while a descriptor is lent to one command, another command must not inherit it too.
+static LENDING: Mutex<()> = Mutex::new(());
+
+/// The lock of a claim, held.
+#[derive(Debug)]
+#[must_use = "a lock that is dropped at once holds nothing"]
+pub struct Hold {
+    /// None for a store without processes.
+    file: Option<(File, PathBuf)>,
+}
+
+/// What trying the lock of a claim tells about its owner.
+#[derive(Debug)]
+pub enum Owner {
+    /// Somebody has the lock.
+    Alive,
+    /// Nobody has it, and now we do: nobody else can reclaim at the same time.
+    Gone(Hold),
+    /// There is no lock to try.
+    Unknown,
+}
+
+impl Hold {
+    /// One that needs no lock, for a store in memory.
+    pub(crate) fn nothing() -> Self {
+        Self { file: None }
+    }
+
+    /// Makes the lock file of a new claim and locks it.
+    pub(crate) fn new(folder: &Path, claim: &ClaimId, task: &TaskName) -> Result<Self> {
+        let path = folder.join(claim.as_str());
+        let mut options = OpenOptions::new();
+        options.create_new(true).write(true).mode(0o660).custom_flags(libc::O_NOFOLLOW);
+        let file = options.open(&path).at("make the lock", &path)?;
+        // A sweeper may have come between: then the name is gone or the lock is its, and the claim must not begin.
+        let locked = file.try_lock().is_ok();
+        let same = std::fs::symlink_metadata(&path).is_ok_and(|found| same_file(&found, &file));
+        if locked && same {
+            // So that a sweeper can look whether the claim was ever written down.
+            (&file).write_all(task.as_str().as_bytes()).at("write", &path)?;
+            return Ok(Self { file: Some((file, path)) });
+        }
+        Err(Fault::Locked { path, waited_s: 0 })
+    }
+
+    /// Tries the lock of a claim that is written down.
+    pub(crate) fn try_take(folder: &Path, claim: &ClaimId) -> Result<Owner> {
+        let path = folder.join(claim.as_str());
+        let file = match OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Owner::Unknown),
+            file => file.at("open the lock", &path)?,
+        };
+        match file.try_lock() {
+            Ok(()) => Ok(Owner::Gone(Self { file: Some((file, path)) })),
+            Err(TryLockError::WouldBlock) => Ok(Owner::Alive),
+            Err(TryLockError::Error(error)) => Err(error).at("lock", &path),
+        }
+    }
+
+    /// Runs `spawn` while the descriptor is inheritable. A command that is started inside keeps the lock until it ends,
+    /// and so does everything it starts. Commands started elsewhere in this process at the same time would inherit it
+    /// too, so all of them are to be started through here.
+    pub fn lend<T>(&self, spawn: impl FnOnce() -> T) -> Result<T> {
+        let Some((file, path)) = &self.file else { return Ok(spawn()) };
+        let _one_at_a_time = LENDING.lock().unwrap_or_else(PoisonError::into_inner);
+        rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty()).at("pass on the lock", path)?;
+        let spawned = spawn();
+        rustix::io::fcntl_setfd(file, rustix::io::FdFlags::CLOEXEC).at("keep the lock", path)?;
+        Ok(spawned)
+    }
+
+    /// The descriptor, for a command that is started in another way.
+    pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(|(file, _)| file.as_fd())
+    }
+
+    /// Removes the lock file. Only for a claim that is no longer written down.
+    pub(crate) fn remove(self) {
+        if let Some((_, path)) = &self.file {
+            // A lock file that stays behind is free and is swept.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn same_file(found: &std::fs::Metadata, file: &File) -> bool {
+    file.metadata().is_ok_and(|own| own.ino() == found.ino() && own.dev() == found.dev())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    /// A process that is being started has every descriptor for an instant, so a free lock may look held for that long.
+    fn gone(folder: &Path, claim: &ClaimId) -> bool {
+        let mut pauses = crate::lock::Pauses::lasting(std::time::Duration::from_secs(10));
+        loop {
+            match Hold::try_take(folder, claim).unwrap() {
+                Owner::Gone(_) => return true,
+                _ if pauses.pause() => {}
+                _ => return false,
+            }
+        }
+    }
+
+    fn cat() -> Command {
+        let mut cat = Command::new("cat");
+        cat.stdin(Stdio::piped());
+        cat
+    }
+
+    #[test]
+    fn the_lock_lives_as_long_as_the_command_it_was_lent_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let (lent, kept) = (ClaimId::new().unwrap(), ClaimId::new().unwrap());
+        let lent_hold = Hold::new(folder.path(), &lent, &"x".parse().unwrap()).unwrap();
+        let kept_hold = Hold::new(folder.path(), &kept, &"x".parse().unwrap()).unwrap();
+        let mut child = lent_hold.lend(|| cat().spawn()).unwrap().unwrap();
+        let mut other = cat().spawn().unwrap();
+        drop(kept_hold);
+        assert!(gone(folder.path(), &kept), "only what was lent is inherited");
+        // As if tollgate had been killed: the command still has the lock.
+        drop(lent_hold);
+        assert!(matches!(Hold::try_take(folder.path(), &lent).unwrap(), Owner::Alive));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(gone(folder.path(), &lent), "nor does a command that was started later have it");
+        other.kill().unwrap();
+        other.wait().unwrap();
+        let missing = ClaimId::new().unwrap();
+        assert!(matches!(Hold::try_take(folder.path(), &missing).unwrap(), Owner::Unknown));
+    }
+}

@@ -1,0 +1,157 @@
+//! The line of tasks that wait: priority, then due time, then age.
+//!
+//! A line is built from one look at the folder and then used up, so that draining ten thousand tasks costs ten
+//! thousand claims and not ten thousand looks. What arrives later is put in, or found by the next look.
+//!
+//! Invariant: the line only proposes. Whether a task may be taken is judged on what is there when it is taken.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::claiming::{Asked, Claimed, Claiming};
+use super::deciding::Passed;
+use super::state::State;
+use super::store::{Listed, Ready, Unfit};
+use super::task::Rank;
+use super::{Not, Reason, TaskName, Vault};
+use crate::error::Result;
+
+/// The tasks that an agent might take, in order.
+#[derive(Debug, Default)]
+pub struct Line {
+    waiting: BinaryHeap<Reverse<(Rank, TaskName, State)>>,
+    /// Young tasks are complete after this time.
+    soonest: Option<Duration>,
+    /// What cannot be a task, or cannot be read.
+    pub unfit: Vec<Unfit>,
+    /// Tasks that were passed over because of a fault.
+    pub faults: Vec<Passed>,
+    /// Tasks that wait for others: they are looked at again when something is done.
+    pub blocked: usize,
+    /// Tasks that other agents may take.
+    pub foreign: usize,
+}
+
+/// What came of asking for the next task.
+#[derive(Debug)]
+pub enum Next {
+    /// This one.
+    Claimed(Box<Claimed>),
+    /// None. Some may be complete after this time.
+    Nothing(Option<Duration>),
+}
+
+impl Line {
+    /// How many are left.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    fn young(&mut self, wait: Duration) {
+        self.soonest = Some(self.soonest.map_or(wait, |soonest| soonest.min(wait)));
+    }
+}
+
+impl Vault {
+    /// One look at all tasks that wait, for this agent. Also settles what was left half made.
+    pub fn line(&self, asked: &Asked, now: Timestamp) -> Result<Line> {
+        self.heal()?;
+        let mut line = Line::default();
+        let mut places = Vec::new();
+        for state in [State::Approved, State::NeedsAction] {
+            let scan = self.store.scan(state, now)?;
+            line.unfit.extend(scan.unfit);
+            places.reserve(scan.tasks.len());
+            for listed in scan.tasks {
+                places.extend(self.place(&mut line, asked, listed));
+            }
+        }
+        line.waiting = places.into();
+        Ok(line)
+    }
+
+    fn place(
+        &self,
+        line: &mut Line,
+        asked: &Asked,
+        listed: Listed,
+    ) -> Option<Reverse<(Rank, TaskName, State)>> {
+        let state = listed.slot.state();
+        let brief = match listed.brief {
+            Ok(brief) => brief,
+            Err(broken) => {
+                line.unfit.push(Unfit { name: listed.task.to_string(), state, why: broken.to_string() });
+                return None;
+            }
+        };
+        if self.terms.roles.mode(&asked.agent, brief.action.as_deref(), state).is_err() {
+            line.foreign += 1;
+            return None;
+        }
+        if let Ready::After(wait) = listed.ready
+            && !asked.renamed_in
+        {
+            line.young(wait);
+            return None;
+        }
+        Some(Reverse((brief.rank(listed.modified), listed.task, state)))
+    }
+
+    /// Puts a task that has just arrived into the line.
+    pub fn arrived(&self, line: &mut Line, task: &TaskName, asked: &Asked, now: Timestamp) -> Result<()> {
+        if let Some(stored) = self.store.get(task, None, now)?
+            && matches!(stored.slot.state(), State::NeedsAction | State::Approved)
+        {
+            let listed = Listed {
+                task: stored.task,
+                slot: stored.slot,
+                brief: stored.brief,
+                ready: stored.ready,
+                modified: stored.modified,
+            };
+            let place = self.place(line, asked, listed);
+            line.waiting.extend(place);
+        }
+        Ok(())
+    }
+
+    /// Takes the first of the line that can be taken. A fault of one task does not stop the others.
+    pub fn next(&self, line: &mut Line, asked: &Asked, now: Timestamp) -> Result<Next> {
+        while let Some(Reverse((_, task, state))) = line.waiting.pop() {
+            let claiming = match self.store.get(&task, Some(state), now) {
+                Ok(Some(stored)) => self.claim_stored(&stored, asked, now),
+                // Somebody took it before we looked: no race, the line is only old.
+                Ok(None) => continue,
+                Err(fault) => Err(fault),
+            };
+            match claiming {
+                Ok(Claiming::Claimed(claimed)) => return Ok(Next::Claimed(claimed)),
+                Ok(Claiming::Not(Not { wait: Some(wait), .. })) => line.young(wait),
+                Ok(Claiming::Not(not)) => match not.reason {
+                    Reason::Blocked => line.blocked += 1,
+                    Reason::Incomplete => {
+                        line.unfit.push(Unfit { name: task.to_string(), state, why: not.sentence });
+                    }
+                    _ => {}
+                },
+                Err(fault) => line.faults.push((task, fault)),
+            }
+        }
+        Ok(Next::Nothing(line.soonest))
+    }
+
+    /// Takes the next task, by one look.
+    pub fn claim_next(&self, asked: &Asked, now: Timestamp) -> Result<(Next, Line)> {
+        let mut line = self.line(asked, now)?;
+        let next = self.next(&mut line, asked, now)?;
+        Ok((next, line))
+    }
+}

@@ -1,0 +1,321 @@
+//! From what is known of a task to the next step: the rules, written once for every store. Pure.
+//!
+//! Invariants: every step is on the map of [`super::state::may_go`]; a failed attempt is never `Done`; what may have
+//! been executed and must be approved is never tried again without a person; a draft never passes the person by.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::block::{Completion, Verdict};
+use super::claim::{Approval, Claim, ClaimId, Mode, Note, StepId, Tenure};
+use super::event::{Event, Kind};
+use super::state::{Slot, State, Verb, may_go};
+use super::store::{Edit, Step, Stored};
+use crate::digest::Digest;
+use crate::error::{Fault, Result};
+use crate::name::Agent;
+
+/// Who asks for a task, and how.
+#[derive(Debug, Clone)]
+pub(crate) struct Asking {
+    pub(crate) id: ClaimId,
+    pub(crate) agent: Agent,
+    pub(crate) tenure: Tenure,
+    pub(crate) mode: Mode,
+    pub(crate) sensitive: bool,
+}
+
+/// How an owner lets a task go.
+#[derive(Debug, Clone)]
+pub struct Release {
+    /// How it went.
+    pub verdict: Verdict,
+    /// Where to; `None`: where the verdict leads.
+    pub to: Option<State>,
+    /// For the file and the ledger.
+    pub note: Option<String>,
+}
+
+impl Release {
+    /// The work is done; where that leads is known from the claim.
+    pub fn success() -> Self {
+        Self { verdict: Verdict::Success, to: None, note: None }
+    }
+
+    /// It is not.
+    pub fn failure(note: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Failure, to: None, note: Some(note.into()) }
+    }
+}
+
+fn event(step: &StepId, at: Timestamp, kind: Kind, agent: Option<&Agent>) -> Event {
+    Event {
+        step: step.clone(),
+        time: at,
+        agent: agent.cloned(),
+        kind,
+        payload: json!(null),
+        result: json!(null),
+    }
+}
+
+fn step(stored: &Stored, verb: Option<Verb>, to: Slot, at: Timestamp) -> Result<Step> {
+    if let Some(verb) = verb
+        && !may_go(stored.slot.state(), verb, to.state())
+    {
+        return Err(Fault::invalid(format!("`{}` cannot go from {} to {to}", stored.task, stored.slot)));
+    }
+    let id = StepId::new()?;
+    Ok(Step {
+        at,
+        verb,
+        task: stored.task.clone(),
+        from: stored.slot.clone(),
+        version: stored.version.clone(),
+        check: None,
+        note: Some(Note { slot: to.clone(), ..stored.note.clone() }),
+        to,
+        edit: Edit::Keep,
+        offer: false,
+        beside: id.to_string(),
+        events: Vec::new(),
+        id,
+    })
+}
+
+/// Taking a task.
+pub(crate) fn claim(stored: &Stored, asking: Asking, at: Timestamp) -> Result<Step> {
+    let mut step = step(stored, Some(Verb::Claim), Slot::InProgress(asking.agent.clone()), at)?;
+    let action = stored.brief.as_ref().ok().and_then(|brief| brief.action.clone());
+    let from = stored.slot.state();
+    let claim = Claim {
+        epoch: stored.note.next_epoch(at),
+        agent: asking.agent,
+        at,
+        tenure: asking.tenure,
+        mode: asking.mode,
+        action,
+        // Approved work has been called sensitive by somebody, whatever the configuration says now.
+        sensitive: asking.sensitive || from == State::Approved,
+        from,
+        block_at: stored.len,
+        id: asking.id,
+    };
+    if from == State::Approved {
+        let by_hand = stored.note.approval.is_none();
+        let approved = stored.note.approval.as_ref().map(|approval| approval.sha256).or(stored.note.offered);
+        let approved =
+            approved.ok_or_else(|| Fault::invalid(format!("nobody approved `{}`", stored.task)))?;
+        step.check = Some(approved);
+        if by_hand {
+            let payload = json!({"task": stored.task, "decision": "approve", "by": "hand", "sha256": approved, "step": step.id});
+            let result = json!({"status": "APPROVED"});
+            step.events.push(Event { payload, result, ..event(&step.id, at, Kind::Approval, None) });
+        }
+    }
+    let payload = json!({
+        "task": stored.task, "claim_id": claim.id, "epoch": claim.epoch, "mode": claim.mode,
+        "from": from, "attempt": stored.note.attempts + 1, "step": step.id,
+    });
+    let result = json!({"status": "CLAIMED"});
+    step.events.push(Event { payload, result, ..event(&step.id, at, Kind::Claim, Some(&claim.agent)) });
+    step.beside = claim.id.to_string();
+    step.edit = Edit::Open;
+    step.note = Some(Note {
+        slot: step.to.clone(),
+        epoch: claim.epoch,
+        attempts: stored.note.attempts + 1,
+        claim: Some(claim),
+        // Used once.
+        approval: None,
+        offered: None,
+        reason: None,
+    });
+    Ok(step)
+}
+
+/// A race that another won.
+pub(crate) fn lost(stored: &Stored, agent: &Agent, at: Timestamp) -> Result<Event> {
+    let id = StepId::new()?;
+    let payload = json!({"task": stored.task, "from": stored.slot.state(), "step": id});
+    let result = json!({"status": "LOST"});
+    Ok(Event { payload, result, ..event(&id, at, Kind::ClaimLost, Some(agent)) })
+}
+
+/// Where a failed or broken-off attempt leads, and why.
+fn after_failure(note: &Note, claim: &Claim, limit: u32, why: &str) -> (State, Option<String>) {
+    if claim.sensitive && claim.mode == Mode::Execute {
+        // It may have happened. Whether it is to happen again, a person says.
+        (State::PendingApproval, Some(why.to_owned()))
+    } else if note.attempts >= limit {
+        (State::Rejected, Some(format!("gave up after {} attempts: {why}", note.attempts)))
+    } else {
+        (State::NeedsAction, Some(why.to_owned()))
+    }
+}
+
+fn owned(stored: &Stored) -> Result<&Claim> {
+    stored.note.claim.as_ref().ok_or_else(|| Fault::invalid(format!("nobody has claimed `{}`", stored.task)))
+}
+
+/// Letting a task go.
+pub(crate) fn release(stored: &Stored, how: &Release, limit: u32, at: Timestamp) -> Result<Step> {
+    let claim = owned(stored)?.clone();
+    let failed = how.verdict == Verdict::Failure;
+    let (next, reason) = match how.to {
+        Some(State::Done) if failed => return Err(Fault::invalid("failed work cannot go to `Done`")),
+        Some(State::Done) if claim.mode == Mode::Draft => {
+            return Err(Fault::invalid("a draft goes to `Pending_Approval`, where a person decides"));
+        }
+        Some(State::PendingApproval | State::Rejected | State::Done) => {
+            (how.to.unwrap_or(State::Done), how.note.clone())
+        }
+        Some(other) => return Err(Fault::invalid(format!("a task is not released to `{other}`"))),
+        None if failed => after_failure(&stored.note, &claim, limit, how.note.as_deref().unwrap_or("failed")),
+        None if claim.mode == Mode::Draft => (State::PendingApproval, None),
+        None => (State::Done, None),
+    };
+    let note = if how.to.is_none() && failed { reason.clone() } else { how.note.clone() };
+    leave(stored, &claim, Verb::Release, how.verdict, (next, reason, note), at)
+}
+
+/// Giving a task back unworked, as when the worker is asked to stop. It does not count as an attempt.
+pub(crate) fn give_back(stored: &Stored, why: &str, at: Timestamp) -> Result<Step> {
+    let claim = owned(stored)?.clone();
+    let (next, reason) = after_failure(&stored.note, &claim, u32::MAX, why);
+    let mut step =
+        leave(stored, &claim, Verb::Release, Verdict::Failure, (next, reason.clone(), reason), at)?;
+    if let Some(note) = &mut step.note {
+        note.attempts = note.attempts.saturating_sub(1);
+    }
+    Ok(step)
+}
+
+/// Taking a task from an owner who is gone.
+pub(crate) fn reclaim(stored: &Stored, limit: u32, at: Timestamp) -> Result<Step> {
+    match &stored.note.claim {
+        Some(claim) => {
+            let (next, reason) = after_failure(&stored.note, claim, limit, "interrupted");
+            leave(stored, claim, Verb::Reclaim, Verdict::Failure, (next, reason.clone(), reason), at)
+        }
+        // Put there by hand or by another program, which left no claim.
+        None => {
+            let mut step = step(stored, Some(Verb::Reclaim), Slot::NEEDS_ACTION, at)?;
+            let payload = json!({"task": stored.task, "reason": "no claim", "step": step.id});
+            let result = json!({"status": State::NeedsAction});
+            step.events.push(Event {
+                payload,
+                result,
+                ..event(&step.id, at, Kind::Reclaim, stored.slot.agent())
+            });
+            Ok(step)
+        }
+    }
+}
+
+fn leave(
+    stored: &Stored,
+    claim: &Claim,
+    verb: Verb,
+    verdict: Verdict,
+    (next, reason, note): (State, Option<String>, Option<String>),
+    at: Timestamp,
+) -> Result<Step> {
+    let mut step = step(stored, Some(verb), Slot::Free(next), at)?;
+    let duration_s = u64::try_from(at.as_second() - claim.at.as_second()).unwrap_or(0);
+    let mut payload = json!({
+        "task": stored.task, "claim_id": claim.id, "epoch": claim.epoch, "result": verdict, "duration_s": duration_s,
+        "step": step.id,
+    });
+    if let Some(text) = reason.as_ref().or(note.as_ref()) {
+        payload["reason"] = json!(text);
+    }
+    let kind = if verb == Verb::Reclaim { Kind::Reclaim } else { Kind::Release };
+    let result = json!({"status": next});
+    step.events.push(Event { payload, result, ..event(&step.id, at, kind, Some(&claim.agent)) });
+    step.beside = claim.id.to_string();
+    step.edit = Edit::Close(claim.clone(), Completion { at, duration_s, verdict, next, note });
+    step.offer = next == State::PendingApproval;
+    step.note = (!next.is_final()).then(|| Note {
+        slot: step.to.clone(),
+        claim: None,
+        offered: None,
+        approval: None,
+        reason,
+        ..stored.note.clone()
+    });
+    Ok(step)
+}
+
+/// A person's yes, to exactly these bytes.
+pub(crate) fn approve(stored: &Stored, by: &str, sha256: Digest, at: Timestamp) -> Result<Step> {
+    let mut step = step(stored, Some(Verb::Approve), Slot::APPROVED, at)?;
+    let payload =
+        json!({"task": stored.task, "decision": "approve", "by": by, "sha256": sha256, "step": step.id});
+    let result = json!({"status": "APPROVED"});
+    step.events.push(Event { payload, result, ..event(&step.id, at, Kind::Approval, None) });
+    step.check = Some(sha256);
+    let approval = Some(Approval { sha256, by: by.to_owned(), at });
+    step.note = Some(Note { slot: step.to.clone(), approval, reason: None, ..stored.note.clone() });
+    Ok(step)
+}
+
+/// A person's no.
+pub(crate) fn reject(stored: &Stored, by: &str, reason: &str, at: Timestamp) -> Result<Step> {
+    if reason.trim().is_empty() {
+        return Err(Fault::invalid("a rejection needs a reason"));
+    }
+    let mut step = step(stored, Some(Verb::Reject), Slot::Free(State::Rejected), at)?;
+    let payload =
+        json!({"task": stored.task, "decision": "reject", "by": by, "reason": reason, "step": step.id});
+    let result = json!({"status": "REJECTED"});
+    step.events.push(Event { payload, result, ..event(&step.id, at, Kind::Approval, None) });
+    step.edit = Edit::Reject(by.to_owned(), reason.to_owned());
+    step.note = None;
+    Ok(step)
+}
+
+/// The yes is void: what lies in `Approved` is not what was approved.
+pub(crate) fn reopen(stored: &Stored, at: Timestamp) -> Result<Step> {
+    let mut step = step(stored, Some(Verb::Reopen), Slot::PENDING, at)?;
+    let payload = json!({"task": stored.task, "decision": "void", "reason": "changed", "step": step.id});
+    let result = json!({"status": State::PendingApproval});
+    step.events.push(Event { payload, result, ..event(&step.id, at, Kind::Approval, None) });
+    step.offer = true;
+    let reason = Some("changed after it was approved".to_owned());
+    step.note =
+        Some(Note { slot: step.to.clone(), approval: None, offered: None, reason, ..stored.note.clone() });
+    Ok(step)
+}
+
+/// Extending a lease.
+pub(crate) fn renew(stored: &Stored, lease: Duration, at: Timestamp, told: bool) -> Result<Step> {
+    let mut claim = owned(stored)?.clone();
+    let mut step = step(stored, None, stored.slot.clone(), at)?;
+    if let Tenure::Leased(until) = &mut claim.tenure {
+        *until = (*until).max(lease_until(at, lease));
+    }
+    if told {
+        let payload =
+            json!({"task": stored.task, "claim_id": claim.id, "tenure": claim.tenure, "step": step.id});
+        let result = json!({"status": "RENEWED"});
+        step.events.push(Event { payload, result, ..event(&step.id, at, Kind::Renew, Some(&claim.agent)) });
+    }
+    step.note = Some(Note { claim: Some(claim), ..stored.note.clone() });
+    Ok(step)
+}
+
+/// A note of the worker's, which also shows that it is alive.
+pub(crate) fn progress(stored: &Stored, text: &str, lease: Duration, at: Timestamp) -> Result<Step> {
+    let id = owned(stored)?.id.clone();
+    let mut step = renew(stored, lease, at, false)?;
+    step.edit = Edit::Progress(id, super::block::progress(at, text));
+    Ok(step)
+}
+
+/// When a lease that is given now ends.
+pub(crate) fn lease_until(now: Timestamp, lease: Duration) -> Timestamp {
+    now.checked_add(lease).unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,243 @@
+//! What the rules need from a place where tasks are kept. A backend stores; it does not judge.
+//!
+//! There is one write, [`Store::apply`]: one step of one task, compared with the version the rules have seen, together
+//! with its ledger lines. That is what a rename, a push of a ref and a transaction of an engine can all do. The step's
+//! id is made by who takes it. [`super::conformance`] holds every store to this.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::block::Completion;
+use super::claim::{Claim, ClaimId, Note, StepId};
+use super::event::Event;
+use super::figures::{Count, Tally};
+use super::hold::{Hold, Owner};
+use super::name::TaskName;
+use super::state::{Slot, State, Verb};
+use super::task::{Brief, Broken};
+use crate::digest::Digest;
+use crate::error::{Fault, Result};
+use crate::name::Agent;
+
+/// Changes with everything that happens to a task, whoever does it. Opaque.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version(pub String);
+
+/// Whether what was dropped in is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ready {
+    /// It is.
+    Now,
+    /// It was written a moment ago; if nobody writes to it, it is complete after this time.
+    After(Duration),
+    /// It has no bytes yet.
+    Empty,
+    /// Somebody has it open for writing.
+    Open,
+}
+
+/// A task as the store has it.
+#[derive(Debug, Clone)]
+pub struct Stored {
+    /// Its name.
+    pub task: TaskName,
+    /// Where it is.
+    pub slot: Slot,
+    /// What [`Step::version`] is compared with.
+    pub version: Version,
+    /// What its author asks for.
+    pub brief: Result<Brief, Broken>,
+    /// What is known about it, as far as it holds in this slot.
+    pub note: Note,
+    /// Whether it may be taken yet.
+    pub ready: Ready,
+    /// A task of the same name that tollgate is dealing with in another slot.
+    pub twin: Option<Slot>,
+    /// When its bytes last changed.
+    pub modified: Timestamp,
+    /// When anything about it last changed, also its place.
+    pub changed: Timestamp,
+    /// How many bytes it has.
+    pub len: u64,
+    /// Its file, where it has one.
+    pub path: Option<PathBuf>,
+}
+
+/// A task in a listing: what can be told without a look into the notes.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    /// Its name.
+    pub task: TaskName,
+    /// Where it is.
+    pub slot: Slot,
+    /// What its author asks for.
+    pub brief: Result<Brief, Broken>,
+    /// Whether it may be taken yet. Whether it is open for writing is only looked at when it is taken.
+    pub ready: Ready,
+    /// When its bytes last changed.
+    pub modified: Timestamp,
+}
+
+/// Something in the vault's folders that cannot be a task: a directory, a link, a name with control characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unfit {
+    /// Its name, safe to print.
+    pub name: String,
+    /// Where it lies.
+    pub state: State,
+    /// Why it cannot be one.
+    pub why: String,
+}
+
+/// All that lies in one state.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// The tasks, in no order.
+    pub tasks: Vec<Listed>,
+    /// The rest.
+    pub unfit: Vec<Unfit>,
+}
+
+/// What a step does to the task's text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Edit {
+    /// Nothing.
+    Keep,
+    /// Puts the block of the note's claim after the text.
+    Open,
+    /// Closes this claim's block.
+    Close(Claim, Completion),
+    /// Puts this line into this claim's open block.
+    Progress(ClaimId, String),
+    /// Puts a person's no after the text: by whom, and why.
+    Reject(String, String),
+}
+
+/// One step of one task, with its ledger lines.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// Made by who takes it.
+    pub id: StepId,
+    /// When.
+    pub at: Timestamp,
+    /// As a word. `None` for a step that moves nothing: a renewal, a progress note.
+    pub verb: Option<Verb>,
+    /// Which task.
+    pub task: TaskName,
+    /// From here,
+    pub from: Slot,
+    /// if it is still as it was,
+    pub version: Version,
+    /// and if its bytes are these,
+    pub check: Option<Digest>,
+    /// to here,
+    pub to: Slot,
+    /// with this done to its text. Coming out of a slot where only the owner looks the edit is made first, going
+    /// into one the move is.
+    pub edit: Edit,
+    /// What is known about it afterwards. `None`: nothing more, it is final.
+    pub note: Option<Note>,
+    /// Afterwards its bytes are on offer: their digest goes into the note.
+    pub offer: bool,
+    /// If its name is taken there, this word makes another.
+    pub beside: String,
+    /// What the ledger says.
+    pub events: Vec<Event>,
+}
+
+/// Where a step has brought a task.
+#[derive(Debug, Clone)]
+pub struct Landed {
+    /// Its name now: another than before only if that was taken.
+    pub task: TaskName,
+    /// Its slot now.
+    pub slot: Slot,
+    /// Its file, where it has one.
+    pub path: Option<PathBuf>,
+}
+
+/// What came of a step.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It was taken.
+    Done(Landed),
+    /// The task is not as it was, or not there: somebody else was quicker. Nothing was done.
+    Conflict,
+    /// The bytes are not those of [`Step::check`]. Nothing was done.
+    Changed,
+    /// It may or may not have been taken. The same step may be tried again; whoever next looks at the task settles it.
+    Unknown(Fault),
+}
+
+/// A half-made step of somebody who is gone, settled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Healed {
+    /// The task.
+    pub task: TaskName,
+    /// What was being done.
+    pub verb: Option<Verb>,
+    /// How it was settled.
+    pub how: Settled,
+}
+
+/// How a half-made step was settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// It was finished.
+    Finished,
+    /// It was taken back: nobody had been told of it.
+    TakenBack,
+}
+
+/// A place where tasks are kept.
+pub trait Store: Send + Sync {
+    /// All tasks in one state. Must be cheap: it is asked for every claim of the next task.
+    fn scan(&self, state: State, now: Timestamp) -> Result<Scan>;
+
+    /// One task; in this state, or wherever it is, live states first.
+    fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Stored>>;
+
+    /// Whether it is in this state.
+    fn is_in(&self, task: &TaskName, state: State) -> Result<bool> {
+        Ok(self.get(task, Some(state), Timestamp::UNIX_EPOCH)?.is_some())
+    }
+
+    /// The SHA-256 of its bytes, or `None` if it is no longer as it was.
+    fn digest(&self, stored: &Stored) -> Result<Option<Digest>>;
+
+    /// All of its bytes, up to a limit.
+    fn read(&self, stored: &Stored, limit: u64) -> Result<Vec<u8>>;
+
+    /// Takes one step: all of it, or none.
+    fn apply(&self, step: &Step) -> Result<Outcome>;
+
+    /// Puts a new task into `Needs_Action`, complete at once. `None` if there is one of this name.
+    fn add(&self, task: &TaskName, bytes: &[u8]) -> Result<Option<Landed>>;
+
+    /// Makes and takes the lock of a claim that is about to be made.
+    fn hold(&self, task: &TaskName, claim: &ClaimId) -> Result<Hold>;
+
+    /// Tries the lock of a held claim.
+    fn owner(&self, claim: &Claim) -> Result<Owner>;
+
+    /// Writes down what happened without a step.
+    fn tell(&self, events: &[Event]) -> Result<()>;
+
+    /// Counts something of an agent's.
+    fn count(&self, agent: &Agent, what: Count) -> Result<()>;
+
+    /// Of each agent: how many tasks are in its hands, and its sums.
+    fn figures(&self) -> Result<BTreeMap<Agent, (u64, Tally)>>;
+
+    /// Settles the half-made steps of those who are gone. Cheap when there are none.
+    fn heal(&self) -> Result<Vec<Healed>>;
+
+    /// Removes what nothing refers to any more. Nothing depends on it.
+    fn sweep(&self, _now: Timestamp) -> Result<()> {
+        Ok(())
+    }
+}

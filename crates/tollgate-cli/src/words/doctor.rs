@@ -9,7 +9,7 @@ use tollgate::ledger::Verdict;
 use tollgate::probe::{FileSystem, Reach};
 use tollgate::settings::{Durability, Mode, Settings, Unread};
 
-use super::{count, counted, fault_words, guarantee, hint, plain, problem, shown, size};
+use super::{count, counted, fault_words, guarantee, hint, plain, problem, shown, size, vault_words};
 use crate::command::doctor::{Checked, Fact, Level};
 use crate::door::{Door, FoundBy};
 
@@ -91,6 +91,7 @@ pub(crate) fn finding(door: &Door, fact: &Fact) -> (String, Option<String>) {
             None,
         ),
         Fact::Turns { running } => (format!("{running} running"), None),
+        Fact::Vault { .. } => vault_words(door, fact),
         Fact::Broken { fault, .. } => (fault_words(door, fault), Some(mend(door, fault))),
     }
 }

@@ -5,9 +5,13 @@
 
 mod doctor;
 mod ledger;
+mod task;
+mod work;
 
 pub(crate) use doctor::{diagnosis, finding};
 pub(crate) use ledger::{damaged_lines, ledger_line, problem, verdict};
+pub(crate) use task::*;
+pub(crate) use work::*;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -227,6 +231,10 @@ pub(crate) fn hint(fault: &Fault) -> String {
         }
         Fault::Missing { what } if what.starts_with("the recovery ") => {
             "`tollgate recovery list` shows what is kept"
+        }
+        Fault::Missing { what } if what.starts_with("the task ") => "`tollgate task list` shows all tasks",
+        Fault::Missing { what } if what.starts_with("the vault ") => {
+            "`tollgate init --vault` makes one; `[vault] dir` in `.tollgate/config.toml` says where it is"
         }
         Fault::Missing { .. } => "check the path; a turn that looked for a file and found none may create it",
         Fault::Invalid { .. } => "see `tollgate help` for how to call it",

@@ -113,6 +113,11 @@ impl FolderStore {
         &self.vault
     }
 
+    /// The folder of the locks of held claims. A lock that is let go is seen there as a file that is closed.
+    pub fn held(&self) -> PathBuf {
+        self.private.join("held")
+    }
+
     fn folder(&self, slot: &Slot) -> PathBuf {
         let folder = self.vault.join(slot.state().as_str());
         match slot {
@@ -196,6 +201,10 @@ impl FolderStore {
         if let (Some(quiet), Slot::Free(_), Ready::Now | Ready::After(_)) = (self.options.quiet, slot, ready)
             && !quiet(&file).at("look at", &path)?
         {
+            if !fs::symlink_metadata(&path).is_ok_and(|found| found.ino() == meta.ino()) {
+                // Taken at this moment: it is the new owner who writes.
+                return Ok(None);
+            }
             ready = Ready::Open;
         }
         Ok(Some(Stored {

@@ -200,7 +200,7 @@ mod tests {
             ("  ../../etc/passwd ", "etc-passwd"),
             ("Größe: 尺寸", "größe-尺寸"),
             ("?!", "task"),
-            (&"word ".repeat(40), &"word-".repeat(12).trim_end_matches('-').to_owned()),
+            (&"word ".repeat(40), "word-".repeat(12).trim_end_matches('-')),
         ] {
             assert_eq!(name_of(title), *name, "{title}");
             assert!(name_of(title).parse::<TaskName>().is_ok());

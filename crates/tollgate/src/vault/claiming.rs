@@ -80,12 +80,19 @@ impl Vault {
         let Some(stored) = self.store.get(task, None, now)? else {
             return Ok(Claiming::Not(Not::new(Reason::None, format!("there is no task `{task}`"))));
         };
-        self.claim_stored(&stored, asked, now)
+        let busy = || Not::new(Reason::Lost, format!("somebody is busy with `{task}`"));
+        Ok(self.claim_stored(&stored, asked, now, false)?.unwrap_or_else(|| Claiming::Not(busy())))
     }
 
-    /// Takes this task, as it was seen.
-    pub(super) fn claim_stored(&self, stored: &Stored, asked: &Asked, now: Timestamp) -> Result<Claiming> {
-        let answer = self.try_claim(stored, asked, now);
+    /// Takes this task, as it was seen. `None` if it is in a hurry and somebody is busy there.
+    pub(super) fn claim_stored(
+        &self,
+        stored: &Stored,
+        asked: &Asked,
+        now: Timestamp,
+        hurry: bool,
+    ) -> Result<Option<Claiming>> {
+        let answer = self.try_claim(stored, asked, now, hurry);
         if answer.is_err() {
             // The fault is what the caller must hear of, not that it could not be counted.
             let _ = self.store.count(&asked.agent, Count::Error);
@@ -93,13 +100,19 @@ impl Vault {
         answer
     }
 
-    fn try_claim(&self, stored: &Stored, asked: &Asked, now: Timestamp) -> Result<Claiming> {
+    fn try_claim(
+        &self,
+        stored: &Stored,
+        asked: &Asked,
+        now: Timestamp,
+        hurry: bool,
+    ) -> Result<Option<Claiming>> {
         let mode = match self.judge(stored, &asked.agent, asked.renamed_in, now)? {
             Ok(mode) => mode,
-            Err(not) => return Ok(Claiming::Not(not)),
+            Err(not) => return Ok(Some(Claiming::Not(not))),
         };
         if stored.slot == Slot::APPROVED && stored.note.approval.is_none() && stored.note.offered.is_none() {
-            return self.reopen(stored, now);
+            return self.reopen(stored, now).map(Some);
         }
         let id = ClaimId::new()?;
         let (hold, tenure) = match asked.wish {
@@ -109,7 +122,8 @@ impl Vault {
         let action = stored.brief.as_ref().ok().and_then(|brief| brief.action.as_deref());
         let sensitive = self.terms.roles.is_sensitive(action);
         let asking = Asking { id, agent: asked.agent.clone(), tenure, mode, sensitive };
-        let step = rules::claim(stored, asking, now)?;
+        let mut step = rules::claim(stored, asking, now)?;
+        step.hurry = hurry;
         let outcome = self.store.apply(&step);
         let landed = match outcome {
             Ok(Outcome::Done(landed)) => landed,
@@ -118,8 +132,9 @@ impl Vault {
                     hold.remove();
                 }
                 return match other? {
-                    Outcome::Conflict => self.lost(stored, &asked.agent, now),
-                    Outcome::Changed => self.reopen(stored, now),
+                    Outcome::Conflict => self.lost(stored, &asked.agent, now).map(Some),
+                    Outcome::Changed => self.reopen(stored, now).map(Some),
+                    Outcome::Busy => Ok(None),
                     Outcome::Unknown(fault) => Err(fault),
                     Outcome::Done(_) => unreachable!("matched above"),
                 };
@@ -127,7 +142,7 @@ impl Vault {
         };
         let claim = step.note.and_then(|note| note.claim);
         let claim = claim.ok_or_else(|| Fault::invalid("a claim without a claim"))?;
-        Ok(Claiming::Claimed(Box::new(Claimed { task: landed.task, path: landed.path, claim, hold })))
+        Ok(Some(Claiming::Claimed(Box::new(Claimed { task: landed.task, path: landed.path, claim, hold }))))
     }
 
     fn lost(&self, stored: &Stored, agent: &Agent, now: Timestamp) -> Result<Claiming> {
@@ -145,7 +160,7 @@ impl Vault {
             match self.store.apply(&rules::reopen(&stored, now)?)? {
                 Outcome::Done(_) => break,
                 Outcome::Unknown(fault) => return Err(fault),
-                Outcome::Conflict | Outcome::Changed => {}
+                Outcome::Conflict | Outcome::Changed | Outcome::Busy => {}
             }
         }
         let sentence = format!("`{task}` is not what was approved; it waits for a person again");
@@ -259,7 +274,7 @@ impl Vault {
             match self.store.apply(&step)? {
                 Outcome::Done(landed) => return Ok(Owned::Yes((step, landed))),
                 Outcome::Unknown(fault) => return Err(fault),
-                Outcome::Conflict | Outcome::Changed => {}
+                Outcome::Conflict | Outcome::Changed | Outcome::Busy => {}
             }
         }
         Err(Fault::invalid(format!("`{task}` is being written to all the time")))

@@ -59,7 +59,7 @@ impl Vault {
         match self.store.apply(&rules::approve(&stored, by, sha256, now)?)? {
             Outcome::Done(landed) => Ok(Decided::Yes(landed)),
             Outcome::Unknown(fault) => Err(fault),
-            Outcome::Conflict | Outcome::Changed => changed(),
+            Outcome::Conflict | Outcome::Changed | Outcome::Busy => changed(),
         }
     }
 
@@ -75,7 +75,7 @@ impl Vault {
         match self.store.apply(&rules::reject(&stored, by, reason, now)?)? {
             Outcome::Done(landed) => Ok(Decided::Yes(landed)),
             Outcome::Unknown(fault) => Err(fault),
-            Outcome::Conflict | Outcome::Changed => {
+            Outcome::Conflict | Outcome::Changed | Outcome::Busy => {
                 Ok(Decided::No(format!("`{task}` has just been changed or moved; look at it again")))
             }
         }
@@ -127,7 +127,7 @@ impl Vault {
             }
             Outcome::Unknown(fault) => Err(fault),
             // Its owner was not gone after all, or another reclaimed it.
-            Outcome::Conflict | Outcome::Changed => Ok(None),
+            Outcome::Conflict | Outcome::Changed | Outcome::Busy => Ok(None),
         }
     }
 

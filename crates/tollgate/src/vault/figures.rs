@@ -2,7 +2,7 @@
 //!
 //! Counted when it happens and kept as sums, so that asking costs the same after a year as after a minute.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::claim::StepId;
 
@@ -22,8 +22,7 @@ pub enum Count {
 }
 
 /// The sums of one agent.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Claims made.
     pub claims: u64,
@@ -31,8 +30,8 @@ pub struct Tally {
     pub lost: u64,
     /// Claims that ended in an error.
     pub errors: u64,
-    /// The latest claims.
-    recent: Vec<StepId>,
+    /// The latest claims, the last at `claims % REMEMBERED`.
+    recent: [u64; REMEMBERED],
 }
 
 impl Tally {
@@ -41,13 +40,39 @@ impl Tally {
         match what {
             Count::Lost => self.lost += 1,
             Count::Error => self.errors += 1,
-            Count::Claim(step) if self.recent.contains(step) => {}
             Count::Claim(step) => {
-                self.claims += 1;
-                self.recent.insert(0, step.clone());
-                self.recent.truncate(REMEMBERED);
+                // Its digits, as a number. Zero is no claim yet.
+                let step = u64::from_str_radix(&step.as_str()[2..], 16).unwrap_or(0);
+                if !self.recent.contains(&step) {
+                    self.recent[(self.claims % REMEMBERED as u64) as usize] = step;
+                    self.claims += 1;
+                }
             }
         }
+    }
+
+    /// How many bytes it is kept in: small enough to be written as one, so that it is never half written.
+    pub const BYTES: usize = 8 * (3 + REMEMBERED);
+
+    /// For a file.
+    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        let numbers = [self.claims, self.lost, self.errors].into_iter().chain(self.recent);
+        for (part, number) in bytes.chunks_exact_mut(8).zip(numbers) {
+            part.copy_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// From a file.
+    pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
+        let number = |at: usize| {
+            let mut part = [0; 8];
+            part.copy_from_slice(&bytes[8 * at..8 * at + 8]);
+            u64::from_le_bytes(part)
+        };
+        let recent = std::array::from_fn(|at| number(3 + at));
+        Self { claims: number(0), lost: number(1), errors: number(2), recent }
     }
 }
 
@@ -115,6 +140,6 @@ mod tests {
             tally.add(&Count::Claim(StepId::new().unwrap()));
         }
         assert_eq!(tally.claims, 101);
-        assert_eq!(tally.recent.len(), REMEMBERED);
+        assert_eq!(Tally::from_bytes(&tally.to_bytes()), tally);
     }
 }

@@ -19,10 +19,14 @@ use super::task::Rank;
 use super::{Not, Reason, TaskName, Vault};
 use crate::error::Result;
 
+type Place = (Rank, TaskName, State);
+
 /// The tasks that an agent might take, in order.
 #[derive(Debug, Default)]
 pub struct Line {
-    waiting: BinaryHeap<Reverse<(Rank, TaskName, State)>>,
+    waiting: BinaryHeap<Reverse<Place>>,
+    /// Where somebody was busy: looked at again when nothing else is left.
+    busy: Vec<Place>,
     /// Young tasks are complete after this time.
     soonest: Option<Duration>,
     /// What cannot be a task, or cannot be read.
@@ -47,12 +51,12 @@ pub enum Next {
 impl Line {
     /// How many are left.
     pub fn len(&self) -> usize {
-        self.waiting.len()
+        self.waiting.len() + self.busy.len()
     }
 
     /// Whether none is.
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.len() == 0
     }
 
     fn young(&mut self, wait: Duration) {
@@ -78,12 +82,7 @@ impl Vault {
         Ok(line)
     }
 
-    fn place(
-        &self,
-        line: &mut Line,
-        asked: &Asked,
-        listed: Listed,
-    ) -> Option<Reverse<(Rank, TaskName, State)>> {
+    fn place(&self, line: &mut Line, asked: &Asked, listed: Listed) -> Option<Reverse<Place>> {
         let state = listed.slot.state();
         let brief = match listed.brief {
             Ok(brief) => brief,
@@ -125,9 +124,25 @@ impl Vault {
 
     /// Takes the first of the line that can be taken. A fault of one task does not stop the others.
     pub fn next(&self, line: &mut Line, asked: &Asked, now: Timestamp) -> Result<Next> {
-        while let Some(Reverse((_, task, state))) = line.waiting.pop() {
+        loop {
+            // Those who go for the same task at the same time need not wait for each other: there are others.
+            let (place, hurry) = match line.waiting.pop() {
+                Some(Reverse(place)) => (place, true),
+                None => match line.busy.pop() {
+                    Some(place) => (place, false),
+                    None => return Ok(Next::Nothing(line.soonest)),
+                },
+            };
+            let (task, state) = (place.1.clone(), place.2);
             let claiming = match self.store.get(&task, Some(state), now) {
-                Ok(Some(stored)) => self.claim_stored(&stored, asked, now),
+                Ok(Some(stored)) => match self.claim_stored(&stored, asked, now, hurry) {
+                    Ok(Some(claiming)) => Ok(claiming),
+                    Ok(None) => {
+                        line.busy.push(place);
+                        continue;
+                    }
+                    Err(fault) => Err(fault),
+                },
                 // Somebody took it before we looked: no race, the line is only old.
                 Ok(None) => continue,
                 Err(fault) => Err(fault),
@@ -145,7 +160,6 @@ impl Vault {
                 Err(fault) => line.faults.push((task, fault)),
             }
         }
-        Ok(Next::Nothing(line.soonest))
     }
 
     /// Takes the next task, by one look.

@@ -81,6 +81,7 @@ fn step(stored: &Stored, verb: Option<Verb>, to: Slot, at: Timestamp) -> Result<
         offer: false,
         beside: id.to_string(),
         events: Vec::new(),
+        hurry: false,
         id,
     })
 }

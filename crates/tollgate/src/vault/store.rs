@@ -147,6 +147,8 @@ pub struct Step {
     pub beside: String,
     /// What the ledger says.
     pub events: Vec<Event>,
+    /// Whoever takes it has something else to do if somebody is busy there.
+    pub hurry: bool,
 }
 
 /// Where a step has brought a task.
@@ -169,6 +171,8 @@ pub enum Outcome {
     Conflict,
     /// The bytes are not those of [`Step::check`]. Nothing was done.
     Changed,
+    /// Somebody is busy with this task or one beside it, and the step is in a hurry. Nothing was done.
+    Busy,
     /// It may or may not have been taken. The same step may be tried again; whoever next looks at the task settles it.
     Unknown(Fault),
 }

@@ -146,9 +146,14 @@ impl Disk {
         self.write("note", bytes, |bytes| file.write_all_at(bytes, at)).at("write to", path)
     }
 
-    /// Makes everything from `at` these bytes. The file is the caller's, the inode stays.
+    /// Makes everything from `at` these bytes, which are no fewer than there are. The inode stays.
     pub(crate) fn write_tail(&self, file: &File, path: &Path, at: u64, bytes: &[u8]) -> Result<()> {
-        self.write("write", bytes, |bytes| file.write_all_at(bytes, at)).at("write to", path)?;
+        self.write("write", bytes, |bytes| file.write_all_at(bytes, at)).at("write to", path)
+    }
+
+    /// The same, where there may be more bytes than these.
+    pub(crate) fn replace_tail(&self, file: &File, path: &Path, at: u64, bytes: &[u8]) -> Result<()> {
+        self.write_tail(file, path, at, bytes)?;
         let end = at + bytes.len() as u64;
         if file.metadata().at("look at", path)?.len() > end {
             self.cut(file, path, end)?;

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::disk::Disk;
+use crate::digest::Digest;
 use crate::error::{At, Fault, Result};
 use crate::lock::Lock;
 use crate::vault::claim::{Note, StepId};
@@ -26,6 +27,9 @@ use crate::vault::store::Step;
 
 /// The version of everything in `<vault>/.tollgate/vault/`.
 pub(crate) const FORMAT: u32 = 1;
+
+/// More than most logs have.
+const ENOUGH: usize = 4 << 10;
 
 /// A log that has grown past this is written anew. About forty steps: small enough to read for each of them.
 const LARGE: u64 = 64 << 10;
@@ -40,8 +44,6 @@ pub(crate) struct Plan {
     pub(crate) len: u64,
     /// The journal that the events belong into.
     pub(crate) journal: String,
-    /// The step that takes this one back, if need be.
-    pub(crate) undo: StepId,
     /// What it changes in the file.
     pub(crate) change: Option<Change>,
 }
@@ -61,6 +63,19 @@ impl Plan {
     pub(crate) fn note(&self) -> Option<&Note> {
         self.step.note.as_ref()
     }
+
+    /// The step that takes this one back, if need be. The same whoever takes it back, and however often.
+    pub(crate) fn undo(&self) -> Result<StepId> {
+        let digest = Digest::of(self.step.id.as_str().as_bytes()).to_string();
+        format!("s-{}", &digest[..16]).parse()
+    }
+}
+
+/// What is known of a task, and since which step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Noted {
+    pub(crate) step: StepId,
+    pub(crate) note: Note,
 }
 
 /// Bytes as text, one character for each, so that any of them survive JSON.
@@ -77,27 +92,41 @@ mod raw {
     }
 }
 
-#[derive(Serialize, Deserialize)]
-enum Line {
+/// A line as it is written.
+#[derive(Serialize)]
+enum Line<'a> {
     /// The format of what follows.
     Format(u32),
     /// This is about to be done.
-    Plan(Box<Plan>),
-    /// It was done, and the task has this name now.
-    Done(TaskName),
+    Plan(&'a Plan),
+    /// It was done: what was known of the first name is void, this is known of the second.
+    Done(&'a TaskName, &'a TaskName, Option<&'a Noted>),
     /// It was taken back.
     Undone,
 }
 
+/// A line as it is read. A plan is only taken apart if it turns out to be without a mark.
+#[derive(Deserialize)]
+enum Mark {
+    Format(u32),
+    Done(TaskName, TaskName, Option<Box<Noted>>),
+    Undone,
+}
+
+/// How the line of a plan begins.
+const PLAN: &[u8] = br#"{"Plan":"#;
+
 /// What a log says.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
-    /// The last step of each task that is not final.
-    pub(crate) notes: BTreeMap<TaskName, Plan>,
+    /// What is known of each task that is not final.
+    pub(crate) notes: BTreeMap<TaskName, Noted>,
     /// The step without a mark.
-    pub(crate) pending: Option<Plan>,
+    pub(crate) pending: Option<Box<Plan>>,
     /// How many bytes of the log are whole lines.
     whole: u64,
+    /// How many bytes it has.
+    size: u64,
 }
 
 impl Known {
@@ -111,34 +140,53 @@ impl Known {
     }
 
     fn of(mut file: &File, path: &Path) -> Result<Self> {
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).at("read", path)?;
-        let mut known = Self::default();
+        // Nearly always all of it comes with one call.
+        let mut bytes = vec![0; ENOUGH];
+        let read = file.read_at(&mut bytes, 0).at("read", path)?;
+        bytes.truncate(read);
+        if read == ENOUGH {
+            bytes.clear();
+            file.read_to_end(&mut bytes).at("read", path)?;
+        }
+        let mut known = Self { size: bytes.len() as u64, ..Self::default() };
+        let mut pending = None;
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             // Not whole, or not ours: whoever wrote it got no further.
-            let Some(Ok(line_read)) = line.strip_suffix(b"\n").map(serde_json::from_slice::<Line>) else {
-                break;
-            };
-            known.whole += line.len() as u64;
-            match line_read {
-                Line::Format(found) if found > FORMAT => {
-                    return Err(Fault::NewerFormat { path: path.to_owned(), found, known: FORMAT });
+            let Some(text) = line.strip_suffix(b"\n") else { break };
+            if text.starts_with(PLAN) {
+                pending = Some(text);
+            } else {
+                match serde_json::from_slice(text) {
+                    Ok(Mark::Format(found)) if found > FORMAT => {
+                        return Err(Fault::NewerFormat { path: path.to_owned(), found, known: FORMAT });
+                    }
+                    Ok(Mark::Format(_)) => {}
+                    Ok(Mark::Undone) => pending = None,
+                    Ok(Mark::Done(task, landed, noted)) => {
+                        pending = None;
+                        known.done(&task, landed, noted.map(|noted| *noted));
+                    }
+                    Err(_) => break,
                 }
-                Line::Format(_) => {}
-                Line::Plan(plan) => known.pending = Some(*plan),
-                Line::Undone => known.pending = None,
-                Line::Done(landed) => known.done(landed),
             }
+            known.whole += line.len() as u64;
+        }
+        if let Some(text) = pending {
+            #[derive(Deserialize)]
+            enum Pending {
+                Plan(Box<Plan>),
+            }
+            let parsed = serde_json::from_slice(text).map_err(|error| Fault::damaged(path, error))?;
+            let Pending::Plan(plan) = parsed;
+            known.pending = Some(plan);
         }
         Ok(known)
     }
 
-    fn done(&mut self, landed: TaskName) {
-        if let Some(plan) = self.pending.take() {
-            self.notes.remove(&plan.step.task);
-            if plan.step.note.is_some() {
-                self.notes.insert(landed, plan);
-            }
+    fn done(&mut self, task: &TaskName, landed: TaskName, noted: Option<Noted>) {
+        self.notes.remove(task);
+        if let Some(noted) = noted {
+            self.notes.insert(landed, noted);
         }
     }
 }
@@ -166,14 +214,14 @@ impl Log {
         let file = options.open(&path).at("open", &path)?;
         let known = Known::of(&file, &path)?;
         let len = known.whole;
-        if file.metadata().at("look at", &path)?.len() > len {
+        if known.size > len {
             // What follows must not be glued to a line that was cut short.
             disk.cut(&file, &path, len)?;
         }
         Ok(Self { _lock: lock, known, stripe, file, path, len })
     }
 
-    fn append(&mut self, disk: &Disk, line: &Line) -> Result<()> {
+    fn append(&mut self, disk: &Disk, line: &Line<'_>) -> Result<()> {
         let mut bytes = Vec::with_capacity(2048);
         if self.len == 0 {
             bytes.extend(encode(&Line::Format(FORMAT))?);
@@ -186,17 +234,17 @@ impl Log {
 
     /// Writes down what is about to be done.
     pub(crate) fn begin(&mut self, disk: &Disk, plan: &Plan) -> Result<()> {
-        self.append(disk, &Line::Plan(Box::new(plan.clone())))?;
+        self.append(disk, &Line::Plan(plan))?;
         // Without it a power cut could leave a step half made and nobody who knows.
-        disk.sync(&self.file, &self.path)?;
-        self.known.pending = Some(plan.clone());
-        Ok(())
+        disk.sync(&self.file, &self.path)
     }
 
     /// It was done.
-    pub(crate) fn done(&mut self, disk: &Disk, landed: &TaskName) -> Result<()> {
-        self.known.done(landed.clone());
-        self.mark(disk, &Line::Done(landed.clone()))
+    pub(crate) fn done(&mut self, disk: &Disk, plan: &Plan, landed: &TaskName) -> Result<()> {
+        let noted = plan.note().map(|note| Noted { step: plan.step.id.clone(), note: note.clone() });
+        self.known.pending = None;
+        self.known.done(&plan.step.task, landed.clone(), noted.clone());
+        self.mark(disk, &Line::Done(&plan.step.task, landed, noted.as_ref()))
     }
 
     /// It was taken back.
@@ -216,7 +264,7 @@ impl Log {
         disk.sync(&self.file, &self.path)
     }
 
-    fn mark(&mut self, disk: &Disk, line: &Line) -> Result<()> {
+    fn mark(&mut self, disk: &Disk, line: &Line<'_>) -> Result<()> {
         if self.known.notes.is_empty() {
             // Nothing is left to know: emptying the log is the mark.
             disk.cut(&self.file, &self.path, 0)?;
@@ -230,11 +278,8 @@ impl Log {
     /// The same in fewer words. By rename, so that readers without the lock see the old or the new one.
     fn rewrite(&mut self, disk: &Disk) -> Result<()> {
         let mut bytes = encode(&Line::Format(FORMAT))?;
-        for (task, plan) in &self.known.notes {
-            // What the step changed is history.
-            let plan = Plan { change: None, ..plan.clone() };
-            bytes.extend(encode(&Line::Plan(Box::new(plan)))?);
-            bytes.extend(encode(&Line::Done(task.clone()))?);
+        for (task, noted) in &self.known.notes {
+            bytes.extend(encode(&Line::Done(task, task, Some(noted)))?);
         }
         let stage = self.path.with_extension("new");
         let _ = std::fs::remove_file(&stage);
@@ -245,7 +290,7 @@ impl Log {
     }
 }
 
-fn encode(line: &Line) -> Result<Vec<u8>> {
+fn encode(line: &Line<'_>) -> Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec(line).map_err(|error| Fault::invalid(error.to_string()))?;
     bytes.push(b'\n');
     Ok(bytes)

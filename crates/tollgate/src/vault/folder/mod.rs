@@ -3,7 +3,7 @@
 //! Every step of a task is taken under a kernel lock of that task's name, so the processes of all workspaces that share
 //! the vault exclude each other. People and programs that know nothing of the lock only ever see atomic moves, and a
 //! move never replaces anything. The step is written down before it is taken ([`log`]); one that was cut short is
-//! settled by whoever comes next ([`carry`]).
+//! settled by whoever comes next ([`settle`]).
 //!
 //! Invariants: the folder a file lies in is its state, whoever put it there; what is in `.tollgate/` only explains it.
 
@@ -14,6 +14,7 @@ mod crash;
 pub(crate) mod disk;
 mod log;
 mod scan;
+mod settle;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -29,7 +30,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use self::disk::{Disk, open_task};
-use self::log::{FORMAT, Known, Log, Plan, UnderWay};
+use self::log::{FORMAT, Known, Log, Noted, UnderWay};
 use super::claim::{Claim, ClaimId, Note};
 use super::event::{Event, Journal};
 use super::figures::{Count, Tally};
@@ -149,7 +150,7 @@ impl FolderStore {
         }
     }
 
-    fn load_note(&self, task: &TaskName) -> Result<Option<Plan>> {
+    fn load_note(&self, task: &TaskName) -> Result<Option<Noted>> {
         Ok(Known::read(&self.log_path(task.stripe()))?.notes.remove(task))
     }
 
@@ -174,8 +175,10 @@ impl FolderStore {
         let folder = self.vault.join(State::InProgress.as_str());
         let mut agents = Vec::new();
         for entry in fs::read_dir(&folder).at("read", &folder)? {
-            let name = entry.at("read", &folder)?.file_name();
-            agents.extend(name.to_str().and_then(|name| name.parse::<Agent>().ok()));
+            let entry = entry.at("read", &folder)?;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                agents.extend(entry.file_name().to_str().and_then(|name| name.parse::<Agent>().ok()));
+            }
         }
         agents.sort();
         Ok(agents)
@@ -186,14 +189,15 @@ impl FolderStore {
         &self,
         task: &TaskName,
         slot: &Slot,
-        noted: Option<&Plan>,
+        noted: Option<&Noted>,
         now: Timestamp,
     ) -> Result<Option<Stored>> {
         let path = self.path(task, slot);
         let Some((file, meta)) = open_task(&path, false)? else { return Ok(None) };
-        let mut head = Vec::new();
-        (&file).take(HEAD as u64).read_to_end(&mut head).at("read", &path)?;
-        let note = noted.and_then(Plan::note);
+        let mut head = vec![0; usize::try_from(meta.len()).unwrap_or(HEAD).min(HEAD)];
+        let read = file.read_at(&mut head, 0).at("read", &path)?;
+        head.truncate(read);
+        let note = noted.map(|noted| &noted.note);
         let twin = note.map(|note| &note.slot).filter(|other| {
             *other != slot && fs::symlink_metadata(self.path(task, other)).is_ok_and(|found| found.is_file())
         });
@@ -229,8 +233,13 @@ impl Store for FolderStore {
     }
 
     fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Stored>> {
+        if let Some(state) = state.filter(|state| *state != State::InProgress)
+            && fs::symlink_metadata(self.path(task, &Slot::Free(state))).is_err()
+        {
+            return Ok(None);
+        }
         let noted = self.load_note(task)?;
-        let slot = noted.as_ref().and_then(Plan::note).map(|note| note.slot.clone());
+        let slot = noted.as_ref().map(|noted| noted.note.slot.clone());
         // Nearly always it is where it was put.
         if let Some(slot) = slot.as_ref().filter(|slot| state.is_none_or(|state| slot.state() == state))
             && let Some(stored) = self.look(task, slot, noted.as_ref(), now)?
@@ -272,13 +281,20 @@ impl Store for FolderStore {
     }
 
     fn apply(&self, step: &Step) -> Result<Outcome> {
-        let held = || Fault::Locked { path: self.private.join("locks"), waited_s: LOCK_WAIT.as_secs() };
-        let mut log = self.lock(step.task.stripe(), LOCK_WAIT)?.ok_or_else(held)?;
+        let wait = if step.hurry { Duration::ZERO } else { LOCK_WAIT };
+        let Some(mut log) = self.lock(step.task.stripe(), wait)? else {
+            let path = self.private.join("locks");
+            return if step.hurry {
+                Ok(Outcome::Busy)
+            } else {
+                Err(Fault::Locked { path, waited_s: wait.as_secs() })
+            };
+        };
         if let Some(landed) = self.settle_first(&mut log, step)? {
             return Ok(Outcome::Done(landed));
         }
         match self.plan(&mut log, step)? {
-            Some(plan) => self.carry_out(&mut log, &plan),
+            Some((plan, file)) => self.carry_out(&mut log, &plan, &file),
             None => Ok(Outcome::Conflict),
         }
     }
@@ -338,8 +354,7 @@ impl Store for FolderStore {
         file.lock().at("lock", &path)?;
         let mut tally = read_tally(&file).at("read", &path)?;
         tally.add(&what);
-        let bytes = serde_json::to_vec(&tally).map_err(|error| Fault::invalid(error.to_string()))?;
-        self.disk.write_tail(&file, &path, 0, &bytes)
+        self.disk.write_at(&file, &path, 0, &tally.to_bytes())
     }
 
     fn figures(&self) -> Result<BTreeMap<Agent, (u64, Tally)>> {
@@ -374,11 +389,10 @@ impl Store for FolderStore {
     }
 }
 
-/// What a torn or empty file tells is nothing: the sums begin anew.
 fn read_tally(file: &File) -> io::Result<Tally> {
-    let mut bytes = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or(0).min(64 << 10)];
-    file.read_exact_at(&mut bytes, 0)?;
-    Ok(serde_json::from_slice(&bytes).unwrap_or_default())
+    let mut bytes = [0; Tally::BYTES];
+    let read = file.read_at(&mut bytes, 0)?;
+    Ok(if read == bytes.len() { Tally::from_bytes(&bytes) } else { Tally::default() })
 }
 
 fn make_folder(path: &Path) -> Result<()> {
@@ -413,8 +427,8 @@ fn check_format(private: &Path) -> Result<()> {
 }
 
 /// Another after everything that can happen to a file: ctime cannot be set back, and our own steps have ids.
-fn version(meta: &fs::Metadata, noted: Option<&Plan>) -> Version {
-    let step = noted.map_or("-", |plan| plan.step.id.as_str());
+fn version(meta: &fs::Metadata, noted: Option<&Noted>) -> Version {
+    let step = noted.map_or("-", |noted| noted.step.as_str());
     Version(format!(
         "{}:{}:{}.{:09}:{}.{:09}:{step}",
         meta.ino(),

@@ -9,10 +9,10 @@ use std::os::unix::fs::MetadataExt;
 use jiff::Timestamp;
 
 use super::FolderStore;
-use super::carry::names_in;
-use super::log::{Known, Plan};
+use super::log::Known;
+use super::settle::names_in;
 use crate::error::Result;
-use crate::vault::claim::ClaimId;
+use crate::vault::claim::{ClaimId, Note};
 use crate::vault::hold::{Hold, Owner};
 use crate::vault::name::TaskName;
 
@@ -45,7 +45,13 @@ impl FolderStore {
                 None => false,
                 Some(task) => {
                     let known = Known::read(&self.log_path(task.stripe()))?;
-                    known.notes.values().chain(&known.pending).any(|plan| speaks_of(plan, &claim))
+                    let pending = known.pending.as_ref().and_then(|plan| plan.note());
+                    known
+                        .notes
+                        .values()
+                        .map(|noted| &noted.note)
+                        .chain(pending)
+                        .any(|note| speaks_of(note, &claim))
                 }
             };
             if !spoken_of {
@@ -61,8 +67,8 @@ impl FolderStore {
             let found = |task: &TaskName, slots: &[_]| {
                 slots.iter().any(|slot| fs::symlink_metadata(self.path(task, slot)).is_ok())
             };
-            for (task, plan) in notes {
-                if found(&task, plan.note().map(|note| note.slot.clone()).as_slice()) {
+            for (task, noted) in notes {
+                if found(&task, &[noted.note.slot]) {
                     continue;
                 }
                 let Some(mut log) = self.lock(stripe, std::time::Duration::ZERO)? else { continue };
@@ -76,6 +82,6 @@ impl FolderStore {
     }
 }
 
-fn speaks_of(plan: &Plan, claim: &ClaimId) -> bool {
-    plan.note().and_then(|note| note.claim.as_ref()).is_some_and(|noted| noted.id == *claim)
+fn speaks_of(note: &Note, claim: &ClaimId) -> bool {
+    note.claim.as_ref().is_some_and(|noted| noted.id == *claim)
 }

@@ -8,6 +8,8 @@
 //!
 //! A check panics with what it expected. Each gets a fresh store.
 
+mod approval;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,9 +24,7 @@ use super::roles::{Role, Roles};
 use super::rules::{self, Asking, Release};
 use super::state::{Slot, State};
 use super::store::{Outcome, Store};
-use super::{
-    Asked, Claimed, Claiming, Decided, Next, Owned, Reason, TaskName, Terms, Vault, Wish, claim::Tenure,
-};
+use super::{Asked, Claimed, Claiming, Next, Owned, Reason, TaskName, Terms, Vault, Wish, claim::Tenure};
 use crate::name::Agent;
 
 /// Moves a task, or changes its bytes, as a person would who knows nothing of tollgate: task, from, to, new bytes.
@@ -65,9 +65,9 @@ pub fn run(fresh: &dyn Fn() -> Bench) {
         a_lease_lasts_as_long_as_it_is_renewed,
         failed_work_is_tried_again_and_then_rejected,
         nothing_is_overwritten,
-        an_approval_is_for_these_bytes_and_once,
-        a_hand_move_is_understood,
-        a_sensitive_execution_is_not_repeated,
+        approval::an_approval_is_for_these_bytes_and_once,
+        approval::a_hand_move_is_understood,
+        approval::a_sensitive_execution_is_not_repeated,
         order_and_dependencies,
         claimants_race_for_tasks,
     ];
@@ -312,99 +312,6 @@ fn nothing_is_overwritten(world: &World) {
     assert!(matches!(next, Next::Nothing(None)) && line.blocked == 1);
     world.release(&first, &Release::success(), 7);
     world.claim(&second, "red", Wish::Leased, 8);
-}
-
-/// A task that `cloud` has drafted.
-fn drafted(world: &World, task: &str) -> TaskName {
-    let task = world.add(task, "---\naction: pay\n---\nten coins");
-    let claimed = world.claim(&task, "cloud", Wish::Leased, 1);
-    assert_eq!(claimed.claim.mode, Mode::Draft);
-    let done = Release { to: Some(State::Done), ..Release::success() };
-    assert!(world.vault.release(&task, &claimed.claim.id, &done, at(1)).is_err(), "a draft is not done");
-    assert_eq!(world.release(&claimed, &Release::success(), 2), State::PendingApproval);
-    task
-}
-
-fn an_approval_is_for_these_bytes_and_once(world: &World) {
-    let task = drafted(world, "x");
-    assert_eq!(world.refused(&task, "local", 3), Reason::NotEligible, "nobody approved it yet");
-    let approve = |task: &TaskName| world.vault.approve(task, "me", None, at(4)).expect("no fault");
-    let wrong = Some(crate::digest::Digest::of(b"something else"));
-    assert!(matches!(world.vault.approve(&task, "me", wrong, at(4)).expect("no fault"), Decided::No(_)));
-    assert!(matches!(approve(&task), Decided::Yes(_)));
-    assert!(matches!(approve(&task), Decided::No(_)), "a decision is made once");
-    assert_eq!(world.refused(&task, "cloud", 5), Reason::NotEligible, "it may only draft");
-    let executing = world.claim(&task, "local", Wish::Leased, 5);
-    assert_eq!(executing.claim.mode, Mode::Execute);
-    assert_eq!(world.release(&executing, &Release::failure("no money"), 6), State::PendingApproval);
-    assert_eq!(world.refused(&task, "local", 7), Reason::NotEligible, "the yes is used up");
-    approve(&task);
-    let executing = world.claim(&task, "local", Wish::Leased, 8);
-    assert_eq!(world.release(&executing, &Release::success(), 9), State::Done);
-
-    let swapped = drafted(world, "y");
-    approve(&swapped);
-    (world.bench.meddle)(
-        &swapped,
-        &Slot::APPROVED,
-        &Slot::APPROVED,
-        Some(b"---\naction: pay\n---\na million"),
-    );
-    assert_eq!(world.refused(&swapped, "local", 9), Reason::NotEligible, "this is not what was approved");
-    assert_eq!(world.slot(&swapped), Some(Slot::PENDING), "a person decides again");
-    assert_eq!(world.text(&swapped), "---\naction: pay\n---\na million", "nothing was added to it");
-
-    let unwanted = drafted(world, "z");
-    assert!(world.vault.reject(&unwanted, "me", " ", at(9)).is_err(), "a reason is required");
-    let no = world.vault.reject(&unwanted, "me", "too dear", at(9)).expect("no fault");
-    assert!(matches!(no, Decided::Yes(_)));
-    assert_eq!(world.slot(&unwanted), Some(Slot::Free(State::Rejected)));
-    assert!(world.text(&unwanted).contains("**Reason**: too dear"));
-    assert!(matches!(world.vault.reject(&unwanted, "me", "again", at(9)).expect("no fault"), Decided::No(_)));
-}
-
-fn a_hand_move_is_understood(world: &World) {
-    let task = drafted(world, "x");
-    (world.bench.meddle)(&task, &Slot::PENDING, &Slot::APPROVED, None);
-    let executing = world.claim(&task, "local", Wish::Leased, 3);
-    assert_eq!(world.release(&executing, &Release::success(), 4), State::Done);
-    assert_eq!(world.kinds(&task), [Kind::Claim, Kind::Release, Kind::Approval, Kind::Claim, Kind::Release]);
-
-    let edited = drafted(world, "y");
-    (world.bench.meddle)(&edited, &Slot::PENDING, &Slot::APPROVED, Some(b"---\naction: pay\n---\nother"));
-    assert_eq!(world.refused(&edited, "local", 5), Reason::NotEligible, "not the bytes that were on offer");
-    assert_eq!(world.slot(&edited), Some(Slot::PENDING));
-    (world.bench.meddle)(&edited, &Slot::PENDING, &Slot::APPROVED, None);
-    world.claim(&edited, "local", Wish::Leased, 6);
-
-    let unknown = world.add("z", "---\naction: pay\n---\n");
-    (world.bench.meddle)(&unknown, &Slot::NEEDS_ACTION, &Slot::APPROVED, None);
-    assert_eq!(world.refused(&unknown, "local", 7), Reason::NotEligible, "it was never on offer");
-    assert_eq!(world.slot(&unknown), Some(Slot::PENDING));
-
-    let taken = world.claim(&world.add("w", "text"), "blue", Wish::Leased, 8);
-    (world.bench.meddle)(&taken.task, &mine("blue"), &Slot::NEEDS_ACTION, None);
-    world.fenced_off(&taken, 9);
-    let again = world.claim(&taken.task, "red", Wish::Leased, 9);
-    assert!(again.claim.epoch > taken.claim.epoch);
-}
-
-fn a_sensitive_execution_is_not_repeated(world: &World) {
-    let approved = drafted(world, "x");
-    world.vault.approve(&approved, "me", None, at(3)).expect("no fault");
-    // `local` may pay without asking, but for `cloud` it is sensitive.
-    let direct = world.add("y", "---\naction: pay\n---\n");
-    let harmless = world.add("z", "---\naction: triage\n---\n");
-    for (task, to) in [(&approved, Slot::PENDING), (&direct, Slot::PENDING), (&harmless, Slot::NEEDS_ACTION)]
-    {
-        let claimed = world.claim(task, "local", Wish::Held, 4);
-        (world.bench.kill)(claimed);
-        world.vault.reclaim(at(5)).expect("no fault");
-        assert_eq!(world.slot(task), Some(to), "{task}");
-    }
-    let stored = world.vault.get(&approved, at(6)).expect("it exists");
-    assert_eq!(stored.note.reason.as_deref(), Some("interrupted"));
-    assert!(stored.note.approval.is_none(), "the yes is used up");
 }
 
 fn order_and_dependencies(world: &World) {

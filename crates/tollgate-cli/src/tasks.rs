@@ -19,7 +19,7 @@ use tollgate::vault::folder::FolderOptions;
 use tollgate::vault::roles::Roles;
 use tollgate::vault::state::State;
 use tollgate::vault::{FolderStore, Terms, Vault};
-use tollgate::workspace::{STATE_FOLDER, Workspace};
+use tollgate::workspace::{STATE_FOLDER, Workspace, read_settings};
 
 use crate::agent_log::AgentLogs;
 use crate::answer::Stop;
@@ -65,12 +65,13 @@ pub(crate) fn is_vault(folder: &Path) -> bool {
 impl Door {
     /// The vault of this workspace. Looking for one does not make one.
     pub(crate) fn tasks(&self) -> Result<Tasks, Stop> {
-        let workspace = self.workspace()?;
-        let folder = vault_folder(workspace.path(), workspace.settings());
+        let (root, _) = self.root()?;
+        let settings = read_settings(&root.join(STATE_FOLDER).join("config.toml"))?;
+        let folder = vault_folder(&root, &settings);
         if !is_vault(&folder) {
             return Err(words::no_vault(self, &folder));
         }
-        Ok(self.open_vault(&workspace, &folder)?)
+        Ok(self.open_vault(&self.workspace()?, &folder)?)
     }
 
     /// Opens the vault in this folder, making what is missing of it.

@@ -35,8 +35,9 @@ Example
   tollgate init --remove")]
 pub(crate) struct Wish {
     /// Make the folders of a vault for tasks [default: `vault` in the workspace]
-    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "", conflicts_with = "remove")]
-    vault: Option<PathBuf>,
+    #[arg(long, value_name = "DIR", conflicts_with = "remove", value_hint = clap::ValueHint::DirPath)]
+    #[allow(clippy::option_option, reason = "so clap reads an option whose value may be left out")]
+    vault: Option<Option<PathBuf>>,
     /// Take out what init put in
     #[arg(long)]
     remove: bool,
@@ -120,7 +121,7 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     // Better now than at the next write.
     let settings = if done == Done::Kept { read_settings(&config)? } else { Settings::default() };
     let vault = match &wish.vault {
-        Some(dir) => Some(make_vault(door, &root, &config, &settings, dir)?),
+        Some(dir) => Some(make_vault(door, &root, &config, &settings, dir.as_deref())?),
         None => None,
     };
     let (git, state) = (root.join(".git").exists(), state.join("version").exists());
@@ -144,10 +145,12 @@ fn make_vault(
     root: &Path,
     config: &Path,
     settings: &Settings,
-    named: &Path,
+    named: Option<&Path>,
 ) -> Result<(PathBuf, bool), Stop> {
-    let folder =
-        if named.as_os_str().is_empty() { root.join(&settings.vault.dir) } else { door.path(named)? };
+    let folder = match named {
+        Some(named) => door.path(named)?,
+        None => root.join(&settings.vault.dir),
+    };
     let new = !is_vault(&folder);
     for state in State::ALL {
         let folder = folder.join(state.as_str());

@@ -195,9 +195,14 @@ impl<'a> Crew<'a> {
         self.shift().asked > 0
     }
 
-    /// To the log, and to whoever looks.
+    /// To whoever looks, and to the log.
     pub(super) fn tell(&self, text: &str) {
         self.tasks.logs.line(self.agent, self.door.now(), text);
+        self.show(text);
+    }
+
+    /// To whoever looks. What happens to a task is in the log already.
+    pub(super) fn show(&self, text: &str) {
         if !self.quiet {
             words::tell(text);
         }

@@ -9,7 +9,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process_group, test_kill_process_group, waitid,
+};
 use tollgate::error::{Fault, Result};
 use tollgate::vault::claim::Mode;
 use tollgate::vault::retry::patiently;
@@ -51,7 +53,7 @@ impl Crew<'_> {
                 return self.give_back(&claimed, "it could not be verified");
             }
         }
-        self.tell(&words::work_begins(&claimed));
+        self.show(&words::work_begins(&claimed));
         let (status, stopped) = match self.run(&claimed) {
             Ok(Ran::Ended(status, stopped)) => (status, stopped),
             Ok(Ran::NotStarted) => return self.give_back(&claimed, "stopped"),
@@ -67,7 +69,7 @@ impl Crew<'_> {
         };
         let landed = self.insist(|| vault.release(task, &claim.id, &how, self.door.now()));
         let Some(landed) = landed else { return Ended::Lost };
-        self.tell(&words::work_ended(task, &landed, status.success(), how.note.as_deref(), began.elapsed()));
+        self.show(&words::work_ended(task, &landed, status.success(), how.note.as_deref(), began.elapsed()));
         match (status.success(), claim.mode) {
             (true, Mode::Execute) => Ended::Done,
             (true, Mode::Draft) => Ended::Drafted,
@@ -79,7 +81,7 @@ impl Crew<'_> {
         let (task, id) = (&claimed.task, &claimed.claim.id);
         match self.insist(|| self.tasks.vault.give_back(task, id, why, self.door.now())) {
             Some(landed) => {
-                self.tell(&words::given_back(task, &landed, why));
+                self.show(&words::given_back(task, &landed, why));
                 Ended::GivenBack
             }
             None => Ended::Lost,
@@ -164,5 +166,11 @@ enum Ran {
 fn end(child: &mut Child, group: Pid) -> io::Result<ExitStatus> {
     // That there is none left is fine.
     let _ = kill_process_group(group, Signal::KILL);
-    child.wait()
+    let status = child.wait();
+    // Killed is not yet dead. Who has not been buried by then is only waiting for that.
+    let patience = Instant::now() + Duration::from_secs(1);
+    while test_kill_process_group(group).is_ok() && Instant::now() < patience {
+        sleep(Duration::from_millis(1));
+    }
+    status
 }

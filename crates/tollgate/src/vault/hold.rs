@@ -10,13 +10,13 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Write as _;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use super::claim::ClaimId;
 use super::name::TaskName;
-use crate::error::{At, Fault, Result};
+use crate::error::{At, Result};
 
 /// One spawn at a time: while a descriptor is lent to one command, another command must not inherit it too.
 static LENDING: Mutex<()> = Mutex::new(());
@@ -46,21 +46,17 @@ impl Hold {
         Self { file: None }
     }
 
-    /// Makes the lock file of a new claim and locks it.
-    pub(crate) fn new(folder: &Path, claim: &ClaimId, task: &TaskName) -> Result<Self> {
-        let path = folder.join(claim.as_str());
+    /// Makes the lock file of a new claim. It is locked before it has its name, so nobody can find it free.
+    pub(crate) fn new(folder: &Path, stage: &Path, claim: &ClaimId, task: &TaskName) -> Result<Self> {
+        let (path, staged) = (folder.join(claim.as_str()), stage.join(claim.as_str()));
         let mut options = OpenOptions::new();
         options.create_new(true).write(true).mode(0o660).custom_flags(libc::O_NOFOLLOW);
-        let file = options.open(&path).at("make the lock", &path)?;
-        // A sweeper may have come between: then the name is gone or the lock is its, and the claim must not begin.
-        let locked = file.try_lock().is_ok();
-        let same = std::fs::symlink_metadata(&path).is_ok_and(|found| same_file(&found, &file));
-        if locked && same {
-            // So that a sweeper can look whether the claim was ever written down.
-            (&file).write_all(task.as_str().as_bytes()).at("write", &path)?;
-            return Ok(Self { file: Some((file, path)) });
-        }
-        Err(Fault::Locked { path, waited_s: 0 })
+        let file = options.open(&staged).at("make the lock", &staged)?;
+        file.lock().at("lock", &staged)?;
+        // So that a sweeper can look whether the claim was ever written down.
+        (&file).write_all(task.as_str().as_bytes()).at("write", &staged)?;
+        std::fs::rename(&staged, &path).at("rename", &staged)?;
+        Ok(Self { file: Some((file, path)) })
     }
 
     /// Tries the lock of a claim that is written down.
@@ -103,10 +99,6 @@ impl Hold {
     }
 }
 
-fn same_file(found: &std::fs::Metadata, file: &File) -> bool {
-    file.metadata().is_ok_and(|own| own.ino() == found.ino() && own.dev() == found.dev())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,8 +126,8 @@ mod tests {
     fn the_lock_lives_as_long_as_the_command_it_was_lent_to() {
         let folder = tempfile::tempdir().unwrap();
         let (lent, kept) = (ClaimId::new().unwrap(), ClaimId::new().unwrap());
-        let lent_hold = Hold::new(folder.path(), &lent, &"x".parse().unwrap()).unwrap();
-        let kept_hold = Hold::new(folder.path(), &kept, &"x".parse().unwrap()).unwrap();
+        let lent_hold = Hold::new(folder.path(), folder.path(), &lent, &"x".parse().unwrap()).unwrap();
+        let kept_hold = Hold::new(folder.path(), folder.path(), &kept, &"x".parse().unwrap()).unwrap();
         let mut child = lent_hold.lend(|| cat().spawn()).unwrap().unwrap();
         let mut other = cat().spawn().unwrap();
         drop(kept_hold);

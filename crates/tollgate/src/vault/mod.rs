@@ -19,6 +19,8 @@ mod frontmatter;
 pub mod hold;
 mod line;
 mod memory;
+#[cfg(test)]
+mod model;
 mod name;
 pub mod retry;
 pub mod roles;

@@ -260,7 +260,13 @@ fn a_lease_lasts_as_long_as_it_is_renewed(world: &World) {
     assert_eq!(reclaim(3 * LEASE - 3), 0);
     world.vault.progress(&task, &id, "x", at(3 * LEASE - 3)).expect("no fault");
     assert_eq!(reclaim(4 * LEASE - 4), 0);
-    assert_eq!(reclaim(5 * LEASE), 1, "nothing was heard of it");
+    // Somebody sees that it has lapsed; before they take it, the owner is heard of again.
+    let stored = world.vault.get(&task, at(5 * LEASE)).expect("it exists");
+    let late = rules::reclaim(&stored, 3, at(5 * LEASE)).expect("a step");
+    world.vault.renew(&task, &id, at(4 * LEASE)).expect("no fault");
+    let outcome = world.bench.store.apply(&late).expect("no fault");
+    assert!(matches!(outcome, Outcome::Conflict), "a renewed claim is not taken: {outcome:?}");
+    assert_eq!(reclaim(5 * LEASE + 1), 1, "nothing was heard of it");
     world.fenced_off(&claimed, 5 * LEASE);
     let late = world.claim(&task, "blue", Wish::Leased, 0);
     assert_eq!(

@@ -125,8 +125,6 @@ pub(crate) struct Known {
     pub(crate) pending: Option<Box<Plan>>,
     /// How many bytes of the log are whole lines.
     whole: u64,
-    /// How many bytes it has.
-    size: u64,
 }
 
 impl Known {
@@ -148,7 +146,7 @@ impl Known {
             bytes.clear();
             file.read_to_end(&mut bytes).at("read", path)?;
         }
-        let mut known = Self { size: bytes.len() as u64, ..Self::default() };
+        let mut known = Self::default();
         let mut pending = None;
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             // Not whole, or not ours: whoever wrote it got no further.
@@ -202,7 +200,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    pub(crate) fn open(lock: Lock, path: PathBuf, stripe: u8, disk: &Disk) -> Result<Self> {
+    pub(crate) fn open(lock: Lock, path: PathBuf, stripe: u8) -> Result<Self> {
         let mut options = OpenOptions::new();
         options
             .create(true)
@@ -213,11 +211,9 @@ impl Log {
             .custom_flags(libc::O_NOFOLLOW);
         let file = options.open(&path).at("open", &path)?;
         let known = Known::of(&file, &path)?;
+        // The next line is written over one that was cut short. What may be left of that has no end of line, so it is
+        // not read.
         let len = known.whole;
-        if known.size > len {
-            // What follows must not be glued to a line that was cut short.
-            disk.cut(&file, &path, len)?;
-        }
         Ok(Self { _lock: lock, known, stripe, file, path, len })
     }
 

@@ -10,6 +10,8 @@
 mod cache;
 mod carry;
 #[cfg(test)]
+mod chaos;
+#[cfg(test)]
 mod crash;
 pub(crate) mod disk;
 mod log;
@@ -145,7 +147,7 @@ impl FolderStore {
     /// all the time.
     fn lock(&self, stripe: u8, wait: Duration) -> Result<Option<Log>> {
         match Lock::acquire(&self.private("locks", &format!("{stripe:02x}")), wait)? {
-            Some(lock) => Log::open(lock, self.log_path(stripe), stripe, &self.disk).map(Some),
+            Some(lock) => Log::open(lock, self.log_path(stripe), stripe).map(Some),
             None => Ok(None),
         }
     }
@@ -328,7 +330,7 @@ impl Store for FolderStore {
     }
 
     fn hold(&self, task: &TaskName, claim: &ClaimId) -> Result<Hold> {
-        Hold::new(&self.private.join("held"), claim, task)
+        Hold::new(&self.private.join("held"), &self.private.join("stage"), claim, task)
     }
 
     fn owner(&self, claim: &Claim) -> Result<Owner> {
@@ -354,7 +356,7 @@ impl Store for FolderStore {
         file.lock().at("lock", &path)?;
         let mut tally = read_tally(&file).at("read", &path)?;
         tally.add(&what);
-        self.disk.write_at(&file, &path, 0, &tally.to_bytes())
+        self.disk.write_few(&file, &path, &tally.to_bytes())
     }
 
     fn figures(&self) -> Result<BTreeMap<Agent, (u64, Tally)>> {

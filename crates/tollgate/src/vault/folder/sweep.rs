@@ -26,7 +26,15 @@ impl FolderStore {
         for name in names_in(&self.private.join("stage"))? {
             let path = self.private("stage", &name);
             let old = |found: fs::Metadata| now.as_second() - found.ctime() > STAGED_S;
-            if fs::symlink_metadata(&path).is_ok_and(old) {
+            if !fs::symlink_metadata(&path).is_ok_and(old) {
+                continue;
+            }
+            // A lock that is being made is held, whatever the clock says.
+            let made_now = match name.parse::<ClaimId>() {
+                Ok(claim) => matches!(Hold::try_take(&self.private.join("stage"), &claim)?, Owner::Alive),
+                Err(_) => false,
+            };
+            if !made_now {
                 self.disk.remove(&path)?;
             }
         }

@@ -364,3 +364,16 @@ fn the_cache_sees_every_change() {
     fs::remove_file(&cache).unwrap();
     assert_eq!(first(&world.vault), "t7.md");
 }
+
+#[test]
+fn the_durable_way_is_the_same_way() {
+    let world = World::new();
+    let vault = world.with(|store| store.disk.durability = Durability::Durable);
+    let task: TaskName = "x".parse().unwrap();
+    vault.add(&task, b"text").unwrap();
+    let owner = claimed(vault.claim(&task, &asked("a"), later()).unwrap());
+    vault.progress(&task, &owner.claim.id, "on it", later()).unwrap();
+    let done = vault.release(&task, &owner.claim.id, &Release::success(), later()).unwrap();
+    assert!(matches!(done, Owned::Yes(_)));
+    assert!(fs::read_to_string(world.at("Done/x.md")).unwrap().ends_with("**Next State**: Done\n"));
+}

@@ -181,13 +181,12 @@ fn with_vault(text: &str, dir: &str, known: bool) -> Option<String> {
     if known {
         return None;
     }
-    Some(match text.find("\n[vault]\n") {
-        Some(at) => {
-            let (before, after) = text.split_at(at + "\n[vault]\n".len());
-            format!("{before}{line}{after}")
-        }
-        None => format!("{}\n\n[vault]\n{line}", text.trim_end()),
-    })
+    let mut lines: Vec<String> = text.lines().map(|line| format!("{line}\n")).collect();
+    match lines.iter().position(|found| found.trim_end() == "[vault]") {
+        Some(at) => lines.insert(at + 1, line),
+        None => lines.push(format!("\n[vault]\n{line}")),
+    }
+    Some(lines.concat())
 }
 
 /// Whether this is the template, whatever vault it names.

@@ -305,14 +305,7 @@ impl Store for FolderStore {
         let stage = self.private("stage", &random_id()?);
         let file = self.disk.create(&stage, bytes)?;
         let meta = file.metadata().at("look at", &stage)?;
-        // A nanosecond older than the move: that is how one sees that it was complete when it came.
-        let nanos = meta.mtime_nsec() - 1;
-        let written = rustix::fs::Timespec {
-            tv_sec: meta.mtime() - i64::from(nanos < 0),
-            tv_nsec: nanos.rem_euclid(1_000_000_000),
-        };
-        let times = rustix::fs::Timestamps { last_access: written, last_modification: written };
-        rustix::fs::futimens(&file, &times).at("date", &stage)?;
+        disk::date_back(&file).at("date", &stage)?;
         let slot = Slot::NEEDS_ACTION;
         let path = self.path(task, &slot);
         let moved = self.disk.transfer(&stage, &path, meta.ino());

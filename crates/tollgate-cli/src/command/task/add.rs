@@ -165,7 +165,10 @@ fn new_task(
     }
     // What was asked for must be what an agent will read.
     let brief = Brief::read(&text).map_err(|broken| words::bad_task(&broken.to_string()))?;
-    let wrong = if action.is_some() && brief.action.as_deref() != action {
+    let odd = |action: &str| {
+        action.is_empty() || action.trim() != action || brief.action.as_deref() != Some(action)
+    };
+    let wrong = if action.is_some_and(odd) {
         Some("action")
     } else if !after.is_empty() && brief.after != after {
         Some("after")
@@ -186,7 +189,7 @@ fn quoted(text: &str) -> String {
     if !text.is_empty() && text.chars().all(plain) && !text.starts_with(['-', '.']) && !number {
         return text.to_owned();
     }
-    serde_json::Value::from(text).to_string()
+    format!("'{}'", text.replace('\'', "''"))
 }
 
 #[cfg(test)]
@@ -211,10 +214,10 @@ mod tests {
     fn what_is_written_is_what_is_read() {
         let after: Vec<TaskName> = vec!["a".parse().unwrap(), "b: c".parse().unwrap()];
         let text =
-            new_task("T", Some("send \"it\" #1"), Priority::read("p0"), Some("2026-12-01"), &after, b"x")
+            new_task("T", Some("send \"it\": #1"), Priority::read("p0"), Some("2026-12-01"), &after, b"x")
                 .unwrap();
         let brief = Brief::read(&text).unwrap();
-        assert_eq!(brief.action.as_deref(), Some("send \"it\" #1"));
+        assert_eq!(brief.action.as_deref(), Some("send \"it\": #1"));
         assert_eq!((brief.priority, brief.after), (Priority(0), after));
         assert!(text.ends_with(b"# T\n\nx\n"));
         assert!(new_task("T", None, None, None, &[], b"").unwrap() == b"# T\n");

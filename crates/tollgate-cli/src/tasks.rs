@@ -1,20 +1,19 @@
 //! The door to the vault: where it is, under which rules, and where what happens in it is written down.
 //!
-//! The library's vault knows no ledger and its guard knows no vault. Here the two meet: the events of tasks go to the
-//! ledger of the workspace, and the guard is told which of the vault's folders agents must not write to.
+//! The library's guard knows no vault; here it is told which of the vault's folders agents must not write to.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
+use tollgate::chronicle::Chronicle;
 use tollgate::error::{Fault, Result};
-use tollgate::ledger::{ActionType, Entry, Flush};
 use tollgate::lock::nobody_writes;
-use tollgate::settings::{Durability, Settings, Sync};
+use tollgate::settings::{Settings, Sync};
 use tollgate::vault::claim::StepId;
-use tollgate::vault::event::{Event, Journal, Kind};
+use tollgate::vault::event::{Event, Journal};
 use tollgate::vault::folder::FolderOptions;
 use tollgate::vault::roles::Roles;
 use tollgate::vault::state::State;
@@ -25,9 +24,6 @@ use crate::agent_log::AgentLogs;
 use crate::answer::Stop;
 use crate::door::{Door, identity};
 use crate::words;
-
-/// The clocks of processes on one machine agree; this is for one that was set while a step was under way.
-const CLOCK_SLACK: SignedDuration = SignedDuration::from_hours(1);
 
 /// The vault of a workspace, open.
 pub(crate) struct Tasks {
@@ -83,15 +79,9 @@ impl Door {
             return Err(Fault::Config { path, what });
         }
         let logs = AgentLogs::new(self, workspace);
-        let journal = Chronicle {
-            id: identity(workspace.path())?,
-            workspace: workspace.clone(),
-            flush: match settings.vault.durability {
-                Durability::Durable => Flush::Data,
-                Durability::Fast => Flush::No,
-            },
-            logs: logs.clone(),
-        };
+        let id = identity(workspace.path())?;
+        let ledger = Chronicle::new(workspace.ledger().clone(), id, settings.vault.durability);
+        let journal = LedgerAndLogs { ledger, logs: logs.clone() };
         fs::create_dir_all(folder).map_err(|source| Fault::Io {
             doing: "make the folder",
             path: folder.to_owned(),
@@ -135,22 +125,19 @@ impl Door {
     }
 }
 
-/// The ledger and the agents' logs, as the vault sees them.
-struct Chronicle {
-    id: String,
-    workspace: Workspace,
-    flush: Flush,
+/// The ledger, and beside it the logs of the agents.
+struct LedgerAndLogs {
+    ledger: Chronicle,
     logs: AgentLogs,
 }
 
-impl Journal for Chronicle {
+impl Journal for LedgerAndLogs {
     fn id(&self) -> &str {
-        &self.id
+        self.ledger.id()
     }
 
     fn append(&self, events: &[Event]) -> Result<()> {
-        let entries: Vec<Entry> = events.iter().map(entry).collect();
-        self.workspace.ledger().append(&entries, self.flush)?;
+        self.ledger.append(events)?;
         for event in events {
             self.logs.event(event);
         }
@@ -158,33 +145,6 @@ impl Journal for Chronicle {
     }
 
     fn has(&self, step: &StepId, since: Timestamp) -> Result<bool> {
-        let since = since.checked_sub(CLOCK_SLACK).unwrap_or(Timestamp::MIN);
-        for line in self.workspace.ledger().newest_first()? {
-            match line {
-                Ok(line) if line.payload["step"] == step.as_str() => return Ok(true),
-                Ok(line) if line.time < since => return Ok(false),
-                Ok(_) | Err(Fault::Damaged { .. }) => {}
-                Err(fault) => return Err(fault),
-            }
-        }
-        Ok(false)
-    }
-}
-
-fn entry(event: &Event) -> Entry {
-    Entry {
-        time: event.time,
-        agent: event.agent.clone(),
-        turn: None,
-        action_type: match event.kind {
-            Kind::Claim => ActionType::Claim,
-            Kind::ClaimLost => ActionType::ClaimLost,
-            Kind::Renew => ActionType::Renew,
-            Kind::Release => ActionType::Release,
-            Kind::Approval => ActionType::Approval,
-            Kind::Reclaim => ActionType::Reclaim,
-        },
-        payload: event.payload.clone(),
-        result: event.result.clone(),
+        self.ledger.has(step, since)
     }
 }

@@ -51,6 +51,8 @@ pub(crate) enum Done {
     Written,
     /// It was there.
     Kept,
+    /// It was there, and names the vault now.
+    Changed,
     /// It was taken out.
     Removed,
     /// The user has changed it, so it was not taken out.
@@ -124,6 +126,8 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
         Some(dir) => Some(make_vault(door, &root, &config, &settings, dir.as_deref())?),
         None => None,
     };
+    let named = vault.as_ref().is_some_and(|vault| vault.named);
+    let done = if done == Done::Kept && named { Done::Changed } else { done };
     let (git, state) = (root.join(".git").exists(), state.join("version").exists());
     let mut words = words::init(&root, found_by, done, git, state);
     let mut json = json!({
@@ -132,21 +136,30 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
         "done": done,
         "found": {"git": git, "state": state},
     });
-    if let Some((folder, new)) = &vault {
-        words = format!("{words}\n{}", words::vault_made(door, folder, *new));
-        json["vault"] = folder.to_string_lossy().into();
+    if let Some(vault) = &vault {
+        words = format!("{words}\n{}", words::vault_made(door, &vault.folder, vault.new));
+        json["vault"] = vault.folder.to_string_lossy().into();
     }
     Ok(Answer::Done(Said { words, json, ..Said::default() }))
 }
 
-/// Makes the vault's folders and names it in the configuration. The answer says where, and whether it is new.
+/// What became of the vault.
+struct Made {
+    folder: PathBuf,
+    /// It was not there before.
+    new: bool,
+    /// The configuration had to be changed.
+    named: bool,
+}
+
+/// Makes the vault's folders and names it in the configuration.
 fn make_vault(
     door: &Door,
     root: &Path,
     config: &Path,
     settings: &Settings,
     named: Option<&Path>,
-) -> Result<(PathBuf, bool), Stop> {
+) -> Result<Made, Stop> {
     let folder = match named {
         Some(named) => door.path(named)?,
         None => root.join(&settings.vault.dir),
@@ -161,7 +174,9 @@ fn make_vault(
     let known = fs::canonicalize(root.join(&settings.vault.dir)).is_ok_and(|known| known == folder);
     let text = fs::read_to_string(config).map_err(at("read", config))?;
     let Some(dir) = dir.to_str() else { return Err(words::vault_name_is_no_text()) };
-    if let Some(text) = with_vault(&text, dir, known) {
+    let text = with_vault(&text, dir, known);
+    let named = text.is_some();
+    if let Some(text) = text {
         match text.parse::<Settings>() {
             Ok(now) if now.vault.dir == Path::new(dir) => {
                 fs::write(config, text).map_err(at("write", config))?;
@@ -169,7 +184,7 @@ fn make_vault(
             _ => return Err(words::name_the_vault_yourself(dir)),
         }
     }
-    Ok((folder, new))
+    Ok(Made { folder, new, named })
 }
 
 /// The configuration with the vault named in it; none if it need not be changed.

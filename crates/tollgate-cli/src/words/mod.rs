@@ -462,6 +462,7 @@ pub(crate) fn init(root: &Path, found_by: FoundBy, done: init::Done, git: bool, 
     words += match done {
         init::Done::Written => "wrote `.tollgate/config.toml`",
         init::Done::Kept => "found `.tollgate/config.toml`, left as it is",
+        init::Done::Changed => "found `.tollgate/config.toml`, the vault is named in it now",
         init::Done::Removed => "removed `.tollgate/config.toml`",
         init::Done::KeptAsChanged => {
             "left `.tollgate/config.toml`, because it is not as init wrote it\nhint: remove it yourself if you do not \
@@ -470,7 +471,7 @@ pub(crate) fn init(root: &Path, found_by: FoundBy, done: init::Done, git: bool, 
         init::Done::NothingToRemove => "found no `.tollgate/config.toml`, so there is nothing to remove",
     };
     match done {
-        init::Done::Written | init::Done::Kept => {
+        init::Done::Written | init::Done::Kept | init::Done::Changed => {
             if git {
                 words += "\nfound git: the configuration may be committed, the state beside it is ignored";
             }

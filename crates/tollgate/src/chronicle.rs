@@ -92,12 +92,13 @@ mod tests {
             let payload = json!({"task": "x.md", "step": step});
             Event { step, time, agent: None, kind: Kind::Reclaim, payload, result: json!({"status": "Done"}) }
         };
-        let (old, new, other) = (event(now - SignedDuration::from_hours(2)), event(now), event(now));
-        chronicle.append(&[old.clone(), new.clone()]).unwrap();
+        let yesterday = now - SignedDuration::from_hours(24);
+        let (old, new, other) = (event(yesterday), event(now), event(now));
+        chronicle.append(&[old.clone(), event(yesterday), new.clone()]).unwrap();
         assert!(chronicle.has(&new.step, now).unwrap() && chronicle.has(&old.step, old.time).unwrap());
         assert!(!chronicle.has(&other.step, now).unwrap());
         assert!(!chronicle.has(&old.step, now).unwrap(), "nobody reads a year of lines for a step of today");
-        let line = ledger.lines_after(1).unwrap().remove(0);
+        let line = ledger.lines_after(2).unwrap().remove(0);
         assert_eq!((line.action_type.as_str(), &line.payload), ("RECLAIM", &new.payload));
     }
 }

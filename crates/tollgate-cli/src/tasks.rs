@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use tollgate::chronicle::Chronicle;
 use tollgate::error::{Fault, Result};
 use tollgate::lock::nobody_writes;
-use tollgate::settings::{Settings, Sync};
+use tollgate::settings::Settings;
 use tollgate::vault::claim::StepId;
 use tollgate::vault::event::{Event, Journal};
 use tollgate::vault::folder::FolderOptions;
@@ -73,11 +73,6 @@ impl Door {
     /// Opens the vault in this folder, making what is missing of it.
     pub(crate) fn open_vault(&self, workspace: &Workspace, folder: &Path) -> Result<Tasks> {
         let settings = workspace.settings();
-        if settings.vault.sync == Sync::Git {
-            let path = workspace.state_path().join("config.toml");
-            let what = "`[vault] sync = \"git\"` is not known to this command line; use \"off\"".to_owned();
-            return Err(Fault::Config { path, what });
-        }
         let logs = AgentLogs::new(self, workspace);
         let id = identity(workspace.path())?;
         let ledger = Chronicle::new(workspace.ledger().clone(), id, settings.vault.durability);

@@ -12,13 +12,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{Access, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid, XattrFlags};
+use rustix::fs::{Access, AtFlags, FileType, Gid, Mode, OFlags, RawMode, RenameFlags, Stat, Uid, XattrFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::digest::{Digest, Hasher};
 use crate::error::{At, Result};
 use crate::lock::Pauses;
 use crate::settings::Durability;
+use crate::stage::aside_name;
 use crate::sys;
 
 /// A folder that is open, and how it is called in messages.
@@ -48,7 +49,7 @@ impl Folder {
     }
 
     fn from_fd(fd: OwnedFd, shown: &Path) -> Result<Self> {
-        let device = rustix::fs::fstat(&fd).at("look at", shown)?.st_dev;
+        let device = Inode::of(&rustix::fs::fstat(&fd).at("look at", shown)?).0;
         let one_journal = has_one_journal(&fd);
         Ok(Self { fd: Arc::new(fd), shown: shown.into(), device, one_journal })
     }
@@ -93,7 +94,7 @@ impl Folder {
     pub(crate) fn names(&self) -> Result<Vec<OsString>> {
         let read = || -> io::Result<Vec<OsString>> {
             let mut names = Vec::new();
-            for entry in rustix::fs::Dir::read_from(&self.fd)? {
+            for entry in retry_on_intr(|| rustix::fs::Dir::read_from(&self.fd))? {
                 use std::os::unix::ffi::OsStrExt;
                 let entry = entry?;
                 let name = OsStr::from_bytes(entry.file_name().to_bytes());
@@ -164,9 +165,16 @@ pub(crate) struct Spot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Inode(u64, u64);
 
+impl Inode {
+    #[allow(clippy::unnecessary_cast, reason = "their types depend on the system")]
+    fn of(stat: &Stat) -> Self {
+        Self(stat.st_dev as u64, stat.st_ino as u64)
+    }
+}
+
 /// What a replacement takes after: the file, its mode and its owners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Model(Inode, u32, u32, u32);
+pub(crate) struct Model(Inode, RawMode, u32, u32);
 
 /// What stands at a spot.
 #[derive(Debug)]
@@ -200,6 +208,16 @@ pub(crate) enum Swap {
     Renamed,
 }
 
+/// What came of giving a file a second name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Linked {
+    Done,
+    /// The name is taken.
+    Taken,
+    /// Files cannot have two names here.
+    Impossible,
+}
+
 impl Spot {
     pub(crate) fn folder(&self) -> &Folder {
         &self.folder
@@ -227,7 +245,7 @@ impl Spot {
 
     /// The inode that has this name now.
     pub(crate) fn inode(&self) -> Result<Option<Inode>> {
-        Ok(self.stat()?.map(|stat| Inode(stat.st_dev, stat.st_ino)))
+        Ok(self.stat()?.as_ref().map(Inode::of))
     }
 
     /// Opens the file for reading, without ever waiting on a FIFO or waking a device.
@@ -297,9 +315,7 @@ impl Spot {
 
     /// For file systems without exchange: the file of `other` gets a second name, then ours takes its place.
     fn swap_in_steps(&self, other: &Self) -> Result<Swap> {
-        let mut aside = self.name.clone();
-        aside.push("~");
-        let aside = self.beside(aside);
+        let aside = self.beside(aside_name(&self.name));
         other.link_to(&aside).at("keep a link of", other.shown())?;
         match self.renameat(other, RenameFlags::empty()) {
             Ok(()) => {
@@ -332,24 +348,39 @@ impl Spot {
     pub(crate) fn rename_new(&self, to: &Self) -> Result<bool> {
         match self.renameat(to, RenameFlags::NOREPLACE) {
             Ok(()) => Ok(true),
-            Err(Errno::EXIST) => Ok(false),
+            Err(Errno::EXIST) => self.finish_rename(to),
             // A link fails if the name is taken, too; between the two steps the file has both names.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match self.link_to(to) {
                 Ok(()) => self.remove().map(|()| true),
-                Err(Errno::EXIST) => Ok(false),
+                Err(Errno::EXIST) => self.finish_rename(to),
                 Err(error) => Err(error).at("rename", self.shown()),
             },
             Err(error) => Err(error).at("rename", self.shown()),
         }
     }
 
-    /// Gives the file a second name, unless that name is taken. Says whether it did.
-    pub(crate) fn link_new(&self, to: &Self) -> Result<bool> {
+    /// The other name is taken. If it is by the same file, a crash has fallen between the two steps of a renaming. Says
+    /// whether it was so.
+    fn finish_rename(&self, to: &Self) -> Result<bool> {
+        let same = self.is_same_file(to)?;
+        if same {
+            self.remove()?;
+        }
+        Ok(same)
+    }
+
+    /// Whether both are names of one file.
+    pub(crate) fn is_same_file(&self, other: &Self) -> Result<bool> {
+        let inode = self.inode()?;
+        Ok(inode.is_some() && inode == other.inode()?)
+    }
+
+    /// Gives the file a second name, unless that name is taken.
+    pub(crate) fn link_new(&self, to: &Self) -> Result<Linked> {
         match self.link_to(to) {
-            Ok(()) => Ok(true),
-            Err(Errno::EXIST) => Ok(false),
-            // No links on this file system: then the file itself moves.
-            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => self.rename_new(to),
+            Ok(()) => Ok(Linked::Done),
+            Err(Errno::EXIST) => Ok(Linked::Taken),
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(Linked::Impossible),
             Err(error) => Err(error).at("create", to.shown()),
         }
     }
@@ -421,7 +452,7 @@ impl Target {
     }
 
     pub(crate) fn inode(&self) -> Inode {
-        Inode(self.stat.st_dev, self.stat.st_ino)
+        Inode::of(&self.stat)
     }
 
     pub(crate) fn as_model(&self) -> Model {
@@ -533,15 +564,16 @@ impl Target {
         // Owner before mode, because a change of owner clears the set-id bits.
         let (uid, gid) = (model_stat.st_uid, model_stat.st_gid);
         if (self.stat.st_uid, self.stat.st_gid) != (uid, gid) {
-            let both = rustix::fs::fchown(&self.file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+            let (owner, group) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+            let both = retry_on_intr(|| rustix::fs::fchown(&self.file, owner, group));
             if both.is_err() {
                 // Only root may give files away. The group alone can often be kept.
                 kept = Kept::NotOwner;
-                let _ = rustix::fs::fchown(&self.file, None, Some(Gid::from_raw(gid)));
+                let _ = retry_on_intr(|| rustix::fs::fchown(&self.file, None, group));
             }
         }
         let mode = Mode::from_raw_mode(model_stat.st_mode) & Mode::from_raw_mode(0o7777);
-        rustix::fs::fchmod(&self.file, mode).at("set the mode of", &self.shown)?;
+        retry_on_intr(|| rustix::fs::fchmod(&self.file, mode)).at("set the mode of", &self.shown)?;
         copy_attributes(&model.file, &self.file).at("copy the extended attributes to", &self.shown)?;
         self.refresh()?;
         Ok(kept)
@@ -604,7 +636,10 @@ fn copy_attributes(from: &File, to: &File) -> rustix::io::Result<()> {
             Err(Errno::NODATA) => continue,
             Err(error) => return Err(error),
         };
-        match rustix::fs::fsetxattr(to, name.as_slice(), &value[..length], XattrFlags::empty()) {
+        let copied = retry_on_intr(|| {
+            rustix::fs::fsetxattr(to, name.as_slice(), &value[..length], XattrFlags::empty())
+        });
+        match copied {
             // Labels of the security modules and of root are theirs to set.
             Err(_) if !name.starts_with(b"user.") && !name.starts_with(b"system.posix_acl") => {}
             answer => answer?,

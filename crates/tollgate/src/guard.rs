@@ -1,14 +1,14 @@
 //! The guard: may this agent change these files now?
 //!
-//! [`admit`] answers with a [`Permit`] or with refusals. A permit holds the locks of its files and is spent by
-//! [`Permit::commit`]: there is no other way from a wish to a change. (Changes that the agent's own tool makes are
+//! `admit` answers with a `Permit` or with refusals. A permit holds the locks of its files and is spent by
+//! `Permit::commit`: there is no other way from a wish to a change. (Changes that the agent's own tool makes are
 //! admitted here too, and settled by [`crate::gate`].)
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::commit::{self, Applied, Author, Base, Committed, Deed, Plan, prefixed, stale};
+use crate::commit::{self, Applied, Author, Base, Committed, Deed, Left, Plan, prefixed, stale};
 use crate::diff;
 use crate::digest::Digest;
 use crate::disk::{Found, Steady};
@@ -21,7 +21,7 @@ use crate::place::{Located, Place};
 use crate::refusal::{ChangedBy, Payload, Reason, Refusal, Report};
 use crate::reservation::Reservation;
 use crate::settings::{Mode, Unread};
-use crate::turn::{Extent, FileState, Sightings};
+use crate::turn::{Extent, FileState, Sightings, TEXT_PER_FILE};
 use crate::workspace::Workspace;
 
 /// What an agent wants to do to one file.
@@ -206,17 +206,29 @@ impl Permit<'_> {
     /// Makes the changes.
     pub(crate) fn commit(self) -> Result<Outcome<Vec<Applied>>> {
         let Self { request, plans, locks } = self;
+        // What the agent writes it knows, and a later refusal can tell what became of it.
+        let text = |plan: &Plan| match &plan.deed {
+            Deed::Put(bytes) if bytes.len() <= TEXT_PER_FILE => Some(bytes.clone()),
+            Deed::Put(_) | Deed::Remove | Deed::MoveTo(_) => None,
+        };
+        let texts: Vec<Option<Vec<u8>>> = plans.iter().map(text).collect();
         // If this process dies in between, or the disk fails in the middle of an undo, the next one heals first.
         locks.mark()?;
         let committed = commit::commit(request.workspace, plans, request.author())?;
-        locks.clear()?;
+        if !matches!(committed, Committed::Applied { left: Left::Something, .. }) {
+            // The answer is decided. A mark that cannot be cleared only makes the next one look whether all is well.
+            let _ = locks.clear();
+        }
         match committed {
             Committed::Refused(refusals) => request.refuse(refusals).map(Outcome::Refused),
-            Committed::Applied { changes, observed } => {
+            Committed::Applied { changes, observed, .. } => {
                 if !observed.is_empty() {
                     request.record(&observed, "OBSERVED")?;
                 }
-                for applied in &changes {
+                for (applied, text) in changes.iter().zip(texts) {
+                    if let (Some(digest), Some(text)) = (applied.after.digest(), text) {
+                        request.turn.keep_text(digest, &text)?;
+                    }
                     match &applied.moved_to {
                         None => request.turn.wrote(&applied.path, applied.after)?,
                         Some(to) => {
@@ -384,7 +396,7 @@ impl<'a> Request<'a> {
         let refusal = |reason| Ok(Err(Refusal::new(place.path.clone(), reason)));
         let missing = |actual| match base {
             Base::Exactly(expected @ FileState::Present(_)) => Ok(stale(expected, actual)),
-            _ => Err(Fault::Missing { what: format!("`{}`", place.relative.display()) }),
+            _ => Err(Fault::Missing { what: format!("`{}`", place.path) }),
         };
         if !place.missing.is_empty() {
             return refusal(missing(FileState::Absent)?);
@@ -494,7 +506,7 @@ impl<'a> Request<'a> {
     fn current_text(&self, path: &FilePath, digest: Digest) -> Result<Option<Vec<u8>>> {
         let Some(spot) = self.workspace.spot_anywhere(path)? else { return Ok(None) };
         match spot.open()? {
-            Found::File(file) if file.len() <= crate::turn::TEXT_PER_FILE as u64 => {
+            Found::File(file) if file.len() <= TEXT_PER_FILE as u64 => {
                 let (bytes, now) = file.read()?;
                 Ok((now == digest).then_some(bytes))
             }

@@ -26,14 +26,18 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rustix::fs::Mode;
 
-use crate::commit::{Displaced, Journal, give_back, mutation_payload, prefixed, put_back, undo_journalled};
+use crate::commit::{
+    Displaced, Journal, JournalContent, Record, finish_swap, give_back, mutation_payload, prefixed, put_back,
+    undo_journalled,
+};
+use crate::digest::Digest;
 use crate::disk::{Found, Quiet, Spot, Target};
 use crate::error::{Fault, Result};
 use crate::ledger::{ActionType, Entry, Flush};
 use crate::lock::{Lock, StripeLocks, stripe};
 use crate::recovery::Kind;
 use crate::settings::Durability;
-use crate::stage::{ChangeId, StageName, Standing, parse_unfinished};
+use crate::stage::{ChangeId, StageName, Standing, owner_of_aside, parse_unfinished};
 use crate::turn::FileState;
 use crate::workspace::Workspace;
 
@@ -98,6 +102,11 @@ impl Workspace {
 
     fn heal_journals(&self) -> Result<Stripes> {
         let mut skipped = Stripes::new();
+        for (number, unfinished) in Journal::unfinished(self)? {
+            if let Some(_lock) = self.try_lock_stripe(number)? {
+                unfinished.remove()?;
+            }
+        }
         for journal in Journal::all(self)? {
             let Some(content) = journal.read()? else { continue };
             let paths =
@@ -111,18 +120,47 @@ impl Workspace {
             let Some(content) = journal.read()? else { continue };
             let ids: Vec<ChangeId> =
                 content.records.iter().filter_map(|record| ChangeId::parse(&record.id)).collect();
-            if !self.acknowledged(ids.iter())?.contains(ids.last().map_or("", ChangeId::as_str)) {
+            let acknowledged = self.acknowledged(ids.iter())?;
+            if !acknowledged.contains(ids.last().map_or("", ChangeId::as_str)) {
                 undo_journalled(self, &content)?;
-                for folder in [self.root(), self.stage()] {
-                    folder.flush(self.settings().guard.durability)?;
+                self.stage().flush(self.settings().guard.durability)?;
+                for path in paths {
+                    // A folder that is gone needs no flush.
+                    if let Ok(spot) = self.place_of(path).spot(self.root()) {
+                        spot.folder().flush(self.settings().guard.durability)?;
+                    }
                 }
+                self.take_back_lines(&content, &acknowledged)?;
             }
             journal.remove_for_good()?;
         }
         Ok(skipped)
     }
 
-    /// Which of these changes have a line in the ledger.
+    /// A power cut can keep the first lines of a commit and take the last, which counts. What they say was undone, and
+    /// that is said after them.
+    fn take_back_lines(&self, content: &JournalContent, written: &HashSet<String>) -> Result<()> {
+        let undone = |record: &&Record| written.contains(&record.id);
+        let entry = |record: &Record| {
+            let id = ChangeId::parse(&record.id)?;
+            let state = |digest: Option<Digest>| digest.map_or(FileState::Absent, FileState::Present);
+            let payload =
+                mutation_payload(&id, "recovered", &record.path, state(record.new), state(record.base));
+            Some(Entry {
+                time: self.now(),
+                agent: Some(content.agent.clone()),
+                turn: content.turn.clone(),
+                action_type: ActionType::Mutation,
+                payload,
+                result: serde_json::json!({"status": "UNDONE"}),
+            })
+        };
+        let entries: Vec<Entry> = content.records.iter().filter(undone).filter_map(entry).collect();
+        self.ledger().append(&entries, self.ledger_flush()).map(drop)
+    }
+
+    /// Which of these changes have a line in the ledger. A fault if a line among those that matter cannot be read: to
+    /// take a change for one that never came about, because its line is damaged, would undo what was acknowledged.
     fn acknowledged<'a>(&self, ids: impl Iterator<Item = &'a ChangeId>) -> Result<HashSet<String>> {
         let mut wanted: HashSet<&str> = HashSet::new();
         let mut oldest: Option<Timestamp> = None;
@@ -150,9 +188,17 @@ impl Workspace {
     fn heal_stage(&self, when: When) -> Result<(Swept, Stripes)> {
         let mut swept = Swept::default();
         let mut skipped = Stripes::new();
-        let names = self.stage().names()?;
+        let mut names = self.stage().names()?;
         if names.is_empty() {
             return Ok((swept, skipped));
+        }
+        let asides: Vec<_> = names.extract_if(.., |name| owner_of_aside(name).is_some()).collect();
+        if !asides.is_empty() {
+            for name in asides {
+                self.heal_aside(&name)?;
+            }
+            // One of them may have got the name of its staged file.
+            names = self.stage().names()?;
         }
         let (mut staged, mut settled) = (Vec::new(), Vec::new());
         for name in names {
@@ -163,15 +209,18 @@ impl Workspace {
                 }
             } else if let Some((stripe, _)) = parse_unfinished(&name) {
                 swept.removed += usize::from(self.remove_unfinished(&name, stripe)?);
-            } else if let Some(stem) = name.to_str().and_then(|name| name.strip_suffix('~'))
-                && let Some(stage) = StageName::parse(OsStr::new(stem))
-            {
-                self.heal_aside(&name, &stage)?;
             }
         }
         let acknowledged = self.acknowledged(staged.iter().map(|displaced| &displaced.stage.id))?;
         let (known, unknown): (Vec<_>, Vec<_>) =
             staged.into_iter().partition(|displaced| acknowledged.contains(displaced.stage.id.as_str()));
+        // A file that was made and acknowledged is at its place, and this is only its second name. Not left for later:
+        // until it is gone the file counts as hard-linked.
+        let (second_names, known): (Vec<_>, Vec<_>) =
+            known.into_iter().partition(|displaced| displaced.stage.base == FileState::Absent);
+        for displaced in second_names {
+            self.stage().spot(displaced.name).remove()?;
+        }
         for displaced in unknown {
             skipped.extend(self.heal_unacknowledged(&displaced, &mut swept)?);
         }
@@ -186,23 +235,36 @@ impl Workspace {
         self.stripes().acquire([path], Duration::ZERO)
     }
 
+    fn try_lock_stripe(&self, number: u8) -> Result<Option<Lock>> {
+        Lock::acquire(&self.state_path().join(format!("locks/{number:02x}")), Duration::ZERO)
+    }
+
     fn remove_unfinished(&self, name: &OsStr, number: u8) -> Result<bool> {
-        let lock = self.state_path().join(format!("locks/{number:02x}"));
-        let Some(_lock) = Lock::acquire(&lock, Duration::ZERO)? else { return Ok(false) };
+        let Some(_lock) = self.try_lock_stripe(number)? else { return Ok(false) };
         self.stage().spot(name).remove()?;
         Ok(true)
     }
 
-    /// A name with `~` is the middle of a swap in steps, or of taking a new file back.
-    fn heal_aside(&self, name: &OsStr, stage: &StageName) -> Result<()> {
+    /// What is set aside is the middle of a swap in steps, or of taking a new file back.
+    fn heal_aside(&self, name: &OsStr) -> Result<()> {
+        let Some(staged) = owner_of_aside(name) else { return Ok(()) };
+        let Some(stage) = StageName::parse(staged) else { return Ok(()) };
         let path = self.target_path(&stage.target)?;
         let Some(_lock) = self.try_lock(&path)? else { return Ok(()) };
         let aside = self.stage().spot(name);
         let Found::File(file) = aside.open()? else { return Ok(()) };
         let digest = FileState::Present(file.hash()?);
         let target = self.place_of(&path).spot(self.root());
-        if target.as_ref().is_ok_and(|target| file.is_at(target).unwrap_or(false)) || digest == stage.new {
-            // Only a second name of what is at the path, or bytes of ours.
+        if target.as_ref().is_ok_and(|target| file.is_at(target).unwrap_or(false)) {
+            // Only a second name of what is at the path.
+            return aside.remove();
+        }
+        if finish_swap(&self.stage().spot(staged))? {
+            // What it is will be told by its name.
+            return Ok(());
+        }
+        if digest == stage.new {
+            // Bytes of ours.
             return aside.remove();
         }
         if let Ok(target) = target
@@ -210,7 +272,7 @@ impl Workspace {
         {
             return Ok(());
         }
-        self.keep(&aside, stage, Kind::Late)
+        self.keep_foreign(&aside)
     }
 
     /// Says its stripe if it was left alone.
@@ -243,6 +305,10 @@ impl Workspace {
             // A new file, at its place, with one name too many.
             self.add_missing_line(stage, path)?;
             swept.completed += 1;
+            return spot.remove();
+        }
+        if stage.new == FileState::Absent && target.as_ref().is_ok_and(at_path) {
+            // A removal that had not yet taken the first of the two names away.
             return spot.remove();
         }
         if found == stage.new {
@@ -372,8 +438,8 @@ impl Workspace {
 
     /// Keeps in recovery a file that was swapped out of a change that did not come about.
     pub(crate) fn keep_foreign(&self, spot: &Spot) -> Result<()> {
-        let name = spot.name().to_str().unwrap_or_default().trim_end_matches('~');
-        let Some(stage) = StageName::parse(OsStr::new(name)) else { return Ok(()) };
+        let name = owner_of_aside(spot.name()).unwrap_or(spot.name());
+        let Some(stage) = StageName::parse(name) else { return Ok(()) };
         let kind = match spot.open()? {
             Found::File(file) if FileState::Present(file.hash()?) == stage.base => Kind::Replaced,
             Found::File(_) => Kind::Late,
@@ -391,7 +457,7 @@ impl Workspace {
     }
 
     fn keep_quietly(&self, spot: &Spot, kind: Kind) -> Result<()> {
-        let name: OsString = spot.name().to_str().unwrap_or_default().trim_end_matches('~').into();
+        let name: OsString = owner_of_aside(spot.name()).unwrap_or(spot.name()).into();
         let folder = self.recovery_folder().open_below(Path::new(kind.folder()))?;
         match spot.rename(&folder.spot(name)) {
             // Another sweep was faster.

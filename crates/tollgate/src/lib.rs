@@ -1,9 +1,9 @@
 //! Many agents, one workspace, nothing lost.
 //!
 //! tollgate lets several AI agents, and the people beside them, change the same files without overwriting each other.
-//! It remembers the SHA-256 of every file an agent read in its [turn](turn); before a write it compares with the disk.
+//! It remembers the SHA-256 of every file an agent read in its [`turn`]; before a write it compares with the disk.
 //! If the file was changed meanwhile, the write is refused with an exact machine-readable `STALE_FILE`, nothing on disk
-//! changes, one line goes to the [ledger], and after a re-read the agent may write.
+//! changes, one line goes to the [`ledger`], and after a re-read the agent may write.
 //!
 //! The library is synchronous and silent: it prints nothing, reads no environment, and takes its clock from
 //! [`Options`](workspace::Options).

@@ -128,12 +128,6 @@ pub struct VaultSettings {
     pub max_attempts: u32,
     /// Whether what was answered survives a power cut.
     pub durability: Durability,
-    /// How claims are agreed on with other machines.
-    pub sync: Sync,
-    /// The remote that decides, with `sync = "git"`.
-    pub remote: String,
-    /// Its branch; `None`: the one that is checked out.
-    pub branch: Option<String>,
 }
 
 impl Default for VaultSettings {
@@ -146,9 +140,6 @@ impl Default for VaultSettings {
             settle: Wait(Duration::from_secs(2)),
             max_attempts: 3,
             durability: Durability::default(),
-            sync: Sync::default(),
-            remote: "origin".to_owned(),
-            branch: None,
         }
     }
 }
@@ -170,17 +161,6 @@ impl Default for LogSettings {
         // Some fifty thousand operations a file: weeks of a busy agent, and still quick to search.
         Self { dir: None, max_size: Size(10 << 20), keep: 5 }
     }
-}
-
-/// How claims are agreed on with other machines.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Sync {
-    /// They are not: the folder is this machine's.
-    #[default]
-    Off,
-    /// A git remote decides.
-    Git,
 }
 
 /// Whether refusals are enforced.
@@ -387,9 +367,6 @@ mod tests {
             settle = "500ms"
             max_attempts = 5
             durability = "fast"
-            sync = "git"
-            remote = "hub"
-            branch = "tasks"
             [agent.cloud]
             role = "cloud"
             allowed = ["summarize", "triage"]
@@ -410,9 +387,6 @@ mod tests {
             settle: Wait(Duration::from_millis(500)),
             max_attempts: 5,
             durability: Durability::Fast,
-            sync: Sync::Git,
-            remote: "hub".into(),
-            branch: Some("tasks".into()),
         };
         assert_eq!(settings.vault, vault);
         let cloud = &settings.agent[&"cloud".parse::<Agent>().unwrap()];
@@ -431,7 +405,7 @@ mod tests {
             ("version = 2\nnew_key = 1", "newer tollgate"),
             ("not toml", "not toml"),
             ("[vault]\nlease = \"soon\"", "soon"),
-            ("[vault]\nsync = \"dropbox\"", "dropbox"),
+            ("[vault]\nsync = \"git\"", "sync"),
             ("[agent.\"a/b\"]\nrole = \"x\"", "a/b"),
             ("[agent.blue]\nallow = []", "allow"),
         ] {

@@ -21,6 +21,10 @@ const VERSION: &str = "1";
 /// The version of the names of files that are settled.
 const SETTLED: &str = "1s";
 
+/// Ends the name of a file that is set aside in the middle of a swap in steps, or of taking a new file back. With the
+/// comma it cannot be read as a staged file whose target ends with a tilde.
+const ASIDE: &str = ",~";
+
 /// The longest name that the usual file systems take.
 const NAME_MAX: usize = 255;
 
@@ -120,6 +124,18 @@ impl StageName {
     }
 }
 
+/// The name for setting aside what belongs to a staged file.
+pub(crate) fn aside_name(name: &OsStr) -> OsString {
+    let mut aside = name.to_owned();
+    aside.push(ASIDE);
+    aside
+}
+
+/// The staged file that something set aside belongs to; `None` if it is not set aside.
+pub(crate) fn owner_of_aside(name: &OsStr) -> Option<&OsStr> {
+    name.to_str()?.strip_suffix(ASIDE).map(OsStr::new)
+}
+
 /// A file that is being written and is no change yet. The stripe tells by whose lock its writer is known to live.
 pub(crate) fn unfinished_name(stripe: u8, id: &ChangeId) -> OsString {
     format!("tmp,{stripe:02x},{}", id.as_str()).into()
@@ -128,7 +144,7 @@ pub(crate) fn unfinished_name(stripe: u8, id: &ChangeId) -> OsString {
 /// The stripe of an unfinished file, and when it was begun.
 pub(crate) fn parse_unfinished(name: &OsStr) -> Option<(u8, ChangeId)> {
     let (stripe, id) = name.to_str()?.strip_prefix("tmp,")?.split_once(',')?;
-    Some((u8::from_str_radix(stripe, 16).ok()?, ChangeId::parse(id.trim_end_matches('~'))?))
+    Some((u8::from_str_radix(stripe, 16).ok()?, ChangeId::parse(id)?))
 }
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -179,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_name_says_everything() {
-        for path in ["src/a.rs", "a,b", "~", "%", "tmp,x"] {
+        for path in ["src/a.rs", "a,b", "a~", "~", "%", "tmp,x"] {
             let name = name(path);
             let file_name = name.file_name().unwrap();
             assert_eq!(StageName::parse(&file_name), Some(name.clone()), "{file_name:?}");
@@ -187,6 +203,12 @@ mod tests {
         }
         let settled = StageName { standing: Standing::Settled, ..name("a") };
         assert_eq!(StageName::parse(&settled.file_name().unwrap()), Some(settled));
+        for path in ["a", "a~", "tmp,x"] {
+            let staged = name(path).file_name().unwrap();
+            let aside = aside_name(&staged);
+            assert_eq!(StageName::parse(&aside), None, "what is set aside is no staged file");
+            assert_eq!((owner_of_aside(&aside), owner_of_aside(&staged)), (Some(staged.as_os_str()), None));
+        }
         let hashed = StageName { target: TargetName::Hashed(Digest::of(b"long")), ..name("") };
         assert_eq!(StageName::parse(&hashed.file_name().unwrap()), Some(hashed));
     }

@@ -108,8 +108,12 @@ impl Workspace {
             clock: options.clock,
             pending: Mutex::default(),
         }));
-        // What a living process holds is in good hands.
-        let _ = workspace.heal()?;
+        match workspace.heal() {
+            // Told by `verify` and by `doctor`. Only what cannot be healed without it has to wait, not all work.
+            Err(Fault::Damaged { path, .. }) if path.extension().is_some_and(|end| end == "jsonl") => {}
+            // What a living process holds is in good hands.
+            healed => drop(healed?),
+        }
         Ok(workspace)
     }
 

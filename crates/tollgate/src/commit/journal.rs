@@ -12,12 +12,15 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Digest;
 use crate::disk::{Found, Spot};
 use crate::error::{Fault, Result};
+use crate::lock::stripe;
 use crate::name::{Agent, TurnId, random_id};
 use crate::path::{escape, unescape};
+use crate::settings::Durability;
+use crate::stage::ChangeId;
 use crate::workspace::Workspace;
 
 use super::Author;
-use super::step::{give_back, put_back, remove_folder, take_back};
+use super::step::{finish_swap, give_back, put_back, remove_folder, take_back};
 
 /// The version of the format. A later one is refused, not misread.
 const VERSION: u32 = 1;
@@ -64,14 +67,20 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Whole and durable before it counts: a half-written journal has another name.
-    pub(crate) fn write(workspace: &Workspace, author: Author<'_>, records: Vec<Record>) -> Result<Self> {
-        let durability = workspace.settings().guard.durability;
+    /// Whole and durable before it counts: a half-written journal has another name, which tells by whose lock its
+    /// writer is known to live.
+    pub(crate) fn write(
+        workspace: &Workspace,
+        author: Author<'_>,
+        records: Vec<Record>,
+        durability: Durability,
+    ) -> Result<Self> {
+        let stripe = records.first().map_or(0, |record| stripe(&record.path));
         let content =
             Content { version: VERSION, agent: author.agent.clone(), turn: author.turn.cloned(), records };
         let bytes = serde_json::to_vec(&content).map_err(|error| Fault::invalid(error.to_string()))?;
         let id = random_id()?;
-        let unfinished = workspace.journal().spot(format!("{id}.tmp"));
+        let unfinished = workspace.journal().spot(format!("{id}.{stripe:02x}.tmp"));
         let spot = workspace.journal().spot(format!("{id}.json"));
         let file = unfinished.create(Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP)?;
         let written = file
@@ -86,6 +95,19 @@ impl Journal {
             return Err(fault);
         }
         Ok(Self { spot, workspace: workspace.clone() })
+    }
+
+    /// Half-written journals, each with the stripe whose lock its writer holds for as long as it lives.
+    pub(crate) fn unfinished(workspace: &Workspace) -> Result<Vec<(u8, Spot)>> {
+        let names = workspace.journal().names()?;
+        let stripe_of = |name: &std::ffi::OsStr| {
+            let stripe = name.to_str()?.strip_suffix(".tmp")?.rsplit_once('.')?.1;
+            u8::from_str_radix(stripe, 16).ok()
+        };
+        Ok(names
+            .into_iter()
+            .filter_map(|name| Some((stripe_of(&name)?, workspace.journal().spot(name))))
+            .collect())
     }
 
     /// The journals that are there. Unfinished ones mean nothing was swapped yet.
@@ -112,7 +134,22 @@ impl Journal {
         }
     }
 
-    /// The commit stands. If a power cut brings the journal back, the ledger tells that it is done with.
+    /// An intent to make folders, so that a crash does not leave them behind empty. It holds nothing that a power cut could
+    /// hurt, so it is not flushed.
+    pub(crate) fn of_folders(
+        workspace: &Workspace,
+        author: Author<'_>,
+        id: &ChangeId,
+        path: &Path,
+        made: Vec<PathBuf>,
+    ) -> Result<Self> {
+        let (id, path) = (id.as_str().to_owned(), path.to_owned());
+        let record = Record { id, path, to: None, base: None, new: None, staged: None, made };
+        Self::write(workspace, author, vec![record], Durability::Fast)
+    }
+
+    /// It is done with. If a power cut brings the journal of a commit back, the ledger tells that it stands; an intent
+    /// that comes back only removes folders that are empty.
     pub(crate) fn remove(self) -> Result<()> {
         self.spot.remove()
     }
@@ -148,6 +185,7 @@ fn undo_record(workspace: &Workspace, record: &Record) -> Result<()> {
     let Some(staged) = record.staged.as_ref().map(|name| staged_spot(workspace, &spot, name)) else {
         return Ok(());
     };
+    finish_swap(&staged)?;
     let has = |spot: &Spot, digest: Option<Digest>| -> Result<bool> {
         match (spot.open()?, digest) {
             (Found::File(file), Some(digest)) => Ok(file.hash()? == digest),
@@ -168,8 +206,13 @@ fn undo_record(workspace: &Workspace, record: &Record) -> Result<()> {
             }
         }
         (None, Some(_)) => {
-            // Two names of one file: it was made. Equal bytes would not do: somebody may have made that file for good.
-            if staged.inode()?.is_some() && spot.inode()? == staged.inode()? {
+            let made = match staged.inode()? {
+                // Two names of one file. Equal bytes would not do: somebody else may have made that file.
+                Some(_) => staged.is_same_file(&spot)?,
+                // It was moved there, where files cannot have two names.
+                None => ours(&spot)?,
+            };
+            if made {
                 take_back(workspace, &spot, &staged, &ours)?;
             }
         }
@@ -188,7 +231,9 @@ fn undo_record(workspace: &Workspace, record: &Record) -> Result<()> {
 
 fn undo_move(workspace: &Workspace, record: &Record, spot: &Spot, to: &Path) -> Result<()> {
     let Ok(to) = workspace.place_of(to).spot(workspace.root()) else { return Ok(()) };
-    if let (None, Found::File(moved)) = (spot.inode()?, to.open()?)
+    let moved_away = spot.inode()?.is_none() || spot.is_same_file(&to)?;
+    if moved_away
+        && let Found::File(moved) = to.open()?
         && Some(moved.hash()?) == record.base
     {
         to.rename_new(spot)?;

@@ -1,6 +1,6 @@
 //! Changing files: one, or many as one. No other code does.
 //!
-//! Every change of a file is a [`Plan`]. All plans of a commit are applied or none is, also if the process or the
+//! Every change of a file is a `Plan`. All plans of a commit are applied or none is, also if the process or the
 //! machine dies in between, and no save of another program is lost on the way. The steps, for all plans together:
 //!
 //! 1. **Stage** the new bytes with the owner, mode and attributes of the old file, and flush them.
@@ -11,7 +11,7 @@
 //! 6. Flush the folders, then **verify**: what came out is the inode that was hashed, and still nobody has asked to write
 //!    it. If not, a foreign save came in between: swap back, begin again at 1.
 //! 7. **Ledger line**: the commit point. Before it, a crash undoes a journalled commit; after it, the commit stands.
-//! 8. What came out stays under its stage name. After a grace time it gets a **second look** (see [`crate::heal`]): who
+//! 8. What came out stays under its stage name. After a grace time it gets a **second look** (see `heal.rs`): who
 //!    had resolved the path before step 2 and opened it after step 6 has written into it, and that is found, kept and
 //!    reported.
 //!
@@ -36,8 +36,8 @@ use crate::stage::ChangeId;
 use crate::turn::FileState;
 use crate::workspace::Workspace;
 
-pub(crate) use journal::{Journal, undo_journalled};
-pub(crate) use step::{Displaced, give_back, put_back};
+pub(crate) use journal::{Content as JournalContent, Journal, Record, undo_journalled};
+pub(crate) use step::{Displaced, finish_swap, give_back, put_back};
 use step::{Looked, Step};
 
 /// How often a commit begins again because a foreign save came in between, before it says that the file is busy. Each
@@ -110,9 +110,17 @@ impl Author<'_> {
 #[derive(Debug)]
 pub(crate) enum Committed {
     /// All of it is done. The refusals are those that were only observed.
-    Applied { changes: Vec<Applied>, observed: Vec<Refusal> },
+    Applied { changes: Vec<Applied>, observed: Vec<Refusal>, left: Left },
     /// Nothing was changed.
     Refused(Vec<Refusal>),
+}
+
+/// What a commit that stands has left lying about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Left {
+    Nothing,
+    /// Something could not be tidied up. Until that is healed, a new file may still have a second name in the stage.
+    Something,
 }
 
 /// One change that was made.
@@ -158,7 +166,7 @@ pub(crate) fn commit(workspace: &Workspace, plans: Vec<Plan>, author: Author<'_>
         for step in &mut steps {
             step.discard_unexposed();
         }
-        for step in steps.iter().rev() {
+        for step in steps.iter_mut().rev() {
             step.remove_made_folders(workspace)?;
         }
     }
@@ -187,9 +195,9 @@ fn rounds(workspace: &Workspace, steps: &mut [Step], author: Author<'_>) -> Resu
             continue;
         }
         match apply(workspace, steps, author)? {
-            Tried::Done(changes) => {
+            Tried::Done(changes, left) => {
                 let observed = steps.iter().filter_map(Step::observed).collect();
-                return Ok(Committed::Applied { changes, observed });
+                return Ok(Committed::Applied { changes, observed, left });
             }
             Tried::Missed => steps.iter_mut().for_each(Step::let_go),
         }
@@ -212,6 +220,7 @@ fn look_at_all(steps: &mut [Step], mut look: impl FnMut(&mut Step) -> Result<Loo
         match look(step)? {
             Looked::Ready => {}
             Looked::Refused(reason) => all.refused.push(step.refusal(reason)),
+            Looked::Taken(reason) => all.refused.push(step.refusal_of_target(reason)),
             Looked::Busy | Looked::Disturbed => all.again = Some(step.refusal(Reason::Busy { holder: None })),
         }
     }
@@ -219,7 +228,7 @@ fn look_at_all(steps: &mut [Step], mut look: impl FnMut(&mut Step) -> Result<Loo
 }
 
 enum Tried {
-    Done(Vec<Applied>),
+    Done(Vec<Applied>, Left),
     /// A foreign save came in between; everything is as it was.
     Missed,
 }
@@ -230,7 +239,7 @@ fn apply(workspace: &Workspace, steps: &mut [Step], author: Author<'_>) -> Resul
         step.name_stage(workspace)?;
     }
     let journal = if steps.len() > 1 || steps.iter().any(Step::needs_journal) {
-        Some(Journal::write(workspace, author, steps.iter().map(Step::record).collect())?)
+        Some(Journal::write(workspace, author, steps.iter().map(Step::record).collect(), durability)?)
     } else {
         None
     };
@@ -251,14 +260,12 @@ fn apply(workspace: &Workspace, steps: &mut [Step], author: Author<'_>) -> Resul
     });
     if matches!(attempt, Ok(true)) {
         let changes = steps.iter().map(Step::applied).collect();
-        // From here on the change stands: what follows is tidying, and a failure in it is left to the next sweep.
-        if let Some(journal) = journal {
-            let _ = journal.remove();
-        }
+        // From here on the change stands: what follows is tidying, and a failure in it is left to the next who comes by.
+        let mut tidy = journal.is_none_or(|journal| journal.remove().is_ok());
         for step in steps.iter_mut() {
-            let _ = step.finish(workspace);
+            tidy &= step.finish(workspace).is_ok();
         }
-        return Ok(Tried::Done(changes));
+        return Ok(Tried::Done(changes, if tidy { Left::Nothing } else { Left::Something }));
     }
     for step in steps.iter_mut().rev() {
         step.undo(workspace)?;
@@ -339,5 +346,5 @@ impl Guarantee {
 }
 
 fn nothing_there(place: &Place) -> Fault {
-    Fault::Missing { what: format!("`{}`", place.relative.display()) }
+    Fault::Missing { what: format!("`{}`", place.path) }
 }

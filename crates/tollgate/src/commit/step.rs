@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::Mode;
 
 use crate::digest::Digest;
-use crate::disk::{Folder, Found, Kept, Model, Quiet, Spot, Swap, Target};
+use crate::disk::{Folder, Found, Kept, Linked, Model, Quiet, Spot, Swap, Target};
 use crate::error::{At, Fault, Result};
 use crate::ledger::{ActionType, Entry};
 use crate::lock::{Pauses, stripe};
@@ -14,11 +14,11 @@ use crate::name::Agent;
 use crate::place::Place;
 use crate::refusal::{Reason, Refusal};
 use crate::settings::{HardLinks, ReadOnly};
-use crate::stage::{ChangeId, StageName, Standing, TargetName, unfinished_name};
+use crate::stage::{ChangeId, StageName, Standing, TargetName, aside_name, unfinished_name};
 use crate::turn::FileState;
 use crate::workspace::Workspace;
 
-use super::journal::Record;
+use super::journal::{Journal, Record};
 use super::{Applied, Author, Base, Deed, GAP, Guarantee, Plan, mutation_payload, nothing_there, stale};
 
 /// A file that came out of the workspace and waits for its second look.
@@ -32,6 +32,8 @@ pub(crate) struct Displaced {
 pub(crate) enum Looked {
     Ready,
     Refused(Reason),
+    /// The place that a file should move to is taken.
+    Taken(Reason),
     /// Somebody has it open for writing.
     Busy,
     /// It was changed while we looked.
@@ -59,6 +61,15 @@ enum Stand {
     Same,
 }
 
+/// How a new file comes to its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Links {
+    /// It gets a second name there. The first one tells, after a crash, whose it is.
+    Usable,
+    /// It is moved there and leaves no trace behind, so that a journal is needed.
+    Impossible,
+}
+
 pub(crate) struct Step {
     id: ChangeId,
     agent: Agent,
@@ -66,6 +77,8 @@ pub(crate) struct Step {
     spot: Option<Spot>,
     to: Option<Spot>,
     made: Vec<std::path::PathBuf>,
+    /// Says which folders were made, until it is decided whether they stay.
+    intent: Option<Journal>,
     new: Option<Digest>,
     staged: Option<Staged>,
     /// Where the removed file goes.
@@ -75,6 +88,7 @@ pub(crate) struct Step {
     quiet: Quiet,
     kept_owner: Kept,
     stand: Stand,
+    links: Links,
 }
 
 impl Step {
@@ -90,6 +104,7 @@ impl Step {
             spot: None,
             to: None,
             made: Vec::new(),
+            intent: None,
             new,
             staged: None,
             kept: None,
@@ -98,11 +113,20 @@ impl Step {
             quiet: Quiet::Held,
             kept_owner: Kept::All,
             stand: Stand::Before,
+            links: Links::Usable,
         })
     }
 
     pub(crate) fn refusal(&self, reason: Reason) -> Refusal {
         Refusal::new(self.plan.place.path.clone(), reason)
+    }
+
+    /// The refusal of a place that a file should move to.
+    pub(crate) fn refusal_of_target(&self, reason: Reason) -> Refusal {
+        match &self.plan.deed {
+            Deed::MoveTo(to) => Refusal::new(to.path.clone(), reason),
+            Deed::Put(_) | Deed::Remove => self.refusal(reason),
+        }
     }
 
     /// Opens the target and stages the new bytes after its model. Nothing is decided about its content yet.
@@ -152,6 +176,14 @@ impl Step {
     }
 
     fn make_folders(&mut self, workspace: &Workspace, missing: Vec<std::path::PathBuf>) -> Result<()> {
+        if missing.is_empty() {
+            return Ok(());
+        }
+        if self.intent.is_none() {
+            let author = Author { agent: &self.agent, turn: None, tool: "" };
+            let path = &self.plan.place.relative;
+            self.intent = Some(Journal::of_folders(workspace, author, &self.id, path, missing.clone())?);
+        }
         for folder in missing {
             let parent = workspace.root().open_below(folder.parent().unwrap_or(Path::new("")))?;
             let name = folder.file_name().ok_or_else(|| nothing_there(&self.plan.place))?;
@@ -165,11 +197,11 @@ impl Step {
     }
 
     /// Takes away, if they are empty, the folders that were made for a change that did not come about.
-    pub(crate) fn remove_made_folders(&self, workspace: &Workspace) -> Result<()> {
+    pub(crate) fn remove_made_folders(&mut self, workspace: &Workspace) -> Result<()> {
         for folder in self.made.iter().rev() {
             remove_folder(workspace, folder)?;
         }
-        Ok(())
+        self.intent.take().map_or(Ok(()), Journal::remove)
     }
 
     /// Why this file cannot be replaced, whatever is in it.
@@ -217,6 +249,10 @@ impl Step {
     pub(crate) fn look(&mut self) -> Result<Looked> {
         let Some(spot) = &self.spot else { return Ok(Looked::Disturbed) };
         let Some(target) = &mut self.target else { return self.look_at_nothing(&spot.clone()) };
+        if self.plan.base == Base::Exactly(FileState::Absent) {
+            // Whatever it is, it should not be there. To wait for quiet would only delay the answer.
+            return Ok(Looked::Refused(stale(FileState::Absent, FileState::Present(target.hash()?))));
+        }
         self.quiet = target.quiet();
         if self.quiet == Quiet::Busy {
             return Ok(Looked::Busy);
@@ -239,11 +275,10 @@ impl Step {
         if let Some(to) = &self.to
             && to.inode()?.is_some()
         {
-            let Deed::MoveTo(place) = &self.plan.deed else { return Ok(Looked::Disturbed) };
-            return Ok(match present_at(to)? {
-                Some(actual) => Looked::Refused(stale(FileState::Absent, FileState::Present(actual))),
-                None => return Err(Fault::invalid(format!("`{}` exists and is not a file", place.path))),
-            });
+            return Ok(Looked::Taken(match present_at(to)? {
+                Some(actual) => stale(FileState::Absent, FileState::Present(actual)),
+                None => Reason::NotAFile,
+            }));
         }
         Ok(Looked::Ready)
     }
@@ -328,6 +363,7 @@ impl Step {
     pub(crate) fn needs_journal(&self) -> bool {
         let beside = |spot: &Spot| spot.name().as_encoded_bytes().starts_with(b".tollgate-");
         !self.made.is_empty()
+            || self.links == Links::Impossible
             || matches!(self.plan.deed, Deed::MoveTo(_))
             || self.staged.as_ref().is_some_and(|staged| beside(&staged.spot))
             || self.kept.as_ref().is_some_and(beside)
@@ -372,7 +408,19 @@ impl Step {
                 target.is_at(&staged.spot)
             }
             (Deed::Put(_), Some(staged), None) => {
-                if !staged.spot.link_new(spot)? {
+                let made = match self.links {
+                    Links::Usable => match staged.spot.link_new(spot)? {
+                        Linked::Done => true,
+                        Linked::Taken => false,
+                        Linked::Impossible => {
+                            // Begin again, with a journal.
+                            self.links = Links::Impossible;
+                            false
+                        }
+                    },
+                    Links::Impossible => staged.spot.rename_new(spot)?,
+                };
+                if !made {
                     return Ok(false);
                 }
                 staged.exposed = true;
@@ -511,6 +559,9 @@ impl Step {
 
     /// After the commit point: what came out is left for its second look.
     pub(crate) fn finish(&mut self, workspace: &Workspace) -> Result<()> {
+        if let Some(intent) = self.intent.take() {
+            intent.remove()?;
+        }
         if self.stand == Stand::Same {
             self.discard_unexposed();
             return Ok(());
@@ -596,6 +647,15 @@ pub(crate) fn put_back(
     workspace.keep_foreign(staged)
 }
 
+/// Does the last step of a swap in steps, if a crash has left it out: what was set aside is what came out. Says whether it did.
+pub(crate) fn finish_swap(staged: &Spot) -> Result<bool> {
+    let replaces = StageName::parse(staged.name()).is_none_or(|stage| stage.base != FileState::Absent);
+    if !replaces || staged.inode()?.is_some() {
+        return Ok(false);
+    }
+    Ok(gone_is_none(staged.beside(aside_name(staged.name())).rename(staged))?.is_some())
+}
+
 /// Undoes a creation: takes our file away from the path, unless it is another file by now.
 pub(crate) fn take_back(
     workspace: &Workspace,
@@ -604,22 +664,23 @@ pub(crate) fn take_back(
     ours: &dyn Fn(&Spot) -> Result<bool>,
 ) -> Result<()> {
     // First away, then look: between a look and a removal a foreign save could slip in and be removed.
-    let mut aside = staged.name().to_owned();
-    aside.push("~");
-    let aside = staged.beside(aside);
+    let aside = staged.beside(aside_name(staged.name()));
     if gone_is_none(spot.rename_new(&aside))? == Some(true) {
         if ours(&aside)? {
-            if staged.inode()? == aside.inode()? {
+            if staged.is_same_file(&aside)? {
                 // Two names of one file; the other one stays for the second look.
                 aside.remove()?;
             } else {
                 aside.rename(staged)?;
             }
-        } else if !aside.rename_new(spot)? {
-            workspace.keep_foreign(&aside)?;
-        } else if staged.inode()? == spot.inode()? {
-            // Somebody has written into our file, so it is theirs now. It needs no second name.
-            return staged.remove();
+        } else {
+            if staged.is_same_file(&aside)? {
+                // Somebody has written into our file. It is theirs now, and a second name would make it hard-linked.
+                staged.remove()?;
+            }
+            if !aside.rename_new(spot)? {
+                workspace.keep_foreign(&aside)?;
+            }
         }
     }
     workspace.settle(staged)

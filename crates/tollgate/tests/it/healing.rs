@@ -156,3 +156,61 @@ fn who_gets_the_lock_of_a_dead_holder_heals_first() {
     let mark = fs::read(world.root().join(".tollgate/locks").join(stripe)).unwrap();
     assert_eq!(mark, [0; 8], "cleared when the work was done");
 }
+
+#[test]
+fn a_damaged_line_in_the_ledger_stops_no_work_and_undoes_nothing() {
+    let (world, staged) = written();
+    fs::write(&staged, "foreign").unwrap();
+    let path = world.root().join(".tollgate/ledger.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    let damaged = text.replacen("\"action_type\":\"MUTATION\"", "\"action_type\":MUTATION", 1);
+    assert_ne!(damaged, text);
+    let last = text.lines().last().unwrap().replace("MUTATION", "OTHER").replace("\"id\"", "\"not_id\"");
+    fs::write(&path, damaged + &last + "\n").unwrap();
+    let gate = reopen(&world);
+    world.holds("a", "two");
+    assert!(staged.exists(), "left alone until somebody has looked");
+    assert!(gate.workspace().ledger().verify().unwrap().problem.is_some());
+    world.agent("red").reads("a").writes("a", "three").done();
+}
+
+/// A power cut in the middle of a many-file commit: the journal, some of the swaps, and the first of two lines survive.
+#[test]
+fn a_commit_whose_last_line_was_lost_is_undone_and_the_ledger_says_so() {
+    use tollgate::guard::{Action, Change};
+    let world = World::with("[guard]\ngrace = \"0ms\"");
+    world.outsider_writes("a", "a1");
+    world.outsider_writes("b", "b1");
+    let journals = world.root().join(".tollgate/journal");
+    let agent = world.agent("blue");
+    agent.reads("a").reads("b");
+    let stage = || {
+        fs::read_dir(world.root().join(".tollgate/stage")).unwrap().map(|entry| entry.unwrap().file_name())
+    };
+    let write = |path: &str, text: &str| Change::new(path, Action::Write(text.into()));
+    agent.applies(vec![write("a", "a2"), write("b", "b2")]).done();
+    let ids: Vec<_> = world
+        .lines_of("MUTATION")
+        .iter()
+        .map(|line| line.payload["id"].as_str().unwrap().to_owned())
+        .collect();
+    let record = |id: &str, path: &str| {
+        let staged = stage().find(|name| name.to_str().unwrap().contains(id)).unwrap();
+        let hash = |text: &str| tollgate::digest::Digest::of(text.as_bytes()).to_string();
+        serde_json::json!({
+            "id": id, "path": path, "to": null, "base": hash(&format!("{path}1")), "new": hash(&format!("{path}2")),
+            "staged": tollgate::path::escape(std::path::Path::new(&staged)), "made": [],
+        })
+    };
+    let records = [record(&ids[0], "a"), record(&ids[1], "b")];
+    let journal = serde_json::json!({"version": 1, "agent": "blue", "turn": null, "records": records});
+    fs::write(journals.join("0.json"), journal.to_string()).unwrap();
+    forget_last_line(&world);
+    let _ = reopen(&world);
+    world.holds("a", "a1");
+    world.holds("b", "b1");
+    let last = world.ledger().pop().unwrap();
+    assert_eq!((&last.payload["id"], &last.result["status"]), (&ids[0].clone().into(), &"UNDONE".into()));
+    assert_eq!(fs::read_dir(journals).unwrap().count(), 0);
+    world.agent("red").reads("a").writes("a", "a3").done();
+}

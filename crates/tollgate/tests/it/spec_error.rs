@@ -101,7 +101,7 @@ fn a_multi_edit_over_a_changed_file_changes_nothing() {
     world.outsider_writes("a", &text);
     let agent = world.agent("blue");
     agent.reads("a");
-    let changed = text.replace("line 099", "line XXX");
+    let changed = text.replace("line 099", "line changed");
     world.outsider_writes("a", &changed);
     let edits = (0..50).map(|line| tollgate::edit::Edit::once(format!("line {line:03}"), "new")).collect();
     let outcome = world.gate.edit(&agent.turn, "a", edits, Expected::Baseline).unwrap();

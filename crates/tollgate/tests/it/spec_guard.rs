@@ -167,6 +167,8 @@ fn create_never_overwrites() {
     agent.creates("new/deep/a", "one").done();
     world.holds("new/deep/a", "one");
     agent.creates("new/deep/a", "two").refused_stale();
+    let _open = std::fs::File::options().append(true).open(world.root().join("new/deep/a")).unwrap();
+    agent.creates("new/deep/a", "two").refused_stale();
     world.holds("new/deep/a", "one");
 }
 
@@ -181,8 +183,11 @@ fn delete_and_move_are_guarded_like_writes() {
     agent.deletes("a").refused_stale();
     agent.moves("a", "b").refused_stale();
     world.holds("a", "two");
-    agent.reads("a").moves("a", "taken").refused_stale();
+    let refused = agent.reads("a").moves("a", "taken").refused_stale();
+    assert_eq!(refused.payload().file_path, world.root().join("taken").display().to_string());
     world.holds("taken", "mine");
+    std::fs::create_dir(world.root().join("folder")).unwrap();
+    agent.moves("a", "folder").refused(ErrorType::NotAFile);
     agent.moves("a", "deep/b").done();
     world.holds("deep/b", "two");
     assert!(!world.root().join("a").exists());
@@ -249,8 +254,10 @@ fn the_refusal_tells_who_changed_the_file_and_what() {
     let tollgate::refusal::Reason::Stale(stale) = &refused.refusals()[0].reason else { panic!() };
     assert_eq!(stale.changed_by.as_ref().unwrap().agent.as_str(), "red");
     assert!(stale.diff.as_ref().unwrap().contains("-two\n+TWO\n"));
+    blue.reads("a").writes("a", "one\nmine\n").done();
     world.outsider_writes("a", "stranger");
     let refused = blue.writes("a", "x").refused_stale();
     let tollgate::refusal::Reason::Stale(stale) = &refused.refusals()[0].reason else { panic!() };
     assert_eq!(stale.changed_by, None, "a stranger has no name");
+    assert!(stale.diff.as_ref().unwrap().contains("-mine"), "what the agent wrote itself it knows");
 }

@@ -1,0 +1,86 @@
+//! The actors of the trials, each a process of its own: agents that go through the gate, outsiders that know nothing of
+//! it, a writer that checks and then writes as everybody does, and single commits that are killed half-way.
+//!
+//! Answers go to standard output as one JSON object. The exit status tells what it is: 0 done, 1 refused, 2 a fault.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program for tests, which read what it prints"
+)]
+
+mod agent;
+mod change;
+mod naive;
+mod outsider;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use serde_json::Value;
+use tollgate::error::Fault;
+use tollgate::workspace::{Options, Workspace};
+
+use change::Wish;
+
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    actor: Actor,
+}
+
+#[derive(Subcommand)]
+enum Actor {
+    /// Adds numbered lines to a file through the gate: read, write, on refusal read again
+    Agent(agent::Agent),
+    /// Does the same by check, temporary file and rename: the control, which loses updates
+    Naive(naive::Naive),
+    /// Writes a file like a program that knows nothing of tollgate
+    Outsider(outsider::Outsider),
+    /// Reads the files, then makes all of these changes as one
+    Commit {
+        #[arg(long)]
+        root: PathBuf,
+        /// `write:PATH:TEXT`, `create:PATH:TEXT`, `delete:PATH`, `move:PATH:TO`
+        #[arg(required = true)]
+        changes: Vec<Wish>,
+    },
+    /// Opens the workspace, which puts right what a crash has left
+    Heal {
+        #[arg(long)]
+        root: PathBuf,
+    },
+}
+
+/// What an actor has to say at its end.
+enum Answer {
+    Done(Value),
+    Refused(Value),
+}
+
+fn main() -> ExitCode {
+    let answer = match Cli::parse().actor {
+        Actor::Agent(agent) => agent.run(),
+        Actor::Naive(naive) => naive.run(),
+        Actor::Outsider(outsider) => outsider.run(),
+        Actor::Commit { root, changes } => change::commit(&root, changes),
+        Actor::Heal { root } => Workspace::open(root, Options::default()).map(|_| Answer::Done(Value::Null)),
+    };
+    let (words, status) = match answer {
+        Ok(Answer::Done(value)) => (value.to_string(), 0),
+        Ok(Answer::Refused(value)) => (value.to_string(), 1),
+        Err(fault) => {
+            // Where writing itself is made to fail, the status has to be enough.
+            let _ = writeln!(std::io::stderr(), "{}: {fault}", fault.code());
+            return ExitCode::from(2);
+        }
+    };
+    let _ = writeln!(std::io::stdout(), "{words}");
+    ExitCode::from(status)
+}
+
+/// Gives an error of the standard library the shape of the library's own.
+fn at(doing: &'static str, path: &std::path::Path) -> impl Fn(std::io::Error) -> Fault {
+    move |source| Fault::Io { doing, path: path.to_owned(), source }
+}

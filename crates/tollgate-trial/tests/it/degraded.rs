@@ -1,0 +1,47 @@
+//! Where the file system or the kernel gives less, a write works all the same, and its ledger line says what was missing.
+
+use std::sync::PoisonError;
+
+use crate::scene::{Fate, Scene, mutations, open};
+use crate::strace::{Call, End, IN_PROCESS, calls, run};
+
+/// Commits with these calls failing, and tells what the ledger says about the guarantee.
+fn guarantee(scene: &Scene, injections: &[String]) -> Vec<String> {
+    let root = scene.fresh();
+    let end = run(injections, &scene.commit(&root));
+    assert!(matches!(end, End::Done), "{end:?}");
+    let no_children = IN_PROCESS.read().unwrap_or_else(PoisonError::into_inner);
+    let lines = mutations(&open(&root));
+    drop(no_children);
+    assert_eq!(scene.judge(&root, "degraded"), Fate::After);
+    lines.iter().map(|line| line.payload["guarantee"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn with_everything_the_guarantee_is_full() {
+    for scene in [Scene::update(), Scene::create(), Scene::delete(), Scene::rename()] {
+        assert_eq!(guarantee(&scene, &[]), ["full"]);
+    }
+}
+
+#[test]
+fn without_exchange_the_ledger_says_so() {
+    for error in ["EINVAL", "ENOSYS", "EOPNOTSUPP"] {
+        let injection = format!("inject=renameat2:error={error}");
+        assert_eq!(guarantee(&Scene::update(), &[injection]), ["no_exchange"]);
+    }
+}
+
+/// As with a file of another user: the kernel gives no lease.
+#[test]
+fn without_a_lease_the_ledger_says_so() {
+    let scene = Scene::update();
+    let root = scene.fresh();
+    let (_, calls) = calls(&root, &[], &scene.commit(&root));
+    // The last one is the commit's; those before are of reads.
+    let asks = |call: &&Call| call.name == "fcntl" && call.line.contains("F_SETSIG");
+    let lease = calls.iter().rfind(asks).unwrap();
+    for error in ["EACCES", "EINVAL", "ENOLCK"] {
+        assert_eq!(guarantee(&scene, &[lease.inject(&format!("error={error}"))]), ["no_quiet"]);
+    }
+}

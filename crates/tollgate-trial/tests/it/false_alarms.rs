@@ -1,0 +1,54 @@
+//! Programs that touch files, or write the same bytes again, while agents work: nobody is ever told that a file is stale.
+
+use std::fs;
+
+use crate::crew::{Crew, Disk};
+use crate::scene::lines_of;
+
+fn no_false_alarm(kind: &str) {
+    for disk in [Disk::Checkout, Disk::Memory] {
+        // Each agent has its own file: what another agent writes would be a true alarm.
+        let files = ["one", "two"];
+        let Some(crew) = Crew::on(disk, "[guard]\ndurability = \"fast\"\n", &files) else { continue };
+        let agents = files.map(|name| {
+            let ready = format!("%ready-{name}");
+            let arguments = ["--file", name, "--name", name, "--lines", "1000", "--ready", &ready];
+            let how = ["--keep", "foreign", "--reads", "when-refused"];
+            crew.start("agent", &[&arguments[..], &how].concat())
+        });
+        // What is read while it is being written is no baseline to be trusted.
+        files.iter().for_each(|name| crew.wait_for(&format!("ready-{name}")));
+        let outsiders = files.map(|name| crew.start_outsider(kind, name, &["--until", "%done"]));
+        for agent in agents {
+            let answer = agent.ends();
+            println!("{kind} on {disk:?}: {answer}");
+            assert_eq!(answer["stale"], 0, "{kind} on {disk:?}: {answer}");
+        }
+        fs::write(crew.beside("done"), "").unwrap();
+        for outsider in outsiders {
+            let saves = outsider.ends()["saves"].as_u64().unwrap();
+            println!("{saves} saves");
+            assert!(saves > 100, "{kind} on {disk:?}: the outsider was hardly there");
+        }
+        crew.workspace(|workspace| {
+            assert_eq!(lines_of(workspace, "MUTATION_CONFLICT"), []);
+            assert_eq!(lines_of(workspace, "LATE_EXTERNAL_WRITE"), []);
+            assert_eq!(workspace.ledger().verify().unwrap().problem, None);
+        });
+    }
+}
+
+#[test]
+fn touching_a_file_does_not_make_it_stale() {
+    no_false_alarm("touch");
+}
+
+#[test]
+fn renaming_the_same_bytes_over_a_file_does_not_make_it_stale() {
+    no_false_alarm("same-rename");
+}
+
+#[test]
+fn writing_the_same_bytes_into_a_file_does_not_make_it_stale() {
+    no_false_alarm("same-in-place");
+}

@@ -1,0 +1,182 @@
+//! Every system call that opens or changes a file fails once, in each way that it can fail: either the commit stands all
+//! the same, or there is a clear fault and nothing was changed. Then a disk that is really full.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::scene::{Fate, Scene, read};
+use crate::strace::{Call, End, calls, run};
+
+/// How a call of this name can fail on a disk that is full, broken or elsewhere. `EINTR` must always be survived.
+fn errors(call: &Call) -> &'static [&'static str] {
+    match call.name.as_str() {
+        "write" | "pwrite64" | "ftruncate" | "fsync" | "fdatasync" | "mkdir" | "mkdirat" => {
+            &["ENOSPC", "EIO", "EINTR"]
+        }
+        "openat" if call.changes() => &["ENOSPC", "EIO", "EMFILE", "EINTR"],
+        // Nobody is interrupted in opening a folder.
+        "openat" | "openat2" if call.line.contains("O_DIRECTORY") => &["EIO", "EMFILE"],
+        "open" | "openat" | "openat2" => &["EIO", "EMFILE", "EINTR"],
+        "rename" | "renameat" | "renameat2" | "link" | "linkat" => &["ENOSPC", "EIO", "EXDEV", "EINTR"],
+        "unlink" | "unlinkat" | "fchmod" | "fchown" | "fsetxattr" => &["EIO", "EINTR"],
+        "fcntl" if call.asks_for_quiet() => &["EIO", "EINTR"],
+        "fcntl" => &[],
+        other => panic!("how can `{other}` fail? {}", call.line),
+    }
+}
+
+fn fail_everywhere(scene: &Scene) {
+    let root = scene.fresh();
+    let (end, calls) = calls(&root, &[], &scene.commit(&root));
+    assert!(matches!(end, End::Done), "{end:?}");
+    let (mut stood, mut faults) = (0, 0);
+    for call in &calls {
+        for error in errors(call) {
+            let root = scene.fresh();
+            let end = run(&[call.inject(&format!("error={error}"))], &scene.commit(&root));
+            let story = format!("{error} from {} {}: {}", call.name, call.nth, call.line);
+            let fate = match &end {
+                End::Done => Fate::After,
+                End::Fault(words) => {
+                    assert!(is_clear(words), "{story}: {words}");
+                    assert_eq!(read(&root), scene.before, "{story}: a fault, but something was changed");
+                    Fate::Before
+                }
+                End::Refused(_) | End::Killed => panic!("{story}: {end:?}"),
+            };
+            assert!(*error != "EINTR" || fate == Fate::After, "{story}: interrupted is not failed: {end:?}");
+            assert_eq!(scene.judge(&root, &story), fate, "{story}: the answer was {end:?}");
+            match fate {
+                Fate::After => stood += 1,
+                Fate::Before => faults += 1,
+            }
+            fs::remove_dir_all(&root).unwrap();
+        }
+    }
+    println!("{stood} stood, {faults} faults");
+    assert!(stood > 0 && faults > 0);
+}
+
+/// Says what could not be done, where, and why.
+fn is_clear(words: &str) -> bool {
+    words.contains(": cannot ")
+        && words.contains('`')
+        && words.contains("os error")
+        && !words.contains("panicked")
+}
+
+/// From one call on, every call of that name fails, so that undoing fails too. Whoever comes next puts it right.
+fn fail_from_there_on(scene: &Scene) {
+    let root = scene.fresh();
+    let (_, calls) = calls(&root, &[], &scene.commit(&root));
+    for call in calls.iter().filter(|call| call.changes() || call.opens()) {
+        let root = scene.fresh();
+        let injection = format!("inject={}:error=EIO:when={}+", call.name, call.nth);
+        let end = run(&[injection], &scene.commit(&root));
+        let story = format!("EIO from {} {} on: {}", call.name, call.nth, call.line);
+        let fate = scene.judge(&root, &story);
+        match end {
+            End::Done => assert_eq!(fate, Fate::After, "{story}: acknowledged, but gone"),
+            // Where every write fails, so does the one that tells.
+            End::Fault(words) => assert!(call.name == "write" || is_clear(&words), "{story}: {words}"),
+            End::Refused(_) | End::Killed => panic!("{story}: {end:?}"),
+        }
+        fs::remove_dir_all(&root).unwrap();
+    }
+}
+
+#[test]
+fn a_failing_call_fails_a_single_change_clearly_or_not_at_all() {
+    for scene in
+        [Scene::update(), Scene::create(), Scene::create_in_new_folder(), Scene::delete(), Scene::rename()]
+    {
+        fail_everywhere(&scene);
+    }
+}
+
+#[test]
+fn a_failing_call_fails_six_files_clearly_or_not_at_all() {
+    fail_everywhere(&Scene::six());
+}
+
+#[test]
+fn a_disk_that_stays_broken_is_put_right_later() {
+    for scene in [Scene::update(), Scene::create_in_new_folder(), Scene::delete(), Scene::six()] {
+        fail_from_there_on(&scene);
+    }
+}
+
+/// A small file system of its own. `None`, with a word, where it cannot be mounted.
+struct Small(tempfile::TempDir);
+
+impl Small {
+    fn mount() -> Option<Self> {
+        let small = tempfile::tempdir().unwrap();
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=256k,nr_inodes=256", "tmpfs"])
+            .arg(small.path())
+            .output();
+        match mount {
+            Ok(output) if output.status.success() => Some(Self(small)),
+            answer => {
+                println!("skipped: a full disk needs the right to mount a tmpfs: {answer:?}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_a_clear_fault_and_changes_nothing() {
+    let Some(small) = Small::mount() else { return };
+    for scene in [Scene::update(), Scene::six()] {
+        // One page less room each time, from enough down to none.
+        let (mut stood, mut faults) = (0, 0);
+        for pages in (0..24).rev() {
+            let root = small.0.path().join("w");
+            crate::strace::copy(&scene.template(), &root);
+            let filler = small.0.path().join("filler");
+            fill(&filler, pages);
+            let end = run(&[], &scene.commit(&root));
+            let story = format!("{pages} pages free");
+            let fate = match &end {
+                End::Done => Fate::After,
+                End::Fault(words) => {
+                    assert!(is_clear(words), "{story}: {words}");
+                    assert!(words.starts_with("DISK_FULL"), "{story}: {words}");
+                    Fate::Before
+                }
+                End::Refused(_) | End::Killed => panic!("{story}: {end:?}"),
+            };
+            let expected = if fate == Fate::After { &scene.after } else { &scene.before };
+            assert_eq!(read(&root), *expected, "{story}");
+            fs::remove_file(&filler).unwrap();
+            assert_eq!(scene.judge(&root, &story), fate, "{story}");
+            fs::remove_dir_all(&root).unwrap();
+            match fate {
+                Fate::After => stood += 1,
+                Fate::Before => faults += 1,
+            }
+        }
+        println!("{stood} stood, {faults} faults");
+        assert!(stood > 0 && faults > 0);
+    }
+}
+
+/// Fills the file system up to so many free pages.
+fn fill(filler: &Path, pages: usize) {
+    use std::io::Write;
+    let mut file = fs::File::create(filler).unwrap();
+    let mut written = 0u64;
+    while file.write_all(&[0; 4096]).is_ok() {
+        written += 4096;
+    }
+    file.set_len(written.saturating_sub(4096 * pages as u64)).unwrap();
+}

@@ -1,0 +1,264 @@
+//! A workspace before and after a commit, and what has to hold whatever happened in between.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use tollgate::digest::Digest;
+use tollgate::gate::Gate;
+use tollgate::guard::{Expected, Outcome};
+use tollgate::ledger::Line;
+use tollgate::part::Part;
+use tollgate::settings::{Durability, Settings};
+use tollgate::workspace::{Options, Workspace};
+
+use crate::strace::{IN_PROCESS, copy, folder};
+
+/// Paths and texts. Folders end with a slash.
+pub(crate) type Files = BTreeMap<String, String>;
+
+pub(crate) struct Scene {
+    keep: tempfile::TempDir,
+    pub(crate) changes: Vec<&'static str>,
+    pub(crate) before: Files,
+    pub(crate) after: Files,
+    count: std::cell::Cell<usize>,
+}
+
+/// What became of the commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Before,
+    After,
+}
+
+fn files(of: &[(&str, &str)]) -> Files {
+    let mut files = Files::new();
+    for (path, text) in of {
+        files.insert((*path).to_owned(), (*text).to_owned());
+        for folder in Path::new(path).ancestors().skip(1).filter(|folder| *folder != Path::new("")) {
+            files.insert(format!("{}/", folder.display()), String::new());
+        }
+    }
+    files
+}
+
+impl Scene {
+    pub(crate) fn new(
+        before: &[(&str, &str)],
+        changes: &[&'static str],
+        after: &[(&str, &str)],
+        config: &str,
+    ) -> Self {
+        let scene = Self {
+            keep: folder(),
+            changes: changes.to_vec(),
+            before: files(before),
+            after: files(after),
+            count: 0.into(),
+        };
+        let template = scene.template();
+        for (path, text) in before {
+            let path = template.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        // The state is there already, as in every workspace but a new one.
+        let no_children = IN_PROCESS.read().unwrap_or_else(PoisonError::into_inner);
+        drop(open(&template));
+        drop(no_children);
+        fs::write(template.join(".tollgate/config.toml"), config).unwrap();
+        scene
+    }
+
+    pub(crate) fn update() -> Self {
+        Self::new(&[("a", "one"), ("z", "z")], &["write:a:two"], &[("a", "two"), ("z", "z")], "")
+    }
+
+    pub(crate) fn create() -> Self {
+        Self::new(&[("z", "z")], &["create:a:two"], &[("a", "two"), ("z", "z")], "")
+    }
+
+    pub(crate) fn create_in_new_folder() -> Self {
+        Self::new(&[("z", "z")], &["create:n/o/a:two"], &[("n/o/a", "two"), ("z", "z")], "")
+    }
+
+    pub(crate) fn delete() -> Self {
+        Self::new(&[("a", "one"), ("z", "z")], &["delete:a"], &[("z", "z")], "")
+    }
+
+    pub(crate) fn rename() -> Self {
+        Self::new(&[("a", "one"), ("z", "z")], &["move:a:b"], &[("b", "one"), ("z", "z")], "")
+    }
+
+    /// Three updates, one creation in a new folder, one deletion, one move.
+    pub(crate) fn six() -> Self {
+        Self::new(
+            &[("a", "a one"), ("b", "b one"), ("s/c", "c one"), ("s/d", "d one"), ("m", "m one")],
+            &[
+                "write:a:a two",
+                "write:b:b two",
+                "write:s/c:c two",
+                "create:n/e:e two",
+                "delete:s/d",
+                "move:m:s/m",
+            ],
+            &[("a", "a two"), ("b", "b two"), ("s/c", "c two"), ("n/e", "e two"), ("s/m", "m one")],
+            "",
+        )
+    }
+
+    /// The workspace as it was, in a new place.
+    pub(crate) fn fresh(&self) -> PathBuf {
+        let root = self.next();
+        copy(&self.template(), &root);
+        root
+    }
+
+    pub(crate) fn template(&self) -> PathBuf {
+        self.keep.path().join("template")
+    }
+
+    /// A path that nobody has used.
+    pub(crate) fn next(&self) -> PathBuf {
+        self.count.set(self.count.get() + 1);
+        self.keep.path().canonicalize().unwrap().join(format!("w{}", self.count.get()))
+    }
+
+    /// The arguments of the trial program that make the changes.
+    pub(crate) fn commit<'a>(&'a self, root: &'a Path) -> Vec<&'a str> {
+        let mut arguments = vec!["commit", "--root", root.to_str().unwrap()];
+        arguments.extend(&self.changes);
+        arguments
+    }
+
+    /// All or none, and the workspace is as good as new. Says which.
+    #[track_caller]
+    pub(crate) fn judge(&self, root: &Path, story: &str) -> Fate {
+        let _no_children = IN_PROCESS.read().unwrap_or_else(PoisonError::into_inner);
+        let workspace = open(root);
+        let found = read(root);
+        let fate = match &found {
+            found if *found == self.before => Fate::Before,
+            found if *found == self.after => Fate::After,
+            _ => panic!("{story}: neither before nor after: {found:?}\nstate: {:#?}", state(root)),
+        };
+        assert_eq!(names(root, "journal"), [""; 0], "{story}: a journal is left");
+        let lines = mutations(&workspace);
+        let due = if fate == Fate::After { self.changes.len() } else { 0 };
+        assert_eq!(lines.len(), due, "{story}: {fate:?}, but the ledger says {lines:#?}");
+        if fate == Fate::After {
+            self.has_kept_what_it_replaced(&workspace, story);
+        }
+        self.later_writes_work(&workspace, &found, story);
+        self.nothing_is_left(root, story);
+        let late = lines_of(&workspace, "LATE_EXTERNAL_WRITE");
+        assert_eq!(late.len(), 0, "{story}: nobody else has written: {late:#?}");
+        let verdict = workspace.ledger().verify().unwrap();
+        assert_eq!(verdict.problem, None, "{story}");
+        assert_eq!(mutations(&workspace).len(), due + found_files(&found).count(), "{story}");
+        fate
+    }
+
+    fn has_kept_what_it_replaced(&self, workspace: &Workspace, story: &str) {
+        let kept: Vec<_> = workspace.recovery().unwrap().iter().filter_map(|kept| kept.sha256).collect();
+        for text in found_files(&self.before).map(|(_, text)| text) {
+            let still = self.after.values().any(|after| after == text);
+            assert!(
+                still || kept.contains(&Digest::of(text.as_bytes())),
+                "{story}: `{text}` is not in recovery"
+            );
+        }
+    }
+
+    pub(crate) fn later_writes_work(&self, workspace: &Workspace, found: &Files, story: &str) {
+        let gate = Gate::new(workspace.clone());
+        let turn = gate.begin_turn("later".parse().unwrap()).unwrap();
+        for (path, _) in found_files(found) {
+            let Outcome::Done(_) = gate.read(&turn, path, Part::Whole).unwrap() else { panic!("{story}") };
+            let outcome = gate.write(&turn, path, format!("later {path}"), Expected::Baseline).unwrap();
+            assert!(matches!(outcome, Outcome::Done(_)), "{story}: {outcome:?}");
+            assert_eq!(fs::read_to_string(workspace.path().join(path)).unwrap(), format!("later {path}"));
+        }
+    }
+
+    /// After the grace time and a sweep.
+    pub(crate) fn nothing_is_left(&self, root: &Path, story: &str) {
+        let later = || Timestamp::now() + SignedDuration::from_hours(1);
+        let options = Options { clock: Arc::new(later), settings: Some(fast()), ..Options::default() };
+        let workspace = Workspace::open(root, options).unwrap();
+        workspace.sweep().unwrap();
+        assert_eq!(names(root, "stage"), [""; 0], "{story}: something is left in the stage");
+        assert_eq!(names(root, "journal"), [""; 0], "{story}: something is left in the journal");
+        let listed = workspace.recovery().unwrap().len();
+        let kept: Vec<_> = ["late", "replaced", "taken_back"]
+            .iter()
+            .flat_map(|kind| names(root, &format!("recovery/{kind}")))
+            .collect();
+        assert_eq!(kept.len(), listed, "{story}: recovery holds what it does not list: {kept:#?}");
+        let odd: Vec<_> = names(root, "").into_iter().filter(|name| name.starts_with("tmp-")).collect();
+        assert_eq!(odd, [""; 0], "{story}");
+    }
+}
+
+fn found_files(files: &Files) -> impl Iterator<Item = (&String, &String)> {
+    files.iter().filter(|(path, _)| !path.ends_with('/'))
+}
+
+fn fast() -> Settings {
+    let mut settings = Settings::default();
+    settings.guard.durability = Durability::Fast;
+    settings
+}
+
+/// Opens the workspace in this process, which heals it.
+pub(crate) fn open(root: &Path) -> Workspace {
+    Workspace::open(root, Options { settings: Some(fast()), ..Options::default() }).unwrap()
+}
+
+/// The workspace without its state.
+pub(crate) fn read(root: &Path) -> Files {
+    fn walk(folder: &Path, below: &str, files: &mut Files) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            let name = format!("{below}{}", entry.file_name().to_str().unwrap());
+            if name == ".tollgate" {
+                continue;
+            }
+            if entry.file_type().unwrap().is_dir() {
+                walk(&entry.path(), &format!("{name}/"), files);
+                files.insert(format!("{name}/"), String::new());
+            } else {
+                files.insert(name, fs::read_to_string(entry.path()).unwrap());
+            }
+        }
+    }
+    let mut files = Files::new();
+    walk(root, "", &mut files);
+    files
+}
+
+/// What is in the state, for messages.
+pub(crate) fn state(root: &Path) -> Vec<String> {
+    ["stage", "journal", "recovery/late", "recovery/replaced", "recovery/taken_back"]
+        .iter()
+        .flat_map(|folder| names(root, folder).into_iter().map(move |name| format!("{folder}/{name}")))
+        .collect()
+}
+
+/// The names in a folder of the state.
+pub(crate) fn names(root: &Path, folder: &str) -> Vec<String> {
+    let entries = fs::read_dir(root.join(".tollgate").join(folder)).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+pub(crate) fn lines_of(workspace: &Workspace, action_type: &str) -> Vec<Line> {
+    let lines = workspace.ledger().lines_after(0).unwrap();
+    lines.into_iter().filter(|line| line.action_type == action_type).collect()
+}
+
+pub(crate) fn mutations(workspace: &Workspace) -> Vec<Line> {
+    lines_of(workspace, "MUTATION")
+}

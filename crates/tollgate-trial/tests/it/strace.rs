@@ -1,0 +1,170 @@
+//! Disasters at chosen system calls, staged by `strace`.
+//!
+//! `strace` sees every call of the process, also those that bypass the C library, and can answer the Nth call of a kind
+//! with an error or a signal. A signal that kills is delivered on entry: the call does not happen. A signal that stops is
+//! delivered when the call is over.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{PoisonError, RwLock};
+
+/// Every call by which a process of ours could change a file, a folder or their attributes.
+const CHANGING: &str = "rename,renameat,renameat2,link,linkat,symlink,symlinkat,unlink,unlinkat,rmdir,write,pwrite64,\
+    writev,pwritev,pwritev2,fsync,fdatasync,sync_file_range,syncfs,truncate,ftruncate,fallocate,copy_file_range,sendfile,\
+    creat,mkdir,mkdirat,mknodat,chmod,fchmod,fchmodat,chown,lchown,fchown,fchownat,setxattr,fsetxattr,fremovexattr,\
+    utimensat";
+
+/// Calls that change nothing but matter: to open, and to ask for quiet.
+const OTHERS: &str = "open,openat,openat2,fcntl";
+
+pub(crate) const TRIAL: &str = env!("CARGO_BIN_EXE_trial");
+
+/// One system call of a recorded run: the `nth` of its name.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) name: String,
+    pub(crate) nth: usize,
+    pub(crate) line: String,
+}
+
+impl Call {
+    /// Whether it changes something on disk.
+    pub(crate) fn changes(&self) -> bool {
+        CHANGING.split(',').any(|name| name == self.name) || self.line.contains("O_CREAT")
+    }
+
+    pub(crate) fn opens(&self) -> bool {
+        self.name.starts_with("open")
+    }
+
+    pub(crate) fn asks_for_quiet(&self) -> bool {
+        self.line.contains("F_SETLEASE, F_RDLCK") || self.line.contains("F_GETLEASE")
+    }
+
+    /// As `strace` is told to tamper with this call.
+    pub(crate) fn inject(&self, what: &str) -> String {
+        format!("inject={}:{what}:when={}", self.name, self.nth)
+    }
+}
+
+/// A command line of the trial program, to be run under `strace`.
+pub(crate) fn traced(log: &Path, injections: &[String], arguments: &[&str]) -> Command {
+    let mut command = Command::new("strace");
+    command.args(["-f", "-y", "-s", "16", "-e"]).arg(format!("trace={CHANGING},{OTHERS}"));
+    for injection in injections {
+        command.args(["-e", injection]);
+    }
+    // What cargo sets for tests makes the loader search for a long time.
+    command.env_remove("LD_LIBRARY_PATH").arg("-o").arg(log).arg(TRIAL).args(arguments);
+    command
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    Done,
+    Refused(String),
+    Fault(String),
+    Killed,
+}
+
+pub(crate) fn run(injections: &[String], arguments: &[&str]) -> End {
+    end(&output(&mut traced(Path::new("/dev/null"), injections, arguments)))
+}
+
+pub(crate) fn output(command: &mut Command) -> Output {
+    spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()))
+        .wait_with_output()
+        .unwrap()
+}
+
+/// A child has copies of all our descriptors until it becomes another program. A lock among them is then held by the
+/// child too, and who asks for it without waiting is refused. So nobody starts a child while another thread uses the
+/// library in this process.
+pub(crate) static IN_PROCESS: RwLock<()> = RwLock::new(());
+
+pub(crate) fn spawn(command: &mut Command) -> Child {
+    let _alone = IN_PROCESS.write().unwrap_or_else(PoisonError::into_inner);
+    command.spawn().unwrap_or_else(|error| missing(&error))
+}
+
+fn missing(error: &io::Error) -> ! {
+    panic!(
+        "cannot run `strace`: {error}\nhint: these trials kill processes at chosen system calls; install it with \
+         `apt-get install strace`, `dnf install strace` or `pacman -S strace`"
+    )
+}
+
+pub(crate) fn end(output: &Output) -> End {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match (output.status.code(), output.status.signal()) {
+        (Some(0), _) => End::Done,
+        (Some(1), _) => End::Refused(text(&output.stdout)),
+        (Some(2), _) => End::Fault(text(&output.stderr)),
+        (_, Some(9)) | (Some(137), _) => End::Killed,
+        (code, signal) => {
+            panic!("the program ended with {code:?}, signal {signal:?}: {}", text(&output.stderr))
+        }
+    }
+}
+
+/// Runs the program undisturbed and tells its calls, from the first that has to do with `root`.
+pub(crate) fn calls(root: &Path, injections: &[String], arguments: &[&str]) -> (End, Vec<Call>) {
+    let log = root.with_extension("strace");
+    let output = output(&mut traced(&log, injections, arguments));
+    let calls = parse(&fs::read_to_string(&log).unwrap(), root);
+    fs::remove_file(&log).unwrap();
+    assert!(!calls.is_empty(), "`strace` saw nothing: {output:?}");
+    (end(&output), calls)
+}
+
+fn parse(log: &str, root: &Path) -> Vec<Call> {
+    let mut counts = HashMap::new();
+    let mut calls = Vec::new();
+    let root = root.to_str().unwrap();
+    for line in log.lines() {
+        let line = line.split_once(' ').map_or(line, |(_, line)| line.trim_start());
+        let Some((name, rest)) = line.split_once('(') else { continue };
+        if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            continue;
+        }
+        let nth = counts.entry(name.to_owned()).and_modify(|nth| *nth += 1).or_insert(1);
+        // The loader and standard output are not the disk.
+        if (line.contains(root) || !calls.is_empty()) && !rest.starts_with("1<") {
+            calls.push(Call { name: name.to_owned(), nth: *nth, line: line.to_owned() });
+        }
+    }
+    calls
+}
+
+/// A folder for one test, on the file system of the checkout.
+pub(crate) fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// Copies a folder. Two names of one file stay two names of one file, as a crash may leave them.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    fn walk(from: &Path, to: &Path, linked: &mut HashMap<u64, PathBuf>) {
+        fs::create_dir(to).unwrap();
+        for entry in fs::read_dir(from).unwrap() {
+            let entry = entry.unwrap();
+            let (from, to) = (entry.path(), to.join(entry.file_name()));
+            let metadata = entry.metadata().unwrap();
+            if metadata.is_dir() {
+                walk(&from, &to, linked);
+            } else if let Some(first) = linked.get(&metadata.ino()) {
+                fs::hard_link(first, &to).unwrap();
+            } else {
+                fs::copy(&from, &to).unwrap();
+                linked.insert(metadata.ino(), to);
+            }
+        }
+        fs::set_permissions(to, fs::metadata(from).unwrap().permissions()).unwrap();
+    }
+    walk(from, to, &mut HashMap::new());
+}

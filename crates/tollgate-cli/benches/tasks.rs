@@ -211,7 +211,7 @@ fn claim_next(tasks: usize) {
     fill(&vault, tasks);
     let run = |words: &[&str]| {
         let mut command = Command::new(TOLLGATE);
-        command.args(words).current_dir(folder.path()).env("XDG_STATE_HOME", folder.path().join("state"));
+        command.arg("-C").arg(folder.path()).args(words).env("XDG_STATE_HOME", folder.path().join("state"));
         let began = Instant::now();
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -245,7 +245,7 @@ fn pick_up(tasks: usize) {
     let folder = folder();
     let command = |words: &[&str]| {
         let mut command = Command::new(TOLLGATE);
-        command.args(words).current_dir(folder.path()).env("XDG_STATE_HOME", folder.path().join("state"));
+        command.arg("-C").arg(folder.path()).args(words).env("XDG_STATE_HOME", folder.path().join("state"));
         command.stdout(Stdio::null()).stderr(Stdio::null());
         command
     };

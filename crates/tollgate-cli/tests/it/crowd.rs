@@ -24,7 +24,7 @@ echo "began $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS/record"
 case $(($$ % 20)) in
     0) sleep 0.1 ;;
     1) exit 1 ;;
-    2) sleep 0.2 & exit 1 ;;
+    2) sleep 5 & exit 1 ;;
 esac
 echo "ended $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS/record"
 rm "$WITNESS/pid-$TOLLGATE_CLAIM_ID"

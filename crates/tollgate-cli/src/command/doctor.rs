@@ -249,8 +249,7 @@ fn vault(door: &Door, workspace: &Workspace, folder: &Path) -> Result<Fact, Faul
     let reclaimable = tasks.vault.reclaimable(door.now())?.len();
     let roles = &tasks.vault.terms().roles;
     let agents = tasks.vault.figures()?.1.into_iter().filter_map(|figures| figures.agent_name.parse().ok());
-    // Without any role nobody has thought of roles; a vault that has some should have them all.
-    let unknown = agents.filter(|agent| !roles.0.is_empty() && !roles.knows(agent)).collect();
+    let unknown = agents.filter(|agent| !roles.knows(agent)).collect();
     Ok(Fact::Vault { folder: tasks.folder, open, healed, reclaimable, unknown, unfit })
 }
 

@@ -18,8 +18,11 @@ use crate::command::doctor::Fact;
 use crate::command::task::Row;
 use crate::door::Door;
 
-/// So many of the finished tasks are on the board.
+/// So many of the finished tasks are on the board,
 const LATEST: usize = 5;
+
+/// and so many of those that wait: a screen.
+const FIRST: usize = 40;
 
 // Wrong calls
 
@@ -104,12 +107,16 @@ pub(crate) fn board(board: &[(State, Vec<Row>)], max_attempts: u32, whole: bool)
     let mut lines = Vec::new();
     for (state, rows) in board {
         lines.push(format!("{state:<16} {}", rows.len()));
-        let latest = if state.is_final() && !whole { LATEST } else { usize::MAX };
-        for row in rows.iter().take(latest) {
+        let most = match (whole, state.is_final()) {
+            (true, _) => usize::MAX,
+            (false, true) => LATEST,
+            (false, false) => FIRST,
+        };
+        for row in rows.iter().take(most) {
             lines.push(row_words(row, name, action, max_attempts).trim_end().to_owned());
         }
-        if rows.len() > latest {
-            lines.push(format!("  and {} more: `tollgate task list --state {state}`", rows.len() - latest));
+        if rows.len() > most {
+            lines.push(format!("  and {} more: `tollgate task list --state {state}`", rows.len() - most));
         }
     }
     if board.len() > 1 && rows().next().is_none() {

@@ -121,7 +121,7 @@ impl<'a> Crew<'a> {
                         Ended::Lost => {}
                     }
                     drop(shift);
-                    self.queue.finished();
+                    self.queue.finished(ended == Ended::Failed);
                 }
                 Ok(Taken::NoMore(_)) => break None,
                 Err(fault) => break Some(fault),

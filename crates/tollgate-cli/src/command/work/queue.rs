@@ -74,6 +74,8 @@ struct Waiting {
     fresh: Line,
     looked: Option<Instant>,
     reclaimed: Option<Instant>,
+    /// A lock was let go, so an owner may be gone.
+    let_go: bool,
     /// When young tasks are complete.
     ripe: Option<Instant>,
     /// What has been told about files that cannot be claimed.
@@ -93,6 +95,7 @@ impl<'a> Queue<'a> {
             fresh: Line::default(),
             looked: None,
             reclaimed: None,
+            let_go: false,
             ripe: None,
             told: HashSet::new(),
         };
@@ -131,11 +134,12 @@ impl<'a> Queue<'a> {
         self.news.change(|heard| heard.closed = true);
     }
 
-    /// An errand is over.
-    pub(super) fn finished(&self) {
+    /// An errand is over, and the task is done, or it may be claimed again.
+    pub(super) fn finished(&self, task_is_back: bool) {
         self.news.change(|heard| {
             heard.busy -= 1;
             heard.done = true;
+            heard.look |= task_is_back;
         });
     }
 
@@ -157,7 +161,8 @@ impl<'a> Queue<'a> {
                 Err(fault) => self.tell_once(&mut waiting, &words::work_fault(self.door, &fault)),
             }
             let look_at = waiting.looked.map_or_else(Instant::now, |looked| looked + self.interval);
-            let until = waiting.ripe.map_or(look_at, |ripe| ripe.min(look_at));
+            let reclaim_at = waiting.reclaimed.filter(|_| waiting.let_go).map(|last| last + RECLAIM_PAUSE);
+            let until = [waiting.ripe, reclaim_at].into_iter().flatten().fold(look_at, Instant::min);
             let worth_waiting = waiting.ripe.is_some();
             let sentence = words::nothing_to_claim(&waiting.line);
             drop(waiting);
@@ -200,15 +205,10 @@ impl<'a> Queue<'a> {
         if let Next::Claimed(claimed) = next {
             return Ok(Some(claimed));
         }
-        if let_go || due(waiting.reclaimed, self.interval) {
-            if !due(waiting.reclaimed, RECLAIM_PAUSE) {
-                // Not now, but soon.
-                self.news.lock().let_go = true;
-                let soon = Instant::now() + RECLAIM_PAUSE;
-                waiting.ripe = Some(waiting.ripe.map_or(soon, |ripe| ripe.min(soon)));
-            } else if self.reclaim(waiting) {
-                self.news.lock().look = true;
-            }
+        // Whoever only drains has looked for them at the start.
+        waiting.let_go |= let_go && !self.once;
+        if waiting.let_go && due(waiting.reclaimed, RECLAIM_PAUSE) && self.reclaim(waiting) {
+            self.news.lock().look = true;
         }
         Ok(None)
     }
@@ -242,6 +242,7 @@ impl<'a> Queue<'a> {
     /// Takes back what owners who are gone have left. Whether there was anything.
     fn reclaim(&self, waiting: &mut Waiting) -> bool {
         waiting.reclaimed = Some(Instant::now());
+        waiting.let_go = false;
         match self.tasks.vault.reclaim(self.door.now()) {
             Ok((reclaimed, passed)) => {
                 for one in &reclaimed {

@@ -7,7 +7,8 @@ use tollgate::name::{Agent, TurnId};
 
 use crate::answer::Form;
 use crate::command::{
-    apply, completions, create, delete, doctor, edit, init, ledger, move_file, read, recovery, turn, write,
+    apply, completions, create, delete, doctor, edit, init, ledger, move_file, read, recovery, task, turn,
+    work, write,
 };
 
 /// Many agents, one workspace, nothing lost
@@ -86,6 +87,10 @@ pub(crate) enum Command {
     Delete(delete::Wish),
     Move(move_file::Wish),
     Apply(apply::Wish),
+    Task(task::Wish),
+    Work(work::Wish),
+    #[command(hide = true)]
+    Launch(work::Launch),
     Recovery(recovery::Wish),
     Ledger(ledger::Wish),
     Doctor(doctor::Wish),

@@ -4,7 +4,7 @@
 //! memory, and the witness of the ledger's head. Both are kept per workspace, known by its path, its inode and its birth:
 //! a new folder at an old path is another workspace.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -21,11 +21,13 @@ use tollgate::name::{Agent, TurnId};
 use tollgate::settings::LedgerSettings;
 use tollgate::shared_turn::{SharedTurn, SharedTurns};
 use tollgate::turn::{Sightings, Turn};
-use tollgate::workspace::{Options, STATE_FOLDER, Workspace, find_root};
+use tollgate::vault::claim::ClaimId;
+use tollgate::workspace::{Options, STATE_FOLDER, Workspace, find_root, read_settings};
 
 use crate::answer::{Form, Stop};
 use crate::arguments::Everywhere;
 use crate::surroundings::Surroundings;
+use crate::tasks::Walls;
 use crate::words;
 
 /// How this process was called, and by whom.
@@ -116,8 +118,11 @@ impl Door {
 
     pub(crate) fn workspace(&self) -> Result<Workspace, Fault> {
         let (root, _) = self.root()?;
+        let settings = read_settings(&root.join(STATE_FOLDER).join("config.toml"))?;
         let ledger_head = self.ledger_head(&root)?;
-        Workspace::open(&root, Options { ledger_head, ..Options::default() })
+        let Walls { protected, open } = self.walls(&root, &settings);
+        let settings = Some(settings);
+        Workspace::open(&root, Options { ledger_head, protected, open, settings, ..Options::default() })
     }
 
     pub(crate) fn gate(&self) -> Result<Gate, Fault> {
@@ -154,6 +159,43 @@ impl Door {
         }
         let user = self.surroundings.user.as_deref().and_then(sanitised);
         user.map_or_else(|| Ok("cli".parse()?), Ok)
+    }
+
+    /// Whether an agent is at work: then what only people may do is refused.
+    pub(crate) fn inside_an_agent(&self) -> Option<String> {
+        self.surroundings.agent.as_ref().map(|agent| agent.to_string_lossy().into_owned())
+    }
+
+    /// Whose files are written: the agent of the turn that was named, else who acts.
+    pub(crate) fn writer(&self) -> Option<Agent> {
+        match self.turn_id() {
+            Ok(Some(_)) => self.shared_turn().ok().map(|(_, turn)| turn.agent().clone()),
+            _ => self.agent().ok(),
+        }
+    }
+
+    /// The claim that was named.
+    pub(crate) fn claim_id(&self, named: Option<&ClaimId>) -> Result<ClaimId, Stop> {
+        match (named, &self.surroundings.claim_id) {
+            (Some(id), _) => Ok(id.clone()),
+            (None, Some(id)) => from_environment("TOLLGATE_CLAIM_ID", id),
+            (None, None) => Err(words::no_claim_id()),
+        }
+    }
+
+    /// Where programs are looked for.
+    pub(crate) fn search_path(&self) -> Option<&OsStr> {
+        self.surroundings.path.as_deref()
+    }
+
+    /// This program, to be started once more.
+    pub(crate) fn program(&self) -> &Path {
+        &self.surroundings.program
+    }
+
+    /// The user's folder for tollgate's state.
+    pub(crate) fn user_state(&self) -> Option<PathBuf> {
+        self.surroundings.state.as_ref().map(|state| state.join("tollgate"))
     }
 
     /// The turn that was named, if one was.
@@ -260,7 +302,7 @@ impl TurnPlace {
 }
 
 /// By what a workspace is known outside of it.
-fn identity(root: &Path) -> Result<String, Fault> {
+pub(crate) fn identity(root: &Path) -> Result<String, Fault> {
     let metadata =
         fs::metadata(root).map_err(|source| Fault::Io { doing: "look at", path: root.into(), source })?;
     let mut known = root.as_os_str().as_bytes().to_vec();

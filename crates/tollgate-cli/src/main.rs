@@ -3,12 +3,14 @@
 //! Data goes one way: arguments and surroundings -> door -> one command -> answer -> print. Every sentence that a
 //! person reads is worded in [`words`], every variable of the environment is read in [`surroundings`].
 
+mod agent_log;
 mod answer;
 mod arguments;
 mod base64;
 mod command;
 mod door;
 mod surroundings;
+mod tasks;
 mod terminal;
 mod words;
 
@@ -19,7 +21,8 @@ use clap::Parser;
 use answer::{Answer, Stop};
 use arguments::{Arguments, Command};
 use command::{
-    apply, completions, create, delete, doctor, edit, init, ledger, move_file, read, recovery, turn, write,
+    apply, completions, create, delete, doctor, edit, init, ledger, move_file, read, recovery, task, turn,
+    work, write,
 };
 use door::Door;
 use surroundings::Surroundings;
@@ -42,6 +45,9 @@ fn run(door: &Door, command: Command) -> Result<Answer, Stop> {
         Command::Delete(wish) => delete::run(door, &wish),
         Command::Move(wish) => move_file::run(door, &wish),
         Command::Apply(wish) => apply::run(door, &wish),
+        Command::Task(wish) => task::run(door, &wish),
+        Command::Work(wish) => work::run(door, &wish),
+        Command::Launch(wish) => work::launch(&wish),
         Command::Recovery(wish) => recovery::run(door, &wish),
         Command::Ledger(wish) => ledger::run(door, &wish),
         Command::Doctor(wish) => doctor::run(door, &wish),

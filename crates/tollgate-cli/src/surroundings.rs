@@ -14,6 +14,12 @@ pub(crate) struct Surroundings {
     pub(crate) turn: Option<OsString>,
     /// `TOLLGATE_AGENT`
     pub(crate) agent: Option<OsString>,
+    /// `TOLLGATE_CLAIM_ID`
+    pub(crate) claim_id: Option<OsString>,
+    /// `PATH`, where programs are.
+    pub(crate) path: Option<OsString>,
+    /// This program, to be started once more.
+    pub(crate) program: PathBuf,
     /// The user's name, as far as the environment tells.
     pub(crate) user: Option<String>,
     /// The user's number.
@@ -33,6 +39,9 @@ impl Surroundings {
             folder: env::current_dir(),
             turn: text("TOLLGATE_TURN"),
             agent: text("TOLLGATE_AGENT"),
+            claim_id: text("TOLLGATE_CLAIM_ID"),
+            path: text("PATH"),
+            program: program(),
             user: text("USER").or_else(|| text("LOGNAME")).map(|name| name.to_string_lossy().into_owned()),
             uid: rustix::process::geteuid().as_raw(),
             runtime: folder("XDG_RUNTIME_DIR"),
@@ -40,4 +49,10 @@ impl Surroundings {
                 .or_else(|| folder("HOME").map(|home| home.join(".local").join("state"))),
         }
     }
+}
+
+/// On Linux by a name that is right also if the file was replaced since it was started.
+fn program() -> PathBuf {
+    let own = PathBuf::from("/proc/self/exe");
+    if own.exists() { own } else { env::current_exe().unwrap_or_else(|_| "tollgate".into()) }
 }

@@ -65,6 +65,7 @@
 #[cfg(windows)]
 compile_error!("tollgate does not support Windows yet: its promises need more than a rename there");
 
+pub mod chronicle;
 pub mod commit;
 mod diff;
 pub mod digest;

@@ -9,6 +9,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use crate::digest::Digest;
 use crate::error::{At, Result};
 use crate::name::random_id;
+use crate::sys;
 
 /// The first pause between two attempts. Most guarded writes are done in less than a millisecond.
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
@@ -82,7 +84,7 @@ impl Lock {
                 Ok(()) => return Ok(Some(Self { file })),
                 Err(TryLockError::WouldBlock) if pauses.pause() => {}
                 Err(TryLockError::WouldBlock) => return Ok(None),
-                Err(TryLockError::Error(error)) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(TryLockError::Error(error)) => return Err(error).at("lock", path),
             }
         }
@@ -154,6 +156,16 @@ impl Stripes {
     }
 }
 
+/// Whether nobody has this file open for writing. Where the kernel cannot tell, nobody has.
+///
+/// The kernel grants a read lease only while that is so. It is given back at once.
+pub fn nobody_writes(file: &File) -> io::Result<bool> {
+    match sys::take_read_lease(file) {
+        Ok(()) => sys::drop_lease(file).map(|()| true),
+        Err(error) => Ok(error.kind() != io::ErrorKind::WouldBlock),
+    }
+}
+
 /// By the path relative to the workspace, which is the same in every container that has it mounted.
 pub(crate) fn stripe(path: &Path) -> u8 {
     use std::os::unix::ffi::OsStrExt;
@@ -163,6 +175,17 @@ pub(crate) fn stripe(path: &Path) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_a_file_open_for_writing_is_noticed() {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let read = || File::open(&path).unwrap();
+        assert!(nobody_writes(&read()).unwrap() && nobody_writes(&read()).unwrap());
+        let writer = OpenOptions::new().write(true).open(&path).unwrap();
+        assert!(!nobody_writes(&read()).unwrap());
+        drop(writer);
+        assert!(nobody_writes(&read()).unwrap());
+    }
 
     #[test]
     fn a_lock_excludes_until_it_is_dropped() {

@@ -34,6 +34,8 @@ pub struct Settings {
     pub vault: VaultSettings,
     /// What each agent may do: `[agent.NAME]`.
     pub agent: BTreeMap<Agent, Role>,
+    /// The log of each agent.
+    pub log: LogSettings,
 }
 
 /// `[guard]`
@@ -139,6 +141,25 @@ impl Default for VaultSettings {
             max_attempts: 3,
             durability: Durability::default(),
         }
+    }
+}
+
+/// `[log]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogSettings {
+    /// Where the logs are, relative to the workspace; `None`: in the user's state folder.
+    pub dir: Option<PathBuf>,
+    /// Past this size a log goes on in a new file.
+    pub max_size: Size,
+    /// So many old files are kept.
+    pub keep: u32,
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        // Some fifty thousand operations a file: weeks of a busy agent, and still quick to search.
+        Self { dir: None, max_size: Size(10 << 20), keep: 5 }
     }
 }
 

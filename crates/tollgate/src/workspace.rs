@@ -40,6 +40,8 @@ pub struct Options {
     pub ledger_head: Option<PathBuf>,
     /// Paths that agents must not change, besides `.tollgate` and those in the settings; relative to the workspace.
     pub protected: Vec<PathBuf>,
+    /// Paths below those that agents may change after all. The nearest folder that is named decides.
+    pub open: Vec<PathBuf>,
     /// Settings to use instead of those in the configuration file.
     pub settings: Option<Settings>,
 }
@@ -47,7 +49,13 @@ pub struct Options {
 impl Default for Options {
     /// The system's clock, no witness for the ledger, nothing more protected.
     fn default() -> Self {
-        Self { clock: Arc::new(Timestamp::now), ledger_head: None, protected: Vec::new(), settings: None }
+        Self {
+            clock: Arc::new(Timestamp::now),
+            ledger_head: None,
+            protected: Vec::new(),
+            open: Vec::new(),
+            settings: None,
+        }
     }
 }
 
@@ -66,6 +74,7 @@ struct Inner {
     stripes: Stripes,
     ledger: Ledger,
     protected: Vec<PathBuf>,
+    open: Vec<PathBuf>,
     clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     pending: Mutex<Vec<Displaced>>,
 }
@@ -99,6 +108,7 @@ impl Workspace {
             path,
             settings,
             protected,
+            open: options.open,
             clock: options.clock,
             pending: Mutex::default(),
         }));
@@ -146,7 +156,11 @@ impl Workspace {
     }
 
     pub(crate) fn is_protected(&self, relative: &Path) -> bool {
-        self.0.protected.iter().any(|folder| relative.starts_with(folder))
+        let nearest = |named: &[PathBuf]| {
+            let above = named.iter().filter(|folder| relative.starts_with(folder));
+            above.map(|folder| folder.components().count()).max()
+        };
+        nearest(&self.0.protected).is_some_and(|protected| Some(protected) >= nearest(&self.0.open))
     }
 
     pub(crate) fn root(&self) -> &Folder {
@@ -181,7 +195,13 @@ impl Workspace {
 /// The nearest folder upward that has a state, else the nearest that is the root of a git checkout, else the folder itself.
 pub fn find_root(folder: &Path) -> PathBuf {
     let has = |name: &'static str| move |folder: &&Path| folder.join(name).exists();
-    let found = folder.ancestors().find(has(STATE_FOLDER)).or_else(|| folder.ancestors().find(has(".git")));
+    // A vault keeps what it knows in a folder of the same name. That alone makes no workspace of it.
+    let of_a_vault = |folder: &&Path| {
+        let state = folder.join(STATE_FOLDER);
+        state.join("vault").exists() && !state.join("version").exists() && !state.join("config.toml").exists()
+    };
+    let has_state = |folder: &&Path| has(STATE_FOLDER)(folder) && !of_a_vault(folder);
+    let found = folder.ancestors().find(has_state).or_else(|| folder.ancestors().find(has(".git")));
     found.unwrap_or(folder).to_owned()
 }
 

@@ -11,13 +11,17 @@ use tollgate::commit::Guarantee;
 use tollgate::doctor::{Leftovers, leftovers};
 use tollgate::error::Fault;
 use tollgate::ledger::{Verdict, Wrong};
+use tollgate::name::Agent;
 use tollgate::probe::{FileSystem, Reach, probe};
 use tollgate::recovery::Kind;
 use tollgate::settings::{Mode, Settings};
+use tollgate::vault::state::State;
+use tollgate::vault::store::Unfit;
 use tollgate::workspace::{STATE_FOLDER, STATE_VERSION, Workspace, read_settings};
 
 use crate::answer::{Answer, Said, Stop};
 use crate::door::{Door, FoundBy};
+use crate::tasks::{is_vault, vault_folder};
 use crate::words;
 
 /// Look at the workspace: how well files are protected here, what is broken, and how to mend it
@@ -77,6 +81,15 @@ pub(crate) enum Fact {
     Turns {
         running: usize,
     },
+    Vault {
+        folder: PathBuf,
+        open: usize,
+        healed: usize,
+        reclaimable: usize,
+        /// Agents that have, or had, tasks, and no role.
+        unknown: Vec<Agent>,
+        unfit: Vec<Unfit>,
+    },
     /// The check itself failed.
     Broken {
         check: &'static str,
@@ -115,6 +128,7 @@ impl Fact {
             Self::Recovery { .. } => "recovery",
             Self::Reservations { .. } => "reservations",
             Self::Turns { .. } => "turns",
+            Self::Vault { .. } => "vault",
             Self::Broken { check, .. } => check,
         }
     }
@@ -137,6 +151,7 @@ impl Fact {
                 None => warn_if(head_file.is_none()),
             },
             Self::Recovery { late, .. } => warn_if(*late > 0),
+            Self::Vault { reclaimable, unfit, .. } => warn_if(*reclaimable > 0 || !unfit.is_empty()),
             Self::Workspace { .. }
             | Self::NoState
             | Self::State { .. }
@@ -214,6 +229,28 @@ fn look(door: &Door, root: &Path, facts: &mut Vec<Fact>) {
         add("reservations", reservations(door, workspace));
     }
     add("turns", turns(door));
+    if let Some(workspace) = &workspace {
+        let folder = vault_folder(root, workspace.settings());
+        if is_vault(&folder) {
+            add("vault", vault(door, workspace, &folder));
+        }
+    }
+}
+
+fn vault(door: &Door, workspace: &Workspace, folder: &Path) -> Result<Fact, Fault> {
+    let tasks = door.open_vault(workspace, folder)?;
+    let healed = tasks.vault.heal()?.len();
+    let (mut open, mut unfit) = (0, Vec::new());
+    for state in State::ALL.into_iter().filter(|state| !state.is_final()) {
+        let scan = tasks.vault.list(state, door.now())?;
+        open += scan.tasks.len();
+        unfit.extend(scan.unfit);
+    }
+    let reclaimable = tasks.vault.reclaimable(door.now())?.len();
+    let roles = &tasks.vault.terms().roles;
+    let agents = tasks.vault.figures()?.1.into_iter().filter_map(|figures| figures.agent_name.parse().ok());
+    let unknown = agents.filter(|agent| !roles.knows(agent)).collect();
+    Ok(Fact::Vault { folder: tasks.folder, open, healed, reclaimable, unknown, unfit })
 }
 
 fn privacy(door: &Door, state: &Path) -> Result<Fact, Fault> {

@@ -1,17 +1,20 @@
-//! `tollgate init`: writes the configuration, and nothing else.
+//! `tollgate init`: writes the configuration, and makes a vault if asked to.
 
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
 use tollgate::error::Fault;
+use tollgate::settings::Settings;
+use tollgate::vault::state::State;
 use tollgate::workspace::{STATE_FOLDER, read_settings};
 
 use crate::answer::{Answer, Said, Stop};
 use crate::door::Door;
+use crate::tasks::is_vault;
 use crate::words;
 
 /// Prepare a workspace: write `.tollgate/config.toml`
@@ -19,10 +22,22 @@ use crate::words;
 /// Writes a configuration that explains itself, and nothing else. A configuration that is there already stays as it
 /// is, so it may be run again at any time. Files can be guarded without it: all settings have defaults.
 ///
-/// With --remove the configuration is taken out again, unless you have changed it. The state (ledger, recovery) stays.
+/// With --vault the folders for tasks are made too, and the configuration says where they are.
+///
+/// With --remove the configuration is taken out again, unless you have changed it, and so are the vault's folders if they
+/// are empty. The state (ledger, recovery) stays.
 #[derive(Debug, Args)]
-#[command(after_help = "Example\n  tollgate init\n  tollgate init -C ~/notes\n  tollgate init --remove")]
+#[command(after_help = "\
+Example
+  tollgate init
+  tollgate init --vault
+  tollgate init -C ~/notes --vault ~/notes/tasks
+  tollgate init --remove")]
 pub(crate) struct Wish {
+    /// Make the folders of a vault for tasks [default: `vault` in the workspace]
+    #[arg(long, value_name = "DIR", conflicts_with = "remove", value_hint = clap::ValueHint::DirPath)]
+    #[allow(clippy::option_option, reason = "so clap reads an option whose value may be left out")]
+    vault: Option<Option<PathBuf>>,
     /// Take out what init put in
     #[arg(long)]
     remove: bool,
@@ -36,6 +51,8 @@ pub(crate) enum Done {
     Written,
     /// It was there.
     Kept,
+    /// It was there, and names the vault now.
+    Changed,
     /// It was taken out.
     Removed,
     /// The user has changed it, so it was not taken out.
@@ -80,28 +97,121 @@ unread = "known"
 [ledger]
 # Past this size the ledger goes on in a new file.
 # max_size = "64MiB"
+
+[vault]
+# Where the tasks are, relative to the workspace.
+# dir = "vault"
+
+# A claim by `task claim` lasts this long unless it is renewed. After so many attempts a task is rejected.
+# lease = "30m"
+# max_attempts = 3
+
+# What each agent may do. One without a table may do everything.
+# [agent.cloud]
+# allowed = ["summarize"]
+# sensitive = ["send_email"]
 "#;
+
+/// The line of the template that names the vault.
+const DIR_LINE: &str = "# dir = \"vault\"\n";
 
 pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     let (root, found_by) = door.root()?;
     let state = root.join(STATE_FOLDER);
     let config = state.join("config.toml");
-    let done = if wish.remove { remove(&state, &config)? } else { write(&root, &state, &config)? };
-    if done == Done::Kept {
-        // Better now than at the next write.
-        read_settings(&config)?;
-    }
+    let done = if wish.remove { remove(&root, &state, &config)? } else { write(&root, &state, &config)? };
+    // Better now than at the next write.
+    let settings = if done == Done::Kept { read_settings(&config)? } else { Settings::default() };
+    let vault = match &wish.vault {
+        Some(dir) => Some(make_vault(door, &root, &config, &settings, dir.as_deref())?),
+        None => None,
+    };
+    let named = vault.as_ref().is_some_and(|vault| vault.named);
+    let done = if done == Done::Kept && named { Done::Changed } else { done };
     let (git, state) = (root.join(".git").exists(), state.join("version").exists());
-    Ok(Answer::Done(Said {
-        words: words::init(&root, found_by, done, git, state),
-        json: json!({
-            "workspace": root.to_string_lossy(),
-            "config": config.to_string_lossy(),
-            "done": done,
-            "found": {"git": git, "state": state},
-        }),
-        ..Said::default()
-    }))
+    let mut words = words::init(&root, found_by, done, git, state);
+    let mut json = json!({
+        "workspace": root.to_string_lossy(),
+        "config": config.to_string_lossy(),
+        "done": done,
+        "found": {"git": git, "state": state},
+    });
+    if let Some(vault) = &vault {
+        words = format!("{words}\n{}", words::vault_made(door, &vault.folder, vault.new));
+        json["vault"] = vault.folder.to_string_lossy().into();
+    }
+    Ok(Answer::Done(Said { words, json, ..Said::default() }))
+}
+
+/// What became of the vault.
+struct Made {
+    folder: PathBuf,
+    /// It was not there before.
+    new: bool,
+    /// The configuration had to be changed.
+    named: bool,
+}
+
+/// Makes the vault's folders and names it in the configuration.
+fn make_vault(
+    door: &Door,
+    root: &Path,
+    config: &Path,
+    settings: &Settings,
+    named: Option<&Path>,
+) -> Result<Made, Stop> {
+    let folder = match named {
+        Some(named) => door.path(named)?,
+        None => root.join(&settings.vault.dir),
+    };
+    let new = !is_vault(&folder);
+    for state in State::ALL {
+        let folder = folder.join(state.as_str());
+        fs::create_dir_all(&folder).map_err(at("make the folder", &folder))?;
+    }
+    let folder = fs::canonicalize(&folder).map_err(at("open the vault", &folder))?;
+    let dir = folder.strip_prefix(root).unwrap_or(&folder);
+    let known = fs::canonicalize(root.join(&settings.vault.dir)).is_ok_and(|known| known == folder);
+    let text = fs::read_to_string(config).map_err(at("read", config))?;
+    let Some(dir) = dir.to_str() else { return Err(words::vault_name_is_no_text()) };
+    let text = with_vault(&text, dir, known);
+    let named = text.is_some();
+    if let Some(text) = text {
+        match text.parse::<Settings>() {
+            Ok(now) if now.vault.dir == Path::new(dir) => {
+                fs::write(config, text).map_err(at("write", config))?;
+            }
+            _ => return Err(words::name_the_vault_yourself(dir)),
+        }
+    }
+    Ok(Made { folder, new, named })
+}
+
+/// The configuration with the vault named in it; none if it need not be changed.
+fn with_vault(text: &str, dir: &str, known: bool) -> Option<String> {
+    let line = format!("dir = {}\n", serde_json::Value::from(dir));
+    if text.contains(DIR_LINE) {
+        return Some(text.replacen(DIR_LINE, &line, 1));
+    }
+    if known {
+        return None;
+    }
+    let mut lines: Vec<String> = text.lines().map(|line| format!("{line}\n")).collect();
+    match lines.iter().position(|found| found.trim_end() == "[vault]") {
+        Some(at) => lines.insert(at + 1, line),
+        None => lines.push(format!("\n[vault]\n{line}")),
+    }
+    Some(lines.concat())
+}
+
+/// Whether this is the template, whatever vault it names.
+fn is_template(text: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(text) else { return false };
+    let plain = |line: &str| match line.strip_prefix("dir = ") {
+        Some(_) => DIR_LINE.to_owned(),
+        None => format!("{line}\n"),
+    };
+    text.lines().map(plain).collect::<String>() == TEMPLATE
 }
 
 fn write(root: &Path, state: &Path, config: &Path) -> Result<Done, Fault> {
@@ -122,9 +232,10 @@ fn write(root: &Path, state: &Path, config: &Path) -> Result<Done, Fault> {
     }
 }
 
-fn remove(state: &Path, config: &Path) -> Result<Done, Fault> {
+fn remove(root: &Path, state: &Path, config: &Path) -> Result<Done, Fault> {
     match fs::read(config) {
-        Ok(text) if text == TEMPLATE.as_bytes() => {
+        Ok(text) if is_template(&text) => {
+            remove_empty_vault(&root.join(read_settings(config)?.vault.dir));
             fs::remove_file(config).map_err(at("remove", config))?;
             // Only if it is empty: the state is not what init put in.
             let _ = fs::remove_dir(state);
@@ -136,6 +247,14 @@ fn remove(state: &Path, config: &Path) -> Result<Done, Fault> {
     }
 }
 
+/// Its folders if they are empty, and it itself if nothing else is in it.
+fn remove_empty_vault(vault: &Path) {
+    for state in State::ALL {
+        let _ = fs::remove_dir(vault.join(state.as_str()));
+    }
+    let _ = fs::remove_dir(vault);
+}
+
 fn at(doing: &'static str, path: &Path) -> impl Fn(io::Error) -> Fault {
     move |source| Fault::Io { doing, path: path.to_owned(), source }
 }
@@ -143,7 +262,7 @@ fn at(doing: &'static str, path: &Path) -> impl Fn(io::Error) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate::settings::{Settings, Unread};
+    use tollgate::settings::Unread;
 
     #[test]
     fn the_template_says_the_defaults_except_for_what_is_unread() {
@@ -158,10 +277,31 @@ mod tests {
             }
             _ => line.to_owned(),
         };
-        let all: String = TEMPLATE.lines().map(|line| uncomment(line) + "\n").collect();
+        let (settings_part, roles) = TEMPLATE.split_once("# What each agent").unwrap();
+        assert!(roles.lines().all(|line| line.starts_with("# ") || line.starts_with(" may")), "{roles}");
+        let all: String = settings_part.lines().map(|line| uncomment(line) + "\n").collect();
         assert!(all.contains("\nmax_age = ") && all.contains("\nprotected = "), "{all}");
         let mut settings: Settings = all.parse().unwrap();
         settings.guard.unread = Unread::default();
         assert_eq!(settings, Settings { version: Some(1), ..Settings::default() });
+    }
+
+    #[test]
+    fn the_vault_is_named_in_any_configuration() {
+        let named = |text: &str| {
+            let text = with_vault(text, "my tasks", false).unwrap();
+            let dir = text.parse::<Settings>().map(|settings| settings.vault.dir);
+            (text, dir)
+        };
+        for text in [TEMPLATE, "", "version = 1\n", "version = 1\n[vault]\nlease = \"1m\"\n"] {
+            let (text, dir) = named(text);
+            assert_eq!(dir.unwrap(), Path::new("my tasks"), "{text}");
+        }
+        let (text, _) = named(TEMPLATE);
+        assert!(is_template(text.as_bytes()) && is_template(TEMPLATE.as_bytes()));
+        assert!(!is_template(text.replace("known", "refuse").as_bytes()));
+        // Twice is for its owner to mend.
+        assert!(named("\n[vault]\ndir = \"other\"\n").1.is_err());
+        assert_eq!(with_vault("[vault]\ndir = \"x\"\n", "x", true), None);
     }
 }

@@ -11,7 +11,9 @@ pub(crate) mod ledger;
 pub(crate) mod move_file;
 pub(crate) mod read;
 pub(crate) mod recovery;
+pub(crate) mod task;
 pub(crate) mod turn;
+pub(crate) mod work;
 pub(crate) mod write;
 
 use std::io::{self, IsTerminal, Read};

@@ -10,7 +10,10 @@ use tollgate::probe::{FileSystem, Reach};
 use tollgate::settings::{Durability, Mode, Settings, Unread};
 use tollgate::workspace::{STATE_FOLDER, STATE_VERSION};
 
-use super::{begin_anew, count, counted, fault_words, guarantee, hint, plain, problem, quoted, shown, size};
+use super::{
+    begin_anew, count, counted, fault_words, guarantee, hint, plain, problem, quoted, shown, size,
+    vault_words,
+};
 use crate::command::doctor::{Checked, Fact, Level};
 use crate::door::{Door, FoundBy};
 
@@ -92,6 +95,7 @@ pub(crate) fn finding(door: &Door, fact: &Fact) -> (String, Option<String>) {
             None,
         ),
         Fact::Turns { running } => (format!("{running} running"), None),
+        Fact::Vault { .. } => vault_words(door, fact),
         Fact::Broken { fault, .. } => (fault_words(door, fault), Some(mend(fault))),
     }
 }

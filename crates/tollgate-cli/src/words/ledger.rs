@@ -8,12 +8,12 @@ use tollgate::ledger::{Line, Problem, Verdict, Wrong};
 use super::{count, moment, plain, quoted, short, shown};
 use crate::door::Door;
 
-/// One line on one line: number, time, agent, type, file, result.
+/// One line on one line: number, time, agent, type, file or task, result.
 pub(crate) fn ledger_line(line: &Line) -> String {
     let text = |value: &Value| value.as_str().map(plain);
     let agent = line.agent.as_ref().map_or("-", |agent| agent.as_str());
     let mut words = format!("{:>6}  {}  {agent}  {}", line.seq, moment(line.time), plain(&line.action_type));
-    if let Some(path) = text(&line.payload["target_file"]) {
+    if let Some(path) = text(&line.payload["target_file"]).or_else(|| text(&line.payload["task"])) {
         words += &format!("  {}", short(&path));
     }
     if let Some(to) = text(&line.payload["moved_to"]) {

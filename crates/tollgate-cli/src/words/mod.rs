@@ -5,9 +5,13 @@
 
 mod doctor;
 mod ledger;
+mod task;
+mod work;
 
 pub(crate) use doctor::{diagnosis, finding};
 pub(crate) use ledger::{begin_anew, damaged_lines, ledger_line, problem, verdict};
+pub(crate) use task::*;
+pub(crate) use work::*;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -243,6 +247,10 @@ pub(crate) fn hint(fault: &Fault) -> String {
         Fault::Missing { what } if what.starts_with("the recovery ") => {
             "`tollgate recovery list` shows what is kept"
         }
+        Fault::Missing { what } if what.starts_with("the task ") => "`tollgate task list` shows all tasks",
+        Fault::Missing { what } if what.starts_with("the vault ") => {
+            "`tollgate init --vault` makes one; `[vault] dir` in `.tollgate/config.toml` says where it is"
+        }
         Fault::Missing { what } if what == "the current folder" => {
             "go to a folder that exists, or name the workspace with `-C DIR`"
         }
@@ -454,6 +462,7 @@ pub(crate) fn init(root: &Path, found_by: FoundBy, done: init::Done, git: bool, 
     words += match done {
         init::Done::Written => "wrote `.tollgate/config.toml`",
         init::Done::Kept => "found `.tollgate/config.toml`, left as it is",
+        init::Done::Changed => "found `.tollgate/config.toml`, the vault is named in it now",
         init::Done::Removed => "removed `.tollgate/config.toml`",
         init::Done::KeptAsChanged => {
             "left `.tollgate/config.toml`, because it is not as init wrote it\nhint: remove it yourself if you do not \
@@ -462,7 +471,7 @@ pub(crate) fn init(root: &Path, found_by: FoundBy, done: init::Done, git: bool, 
         init::Done::NothingToRemove => "found no `.tollgate/config.toml`, so there is nothing to remove",
     };
     match done {
-        init::Done::Written | init::Done::Kept => {
+        init::Done::Written | init::Done::Kept | init::Done::Changed => {
             if git {
                 words += "\nfound git: the configuration may be committed, the state beside it is ignored";
             }

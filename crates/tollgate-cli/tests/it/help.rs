@@ -2,7 +2,7 @@
 
 use crate::world::World;
 
-const COMMANDS: [&str; 22] = [
+const COMMANDS: &[&str] = &[
     "",
     "init",
     "turn",
@@ -18,6 +18,21 @@ const COMMANDS: [&str; 22] = [
     "delete",
     "move",
     "apply",
+    "task",
+    "task add",
+    "task list",
+    "task show",
+    "task why",
+    "task claim",
+    "task verify",
+    "task renew",
+    "task progress",
+    "task release",
+    "task approve",
+    "task reject",
+    "task reclaim",
+    "task figures",
+    "work",
     "recovery",
     "recovery list",
     "recovery show",
@@ -30,7 +45,7 @@ const COMMANDS: [&str; 22] = [
 #[test]
 fn every_command_has_help_with_an_example() {
     let world = World::new();
-    for command in COMMANDS.into_iter().chain(["doctor", "completions"]) {
+    for command in COMMANDS.iter().copied().chain(["doctor", "completions"]) {
         let help = world.run(&format!("{command} --help")).is(0).stdout();
         let (about, example) = help.split_once("Example").unwrap_or_else(|| panic!("{command}: {help}"));
         let last = command.split(' ').next_back().unwrap();
@@ -79,6 +94,9 @@ fn the_first_page_of_help() {
       move         Give a file another path; refused if it has changed since it was read, or if the new
                    path is taken
       apply        Make many changes at once, all or none, from JSON on stdin
+      task         Add, list, claim, release and decide on tasks: markdown files in the folders of a
+                   vault
+      work         Claim tasks and run a command for each
       recovery     List, show and restore what guarded writes replaced
       ledger       Follow and verify the ledger: one line for everything that happened
       doctor       Look at the workspace: how well files are protected here, what is broken, and how to

@@ -2,15 +2,22 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod bad_input;
+mod contract;
+mod crowd;
 mod doctor;
 mod files;
 mod help;
 mod init;
 mod ledger;
+mod owners;
 mod readme;
 mod recovery;
 mod refusals;
 mod script;
 mod surroundings;
+mod task;
+mod task_bad_input;
+mod task_crash;
 mod turn;
+mod work;
 mod world;

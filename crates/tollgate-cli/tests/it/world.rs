@@ -4,13 +4,14 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::LazyLock;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jsonschema::Validator;
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 /// No command of these tests takes longer, unless it hangs.
@@ -145,6 +146,8 @@ fn name_of(word: &str) -> Option<&'static str> {
     let hex = |text: &str, length| text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if word.strip_prefix("t-").is_some_and(|id| hex(id, 16)) {
         Some("[TURN]")
+    } else if word.strip_prefix("c-").is_some_and(|id| hex(id, 16)) {
+        Some("[CLAIM]")
     } else if hex(word.strip_prefix("sha256:").unwrap_or(word), 64) {
         Some("[HASH]")
     } else if hex(word, 22) {
@@ -155,6 +158,19 @@ fn name_of(word: &str) -> Option<&'static str> {
         Some("[TIME]")
     } else {
         None
+    }
+}
+
+/// Waits for something that must come.
+#[track_caller]
+pub(crate) fn until<T>(what: &str, mut there: impl FnMut() -> Option<T>) -> T {
+    let patience = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = there() {
+            return found;
+        }
+        assert!(Instant::now() < patience, "waited for {what} in vain");
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -186,12 +202,18 @@ impl<'w> Run<'w> {
         self
     }
 
+    /// Runs it in the background; it is killed when it is dropped.
+    pub(crate) fn starts(mut self) -> Process {
+        self.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Process(self.command.spawn().unwrap())
+    }
+
     /// Runs it to its end, and fails if it has none.
     #[track_caller]
     pub(crate) fn ends(mut self) -> Ran {
         self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = self.command.spawn().unwrap();
-        let id = rustix::process::Pid::from_child(&child);
+        let id = Pid::from_child(&child);
         let mut stdin = child.stdin.take().unwrap();
         let bytes = std::mem::take(&mut self.stdin);
         thread::spawn(move || {
@@ -201,13 +223,40 @@ impl<'w> Run<'w> {
         let (send, receive) = mpsc::channel();
         thread::spawn(move || send.send(child.wait_with_output()));
         let Ok(output) = receive.recv_timeout(PATIENCE) else {
-            let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
+            let _ = rustix::process::kill_process(id, Signal::KILL);
             panic!("{:?} hangs", self.command);
         };
         let ran = Ran { output: output.unwrap(), filtered: String::new() };
         assert!(!ran.stderr().contains("panicked"), "{}", ran.stderr());
         let text = format!("{ran}");
         Ran { filtered: self.world.filtered(&text), ..ran }
+    }
+}
+
+/// A command that runs in the background.
+pub(crate) struct Process(pub(crate) Child);
+
+impl Process {
+    pub(crate) fn signal(&self, signal: Signal) {
+        // Not waited for yet, so its number is nobody else's.
+        rustix::process::kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.0.try_wait().unwrap()
+    }
+
+    #[track_caller]
+    pub(crate) fn ends(&mut self) -> ExitStatus {
+        until("the end of a command", || self.ended())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

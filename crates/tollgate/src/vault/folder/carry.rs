@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use super::disk::{Moved, open_task};
+use super::disk::{Moved, date_back, open_task};
 use super::log::{Change, Log, Plan};
 use super::{FolderStore, digest_of, version};
 use crate::error::{At, Fault, Result};
@@ -118,6 +118,10 @@ impl FolderStore {
         }
         if let Some(change) = &plan.change {
             self.disk.write_tail(file, &path, change.at, &change.new)?;
+            if step.to == Slot::NEEDS_ACTION {
+                // So that the next attempt can begin at once. Another user's file cannot be dated; then it settles first.
+                let _ = date_back(file);
+            }
             // Without it a power cut could leave a finished task without its result.
             self.disk.sync(file, &path)?;
         }

@@ -198,6 +198,19 @@ impl Disk {
     }
 }
 
+/// A nanosecond older than the move that follows: that is how one sees that it was complete when it came. Without this
+/// the two have one date if they fall into one tick of the clock of files.
+pub(crate) fn date_back(file: &File) -> io::Result<()> {
+    let meta = file.metadata()?;
+    let nanos = meta.mtime_nsec() - 1;
+    let written = rustix::fs::Timespec {
+        tv_sec: meta.mtime() - i64::from(nanos < 0),
+        tv_nsec: nanos.rem_euclid(1_000_000_000),
+    };
+    let times = rustix::fs::Timestamps { last_access: written, last_modification: written };
+    Ok(rustix::fs::futimens(file, &times)?)
+}
+
 /// Opens a task's file: never through a link, never waiting for the other end of a pipe. `None` if it is not there.
 pub(crate) fn open_task(path: &Path, write: bool) -> Result<Option<(File, fs::Metadata)>> {
     let mut options = OpenOptions::new();

@@ -116,6 +116,11 @@ impl FolderStore {
         &self.vault
     }
 
+    /// The folder of the locks of held claims. A lock that is let go is seen there as a file that is closed.
+    pub fn held(&self) -> PathBuf {
+        self.private.join("held")
+    }
+
     fn folder(&self, slot: &Slot) -> PathBuf {
         let folder = self.vault.join(slot.state().as_str());
         match slot {
@@ -202,6 +207,10 @@ impl FolderStore {
         if let (Some(quiet), Slot::Free(_), Ready::Now | Ready::After(_)) = (self.options.quiet, slot, ready)
             && !quiet(&file).at("look at", &path)?
         {
+            if !fs::symlink_metadata(&path).is_ok_and(|found| found.ino() == meta.ino()) {
+                // Taken at this moment: it is the new owner who writes.
+                return Ok(None);
+            }
             ready = Ready::Open;
         }
         Ok(Some(Stored {
@@ -296,14 +305,7 @@ impl Store for FolderStore {
         let stage = self.private("stage", &random_id()?);
         let file = self.disk.create(&stage, bytes)?;
         let meta = file.metadata().at("look at", &stage)?;
-        // A nanosecond older than the move: that is how one sees that it was complete when it came.
-        let nanos = meta.mtime_nsec() - 1;
-        let written = rustix::fs::Timespec {
-            tv_sec: meta.mtime() - i64::from(nanos < 0),
-            tv_nsec: nanos.rem_euclid(1_000_000_000),
-        };
-        let times = rustix::fs::Timestamps { last_access: written, last_modification: written };
-        rustix::fs::futimens(&file, &times).at("date", &stage)?;
+        disk::date_back(&file).at("date", &stage)?;
         let slot = Slot::NEEDS_ACTION;
         let path = self.path(task, &slot);
         let moved = self.disk.transfer(&stage, &path, meta.ino());

@@ -1,0 +1,294 @@
+//! What tasks cost, each figure beside what it is measured against, in the same run.
+//!
+//! `cargo bench -p tollgate-cli --bench tasks`; `TOLLGATE_BENCH=small` for a quick look. Needs `python3`.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark may")]
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use tollgate::chronicle::Chronicle;
+use tollgate::ledger::{Ledger, LedgerOptions};
+use tollgate::settings::Durability;
+use tollgate::vault::folder::FolderOptions;
+use tollgate::vault::{Asked, FolderStore, Next, Owned, Release, Terms, Vault, Wish};
+
+const TOLLGATE: &str = env!("CARGO_BIN_EXE_tollgate");
+const PROCESSES: usize = 4;
+
+fn main() {
+    let words: Vec<String> = std::env::args().collect();
+    let word = |at: usize| words.get(at).map(String::as_str);
+    // Started by itself as one of several processes.
+    match word(1) {
+        Some("worker") => return worker(Path::new(word(2).unwrap()), word(3).unwrap(), word(4).unwrap()),
+        Some("bare") => return bare(Path::new(word(2).unwrap())),
+        _ => {}
+    }
+    let small = std::env::var_os("TOLLGATE_BENCH").is_some();
+    let scale = |number: usize| if small { number / 10 } else { number };
+    println!("claim and release, {PROCESSES} processes");
+    claim_and_release(scale(10_000));
+    durable(scale(2_000));
+    println!("`task claim --next`");
+    claim_next(scale(100_000));
+    println!("from a new task to its claim");
+    pick_up(scale(200));
+}
+
+fn folder() -> tempfile::TempDir {
+    // On the disk that is built on: `/tmp` may be memory.
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// Tasks that are old enough to be complete.
+fn fill(vault: &Path, tasks: usize) {
+    for state in ["Needs_Action", "In_Progress", "Pending_Approval", "Approved", "Done", "Rejected"] {
+        fs::create_dir_all(vault.join(state)).unwrap();
+    }
+    let old = std::time::SystemTime::now() - Duration::from_secs(60);
+    for number in 0..tasks {
+        let path = vault.join(format!("Needs_Action/task-{number:06}.md"));
+        let mut file = File::create(path).unwrap();
+        write!(file, "---\naction: triage\npriority: normal\n---\n# Task {number}\n\nSome text about it.\n")
+            .unwrap();
+        file.set_modified(old).unwrap();
+    }
+    rustix::fs::sync();
+}
+
+fn open(vault: &Path, durability: Durability) -> Vault {
+    let state = vault.join(".tollgate");
+    fs::create_dir_all(&state).unwrap();
+    let ledger = Ledger::new(&state, &state.join("lock"), LedgerOptions { max_size: 64 << 20, head: None });
+    let journal = Arc::new(Chronicle::new(ledger, "bench".into(), durability));
+    let options = FolderOptions {
+        durability,
+        settle: Duration::from_secs(2),
+        journal,
+        quiet: Some(tollgate::lock::nobody_writes),
+    };
+    Vault::new(Arc::new(FolderStore::open(vault, options).unwrap()), Terms::default())
+}
+
+/// Claims, verifies and releases until there is nothing left.
+fn worker(vault: &Path, agent: &str, durability: &str) {
+    let durability = if durability == "fast" { Durability::Fast } else { Durability::Durable };
+    let vault = open(vault, durability);
+    let asked = Asked { agent: agent.parse().unwrap(), wish: Wish::Held, renamed_in: false };
+    let mut done = 0;
+    loop {
+        let mut line = vault.line(&asked, Timestamp::now()).unwrap();
+        if line.is_empty() {
+            break;
+        }
+        while let Next::Claimed(claimed) = vault.next(&mut line, &asked, Timestamp::now()).unwrap() {
+            assert!(vault.verify(&claimed.task, &claimed.claim.id, Timestamp::now()).unwrap());
+            let released =
+                vault.release(&claimed.task, &claimed.claim.id, &Release::success(), Timestamp::now());
+            assert!(matches!(released.unwrap(), Owned::Yes(_)));
+            done += 1;
+        }
+    }
+    println!("{done}");
+}
+
+fn race(start: impl Fn(usize) -> Command) -> (usize, f64) {
+    let began = Instant::now();
+    let spawn = |number| start(number).stdout(Stdio::piped()).spawn().unwrap();
+    let workers: Vec<Child> = (0..PROCESSES).map(spawn).collect();
+    let number = |worker: Child| -> usize {
+        let output = worker.wait_with_output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+    };
+    let done = workers.into_iter().map(number).sum();
+    (done, began.elapsed().as_secs_f64())
+}
+
+fn own(mode: &str, words: &[&str]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.arg(mode).args(words);
+    command
+}
+
+fn claim_and_release(tasks: usize) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/contract.py");
+    let mut ratios = Vec::new();
+    for round in 0..3 {
+        let folder = folder();
+        fill(folder.path(), tasks);
+        let (done, python) = race(|number| {
+            let mut command = Command::new("python3");
+            command.arg(&script).arg(folder.path()).arg(format!("agent-{number}"));
+            command
+        });
+        assert_eq!(done, tasks);
+        drop(folder);
+        let folder = self::folder();
+        fill(folder.path(), tasks);
+        let vault = folder.path().to_str().unwrap();
+        let (done, ours) = race(|number| own("worker", &[vault, &format!("agent-{number}"), "fast"]));
+        assert_eq!(done, tasks);
+        assert_eq!(fs::read_dir(folder.path().join("Done")).unwrap().count(), tasks);
+        let rate = |seconds: f64| tasks as f64 / seconds;
+        ratios.push(python / ours);
+        println!(
+            "  round {round}: fast {:.0} a second, the contract's Python {:.0}, ratio {:.2}",
+            rate(ours),
+            rate(python),
+            python / ours
+        );
+    }
+    ratios.sort_by(f64::total_cmp);
+    println!("  median ratio {:.2} (aim: at least 1.5)", ratios[1]);
+}
+
+/// What a durable claim and release cannot do without: twice the file's new bytes, the folder it went to, the ledger.
+fn floor(folder: &Path, tasks: usize) -> f64 {
+    let began = Instant::now();
+    let ledger = File::options().create(true).append(true).open(folder.join("ledger")).unwrap();
+    for number in 0..tasks {
+        let name = format!("task-{number:06}.md");
+        let mut from = folder.join("Needs_Action").join(&name);
+        let mut file = File::options().append(true).open(&from).unwrap();
+        for to in ["In_Progress", "Done"] {
+            file.write_all(&[b'x'; 200]).unwrap();
+            file.sync_data().unwrap();
+            let to = folder.join(to);
+            fs::rename(&from, to.join(&name)).unwrap();
+            File::open(&to).unwrap().sync_all().unwrap();
+            (&ledger).write_all(&[b'x'; 400]).unwrap();
+            ledger.sync_data().unwrap();
+            from = to.join(&name);
+        }
+    }
+    began.elapsed().as_secs_f64()
+}
+
+fn durable(tasks: usize) {
+    let mut ratios = Vec::new();
+    for round in 0..3 {
+        let folder = folder();
+        fill(folder.path(), tasks);
+        let floor = floor(folder.path(), tasks);
+        drop(folder);
+        let folder = self::folder();
+        fill(folder.path(), tasks);
+        let began = Instant::now();
+        let status = own("worker", &[folder.path().to_str().unwrap(), "blue", "durable"])
+            .stdout(Stdio::null())
+            .status();
+        assert!(status.unwrap().success());
+        let ours = began.elapsed().as_secs_f64();
+        ratios.push(floor / ours);
+        println!(
+            "  round {round}: durable, one process, {:.0} a second, its unavoidable flushes alone {:.0}, ratio {:.2}",
+            tasks as f64 / ours,
+            tasks as f64 / floor,
+            floor / ours
+        );
+    }
+    ratios.sort_by(f64::total_cmp);
+    println!("  median ratio {:.2} (aim: 0.7)", ratios[1]);
+}
+
+/// The folder read, and each file looked at.
+fn bare(folder: &Path) {
+    let files =
+        fs::read_dir(folder).unwrap().filter(|entry| entry.as_ref().unwrap().metadata().is_ok()).count();
+    println!("{files}");
+}
+
+fn claim_next(tasks: usize) {
+    let folder = folder();
+    let vault = folder.path().join("vault");
+    fill(&vault, tasks);
+    let run = |words: &[&str]| {
+        let mut command = Command::new(TOLLGATE);
+        command.arg("-C").arg(folder.path()).args(words).env("XDG_STATE_HOME", folder.path().join("state"));
+        let began = Instant::now();
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        began.elapsed().as_secs_f64()
+    };
+    run(&["init", "--vault"]);
+    let cold = run(&["task", "claim", "--next", "--agent", "blue"]);
+    let mut ratios = Vec::new();
+    let (mut ours, mut theirs) = (0.0, 0.0);
+    for _ in 0..5 {
+        let began = Instant::now();
+        assert!(
+            own("bare", &[vault.join("Needs_Action").to_str().unwrap()]).output().unwrap().status.success()
+        );
+        theirs = began.elapsed().as_secs_f64();
+        ours = run(&["task", "claim", "--next", "--agent", "blue"]);
+        ratios.push(ours / theirs);
+    }
+    ratios.sort_by(f64::total_cmp);
+    println!(
+        "  of {tasks} waiting tasks: {:.0} ms, readdir and stat alone {:.0} ms, median ratio {:.2} (aim: at most 2); the \
+         first time, when all files are read, {:.0} ms",
+        ours * 1e3,
+        theirs * 1e3,
+        ratios[2],
+        cold * 1e3
+    );
+}
+
+fn pick_up(tasks: usize) {
+    let folder = folder();
+    let command = |words: &[&str]| {
+        let mut command = Command::new(TOLLGATE);
+        command.arg("-C").arg(folder.path()).args(words).env("XDG_STATE_HOME", folder.path().join("state"));
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    assert!(command(&["init", "--vault"]).status().unwrap().success());
+    let mut worker =
+        command(&["work", "--agent", "blue", "--interval", "3600", "--", "true"]).spawn().unwrap();
+    let vault = folder.path().join("vault");
+    let claimed = |name: &str| -> Instant {
+        let places: [PathBuf; 2] = [vault.join("In_Progress/blue").join(name), vault.join("Done").join(name)];
+        let began = Instant::now();
+        while !places.iter().any(|place| place.exists()) {
+            assert!(began.elapsed() < Duration::from_secs(20), "{name} is not claimed");
+            sleep(Duration::from_micros(50));
+        }
+        let seen = Instant::now();
+        // The next one begins when this one is through.
+        while !places[1].exists() {
+            sleep(Duration::from_micros(50));
+        }
+        sleep(Duration::from_millis(20));
+        seen
+    };
+    let median = |mut all: Vec<Duration>| {
+        all.sort_unstable();
+        (all[all.len() / 2].as_secs_f64() * 1e3, all[all.len() * 95 / 100].as_secs_f64() * 1e3)
+    };
+    assert!(command(&["task", "add", "first"]).status().unwrap().success());
+    claimed("first.md");
+    let (mut added, mut moved) = (Vec::new(), Vec::new());
+    for number in 0..tasks {
+        let began = Instant::now();
+        assert!(command(&["task", "add", &format!("added {number}")]).status().unwrap().success());
+        added.push(claimed(&format!("added-{number}.md")) - began);
+        let (name, outside) = (format!("moved-{number}.md"), folder.path().join("outside"));
+        fs::write(&outside, "# Moved in\n").unwrap();
+        let began = Instant::now();
+        fs::rename(&outside, vault.join("Needs_Action").join(&name)).unwrap();
+        moved.push(claimed(&name) - began);
+    }
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    for (what, times) in [("`task add`, with its own time", added), ("a rename into the folder", moved)] {
+        let (median, most) = median(times);
+        println!("  {what}: median {median:.1} ms, 95 of 100 within {most:.1} ms (aim: median under 20 ms)");
+    }
+}

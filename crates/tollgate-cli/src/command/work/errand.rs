@@ -1,0 +1,176 @@
+//! One task, from the claim to the release: verify, run the command, say how it went.
+//!
+//! Invariants: the command has the claim's lock for as long as it runs, and so does everything it starts; a task is let go
+//! as failed or given back only when the whole group of the command has been killed.
+
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process_group, test_kill_process_group, waitid,
+};
+use tollgate::error::{Fault, Result};
+use tollgate::vault::claim::Mode;
+use tollgate::vault::retry::patiently;
+use tollgate::vault::store::Landed;
+use tollgate::vault::{Claimed, Owned, Release};
+
+use super::crew::{Crew, Stopped};
+use crate::words;
+
+/// How often a release that a fault keeps from happening is tried again: the work is done, only the disk is full.
+const RELEASE_PAUSE: Duration = Duration::from_secs(1);
+
+/// How an errand ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    Done,
+    Drafted,
+    Failed,
+    GivenBack,
+    /// The claim was no longer ours, so nothing was said about the task.
+    Lost,
+}
+
+impl Crew<'_> {
+    /// Does one task.
+    pub(super) fn errand(&self, claimed: Claimed) -> Ended {
+        let began = Instant::now();
+        let Claimed { task, claim, .. } = &claimed;
+        let vault = &self.tasks.vault;
+        // The contract's second look, before anything is done.
+        match patiently(|| vault.verify(task, &claim.id, self.door.now()), &sleep) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.tell(&words::claim_is_gone(task));
+                return Ended::Lost;
+            }
+            Err(fault) => {
+                self.tell(&words::work_fault(self.door, &fault));
+                return self.give_back(&claimed, "it could not be verified");
+            }
+        }
+        self.show(&words::work_begins(&claimed));
+        let (status, stopped) = match self.run(&claimed) {
+            Ok(Ran::Ended(status, stopped)) => (status, stopped),
+            Ok(Ran::NotStarted) => return self.give_back(&claimed, "stopped"),
+            Err(error) => {
+                self.tell(&words::cannot_start(&error));
+                return self.give_back(&claimed, "its command could not be started");
+            }
+        };
+        let how = match (status.success(), stopped) {
+            (true, _) => Release::success(),
+            (false, Stopped::Yes) => return self.give_back(&claimed, "stopped"),
+            (false, Stopped::No) => Release::failure(words::exit_status(status.code(), status.signal())),
+        };
+        let landed = self.insist(|| vault.release(task, &claim.id, &how, self.door.now()));
+        let Some(landed) = landed else { return Ended::Lost };
+        self.show(&words::work_ended(task, &landed, status.success(), how.note.as_deref(), began.elapsed()));
+        match (status.success(), claim.mode) {
+            (true, Mode::Execute) => Ended::Done,
+            (true, Mode::Draft) => Ended::Drafted,
+            (false, _) => Ended::Failed,
+        }
+    }
+
+    fn give_back(&self, claimed: &Claimed, why: &str) -> Ended {
+        let (task, id) = (&claimed.task, &claimed.claim.id);
+        match self.insist(|| self.tasks.vault.give_back(task, id, why, self.door.now())) {
+            Some(landed) => {
+                self.show(&words::given_back(task, &landed, why));
+                Ended::GivenBack
+            }
+            None => Ended::Lost,
+        }
+    }
+
+    /// Lets a task go, also if that takes time. None if it is not ours any more, or if we must stop before it succeeds:
+    /// then the lock is let go with this process, and another takes the task back.
+    fn insist(&self, release: impl Fn() -> Result<Owned<Landed>>) -> Option<Landed> {
+        let mut told = false;
+        loop {
+            match patiently(&release, &sleep) {
+                Ok(Owned::Yes(landed)) => return Some(landed),
+                Ok(Owned::No(why)) => {
+                    self.tell(&words::not_the_owner(&why));
+                    return None;
+                }
+                Err(fault) => {
+                    if !std::mem::replace(&mut told, true) {
+                        self.tell(&words::work_fault(self.door, &fault));
+                    }
+                    if matches!(fault, Fault::Invalid { .. }) || self.must_end() {
+                        return None;
+                    }
+                    sleep(RELEASE_PAUSE);
+                }
+            }
+        }
+    }
+
+    fn run(&self, claimed: &Claimed) -> io::Result<Ran> {
+        let claim = &claimed.claim;
+        let mut command = Command::new(self.door.program());
+        command.arg("launch").arg(std::process::id().to_string()).arg("--").args(self.command);
+        command
+            .env("TOLLGATE_TASK_ID", claimed.task.as_str())
+            .env("TOLLGATE_CLAIM_ID", claim.id.as_str())
+            .env("TOLLGATE_AGENT", claim.agent.as_str())
+            .env("TOLLGATE_ACTION", claim.action.as_deref().unwrap_or_default())
+            .env("TOLLGATE_MODE", claim.mode.as_str());
+        if let Some(path) = &claimed.path {
+            command.env("TOLLGATE_TASK", path);
+        }
+        // A group of its own: ctrl-c is for tollgate to hear, and what the command has started can be ended with it.
+        command.stdin(Stdio::null()).process_group(0);
+        if self.quiet {
+            // Stdout is for the one JSON document.
+            command.stdout(io::stderr());
+        }
+        let Some(hold) = &claimed.hold else { return Err(io::ErrorKind::Unsupported.into()) };
+        let mut child = match hold.lend(|| command.spawn()) {
+            Ok(child) => child?,
+            Err(fault) => return Err(io::Error::other(fault.to_string())),
+        };
+        let group = Pid::from_child(&child);
+        if !self.started(group) {
+            return end(&mut child, group).map(|_| Ran::NotStarted);
+        }
+        // Not yet buried: until then its number is nobody else's, so that the group can be killed safely.
+        while let Err(error) = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+            if error != rustix::io::Errno::INTR {
+                break;
+            }
+        }
+        let stopped = self.ended(group);
+        let succeeded = || {
+            let looked = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+            looked.ok().flatten().and_then(|status| status.exit_status()) == Some(0)
+        };
+        let status = if succeeded() { child.wait()? } else { end(&mut child, group)? };
+        Ok(Ran::Ended(status, stopped))
+    }
+}
+
+enum Ran {
+    Ended(ExitStatus, Stopped),
+    /// We were asked to stop before it began.
+    NotStarted,
+}
+
+/// Ends the command and all of its group.
+fn end(child: &mut Child, group: Pid) -> io::Result<ExitStatus> {
+    // That there is none left is fine.
+    let _ = kill_process_group(group, Signal::KILL);
+    let status = child.wait();
+    // Killed is not yet dead. Who has not been buried by then is only waiting for that.
+    let patience = Instant::now() + Duration::from_secs(1);
+    while test_kill_process_group(group).is_ok() && Instant::now() < patience {
+        sleep(Duration::from_millis(1));
+    }
+    status
+}

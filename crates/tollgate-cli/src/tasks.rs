@@ -1,0 +1,145 @@
+//! The door to the vault: where it is, under which rules, and where what happens in it is written down.
+//!
+//! The library's guard knows no vault; here it is told which of the vault's folders agents must not write to.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tollgate::chronicle::Chronicle;
+use tollgate::error::{Fault, Result};
+use tollgate::lock::nobody_writes;
+use tollgate::settings::Settings;
+use tollgate::vault::claim::StepId;
+use tollgate::vault::event::{Event, Journal};
+use tollgate::vault::folder::FolderOptions;
+use tollgate::vault::roles::Roles;
+use tollgate::vault::state::State;
+use tollgate::vault::{FolderStore, Terms, Vault};
+use tollgate::workspace::{STATE_FOLDER, Workspace, read_settings};
+
+use crate::agent_log::AgentLogs;
+use crate::answer::Stop;
+use crate::door::{Door, identity};
+use crate::words;
+
+/// The vault of a workspace, open.
+pub(crate) struct Tasks {
+    /// The rules over the folders.
+    pub(crate) vault: Vault,
+    /// Where the vault is, canonical.
+    pub(crate) folder: PathBuf,
+    /// Where the locks of held claims are.
+    pub(crate) held: PathBuf,
+    /// After what time a file that was written in place is complete.
+    pub(crate) settle: Duration,
+    /// The log of each agent.
+    pub(crate) logs: AgentLogs,
+}
+
+/// What the guard keeps agents from writing, and the exceptions below it.
+pub(crate) struct Walls {
+    pub(crate) protected: Vec<PathBuf>,
+    pub(crate) open: Vec<PathBuf>,
+}
+
+/// Where the vault of a workspace is, whether or not it is there.
+pub(crate) fn vault_folder(root: &Path, settings: &Settings) -> PathBuf {
+    let named = root.join(&settings.vault.dir);
+    // A vault of its own, without a workspace around it.
+    let itself = !is_vault(&named) && settings.vault.dir == Settings::default().vault.dir && is_vault(root);
+    if itself { root.to_owned() } else { named }
+}
+
+/// Its first folder is enough: the others are made when they are needed.
+pub(crate) fn is_vault(folder: &Path) -> bool {
+    folder.join(State::NeedsAction.as_str()).is_dir()
+}
+
+impl Door {
+    /// The vault of this workspace. Looking for one does not make one.
+    pub(crate) fn tasks(&self) -> Result<Tasks, Stop> {
+        let (root, _) = self.root()?;
+        let settings = read_settings(&root.join(STATE_FOLDER).join("config.toml"))?;
+        let folder = vault_folder(&root, &settings);
+        if !is_vault(&folder) {
+            return Err(words::no_vault(self, &folder));
+        }
+        Ok(self.open_vault(&self.workspace()?, &folder)?)
+    }
+
+    /// Opens the vault in this folder, making what is missing of it.
+    pub(crate) fn open_vault(&self, workspace: &Workspace, folder: &Path) -> Result<Tasks> {
+        let settings = workspace.settings();
+        let logs = AgentLogs::new(self, workspace);
+        let id = identity(workspace.path())?;
+        let ledger = Chronicle::new(workspace.ledger().clone(), id, settings.vault.durability);
+        let journal = LedgerAndLogs { ledger, logs: logs.clone() };
+        fs::create_dir_all(folder).map_err(|source| Fault::Io {
+            doing: "make the folder",
+            path: folder.to_owned(),
+            source,
+        })?;
+        let folder = fs::canonicalize(folder).map_err(|source| Fault::Io {
+            doing: "open the vault",
+            path: folder.to_owned(),
+            source,
+        })?;
+        let options = FolderOptions {
+            durability: settings.vault.durability,
+            settle: settings.vault.settle.0,
+            journal: Arc::new(journal),
+            quiet: Some(nobody_writes),
+        };
+        let store = FolderStore::open(&folder, options)?;
+        let held = store.held();
+        let terms = Terms {
+            roles: Roles(settings.agent.clone()),
+            lease: settings.vault.lease.0,
+            max_attempts: settings.vault.max_attempts,
+        };
+        let settle = settings.vault.settle.0;
+        Ok(Tasks { vault: Vault::new(Arc::new(store), terms), folder, held, settle, logs })
+    }
+
+    /// The vault's folders are changed by its own verbs. Agents write only new tasks and what is in their hands.
+    pub(crate) fn walls(&self, root: &Path, settings: &Settings) -> Walls {
+        let none = Walls { protected: Vec::new(), open: Vec::new() };
+        let Ok(vault) = fs::canonicalize(vault_folder(root, settings)) else { return none };
+        if !is_vault(&vault) {
+            return none;
+        }
+        let inside = vault.strip_prefix(root).unwrap_or(&vault);
+        let states = State::ALL.into_iter().filter(|state| *state != State::NeedsAction);
+        let mut protected: Vec<PathBuf> = states.map(|state| inside.join(state.as_str())).collect();
+        protected.push(inside.join(STATE_FOLDER));
+        let own = |agent: tollgate::name::Agent| inside.join(State::InProgress.as_str()).join(agent.as_str());
+        Walls { protected, open: self.writer().map(own).into_iter().collect() }
+    }
+}
+
+/// The ledger, and beside it the logs of the agents.
+struct LedgerAndLogs {
+    ledger: Chronicle,
+    logs: AgentLogs,
+}
+
+impl Journal for LedgerAndLogs {
+    fn id(&self) -> &str {
+        self.ledger.id()
+    }
+
+    fn append(&self, events: &[Event]) -> Result<()> {
+        self.ledger.append(events)?;
+        for event in events {
+            self.logs.event(event);
+        }
+        Ok(())
+    }
+
+    fn has(&self, step: &StepId, since: Timestamp) -> Result<bool> {
+        self.ledger.has(step, since)
+    }
+}

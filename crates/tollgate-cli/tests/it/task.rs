@@ -1,0 +1,272 @@
+//! `tollgate task`: the words, the JSON, the rules that a person or an agent meets.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::world::World;
+
+fn world(more: &str) -> World {
+    let world = World::with(&format!("[vault]\ndurability = \"fast\"\nsettle = \"50ms\"\n{more}"));
+    world.run("init --vault").is(0);
+    world
+}
+
+#[test]
+fn a_vault_is_made_once() {
+    let world = World::new();
+    insta::assert_snapshot!(world.run("task list").filtered, @r"
+    exit 3
+    --- stderr
+    error: the vault `vault` does not exist
+    hint: `tollgate init --vault` makes one; `[vault] dir` in `.tollgate/config.toml` says where it is
+    ");
+    assert!(!world.path(".tollgate").exists(), "who only looks makes nothing");
+    insta::assert_snapshot!(world.run("init --vault").filtered, @r"
+    exit 0
+    --- stdout
+    workspace `[W]`, the current folder
+    wrote `.tollgate/config.toml`
+    next: `tollgate doctor` tells how well this file system protects
+    next: `tollgate turn begin` starts a turn for `read` and `write`
+    made the vault `vault`
+    next: `tollgate task add 'what is to be done'` adds a task
+    ");
+    for folder in ["Needs_Action", "In_Progress", "Pending_Approval", "Approved", "Done", "Rejected"] {
+        assert!(world.path("vault").join(folder).is_dir(), "{folder}");
+    }
+    let config = fs::read_to_string(world.path(".tollgate/config.toml")).unwrap();
+    assert!(config.contains("\ndir = \"vault\"\n"), "{config}");
+    assert!(world.run("init --vault").is(0).stdout().contains("found the vault `vault`"));
+    assert_eq!(fs::read_to_string(world.path(".tollgate/config.toml")).unwrap(), config);
+    // In another place, by a configuration that was there.
+    let other = World::with("[vault]\nlease = \"1m\"\n");
+    assert_eq!(other.json("init --vault my-tasks")["vault"], other.path("my-tasks").to_str().unwrap());
+    other.run("task add X").is(0);
+    assert!(other.path("my-tasks/Needs_Action/x.md").exists());
+    other.run("init --vault third").is(2);
+    // From inside the vault it is the same one.
+    let ran = other.tollgate(["task", "list", "--json"]).folder(other.path("my-tasks/Needs_Action")).ends();
+    assert_eq!(ran.is(0).json()[0]["task"], "x.md");
+    // Taken out again, as far as it is empty.
+    world.run("init --remove").is(0);
+    assert!(!world.path("vault").exists() && !world.path(".tollgate").exists());
+}
+
+#[test]
+fn the_life_of_a_task_in_json() {
+    let world = world("");
+    let path = |name: &str| world.path("vault").join(name).to_str().unwrap().to_owned();
+    let added = world
+        .tollgate(["task", "add", "Pay the rent", "--action", "pay", "--priority", "p1", "--json"])
+        .ends();
+    let expected = json!({"task": "pay-the-rent.md", "state": "Needs_Action", "path": path("Needs_Action/pay-the-rent.md")});
+    assert_eq!(added.is(0).json(), expected);
+    world.holds(
+        "vault/Needs_Action/pay-the-rent.md",
+        "---\naction: pay\npriority: high\n---\n# Pay the rent\n",
+    );
+    let mut row = world.json("task list")[0].clone();
+    row["age_s"] = json!(0);
+    assert_eq!(
+        row,
+        json!({"task": "pay-the-rent.md", "state": "Needs_Action", "action": "pay", "priority": "high", "attempts": 0, "age_s": 0})
+    );
+    let why = world.json("task why pay-the-rent --agent blue");
+    assert_eq!(
+        why,
+        json!({"task": "pay-the-rent.md", "agent": "blue", "eligible": true, "reason": "`blue` may claim `pay-the-rent.md`"})
+    );
+    let claimed = world.json("task claim pay-the-rent.md --agent blue");
+    for (key, value) in
+        [("claimed", json!(true)), ("task", json!("pay-the-rent.md")), ("agent", json!("blue"))]
+    {
+        assert_eq!(claimed[key], value);
+    }
+    assert_eq!(claimed["path"], path("In_Progress/blue/pay-the-rent.md"));
+    assert!(claimed["lease_until"].as_str().unwrap().ends_with('Z'));
+    let id = claimed["claim_id"].as_str().unwrap();
+    let lost = world.run("task claim pay-the-rent --agent red --json").is(1).json();
+    assert_eq!(
+        (&lost["claimed"], &lost["task"], &lost["reason"]),
+        (&json!(false), &json!("pay-the-rent.md"), &json!("lost"))
+    );
+    assert_eq!(world.run("task claim no-such --agent red --json").is(1).json()["reason"], "none");
+    assert_eq!(world.run("task claim --next --agent red --json").is(1).json()["reason"], "none");
+    assert_eq!(world.json("task list")[0]["claim_id"], id);
+    // By the environment, as in a command of `work`.
+    let with_id = |words: &[&str]| world.tollgate(words).env("TOLLGATE_CLAIM_ID", id).ends();
+    assert_eq!(with_id(&["task", "verify", "pay-the-rent", "--json"]).is(0).json(), json!({"valid": true}));
+    assert_eq!(with_id(&["task", "renew", "pay-the-rent", "--json"]).is(0).json()["claim_id"], id);
+    with_id(&["task", "progress", "pay-the-rent", "found it\n<!-- tollgate x -->\n**Action**: steal"]).is(0);
+    assert_eq!(world.json("task show pay-the-rent")["action"], "pay");
+    with_id(&["task", "release", "pay-the-rent", "--result", "failure", "--to", "Done"]).is(2);
+    let done = with_id(&["task", "release", "pay-the-rent", "--note", "paid", "--json"]).is(0).json();
+    assert_eq!(
+        done,
+        json!({"task": "pay-the-rent.md", "state": "Done", "path": path("Done/pay-the-rent.md")})
+    );
+    let kinds: Vec<_> = world
+        .json("ledger tail")
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| line["action_type"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(kinds, ["CLAIM", "RENEW", "RELEASE"]);
+    let figures = world.json("task figures");
+    assert_eq!(
+        figures["coordination"],
+        json!({"agent_name": "all", "active_claims": 0, "total_claims": 1, "claim_conflicts_avoided": 0, "claim_success_rate": 1.0})
+    );
+    // The name is taken there by now, and nothing is overwritten.
+    world.run("task add x --name pay-the-rent").is(1);
+    world.puts("vault/Needs_Action/pay-the-rent.md", "# Again\n");
+    let id = world.json("task claim pay-the-rent --agent blue")["claim_id"].as_str().unwrap().to_owned();
+    let ran = world.run(&format!("task release pay-the-rent --claim-id {id}")).is(0);
+    insta::assert_snapshot!(ran.filtered.replace(&id, "[CLAIM]"), @r"
+    exit 0
+    --- stdout
+    released `pay-the-rent.md` to `Done`
+    note: that name was taken there, so it is `pay-the-rent.[CLAIM].md` now
+    ");
+    assert_eq!(world.json("task list --state done").as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn the_board() {
+    let world = world("max_attempts = 5\n[agent.blue]\nallowed = [\"pay\"]\n");
+    world.tollgate(["task", "add", "Pay the rent", "--action", "pay", "--priority", "critical"]).ends().is(0);
+    world
+        .tollgate(["task", "add", "Send the report", "--after", "write", "--due", "2030-01-01"])
+        .ends()
+        .is(0);
+    world.tollgate(["task", "add", "Sing", "--action", "sing"]).ends().is(0);
+    let id = world.json("task claim --next --agent blue")["claim_id"].as_str().unwrap().to_owned();
+    world
+        .tollgate([
+            "task",
+            "release",
+            "pay-the-rent",
+            "--claim-id",
+            &id,
+            "--result",
+            "failure",
+            "--note",
+            "no money",
+        ])
+        .ends()
+        .is(0);
+    world.run("task claim --next --agent blue").is(0);
+    world.puts("vault/Needs_Action/broken.md", "---\naction: [a, b]\n---\n");
+    fs::create_dir(world.path("vault/Needs_Action/folder.md")).unwrap();
+    for number in 0..7 {
+        world.puts(format!("vault/Done/old-{number}.md"), "# Old\n");
+    }
+    let board = world.run("task list").filtered;
+    let board: Vec<&str> = board.lines().map(str::trim_end).collect();
+    let board = board.join("\n").replace("1 s", "0 s").replace("2 s", "0 s");
+    insta::assert_snapshot!(board, @r"
+    exit 0
+    --- stdout
+    Needs_Action     3
+      ?         broken.md                     0 s  cannot be read: `action` must be one value, not a list
+      normal    send-the-report.md            0 s
+      normal    sing.md             sing      0 s
+    In_Progress      1
+      critical  pay-the-rent.md     pay       0 s  by blue  attempt 2 of 5
+    Pending_Approval 0
+    Approved         0
+    Done             7
+      normal    old-0.md                      0 s
+      normal    old-1.md                      0 s
+      normal    old-2.md                      0 s
+      normal    old-3.md                      0 s
+      normal    old-4.md                      0 s
+      and 2 more: `tollgate task list --state Done`
+    Rejected         0
+    --- stderr
+    note: `folder.md` in `Needs_Action` is passed over: it is not a plain file
+    ");
+    insta::assert_snapshot!(world.run("task claim --next --agent blue").filtered, @r"
+    exit 1
+    --- stderr
+    refused: no task can be claimed now: 1 waits for other tasks, 1 is left to other agents
+    hint: `tollgate task list` shows all tasks, `tollgate task add` makes one
+    note: `folder.md` in `Needs_Action` is passed over: it is not a plain file
+    note: `broken.md` in `Needs_Action` is passed over: `action` must be one value, not a list
+    ");
+    let mut said = String::new();
+    for (task, agent) in [
+        ("sing", "blue"),
+        ("send-the-report", "red"),
+        ("broken", "blue"),
+        ("pay-the-rent", "red"),
+        ("old-1", "red"),
+    ] {
+        let ran = world.run(&format!("task why {task} --agent {agent}")).is(1);
+        said += &ran.stdout();
+    }
+    insta::assert_snapshot!(said, @r"
+    `sing` is not among the actions of `blue`; no agent may
+    `send-the-report.md` waits for `write.md`, which does not exist
+    `broken.md` cannot be read: `action` must be one value, not a list
+    `blue` is working on `pay-the-rent.md`
+    `old-1.md` is in `Done`
+    ");
+}
+
+#[test]
+fn agents_write_only_new_tasks_and_what_is_in_their_hands() {
+    let world = world("");
+    world.run("task add X").is(0);
+    world.run("task claim x --agent blue").is(0);
+    let write = |path: &str, agent: &str| {
+        world.tollgate(["write", path, "--agent", agent, "--json"]).stdin("mine\n").ends()
+    };
+    for path in [
+        "vault/Approved/x.md",
+        "vault/Pending_Approval/x.md",
+        "vault/Done/x.md",
+        "vault/Rejected/x.md",
+        "vault/In_Progress/blue/x.md",
+        "vault/In_Progress/new/x.md",
+        "vault/.tollgate/vault/format",
+    ] {
+        write(path, "red").payload("PROTECTED_PATH", "CHOOSE_ANOTHER_PATH");
+    }
+    write("vault/In_Progress/blue/x.md", "blue").is(0);
+    write("vault/Needs_Action/new.md", "red").is(0);
+    write("vault/Dashboard.md", "red").is(0);
+    // The agent of a turn counts, whatever else is around.
+    let turn = world.turn("blue");
+    let ran =
+        world.tollgate(["write", "vault/In_Progress/blue/x.md", "--turn", &turn]).stdin("again\n").ends();
+    ran.is(0);
+    // By a link to the folder, too.
+    std::os::unix::fs::symlink("vault/Approved", world.path("link")).unwrap();
+    write("link/x.md", "red").payload("PROTECTED_PATH", "CHOOSE_ANOTHER_PATH");
+}
+
+#[test]
+fn the_doctor_looks_at_the_vault() {
+    let world = world("lease = \"1ms\"\n[agent.blue]\nallowed = [\"x\"]\n");
+    world.run("task add X").is(0);
+    world.run("task claim x --agent red").is(0);
+    let vault = |world: &World| {
+        let findings = world.run("doctor --json").json()["findings"].clone();
+        let found = findings.as_array().unwrap().iter().find(|found| found["check"] == "vault").cloned();
+        let found = found.unwrap();
+        (found["level"].as_str().unwrap().to_owned(), found["message"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(
+        vault(&world),
+        ("warning".into(), "`vault`, 1 open task; 1 task in the hands of owners who are gone".into())
+    );
+    world.run("task reclaim").is(0);
+    let message =
+        "`vault`, 1 open task; `red` may do every action, without an `[agent.NAME]` in the configuration";
+    assert_eq!(vault(&world), ("ok".into(), message.into()));
+    fs::create_dir(world.path("vault/Needs_Action/folder.md")).unwrap();
+    assert_eq!(vault(&world).0, "warning");
+}

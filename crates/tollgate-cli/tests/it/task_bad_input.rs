@@ -1,0 +1,226 @@
+//! Bad input around tasks: a clear message, nothing changed, and the loop goes on with the other tasks.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::world::{Ran, World};
+
+fn world(more: &str) -> World {
+    let world = World::with(&format!("[vault]\nsettle = \"50ms\"\n{more}"));
+    world.run("init --vault").is(0);
+    world
+}
+
+/// Drains what can be done, and says what was done.
+fn drain(world: &World) -> Ran {
+    world.run("work --agent blue --once -- true").is(0)
+}
+
+fn done(world: &World) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(world.path("vault/Done"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn names_of_tasks_and_agents() {
+    let world = world("");
+    let long = "x".repeat(256);
+    let bad_tasks: [&[u8]; 8] =
+        [b"a/b", b"../x", b"..", b".hidden", b"a\nb", b"a\x1b[31m", b"\xff\xfe", long.as_bytes()];
+    for name in bad_tasks {
+        let name = OsStr::from_bytes(name);
+        for verb in ["show", "why", "claim", "verify", "release", "approve"] {
+            let ran = world.tollgate([OsStr::new("task"), OsStr::new(verb), name]).ends().is(2);
+            assert!(!ran.stderr().contains('\x1b') && ran.stderr().contains("error: "), "{ran}");
+        }
+        let add = world.tollgate([OsStr::new("task"), "add".as_ref(), "T".as_ref(), "--name".as_ref(), name]);
+        add.ends().is(2);
+    }
+    for agent in ["", ".", "..", "a/b", "a b", "a\nb", "-x", &"x".repeat(65)] {
+        for words in [["task", "claim", "--next"], ["task", "why", "x"], ["work", "--once", "--interval=1"]] {
+            let agent = format!("--agent={agent}");
+            world.tollgate(words.into_iter().chain([agent.as_str()])).ends().is(2);
+        }
+    }
+    world.tollgate(["task", "claim", "--next"]).env("TOLLGATE_AGENT", "../x").ends().is(2);
+    // As long as a name may be, also where it is taken.
+    let name = format!("{}.md", "ö".repeat(126));
+    world.puts(format!("vault/Done/{name}"), "old\n");
+    world.puts(format!("vault/Needs_Action/{name}"), "new\n");
+    drain(&world);
+    world.holds(format!("vault/Done/{name}"), "old\n");
+    assert_eq!(done(&world).len(), 2);
+    assert!(!world.tmp().join("x").exists() && !world.path("vault/x").exists());
+    for (words, code) in [
+        ("task claim", 2),
+        ("task claim x --next", 2),
+        ("task verify x", 2),
+        ("task verify x --claim-id nonsense", 2),
+        ("task verify x --claim-id c-0123456789abcdef", 1),
+        ("task release x --claim-id c-0123456789abcdef --to Nowhere", 2),
+        ("task release x --claim-id c-0123456789abcdef --result perhaps", 2),
+        ("task reject x", 2),
+        ("task approve x", 1),
+        ("task list --state Nowhere", 2),
+        ("task show x", 3),
+        ("task add T --priority soon", 2),
+        ("task add T --due soon", 2),
+        ("work --agent a --jobs 0 -- true", 2),
+        ("work --agent a --interval 0 -- true", 2),
+    ] {
+        world.run(words).is(code);
+    }
+    world.tollgate(["task", "reject", "x", "--reason", " "]).ends().is(1);
+    world.puts("vault/Needs_Action/x.md", "x\n");
+    world.tollgate(["task", "reject", "x", "--reason", " "]).ends().is(2);
+    world.tollgate(["task", "approve", "x", "--by", " "]).ends().is(2);
+}
+
+#[test]
+fn what_lies_in_the_folder_and_is_no_task() {
+    let world = world("");
+    let folder = world.path("vault/Needs_Action");
+    fs::create_dir(folder.join("folder.md")).unwrap();
+    fs::write(world.tmp().join("secret"), "secret\n").unwrap();
+    std::os::unix::fs::symlink(world.tmp().join("secret"), folder.join("link.md")).unwrap();
+    std::os::unix::fs::symlink("nowhere", folder.join("dangling.md")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        folder.join("pipe.md"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    fs::write(folder.join(OsStr::from_bytes(b"\xff.md")), "x\n").unwrap();
+    fs::write(folder.join("control\x1b[31m.md"), "x\n").unwrap();
+    for (name, text) in [
+        (".hidden.md", "x\n"),
+        ("notes.txt", "x\n"),
+        ("empty.md", ""),
+        ("unclosed.md", "---\naction: pay\n"),
+        ("twice.md", "---\naction: a\naction: b\n---\n"),
+        ("list.md", "---\naction: [a, b]\n---\n"),
+        ("after.md", "---\nafter: ../x\n---\n"),
+        ("good.md", "no newline at the end"),
+        ("binary.md", "\0\u{1}\n"),
+    ] {
+        fs::write(folder.join(name), text).unwrap();
+    }
+    let ran = drain(&world);
+    assert_eq!(done(&world), ["binary.md", "good.md"]);
+    let told = ran.stderr();
+    for name in [
+        "folder.md",
+        "link.md",
+        "dangling.md",
+        "pipe.md",
+        "\u{fffd}.md",
+        "empty.md",
+        "unclosed.md",
+        "twice.md",
+        "list.md",
+        "after.md",
+    ] {
+        assert_eq!(told.matches(&format!("note: `{name}` in ")).count(), 1, "{name}: {told}");
+    }
+    assert!(!told.contains('\x1b') && !told.contains("notes.txt") && !told.contains(".hidden"), "{told}");
+    let text = fs::read_to_string(world.path("vault/Done/good.md")).unwrap();
+    assert!(text.starts_with("no newline at the end\n<!-- tollgate c-"), "{text}");
+    assert_eq!(fs::read_to_string(world.tmp().join("secret")).unwrap(), "secret\n");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 13, "all the others are where they were");
+    for name in ["folder", "link", "pipe"] {
+        let ran = world.run(&format!("task claim {name} --agent blue --json"));
+        assert!(!ran.stdout().contains("\"claimed\":true"), "{ran}");
+    }
+}
+
+#[test]
+fn a_task_of_a_hundred_mebibytes() {
+    let world = world("durability = \"fast\"\n");
+    let mut text = b"---\npriority: high\n---\n".to_vec();
+    text.resize(100 << 20, b'x');
+    world.puts("vault/Needs_Action/big.md", &text);
+    world.puts("vault/Needs_Action/small.md", "small\n");
+    drain(&world);
+    assert_eq!(done(&world), ["big.md", "small.md"]);
+    let found = fs::read(world.path("vault/Done/big.md")).unwrap();
+    assert!(found.starts_with(&text) && found.ends_with(b"**Next State**: Done\n"));
+    assert!(world.run("task show big").is(0).stdout().len() < 2 << 20);
+}
+
+#[test]
+fn a_fault_of_one_task_does_not_stop_the_others() {
+    let world = world("durability = \"fast\"\n");
+    for task in ["a", "b", "c"] {
+        world.run(&format!("task add {task}")).is(0);
+    }
+    let nobody =
+        |path: &str, mode| fs::set_permissions(world.path(path), fs::Permissions::from_mode(mode)).unwrap();
+    nobody("vault/Needs_Action/b.md", 0o000);
+    // As somebody who may not do everything.
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root {
+        let all = ["-R", "65534:65534", world.tmp().to_str().unwrap()];
+        assert!(std::process::Command::new("chown").args(all).status().unwrap().success());
+    }
+    let run = |line: &str| {
+        let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_tollgate")];
+        match is_root {
+            true => world.program("setpriv", nobody.into_iter().chain(line.split(' '))).ends(),
+            false => world.run(line),
+        }
+    };
+    let ran = run("work --agent blue --once -- true");
+    assert_eq!(done(&world), ["a.md", "c.md"], "{ran}");
+    assert!(ran.stderr().contains("`b.md`") && ran.stderr().contains("ermission denied"), "{ran}");
+    // A folder that may not be written to: a fault, not a lost race.
+    nobody("vault/Needs_Action/b.md", 0o644);
+    nobody("vault/Needs_Action", 0o555);
+    run("task claim b --agent blue --json").is(3).fault("NO_PERMISSION");
+    let figures = world.json("task figures");
+    assert_eq!(figures["coordination"]["claim_conflicts_avoided"], 0);
+    assert!(figures["coordination"]["claim_success_rate"].as_f64().unwrap() < 1.0, "{figures}");
+    nobody("vault/Needs_Action", 0o755);
+}
+
+#[test]
+fn a_full_disk() {
+    let world = World::new();
+    // A file system of its own that is soon full.
+    let mount = world.tmp().join("small");
+    fs::create_dir(&mount).unwrap();
+    let script = format!(
+        "set -e\n\
+         mount -t tmpfs -o size=2m tollgate {0}\n\
+         cd {0}\n\
+         tollgate init --vault >/dev/null\n\
+         tollgate task add First >/dev/null\n\
+         tollgate task add Second >/dev/null\n\
+         dd if=/dev/zero of=fill bs=4k 2>/dev/null || true\n\
+         set +e\n\
+         tollgate task claim first --agent blue --json; echo code $?\n\
+         ls vault/Needs_Action\n\
+         tollgate work --agent blue --once -- true >/dev/null 2>$TMP/told; echo code $?\n\
+         rm fill\n\
+         tollgate work --agent blue --once -- true 2>/dev/null\n\
+         ls vault/Done; tollgate ledger verify",
+        mount.display()
+    );
+    // Without the powers of root, by those of a namespace.
+    let alone = if rustix::process::geteuid().is_root() { "-m" } else { "-rm" };
+    let ran = world.program("unshare", [alone, "bash", "-c", &script]).env("TMP", world.tmp()).ends();
+    let said = ran.stdout();
+    assert!(said.starts_with("{\"error\":\"DISK_FULL\""), "{ran}");
+    let rest = "code 3\nfirst.md\nsecond.md\n";
+    assert!(said.contains(rest), "{ran}");
+    assert!(said.contains("2 tasks done\nfirst.md\nsecond.md\nvalid: "), "{ran}");
+    let told = fs::read_to_string(world.tmp().join("told")).unwrap();
+    assert!(told.contains("No space left on device"), "{told}");
+}

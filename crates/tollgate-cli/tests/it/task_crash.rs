@@ -1,0 +1,179 @@
+//! Death before every file-changing system call of claim, release, approve and reclaim, as real processes.
+//!
+//! `strace` kills the command when it is about to make the call. Whatever comes next must find the task in exactly one
+//! folder, either as it was or as it was to be, and the same verb must then succeed, or have succeeded. By the ledger it
+//! happened once.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+/// All that can change a file, and `openat`, which can make one.
+const CALLS: &str = "openat,write,pwrite64,rename,renameat,renameat2,unlink,unlinkat,ftruncate,mkdir,mkdirat,link,linkat,\
+                     symlinkat,utimensat,fchmod,fallocate,copy_file_range,sendfile";
+
+/// One verb under test.
+struct Verb {
+    /// What brings the task before it.
+    before: fn(&World, &str),
+    /// The words of the command.
+    words: fn(&World, &str) -> Vec<String>,
+    /// Its name in the ledger.
+    line: &'static str,
+    /// Where the task is if it did not happen, and if it did.
+    states: [&'static str; 2],
+}
+
+fn row(world: &World, task: &str) -> Value {
+    let board = world.json("task list");
+    let rows: Vec<_> =
+        board.as_array().unwrap().iter().filter(|row| row["task"] == format!("{task}.md")).cloned().collect();
+    assert_eq!(rows.len(), 1, "{task} is in exactly one folder: {board}");
+    rows[0].clone()
+}
+
+fn claim_id(world: &World, task: &str) -> String {
+    row(world, task)["claim_id"].as_str().unwrap().to_owned()
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
+}
+
+fn trace(world: &World, more: &[String], verb: &[String], log: &Path) {
+    let mut all = vec!["-f".to_owned(), "-qq".into(), "-o".into(), log.to_str().unwrap().into()];
+    all.extend([format!("--trace={CALLS}")]);
+    all.extend(more.iter().cloned());
+    all.extend(["--".into(), env!("CARGO_BIN_EXE_tollgate").into()]);
+    all.extend(verb.iter().cloned());
+    // Killed or not, as strace reports it, which also dies by the signal.
+    let _ = world.program("strace", all).ends();
+}
+
+/// The calls that change a file, each by its name and which of that name it is.
+fn changing_calls(log: &str) -> Vec<(String, usize)> {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let mut changing = Vec::new();
+    for line in log.lines() {
+        let call = line.split_once(' ').map_or(line, |(_, rest)| rest.trim_start());
+        let Some((name, rest)) = call.split_once('(') else { continue };
+        let nth = seen.entry(name.to_owned()).or_default();
+        *nth += 1;
+        if name != "openat" || rest.contains("O_CREAT") {
+            changing.push((name.to_owned(), *nth));
+        }
+    }
+    changing
+}
+
+fn dies_at_every_call(settings: &str, verb: &Verb) {
+    let world = World::with(settings);
+    world.run("init --vault").is(0);
+    let log = world.tmp().join("strace");
+    // Once without harm, to see which calls there are; the second time, when all folders are there.
+    for task in ["warm", "count"] {
+        world.run(&format!("task add {task}")).is(0);
+        (verb.before)(&world, task);
+        trace(&world, &[], &(verb.words)(&world, task), &log);
+        assert_eq!(row(&world, task)["state"], verb.states[1]);
+    }
+    let calls = changing_calls(&fs::read_to_string(&log).unwrap());
+    assert!(calls.len() > 5, "{calls:?}");
+    let (mut undone, mut done) = (0, 0);
+    for (number, (name, nth)) in calls.iter().enumerate() {
+        let task = format!("t{number}");
+        world.run(&format!("task add {task}")).is(0);
+        (verb.before)(&world, &task);
+        let kill = format!("--inject={name}:signal=KILL:when={nth}");
+        trace(&world, &[kill], &(verb.words)(&world, &task), &log);
+        let trace = fs::read_to_string(&log).unwrap();
+        assert!(trace.contains("+++ killed by SIGKILL +++"), "{name} {nth}\n{trace}");
+        // Whoever comes next heals, whatever it asks for.
+        let found = row(&world, &task);
+        let state = found["state"].as_str().unwrap();
+        if state == verb.states[0] {
+            undone += 1;
+            world.tollgate((verb.words)(&world, &task)).ends().is(0);
+            assert_eq!(row(&world, &task)["state"], verb.states[1], "{name} {nth}");
+        } else {
+            assert_eq!(state, verb.states[1], "{name} {nth}");
+            done += 1;
+        }
+        told_once(&world, &format!("{task}.md"), verb.line, &format!("{name} {nth}"));
+    }
+    assert!(undone > 0 && done > 0, "some of each: {undone} {done} of {}", calls.len());
+    world.run("ledger verify").is(0);
+    assert_eq!(world.run("doctor --json").json()["healthy"], true);
+}
+
+/// By the ledger it happened once: what a claim that was cut short has told is taken back.
+fn told_once(world: &World, task: &str, kind: &str, at: &str) {
+    let ledger = fs::read_to_string(world.path(".tollgate/ledger.jsonl")).unwrap();
+    let lines = ledger.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let lines: Vec<Value> = lines.filter(|line| line["payload"]["task"] == task).collect();
+    let taken_back = lines.iter().filter(|line| line["payload"]["reason"] == "claim cut short").count();
+    let told = lines.iter().filter(|line| line["action_type"] == kind).count();
+    let expected = if kind == "CLAIM" { 1 + taken_back } else { 1 };
+    assert_eq!(told, expected, "{at}: {lines:#?}");
+    assert!(taken_back <= 1, "{at}: {lines:#?}");
+}
+
+const SETTINGS: &str = "[vault]\ndurability = \"fast\"\nsettle = \"0ms\"\n";
+
+#[test]
+fn a_killed_claim_is_whole_or_taken_back() {
+    let verb = Verb {
+        before: |_, _| {},
+        words: |_, task| words(&format!("task claim {task} --agent blue --json")),
+        line: "CLAIM",
+        states: ["Needs_Action", "In_Progress"],
+    };
+    dies_at_every_call(SETTINGS, &verb);
+}
+
+#[test]
+fn a_killed_release_moves_the_task_and_is_not_done_again() {
+    let verb = Verb {
+        before: |world, task| drop(world.json(&format!("task claim {task} --agent blue"))),
+        words: |world, task| {
+            words(&format!("task release {task} --claim-id {} --json", claim_id(world, task)))
+        },
+        line: "RELEASE",
+        states: ["In_Progress", "Done"],
+    };
+    dies_at_every_call(SETTINGS, &verb);
+}
+
+#[test]
+fn a_killed_approval_is_given_or_not() {
+    let verb = Verb {
+        before: |world, task| {
+            world.run(&format!("task claim {task} --agent blue")).is(0);
+            let id = claim_id(world, task);
+            world.run(&format!("task release {task} --claim-id {id} --to Pending_Approval")).is(0);
+        },
+        words: |_, task| words(&format!("task approve {task} --json")),
+        line: "APPROVAL",
+        states: ["Pending_Approval", "Approved"],
+    };
+    dies_at_every_call(SETTINGS, &verb);
+}
+
+#[test]
+fn a_killed_reclaim_takes_back_once() {
+    let verb = Verb {
+        before: |world, task| {
+            world.run(&format!("task claim {task} --agent blue")).is(0);
+            // The lease of a millisecond has run out by the time the next process has started.
+            assert_eq!(row(world, task)["attempts"], json!(1));
+        },
+        words: |_, _| words("task reclaim --json"),
+        line: "RECLAIM",
+        states: ["In_Progress", "Needs_Action"],
+    };
+    dies_at_every_call(&format!("{SETTINGS}lease = \"1ms\"\n"), &verb);
+}

@@ -1,0 +1,311 @@
+//! `tollgate work`: what the command gets, what its exit code means, watching, stopping.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::world::{Process, World, until};
+
+const SETTINGS: &str = "[vault]\ndurability = \"fast\"\nsettle = \"50ms\"\n";
+
+fn world(more: &str) -> World {
+    let world = World::with(&format!("{SETTINGS}{more}"));
+    world.run("init --vault").is(0);
+    world
+}
+
+fn work<'w>(world: &'w World, options: &str, script: &str) -> crate::world::Run<'w> {
+    let words = ["work"].into_iter().chain(options.split_whitespace()).chain(["--", "sh", "-c", script]);
+    world.tollgate(words).env("TMP", world.tmp())
+}
+
+fn in_done(world: &World, task: &str) -> bool {
+    world.path(format!("vault/Done/{task}.md")).exists()
+}
+
+#[test]
+fn the_command_knows_its_task() {
+    let world = world("");
+    world.run("task add Knows --action read").is(0);
+    let script = "env | grep ^TOLLGATE_ | sort > $TMP/env; echo note >> $TOLLGATE_TASK; \
+                  tollgate task progress knows half >> $TMP/said; tollgate task verify knows --json >> $TMP/said";
+    let said = work(&world, "--agent blue --once --json", script).ends().is(0).json();
+    assert_eq!(said, json!({"agent": "blue", "done": 1, "drafted": 0, "failed": 0, "given_back": 0}));
+    let env = fs::read_to_string(world.tmp().join("env")).unwrap();
+    let id = env.lines().find_map(|line| line.strip_prefix("TOLLGATE_CLAIM_ID=")).unwrap();
+    let path = world.path("vault/In_Progress/blue/knows.md");
+    assert_eq!(
+        env,
+        format!(
+            "TOLLGATE_ACTION=read\nTOLLGATE_AGENT=blue\nTOLLGATE_CLAIM_ID={id}\nTOLLGATE_MODE=execute\n\
+             TOLLGATE_TASK={}\nTOLLGATE_TASK_ID=knows.md\n",
+            path.display()
+        )
+    );
+    let said = fs::read_to_string(world.tmp().join("said")).unwrap();
+    assert_eq!(said, "noted in `knows.md`\n{\"valid\":true}\n");
+    let text = fs::read_to_string(world.path("vault/Done/knows.md")).unwrap();
+    let (_, block) = text.split_once(&format!("<!-- tollgate {id} -->\n# Claimed Task: knows\n")).unwrap();
+    assert!(
+        block.contains("**Status**: Done\n") && block.contains("\nnote\n- 20") && block.contains(" half\n"),
+        "{text}"
+    );
+    assert!(block.contains("**Result**: success\n**Next State**: Done\n"), "{text}");
+}
+
+#[test]
+fn a_failed_attempt_is_tried_again_and_in_the_end_rejected() {
+    let world = world("max_attempts = 2\n");
+    world.run("task add Fails").is(0);
+    world.run("task add Works").is(0);
+    let script = "test $TOLLGATE_TASK_ID = works.md || exit 7";
+    insta::assert_snapshot!(work(&world, "--agent blue --once", script).ends().filtered.replace("0.1 s", "0.0 s"), @r"
+    exit 1
+    --- stdout
+    1 task done, 2 attempts failed
+    --- stderr
+    `blue` works on the tasks in `vault`
+    claimed `fails.md`
+    failed `fails.md` after 0.0 s (exit status 7), now in `Needs_Action`
+    claimed `works.md`
+    finished `works.md` in 0.0 s, now in `Done`
+    claimed `fails.md`
+    failed `fails.md` after 0.0 s (exit status 7), now in `Rejected`
+    ");
+    let text = fs::read_to_string(world.path("vault/Rejected/fails.md")).unwrap();
+    assert!(text.contains("**Note**: exit status 7\n"), "{text}");
+    assert!(text.contains("**Note**: gave up after 2 attempts: exit status 7\n"), "{text}");
+    let killed = "kill -9 $$";
+    world.run("task add Killed").is(0);
+    work(&world, "--agent blue --once", killed).ends().is(1);
+    let text = fs::read_to_string(world.path("vault/Rejected/killed.md")).unwrap();
+    assert!(text.contains("killed by signal 9"), "{text}");
+}
+
+#[test]
+fn a_command_that_is_not_there_uses_up_no_attempt() {
+    let world = world("");
+    world.run("task add X").is(0);
+    insta::assert_snapshot!(world.run("work --agent blue --once -- no-such-thing").filtered, @r"
+    exit 2
+    --- stderr
+    error: `no-such-thing` is no program that can be run
+    hint: check its name and `PATH`; a shell's own words need `sh -c '...'`
+    ");
+    world.run("work --agent blue --once -- ./no-such-thing").is(2);
+    assert_eq!(world.json("task list")[0]["attempts"], 0);
+    // Gone since it was looked for: a failed attempt, with the reason.
+    let odd = world.path("odd");
+    fs::write(&odd, "#!/no/such/interpreter\n").unwrap();
+    fs::set_permissions(&odd, fs::Permissions::from_mode(0o755)).unwrap();
+    let ran = world.run("work --agent blue --once -- ./odd").is(1);
+    assert!(ran.stderr().contains("cannot run `./odd`") && ran.stderr().contains("exit status 127"), "{ran}");
+}
+
+#[test]
+fn a_sensitive_action_is_drafted_approved_and_executed_once() {
+    let roles = "[agent.cloud]\nallowed = [\"triage\"]\nsensitive = [\"payment\"]\n\
+                 [agent.local]\nallowed = [\"payment\"]\n";
+    let world = world(roles);
+    world.run("task add Rent --action payment").is(0);
+    let why = |agent: &str| world.tollgate(["task", "why", "rent", "--agent", agent]).ends().stdout();
+    assert_eq!(
+        why("cloud"),
+        "`cloud` may claim `rent.md` to draft it; a person approves before it is executed\n"
+    );
+    let draft = "test $TOLLGATE_MODE = draft && printf '## Draft\\n\\npay 100\\n' >> $TOLLGATE_TASK";
+    let said = work(&world, "--agent cloud --once --json", draft).ends().is(0).json();
+    assert_eq!(said["drafted"], 1);
+    assert!(world.path("vault/Pending_Approval/rent.md").exists());
+    let execute = "test $TOLLGATE_MODE = execute && echo paid >> $TMP/paid";
+    assert_eq!(work(&world, "--agent local --once --json", execute).ends().is(0).json()["done"], 0);
+    // Only people decide.
+    let refused = world.tollgate(["task", "approve", "rent"]).env("TOLLGATE_AGENT", "cloud").ends();
+    insta::assert_snapshot!(refused.filtered, @r"
+    exit 1
+    --- stderr
+    refused: `cloud` is an agent, and only people approve and reject
+    hint: ask a person to decide: `tollgate task approve` or `tollgate task reject` in their own shell
+    ");
+    let refused =
+        world.tollgate(["task", "reject", "rent", "--reason", "x", "--json"]).env("TOLLGATE_AGENT", "local");
+    assert_eq!(refused.ends().is(1).json()["reason"], "agent");
+    assert!(world.path("vault/Pending_Approval/rent.md").exists());
+    // What was looked at is what is approved.
+    let seen = world.json("task show rent")["sha256"].as_str().unwrap().to_owned();
+    let other = "0".repeat(64);
+    world.run(&format!("task approve rent --expect {other}")).is(1);
+    insta::assert_snapshot!(world.run(&format!("task approve rent --expect {seen}")).filtered, @r"
+    exit 0
+    --- stdout
+    approved `rent.md` for `ada`, now in `Approved`
+    ");
+    assert_eq!(why("cloud"), "`payment` is approved, but `cloud` is not allowed to execute it\n");
+    // Changed after the yes: the yes is void.
+    let path = world.path("vault/Approved/rent.md");
+    let approved = fs::read(&path).unwrap();
+    fs::write(&path, [&approved[..], b"and 900 to me\n"].concat()).unwrap();
+    assert_eq!(work(&world, "--agent local --once --json", execute).ends().is(0).json()["done"], 0);
+    assert!(!world.tmp().join("paid").exists());
+    let row = &world.json("task list")[0];
+    assert_eq!(
+        (&row["state"], &row["reason"]),
+        (&json!("Pending_Approval"), &json!("changed after it was approved"))
+    );
+    fs::write(world.path("vault/Pending_Approval/rent.md"), approved).unwrap();
+    world.run("task approve rent --by boss").is(0);
+    assert_eq!(work(&world, "--agent local --once --json", execute).ends().is(0).json()["done"], 1);
+    assert_eq!(fs::read_to_string(world.tmp().join("paid")).unwrap(), "paid\n");
+    let decisions: Vec<String> = world
+        .json("ledger tail --type APPROVAL")
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| format!("{} {}", line["payload"]["decision"].as_str().unwrap(), line["payload"]["by"]))
+        .collect();
+    assert_eq!(decisions, ["approve \"ada\"", "void null", "approve \"boss\""]);
+    // A failed or broken-off execution may have happened: a person decides.
+    world.run("task add Again --action payment").is(0);
+    work(&world, "--agent local --once", "exit 1").ends().is(1);
+    assert!(world.path("vault/Pending_Approval/again.md").exists());
+    world.tollgate(["task", "reject", "again", "--reason", "not twice"]).ends().is(0);
+    let text = fs::read_to_string(world.path("vault/Rejected/again.md")).unwrap();
+    assert!(text.contains("**Rejected By**: ada\n") && text.contains("**Reason**: not twice\n"), "{text}");
+}
+
+#[test]
+fn a_person_who_moves_the_file_is_understood() {
+    let world = world("[agent.cloud]\nsensitive = [\"payment\"]\n[agent.local]\nallowed = [\"payment\"]\n");
+    world.run("task add Rent --action payment").is(0);
+    work(&world, "--agent cloud --once", "true").ends().is(0);
+    fs::rename(world.path("vault/Pending_Approval/rent.md"), world.path("vault/Approved/rent.md")).unwrap();
+    assert_eq!(work(&world, "--agent local --once --json", "true").ends().is(0).json()["done"], 1);
+    let line = &world.json("ledger tail --type APPROVAL")[0];
+    assert_eq!((&line["payload"]["by"], &line["result"]["status"]), (&json!("hand"), &json!("APPROVED")));
+    // Put into `Approved` without ever having been offered: nobody said yes.
+    world.puts("vault/Approved/forged.md", "**Action**: payment\n");
+    until("it to be sent back", || {
+        work(&world, "--agent local --once", "echo forged > $TMP/forged").ends().is(0);
+        world.path("vault/Pending_Approval/forged.md").exists().then_some(())
+    });
+    assert!(!world.tmp().join("forged").exists());
+}
+
+fn watcher(world: &World, script: &str) -> Process {
+    // So long an interval that only the watching can be the reason.
+    let worker = work(world, "--agent blue --interval 3600", script).starts();
+    world.run("task add First").is(0);
+    until("the first task to be done", || in_done(world, "first").then_some(()));
+    worker
+}
+
+#[test]
+fn new_tasks_are_seen_at_once() {
+    let world = world("");
+    let _worker = watcher(&world, "true");
+    let began = Instant::now();
+    world.run("task add Added").is(0);
+    until("an added task", || in_done(&world, "added").then_some(()));
+    world.puts("outside.md", "# Moved in\n");
+    fs::rename(world.path("outside.md"), world.path("vault/Needs_Action/moved.md")).unwrap();
+    until("a task that was moved in", || in_done(&world, "moved").then_some(()));
+    world.puts("vault/Needs_Action/written.md", "# Written in place\n");
+    until("a task that was written in place", || in_done(&world, "written").then_some(()));
+    // One that waits for another.
+    world.run("task add Later --after earlier").is(0);
+    world.run("task add Earlier").is(0);
+    until("a task that waits for another", || in_done(&world, "later").then_some(()));
+    assert!(began.elapsed() < Duration::from_secs(30), "no interval was waited for");
+}
+
+#[test]
+fn what_a_dead_worker_leaves_is_seen_at_once() {
+    let world = world("");
+    let script = "test $TOLLGATE_AGENT = blue || { echo x > $TMP/began; exec sleep 1000; }";
+    let mut doomed = work(&world, "--agent red --interval 3600", script).starts();
+    world.run("task add Left").is(0);
+    until("the doomed to begin", || world.tmp().join("began").exists().then_some(()));
+    let _worker = watcher(&world, script);
+    doomed.signal(Signal::KILL);
+    doomed.ends();
+    until("what is left to be done", || in_done(&world, "left").then_some(()));
+}
+
+#[test]
+fn several_jobs_are_done_at_a_time() {
+    let world = world("");
+    for number in 0..3 {
+        world.run(&format!("task add t{number}")).is(0);
+    }
+    // Each waits for the two others.
+    let script = "echo x > $TMP/at-$TOLLGATE_TASK_ID; \
+                  while [ $(ls $TMP | grep -c at-) -lt 3 ]; do sleep 0.01; done";
+    let said = work(&world, "--agent blue --once --jobs 3 --json", script).ends().is(0).json();
+    assert_eq!(said["done"], 3);
+}
+
+#[test]
+fn asked_to_stop_it_finishes_what_it_can_and_gives_back_the_rest() {
+    let world = world("");
+    world.run("task add Quick").is(0);
+    let script = "echo x > $TMP/began; while [ ! -e $TMP/go ]; do sleep 0.01; done";
+    let mut worker = work(&world, "--agent blue --grace 60", script).starts();
+    until("it to begin", || world.tmp().join("began").exists().then_some(()));
+    worker.signal(Signal::TERM);
+    world.run("task add Not-any-more").is(0);
+    assert!(worker.ended().is_none());
+    fs::write(world.tmp().join("go"), "").unwrap();
+    assert!(worker.ends().success());
+    assert!(in_done(&world, "quick") && world.path("vault/Needs_Action/not-any-more.md").exists());
+
+    // The grace is over: the command is ended, also one that does not listen, with all it has started.
+    fs::remove_file(world.tmp().join("began")).unwrap();
+    let script = "trap '' TERM; echo x > $TMP/began; while :; do sleep 0.05; done";
+    let mut worker = work(&world, "--agent blue --grace 0", script).starts();
+    until("it to begin", || world.tmp().join("began").exists().then_some(()));
+    worker.signal(Signal::INT);
+    assert!(worker.ends().success());
+    let row = &world.json("task list")[0];
+    let expected = (&json!("Needs_Action"), &json!(0), &json!("stopped"));
+    assert_eq!((&row["state"], &row["attempts"], &row["reason"]), expected, "no attempt was used up");
+    assert_eq!(world.json("task reclaim"), json!([]));
+
+    // A second signal waits for nothing.
+    fs::remove_file(world.tmp().join("began")).unwrap();
+    let mut worker = work(&world, "--agent blue --grace 3600", "echo x > $TMP/began; sleep 1000").starts();
+    until("it to begin", || world.tmp().join("began").exists().then_some(()));
+    worker.signal(Signal::TERM);
+    // Two signals that come at once may be heard as one.
+    until("it to end", || {
+        worker.signal(Signal::TERM);
+        worker.ended()
+    });
+    assert_eq!(world.json("task list")[0]["state"], "Needs_Action");
+}
+
+#[test]
+fn each_agent_has_a_log() {
+    let world = world("[log]\ndir = \"logs\"\n");
+    world.run("task add X").is(0);
+    work(&world, "--agent blue --once", "true").ends().is(0);
+    let log = fs::read_to_string(world.path("logs/agent-blue.log")).unwrap();
+    let lines: Vec<&str> = log.lines().map(|line| line.split_once(' ').unwrap().1).collect();
+    assert_eq!(lines.len(), 3, "{log}");
+    assert_eq!(lines[0], "`blue` works on the tasks in `vault`");
+    assert!(
+        lines[1].starts_with("claimed x.md c-") && lines[1].ends_with(", attempt 1, mode execute"),
+        "{log}"
+    );
+    assert!(
+        lines[2].starts_with("released x.md c-") && lines[2].ends_with(" to Done, success after 0 s"),
+        "{log}"
+    );
+    // A log that cannot be written stops nothing.
+    let world = self::world("[log]\ndir = \"/proc/no-such-folder\"\n");
+    world.run("task add X").is(0);
+    work(&world, "--agent blue --once", "true").ends().is(0);
+    assert!(in_done(&world, "x"));
+}

@@ -7,8 +7,8 @@ use tollgate::name::{Agent, TurnId};
 
 use crate::answer::Form;
 use crate::command::{
-    apply, completions, create, delete, doctor, edit, init, ledger, move_file, read, recovery, task, turn,
-    work, write,
+    apply, completions, create, delete, doctor, edit, init, ledger, mcp, move_file, read, recovery, task,
+    turn, work, write,
 };
 
 /// Many agents, one workspace, nothing lost
@@ -91,6 +91,7 @@ pub(crate) enum Command {
     Work(work::Wish),
     #[command(hide = true)]
     Launch(work::Launch),
+    Mcp(mcp::Wish),
     Recovery(recovery::Wish),
     Ledger(ledger::Wish),
     Doctor(doctor::Wish),

@@ -55,6 +55,13 @@ impl Door {
         Self { everywhere, surroundings }
     }
 
+    /// The same call, for another workspace.
+    pub(crate) fn elsewhere(&self, workspace: &Path) -> Self {
+        let mut everywhere = self.everywhere.clone();
+        everywhere.workspace = Some(workspace.to_owned());
+        Self::new(Surroundings::look(), everywhere)
+    }
+
     pub(crate) fn form(&self) -> Form {
         self.everywhere.form()
     }

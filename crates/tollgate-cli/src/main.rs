@@ -21,8 +21,8 @@ use clap::Parser;
 use answer::{Answer, Stop};
 use arguments::{Arguments, Command};
 use command::{
-    apply, completions, create, delete, doctor, edit, init, ledger, move_file, read, recovery, task, turn,
-    work, write,
+    apply, completions, create, delete, doctor, edit, init, ledger, mcp, move_file, read, recovery, task,
+    turn, work, write,
 };
 use door::Door;
 use surroundings::Surroundings;
@@ -48,6 +48,7 @@ fn run(door: &Door, command: Command) -> Result<Answer, Stop> {
         Command::Task(wish) => task::run(door, &wish),
         Command::Work(wish) => work::run(door, &wish),
         Command::Launch(wish) => work::launch(&wish),
+        Command::Mcp(wish) => mcp::run(door, &wish),
         Command::Recovery(wish) => recovery::run(door, &wish),
         Command::Ledger(wish) => ledger::run(door, &wish),
         Command::Doctor(wish) => doctor::run(door, &wish),

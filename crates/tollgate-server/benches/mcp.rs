@@ -12,7 +12,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tollgate_server::mcp::{Options, serve_stdio};
+use tollgate_server::mcp::{self, Options, serve_stdio};
 
 const ROUNDS: usize = 7;
 const FILES: usize = 32;
@@ -34,7 +34,7 @@ fn main() {
         if fast {
             options.workspace.settings = Some("[guard]\ndurability = \"fast\"\n".parse().unwrap());
         }
-        return serve_stdio(options).unwrap();
+        return serve_stdio(&mcp::Server::open(options).unwrap()).unwrap();
     }
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/install-mcp-peers");

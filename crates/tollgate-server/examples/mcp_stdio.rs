@@ -1,6 +1,6 @@
 //! Serves a folder over stdio: `mcp_stdio [--agent NAME] [--fast] DIR`. What the tests and benchmarks start.
 
-use tollgate_server::mcp::{Options, serve_stdio};
+use tollgate_server::mcp::{Options, Server, serve_stdio};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut agent = "agent".to_owned();
@@ -21,6 +21,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         settings.guard.durability = tollgate::settings::Durability::Fast;
         options.workspace.settings = Some(settings);
     }
-    serve_stdio(options)?;
+    serve_stdio(&Server::open(options)?)?;
     Ok(())
 }

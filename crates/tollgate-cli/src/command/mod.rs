@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 pub(crate) mod edit;
 pub(crate) mod init;
 pub(crate) mod ledger;
+pub(crate) mod mcp;
 pub(crate) mod move_file;
 pub(crate) mod read;
 pub(crate) mod recovery;

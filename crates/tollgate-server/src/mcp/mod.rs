@@ -95,8 +95,7 @@ impl Server {
 }
 
 /// Serves one client on standard input and output until it closes the connection. Blocks; makes its own runtime.
-pub fn serve_stdio(options: Options) -> Result<()> {
-    let server = Server::open(options)?;
+pub fn serve_stdio(server: &Server) -> Result<()> {
     // One thread for the protocol: the work is done by the threads that may block, and an idle server stays small.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

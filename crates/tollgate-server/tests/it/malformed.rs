@@ -96,7 +96,11 @@ fn known_methods_with_wrong_parameters_are_answered_by_their_id() {
         let answer = client.request("tools/call", params.clone());
         assert_eq!(answer["error"]["code"], -32602, "{params}: {answer}");
     }
-    assert_eq!(client.request("no/such", json!({}))["error"]["code"], -32601);
+    for absent in
+        ["no/such", "prompts/list", "resources/list", "resources/templates/list", "logging/setLevel"]
+    {
+        assert_eq!(client.request(absent, json!({"level": "info"}))["error"]["code"], -32601, "{absent}");
+    }
 }
 
 #[test]

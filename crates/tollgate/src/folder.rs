@@ -289,3 +289,68 @@ fn free(workspace: &Workspace, located: Located, refusals: &mut Vec<Refusal>) ->
     refusals.push(Refusal::new(path, reason));
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edit::Edit;
+    use crate::guard::Expected;
+    use crate::part::Part;
+    use crate::turn::Turn;
+    use crate::workspace::Options;
+
+    fn world() -> (tempfile::TempDir, Gate, Turn) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("d/sub")).unwrap();
+        std::fs::write(folder.path().join("d/sub/a"), "one").unwrap();
+        std::os::unix::fs::symlink("/etc", folder.path().join("out")).unwrap();
+        let gate = Gate::new(Workspace::open(folder.path(), Options::default()).unwrap());
+        let turn = gate.begin_turn("blue".parse().unwrap()).unwrap();
+        (folder, gate, turn)
+    }
+
+    fn done<T>(outcome: Result<Outcome<T>>) -> T {
+        match outcome.unwrap() {
+            Outcome::Done(done) => done,
+            Outcome::Refused(refused) => panic!("{refused:?}"),
+        }
+    }
+
+    #[test]
+    fn the_state_is_not_listed_and_nothing_outside_is_looked_at() {
+        let (_keep, gate, _turn) = world();
+        let workspace = gate.workspace();
+        let names: Vec<(OsString, Kind)> =
+            done(workspace.list("")).entries.into_iter().map(|entry| (entry.name, entry.kind)).collect();
+        assert_eq!(names, [("d".into(), Kind::Folder), ("out".into(), Kind::Link)]);
+        assert!(matches!(workspace.list("out"), Ok(Outcome::Refused(_))));
+        assert!(matches!(workspace.look_at("out/passwd"), Ok(Outcome::Refused(_))));
+        assert_eq!(done(workspace.look_at("d/sub/a")).metadata.len(), 3);
+        assert!(matches!(workspace.look_at("d/gone"), Err(Fault::Missing { .. })));
+    }
+
+    #[test]
+    fn a_moved_folder_takes_along_what_the_turn_knows() {
+        let (keep, gate, turn) = world();
+        done(gate.read(&turn, "d/sub/a", Part::Whole));
+        std::fs::write(keep.path().join("d/sub/a"), "foreign").unwrap();
+        done(gate.move_folder(&turn, "d", "x/y"));
+        let refused = gate.write(&turn, "x/y/sub/a", "mine", Expected::Baseline).unwrap();
+        assert!(matches!(refused, Outcome::Refused(_)), "the foreign change is still not known");
+        done(gate.create_folder(&turn, "d"));
+        assert!(gate.move_folder(&turn, "d", "x/y").is_err(), "nothing is moved over something else");
+        assert!(gate.move_folder(&turn, "x", "x/y/z").is_err());
+        assert!(matches!(gate.move_folder(&turn, ".tollgate", "t"), Ok(Outcome::Refused(_))));
+    }
+
+    #[test]
+    fn a_preview_is_not_a_read() {
+        let (keep, gate, turn) = world();
+        done(gate.read(&turn, "d/sub/a", Part::Whole));
+        std::fs::write(keep.path().join("d/sub/a"), "one two").unwrap();
+        let preview = done(gate.preview("d/sub/a", &[Edit::once("one", "1")]));
+        assert_eq!((preview.before.as_slice(), preview.after.as_slice()), (&b"one two"[..], &b"1 two"[..]));
+        let refused = gate.write(&turn, "d/sub/a", "1", Expected::Baseline).unwrap();
+        assert!(matches!(refused, Outcome::Refused(_)));
+    }
+}

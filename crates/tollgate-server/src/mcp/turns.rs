@@ -180,3 +180,44 @@ impl Turns {
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use tollgate::workspace::{Options, Workspace};
+
+    fn turns(folder: &Path, idle: Duration) -> Turns {
+        let gate = Gate::new(Workspace::open(folder, Options::default()).unwrap());
+        Turns::new(gate, "blue".parse().unwrap(), idle)
+    }
+
+    #[test]
+    fn a_file_is_read_by_many_or_written_by_one_call_of_a_turn() {
+        let folder = tempfile::tempdir().unwrap();
+        let turns = turns(folder.path(), Duration::MAX);
+        let turn = turns.begin(turns.session()).unwrap();
+        let [a, same] = ["a", "./a"].map(|name| turns.gate.workspace().canonical(name).unwrap());
+        let (first, second) = (turn.reading(&a), turn.reading(&same));
+        assert!(turn.lanes[lane(&a)].try_write().is_err(), "a write waits for the reads");
+        drop((first, second));
+        let writing = turn.writing([&a, &same]);
+        assert_eq!(writing.len(), 1, "one file named twice is one lane");
+        assert!(turn.lanes[lane(&a)].try_read().is_err(), "a read waits for the write");
+        drop(writing);
+        assert_eq!(turn.alone().len(), LANES);
+    }
+
+    #[test]
+    fn the_turn_that_was_unused_for_longest_makes_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let turns = turns(folder.path(), Duration::MAX);
+        let ids: Vec<String> =
+            (0..MOST).map(|_| turns.begin(turns.session()).unwrap().id().to_owned()).collect();
+        assert!(turns.find(&ids[0]).is_some());
+        turns.begin(turns.session()).unwrap();
+        assert!(turns.find(&ids[0]).is_some(), "it was used a moment ago");
+        assert!(turns.find(&ids[1]).is_none());
+        assert_eq!(lock(&turns.running).len(), MOST);
+    }
+}

@@ -7,8 +7,9 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, CustomResult,
-    ErrorCode, Implementation, JsonObject, ListToolsResult, MetaObject, PaginatedRequestParams,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
+    ContentBlock, CustomRequest, CustomResult, ErrorCode, Implementation, JsonObject, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams,
     ProtocolVersion, ResourceContents, ServerCapabilities, ServerConfig, ToolAnnotations,
 };
 use rmcp::service::RequestContext;
@@ -87,6 +88,40 @@ impl ServerHandler for Door {
         }
     }
 
+    // Capabilities that are not announced: the SDK would answer with empty lists, as if they were there.
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(absent("prompts/list"))
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Err(absent("resources/list"))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Err(absent("resources/templates/list"))
+    }
+
+    async fn complete(
+        &self,
+        _: CompleteRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        Err(absent("completion/complete"))
+    }
+
     /// What fits no request that the SDK knows comes here: also known methods whose parameters are of the wrong kind.
     async fn on_custom_request(
         &self,
@@ -98,9 +133,13 @@ impl ServerHandler for Door {
                 "tools/call takes `name`, a string, and `arguments`, an object",
                 None,
             ),
-            method => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, short(method), None),
+            method => absent(method),
         })
     }
+}
+
+fn absent(method: &str) -> ErrorData {
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, short(method), None)
 }
 
 fn short(text: &str) -> String {

@@ -7,7 +7,8 @@ use tollgate::name::{Agent, TurnId};
 
 use crate::answer::Form;
 use crate::command::{
-    apply, completions, create, delete, doctor, edit, init, ledger, move_file, read, recovery, turn, write,
+    apply, completions, create, delete, doctor, edit, hook, init, ledger, move_file, read, recovery, turn,
+    write,
 };
 
 /// Many agents, one workspace, nothing lost
@@ -88,6 +89,7 @@ pub(crate) enum Command {
     Apply(apply::Wish),
     Recovery(recovery::Wish),
     Ledger(ledger::Wish),
+    Hook(hook::Wish),
     Doctor(doctor::Wish),
     Completions(completions::Wish),
 }

@@ -53,6 +53,11 @@ impl Door {
         Self { everywhere, surroundings }
     }
 
+    /// What every command was given.
+    pub(crate) fn everywhere(&self) -> &Everywhere {
+        &self.everywhere
+    }
+
     pub(crate) fn form(&self) -> Form {
         self.everywhere.form()
     }
@@ -120,7 +125,8 @@ impl Door {
     pub(crate) fn workspace(&self) -> Result<Workspace, Fault> {
         let (root, _) = self.root()?;
         let ledger_head = self.ledger_head(&root)?;
-        Workspace::open(&root, Options { ledger_head, ..Options::default() })
+        let protected = crate::host::protected();
+        Workspace::open(&root, Options { ledger_head, protected, ..Options::default() })
     }
 
     pub(crate) fn gate(&self) -> Result<Gate, Fault> {
@@ -145,6 +151,15 @@ impl Door {
     /// The agent that was named by an argument.
     pub(crate) fn named_agent(&self) -> Option<&Agent> {
         self.everywhere.agent.as_ref()
+    }
+
+    /// The agent that was named by an argument or by the environment.
+    pub(crate) fn named_by_environment(&self) -> Result<Option<Agent>, Stop> {
+        match (&self.everywhere.agent, &self.surroundings.agent) {
+            (Some(agent), _) => Ok(Some(agent.clone())),
+            (None, Some(agent)) => from_environment("TOLLGATE_AGENT", agent).map(Some),
+            (None, None) => Ok(None),
+        }
     }
 
     /// Who acts.
@@ -292,7 +307,7 @@ mod tests {
 
     #[test]
     fn any_user_name_makes_an_agent_or_none() {
-        let name = |user| sanitised(user).map(|agent| agent.as_str().to_owned());
+        let name = |user: &str| sanitised(user).map(|agent| agent.as_str().to_owned());
         assert_eq!(name("ada").as_deref(), Some("ada"));
         assert_eq!(name("DOMAIN\\ada lovelace").as_deref(), Some("DOMAIN-ada-lovelace"));
         assert_eq!(name("..ada\x1b[").as_deref(), Some("ada"));

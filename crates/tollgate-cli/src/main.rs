@@ -8,6 +8,8 @@ mod arguments;
 mod base64;
 mod command;
 mod door;
+mod hook;
+mod host;
 mod surroundings;
 mod terminal;
 mod words;
@@ -19,7 +21,8 @@ use clap::Parser;
 use answer::{Answer, Stop};
 use arguments::{Arguments, Command};
 use command::{
-    apply, completions, create, delete, doctor, edit, init, ledger, move_file, read, recovery, turn, write,
+    apply, completions, create, delete, doctor, edit, hook as hook_command, init, ledger, move_file, read,
+    recovery, turn, write,
 };
 use door::Door;
 use surroundings::Surroundings;
@@ -44,6 +47,7 @@ fn run(door: &Door, command: Command) -> Result<Answer, Stop> {
         Command::Apply(wish) => apply::run(door, &wish),
         Command::Recovery(wish) => recovery::run(door, &wish),
         Command::Ledger(wish) => ledger::run(door, &wish),
+        Command::Hook(wish) => hook_command::run(door, &wish),
         Command::Doctor(wish) => doctor::run(door, &wish),
         Command::Completions(wish) => completions::run(door, &wish),
     }

@@ -3,6 +3,7 @@
 //! Pure: text in, settings out. A key that tollgate does not know is an error, because a misspelt setting that is
 //! silently ignored is worse than none.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -26,6 +27,8 @@ pub struct Settings {
     pub recovery: RecoverySettings,
     /// The ledger.
     pub ledger: LedgerSettings,
+    /// The hooks of agent programs.
+    pub hooks: HookSettings,
 }
 
 /// `[guard]`
@@ -102,6 +105,40 @@ impl Default for LedgerSettings {
     fn default() -> Self {
         Self { max_size: Size(64 << 20) }
     }
+}
+
+/// `[hooks]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HookSettings {
+    /// What happens to a write that could not be judged.
+    pub on_fault: OnFault,
+    /// After what time a write counts as one that could not be judged.
+    pub deadline: Wait,
+    /// Commands that format a file of this ending from standard input to standard output. `{path}` stands for the file.
+    pub formatters: BTreeMap<String, Vec<String>>,
+}
+
+impl Default for HookSettings {
+    fn default() -> Self {
+        Self {
+            on_fault: OnFault::default(),
+            // Shorter than the 10 seconds for which agent programs are told to wait.
+            deadline: Wait(Duration::from_secs(8)),
+            formatters: BTreeMap::new(),
+        }
+    }
+}
+
+/// What happens to a write that could not be judged, because the state is broken or the disk too slow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnFault {
+    /// It is not made, and the agent is told why.
+    #[default]
+    Block,
+    /// It goes through.
+    Allow,
 }
 
 /// Whether refusals are enforced.
@@ -302,6 +339,10 @@ mod tests {
             max_size = "1GiB"
             [ledger]
             max_size = "512KiB"
+            [hooks]
+            on_fault = "allow"
+            deadline = "2s"
+            formatters = { rs = ["rustfmt"] }
         "#
         .parse()
         .unwrap();
@@ -312,6 +353,8 @@ mod tests {
         assert_eq!(settings.guard.reservation.0, Duration::from_secs(7200));
         assert_eq!(settings.recovery.max_size.0, 1 << 30);
         assert_eq!(settings.ledger.max_size.0, 512 << 10);
+        assert_eq!(settings.hooks.on_fault, OnFault::Allow);
+        assert_eq!(settings.hooks.formatters["rs"], ["rustfmt"]);
     }
 
     #[test]

@@ -4,9 +4,13 @@
 //! from outside (names, ledger lines, bytes of files) goes through [`plain`] on its way to a terminal.
 
 mod doctor;
+mod hook;
 mod ledger;
 
 pub(crate) use doctor::{diagnosis, finding};
+pub(crate) use hook::{
+    bad_payload, hook_failed, hook_fault, hook_lost, hook_refused, hook_too_slow, no_such_host,
+};
 pub(crate) use ledger::{damaged_lines, ledger_line, problem, verdict};
 
 use std::io::{self, Write};

@@ -63,13 +63,15 @@ pub(crate) enum Stop {
     Fault(Fault),
     /// Whoever read our stdout has enough.
     Hangup,
+    /// Our stdout takes nothing: its disk is full, say.
+    Mute(io::Error),
 }
 
 impl From<Fault> for Stop {
     fn from(fault: Fault) -> Self {
         match fault {
-            // Files cannot break like this, so it is stdout.
-            Fault::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => Self::Hangup,
+            // So the gate calls what it does with our stdout.
+            Fault::Io { doing: "hand out", source, .. } => source.into(),
             fault => Self::Fault(fault),
         }
     }
@@ -78,7 +80,7 @@ impl From<Fault> for Stop {
 /// An error of stdout itself.
 impl From<io::Error> for Stop {
     fn from(source: io::Error) -> Self {
-        Fault::Io { doing: "write to", path: "standard output".into(), source }.into()
+        if source.kind() == io::ErrorKind::BrokenPipe { Self::Hangup } else { Self::Mute(source) }
     }
 }
 
@@ -92,7 +94,7 @@ impl Stop {
             // As `head` intends it when it has seen enough.
             Self::Hangup => 0,
             Self::Usage { .. } | Self::Fault(Fault::Invalid { .. }) => 2,
-            Self::Fault(_) => 3,
+            Self::Fault(_) | Self::Mute(_) => 3,
         }
     }
 }
@@ -115,6 +117,7 @@ pub(crate) fn print(door: &Door, answer: &Result<Answer, Stop>) -> ExitCode {
         }
         Ok(Answer::ReadRefused(refused)) => (String::new(), words::refused(door, refused), 1),
         Ok(Answer::Refused(refused)) => (stale_reports(refused), words::refused(door, refused), 1),
+        Err(stop @ Stop::Mute(_)) => (String::new(), words::stop(door, stop), stop.exit_code()),
         Err(stop) if form == Form::Json => (json_line(&stop_json(stop)), String::new(), stop.exit_code()),
         Err(stop) => (String::new(), words::stop(door, stop), stop.exit_code()),
     };
@@ -146,9 +149,10 @@ impl Said {
 }
 
 fn say(stream: &mut impl Write, text: &str) -> io::Result<()> {
-    if !text.is_empty() {
-        writeln!(stream, "{text}")?;
+    if text.is_empty() {
+        return Ok(());
     }
+    writeln!(stream, "{text}")?;
     stream.flush()
 }
 
@@ -164,6 +168,6 @@ pub(crate) fn stop_json(stop: &Stop) -> Value {
         Stop::Fault(fault) => {
             json!({"error": fault.code(), "message": fault.to_string(), "hint": words::hint(fault)})
         }
-        Stop::Hangup => Value::Null,
+        Stop::Hangup | Stop::Mute(_) => Value::Null,
     }
 }

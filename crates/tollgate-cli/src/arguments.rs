@@ -36,9 +36,9 @@ Exit codes
   0 done   1 refused, or not valid   2 usage   3 fault
 
 Output
-  With --json stdout is one JSON document: the answer, the payload of a refusal, or
-  {\"error\",\"message\",\"hint\"} of a fault. Without it, refusals and faults are words on stderr; for each stale
-  file of a refused change, stdout has its report as one line of JSON.";
+  With --json, stdout is one JSON document: the answer, the payload of a refusal, or
+  {\"error\",\"message\",\"hint\"} of a fault. Without it, refusals and faults are words on stderr;
+  for each stale file of a refused change, stdout has its report as one line of JSON.";
 
 /// What every command understands.
 #[derive(Debug, Clone, Default, Args)]

@@ -75,10 +75,7 @@ impl Door {
         let folder = match (&self.surroundings.folder, &self.everywhere.workspace) {
             (_, Some(given)) if given.is_absolute() => return Ok(given.clone()),
             (Ok(folder), _) => folder,
-            (Err(error), _) => {
-                let source = io::Error::from(error.kind());
-                return Err(Fault::Io { doing: "find", path: "the current folder".into(), source });
-            }
+            (Err(_), _) => return Err(Fault::Missing { what: "the current folder".into() }),
         };
         Ok(match &self.everywhere.workspace {
             Some(given) => folder.join(given),
@@ -194,31 +191,32 @@ impl Door {
     /// The turn that was named, and those beside it.
     pub(crate) fn shared_turn(&self) -> Result<(SharedTurns, SharedTurn), Stop> {
         let Some(id) = self.turn_id()? else { return Err(words::no_turn()) };
-        let mut missing = Fault::Missing { what: format!("the turn `{id}`") };
-        for turns in self.existing_turns()? {
-            match turns.open(&id) {
-                Ok(turn) => {
-                    return match &self.everywhere.agent {
-                        Some(agent) if agent != turn.agent() => Err(words::turn_of_another(&turn, agent)),
-                        _ => Ok((turns, turn)),
-                    };
+        let mut why_not = Fault::Missing { what: format!("the turn `{id}`") };
+        for place in self.existing_turn_places()? {
+            // A place that cannot be used matters only if the turn is not in another: a stranger could have made it.
+            let found = place.open().and_then(|turns| turns.open(&id).map(|turn| (turns, turn)));
+            match (found, &self.everywhere.agent) {
+                (Ok((_, turn)), Some(agent)) if agent != turn.agent() => {
+                    return Err(words::turn_of_another(&turn, agent));
                 }
-                Err(fault @ Fault::Missing { .. }) => missing = fault,
-                Err(fault) => return Err(fault.into()),
+                (Ok(found), _) => return Ok(found),
+                (Err(Fault::Missing { .. }), _) => {}
+                (Err(fault), _) => why_not = fault,
             }
         }
-        Err(missing.into())
+        Err(why_not.into())
     }
 
-    /// Where turns may be. A turn that was begun in a session with a runtime folder is found from one without, too.
+    /// Where there are turns, or were.
     pub(crate) fn existing_turns(&self) -> Result<Vec<SharedTurns>, Fault> {
-        let mut found = Vec::new();
-        for place in self.turn_places()? {
-            if place.parent.join(&place.name).symlink_metadata().is_ok() {
-                found.push(place.open()?);
-            }
-        }
-        Ok(found)
+        self.existing_turn_places()?.iter().map(TurnPlace::open).collect()
+    }
+
+    /// All places, not only the best: a turn may have been begun where there was no runtime folder.
+    fn existing_turn_places(&self) -> Result<Vec<TurnPlace>, Fault> {
+        let mut places = self.turn_places()?;
+        places.retain(|place| place.parent.join(&place.name).symlink_metadata().is_ok());
+        Ok(places)
     }
 
     /// Where new turns are kept: the first place that can be used.

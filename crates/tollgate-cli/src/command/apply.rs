@@ -74,6 +74,7 @@ pub(crate) fn run(door: &Door, _: &Wish) -> Result<Answer, Stop> {
     let changes = read_changes(door, &super::stdin()?)?;
     super::change(
         door,
+        super::Deed::Write,
         |gate, turn| gate.apply(turn, changes),
         |applied| json!({"changes": applied.iter().map(super::applied_json).collect::<Vec<Value>>()}),
     )

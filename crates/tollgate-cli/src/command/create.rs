@@ -21,5 +21,5 @@ pub(crate) struct Wish {
 pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     let path = door.path(&wish.path)?;
     let bytes = super::stdin()?;
-    super::change_one(door, |gate, turn| gate.create(turn, path, bytes))
+    super::change_one(door, super::Deed::Write, |gate, turn| gate.create(turn, path, bytes))
 }

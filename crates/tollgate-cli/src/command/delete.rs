@@ -27,5 +27,7 @@ pub(crate) struct Wish {
 
 pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     let path = door.path(&wish.path)?;
-    super::change_one(door, |gate, turn| gate.delete(turn, path, wish.expect.unwrap_or_default()))
+    super::change_one(door, super::Deed::Write, |gate, turn| {
+        gate.delete(turn, path, wish.expect.unwrap_or_default())
+    })
 }

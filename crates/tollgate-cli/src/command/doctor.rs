@@ -51,6 +51,7 @@ pub(crate) enum Fact {
         version: u32,
     },
     Privacy {
+        state: PathBuf,
         mode: u32,
         ours: bool,
     },
@@ -127,7 +128,7 @@ impl Fact {
             Self::FileSystem(found) => {
                 warn_if(found.guarantee() != Guarantee::Full || found.reach == Reach::Network)
             }
-            Self::Privacy { mode, ours } => warn_if(mode & 0o007 != 0 || !ours),
+            Self::Privacy { mode, ours, .. } => warn_if(mode & 0o007 != 0 || !ours),
             Self::Leftovers { after, .. } => warn_if(!after.unknown.is_empty()),
             Self::Ledger { verdict, head_file } => match &verdict.problem {
                 // The next append heals it.
@@ -224,7 +225,7 @@ fn privacy(door: &Door, state: &Path) -> Result<Fact, Fault> {
     let uid = door.uid();
     // Root may enter anything; a group that may write is how users share a workspace.
     let ours = found.uid() == uid || uid == 0 || found.mode() & 0o020 != 0;
-    Ok(Fact::Privacy { mode: found.mode() & 0o777, ours })
+    Ok(Fact::Privacy { state: state.to_owned(), mode: found.mode() & 0o777, ours })
 }
 
 fn ledger(door: &Door, root: &Path) -> Result<Fact, Fault> {

@@ -49,5 +49,7 @@ pub(crate) fn run(door: &Door, wish: Wish) -> Result<Answer, Stop> {
     }
     let edit = if wish.all { Edit::all } else { Edit::once };
     let edits = wish.old.into_iter().zip(wish.new).map(|(old, new)| edit(old, new)).collect();
-    super::change_one(door, |gate, turn| gate.edit(turn, path, edits, wish.expect.unwrap_or_default()))
+    super::change_one(door, super::Deed::Edit, |gate, turn| {
+        gate.edit(turn, path, edits, wish.expect.unwrap_or_default())
+    })
 }

@@ -14,7 +14,7 @@ use crate::{hook, host, words};
 /// Called by the agent program, as `tollgate init --host HOST` sets it up. Reads that program's JSON on standard input and
 /// answers as it understands. Says nothing when all is well, and never answers "allow".
 #[derive(Debug, Args)]
-#[command(after_help = "Example\n  tollgate init --host codex")]
+#[command(after_help = "Example\n  tollgate init --host all\n  tollgate hook HOST < event.json")]
 pub(crate) struct Wish {
     /// The agent program
     #[arg(value_name = "HOST", value_parser = PossibleValuesParser::new(host::names()))]

@@ -29,9 +29,21 @@ use crate::answer::{Answer, Said, Stop};
 use crate::door::Door;
 use crate::{base64, words};
 
+/// What was asked for, where the change itself only tells that a file has other bytes now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deed {
+    /// To write it.
+    Write,
+    /// To edit it.
+    Edit,
+    /// To bring back what it was.
+    Restore,
+}
+
 /// Makes changes through the gate, in the turn that was named or in one of their own, and tells about them.
 fn change(
     door: &Door,
+    deed: Deed,
     make: impl FnOnce(&Gate, &dyn Sightings) -> Result<Outcome<Vec<Applied>>>,
     json: impl FnOnce(&[Applied]) -> Value,
 ) -> Result<Answer, Stop> {
@@ -42,7 +54,7 @@ fn change(
             // The change stands. What a sweep cannot do now, the next one does.
             let _ = gate.workspace().sweep();
             Ok(Answer::Done(Said {
-                words: words::applied(door, &applied),
+                words: words::applied(door, deed, &applied),
                 notes: words::weaker_guarantees(door, &applied),
                 json: json(&applied),
             }))
@@ -53,10 +65,11 @@ fn change(
 
 fn change_one(
     door: &Door,
+    deed: Deed,
     make: impl FnOnce(&Gate, &dyn Sightings) -> Result<Outcome<Applied>>,
 ) -> Result<Answer, Stop> {
     let make = |gate: &Gate, turn: &dyn Sightings| Ok(make(gate, turn)?.map(|applied| vec![applied]));
-    change(door, make, |applied| applied.first().map_or(Value::Null, applied_json))
+    change(door, deed, make, |applied| applied.first().map_or(Value::Null, applied_json))
 }
 
 fn applied_json(applied: &Applied) -> Value {

@@ -27,5 +27,7 @@ pub(crate) struct Wish {
 
 pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     let (path, to) = (door.path(&wish.path)?, door.path(&wish.to)?);
-    super::change_one(door, |gate, turn| gate.move_file(turn, path, to, wish.expect.unwrap_or_default()))
+    super::change_one(door, super::Deed::Write, |gate, turn| {
+        gate.move_file(turn, path, to, wish.expect.unwrap_or_default())
+    })
 }

@@ -16,8 +16,8 @@ use crate::{command, words};
 ///
 /// Prints exactly the bytes of the file. Large files are streamed. With --json it prints
 /// {"file_path","sha256","content"}: the hash is that of the whole file, also if only some lines were asked for. Bytes that
-/// are not UTF-8 have `"content":null` and are in `"content_base64"`. Of file names that are not UTF-8, JSON shows
-/// the part that is.
+/// are not UTF-8 have `"content":null` and are in `"content_base64"`. In file names, what is not UTF-8 is
+/// shown as U+FFFD.
 ///
 /// A file that is being written is waited for, at most a moment. To have looked for a file that is not there counts as
 /// knowing that: the turn may then create it.

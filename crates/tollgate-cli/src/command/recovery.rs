@@ -15,13 +15,13 @@ use crate::{command, words};
 /// List, show and restore what guarded writes replaced
 ///
 /// Whatever a guarded write replaces or deletes is kept for a while, and so are writes of other programs that came too
-/// late to reach the file. How long and how much is set under [recovery] in `.tollgate/config.toml`.
+/// late to reach the file. How long and how much is set under `[recovery]` in `.tollgate/config.toml`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
   tollgate recovery list
-  tollgate recovery show 019a8b3c4d5e6f70123
-  tollgate recovery restore 019a8b3c4d5e6f70123")]
+  tollgate recovery show 0643c1d2e8a1f07b3a9c5d
+  tollgate recovery restore 0643c1d2e8a1f07b3a9c5d")]
 pub(crate) struct Wish {
     #[command(subcommand)]
     what: What,
@@ -37,13 +37,13 @@ enum What {
         path: Option<PathBuf>,
     },
     /// Print the kept bytes
-    #[command(after_help = "Example\n  tollgate recovery show 019a8b3c4d5e6f70123 | diff - src/a.rs")]
+    #[command(after_help = "Example\n  tollgate recovery show 0643c1d2e8a1f07b3a9c5d | diff - src/a.rs")]
     Show {
         /// As `recovery list` names it
         id: String,
     },
     /// Put the kept bytes back where they were; what is there now is kept in its turn
-    #[command(after_help = "Example\n  tollgate recovery restore 019a8b3c4d5e6f70123")]
+    #[command(after_help = "Example\n  tollgate recovery restore 0643c1d2e8a1f07b3a9c5d")]
     Restore {
         /// As `recovery list` names it
         id: String,
@@ -54,7 +54,9 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     match &wish.what {
         What::List { path } => list(door, path.as_deref()),
         What::Show { id } => show(door, id),
-        What::Restore { id } => command::change_one(door, |gate, turn| gate.restore(turn, id)),
+        What::Restore { id } => {
+            command::change_one(door, command::Deed::Restore, |gate, turn| gate.restore(turn, id))
+        }
     }
 }
 

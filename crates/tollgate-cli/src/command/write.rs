@@ -18,7 +18,8 @@ use crate::door::Door;
 #[command(after_help = "\
 Example
   tollgate write src/a.rs < draft
-  tollgate write src/a.rs --expect $(tollgate read src/a.rs --json | jq -r .sha256) < draft
+  hash=$(tollgate read src/a.rs --json | jq -r .sha256)
+  tollgate write src/a.rs --expect $hash < draft
   tollgate write new.md --expect absent < draft")]
 pub(crate) struct Wish {
     /// The file
@@ -33,5 +34,7 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     let path = door.path(&wish.path)?;
     // Before anything else: what feeds stdin may itself be reading the file.
     let bytes = super::stdin()?;
-    super::change_one(door, |gate, turn| gate.write(turn, path, bytes, wish.expect.unwrap_or_default()))
+    super::change_one(door, super::Deed::Write, |gate, turn| {
+        gate.write(turn, path, bytes, wish.expect.unwrap_or_default())
+    })
 }

@@ -28,6 +28,7 @@ use tollgate::refusal::ErrorType;
 use tollgate::settings::{HookSettings, Mode, OnFault};
 use tollgate::shared_turn::{SharedTurn, SharedTurns};
 use tollgate::turn::{Extent, Sightings, TEXT_PER_FILE};
+use tollgate::workspace::STATE_FOLDER;
 
 use crate::answer::Stop;
 use crate::arguments::Everywhere;
@@ -36,7 +37,7 @@ use crate::host::{self, Host};
 use crate::surroundings::Surroundings;
 use crate::words;
 use event::{Aftermath, Call, Deed, Deeds, Event, Heard, Shown};
-use session::{Session, settle_what_is_over};
+use session::{Last, Session, settle_what_is_over};
 
 /// A payload holds at most the text of a file or two, so this is a program gone wrong.
 const LARGEST: u64 = 64 << 20;
@@ -161,6 +162,8 @@ struct Plan {
     changes: Vec<Planned>,
     /// It is run by a shell, so there may be more.
     shell: bool,
+    /// Files that it names to programs of which we know nothing.
+    named: Vec<PathBuf>,
     /// Its text could not be understood, so there may be anything.
     unclear: bool,
 }
@@ -261,6 +264,7 @@ impl Hook {
 impl Plan {
     fn follow(&mut self, effects: shell::Effects) {
         self.unclear |= effects.unclear;
+        self.named.extend(effects.named);
         // What was not understood to its end may not run at all: it shows nothing that counts.
         if !effects.unclear {
             self.reads.extend(effects.reads);
@@ -296,10 +300,11 @@ impl Acting<'_> {
         let name = self.name_of(call);
         self.session.settle_done(self.gate, &name)?;
         if plan.reads.is_empty() && plan.changes.is_empty() {
-            self.session.leave(&name, turn, None, Vec::new())?;
+            self.session.leave(&name, turn, None, Vec::new(), self.foreign(plan, turn)?)?;
             return Ok(None);
         }
         let (changes, predicted) = self.changes(plan, turn)?;
+        let foreign = self.foreign(plan, turn)?;
         for change in &changes {
             formatter::adopt(self.gate.workspace(), self.settings, turn, &change.path)?;
         }
@@ -316,7 +321,8 @@ impl Acting<'_> {
         match outcome {
             Outcome::Refused(refused) => Ok(Some(self.hook.host.block(&self.refusal(call, &refused)))),
             Outcome::Done(ticket) => {
-                if let Err(fault) = self.session.leave(&name, turn, Some(ticket.clone()), predicted) {
+                if let Err(fault) = self.session.leave(&name, turn, Some(ticket.clone()), predicted, foreign)
+                {
                     // Without a slip nobody would ever end the reservation.
                     let _ = self.gate.post_tool_use(turn, ticket, ToolResult::Failed);
                     return Err(fault.into());
@@ -357,11 +363,35 @@ impl Acting<'_> {
                 let inside =
                     turn.files()?.into_iter().filter(|(file, _)| file.as_path().starts_with(path.as_path()));
                 inside.for_each(|(file, _)| add(&file, None));
+                // And what nobody may take away.
+                let root = self.gate.workspace().path();
+                let protected =
+                    host::protected().into_iter().chain([STATE_FOLDER.into()]).map(|file| root.join(file));
+                for file in protected.filter(|file| file.exists()) {
+                    if file.starts_with(path.as_path()) || path.as_path().starts_with(&file) {
+                        add(&self.gate.workspace().canonical(&file)?, None);
+                    }
+                }
             } else {
                 add(&path, planned.digest(path.as_path()));
             }
         }
         Ok((changes, predicted))
+    }
+
+    /// Files that are named to programs of which we know nothing, and that are not what the turn knows.
+    fn foreign(&self, plan: &Plan, turn: &SharedTurn) -> Result<Vec<PathBuf>, Fault> {
+        let mut foreign = Vec::new();
+        for named in &plan.named {
+            let Ok(path) = self.gate.workspace().canonical(named) else { continue };
+            if let Some(sighting) = turn.get(&path)?
+                && let Some(known) = sighting.baseline(Extent::Whole).digest()
+                && std::fs::read(path.as_path()).is_ok_and(|bytes| Digest::of(&bytes) != known)
+            {
+                foreign.push(path.as_path().to_owned());
+            }
+        }
+        Ok(foreign)
     }
 
     fn after(&self, call: &Call, aftermath: &Aftermath) -> Result<Option<Value>, Stop> {
@@ -372,7 +402,7 @@ impl Acting<'_> {
             None => self.session.turn(self.gate, self.hook.heard.turn.as_deref())?,
         };
         let is_shell = matches!(call.deeds, Deeds::Shell { .. });
-        let mut own = BTreeSet::new();
+        let (mut own, mut read) = (BTreeSet::new(), BTreeSet::new());
         let mut lost = None;
         if let Some(mut ticket) = slip.ticket {
             own.extend(ticket.changes().map(|(path, _)| path.to_owned()));
@@ -382,23 +412,28 @@ impl Acting<'_> {
                 let known = turn.text(before.digest()?).ok()??;
                 (!is_same_text(&known, text)).then(|| (path, text.clone()))
             });
-            ticket.judge_reads(|path, planned| shown(&aftermath.shown, path, planned));
+            ticket.judge_reads(|path, planned| {
+                // A file that is only read is not changed by that.
+                read.insert(path.to_owned());
+                shown(&aftermath.shown, path, planned)
+            });
             // A shell that fails has often done something before.
             let failed = aftermath.failed && !is_shell;
             let result = if failed { ToolResult::Failed } else { ToolResult::Succeeded };
             self.gate.post_tool_use(&turn, ticket, result)?;
         }
         if let Deeds::Shell { commands, .. } = &call.deeds {
-            let files: Vec<(FilePath, Named)> = turn
-                .files()?
-                .into_iter()
-                .map(|(path, _)| path)
-                .filter(|path| !own.contains(path.as_path()) && since.is_before(path.as_path()))
-                .map(|path| {
-                    let named = self.is_named(commands, path.as_path());
-                    (path, named)
-                })
-                .collect();
+            let mut files: Vec<(FilePath, Named)> = Vec::new();
+            for (path, _) in turn.files()? {
+                let last = since.last_changed(path.as_path());
+                if own.contains(path.as_path()) || last == Last::Before {
+                    continue;
+                }
+                let foreign = last == Last::Near || read.contains(path.as_path());
+                let foreign = foreign || slip.foreign.iter().any(|there| there == path.as_path());
+                let named = if foreign { Named::No } else { self.is_named(commands, path.as_path()) };
+                files.push((path, named));
+            }
             self.gate.look_again(&turn, &call.tool, &files)?;
         }
         Ok(lost.and_then(|(path, text)| {

@@ -48,6 +48,8 @@ pub(crate) struct Slip {
     pub(crate) ticket: Option<Ticket>,
     /// What files will hold, where that is known.
     predicted: Vec<(PathBuf, Digest)>,
+    /// Files that the call names and that were not what the turn knows: what they become is not the agent's own.
+    pub(crate) foreign: Vec<PathBuf>,
     /// The program that runs the tool.
     host: Option<Process>,
 }
@@ -56,15 +58,29 @@ pub(crate) struct Slip {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Since(i128);
 
+/// When a file was last changed. Times of change cannot be set by hand, unlike those of modification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Last {
+    /// Before the slip was made.
+    Before,
+    /// So near to it that the clock may be wrong: it has to be looked at, and it was not this call.
+    Near,
+    /// Since, or nobody can tell.
+    Since,
+}
+
 impl Since {
-    /// Whether a file may have changed since. Times of change cannot be set by hand, unlike those of modification.
-    pub(crate) fn is_before(self, path: &Path) -> bool {
-        // The kernel's clock ticks up to a hundred times a second; two ticks, and a little.
+    pub(crate) fn last_changed(self, path: &Path) -> Last {
+        // The kernel's clock ticks a hundred times a second at least; two ticks, and a little.
         const TICKS: i128 = 30_000_000;
         match fs::symlink_metadata(path) {
             // A link's own time does not tell about the file behind it.
-            Ok(found) if !found.is_symlink() => changed(&found) >= self.0 - TICKS,
-            _ => true,
+            Ok(found) if !found.is_symlink() => match changed(&found) - self.0 {
+                0.. => Last::Since,
+                near if near >= -TICKS => Last::Near,
+                _ => Last::Before,
+            },
+            _ => Last::Since,
         }
     }
 }
@@ -246,9 +262,11 @@ impl<'t> Session<'t> {
         turn: &SharedTurn,
         ticket: Option<Ticket>,
         predicted: Vec<(PathBuf, Digest)>,
+        foreign: Vec<PathBuf>,
     ) -> Result<(), Fault> {
         let (id, agent) = (turn.id().clone(), turn.agent().clone());
-        let slip = Slip { version: VERSION, turn: id, agent, ticket, predicted, host: Process::of_host() };
+        let slip =
+            Slip { version: VERSION, turn: id, agent, ticket, predicted, foreign, host: Process::of_host() };
         let bytes = serde_json::to_vec(&slip).map_err(|error| Fault::Invalid { what: error.to_string() })?;
         self.put(&self.slip_path(call), &bytes)
     }

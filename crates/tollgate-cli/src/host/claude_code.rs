@@ -19,7 +19,10 @@ impl Host for ClaudeCode {
     }
 
     fn is_surely(&self, payload: &Value) -> bool {
-        has(payload, &["hook_event_name"]) && has(payload, &["prompt_id"])
+        // Older versions do not number their turns, but no other program of this format is so short about a tool.
+        let of_others = ["turn_id", "timestamp", "cursor_version", "model"];
+        has(payload, &["hook_event_name"])
+            && (has(payload, &["prompt_id"]) || has(payload, &["tool_name"]) && !has(payload, &of_others))
     }
 
     fn hear(&self, payload: &Value) -> Result<Heard, String> {

@@ -104,7 +104,9 @@ pub(crate) fn names() -> Vec<&'static str> {
 
 /// Whose payload this is: by its fields, else by the name that we were called with.
 pub(crate) fn recognise(payload: &Value, called: &'static dyn Host) -> &'static dyn Host {
-    ALL.into_iter().find(|host| host.is_surely(payload)).unwrap_or(called)
+    let can_hear = |host: &&dyn Host| host.hear(payload).is_ok();
+    let sure = ALL.into_iter().find(|host| host.is_surely(payload));
+    sure.or_else(|| if can_hear(&called) { None } else { ALL.into_iter().find(can_hear) }).unwrap_or(called)
 }
 
 /// The files by which the hooks are switched on: an agent that may change them may switch the guard off.

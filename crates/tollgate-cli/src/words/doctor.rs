@@ -8,8 +8,9 @@ use tollgate::error::Fault;
 use tollgate::ledger::Verdict;
 use tollgate::probe::{FileSystem, Reach};
 use tollgate::settings::{Durability, Mode, Settings, Unread};
+use tollgate::workspace::{STATE_FOLDER, STATE_VERSION};
 
-use super::{count, counted, fault_words, guarantee, hint, plain, problem, shown, size};
+use super::{begin_anew, count, counted, fault_words, guarantee, hint, plain, problem, quoted, shown, size};
 use crate::command::doctor::{Checked, Fact, Level};
 use crate::door::{Door, FoundBy};
 
@@ -57,12 +58,12 @@ pub(crate) fn finding(door: &Door, fact: &Fact) -> (String, Option<String>) {
         ),
         Fact::NoState => ("nothing was guarded here yet".into(), None),
         Fact::State { version } => (format!("format {version}, can be opened"), None),
-        Fact::Privacy { mode, ours: true } if mode & 0o007 == 0 => {
+        Fact::Privacy { mode, ours: true, .. } if mode & 0o007 == 0 => {
             (format!("closed to strangers (mode {mode:o})"), None)
         }
-        Fact::Privacy { mode, ours: true } => (
+        Fact::Privacy { state, mode, ours: true } => (
             format!("`.tollgate` is open to strangers (mode {mode:o}); it holds names and old bytes of your files"),
-            Some("close it: `chmod o-rwx .tollgate`".into()),
+            Some(format!("close it: `chmod o-rwx {}`", quoted(state))),
         ),
         Fact::Privacy { ours: false, .. } => (
             "`.tollgate` belongs to another user, so some of it may be closed to you".into(),
@@ -91,7 +92,7 @@ pub(crate) fn finding(door: &Door, fact: &Fact) -> (String, Option<String>) {
             None,
         ),
         Fact::Turns { running } => (format!("{running} running"), None),
-        Fact::Broken { fault, .. } => (fault_words(door, fault), Some(mend(door, fault))),
+        Fact::Broken { fault, .. } => (fault_words(door, fault), Some(mend(fault))),
     }
 }
 
@@ -191,29 +192,36 @@ fn ledger_words(door: &Door, verdict: &Verdict, head_file: Option<&Path>) -> (St
 }
 
 /// Unlike [`hint`], this one may not send to the doctor.
-fn mend(door: &Door, fault: &Fault) -> String {
+fn mend(fault: &Fault) -> String {
     let (Fault::Damaged { path, .. } | Fault::Io { path, .. }) = fault else { return hint(fault) };
-    let file = shown(door, path);
+    let file = quoted(path);
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".damaged");
+    let move_away = format!("mv {file} {}", quoted(Path::new(&aside)));
     let within = |folder: &str| path.parent().is_some_and(|parent| parent.ends_with(folder));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     match fault {
         Fault::Damaged { .. } if within("journal") => format!(
-            "move it away: `mv '{file}' '{file}.damaged'`; each file of that change is then judged alone, and nothing \
-             that was saved is dropped"
+            "move it away: `{move_away}`; each file of that change is then judged alone, and nothing that was saved is \
+             dropped"
         ),
         Fault::Damaged { .. } if name == "version" => {
-            format!("if only this file is wrong, write it anew: `echo 1 > '{file}'`")
+            format!("if only this file is wrong, write it anew: `echo {STATE_VERSION} > {file}`")
         }
         Fault::Damaged { .. } if name.starts_with("ledger") => format!(
-            "keep it for your records and let a new one begin: `mv '{file}' '{file}.damaged'`; then `tollgate ledger \
-             verify` says how to accept that"
+            "keep the ledger aside and begin anew: `{}`; then `tollgate ledger verify` says how to accept that",
+            begin_anew(path)
         ),
-        Fault::Damaged { .. } => format!("move it away: `mv '{file}' '{file}.damaged'`"),
-        Fault::Io { source, .. }
-            if source.kind() == std::io::ErrorKind::NotFound
-                && path.parent().is_some_and(|parent| parent.ends_with(".tollgate")) =>
-        {
-            "part of the state is gone; `rm .tollgate/version`, and the next guarded write makes what is missing".into()
+        // Not a file that is wrong, but a folder that others could use against its owner.
+        Fault::Damaged { .. } if path.is_dir() => {
+            format!("if it is yours, close it to all others: `chmod 700 {file}`; else remove it")
+        }
+        Fault::Damaged { .. } => format!("move it away: `{move_away}`"),
+        Fault::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound && within(STATE_FOLDER) => {
+            let version = quoted(&path.with_file_name("version"));
+            format!(
+                "part of the state is gone: `rm {version}`, and the next guarded write makes what is missing"
+            )
         }
         fault => hint(fault),
     }

@@ -101,7 +101,7 @@ pub(crate) fn hook_fault(stop: &Stop) -> String {
     let (what, then) = match stop {
         Stop::Usage { message, hint } => (plain(message), plain(hint)),
         Stop::Fault(fault) => (plain(&fault.to_string()), plain(&hint(fault))),
-        Stop::Hangup => (String::new(), String::new()),
+        Stop::Hangup | Stop::Mute(_) => (String::new(), String::new()),
     };
     format!(
         "{}\ntollgate could not tell whether this write is safe, so it was not made: {what}\nAsk a person to look at it: {then}",

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 use tollgate::ledger::{Line, Problem, Verdict, Wrong};
 
-use super::{count, moment, plain, short, shown};
+use super::{count, moment, plain, quoted, short, shown};
 use crate::door::Door;
 
 /// One line on one line: number, time, agent, type, file, result.
@@ -68,23 +68,28 @@ fn whole_lines(verdict: &Verdict) -> String {
 /// What is wrong, and what to do.
 pub(crate) fn problem(door: &Door, problem: &Problem, head_file: Option<&Path>) -> (String, String) {
     let (file, line, seq) = (shown(door, &problem.file), problem.line, problem.seq);
-    let missing = count(usize::try_from(problem.missing).unwrap_or(usize::MAX), "line");
+    // What is gone, with the verb that fits.
+    let gone = |one: &str, many: &str| match problem.missing {
+        0 | 1 => format!("line {seq} {one}"),
+        missing => format!("lines {seq} to {} {many}", seq + missing - 1),
+    };
     let accept = match head_file {
         Some(head) => format!(
-            "if you know why, accept the ledger as it is by removing what is remembered: `rm '{}'`; else look for a \
-             copy of the ledger",
-            plain(&head.to_string_lossy())
+            "if you know why, accept the ledger as it is by removing what is remembered: `rm {}`; else look for a copy of \
+             the ledger",
+            quoted(head)
         ),
         None => "look for a copy of the ledger".into(),
     };
     let look = || {
-        "compare with a copy of the ledger, if you have one; tollgate changes no line that was written".into()
+        let anew = begin_anew(&problem.file);
+        format!(
+            "compare with a copy of the ledger, if you have one; to keep this one aside and begin anew: `{anew}`"
+        )
     };
     match problem.wrong {
         Wrong::Edited => (format!("line {seq} was edited (`{file}`, line {line})"), look()),
-        Wrong::Removed => {
-            (format!("{missing} from {seq} on were removed (`{file}`, before line {line})"), look())
-        }
+        Wrong::Removed => (format!("{} removed (`{file}`, before line {line})", gone("was", "were")), look()),
         Wrong::Reordered => (format!("line {seq} is not in its place (`{file}`, line {line})"), look()),
         Wrong::NotALine => {
             (format!("what should be line {seq} is no ledger line (`{file}`, line {line})"), look())
@@ -94,7 +99,7 @@ pub(crate) fn problem(door: &Door, problem: &Problem, head_file: Option<&Path>) 
             "the next guarded write moves it to `ledger.torn-...` and says so in the ledger".into(),
         ),
         Wrong::CutTail => {
-            (format!("the end was cut off: {missing} from {seq} on are known and gone (`{file}`)"), accept)
+            (format!("the end was cut off: {} known and gone (`{file}`)", gone("is", "are")), accept)
         }
         Wrong::Rewritten => (
             format!(
@@ -103,4 +108,11 @@ pub(crate) fn problem(door: &Door, problem: &Problem, head_file: Option<&Path>) 
             accept,
         ),
     }
+}
+
+/// A command that puts all files of a ledger aside, of which this is one. Nothing is overwritten.
+pub(crate) fn begin_anew(file: &Path) -> String {
+    let state = file.parent().unwrap_or(Path::new("."));
+    let (aside, state) = (quoted(&state.join("ledger.old")), quoted(state));
+    format!("mkdir -p {aside} && mv -n {state}/ledger*.jsonl {aside}")
 }

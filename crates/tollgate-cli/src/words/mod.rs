@@ -11,7 +11,7 @@ pub(crate) use doctor::{diagnosis, finding};
 pub(crate) use hook::{
     bad_payload, hook_failed, hook_fault, hook_lost, hook_refused, hook_too_slow, no_such_host,
 };
-pub(crate) use ledger::{damaged_lines, ledger_line, problem, verdict};
+pub(crate) use ledger::{begin_anew, damaged_lines, ledger_line, problem, verdict};
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -29,7 +29,7 @@ use tollgate::shared_turn::{Leaves, SharedTurn};
 use tollgate::turn::{Extent, FileState, Sighting, Sightings};
 
 use crate::answer::Stop;
-use crate::command::init;
+use crate::command::{Deed, init};
 use crate::door::{Door, FoundBy};
 use crate::terminal::plain;
 
@@ -42,6 +42,11 @@ fn shown(door: &Door, path: &Path) -> String {
         _ => path,
     };
     short(&plain(&path.to_string_lossy()))
+}
+
+/// A path for a shell, whatever folder it is in.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", plain(&path.to_string_lossy()).replace('\'', "'\\''"))
 }
 
 /// The two ends of a text that nobody would read to its end.
@@ -170,7 +175,8 @@ fn refusal_words(door: &Door, refusal: &Refusal) -> String {
 
 fn stale_words(door: &Door, path: &str, stale: &Stale) -> String {
     let mut words = format!("refused: `{path}` is stale\n");
-    words += &format!("  you read    {}\n", hash_or_none(stale.expected));
+    let known = if stale.expected == FileState::Absent { "expected" } else { "you read" };
+    words += &format!("  {known:<10}  {}\n", hash_or_none(stale.expected));
     words += &format!("  on disk     {}", hash_or_none(stale.actual));
     if let Some(by) = &stale.changed_by {
         words += &format!(", written by `{}` {}", by.agent, ago(door.now(), by.time));
@@ -202,6 +208,11 @@ pub(crate) fn stop(door: &Door, stop: &Stop) -> String {
         Stop::Fault(fault) => {
             format!("error: {}\nhint: {}", fault_words(door, fault), plain(&hint(fault)))
         }
+        Stop::Mute(error) => format!(
+            "error: standard output takes nothing: {}\nhint: give it a place with room; what was done is done, `tollgate \
+             ledger tail` shows it",
+            plain(&error.to_string())
+        ),
         Stop::Hangup => String::new(),
     }
 }
@@ -218,6 +229,10 @@ fn fault_words(door: &Door, fault: &Fault) -> String {
             format!("`{}` cannot be used\n{}", shown(door, path), lines.collect::<Vec<_>>().join("\n"))
         }
         Fault::Damaged { path, what } => format!("`{}` is damaged: {}", shown(door, path), plain(what)),
+        Fault::Missing { what } => match what.strip_prefix('`').and_then(|what| what.strip_suffix('`')) {
+            Some(path) => format!("`{}` does not exist", shown(door, Path::new(path))),
+            None => short(&plain(&fault.to_string())),
+        },
         fault => short(&plain(&fault.to_string())),
     }
 }
@@ -232,8 +247,12 @@ pub(crate) fn hint(fault: &Fault) -> String {
         Fault::Missing { what } if what.starts_with("the recovery ") => {
             "`tollgate recovery list` shows what is kept"
         }
-        Fault::Missing { .. } => "check the path; a turn that looked for a file and found none may create it",
-        Fault::Invalid { .. } => "see `tollgate help` for how to call it",
+        Fault::Missing { what } if what == "the current folder" => {
+            "go to a folder that exists, or name the workspace with `-C DIR`"
+        }
+        Fault::Missing { .. } => "check the path; `tollgate create` makes a new file",
+        Fault::Io { doing: "open the workspace", .. } => "check the folder that is named with `-C`",
+        Fault::Invalid { .. } => "see `--help` of the command for how to call it",
         Fault::Io { source, .. } if source.kind() == io::ErrorKind::InvalidFilename => {
             "choose a shorter path: a name has at most 255 bytes, a path at most 4095"
         }
@@ -292,7 +311,10 @@ pub(crate) fn bad_changes(error: &serde_json::Error) -> Stop {
 
 pub(crate) fn not_one_action(index: usize, actions: usize) -> Stop {
     Stop::usage(
-        format!("change {} of the list says {} to do", index + 1, count(actions, "thing")),
+        match actions {
+            0 => format!("change {} of the list does not say what to do", index + 1),
+            _ => format!("change {} of the list says {actions} things to do", index + 1),
+        },
         "give exactly one of `content`, `content_base64`, `edits`, `delete` and `move_to`",
     )
 }
@@ -311,11 +333,16 @@ pub(crate) fn tell_that_stdin_is_read() {
 
 // Changes that were made
 
-pub(crate) fn applied(door: &Door, applied: &[Applied]) -> String {
-    applied.iter().map(|applied| applied_words(door, applied)).collect::<Vec<_>>().join("\n")
+pub(crate) fn applied(door: &Door, deed: Deed, applied: &[Applied]) -> String {
+    applied.iter().map(|applied| applied_words(door, deed, applied)).collect::<Vec<_>>().join("\n")
 }
 
-fn applied_words(door: &Door, applied: &Applied) -> String {
+fn applied_words(door: &Door, deed: Deed, applied: &Applied) -> String {
+    let did = match deed {
+        Deed::Write => "wrote",
+        Deed::Edit => "edited",
+        Deed::Restore => "restored",
+    };
     let path = shown(door, applied.path.as_path());
     let (before, after) = (hash_or_none(applied.before), hash_or_none(applied.after));
     match (&applied.moved_to, applied.before, applied.after) {
@@ -326,11 +353,12 @@ fn applied_words(door: &Door, applied: &Applied) -> String {
                 applied.id
             )
         }
+        (None, FileState::Absent, _) if deed == Deed::Restore => format!("restored `{path}`, {after}"),
         (None, FileState::Absent, _) => format!("created `{path}`, {after}"),
         (None, ..) if applied.before == applied.after => {
-            format!("wrote `{path}`, {after}: the same bytes as before")
+            format!("{did} `{path}`, {after}: the same bytes as before")
         }
-        (None, ..) => format!("wrote `{path}`, {before} -> {after}"),
+        (None, ..) => format!("{did} `{path}`, {before} -> {after}"),
     }
 }
 

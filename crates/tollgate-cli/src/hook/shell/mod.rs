@@ -28,6 +28,8 @@ pub(crate) struct Effects {
     pub(crate) reads: Vec<(PathBuf, Extent)>,
     /// Files that are changed.
     pub(crate) changes: Vec<Change>,
+    /// Files that are named to programs of which we know nothing.
+    pub(crate) named: Vec<PathBuf>,
     /// The text is no shell command that we understand all of.
     pub(crate) unclear: bool,
 }

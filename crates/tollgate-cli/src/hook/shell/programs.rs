@@ -32,6 +32,9 @@ const SHOW_SOME: [(&str, &str); 16] = [
     ("expand", "t"),
 ];
 
+/// More files than this are not looked at before a program of which we know nothing.
+const NAMED: usize = 100;
+
 /// Whether what goes into a program comes out again, all or some of it.
 pub(super) fn lets_through(name: &str) -> bool {
     let filters = ["sed", "awk", "gawk", "mawk", "grep", "egrep", "fgrep", "rg", "tee", "tr"];
@@ -150,6 +153,10 @@ pub(super) fn run(
                     .filter(|word| reader.paths(word.clone()).iter().any(|path| path.is_file()));
                 let files = files.collect();
                 show(reader, files, Extent::Part, redirects);
+            } else if reader.effects.named.len() < NAMED {
+                let named = arguments.iter().flat_map(|word| reader.paths(word.clone()));
+                let named: Vec<PathBuf> = named.filter(|path| path.is_file()).take(NAMED).collect();
+                reader.effects.named.extend(named);
             }
         }
     }

@@ -1,0 +1,241 @@
+//! `doctor`, in health and in sickness.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+
+use crate::world::{Ran, World};
+
+/// The findings about one thing.
+fn finding<'a>(answer: &'a Value, check: &str) -> &'a Value {
+    answer["findings"].as_array().unwrap().iter().find(|found| found["check"] == check).unwrap()
+}
+
+/// What stands there, without what depends on the machine the test runs on.
+fn words(ran: &Ran) -> String {
+    ran.filtered
+        .lines()
+        .filter(|line| !line.contains("file system"))
+        .map(|line| format!("{line}\n"))
+        .collect()
+}
+
+/// Whoever does as the doctor says, problem by problem, is well afterwards.
+#[track_caller]
+fn mended_by_its_own_advice(world: &World, check: &str) {
+    let answer = world.run("doctor --json").is(1).json();
+    assert_eq!(finding(&answer, check)["level"], "problem");
+    for _ in 0..3 {
+        let answer = world.run("doctor --json").json();
+        let findings = answer["findings"].as_array().unwrap();
+        let Some(problem) = findings.iter().find(|found| found["level"] == "problem") else { return };
+        let mend = problem["mend"].as_str().unwrap().to_owned();
+        let command = mend.split('`').nth(1).unwrap_or_else(|| panic!("no command in {mend}")).to_owned();
+        // From anywhere.
+        world.script(&command).folder("/").ends().is(0);
+    }
+    panic!("{}", world.run("doctor"));
+}
+
+#[test]
+fn a_healthy_workspace() {
+    let world = World::new();
+    insta::assert_snapshot!(words(&world.run("doctor").is(0)), @r#"
+    exit 0
+    --- stdout
+    ok       workspace    `[W]`, the current folder
+    ok       settings     mode enforce, unread allow, durability durable (defaults, there is no `.tollgate/config.toml`)
+    ok       state        nothing was guarded here yet
+    all is well
+    "#);
+    world.run("init").is(0);
+    world.tollgate(["create", "a"]).stdin("x").ends().is(0);
+    world.tollgate(["write", "a"]).stdin("y").ends().is(0);
+    world.turn("blue");
+    insta::assert_snapshot!(words(&world.run("doctor").is(0)), @r#"
+    exit 0
+    --- stdout
+    ok       workspace    `[W]`, it has `.tollgate`
+    ok       settings     mode enforce, unread known, durability durable (`.tollgate/config.toml`)
+    ok       state        format 1, can be opened
+    ok       privacy      closed to strangers (mode 700)
+    ok       leftovers    nothing left half done; 1 replaced file waits for the second look
+    ok       ledger       3 lines, valid
+    ok       recovery     1 entry, 1 B of 256 MiB
+    ok       reservations none
+    ok       turns        1 running
+    all is well
+    "#);
+    let answer = world.json("doctor");
+    assert_eq!(answer["healthy"], true);
+    let file_system = finding(&answer, "file system")["message"].as_str().unwrap();
+    for word in ["lease", "exchange", "no-replace", "links"] {
+        assert!(file_system.contains(word), "{file_system}");
+    }
+}
+
+#[test]
+fn warnings_do_not_make_it_ill() {
+    let world = World::with("[guard]\nmode = \"observe\"\ndurability = \"fast\"\n");
+    world.tollgate(["create", "a"]).stdin("x").ends().is(0);
+    fs::set_permissions(world.path(".tollgate"), fs::Permissions::from_mode(0o755)).unwrap();
+    world.puts(".tollgate/stage/notes.txt", "x");
+    let ran = world.tollgate(["doctor"]).without("HOME").without("XDG_STATE_HOME").ends();
+    insta::assert_snapshot!(words(&ran), @r#"
+    exit 0
+    --- stdout
+    ok       workspace    `[W]`, it has `.tollgate`
+    warning  settings     mode observe, unread allow, durability fast (`.tollgate/config.toml`); nothing is refused, stale writes only go to the ledger
+      hint: set `mode = "enforce"` to refuse them
+    ok       state        format 1, can be opened
+    warning  privacy      `.tollgate` is open to strangers (mode 755); it holds names and old bytes of your files
+      hint: close it: `chmod o-rwx '[W]/.tollgate'`
+    warning  leftovers    nothing left half done; 1 file in the stage not made by tollgate
+      hint: move it away, it is never touched: `.tollgate/stage/notes.txt`
+    warning  ledger       1 line, valid; lines cut off at the end cannot be noticed, because you have no folder for state
+      hint: set `HOME` or `XDG_STATE_HOME`
+    ok       recovery     0 entries, 0 B of 256 MiB
+    ok       reservations none
+    ok       turns        0 running
+    all is well, with 4 warnings
+    "#);
+}
+
+#[test]
+fn a_bad_configuration() {
+    let world = World::new();
+    world.tollgate(["create", "a"]).stdin("x").ends().is(0);
+    world.puts(".tollgate/config.toml", "[guard]\nmode = \"maybe\"\n");
+    insta::assert_snapshot!(words(&world.run("doctor").is(1)), @r#"
+    exit 1
+    --- stdout
+    ok       workspace    `[W]`, it has `.tollgate`
+    problem  settings     `.tollgate/config.toml` cannot be used
+        TOML parse error at line 2, column 8
+          |
+        2 | mode = "maybe"
+          |        ^^^^^^^
+        unknown variant `maybe`, expected one of `enforce`, `observe`, `off`
+      hint: mend the file; the settings are listed in docs/settings.md
+    ok       privacy      closed to strangers (mode 700)
+    ok       leftovers    nothing left half done
+    ok       ledger       1 line, valid
+    ok       turns        0 running
+    1 problem to mend
+    "#);
+}
+
+#[test]
+fn a_newer_state() {
+    let world = World::new();
+    world.tollgate(["create", "a"]).stdin("x").ends().is(0);
+    world.puts(".tollgate/version", "99\n");
+    let answer = world.run("doctor --json").is(1).json();
+    assert_eq!(finding(&answer, "state")["level"], "problem");
+    world.run("read a --json").is(3).fault("NEWER_FORMAT");
+    world.holds(".tollgate/version", "99\n");
+}
+
+#[test]
+fn a_damaged_version() {
+    let world = World::new();
+    world.tollgate(["create", "a"]).stdin("x").ends().is(0);
+    world.puts(".tollgate/version", "?");
+    world.run("read a --json").is(3).fault("STATE_DAMAGED");
+    mended_by_its_own_advice(&world, "state");
+}
+
+#[test]
+fn a_damaged_journal() {
+    let world = World::new();
+    world.tollgate(["create", "a"]).stdin("x").ends().is(0);
+    world.puts(".tollgate/journal/0123456789abcdef.json", "{");
+    mended_by_its_own_advice(&world, "state");
+    world.holds("a", "x");
+}
+
+#[test]
+fn a_missing_part_of_the_state() {
+    let world = World::new();
+    world.tollgate(["create", "a"]).stdin("x").ends().is(0);
+    fs::remove_dir_all(world.path(".tollgate/recovery")).unwrap();
+    mended_by_its_own_advice(&world, "state");
+    world.tollgate(["write", "a"]).stdin("y").ends().is(0);
+    world.run("doctor").is(0);
+}
+
+#[test]
+fn an_edited_ledger() {
+    let world = World::new();
+    world.tollgate(["create", "a"]).stdin("x").ends().is(0);
+    world.tollgate(["create", "b"]).stdin("x").ends().is(0);
+    let path = world.path(".tollgate/ledger.jsonl");
+    let text = fs::read_to_string(&path).unwrap().replacen("\"a\"", "\"z\"", 1);
+    fs::write(&path, text).unwrap();
+    let answer = world.run("doctor --json").is(1).json();
+    assert_eq!(finding(&answer, "ledger")["level"], "problem");
+    assert!(finding(&answer, "ledger")["message"].as_str().unwrap().starts_with("line 1 was edited"));
+    mended_by_its_own_advice(&world, "ledger");
+    world.run("ledger verify").is(0);
+    assert!(world.path(".tollgate/ledger.old/ledger.jsonl").exists());
+}
+
+#[test]
+fn a_cut_ledger() {
+    let world = World::new();
+    world.tollgate(["create", "a"]).stdin("x").ends().is(0);
+    world.puts(".tollgate/ledger.jsonl", "");
+    mended_by_its_own_advice(&world, "ledger");
+}
+
+#[test]
+fn a_ledger_that_cannot_be_read() {
+    let world = World::new();
+    world.puts("a", "1");
+    for text in ["2", "3"] {
+        world.tollgate(["write", "a"]).stdin(text).ends().is(0);
+    }
+    let path = world.path(".tollgate/ledger.jsonl");
+    let text = fs::read_to_string(&path).unwrap().replacen("{\"seq\":2", "hello", 1);
+    fs::write(&path, text).unwrap();
+    mended_by_its_own_advice(&world, "ledger");
+    world.tollgate(["write", "a"]).stdin("4").ends().is(0);
+    world.run("ledger verify").is(0);
+    assert_eq!(world.json("recovery list").as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn what_a_crash_left_is_healed_and_told() {
+    let world = World::new();
+    world.tollgate(["create", "a"]).stdin("x").ends().is(0);
+    world.puts(".tollgate/stage/tmp,00,0643c1d2e8a1f07b3a9c5d", "half");
+    let answer = world.json("doctor");
+    let message = finding(&answer, "leftovers")["message"].as_str().unwrap();
+    assert!(message.starts_with("healed 1 change"), "{message}");
+    assert!(!world.path(".tollgate/stage/tmp,00,0643c1d2e8a1f07b3a9c5d").exists());
+}
+
+#[test]
+fn a_late_write_is_told() {
+    let world = World::with("[guard]\ngrace = \"1h\"\n");
+    world.puts("a", "old");
+    // As a program would that has found the file before it was replaced, and opens it for writing only afterwards.
+    let found = fs::File::open(world.path("a")).unwrap();
+    world.tollgate(["write", "a"]).stdin("new").ends().is(0);
+    let again = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&found));
+    fs::write(again, "late").unwrap();
+    drop(found);
+    world.puts(".tollgate/config.toml", "[guard]\ngrace = \"0ms\"\n");
+    let answer = world.json("doctor");
+    let finding = finding(&answer, "recovery");
+    assert_eq!(finding["level"], "warning", "{finding}");
+    assert!(finding["message"].as_str().unwrap().contains("1 write by other programs"), "{finding}");
+    let id = world.json("recovery list")[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(world.run(&format!("recovery show {id}")).stdout(), "late");
+    insta::assert_snapshot!(world.run("recovery list").filtered, @r#"
+    exit 0
+    --- stdout
+    [ID]  [TIME]        4 B  a  came later than a write of `ada`
+    "#);
+}

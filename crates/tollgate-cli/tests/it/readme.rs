@@ -1,0 +1,78 @@
+//! What the README shows is what happens.
+//!
+//! The blocks marked `console` are one session: lines that begin with `$` are typed into one shell, the others are what
+//! it must answer. `[..]` stands for anything within a line.
+
+use std::fs;
+use std::path::Path;
+
+use crate::world::World;
+
+/// Between the answers of two commands.
+const MARK: &str = "---8<---";
+
+/// Commands, each with the answer that is shown.
+fn session(readme: &str) -> Vec<(String, String)> {
+    let mut session: Vec<(String, String)> = Vec::new();
+    let mut within = false;
+    for line in readme.lines() {
+        match (within, line.strip_prefix("$ "), line) {
+            (_, _, "```console") => within = true,
+            (_, _, "```") => within = false,
+            (true, Some(command), _) => session.push((command.to_owned(), String::new())),
+            (true, None, line) => {
+                let (_, answer) = session.last_mut().unwrap();
+                *answer += &format!("{line}\n");
+            }
+            (false, ..) => {}
+        }
+    }
+    session
+}
+
+/// Whether the line is as shown, where `[..]` is anything.
+fn matches(shown: &str, line: &str) -> bool {
+    let parts: Vec<&str> = shown.split("[..]").collect();
+    let (first, last) = (parts[0], parts[parts.len() - 1]);
+    if parts.len() == 1 || !line.starts_with(first) {
+        return shown == line;
+    }
+    let mut rest = &line[first.len()..];
+    for part in &parts[1..parts.len() - 1] {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+#[test]
+fn the_readme_is_true() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let session = session(&fs::read_to_string(path).unwrap());
+    assert!(session.len() > 5);
+    let script: String = session.iter().map(|(command, _)| format!("{command}\necho '{MARK}'\n")).collect();
+    let world = World::new();
+    let ran = world.script(&format!("exec 2>&1\n{script}")).ends();
+    let said = ran.stdout();
+    let answers: Vec<&str> = said.split(&format!("{MARK}\n")).collect();
+    for ((command, shown), answer) in session.iter().zip(answers) {
+        let same = shown.lines().count() == answer.lines().count()
+            && shown.lines().zip(answer.lines()).all(|(shown, line)| matches(shown, line));
+        assert!(same, "$ {command}\n{answer}\nbut the README shows\n{shown}");
+    }
+}
+
+#[test]
+fn anything_is_anything_within_a_line() {
+    for (shown, line, same) in [
+        ("a", "a", true),
+        ("a", "ab", false),
+        ("[..]", "", true),
+        ("a[..]c", "abc", true),
+        ("a[..]c", "ab", false),
+        ("a[..]b[..]c", "a--b--c", true),
+        ("a[..]b[..]c", "a--c", false),
+    ] {
+        assert_eq!(matches(shown, line), same, "{shown} {line}");
+    }
+}

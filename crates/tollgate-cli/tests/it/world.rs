@@ -1,0 +1,314 @@
+//! A workspace in surroundings of its own, and the command run in it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::LazyLock;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use jsonschema::Validator;
+use serde_json::Value;
+
+/// No command of these tests takes longer, unless it hangs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct World {
+    keep: tempfile::TempDir,
+    tmp: PathBuf,
+}
+
+impl World {
+    /// An empty workspace.
+    pub(crate) fn new() -> Self {
+        let keep = tempfile::tempdir().unwrap();
+        let tmp = keep.path().canonicalize().unwrap();
+        for folder in ["w", "home", "run", "state"] {
+            fs::create_dir(tmp.join(folder)).unwrap();
+        }
+        Self { keep, tmp }
+    }
+
+    /// With these settings.
+    pub(crate) fn with(settings: &str) -> Self {
+        let world = Self::new();
+        world.puts(".tollgate/config.toml", settings);
+        world
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.tmp.join("w")
+    }
+
+    pub(crate) fn tmp(&self) -> &Path {
+        &self.tmp
+    }
+
+    pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.root().join(name)
+    }
+
+    /// Somebody who knows nothing of tollgate writes a file.
+    pub(crate) fn puts(&self, name: impl AsRef<Path>, bytes: impl AsRef<[u8]>) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    #[track_caller]
+    pub(crate) fn holds(&self, name: impl AsRef<Path>, bytes: impl AsRef<[u8]>) {
+        let found = fs::read(self.path(name)).unwrap();
+        assert_eq!(String::from_utf8_lossy(&found), String::from_utf8_lossy(bytes.as_ref()));
+    }
+
+    /// `tollgate` with these words, in the workspace.
+    pub(crate) fn tollgate<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Run<'_> {
+        self.program(env!("CARGO_BIN_EXE_tollgate"), words)
+    }
+
+    /// The words of a line, for those that have no spaces in them.
+    pub(crate) fn run(&self, line: &str) -> Ran {
+        self.tollgate(line.split_whitespace()).ends()
+    }
+
+    pub(crate) fn json(&self, line: &str) -> Value {
+        let ran = self.tollgate(line.split_whitespace().chain(["--json"])).ends();
+        ran.is(0).json()
+    }
+
+    /// A shell script that finds `tollgate` by its name.
+    pub(crate) fn script(&self, text: &str) -> Run<'_> {
+        self.program("bash", ["-c", text])
+    }
+
+    pub(crate) fn program<S: AsRef<OsStr>>(
+        &self,
+        program: &str,
+        words: impl IntoIterator<Item = S>,
+    ) -> Run<'_> {
+        let mut command = Command::new(program);
+        let bin = Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().unwrap();
+        let mut path = OsString::from(bin);
+        path.push(":/usr/bin:/bin");
+        command
+            .args(words)
+            .current_dir(self.root())
+            .env_clear()
+            .env("PATH", path)
+            .env("HOME", self.tmp.join("home"))
+            .env("USER", "ada")
+            .env("XDG_RUNTIME_DIR", self.tmp.join("run"))
+            .env("XDG_STATE_HOME", self.tmp.join("state"));
+        Run { world: self, command, stdin: Vec::new() }
+    }
+
+    /// Begins a turn and says its id.
+    pub(crate) fn turn(&self, agent: &str) -> String {
+        self.run(&format!("turn begin --agent {agent}")).is(0).stdout().trim().to_owned()
+    }
+
+    /// What differs from run to run, by name.
+    fn filtered(&self, text: &str) -> String {
+        let text =
+            text.replace(self.root().to_str().unwrap(), "[W]").replace(self.tmp.to_str().unwrap(), "[TMP]");
+        let mut filtered = String::new();
+        let mut word = String::new();
+        for c in text.chars().chain(['\n']) {
+            if c.is_ascii_alphanumeric() || "-_.:".contains(c) {
+                word.push(c);
+            } else {
+                filtered.push_str(name_of(&word).unwrap_or(&word));
+                word.clear();
+                filtered.push(c);
+            }
+        }
+        filtered.pop();
+        let mut parts = filtered.split(" s ago");
+        let mut text = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            text.truncate(text.trim_end_matches(|c: char| c.is_ascii_digit()).len());
+            text += &format!("[N] s ago{part}");
+        }
+        text
+    }
+
+    pub(crate) fn close(self) {
+        self.keep.close().unwrap();
+    }
+}
+
+/// The name of a word that differs from run to run.
+fn name_of(word: &str) -> Option<&'static str> {
+    let hex = |text: &str, length| text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if word.strip_prefix("t-").is_some_and(|id| hex(id, 16)) {
+        Some("[TURN]")
+    } else if hex(word.strip_prefix("sha256:").unwrap_or(word), 64) {
+        Some("[HASH]")
+    } else if hex(word, 22) {
+        Some("[ID]")
+    } else if hex(word, 16) {
+        Some("[WORKSPACE]")
+    } else if word.len() >= 20 && word.ends_with('Z') && word.parse::<jiff::Timestamp>().is_ok() {
+        Some("[TIME]")
+    } else {
+        None
+    }
+}
+
+/// A command that is about to be run.
+pub(crate) struct Run<'w> {
+    world: &'w World,
+    pub(crate) command: Command,
+    stdin: Vec<u8>,
+}
+
+impl<'w> Run<'w> {
+    pub(crate) fn stdin(mut self, bytes: impl AsRef<[u8]>) -> Self {
+        self.stdin = bytes.as_ref().to_vec();
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.command.env_remove(name);
+        self
+    }
+
+    pub(crate) fn folder(mut self, folder: impl AsRef<Path>) -> Self {
+        self.command.current_dir(folder);
+        self
+    }
+
+    /// Runs it to its end, and fails if it has none.
+    #[track_caller]
+    pub(crate) fn ends(mut self) -> Ran {
+        self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = self.command.spawn().unwrap();
+        let id = rustix::process::Pid::from_child(&child);
+        let mut stdin = child.stdin.take().unwrap();
+        let bytes = std::mem::take(&mut self.stdin);
+        thread::spawn(move || {
+            // Who does not want it closes it.
+            let _ = stdin.write_all(&bytes);
+        });
+        let (send, receive) = mpsc::channel();
+        thread::spawn(move || send.send(child.wait_with_output()));
+        let Ok(output) = receive.recv_timeout(PATIENCE) else {
+            let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
+            panic!("{:?} hangs", self.command);
+        };
+        let ran = Ran { output: output.unwrap(), filtered: String::new() };
+        assert!(!ran.stderr().contains("panicked"), "{}", ran.stderr());
+        let text = format!("{ran}");
+        Ran { filtered: self.world.filtered(&text), ..ran }
+    }
+}
+
+/// What a command said, and how it ended.
+pub(crate) struct Ran {
+    output: Output,
+    /// All of it, without what differs from run to run.
+    pub(crate) filtered: String,
+}
+
+impl std::fmt::Display for Ran {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.output.status.code() {
+            Some(code) => write!(f, "exit {code}")?,
+            None => write!(f, "{}", self.output.status)?,
+        }
+        for (name, text) in [("stdout", self.stdout()), ("stderr", self.stderr())] {
+            if !text.is_empty() {
+                write!(f, "\n--- {name}\n{}", text.trim_end())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Ran {
+    pub(crate) fn stdout(&self) -> String {
+        String::from_utf8_lossy(&self.output.stdout).into_owned()
+    }
+
+    pub(crate) fn stdout_bytes(&self) -> &[u8] {
+        &self.output.stdout
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+
+    /// It ended with this exit code.
+    #[track_caller]
+    pub(crate) fn is(self, code: i32) -> Self {
+        assert_eq!(self.output.status.code(), Some(code), "{self}");
+        self
+    }
+
+    /// Exactly one JSON document, and nothing for people.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        assert_eq!(self.stderr(), "", "{self}");
+        assert_eq!(self.stdout().matches('\n').count(), 1, "{self}");
+        serde_json::from_str(&self.stdout()).unwrap_or_else(|error| panic!("{error}: {self}"))
+    }
+
+    /// A refusal in JSON, as the schema wants it.
+    #[track_caller]
+    pub(crate) fn payload(self, error_type: &str, resolution: &str) -> Value {
+        let ran = self.is(1);
+        let payload = ran.json();
+        PAYLOAD.validate(&payload).unwrap_or_else(|error| panic!("{error}: {payload}"));
+        assert_eq!(
+            (&payload["error_type"], &payload["resolution"]),
+            (&error_type.into(), &resolution.into())
+        );
+        payload
+    }
+
+    /// The reports of a refusal in words, as the schema wants them.
+    #[track_caller]
+    pub(crate) fn reports(&self) -> Vec<Value> {
+        let reports: Vec<Value> =
+            self.stdout().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        for report in &reports {
+            REPORT.validate(report).unwrap_or_else(|error| panic!("{error}: {report}"));
+        }
+        reports
+    }
+
+    /// A fault in JSON.
+    #[track_caller]
+    pub(crate) fn fault(self, error: &str) -> Value {
+        let fault = self.json();
+        assert_eq!(fault["error"], error, "{self}");
+        for key in ["message", "hint"] {
+            assert!(fault[key].as_str().is_some_and(|text| !text.is_empty()), "{self}");
+        }
+        assert_eq!(fault.as_object().unwrap().len(), 3, "{self}");
+        fault
+    }
+}
+
+static PAYLOAD: LazyLock<Validator> =
+    LazyLock::new(|| validator(tollgate::refusal::payload_schema().to_value()));
+static REPORT: LazyLock<Validator> =
+    LazyLock::new(|| validator(tollgate::refusal::report_schema().to_value()));
+
+#[allow(clippy::needless_pass_by_value, reason = "it was made for this")]
+fn validator(schema: Value) -> Validator {
+    jsonschema::validator_for(&schema).unwrap()
+}
+
+/// The SHA-256 of these bytes, as JSON has it.
+pub(crate) fn hash(bytes: impl AsRef<[u8]>) -> String {
+    tollgate::digest::Digest::of(bytes.as_ref()).to_string()
+}

@@ -1,17 +1,20 @@
-//! `tollgate init`: writes the configuration, and nothing else.
+//! `tollgate init`: writes the configuration, and nothing else unless asked.
 
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use serde_json::json;
 use tollgate::error::Fault;
 use tollgate::workspace::{STATE_FOLDER, read_settings};
 
 use crate::answer::{Answer, Said, Stop};
 use crate::door::Door;
+use crate::host::{self, Became, Host};
+use crate::surroundings::Surroundings;
 use crate::words;
 
 /// Prepare a workspace: write `.tollgate/config.toml`
@@ -23,9 +26,27 @@ use crate::words;
 #[derive(Debug, Args)]
 #[command(after_help = "Example\n  tollgate init\n  tollgate init -C ~/notes\n  tollgate init --remove")]
 pub(crate) struct Wish {
-    /// Take out what init put in
+    /// Set up the hooks of an agent program in this workspace, beside what is there; `all`: of those that are found
+    #[arg(long = "host", value_name = "HOST", value_parser = hosts())]
+    hosts: Vec<String>,
+
+    /// Take out what init put in; with --host only the hooks of that program
     #[arg(long)]
     remove: bool,
+}
+
+fn hosts() -> PossibleValuesParser {
+    PossibleValuesParser::new(host::names().into_iter().chain(["all"]))
+}
+
+/// The hooks of one agent program, and what became of them.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct Hooked {
+    pub(crate) host: &'static str,
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) done: Became,
+    /// What a person still has to do.
+    pub(crate) then: Option<&'static str>,
 }
 
 /// What became of the configuration.
@@ -86,22 +107,53 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     let (root, found_by) = door.root()?;
     let state = root.join(STATE_FOLDER);
     let config = state.join("config.toml");
-    let done = if wish.remove { remove(&state, &config)? } else { write(&root, &state, &config)? };
+    let chosen = chosen(wish, &root);
+    let mut hooked = Vec::new();
+    for host in chosen {
+        let setup = host.setup();
+        let done = if wish.remove { setup.take(&root)? } else { setup.put(&root)? };
+        let trust = host.trust(Surroundings::home().as_deref(), &root);
+        let then = if wish.remove { None } else { trust.what_to_do() };
+        hooked.push(Hooked { host: host.name(), files: setup.files(), done, then });
+    }
+    let done = match wish.remove {
+        true if wish.hosts.is_empty() => remove(&state, &config)?,
+        // Asked about one program only: the rest of what init put in stays.
+        true if config.exists() => Done::Kept,
+        true => Done::NothingToRemove,
+        false => write(&root, &state, &config)?,
+    };
     if done == Done::Kept {
         // Better now than at the next write.
         read_settings(&config)?;
     }
     let (git, state) = (root.join(".git").exists(), state.join("version").exists());
     Ok(Answer::Done(Said {
-        words: words::init(&root, found_by, done, git, state),
+        words: words::init(&root, found_by, done, git, state) + &words::hooked(&hooked, wish.remove),
         json: json!({
             "workspace": root.to_string_lossy(),
             "config": config.to_string_lossy(),
             "done": done,
             "found": {"git": git, "state": state},
+            "hosts": hooked,
         }),
         ..Said::default()
     }))
+}
+
+/// The programs that are meant. To be taken out: all that are set up, unless some are named.
+fn chosen(wish: &Wish, root: &Path) -> Vec<&'static dyn Host> {
+    let all = wish.hosts.iter().any(|name| name == "all");
+    let is_meant = |host: &&'static dyn Host| {
+        let named = wish.hosts.iter().any(|name| name == host.name());
+        let there = || host.setup().is_there(root);
+        let found = || host::is_found(*host, Surroundings::home().as_deref(), &Surroundings::path(), root);
+        match wish.remove {
+            true => named || (all || wish.hosts.is_empty()) && there(),
+            false => named || all && found(),
+        }
+    };
+    host::ALL.into_iter().filter(is_meant).collect()
 }
 
 fn write(root: &Path, state: &Path, config: &Path) -> Result<Done, Fault> {

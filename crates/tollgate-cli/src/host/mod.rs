@@ -19,7 +19,8 @@ use serde_json::Value;
 
 use crate::hook::event::Heard;
 
-pub(crate) use setup::{Place, Setup, Trust};
+use setup::Place;
+pub(crate) use setup::{Became, Setup, Trust};
 
 /// An agent program.
 pub(crate) trait Host: Sync {
@@ -107,6 +108,14 @@ pub(crate) fn recognise(payload: &Value, called: &'static dyn Host) -> &'static 
     let can_hear = |host: &&dyn Host| host.hear(payload).is_ok();
     let sure = ALL.into_iter().find(|host| host.is_surely(payload));
     sure.or_else(|| if can_hear(&called) { None } else { ALL.into_iter().find(can_hear) }).unwrap_or(called)
+}
+
+/// Whether a program is in use here, as far as its traces tell.
+pub(crate) fn is_found(host: &dyn Host, home: Option<&Path>, path: &[PathBuf], root: &Path) -> bool {
+    let traces = host.traces();
+    path.iter().any(|folder| folder.join(traces.program).is_file())
+        || home.is_some_and(|home| home.join(traces.home).is_dir())
+        || traces.project.iter().any(|name| root.join(name).exists())
 }
 
 /// The files by which the hooks are switched on: an agent that may change them may switch the guard off.

@@ -24,9 +24,8 @@ impl Host for Opencode {
         let name = text(payload, &["hook"]).ok_or("it has no `hook`")?;
         let (input, output) = (&payload["input"], &payload["output"]);
         let tool = |args: &Value| {
-            let mut input = input.clone();
-            input["args"] = args.clone();
-            call(&input, ["callID", "tool", "args"], deeds)
+            let call_of = json!({"tool": input.get("tool"), "callID": input.get("callID"), "args": args});
+            call(&call_of, ["callID", "tool", "args"], deeds)
         };
         let event = match name.as_str() {
             "chat.message" => Event::Prompt,

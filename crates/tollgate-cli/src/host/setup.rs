@@ -51,6 +51,17 @@ pub(crate) enum Trust {
     SwitchedOff(String),
 }
 
+impl Trust {
+    /// What a person has to do before the hooks are called.
+    pub(crate) fn what_to_do(&self) -> Option<&'static str> {
+        match self {
+            Self::NotNeeded | Self::Given => None,
+            Self::Missing(how) => Some(how),
+            Self::SwitchedOff(_) => Some("its hooks are switched off; `tollgate doctor` says where"),
+        }
+    }
+}
+
 /// What became of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -9,7 +9,9 @@ use tollgate::turn::FileState;
 
 use super::{ago, hint, plain, shown};
 use crate::answer::{Stop, json_line, stop_json};
+use crate::command::init::Hooked;
 use crate::door::Door;
+use crate::host::Became;
 
 /// Some programs repeat the whole tool call beside the reason, so it is short; a repeated call gets more.
 const DIFF_LINES: usize = 30;
@@ -132,4 +134,26 @@ pub(crate) fn bad_payload(host: &str, what: &str) -> Stop {
 
 pub(crate) fn no_such_host(name: &str) -> Stop {
     Stop::usage(format!("no agent program is known as `{}`", plain(name)), "see `tollgate hook --help`")
+}
+
+/// What `init` did for agent programs, below what it did for itself.
+pub(crate) fn hooked(hooked: &[Hooked], removing: bool) -> String {
+    let mut words = String::new();
+    for Hooked { host, files, done, then } in hooked {
+        let files: Vec<String> = files.iter().map(|file| format!("`{}`", file.display())).collect();
+        let files = files.join(", ");
+        words += &match done {
+            Became::Written => format!("\nset up the hooks of `{host}` in {files}"),
+            Became::Kept => format!("\nfound the hooks of `{host}` in {files}, left as they are"),
+            Became::Removed => format!("\nremoved the hooks of `{host}` from {files}"),
+            Became::NothingToRemove => format!("\nfound no hooks of `{host}`"),
+        };
+        if let Some(then) = then {
+            words += &format!("\nnext: {then}");
+        }
+    }
+    if !removing && !hooked.is_empty() {
+        words += "\nnext: `tollgate doctor` tries the hooks out";
+    }
+    words
 }

@@ -9,7 +9,7 @@ mod ledger;
 
 pub(crate) use doctor::{diagnosis, finding};
 pub(crate) use hook::{
-    bad_payload, hook_failed, hook_fault, hook_lost, hook_refused, hook_too_slow, no_such_host,
+    bad_payload, hook_failed, hook_fault, hook_lost, hook_refused, hook_too_slow, hooked, no_such_host,
 };
 pub(crate) use ledger::{begin_anew, damaged_lines, ledger_line, problem, verdict};
 

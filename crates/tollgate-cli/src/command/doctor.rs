@@ -18,6 +18,8 @@ use tollgate::workspace::{STATE_FOLDER, STATE_VERSION, Workspace, read_settings}
 
 use crate::answer::{Answer, Said, Stop};
 use crate::door::{Door, FoundBy};
+use crate::hook::checkup::{Checkup, Hooks, checkups};
+use crate::host::Trust;
 use crate::words;
 
 /// Look at the workspace: how well files are protected here, what is broken, and how to mend it
@@ -77,6 +79,7 @@ pub(crate) enum Fact {
     Turns {
         running: usize,
     },
+    Host(Checkup),
     /// The check itself failed.
     Broken {
         check: &'static str,
@@ -115,6 +118,7 @@ impl Fact {
             Self::Recovery { .. } => "recovery",
             Self::Reservations { .. } => "reservations",
             Self::Turns { .. } => "turns",
+            Self::Host(_) => "hooks",
             Self::Broken { check, .. } => check,
         }
     }
@@ -136,6 +140,11 @@ impl Fact {
                 Some(_) => Level::Problem,
                 None => warn_if(head_file.is_none()),
             },
+            Self::Host(Checkup { hooks: Hooks::InPlace { wrong: Some(_), .. }, .. }) => Level::Problem,
+            Self::Host(Checkup { hooks: Hooks::InPlace { trust, .. }, .. }) => {
+                warn_if(!matches!(trust, Trust::NotNeeded | Trust::Given))
+            }
+            Self::Host(Checkup { hooks, .. }) => warn_if(matches!(hooks, Hooks::Outdated)),
             Self::Recovery { late, .. } => warn_if(*late > 0),
             Self::Workspace { .. }
             | Self::NoState
@@ -150,6 +159,10 @@ pub(crate) fn run(door: &Door, _: &Wish) -> Result<Answer, Stop> {
     let (root, found_by) = door.root()?;
     let mut facts = vec![Fact::Workspace { root: root.clone(), found_by }];
     look(door, &root, &mut facts);
+    match checkups(door, &root) {
+        Ok(found) => facts.extend(found.into_iter().map(Fact::Host)),
+        Err(fault) => facts.push(Fact::Broken { check: "hooks", fault }),
+    }
     let checked: Vec<Checked> = facts
         .iter()
         .map(|fact| {

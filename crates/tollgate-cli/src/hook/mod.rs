@@ -4,6 +4,7 @@
 //! disk that is too slow) is answered with "blocked, because", inside a deadline that is shorter than the program's. Silent
 //! when all is well: an "allow" would skip the question that the user wants to be asked.
 
+pub(crate) mod checkup;
 pub(crate) mod event;
 mod formatter;
 pub(crate) mod patch;
@@ -543,7 +544,7 @@ fn note_call(turns: &SharedTurns, host: &str) {
 }
 
 /// When this program last called us here.
-pub(crate) fn last_called(turns: &SharedTurns, host: &str) -> Option<std::time::SystemTime> {
+fn last_called(turns: &SharedTurns, host: &str) -> Option<std::time::SystemTime> {
     std::fs::metadata(turns.folder().join("called").join(host)).ok()?.modified().ok()
 }
 

@@ -136,6 +136,25 @@ impl Setup {
             .any(|file| fs::read_to_string(root.join(file)).is_ok_and(|text| text.contains(OURS)))
     }
 
+    /// The command that is called before a tool, as it stands in the configuration.
+    pub(crate) fn command_before_a_tool(&self, root: &Path) -> Option<String> {
+        self.files().iter().find_map(|file| {
+            let path = root.join(file);
+            let text = fs::read_to_string(&path).ok()?;
+            match serde_json::from_str::<Value>(&text) {
+                Ok(config) => before_a_tool(&config),
+                Err(_) if text.contains(" || ") && text.starts_with("#!") => {
+                    Some(format!("'{}'", path.display()))
+                }
+                Err(_) if text.starts_with("#!") => None,
+                // A plugin, which calls it by words.
+                Err(_) => {
+                    text.lines().next()?.split('`').find(|word| word.starts_with(OURS)).map(str::to_owned)
+                }
+            }
+        })
+    }
+
     /// Puts it in.
     pub(crate) fn put(&self, root: &Path) -> Result<Became, Fault> {
         if self.is_in_place(root)? {
@@ -232,6 +251,18 @@ fn take_out(config: &mut Value) {
         && let Some(top) = config.as_object_mut()
     {
         top.remove("hooks");
+    }
+}
+
+/// Only the command before a tool says what happens otherwise.
+fn before_a_tool(config: &Value) -> Option<String> {
+    match config {
+        Value::String(text) if text.contains(OURS) && text.split(OURS).nth(1)?.contains(" || ") => {
+            Some(text.clone())
+        }
+        Value::Array(list) => list.iter().find_map(before_a_tool),
+        Value::Object(map) => map.values().find_map(before_a_tool),
+        _ => None,
     }
 }
 

@@ -238,3 +238,64 @@ fn the_configuration_word_for_word() {
     }
     "#);
 }
+
+/// What the doctor says about hooks.
+fn doctor(world: &World) -> Vec<Value> {
+    let answer = world.tollgate(["doctor", "--json"]).ends().json();
+    answer["findings"].as_array().unwrap().iter().filter(|found| found["check"] == "hooks").cloned().collect()
+}
+
+#[test]
+fn the_doctor_tries_every_programs_hooks_out() {
+    for host in HOSTS {
+        let world = World::new();
+        assert_eq!(doctor(&world), Vec::<Value>::new());
+        world.run(&format!("init --host {host}")).is(0);
+        let found = doctor(&world);
+        let message = found[0]["message"].as_str().unwrap();
+        assert!(message.contains(host) && message.contains("answer as they should"), "{message}");
+        assert!(message.contains("not called yet") && message.contains("not in the path"), "{message}");
+        assert_eq!(found[0]["level"], if host == "codex" { "warning" } else { "ok" }, "{message}");
+        world.puts("a.txt", "one\n");
+        Program::new(&world, host, "s").reads("a.txt");
+        let found = doctor(&world);
+        assert!(found[0]["message"].as_str().unwrap().contains("called 0 s ago"), "{found:?}");
+        let left: Vec<_> = fs::read_dir(world.tmp().join("run/tollgate")).unwrap().flatten().collect();
+        assert_eq!(left.len(), 1, "the canary leaves nothing behind");
+    }
+}
+
+#[test]
+fn the_doctor_notices_hooks_that_do_not_work() {
+    let world = World::new();
+    world.run("init --host codex --host claude-code").is(0);
+    // Another program of that name is found first.
+    let bin = world.tmp().join("bin");
+    fs::create_dir(&bin).unwrap();
+    fs::write(bin.join("tollgate"), "#!/bin/sh\nexit 0\n").unwrap();
+    fs::set_permissions(bin.join("tollgate"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", bin.display());
+    let ran = world.tollgate(["doctor"]).env("PATH", path).ends().is(1);
+    assert!(
+        ran.stdout().contains("do not answer as they should: a stale write was answered with ``"),
+        "{ran}"
+    );
+    // An agreement of a person, by file and hash.
+    let state = format!(
+        "[hooks.state.\"{}:PreToolUse:0:0\"]\ntrusted_hash = \"x\"\n",
+        world.path(".codex/hooks.json").display()
+    );
+    let home = world.tmp().join("home");
+    fs::create_dir_all(home.join(".codex")).unwrap();
+    fs::write(home.join(".codex/config.toml"), state).unwrap();
+    fs::create_dir_all(home.join(".claude")).unwrap();
+    fs::write(home.join(".claude/settings.json"), "{\"disableAllHooks\": true}").unwrap();
+    let found = doctor(&world);
+    assert!(found[0]["message"].as_str().unwrap().contains("switched off by `disableAllHooks`"), "{found:?}");
+    assert!(found[1]["message"].as_str().unwrap().contains("are trusted"), "{found:?}");
+    // Somebody has changed an entry.
+    let file = world.path(".codex/hooks.json");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("\"timeout\": 10", "\"timeout\": 1")).unwrap();
+    assert!(doctor(&world)[1]["message"].as_str().unwrap().contains("another version"));
+}

@@ -259,7 +259,7 @@ impl Reader {
                         match part.kind() {
                             "heredoc_start" => {
                                 exact &=
-                                    slice(part, text).contains(['\'', '"', '\\']) || !has_expansion(child)
+                                    slice(part, text).contains(['\'', '"', '\\']) || !has_expansion(child);
                             }
                             "heredoc_body" => literal = unindented(slice(part, text), indented),
                             "file_redirect" => self.file_redirect(part, text, &mut redirects),

@@ -111,7 +111,7 @@ pub(super) fn run(
         "rm" | "unlink" | "shred" => change(reader, given.operands("nsz").0, Extent::Whole, None),
         "truncate" => change(reader, given.operands("sr").0, Extent::Whole, None),
         "patch" => {
-            change(reader, given.operands("piodrBD").0.into_iter().take(1).collect(), Extent::Part, None)
+            change(reader, given.operands("piodrBD").0.into_iter().take(1).collect(), Extent::Part, None);
         }
         "dd" => {
             let target = |word: &Word| word.as_text()?.strip_prefix("of=").map(Word::text);

@@ -318,7 +318,7 @@ impl<'w> Program<'w> {
             "cursor" => payload["tool_output"] = output.into(),
             "copilot" => payload["toolResult"] = json!({"resultType": "success", "textResultForLlm": output}),
             "cline" => {
-                payload["tool_result"] = json!({"id": call, "name": name, "input": input, "output": output})
+                payload["tool_result"] = json!({"id": call, "name": name, "input": input, "output": output});
             }
             _ => {}
         }

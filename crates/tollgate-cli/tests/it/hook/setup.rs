@@ -15,7 +15,7 @@ fn commands(value: &Value, event: &str, found: &mut Vec<(String, String)>) {
             for (key, value) in map {
                 match value {
                     Value::String(text) if text.contains("tollgate hook ") => {
-                        found.push((event.into(), text.clone()))
+                        found.push((event.into(), text.clone()));
                     }
                     value => commands(value, if key == "hooks" { event } else { key }, found),
                 }

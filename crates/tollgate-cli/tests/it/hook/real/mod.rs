@@ -35,9 +35,12 @@ fn programs() -> Option<&'static Path> {
             std::env::var_os("TOLLGATE_TEST_AGENT_PROGRAMS").is_none_or(|word| word != "required"),
             "the agent programs cannot be installed: {why}"
         );
+        #[allow(clippy::print_stderr, reason = "whoever runs the tests must see it")]
+        {
         eprintln!(
             "SKIPPED: the hooks are not tested with the real agent programs, which cannot be installed: {why}"
         );
+        }
         None
     });
     folder.as_deref()
@@ -84,7 +87,7 @@ impl<'w> Real<'w> {
                     })
                     .to_string(),
                 );
-                ("gemini", &["--yolo", "-p", "go"])
+                ("gemini", &["--yolo", "--model", "gemini-2.5-flash", "-p", "go"])
             }
             Speaks::Opencode => {
                 put(
@@ -118,6 +121,7 @@ impl<'w> Real<'w> {
             .env("OPENCODE_DISABLE_AUTOUPDATE", "1")
             .env("OPENCODE_DISABLE_MODELS_FETCH", "1")
             .env("OPENCODE_DISABLE_LSP_DOWNLOAD", "1")
+            .env("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1")
             .stdin(Stdio::null());
         command
     }
@@ -330,7 +334,13 @@ fn two_programs_race_for_one_file() {
         vec![
             step(Act::Read("a"), Ends::Done),
             // Both have read it; both write it now.
-            step_after(move || drop(barrier.wait()), Act::Overwrite("a", text), Ends::Either),
+            step_after(
+                move || {
+                    barrier.wait();
+                },
+                Act::Overwrite("a", text),
+                Ends::Either,
+            ),
             step(Act::Read("a"), Ends::Done),
         ]
     };

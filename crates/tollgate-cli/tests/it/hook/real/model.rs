@@ -155,6 +155,12 @@ fn answer(head: &str, body: &str, state: &Mutex<State>) -> (&'static str, String
         Speaks::Opencode if head.contains("/chat/completions") => {
             ("text/event-stream", chat(&json!({"role": "assistant", "content": "title"}), "stop"))
         }
+        // Which model to take, whether it runs in circles, and the like: anything that can be read, or it is asked again.
+        Speaks::Gemini => {
+            let part = json!({"text": "{\"reasoning\": \"none\", \"model_choice\": \"flash\"}"});
+            let answer = json!({"candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}]});
+            ("application/json", answer.to_string())
+        }
         _ => ("application/json", "{}".into()),
     }
 }

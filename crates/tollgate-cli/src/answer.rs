@@ -162,7 +162,7 @@ fn stale_reports(refused: &Refused) -> String {
     stale.map(|report: &Report| json_line(report)).collect::<Vec<_>>().join("\n")
 }
 
-fn stop_json(stop: &Stop) -> Value {
+pub(crate) fn stop_json(stop: &Stop) -> Value {
     match stop {
         Stop::Usage { message, hint } => json!({"error": "USAGE", "message": message, "hint": hint}),
         Stop::Fault(fault) => {

@@ -7,8 +7,8 @@ use tollgate::name::{Agent, TurnId};
 
 use crate::answer::Form;
 use crate::command::{
-    apply, completions, create, delete, doctor, edit, init, ledger, mcp, move_file, read, recovery, task,
-    turn, work, write,
+    apply, completions, create, delete, doctor, edit, hook, init, ledger, mcp, move_file, read, recovery,
+    task, turn, work, write,
 };
 
 /// Many agents, one workspace, nothing lost
@@ -94,6 +94,7 @@ pub(crate) enum Command {
     Mcp(mcp::Wish),
     Recovery(recovery::Wish),
     Ledger(ledger::Wish),
+    Hook(hook::Wish),
     Doctor(doctor::Wish),
     Completions(completions::Wish),
 }

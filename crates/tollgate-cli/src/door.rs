@@ -62,6 +62,11 @@ impl Door {
         Self::new(Surroundings::look(), everywhere)
     }
 
+    /// What every command was given.
+    pub(crate) fn everywhere(&self) -> &Everywhere {
+        &self.everywhere
+    }
+
     pub(crate) fn form(&self) -> Form {
         self.everywhere.form()
     }
@@ -127,7 +132,8 @@ impl Door {
         let (root, _) = self.root()?;
         let settings = read_settings(&root.join(STATE_FOLDER).join("config.toml"))?;
         let ledger_head = self.ledger_head(&root)?;
-        let Walls { protected, open } = self.walls(&root, &settings);
+        let Walls { mut protected, open } = self.walls(&root, &settings);
+        protected.extend(crate::host::protected());
         let settings = Some(settings);
         Workspace::open(&root, Options { ledger_head, protected, open, settings, ..Options::default() })
     }
@@ -154,6 +160,15 @@ impl Door {
     /// The agent that was named by an argument.
     pub(crate) fn named_agent(&self) -> Option<&Agent> {
         self.everywhere.agent.as_ref()
+    }
+
+    /// The agent that was named by an argument or by the environment.
+    pub(crate) fn named_by_environment(&self) -> Result<Option<Agent>, Stop> {
+        match (&self.everywhere.agent, &self.surroundings.agent) {
+            (Some(agent), _) => Ok(Some(agent.clone())),
+            (None, Some(agent)) => from_environment("TOLLGATE_AGENT", agent).map(Some),
+            (None, None) => Ok(None),
+        }
     }
 
     /// Who acts.

@@ -9,6 +9,8 @@ mod arguments;
 mod base64;
 mod command;
 mod door;
+mod hook;
+mod host;
 mod surroundings;
 mod tasks;
 mod terminal;
@@ -21,8 +23,8 @@ use clap::Parser;
 use answer::{Answer, Stop};
 use arguments::{Arguments, Command};
 use command::{
-    apply, completions, create, delete, doctor, edit, init, ledger, mcp, move_file, read, recovery, task,
-    turn, work, write,
+    apply, completions, create, delete, doctor, edit, hook as hook_command, init, ledger, mcp, move_file,
+    read, recovery, task, turn, work, write,
 };
 use door::Door;
 use surroundings::Surroundings;
@@ -51,6 +53,7 @@ fn run(door: &Door, command: Command) -> Result<Answer, Stop> {
         Command::Mcp(wish) => mcp::run(door, &wish),
         Command::Recovery(wish) => recovery::run(door, &wish),
         Command::Ledger(wish) => ledger::run(door, &wish),
+        Command::Hook(wish) => hook_command::run(door, &wish),
         Command::Doctor(wish) => doctor::run(door, &wish),
         Command::Completions(wish) => completions::run(door, &wish),
     }

@@ -31,6 +31,16 @@ pub(crate) struct Surroundings {
 }
 
 impl Surroundings {
+    /// The user's home.
+    pub(crate) fn home() -> Option<PathBuf> {
+        env::var_os("HOME").map(PathBuf::from).filter(|path| path.is_absolute())
+    }
+
+    /// Where programs are looked for.
+    pub(crate) fn path() -> Vec<PathBuf> {
+        env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default()
+    }
+
     pub(crate) fn look() -> Self {
         let text = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
         // The XDG rules: what is not absolute is to be ignored.

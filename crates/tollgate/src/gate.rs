@@ -23,6 +23,7 @@ use crate::path::FilePath;
 use crate::place::Located;
 use crate::refusal::{Reason, Refusal};
 use crate::reservation::Reservation;
+use crate::settings::Mode;
 use crate::stage::ChangeId;
 use crate::turn::{Extent, FileState, Session, Sightings, TEXT_PER_FILE, Turn};
 use crate::workspace::Workspace;
@@ -337,6 +338,37 @@ pub struct Ticket {
     changes: Vec<(PathBuf, FileState)>,
 }
 
+impl Ticket {
+    /// The tool call that it is for.
+    pub fn call(&self) -> &str {
+        &self.call
+    }
+
+    /// The files that the tool may change, canonical, with what they were before.
+    pub fn changes(&self) -> impl Iterator<Item = (&Path, FileState)> {
+        self.changes.iter().map(|(path, state)| (path.as_path(), *state))
+    }
+
+    /// Says how much of each file the tool really showed, once its output is known; none: nothing of it.
+    pub fn judge_reads(&mut self, mut shown: impl FnMut(&Path, Extent) -> Option<Extent>) {
+        self.reads.retain_mut(|(path, whole, _)| {
+            let planned = if *whole { Extent::Whole } else { Extent::Part };
+            let shown = shown(path, planned);
+            *whole = shown == Some(Extent::Whole);
+            shown.is_some()
+        });
+    }
+}
+
+/// Whether a tool call named a file that it may have changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Named {
+    /// It did, in whatever way.
+    Yes,
+    /// It did not.
+    No,
+}
+
 /// How a tool call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolResult {
@@ -350,6 +382,7 @@ impl Gate {
     /// Before a tool runs: compares every file it will change with what the turn knows, and reserves them all.
     pub fn pre_tool_use(&self, turn: &dyn Sightings, tool_use: &ToolUse) -> Result<Outcome<Ticket>> {
         let request = Request { workspace: &self.workspace, turn, tool: &tool_use.tool };
+        let observing = self.workspace.settings().guard.mode == Mode::Observe;
         let mut reads = Vec::new();
         for (path, extent) in &tool_use.reads {
             let path = self.workspace.canonical(path)?;
@@ -369,9 +402,18 @@ impl Gate {
             Ok(locks) => locks,
             Err((index, reason)) => {
                 refusals.push(Refusal::new(paths[index].0.clone(), reason));
+                if observing {
+                    // Whoever is only observed is not reserved for either: others must not wait for it.
+                    request.record(&refusals, "OBSERVED")?;
+                    let (call, tool) = (tool_use.call.clone(), tool_use.tool.clone());
+                    return Ok(Outcome::Done(Ticket { call, tool, reads, changes: Vec::new() }));
+                }
                 return request.refuse(refusals).map(Outcome::Refused);
             }
         };
+        if observing && !refusals.is_empty() {
+            request.record(&std::mem::take(&mut refusals), "OBSERVED")?;
+        }
         let mut changes = Vec::new();
         for (change, (path, _)) in tool_use.changes.iter().zip(&paths) {
             let (state, busy) = self.state_of(path)?;
@@ -433,8 +475,9 @@ impl Gate {
                 .and_then(|reservation| reservation.predicted);
             let (after, _) = self.state_of(&path)?;
             let own = match result {
+                // What it left as it was, it did not write: a baseline must not move for nothing.
                 ToolResult::Succeeded => {
-                    after != *before || predicted.is_none_or(|digest| after.digest() == Some(digest))
+                    after != *before || predicted.is_some() && after.digest() == predicted
                 }
                 ToolResult::Failed => {
                     after != *before && after.digest().is_some() && after.digest() == predicted
@@ -445,17 +488,9 @@ impl Gate {
                 if let Some(digest) = after.digest() {
                     self.keep_text_of(turn, &path, digest)?;
                 }
-                let id = ChangeId::new(self.workspace.now())?;
-                let mut payload = mutation_payload(&id, &ticket.tool, &key, *before, after);
-                payload["guarantee"] = serde_json::json!("reserved");
-                lines.push(Entry {
-                    time: self.workspace.now(),
-                    agent: Some(turn.agent().clone()),
-                    turn: Some(turn.id().clone()),
-                    action_type: ActionType::Mutation,
-                    payload,
-                    result: serde_json::json!({"status": "APPLIED"}),
-                });
+                if after != *before || predicted.is_some() {
+                    lines.push(self.applied_line(&request, &key, *before, after)?);
+                }
             }
             Reservation::end(&self.workspace, &key, &ticket.call)?;
         }
@@ -463,6 +498,73 @@ impl Gate {
             self.workspace.ledger().append(&lines, Flush::No)?;
         }
         Ok(())
+    }
+
+    /// After a tool that may have changed files which it did not announce: looks at these files of the turn again.
+    ///
+    /// A change is the agent's own if the tool named the file and no other guarded agent made the file what it is, or is
+    /// about to. Then the turn knows it from now on. Any other change is foreign: the turn's next write is refused.
+    pub fn look_again(
+        &self,
+        turn: &dyn Sightings,
+        tool: &str,
+        files: &[(FilePath, Named)],
+    ) -> Result<Vec<FilePath>> {
+        let request = Request { workspace: &self.workspace, turn, tool };
+        let (mut lines, mut foreign) = (Vec::new(), Vec::new());
+        for (path, named) in files {
+            let Some(sighting) = turn.get(path)? else { continue };
+            let (before, after) = (sighting.baseline(Extent::Whole), self.state_of(path)?.0);
+            if after == before || after == FileState::Unreadable {
+                continue;
+            }
+            let key = PathBuf::from(request.ledger_path(path));
+            if *named == Named::No || self.is_anothers(&request, &key, after)? {
+                foreign.push(path.clone());
+                continue;
+            }
+            turn.wrote(path, after)?;
+            if let Some(digest) = after.digest() {
+                self.keep_text_of(turn, path, digest)?;
+            }
+            lines.push(self.applied_line(&request, &key, before, after)?);
+        }
+        if !lines.is_empty() {
+            self.workspace.ledger().append(&lines, Flush::No)?;
+        }
+        Ok(foreign)
+    }
+
+    /// Whether another turn made the file what it is, or has reserved it.
+    fn is_anothers(&self, request: &Request<'_>, key: &Path, state: FileState) -> Result<bool> {
+        if let Some(reservation) = Reservation::of(&self.workspace, key)?
+            && (reservation.turn != *request.turn.id() || reservation.agent != *request.turn.agent())
+        {
+            return Ok(true);
+        }
+        let author = request.author_of(&key.display().to_string(), state)?;
+        Ok(author.is_some_and(|by| by.agent != *request.turn.agent()))
+    }
+
+    /// The line of a change that the agent's own tool has made.
+    fn applied_line(
+        &self,
+        request: &Request<'_>,
+        key: &Path,
+        before: FileState,
+        after: FileState,
+    ) -> Result<Entry> {
+        let id = ChangeId::new(self.workspace.now())?;
+        let mut payload = mutation_payload(&id, request.tool, key, before, after);
+        payload["guarantee"] = serde_json::json!("reserved");
+        Ok(Entry {
+            time: self.workspace.now(),
+            agent: Some(request.turn.agent().clone()),
+            turn: Some(request.turn.id().clone()),
+            action_type: ActionType::Mutation,
+            payload,
+            result: serde_json::json!({"status": "APPLIED"}),
+        })
     }
 
     /// What a file is, and whether somebody was writing it all the time.

@@ -482,7 +482,7 @@ impl<'a> Request<'a> {
     }
 
     /// The newest change in the ledger that made the file what it is.
-    fn author_of(&self, path: &str, state: FileState) -> Result<Option<ChangedBy>> {
+    pub(crate) fn author_of(&self, path: &str, state: FileState) -> Result<Option<ChangedBy>> {
         // Who changed a file before so many other changes is not news to anyone.
         const LINES: usize = 256;
         let hash = prefixed(state.digest());

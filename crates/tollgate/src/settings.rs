@@ -36,6 +36,8 @@ pub struct Settings {
     pub agent: BTreeMap<Agent, Role>,
     /// The log of each agent.
     pub log: LogSettings,
+    /// The hooks of agent programs.
+    pub hooks: HookSettings,
 }
 
 /// `[guard]`
@@ -144,6 +146,29 @@ impl Default for VaultSettings {
     }
 }
 
+/// `[hooks]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HookSettings {
+    /// What happens to a write that could not be judged.
+    pub on_fault: OnFault,
+    /// After what time a write counts as one that could not be judged.
+    pub deadline: Wait,
+    /// Commands that format a file of this ending from standard input to standard output. `{path}` stands for the file.
+    pub formatters: BTreeMap<String, Vec<String>>,
+}
+
+impl Default for HookSettings {
+    fn default() -> Self {
+        Self {
+            on_fault: OnFault::default(),
+            // Shorter than the 10 seconds for which agent programs are told to wait.
+            deadline: Wait(Duration::from_secs(8)),
+            formatters: BTreeMap::new(),
+        }
+    }
+}
+
 /// `[log]`
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -161,6 +186,17 @@ impl Default for LogSettings {
         // Some fifty thousand operations a file: weeks of a busy agent, and still quick to search.
         Self { dir: None, max_size: Size(10 << 20), keep: 5 }
     }
+}
+
+/// What happens to a write that could not be judged, because the state is broken or the disk too slow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnFault {
+    /// It is not made, and the agent is told why.
+    #[default]
+    Block,
+    /// It goes through.
+    Allow,
 }
 
 /// Whether refusals are enforced.
@@ -371,6 +407,10 @@ mod tests {
             role = "cloud"
             allowed = ["summarize", "triage"]
             sensitive = ["send_email", "payment"]
+            [hooks]
+            on_fault = "allow"
+            deadline = "2s"
+            formatters = { rs = ["rustfmt"] }
         "#
         .parse()
         .unwrap();
@@ -393,6 +433,8 @@ mod tests {
         assert_eq!(cloud.role.as_deref(), Some("cloud"));
         assert_eq!(cloud.allowed, ["summarize", "triage"]);
         assert_eq!(cloud.sensitive, ["send_email", "payment"]);
+        assert_eq!(settings.hooks.on_fault, OnFault::Allow);
+        assert_eq!(settings.hooks.formatters["rs"], ["rustfmt"]);
     }
 
     #[test]

@@ -66,6 +66,11 @@ impl SharedTurns {
         Ok(Self { folder })
     }
 
+    /// The folder, for what else an agent's short-lived processes have to tell each other.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Begins a turn, and clears away what was forgotten.
     pub fn begin(&self, id: TurnId, agent: Agent, now: Timestamp) -> Result<SharedTurn> {
         self.forget(now)?;

@@ -21,6 +21,8 @@ use tollgate::workspace::{STATE_FOLDER, STATE_VERSION, Workspace, read_settings}
 
 use crate::answer::{Answer, Said, Stop};
 use crate::door::{Door, FoundBy};
+use crate::hook::checkup::{Checkup, Hooks, checkups};
+use crate::host::Trust;
 use crate::tasks::{is_vault, vault_folder};
 use crate::words;
 
@@ -90,6 +92,7 @@ pub(crate) enum Fact {
         unknown: Vec<Agent>,
         unfit: Vec<Unfit>,
     },
+    Host(Checkup),
     /// The check itself failed.
     Broken {
         check: &'static str,
@@ -129,6 +132,7 @@ impl Fact {
             Self::Reservations { .. } => "reservations",
             Self::Turns { .. } => "turns",
             Self::Vault { .. } => "vault",
+            Self::Host(_) => "hooks",
             Self::Broken { check, .. } => check,
         }
     }
@@ -150,6 +154,11 @@ impl Fact {
                 Some(_) => Level::Problem,
                 None => warn_if(head_file.is_none()),
             },
+            Self::Host(Checkup { hooks: Hooks::InPlace { wrong: Some(_), .. }, .. }) => Level::Problem,
+            Self::Host(Checkup { hooks: Hooks::InPlace { trust, .. }, .. }) => {
+                warn_if(!matches!(trust, Trust::NotNeeded | Trust::Given))
+            }
+            Self::Host(Checkup { hooks, .. }) => warn_if(matches!(hooks, Hooks::Outdated)),
             Self::Recovery { late, .. } => warn_if(*late > 0),
             Self::Vault { reclaimable, unfit, .. } => warn_if(*reclaimable > 0 || !unfit.is_empty()),
             Self::Workspace { .. }
@@ -165,6 +174,10 @@ pub(crate) fn run(door: &Door, _: &Wish) -> Result<Answer, Stop> {
     let (root, found_by) = door.root()?;
     let mut facts = vec![Fact::Workspace { root: root.clone(), found_by }];
     look(door, &root, &mut facts);
+    match checkups(door, &root) {
+        Ok(found) => facts.extend(found.into_iter().map(Fact::Host)),
+        Err(fault) => facts.push(Fact::Broken { check: "hooks", fault }),
+    }
     let checked: Vec<Checked> = facts
         .iter()
         .map(|fact| {

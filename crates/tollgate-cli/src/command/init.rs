@@ -1,4 +1,4 @@
-//! `tollgate init`: writes the configuration, and makes a vault if asked to.
+//! `tollgate init`: writes the configuration, and nothing else unless asked: a vault, hooks of agent programs.
 
 use std::fs;
 use std::io::{self, Write};
@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use serde_json::json;
 use tollgate::error::Fault;
 use tollgate::settings::Settings;
@@ -14,6 +15,8 @@ use tollgate::workspace::{STATE_FOLDER, read_settings};
 
 use crate::answer::{Answer, Said, Stop};
 use crate::door::Door;
+use crate::host::{self, Became, Host};
+use crate::surroundings::Surroundings;
 use crate::tasks::is_vault;
 use crate::words;
 
@@ -38,9 +41,28 @@ pub(crate) struct Wish {
     #[arg(long, value_name = "DIR", conflicts_with = "remove", value_hint = clap::ValueHint::DirPath)]
     #[allow(clippy::option_option, reason = "so clap reads an option whose value may be left out")]
     vault: Option<Option<PathBuf>>,
-    /// Take out what init put in
+
+    /// Set up the hooks of an agent program in this workspace, beside what is there; `all`: of those that are found
+    #[arg(long = "host", value_name = "HOST", value_parser = hosts())]
+    hosts: Vec<String>,
+
+    /// Take out what init put in; with --host only the hooks of that program
     #[arg(long)]
     remove: bool,
+}
+
+fn hosts() -> PossibleValuesParser {
+    PossibleValuesParser::new(host::names().into_iter().chain(["all"]))
+}
+
+/// The hooks of one agent program, and what became of them.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct Hooked {
+    pub(crate) host: &'static str,
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) done: Became,
+    /// What a person still has to do.
+    pub(crate) then: Option<&'static str>,
 }
 
 /// What became of the configuration.
@@ -119,7 +141,21 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     let (root, found_by) = door.root()?;
     let state = root.join(STATE_FOLDER);
     let config = state.join("config.toml");
-    let done = if wish.remove { remove(&root, &state, &config)? } else { write(&root, &state, &config)? };
+    let mut hooked = Vec::new();
+    for host in chosen(wish, &root) {
+        let setup = host.setup();
+        let done = if wish.remove { setup.take(&root)? } else { setup.put(&root)? };
+        let trust = host.trust(Surroundings::home().as_deref(), &root);
+        let then = if wish.remove { None } else { trust.what_to_do() };
+        hooked.push(Hooked { host: host.name(), files: setup.files(), done, then });
+    }
+    let done = match wish.remove {
+        true if wish.hosts.is_empty() => remove(&root, &state, &config)?,
+        // Asked about one program only: the rest of what init put in stays.
+        true if config.exists() => Done::Kept,
+        true => Done::NothingToRemove,
+        false => write(&root, &state, &config)?,
+    };
     // Better now than at the next write.
     let settings = if done == Done::Kept { read_settings(&config)? } else { Settings::default() };
     let vault = match &wish.vault {
@@ -129,12 +165,13 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     let named = vault.as_ref().is_some_and(|vault| vault.named);
     let done = if done == Done::Kept && named { Done::Changed } else { done };
     let (git, state) = (root.join(".git").exists(), state.join("version").exists());
-    let mut words = words::init(&root, found_by, done, git, state);
+    let mut words = words::init(&root, found_by, done, git, state) + &words::hooked(&hooked, wish.remove);
     let mut json = json!({
         "workspace": root.to_string_lossy(),
         "config": config.to_string_lossy(),
         "done": done,
         "found": {"git": git, "state": state},
+        "hosts": hooked,
     });
     if let Some(vault) = &vault {
         words = format!("{words}\n{}", words::vault_made(door, &vault.folder, vault.new));
@@ -212,6 +249,21 @@ fn is_template(text: &[u8]) -> bool {
         None => format!("{line}\n"),
     };
     text.lines().map(plain).collect::<String>() == TEMPLATE
+}
+
+/// The programs that are meant. To be taken out: all that are set up, unless some are named.
+fn chosen(wish: &Wish, root: &Path) -> Vec<&'static dyn Host> {
+    let all = wish.hosts.iter().any(|name| name == "all");
+    let is_meant = |host: &&'static dyn Host| {
+        let named = wish.hosts.iter().any(|name| name == host.name());
+        let there = || host.setup().is_there(root);
+        let found = || host::is_found(*host, Surroundings::home().as_deref(), &Surroundings::path(), root);
+        match wish.remove {
+            true => named || (all || wish.hosts.is_empty()) && there(),
+            false => named || all && found(),
+        }
+    };
+    host::ALL.into_iter().filter(is_meant).collect()
 }
 
 fn write(root: &Path, state: &Path, config: &Path) -> Result<Done, Fault> {

@@ -6,6 +6,7 @@ pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod doctor;
 pub(crate) mod edit;
+pub(crate) mod hook;
 pub(crate) mod init;
 pub(crate) mod ledger;
 pub(crate) mod mcp;

@@ -16,6 +16,8 @@ use super::{
 };
 use crate::command::doctor::{Checked, Fact, Level};
 use crate::door::{Door, FoundBy};
+use crate::hook::checkup::{Checkup, Hooks};
+use crate::host::Trust;
 
 /// Everything, one finding after the other, and the sum of it.
 pub(crate) fn diagnosis(checked: &[Checked]) -> String {
@@ -38,6 +40,45 @@ pub(crate) fn diagnosis(checked: &[Checked]) -> String {
             (0, warnings) => format!("all is well, with {}", count(warnings, "warning")),
             (problems, _) => format!("{} to mend", count(problems, "problem")),
         }
+}
+
+fn host_words(door: &Door, checkup: &Checkup) -> (String, Option<String>) {
+    let Checkup { host, installed, hooks } = checkup;
+    let program = if *installed { "" } else { ", though the program is not in the path" };
+    let set_up = format!("`tollgate init --host {host}`");
+    match hooks {
+        Hooks::None => {
+            (format!("`{host}` is used here, without hooks{program}"), Some(format!("{set_up} sets them up")))
+        }
+        Hooks::Outdated => (
+            format!("`{host}` has hooks of another version of tollgate{program}"),
+            Some(format!("{set_up} renews them")),
+        ),
+        Hooks::InPlace { wrong: Some(wrong), .. } => (
+            format!("`{host}` has hooks that do not answer as they should: {}", plain(wrong)),
+            Some(format!(
+                "see that `tollgate` is in the path of `{host}`, and is this version; {set_up} renews the hooks"
+            )),
+        ),
+        Hooks::InPlace { trust, called, .. } => {
+            let called = match called.and_then(|time| jiff::Timestamp::try_from(time).ok()) {
+                Some(time) => format!("called {}", super::ago(door.now(), time)),
+                None => "not called yet".into(),
+            };
+            let (state, mend) = match trust {
+                Trust::NotNeeded => ("answer as they should".to_owned(), None),
+                Trust::Given => ("are trusted, answer as they should".to_owned(), None),
+                Trust::Missing(how) => {
+                    ("answer as they should, but are not trusted yet".to_owned(), Some((*how).to_owned()))
+                }
+                Trust::SwitchedOff(by) => (
+                    format!("answer as they should, but are switched off by {}", plain(by)),
+                    Some("switch them on".into()),
+                ),
+            };
+            (format!("`{host}` has hooks, which {state}; {called}{program}"), mend)
+        }
+    }
 }
 
 /// What was found, and how to mend it.
@@ -96,6 +137,7 @@ pub(crate) fn finding(door: &Door, fact: &Fact) -> (String, Option<String>) {
         ),
         Fact::Turns { running } => (format!("{running} running"), None),
         Fact::Vault { .. } => vault_words(door, fact),
+        Fact::Host(checkup) => host_words(door, checkup),
         Fact::Broken { fault, .. } => (fault_words(door, fault), Some(mend(fault))),
     }
 }

@@ -40,6 +40,7 @@ const COMMANDS: &[&str] = &[
     "ledger",
     "ledger tail",
     "ledger verify",
+    "hook",
 ];
 
 #[test]
@@ -99,6 +100,7 @@ fn the_first_page_of_help() {
       work         Claim tasks and run a command for each
       recovery     List, show and restore what guarded writes replaced
       ledger       Follow and verify the ledger: one line for everything that happened
+      hook         Answer an agent program that is about to use a tool, or has used it
       doctor       Look at the workspace: how well files are protected here, what is broken, and how to
                    mend it
       completions  Print the completions for a shell

@@ -7,6 +7,7 @@ mod crowd;
 mod doctor;
 mod files;
 mod help;
+mod hook;
 mod init;
 mod ledger;
 mod owners;

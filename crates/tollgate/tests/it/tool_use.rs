@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use tollgate::digest::Digest;
-use tollgate::gate::{Ticket, ToolChange, ToolResult, ToolUse};
+use tollgate::gate::{Named, Ticket, ToolChange, ToolResult, ToolUse};
 use tollgate::guard::{Expected, Outcome, Refused};
 use tollgate::refusal::ErrorType;
 use tollgate::turn::{Extent, FileState, Sightings};
@@ -181,4 +181,65 @@ fn protected_paths_are_refused_to_tools_too() {
     let agent = world.agent("blue");
     let refused = pre(&agent, &writes("w", &[".tollgate/config.toml"])).unwrap_err();
     assert_eq!(refused.payload().error_type, ErrorType::ProtectedPath);
+}
+
+#[test]
+fn who_is_only_observed_is_never_held_back() {
+    let world = World::with("[guard]\nmode = \"observe\"\nquiet_wait = \"0ms\"");
+    world.outsider_writes("a", "one");
+    let (blue, red) = (world.agent("blue"), world.agent("red"));
+    tool_reads(&blue, "a");
+    world.outsider_writes("a", "two");
+    let _ = pre(&blue, &writes("w1", &["a"])).unwrap();
+    let _ = pre(&red, &writes("w2", &["a"])).unwrap();
+    let _ = pre(&red, &writes("w3", &[".tollgate/config.toml"])).unwrap();
+    let kinds: Vec<_> = world.ledger().iter().map(|line| line.result["status"].clone()).collect();
+    assert_eq!(kinds.iter().filter(|status| *status == "OBSERVED").count(), 3, "{kinds:?}");
+}
+
+#[test]
+fn a_change_that_was_not_announced_is_own_only_if_named_and_nobody_elses() {
+    let world = World::new();
+    for path in ["named", "unnamed", "reds", "touched"] {
+        world.outsider_writes(path, "one");
+    }
+    let (blue, red) = (world.agent("blue"), world.agent("red"));
+    for path in ["named", "unnamed", "reds", "touched"] {
+        tool_reads(&blue, path);
+    }
+    tool_reads(&red, "reds");
+    world.outsider_writes("named", "two");
+    world.outsider_writes("unnamed", "two");
+    red.writes("reds", "two").done();
+    let files =
+        [("named", Named::Yes), ("unnamed", Named::No), ("reds", Named::Yes), ("touched", Named::Yes)]
+            .map(|(path, named)| (world.gate.workspace().canonical(path).unwrap(), named));
+    let foreign = world.gate.look_again(&blue.turn, "Bash", &files).unwrap();
+    assert_eq!(foreign, [files[1].0.clone(), files[2].0.clone()]);
+    let _ = pre(&blue, &writes("w1", &["named", "touched"])).unwrap();
+    for path in ["unnamed", "reds"] {
+        assert_eq!(
+            pre(&blue, &writes("w2", &[path])).unwrap_err().payload().error_type,
+            ErrorType::StaleFile
+        );
+    }
+}
+
+#[test]
+fn a_read_counts_as_what_the_output_showed() {
+    let world = World::new();
+    world.outsider_writes("a", "one");
+    world.outsider_writes("b", "one");
+    let agent = world.agent("blue");
+    tool_reads(&agent, "a");
+    world.outsider_writes("a", "two");
+    let _ = pre(&agent, &writes("w1", &["a"])).unwrap_err();
+    let mut ticket = pre(&agent, &reads("a")).unwrap();
+    ticket.judge_reads(|_, planned| (planned == Extent::Whole).then_some(Extent::Part));
+    post(&agent, ticket, ToolResult::Succeeded);
+    let _ = pre(&agent, &writes("w2", &["a"])).expect_err("only a part was seen");
+    let mut ticket = pre(&agent, &reads("b")).unwrap();
+    ticket.judge_reads(|_, _| None);
+    post(&agent, ticket, ToolResult::Succeeded);
+    assert_eq!(agent.turn.files().len(), 1);
 }

@@ -1,0 +1,118 @@
+//! What a hook costs, beside the start of a bare process in the same run: `cargo bench -p tollgate-cli --bench hook`.
+//!
+//! The rounds of all kinds are mixed, so that a busy machine slows all of them alike, and the median is told.
+
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints, and may fail")]
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+const ROUNDS: usize = 200;
+
+fn main() {
+    let keep = tempfile::tempdir().unwrap();
+    let root = keep.path().canonicalize().unwrap();
+    let mut table = Vec::new();
+    for files in [10, 10_000] {
+        let folder = root.join(files.to_string());
+        fs::create_dir_all(folder.join(".tollgate")).unwrap();
+        fs::create_dir(root.join(format!("run-{files}"))).unwrap();
+        let work = Work { folder, run: root.join(format!("run-{files}")) };
+        work.fill(files);
+        let mut times: Vec<(&str, Vec<Duration>)> = [
+            "/bin/true",
+            "before a write",
+            "before a read",
+            "before a command",
+            "after a write",
+            "after a command",
+        ]
+        .map(|kind| (kind, Vec::new()))
+        .into();
+        for round in 0..ROUNDS {
+            let file = work.folder.join(format!("f{}", round % files));
+            let write = work.payload("Write", json!({"file_path": file, "content": "new"}), round);
+            let read = work.payload("Read", json!({"file_path": file}), round + 1_000_000);
+            let command = work.payload("Bash", json!({"command": "ls -la"}), round + 2_000_000);
+            times[0].1.push(work.time("/bin/true", &[], b""));
+            times[1].1.push(work.hook("PreToolUse", &write));
+            times[2].1.push(work.hook("PreToolUse", &read));
+            times[3].1.push(work.hook("PreToolUse", &command));
+            times[4].1.push(work.hook("PostToolUse", &write));
+            times[5].1.push(work.hook("PostToolUse", &command));
+            work.hook("PostToolUse", &read);
+        }
+        let mut bare = Duration::ZERO;
+        for (kind, mut times) in times {
+            times.sort();
+            let median = times[times.len() / 2];
+            if kind == "/bin/true" {
+                bare = median;
+            }
+            table.push((files, kind, median, median.as_secs_f64() / bare.as_secs_f64()));
+        }
+    }
+    println!("{:>8}  {:<18} {:>10}  beside a bare process", "files", "what", "median");
+    for (files, kind, median, beside) in table {
+        println!("{files:>8}  {kind:<18} {:>7} us  {beside:.2}", median.as_micros());
+    }
+}
+
+struct Work {
+    folder: std::path::PathBuf,
+    run: std::path::PathBuf,
+}
+
+impl Work {
+    /// Makes the files and reads them all in one turn: with one command each hundred.
+    fn fill(&self, files: usize) {
+        for file in 0..files {
+            fs::write(self.folder.join(format!("f{file}")), format!("text of file {file}\n")).unwrap();
+        }
+        for (batch, first) in (0..files).step_by(100).enumerate() {
+            let names: Vec<String> = (first..files.min(first + 100)).map(|file| format!("f{file}")).collect();
+            let command = format!("cat {}", names.join(" "));
+            let mut payload = self.payload("Bash", json!({"command": command}), batch + 9_000_000);
+            self.hook("PreToolUse", &payload);
+            let text = names
+                .iter()
+                .map(|name| fs::read_to_string(self.folder.join(name)).unwrap())
+                .collect::<String>();
+            payload["tool_response"] = json!({"stdout": text, "stderr": ""});
+            self.hook("PostToolUse", &payload);
+        }
+    }
+
+    fn payload(&self, tool: &str, input: Value, call: usize) -> Value {
+        json!({"session_id": "s", "prompt_id": "p", "cwd": self.folder, "tool_name": tool, "tool_input": input,
+            "tool_use_id": call.to_string(), "tool_response": {"stdout": "", "stderr": ""}})
+    }
+
+    fn hook(&self, event: &str, payload: &Value) -> Duration {
+        let mut payload = payload.clone();
+        payload["hook_event_name"] = event.into();
+        self.time(env!("CARGO_BIN_EXE_tollgate"), &["hook", "claude-code"], payload.to_string().as_bytes())
+    }
+
+    fn time(&self, program: impl AsRef<Path>, words: &[&str], stdin: &[u8]) -> Duration {
+        let mut command = Command::new(program.as_ref());
+        command.args(words).env("XDG_RUNTIME_DIR", &self.run).current_dir(&self.folder);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let started = Instant::now();
+        let mut child = command.spawn().unwrap();
+        let _ = child.stdin.take().unwrap().write_all(stdin);
+        let output = child.wait_with_output().unwrap();
+        let took = started.elapsed();
+        assert!(
+            output.status.success() && output.stdout.is_empty(),
+            "{}",
+            String::from_utf8_lossy(&output.stdout)
+        );
+        took
+    }
+}

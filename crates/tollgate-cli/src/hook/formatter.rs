@@ -1,0 +1,79 @@
+//! Formatters: what a project's formatter makes of the agent's own text is the agent's own text.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tollgate::digest::Digest;
+use tollgate::error::Fault;
+use tollgate::settings::HookSettings;
+use tollgate::turn::{Extent, FileState, Sightings};
+use tollgate::workspace::Workspace;
+
+/// A formatter that takes longer is not waited for: then the file counts as changed by somebody else.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// If the file is what its formatter makes of the text that the turn last knew, the turn knows that now.
+pub(super) fn adopt(
+    workspace: &Workspace,
+    settings: &HookSettings,
+    turn: &dyn Sightings,
+    path: &Path,
+) -> Result<(), Fault> {
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    let Some(command) = settings.formatters.get(ending) else { return Ok(()) };
+    let canonical = workspace.canonical(path)?;
+    let Some(known) = turn.get(&canonical)?.and_then(|sighting| sighting.baseline(Extent::Whole).digest())
+    else {
+        return Ok(());
+    };
+    let Ok(there) = std::fs::read(canonical.as_path()) else { return Ok(()) };
+    let there_digest = Digest::of(&there);
+    if there_digest == known {
+        return Ok(());
+    }
+    if let Some(text) = turn.text(known)?
+        && run(command, workspace.path(), canonical.as_path(), &text)
+            .is_some_and(|formatted| formatted == there)
+    {
+        turn.keep_text(there_digest, &there)?;
+        turn.wrote(&canonical, FileState::Present(there_digest))?;
+    }
+    Ok(())
+}
+
+fn run(command: &[String], root: &Path, path: &Path, text: &[u8]) -> Option<Vec<u8>> {
+    let (program, arguments) = command.split_first()?;
+    let path = path.to_string_lossy();
+    let mut child = Command::new(program)
+        .args(arguments.iter().map(|argument| argument.replace("{path}", &path)))
+        .current_dir(root)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    let (mut stdin, mut stdout) = (child.stdin.take()?, child.stdout.take()?);
+    let text = text.to_vec();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || stdin.write_all(&text));
+    std::thread::spawn(move || {
+        let mut formatted = Vec::new();
+        let read = stdout.read_to_end(&mut formatted);
+        let _ = sender.send(read.map(|_| formatted));
+    });
+    let deadline = Instant::now() + PATIENCE;
+    let formatted = receiver.recv_timeout(PATIENCE).ok().and_then(Result::ok);
+    loop {
+        match child.try_wait().ok()? {
+            Some(status) => return formatted.filter(|_| status.success()),
+            None if Instant::now() > deadline => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return None;
+            }
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}

@@ -1,0 +1,609 @@
+//! One call of a hook: from the bytes on stdin to the answer that the agent program understands.
+//!
+//! Never silently open: whatever goes wrong before a write (a payload that cannot be read, a broken state, a panic, a
+//! disk that is too slow) is answered with "blocked, because", inside a deadline that is shorter than the program's. Silent
+//! when all is well: an "allow" would skip the question that the user wants to be asked.
+
+pub(crate) mod checkup;
+pub(crate) mod event;
+mod formatter;
+pub(crate) mod patch;
+mod process;
+mod session;
+mod shell;
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tollgate::digest::Digest;
+use tollgate::edit::{Edit, Occurrence};
+use tollgate::error::Fault;
+use tollgate::gate::{Gate, Named, ToolChange, ToolResult, ToolUse};
+use tollgate::guard::{Expected, Outcome, Refused};
+use tollgate::path::FilePath;
+use tollgate::refusal::ErrorType;
+use tollgate::settings::{HookSettings, Mode, OnFault};
+use tollgate::shared_turn::{SharedTurn, SharedTurns};
+use tollgate::turn::{Extent, Sightings, TEXT_PER_FILE};
+use tollgate::workspace::STATE_FOLDER;
+
+use crate::answer::Stop;
+use crate::arguments::Everywhere;
+use crate::door::Door;
+use crate::host::{self, Host};
+use crate::surroundings::Surroundings;
+use crate::words;
+use event::{Aftermath, Call, Deed, Deeds, Event, Heard, Shown};
+use session::{Last, Session, settle_what_is_over};
+
+/// A payload holds at most the text of a file or two, so this is a program gone wrong.
+const LARGEST: u64 = 64 << 20;
+
+/// What the thread that does the work tells the one that watches the clock.
+enum Progress {
+    /// Whose payload it is, and whether it is one that must not pass unjudged.
+    Heard(&'static dyn Host, Weight),
+    /// What the workspace says about faults.
+    Settings(HookSettings),
+    /// The answer: nothing, if all is well.
+    Answer(Option<Value>),
+}
+
+/// What happens if a call cannot be judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Weight {
+    /// It may change files: it is blocked.
+    Writes,
+    /// It changes nothing that we know of: it goes on.
+    Harmless,
+}
+
+/// Reads the payload, does what has to be done, and says what to print.
+pub(crate) fn answer(
+    called: &'static dyn Host,
+    everywhere: &Everywhere,
+    stdin: impl Read + Send + 'static,
+) -> Option<Value> {
+    let everywhere = everywhere.clone();
+    watched(called, move |progress| work(called, everywhere, stdin, progress))
+}
+
+/// Runs the work in a thread of its own, so that neither a panic nor a disk that hangs can keep the answer back.
+fn watched(
+    called: &'static dyn Host,
+    work: impl FnOnce(&Sender<Progress>) -> Result<Option<Value>, Stop> + Send + 'static,
+) -> Option<Value> {
+    let started = Instant::now();
+    let (sender, receiver) = mpsc::channel();
+    let worker = move || {
+        let answer = work(&sender).unwrap_or_else(|stop| {
+            // Told as progress, because only the watcher knows how heavy the call is.
+            let _ = sender.send(Progress::Answer(Some(words::hook_fault(&stop).into())));
+            Some(Value::Null)
+        });
+        let _ = sender.send(Progress::Answer(answer));
+    };
+    let (mut host, mut weight, mut settings) = (called, Weight::Writes, HookSettings::default());
+    // A machine that cannot start a thread cannot judge either.
+    if std::thread::Builder::new().stack_size(16 << 20).spawn(worker).is_err() {
+        return Some(host.block(&words::hook_failed("no thread could be started")));
+    }
+    let reason = loop {
+        let left = settings.deadline.0.saturating_sub(started.elapsed());
+        match receiver.recv_timeout(left) {
+            Ok(Progress::Heard(heard, heavy)) => (host, weight) = (heard, heavy),
+            Ok(Progress::Settings(read)) => settings = read,
+            Ok(Progress::Answer(Some(Value::String(fault)))) => break fault,
+            Ok(Progress::Answer(answer)) => return answer,
+            Err(RecvTimeoutError::Timeout) => break words::hook_too_slow(settings.deadline.0),
+            Err(RecvTimeoutError::Disconnected) => break words::hook_failed("it panicked"),
+        }
+    };
+    (weight == Weight::Writes && settings.on_fault == OnFault::Block).then(|| host.block(&reason))
+}
+
+fn work(
+    called: &'static dyn Host,
+    everywhere: Everywhere,
+    mut stdin: impl Read,
+    progress: &Sender<Progress>,
+) -> Result<Option<Value>, Stop> {
+    let mut bytes = Vec::new();
+    let fault = |source| Fault::Io { doing: "read", path: "standard input".into(), source };
+    stdin.by_ref().take(LARGEST + 1).read_to_end(&mut bytes).map_err(fault)?;
+    let (host, heard) = match understand(called, &bytes) {
+        Ok(understood) => understood,
+        Err((host, weight, what)) => {
+            let _ = progress.send(Progress::Heard(host, weight));
+            return Err(words::bad_payload(host.name(), &what));
+        }
+    };
+    let hook = Hook { host, heard, everywhere };
+    let plan = hook.plan();
+    let _ = progress.send(Progress::Heard(host, plan.weight()));
+    hook.run(&plan, progress)
+}
+
+/// Whose payload it is and what it says; or what is wrong with it, and whether it may be one that matters.
+#[allow(clippy::type_complexity, reason = "either understood, or who to answer and how")]
+fn understand(
+    called: &'static dyn Host,
+    bytes: &[u8],
+) -> Result<(&'static dyn Host, Heard), (&'static dyn Host, Weight, String)> {
+    // Some programs on some systems begin with a byte order mark.
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let weight = |host: &dyn Host| {
+        let beginning = String::from_utf8_lossy(&bytes[..bytes.len().min(1 << 20)]);
+        if host.may_be_before_a_tool(&beginning) { Weight::Writes } else { Weight::Harmless }
+    };
+    if bytes.len() as u64 > LARGEST {
+        return Err((called, weight(called), "it is larger than 64 MiB".into()));
+    }
+    let payload: Value =
+        serde_json::from_slice(bytes).map_err(|error| (called, weight(called), error.to_string()))?;
+    let host = host::recognise(&payload, called);
+    host.hear(&payload).map(|heard| (host, heard)).map_err(|what| (host, weight(host), what))
+}
+
+/// A call that was understood.
+struct Hook {
+    host: &'static dyn Host,
+    heard: Heard,
+    everywhere: Everywhere,
+}
+
+/// What a tool will do to files.
+#[derive(Debug, Default)]
+struct Plan {
+    reads: Vec<(PathBuf, Extent)>,
+    changes: Vec<Planned>,
+    /// It is run by a shell, so there may be more.
+    shell: bool,
+    /// Files that it names to programs of which we know nothing.
+    named: Vec<PathBuf>,
+    /// Its text could not be understood, so there may be anything.
+    unclear: bool,
+}
+
+/// A file that a tool will change.
+#[derive(Debug)]
+struct Planned {
+    path: PathBuf,
+    extent: Extent,
+    text: Text,
+}
+
+/// What is known about the text that a file will hold.
+#[derive(Debug)]
+enum Text {
+    Exactly(String),
+    Edited(Vec<Edit>),
+    Unknown,
+}
+
+impl Plan {
+    fn weight(&self) -> Weight {
+        if self.changes.is_empty() && !self.unclear { Weight::Harmless } else { Weight::Writes }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.reads.is_empty() && self.changes.is_empty() && !self.shell
+    }
+
+    fn add(&mut self, deed: &Deed, folder: &Path) {
+        let (path, extent, text) = match deed {
+            Deed::Read(path, extent) => return self.reads.push((folder.join(path), *extent)),
+            Deed::Write(path, Some(text)) => (path, Extent::Whole, Text::Exactly(text.clone())),
+            Deed::Write(path, None) => (path, Extent::Whole, Text::Unknown),
+            Deed::Edit(path, edits) => (path, Extent::Part, Text::Edited(edits.clone())),
+            Deed::Delete(path) => (path, Extent::Whole, Text::Unknown),
+        };
+        self.changes.push(Planned { path: folder.join(path), extent, text });
+    }
+}
+
+impl Hook {
+    fn plan(&self) -> Plan {
+        let (Event::Before(call) | Event::After(call, _)) = &self.heard.event else { return Plan::default() };
+        let mut plan = Plan::default();
+        match &call.deeds {
+            Deeds::Files(deeds) => deeds.iter().for_each(|deed| plan.add(deed, &self.heard.folder)),
+            Deeds::Shell { commands, folder } => {
+                plan.shell = true;
+                // Afterwards only the words of the command count, and those are looked for in its text.
+                if matches!(self.heard.event, Event::Before(_)) {
+                    let folder = folder
+                        .as_ref()
+                        .map_or(self.heard.folder.clone(), |folder| self.heard.folder.join(folder));
+                    for command in commands {
+                        plan.follow(shell::effects(command, &folder, Surroundings::home().as_deref()));
+                    }
+                }
+            }
+        }
+        plan
+    }
+
+    fn run(&self, plan: &Plan, progress: &Sender<Progress>) -> Result<Option<Value>, Stop> {
+        match &self.heard.event {
+            Event::Other => return Ok(None),
+            Event::Before(_) | Event::After(..) if plan.is_empty() => return Ok(None),
+            _ => {}
+        }
+        let surroundings = Surroundings { folder: Ok(self.heard.folder.clone()), ..Surroundings::look() };
+        let door = Door::new(surroundings, self.everywhere.clone());
+        let gate = door.gate()?;
+        let settings = gate.workspace().settings().clone();
+        let _ = progress.send(Progress::Settings(settings.hooks.clone()));
+        if settings.guard.mode == Mode::Off {
+            return Ok(None);
+        }
+        let turns = door.new_turns()?;
+        let names = [self.host.name(), &self.heard.session, self.heard.helper.as_deref().unwrap_or_default()];
+        let session = Session::open(&turns, names, door.named_by_environment()?)?;
+        note_call(&turns, self.host.name());
+        let number = self.heard.turn.as_deref();
+        let acting =
+            Acting { hook: self, door: &door, gate: &gate, session: &session, settings: &settings.hooks };
+        match &self.heard.event {
+            Event::Prompt => session.next_turn(&gate, number)?,
+            Event::Before(call) => return acting.before(call, plan, &session.turn(&gate, number)?),
+            Event::After(call, aftermath) => return acting.after(call, aftermath),
+            // The turn itself goes on: the agent may be sent back to work, and still knows what it read.
+            Event::Stopped => session.settle_all(&gate)?,
+            Event::Gone => session.close(&gate)?,
+            Event::Other => {}
+        }
+        Ok(None)
+    }
+}
+
+impl Plan {
+    fn follow(&mut self, effects: shell::Effects) {
+        self.unclear |= effects.unclear;
+        self.named.extend(effects.named);
+        // What was not understood to its end may not run at all: it shows nothing that counts.
+        if !effects.unclear {
+            self.reads.extend(effects.reads);
+        }
+        self.changes.extend(effects.changes.into_iter().map(|change| Planned {
+            path: change.path,
+            extent: change.extent,
+            text: change.text.map_or(Text::Unknown, Text::Exactly),
+        }));
+    }
+}
+
+/// Everything that is needed to act for one tool call.
+struct Acting<'h> {
+    hook: &'h Hook,
+    door: &'h Door,
+    gate: &'h Gate,
+    session: &'h Session<'h>,
+    settings: &'h HookSettings,
+}
+
+impl Acting<'_> {
+    /// The call's name between the hooks: its id, else what is the same before and after.
+    fn name_of(&self, call: &Call) -> String {
+        let id = match &call.id {
+            Some(id) => id.clone(),
+            None => format!("{}\0{}", call.tool, call.input),
+        };
+        self.session.call(id.as_bytes())
+    }
+
+    fn before(&self, call: &Call, plan: &Plan, turn: &SharedTurn) -> Result<Option<Value>, Stop> {
+        let name = self.name_of(call);
+        self.session.settle_done(self.gate, &name)?;
+        if plan.reads.is_empty() && plan.changes.is_empty() {
+            self.session.leave(&name, turn, None, Vec::new(), self.foreign(plan, turn)?)?;
+            return Ok(None);
+        }
+        let (changes, predicted) = self.changes(plan, turn)?;
+        let foreign = self.foreign(plan, turn)?;
+        for change in &changes {
+            formatter::adopt(self.gate.workspace(), self.settings, turn, &change.path)?;
+        }
+        let tool_use =
+            ToolUse { call: name.clone(), tool: call.tool.clone(), reads: plan.reads.clone(), changes };
+        let mut outcome = self.gate.pre_tool_use(turn, &tool_use)?;
+        if let Outcome::Refused(refused) = &outcome
+            && refused.refusals().iter().any(|refusal| refusal.error_type() == ErrorType::FileBusy)
+        {
+            // Whoever holds the file may be gone without a word.
+            settle_what_is_over(self.gate, &self.door.existing_turns()?)?;
+            outcome = self.gate.pre_tool_use(turn, &tool_use)?;
+        }
+        match outcome {
+            Outcome::Refused(refused) => Ok(Some(self.hook.host.block(&self.refusal(call, &refused)))),
+            Outcome::Done(ticket) => {
+                if let Err(fault) = self.session.leave(&name, turn, Some(ticket.clone()), predicted, foreign)
+                {
+                    // Without a slip nobody would ever end the reservation.
+                    let _ = self.gate.post_tool_use(turn, ticket, ToolResult::Failed);
+                    return Err(fault.into());
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn refusal(&self, call: &Call, refused: &Refused) -> String {
+        let payload = refused.payload();
+        let actual = payload.actual_hash.map(|hash| hash.to_string()).unwrap_or_default();
+        let again = self.session.was_told(format!("{}\0{}\0{actual}", call.tool, call.input).as_bytes());
+        words::hook_refused(self.door, refused, again)
+    }
+
+    /// The changes as the gate wants them, each file once, and what they will make of their files.
+    #[allow(clippy::type_complexity, reason = "two lists that are made in one pass")]
+    fn changes(
+        &self,
+        plan: &Plan,
+        turn: &SharedTurn,
+    ) -> Result<(Vec<ToolChange>, Vec<(PathBuf, Digest)>), Fault> {
+        let (mut changes, mut predicted): (Vec<ToolChange>, Vec<_>) = (Vec::new(), Vec::new());
+        for planned in &plan.changes {
+            let path = self.gate.workspace().canonical(&planned.path)?;
+            let mut add = |path: &FilePath, text: Option<Digest>| {
+                let path = path.as_path().to_owned();
+                if changes.iter().any(|there| there.path == path) {
+                    return;
+                }
+                predicted.extend(text.map(|text| (path.clone(), text)));
+                let (extent, expected) = (planned.extent, Expected::Baseline);
+                changes.push(ToolChange { path, extent, expected, predicted: text });
+            };
+            if path.as_path().is_dir() {
+                // A folder that goes away takes with it what the turn knows in there.
+                let inside =
+                    turn.files()?.into_iter().filter(|(file, _)| file.as_path().starts_with(path.as_path()));
+                inside.for_each(|(file, _)| add(&file, None));
+                // And what nobody may take away.
+                let root = self.gate.workspace().path();
+                let protected =
+                    host::protected().into_iter().chain([STATE_FOLDER.into()]).map(|file| root.join(file));
+                for file in protected.filter(|file| file.exists()) {
+                    if file.starts_with(path.as_path()) || path.as_path().starts_with(&file) {
+                        add(&self.gate.workspace().canonical(&file)?, None);
+                    }
+                }
+            } else {
+                add(&path, planned.digest(path.as_path()));
+            }
+        }
+        Ok((changes, predicted))
+    }
+
+    /// Files that are named to programs of which we know nothing, and that are not what the turn knows.
+    fn foreign(&self, plan: &Plan, turn: &SharedTurn) -> Result<Vec<PathBuf>, Fault> {
+        let mut foreign = Vec::new();
+        for named in &plan.named {
+            let Ok(path) = self.gate.workspace().canonical(named) else { continue };
+            if let Some(sighting) = turn.get(&path)?
+                && let Some(known) = sighting.baseline(Extent::Whole).digest()
+                && std::fs::read(path.as_path()).is_ok_and(|bytes| Digest::of(&bytes) != known)
+            {
+                foreign.push(path.as_path().to_owned());
+            }
+        }
+        Ok(foreign)
+    }
+
+    fn after(&self, call: &Call, aftermath: &Aftermath) -> Result<Option<Value>, Stop> {
+        let Some((slip, since)) = self.session.take(&self.name_of(call))? else { return Ok(None) };
+        // It may have been begun in a turn that is over.
+        let turn = match self.session.turn_of(&slip)? {
+            Some(turn) => turn,
+            None => self.session.turn(self.gate, self.hook.heard.turn.as_deref())?,
+        };
+        let is_shell = matches!(call.deeds, Deeds::Shell { .. });
+        let (mut own, mut read) = (BTreeSet::new(), BTreeSet::new());
+        let mut lost = None;
+        if let Some(mut ticket) = slip.ticket {
+            own.extend(ticket.changes().map(|(path, _)| path.to_owned()));
+            lost = aftermath.replaced.as_ref().and_then(|(path, text)| {
+                let path = self.gate.workspace().canonical(self.hook.heard.folder.join(path)).ok()?;
+                let (_, before) = ticket.changes().find(|(there, _)| *there == path.as_path())?;
+                let known = turn.text(before.digest()?).ok()??;
+                (!is_same_text(&known, text)).then(|| (path, text.clone()))
+            });
+            ticket.judge_reads(|path, planned| {
+                // A file that is only read is not changed by that.
+                read.insert(path.to_owned());
+                shown(&aftermath.shown, path, planned)
+            });
+            // A shell that fails has often done something before.
+            let failed = aftermath.failed && !is_shell;
+            let result = if failed { ToolResult::Failed } else { ToolResult::Succeeded };
+            self.gate.post_tool_use(&turn, ticket, result)?;
+        }
+        if let Deeds::Shell { commands, .. } = &call.deeds {
+            let mut files: Vec<(FilePath, Named)> = Vec::new();
+            for (path, _) in turn.files()? {
+                let last = since.last_changed(path.as_path());
+                if own.contains(path.as_path()) || last == Last::Before {
+                    continue;
+                }
+                let foreign = last == Last::Near || read.contains(path.as_path());
+                let foreign = foreign || slip.foreign.iter().any(|there| there == path.as_path());
+                let named = if foreign { Named::No } else { self.is_named(commands, path.as_path()) };
+                files.push((path, named));
+            }
+            self.gate.look_again(&turn, &call.tool, &files)?;
+        }
+        Ok(lost.and_then(|(path, text)| {
+            // The next write must not build on what nobody has looked at.
+            let _ = turn.refused(&path);
+            self.hook.host.tell(&words::hook_lost(self.door, &path, &text))
+        }))
+    }
+
+    /// Whether a command names a file, in whatever language is inside of it.
+    fn is_named(&self, commands: &[String], path: &Path) -> Named {
+        let root = self.gate.workspace().path();
+        let spellings =
+            [Some(path), path.strip_prefix(root).ok(), path.strip_prefix(&self.hook.heard.folder).ok()];
+        let names = |text: &str| {
+            spellings.iter().flatten().filter_map(|path| path.to_str()).any(|word| has_word(text, word))
+                || path.file_name().and_then(|name| name.to_str()).is_some_and(|name| has_word(text, name))
+        };
+        if commands.iter().any(|text| names(text)) { Named::Yes } else { Named::No }
+    }
+}
+
+impl Planned {
+    /// The hash of what the file will hold, if that is certain.
+    fn digest(&self, path: &Path) -> Option<Digest> {
+        match &self.text {
+            Text::Exactly(text) => Some(Digest::of(text.as_bytes())),
+            Text::Unknown => None,
+            Text::Edited(edits) if edits.is_empty() => None,
+            Text::Edited(edits) => {
+                let size = std::fs::metadata(path).ok()?.len();
+                let mut text =
+                    (size <= TEXT_PER_FILE as u64).then(|| std::fs::read_to_string(path).ok())??;
+                for edit in edits {
+                    let found = text.matches(&edit.old).count();
+                    text = match edit.occurrence {
+                        _ if edit.old.is_empty() || found == 0 => return None,
+                        Occurrence::All => text.replace(&edit.old, &edit.new),
+                        _ if found == 1 => text.replacen(&edit.old, &edit.new, 1),
+                        _ => return None,
+                    };
+                }
+                Some(Digest::of(text.as_bytes()))
+            }
+        }
+    }
+}
+
+/// How much of a file the agent was shown.
+fn shown(shown: &Shown, path: &Path, planned: Extent) -> Option<Extent> {
+    match shown {
+        Shown::AsAsked => Some(planned),
+        Shown::InPart => Some(Extent::Part),
+        Shown::Nothing => None,
+        Shown::Text(output) => {
+            let Ok(found) = std::fs::metadata(path) else { return Some(planned) };
+            if found.len() > TEXT_PER_FILE as u64 {
+                let whole = planned == Extent::Whole && output.len() as u64 >= found.len();
+                return if whole {
+                    Some(Extent::Whole)
+                } else {
+                    (!output.is_empty()).then_some(Extent::Part)
+                };
+            }
+            match std::fs::read(path).map(String::from_utf8) {
+                Ok(Ok(content)) => shell::shown_in(output, &content),
+                // Not text: what came out of it cannot be compared.
+                _ => (!output.is_empty()).then_some(Extent::Part),
+            }
+        }
+    }
+}
+
+/// Whether two texts are the same but for what programs do to line ends and byte order marks.
+fn is_same_text(known: &[u8], replaced: &str) -> bool {
+    let Ok(known) = std::str::from_utf8(known) else { return true };
+    let plain = |text: &str| text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
+    plain(known).trim_end_matches('\n') == plain(replaced).trim_end_matches('\n')
+}
+
+/// Whether a text has this word, not as a part of a longer name.
+fn has_word(text: &str, word: &str) -> bool {
+    let is_name = |c: char| c.is_alphanumeric() || "_-.".contains(c);
+    !word.is_empty()
+        && text.match_indices(word).any(|(at, _)| {
+            let (before, after) = (text[..at].chars().next_back(), text[at + word.len()..].chars().next());
+            // A full stop may end a sentence as well.
+            !before.is_some_and(is_name) && !after.is_some_and(|c| is_name(c) && c != '.')
+        })
+}
+
+/// Leaves word for the doctor that this program calls us.
+fn note_call(turns: &SharedTurns, host: &str) {
+    let folder = turns.folder().join("called");
+    let path = folder.join(host);
+    let now = std::time::SystemTime::now();
+    let recent = |found: std::fs::Metadata| {
+        found
+            .modified()
+            .is_ok_and(|then| now.duration_since(then).is_ok_and(|age| age < Duration::from_secs(60)))
+    };
+    // Once a minute is enough.
+    if !std::fs::metadata(&path).is_ok_and(recent) {
+        let _ = std::fs::create_dir_all(&folder);
+        let _ = std::fs::write(&path, "");
+    }
+}
+
+/// When this program last called us here.
+fn last_called(turns: &SharedTurns, host: &str) -> Option<std::time::SystemTime> {
+    std::fs::metadata(turns.folder().join("called").join(host)).ok()?.modified().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host() -> &'static dyn Host {
+        host::ALL[0]
+    }
+
+    fn blocked(answer: Option<Value>) -> String {
+        answer.expect("blocked").to_string()
+    }
+
+    #[test]
+    fn a_panic_blocks_a_write_and_nothing_else() {
+        let panics = |weight: Weight| {
+            watched(host(), move |progress| {
+                let _ = progress.send(Progress::Heard(host(), weight));
+                std::panic::panic_any("as if something were wrong");
+            })
+        };
+        assert!(blocked(panics(Weight::Writes)).contains("panicked"));
+        assert_eq!(panics(Weight::Harmless), None);
+    }
+
+    #[test]
+    fn a_slow_disk_blocks_a_write_inside_the_deadline() {
+        let started = Instant::now();
+        let answer = watched(host(), |progress| {
+            let deadline = tollgate::settings::Wait(Duration::from_millis(50));
+            let _ = progress.send(Progress::Settings(HookSettings { deadline, ..HookSettings::default() }));
+            std::thread::sleep(Duration::from_secs(5));
+            Ok(None)
+        });
+        assert!(blocked(answer).contains("50 ms"));
+        assert!(started.elapsed() < Duration::from_secs(4));
+    }
+
+    #[test]
+    fn a_setting_lets_through_what_cannot_be_judged() {
+        let answer = watched(host(), |progress| {
+            let settings = HookSettings { on_fault: OnFault::Allow, ..HookSettings::default() };
+            let _ = progress.send(Progress::Settings(settings));
+            Err(Fault::Missing { what: "something".into() }.into())
+        });
+        assert_eq!(answer, None);
+    }
+
+    #[test]
+    fn a_word_is_no_part_of_a_name() {
+        for (text, word) in
+            [("python3 fix.py a.txt", "a.txt"), ("open('src/a.rs')", "src/a.rs"), ("see a.txt.", "a.txt")]
+        {
+            assert!(has_word(text, word), "{text}");
+        }
+        for (text, word) in [("cat", "a"), ("aa.txt", "a.txt"), ("a.txt2", "a.txt"), ("", "a")] {
+            assert!(!has_word(text, word), "{text}");
+        }
+    }
+}

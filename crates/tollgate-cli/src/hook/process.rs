@@ -1,0 +1,71 @@
+//! The program that called us, so that others can see when it is dead.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+/// A process, told apart from a later one of the same number by when it started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Process {
+    pid: u32,
+    started: u64,
+}
+
+impl Process {
+    /// The one above us that is not a shell; none where that cannot be told.
+    pub(crate) fn of_host() -> Option<Self> {
+        let mut pid = u32::try_from(rustix::process::getppid()?.as_raw_nonzero().get()).ok()?;
+        // A shell that was started for us, perhaps by another; more is not a hook.
+        for _ in 0..3 {
+            let found = Found::of(pid)?;
+            let shells = ["sh", "dash", "bash", "zsh", "fish", "busybox", "env"];
+            if !shells.contains(&found.name.as_str()) {
+                // The first process adopts those whose parent has died.
+                return (pid > 1).then_some(Self { pid, started: found.started });
+            }
+            pid = found.parent;
+        }
+        None
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        Found::of(self.pid).is_some_and(|found| found.started == self.started)
+    }
+}
+
+struct Found {
+    name: String,
+    parent: u32,
+    started: u64,
+}
+
+impl Found {
+    fn of(pid: u32) -> Option<Self> {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name is in parentheses and may hold some itself.
+        let (name, rest) =
+            (text.get(text.find('(')? + 1..text.rfind(')')?)?, text.get(text.rfind(')')? + 1..)?);
+        let mut fields = rest.split_whitespace();
+        let state = fields.next()?;
+        let parent = fields.next()?.parse().ok()?;
+        let started = fields.nth(17)?.parse().ok()?;
+        // A zombie does nothing any more.
+        (state != "Z").then(|| Self { name: name.to_owned(), parent, started })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_alive_until_it_is_not() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let process = Process { pid: child.id(), started: Found::of(child.id()).unwrap().started };
+        assert!(process.is_alive());
+        assert!(!Process { started: process.started + 1, ..process.clone() }.is_alive());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!process.is_alive());
+    }
+}

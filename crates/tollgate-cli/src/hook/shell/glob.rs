@@ -1,0 +1,137 @@
+//! Patterns of file names, as a shell expands them: `*`, `?`, `[a-z]`.
+
+use std::path::{Path, PathBuf};
+
+/// A pattern that matches more is not followed further.
+const MOST: usize = 1_000;
+
+/// The paths that match, spelled as the pattern is, in the order of their names.
+pub(super) fn expand(pattern: &str, folder: &Path) -> Vec<String> {
+    let absolute = pattern.starts_with('/');
+    let mut found: Vec<PathBuf> = vec![if absolute { "/".into() } else { PathBuf::new() }];
+    for part in pattern.split('/').filter(|part| !part.is_empty()) {
+        let mut next = Vec::new();
+        for path in found {
+            if !part.contains(['*', '?', '[']) {
+                next.push(path.join(unquoted(part)));
+                continue;
+            }
+            let Ok(entries) = std::fs::read_dir(folder.join(&path)) else { continue };
+            let part: Vec<char> = part.chars().collect();
+            for entry in entries.flatten().take(MOST * 10) {
+                let Ok(name) = entry.file_name().into_string() else { continue };
+                let hidden = name.starts_with('.') && part[0] != '.';
+                if !hidden && matches(&part, &name.chars().collect::<Vec<_>>()) {
+                    next.push(path.join(name));
+                }
+            }
+        }
+        next.sort();
+        next.truncate(MOST);
+        found = next;
+    }
+    found.retain(|path| folder.join(path).symlink_metadata().is_ok());
+    found.into_iter().filter_map(|path| path.into_os_string().into_string().ok()).collect()
+}
+
+fn unquoted(part: &str) -> String {
+    let mut letters = part.chars();
+    let mut text = String::new();
+    while let Some(c) = letters.next() {
+        match c {
+            '\\' => text.extend(letters.next()),
+            c => text.push(c),
+        }
+    }
+    text
+}
+
+/// Whether a name matches. A star remembers where it began, so the time is bounded by the product of the lengths.
+fn matches(pattern: &[char], name: &[char]) -> bool {
+    let (mut p, mut n) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match one(&pattern[p..], name[n]) {
+            Step::Letter(length) => (p, n) = (p + length, n + 1),
+            Step::Star => {
+                star = Some((p + 1, n));
+                p += 1;
+            }
+            Step::No => match star {
+                Some((after, at)) => {
+                    star = Some((after, at + 1));
+                    (p, n) = (after, at + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|c| *c == '*')
+}
+
+enum Step {
+    /// The first so many letters of the pattern match this one.
+    Letter(usize),
+    Star,
+    No,
+}
+
+fn one(pattern: &[char], letter: char) -> Step {
+    match pattern {
+        [] => Step::No,
+        ['*', ..] => Step::Star,
+        ['?', ..] => Step::Letter(1),
+        ['\\', c, ..] if *c == letter => Step::Letter(2),
+        ['[', rest @ ..] => {
+            let Some(end) = rest.iter().skip(1).position(|c| *c == ']').map(|at| at + 1) else {
+                return if letter == '[' { Step::Letter(1) } else { Step::No };
+            };
+            let (not, set) = match rest[0] {
+                '!' | '^' => (true, &rest[1..end]),
+                _ => (false, &rest[..end]),
+            };
+            let mut inside = false;
+            let mut at = 0;
+            while at < set.len() {
+                if at + 2 < set.len() && set[at + 1] == '-' {
+                    inside |= (set[at]..=set[at + 2]).contains(&letter);
+                    at += 3;
+                } else {
+                    inside |= set[at] == letter;
+                    at += 1;
+                }
+            }
+            if inside == not { Step::No } else { Step::Letter(end + 2) }
+        }
+        [c, ..] if *c == letter => Step::Letter(1),
+        _ => Step::No,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_match_as_in_a_shell() {
+        let is = |pattern: &str, name: &str| {
+            matches(&pattern.chars().collect::<Vec<_>>(), &name.chars().collect::<Vec<_>>())
+        };
+        for (pattern, name) in [
+            ("*.rs", "a.rs"),
+            ("a?c", "abc"),
+            ("[a-c]x", "bx"),
+            ("[!a]x", "bx"),
+            ("*a*b", "xaab"),
+            ("\\*", "*"),
+        ] {
+            assert!(is(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in
+            [("*.rs", "a.rsx"), ("a?c", "ac"), ("[a-c]x", "dx"), ("[!a]x", "ax"), ("\\*", "a"), ("[", "a")]
+        {
+            assert!(!is(pattern, name), "{pattern} {name}");
+        }
+        assert!(!is(&"*a".repeat(200), &"a".repeat(150)), "and that quickly");
+    }
+}

@@ -1,0 +1,195 @@
+//! Tables of commands and what they do.
+
+use std::fs;
+
+use super::*;
+
+struct Here {
+    keep: tempfile::TempDir,
+}
+
+impl Here {
+    fn new() -> Self {
+        let keep = tempfile::tempdir().unwrap();
+        for file in ["a.txt", "b.txt", "c.rs", "d.rs", "sub/y", "a b"] {
+            fs::create_dir_all(keep.path().join(file).parent().unwrap()).unwrap();
+            fs::write(keep.path().join(file), "x").unwrap();
+        }
+        Self { keep }
+    }
+
+    fn effects(&self, command: &str) -> Effects {
+        effects(command, self.keep.path(), Some(Path::new("/home/u")))
+    }
+
+    fn short(&self, path: &Path) -> String {
+        path.strip_prefix(self.keep.path()).unwrap_or(path).display().to_string()
+    }
+
+    /// `a.txt` for a whole read, `a.txt~` for a part.
+    fn reads(&self, command: &str) -> Vec<String> {
+        let sign = |extent: Extent| if extent == Extent::Whole { "" } else { "~" };
+        self.effects(command).reads.iter().map(|(path, extent)| self.short(path) + sign(*extent)).collect()
+    }
+
+    fn changes(&self, command: &str) -> Vec<String> {
+        let sign = |extent: Extent| if extent == Extent::Whole { "" } else { "~" };
+        self.effects(command)
+            .changes
+            .iter()
+            .map(|change| self.short(&change.path) + sign(change.extent))
+            .collect()
+    }
+}
+
+#[test]
+fn reads() {
+    let here = Here::new();
+    for (command, reads) in [
+        ("cat a.txt", vec!["a.txt"]),
+        ("cat a.txt b.txt", vec!["a.txt", "b.txt"]),
+        ("cat -n 'a b' \"b.txt\"", vec!["a b", "b.txt"]),
+        ("cat a\\ b", vec!["a b"]),
+        ("nl -ba a.txt", vec!["a.txt"]),
+        ("head -n 5 a.txt", vec!["a.txt~"]),
+        ("head -5 a.txt", vec!["a.txt~"]),
+        ("tail -c 100 a.txt", vec!["a.txt~"]),
+        ("sed -n '1,200p' a.txt", vec!["a.txt~"]),
+        ("sed -n -e 1p -e 2p a.txt b.txt", vec!["a.txt~", "b.txt~"]),
+        ("rg -n x a.txt", vec!["a.txt~"]),
+        ("grep -A 3 x a.txt b.txt", vec!["a.txt~", "b.txt~"]),
+        ("grep -l x a.txt", vec![]),
+        ("grep -r x sub", vec![]),
+        ("awk '{print $1}' a.txt", vec!["a.txt~"]),
+        ("jq .x a.txt", vec!["a.txt~"]),
+        ("cat a.txt | head -5", vec!["a.txt"]),
+        ("cat a.txt | grep x | sort", vec!["a.txt"]),
+        ("cat a.txt | wc -l", vec![]),
+        ("cat a.txt > b.txt", vec![]),
+        ("cat a.txt 2>/dev/null", vec!["a.txt"]),
+        ("cat 2>/dev/null a.txt", vec!["a.txt"]),
+        ("cat a.txt 2>&1 | head", vec!["a.txt"]),
+        ("cat < a.txt", vec!["a.txt"]),
+        ("cd sub && cat y", vec!["sub/y"]),
+        ("cd sub; cat y; cd ..; cat a.txt", vec!["sub/y", "sub/../a.txt"]),
+        ("(cd sub && cat y); cat a.txt", vec!["sub/y", "a.txt"]),
+        ("cd $X && cat y", vec![]),
+        ("cat $X/a.txt", vec![]),
+        ("f=a.txt; cat \"$f\" ${f}", vec!["a.txt"]),
+        ("for f in a.txt b.txt; do cat $f; done", vec!["a.txt", "b.txt"]),
+        ("for f in *.rs; do echo \"== $f\"; cat \"$f\"; done", vec!["c.rs", "d.rs"]),
+        ("cat *.rs", vec!["c.rs", "d.rs"]),
+        ("cat '*.rs'", vec!["*.rs"]),
+        ("cat ~/x $HOME/y", vec!["/home/u/x", "/home/u/y"]),
+        ("bash -lc 'cat a.txt'", vec!["a.txt"]),
+        ("sh -c \"cd sub && cat y\"; cat a.txt", vec!["sub/y", "a.txt"]),
+        ("eval 'cat a.txt'", vec!["a.txt"]),
+        ("time cat a.txt", vec!["a.txt"]),
+        ("sudo -u root env A=1 cat a.txt", vec!["a.txt"]),
+        ("timeout 5 cat a.txt", vec!["a.txt"]),
+        ("ls; cat a.txt\ncat b.txt", vec!["a.txt", "b.txt"]),
+        ("echo $(cat a.txt)", vec![]),
+        ("git show HEAD:a.txt", vec![]),
+        ("ls -la a.txt", vec![]),
+        ("if true; then cat a.txt; fi", vec!["a.txt"]),
+        ("{ cat a.txt; }", vec!["a.txt"]),
+        ("cat <<< 'x'", vec![]),
+        ("python3 -c 'print(1)'", vec![]),
+    ] {
+        assert_eq!(here.reads(command), reads, "{command}");
+        assert!(!here.effects(command).unclear, "{command}");
+    }
+}
+
+#[test]
+fn changes() {
+    let here = Here::new();
+    for (command, changes) in [
+        ("echo x > a.txt", vec!["a.txt"]),
+        ("echo x >> a.txt", vec!["a.txt~"]),
+        ("echo x >| a.txt", vec!["a.txt"]),
+        ("echo x &> a.txt", vec!["a.txt"]),
+        ("echo x >& a.txt", vec!["a.txt"]),
+        ("echo x > /dev/null 2>&1", vec![]),
+        ("> a.txt", vec!["a.txt"]),
+        ("cat b.txt > a.txt", vec!["a.txt"]),
+        ("cat > a.txt <<'EOF'\nhello > not.me\nEOF", vec!["a.txt"]),
+        ("cat <<EOF > a.txt\nhello\nEOF", vec!["a.txt"]),
+        ("cat <<EOF | tee a.txt b.txt\nhello\nEOF", vec!["a.txt", "b.txt"]),
+        ("cat <<EOF > a.txt && rm b.txt\nhello\nEOF", vec!["a.txt", "b.txt"]),
+        ("cd sub && cat > y <<'EOF'\nx\nEOF", vec!["sub/y"]),
+        ("echo x | tee -a a.txt", vec!["a.txt~"]),
+        ("sed -i 's/a/b/' a.txt b.txt", vec!["a.txt~", "b.txt~"]),
+        ("sed -i.bak -e 's/a/b/' a.txt", vec!["a.txt~"]),
+        ("sed -ni p a.txt", vec!["a.txt~"]),
+        ("sed --in-place=.bak s/a/b/ a.txt", vec!["a.txt~"]),
+        ("perl -pi -e 's/a/b/' a.txt", vec!["a.txt~"]),
+        ("mv a.txt b.txt", vec!["b.txt", "a.txt"]),
+        ("mv a.txt b.txt sub", vec!["sub/a.txt", "a.txt", "sub/b.txt", "b.txt"]),
+        ("cp a.txt b.txt", vec!["b.txt"]),
+        ("cp -t sub a.txt", vec!["sub/a.txt"]),
+        ("rm -f a.txt *.rs", vec!["a.txt", "c.rs", "d.rs"]),
+        ("rm -rf sub", vec!["sub"]),
+        ("truncate -s 0 a.txt", vec!["a.txt"]),
+        ("dd if=/dev/zero of=a.txt", vec!["a.txt"]),
+        ("git checkout -- a.txt", vec!["a.txt"]),
+        ("git checkout main", vec![]),
+        ("git -C sub restore y", vec!["sub/y"]),
+        ("if x; then echo y > a.txt; else rm b.txt; fi", vec!["a.txt", "b.txt"]),
+        ("while read l; do echo $l >> a.txt; done < b.txt", vec!["a.txt~"]),
+        ("cat a.txt && cat > a.txt <<E\nx\nE", vec!["a.txt"]),
+        ("bash <<'EOF'\necho x > a.txt\nEOF", vec!["a.txt"]),
+        ("bash -c 'echo x > a.txt'", vec!["a.txt"]),
+        ("(echo x; echo y) > a.txt", vec!["a.txt"]),
+        ("{ echo x; } > a.txt", vec!["a.txt"]),
+        ("echo a > a.txt | cat", vec!["a.txt"]),
+        (
+            "apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: a.txt\n@@\n-x\n+y\n*** End Patch\nEOF",
+            vec!["a.txt~"],
+        ),
+        ("f() { rm a.txt; }; f", vec!["a.txt"]),
+        ("echo x > $UNKNOWN", vec![]),
+        ("touch a.txt", vec![]),
+        ("echo $(rm a.txt)", vec!["a.txt"]),
+        ("echo \"$(rm a.txt)\"", vec!["a.txt"]),
+        ("cargo fmt", vec![]),
+    ] {
+        assert_eq!(here.changes(command), changes, "{command}");
+    }
+}
+
+#[test]
+fn what_a_file_will_hold() {
+    let here = Here::new();
+    let text = |command: &str| here.effects(command).changes[0].text.clone();
+    assert_eq!(text("cat > a.txt <<'EOF'\n$x\nEOF").as_deref(), Some("$x\n"));
+    assert_eq!(text("cat <<EOF > a.txt\nplain\nEOF").as_deref(), Some("plain\n"));
+    assert_eq!(text("cat <<EOF > a.txt\n$x\nEOF"), None);
+    assert_eq!(text("cat > a.txt <<-'EOF'\n\tx\n\tEOF").as_deref(), Some("x\n"));
+    assert_eq!(text("echo 'a b' c > a.txt").as_deref(), Some("a b c\n"));
+    assert_eq!(text("printf '%s' x > a.txt").as_deref(), Some("x"));
+    assert_eq!(text("> a.txt").as_deref(), Some(""));
+    assert_eq!(text("echo a > a.txt; echo b > a.txt"), None);
+    assert_eq!(text("sort b.txt > a.txt"), None);
+}
+
+#[test]
+fn what_cannot_be_parsed_is_said_to_be_unclear() {
+    let here = Here::new();
+    for command in ["if [[ -f x ]]; then cat a.txt", "cat 'a.txt", "((((("] {
+        assert!(here.effects(command).unclear, "{command}");
+    }
+    assert!(here.effects(&"(".repeat(50_000)).unclear);
+    assert!(here.effects(&"bash -c ".repeat(10)).reads.is_empty());
+}
+
+#[test]
+fn how_much_an_output_shows() {
+    assert_eq!(shown_in("one\ntwo\n", "one\ntwo\n"), Some(Extent::Whole));
+    assert_eq!(shown_in("     1\tone\n     2\t\n     3\ttwo\n", "one\n\ntwo\n"), Some(Extent::Whole));
+    assert_eq!(shown_in("head\none\ntwo\ntail", "one\ntwo"), Some(Extent::Whole));
+    assert_eq!(shown_in("one\n", "one\ntwo\n"), Some(Extent::Part));
+    assert_eq!(shown_in("two\none\n", "one\ntwo\n"), Some(Extent::Part));
+    assert_eq!(shown_in("", "one\n"), None);
+    assert_eq!(shown_in("", ""), Some(Extent::Whole));
+}

@@ -1,0 +1,186 @@
+//! Claude Code: hooks in `.claude/settings.json`. Its format is the model of several others.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::fields::{call, has, heard, is, path, read, replacement, shell, text, write};
+use super::setup::{EXIT_2, command, command_or, grouped};
+use super::{Canary, Host, Setup, Traces, Trust};
+use crate::hook::event::{Aftermath, Call, Deed, Deeds, Event, Heard, Shown};
+
+pub(super) struct ClaudeCode;
+
+const TOOLS: &str = "Read|Write|Edit|MultiEdit|NotebookEdit|Bash";
+
+impl Host for ClaudeCode {
+    fn name(&self) -> &'static str {
+        "claude-code"
+    }
+
+    fn is_surely(&self, payload: &Value) -> bool {
+        // Older versions do not number their turns, but no other program of this format is so short about a tool.
+        let of_others = ["turn_id", "timestamp", "cursor_version", "model"];
+        has(payload, &["hook_event_name"])
+            && (has(payload, &["prompt_id"]) || has(payload, &["tool_name"]) && !has(payload, &of_others))
+    }
+
+    fn hear(&self, payload: &Value) -> Result<Heard, String> {
+        let event = event(payload, deeds)?;
+        let mut heard = heard(payload, &["session_id"], event)?;
+        heard.turn = text(payload, &["prompt_id"]);
+        heard.helper = text(payload, &["agent_id"]);
+        Ok(heard)
+    }
+
+    fn may_be_before_a_tool(&self, text: &str) -> bool {
+        may_be_before_a_tool(text)
+    }
+
+    fn block(&self, reason: &str) -> Value {
+        block(reason)
+    }
+
+    fn tell(&self, words: &str) -> Option<Value> {
+        Some(tell(words))
+    }
+
+    fn setup(&self) -> Setup {
+        let say = || command(self.name());
+        let entries = grouped(
+            &[
+                ("UserPromptSubmit", None, say()),
+                ("PreToolUse", Some(TOOLS), command_or(self.name(), EXIT_2)),
+                ("PostToolUse", Some(TOOLS), say()),
+                ("PostToolUseFailure", Some(TOOLS), say()),
+                ("Stop", None, say()),
+                ("SubagentStop", None, say()),
+                ("SessionEnd", None, say()),
+            ],
+            10,
+        );
+        Setup::Shared { file: ".claude/settings.json", base: json!({}), entries }
+    }
+
+    fn traces(&self) -> Traces {
+        Traces { program: "claude", home: ".claude", project: &[".claude", "CLAUDE.md"] }
+    }
+
+    fn trust(&self, home: Option<&Path>, root: &Path) -> Trust {
+        let files = [
+            home.map(|home| home.join(".claude/settings.json")),
+            Some(root.join(".claude/settings.json")),
+            Some(root.join(".claude/settings.local.json")),
+        ];
+        for file in files.into_iter().flatten() {
+            let settings =
+                std::fs::read(&file).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+            if settings.is_some_and(|settings| is(&settings, &["disableAllHooks"])) {
+                return Trust::SwitchedOff(format!("`disableAllHooks` in `{}`", file.display()));
+            }
+        }
+        Trust::NotNeeded
+    }
+
+    fn canary(&self, session: &str, folder: &Path, event: Canary, file: &Path) -> Value {
+        canary(session, folder, event, file)
+    }
+}
+
+/// An event of this format, with the tools of the program that sent it.
+pub(super) fn event(payload: &Value, deeds: fn(&str, &Value) -> Deeds) -> Result<Event, String> {
+    let name = text(payload, &["hook_event_name"]).ok_or("it has no `hook_event_name`")?;
+    let call = || call(payload, ["tool_use_id", "tool_name", "tool_input"], deeds);
+    Ok(match name.as_str() {
+        "UserPromptSubmit" => Event::Prompt,
+        "PreToolUse" => Event::Before(call()?),
+        "PostToolUse" => {
+            let call = call()?;
+            let aftermath = aftermath(&call, &payload["tool_response"]);
+            Event::After(call, aftermath)
+        }
+        "PostToolUseFailure" => Event::After(call()?, Aftermath { failed: true, ..Aftermath::default() }),
+        "Stop" => Event::Stopped,
+        "SessionEnd" => Event::Gone,
+        // Without its name it would be taken for the one that started it.
+        "SubagentStop" if has(payload, &["agent_id"]) => Event::Gone,
+        _ => Event::Other,
+    })
+}
+
+pub(super) fn block(reason: &str) -> Value {
+    // No other key: some programs of this format refuse to understand an answer with one, and then do not block.
+    json!({"hookSpecificOutput": {
+        "hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": reason,
+    }})
+}
+
+pub(super) fn tell(words: &str) -> Value {
+    json!({"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": words}})
+}
+
+/// All events but one name themselves; what names none of the others may be that one.
+pub(super) fn may_be_before_a_tool(text: &str) -> bool {
+    const OTHERS: [&str; 8] = [
+        "PostToolUse",
+        "UserPromptSubmit",
+        "\"Stop\"",
+        "SubagentStop",
+        "SubagentStart",
+        "SessionStart",
+        "SessionEnd",
+        "Notification",
+    ];
+    text.contains("PreToolUse") || !OTHERS.iter().any(|other| text.contains(other))
+}
+
+pub(super) fn canary(session: &str, folder: &Path, event: Canary, file: &Path) -> Value {
+    let (name, tool, input) = match event {
+        Canary::BeforeRead => ("PreToolUse", "Read", json!({"file_path": file})),
+        Canary::AfterRead => ("PostToolUse", "Read", json!({"file_path": file})),
+        Canary::BeforeWrite => ("PreToolUse", "Write", json!({"file_path": file, "content": "canary"})),
+    };
+    json!({"session_id": session, "prompt_id": session, "cwd": folder, "hook_event_name": name,
+        "tool_name": tool, "tool_input": input, "tool_use_id": tool, "tool_response": {}})
+}
+
+fn deeds(tool: &str, input: &Value) -> Deeds {
+    const PATH: &[&str] = &["file_path", "notebook_path", "path"];
+    Deeds::Files(match tool {
+        "Read" => read(input, PATH, &["offset", "limit", "pages"]),
+        "Write" => write(input, PATH, &["content"]),
+        "Edit" | "MultiEdit" => {
+            let one = |edit: &Value| replacement(edit, &["old_string"], &["new_string"], &["replace_all"]);
+            let edits = match input.get("edits").and_then(Value::as_array) {
+                Some(edits) => edits.iter().filter_map(one).collect(),
+                None => one(input).into_iter().collect(),
+            };
+            path(input, PATH).map(|path| Deed::Edit(path, edits)).into_iter().collect()
+        }
+        "NotebookEdit" => path(input, PATH).map(|path| Deed::Edit(path, Vec::new())).into_iter().collect(),
+        "Bash" => return shell(input, &["command"], &[]),
+        _ => Vec::new(),
+    })
+}
+
+fn aftermath(call: &Call, response: &Value) -> Aftermath {
+    let number = |name: &str| response["file"].get(name).and_then(Value::as_u64);
+    let shown = match (&call.deeds, response) {
+        (Deeds::Shell { .. }, Value::String(output)) => Shown::Text(output.clone()),
+        (Deeds::Shell { .. }, response) => {
+            let output = |name: &str| text(response, &[name]).unwrap_or_default();
+            Shown::Text(output("stdout") + &output("stderr"))
+        }
+        // It says that the file is as it was, judging by its time stamp, and shows nothing.
+        _ if response["type"] == "file_unchanged" => Shown::Nothing,
+        _ if is(&response["file"], &["truncatedByTokenCap"]) || number("numLines") < number("totalLines") => {
+            Shown::InPart
+        }
+        _ => Shown::AsAsked,
+    };
+    let replaced = || {
+        let file = path(response, &["filePath", "notebook_path"])?;
+        Some((file, text(response, &["originalFile", "original_file"])?))
+    };
+    Aftermath { failed: has(response, &["error"]), shown, replaced: replaced() }
+}

@@ -1,0 +1,143 @@
+//! Cline: hooks are programs in `.cline/hooks/`, named after their event. By its documents; not run with the program itself.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::fields::{call, has, path, read, replacement, shell, text, write};
+use super::setup::{command, command_or};
+use super::{Canary, Host, Place, Setup, Traces};
+use crate::hook::event::{Aftermath, Deed, Deeds, Event, Heard, Shown};
+use crate::hook::patch;
+
+pub(super) struct Cline;
+
+const OTHERWISE: &str = "echo '{\"cancel\":true,\"errorMessage\":\"the tollgate hook died, so nothing may be written; see: tollgate doctor\"}'";
+
+impl Host for Cline {
+    fn name(&self) -> &'static str {
+        "cline"
+    }
+
+    fn is_surely(&self, payload: &Value) -> bool {
+        has(payload, &["hookName"]) && has(payload, &["clineVersion", "taskId"])
+    }
+
+    fn hear(&self, payload: &Value) -> Result<Heard, String> {
+        let name = text(payload, &["hookName"]).ok_or("it has no `hookName`")?;
+        let event = match name.as_str() {
+            "prompt_submit" | "UserPromptSubmit" | "agent_start" | "TaskStart" | "TaskResume" => {
+                Event::Prompt
+            }
+            "tool_call" => Event::Before(call(&payload["tool_call"], ["id", "name", "input"], deeds)?),
+            "PreToolUse" => {
+                Event::Before(call(&payload["preToolUse"], ["id", "toolName", "parameters"], deeds)?)
+            }
+            "tool_result" => {
+                let result = &payload["tool_result"];
+                let call = call(result, ["id", "name", "input"], deeds)?;
+                Event::After(call, aftermath(has(result, &["error"]), text(result, &["output"])))
+            }
+            "PostToolUse" => {
+                let result = &payload["postToolUse"];
+                let call = call(result, ["id", "toolName", "parameters"], deeds)?;
+                Event::After(call, aftermath(result["success"] == false, text(result, &["result"])))
+            }
+            "agent_end" | "TaskComplete" | "TaskCancel" | "agent_abort" => Event::Stopped,
+            "session_shutdown" => Event::Gone,
+            _ => Event::Other,
+        };
+        let folder = payload["workspaceRoots"]
+            .get(0)
+            .and_then(Value::as_str)
+            .map_or(PathBuf::from("."), PathBuf::from);
+        Ok(Heard {
+            session: text(payload, &["taskId"]).ok_or("it has no `taskId`")?,
+            // Only a helper has somebody above it.
+            helper: text(payload, &["agent_id"]).filter(|_| has(payload, &["parent_agent_id"])),
+            turn: None,
+            folder,
+            event,
+        })
+    }
+
+    fn may_be_before_a_tool(&self, text: &str) -> bool {
+        text.contains("\"tool_call\"") || text.contains("PreToolUse") || !text.contains("hookName")
+    }
+
+    fn block(&self, reason: &str) -> Value {
+        json!({"cancel": true, "errorMessage": reason})
+    }
+
+    fn tell(&self, _: &str) -> Option<Value> {
+        None
+    }
+
+    fn setup(&self) -> Setup {
+        let script = |command: String| format!("#!/bin/sh\n{command}\n");
+        let file = |name, command| (name, script(command), Place::Executable);
+        Setup::Own(vec![
+            file(".cline/hooks/UserPromptSubmit", command(self.name())),
+            file(".cline/hooks/PreToolUse", command_or(self.name(), OTHERWISE)),
+            file(".cline/hooks/PostToolUse", command(self.name())),
+            file(".cline/hooks/TaskComplete", command(self.name())),
+        ])
+    }
+
+    fn traces(&self) -> Traces {
+        Traces { program: "cline", home: ".cline", project: &[".cline", ".clinerules"] }
+    }
+
+    fn canary(&self, session: &str, folder: &Path, event: Canary, file: &Path) -> Value {
+        let (name, field, tool, input) = match event {
+            Canary::BeforeRead => {
+                ("tool_call", "tool_call", "read_files", json!({"files": [{"path": file}]}))
+            }
+            Canary::AfterRead => {
+                ("tool_result", "tool_result", "read_files", json!({"files": [{"path": file}]}))
+            }
+            Canary::BeforeWrite => {
+                ("tool_call", "tool_call", "editor", json!({"path": file, "new_text": "canary"}))
+            }
+        };
+        json!({"hookName": name, "clineVersion": "0", "taskId": session, "workspaceRoots": [folder],
+            field: {"id": tool, "name": tool, "input": input, "output": "one\n"}})
+    }
+}
+
+fn aftermath(failed: bool, output: Option<String>) -> Aftermath {
+    Aftermath { failed, shown: output.map_or(Shown::AsAsked, Shown::Text), replaced: None }
+}
+
+fn deeds(tool: &str, input: &Value) -> Deeds {
+    const PATH: &[&str] = &["path"];
+    Deeds::Files(match tool {
+        "read_files" => {
+            let files = input["files"].as_array().into_iter().flatten();
+            files.flat_map(|file| read(file, PATH, &["start_line", "end_line"])).collect()
+        }
+        "read_file" => read(input, PATH, &["start_line", "end_line"]),
+        "write_to_file" => write(input, PATH, &["content"]),
+        "editor" if has(input, &["insert_line"]) => edited(input, Vec::new()),
+        "editor" if has(input, &["old_text"]) => {
+            edited(input, replacement(input, &["old_text"], &["new_text"], &[]).into_iter().collect())
+        }
+        "editor" => write(input, PATH, &["new_text"]),
+        "replace_in_file" => edited(input, Vec::new()),
+        "apply_patch" => text(input, &["input", "patch"]).map(|text| patch::deeds(&text)).unwrap_or_default(),
+        "execute_command" => return shell(input, &["command"], &[]),
+        "run_commands" => {
+            let commands =
+                input["commands"].as_array().into_iter().flatten().filter_map(|command| match command {
+                    Value::String(text) => Some(text.clone()),
+                    command => text(command, &["command"]),
+                });
+            return Deeds::Shell { commands: commands.collect(), folder: None };
+        }
+        _ => Vec::new(),
+    })
+}
+
+fn edited(input: &Value, edits: Vec<tollgate::edit::Edit>) -> Vec<Deed> {
+    path(input, &["path"]).map(|path| Deed::Edit(path, edits)).into_iter().collect()
+}

@@ -1,0 +1,140 @@
+//! Copilot CLI: hooks in `.github/hooks/`. By its documents; not run with the program itself.
+//!
+//! Two spellings of one format: the event's name in the configuration decides which comes. We ask for the first, and
+//! understand both, because the program also reads other programs' configuration and then uses the second.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::fields::{call, has, heard, path, read, replacement, shell, text, write};
+use super::setup::{EXIT_2, command, command_or};
+use super::{Canary, Host, Place, Setup, Traces};
+use crate::hook::event::{Aftermath, Call, Deed, Deeds, Event, Heard, Shown};
+use crate::hook::patch;
+
+pub(super) struct Copilot;
+
+impl Host for Copilot {
+    fn name(&self) -> &'static str {
+        "copilot"
+    }
+
+    fn is_surely(&self, payload: &Value) -> bool {
+        let camel =
+            has(payload, &["sessionId"]) && has(payload, &["timestamp"]) && !has(payload, &["hookName"]);
+        let pascal = has(payload, &["hook_event_name"])
+            && has(payload, &["timestamp"])
+            && !has(payload, &["transcript_path"])
+            && !has(payload, &["cursor_version"])
+            && !text(payload, &["hook_event_name"]).is_some_and(|name| {
+                name.starts_with("Before") || name.starts_with("After") || name == "PreCompress"
+            });
+        camel || pascal
+    }
+
+    fn hear(&self, payload: &Value) -> Result<Heard, String> {
+        let call = || match payload.get("toolName") {
+            Some(_) => call(payload, ["toolCallId", "toolName", "toolArgs"], deeds),
+            None => call(payload, ["tool_use_id", "tool_name", "tool_input"], deeds),
+        };
+        let result = payload.get("toolResult").or(payload.get("tool_result"));
+        // The first spelling does not name its event: what it has tells.
+        let event = match (text(payload, &["hook_event_name"]).as_deref(), result) {
+            (Some("UserPromptSubmit"), _) => Event::Prompt,
+            (Some("PreToolUse"), _) => Event::Before(call()?),
+            (Some("PostToolUse" | "PostToolUseFailure"), _) => after(call()?, result),
+            (Some("Stop" | "AgentStop"), _) => Event::Stopped,
+            (Some("SessionEnd" | "SubagentStop"), _) => Event::Gone,
+            (Some(_), _) => Event::Other,
+            (None, Some(_)) => after(call()?, result),
+            (None, None) if has(payload, &["toolName"]) => Event::Before(call()?),
+            (None, None) if has(payload, &["prompt"]) => Event::Prompt,
+            (None, None) if has(payload, &["stopReason"]) => Event::Stopped,
+            (None, None) if has(payload, &["reason"]) => Event::Gone,
+            (None, None) => Event::Other,
+        };
+        heard(payload, &["sessionId", "session_id"], event)
+    }
+
+    fn may_be_before_a_tool(&self, text: &str) -> bool {
+        let others = ["toolResult", "tool_result", "PostToolUse", "prompt", "stopReason", "reason"];
+        text.contains("PreToolUse") || !others.iter().any(|other| text.contains(other))
+    }
+
+    fn block(&self, reason: &str) -> Value {
+        json!({"permissionDecision": "deny", "permissionDecisionReason": reason})
+    }
+
+    fn tell(&self, _: &str) -> Option<Value> {
+        None
+    }
+
+    fn setup(&self) -> Setup {
+        let entry = |command: String| json!([{"type": "command", "bash": command, "timeoutSec": 10}]);
+        let say = || entry(command(self.name()));
+        let hooks = json!({"version": 1, "hooks": {
+            "userPromptSubmitted": say(),
+            "preToolUse": entry(command_or(self.name(), EXIT_2)),
+            "postToolUse": say(),
+            "agentStop": say(),
+            "sessionEnd": say(),
+        }});
+        let text = serde_json::to_string_pretty(&hooks).unwrap_or_default() + "\n";
+        Setup::Own(vec![(".github/hooks/tollgate.json", text, Place::Plain)])
+    }
+
+    fn traces(&self) -> Traces {
+        Traces { program: "copilot", home: ".copilot", project: &[".github/hooks", ".github/copilot"] }
+    }
+
+    fn canary(&self, session: &str, folder: &Path, event: Canary, file: &Path) -> Value {
+        let (tool, args) = match event {
+            Canary::BeforeRead | Canary::AfterRead => ("view", json!({"path": file})),
+            Canary::BeforeWrite => ("create", json!({"path": file, "file_text": "canary"})),
+        };
+        let mut payload =
+            json!({"sessionId": session, "timestamp": 0, "cwd": folder, "toolName": tool, "toolArgs": args});
+        if event == Canary::AfterRead {
+            payload["toolResult"] = json!({"resultType": "success", "textResultForLlm": "one\n"});
+        }
+        payload
+    }
+}
+
+fn after(call: Call, result: Option<&Value>) -> Event {
+    let result = result.unwrap_or(&Value::Null);
+    let kind = text(result, &["resultType", "result_type"]);
+    let shown = match (&call.deeds, text(result, &["textResultForLlm", "text_result_for_llm"])) {
+        (Deeds::Shell { .. }, Some(output)) => Shown::Text(output),
+        _ => Shown::AsAsked,
+    };
+    let failed = kind.is_some_and(|kind| kind != "success");
+    Event::After(call, Aftermath { failed, shown, ..Aftermath::default() })
+}
+
+/// The tools by their own names, and by the names that the second spelling gives them.
+fn deeds(tool: &str, input: &Value) -> Deeds {
+    const PATH: &[&str] = &["path", "file_path", "filePath"];
+    const TEXT: &[&str] = &["file_text", "content"];
+    let command = text(input, &["command"]).unwrap_or_default();
+    let edit = || {
+        let edit =
+            replacement(input, &["old_str", "old_string"], &["new_str", "new_string"], &["replace_all"]);
+        path(input, PATH).map(|path| Deed::Edit(path, edit.into_iter().collect())).into_iter().collect()
+    };
+    let patched =
+        || text(input, &["patch", "input", "command"]).filter(|text| text.contains("*** Begin Patch"));
+    Deeds::Files(match (tool, command.as_str()) {
+        ("view" | "Read", _) | ("str_replace_editor", "view") => {
+            read(input, PATH, &["view_range", "offset", "limit"])
+        }
+        ("create" | "Write", _) | ("str_replace_editor", "create") => write(input, PATH, TEXT),
+        ("apply_patch", _) | ("Edit", "") if patched().is_some() => {
+            patch::deeds(&patched().unwrap_or_default())
+        }
+        ("edit" | "Edit" | "str_replace_editor", _) => edit(),
+        ("bash" | "Bash", _) => return shell(input, &["command"], &["cwd"]),
+        _ => Vec::new(),
+    })
+}

@@ -1,0 +1,114 @@
+//! Cursor: hooks in `.cursor/hooks.json`. By its documents; not run with the program itself.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::fields::{call, has, heard, path, read, replacement, shell, text, write};
+use super::setup::{EXIT_2, command, command_or};
+use super::{Canary, Host, Setup, Traces};
+use crate::hook::event::{Aftermath, Deed, Deeds, Event, Heard, Shown};
+
+pub(super) struct Cursor;
+
+impl Host for Cursor {
+    fn name(&self) -> &'static str {
+        "cursor"
+    }
+
+    fn is_surely(&self, payload: &Value) -> bool {
+        has(payload, &["cursor_version"])
+    }
+
+    fn hear(&self, payload: &Value) -> Result<Heard, String> {
+        let name = text(payload, &["hook_event_name"]).ok_or("it has no `hook_event_name`")?;
+        let call = || call(payload, ["tool_use_id", "tool_name", "tool_input"], deeds);
+        let event = match name.as_str() {
+            "beforeSubmitPrompt" => Event::Prompt,
+            "preToolUse" => Event::Before(call()?),
+            "postToolUse" => {
+                let call = call()?;
+                let shown = match (&call.deeds, text(payload, &["tool_output"])) {
+                    (Deeds::Shell { .. }, Some(output)) => Shown::Text(output),
+                    _ => Shown::AsAsked,
+                };
+                Event::After(call, Aftermath { shown, ..Aftermath::default() })
+            }
+            "postToolUseFailure" => Event::After(call()?, Aftermath { failed: true, ..Aftermath::default() }),
+            "stop" => Event::Stopped,
+            "sessionEnd" => Event::Gone,
+            _ => Event::Other,
+        };
+        let mut heard = heard(payload, &["conversation_id", "session_id"], event)?;
+        heard.turn = text(payload, &["generation_id"]);
+        let roots = payload["workspace_roots"].as_array();
+        if let (None, Some(Value::String(root))) =
+            (path(payload, &["cwd"]), roots.and_then(|roots| roots.first()))
+        {
+            heard.folder = root.into();
+        }
+        Ok(heard)
+    }
+
+    fn may_be_before_a_tool(&self, text: &str) -> bool {
+        let others = ["postToolUse", "beforeSubmitPrompt", "\"stop\"", "sessionStart", "sessionEnd"];
+        text.contains("preToolUse") || !others.iter().any(|other| text.contains(other))
+    }
+
+    fn block(&self, reason: &str) -> Value {
+        json!({"permission": "deny", "agent_message": reason, "user_message": reason})
+    }
+
+    fn tell(&self, _: &str) -> Option<Value> {
+        None
+    }
+
+    fn setup(&self) -> Setup {
+        let entry =
+            |event: &'static str, command: String| (event, json!({"command": command, "timeout": 10}));
+        let say = || command(self.name());
+        let mut before = entry("preToolUse", command_or(self.name(), EXIT_2));
+        before.1["failClosed"] = true.into();
+        let entries = vec![
+            entry("beforeSubmitPrompt", say()),
+            before,
+            entry("postToolUse", say()),
+            entry("postToolUseFailure", say()),
+            entry("stop", say()),
+            entry("sessionEnd", say()),
+        ];
+        Setup::Shared { file: ".cursor/hooks.json", base: json!({"version": 1}), entries }
+    }
+
+    fn traces(&self) -> Traces {
+        Traces { program: "cursor-agent", home: ".cursor", project: &[".cursor"] }
+    }
+
+    fn canary(&self, session: &str, folder: &Path, event: Canary, file: &Path) -> Value {
+        let (name, tool, input) = match event {
+            Canary::BeforeRead => ("preToolUse", "Read", json!({"file_path": file})),
+            Canary::AfterRead => ("postToolUse", "Read", json!({"file_path": file})),
+            Canary::BeforeWrite => ("preToolUse", "Write", json!({"file_path": file, "content": "canary"})),
+        };
+        json!({"conversation_id": session, "generation_id": session, "cursor_version": "0", "cwd": folder,
+            "hook_event_name": name, "tool_name": tool, "tool_input": input, "tool_use_id": tool, "tool_output": "one\n"})
+    }
+}
+
+fn deeds(tool: &str, input: &Value) -> Deeds {
+    const PATH: &[&str] = &["file_path", "path", "target_file"];
+    Deeds::Files(match tool {
+        "Read" => read(input, PATH, &["offset", "limit", "start_line", "end_line"]),
+        "Delete" => path(input, PATH).map(Deed::Delete).into_iter().collect(),
+        "Write" | "Edit" | "StrReplace" if has(input, &["old_string"]) => {
+            let edit = replacement(input, &["old_string"], &["new_string"], &["replace_all"]);
+            path(input, PATH).map(|path| Deed::Edit(path, edit.into_iter().collect())).into_iter().collect()
+        }
+        "Write" => write(input, PATH, &["content", "contents"]),
+        "Edit" | "StrReplace" => {
+            path(input, PATH).map(|path| Deed::Edit(path, Vec::new())).into_iter().collect()
+        }
+        "Shell" => return shell(input, &["command"], &["working_directory", "cwd"]),
+        _ => Vec::new(),
+    })
+}

@@ -1,0 +1,134 @@
+//! Gemini CLI: hooks in `.gemini/settings.json`. It gives its calls no ids and its turns no numbers.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tollgate::turn::Extent;
+
+use super::fields::{call, has, heard, path, read, replacement, shell, text, write};
+use super::setup::{command, command_or, grouped};
+use super::{Canary, Host, Setup, Traces};
+use crate::hook::event::{Aftermath, Call, Deed, Deeds, Event, Heard, Shown};
+
+pub(super) struct Gemini;
+
+const TOOLS: &str = "read_file|read_many_files|write_file|replace|run_shell_command";
+
+/// An exit code does not block here, only an answer does.
+const OTHERWISE: &str = "echo '{\"decision\":\"deny\",\"reason\":\"the tollgate hook died, so nothing may be written; see: tollgate doctor\"}'";
+
+impl Host for Gemini {
+    fn name(&self) -> &'static str {
+        "gemini"
+    }
+
+    fn is_surely(&self, payload: &Value) -> bool {
+        let event = text(payload, &["hook_event_name"]).unwrap_or_default();
+        let own =
+            ["BeforeTool", "AfterTool", "BeforeAgent", "AfterAgent", "PreCompress"].contains(&event.as_str());
+        own || has(payload, &["timestamp"])
+            && has(payload, &["transcript_path"])
+            && event.starts_with("Session")
+    }
+
+    fn hear(&self, payload: &Value) -> Result<Heard, String> {
+        let name = text(payload, &["hook_event_name"]).ok_or("it has no `hook_event_name`")?;
+        let call = || call(payload, ["tool_use_id", "tool_name", "tool_input"], deeds);
+        let event = match name.as_str() {
+            "BeforeAgent" => Event::Prompt,
+            "BeforeTool" => Event::Before(call()?),
+            "AfterTool" => {
+                let call = call()?;
+                let aftermath = aftermath(&call, &payload["tool_response"]);
+                Event::After(call, aftermath)
+            }
+            "AfterAgent" => Event::Stopped,
+            "SessionEnd" => Event::Gone,
+            _ => Event::Other,
+        };
+        heard(payload, &["session_id"], event)
+    }
+
+    fn may_be_before_a_tool(&self, text: &str) -> bool {
+        let others = ["AfterTool", "BeforeAgent", "AfterAgent", "SessionStart", "SessionEnd"];
+        text.contains("BeforeTool") || !others.iter().any(|other| text.contains(other))
+    }
+
+    fn block(&self, reason: &str) -> Value {
+        json!({"decision": "deny", "reason": reason})
+    }
+
+    fn tell(&self, words: &str) -> Option<Value> {
+        Some(json!({"hookSpecificOutput": {"hookEventName": "AfterTool", "additionalContext": words}}))
+    }
+
+    fn setup(&self) -> Setup {
+        let say = || command(self.name());
+        let entries = grouped(
+            &[
+                ("BeforeAgent", None, say()),
+                ("BeforeTool", Some(TOOLS), command_or(self.name(), OTHERWISE)),
+                ("AfterTool", Some(TOOLS), say()),
+                ("AfterAgent", None, say()),
+                ("SessionEnd", None, say()),
+            ],
+            // Milliseconds here.
+            10_000,
+        );
+        Setup::Shared { file: ".gemini/settings.json", base: json!({}), entries }
+    }
+
+    fn traces(&self) -> Traces {
+        Traces { program: "gemini", home: ".gemini", project: &[".gemini", "GEMINI.md"] }
+    }
+
+    fn canary(&self, session: &str, folder: &Path, event: Canary, file: &Path) -> Value {
+        let (name, tool, input) = match event {
+            Canary::BeforeRead => ("BeforeTool", "read_file", json!({"file_path": file})),
+            Canary::AfterRead => ("AfterTool", "read_file", json!({"file_path": file})),
+            Canary::BeforeWrite => {
+                ("BeforeTool", "write_file", json!({"file_path": file, "content": "canary"}))
+            }
+        };
+        json!({"session_id": session, "cwd": folder, "hook_event_name": name, "timestamp": "2026-01-01T00:00:00Z",
+            "tool_name": tool, "tool_input": input, "tool_response": {"llmContent": "one\n"}})
+    }
+}
+
+fn deeds(tool: &str, input: &Value) -> Deeds {
+    const PATH: &[&str] = &["file_path", "absolute_path", "path"];
+    Deeds::Files(match tool {
+        "read_file" => read(input, PATH, &["start_line", "end_line", "offset", "limit"]),
+        "read_many_files" => {
+            // Patterns among them are not files, and a file that is not there is not shown.
+            let lists = ["paths", "include"].iter().filter_map(|name| input.get(name)?.as_array());
+            let words =
+                lists.flatten().filter_map(Value::as_str).filter(|word| !word.contains(['*', '?', '[']));
+            words.map(|word| Deed::Read(word.into(), Extent::Whole)).collect()
+        }
+        "write_file" => write(input, PATH, &["content"]),
+        "replace" => {
+            let edit =
+                replacement(input, &["old_string"], &["new_string"], &["allow_multiple", "replace_all"]);
+            path(input, PATH).map(|path| Deed::Edit(path, edit.into_iter().collect())).into_iter().collect()
+        }
+        "run_shell_command" => return shell(input, &["command"], &["dir_path", "directory"]),
+        _ => Vec::new(),
+    })
+}
+
+fn aftermath(call: &Call, response: &Value) -> Aftermath {
+    let output = text(response, &["llmContent"]);
+    let shown = match (&call.deeds, output) {
+        (Deeds::Shell { .. }, Some(output)) => Shown::Text(output),
+        (_, Some(output)) if output.starts_with("IMPORTANT: The file content has been truncated") => {
+            Shown::InPart
+        }
+        _ if call.tool == "read_many_files" => Shown::InPart,
+        _ => Shown::AsAsked,
+    };
+    let display = &response["returnDisplay"];
+    let is_new = display["isNewFile"] == true;
+    let replaced = || Some((path(display, &["filePath"])?, text(display, &["originalContent"])?));
+    Aftermath { failed: has(response, &["error"]), shown, replaced: replaced().filter(|_| !is_new) }
+}

@@ -1,0 +1,117 @@
+//! opencode: hooks are functions of a plugin. Ours, in `.opencode/plugin/`, hands them to the binary as they come.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::fields::{call, has, is, path, read, replacement, shell, text, write};
+use super::{Canary, Host, Place, Setup, Traces};
+use crate::hook::event::{Aftermath, Deed, Deeds, Event, Heard, Shown};
+use crate::hook::patch;
+
+pub(super) struct Opencode;
+
+impl Host for Opencode {
+    fn name(&self) -> &'static str {
+        "opencode"
+    }
+
+    fn is_surely(&self, payload: &Value) -> bool {
+        has(payload, &["hook"]) && has(payload, &["directory"])
+    }
+
+    fn hear(&self, payload: &Value) -> Result<Heard, String> {
+        let name = text(payload, &["hook"]).ok_or("it has no `hook`")?;
+        let (input, output) = (&payload["input"], &payload["output"]);
+        let tool = |args: &Value| {
+            let call_of = json!({"tool": input.get("tool"), "callID": input.get("callID"), "args": args});
+            call(&call_of, ["callID", "tool", "args"], deeds)
+        };
+        let event = match name.as_str() {
+            "chat.message" => Event::Prompt,
+            "tool.execute.before" => Event::Before(tool(&output["args"])?),
+            "tool.execute.after" => {
+                let call = tool(&input["args"])?;
+                let shown = match (&call.deeds, text(output, &["output"])) {
+                    (Deeds::Shell { .. }, Some(output)) => Shown::Text(output),
+                    _ if is(&output["metadata"], &["truncated"]) => Shown::InPart,
+                    _ => Shown::AsAsked,
+                };
+                Event::After(call, Aftermath { shown, ..Aftermath::default() })
+            }
+            "session.idle" => Event::Stopped,
+            "session.deleted" => Event::Gone,
+            _ => Event::Other,
+        };
+        Ok(Heard {
+            session: text(input, &["sessionID"]).ok_or("it has no `sessionID`")?,
+            // A helper is a session of its own here.
+            helper: None,
+            turn: None,
+            folder: path(payload, &["directory"]).ok_or("it has no `directory`")?,
+            event,
+        })
+    }
+
+    fn may_be_before_a_tool(&self, text: &str) -> bool {
+        let others = ["tool.execute.after", "chat.message", "session.idle", "session.deleted"];
+        text.contains("tool.execute.before") || !others.iter().any(|other| text.contains(other))
+    }
+
+    fn block(&self, reason: &str) -> Value {
+        json!({"deny": reason})
+    }
+
+    fn tell(&self, words: &str) -> Option<Value> {
+        Some(json!({"note": words}))
+    }
+
+    fn setup(&self) -> Setup {
+        Setup::Own(vec![(
+            ".opencode/plugin/tollgate.js",
+            include_str!("opencode_plugin.js").into(),
+            Place::Plain,
+        )])
+    }
+
+    fn traces(&self) -> Traces {
+        Traces {
+            program: "opencode",
+            home: ".config/opencode",
+            project: &[".opencode", "opencode.json", "opencode.jsonc"],
+        }
+    }
+
+    fn canary(&self, session: &str, folder: &Path, event: Canary, file: &Path) -> Value {
+        let (hook, tool, args) = match event {
+            Canary::BeforeRead => ("tool.execute.before", "read", json!({"filePath": file})),
+            Canary::AfterRead => ("tool.execute.after", "read", json!({"filePath": file})),
+            Canary::BeforeWrite => {
+                ("tool.execute.before", "write", json!({"filePath": file, "content": "canary"}))
+            }
+        };
+        json!({"hook": hook, "directory": folder, "output": {"args": args},
+            "input": {"tool": tool, "sessionID": session, "callID": tool, "args": args}})
+    }
+}
+
+fn deeds(tool: &str, input: &Value) -> Deeds {
+    const PATH: &[&str] = &["filePath", "path"];
+    Deeds::Files(match tool {
+        "read" => read(input, PATH, &["offset", "limit"]),
+        "write" => write(input, PATH, &["content"]),
+        "edit" | "multiedit" => {
+            let one = |edit: &Value| replacement(edit, &["oldString"], &["newString"], &["replaceAll"]);
+            let edits = match input.get("edits").and_then(Value::as_array) {
+                Some(edits) => edits.iter().filter_map(one).collect(),
+                None => one(input).into_iter().collect(),
+            };
+            path(input, PATH).map(|path| Deed::Edit(path, edits)).into_iter().collect()
+        }
+        "apply_patch" | "patch" => {
+            text(input, &["patchText", "patch"]).map(|text| patch::deeds(&text)).unwrap_or_default()
+        }
+        "bash" => return shell(input, &["command"], &["workdir"]),
+        _ => Vec::new(),
+    })
+}

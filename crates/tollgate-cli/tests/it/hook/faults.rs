@@ -1,0 +1,159 @@
+//! Never silently open: what happens when something is wrong.
+
+use std::fs;
+
+use proptest::prelude::*;
+
+use super::{HOSTS, Program, Tool};
+use crate::world::World;
+
+#[test]
+fn an_unreadable_payload_blocks() {
+    let world = World::new();
+    for host in HOSTS {
+        for payload in [
+            "",
+            "{",
+            "[]",
+            "{}",
+            "null",
+            "\u{0}",
+            "{\"hook_event_name\":\"PreToolUse\"",
+            "{\"hook_event_name\": 7}",
+        ] {
+            let agent = Program::new(&world, host, "s");
+            let ran = world.tollgate(["hook", host]).stdin(payload).ends().is(0);
+            assert!(!ran.stdout().is_empty(), "{host}: {payload}");
+            assert!(ran.json().to_string().contains("cannot be understood"), "{host}: {payload}: {ran}");
+            drop(agent);
+        }
+    }
+}
+
+#[test]
+fn an_unreadable_payload_of_an_event_that_cannot_be_blocked_is_passed_over() {
+    let world = World::new();
+    for (host, payload) in [
+        ("claude-code", "{\"hook_event_name\":\"Stop\", "),
+        ("codex", "{\"hook_event_name\":\"PostToolUse\""),
+        ("gemini", "{\"hook_event_name\":\"AfterTool\""),
+        ("opencode", "{\"hook\":\"session.idle\""),
+    ] {
+        let ran = world.tollgate(["hook", host]).stdin(payload).ends().is(0);
+        assert_eq!(ran.stdout(), "", "{host}");
+    }
+}
+
+#[test]
+fn a_broken_state_blocks_writes_and_not_reads() {
+    for (file, text) in [
+        (".tollgate/version", "nonsense"),
+        (".tollgate/version", "99"),
+        (".tollgate/config.toml", "[guard]\nmodus = 1"),
+        (".tollgate", "not a folder"),
+    ] {
+        for host in HOSTS {
+            let world = World::new();
+            world.puts("a.txt", "one\n");
+            world.puts(file, text);
+            let agent = Program::new(&world, host, "s");
+            agent.uses(&Tool::Read("a.txt")).ran();
+            agent.runs("ls").ran();
+            let reason = agent.writes("a.txt", "mine\n").blocked();
+            assert!(reason.starts_with("{\"error\":"), "{file}: {reason}");
+            assert!(reason.contains("not made") && reason.contains("Ask a person"), "{reason}");
+            agent.runs("echo x > a.txt").blocked();
+        }
+    }
+}
+
+#[test]
+fn a_setting_lets_through_what_cannot_be_judged() {
+    let world = World::with("[hooks]\non_fault = \"allow\"");
+    world.puts("a.txt", "one\n");
+    let agent = Program::new(&world, "codex", "s");
+    agent.reads("a.txt");
+    for entry in fs::read_dir(world.tmp().join("run/tollgate")).unwrap().flatten() {
+        fs::remove_dir_all(entry.path().join("turns")).unwrap();
+        fs::write(entry.path().join("turns"), "not a folder").unwrap();
+    }
+    agent.writes("a.txt", "mine\n").ran();
+}
+
+#[test]
+fn a_lock_that_is_never_let_go_blocks_inside_the_deadline() {
+    let world = World::with("[guard]\nlock_wait = \"1h\"\n[hooks]\ndeadline = \"300ms\"");
+    world.puts("a.txt", "one\n");
+    for host in HOSTS {
+        let agent = Program::new(&world, host, "s");
+        agent.reads("a.txt");
+        let locks: Vec<fs::File> = (0..256)
+            .map(|stripe| world.path(format!(".tollgate/locks/{stripe:02x}")))
+            .map(|path| fs::File::options().create(true).truncate(false).write(true).open(path).unwrap())
+            .inspect(|file| file.lock().unwrap())
+            .collect();
+        let started = std::time::Instant::now();
+        let reason = agent.writes("a.txt", "mine\n").blocked();
+        assert!(reason.contains("no answer within 300 ms"), "{reason}");
+        assert!(started.elapsed() < std::time::Duration::from_secs(5));
+        drop(locks);
+    }
+}
+
+#[test]
+fn a_broken_slip_does_not_hold_the_agent_up() {
+    let world = World::new();
+    world.puts("a.txt", "one\n");
+    let agent = Program::new(&world, "gemini", "s");
+    let tool = Tool::Read("a.txt");
+    assert_eq!(agent.asks(&agent.before(&tool, "c")), None);
+    for workspace in fs::read_dir(world.tmp().join("run/tollgate")).unwrap().flatten() {
+        for session in fs::read_dir(workspace.path().join("hooks")).unwrap().flatten() {
+            for slip in fs::read_dir(session.path().join("calls")).unwrap().flatten() {
+                fs::write(slip.path(), "nonsense").unwrap();
+            }
+        }
+    }
+    agent.says(&agent.after(&tool, "c", "one\n"));
+    agent.reads("a.txt").writes("a.txt", "mine\n").ran();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    /// Any bytes at all: an answer, an orderly end, and no panic (which the world looks for).
+    #[test]
+    fn any_bytes_on_stdin(host in 0..HOSTS.len(), bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+        let world = World::new();
+        let _ = world.tollgate(["hook", HOSTS[host]]).stdin(bytes).ends().is(0);
+    }
+
+    /// Payloads that are nearly right: a value somewhere is something else.
+    #[test]
+    fn payloads_with_something_wrong(host in 0..HOSTS.len(), at in 0..40usize, with in 0..6usize, text in "\\PC{0,40}") {
+        let world = World::new();
+        world.puts("a.txt", "one\n");
+        let agent = Program::new(&world, HOSTS[host], "s");
+        let mut payload = agent.before(&Tool::Write("a.txt", "x"), "c");
+        let wrong = [
+            serde_json::json!(null), serde_json::json!([]), serde_json::json!({}), serde_json::json!(7),
+            serde_json::json!(text), serde_json::json!("a\u{0}b"),
+        ];
+        let mut left = at;
+        replace(&mut payload, &mut left, &wrong[with]);
+        let _ = world.tollgate(["hook", HOSTS[host]]).stdin(payload.to_string()).ends().is(0);
+    }
+}
+
+fn replace(value: &mut serde_json::Value, left: &mut usize, with: &serde_json::Value) {
+    use serde_json::Value;
+    if *left == 0 {
+        *value = with.clone();
+    }
+    *left = left.wrapping_sub(1);
+    match value {
+        Value::Array(list) => list.iter_mut().for_each(|value| replace(value, left, with)),
+        Value::Object(map) => map.values_mut().for_each(|value| replace(value, left, with)),
+        _ => {}
+    }
+}

@@ -1,0 +1,471 @@
+//! Hooks: an agent program as these tests play it, in each program's own format.
+
+mod answers;
+mod faults;
+mod payloads;
+mod real;
+mod setup;
+mod stories;
+
+use std::cell::Cell;
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::world::{Ran, World};
+
+/// The programs, as they are named on the command line.
+pub(crate) const HOSTS: [&str; 7] =
+    ["claude-code", "codex", "gemini", "opencode", "cursor", "copilot", "cline"];
+
+/// What a tool is asked to do.
+pub(crate) enum Tool<'a> {
+    Read(&'a str),
+    ReadPart(&'a str),
+    Write(&'a str, &'a str),
+    Edit(&'a str, &'a str, &'a str),
+    Shell(&'a str),
+    Patch(&'a str),
+}
+
+/// One session of one agent program.
+pub(crate) struct Program<'w> {
+    world: &'w World,
+    host: &'static str,
+    session: String,
+    helper: Option<String>,
+    turn: Cell<u32>,
+    calls: Cell<u32>,
+}
+
+/// What a tool call came to.
+#[derive(Debug)]
+pub(crate) enum Came {
+    /// The tool ran, and showed this.
+    Ran(String),
+    /// It was blocked for this reason.
+    Blocked(String),
+}
+
+impl Came {
+    #[track_caller]
+    pub(crate) fn ran(self) -> String {
+        match self {
+            Self::Ran(output) => output,
+            Self::Blocked(reason) => panic!("blocked: {reason}"),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn blocked(self) -> String {
+        match self {
+            Self::Blocked(reason) => reason,
+            Self::Ran(output) => panic!("it ran: {output}"),
+        }
+    }
+
+    /// Blocked, with a payload of this kind as the first line.
+    #[track_caller]
+    pub(crate) fn refused(self, error_type: &str) -> Value {
+        let reason = self.blocked();
+        let payload: Value = serde_json::from_str(reason.lines().next().unwrap()).unwrap();
+        assert_eq!(payload["error_type"], error_type, "{reason}");
+        assert_eq!(payload.as_object().unwrap().len(), 5, "{reason}");
+        assert!(reason.lines().count() > 1, "{reason}");
+        payload
+    }
+}
+
+impl<'w> Program<'w> {
+    pub(crate) fn new(world: &'w World, host: &'static str, session: &str) -> Self {
+        Self { world, host, session: session.into(), helper: None, turn: Cell::new(1), calls: Cell::new(0) }
+    }
+
+    pub(crate) fn helper(&self, name: &str) -> Self {
+        Self {
+            helper: Some(name.into()),
+            session: self.session.clone(),
+            ..Self::new(self.world, self.host, "")
+        }
+    }
+
+    fn hook(&self, payload: &Value) -> Ran {
+        self.world.tollgate(["hook", self.host]).stdin(payload.to_string()).ends().is(0)
+    }
+
+    /// Says something that is never answered.
+    #[track_caller]
+    pub(crate) fn says(&self, payload: &Value) {
+        let ran = self.hook(payload);
+        assert_eq!((ran.stdout(), ran.stderr()), (String::new(), String::new()), "{payload}");
+    }
+
+    fn base(&self) -> Value {
+        let (session, folder, turn) = (&self.session, self.world.root(), self.turn.get());
+        let mut payload = match self.host {
+            "claude-code" => {
+                json!({"session_id": session, "prompt_id": format!("p{turn}"), "transcript_path": "/t", "cwd": folder})
+            }
+            "codex" => {
+                json!({"session_id": session, "turn_id": format!("t{turn}"), "model": "m", "transcript_path": null, "cwd": folder})
+            }
+            "gemini" => {
+                json!({"session_id": session, "transcript_path": "/t", "cwd": folder, "timestamp": "2026-11-15T00:00:07.581Z"})
+            }
+            "opencode" => json!({"directory": folder, "input": {"sessionID": session}, "output": {}}),
+            "cursor" => {
+                json!({"conversation_id": session, "generation_id": format!("g{turn}"), "cursor_version": "3", "workspace_roots": [folder]})
+            }
+            "copilot" => json!({"sessionId": session, "timestamp": 1, "cwd": folder}),
+            "cline" => json!({"taskId": session, "clineVersion": "4", "workspaceRoots": [folder]}),
+            other => panic!("{other}"),
+        };
+        if let Some(helper) = &self.helper {
+            payload["agent_id"] = helper.as_str().into();
+            payload["parent_agent_id"] = "main".into();
+        }
+        payload
+    }
+
+    fn event(&self, names: [&str; 7]) -> Value {
+        let at = HOSTS.iter().position(|host| *host == self.host).unwrap();
+        let key = match self.host {
+            "opencode" => "hook",
+            "cline" => "hookName",
+            _ => "hook_event_name",
+        };
+        let mut payload = self.base();
+        if self.host != "copilot" {
+            payload[key] = names[at].into();
+        }
+        payload
+    }
+
+    pub(crate) fn prompts(&self) {
+        self.turn.set(self.turn.get() + 1);
+        let mut payload = self.event([
+            "UserPromptSubmit",
+            "UserPromptSubmit",
+            "BeforeAgent",
+            "chat.message",
+            "beforeSubmitPrompt",
+            "",
+            "prompt_submit",
+        ]);
+        payload["prompt"] = "please".into();
+        self.says(&payload);
+    }
+
+    pub(crate) fn stops(&self) {
+        let mut payload = self.event(["Stop", "Stop", "AfterAgent", "session.idle", "stop", "", "agent_end"]);
+        payload["stopReason"] = "end_turn".into();
+        self.says(&payload);
+    }
+
+    pub(crate) fn leaves(&self) {
+        let mut payload = self.event([
+            "SessionEnd",
+            "SessionEnd",
+            "SessionEnd",
+            "session.deleted",
+            "sessionEnd",
+            "",
+            "session_shutdown",
+        ]);
+        payload["reason"] = "complete".into();
+        self.says(&payload);
+    }
+
+    /// The name of a tool and its arguments, as this program has them.
+    fn spelled(&self, tool: &Tool<'_>) -> (&'static str, Value) {
+        let path = |name: &str| self.world.path(name);
+        let cat = |name: &str, text: &str| format!("cat > {name} <<'END_OF_FILE'\n{text}END_OF_FILE\n");
+        match (self.host, tool) {
+            ("claude-code", Tool::Read(file)) => ("Read", json!({"file_path": path(file)})),
+            ("claude-code", Tool::ReadPart(file)) => {
+                ("Read", json!({"file_path": path(file), "offset": 1, "limit": 1}))
+            }
+            ("claude-code", Tool::Write(file, text)) => {
+                ("Write", json!({"file_path": path(file), "content": text}))
+            }
+            ("claude-code", Tool::Edit(file, old, new)) => {
+                ("Edit", json!({"file_path": path(file), "old_string": old, "new_string": new}))
+            }
+            ("codex", Tool::Read(file)) => ("Bash", json!({"command": format!("cat {file}")})),
+            ("codex", Tool::ReadPart(file)) => ("Bash", json!({"command": format!("sed -n 1,1p {file}")})),
+            ("codex", Tool::Write(file, text)) => ("Bash", json!({"command": cat(file, text)})),
+            ("codex", Tool::Edit(file, old, new)) => (
+                "apply_patch",
+                json!({"command": format!("*** Begin Patch\n*** Update File: {file}\n@@\n-{old}\n+{new}\n*** End Patch")}),
+            ),
+            ("codex", Tool::Patch(text)) => ("apply_patch", json!({"command": text})),
+            ("gemini", Tool::Read(file)) => ("read_file", json!({"file_path": path(file)})),
+            ("gemini", Tool::ReadPart(file)) => {
+                ("read_file", json!({"file_path": path(file), "start_line": 1, "end_line": 1}))
+            }
+            ("gemini", Tool::Write(file, text)) => {
+                ("write_file", json!({"file_path": path(file), "content": text}))
+            }
+            ("gemini", Tool::Edit(file, old, new)) => (
+                "replace",
+                json!({"file_path": path(file), "instruction": "i", "old_string": old, "new_string": new}),
+            ),
+            ("opencode", Tool::Read(file)) => ("read", json!({"filePath": path(file)})),
+            ("opencode", Tool::ReadPart(file)) => {
+                ("read", json!({"filePath": path(file), "offset": 0, "limit": 1}))
+            }
+            ("opencode", Tool::Write(file, text)) => {
+                ("write", json!({"filePath": path(file), "content": text}))
+            }
+            ("opencode", Tool::Edit(file, old, new)) => {
+                ("edit", json!({"filePath": path(file), "oldString": old, "newString": new}))
+            }
+            ("opencode", Tool::Patch(text)) => ("apply_patch", json!({"patchText": text})),
+            ("cursor", Tool::Read(file)) => ("Read", json!({"file_path": path(file)})),
+            ("cursor", Tool::ReadPart(file)) => ("Read", json!({"file_path": path(file), "limit": 1})),
+            ("cursor", Tool::Write(file, text)) => {
+                ("Write", json!({"file_path": path(file), "content": text}))
+            }
+            ("cursor", Tool::Edit(file, old, new)) => {
+                ("Write", json!({"file_path": path(file), "old_string": old, "new_string": new}))
+            }
+            ("copilot", Tool::Read(file)) => ("view", json!({"path": path(file)})),
+            ("copilot", Tool::ReadPart(file)) => ("view", json!({"path": path(file), "view_range": [1, 1]})),
+            ("copilot", Tool::Write(file, text)) => {
+                ("create", json!({"path": path(file), "file_text": text}))
+            }
+            ("copilot", Tool::Edit(file, old, new)) => {
+                ("edit", json!({"path": path(file), "old_str": old, "new_str": new}))
+            }
+            ("cline", Tool::Read(file)) => ("read_files", json!({"files": [{"path": path(file)}]})),
+            ("cline", Tool::ReadPart(file)) => {
+                ("read_files", json!({"files": [{"path": path(file), "start_line": 1, "end_line": 1}]}))
+            }
+            ("cline", Tool::Write(file, text)) => ("editor", json!({"path": path(file), "new_text": text})),
+            ("cline", Tool::Edit(file, old, new)) => {
+                ("editor", json!({"path": path(file), "old_text": old, "new_text": new}))
+            }
+            ("cline", Tool::Shell(text)) => ("run_commands", json!({"commands": [text]})),
+            ("gemini", Tool::Shell(text)) => ("run_shell_command", json!({"command": text})),
+            ("cursor", Tool::Shell(text)) => ("Shell", json!({"command": text})),
+            ("opencode" | "copilot", Tool::Shell(text)) => ("bash", json!({"command": text})),
+            (_, Tool::Shell(text)) => ("Bash", json!({"command": text})),
+            (_, Tool::Patch(text)) => ("apply_patch", json!({"patch": text, "input": text})),
+            (host, _) => panic!("{host}"),
+        }
+    }
+
+    /// The payload before a tool, without its event's name where that differs afterwards.
+    pub(crate) fn before(&self, tool: &Tool<'_>, call: &str) -> Value {
+        let (name, input) = self.spelled(tool);
+        let mut payload = self.event([
+            "PreToolUse",
+            "PreToolUse",
+            "BeforeTool",
+            "tool.execute.before",
+            "preToolUse",
+            "",
+            "tool_call",
+        ]);
+        match self.host {
+            "opencode" => {
+                payload["input"]["tool"] = name.into();
+                payload["input"]["callID"] = call.into();
+                payload["output"] = json!({"args": input});
+            }
+            "copilot" => {
+                payload["toolName"] = name.into();
+                payload["toolArgs"] = input;
+            }
+            "cline" => payload["tool_call"] = json!({"id": call, "name": name, "input": input}),
+            "gemini" => {
+                payload["tool_name"] = name.into();
+                payload["tool_input"] = input;
+            }
+            _ => {
+                payload["tool_name"] = name.into();
+                payload["tool_input"] = input;
+                payload["tool_use_id"] = call.into();
+            }
+        }
+        payload
+    }
+
+    pub(crate) fn after(&self, tool: &Tool<'_>, call: &str, output: &str) -> Value {
+        let mut payload = self.before(tool, call);
+        let (name, input) = self.spelled(tool);
+        let at = HOSTS.iter().position(|host| *host == self.host).unwrap();
+        let names = [
+            "PostToolUse",
+            "PostToolUse",
+            "AfterTool",
+            "tool.execute.after",
+            "postToolUse",
+            "",
+            "tool_result",
+        ];
+        let shell = matches!(tool, Tool::Shell(_));
+        match self.host {
+            "claude-code" if shell => payload["tool_response"] = json!({"stdout": output, "stderr": ""}),
+            "claude-code" => payload["tool_response"] = json!({}),
+            "codex" => payload["tool_response"] = output.into(),
+            "gemini" => payload["tool_response"] = json!({"llmContent": output, "returnDisplay": ""}),
+            "opencode" => {
+                payload["input"]["args"] = input;
+                payload["output"] = json!({"title": "t", "output": output, "metadata": {"truncated": false}});
+            }
+            "cursor" => payload["tool_output"] = output.into(),
+            "copilot" => payload["toolResult"] = json!({"resultType": "success", "textResultForLlm": output}),
+            "cline" => {
+                payload["tool_result"] = json!({"id": call, "name": name, "input": input, "output": output});
+            }
+            _ => {}
+        }
+        match self.host {
+            "copilot" => {}
+            "opencode" => payload["hook"] = names[at].into(),
+            "cline" => payload["hookName"] = names[at].into(),
+            _ => payload["hook_event_name"] = names[at].into(),
+        }
+        payload
+    }
+
+    /// What the answer to a payload before a tool blocks it with, if it does.
+    pub(crate) fn asks(&self, payload: &Value) -> Option<String> {
+        let ran = self.hook(payload);
+        if ran.stdout().is_empty() {
+            return None;
+        }
+        let answer = ran.json();
+        assert!(!answer.to_string().contains("allow"), "{answer}");
+        let reason = match self.host {
+            "claude-code" | "codex" => {
+                let answer = &answer["hookSpecificOutput"];
+                assert_eq!(
+                    (&answer["hookEventName"], &answer["permissionDecision"]),
+                    (&"PreToolUse".into(), &"deny".into())
+                );
+                &answer["permissionDecisionReason"]
+            }
+            "gemini" => {
+                assert_eq!(answer["decision"], "deny");
+                &answer["reason"]
+            }
+            "opencode" => &answer["deny"],
+            "cursor" => {
+                assert_eq!(answer["permission"], "deny");
+                &answer["agent_message"]
+            }
+            "copilot" => {
+                assert_eq!(answer["permissionDecision"], "deny");
+                &answer["permissionDecisionReason"]
+            }
+            _ => {
+                assert_eq!(answer["cancel"], true);
+                &answer["errorMessage"]
+            }
+        };
+        Some(reason.as_str().unwrap_or_else(|| panic!("{answer}")).to_owned())
+    }
+
+    /// Uses a tool, as the program would.
+    #[track_caller]
+    pub(crate) fn uses(&self, tool: &Tool<'_>) -> Came {
+        self.uses_while(tool, || {})
+    }
+
+    /// Uses a tool, and something happens between the hook and the tool.
+    #[track_caller]
+    pub(crate) fn uses_while(&self, tool: &Tool<'_>, meanwhile: impl FnOnce()) -> Came {
+        self.calls.set(self.calls.get() + 1);
+        let call = format!("call-{}", self.calls.get());
+        if let Some(reason) = self.asks(&self.before(tool, &call)) {
+            return Came::Blocked(reason);
+        }
+        meanwhile();
+        let output = self.does(tool);
+        self.says(&self.after(tool, &call, &output));
+        Came::Ran(output)
+    }
+
+    /// What the program's own tools do. They know nothing of tollgate.
+    fn does(&self, tool: &Tool<'_>) -> String {
+        let world = self.world;
+        match tool {
+            Tool::Read(file) => fs::read_to_string(world.path(file)).unwrap_or_default(),
+            Tool::ReadPart(file) => {
+                let text = fs::read_to_string(world.path(file)).unwrap_or_default();
+                text.lines().next().unwrap_or_default().to_owned() + "\n"
+            }
+            Tool::Write(file, text) => {
+                world.puts(file, text);
+                "written".into()
+            }
+            Tool::Edit(file, old, new) => {
+                let text = fs::read_to_string(world.path(file)).unwrap();
+                world.puts(file, text.replacen(old, new, 1));
+                "edited".into()
+            }
+            Tool::Shell(text) => {
+                let ran = world.script(text).ends();
+                ran.stdout() + &ran.stderr()
+            }
+            Tool::Patch(text) => {
+                for (file, new) in patched(text) {
+                    match new {
+                        Some(new) => world.puts(file, new),
+                        None => fs::remove_file(world.path(file)).unwrap(),
+                    }
+                }
+                "Success".into()
+            }
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn reads(&self, file: &str) -> &Self {
+        self.uses(&Tool::Read(file)).ran();
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn writes(&self, file: &str, text: &str) -> Came {
+        self.uses(&Tool::Write(file, text))
+    }
+
+    #[track_caller]
+    pub(crate) fn edits(&self, file: &str, old: &str, new: &str) -> Came {
+        self.uses(&Tool::Edit(file, old, new))
+    }
+
+    #[track_caller]
+    pub(crate) fn runs(&self, command: &str) -> Came {
+        self.uses(&Tool::Shell(command))
+    }
+}
+
+/// A patch of whole files, each with one line: enough for these tests.
+fn patched(text: &str) -> Vec<(&str, Option<String>)> {
+    let mut files: Vec<(&str, Option<String>)> = Vec::new();
+    for line in text.lines() {
+        if let Some(file) = line.strip_prefix("*** Update File: ").or(line.strip_prefix("*** Add File: ")) {
+            files.push((file, Some(String::new())));
+        } else if let Some(file) = line.strip_prefix("*** Delete File: ") {
+            files.push((file, None));
+        } else if let (Some(line), Some((_, Some(new)))) = (line.strip_prefix('+'), files.last_mut()) {
+            new.push_str(line);
+            new.push('\n');
+        }
+    }
+    files
+}
+
+/// Changes a file so that neither its size nor its time tells.
+pub(crate) fn change_in_secret(path: &Path, text: &str) {
+    let before = fs::metadata(path).unwrap();
+    assert_eq!(before.len(), text.len() as u64);
+    fs::write(path, text).unwrap();
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(before.modified().unwrap()).unwrap();
+}

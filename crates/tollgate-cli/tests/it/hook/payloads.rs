@@ -1,0 +1,94 @@
+//! What real programs sent (the first three), and what the documents of the others say they send.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::HOSTS;
+use crate::world::{World, hash};
+
+fn recorded(host: &str) -> &'static str {
+    match host {
+        "claude-code" => include_str!("recorded/claude-code.jsonl"),
+        "codex" => include_str!("recorded/codex.jsonl"),
+        "gemini" => include_str!("recorded/gemini.jsonl"),
+        "opencode" => include_str!("recorded/opencode.jsonl"),
+        "cursor" => include_str!("recorded/cursor.jsonl"),
+        "copilot" => include_str!("recorded/copilot.jsonl"),
+        _ => include_str!("recorded/cline.jsonl"),
+    }
+}
+
+/// Plays a recorded session, with the tools doing what they did. Gives the payload before the edit of `a.txt`.
+fn play(world: &World, host: &str, called: &str) -> String {
+    world.puts("a.txt", "hello\n");
+    let mut edit = None;
+    for line in recorded(host).lines() {
+        let line = line.replace("/workspace", world.root().to_str().unwrap());
+        let is_after =
+            ["PostToolUse", "AfterTool", "execute.after", "postToolUse", "toolResult", "tool_result"]
+                .iter()
+                .any(|word| line.contains(word));
+        if is_after && line.contains("hello world") {
+            world.puts("a.txt", "hello world\n");
+        } else if is_after && line.contains("b.txt") {
+            world.puts("b.txt", "new\n");
+        } else if line.contains("hello world") {
+            edit.get_or_insert(line.clone());
+        }
+        let ran = world.tollgate(["hook", called]).stdin(&line).ends().is(0);
+        assert_eq!((ran.stdout(), ran.stderr()), (String::new(), String::new()), "{line}");
+    }
+    edit.unwrap()
+}
+
+fn files(world: &World) -> Vec<Value> {
+    let turns = world.json("turn list");
+    assert_eq!(turns.as_array().unwrap().len(), 1, "{turns}");
+    let id = turns[0]["turn_id"].as_str().unwrap();
+    world.json(&format!("turn show --turn {id}"))["files"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_recorded_session_is_followed_and_its_stale_edit_is_blocked() {
+    for host in HOSTS {
+        let world = World::new();
+        let edit = play(&world, host, host);
+        let files = files(&world);
+        assert_eq!(files[0]["initial_hash"], hash("hello\n"), "{host}: {files:?}");
+        assert_eq!(files[0]["baseline_hash"], hash("hello world\n"), "{host}: {files:?}");
+        if host != "codex" {
+            assert_eq!(files[1]["baseline_hash"], hash("new\n"), "{host}: {files:?}");
+        }
+        assert_eq!(fs::read_dir(world.path(".tollgate/reservations")).unwrap().count(), 0, "{host}");
+        world.puts("a.txt", "hello foreign\n");
+        let ran = world.tollgate(["hook", host]).stdin(&edit).ends().is(0);
+        assert!(ran.json().to_string().contains("STALE_FILE"), "{host}");
+    }
+}
+
+#[test]
+fn a_program_that_calls_in_the_name_of_another_is_answered_in_its_own_form() {
+    for host in HOSTS {
+        let own = World::new();
+        let edit = play(&own, host, host);
+        own.puts("a.txt", "hello foreign\n");
+        let expected = own.tollgate(["hook", host]).stdin(&edit).ends().filtered;
+        for other in HOSTS.into_iter().filter(|other| *other != host) {
+            let world = World::new();
+            let edit = play(&world, host, other);
+            world.puts("a.txt", "hello foreign\n");
+            let answer = world.tollgate(["hook", other]).stdin(&edit).ends().filtered;
+            assert_eq!(answer, expected, "{host} called as {other}");
+        }
+    }
+}
+
+#[test]
+fn a_byte_order_mark_before_the_payload_is_no_matter() {
+    let world = World::new();
+    let edit = play(&world, "cursor", "cursor");
+    world.puts("a.txt", "hello foreign\n");
+    let ran = world.tollgate(["hook", "cursor"]).stdin(format!("\u{feff}{edit}")).ends().is(0);
+    assert!(ran.stdout().contains("STALE_FILE"));
+}

@@ -1,0 +1,301 @@
+//! `tollgate init --host`, `--remove`: the configuration of every program, as it is written, tried and taken out.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::{HOSTS, Program, Tool};
+use crate::world::World;
+
+/// The commands in a configuration that a shell is given, and the event of each.
+fn commands(value: &Value, event: &str, found: &mut Vec<(String, String)>) {
+    match value {
+        Value::Array(list) => list.iter().for_each(|value| commands(value, event, found)),
+        Value::Object(map) => {
+            for (key, value) in map {
+                match value {
+                    Value::String(text) if text.contains("tollgate hook ") => {
+                        found.push((event.into(), text.clone()));
+                    }
+                    value => commands(value, if key == "hooks" { event } else { key }, found),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn hooks(world: &World, file: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let text = fs::read_to_string(world.path(file)).unwrap();
+    match serde_json::from_str::<Value>(&text) {
+        Ok(config) => commands(&config, "", &mut found),
+        // A program of its own.
+        Err(_) => found.push((file.rsplit('/').next().unwrap().into(), text)),
+    }
+    found
+}
+
+fn files(world: &World, host: &str) -> Vec<String> {
+    let set_up = world.json(&format!("init --host {host}"));
+    let files = set_up["hosts"][0]["files"].as_array().unwrap().clone();
+    files.iter().map(|file| file.as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_configuration_that_is_written_blocks_a_stale_write() {
+    for host in HOSTS.into_iter().filter(|host| *host != "opencode") {
+        let world = World::new();
+        let files = files(&world, host);
+        let all: Vec<(String, String)> = files.iter().flat_map(|file| hooks(&world, file)).collect();
+        let before = |(event, _): &&(String, String)| {
+            ["PreToolUse", "BeforeTool", "preToolUse"].contains(&event.as_str())
+        };
+        let (_, command) = all.iter().find(before).unwrap_or_else(|| panic!("{host}: {all:?}"));
+        world.puts("a.txt", "one\n");
+        let agent = Program::new(&world, host, "s");
+        agent.reads("a.txt");
+        world.puts("a.txt", "foreign\n");
+        let payload = agent.before(&Tool::Write("a.txt", "mine\n"), "c").to_string();
+        let ran = world.program("sh", ["-c", command]).stdin(&payload).ends().is(0);
+        assert!(ran.json().to_string().contains("STALE_FILE"), "{host}");
+        // A machine without tollgate is not blocked.
+        for (_, command) in &all {
+            let ran =
+                world.program("sh", ["-c", command]).env("PATH", "/usr/bin:/bin").stdin(&payload).ends();
+            assert_eq!(ran.filtered, "exit 0", "{host}: {command}");
+        }
+        // A hook that dies blocks, in whatever way the program understands.
+        let bin = world.tmp().join("bin");
+        fs::create_dir(&bin).unwrap();
+        fs::write(bin.join("tollgate"), "#!/bin/sh\nkill -9 $$\n").unwrap();
+        fs::set_permissions(bin.join("tollgate"), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .unwrap();
+        let path = format!("{}:/usr/bin:/bin", bin.display());
+        let ran = world.program("sh", ["-c", command]).env("PATH", path).stdin(&payload).ends();
+        assert!(format!("{ran}").contains("the tollgate hook died"), "{host}: {ran}");
+    }
+}
+
+#[test]
+fn init_is_idempotent_and_remove_leaves_what_was_there() {
+    for host in HOSTS {
+        let world = World::new();
+        let files = files(&world, host);
+        let texts = || files.iter().map(|file| fs::read_to_string(world.path(file)).ok()).collect::<Vec<_>>();
+        let first = texts();
+        assert_eq!(world.json(&format!("init --host {host}"))["hosts"][0]["done"], "kept", "{host}");
+        assert_eq!(texts(), first);
+        assert_eq!(
+            world.json(&format!("init --host {host} --remove"))["hosts"][0]["done"],
+            "removed",
+            "{host}"
+        );
+        assert!(texts().iter().all(Option::is_none), "{host}");
+        assert!(world.path(".tollgate/config.toml").exists(), "only the hooks were meant");
+        assert_eq!(
+            world.json(&format!("init --host {host} --remove"))["hosts"][0]["done"],
+            "nothing_to_remove"
+        );
+    }
+}
+
+#[test]
+fn all_are_those_that_are_found() {
+    let world = World::new();
+    assert_eq!(world.json("init --host all")["hosts"], json!([]));
+    fs::create_dir(world.path(".gemini")).unwrap();
+    world.puts("CLAUDE.md", "");
+    let set_up = world.json("init --host all");
+    let names: Vec<&str> =
+        set_up["hosts"].as_array().unwrap().iter().map(|host| host["host"].as_str().unwrap()).collect();
+    assert_eq!(names, ["claude-code", "gemini"]);
+    // Without a name everything goes that init put in.
+    let removed = world.json("init --remove");
+    assert_eq!(removed["hosts"].as_array().unwrap().len(), 2, "{removed}");
+    assert!(!world.path(".tollgate/config.toml").exists() && !world.path(".claude").exists());
+}
+
+#[test]
+fn words_of_init() {
+    let world = World::new();
+    insta::assert_snapshot!(world.run("init --host codex --host gemini").filtered, @r#"
+    exit 0
+    --- stdout
+    workspace `[W]`, the current folder
+    wrote `.tollgate/config.toml`
+    next: `tollgate doctor` tells how well this file system protects
+    next: `tollgate turn begin` starts a turn for `read` and `write`
+    set up the hooks of `codex` in `.codex/hooks.json`
+    next: start `codex` here once and agree to the hooks with `/hooks`
+    set up the hooks of `gemini` in `.gemini/settings.json`
+    next: `tollgate doctor` tries the hooks out
+    "#);
+    insta::assert_snapshot!(world.run("init --host gemini").filtered, @r#"
+    exit 0
+    --- stdout
+    workspace `[W]`, it has `.tollgate`
+    found `.tollgate/config.toml`, left as it is
+    next: `tollgate doctor` tells how well this file system protects
+    next: `tollgate turn begin` starts a turn for `read` and `write`
+    found the hooks of `gemini` in `.gemini/settings.json`, left as they are
+    next: `tollgate doctor` tries the hooks out
+    "#);
+    insta::assert_snapshot!(world.run("init --remove").filtered, @r#"
+    exit 0
+    --- stdout
+    workspace `[W]`, it has `.tollgate`
+    removed `.tollgate/config.toml`
+    removed the hooks of `codex` from `.codex/hooks.json`
+    removed the hooks of `gemini` from `.gemini/settings.json`
+    "#);
+    world.puts(".gemini/settings.json", "{ // mine\n}");
+    insta::assert_snapshot!(world.run("init --host gemini").filtered, @r#"
+    exit 3
+    --- stderr
+    error: `.gemini/settings.json` cannot be used
+      key must be a string at line 1 column 3
+    hint: mend the file; the settings are listed in docs/settings.md
+    "#);
+}
+
+#[test]
+fn the_configuration_word_for_word() {
+    let world = World::new();
+    world.run("init --host codex").is(0);
+    insta::assert_snapshot!(fs::read_to_string(world.path(".codex/hooks.json")).unwrap(), @r#"
+    {
+      "hooks": {
+        "UserPromptSubmit": [
+          {
+            "hooks": [
+              {
+                "type": "command",
+                "command": "command -v tollgate >/dev/null 2>&1 || exit 0; tollgate hook codex",
+                "timeout": 10
+              }
+            ]
+          }
+        ],
+        "PreToolUse": [
+          {
+            "matcher": "*",
+            "hooks": [
+              {
+                "type": "command",
+                "command": "command -v tollgate >/dev/null 2>&1 || exit 0; tollgate hook codex || { echo 'the tollgate hook died, so nothing may be written; see: tollgate doctor' >&2; exit 2; }",
+                "timeout": 10
+              }
+            ]
+          }
+        ],
+        "PostToolUse": [
+          {
+            "matcher": "*",
+            "hooks": [
+              {
+                "type": "command",
+                "command": "command -v tollgate >/dev/null 2>&1 || exit 0; tollgate hook codex",
+                "timeout": 10
+              }
+            ]
+          }
+        ],
+        "Stop": [
+          {
+            "hooks": [
+              {
+                "type": "command",
+                "command": "command -v tollgate >/dev/null 2>&1 || exit 0; tollgate hook codex",
+                "timeout": 10
+              }
+            ]
+          }
+        ],
+        "SubagentStop": [
+          {
+            "hooks": [
+              {
+                "type": "command",
+                "command": "command -v tollgate >/dev/null 2>&1 || exit 0; tollgate hook codex",
+                "timeout": 10
+              }
+            ]
+          }
+        ],
+        "SessionEnd": [
+          {
+            "hooks": [
+              {
+                "type": "command",
+                "command": "command -v tollgate >/dev/null 2>&1 || exit 0; tollgate hook codex",
+                "timeout": 10
+              }
+            ]
+          }
+        ]
+      }
+    }
+    "#);
+}
+
+/// What the doctor says about hooks.
+fn doctor(world: &World) -> Vec<Value> {
+    let answer = world.tollgate(["doctor", "--json"]).ends().json();
+    answer["findings"].as_array().unwrap().iter().filter(|found| found["check"] == "hooks").cloned().collect()
+}
+
+#[test]
+fn the_doctor_tries_every_programs_hooks_out() {
+    for host in HOSTS {
+        let world = World::new();
+        assert_eq!(doctor(&world), Vec::<Value>::new());
+        world.run(&format!("init --host {host}")).is(0);
+        let found = doctor(&world);
+        let message = found[0]["message"].as_str().unwrap();
+        assert!(message.contains(host) && message.contains("answer as they should"), "{message}");
+        assert!(message.contains("not called yet") && message.contains("not in the path"), "{message}");
+        assert_eq!(found[0]["level"], if host == "codex" { "warning" } else { "ok" }, "{message}");
+        world.puts("a.txt", "one\n");
+        Program::new(&world, host, "s").reads("a.txt");
+        let found = doctor(&world);
+        assert!(found[0]["message"].as_str().unwrap().contains("called 0 s ago"), "{found:?}");
+        let left: Vec<_> = fs::read_dir(world.tmp().join("run/tollgate")).unwrap().flatten().collect();
+        assert_eq!(left.len(), 1, "the canary leaves nothing behind");
+    }
+}
+
+#[test]
+fn the_doctor_notices_hooks_that_do_not_work() {
+    let world = World::new();
+    world.run("init --host codex --host claude-code").is(0);
+    // Another program of that name is found first.
+    let bin = world.tmp().join("bin");
+    fs::create_dir(&bin).unwrap();
+    fs::write(bin.join("tollgate"), "#!/bin/sh\nexit 0\n").unwrap();
+    fs::set_permissions(bin.join("tollgate"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", bin.display());
+    let ran = world.tollgate(["doctor"]).env("PATH", path).ends().is(1);
+    assert!(
+        ran.stdout().contains("do not answer as they should: a stale write was answered with ``"),
+        "{ran}"
+    );
+    // An agreement of a person, by file and hash.
+    let state = format!(
+        "[hooks.state.\"{}:PreToolUse:0:0\"]\ntrusted_hash = \"x\"\n",
+        world.path(".codex/hooks.json").display()
+    );
+    let home = world.tmp().join("home");
+    fs::create_dir_all(home.join(".codex")).unwrap();
+    fs::write(home.join(".codex/config.toml"), state).unwrap();
+    fs::create_dir_all(home.join(".claude")).unwrap();
+    fs::write(home.join(".claude/settings.json"), "{\"disableAllHooks\": true}").unwrap();
+    let found = doctor(&world);
+    assert!(found[0]["message"].as_str().unwrap().contains("switched off by `disableAllHooks`"), "{found:?}");
+    assert!(found[1]["message"].as_str().unwrap().contains("are trusted"), "{found:?}");
+    // Somebody has changed an entry.
+    let file = world.path(".codex/hooks.json");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("\"timeout\": 10", "\"timeout\": 1")).unwrap();
+    assert!(doctor(&world)[1]["message"].as_str().unwrap().contains("another version"));
+}

@@ -1,0 +1,484 @@
+//! The same stories in every program's format, through the binary.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::{HOSTS, Program, Tool, change_in_secret};
+use crate::world::{World, hash};
+
+/// Tells a story once for each program.
+fn everywhere(story: impl Fn(&World, &Program<'_>)) {
+    for host in HOSTS {
+        let world = World::with("[guard]\nquiet_wait = \"50ms\"\ndurability = \"fast\"\n");
+        world.puts("a.txt", "one\ntwo\n");
+        story(&world, &Program::new(&world, host, "session-1"));
+    }
+}
+
+fn ledger(world: &World, action_type: &str) -> Vec<Value> {
+    let text = fs::read_to_string(world.path(".tollgate/ledger.jsonl")).unwrap_or_default();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.filter(|line| line["action_type"] == action_type).collect()
+}
+
+#[test]
+fn a_stale_overwrite_is_blocked_and_goes_through_after_a_re_read() {
+    everywhere(|world, agent| {
+        agent.reads("a.txt");
+        world.puts("a.txt", "foreign\n");
+        let payload = agent.writes("a.txt", "mine\n").refused("STALE_FILE");
+        assert_eq!(payload["expected_hash"], hash("one\ntwo\n"));
+        assert_eq!(payload["actual_hash"], hash("foreign\n"));
+        assert_eq!(payload["file_path"], world.path("a.txt").to_str().unwrap());
+        world.holds("a.txt", "foreign\n");
+        assert_eq!(ledger(world, "MUTATION_CONFLICT").len(), 1);
+        agent.reads("a.txt").writes("a.txt", "mine\n").ran();
+        world.holds("a.txt", "mine\n");
+        assert_eq!(ledger(world, "MUTATION").len(), 1);
+    });
+}
+
+#[test]
+fn a_stale_edit_is_blocked() {
+    everywhere(|world, agent| {
+        agent.reads("a.txt");
+        world.puts("a.txt", "one\ntwo\nthree\n");
+        agent.edits("a.txt", "one", "ONE").refused("STALE_FILE");
+        world.holds("a.txt", "one\ntwo\nthree\n");
+        agent.reads("a.txt").edits("a.txt", "one", "ONE").ran();
+        world.holds("a.txt", "ONE\ntwo\nthree\n");
+    });
+}
+
+#[test]
+fn a_stale_heredoc_is_blocked() {
+    everywhere(|world, agent| {
+        agent.reads("a.txt");
+        world.puts("a.txt", "foreign\n");
+        for command in [
+            "cat > a.txt <<'EOF'\nmine\nEOF",
+            "cat <<'EOF' | tee a.txt\nmine\nEOF",
+            "cd . && echo mine > ./a.txt",
+            "sed -i s/foreign/mine/ a.txt",
+            "rm a.txt",
+            "mv a.txt b.txt",
+            "echo mine > m && cp m a.txt",
+            "bash -c 'echo mine > a.txt'",
+            "rm -rf ../w/a.*",
+        ] {
+            agent.runs(command).refused("STALE_FILE");
+            world.holds("a.txt", "foreign\n");
+        }
+        agent.runs("cat a.txt").ran();
+        agent.runs("cat > a.txt <<'EOF'\nmine\nEOF").ran();
+        world.holds("a.txt", "mine\n");
+    });
+}
+
+#[test]
+fn a_folder_that_goes_away_takes_no_stale_file_with_it() {
+    everywhere(|world, agent| {
+        world.puts("sub/b.txt", "one\n");
+        agent.reads("sub/b.txt");
+        world.puts("sub/b.txt", "foreign\n");
+        agent.runs("rm -rf sub").refused("STALE_FILE");
+        agent.runs("mv sub other").refused("STALE_FILE");
+        agent.reads("sub/b.txt").runs("rm -rf sub").ran();
+        assert!(!world.path("sub").exists());
+    });
+}
+
+#[test]
+fn a_change_that_neither_size_nor_time_tells_is_found() {
+    everywhere(|world, agent| {
+        agent.reads("a.txt");
+        change_in_secret(&world.path("a.txt"), "one\nTWO\n");
+        agent.writes("a.txt", "mine\n").refused("STALE_FILE");
+    });
+}
+
+#[test]
+fn a_deleted_file_is_not_made_again() {
+    everywhere(|world, agent| {
+        agent.reads("a.txt");
+        fs::remove_file(world.path("a.txt")).unwrap();
+        let payload = agent.writes("a.txt", "mine\n").refused("STALE_FILE");
+        assert_eq!(payload["actual_hash"], Value::Null);
+        assert!(!world.path("a.txt").exists());
+        // Looking for it and finding nothing is enough to make it anew.
+        agent.uses(&Tool::Read("a.txt")).ran();
+        agent.writes("a.txt", "mine\n").ran();
+    });
+}
+
+#[test]
+fn no_false_alarms() {
+    everywhere(|world, agent| {
+        agent.reads("a.txt");
+        agent.writes("a.txt", "first\n").ran();
+        agent.writes("a.txt", "second\n").ran();
+        agent.edits("a.txt", "second", "third").ran();
+        // Touched, and written again with the same bytes.
+        world.puts("a.txt", "third\n");
+        fs::File::options()
+            .write(true)
+            .open(world.path("a.txt"))
+            .unwrap()
+            .set_modified(std::time::SystemTime::now())
+            .unwrap();
+        agent.writes("a.txt", "fourth\n").ran();
+        agent.writes("new.txt", "new\n").ran();
+        agent.writes("new.txt", "newer\n").ran();
+        agent.runs("echo fifth > a.txt").ran();
+        agent.writes("a.txt", "sixth\n").ran();
+        // Commands that nobody can foresee, but that name the file.
+        agent.runs("perl -e 'open(F, \">\", \"a.txt\"); print F \"seventh\\n\"'").ran();
+        world.holds("a.txt", "seventh\n");
+        agent.writes("a.txt", "eighth\n").ran();
+        assert_eq!(ledger(world, "MUTATION_CONFLICT"), Vec::<Value>::new());
+    });
+}
+
+#[test]
+fn what_a_command_changes_without_naming_it_is_foreign() {
+    everywhere(|world, agent| {
+        agent.reads("a.txt");
+        world.puts("tool.sh", "f=a; echo changed > $f.txt\n");
+        agent.runs("sh tool.sh").ran();
+        world.holds("a.txt", "changed\n");
+        agent.writes("a.txt", "mine\n").refused("STALE_FILE");
+    });
+}
+
+#[test]
+fn a_part_of_a_file_re_arms_edits_and_not_an_overwrite() {
+    everywhere(|world, agent| {
+        agent.reads("a.txt");
+        world.puts("a.txt", "one\nforeign\n");
+        agent.edits("a.txt", "one", "ONE").refused("STALE_FILE");
+        agent.uses(&Tool::ReadPart("a.txt")).ran();
+        agent.writes("a.txt", "mine\n").refused("STALE_FILE");
+        agent.uses(&Tool::ReadPart("a.txt")).ran();
+        agent.edits("a.txt", "one", "ONE").ran();
+        world.holds("a.txt", "ONE\nforeign\n");
+    });
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_counts_as_the_older_one() {
+    everywhere(|world, agent| {
+        agent.uses_while(&Tool::Read("a.txt"), || world.puts("a.txt", "foreign\n")).ran();
+        agent.writes("a.txt", "mine\n").refused("STALE_FILE");
+    });
+}
+
+#[test]
+fn a_patch_over_three_files_of_which_one_is_stale_changes_none() {
+    let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n+ONE\n*** Delete File: b.txt\n*** Add File: c.txt\n+new\n\
+                 *** Update File: d.txt\n@@\n-four\n+FOUR\n*** End Patch";
+    for host in ["codex", "opencode", "copilot", "cline"] {
+        let world = World::with("[guard]\ndurability = \"fast\"");
+        for (file, text) in [("a.txt", "one\n"), ("b.txt", "two\n"), ("d.txt", "four\n")] {
+            world.puts(file, text);
+        }
+        let agent = Program::new(&world, host, "session-1");
+        agent.reads("a.txt").reads("b.txt").reads("d.txt");
+        world.puts("b.txt", "foreign\n");
+        let payload = agent.uses(&Tool::Patch(patch)).refused("STALE_FILE");
+        assert_eq!(payload["file_path"], world.path("b.txt").to_str().unwrap());
+        assert_eq!(fs::read_dir(world.path(".tollgate/reservations")).unwrap().count(), 0);
+        world.holds("a.txt", "one\n");
+        agent.reads("b.txt").uses(&Tool::Patch(patch)).ran();
+        agent.writes("c.txt", "newer\n").ran();
+    }
+}
+
+#[test]
+fn a_new_prompt_is_a_new_turn_that_remembers_as_the_settings_say() {
+    for (unread, remembers) in [("allow", false), ("known", true)] {
+        for host in HOSTS {
+            let world = World::with(&format!("[guard]\nunread = \"{unread}\"\ndurability = \"fast\""));
+            world.puts("a.txt", "one\n");
+            let agent = Program::new(&world, host, "session-1");
+            agent.prompts();
+            agent.reads("a.txt").stops();
+            world.puts("a.txt", "foreign\n");
+            agent.prompts();
+            let came = agent.writes("a.txt", "mine\n");
+            match remembers {
+                true => drop(came.refused("STALE_FILE")),
+                false => drop(came.ran()),
+            }
+            assert_eq!(ledger(&world, "TURN_STARTED").len(), 2, "{host}");
+            assert_eq!(ledger(&world, "TURN_ENDED").len(), 1, "{host}");
+            agent.leaves();
+            assert_eq!(ledger(&world, "TURN_ENDED").len(), 2, "{host}");
+            let left = world.run("turn list").stdout();
+            assert!(left.contains("no turn is running"), "{host}: {left}");
+        }
+    }
+}
+
+#[test]
+fn after_a_stop_the_turn_still_knows_what_was_read() {
+    everywhere(|world, agent| {
+        agent.reads("a.txt").stops();
+        world.puts("a.txt", "foreign\n");
+        agent.writes("a.txt", "mine\n").refused("STALE_FILE");
+    });
+}
+
+#[test]
+fn helpers_are_agents_of_their_own() {
+    for host in ["claude-code", "codex", "cline"] {
+        let world = World::with("[guard]\ndurability = \"fast\"");
+        world.puts("a.txt", "one\n");
+        let main = Program::new(&world, host, "session-1");
+        let helper = main.helper("helper-1");
+        main.reads("a.txt");
+        helper.reads("a.txt");
+        helper.writes("a.txt", "helper's\n").ran();
+        let reason = main.writes("a.txt", "main's\n").blocked();
+        assert!(reason.contains("STALE_FILE") && reason.contains(&format!("`{host}-")), "{reason}");
+    }
+}
+
+#[test]
+fn a_reservation_holds_another_program_back_until_the_tool_has_run() {
+    let world = World::with("[guard]\nquiet_wait = \"50ms\"\ndurability = \"fast\"");
+    world.puts("a.txt", "one\n");
+    let (first, second) = (Program::new(&world, "gemini", "s1"), Program::new(&world, "codex", "s2"));
+    first.reads("a.txt");
+    second.reads("a.txt");
+    let came = first.uses_while(&Tool::Write("a.txt", "first\n"), || {
+        let reason = second.writes("a.txt", "second\n").blocked();
+        assert!(reason.contains("FILE_BUSY") && reason.contains("`gemini-"), "{reason}");
+        // Our own writes wait for it, too.
+        world
+            .tollgate(["write", "a.txt", "--json"])
+            .stdin("ours\n")
+            .ends()
+            .payload("FILE_BUSY", "RETRY_LATER");
+    });
+    came.ran();
+    second.writes("a.txt", "second\n").refused("STALE_FILE");
+    world.holds("a.txt", "first\n");
+    second.reads("a.txt").writes("a.txt", "second\n").ran();
+}
+
+#[test]
+fn a_call_whose_end_is_never_told_holds_nobody_for_long() {
+    everywhere(|world, agent| {
+        let other = Program::new(world, "claude-code", "other");
+        other.reads("a.txt");
+        agent.reads("a.txt");
+        // It is cut off: no hook afterwards. Then the agent stops.
+        assert_eq!(agent.asks(&agent.before(&Tool::Write("a.txt", "cut off\n"), "cut")), None);
+        other.writes("a.txt", "other's\n").refused("FILE_BUSY");
+        agent.stops();
+        other.writes("a.txt", "other's\n").ran();
+    });
+    everywhere(|world, agent| {
+        let other = Program::new(world, "claude-code", "other");
+        agent.reads("a.txt");
+        // It wrote, and only the hook afterwards is missing: the file holds what it was to hold.
+        assert_eq!(agent.asks(&agent.before(&Tool::Write("a.txt", "written\n"), "cut")), None);
+        world.puts("a.txt", "written\n");
+        other.reads("a.txt").writes("a.txt", "other's\n").ran();
+        agent.writes("a.txt", "again\n").refused("STALE_FILE");
+        agent.reads("a.txt");
+        assert_eq!(agent.asks(&agent.before(&Tool::Write("a.txt", "more\n"), "cut-2")), None);
+        world.puts("a.txt", "more\n");
+        agent.writes("a.txt", "own second write\n").ran();
+    });
+}
+
+#[test]
+fn a_program_that_dies_holds_nobody() {
+    let world = World::with("[guard]\nquiet_wait = \"20ms\"\ndurability = \"fast\"");
+    world.puts("a.txt", "one\n");
+    let dying = Program::new(&world, "codex", "dying");
+    let payload = dying.before(&Tool::Write("a.txt", "never\n"), "c1");
+    world.puts("payload.json", payload.to_string());
+    // A program that is no shell runs the hook and is gone.
+    let script = "system('tollgate hook codex < payload.json') == 0 or exit 1";
+    world.program("perl", ["-e", script]).ends().is(0);
+    let other = Program::new(&world, "gemini", "other");
+    other.reads("a.txt").writes("a.txt", "other's\n").ran();
+    world.holds("a.txt", "other's\n");
+}
+
+#[test]
+fn a_second_identical_attempt_is_told_so_with_who_and_what() {
+    everywhere(|world, agent| {
+        let other = Program::new(world, "gemini", "other");
+        agent.reads("a.txt");
+        other.reads("a.txt").writes("a.txt", "one\nTWO\n").ran();
+        let first = agent.writes("a.txt", "mine\n").blocked();
+        assert!(!first.contains("before, and") && first.contains("`gemini-"), "{first}");
+        let second = agent.writes("a.txt", "mine\n").blocked();
+        assert!(second.contains("You have made this very call before"), "{second}");
+        assert!(
+            second.contains("-two") && second.contains("+TWO") && second.contains("`gemini-"),
+            "{second}"
+        );
+        let third = agent.writes("a.txt", "another\n").blocked();
+        assert!(!third.contains("very call"), "{third}");
+    });
+}
+
+#[test]
+fn what_a_formatter_does_to_the_agents_own_text_is_the_agents_own() {
+    let world =
+        World::with("[guard]\ndurability = \"fast\"\n[hooks.formatters]\ntxt = [\"tr\", \"a-z\", \"A-Z\"]\n");
+    for host in HOSTS {
+        let name = format!("{host}.txt");
+        let agent = Program::new(&world, host, "session-1");
+        world.puts(&name, "one\n");
+        agent.reads(&name);
+        // Before the hook after the tool: whatever it does.
+        let came = agent.writes(&name, "mine\n");
+        came.ran();
+        // Later: what the configured formatter makes of the agent's text.
+        world.puts(&name, "MINE\n");
+        agent.writes(&name, "more\n").ran();
+        world.puts(&name, "MORE, and somebody's own\n");
+        agent.writes(&name, "again\n").refused("STALE_FILE");
+    }
+}
+
+#[test]
+fn a_formatter_that_runs_before_the_hook_makes_nothing_stale() {
+    everywhere(|world, agent| {
+        agent.reads("a.txt");
+        let tool = Tool::Write("a.txt", "mine\n");
+        assert_eq!(agent.asks(&agent.before(&tool, "c1")), None);
+        world.puts("a.txt", "formatted\n");
+        agent.says(&agent.after(&tool, "c1", "written"));
+        agent.writes("a.txt", "more\n").ran();
+    });
+}
+
+#[test]
+fn observing_blocks_nothing_and_writes_it_down() {
+    for host in HOSTS {
+        let world = World::with("[guard]\nmode = \"observe\"\ndurability = \"fast\"");
+        world.puts("a.txt", "one\n");
+        let agent = Program::new(&world, host, "session-1");
+        agent.reads("a.txt");
+        world.puts("a.txt", "foreign\n");
+        agent.writes("a.txt", "mine\n").ran();
+        let lines = ledger(&world, "MUTATION_CONFLICT");
+        assert_eq!(lines.len(), 1);
+        assert_eq!(lines[0]["result"]["status"], "OBSERVED");
+        assert_eq!(agent.asks(&agent.before(&Tool::Write(".tollgate/config.toml", "x"), "c")), None);
+    }
+    let world = World::with("[guard]\nmode = \"off\"");
+    world.puts("a.txt", "one\n");
+    let agent = Program::new(&world, "codex", "session-1");
+    agent.reads("a.txt");
+    world.puts("a.txt", "foreign\n");
+    agent.writes("a.txt", "mine\n").ran();
+}
+
+#[test]
+fn the_guard_cannot_be_switched_off_by_an_agent() {
+    everywhere(|_, agent| {
+        for file in
+            [".tollgate/config.toml", ".claude/settings.json", ".codex/hooks.json", ".gemini/settings.json"]
+        {
+            agent.writes(file, "{}\n").refused("PROTECTED_PATH");
+        }
+        agent.runs("rm -f .opencode/plugin/tollgate.js").refused("PROTECTED_PATH");
+        for command in ["rm -rf .tollgate", "rm -rf .tollgate/ledger.jsonl", "rm -rf .", "mv .tollgate x"] {
+            agent.runs(command).refused("PROTECTED_PATH");
+        }
+    });
+}
+
+#[test]
+fn files_outside_the_workspace_are_checked_all_the_same() {
+    everywhere(|world, agent| {
+        let outside = world.tmp().join("outside.txt");
+        fs::write(&outside, "one\n").unwrap();
+        let name = outside.to_str().unwrap();
+        agent.reads(name);
+        fs::write(&outside, "foreign\n").unwrap();
+        agent.writes(name, "mine\n").refused("STALE_FILE");
+        agent.reads(name).writes(name, "mine\n").ran();
+    });
+}
+
+#[test]
+fn two_programs_race_for_one_file_and_no_update_is_lost() {
+    let world = World::with("[guard]\ndurability = \"fast\"\nquiet_wait = \"5s\"");
+    world.puts("a.txt", "0\n");
+    const ROUNDS: usize = 5;
+    std::thread::scope(|scope| {
+        for (host, session) in [("codex", "s1"), ("gemini", "s2"), ("opencode", "s3")] {
+            let world = &world;
+            scope.spawn(move || {
+                let agent = Program::new(world, host, session);
+                for _ in 0..ROUNDS {
+                    loop {
+                        // What the agent is shown is what it builds on, not what is there when it writes.
+                        let seen = agent.uses(&Tool::Read("a.txt")).ran();
+                        // Read while the other's tool was writing: such an agent looks again.
+                        let Ok(count) = seen.trim().parse::<usize>() else { continue };
+                        if matches!(agent.writes("a.txt", &format!("{}\n", count + 1)), super::Came::Ran(_)) {
+                            break;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    world.holds("a.txt", format!("{}\n", 3 * ROUNDS));
+}
+
+#[test]
+fn many_hooks_of_one_turn_at_once() {
+    let world = World::with("[guard]\ndurability = \"fast\"");
+    let files: Vec<String> = (0..12).map(|n| format!("f{n}.txt")).collect();
+    for file in &files {
+        world.puts(file, "one\n");
+    }
+    std::thread::scope(|scope| {
+        for (n, file) in files.iter().enumerate() {
+            let world = &world;
+            scope.spawn(move || {
+                let agent = Program::new(world, "gemini", "one session");
+                agent.reads(file);
+                if n % 2 == 0 {
+                    agent.writes(file, "mine\n").ran();
+                }
+            });
+        }
+    });
+    assert_eq!(ledger(&world, "TURN_STARTED").len(), 1);
+    assert_eq!(ledger(&world, "MUTATION").len(), 6);
+    let agent = Program::new(&world, "gemini", "one session");
+    for file in &files {
+        world.puts(file, "foreign\n");
+        agent.writes(file, "mine\n").refused("STALE_FILE");
+    }
+}
+
+#[test]
+fn what_slipped_in_between_check_and_write_is_told_where_the_program_tells_us() {
+    let world = World::with("[guard]\ndurability = \"fast\"");
+    world.puts("a.txt", "one\n");
+    let agent = Program::new(&world, "claude-code", "session-1");
+    agent.reads("a.txt");
+    let tool = Tool::Write("a.txt", "mine\n");
+    assert_eq!(agent.asks(&agent.before(&tool, "c1")), None);
+    world.puts("a.txt", "mine\n");
+    let mut after = agent.after(&tool, "c1", "");
+    after["tool_response"] = serde_json::json!({
+        "type": "update", "filePath": world.path("a.txt"), "content": "mine\n", "originalFile": "slipped in\n",
+    });
+    let ran = world.tollgate(["hook", "claude-code"]).stdin(after.to_string()).ends().is(0);
+    let told = ran.json()["hookSpecificOutput"]["additionalContext"].to_string();
+    assert!(told.contains("slipped in") && told.contains("a.txt"), "{told}");
+}

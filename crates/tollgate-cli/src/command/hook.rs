@@ -48,7 +48,7 @@ pub(crate) fn run_at_once(host: &'static dyn Host) -> ExitCode {
 }
 
 fn say(host: &'static dyn Host, everywhere: &Everywhere) -> io::Result<()> {
-    match hook::answer(host, everywhere, io::stdin()) {
+    match hook::answer(host, everywhere) {
         // Whatever a program's hooks print is read as one JSON object.
         Some(answer) => writeln!(io::stdout().lock(), "{answer}"),
         None => Ok(()),

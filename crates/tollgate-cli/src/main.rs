@@ -30,6 +30,10 @@ use door::Door;
 use surroundings::Surroundings;
 
 fn main() -> ExitCode {
+    // Called before and after every tool of an agent: to build the whole command line would cost as much as the hook.
+    if let Some(host) = hook_command::called_plainly(std::env::args_os()) {
+        return hook_command::run_at_once(host);
+    }
     let Arguments { everywhere, command } = Arguments::parse();
     let door = Door::new(Surroundings::look(), everywhere);
     let answer = run(&door, command);

@@ -1,12 +1,16 @@
 //! `tollgate hook`: what an agent program calls before and after its tools.
 
-use std::io;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use crate::answer::{Answer, Stop};
+use crate::arguments::Everywhere;
 use crate::door::Door;
+use crate::host::Host;
 use crate::{hook, host, words};
 
 /// Answer an agent program that is about to use a tool, or has used it
@@ -23,10 +27,30 @@ pub(crate) struct Wish {
 
 pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     let Some(host) = host::named(&wish.host) else { return Err(words::no_such_host(&wish.host)) };
-    if let Some(answer) = hook::answer(host, door.everywhere(), io::stdin()) {
-        use io::Write;
-        // Whatever a program's hooks print is read as one JSON object.
-        writeln!(io::stdout().lock(), "{answer}")?;
-    }
+    say(host, door.everywhere())?;
     Ok(Answer::Streamed)
+}
+
+/// The program, if this is `tollgate hook HOST` and nothing else, as the configuration has it.
+pub(crate) fn called_plainly(words: impl Iterator<Item = OsString>) -> Option<&'static dyn Host> {
+    let mut words = words.skip(1);
+    let (command, host, end) = (words.next()?, words.next()?, words.next());
+    if command == "hook" && end.is_none() { host::named(host.to_str()?) } else { None }
+}
+
+/// The same as [`run`], for a call without any options.
+pub(crate) fn run_at_once(host: &'static dyn Host) -> ExitCode {
+    match say(host, &Everywhere::default()) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Nobody hears the answer. Whoever stands behind us in the configuration blocks.
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn say(host: &'static dyn Host, everywhere: &Everywhere) -> io::Result<()> {
+    match hook::answer(host, everywhere) {
+        // Whatever a program's hooks print is read as one JSON object.
+        Some(answer) => writeln!(io::stdout().lock(), "{answer}"),
+        None => Ok(()),
+    }
 }

@@ -13,9 +13,9 @@ mod session;
 mod shell;
 
 use std::collections::BTreeSet;
-use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -41,16 +41,14 @@ use event::{Aftermath, Call, Deed, Deeds, Event, Heard, Shown};
 use session::{Last, Session, settle_what_is_over};
 
 /// A payload holds at most the text of a file or two, so this is a program gone wrong.
-const LARGEST: u64 = 64 << 20;
+const LARGEST: usize = 64 << 20;
 
 /// What the thread that does the work tells the one that watches the clock.
 enum Progress {
-    /// Whose payload it is, and whether it is one that must not pass unjudged.
-    Heard(&'static dyn Host, Weight),
     /// What the workspace says about faults.
     Settings(HookSettings),
     /// The answer: nothing, if all is well.
-    Answer(Option<Value>),
+    Answer(Result<Option<Value>, Stop>),
 }
 
 /// What happens if a call cannot be judged.
@@ -63,69 +61,90 @@ enum Weight {
 }
 
 /// Reads the payload, does what has to be done, and says what to print.
-pub(crate) fn answer(
-    called: &'static dyn Host,
-    everywhere: &Everywhere,
-    stdin: impl Read + Send + 'static,
-) -> Option<Value> {
-    let everywhere = everywhere.clone();
-    watched(called, move |progress| work(called, everywhere, stdin, progress))
+pub(crate) fn answer(called: &'static dyn Host, everywhere: &Everywhere) -> Option<Value> {
+    let started = Instant::now();
+    let read = read_stdin(started + HookSettings::default().deadline.0);
+    let understood = catch_unwind(AssertUnwindSafe(|| {
+        let bytes = read.map_err(|what| (called, Weight::Writes, what))?;
+        let (host, heard) = understand(called, &bytes)?;
+        let hook = Hook { host, heard, everywhere: everywhere.clone() };
+        let plan = hook.plan();
+        Ok((hook, plan))
+    }));
+    match understood {
+        Ok(Ok((hook, plan))) if plan.weight() == Weight::Harmless => {
+            // Nothing is lost if this fails or takes its time, so it is not worth a thread.
+            catch_unwind(AssertUnwindSafe(|| hook.run(&plan, &mut |_| {}))).ok()?.ok()?
+        }
+        Ok(Ok((hook, plan))) => {
+            let host = hook.host;
+            watched(host, started, move |settings| hook.run(&plan, settings))
+        }
+        Ok(Err((host, Weight::Writes, what))) => {
+            Some(host.block(&words::hook_fault(&words::bad_payload(host.name(), &what))))
+        }
+        Ok(Err((_, Weight::Harmless, _))) => None,
+        Err(_) => Some(called.block(&words::hook_failed("it panicked"))),
+    }
 }
 
-/// Runs the work in a thread of its own, so that neither a panic nor a disk that hangs can keep the answer back.
+/// All that comes on standard input, if it comes in time.
+fn read_stdin(deadline: Instant) -> Result<Vec<u8>, String> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let stdin = rustix::stdio::stdin();
+    let mut bytes = Vec::with_capacity(8 << 10);
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec {
+            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&left)) {
+            Ok(0) => return Err("it does not end".into()),
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.to_string()),
+        }
+        let mut chunk = [0; 16 << 10];
+        match rustix::io::read(stdin, &mut chunk) {
+            Ok(0) => return Ok(bytes),
+            Ok(count) => bytes.extend_from_slice(&chunk[..count]),
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.to_string()),
+        }
+        if bytes.len() > LARGEST {
+            return Err("it is larger than 64 MiB".into());
+        }
+    }
+}
+
+/// Judges a write in a thread of its own, so that neither a panic nor a disk that hangs can keep the answer back.
 fn watched(
-    called: &'static dyn Host,
-    work: impl FnOnce(&Sender<Progress>) -> Result<Option<Value>, Stop> + Send + 'static,
+    host: &'static dyn Host,
+    started: Instant,
+    work: impl FnOnce(&mut dyn FnMut(&HookSettings)) -> Result<Option<Value>, Stop> + Send + 'static,
 ) -> Option<Value> {
-    let started = Instant::now();
     let (sender, receiver) = mpsc::channel();
     let worker = move || {
-        let answer = work(&sender).unwrap_or_else(|stop| {
-            // Told as progress, because only the watcher knows how heavy the call is.
-            let _ = sender.send(Progress::Answer(Some(words::hook_fault(&stop).into())));
-            Some(Value::Null)
-        });
+        let answer = work(&mut |settings| drop(sender.send(Progress::Settings(settings.clone()))));
         let _ = sender.send(Progress::Answer(answer));
     };
-    let (mut host, mut weight, mut settings) = (called, Weight::Writes, HookSettings::default());
     // A machine that cannot start a thread cannot judge either.
-    if std::thread::Builder::new().stack_size(16 << 20).spawn(worker).is_err() {
+    if std::thread::Builder::new().spawn(worker).is_err() {
         return Some(host.block(&words::hook_failed("no thread could be started")));
     }
+    let mut settings = HookSettings::default();
     let reason = loop {
         let left = settings.deadline.0.saturating_sub(started.elapsed());
         match receiver.recv_timeout(left) {
-            Ok(Progress::Heard(heard, heavy)) => (host, weight) = (heard, heavy),
             Ok(Progress::Settings(read)) => settings = read,
-            Ok(Progress::Answer(Some(Value::String(fault)))) => break fault,
-            Ok(Progress::Answer(answer)) => return answer,
+            Ok(Progress::Answer(Ok(answer))) => return answer,
+            Ok(Progress::Answer(Err(stop))) => break words::hook_fault(&stop),
             Err(RecvTimeoutError::Timeout) => break words::hook_too_slow(settings.deadline.0),
             Err(RecvTimeoutError::Disconnected) => break words::hook_failed("it panicked"),
         }
     };
-    (weight == Weight::Writes && settings.on_fault == OnFault::Block).then(|| host.block(&reason))
-}
-
-fn work(
-    called: &'static dyn Host,
-    everywhere: Everywhere,
-    mut stdin: impl Read,
-    progress: &Sender<Progress>,
-) -> Result<Option<Value>, Stop> {
-    let mut bytes = Vec::new();
-    let fault = |source| Fault::Io { doing: "read", path: "standard input".into(), source };
-    stdin.by_ref().take(LARGEST + 1).read_to_end(&mut bytes).map_err(fault)?;
-    let (host, heard) = match understand(called, &bytes) {
-        Ok(understood) => understood,
-        Err((host, weight, what)) => {
-            let _ = progress.send(Progress::Heard(host, weight));
-            return Err(words::bad_payload(host.name(), &what));
-        }
-    };
-    let hook = Hook { host, heard, everywhere };
-    let plan = hook.plan();
-    let _ = progress.send(Progress::Heard(host, plan.weight()));
-    hook.run(&plan, progress)
+    (settings.on_fault == OnFault::Block).then(|| host.block(&reason))
 }
 
 /// Whose payload it is and what it says; or what is wrong with it, and whether it may be one that matters.
@@ -140,9 +159,6 @@ fn understand(
         let beginning = String::from_utf8_lossy(&bytes[..bytes.len().min(1 << 20)]);
         if host.may_be_before_a_tool(&beginning) { Weight::Writes } else { Weight::Harmless }
     };
-    if bytes.len() as u64 > LARGEST {
-        return Err((called, weight(called), "it is larger than 64 MiB".into()));
-    }
     let payload: Value =
         serde_json::from_slice(bytes).map_err(|error| (called, weight(called), error.to_string()))?;
     let host = host::recognise(&payload, called);
@@ -228,7 +244,7 @@ impl Hook {
         plan
     }
 
-    fn run(&self, plan: &Plan, progress: &Sender<Progress>) -> Result<Option<Value>, Stop> {
+    fn run(&self, plan: &Plan, told: &mut dyn FnMut(&HookSettings)) -> Result<Option<Value>, Stop> {
         match &self.heard.event {
             Event::Other => return Ok(None),
             Event::Before(_) | Event::After(..) if plan.is_empty() => return Ok(None),
@@ -238,7 +254,7 @@ impl Hook {
         let door = Door::new(surroundings, self.everywhere.clone());
         let gate = door.gate()?;
         let settings = gate.workspace().settings().clone();
-        let _ = progress.send(Progress::Settings(settings.hooks.clone()));
+        told(&settings.hooks);
         if settings.guard.mode == Mode::Off {
             return Ok(None);
         }
@@ -561,23 +577,17 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_blocks_a_write_and_nothing_else() {
-        let panics = |weight: Weight| {
-            watched(host(), move |progress| {
-                let _ = progress.send(Progress::Heard(host(), weight));
-                std::panic::panic_any("as if something were wrong");
-            })
-        };
-        assert!(blocked(panics(Weight::Writes)).contains("panicked"));
-        assert_eq!(panics(Weight::Harmless), None);
+    fn a_panic_blocks_a_write() {
+        let answer = watched(host(), Instant::now(), |_| std::panic::panic_any("as if something were wrong"));
+        assert!(blocked(answer).contains("panicked"));
     }
 
     #[test]
     fn a_slow_disk_blocks_a_write_inside_the_deadline() {
         let started = Instant::now();
-        let answer = watched(host(), |progress| {
+        let answer = watched(host(), started, |told| {
             let deadline = tollgate::settings::Wait(Duration::from_millis(50));
-            let _ = progress.send(Progress::Settings(HookSettings { deadline, ..HookSettings::default() }));
+            told(&HookSettings { deadline, ..HookSettings::default() });
             std::thread::sleep(Duration::from_secs(5));
             Ok(None)
         });
@@ -587,9 +597,8 @@ mod tests {
 
     #[test]
     fn a_setting_lets_through_what_cannot_be_judged() {
-        let answer = watched(host(), |progress| {
-            let settings = HookSettings { on_fault: OnFault::Allow, ..HookSettings::default() };
-            let _ = progress.send(Progress::Settings(settings));
+        let answer = watched(host(), Instant::now(), |told| {
+            told(&HookSettings { on_fault: OnFault::Allow, ..HookSettings::default() });
             Err(Fault::Missing { what: "something".into() }.into())
         });
         assert_eq!(answer, None);

@@ -193,3 +193,102 @@ fn how_much_an_output_shows() {
     assert_eq!(shown_in("", "one\n"), None);
     assert_eq!(shown_in("", ""), Some(Extent::Whole));
 }
+
+/// Pieces that shells give a meaning to, in any order.
+fn pieces() -> impl proptest::strategy::Strategy<Value = String> {
+    let pieces = proptest::sample::select(vec![
+        "cat ",
+        "a.txt ",
+        "sed -i ",
+        "rm ",
+        "mv ",
+        "> ",
+        ">> ",
+        "<<EOF\n",
+        "EOF\n",
+        "<<-'E' ",
+        "\n",
+        "| ",
+        "&& ",
+        "|| ",
+        "; ",
+        "& ",
+        "( ",
+        ") ",
+        "{ ",
+        "} ",
+        "$( ",
+        "`",
+        "'",
+        "\"",
+        "\\",
+        "$",
+        "${x}",
+        "${x:-",
+        "}",
+        "if ",
+        "then ",
+        "fi ",
+        "for f in ",
+        "do ",
+        "done ",
+        "case x in ",
+        "esac ",
+        "[[ ",
+        "]] ",
+        "bash -c ",
+        "eval ",
+        "cd ",
+        "~ ",
+        "*",
+        "?",
+        "[a-",
+        "]",
+        "é",
+        "\u{0}",
+        "x=1 ",
+        "2>&1 ",
+        "<( ",
+        "function f ",
+        "git -C ",
+        "tee -",
+        "dd of=",
+        "#",
+        "!",
+        "((",
+        "))",
+        "<<< ",
+        "apply_patch ",
+        "*** Add File: ",
+    ]);
+    use proptest::strategy::Strategy;
+    proptest::collection::vec(pieces, 0..60).prop_map(|pieces| pieces.concat())
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config { cases: 400, ..Default::default() })]
+
+    #[test]
+    fn any_text_is_read_in_bounded_time(text in "\\PC{0,300}", pieces in pieces()) {
+        let here = Path::new("/nowhere");
+        for text in [text, pieces] {
+            let started = Instant::now();
+            let effects = effects(&text, here, None);
+            proptest::prop_assert!(started.elapsed() < Duration::from_secs(5));
+            proptest::prop_assert!(effects.changes.len() + effects.reads.len() < 10_000);
+        }
+    }
+}
+
+#[test]
+fn text_that_is_made_to_be_slow_is_given_up() {
+    for piece in ["<<E ", "$(", "case x in ", "{ ", "`", "((", "bash -c '", "a|", "for x in a b; do "] {
+        let started = Instant::now();
+        let _ = effects(&piece.repeat(60_000), Path::new("/nowhere"), None);
+        assert!(started.elapsed() < Duration::from_secs(20), "{piece}: {:?}", started.elapsed());
+    }
+    let nested = "for x in a b c d e f g h; do ".repeat(30) + &"done; ".repeat(30);
+    let started = Instant::now();
+    assert!(effects(&nested, Path::new("/nowhere"), None).unclear);
+    assert!(started.elapsed() < Duration::from_secs(20));
+}

@@ -6,6 +6,7 @@ mod payloads;
 mod real;
 mod setup;
 mod stories;
+mod tidy;
 
 use std::cell::Cell;
 use std::fs;

@@ -33,6 +33,7 @@ const COMMANDS: &[&str] = &[
     "task reclaim",
     "task figures",
     "work",
+    "mcp",
     "recovery",
     "recovery list",
     "recovery show",
@@ -98,6 +99,7 @@ fn the_first_page_of_help() {
       task         Add, list, claim, release and decide on tasks: markdown files in the folders of a
                    vault
       work         Claim tasks and run a command for each
+      mcp          Serve the workspace to one agent over MCP, on stdin and stdout
       recovery     List, show and restore what guarded writes replaced
       ledger       Follow and verify the ledger: one line for everything that happened
       hook         Answer an agent program that is about to use a tool, or has used it

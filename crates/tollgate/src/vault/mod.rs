@@ -1,6 +1,6 @@
 //! The vault: tasks as files, worked by at most one live owner at a time.
 //!
-//! Data goes one way: a verb of [`Vault`] looks at a task, the pure [`rules`] make a [`store::Step`] of it, the store
+//! Data goes one way: a verb of [`Vault`] looks at a task, the pure `rules` make a [`store::Step`] of it, the store
 //! takes the step as one act, or says that somebody else was quicker. The rules know no store; a store knows no rules.
 //!
 //! Invariants: no time, no environment, no printing in here: `now` comes in as an argument. A refusal is an answer,

@@ -2,8 +2,8 @@
 //!
 //! Every step of a task is taken under a kernel lock of that task's name, so the processes of all workspaces that share
 //! the vault exclude each other. People and programs that know nothing of the lock only ever see atomic moves, and a
-//! move never replaces anything. The step is written down before it is taken ([`log`]); one that was cut short is
-//! settled by whoever comes next ([`settle`]).
+//! move never replaces anything. The step is written down before it is taken (`log`); one that was cut short is
+//! settled by whoever comes next (`settle`).
 //!
 //! Invariants: the folder a file lies in is its state, whoever put it there; what is in `.tollgate/` only explains it.
 

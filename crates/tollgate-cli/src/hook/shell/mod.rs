@@ -133,7 +133,10 @@ impl Reader {
         let mut patience = |_: &tree_sitter::ParseState| {
             if started.elapsed() > PATIENCE { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let bytes = text.as_bytes();
+        // The grammar's scanner asks the C library about every character as if it were a byte, and reads beyond a table
+        // for those that are not. To Bash they are letters of a word like others: so the parser sees a letter that is in no
+        // keyword for each of their bytes, and what a word says is taken from the text itself, at the same place.
+        let bytes: Vec<u8> = text.bytes().map(|byte| if byte.is_ascii() { byte } else { b'q' }).collect();
         let options = ParseOptions::new().progress_callback(&mut patience);
         let tree =
             parser.parse_with_options(&mut |at, _| bytes.get(at..).unwrap_or_default(), None, Some(options));

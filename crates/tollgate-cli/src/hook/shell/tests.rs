@@ -292,3 +292,18 @@ fn text_that_is_made_to_be_slow_is_given_up() {
     assert!(effects(&nested, Path::new("/nowhere"), None).unclear);
     assert!(started.elapsed() < Duration::from_secs(20));
 }
+
+/// Characters beyond the first 256 once made the grammar's scanner read where it must not.
+#[test]
+fn letters_of_every_script_are_parts_of_words() {
+    let far = "\u{1f574}\u{e012b}\u{10380}\u{1ecb2}";
+    for text in
+        [format!("$ {far} {{{far}%<N/{far}'$"), format!("<<{far}\n{far}"), format!("${far}={far}`{far}`")]
+    {
+        let _ = effects(&text.repeat(500), Path::new("/nowhere"), None);
+    }
+    let effects = effects(&format!("cat {far}.txt; echo x > ümläut-{far}"), Path::new("/w"), None);
+    assert!(!effects.unclear);
+    assert_eq!(effects.reads[0].0, Path::new("/w").join(format!("{far}.txt")));
+    assert_eq!(effects.changes[0].path, Path::new("/w").join(format!("ümläut-{far}")));
+}

@@ -167,8 +167,9 @@ fn end(child: &mut Child, group: Pid) -> io::Result<ExitStatus> {
     // That there is none left is fine.
     let _ = kill_process_group(group, Signal::KILL);
     let status = child.wait();
-    // Killed is not yet dead. Who has not been buried by then is only waiting for that.
-    let patience = Instant::now() + Duration::from_secs(1);
+    // Killed is not yet dead, and on a busy machine that can take a while; until then its files are open and the task is
+    // not free. Who has not been buried by the end of this only waits for that.
+    let patience = Instant::now() + Duration::from_secs(10);
     while test_kill_process_group(group).is_ok() && Instant::now() < patience {
         sleep(Duration::from_millis(1));
     }

@@ -351,7 +351,7 @@ fn files_and_folders_are_moved_and_what_was_read_goes_along() {
     client.refused("write_file", json!({"path": "e/f/sub/c", "content": "x"}), "STALE_FILE");
     // Nothing is ever moved over something else.
     client.refused("move_file", json!({"source": "new/a2", "destination": "e/f/b"}), "STALE_FILE");
-    client.fails("move_file", json!({"source": "new/a2", "destination": "e/f"}));
+    client.refused("move_file", json!({"source": "new/a2", "destination": "e/f"}), "NOT_A_FILE");
     client.fails("move_file", json!({"source": "new", "destination": "e/f"}));
     client.fails("move_file", json!({"source": "e", "destination": "e/f/g"}));
     client.fails("move_file", json!({"source": "gone", "destination": "x"}));

@@ -8,7 +8,7 @@ use tollgate::name::{Agent, TurnId};
 use crate::answer::Form;
 use crate::command::{
     apply, completions, create, delete, doctor, edit, hook, init, ledger, mcp, move_file, read, recovery,
-    task, turn, work, write,
+    serve, task, turn, work, write,
 };
 
 /// Many agents, one workspace, nothing lost
@@ -92,6 +92,7 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Launch(work::Launch),
     Mcp(mcp::Wish),
+    Serve(serve::Wish),
     Recovery(recovery::Wish),
     Ledger(ledger::Wish),
     Hook(hook::Wish),

@@ -205,6 +205,20 @@ impl Door {
         }
     }
 
+    /// What visitors of a server must show, if the environment says so.
+    pub(crate) fn token(&self) -> Result<Option<String>, Stop> {
+        match &self.surroundings.token {
+            Some(token) => token.to_str().map(|token| Some(token.to_owned())).ok_or_else(words::bad_token),
+            None => Ok(None),
+        }
+    }
+
+    /// The user, by name, whatever agent is named.
+    pub(crate) fn person(&self) -> String {
+        let user = self.surroundings.user.as_deref().and_then(sanitised);
+        user.map_or_else(|| "somebody".to_owned(), |user| user.as_str().to_owned())
+    }
+
     /// Where programs are looked for.
     pub(crate) fn search_path(&self) -> Option<&OsStr> {
         self.surroundings.path.as_deref()

@@ -16,6 +16,8 @@ pub(crate) struct Surroundings {
     pub(crate) agent: Option<OsString>,
     /// `TOLLGATE_CLAIM_ID`
     pub(crate) claim_id: Option<OsString>,
+    /// `TOLLGATE_TOKEN`
+    pub(crate) token: Option<OsString>,
     /// `PATH`, where programs are.
     pub(crate) path: Option<OsString>,
     /// This program, to be started once more.
@@ -50,6 +52,7 @@ impl Surroundings {
             turn: text("TOLLGATE_TURN"),
             agent: text("TOLLGATE_AGENT"),
             claim_id: text("TOLLGATE_CLAIM_ID"),
+            token: text("TOLLGATE_TOKEN"),
             path: text("PATH"),
             program: program(),
             user: text("USER").or_else(|| text("LOGNAME")).map(|name| name.to_string_lossy().into_owned()),

@@ -254,6 +254,12 @@ impl Ledger {
         NewestFirst::new(&self.0)
     }
 
+    /// The lines with a smaller number than `seq`, the newest first. Finds its place by bisection, so that a look at the
+    /// middle of a long ledger costs no more than one at its end.
+    pub fn newest_before(&self, seq: u64) -> Result<NewestFirst> {
+        NewestFirst::before(&self.0, seq)
+    }
+
     /// The lines with a greater number than `seq`, the oldest first: call it again with the last number to follow the
     /// ledger. Reads only from the end back to `seq`. Damaged lines are left out; [`Ledger::verify`] names them.
     pub fn lines_after(&self, seq: u64) -> Result<Vec<Line>> {

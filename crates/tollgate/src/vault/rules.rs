@@ -263,6 +263,24 @@ pub(crate) fn approve(stored: &Stored, by: &str, sha256: Digest, at: Timestamp) 
     Ok(step)
 }
 
+/// A person's yes to what they made of these bytes.
+pub(crate) fn amend(stored: &Stored, by: &str, seen: &[u8], text: &str, at: Timestamp) -> Result<Step> {
+    if text.trim().is_empty() {
+        return Err(Fault::invalid("a task needs some text"));
+    }
+    let before = Digest::of(seen);
+    let mut step = approve(stored, by, Digest::of(text.as_bytes()), at)?;
+    step.check = Some(before);
+    for event in &mut step.events {
+        event.payload["edited_from"] = json!(before);
+    }
+    // From the first line that differs, so that the log of the step is short.
+    let same = seen.iter().zip(text.as_bytes()).take_while(|(old, new)| old == new).count();
+    let from = text.as_bytes()[..same].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    step.edit = Edit::Amend(from as u64, text[from..].to_owned());
+    Ok(step)
+}
+
 /// A person's no.
 pub(crate) fn reject(stored: &Stored, by: &str, reason: &str, at: Timestamp) -> Result<Step> {
     if reason.trim().is_empty() {

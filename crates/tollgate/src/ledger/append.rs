@@ -262,7 +262,7 @@ fn first_seq(mut file: &File) -> io::Result<Option<u64>> {
 }
 
 /// Only the number: whether the rest is as it should be is for `verify` to say.
-pub(super) fn seq_of(line: &[u8]) -> Option<u64> {
+fn seq_of(line: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
     struct OnlySeq {
         seq: u64,

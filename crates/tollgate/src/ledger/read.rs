@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use crate::error::{At, Fault, Result};
 
-use super::page::end_before;
 use super::{Line, Shared, open_to_read};
 
 /// How much is read at once: some thirty ordinary lines, and little enough for a hook that only wants the last one.
@@ -139,18 +138,11 @@ pub struct NewestFirst {
     /// The full files not yet read, the oldest first. Listed only when the growing file has been read: most callers
     /// stop before.
     older: Option<Vec<(u64, PathBuf)>>,
-    /// Only lines with smaller numbers are wanted.
-    before: u64,
 }
 
 impl NewestFirst {
     pub(super) fn new(ledger: &Arc<Shared>) -> Result<Self> {
-        Self::before(ledger, u64::MAX)
-    }
-
-    /// From about the line before this number on. A few that come after it may be handed out first.
-    pub(super) fn before(ledger: &Arc<Shared>, seq: u64) -> Result<Self> {
-        let mut lines = Self { ledger: ledger.clone(), place: Place::Between, older: None, before: seq };
+        let mut lines = Self { ledger: ledger.clone(), place: Place::Between, older: None };
         lines.enter(ledger.path.clone())?;
         Ok(lines)
     }
@@ -192,11 +184,7 @@ impl NewestFirst {
     fn enter(&mut self, path: PathBuf) -> Result<()> {
         if let Some(file) = open_to_read(&path)? {
             let length = file.metadata().at("look at", &path)?.len();
-            let end = match self.before {
-                u64::MAX => length,
-                seq => end_before(&file, length, seq).at("read", &path)?,
-            };
-            let lines = Backwards::new(file, end).at("read", &path)?;
+            let lines = Backwards::new(file, length).at("read", &path)?;
             self.place = Place::In(path, lines);
         }
         Ok(())
@@ -227,7 +215,6 @@ impl NewestFirst {
                         none => none.insert(self.ledger.full_files(None)?),
                     };
                     match older.pop() {
-                        Some((first, _)) if first >= self.before => {}
                         Some((_, path)) => self.enter(path)?,
                         None => self.place = Place::Done,
                     }

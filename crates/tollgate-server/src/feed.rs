@@ -31,6 +31,8 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::{Notify, broadcast, watch};
 use tollgate::ledger::Line;
 
+use crate::board::Touched;
+
 /// Changes within this time are told as one: too short for a person to notice, long enough for the many small changes
 /// of one write or one claim.
 const TOGETHER: Duration = Duration::from_millis(50);
@@ -110,7 +112,7 @@ struct Seen {
     parts: AtomicU8,
     wake: Notify,
     watched: Mutex<Vec<Watched>>,
-    touched: Mutex<Vec<PathBuf>>,
+    touched: Mutex<Touched>,
 }
 
 /// One reader of the feed.
@@ -173,14 +175,29 @@ impl Feed {
         }
     }
 
+    /// Whether a task was touched since that was last taken.
+    pub(crate) fn is_touched(&self) -> bool {
+        *lock(&self.seen.touched) != Touched::default()
+    }
+
+    /// The tasks that were touched. At once, without waiting for what belongs to it.
+    pub(crate) fn take_touched(&self) -> Touched {
+        std::mem::take(&mut *lock(&self.seen.touched))
+    }
+
+    /// Everything may be other than it was.
+    pub(crate) fn touch_everything(&self) {
+        *lock(&self.seen.touched) = Touched::Everything;
+    }
+
     /// Waits until something has happened, and a moment for what belongs to it.
-    pub(crate) async fn something(&self) -> (Parts, Vec<PathBuf>) {
+    pub(crate) async fn something(&self) -> Parts {
         loop {
             self.seen.wake.notified().await;
             tokio::time::sleep(TOGETHER).await;
             let parts = self.seen.parts.swap(0, Ordering::AcqRel);
             if parts != 0 {
-                return (Parts(parts), std::mem::take(&mut *lock(&self.seen.touched)));
+                return Parts(parts);
             }
         }
     }
@@ -201,13 +218,16 @@ impl Seen {
                     };
                     parts |= part as u8;
                     if part == Part::Board {
-                        lock(&self.touched).push(path);
+                        lock(&self.touched).add(path);
                     }
                 }
                 parts
             }
             Err(_) => u8::MAX,
         };
+        if parts & Part::Missed as u8 != 0 {
+            *lock(&self.touched) = Touched::Everything;
+        }
         if parts != 0 {
             self.parts.fetch_or(parts, Ordering::AcqRel);
             self.wake.notify_one();

@@ -6,13 +6,18 @@
 //! - [`mcp`]: the MCP server, a drop-in for the reference filesystem server.
 //! - [`serve`]: the HTTP server; [`site`]: what its pages and endpoints share; [`feed`]: what happens, live.
 //! - [`dashboard`]: pages for people; `health` and `metrics`: figures for programs.
+//! - [`board`] and [`accounts`]: what they show, kept in memory by what the feed tells.
 //! - [`visitor`]: who may come in over HTTP.
 
+pub mod accounts;
+pub mod board;
 pub mod dashboard;
+mod exposition;
 pub mod feed;
 mod health;
 pub mod mcp;
 mod metrics;
 pub mod serve;
 pub mod site;
+mod sums;
 pub mod visitor;

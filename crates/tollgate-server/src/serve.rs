@@ -16,7 +16,7 @@ use tower::ServiceExt;
 
 use crate::site::Site;
 use crate::visitor::Visitors;
-use crate::{dashboard, health, mcp, metrics};
+use crate::{accounts, dashboard, health, mcp, metrics};
 
 /// When asked to stop, answers that are under way get so long.
 const LAST_WORDS: Duration = Duration::from_secs(3);
@@ -82,6 +82,7 @@ impl Bound {
         let served = runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(self.listener)?;
             let telling = tokio::spawn(site.clone().watch_and_tell());
+            let counting = tokio::spawn(accounts::keep(site.clone()));
             let mut asked = self.stop.0.subscribe();
             let mut asked_too = self.stop.0.subscribe();
             let closing = site.clone();
@@ -99,6 +100,7 @@ impl Bound {
                 } => Ok(()),
             };
             telling.abort();
+            counting.abort();
             served
         });
         runtime.shutdown_timeout(LAST_WORDS);

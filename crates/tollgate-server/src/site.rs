@@ -5,20 +5,26 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use notify::RecursiveMode;
+use rustix::fs::Access;
 use tollgate::error::{Fault, Result};
 use tollgate::gate::Gate;
+use tollgate::ledger::Line;
 use tollgate::name::{Agent, TurnId};
 use tollgate::shared_turn::SharedTurns;
 use tollgate::vault::Vault;
 use tollgate::vault::state::State;
 use tollgate::workspace::STATE_FOLDER;
 
+use crate::accounts::{Account, Accounts};
+use crate::board::{Board, Touched};
 use crate::feed::{Feed, Happened, Part, Watched};
 
 /// How the workspace is found and opened. Whoever starts the server knows; nothing here reads the environment.
@@ -69,8 +75,37 @@ pub struct Shared {
     premises: Box<dyn Premises>,
     /// The fault in words, because it is told more than once.
     open: RwLock<std::result::Result<Option<Arc<Open>>, String>>,
+    /// What was there must not go without a word.
+    had_state: AtomicBool,
+    had_vault: AtomicBool,
+    board: RwLock<Kept>,
+    stale: Mutex<Option<(Instant, usize)>>,
+    pub(crate) accounts: Accounts,
     seal: String,
 }
+
+#[derive(Default)]
+struct Kept {
+    board: Board,
+    is_read: bool,
+}
+
+/// The board, as it was a moment ago. Not to be kept for long: who changes it waits.
+pub struct OnBoard<'a>(RwLockReadGuard<'a, Kept>);
+
+impl std::ops::Deref for OnBoard<'_> {
+    type Target = Board;
+
+    fn deref(&self) -> &Board {
+        &self.0.board
+    }
+}
+
+/// To find the claims whose owners are gone, their locks are tried, which is better not done a thousand times a second.
+const STALE_CLAIMS_HOLD: Duration = Duration::from_secs(1);
+
+/// Of more lines than this at once, only the newest are told.
+const MOST_LINES: usize = 256;
 
 impl std::ops::Deref for Site {
     type Target = Shared;
@@ -92,10 +127,13 @@ impl Site {
             person,
             premises,
             open: RwLock::new(Ok(None)),
+            had_state: AtomicBool::new(false),
+            had_vault: AtomicBool::new(false),
+            board: RwLock::default(),
+            stale: Mutex::new(None),
+            accounts: Accounts::default(),
             seal,
         }));
-        // Watched first, so that nothing falls between the look and the watch.
-        site.watch();
         site.reopen();
         Ok(site)
     }
@@ -114,40 +152,38 @@ impl Site {
 
     /// Tells what happens, for as long as it is polled.
     pub(crate) async fn watch_and_tell(self) {
-        let last = self.blocking(|site| Ok(site.last_line())).await;
-        let mut last = last.unwrap_or(0);
+        let mut last = self.blocking(|site| site.newest_line()).await.unwrap_or(0);
         loop {
-            let (parts, _touched) = self.feed.something().await;
+            let parts = self.feed.something().await;
             if parts.has(Part::Setup) {
-                let _ = self
-                    .blocking(|site| {
-                        site.watch();
-                        site.reopen();
-                        Ok(())
-                    })
-                    .await;
+                let site = self.clone();
+                // What goes wrong in there is told by `open`.
+                let _ = tokio::task::spawn_blocking(move || site.reopen()).await;
                 self.feed.tell(Happened::Setup);
             }
-            if parts.has(Part::Ledger) {
-                let lines = self.blocking(move |site| match site.open()? {
-                    Some(open) => open.gate.workspace().ledger().lines_after(last),
-                    None => Ok(Vec::new()),
-                });
-                if let Ok(lines) = lines.await
-                    && let Some(newest) = lines.last()
-                {
-                    last = newest.seq;
-                    self.feed.tell(Happened::Lines(lines.into()));
+            if parts.has(Part::Ledger) || parts.has(Part::Setup) {
+                self.accounts.wake();
+                match self.blocking(move |site| site.lines_after(last)).await {
+                    Ok((newest, _)) if newest < last => {
+                        // It was begun anew.
+                        last = newest;
+                        self.feed.tell(Happened::Missed);
+                    }
+                    Ok((newest, lines)) if newest > last => {
+                        last = newest;
+                        self.feed.tell(Happened::Lines(lines.into()));
+                    }
+                    _ => {}
                 }
             }
-            if parts.has(Part::Board) {
-                self.feed.tell(Happened::Board);
-            }
-            if parts.has(Part::Turns) {
-                self.feed.tell(Happened::Turns);
-            }
-            if parts.has(Part::Missed) {
-                self.feed.tell(Happened::Missed);
+            for (part, happened) in [
+                (Part::Board, Happened::Board),
+                (Part::Turns, Happened::Turns),
+                (Part::Missed, Happened::Missed),
+            ] {
+                if parts.has(part) {
+                    self.feed.tell(happened);
+                }
             }
         }
     }
@@ -177,16 +213,109 @@ impl Shared {
         crate::visitor::same(given.as_bytes(), self.seal.as_bytes())
     }
 
+    /// The board; `None` without a vault. Blocks.
+    pub fn board(&self) -> Result<Option<OnBoard<'_>>> {
+        let open = self.open()?;
+        let Some(OpenVault { vault, folder }) = open.as_ref().and_then(|open| open.vault.as_ref()) else {
+            return Ok(None);
+        };
+        let is_fresh = || {
+            let kept = self.board.read().unwrap_or_else(PoisonError::into_inner);
+            (kept.is_read && !self.feed.is_touched()).then_some(kept)
+        };
+        if let Some(kept) = is_fresh() {
+            return Ok(Some(OnBoard(kept)));
+        }
+        let mut kept = self.board.write().unwrap_or_else(PoisonError::into_inner);
+        let now = Timestamp::now();
+        let was_read = std::mem::replace(&mut kept.is_read, false);
+        // Taken under the lock, so that who finds nothing touched waits for it and sees what came of it.
+        match self.feed.take_touched() {
+            Touched::Paths(paths) if was_read => kept.board.catch_up(vault, folder, paths, now)?,
+            _ => kept.board = Board::read(vault, now)?,
+        }
+        kept.is_read = true;
+        drop(kept);
+        Ok(Some(OnBoard(self.board.read().unwrap_or_else(PoisonError::into_inner))))
+    }
+
+    /// How the ledger is, as far as it was read.
+    pub fn ledger(&self) -> Account {
+        self.accounts.known()
+    }
+
+    /// How many claims there are whose owners are gone. May be a second old.
+    pub(crate) fn stale_claims(&self, vault: &Vault) -> Result<usize> {
+        let mut stale = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, count)) = *stale
+            && at.elapsed() < STALE_CLAIMS_HOLD
+        {
+            return Ok(count);
+        }
+        let count = vault.reclaimable(Timestamp::now())?.len();
+        *stale = Some((Instant::now(), count));
+        Ok(count)
+    }
+
+    /// What of the state cannot be written, or is not there.
+    pub(crate) fn broken_folders(&self, open: &Open) -> Vec<String> {
+        let state = open.gate.workspace().state_path();
+        let mut folders: Vec<PathBuf> =
+            ["", "locks", "stage", "journal", "recovery"].iter().map(|name| state.join(name)).collect();
+        if let Some(OpenVault { folder, .. }) = &open.vault {
+            folders.extend(State::ALL.map(|state| folder.join(state.as_str())));
+        } else if self.had_vault.load(Ordering::Relaxed) {
+            folders.push(self.premises.vault().join(State::NeedsAction.as_str()));
+        }
+        let usable = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+        let broken = |folder: &PathBuf| match rustix::fs::access(folder, usable) {
+            Ok(()) if folder.is_dir() => None,
+            Ok(()) => Some(format!("`{}` is not a folder", folder.display())),
+            Err(error) => {
+                let error = std::io::Error::from(error);
+                Some(format!("`{}` cannot be used: {error}", folder.display()))
+            }
+        };
+        folders.iter().filter_map(broken).collect()
+    }
+
     fn reopen(&self) {
+        self.watch();
         let opened = self.premises.open().map(|open| open.map(Arc::new)).map_err(|fault| fault.to_string());
+        let opened = match opened {
+            Ok(None) if self.had_state.load(Ordering::Relaxed) => {
+                Err("its state in `.tollgate` is gone".to_owned())
+            }
+            opened => opened,
+        };
+        if let Ok(Some(open)) = &opened {
+            self.had_state.store(true, Ordering::Relaxed);
+            self.had_vault.fetch_or(open.vault.is_some(), Ordering::Relaxed);
+        }
         *self.open.write().unwrap_or_else(PoisonError::into_inner) = opened;
+        self.feed.touch_everything();
+        // Once more: what is open now may have folders that were not known before.
         self.watch();
     }
 
-    fn last_line(&self) -> u64 {
-        let Ok(Some(open)) = self.open() else { return 0 };
-        let newest = open.gate.workspace().ledger().newest_first();
-        newest.ok().and_then(|mut lines| lines.find_map(Result::ok)).map_or(0, |line| line.seq)
+    fn newest_line(&self) -> Result<u64> {
+        Ok(self.lines_after(u64::MAX)?.0)
+    }
+
+    /// The number of the newest line, and the lines after a number, the oldest first.
+    fn lines_after(&self, last: u64) -> Result<(u64, Vec<Line>)> {
+        let Some(open) = self.open()? else { return Ok((0, Vec::new())) };
+        let mut newest = 0;
+        let mut lines = Vec::new();
+        for line in open.gate.workspace().ledger().newest_first()?.filter_map(Result::ok) {
+            newest = newest.max(line.seq);
+            if line.seq <= last || lines.len() == MOST_LINES {
+                break;
+            }
+            lines.push(line);
+        }
+        lines.reverse();
+        Ok((newest, lines))
     }
 
     fn watch(&self) {

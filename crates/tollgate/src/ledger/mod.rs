@@ -8,13 +8,16 @@
 //!   touched again;
 //! - no byte is dropped: a tail that a power cut has damaged is moved to `ledger.torn-<seq>`, and a line says so.
 //!
-//! `append` writes, `read` reads from the end, `verify` reads everything, `head` remembers the end elsewhere.
+//! `append` writes, `read` and `page` read from the end, `follow` reads what is added, `verify` reads everything, `head`
+//! remembers the end elsewhere.
 //!
 //! Limit: the chain shows that a line was changed by someone who did not recompute all that follow. Whoever recomputes
 //! them, or cuts the end off, is found only by the remembered head, which a process of the same user can change too.
 
 mod append;
+mod follow;
 mod head;
+mod page;
 mod read;
 mod verify;
 
@@ -36,6 +39,8 @@ use crate::error::{At, Fault, Result};
 use crate::lock::Lock;
 use crate::name::{Agent, TurnId};
 
+pub use follow::{Followed, Follower};
+pub use page::Page;
 pub use read::NewestFirst;
 pub use verify::{Problem, Verdict, Wrong};
 

@@ -9,6 +9,8 @@ use tempfile::TempDir;
 use super::read::BLOCK;
 use super::*;
 
+mod following;
+
 struct World {
     folder: TempDir,
     max_size: u64,

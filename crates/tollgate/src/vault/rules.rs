@@ -116,9 +116,12 @@ pub(crate) fn claim(stored: &Stored, asking: Asking, at: Timestamp) -> Result<St
             step.events.push(Event { payload, result, ..event(&step.id, at, Kind::Approval, None) });
         }
     }
+    // Since it came there, or was last written.
+    let waited_ms = at.duration_since(stored.changed).as_millis().max(0);
     let payload = json!({
         "task": stored.task, "claim_id": claim.id, "epoch": claim.epoch, "mode": claim.mode,
-        "from": from, "attempt": stored.note.attempts + 1, "step": step.id,
+        "from": from, "attempt": stored.note.attempts + 1, "waited_ms": i64::try_from(waited_ms).unwrap_or(i64::MAX),
+        "step": step.id,
     });
     let result = json!({"status": "CLAIMED"});
     step.events.push(Event { payload, result, ..event(&step.id, at, Kind::Claim, Some(&claim.agent)) });

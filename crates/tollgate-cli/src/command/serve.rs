@@ -51,7 +51,8 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     }
     let here = Here::new(door)?;
     let root = here.root.clone();
-    let person = door.person();
+    // Only people decide, also on pages.
+    let person = door.inside_an_agent().is_none().then(|| door.person());
     let bound = Bound::new(wish.listen, wish.names.clone(), token)?;
     let url = format!("http://{}/", bound.address());
     let site = Site::new(Box::new(here), door.agent()?, person)?;

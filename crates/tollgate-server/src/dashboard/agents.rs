@@ -112,7 +112,7 @@ impl About<'_> {
                         div { dt { "races lost" } dd { (figures.claim_conflicts_avoided) } }
                         div { dt { "claims that worked" } dd { (format!("{:.0} %", figures.claim_success_rate * 100.0)) } }
                     }
-                    div { dt { "refused of late" } dd { (self.refused) } }
+                    div { dt { "stale writes of late" } dd { (self.refused) } }
                 }
                 p.quiet { a href=(format!("/ledger?agent={}", encode(name))) { "All lines of this agent" } }
             }

@@ -14,11 +14,11 @@ use super::page::{View, Visit, no_vault};
 use super::text::{Shown, age, count, encode, plain};
 use crate::site::{Open, OpenVault, Site};
 
-/// So many tasks of each state are on the board; the rest is a click away.
-const FIRST: usize = 8;
+/// So many tasks of each state are on the board, so that all states fit on a screen; the rest is a click away.
+const FIRST: usize = 6;
 
 /// So many things that happened last.
-const LATEST: usize = 9;
+const LATEST: usize = 8;
 
 /// What the board shows of the tasks: of each state the number, and the first.
 pub(super) struct Front {
@@ -122,7 +122,7 @@ pub(super) fn view(visit: &Visit<'_>, open: &Open) -> Result<View> {
     };
     let all: usize = front.columns.iter().map(|column| column.len).sum();
     let main = html! {
-        h1 { "Board" }
+        h1.unseen { "Board" }
         @if all == 0 {
             div.empty {
                 p { "No tasks yet. In the workspace:" }
@@ -135,7 +135,9 @@ pub(super) fn view(visit: &Visit<'_>, open: &Open) -> Result<View> {
             }
         }
         div.board {
-            @for column in &front.columns { (column.show(now)) }
+            @for column in front.columns.iter().filter(|column| !column.state.is_final()) { (column.show(now)) }
+            (latest)
+            @for column in front.columns.iter().filter(|column| column.state.is_final()) { (column.show(now)) }
         }
         @if !front.unfit.is_empty() {
             section.unfit aria-labelledby="unfit" {
@@ -147,7 +149,6 @@ pub(super) fn view(visit: &Visit<'_>, open: &Open) -> Result<View> {
                 }
             }
         }
-        (latest)
     };
     Ok(View::new("Board", main))
 }

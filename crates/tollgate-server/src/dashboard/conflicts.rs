@@ -94,7 +94,7 @@ pub(super) fn view(open: &Open, before: Option<u64>) -> Result<View> {
     let found = read(workspace, before)?;
     let main = html! {
         h1 { "Conflicts" }
-        p.lead { "Writes that were refused because they would have destroyed a change that their author had not seen." }
+        p.lead { "Writes that were refused. A stale one would have destroyed a change that its author had not seen." }
         @if before.is_none() { (found.happenings.plot(now)) }
         @if found.refused.is_empty() {
             div.empty {
@@ -168,7 +168,8 @@ impl Refused {
                 html! { p.fate.good { "resolved: " a href=(address) { "written" } " " (age(time, now)) " ago" } }
             }
             Fate::GivenUp => html! { p.fate { "its turn ended" } },
-            Fate::Open => html! { p.fate.bad { "open" } },
+            Fate::Open if self.line.action_type == "MUTATION_CONFLICT" => html! { p.fate.bad { "open" } },
+            Fate::Open => html! {},
         }
     }
 }

@@ -82,17 +82,13 @@ impl Follower {
                 tokio::time::sleep(CALM).await;
                 self.news = self.site.feed.subscribe();
             }
-            let was_first = std::mem::replace(&mut self.is_first, false);
+            self.is_first = false;
             // A page that cannot be made now is made when the next thing happens.
             let Ok(parts) = self.parts().await else { continue };
             let fingerprint = layout::fingerprint(&parts);
             if fingerprint != self.seen {
                 self.seen.clone_from(&fingerprint);
                 return Some(Event::default().event("parts").id(fingerprint).data(parts));
-            }
-            if was_first {
-                // So that the browser knows at once that it is connected.
-                return Some(Event::default().event("same").id(fingerprint).data(""));
             }
         }
     }

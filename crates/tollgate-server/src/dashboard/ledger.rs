@@ -104,7 +104,7 @@ fn with_json(line: &Line, now: Timestamp) -> Markup {
             span.seq { (line.seq) }
             (words(line))
             (age(line.time, now))
-            details { summary { "Line " (line.seq) } pre tabindex="0" { (Shown(&json)) } }
+            details { summary { "json" span.unseen { " of line " (line.seq) } } pre tabindex="0" { (Shown(&json)) } }
         }
     }
 }

@@ -16,7 +16,14 @@ const DEEPEST: usize = 32;
 pub(super) fn render(text: &str, heading: usize) -> Markup {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let mut safe = Safe { heading, depth: 0, links: Vec::new() };
-    let events = Parser::new_ext(text, options).filter_map(|event| safe.event(event));
+    let mut parsed = Parser::new_ext(text, options).peekable();
+    let events = std::iter::from_fn(|| {
+        let event = parsed.next()?;
+        // Lines that begin with a bold word are a list of facts, `**To**: ada`, and not one paragraph.
+        let is_fact = event == Event::SoftBreak && parsed.peek() == Some(&Event::Start(Tag::Strong));
+        Some(if is_fact { Event::HardBreak } else { event })
+    });
+    let events = events.filter_map(|event| safe.event(event));
     let mut output = String::with_capacity(text.len() * 2);
     html::push_html(&mut output, events);
     made(output)
@@ -143,6 +150,7 @@ mod tests {
             assert!(html.contains(part), "{part}: {html}");
         }
         assert!(rendered("###### deep").contains("<h6>"));
+        assert!(rendered("**To**: a\n**Re**: b\nc").contains("a<br />\n<strong>Re</strong>: b\nc"));
     }
 
     #[test]

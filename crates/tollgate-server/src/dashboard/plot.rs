@@ -73,7 +73,11 @@ impl Happenings {
                     }
                     line.axis x1="0" x2=(WIDTH) y1=(UP) y2=(UP) {}
                 }
-                figcaption { (words) }
+                figcaption {
+                    span { (age_words(span)) " ago" }
+                    span.what { (words) }
+                    span { "now" }
+                }
             }
         }
     }

@@ -113,6 +113,7 @@ impl Sheet {
     fn facts(&self, anatomy: &Anatomy<'_>, now: Timestamp) -> Markup {
         let stored = &self.stored;
         let last = anatomy.attempts.last();
+        let is_pending = stored.slot.state() == State::PendingApproval;
         html! {
             dl.facts {
                 @match &stored.brief {
@@ -137,14 +138,16 @@ impl Sheet {
                         (fact("Lease until", &html! { (super::text::exact(until)) }))
                     }
                 } @else if let Some(agent) = last.and_then(|last| last.agent) {
-                    (fact("Last owner", &html! { span.agent { (Shown(agent)) } }))
+                    @let word = if is_pending { "Drafted by" } else { "Last owner" };
+                    (fact(word, &html! { span.agent { (Shown(agent)) } }))
                 }
                 @if stored.note.attempts > 0 { (fact("Attempts", &html! { (stored.note.attempts) })) }
                 @if let Some(reason) = &stored.note.reason { (fact("Why here", &html! { (Shown(reason)) })) }
                 @if let Some(approval) = &stored.note.approval {
                     (fact("Approved", &html! { "by " (Shown(&approval.by)) ", " (age(approval.at, now)) " ago" }))
                 }
-                (fact("Changed", &html! { (age(stored.modified, now)) " ago" }))
+                @if is_pending { (fact("Waits since", &html! { (age(stored.modified, now)) })) }
+                @else { (fact("Changed", &html! { (age(stored.modified, now)) " ago" })) }
             }
         }
     }

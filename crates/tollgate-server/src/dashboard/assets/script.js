@@ -14,9 +14,8 @@
     stream.addEventListener("parts", (event) => {
       seen = event.lastEventId;
       exchange(event.data);
-      say("live", "on");
     });
-    stream.addEventListener("same", () => say("live", "on"));
+    stream.addEventListener("open", () => say("live", "on"));
     stream.addEventListener("error", () => {
       say("reconnecting", "off");
       // The browser tries again by itself, unless it was told to go away.

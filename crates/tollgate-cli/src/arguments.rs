@@ -70,6 +70,11 @@ pub(crate) struct Everywhere {
 }
 
 impl Everywhere {
+    /// For this workspace, in this name.
+    pub(crate) fn of(workspace: &std::path::Path, agent: Option<Agent>) -> Self {
+        Self { workspace: Some(workspace.to_owned()), agent, ..Self::default() }
+    }
+
     pub(crate) fn form(&self) -> Form {
         if self.json { Form::Json } else { Form::Words }
     }

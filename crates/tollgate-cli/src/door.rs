@@ -62,6 +62,19 @@ impl Door {
         Self::new(Surroundings::look(), everywhere)
     }
 
+    /// A door to another workspace that shares nothing with this user's own: not the turns, not the state.
+    pub(crate) fn apart(root: &Path, runtime: &Path, state: &Path, agent: Option<Agent>) -> Self {
+        let surroundings = Surroundings {
+            turn: None,
+            agent: None,
+            claim_id: None,
+            runtime: Some(runtime.to_owned()),
+            state: Some(state.to_owned()),
+            ..Surroundings::look()
+        };
+        Self::new(surroundings, Everywhere::of(root, agent))
+    }
+
     /// What every command was given.
     pub(crate) fn everywhere(&self) -> &Everywhere {
         &self.everywhere

@@ -38,6 +38,11 @@ impl Surroundings {
         env::var_os("HOME").map(PathBuf::from).filter(|path| path.is_absolute())
     }
 
+    /// Where temporary folders are made.
+    pub(crate) fn temporary() -> PathBuf {
+        env::temp_dir()
+    }
+
     /// Where programs are looked for.
     pub(crate) fn path() -> Vec<PathBuf> {
         env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default()

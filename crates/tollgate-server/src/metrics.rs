@@ -52,7 +52,7 @@ fn write(site: &Site) -> String {
     }
     if let Some(sums) = &account.sums {
         page.one(
-            "tollgate_ledger_lines",
+            "tollgate_ledger_last_seq",
             "gauge",
             "The number of the last ledger line.",
             account.lines as f64,

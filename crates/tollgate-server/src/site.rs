@@ -70,7 +70,8 @@ pub struct Shared {
     pub started: Timestamp,
     /// In whose name agents of `/mcp` write.
     pub agent: Agent,
-    person: Option<String>,
+    /// Who decides about tasks on the pages, as the ledger will name them.
+    pub person: String,
     premises: Box<dyn Premises>,
     /// The fault in words, because it is told more than once.
     open: RwLock<std::result::Result<Option<Arc<Open>>, String>>,
@@ -116,7 +117,7 @@ impl std::ops::Deref for Site {
 
 impl Site {
     /// Opens the premises. Blocks. A workspace that cannot be opened is told by [`Shared::open`], so that a page can tell it.
-    pub fn new(premises: Box<dyn Premises>, agent: Agent, person: Option<String>) -> Result<Self> {
+    pub fn new(premises: Box<dyn Premises>, agent: Agent, person: String) -> Result<Self> {
         // The ids of turns are random and hard to guess, which is all that a seal needs.
         let seal = [TurnId::new()?, TurnId::new()?].map(|id| id.to_string()).concat();
         let site = Self(Arc::new(Shared {
@@ -200,11 +201,6 @@ impl Shared {
             Ok(open) => Ok(open.clone()),
             Err(what) => Err(Fault::Config { path: self.root().to_owned(), what: what.clone() }),
         }
-    }
-
-    /// Who decides about tasks on the pages, as the ledger will name them. Nobody, if an agent has started the server.
-    pub fn person(&self) -> Option<&str> {
-        self.person.as_deref()
     }
 
     /// What a form must carry so that its sender has seen a page of this server: strangers cannot read our pages.

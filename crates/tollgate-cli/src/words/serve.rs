@@ -28,8 +28,19 @@ pub(crate) fn bad_token() -> Stop {
     )
 }
 
-pub(crate) fn serving(door: &Door, url: &str, root: &Path, is_set_up: bool) -> String {
+pub(crate) fn agents_do_not_serve(agent: &str) -> Stop {
+    Stop::usage(
+        format!("`{}` is an agent, and on the pages of the server people decide", plain(agent)),
+        "start it outside of the agent, or without `TOLLGATE_AGENT`",
+    )
+}
+
+pub(crate) fn serving(door: &Door, url: &str, root: &Path, is_set_up: bool, demo: bool) -> String {
     let mut text = format!("dashboard {}\nworkspace `{}`", plain(url), shown(door, root));
+    if demo {
+        text += "\nthree agents and somebody at an editor are at work in it; it is removed at the end, by ctrl-c\n\
+                 next: open the dashboard, and approve what waits";
+    }
     if !is_set_up {
         text += "\nthis folder is not set up for tollgate, and nothing was made in it\n\
                  next: `tollgate init` writes `.tollgate/config.toml`; with `--vault` it also makes folders for tasks\n\

@@ -186,11 +186,6 @@ pub(super) fn decision(visit: &Visit<'_>, sheet: &Sheet, anatomy: &Anatomy<'_>) 
             }
         };
     };
-    let Some(person) = visit.site.person() else {
-        return html! {
-            p.quiet { "This server was started by an agent (" code { "TOLLGATE_AGENT" } " is set), and only people decide." }
-        };
-    };
     let path = |verb: &str| format!("/tasks/{}/{verb}", encode(sheet.stored.task.as_str()));
     let hidden = html! {
         input type="hidden" name="token" value=(visit.token);
@@ -209,7 +204,7 @@ pub(super) fn decision(visit: &Visit<'_>, sheet: &Sheet, anatomy: &Anatomy<'_>) 
             form.approve method="post" action=(path("approve")) {
                 (hidden)
                 button.primary #approve aria-keyshortcuts="a" { "Approve" }
-                span.quiet { "as " (Shown(person)) ", exactly what is shown" }
+                span.quiet { "as " (Shown(&visit.site.person)) ", exactly what is shown" }
             }
             details.reject {
                 summary #reject aria-keyshortcuts="r" { "Reject" }

@@ -72,14 +72,11 @@ impl Case {
         }
         let task = self.task.clone();
         let made = self.site.blocking(move |site| {
-            let person = site.person().ok_or_else(|| Fault::Invalid {
-                what: "only people decide, and this server was started by an agent".into(),
-            })?;
             let open = site.open()?;
             let Some(OpenVault { vault, .. }) = open.as_ref().and_then(|open| open.vault.as_ref()) else {
                 return Err(Fault::Missing { what: format!("the task `{task}`") });
             };
-            patiently(|| make(vault, &task, person), &sleep)
+            patiently(|| make(vault, &task, &site.person), &sleep)
         });
         let made = made.await;
         self.desk.forget();

@@ -52,8 +52,8 @@ impl Sheet {
         self.stored.task.stem()
     }
 
-    /// Everything about it. `level` is that of its heading.
-    pub(super) fn show(&self, visit: &Visit<'_>, open: &Open, level: Level) -> Result<Markup> {
+    /// Everything about it, under a heading of the second level.
+    pub(super) fn show(&self, visit: &Visit<'_>, open: &Open) -> Result<Markup> {
         let now = open.gate.workspace().now();
         let anatomy = Anatomy::of(&self.text);
         let history = history(visit, open, &self.stored.task)?;
@@ -62,10 +62,7 @@ impl Sheet {
         Ok(html! {
             article.sheet #open data-hold=[hash.as_deref().filter(|_| is_pending)] aria-labelledby="open-title" {
                 header {
-                    @match level {
-                        Level::Page => h1 #open-title { (Shown(self.name())) },
-                        Level::Part => h2 #open-title { (Shown(self.name())) },
-                    }
+                    h2 #open-title { (Shown(self.name())) }
                     p.state data-state=(self.stored.slot.state()) { (words(self.stored.slot.state()).0) }
                 }
                 (self.facts(&anatomy, now))
@@ -153,13 +150,6 @@ impl Sheet {
     }
 }
 
-/// How deep a sheet stands on its page.
-#[derive(Clone, Copy)]
-pub(super) enum Level {
-    Page,
-    Part,
-}
-
 fn fact(name: &str, value: &Markup) -> Markup {
     html! { div { dt { (name) } dd { (value) } } }
 }
@@ -211,5 +201,5 @@ pub(super) fn view(visit: &Visit<'_>, open: &Open, task: &TaskName) -> Result<Vi
         return Ok(View::new("Task", html! { h1 { "Task" } (no_vault(open)) }));
     };
     let sheet = Sheet::read(vault, task, open.gate.workspace().now())?;
-    Ok(View::new(sheet.name(), sheet.show(visit, open, Level::Page)?))
+    Ok(View::new(sheet.name(), html! { h1.unseen { "Task" } (sheet.show(visit, open)?) }))
 }

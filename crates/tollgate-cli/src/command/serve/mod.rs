@@ -64,6 +64,8 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     }
     // Before anything is made, so that a port that is taken leaves nothing behind.
     let bound = Bound::new(wish.listen, wish.names.clone(), token)?;
+    // And before there is something to remove.
+    stop_on_signals(&bound, wish.demo)?;
     let mut demo = wish.demo.then(Demo::new).transpose()?;
     let here = match &demo {
         Some(demo) => Here::new(demo.door(None))?,
@@ -80,7 +82,6 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
             words::say(&json_line(&said))?;
         }
     }
-    stop_on_signals(&bound, wish.demo)?;
     if let Some(demo) = &mut demo {
         demo.starts()?;
     }

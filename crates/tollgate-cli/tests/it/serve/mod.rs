@@ -154,3 +154,16 @@ fn what_is_said_in_the_terminal() {
     assert!(lines[2].contains("not set up") && lines[2].contains("nothing was made"), "{lines:?}");
     assert!(lines[3].contains("tollgate init"), "{lines:?}");
 }
+
+#[test]
+fn what_writes_have_replaced_gets_its_second_look() {
+    let world = World::with("[guard]\ngrace = \"1s\"\n");
+    let served = Served::new(&world, &[]);
+    let waits = || std::fs::read_dir(world.path(".tollgate/stage")).unwrap().count();
+    for text in ["one", "two"] {
+        world.tollgate(["write", "a"]).stdin(text).ends().is(0);
+    }
+    assert_eq!(waits(), 1, "no command comes by that would take it");
+    until("the second look", || (waits() == 0).then_some(()));
+    drop(served);
+}

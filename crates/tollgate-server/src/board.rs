@@ -166,13 +166,12 @@ impl Board {
                 anew.insert(state);
                 continue;
             };
-            if state == State::InProgress {
-                anew.insert(state);
-            } else if name.ends_with(".md") && !name.starts_with('.') {
-                match TaskName::of_file(name) {
-                    Ok(task) => self.look(vault, task, state, now)?,
-                    Err(_) => drop(anew.insert(state)),
-                }
+            let is_task = name.ends_with(".md") && !name.starts_with('.');
+            let task = TaskName::of_file(name).ok().filter(|_| is_task && state != State::InProgress);
+            match task {
+                Some(task) if self.look(vault, &task, state, now) => {}
+                None if !is_task && state != State::InProgress => {}
+                _ => drop(anew.insert(state)),
             }
         }
         for state in anew {
@@ -181,19 +180,21 @@ impl Board {
         Ok(())
     }
 
-    fn look(&mut self, vault: &Vault, task: TaskName, state: State, now: Timestamp) -> Result<()> {
-        let found = vault.look(&task, state, now)?;
+    /// Whether a look at this one tells all. What is no plain file is told by a look at the folder only.
+    fn look(&mut self, vault: &Vault, task: &TaskName, state: State, now: Timestamp) -> bool {
         let column = &mut self.columns[state as usize];
-        match found {
-            Some(stored) => column.put(Listed {
+        let was_unfit = column.unfit.iter().any(|unfit| unfit.name == task.as_str());
+        match vault.look(task, state, now) {
+            Ok(Some(stored)) => column.put(Listed {
                 task: stored.task,
                 slot: stored.slot,
                 brief: stored.brief,
                 ready: stored.ready,
                 modified: stored.modified,
             }),
-            None => column.take(&Slot::Free(state), &task),
+            Ok(None) => column.take(&Slot::Free(state), task),
+            Err(_) => return false,
         }
-        Ok(())
+        !was_unfit
     }
 }

@@ -21,13 +21,14 @@
 //! ```
 
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use notify::event::{AccessKind, AccessMode};
-use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{ErrorKind, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::{Notify, broadcast, watch};
 use tollgate::ledger::Line;
 
@@ -104,6 +105,8 @@ pub struct Feed {
     closed: watch::Sender<bool>,
     seen: Arc<Seen>,
     watcher: Mutex<Option<RecommendedWatcher>>,
+    /// The kernel does not watch for us: it has no watches left, say.
+    blind: AtomicBool,
 }
 
 /// What the watcher's own thread leaves for the task that tells it.
@@ -145,6 +148,7 @@ impl Feed {
             sender: broadcast::Sender::new(KEPT),
             closed: watch::Sender::new(false),
             seen,
+            blind: AtomicBool::new(watcher.is_none()),
             watcher: Mutex::new(watcher),
         }
     }
@@ -169,20 +173,35 @@ impl Feed {
     pub(crate) fn watch(&self, folders: Vec<Watched>) {
         *lock(&self.seen.watched) = folders.clone();
         if let Some(watcher) = &mut *lock(&self.watcher) {
+            let mut blind = false;
             for watched in folders {
-                let _ = watcher.watch(&watched.folder, watched.depth);
+                blind |= match watcher.watch(&watched.folder, watched.depth) {
+                    Ok(()) => false,
+                    Err(error) => match error.kind {
+                        ErrorKind::PathNotFound => false,
+                        ErrorKind::Io(error) => error.kind() != io::ErrorKind::NotFound,
+                        _ => true,
+                    },
+                };
             }
+            self.blind.store(blind, Ordering::Relaxed);
         }
     }
 
     /// Whether a task was touched since that was last taken.
     pub(crate) fn is_touched(&self) -> bool {
-        *lock(&self.seen.touched) != Touched::default()
+        self.is_blind() || *lock(&self.seen.touched) != Touched::default()
     }
 
     /// The tasks that were touched. At once, without waiting for what belongs to it.
     pub(crate) fn take_touched(&self) -> Touched {
-        std::mem::take(&mut *lock(&self.seen.touched))
+        let touched = std::mem::take(&mut *lock(&self.seen.touched));
+        if self.is_blind() { Touched::Everything } else { touched }
+    }
+
+    /// Nothing is told by itself, so who asks must look. Pages are right, but not live.
+    pub fn is_blind(&self) -> bool {
+        self.blind.load(Ordering::Relaxed)
     }
 
     /// Everything may be other than it was.
@@ -242,4 +261,30 @@ fn is_reading(kind: EventKind) -> bool {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_cannot_be_told_looks_each_time() {
+        let feed = Feed::new();
+        assert!(!feed.is_blind() && !feed.is_touched());
+        let folder = |folder: &str| Watched {
+            folder: folder.into(),
+            depth: RecursiveMode::NonRecursive,
+            part: Part::Board,
+            only: Vec::new(),
+        };
+        feed.watch(vec![folder("/nowhere/at/all")]);
+        assert!(!feed.is_blind(), "it is seen when it appears");
+        // A name that the kernel does not take stands for all that it cannot watch.
+        feed.watch(vec![folder(&format!("/{}", "x".repeat(300)))]);
+        assert!(feed.is_blind() && feed.is_touched());
+        assert_eq!(feed.take_touched(), Touched::Everything);
+        assert!(feed.is_touched(), "and again");
+        feed.watch(vec![folder("/")]);
+        assert!(!feed.is_blind());
+    }
 }

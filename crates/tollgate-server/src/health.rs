@@ -37,6 +37,8 @@ struct Health {
     problems: Vec<String>,
     /// Whether the folder is set up for tollgate.
     set_up: bool,
+    /// Whether pages are live: the kernel tells what happens.
+    live: bool,
     uptime_s: i64,
     version: &'static str,
 }
@@ -100,7 +102,7 @@ pub(crate) async fn get(
 
 fn look(site: &Site, agent: Option<&Agent>) -> Health {
     let now = Timestamp::now();
-    let account = site.accounts.known();
+    let account = site.ledger();
     let mut health = Health {
         status: Status::Ok,
         coordination: Some(Figures::new(agent.map_or("all", Agent::as_str), 0, &Tally::default())),
@@ -109,6 +111,7 @@ fn look(site: &Site, agent: Option<&Agent>) -> Health {
         ledger: Ledger { condition: account.condition, lines: account.lines },
         problems: Vec::new(),
         set_up: true,
+        live: !site.feed.is_blind(),
         uptime_s: now.duration_since(site.started).as_secs().max(0),
         version: env!("CARGO_PKG_VERSION"),
     };

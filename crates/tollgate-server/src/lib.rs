@@ -17,6 +17,7 @@ pub mod feed;
 mod health;
 pub mod mcp;
 mod metrics;
+mod second_look;
 pub mod serve;
 pub mod site;
 mod sums;

@@ -29,7 +29,7 @@ fn write(site: &Site) -> String {
     page.sample("tollgate_build_info", &[("version", version)], 1.0);
     let started = site.started.as_millisecond() as f64 / 1e3;
     page.one("tollgate_start_time_seconds", "gauge", "When the server was started.", started);
-    let account = site.accounts.known();
+    let account = site.ledger();
     let open = site.open();
     let mut works = matches!(open, Ok(Some(_))) && !matches!(account.condition, Condition::Broken { .. });
     if let Ok(Some(open)) = &open {

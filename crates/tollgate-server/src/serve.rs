@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use tokio::sync::watch;
@@ -83,6 +85,7 @@ impl Bound {
             let listener = tokio::net::TcpListener::from_std(self.listener)?;
             let telling = tokio::spawn(site.clone().watch_and_tell());
             let counting = tokio::spawn(accounts::keep(site.clone()));
+            let looking = tokio::spawn(site.clone().second_looks());
             let mut asked = self.stop.0.subscribe();
             let mut asked_too = self.stop.0.subscribe();
             let closing = site.clone();
@@ -99,8 +102,9 @@ impl Bound {
                     tokio::time::sleep(LAST_WORDS).await;
                 } => Ok(()),
             };
-            telling.abort();
-            counting.abort();
+            for task in [telling, counting, looking] {
+                task.abort();
+            }
             served
         });
         runtime.shutdown_timeout(LAST_WORDS);
@@ -117,7 +121,15 @@ pub fn router(site: Site, visitors: &Visitors) -> Router {
         .merge(dashboard::router())
         .with_state(site)
         .merge(Router::new().route("/mcp", any(to_agents)).with_state(agents));
-    visitors.guard(routes)
+    visitors.guard(routes.layer(map_response(for_this_moment)))
+}
+
+/// What is told is true now, and is what it says it is.
+async fn for_this_moment(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    headers.entry(X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
+    response
 }
 
 /// The door for agents, which opens with the workspace.

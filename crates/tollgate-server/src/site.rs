@@ -14,6 +14,7 @@ use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use notify::RecursiveMode;
 use rustix::fs::Access;
+use tokio::sync::Notify;
 use tollgate::error::{Fault, Result};
 use tollgate::gate::Gate;
 use tollgate::ledger::Line;
@@ -26,6 +27,7 @@ use tollgate::workspace::STATE_FOLDER;
 use crate::accounts::{Account, Accounts};
 use crate::board::{Board, Touched};
 use crate::feed::{Feed, Happened, Part, Watched};
+use crate::second_look;
 
 /// How the workspace is found and opened. Whoever starts the server knows; nothing here reads the environment.
 pub trait Premises: Send + Sync + 'static {
@@ -81,6 +83,8 @@ pub struct Shared {
     board: RwLock<Kept>,
     stale: Mutex<Option<(Instant, usize)>>,
     pub(crate) accounts: Accounts,
+    /// Told when files were changed, by whomever.
+    changed: Notify,
     seal: String,
 }
 
@@ -132,6 +136,7 @@ impl Site {
             board: RwLock::default(),
             stale: Mutex::new(None),
             accounts: Accounts::default(),
+            changed: Notify::new(),
             seal,
         }));
         site.reopen();
@@ -148,6 +153,12 @@ impl Site {
             Ok(done) => done.map_err(Broken),
             Err(_) => Err(Broken(Fault::Invalid { what: "the server has made a mistake".into() })),
         }
+    }
+
+    /// Looks once more at what writes have replaced, whoever made them, for as long as it is polled.
+    pub(crate) async fn second_looks(self) {
+        let workspace = || Some(self.open().ok()??.gate.workspace().clone());
+        second_look::after_each(&self.changed, workspace).await;
     }
 
     /// Tells what happens, for as long as it is polled.
@@ -171,6 +182,7 @@ impl Site {
                     }
                     Ok((newest, lines)) if newest > last => {
                         last = newest;
+                        self.changed.notify_one();
                         self.feed.tell(Happened::Lines(lines.into()));
                     }
                     _ => {}
@@ -241,6 +253,9 @@ impl Shared {
 
     /// How the ledger is, as far as it was read.
     pub fn ledger(&self) -> Account {
+        if self.feed.is_blind() {
+            self.accounts.wake();
+        }
         self.accounts.known()
     }
 

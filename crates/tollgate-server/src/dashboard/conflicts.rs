@@ -17,7 +17,7 @@ use crate::site::Open;
 const AT_ONCE: usize = 20;
 
 /// So many lines of the ledger are looked at for one page.
-const LOOKED_AT: u64 = 4000;
+const LOOKED_AT: u64 = 2000;
 
 /// What became of a refused write.
 enum Fate {
@@ -129,6 +129,7 @@ impl Refused {
         let text = |key: &str| line.payload[key].as_str();
         let file = text("target_file").unwrap_or_default();
         let error = line.result["error_type"].as_str().unwrap_or_default();
+        let agent = line.agent.as_ref().map_or("somebody", |agent| agent.as_str());
         let is_stale = line.action_type == "MUTATION_CONFLICT";
         let kept = if is_stale { workspace.conflict(line.seq)? } else { None };
         let (changed_by, diff) = kept.map_or((None, None), |kept| (kept.changed_by, kept.diff));
@@ -140,7 +141,7 @@ impl Refused {
                     (self.fate(now))
                 }
                 p {
-                    span.agent { (line.agent.as_ref().map_or("somebody", |agent| agent.as_str())) }
+                    span.agent { (agent) }
                     @if line.result["status"] == "OBSERVED" { " was let through " } @else { " was refused " }
                     (age(line.time, now)) " ago"
                     @if !is_stale { ": " span.kind { (error) } }
@@ -149,7 +150,7 @@ impl Refused {
                     } @else if text("current_hash").is_none() { ": the file was gone" }
                     @else { ": a program that does not ask tollgate had changed the file" }
                 }
-                @if let Some(diff) = &diff { (show_diff(diff, file)) }
+                @if let Some(diff) = &diff { (show_diff(&diff.replacen("what you read", &format!("what {agent} read"), 1), file)) }
                 @else if is_stale {
                     p.quiet {
                         "No diff is kept. It had read " code { (text("baseline_hash").map_or("nothing", short_hash)) }

@@ -10,7 +10,7 @@ use tollgate::workspace::Workspace;
 
 use super::page::View;
 use super::plot::Happenings;
-use super::text::{Shown, age, encode, short_hash};
+use super::text::{Shown, ago, encode, short_hash};
 use crate::site::Open;
 
 /// So many refusals on one page.
@@ -52,8 +52,8 @@ fn read(workspace: &Workspace, before: Option<u64>) -> Result<Found> {
     let mut ended = HashSet::new();
     let mut last = None;
     for (index, line) in (0..).zip(lines) {
-        if index == LOOKED_AT || found.refused.len() == AT_ONCE {
-            found.more = last;
+        if index == LOOKED_AT {
+            found.more = found.more.or(last);
             break;
         }
         let line = match line {
@@ -73,6 +73,11 @@ fn read(workspace: &Workspace, before: Option<u64>) -> Result<Found> {
             "MUTATION_CONFLICT" | "MUTATION_REFUSED" => {
                 found.happenings.refusals.push(line.time);
                 if before.is_some_and(|before| line.seq >= before) {
+                    continue;
+                }
+                if found.refused.len() == AT_ONCE {
+                    // On the next page. What follows is still in the picture.
+                    found.more = found.more.or(Some(line.seq + 1));
                     continue;
                 }
                 let fate = match later.get(&(agent, file)) {
@@ -143,10 +148,10 @@ impl Refused {
                 p {
                     span.agent { (agent) }
                     @if line.result["status"] == "OBSERVED" { " was let through " } @else { " was refused " }
-                    (age(line.time, now)) " ago"
+                    (ago(line.time, now))
                     @if !is_stale { ": " span.kind { (error) } }
                     @else if let Some(by) = &changed_by {
-                        ": " span.agent { (by.agent) } " had changed the file " (age(by.time, now)) " ago"
+                        ": " span.agent { (by.agent) } " had changed the file " (ago(by.time, now))
                     } @else if text("current_hash").is_none() { ": the file was gone" }
                     @else { ": a program that does not ask tollgate had changed the file" }
                 }
@@ -166,7 +171,7 @@ impl Refused {
         match self.fate {
             Fate::Resolved(seq, time) => {
                 let address = format!("/ledger?before={}#l-{seq}", seq + 1);
-                html! { p.fate.good { "resolved: " a href=(address) { "written" } " " (age(time, now)) " ago" } }
+                html! { p.fate.good { "resolved: " a href=(address) { "written" } " " (ago(time, now)) } }
             }
             Fate::GivenUp => html! { p.fate { "its turn ended" } },
             Fate::Open if self.line.action_type == "MUTATION_CONFLICT" => html! { p.fate.bad { "open" } },

@@ -16,7 +16,7 @@ use super::board::words;
 use super::ledger::sentence;
 use super::markdown;
 use super::page::{View, Visit, no_vault};
-use super::text::{Shown, age, encode};
+use super::text::{Shown, ago, encode};
 use crate::site::{Open, OpenVault};
 
 /// More of a task is not shown. What is not shown whole is not decided here.
@@ -129,7 +129,7 @@ impl Sheet {
                     Err(broken) => (fact("Cannot be read", &html! { span.bad { (Shown(&broken.to_string())) } })),
                 }
                 @if let Some(claim) = &stored.note.claim {
-                    (fact("Owner", &html! { span.agent { (claim.agent) } " since " (age(claim.at, now)) }))
+                    (fact("Owner", &html! { span.agent { (claim.agent) } ", " (ago(claim.at, now)) }))
                     (fact("To", &html! { (claim.mode.as_str()) }))
                     @if let Tenure::Leased(until) = claim.tenure {
                         (fact("Lease until", &html! { (super::text::exact(until)) }))
@@ -141,10 +141,10 @@ impl Sheet {
                 @if stored.note.attempts > 0 { (fact("Attempts", &html! { (stored.note.attempts) })) }
                 @if let Some(reason) = &stored.note.reason { (fact("Why here", &html! { (Shown(reason)) })) }
                 @if let Some(approval) = &stored.note.approval {
-                    (fact("Approved", &html! { "by " (Shown(&approval.by)) ", " (age(approval.at, now)) " ago" }))
+                    (fact("Approved", &html! { "by " (Shown(&approval.by)) ", " (ago(approval.at, now)) }))
                 }
-                @if is_pending { (fact("Waits since", &html! { (age(stored.modified, now)) })) }
-                @else { (fact("Changed", &html! { (age(stored.modified, now)) " ago" })) }
+                @if is_pending { (fact("Drafted", &html! { (ago(stored.modified, now)) })) }
+                @else { (fact("Changed", &html! { (ago(stored.modified, now)) })) }
             }
         }
     }
@@ -158,7 +158,7 @@ fn show_attempt(attempt: &Attempt<'_>, now: Timestamp) -> Markup {
     let time = |text: Option<&str>| {
         html! {
             @match text.map(str::parse::<Timestamp>) {
-                Some(Ok(time)) => { (age(time, now)) " ago" },
+                Some(Ok(time)) => (ago(time, now)),
                 _ => (Shown(text.unwrap_or("at some time"))),
             }
         }

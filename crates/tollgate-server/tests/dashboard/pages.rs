@@ -151,3 +151,24 @@ fn there_are_no_other_pages() {
         assert_eq!(world.gets(path).status, 404, "{path}");
     }
 }
+
+#[test]
+fn of_many_refusals_each_is_on_one_page_and_all_are_in_the_picture() {
+    let world = World::new();
+    let blue = world.conflict("a");
+    for _ in 0..44 {
+        assert!(!blue.writes("a", "again\n"));
+    }
+    let first = world.gets("/conflicts");
+    first.has("1 commit and 45 refusals");
+    let (mut page, mut seen) = (first, Vec::new());
+    loop {
+        let found = page.body.split("<article class=\"conflict\" id=\"").skip(1);
+        seen.extend(found.map(|part| part.split('"').next().unwrap().to_owned()));
+        let Some((_, next)) = page.body.split_once("rel=\"next\" href=\"") else { break };
+        page = world.gets(&next.split('"').next().unwrap().to_owned());
+    }
+    let all = seen.len();
+    seen.dedup();
+    assert_eq!((seen.len(), all), (45, 45), "{seen:?}");
+}

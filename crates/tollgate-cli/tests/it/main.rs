@@ -15,6 +15,7 @@ mod readme;
 mod recovery;
 mod refusals;
 mod script;
+mod serve;
 mod surroundings;
 mod task;
 mod task_bad_input;

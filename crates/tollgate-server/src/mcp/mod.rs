@@ -14,7 +14,6 @@ mod glob;
 mod http;
 mod lines;
 mod patch;
-mod sweeper;
 mod tools;
 mod turns;
 mod wire;
@@ -29,6 +28,8 @@ use tollgate::name::Agent;
 use tollgate::workspace::{self, Workspace};
 
 use turns::Turns;
+
+use crate::second_look;
 
 /// A turn that nobody used for so long is over. A day, because a turn that is forgotten while its agent waits for a
 /// person's answer would leave that agent's next write unguarded.
@@ -86,6 +87,11 @@ impl Server {
         W: tokio::io::AsyncWrite + Send + Unpin + 'static,
     {
         wire::serve(self, input, output).await
+    }
+
+    /// Looks once more at what calls have replaced, for as long as it is polled.
+    async fn second_looks(&self) {
+        second_look::after_each(&self.0.changed, || Some(self.0.gate.workspace().clone())).await;
     }
 
     /// Ends the turns that were idle for too long. The HTTP service does so by itself.

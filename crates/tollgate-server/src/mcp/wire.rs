@@ -16,11 +16,11 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::Server;
 use super::answer::{Answer, Item};
 use super::connection::{Connection, Lasting};
 use super::lines::Lines;
 use super::tools::{self, Hints, Tool};
-use super::{Server, sweeper};
 
 /// One client's side of the server.
 #[derive(Clone)]
@@ -199,7 +199,7 @@ where
     };
     let served = tokio::select! {
         served = serving => served,
-        () = sweeper::run(server.clone()) => Ok(()),
+        () = server.second_looks() => Ok(()),
     };
     let closed = tokio::task::spawn_blocking(move || connection.close()).await;
     served.and(closed.map_err(io::Error::other))

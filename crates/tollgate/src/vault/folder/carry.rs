@@ -118,7 +118,7 @@ impl FolderStore {
             return Ok(Outcome::Changed);
         }
         if let Some(change) = &plan.change {
-            self.disk.write_tail(file, &path, change.at, &change.new)?;
+            self.disk.replace_tail(file, &path, change.at, &change.new)?;
             if step.to == Slot::NEEDS_ACTION {
                 // So that the next attempt can begin at once. Another user's file cannot be dated; then it settles first.
                 let _ = date_back(file);
@@ -225,7 +225,7 @@ pub(super) fn change_of(step: &Step, file: &File, len: u64) -> std::io::Result<O
     let mut from = match &step.edit {
         Edit::Keep => return Ok(None),
         Edit::Close(claim, _) if len.saturating_sub(claim.block_at) <= BLOCKS => claim.block_at,
-        Edit::Close(..) => 0,
+        Edit::Close(..) | Edit::Amend(..) => 0,
         Edit::Open | Edit::Progress(..) | Edit::Reject(..) => len,
     };
     loop {

@@ -10,6 +10,7 @@ mod help;
 mod hook;
 mod init;
 mod ledger;
+mod mcp;
 mod owners;
 mod readme;
 mod recovery;

@@ -15,12 +15,13 @@ mod http;
 mod lines;
 mod patch;
 mod sweeper;
+mod tasks;
 mod tools;
 mod turns;
 mod wire;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tollgate::error::{Fault, Result};
@@ -28,6 +29,7 @@ use tollgate::gate::Gate;
 use tollgate::name::Agent;
 use tollgate::workspace::{self, Workspace};
 
+pub use tasks::Tasks;
 use turns::Turns;
 
 /// A turn that nobody used for so long is over. A day, because a turn that is forgotten while its agent waits for a
@@ -62,6 +64,8 @@ struct Shared {
     gate: Gate,
     agent: Agent,
     turns: Turns,
+    /// Set once at the start, if the workspace has a vault.
+    tasks: OnceLock<Tasks>,
     /// Told after every change, so that the second look is taken.
     changed: tokio::sync::Notify,
 }
@@ -76,7 +80,16 @@ impl Server {
     /// Over a workspace that is open, for a process that has more doors than this one.
     pub fn over(gate: Gate, agent: Agent, idle: Duration) -> Self {
         let turns = Turns::new(gate.clone(), agent.clone(), idle);
-        Self(Arc::new(Shared { gate, agent, turns, changed: tokio::sync::Notify::new() }))
+        let (tasks, changed) = (OnceLock::new(), tokio::sync::Notify::new());
+        Self(Arc::new(Shared { gate, agent, turns, tasks, changed }))
+    }
+
+    /// With the tasks of the workspace. Without them the tools for tasks say that there is no vault.
+    #[must_use]
+    pub fn with_tasks(self, tasks: Tasks) -> Self {
+        // Who gives them twice keeps the first: claims were made in them.
+        let _ = self.0.tasks.set(tasks);
+        self
     }
 
     /// Serves one client on these streams until it closes them.

@@ -8,6 +8,7 @@ mod install;
 mod malformed;
 mod refusals;
 mod side_by_side;
+mod tasks;
 mod tools;
 mod turns;
 mod world;

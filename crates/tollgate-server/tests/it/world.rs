@@ -6,13 +6,19 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
+use tollgate::chronicle::Chronicle;
 use tollgate::ledger::Line;
 use tollgate::settings::{Durability, Settings};
-use tollgate_server::mcp::{Options, Server};
+use tollgate::vault::folder::FolderOptions;
+use tollgate::vault::roles::Roles;
+use tollgate::vault::{FolderStore, Terms, Vault};
+use tollgate_server::mcp::{IDLE, Options, Server, Tasks};
 
 pub(crate) struct World {
     keep: tempfile::TempDir,
@@ -42,8 +48,52 @@ impl World {
         Self { keep, root, server, gate }
     }
 
+    /// With a vault for tasks.
+    pub(crate) fn with_vault(settings: &str) -> Self {
+        let world = Self::with(settings);
+        let server = world.serving_as("blue");
+        Self { server, ..world }
+    }
+
+    /// The same workspace and vault behind a server for this agent.
+    pub(crate) fn serving_as(&self, agent: &str) -> Server {
+        let tasks = Tasks::new(self.vault(), Duration::ZERO);
+        Server::over(self.gate.clone(), agent.parse().unwrap(), IDLE).with_tasks(tasks)
+    }
+
+    /// The vault, for what people do.
+    pub(crate) fn vault(&self) -> Vault {
+        let workspace = self.gate.workspace();
+        let settings = workspace.settings();
+        let journal = Chronicle::new(workspace.ledger().clone(), "test".into(), Durability::Fast);
+        let options = FolderOptions {
+            durability: Durability::Fast,
+            settle: Duration::ZERO,
+            journal: Arc::new(journal),
+            quiet: None,
+        };
+        let folder = self.root.join("vault");
+        fs::create_dir_all(&folder).unwrap();
+        let terms = Terms {
+            roles: Roles(settings.agent.clone()),
+            lease: settings.vault.lease.0,
+            max_attempts: settings.vault.max_attempts,
+        };
+        Vault::new(Arc::new(FolderStore::open(&folder, options).unwrap()), terms)
+    }
+
+    /// Somebody adds a task.
+    pub(crate) fn adds(&self, task: &str, text: &str) {
+        self.vault().add(&task.parse().unwrap(), text.as_bytes()).unwrap();
+    }
+
+    /// Where a task is, as a folder.
+    pub(crate) fn slot(&self, task: &str) -> String {
+        self.vault().get(&task.parse().unwrap(), Timestamp::now()).unwrap().slot.to_string()
+    }
+
     /// The same workspace behind a server whose turns are over after this time.
-    pub(crate) fn idle_after(&self, idle: std::time::Duration) -> Server {
+    pub(crate) fn idle_after(&self, idle: Duration) -> Server {
         Server::over(self.gate.clone(), "blue".parse().unwrap(), idle)
     }
 
@@ -107,7 +157,7 @@ impl Client {
         let (ours, theirs) = UnixStream::pair().unwrap();
         theirs.set_nonblocking(true).unwrap();
         // A server that does not answer fails the test, it does not hang it.
-        ours.set_read_timeout(Some(std::time::Duration::from_secs(120))).unwrap();
+        ours.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         let serving = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
@@ -224,6 +274,16 @@ impl Client {
         assert_eq!(result["isError"], true, "{result}");
         assert!(result.get("structuredContent").is_none(), "{result}");
         result["content"][0]["text"].as_str().unwrap().to_owned()
+    }
+
+    /// What programs read of a call that is done.
+    #[track_caller]
+    pub(crate) fn value(&mut self, tool: &str, arguments: Value) -> Value {
+        let result = self.call(tool, arguments);
+        assert!(result.get("isError").is_none(), "{result}");
+        let value = result["structuredContent"].clone();
+        assert_eq!(result["content"], json!([{"type": "text", "text": value.to_string()}]));
+        value
     }
 
     /// The payload of a call that was refused for this reason.

@@ -11,6 +11,7 @@ mod hook;
 mod init;
 mod ledger;
 mod mcp;
+mod mcp_setup;
 mod owners;
 mod readme;
 mod recovery;

@@ -106,15 +106,26 @@ fn killing_the_server_frees_its_tasks_at_once() {
 }
 
 #[test]
-fn closing_the_connection_frees_its_tasks_too() {
+fn a_server_whose_client_hangs_up_or_asks_it_to_end_cleans_up() {
     let world = with_vault("");
     world.run("task add One").is(0);
-    let mut blue = Client::of(&world, "blue");
-    blue.done("claim_task", json!({}));
-    let Client { mut process, output, .. } = blue;
-    drop(output);
-    assert!(process.ends().success());
-    assert_eq!(world.json("task show one")["state"], "Needs_Action");
+    for asked in [false, true] {
+        let mut blue = Client::of(&world, "blue");
+        blue.done("claim_task", json!({}));
+        blue.done("write_file", json!({"path": "a", "content": "x"}));
+        let Client { mut process, output, .. } = blue;
+        if asked {
+            process.signal(Signal::TERM);
+            assert!(process.ends().success());
+        } else {
+            drop(output);
+            assert!(process.ends().success());
+        }
+        assert_eq!(world.json("task show one")["state"], "Needs_Action", "asked: {asked}");
+    }
+    for kind in ["TURN_STARTED", "TURN_ENDED"] {
+        assert_eq!(world.json(&format!("ledger tail --type {kind}")).as_array().unwrap().len(), 2, "{kind}");
+    }
 }
 
 #[test]

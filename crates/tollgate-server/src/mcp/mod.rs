@@ -98,7 +98,7 @@ impl Server {
         R: tokio::io::AsyncRead + Send + Unpin + 'static,
         W: tokio::io::AsyncWrite + Send + Unpin + 'static,
     {
-        wire::serve(self, input, output).await
+        wire::serve(self, input, output, std::future::pending()).await
     }
 
     /// Ends the turns that were idle for too long. The HTTP service does so by itself.
@@ -107,7 +107,8 @@ impl Server {
     }
 }
 
-/// Serves one client on standard input and output until it closes the connection. Blocks; makes its own runtime.
+/// Serves one client on standard input and output until it closes the connection, or this process is asked to end. Blocks;
+/// makes its own runtime.
 pub fn serve_stdio(server: &Server) -> Result<()> {
     // One thread for the protocol: the work is done by the threads that may block, and an idle server stays small.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -116,10 +117,19 @@ pub fn serve_stdio(server: &Server) -> Result<()> {
         .thread_keep_alive(Duration::from_secs(5))
         .build()
         .map_err(|source| io_fault("start the runtime of", source))?;
-    let served = runtime.block_on(server.serve(tokio::io::stdin(), tokio::io::stdout()));
+    let served =
+        runtime.block_on(wire::serve(server, tokio::io::stdin(), tokio::io::stdout(), asked_to_end()));
     // Standard input may be stuck in a read that nobody can call back; calls at work are waited for by `serve`.
     runtime.shutdown_background();
     served.map_err(|source| io_fault("serve", source))
+}
+
+/// Most programs that start a server ask it to end before they kill it. Then its turns end and its tasks are free.
+async fn asked_to_end() {
+    let Ok(mut asked) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) else {
+        return std::future::pending().await;
+    };
+    asked.recv().await;
 }
 
 /// Calls that wait for a lock or for quiet take a thread each; more than this many at once wait their turn.

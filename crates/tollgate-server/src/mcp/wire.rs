@@ -187,7 +187,14 @@ fn result(answer: Answer) -> CallToolResult {
 }
 
 /// Serves one client on these two streams until it closes them, then ends its turns and claims.
-pub(crate) async fn serve<R, W>(server: &Server, input: R, output: W) -> io::Result<()>
+///
+/// Also when `stop` is over.
+pub(crate) async fn serve<R, W>(
+    server: &Server,
+    input: R,
+    output: W,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()>
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
@@ -206,6 +213,7 @@ where
     let served = tokio::select! {
         served = serving => served,
         () = sweeper::run(server.clone()) => Ok(()),
+        () = stop => Ok(()),
     };
     let closed = tokio::task::spawn_blocking(move || connection.close()).await;
     served.and(closed.map_err(io::Error::other))

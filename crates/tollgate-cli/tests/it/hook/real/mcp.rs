@@ -2,8 +2,6 @@
 
 use std::fs;
 
-use serde_json::Value;
-
 use super::model::Act::{Edit, Overwrite, Read, Tool};
 use super::model::Ends::{Done, Stale};
 use super::model::{Door, Speaks};
@@ -79,7 +77,7 @@ fn tell(speaks: Speaks) {
     // The program has ended, and so has its server, whether it was asked to or killed.
     until("the task to be free", || {
         world.run("task reclaim").is(0);
-        (world.json("task show water")["state"] == Value::from("Needs_Action")).then_some(())
+        (world.json("task show water")["state"] == "Needs_Action").then_some(())
     });
 }
 

@@ -204,3 +204,65 @@ fn unknown_turn(id: &str) -> String {
         id.escape_debug()
     )
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::mcp::Options;
+    use serde_json::json;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// Long enough that a call which does not wait has answered.
+    const MOMENT: Duration = Duration::from_millis(60);
+
+    #[test]
+    fn a_call_waits_for_the_others_of_its_turn_on_the_same_file() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("d")).unwrap();
+        let server = Server::open(Options::new(folder.path(), "blue".parse().unwrap())).unwrap();
+        let connection = Arc::new(Connection::new(server, Lasting::Stream));
+        let path = connection.server.0.gate.workspace().canonical("a").unwrap();
+        let edits = json!([{"oldText": "one", "newText": "two"}]);
+        for (tool, arguments, only_reads) in [
+            ("read_text_file", json!({"path": "a"}), true),
+            ("read_media_file", json!({"path": "./a"}), true),
+            ("read_multiple_files", json!({"paths": ["d/../a"]}), true),
+            ("edit_file", json!({"path": "a", "edits": edits, "dryRun": true}), true),
+            ("edit_file", json!({"path": "a", "edits": edits}), false),
+            ("write_file", json!({"path": "a", "content": "x"}), false),
+            (
+                "write_files",
+                json!({"changes": [{"path": "b", "content": ""}, {"path": "a", "content": "x"}]}),
+                false,
+            ),
+            ("move_file", json!({"source": "d", "destination": "e"}), false),
+            ("move_file", json!({"source": "a", "destination": "c"}), false),
+            ("delete_file", json!({"path": "a"}), false),
+        ] {
+            std::fs::write(folder.path().join("a"), "one").unwrap();
+            // Of a turn of its own, which has nothing to say against the file.
+            let running = connection.begin().unwrap();
+            let call = |connection: &Arc<Connection>| {
+                let (send, answer) = mpsc::channel();
+                let (connection, Value::Object(arguments)) = (connection.clone(), arguments.clone()) else {
+                    unreachable!("they are objects")
+                };
+                std::thread::spawn(move || send.send(connection.call(tool, arguments)));
+                answer
+            };
+            if only_reads {
+                let reading = running.reading(&path);
+                call(&connection).recv_timeout(Duration::from_secs(60)).expect(tool).unwrap();
+                drop(reading);
+            }
+            let writing = running.writing([&path]);
+            let answer = call(&connection);
+            assert!(answer.recv_timeout(MOMENT).is_err(), "{tool} did not wait");
+            drop(writing);
+            let answer = answer.recv_timeout(Duration::from_secs(60)).expect(tool).unwrap();
+            assert!(!answer.failed, "{tool}: {answer:?}");
+        }
+    }
+}

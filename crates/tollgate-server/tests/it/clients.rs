@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::install::{Peers, peers};
-use crate::world::example;
+use crate::world::{TOOLS, example};
 
 fn here(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/peers").join(name)
@@ -97,7 +97,7 @@ fn the_inspector_calls_tools() {
         command.arg(script).arg("--cli").arg(example("mcp_stdio")).arg(folder.path()).args(more);
         serde_json::from_str(&succeeds(&mut command)).unwrap()
     };
-    assert!(ask(&["--method", "tools/list"])["tools"].as_array().unwrap().len() >= 19);
+    assert!(ask(&["--method", "tools/list"])["tools"].as_array().unwrap().len() == TOOLS.len());
     let read = ask(&["--method", "tools/call", "--tool-name", "read_text_file", "--tool-arg", "path=a.txt"]);
     assert_eq!(read["structuredContent"], json!({"content": "hello"}));
 }

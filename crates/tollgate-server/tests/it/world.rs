@@ -20,6 +20,35 @@ use tollgate::vault::roles::Roles;
 use tollgate::vault::{FolderStore, Terms, Vault};
 use tollgate_server::mcp::{IDLE, Options, Server, Tasks};
 
+/// Every tool, in the order of the list.
+pub(crate) const TOOLS: [&str; 25] = [
+    "read_file",
+    "read_text_file",
+    "read_media_file",
+    "read_multiple_files",
+    "write_file",
+    "edit_file",
+    "create_directory",
+    "list_directory",
+    "list_directory_with_sizes",
+    "directory_tree",
+    "move_file",
+    "search_files",
+    "get_file_info",
+    "list_allowed_directories",
+    "delete_file",
+    "write_files",
+    "begin_turn",
+    "end_turn",
+    "get_initial_hash",
+    "list_tasks",
+    "get_task",
+    "claim_task",
+    "renew_task",
+    "report_progress",
+    "release_task",
+];
+
 pub(crate) struct World {
     keep: tempfile::TempDir,
     root: PathBuf,

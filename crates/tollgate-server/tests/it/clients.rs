@@ -47,6 +47,9 @@ fn succeeds(command: &mut Command) -> String {
 fn told(peers: &Peers, story: impl Fn() -> Command) {
     for door in ["stdio", "http"] {
         let folder = tempfile::tempdir().unwrap();
+        let tasks = folder.path().join("vault/Needs_Action");
+        std::fs::create_dir_all(&tasks).unwrap();
+        std::fs::write(tasks.join("water.md"), "# Water the plants\n").unwrap();
         let mut command = story();
         command.arg(door).env("WORKSPACE", folder.path()).env("PEERS", &peers.folder);
         let mut _site = None;

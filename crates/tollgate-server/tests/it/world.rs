@@ -6,19 +6,19 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tollgate::chronicle::Chronicle;
 use tollgate::ledger::Line;
 use tollgate::settings::{Durability, Settings};
-use tollgate::vault::folder::FolderOptions;
-use tollgate::vault::roles::Roles;
-use tollgate::vault::{FolderStore, Terms, Vault};
+use tollgate::vault::Vault;
 use tollgate_server::mcp::{IDLE, Options, Server, Tasks};
+
+#[path = "../../examples/shared/vault.rs"]
+mod vault;
 
 /// Every tool, in the order of the list.
 pub(crate) const TOOLS: [&str; 25] = [
@@ -68,6 +68,7 @@ impl World {
         fs::create_dir(&root).unwrap();
         let mut settings: Settings = settings.parse().unwrap();
         settings.guard.durability = Durability::Fast;
+        settings.vault.durability = Durability::Fast;
         let mut options = Options::new(&root, "blue".parse().unwrap());
         options.workspace.settings = Some(settings);
         let gate = tollgate::gate::Gate::new(
@@ -93,22 +94,8 @@ impl World {
     /// The vault, for what people do.
     pub(crate) fn vault(&self) -> Vault {
         let workspace = self.gate.workspace();
-        let settings = workspace.settings();
-        let journal = Chronicle::new(workspace.ledger().clone(), "test".into(), Durability::Fast);
-        let options = FolderOptions {
-            durability: Durability::Fast,
-            settle: Duration::ZERO,
-            journal: Arc::new(journal),
-            quiet: None,
-        };
-        let folder = self.root.join("vault");
-        fs::create_dir_all(&folder).unwrap();
-        let terms = Terms {
-            roles: Roles(settings.agent.clone()),
-            lease: settings.vault.lease.0,
-            max_attempts: settings.vault.max_attempts,
-        };
-        Vault::new(Arc::new(FolderStore::open(&folder, options).unwrap()), terms)
+        fs::create_dir_all(self.root.join(&workspace.settings().vault.dir)).unwrap();
+        vault::open(workspace).unwrap()
     }
 
     /// Somebody adds a task.

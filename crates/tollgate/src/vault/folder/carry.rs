@@ -12,9 +12,10 @@ use super::disk::{Moved, date_back, open_task};
 use super::log::{Change, Log, Plan};
 use super::{FolderStore, digest_of, version};
 use crate::error::{At, Fault, Result};
-use crate::vault::claim::Tenure;
+use crate::vault::claim::{Claim, Tenure};
 use crate::vault::edit;
 use crate::vault::figures::Count;
+use crate::vault::hold;
 use crate::vault::name::TaskName;
 use crate::vault::state::{Slot, Verb};
 use crate::vault::store::{Edit, Landed, Outcome, Step, Store as _};
@@ -196,15 +197,21 @@ impl FolderStore {
 
     /// The step's note is in force, and nothing is under way.
     pub(super) fn finish(&self, log: &mut Log, plan: &Plan, task: &TaskName) -> Result<()> {
-        log.done(&self.disk, plan, task)?;
-        self.under_way.set(log.stripe.into(), false)?;
-        if let Edit::Close(claim, _) = &plan.step.edit
-            && claim.tenure == Tenure::Held
-        {
-            // One that stays behind is swept; the step is done.
-            let _ = self.disk.remove(&self.private("held", claim.id.as_str()));
+        if let Edit::Close(claim, _) = &plan.step.edit {
+            self.empty_slot(claim);
         }
-        Ok(())
+        log.done(&self.disk, plan, task)?;
+        self.under_way.set(log.stripe.into(), false)
+    }
+
+    /// A claim is over, and its slot is free for another. Before the log says so: until then nobody sweeps it.
+    pub(super) fn empty_slot(&self, claim: &Claim) {
+        if claim.tenure == Tenure::Held
+            && let Ok(Some(slot)) = hold::find(&self.held(), &claim.id, true)
+        {
+            // One that stays behind is swept.
+            let _ = self.disk.write_at(&slot.file, &slot.path, slot.at, &hold::Slot::EMPTY);
+        }
     }
 
     pub(super) fn landed(&self, plan: &Plan, task: TaskName) -> Landed {

@@ -249,7 +249,7 @@ mod tests {
                 let (connection, Value::Object(arguments)) = (connection.clone(), arguments.clone()) else {
                     unreachable!("they are objects")
                 };
-                std::thread::spawn(move || send.send(connection.call(tool, arguments)));
+                std::thread::spawn(move || drop(send.send(connection.call(tool, arguments))));
                 answer
             };
             if only_reads {

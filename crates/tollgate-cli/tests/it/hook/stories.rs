@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::{HOSTS, Program, Tool, change_in_secret};
+use super::{HOSTS, Program, Tool, change_in_secret, reserved};
 use crate::world::{World, hash};
 
 /// Tells a story once for each program.
@@ -187,7 +187,7 @@ fn a_patch_over_three_files_of_which_one_is_stale_changes_none() {
         world.puts("b.txt", "foreign\n");
         let payload = agent.uses(&Tool::Patch(patch)).refused("STALE_FILE");
         assert_eq!(payload["file_path"], world.path("b.txt").to_str().unwrap());
-        assert_eq!(fs::read_dir(world.path(".tollgate/reservations")).unwrap().count(), 0);
+        assert_eq!(reserved(&world), 0);
         world.holds("a.txt", "one\n");
         agent.reads("b.txt").uses(&Tool::Patch(patch)).ran();
         agent.writes("c.txt", "newer\n").ran();

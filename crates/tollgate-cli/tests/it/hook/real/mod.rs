@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::change_in_secret;
+use super::{change_in_secret, reserved};
 use crate::world::World;
 use model::{Act, Ends, Model, Speaks, Step};
 
@@ -257,8 +257,7 @@ fn tell(speaks: Speaks) {
     Real::new(&world, speaks, script).plays(bin);
     let verified = world.run("ledger verify");
     assert!(verified.filtered.starts_with("exit 0"), "{}", verified.filtered);
-    let left = fs::read_dir(world.path(".tollgate/reservations")).unwrap().count();
-    assert_eq!(left, 0, "reservations are left");
+    assert_eq!(reserved(&world), 0, "reservations are left");
 }
 
 #[test]

@@ -15,10 +15,10 @@ mod shell;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tollgate::deadline::Deadline;
 use tollgate::digest::Digest;
 use tollgate::edit::{Edit, Occurrence};
 use tollgate::error::Fault;
@@ -43,14 +43,6 @@ use session::{Last, Session, settle_what_is_over};
 /// A payload holds at most the text of a file or two, so this is a program gone wrong.
 const LARGEST: usize = 64 << 20;
 
-/// What the thread that does the work tells the one that watches the clock.
-enum Progress {
-    /// What the workspace says about faults.
-    Settings(HookSettings),
-    /// The answer: nothing, if all is well.
-    Answer(Result<Option<Value>, Stop>),
-}
-
 /// What happens if a call cannot be judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Weight {
@@ -73,12 +65,12 @@ pub(crate) fn answer(called: &'static dyn Host, everywhere: &Everywhere) -> Opti
     }));
     match understood {
         Ok(Ok((hook, plan))) if plan.weight() == Weight::Harmless => {
-            // Nothing is lost if this fails or takes its time, so it is not worth a thread.
+            // Nothing is lost if this fails or takes its time.
             catch_unwind(AssertUnwindSafe(|| hook.run(&plan, &mut |_| {}))).ok()?.ok()?
         }
         Ok(Ok((hook, plan))) => {
             let host = hook.host;
-            watched(host, started, move |settings| hook.run(&plan, settings))
+            judged(host, started, |settings| hook.run(&plan, settings))
         }
         Ok(Err((host, Weight::Writes, what))) => {
             Some(host.block(&words::hook_fault(&words::bad_payload(host.name(), &what))))
@@ -118,33 +110,43 @@ fn read_stdin(deadline: Instant) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Judges a write in a thread of its own, so that neither a panic nor a disk that hangs can keep the answer back.
-fn watched(
+/// Judges a write so that neither a panic nor a disk that hangs can keep the answer back.
+fn judged(
     host: &'static dyn Host,
     started: Instant,
-    work: impl FnOnce(&mut dyn FnMut(&HookSettings)) -> Result<Option<Value>, Stop> + Send + 'static,
+    work: impl FnOnce(&mut dyn FnMut(&HookSettings)) -> Result<Option<Value>, Stop>,
 ) -> Option<Value> {
-    let (sender, receiver) = mpsc::channel();
-    let worker = move || {
-        let answer = work(&mut |settings| drop(sender.send(Progress::Settings(settings.clone()))));
-        let _ = sender.send(Progress::Answer(answer));
-    };
-    // A machine that cannot start a thread cannot judge either.
-    if std::thread::Builder::new().spawn(worker).is_err() {
-        return Some(host.block(&words::hook_failed("no thread could be started")));
-    }
     let mut settings = HookSettings::default();
-    let reason = loop {
-        let left = settings.deadline.0.saturating_sub(started.elapsed());
-        match receiver.recv_timeout(left) {
-            Ok(Progress::Settings(read)) => settings = read,
-            Ok(Progress::Answer(Ok(answer))) => return answer,
-            Ok(Progress::Answer(Err(stop))) => break words::hook_fault(&stop),
-            Err(RecvTimeoutError::Timeout) => break words::hook_too_slow(settings.deadline.0),
-            Err(RecvTimeoutError::Disconnected) => break words::hook_failed("it panicked"),
-        }
+    let blocked = |settings: &HookSettings, reason: &str| {
+        (settings.on_fault == OnFault::Block).then(|| host.block(reason))
     };
-    (settings.on_fault == OnFault::Block).then(|| host.block(&reason))
+    let last_words = |settings: &HookSettings| {
+        let words = blocked(settings, &words::hook_too_slow(settings.deadline.0));
+        let words = words.map(|words| format!("{words}\n").into_bytes()).unwrap_or_default();
+        (settings.deadline.0.saturating_sub(started.elapsed()), words)
+    };
+    let (wait, words) = last_words(&settings);
+    let mut deadline = Deadline::set(wait, words);
+    let told = &mut |read: &HookSettings| {
+        if (read.deadline, read.on_fault) != (settings.deadline, settings.on_fault)
+            && let Ok(set) = &mut deadline
+        {
+            let (wait, words) = last_words(read);
+            if let Err(fault) = set.change(wait, words) {
+                deadline = Err(fault);
+            }
+        }
+        settings = read.clone();
+    };
+    let answer = catch_unwind(AssertUnwindSafe(|| work(told)));
+    let reason = match (answer, deadline) {
+        (Ok(Ok(answer)), Ok(_)) => return answer,
+        // Whoever cannot keep a deadline has none to rely on.
+        (Ok(Ok(_)), Err(fault)) => words::hook_fault(&fault.into()),
+        (Ok(Err(stop)), _) => words::hook_fault(&stop),
+        (Err(_), _) => words::hook_failed("it panicked"),
+    };
+    blocked(&settings, &reason)
 }
 
 /// Whose payload it is and what it says; or what is wrong with it, and whether it may be one that matters.
@@ -440,14 +442,13 @@ impl Acting<'_> {
             self.gate.post_tool_use(&turn, ticket, result)?;
         }
         if let Deeds::Shell { commands, .. } = &call.deeds {
+            // Nearly all of them are as they were, and then one look at the time is all they cost.
+            let changed = turn.files_where(|path| since.last_changed(path) != Last::Before)?;
             let mut files: Vec<(FilePath, Named)> = Vec::new();
-            for (path, _) in turn.files()? {
-                let last = since.last_changed(path.as_path());
-                if own.contains(path.as_path()) || last == Last::Before {
-                    continue;
-                }
-                let foreign = last == Last::Near || read.contains(path.as_path());
-                let foreign = foreign || slip.foreign.iter().any(|there| there == path.as_path());
+            for path in changed.into_iter().filter(|path| !own.contains(path.as_path())) {
+                let foreign = since.last_changed(path.as_path()) == Last::Near
+                    || read.contains(path.as_path())
+                    || slip.foreign.iter().any(|there| there == path.as_path());
                 let named = if foreign { Named::No } else { self.is_named(commands, path.as_path()) };
                 files.push((path, named));
             }
@@ -578,26 +579,13 @@ mod tests {
 
     #[test]
     fn a_panic_blocks_a_write() {
-        let answer = watched(host(), Instant::now(), |_| std::panic::panic_any("as if something were wrong"));
+        let answer = judged(host(), Instant::now(), |_| std::panic::panic_any("as if something were wrong"));
         assert!(blocked(answer).contains("panicked"));
     }
 
     #[test]
-    fn a_slow_disk_blocks_a_write_inside_the_deadline() {
-        let started = Instant::now();
-        let answer = watched(host(), started, |told| {
-            let deadline = tollgate::settings::Wait(Duration::from_millis(50));
-            told(&HookSettings { deadline, ..HookSettings::default() });
-            std::thread::sleep(Duration::from_secs(5));
-            Ok(None)
-        });
-        assert!(blocked(answer).contains("50 ms"));
-        assert!(started.elapsed() < Duration::from_secs(4));
-    }
-
-    #[test]
     fn a_setting_lets_through_what_cannot_be_judged() {
-        let answer = watched(host(), Instant::now(), |told| {
+        let answer = judged(host(), Instant::now(), |told| {
             told(&HookSettings { on_fault: OnFault::Allow, ..HookSettings::default() });
             Err(Fault::Missing { what: "something".into() }.into())
         });

@@ -80,6 +80,14 @@ fn a_setting_lets_through_what_cannot_be_judged() {
     agent.writes("a.txt", "mine\n").ran();
 }
 
+fn hold_all_locks(world: &World) -> Vec<fs::File> {
+    (0..256)
+        .map(|stripe| world.path(format!(".tollgate/locks/{stripe:02x}")))
+        .map(|path| fs::File::options().create(true).truncate(false).write(true).open(path).unwrap())
+        .inspect(|file| file.lock().unwrap())
+        .collect()
+}
+
 #[test]
 fn a_lock_that_is_never_let_go_blocks_inside_the_deadline() {
     let world = World::with("[guard]\nlock_wait = \"1h\"\n[hooks]\ndeadline = \"300ms\"");
@@ -87,17 +95,40 @@ fn a_lock_that_is_never_let_go_blocks_inside_the_deadline() {
     for host in HOSTS {
         let agent = Program::new(&world, host, "s");
         agent.reads("a.txt");
-        let locks: Vec<fs::File> = (0..256)
-            .map(|stripe| world.path(format!(".tollgate/locks/{stripe:02x}")))
-            .map(|path| fs::File::options().create(true).truncate(false).write(true).open(path).unwrap())
-            .inspect(|file| file.lock().unwrap())
-            .collect();
+        let locks = hold_all_locks(&world);
         let started = std::time::Instant::now();
         let reason = agent.writes("a.txt", "mine\n").blocked();
         assert!(reason.contains("no answer within 300 ms"), "{reason}");
         assert!(started.elapsed() < std::time::Duration::from_secs(5));
         drop(locks);
     }
+}
+
+#[test]
+fn a_hook_that_hears_no_signal_is_killed_and_what_stands_behind_it_blocks() {
+    let world = World::with("[guard]\nlock_wait = \"1h\"\n[hooks]\ndeadline = \"200ms\"");
+    world.puts("a.txt", "one\n");
+    let agent = Program::new(&world, "gemini", "s");
+    agent.reads("a.txt");
+    world.run("init --host gemini").is(0);
+    let settings: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(world.path(".gemini/settings.json")).unwrap()).unwrap();
+    let command = settings["hooks"]["BeforeTool"][0]["hooks"][0]["command"].as_str().unwrap();
+    let _locks: Vec<fs::File> = hold_all_locks(&world);
+    world.puts("payload.json", agent.before(&Tool::Write("a.txt", "mine\n"), "c").to_string());
+    // As deaf as a process that waits for a disk.
+    world.puts(
+        "deaf.pl",
+        "use POSIX; sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGALRM)); exec @ARGV or exit 1",
+    );
+    let command = command.replace("; tollgate hook", "; perl deaf.pl tollgate hook");
+    assert!(command.contains("deaf.pl"), "{command}");
+    let ran = world.program("sh", ["-c", &format!("{{ {command}; }} < payload.json")]);
+    let ran = ran.ends().is(0);
+    assert!(ran.stderr().contains("Killed"), "{ran}");
+    let answer: serde_json::Value = serde_json::from_str(&ran.stdout()).unwrap();
+    assert_eq!(answer["decision"], "deny");
+    assert!(answer["reason"].as_str().unwrap().contains("the tollgate hook died"), "{answer}");
 }
 
 #[test]

@@ -508,6 +508,22 @@ impl Gate {
         Ok(())
     }
 
+    /// Keeps bytes that somebody else had saved and that the agent's own tool has overwritten, where its program tells what it
+    /// replaced. Gives their id in recovery.
+    pub fn keep_overwritten(
+        &self,
+        turn: &dyn Sightings,
+        path: &FilePath,
+        before: FileState,
+        bytes: &[u8],
+    ) -> Result<String> {
+        let request = Request { workspace: &self.workspace, turn, tool: "" };
+        let key = PathBuf::from(request.ledger_path(path));
+        let _locks = self.locks_of(std::slice::from_ref(&key))?;
+        let after = self.state_of(path)?.0;
+        self.workspace.keep_overwritten(&key, [before, after], turn.agent(), bytes)
+    }
+
     /// After a tool that may have changed files which it did not announce: looks at these files of the turn again.
     ///
     /// A change is the agent's own if the tool named the file and no other guarded agent made the file what it is, or is

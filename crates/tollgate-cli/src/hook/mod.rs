@@ -28,7 +28,7 @@ use tollgate::path::FilePath;
 use tollgate::refusal::ErrorType;
 use tollgate::settings::{HookSettings, Mode, OnFault};
 use tollgate::shared_turn::{SharedTurn, SharedTurns};
-use tollgate::turn::{Extent, Sightings, TEXT_PER_FILE};
+use tollgate::turn::{Extent, FileState, Sightings, TEXT_PER_FILE};
 use tollgate::workspace::STATE_FOLDER;
 
 use crate::answer::Stop;
@@ -38,6 +38,7 @@ use crate::host::{self, Host};
 use crate::surroundings::Surroundings;
 use crate::words;
 use event::{Aftermath, Call, Deed, Deeds, Event, Heard, Shown};
+use patch::Hunk;
 use session::{Last, Session, settle_what_is_over};
 
 /// A payload holds at most the text of a file or two, so this is a program gone wrong.
@@ -200,6 +201,7 @@ struct Planned {
 enum Text {
     Exactly(String),
     Edited(Vec<Edit>),
+    Patched(Vec<Hunk>),
     Unknown,
 }
 
@@ -218,6 +220,7 @@ impl Plan {
             Deed::Write(path, Some(text)) => (path, Extent::Whole, Text::Exactly(text.clone())),
             Deed::Write(path, None) => (path, Extent::Whole, Text::Unknown),
             Deed::Edit(path, edits) => (path, Extent::Part, Text::Edited(edits.clone())),
+            Deed::Patch(path, hunks) => (path, Extent::Part, Text::Patched(hunks.clone())),
             Deed::Delete(path) => (path, Extent::Whole, Text::Unknown),
         };
         self.changes.push(Planned { path: folder.join(path), extent, text });
@@ -428,8 +431,12 @@ impl Acting<'_> {
             lost = aftermath.replaced.as_ref().and_then(|(path, text)| {
                 let path = self.gate.workspace().canonical(self.hook.heard.folder.join(path)).ok()?;
                 let (_, before) = ticket.changes().find(|(there, _)| *there == path.as_path())?;
-                let known = turn.text(before.digest()?).ok()??;
-                (!is_same_text(&known, text)).then(|| (path, text.clone()))
+                let slipped_in = match before {
+                    FileState::Present(digest) => !is_same_text(&turn.text(digest).ok()??, text),
+                    FileState::Absent => true,
+                    FileState::Unreadable => false,
+                };
+                slipped_in.then(|| (path, before, text))
             });
             ticket.judge_reads(|path, planned| {
                 // A file that is only read is not changed by that.
@@ -454,11 +461,10 @@ impl Acting<'_> {
             }
             self.gate.look_again(&turn, &call.tool, &files)?;
         }
-        Ok(lost.and_then(|(path, text)| {
-            // The next write must not build on what nobody has looked at.
-            let _ = turn.refused(&path);
-            self.hook.host.tell(&words::hook_lost(self.door, &path, &text))
-        }))
+        let Some((path, before, text)) = lost else { return Ok(None) };
+        // If it cannot be kept, the agent is told all the same.
+        let kept = self.gate.keep_overwritten(&turn, &path, before, text.as_bytes()).ok();
+        Ok(self.hook.host.tell(&words::hook_lost(self.door, &path, text, kept.as_deref())))
     }
 
     /// Whether a command names a file, in whatever language is inside of it.
@@ -481,10 +487,11 @@ impl Planned {
             Text::Exactly(text) => Some(Digest::of(text.as_bytes())),
             Text::Unknown => None,
             Text::Edited(edits) if edits.is_empty() => None,
+            Text::Patched(hunks) => {
+                patch::outcome(&small_text(path)?, hunks).map(|text| Digest::of(text.as_bytes()))
+            }
             Text::Edited(edits) => {
-                let size = std::fs::metadata(path).ok()?.len();
-                let mut text =
-                    (size <= TEXT_PER_FILE as u64).then(|| std::fs::read_to_string(path).ok())??;
+                let mut text = small_text(path)?;
                 for edit in edits {
                     let found = text.matches(&edit.old).count();
                     text = match edit.occurrence {
@@ -498,6 +505,12 @@ impl Planned {
             }
         }
     }
+}
+
+/// What is in a file, if it is text and not too long.
+fn small_text(path: &Path) -> Option<String> {
+    let size = std::fs::metadata(path).ok()?.len();
+    (size <= TEXT_PER_FILE as u64).then(|| std::fs::read_to_string(path).ok())?
 }
 
 /// How much of a file the agent was shown.

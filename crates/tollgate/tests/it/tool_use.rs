@@ -145,6 +145,22 @@ fn a_reservation_is_void_after_its_time_and_the_ledger_says_so() {
 }
 
 #[test]
+fn the_end_of_a_tool_call_waits_for_whoever_holds_the_path() {
+    let world = World::with("[guard]\nlock_wait = \"1ms\"");
+    let blue = world.agent("blue");
+    let ticket = pre(&blue, &writes("w1", &["a"])).unwrap();
+    let held: Vec<fs::File> = (fs::read_dir(world.root().join(".tollgate/locks")).unwrap().flatten())
+        .map(|lock| fs::File::options().write(true).open(lock.path()).unwrap())
+        .inspect(|lock| lock.lock().unwrap())
+        .collect();
+    let ended = |ticket| world.gate.post_tool_use(&blue.turn, ticket, ToolResult::Failed);
+    assert!(matches!(ended(ticket.clone()), Err(tollgate::error::Fault::Locked { .. })));
+    drop(held);
+    ended(ticket).unwrap();
+    assert_eq!(reserved(&world), 0);
+}
+
+#[test]
 fn reservations_of_one_stripe_do_not_know_each_other() {
     let world = World::with("[guard]\nquiet_wait = \"0ms\"");
     // So many that some of them share a stripe, and their line grows and shrinks.

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
+use super::setup::agreed;
 use super::{change_in_secret, reserved};
 use crate::world::World;
 use model::{Act, Ends, Model, Speaks, Step};
@@ -51,11 +52,23 @@ struct Real<'w> {
     world: &'w World,
     speaks: Speaks,
     model: Model,
+    /// A person has agreed to its hooks; else it is told not to ask.
+    agreed: bool,
 }
 
 impl<'w> Real<'w> {
     fn new(world: &'w World, speaks: Speaks, script: Vec<Step>) -> Self {
-        Self { world, speaks, model: Model::start(speaks, world.root(), script) }
+        Self { world, speaks, model: Model::start(speaks, world.root(), script), agreed: false }
+    }
+
+    /// As a person would, who has agreed to the hooks; or without asking anybody.
+    fn trusts(&self) -> (String, &'static [&'static str]) {
+        if self.agreed {
+            return (agreed(self.world), &["exec", "--skip-git-repo-check", "go"]);
+        }
+        let root = self.world.root();
+        let project = format!("[projects.\"{}\"]\ntrust_level = \"trusted\"\n", root.display());
+        (project, &["exec", "--dangerously-bypass-hook-trust", "--skip-git-repo-check", "go"])
     }
 
     fn command(&self, bin: &Path, home: &Path) -> Command {
@@ -67,16 +80,15 @@ impl<'w> Real<'w> {
         };
         let (program, words): (&str, &[&str]) = match self.speaks {
             Speaks::Codex => {
+                let (trust, words) = self.trusts();
                 put(
                     ".codex/config.toml",
                     format!(
                         "model = \"gpt-5.5\"\nmodel_provider = \"m\"\napproval_policy = \"never\"\nsandbox_mode = \"danger-full-access\"\n\
-                         [model_providers.m]\nname = \"m\"\nbase_url = \"http://127.0.0.1:{port}/v1\"\nwire_api = \"responses\"\nenv_key = \"K\"\n\
-                         [projects.\"{}\"]\ntrust_level = \"trusted\"\n",
-                        self.world.root().display()
+                         [model_providers.m]\nname = \"m\"\nbase_url = \"http://127.0.0.1:{port}/v1\"\nwire_api = \"responses\"\nenv_key = \"K\"\n{trust}"
                     ),
                 );
-                ("codex", &["exec", "--dangerously-bypass-hook-trust", "--skip-git-repo-check", "go"])
+                ("codex", words)
             }
             Speaks::Gemini => {
                 put(
@@ -263,6 +275,27 @@ fn tell(speaks: Speaks) {
 #[test]
 fn codex() {
     tell(Speaks::Codex);
+}
+
+/// The very hashes that the doctor expects are those by which the program calls the hooks.
+#[test]
+fn codex_calls_hooks_that_the_doctor_calls_trusted() {
+    let Some(bin) = programs() else { return };
+    let world = World::new();
+    world.puts("a", "one\n");
+    let foreign = world.path("a");
+    let script = vec![
+        step(Act::Read("a"), Ends::Done),
+        step_after(
+            move || fs::write(&foreign, "foreign\n").unwrap(),
+            Act::Overwrite("a", "mine\n"),
+            Ends::Stale,
+        ),
+        step(Act::Read("a"), Ends::Done),
+    ];
+    let real = Real { agreed: true, ..Real::new(&world, Speaks::Codex, script) };
+    real.plays(bin);
+    world.holds("a", "foreign\n");
 }
 
 #[test]

@@ -186,6 +186,8 @@ struct Plan {
     named: Vec<PathBuf>,
     /// Its text could not be understood, so there may be anything.
     unclear: bool,
+    /// Its text was not even read to its end: whatever it names, it may change.
+    gave_up: bool,
 }
 
 /// A file that a tool will change.
@@ -286,6 +288,7 @@ impl Hook {
 impl Plan {
     fn follow(&mut self, effects: shell::Effects) {
         self.unclear |= effects.unclear;
+        self.gave_up |= effects.gave_up;
         self.named.extend(effects.named);
         // What was not understood to its end may not run at all: it shows nothing that counts.
         if !effects.unclear {
@@ -321,11 +324,11 @@ impl Acting<'_> {
     fn before(&self, call: &Call, plan: &Plan, turn: &SharedTurn) -> Result<Option<Value>, Stop> {
         let name = self.name_of(call);
         self.session.settle_done(self.gate, &name)?;
-        if plan.reads.is_empty() && plan.changes.is_empty() {
+        if plan.reads.is_empty() && plan.changes.is_empty() && !plan.gave_up {
             self.session.leave(&name, turn, None, Vec::new(), self.foreign(plan, turn)?)?;
             return Ok(None);
         }
-        let (changes, predicted) = self.changes(plan, turn)?;
+        let (changes, predicted) = self.changes(call, plan, turn)?;
         let foreign = self.foreign(plan, turn)?;
         for change in &changes {
             formatter::adopt(self.gate.workspace(), self.settings, turn, &change.path)?;
@@ -365,6 +368,7 @@ impl Acting<'_> {
     #[allow(clippy::type_complexity, reason = "two lists that are made in one pass")]
     fn changes(
         &self,
+        call: &Call,
         plan: &Plan,
         turn: &SharedTurn,
     ) -> Result<(Vec<ToolChange>, Vec<(PathBuf, Digest)>), Fault> {
@@ -396,6 +400,16 @@ impl Acting<'_> {
                 }
             } else {
                 add(&path, planned.digest(path.as_path()));
+            }
+        }
+        if plan.gave_up
+            && let Deeds::Shell { commands, .. } = &call.deeds
+        {
+            for path in turn.files_where(|path| self.is_named(commands, path) == Named::Yes)? {
+                let (path, extent) = (path.as_path().to_owned(), Extent::Part);
+                if !changes.iter().any(|there| there.path == path) {
+                    changes.push(ToolChange { path, extent, expected: Expected::Baseline, predicted: None });
+                }
             }
         }
         Ok((changes, predicted))

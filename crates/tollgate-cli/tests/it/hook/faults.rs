@@ -149,6 +149,79 @@ fn a_broken_slip_does_not_hold_the_agent_up() {
     agent.reads("a.txt").writes("a.txt", "mine\n").ran();
 }
 
+/// Runs a hook that may not have more than a gigabyte of memory.
+fn in_a_gigabyte(world: &World, host: &str, payload: &str) -> String {
+    let script = format!("ulimit -v 1048576; exec tollgate hook {host}");
+    let started = std::time::Instant::now();
+    let ran = world.program("sh", ["-c", &script]).stdin(payload).ends().is(0);
+    assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
+    ran.stdout()
+}
+
+#[test]
+fn large_payloads_are_answered_and_those_that_are_too_large_block() {
+    let world = World::with("[guard]\ndurability = \"fast\"\n[hooks]\ndeadline = \"15s\"");
+    world.puts("a.txt", "one\n");
+    for host in ["claude-code", "opencode"] {
+        let agent = Program::new(&world, host, "s");
+        agent.reads("a.txt");
+        world.puts("a.txt", "foreign\n");
+        let text = "x".repeat(50 << 20);
+        let answer =
+            in_a_gigabyte(&world, host, &agent.before(&Tool::Write("a.txt", &text), "c").to_string());
+        assert!(answer.contains("STALE_FILE") && answer.len() < 4096, "{host}: {} bytes", answer.len());
+        let answer = in_a_gigabyte(&world, host, &" ".repeat(65 << 20));
+        assert!(answer.contains("larger than 64 MiB"), "{host}: {} bytes", answer.len());
+        // Nested so deeply that whoever follows it has no stack left.
+        let answer = in_a_gigabyte(&world, host, &"[".repeat(10 << 20));
+        assert!(answer.contains("cannot be understood"), "{host}: {} bytes", answer.len());
+        world.puts("a.txt", "one\n");
+    }
+}
+
+#[test]
+fn shell_text_nested_without_end_is_answered_in_time() {
+    let world = World::with("[guard]\ndurability = \"fast\"");
+    world.puts("a.txt", "one\n");
+    let agent = Program::new(&world, "codex", "s");
+    agent.reads("a.txt");
+    world.puts("a.txt", "foreign\n");
+    for opening in [
+        "(",
+        "$(",
+        "{ ",
+        "if true; then ",
+        "for x in a; do ",
+        "while (",
+        "echo \"$(",
+        "`",
+        "<(",
+        "[[ ",
+        "case x in x) ",
+        "${a:-",
+        "$((",
+        "! ",
+        "f() { ",
+        "bash -c '",
+        "eval ",
+        "cat <<E\n",
+        "a=(",
+        "time ",
+        "env ",
+        "\\",
+    ] {
+        let text = opening.repeat(200_000 / opening.len());
+        for command in [format!("echo x > a.txt; {text}"), format!("{text}; echo x > a.txt")] {
+            let payload = agent.before(&Tool::Shell(&command), "c").to_string();
+            let answer = in_a_gigabyte(&world, "codex", &payload);
+            // What is sure is refused, what is not clear is blocked or let through, and nothing is a crash.
+            if command.starts_with("echo x") {
+                assert!(!answer.is_empty(), "{opening:?}");
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 

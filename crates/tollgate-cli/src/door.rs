@@ -211,10 +211,9 @@ impl Door {
 
     /// The claim that was named.
     pub(crate) fn claim_id(&self, named: Option<&ClaimId>) -> Result<ClaimId, Stop> {
-        match (named, &self.surroundings.claim_id) {
-            (Some(id), _) => Ok(id.clone()),
-            (None, Some(id)) => from_environment("TOLLGATE_CLAIM_ID", id),
-            (None, None) => Err(words::no_claim_id()),
+        match named {
+            Some(id) => Ok(id.clone()),
+            None => self.given_claim()?.ok_or_else(words::no_claim_id),
         }
     }
 
@@ -230,6 +229,12 @@ impl Door {
     pub(crate) fn person(&self) -> String {
         let user = self.surroundings.user.as_deref().and_then(sanitised);
         user.map_or_else(|| "somebody".to_owned(), |user| user.as_str().to_owned())
+    }
+
+    /// The claim that whoever started this process holds for its agent.
+    pub(crate) fn given_claim(&self) -> Result<Option<ClaimId>, Stop> {
+        let given = self.surroundings.claim_id.as_ref();
+        given.map(|id| from_environment("TOLLGATE_CLAIM_ID", id)).transpose()
     }
 
     /// Where programs are looked for.

@@ -75,6 +75,12 @@ impl Door {
         self.open_vault(&self.workspace()?, &folder)
     }
 
+    /// The vault of a workspace that is open, if it has one.
+    pub(crate) fn tasks_of(&self, workspace: &Workspace) -> Result<Option<Tasks>> {
+        let folder = vault_folder(workspace.path(), workspace.settings());
+        if is_vault(&folder) { self.open_vault(workspace, &folder).map(Some) } else { Ok(None) }
+    }
+
     /// Opens the vault in this folder, making what is missing of it.
     pub(crate) fn open_vault(&self, workspace: &Workspace, folder: &Path) -> Result<Tasks> {
         let settings = workspace.settings();

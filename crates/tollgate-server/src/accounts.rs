@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use tollgate::error::Result;
 use tollgate::ledger::{Followed, Follower, Ledger, Problem};
 
+use crate::feed::Happened;
 use crate::site::Site;
 use crate::sums::Sums;
 
@@ -67,8 +68,12 @@ impl Accounts {
         self.wake.notify_one();
     }
 
-    fn tell(&self, account: Account) {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = account;
+    /// Whether that is news to those who look at the ledger's condition.
+    fn tell(&self, account: Account) -> bool {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = known.condition != account.condition;
+        *known = account;
+        is_news
     }
 
     fn doubt(&self) {
@@ -104,9 +109,14 @@ async fn follow(site: &Site, ledger: Ledger) {
             lines: reading.0.head().seq,
             sums: Some(Arc::new(reading.1.clone())),
         };
+        let tell = |condition| {
+            if site.accounts.tell(told(condition)) {
+                site.feed.tell(Happened::Lines(Arc::new([])));
+            }
+        };
         match followed {
             Ok(Followed::Further) => continue,
-            Ok(Followed::ToTheEnd) => site.accounts.tell(told(Condition::Whole)),
+            Ok(Followed::ToTheEnd) => tell(Condition::Whole),
             Ok(Followed::Doubtful) => {
                 site.accounts.doubt();
                 let all = ledger.clone();
@@ -119,11 +129,11 @@ async fn follow(site: &Site, ledger: Ledger) {
                     Ok(Err(fault)) => fault.to_string(),
                     Err(_) => return,
                 };
-                site.accounts.tell(told(Condition::Broken { problem }));
+                tell(Condition::Broken { problem });
                 reading.0.trust();
                 tokio::time::sleep(BETWEEN_CHECKS).await;
             }
-            Err(fault) => site.accounts.tell(told(Condition::Broken { problem: fault.to_string() })),
+            Err(fault) => tell(Condition::Broken { problem: fault.to_string() }),
         }
         site.accounts.wake.notified().await;
     }

@@ -244,7 +244,7 @@ impl Permit<'_> {
 }
 
 impl<'a> Request<'a> {
-    fn author(&self) -> Author<'a> {
+    pub(crate) fn author(&self) -> Author<'a> {
         Author { agent: self.turn.agent(), turn: Some(self.turn.id()), tool: self.tool }
     }
 
@@ -368,11 +368,13 @@ impl<'a> Request<'a> {
         let base = match self.base(&place.path, extent, expected, &exists)? {
             Ok(base) => base,
             Err(Reason::Unread { .. }) => {
-                let actual = match place.spot(self.workspace.root())?.open()? {
-                    Found::File(file) => FileState::Present(file.hash()?),
-                    _ => FileState::Unreadable,
+                let reason = match place.spot(self.workspace.root())?.open()? {
+                    Found::File(file) => Reason::Unread { actual: FileState::Present(file.hash()?) },
+                    // Reading it would not help.
+                    Found::NotAFile => Reason::NotAFile,
+                    Found::Nothing | Found::Unreadable => Reason::Unread { actual: FileState::Unreadable },
                 };
-                return Ok(Err(Refusal::new(place.path, Reason::Unread { actual })));
+                return Ok(Err(Refusal::new(place.path, reason)));
             }
             Err(reason) => return Ok(Err(Refusal::new(place.path, reason))),
         };

@@ -12,7 +12,8 @@ mod work;
 
 pub(crate) use doctor::{diagnosis, finding};
 pub(crate) use hook::{
-    bad_payload, hook_failed, hook_fault, hook_lost, hook_refused, hook_too_slow, hooked, no_such_host,
+    bad_payload, has_hooks, has_server, hook_failed, hook_fault, hook_lost, hook_refused, hook_too_slow,
+    hooked, no_such_host, registered,
 };
 pub(crate) use ledger::{begin_anew, damaged_lines, ledger_line, problem, verdict};
 pub(crate) use serve::*;

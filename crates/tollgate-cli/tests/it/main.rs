@@ -10,6 +10,8 @@ mod help;
 mod hook;
 mod init;
 mod ledger;
+mod mcp;
+mod mcp_setup;
 mod owners;
 mod readme;
 mod recovery;

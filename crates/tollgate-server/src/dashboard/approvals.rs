@@ -9,8 +9,8 @@ use tollgate::vault::store::Listed;
 
 use super::anatomy::Anatomy;
 use super::page::{View, Visit, no_vault};
-use super::task::{Level, Sheet};
-use super::text::{Shown, age, brief, encode};
+use super::task::Sheet;
+use super::text::{Shown, age, brief, encode, plain};
 use crate::site::{Open, OpenVault};
 
 /// So many are in the list; the others come when these are decided.
@@ -93,7 +93,7 @@ pub(super) fn view(visit: &Visit<'_>, open: &Open, asked: &Asked) -> Result<View
                     input #filter type="search" placeholder="Filter" aria-label="Filter the queue" hidden autocomplete="off";
                     ol.queue {
                         @for (index, listed) in waiting.iter().take(LISTED).enumerate() {
-                            li data-key=(listed.task) {
+                            li data-key=(plain(listed.task.as_str())) {
                                 a.task href=(address(listed.task.as_str()))
                                     aria-current=[is_open(&listed.task).then_some("true")]
                                     data-next[index == 0 && asked.decided.is_some()] {
@@ -111,7 +111,7 @@ pub(super) fn view(visit: &Visit<'_>, open: &Open, asked: &Asked) -> Result<View
                     @if waiting.len() > LISTED { p.quiet { (waiting.len() - LISTED) " more wait behind these." } }
                 }
             }
-            @if let Some(sheet) = &sheet { (sheet.show(visit, open, Level::Part)?) }
+            @if let Some(sheet) = &sheet { (sheet.show(visit, open)?) }
         }
     };
     let status = match asked.trouble {

@@ -10,14 +10,14 @@ use tollgate::workspace::Workspace;
 
 use super::page::View;
 use super::plot::Happenings;
-use super::text::{Shown, age, encode, short_hash};
+use super::text::{Shown, ago, encode, short_hash};
 use crate::site::Open;
 
 /// So many refusals on one page.
 const AT_ONCE: usize = 20;
 
 /// So many lines of the ledger are looked at for one page.
-const LOOKED_AT: u64 = 4000;
+const LOOKED_AT: u64 = 2000;
 
 /// What became of a refused write.
 enum Fate {
@@ -52,8 +52,8 @@ fn read(workspace: &Workspace, before: Option<u64>) -> Result<Found> {
     let mut ended = HashSet::new();
     let mut last = None;
     for (index, line) in (0..).zip(lines) {
-        if index == LOOKED_AT || found.refused.len() == AT_ONCE {
-            found.more = last;
+        if index == LOOKED_AT {
+            found.more = found.more.or(last);
             break;
         }
         let line = match line {
@@ -73,6 +73,11 @@ fn read(workspace: &Workspace, before: Option<u64>) -> Result<Found> {
             "MUTATION_CONFLICT" | "MUTATION_REFUSED" => {
                 found.happenings.refusals.push(line.time);
                 if before.is_some_and(|before| line.seq >= before) {
+                    continue;
+                }
+                if found.refused.len() == AT_ONCE {
+                    // On the next page. What follows is still in the picture.
+                    found.more = found.more.or(Some(line.seq + 1));
                     continue;
                 }
                 let fate = match later.get(&(agent, file)) {
@@ -129,6 +134,7 @@ impl Refused {
         let text = |key: &str| line.payload[key].as_str();
         let file = text("target_file").unwrap_or_default();
         let error = line.result["error_type"].as_str().unwrap_or_default();
+        let agent = line.agent.as_ref().map_or("somebody", |agent| agent.as_str());
         let is_stale = line.action_type == "MUTATION_CONFLICT";
         let kept = if is_stale { workspace.conflict(line.seq)? } else { None };
         let (changed_by, diff) = kept.map_or((None, None), |kept| (kept.changed_by, kept.diff));
@@ -140,16 +146,16 @@ impl Refused {
                     (self.fate(now))
                 }
                 p {
-                    span.agent { (line.agent.as_ref().map_or("somebody", |agent| agent.as_str())) }
+                    span.agent { (agent) }
                     @if line.result["status"] == "OBSERVED" { " was let through " } @else { " was refused " }
-                    (age(line.time, now)) " ago"
+                    (ago(line.time, now))
                     @if !is_stale { ": " span.kind { (error) } }
                     @else if let Some(by) = &changed_by {
-                        ": " span.agent { (by.agent) } " had changed the file " (age(by.time, now)) " ago"
+                        ": " span.agent { (by.agent) } " had changed the file " (ago(by.time, now))
                     } @else if text("current_hash").is_none() { ": the file was gone" }
                     @else { ": a program that does not ask tollgate had changed the file" }
                 }
-                @if let Some(diff) = &diff { (show_diff(diff, file)) }
+                @if let Some(diff) = &diff { (show_diff(&diff.replacen("what you read", &format!("what {agent} read"), 1), file)) }
                 @else if is_stale {
                     p.quiet {
                         "No diff is kept. It had read " code { (text("baseline_hash").map_or("nothing", short_hash)) }
@@ -165,7 +171,7 @@ impl Refused {
         match self.fate {
             Fate::Resolved(seq, time) => {
                 let address = format!("/ledger?before={}#l-{seq}", seq + 1);
-                html! { p.fate.good { "resolved: " a href=(address) { "written" } " " (age(time, now)) " ago" } }
+                html! { p.fate.good { "resolved: " a href=(address) { "written" } " " (ago(time, now)) } }
             }
             Fate::GivenUp => html! { p.fate { "its turn ended" } },
             Fate::Open if self.line.action_type == "MUTATION_CONFLICT" => html! { p.fate.bad { "open" } },

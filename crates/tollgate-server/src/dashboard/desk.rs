@@ -67,7 +67,8 @@ impl<T> Memo<T> {
     ) -> Result<Arc<T>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((news, made)) = &mut *kept {
-            let mut is_old = false;
+            // Who is told nothing has to look.
+            let mut is_old = site.feed.is_blind();
             while let Some(happened) = arrived(news) {
                 is_old |= happened.is_none_or(|happened| matters(&happened));
                 if is_old {

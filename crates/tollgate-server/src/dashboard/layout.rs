@@ -67,7 +67,7 @@ pub(super) fn whole(visit: &Visit<'_>, page: &Page, view: &View) -> String {
                 dialog #keys aria-labelledby="keys-title" {
                     h2 #keys-title { "Keys" }
                     dl { @for (key, what) in KEYS { dt { kbd { (key) } } dd { (what) } } }
-                    form method="dialog" { button autofocus { "Close" } }
+                    form method="dialog" { button { "Close" } }
                 }
             }
         }

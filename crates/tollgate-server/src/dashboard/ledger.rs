@@ -120,7 +120,8 @@ fn mood(line: &Line) -> Option<&'static str> {
         "MUTATION_CONFLICT" | "MUTATION_REFUSED" | "LATE_EXTERNAL_WRITE" | "RECLAIM" | "LEDGER_HEALED" => {
             Some("bad")
         }
-        "MUTATION" | "APPROVAL" => Some("good"),
+        "MUTATION" => Some("good"),
+        "APPROVAL" if line.payload["decision"] == "approve" => Some("good"),
         "RELEASE" if line.result["status"] == "Done" => Some("good"),
         "RELEASE" if line.payload["result"] == "failure" => Some("bad"),
         _ => None,

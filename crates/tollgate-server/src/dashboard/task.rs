@@ -16,7 +16,7 @@ use super::board::words;
 use super::ledger::sentence;
 use super::markdown;
 use super::page::{View, Visit, no_vault};
-use super::text::{Shown, age, encode};
+use super::text::{Shown, ago, encode};
 use crate::site::{Open, OpenVault};
 
 /// More of a task is not shown. What is not shown whole is not decided here.
@@ -52,8 +52,8 @@ impl Sheet {
         self.stored.task.stem()
     }
 
-    /// Everything about it. `level` is that of its heading.
-    pub(super) fn show(&self, visit: &Visit<'_>, open: &Open, level: Level) -> Result<Markup> {
+    /// Everything about it, under a heading of the second level.
+    pub(super) fn show(&self, visit: &Visit<'_>, open: &Open) -> Result<Markup> {
         let now = open.gate.workspace().now();
         let anatomy = Anatomy::of(&self.text);
         let history = history(visit, open, &self.stored.task)?;
@@ -62,10 +62,7 @@ impl Sheet {
         Ok(html! {
             article.sheet #open data-hold=[hash.as_deref().filter(|_| is_pending)] aria-labelledby="open-title" {
                 header {
-                    @match level {
-                        Level::Page => h1 #open-title { (Shown(self.name())) },
-                        Level::Part => h2 #open-title { (Shown(self.name())) },
-                    }
+                    h2 #open-title { (Shown(self.name())) }
                     p.state data-state=(self.stored.slot.state()) { (words(self.stored.slot.state()).0) }
                 }
                 (self.facts(&anatomy, now))
@@ -132,7 +129,7 @@ impl Sheet {
                     Err(broken) => (fact("Cannot be read", &html! { span.bad { (Shown(&broken.to_string())) } })),
                 }
                 @if let Some(claim) = &stored.note.claim {
-                    (fact("Owner", &html! { span.agent { (claim.agent) } " since " (age(claim.at, now)) }))
+                    (fact("Owner", &html! { span.agent { (claim.agent) } ", " (ago(claim.at, now)) }))
                     (fact("To", &html! { (claim.mode.as_str()) }))
                     @if let Tenure::Leased(until) = claim.tenure {
                         (fact("Lease until", &html! { (super::text::exact(until)) }))
@@ -144,20 +141,13 @@ impl Sheet {
                 @if stored.note.attempts > 0 { (fact("Attempts", &html! { (stored.note.attempts) })) }
                 @if let Some(reason) = &stored.note.reason { (fact("Why here", &html! { (Shown(reason)) })) }
                 @if let Some(approval) = &stored.note.approval {
-                    (fact("Approved", &html! { "by " (Shown(&approval.by)) ", " (age(approval.at, now)) " ago" }))
+                    (fact("Approved", &html! { "by " (Shown(&approval.by)) ", " (ago(approval.at, now)) }))
                 }
-                @if is_pending { (fact("Waits since", &html! { (age(stored.modified, now)) })) }
-                @else { (fact("Changed", &html! { (age(stored.modified, now)) " ago" })) }
+                @if is_pending { (fact("Drafted", &html! { (ago(stored.modified, now)) })) }
+                @else { (fact("Changed", &html! { (ago(stored.modified, now)) })) }
             }
         }
     }
-}
-
-/// How deep a sheet stands on its page.
-#[derive(Clone, Copy)]
-pub(super) enum Level {
-    Page,
-    Part,
 }
 
 fn fact(name: &str, value: &Markup) -> Markup {
@@ -168,7 +158,7 @@ fn show_attempt(attempt: &Attempt<'_>, now: Timestamp) -> Markup {
     let time = |text: Option<&str>| {
         html! {
             @match text.map(str::parse::<Timestamp>) {
-                Some(Ok(time)) => { (age(time, now)) " ago" },
+                Some(Ok(time)) => (ago(time, now)),
                 _ => (Shown(text.unwrap_or("at some time"))),
             }
         }
@@ -211,5 +201,5 @@ pub(super) fn view(visit: &Visit<'_>, open: &Open, task: &TaskName) -> Result<Vi
         return Ok(View::new("Task", html! { h1 { "Task" } (no_vault(open)) }));
     };
     let sheet = Sheet::read(vault, task, open.gate.workspace().now())?;
-    Ok(View::new(sheet.name(), sheet.show(visit, open, Level::Page)?))
+    Ok(View::new(sheet.name(), html! { h1.unseen { "Task" } (sheet.show(visit, open)?) }))
 }

@@ -74,6 +74,16 @@ pub(super) fn age(then: Timestamp, now: Timestamp) -> Markup {
     html! { time datetime=(exact) title=(exact) { (age_words(now.duration_since(then).as_secs())) } }
 }
 
+/// The same, inside a sentence.
+pub(super) fn ago(then: Timestamp, now: Timestamp) -> Markup {
+    let exact = exact(then);
+    let words = match age_words(now.duration_since(then).as_secs()) {
+        words if words == "now" => "just now".to_owned(),
+        words => format!("{words} ago"),
+    };
+    html! { time datetime=(exact) title=(exact) data-ago { (words) } }
+}
+
 /// As few words as tell how long ago it was. `script.js` has the same rule.
 pub(super) fn age_words(seconds: i64) -> String {
     match seconds {

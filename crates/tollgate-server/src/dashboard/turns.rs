@@ -9,7 +9,7 @@ use tollgate::turn::{Extent, FileState, Sighting, Sightings as _};
 use tollgate::workspace::Workspace;
 
 use super::page::View;
-use super::text::{Shown, age, count};
+use super::text::{Shown, ago, count};
 use crate::site::Open;
 
 /// So many turns are shown, the newest: more agents than anybody runs at once.
@@ -64,7 +64,7 @@ fn show(workspace: &Workspace, turn: &SharedTurn, now: Timestamp) -> Result<Mark
         article.turn data-key=(id) aria-labelledby=(id) {
             header {
                 h2 id=(id) { span.agent { (turn.agent()) } }
-                p.quiet { "since " (age(turn.started(), now)) ", " (count(files.len(), "file", "files")) ", " code { (id) } }
+                p.quiet { "began " (ago(turn.started(), now)) ", " (count(files.len(), "file", "files")) ", " code { (id) } }
             }
             @if !files.is_empty() {
                 ul.files { @for (path, sighting) in files.iter().take(FILES) { (file(workspace, path, *sighting)) } }

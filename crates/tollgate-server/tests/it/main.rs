@@ -9,6 +9,7 @@ mod malformed;
 mod refusals;
 mod side_by_side;
 mod site;
+mod tasks;
 mod tools;
 mod turns;
 mod world;

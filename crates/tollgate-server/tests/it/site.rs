@@ -88,8 +88,8 @@ impl World {
         let serving = Some(std::thread::spawn(move || bound.run(served)));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let world = Self { here: Here(root), site, address, stop, serving, runtime, _keep: keep };
-        // It serves, so it watches.
-        world.asks("/health");
+        // It serves, so it watches; it has read the ledger, so nothing more is told of that.
+        while !world.asks("/health").contains("\"state\":\"whole\"") {}
         world
     }
 

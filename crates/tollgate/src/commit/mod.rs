@@ -37,7 +37,7 @@ use crate::turn::FileState;
 use crate::workspace::Workspace;
 
 pub(crate) use journal::{Content as JournalContent, Journal, Record, finish_journalled, undo_journalled};
-pub(crate) use step::{Displaced, finish_swap, give_back, put_back, stage_file_name};
+pub(crate) use step::{Displaced, finish_swap, give_back, put_back, remove_folder, stage_file_name};
 use step::{Looked, Step};
 
 /// How often a commit begins again because a foreign save came in between, before it says that the file is busy. Each

@@ -144,13 +144,11 @@ impl Vault {
             // Two of one name: the other has the claim. This one is looked at when that one is gone.
             return Ok(None);
         }
-        let Some((proof, step)) = self.proof_and_step(&stored, now)? else { return Ok(None) };
+        // Held until the step is taken, so that nobody else reclaims it too.
+        let Some((_proof, step)) = self.proof_and_step(&stored, now)? else { return Ok(None) };
         let outcome = self.store.apply(&step)?;
         match outcome {
-            Outcome::Done(_) => {
-                proof.remove();
-                Ok(Some(told(&stored, &step)))
-            }
+            Outcome::Done(_) => Ok(Some(told(&stored, &step))),
             Outcome::Unknown(fault) => Err(fault),
             // Its owner was not gone after all, or another reclaimed it.
             Outcome::Conflict | Outcome::Changed | Outcome::Busy => Ok(None),

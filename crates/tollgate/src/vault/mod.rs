@@ -25,6 +25,7 @@ mod name;
 pub mod retry;
 pub mod roles;
 mod rules;
+pub mod shown;
 pub mod state;
 pub mod store;
 pub mod task;

@@ -111,7 +111,8 @@
 
   function tell() {
     for (const time of document.querySelectorAll("time[datetime]")) {
-      const words = age(Math.floor((Date.now() - Date.parse(time.dateTime)) / 1000));
+      let words = age(Math.floor((Date.now() - Date.parse(time.dateTime)) / 1000));
+      if ("ago" in time.dataset) words = words === "now" ? "just now" : `${words} ago`;
       if (time.textContent !== words) time.textContent = words;
     }
   }

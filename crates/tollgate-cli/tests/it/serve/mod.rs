@@ -10,6 +10,7 @@ use std::net::TcpStream;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::world::{Process, Run, World, until};
@@ -97,7 +98,7 @@ impl Served {
 
     /// Ends it as a person would, and says how long that took.
     #[track_caller]
-    pub(super) fn ends(mut self, signal: rustix::process::Signal) -> Duration {
+    pub(super) fn ends(mut self, signal: Signal) -> Duration {
         let began = Instant::now();
         self.process.signal(signal);
         assert_eq!(self.process.ends().code(), Some(0));
@@ -140,14 +141,16 @@ fn a_folder_that_never_saw_tollgate_is_left_alone_and_begins_when_it_is_set_up()
 #[test]
 fn what_is_said_in_the_terminal() {
     let world = World::new();
-    let said = |run: Run<'_>| {
-        let mut run = run;
+    let said = |mut run: Run<'_>| {
         run.command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = Process(run.command.spawn().unwrap());
-        let stdout = process.0.stdout.take().unwrap();
-        let lines: Vec<String> = BufReader::new(stdout).lines().take(6).map_while(Result::ok).collect();
-        drop(process);
-        lines
+        let mut stdout = BufReader::new(process.0.stdout.take().unwrap());
+        let mut text = String::new();
+        stdout.read_line(&mut text).unwrap();
+        process.signal(Signal::TERM);
+        stdout.read_to_string(&mut text).unwrap();
+        assert_eq!(process.ends().code(), Some(0));
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
     };
     let lines = said(world.tollgate(["serve", "--listen", "127.0.0.1:0"]));
     assert!(lines[0].starts_with("dashboard http://127.0.0.1:"), "{lines:?}");

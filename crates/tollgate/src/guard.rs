@@ -460,7 +460,13 @@ impl<'a> Request<'a> {
             crate::settings::Durability::Durable => Flush::Data,
             crate::settings::Durability::Fast => Flush::No,
         };
-        self.workspace.ledger().append(&entries, flush).map(drop)
+        let lines = self.workspace.ledger().append(&entries, flush)?;
+        for (line, refusal) in lines.iter().zip(refusals) {
+            if let Reason::Stale(stale) = &refusal.reason {
+                self.workspace.keep_conflict(line.seq, stale);
+            }
+        }
+        Ok(())
     }
 
     /// Relative where it can be, as the ledger of a workspace should not depend on where it is mounted.

@@ -26,8 +26,8 @@ const FIRST: usize = 40;
 
 // Wrong calls
 
-pub(crate) fn no_vault(door: &Door, folder: &Path) -> Stop {
-    Stop::Fault(Fault::Missing { what: format!("the vault `{}`", shown(door, folder)) })
+pub(crate) fn no_vault(door: &Door, folder: &Path) -> Fault {
+    Fault::Missing { what: format!("the vault `{}`", shown(door, folder)) }
 }
 
 pub(crate) fn no_claim_id() -> Stop {

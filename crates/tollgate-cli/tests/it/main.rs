@@ -17,6 +17,7 @@ mod readme;
 mod recovery;
 mod refusals;
 mod script;
+mod serve;
 mod surroundings;
 mod task;
 mod task_bad_input;

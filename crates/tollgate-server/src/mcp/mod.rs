@@ -14,7 +14,6 @@ mod glob;
 mod http;
 mod lines;
 mod patch;
-mod sweeper;
 mod tasks;
 mod tools;
 mod turns;
@@ -31,6 +30,8 @@ use tollgate::workspace::{self, Workspace};
 
 pub use tasks::Tasks;
 use turns::Turns;
+
+use crate::second_look;
 
 /// A turn that nobody used for so long is over. A day, because a turn that is forgotten while its agent waits for a
 /// person's answer would leave that agent's next write unguarded.
@@ -99,6 +100,11 @@ impl Server {
         W: tokio::io::AsyncWrite + Send + Unpin + 'static,
     {
         wire::serve(self, input, output, std::future::pending()).await
+    }
+
+    /// Looks once more at what calls have replaced, for as long as it is polled.
+    async fn second_looks(&self) {
+        second_look::after_each(&self.0.changed, || Some(self.0.gate.workspace().clone())).await;
     }
 
     /// Ends the turns that were idle for too long. The HTTP service does so by itself.

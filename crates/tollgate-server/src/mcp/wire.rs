@@ -16,11 +16,11 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::Server;
 use super::answer::{Answer, Item};
 use super::connection::{Connection, Lasting};
 use super::lines::Lines;
 use super::tools::{self, Hints, Tool};
-use super::{Server, sweeper};
 
 /// One client's side of the server.
 #[derive(Clone)]
@@ -212,7 +212,7 @@ where
     };
     let served = tokio::select! {
         served = serving => served,
-        () = sweeper::run(server.clone()) => Ok(()),
+        () = server.second_looks() => Ok(()),
         () = stop => Ok(()),
     };
     let closed = tokio::task::spawn_blocking(move || connection.close()).await;

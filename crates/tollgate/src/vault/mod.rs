@@ -145,6 +145,11 @@ impl Vault {
         self.store.get(task, None, now)?.ok_or_else(missing)
     }
 
+    /// One task, if it is in this state.
+    pub fn look(&self, task: &TaskName, state: State, now: Timestamp) -> Result<Option<Stored>> {
+        self.store.get(task, Some(state), now)
+    }
+
     /// Its text, up to a limit.
     pub fn read(&self, stored: &Stored, limit: u64) -> Result<Vec<u8>> {
         self.store.read(stored, limit)

@@ -359,6 +359,21 @@ fn all_verbs(fate: Fate) {
         &["Pending_Approval/x.md", "Approved/x.md"],
     );
     every_death(
+        "edit and approve",
+        fate,
+        |world| {
+            world.draft();
+            None
+        },
+        |vault, world, _| {
+            let text = String::from_utf8(world.files().remove(0).1).unwrap();
+            let seen = Digest::of(text.as_bytes());
+            let text = text.replace("**Result**: success", "**Result**: ok");
+            vault.amend(&world.task, "me", seen, &text, at(3)).map(drop)
+        },
+        &["Pending_Approval/x.md", "Approved/x.md"],
+    );
+    every_death(
         "reject",
         fate,
         |world| {

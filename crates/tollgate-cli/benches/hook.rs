@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 
 const ROUNDS: usize = 200;
 
+const TOLLGATE: &str = env!("CARGO_BIN_EXE_tollgate");
+
 fn main() {
     let keep = tempfile::tempdir().unwrap();
     let root = keep.path().canonicalize().unwrap();
@@ -23,13 +25,16 @@ fn main() {
     let mut table = Vec::new();
     for files in [10, 10_000] {
         let folder = root.join(files.to_string());
-        fs::create_dir_all(folder.join(".tollgate")).unwrap();
+        fs::create_dir_all(&folder).unwrap();
         let run = run.path().join(files.to_string());
         fs::create_dir(&run).unwrap();
         let work = Work { folder, run };
+        let made = Command::new(TOLLGATE).arg("init").current_dir(&work.folder).output().unwrap();
+        assert!(made.status.success());
         work.fill(files);
         let mut times: Vec<(&str, Vec<Duration>)> = [
             "/bin/true",
+            "nothing to do",
             "before a write",
             "before a read",
             "before a command",
@@ -44,11 +49,12 @@ fn main() {
             let read = work.payload("Read", json!({"file_path": file}), round + 1_000_000);
             let command = work.payload("Bash", json!({"command": "ls -la"}), round + 2_000_000);
             times[0].1.push(work.time("/bin/true", &[], b""));
-            times[1].1.push(work.hook("PreToolUse", &write));
-            times[2].1.push(work.hook("PreToolUse", &read));
-            times[3].1.push(work.hook("PreToolUse", &command));
-            times[4].1.push(work.hook("PostToolUse", &write));
-            times[5].1.push(work.hook("PostToolUse", &command));
+            times[1].1.push(work.hook("Notification", &read));
+            times[2].1.push(work.hook("PreToolUse", &write));
+            times[3].1.push(work.hook("PreToolUse", &read));
+            times[4].1.push(work.hook("PreToolUse", &command));
+            times[5].1.push(work.hook("PostToolUse", &write));
+            times[6].1.push(work.hook("PostToolUse", &command));
             work.hook("PostToolUse", &read);
         }
         let mut bare = Duration::ZERO;
@@ -61,10 +67,17 @@ fn main() {
             table.push((files, kind, median, median.as_secs_f64() / bare.as_secs_f64()));
         }
     }
+    let mut looks = Vec::new();
     println!("{:>8}  {:<18} {:>10}  beside a bare process", "files", "what", "median");
     for (files, kind, median, beside) in table {
         println!("{files:>8}  {kind:<18} {:>7} us  {beside:.2}", median.as_micros());
+        if kind == "after a command" {
+            looks.push((files, median));
+        }
     }
+    let [(few, short), (many, long)] = looks[..] else { panic!("two sizes are measured") };
+    let each = long.saturating_sub(short).as_secs_f64() * 1e6 / (many - few) as f64;
+    println!("the look after a command: {each:.2} us for each file that the turn knows");
 }
 
 struct Work {
@@ -100,7 +113,7 @@ impl Work {
     fn hook(&self, event: &str, payload: &Value) -> Duration {
         let mut payload = payload.clone();
         payload["hook_event_name"] = event.into();
-        self.time(env!("CARGO_BIN_EXE_tollgate"), &["hook", "claude-code"], payload.to_string().as_bytes())
+        self.time(TOLLGATE, &["hook", "claude-code"], payload.to_string().as_bytes())
     }
 
     fn time(&self, program: impl AsRef<Path>, words: &[&str], stdin: &[u8]) -> Duration {

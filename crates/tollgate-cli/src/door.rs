@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::UNIX_EPOCH;
 
 use jiff::Timestamp;
@@ -35,6 +36,8 @@ use crate::words;
 pub(crate) struct Door {
     everywhere: Everywhere,
     surroundings: Surroundings,
+    /// Looked for once.
+    root: OnceLock<(PathBuf, FoundBy)>,
 }
 
 /// Why a folder is the workspace.
@@ -52,7 +55,7 @@ pub(crate) enum FoundBy {
 
 impl Door {
     pub(crate) fn new(surroundings: Surroundings, everywhere: Everywhere) -> Self {
-        Self { everywhere, surroundings }
+        Self { everywhere, surroundings, root: OnceLock::new() }
     }
 
     /// The same call, for another workspace.
@@ -115,6 +118,14 @@ impl Door {
 
     /// The root of the workspace, canonical, and why it is that.
     pub(crate) fn root(&self) -> Result<(PathBuf, FoundBy), Fault> {
+        if let Some(root) = self.root.get() {
+            return Ok(root.clone());
+        }
+        let root = self.find_root()?;
+        Ok(self.root.get_or_init(|| root).clone())
+    }
+
+    fn find_root(&self) -> Result<(PathBuf, FoundBy), Fault> {
         let base = self.base()?;
         let (root, found_by) = match &self.everywhere.workspace {
             Some(_) => (base, FoundBy::Name),
@@ -217,12 +228,6 @@ impl Door {
         }
     }
 
-    /// The claim that whoever started this process holds for its agent.
-    pub(crate) fn given_claim(&self) -> Result<Option<ClaimId>, Stop> {
-        let given = self.surroundings.claim_id.as_ref();
-        given.map(|id| from_environment("TOLLGATE_CLAIM_ID", id)).transpose()
-    }
-
     /// What visitors of a server must show, if the environment says so.
     pub(crate) fn token(&self) -> Result<Option<String>, Stop> {
         match &self.surroundings.token {
@@ -235,6 +240,12 @@ impl Door {
     pub(crate) fn person(&self) -> String {
         let user = self.surroundings.user.as_deref().and_then(sanitised);
         user.map_or_else(|| "somebody".to_owned(), |user| user.as_str().to_owned())
+    }
+
+    /// The claim that whoever started this process holds for its agent.
+    pub(crate) fn given_claim(&self) -> Result<Option<ClaimId>, Stop> {
+        let given = self.surroundings.claim_id.as_ref();
+        given.map(|id| from_environment("TOLLGATE_CLAIM_ID", id)).transpose()
     }
 
     /// Where programs are looked for.

@@ -139,7 +139,7 @@ impl Premises for Here {
         let folder = vault_folder(&self.root, workspace.settings());
         let vault = if is_vault(&folder) {
             let tasks = self.door.open_vault(&workspace, &folder)?;
-            Some(OpenVault { vault: tasks.vault, folder: tasks.folder })
+            Some(OpenVault { vault: tasks.vault, folder: tasks.folder, settle: tasks.settle })
         } else {
             None
         };

@@ -16,6 +16,8 @@ pub(crate) struct Surroundings {
     pub(crate) agent: Option<OsString>,
     /// `TOLLGATE_CLAIM_ID`
     pub(crate) claim_id: Option<OsString>,
+    /// `TOLLGATE_TOKEN`
+    pub(crate) token: Option<OsString>,
     /// `PATH`, where programs are.
     pub(crate) path: Option<OsString>,
     /// This program, to be started once more.
@@ -36,6 +38,11 @@ impl Surroundings {
         env::var_os("HOME").map(PathBuf::from).filter(|path| path.is_absolute())
     }
 
+    /// Where temporary folders are made.
+    pub(crate) fn temporary() -> PathBuf {
+        env::temp_dir()
+    }
+
     /// Where programs are looked for.
     pub(crate) fn path() -> Vec<PathBuf> {
         env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default()
@@ -50,6 +57,7 @@ impl Surroundings {
             turn: text("TOLLGATE_TURN"),
             agent: text("TOLLGATE_AGENT"),
             claim_id: text("TOLLGATE_CLAIM_ID"),
+            token: text("TOLLGATE_TOKEN"),
             path: text("PATH"),
             program: program(),
             user: text("USER").or_else(|| text("LOGNAME")).map(|name| name.to_string_lossy().into_owned()),

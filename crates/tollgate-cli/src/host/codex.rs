@@ -8,7 +8,7 @@ use tollgate::digest::Digest;
 use super::claude_code;
 use super::fields::{has, heard, shell, text};
 use super::setup::{EXIT_2, command, command_or, grouped, is_ours};
-use super::{Canary, Host, Setup, Traces, Trust};
+use super::{Canary, Host, Registry, Setup, Traces, Trust};
 use crate::hook::event::{Deeds, Heard};
 use crate::hook::patch;
 
@@ -102,6 +102,11 @@ impl Host for Codex {
             10,
         );
         Setup::Shared { file: FILE, base: json!({}), entries }
+    }
+
+    fn mcp(&self) -> Registry {
+        Registry::tables(".codex/config.toml", self.name())
+            .then("start `codex` here once and trust this folder: it reads the file only then")
     }
 
     fn traces(&self) -> Traces {

@@ -34,6 +34,7 @@ const COMMANDS: &[&str] = &[
     "task figures",
     "work",
     "mcp",
+    "serve",
     "recovery",
     "recovery list",
     "recovery show",

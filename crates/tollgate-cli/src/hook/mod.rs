@@ -8,9 +8,11 @@ pub(crate) mod checkup;
 pub(crate) mod event;
 mod formatter;
 pub(crate) mod patch;
+mod plan;
 mod process;
 mod session;
 mod shell;
+mod shown;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +22,6 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tollgate::deadline::Deadline;
 use tollgate::digest::Digest;
-use tollgate::edit::{Edit, Occurrence};
 use tollgate::error::Fault;
 use tollgate::gate::{Gate, Named, ToolChange, ToolResult, ToolUse};
 use tollgate::guard::{Expected, Outcome, Refused};
@@ -28,7 +29,7 @@ use tollgate::path::FilePath;
 use tollgate::refusal::ErrorType;
 use tollgate::settings::{HookSettings, Mode, OnFault};
 use tollgate::shared_turn::{SharedTurn, SharedTurns};
-use tollgate::turn::{Extent, FileState, Sightings, TEXT_PER_FILE};
+use tollgate::turn::{Extent, FileState, Sightings};
 use tollgate::workspace::STATE_FOLDER;
 
 use crate::answer::Stop;
@@ -37,21 +38,13 @@ use crate::door::Door;
 use crate::host::{self, Host};
 use crate::surroundings::Surroundings;
 use crate::words;
-use event::{Aftermath, Call, Deed, Deeds, Event, Heard, Shown};
-use patch::Hunk;
+use event::{Aftermath, Call, Deeds, Event, Heard};
+use plan::{Plan, Weight};
 use session::{Last, Session, settle_what_is_over};
+use shown::{has_word, is_same_text, shown};
 
 /// A payload holds at most the text of a file or two, so this is a program gone wrong.
 const LARGEST: usize = 64 << 20;
-
-/// What happens if a call cannot be judged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Weight {
-    /// It may change files: it is blocked.
-    Writes,
-    /// It changes nothing that we know of: it goes on.
-    Harmless,
-}
 
 /// Reads the payload, does what has to be done, and says what to print.
 pub(crate) fn answer(called: &'static dyn Host, everywhere: &Everywhere) -> Option<Value> {
@@ -175,60 +168,6 @@ struct Hook {
     everywhere: Everywhere,
 }
 
-/// What a tool will do to files.
-#[derive(Debug, Default)]
-struct Plan {
-    reads: Vec<(PathBuf, Extent)>,
-    changes: Vec<Planned>,
-    /// It is run by a shell, so there may be more.
-    shell: bool,
-    /// Files that it names to programs of which we know nothing.
-    named: Vec<PathBuf>,
-    /// Its text could not be understood, so there may be anything.
-    unclear: bool,
-    /// Its text was not even read to its end: whatever it names, it may change.
-    gave_up: bool,
-}
-
-/// A file that a tool will change.
-#[derive(Debug)]
-struct Planned {
-    path: PathBuf,
-    extent: Extent,
-    text: Text,
-}
-
-/// What is known about the text that a file will hold.
-#[derive(Debug)]
-enum Text {
-    Exactly(String),
-    Edited(Vec<Edit>),
-    Patched(Vec<Hunk>),
-    Unknown,
-}
-
-impl Plan {
-    fn weight(&self) -> Weight {
-        if self.changes.is_empty() && !self.unclear { Weight::Harmless } else { Weight::Writes }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.reads.is_empty() && self.changes.is_empty() && !self.shell
-    }
-
-    fn add(&mut self, deed: &Deed, folder: &Path) {
-        let (path, extent, text) = match deed {
-            Deed::Read(path, extent) => return self.reads.push((folder.join(path), *extent)),
-            Deed::Write(path, Some(text)) => (path, Extent::Whole, Text::Exactly(text.clone())),
-            Deed::Write(path, None) => (path, Extent::Whole, Text::Unknown),
-            Deed::Edit(path, edits) => (path, Extent::Part, Text::Edited(edits.clone())),
-            Deed::Patch(path, hunks) => (path, Extent::Part, Text::Patched(hunks.clone())),
-            Deed::Delete(path) => (path, Extent::Whole, Text::Unknown),
-        };
-        self.changes.push(Planned { path: folder.join(path), extent, text });
-    }
-}
-
 impl Hook {
     fn plan(&self) -> Plan {
         let (Event::Before(call) | Event::After(call, _)) = &self.heard.event else { return Plan::default() };
@@ -282,23 +221,6 @@ impl Hook {
             Event::Other => {}
         }
         Ok(None)
-    }
-}
-
-impl Plan {
-    fn follow(&mut self, effects: shell::Effects) {
-        self.unclear |= effects.unclear;
-        self.gave_up |= effects.gave_up;
-        self.named.extend(effects.named);
-        // What was not understood to its end may not run at all: it shows nothing that counts.
-        if !effects.unclear {
-            self.reads.extend(effects.reads);
-        }
-        self.changes.extend(effects.changes.into_iter().map(|change| Planned {
-            path: change.path,
-            extent: change.extent,
-            text: change.text.map_or(Text::Unknown, Text::Exactly),
-        }));
     }
 }
 
@@ -450,7 +372,7 @@ impl Acting<'_> {
                     FileState::Absent => true,
                     FileState::Unreadable => false,
                 };
-                slipped_in.then(|| (path, before, text))
+                slipped_in.then_some((path, before, text))
             });
             ticket.judge_reads(|path, planned| {
                 // A file that is only read is not changed by that.
@@ -492,82 +414,6 @@ impl Acting<'_> {
         };
         if commands.iter().any(|text| names(text)) { Named::Yes } else { Named::No }
     }
-}
-
-impl Planned {
-    /// The hash of what the file will hold, if that is certain.
-    fn digest(&self, path: &Path) -> Option<Digest> {
-        match &self.text {
-            Text::Exactly(text) => Some(Digest::of(text.as_bytes())),
-            Text::Unknown => None,
-            Text::Edited(edits) if edits.is_empty() => None,
-            Text::Patched(hunks) => {
-                patch::outcome(&small_text(path)?, hunks).map(|text| Digest::of(text.as_bytes()))
-            }
-            Text::Edited(edits) => {
-                let mut text = small_text(path)?;
-                for edit in edits {
-                    let found = text.matches(&edit.old).count();
-                    text = match edit.occurrence {
-                        _ if edit.old.is_empty() || found == 0 => return None,
-                        Occurrence::All => text.replace(&edit.old, &edit.new),
-                        _ if found == 1 => text.replacen(&edit.old, &edit.new, 1),
-                        _ => return None,
-                    };
-                }
-                Some(Digest::of(text.as_bytes()))
-            }
-        }
-    }
-}
-
-/// What is in a file, if it is text and not too long.
-fn small_text(path: &Path) -> Option<String> {
-    let size = std::fs::metadata(path).ok()?.len();
-    (size <= TEXT_PER_FILE as u64).then(|| std::fs::read_to_string(path).ok())?
-}
-
-/// How much of a file the agent was shown.
-fn shown(shown: &Shown, path: &Path, planned: Extent) -> Option<Extent> {
-    match shown {
-        Shown::AsAsked => Some(planned),
-        Shown::InPart => Some(Extent::Part),
-        Shown::Nothing => None,
-        Shown::Text(output) => {
-            let Ok(found) = std::fs::metadata(path) else { return Some(planned) };
-            if found.len() > TEXT_PER_FILE as u64 {
-                let whole = planned == Extent::Whole && output.len() as u64 >= found.len();
-                return if whole {
-                    Some(Extent::Whole)
-                } else {
-                    (!output.is_empty()).then_some(Extent::Part)
-                };
-            }
-            match std::fs::read(path).map(String::from_utf8) {
-                Ok(Ok(content)) => shell::shown_in(output, &content),
-                // Not text: what came out of it cannot be compared.
-                _ => (!output.is_empty()).then_some(Extent::Part),
-            }
-        }
-    }
-}
-
-/// Whether two texts are the same but for what programs do to line ends and byte order marks.
-fn is_same_text(known: &[u8], replaced: &str) -> bool {
-    let Ok(known) = std::str::from_utf8(known) else { return true };
-    let plain = |text: &str| text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
-    plain(known).trim_end_matches('\n') == plain(replaced).trim_end_matches('\n')
-}
-
-/// Whether a text has this word, not as a part of a longer name.
-fn has_word(text: &str, word: &str) -> bool {
-    let is_name = |c: char| c.is_alphanumeric() || "_-.".contains(c);
-    !word.is_empty()
-        && text.match_indices(word).any(|(at, _)| {
-            let (before, after) = (text[..at].chars().next_back(), text[at + word.len()..].chars().next());
-            // A full stop may end a sentence as well.
-            !before.is_some_and(is_name) && !after.is_some_and(|c| is_name(c) && c != '.')
-        })
 }
 
 /// Leaves word for the doctor that this program calls us.
@@ -617,17 +463,5 @@ mod tests {
             Err(Fault::Missing { what: "something".into() }.into())
         });
         assert_eq!(answer, None);
-    }
-
-    #[test]
-    fn a_word_is_no_part_of_a_name() {
-        for (text, word) in
-            [("python3 fix.py a.txt", "a.txt"), ("open('src/a.rs')", "src/a.rs"), ("see a.txt.", "a.txt")]
-        {
-            assert!(has_word(text, word), "{text}");
-        }
-        for (text, word) in [("cat", "a"), ("aa.txt", "a.txt"), ("a.txt2", "a.txt"), ("", "a")] {
-            assert!(!has_word(text, word), "{text}");
-        }
     }
 }

@@ -8,7 +8,7 @@ use tollgate::name::{Agent, TurnId};
 use crate::answer::Form;
 use crate::command::{
     apply, completions, create, delete, doctor, edit, hook, init, ledger, mcp, move_file, read, recovery,
-    task, turn, work, write,
+    sync, task, turn, work, write,
 };
 
 /// Many agents, one workspace, nothing lost
@@ -89,6 +89,7 @@ pub(crate) enum Command {
     Apply(apply::Wish),
     Task(task::Wish),
     Work(work::Wish),
+    Sync(sync::Wish),
     #[command(hide = true)]
     Launch(work::Launch),
     Mcp(mcp::Wish),

@@ -11,13 +11,15 @@ use jiff::Timestamp;
 use tollgate::chronicle::Chronicle;
 use tollgate::error::{Fault, Result};
 use tollgate::lock::nobody_writes;
-use tollgate::settings::Settings;
+use tollgate::settings::{Offline, Settings, Sync};
 use tollgate::vault::claim::StepId;
 use tollgate::vault::event::{Event, Journal};
 use tollgate::vault::folder::FolderOptions;
+use tollgate::vault::git::{GitOptions, Round};
 use tollgate::vault::roles::Roles;
 use tollgate::vault::state::State;
-use tollgate::vault::{FolderStore, Terms, Vault};
+use tollgate::vault::store::Store;
+use tollgate::vault::{FolderStore, GitStore, Terms, Vault};
 use tollgate::workspace::{STATE_FOLDER, Workspace, read_settings};
 
 use crate::agent_log::AgentLogs;
@@ -37,6 +39,28 @@ pub(crate) struct Tasks {
     pub(crate) settle: Duration,
     /// The log of each agent.
     pub(crate) logs: AgentLogs,
+    /// The remote, where one decides.
+    pub(crate) git: Option<Arc<GitStore>>,
+    offline: Offline,
+}
+
+impl Tasks {
+    /// One round with the remote, where there is one. Out of reach is a fault, unless the user chose otherwise.
+    pub(crate) fn sync(&self) -> Result<Option<Round>> {
+        let Some(git) = &self.git else { return Ok(None) };
+        match git.sync() {
+            Err(Fault::Unreachable { .. }) if self.offline == Offline::Allow => Ok(None),
+            round => round.map(Some),
+        }
+    }
+
+    /// The same for who only looks: what is known here is shown, and beside it that it may be old.
+    pub(crate) fn look(&self, door: &Door) -> String {
+        match self.sync() {
+            Ok(_) => String::new(),
+            Err(fault) => words::may_be_old(door, &fault),
+        }
+    }
 }
 
 /// What the guard keeps agents from writing, and the exceptions below it.
@@ -53,6 +77,11 @@ pub(crate) fn vault_folder(root: &Path, settings: &Settings) -> PathBuf {
     if itself { root.to_owned() } else { named }
 }
 
+/// Whether the workspace has a vault. Git keeps no empty folders, so a fresh clone may show none of it.
+pub(crate) fn has_vault(folder: &Path, settings: &Settings) -> bool {
+    is_vault(folder) || settings.vault.sync == Sync::Git
+}
+
 /// Its first folder is enough: the others are made when they are needed.
 pub(crate) fn is_vault(folder: &Path) -> bool {
     folder.join(State::NeedsAction.as_str()).is_dir()
@@ -64,10 +93,17 @@ impl Door {
         let (root, _) = self.root()?;
         let settings = read_settings(&root.join(STATE_FOLDER).join("config.toml"))?;
         let folder = vault_folder(&root, &settings);
-        if !is_vault(&folder) {
+        if !has_vault(&folder, &settings) {
             return Err(words::no_vault(self, &folder));
         }
         Ok(self.open_vault(&self.workspace()?, &folder)?)
+    }
+
+    /// The same, as the remote has it now.
+    pub(crate) fn fresh_tasks(&self) -> Result<Tasks, Stop> {
+        let tasks = self.tasks()?;
+        tasks.sync()?;
+        Ok(tasks)
     }
 
     /// Opens the vault in this folder, making what is missing of it.
@@ -93,29 +129,60 @@ impl Door {
             journal: Arc::new(journal),
             quiet: Some(nobody_writes),
         };
-        let store = FolderStore::open(&folder, options)?;
-        let held = store.held();
+        let (store, folder, held, git): (Arc<dyn Store>, _, _, _) = match settings.vault.sync {
+            Sync::None => {
+                let store = FolderStore::open(&folder, options)?;
+                let held = store.held();
+                (Arc::new(store), folder, held, None)
+            }
+            Sync::Git => {
+                let store = Arc::new(GitStore::open(&folder, self.git_options(settings, options))?);
+                (Arc::clone(&store) as _, store.tree().to_owned(), store.held(), Some(store))
+            }
+        };
         let terms = Terms {
             roles: Roles(settings.agent.clone()),
             lease: settings.vault.lease.0,
             max_attempts: settings.vault.max_attempts,
         };
         let settle = settings.vault.settle.0;
-        Ok(Tasks { vault: Vault::new(Arc::new(store), terms), folder, held, settle, logs })
+        let offline = settings.vault.offline;
+        Ok(Tasks { vault: Vault::new(store, terms), folder, held, settle, logs, git, offline })
+    }
+
+    fn git_options(&self, settings: &Settings, folder: FolderOptions) -> GitOptions {
+        let vault = &settings.vault;
+        GitOptions {
+            program: "git".into(),
+            remote: vault.remote.clone(),
+            branch: vault.branch.clone(),
+            claim_refs: vault.claim_refs.clone(),
+            lease: vault.lease.0,
+            patience: vault.remote_timeout.0,
+            offline: vault.offline,
+            follow: vault.follow,
+            plain_ssh: self.plain_ssh(),
+            folder,
+        }
     }
 
     /// The vault's folders are changed by its own verbs. Agents write only new tasks and what is in their hands.
     pub(crate) fn walls(&self, root: &Path, settings: &Settings) -> Walls {
         let none = Walls { protected: Vec::new(), open: Vec::new() };
         let Ok(vault) = fs::canonicalize(vault_folder(root, settings)) else { return none };
-        if !is_vault(&vault) {
+        if !has_vault(&vault, settings) {
             return none;
         }
         let inside = vault.strip_prefix(root).unwrap_or(&vault);
         let states = State::ALL.into_iter().filter(|state| *state != State::NeedsAction);
         let mut protected: Vec<PathBuf> = states.map(|state| inside.join(state.as_str())).collect();
         protected.push(inside.join(STATE_FOLDER));
-        let own = |agent: tollgate::name::Agent| inside.join(State::InProgress.as_str()).join(agent.as_str());
+        let tasks = match settings.vault.sync {
+            Sync::None => inside.to_owned(),
+            // Where tollgate's own tree is, with the tasks that are in the agent's hands.
+            Sync::Git => inside.join(STATE_FOLDER).join("git").join("tree"),
+        };
+        let own = |agent: tollgate::name::Agent| tasks.join(State::InProgress.as_str()).join(agent.as_str());
         Walls { protected, open: self.writer().map(own).into_iter().collect() }
     }
 }

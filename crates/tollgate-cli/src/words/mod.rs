@@ -4,12 +4,14 @@
 //! from outside (names, ledger lines, bytes of files) goes through [`plain`] on its way to a terminal.
 
 mod doctor;
+mod git;
 mod hook;
 mod ledger;
 mod task;
 mod work;
 
 pub(crate) use doctor::{diagnosis, finding};
+pub(crate) use git::*;
 pub(crate) use hook::{
     bad_payload, hook_failed, hook_fault, hook_lost, hook_refused, hook_too_slow, hooked, no_such_host,
 };

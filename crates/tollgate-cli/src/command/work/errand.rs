@@ -19,6 +19,7 @@ use tollgate::vault::store::Landed;
 use tollgate::vault::{Claimed, Owned, Release};
 
 use super::crew::{Crew, Stopped};
+use super::heart::Fenced;
 use crate::words;
 
 /// How often a release that a fault keeps from happening is tried again: the work is done, only the disk is full.
@@ -55,7 +56,15 @@ impl Crew<'_> {
         }
         self.show(&words::work_begins(&claimed));
         let (status, stopped) = match self.run(&claimed) {
-            Ok(Ran::Ended(status, stopped)) => (status, stopped),
+            Ok(Ran::Ended(_, _, Some(Fenced::Lost))) => {
+                self.tell(&words::fenced_off(task));
+                return Ended::Lost;
+            }
+            Ok(Ran::Ended(_, _, Some(Fenced::Silent))) => {
+                self.tell(&words::silent_for_a_lease(task));
+                return self.give_back(&claimed, "the remote was out of reach for a whole lease");
+            }
+            Ok(Ran::Ended(status, stopped, None)) => (status, stopped),
             Ok(Ran::NotStarted) => return self.give_back(&claimed, "stopped"),
             Err(error) => {
                 self.tell(&words::cannot_start(&error));
@@ -140,24 +149,26 @@ impl Crew<'_> {
         if !self.started(group) {
             return end(&mut child, group).map(|_| Ran::NotStarted);
         }
-        // Not yet buried: until then its number is nobody else's, so that the group can be killed safely.
-        while let Err(error) = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
-            if error != rustix::io::Errno::INTR {
-                break;
+        let fenced = self.with_heartbeat(claimed, group, || {
+            // Not yet buried: until then its number is nobody else's, so that the group can be killed safely.
+            while let Err(error) = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+                if error != rustix::io::Errno::INTR {
+                    break;
+                }
             }
-        }
+        });
         let stopped = self.ended(group);
         let succeeded = || {
             let looked = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
             looked.ok().flatten().and_then(|status| status.exit_status()) == Some(0)
         };
         let status = if succeeded() { child.wait()? } else { end(&mut child, group)? };
-        Ok(Ran::Ended(status, stopped))
+        Ok(Ran::Ended(status, stopped, fenced))
     }
 }
 
 enum Ran {
-    Ended(ExitStatus, Stopped),
+    Ended(ExitStatus, Stopped, Option<Fenced>),
     /// We were asked to stop before it began.
     NotStarted,
 }

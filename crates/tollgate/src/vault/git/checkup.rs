@@ -69,6 +69,12 @@ impl GitStore {
         self.probe_now(&talk)
     }
 
+    /// Finds out, once, whether the remote takes what a claim needs. A fault says what it does not.
+    pub fn set_up(&self) -> Result<()> {
+        let talk = self.converse()?;
+        self.probe_once(&talk)
+    }
+
     /// Before the first push: on some hosts a push whose claim is refused is not refused as a whole, `--atomic` or not.
     pub(super) fn probe_once(&self, talk: &Talk) -> Result<()> {
         let path = self.private.join("probed");

@@ -13,6 +13,7 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, kill_process_group, test_kill_process_group, waitid,
 };
 use tollgate::error::{Fault, Result};
+use tollgate::vault::block::Verdict;
 use tollgate::vault::claim::Mode;
 use tollgate::vault::retry::patiently;
 use tollgate::vault::store::Landed;
@@ -36,50 +37,83 @@ pub(super) enum Ended {
     Lost,
 }
 
+/// What is left to do when the command has ended.
+pub(super) struct LetGo {
+    claimed: Claimed,
+    how: How,
+    began: Instant,
+}
+
+enum How {
+    /// By how the command ended.
+    Release(Release),
+    /// Unworked, and why.
+    GiveBack(&'static str),
+    /// It is not ours any more.
+    Not,
+}
+
 impl Crew<'_> {
-    /// Does one task.
-    pub(super) fn errand(&self, claimed: Claimed) -> Ended {
+    /// Works on one task. What is left is to let it go.
+    pub(super) fn errand(&self, claimed: Claimed) -> LetGo {
         let began = Instant::now();
-        let Claimed { task, claim, .. } = &claimed;
-        let vault = &self.tasks.vault;
+        let how = self.work_on(&claimed);
+        LetGo { claimed, how, began }
+    }
+
+    fn work_on(&self, claimed: &Claimed) -> How {
+        let Claimed { task, claim, .. } = claimed;
         // The contract's second look, before anything is done.
-        match patiently(|| vault.verify(task, &claim.id, self.door.now()), &sleep) {
+        match patiently(|| self.tasks.vault.verify(task, &claim.id, self.door.now()), &sleep) {
             Ok(true) => {}
             Ok(false) => {
                 self.tell(&words::claim_is_gone(task));
-                return Ended::Lost;
+                return How::Not;
             }
             Err(fault) => {
                 self.tell(&words::work_fault(self.door, &fault));
-                return self.give_back(&claimed, "it could not be verified");
+                return How::GiveBack("it could not be verified");
             }
         }
-        self.show(&words::work_begins(&claimed));
-        let (status, stopped) = match self.run(&claimed) {
+        self.show(&words::work_begins(claimed));
+        let (status, stopped) = match self.run(claimed) {
             Ok(Ran::Ended(_, _, Some(Fenced::Lost))) => {
                 self.tell(&words::fenced_off(task));
-                return Ended::Lost;
+                return How::Not;
             }
             Ok(Ran::Ended(_, _, Some(Fenced::Silent))) => {
                 self.tell(&words::silent_for_a_lease(task));
-                return self.give_back(&claimed, "the remote was out of reach for a whole lease");
+                return How::GiveBack("the remote was out of reach for a whole lease");
             }
             Ok(Ran::Ended(status, stopped, None)) => (status, stopped),
-            Ok(Ran::NotStarted) => return self.give_back(&claimed, "stopped"),
+            Ok(Ran::NotStarted) => return How::GiveBack("stopped"),
             Err(error) => {
                 self.tell(&words::cannot_start(&error));
-                return self.give_back(&claimed, "its command could not be started");
+                return How::GiveBack("its command could not be started");
             }
         };
-        let how = match (status.success(), stopped) {
-            (true, _) => Release::success(),
-            (false, Stopped::Yes) => return self.give_back(&claimed, "stopped"),
-            (false, Stopped::No) => Release::failure(words::exit_status(status.code(), status.signal())),
+        match (status.success(), stopped) {
+            (true, _) => How::Release(Release::success()),
+            (false, Stopped::Yes) => How::GiveBack("stopped"),
+            (false, Stopped::No) => {
+                How::Release(Release::failure(words::exit_status(status.code(), status.signal())))
+            }
+        }
+    }
+
+    /// Lets a task go that was worked on.
+    pub(super) fn let_go(&self, LetGo { claimed, how, began }: LetGo) -> Ended {
+        let Claimed { task, claim, .. } = &claimed;
+        let how = match how {
+            How::Not => return Ended::Lost,
+            How::GiveBack(why) => return self.give_back(&claimed, why),
+            How::Release(how) => how,
         };
-        let landed = self.insist(|| vault.release(task, &claim.id, &how, self.door.now()));
+        let landed = self.insist(|| self.tasks.vault.release(task, &claim.id, &how, self.door.now()));
         let Some(landed) = landed else { return Ended::Lost };
-        self.show(&words::work_ended(task, &landed, status.success(), how.note.as_deref(), began.elapsed()));
-        match (status.success(), claim.mode) {
+        let success = how.verdict == Verdict::Success;
+        self.show(&words::work_ended(task, &landed, success, how.note.as_deref(), began.elapsed()));
+        match (success, claim.mode) {
             (true, Mode::Execute) => Ended::Done,
             (true, Mode::Draft) => Ended::Drafted,
             (false, _) => Ended::Failed,

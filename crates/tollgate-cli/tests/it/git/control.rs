@@ -59,6 +59,10 @@ fn by_tollgate() -> (BTreeMap<String, usize>, Duration) {
     let remote = Remote::with_tasks(TASKS);
     let clones: Vec<World> = (0..CLONES).map(|_| remote.clone("lease = \"60s\"\n")).collect();
     let witness = clones[0].tmp().join("witness");
+    // Set up, as the clones of the other are.
+    for world in &clones {
+        tollgate(world, "sync").ends().is(0);
+    }
     let began = Instant::now();
     let mut workers: Vec<_> = clones
         .iter()

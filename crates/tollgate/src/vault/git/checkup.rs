@@ -94,14 +94,14 @@ impl GitStore {
     }
 
     fn probe_now(&self, talk: &Talk) -> Result<Probe> {
-        let mut updates = Vec::new();
-        for _ in 0..2 {
-            let task: TaskName = format!("probe-{}", random_id()?).parse()?;
-            let card = Card::new(&task, &self.clone, 0, Note::new(Slot::NEEDS_ACTION))?;
-            let (made, _) = self.maker.make(&[&card], &[], "")?;
-            let name = self.remote.card_ref(&ref_of(&task));
-            updates.push(Update { name, old: None, new: made.into_iter().next() });
-        }
+        let cards = [self.probe_card()?, self.probe_card()?];
+        let (made, _) = self.maker.make(&[&cards[0], &cards[1]], &[], "")?;
+        let name = |card: &Card| self.remote.card_ref(&ref_of(&card.task));
+        let updates: Vec<Update> = cards
+            .iter()
+            .zip(made)
+            .map(|(card, oid)| Update { name: name(card), old: None, new: Some(oid) })
+            .collect();
         match self.remote.push(&updates, &talk.0)? {
             Pushed::Taken => {}
             Pushed::Refused(what) => return Ok(Probe::NoClaimRefs(what)),
@@ -116,6 +116,11 @@ impl GitStore {
             Pushed::Refused(what) => Ok(Probe::NoClaimRefs(format!("refs cannot be removed: {what}"))),
             _ => Ok(Probe::Fine),
         }
+    }
+
+    fn probe_card(&self) -> Result<Card> {
+        let task: TaskName = format!("probe-{}", random_id()?).parse()?;
+        Card::new(&task, &self.clone, 0, Note::new(Slot::NEEDS_ACTION))
     }
 
     /// Looks at the remote, the tree and the person's working tree, and heals what can be healed.

@@ -195,15 +195,16 @@ impl GitStore {
             branch: options.branch.clone(),
             refs: options.claim_refs.clone(),
         };
+        let clone = clone_id(&private)?;
         let tree = Tree {
             git: git.clone(),
             folder: folder.clone(),
             prefix,
             aside: private.join("aside"),
             edits: private.join("edits"),
+            clone: clone.clone(),
         };
         let maker = Maker { git, ident, marks: private.join("marks") };
-        let clone = clone_id(&private)?;
         Ok(Self { folder, remote, maker, tree, private, clone, options, turns: Arc::default() })
     }
 

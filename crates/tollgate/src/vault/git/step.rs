@@ -8,9 +8,10 @@
 //! is the same for every try of a step, so if one of them got through unnoticed, it is known by it.
 
 use std::mem::take;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +26,7 @@ use crate::settings::Offline;
 use crate::vault::claim::Note;
 use crate::vault::edit::edited;
 use crate::vault::name::TaskName;
-use crate::vault::state::Verb;
+use crate::vault::state::{Slot, Verb};
 use crate::vault::store::{Outcome, Step, Store, Stored, Version};
 
 /// So often a step is made anew for a branch that has moved. Each time somebody else got through, so the number is only
@@ -62,6 +63,9 @@ pub(super) struct Plan {
 pub(super) struct Turns {
     turn: Mutex<()>,
     waiting: Mutex<Vec<Arc<Ticket>>>,
+    come: Condvar,
+    /// How long a step waits for company, in milliseconds.
+    linger_ms: AtomicU64,
 }
 
 /// What somebody waits for.
@@ -89,12 +93,24 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl GitStore {
+    /// From here on a step waits so long for another one, of another thread, to go out with it.
+    pub fn linger(&self, time: Duration) {
+        self.turns.linger_ms.store(millis(time), Ordering::Relaxed);
+    }
+
     pub(super) fn take_step(&self, step: &Step) -> Result<Outcome> {
         let ticket = Arc::new(Ticket { step: step.clone(), outcome: Mutex::new(None) });
         locked(&self.turns.waiting).push(Arc::clone(&ticket));
+        self.turns.come.notify_all();
         let _turn = locked(&self.turns.turn);
         if let Some(outcome) = locked(&ticket.outcome).take() {
             return outcome;
+        }
+        let linger = Duration::from_millis(self.turns.linger_ms.load(Ordering::Relaxed));
+        if step.verb.is_some() && !linger.is_zero() {
+            let alone = |waiting: &mut Vec<Arc<Ticket>>| waiting.len() < 2;
+            let waiting = locked(&self.turns.waiting);
+            drop(self.turns.come.wait_timeout_while(waiting, linger, alone));
         }
         // Ours, and of the others at most one for each task.
         let mut batch = vec![Arc::clone(&ticket)];
@@ -204,12 +220,19 @@ impl GitStore {
         let (mut unclear, mut stuck) = (0, 0);
         for tried in 0..TRIES {
             let seen = self.seen()?;
+            if tried == 0 && !self.shows_the_branch(plans, &seen)? {
+                // It is laid out anew, and nobody may act on what it showed.
+                for (_, ticket) in take(plans) {
+                    *locked(&ticket.outcome) = Some(Ok(Outcome::Conflict));
+                }
+            }
             let updates = self.make(plans, &seen)?;
             if plans.is_empty() {
                 self.forget()?;
                 return Ok(Ok(()));
             }
             self.write_down(plans.iter().map(|(plan, _)| plan))?;
+            let began = Instant::now();
             let (clear, said) = match self.remote.push(&updates, &talk.0)? {
                 Pushed::Taken => {
                     self.learn_own(plans)?;
@@ -219,6 +242,10 @@ impl GitStore {
                 Pushed::Moved(what) => (true, what),
                 Pushed::Unclear(what) => (false, what),
             };
+            if clear {
+                // Before the look, so that what is looked at is fresh when the next push goes out.
+                sleep(backoff(began.elapsed(), tried));
+            }
             match self.glance(talk) {
                 Ok(()) => {}
                 Err(Fault::Unreachable { .. }) => return Ok(Err(Why::Unreachable(said))),
@@ -236,9 +263,6 @@ impl GitStore {
                 return Ok(Err(Why::Refused(said)));
             }
             self.catch_up()?;
-            if tried > 2 || stuck > 0 {
-                sleep(jitter(tried + 4 * stuck));
-            }
         }
         Ok(Err(Why::Refused(format!("the branch `{}` changes all the time", self.remote.branch))))
     }
@@ -252,22 +276,28 @@ impl GitStore {
         self.catch_up().map(drop)
     }
 
+    /// Whether the tasks are on the branch where the tree shows them. Everything here is made to keep it so; this is the
+    /// look that would notice if it were not.
+    fn shows_the_branch(&self, plans: &[(Plan, Arc<Ticket>)], seen: &Seen) -> Result<bool> {
+        let places = plans.iter().map(|(plan, _)| (&plan.step.task, &plan.step.from));
+        let shown = |(task, slot): &(&TaskName, &Slot)| self.folder.path(task, slot).exists();
+        let shown: Vec<_> = places.filter(shown).collect();
+        if shown.is_empty() || !self.tree.missing(&seen.tip, shown)? {
+            return Ok(true);
+        }
+        let mut anew = seen.clone();
+        anew.imported = None;
+        self.keep(&anew)?;
+        self.catch_up()?;
+        Ok(false)
+    }
+
     /// Makes the objects of those that can still be taken, and says how the refs are to change. The others are answered.
     fn make(&self, plans: &mut Vec<(Plan, Arc<Ticket>)>, seen: &Seen) -> Result<Vec<Update>> {
         let mut records = Vec::new();
         let mut staying = Vec::new();
-        let missing =
-            self.tree.missing(&seen.tip, plans.iter().map(|(plan, _)| (&plan.step.task, &plan.step.from)))?;
-        if missing.contains(&true) {
-            // The tree does not show the branch. It is laid out anew; nobody may act on what it shows.
-            let mut anew = seen.clone();
-            anew.imported = None;
-            self.keep(&anew)?;
-            self.catch_up()?;
-        }
-        for ((mut plan, ticket), missing) in take(plans).into_iter().zip(missing) {
+        for (mut plan, ticket) in take(plans) {
             match self.stage(&plan, seen)? {
-                _ if missing => *locked(&ticket.outcome) = Some(Ok(Outcome::Conflict)),
                 Ok(staged) => {
                     records.push(self.dress(&mut plan, staged)?);
                     staying.push((plan, ticket));
@@ -379,9 +409,10 @@ impl GitStore {
     }
 }
 
-/// So that those who were refused together do not come back together; longer the more often it happens.
-fn jitter(tried: u32) -> Duration {
-    let most = u64::from(tried.min(20)) * 5;
+/// So that those who were refused together do not come back together: some part of the time that a push takes here, and
+/// more the more often it happens. A push that is refused costs nearly as much as one that is taken.
+fn backoff(push: Duration, tried: u32) -> Duration {
+    let most = millis(push).min(2_000) << (tried.min(3) + 1);
     Duration::from_millis(getrandom::u64().unwrap_or(0) % (most + 1))
 }
 

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::card::{is_oid, ref_of};
 use super::run::{Git, Given, failed};
+use crate::digest::Digest;
 use crate::error::{At, Fault, Result};
 use crate::name::{Agent, random_id};
 use crate::vault::folder::FolderStore;
@@ -35,6 +36,8 @@ pub(super) struct Tree {
     pub(super) aside: PathBuf,
     /// What was edited on the branch while it is in somebody's hands here.
     pub(super) edits: PathBuf,
+    /// Which clone this is.
+    pub(super) clone: String,
 }
 
 /// How one file differs between two commits.
@@ -134,7 +137,10 @@ impl Tree {
         let disk = self.folder.disk();
         let stage = self.folder.stage(&random_id()?);
         let file = disk.create(&stage, bytes)?;
-        disk::date_back(&file).at("date", &stage)?;
+        // What comes in together is equally old here. Each clone has an order of its own for it, or all of them would go
+        // for the same task, again and again.
+        let order = Digest::of(order_of(&self.clone, path).as_bytes()).as_bytes()[0];
+        disk::date_back_by(&file, 1 + i64::from(order) * 1_000_000).at("date", &stage)?;
         if let Some(folder) = path.parent() {
             disk.make_folder(folder)?;
         }
@@ -251,12 +257,12 @@ impl Tree {
         Ok(found)
     }
 
-    /// Which of these tasks are not there on the branch.
+    /// Whether one of these tasks is not there on the branch.
     pub(super) fn missing<'a>(
         &self,
         commit: &str,
         places: impl IntoIterator<Item = (&'a TaskName, &'a Slot)>,
-    ) -> Result<Vec<bool>> {
+    ) -> Result<bool> {
         let mut names = Vec::new();
         for (task, slot) in places {
             names.extend(commit.bytes().chain([b':']));
@@ -267,7 +273,7 @@ impl Tree {
         if !ran.ok {
             return Err(failed("cat-file", &ran));
         }
-        Ok(ran.text().lines().map(|line| line != "blob").collect())
+        Ok(ran.text().lines().any(|line| line != "blob"))
     }
 
     fn edits_of(&self, task: &TaskName) -> PathBuf {
@@ -317,6 +323,10 @@ impl Tree {
         found.sort();
         found
     }
+}
+
+fn order_of(clone: &str, path: &Path) -> String {
+    format!("{clone} {}", path.file_name().unwrap_or_default().to_string_lossy())
 }
 
 /// The object, if it is a plain file: a link or a submodule is no task.

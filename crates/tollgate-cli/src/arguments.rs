@@ -8,7 +8,7 @@ use tollgate::name::{Agent, TurnId};
 use crate::answer::Form;
 use crate::command::{
     apply, completions, create, delete, doctor, edit, hook, init, ledger, mcp, move_file, read, recovery,
-    sync, task, turn, work, write,
+    serve, sync, task, turn, work, write,
 };
 
 /// Many agents, one workspace, nothing lost
@@ -70,6 +70,11 @@ pub(crate) struct Everywhere {
 }
 
 impl Everywhere {
+    /// For this workspace, in this name.
+    pub(crate) fn of(workspace: &std::path::Path, agent: Option<Agent>) -> Self {
+        Self { workspace: Some(workspace.to_owned()), agent, ..Self::default() }
+    }
+
     pub(crate) fn form(&self) -> Form {
         if self.json { Form::Json } else { Form::Words }
     }
@@ -93,6 +98,7 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Launch(work::Launch),
     Mcp(mcp::Wish),
+    Serve(serve::Wish),
     Recovery(recovery::Wish),
     Ledger(ledger::Wish),
     Hook(hook::Wish),

@@ -62,6 +62,19 @@ impl Door {
         Self::new(Surroundings::look(), everywhere)
     }
 
+    /// A door to another workspace that shares nothing with this user's own: not the turns, not the state.
+    pub(crate) fn apart(root: &Path, runtime: &Path, state: &Path, agent: Option<Agent>) -> Self {
+        let surroundings = Surroundings {
+            turn: None,
+            agent: None,
+            claim_id: None,
+            runtime: Some(runtime.to_owned()),
+            state: Some(state.to_owned()),
+            ..Surroundings::look()
+        };
+        Self::new(surroundings, Everywhere::of(root, agent))
+    }
+
     /// What every command was given.
     pub(crate) fn everywhere(&self) -> &Everywhere {
         &self.everywhere
@@ -198,11 +211,30 @@ impl Door {
 
     /// The claim that was named.
     pub(crate) fn claim_id(&self, named: Option<&ClaimId>) -> Result<ClaimId, Stop> {
-        match (named, &self.surroundings.claim_id) {
-            (Some(id), _) => Ok(id.clone()),
-            (None, Some(id)) => from_environment("TOLLGATE_CLAIM_ID", id),
-            (None, None) => Err(words::no_claim_id()),
+        match named {
+            Some(id) => Ok(id.clone()),
+            None => self.given_claim()?.ok_or_else(words::no_claim_id),
         }
+    }
+
+    /// What visitors of a server must show, if the environment says so.
+    pub(crate) fn token(&self) -> Result<Option<String>, Stop> {
+        match &self.surroundings.token {
+            Some(token) => token.to_str().map(|token| Some(token.to_owned())).ok_or_else(words::bad_token),
+            None => Ok(None),
+        }
+    }
+
+    /// The user, by name, whatever agent is named.
+    pub(crate) fn person(&self) -> String {
+        let user = self.surroundings.user.as_deref().and_then(sanitised);
+        user.map_or_else(|| "somebody".to_owned(), |user| user.as_str().to_owned())
+    }
+
+    /// The claim that whoever started this process holds for its agent.
+    pub(crate) fn given_claim(&self) -> Result<Option<ClaimId>, Stop> {
+        let given = self.surroundings.claim_id.as_ref();
+        given.map(|id| from_environment("TOLLGATE_CLAIM_ID", id)).transpose()
     }
 
     /// Where programs are looked for.

@@ -24,7 +24,7 @@ use answer::{Answer, Stop};
 use arguments::{Arguments, Command};
 use command::{
     apply, completions, create, delete, doctor, edit, hook as hook_command, init, ledger, mcp, move_file,
-    read, recovery, sync, task, turn, work, write,
+    read, recovery, serve, sync, task, turn, work, write,
 };
 use door::Door;
 use surroundings::Surroundings;
@@ -56,6 +56,7 @@ fn run(door: &Door, command: Command) -> Result<Answer, Stop> {
         Command::Sync(wish) => sync::run(door, &wish),
         Command::Launch(wish) => work::launch(&wish),
         Command::Mcp(wish) => mcp::run(door, &wish),
+        Command::Serve(wish) => serve::run(door, &wish),
         Command::Recovery(wish) => recovery::run(door, &wish),
         Command::Ledger(wish) => ledger::run(door, &wish),
         Command::Hook(wish) => hook_command::run(door, &wish),

@@ -16,6 +16,8 @@ pub(crate) struct Surroundings {
     pub(crate) agent: Option<OsString>,
     /// `TOLLGATE_CLAIM_ID`
     pub(crate) claim_id: Option<OsString>,
+    /// `TOLLGATE_TOKEN`
+    pub(crate) token: Option<OsString>,
     /// `PATH`, where programs are.
     pub(crate) path: Option<OsString>,
     /// This program, to be started once more.
@@ -38,6 +40,11 @@ impl Surroundings {
         env::var_os("HOME").map(PathBuf::from).filter(|path| path.is_absolute())
     }
 
+    /// Where temporary folders are made.
+    pub(crate) fn temporary() -> PathBuf {
+        env::temp_dir()
+    }
+
     /// Where programs are looked for.
     pub(crate) fn path() -> Vec<PathBuf> {
         env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default()
@@ -52,6 +59,7 @@ impl Surroundings {
             turn: text("TOLLGATE_TURN"),
             agent: text("TOLLGATE_AGENT"),
             claim_id: text("TOLLGATE_CLAIM_ID"),
+            token: text("TOLLGATE_TOKEN"),
             path: text("PATH"),
             program: program(),
             ssh: text("GIT_SSH_COMMAND").or_else(|| text("GIT_SSH")).is_some(),

@@ -90,13 +90,28 @@ pub(crate) fn is_vault(folder: &Path) -> bool {
 impl Door {
     /// The vault of this workspace. Looking for one does not make one.
     pub(crate) fn tasks(&self) -> Result<Tasks, Stop> {
+        Ok(self.tasks_or_fault()?)
+    }
+
+    /// The same, for those who answer nobody.
+    pub(crate) fn tasks_or_fault(&self) -> Result<Tasks> {
         let (root, _) = self.root()?;
         let settings = read_settings(&root.join(STATE_FOLDER).join("config.toml"))?;
         let folder = vault_folder(&root, &settings);
         if !has_vault(&folder, &settings) {
             return Err(words::no_vault(self, &folder));
         }
-        Ok(self.open_vault(&self.workspace()?, &folder)?)
+        self.open_vault(&self.workspace()?, &folder)
+    }
+
+    /// The vault of a workspace that is open, if it has one.
+    pub(crate) fn tasks_of(&self, workspace: &Workspace) -> Result<Option<Tasks>> {
+        let folder = vault_folder(workspace.path(), workspace.settings());
+        if has_vault(&folder, workspace.settings()) {
+            self.open_vault(workspace, &folder).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
     /// The same, as the remote has it now.

@@ -1,8 +1,9 @@
 //! This server and the reference server in one run, on the same disk: reads, writes, memory, start-up.
 //!
 //! `cargo bench -p tollgate-server`. The reference server writes plainly: no check, no flush, no ledger. Ours is measured
-//! as it comes (durable) and with `durability = "fast"`. Rounds alternate, and the median is shown, so that a busy
-//! machine disturbs all alike.
+//! as it comes (durable) and with `durability = "fast"`. Each round asks all three, one after the other, in an order that
+//! turns; the ratio is taken within the round, so that a busy machine disturbs both sides of it alike. Shown are the
+//! medians, and beside each ratio its least and largest.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program for the terminal")]
 
 use std::fs;
@@ -14,7 +15,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tollgate_server::mcp::{self, Options, serve_stdio};
 
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 9;
+const KINDS: [Kind; 3] = [Kind::Reference, Kind::Durable, Kind::Fast];
 const FILES: usize = 32;
 /// Requests that are under way at once, as of a client with several agents.
 const ABREAST: usize = 8;
@@ -46,8 +48,8 @@ fn main() {
     let reference = peers.join("node_modules/@modelcontextprotocol/server-filesystem/dist/index.js");
     let bench = Bench { reference, folder: tempfile::tempdir_in(target).unwrap() };
     println!(
-        "{:<34} {:>12} {:>12} {:>12}   aim",
-        "median of rounds, alternating", "reference", "durable", "fast"
+        "{:<34} {:>10} {:>10} {:>10}   {:<22} {:<22} aim",
+        "median of rounds", "reference", "durable", "fast", "durable : reference", "fast : reference"
     );
     bench.rates(
         "reads of 4 KiB, one by one, /s",
@@ -123,11 +125,13 @@ impl Bench {
         calls: usize,
         call: &dyn Fn(usize, &str) -> Value,
     ) {
-        let kinds = [Kind::Reference, Kind::Durable, Kind::Fast];
-        let mut servers = kinds.map(|kind| self.start(kind));
-        let mut rates = [const { Vec::new() }; 3];
+        let mut servers = KINDS.map(|kind| self.start(kind));
+        let mut rounds = Vec::new();
         for round in 0..=ROUNDS {
-            for (server, rates) in servers.iter_mut().zip(&mut rates) {
+            let mut rates = [0.0; KINDS.len()];
+            for turn in 0..KINDS.len() {
+                let at = (round + turn) % KINDS.len();
+                let server = &mut servers[at];
                 let begun = Instant::now();
                 for number in 0..calls {
                     if number >= abreast {
@@ -138,40 +142,47 @@ impl Bench {
                 for _ in 0..abreast {
                     server.receive();
                 }
-                // The first round warms up.
-                if round > 0 {
-                    rates.push(calls as f64 / begun.elapsed().as_secs_f64());
-                }
+                rates[at] = calls as f64 / begun.elapsed().as_secs_f64();
+            }
+            // The first round warms up.
+            if round > 0 {
+                rounds.push(rates);
             }
         }
-        let [reference, durable, fast] = rates.map(median);
-        row(title, [reference, durable, fast], [durable / reference, fast / reference], aim);
+        row(title, &rounds, aim);
     }
 
     fn costs(&self) {
-        let kinds = [Kind::Reference, Kind::Durable, Kind::Fast];
-        let (mut starts, mut sizes) = ([const { Vec::new() }; 3], [const { Vec::new() }; 3]);
+        let (mut starts, mut sizes) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            for (at, kind) in kinds.into_iter().enumerate() {
+            let measured = KINDS.map(|kind| {
                 let mut server = self.start(kind);
                 server.send("tools/list", &json!({}));
                 server.receive();
-                starts[at].push(server.started.as_secs_f64() * 1000.0);
-                sizes[at].push(server.resident() / 1024.0);
-            }
+                (server.started.as_secs_f64() * 1000.0, server.resident() / 1024.0)
+            });
+            starts.push(measured.map(|(start, _)| start));
+            sizes.push(measured.map(|(_, size)| size));
         }
-        for (title, values) in [("start-up to the first answer, ms", starts), ("memory at rest, MiB", sizes)]
-        {
-            let [reference, durable, fast] = values.map(median);
-            row(title, [reference, durable, fast], [durable / reference, fast / reference], "1/10");
-        }
+        row("start-up to the first answer, ms", &starts, "1/10");
+        row("memory at rest, MiB", &sizes, "1/10");
     }
 }
 
-fn row(title: &str, values: [f64; 3], ratios: [f64; 2], aim: &str) {
-    let [reference, durable, fast] = values;
-    println!("{title:<34} {reference:>12.1} {durable:>12.1} {fast:>12.1}   {aim}");
-    println!("{:<34} {:>12} {:>11.2}x {:>11.2}x", "", "", ratios[0], ratios[1]);
+fn row(title: &str, rounds: &[[f64; KINDS.len()]], aim: &str) {
+    let column = |at: usize| median(rounds.iter().map(|round| round[at]).collect());
+    let ratio = |at: usize| {
+        let mut ratios: Vec<f64> = rounds.iter().map(|round| round[at] / round[0]).collect();
+        ratios.sort_by(f64::total_cmp);
+        let (least, most) = (ratios[0], ratios[ratios.len() - 1]);
+        format!("{:.2} ({least:.2} to {most:.2})", median(ratios))
+    };
+    let [reference, durable, fast] = [0, 1, 2].map(column);
+    println!(
+        "{title:<34} {reference:>10.1} {durable:>10.1} {fast:>10.1}   {:<22} {:<22} {aim}",
+        ratio(1),
+        ratio(2)
+    );
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

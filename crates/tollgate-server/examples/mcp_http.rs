@@ -1,9 +1,16 @@
-//! Serves a folder over HTTP: `mcp_http [--agent NAME] [--listen ADDRESS] [--token TOKEN] DIR`. Says its address, then
-//! serves until it is stopped.
+//! Serves a folder over HTTP: `mcp_http [--agent NAME] [--listen ADDRESS] [--token TOKEN] DIR`, with its tasks if it has a
+//! vault. Says its address, then serves until it is stopped.
 #![allow(clippy::print_stdout, reason = "who starts it needs the port")]
 
-use tollgate_server::mcp::{Options, Server};
+use std::time::Duration;
+
+use tollgate::gate::Gate;
+use tollgate::workspace::{Options, Workspace};
+use tollgate_server::mcp::{IDLE, Server, Tasks};
 use tollgate_server::visitor::Visitors;
+
+#[path = "shared/vault.rs"]
+mod vault;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut agent = "agent".to_owned();
@@ -20,7 +27,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             _ => folder = argument,
         }
     }
-    let server = Server::open(Options::new(folder, agent.parse()?))?;
+    let workspace = Workspace::open(folder, Options::default())?;
+    let mut server = Server::over(Gate::new(workspace.clone()), agent.parse()?, IDLE);
+    if workspace.path().join(&workspace.settings().vault.dir).is_dir() {
+        server = server.with_tasks(Tasks::new(vault::open(&workspace)?, Duration::ZERO));
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind(listen).await?;

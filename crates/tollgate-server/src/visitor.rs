@@ -2,17 +2,24 @@
 //!
 //! A server on loopback is open to every program of this machine, and a browser is one that runs strangers' code. So
 //! the `Host` must be a name of this server (a page that rebinds its own name to 127.0.0.1 has another), and an `Origin`,
-//! which browsers send, must be one of ours. Beyond loopback that is not enough: there a token is needed.
+//! which browsers send, must be one of ours. Beyond loopback that is not enough: there a token is needed. Programs send it
+//! with each request; a person types it once, and the browser keeps a cookie that was made from it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::extract::{Form, Request, State};
+use axum::http::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_SECURITY_POLICY, COOKIE, HOST, ORIGIN, SET_COOKIE, WWW_AUTHENTICATE,
+};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::routing::post;
+use serde::Deserialize;
+use tollgate::digest::Digest;
 
 /// The rules for one server.
 #[derive(Debug, Clone)]
@@ -80,7 +87,8 @@ impl Visitors {
         if let Some(token) = &self.token {
             let given = text(AUTHORIZATION).and_then(|value| value.split_once(' '));
             let given = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-            if !given.is_some_and(|(_, given)| same(given.trim().as_bytes(), token.as_bytes())) {
+            let shown = given.is_some_and(|(_, given)| same(given.trim().as_bytes(), token.as_bytes()));
+            if !shown && !has_cookie(headers, token) {
                 return Err(TurnedAway::Token);
             }
         }
@@ -111,8 +119,64 @@ impl Visitors {
 
     /// The same routes, for these visitors only.
     pub fn guard(&self, router: Router) -> Router {
-        router.layer(axum::middleware::from_fn_with_state(Arc::new(self.clone()), admit))
+        let visitors = Arc::new(self.clone());
+        let router = match &self.token {
+            Some(_) => router.merge(Router::new().route(LOGIN, post(login)).with_state(visitors.clone())),
+            None => router,
+        };
+        router.layer(axum::middleware::from_fn_with_state(visitors, admit))
     }
+}
+
+/// Where a person types the token.
+const LOGIN: &str = "/login";
+
+/// Whoever guesses waits this long for each guess.
+const AFTER_A_GUESS: Duration = Duration::from_millis(500);
+
+/// The name and the value of the cookie, both made from the token: servers on other ports of this machine share the
+/// browser's cookies, and whoever reads one has not read the token.
+fn cookie(token: &str) -> (String, String) {
+    let name = Digest::of(format!("tollgate cookie name\0{token}").as_bytes()).to_string();
+    let value = Digest::of(format!("tollgate cookie\0{token}").as_bytes()).to_string();
+    (format!("tollgate-{}", &name[..8]), value)
+}
+
+fn has_cookie(headers: &HeaderMap, token: &str) -> bool {
+    let (name, value) = cookie(token);
+    let given = headers.get_all(COOKIE).iter().filter_map(|header| header.to_str().ok());
+    let mut pairs = given.flat_map(|header| header.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.any(|(known, given)| known == name && same(given.as_bytes(), value.as_bytes()))
+}
+
+#[derive(Deserialize)]
+struct Typed {
+    token: String,
+}
+
+async fn login(State(visitors): State<Arc<Visitors>>, Form(typed): Form<Typed>) -> Response {
+    let token = visitors.token.as_deref().unwrap_or_default();
+    if !same(typed.token.trim().as_bytes(), token.as_bytes()) {
+        tokio::time::sleep(AFTER_A_GUESS).await;
+        return ask_for_the_token("This is not the token.");
+    }
+    let (name, value) = cookie(token);
+    let cookie = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict");
+    ([(SET_COOKIE, cookie)], Redirect::to("/")).into_response()
+}
+
+/// For people. Nothing of it comes from elsewhere, and no script runs in it.
+fn ask_for_the_token(sentence: &str) -> Response {
+    let policy = "default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+    let page = format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\">\
+         <title>tollgate: token</title><main><h1>tollgate</h1><p>{sentence}</p>\
+         <form method=\"post\" action=\"{LOGIN}\"><label for=\"token\">Token of this server</label> \
+         <input id=\"token\" name=\"token\" type=\"password\" autocomplete=\"current-password\" required autofocus> \
+         <button>Enter</button></form></main></html>\n"
+    );
+    (StatusCode::UNAUTHORIZED, [(CONTENT_SECURITY_POLICY, policy)], Html(page)).into_response()
 }
 
 fn is_port(text: &str) -> bool {
@@ -120,7 +184,7 @@ fn is_port(text: &str) -> bool {
 }
 
 /// In the same time wherever they differ, so that nobody guesses a token letter by letter.
-fn same(given: &[u8], token: &[u8]) -> bool {
+pub(crate) fn same(given: &[u8], token: &[u8]) -> bool {
     let differ =
         given.iter().zip(token).fold(given.len() ^ token.len(), |differ, (a, b)| differ | usize::from(a ^ b));
     std::hint::black_box(differ) == 0
@@ -129,6 +193,12 @@ fn same(given: &[u8], token: &[u8]) -> bool {
 async fn admit(State(visitors): State<Arc<Visitors>>, request: Request, next: Next) -> Response {
     match visitors.check(request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
+        Err(TurnedAway::Token) if request.method() == Method::POST && request.uri().path() == LOGIN => {
+            next.run(request).await
+        }
+        Err(TurnedAway::Token) if wants_a_page(request.headers()) => {
+            ask_for_the_token("A token is needed here.")
+        }
         Err(TurnedAway::Host) => (StatusCode::FORBIDDEN, "this `Host` is not served here\n").into_response(),
         Err(TurnedAway::Origin) => {
             (StatusCode::FORBIDDEN, "this `Origin` may not call here\n").into_response()
@@ -139,6 +209,13 @@ async fn admit(State(visitors): State<Arc<Visitors>>, request: Request, next: Ne
                 .into_response()
         }
     }
+}
+
+fn wants_a_page(headers: &HeaderMap) -> bool {
+    headers
+        .get(ACCEPT)
+        .and_then(|accept| accept.to_str().ok())
+        .is_some_and(|accept| accept.contains("text/html"))
 }
 
 #[cfg(test)]
@@ -228,6 +305,13 @@ mod tests {
             assert_eq!(with(wrong), Err(TurnedAway::Token), "{wrong}");
         }
         assert_eq!(asked(&visitors, &[("host", "box")]), Err(TurnedAway::Token));
+        let (name, value) = cookie("secret");
+        let with = |cookie: &str| asked(&visitors, &[("host", "box"), ("cookie", cookie)]);
+        assert_eq!(with(&format!("a=b; {name}={value}; c=d")), Ok(()));
+        for wrong in [&format!("{name}=secret"), &format!("{name}="), &format!("other={value}"), &value] {
+            assert_eq!(with(wrong), Err(TurnedAway::Token), "{wrong}");
+        }
+        assert!(!format!("{name}{value}").contains("secret"));
         assert_eq!(
             asked(&visitors, &[("host", "0.0.0.0"), ("authorization", "Bearer secret")]),
             Err(TurnedAway::Host)

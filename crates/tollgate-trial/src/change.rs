@@ -13,7 +13,11 @@ use tollgate::workspace::{Options, Workspace};
 use crate::Answer;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Wish(Change);
+pub(crate) enum Wish {
+    File(Change),
+    /// A folder is moved on its own.
+    Folder(String, String),
+}
 
 impl FromStr for Wish {
     type Err = String;
@@ -29,9 +33,10 @@ impl FromStr for Wish {
             "create" => Action::Create(rest.into()),
             "delete" => Action::Delete,
             "move" => Action::MoveTo(rest.into()),
+            "folder" => return Ok(Self::Folder(path.to_owned(), rest.to_owned())),
             _ => return Err(format!("`{verb}` is no change")),
         };
-        Ok(Self(Change::new(path, action)))
+        Ok(Self::File(Change::new(path, action)))
     }
 }
 
@@ -40,7 +45,18 @@ pub(crate) fn commit(root: &Path, wishes: Vec<Wish>) -> Result<Answer> {
     let gate = Gate::new(Workspace::open(root, Options::default())?);
     let agent = "blue".parse().map_err(|_| Fault::Invalid { what: "no name".to_owned() })?;
     let turn = gate.begin_turn(agent)?;
-    for Wish(change) in &wishes {
+    if let [Wish::Folder(path, to)] = wishes.as_slice() {
+        return Ok(match gate.move_folder(&turn, path, to)? {
+            Outcome::Done(_) => Answer::Done(json!({ "applied": 1 })),
+            Outcome::Refused(refused) => Answer::Refused(json!(refused.payload())),
+        });
+    }
+    let file = |wish| match wish {
+        Wish::File(change) => Ok(change),
+        Wish::Folder(..) => Err(Fault::Invalid { what: "a folder is moved on its own".to_owned() }),
+    };
+    let changes: Vec<Change> = wishes.into_iter().map(file).collect::<Result<_>>()?;
+    for change in &changes {
         if matches!(change.action, Action::Create(_)) {
             continue;
         }
@@ -48,7 +64,6 @@ pub(crate) fn commit(root: &Path, wishes: Vec<Wish>) -> Result<Answer> {
             return Ok(Answer::Refused(json!(refused.payload())));
         }
     }
-    let changes = wishes.into_iter().map(|Wish(change)| change).collect();
     Ok(match gate.apply(&turn, changes)? {
         Outcome::Done(applied) => Answer::Done(json!({ "applied": applied.len() })),
         Outcome::Refused(refused) => Answer::Refused(json!(refused.payload())),

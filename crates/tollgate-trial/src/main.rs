@@ -44,7 +44,7 @@ enum Actor {
     Commit {
         #[arg(long)]
         root: PathBuf,
-        /// `write:PATH:TEXT`, `create:PATH:TEXT`, `delete:PATH`, `move:PATH:TO`
+        /// `write:PATH:TEXT`, `create:PATH:TEXT`, `delete:PATH`, `move:PATH:TO`, or alone `folder:PATH:TO`
         #[arg(required = true)]
         changes: Vec<Wish>,
     },

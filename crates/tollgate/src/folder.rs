@@ -11,16 +11,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, FileType};
+use serde_json::{Value, json};
 
+use crate::commit::{Journal, JournalContent, remove_folder};
 use crate::disk::Folder;
 use crate::error::{At, Fault, Result};
 use crate::gate::Gate;
 use crate::guard::{Outcome, Refused, Request};
-use crate::ledger::{ActionType, Entry, Flush};
+use crate::ledger::{ActionType, Entry};
 use crate::path::FilePath;
 use crate::place::{Located, Place};
 use crate::refusal::{Reason, Refusal};
-use crate::settings::Durability;
 use crate::stage::ChangeId;
 use crate::turn::{FileState, Sightings};
 use crate::workspace::{STATE_FOLDER, Workspace};
@@ -229,16 +230,26 @@ impl Gate {
         // Whoever is writing one of these files finishes first; who comes later finds them missing here.
         let mut paths: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
         paths.extend([from.relative.as_path(), to.relative.as_path()]);
-        let _locks = match request.lock(&paths, None)? {
+        let locks = match request.lock(&paths, None)? {
             Ok(locks) => locks,
             Err((index, reason)) => {
                 let busy = workspace.canonical(paths[index])?;
                 return request.refuse(vec![Refusal::new(busy, reason)]).map(Outcome::Refused);
             }
         };
+        // From here on the next process finishes or undoes what this one leaves half done.
+        locks.mark()?;
+        let id = ChangeId::new(workspace.now())?;
+        let both = (from.relative.as_path(), to.relative.as_path());
+        let journal = Journal::of_move(workspace, request.author(), &id, both, to.missing.clone())?;
         workspace.make_folders(&to.missing)?;
         let (source, target) = (from.spot(workspace.root())?, to.spot(workspace.root())?);
         if !source.rename_new(&target)? {
+            for folder in to.missing.iter().rev() {
+                remove_folder(workspace, folder)?;
+            }
+            journal.remove_for_good()?;
+            locks.clear()?;
             return Err(Fault::invalid(format!("`{}` exists already", to.path)));
         }
         // Without these a power cut could bring the old name back, or lose both.
@@ -254,28 +265,53 @@ impl Gate {
                 turn.wrote(&old, FileState::Absent)?;
             }
         }
-        let entry = Entry {
-            time: workspace.now(),
-            agent: Some(turn.agent().clone()),
-            turn: Some(turn.id().clone()),
-            action_type: ActionType::Mutation,
-            payload: serde_json::json!({
-                "id": ChangeId::new(workspace.now())?.as_str(),
-                "tool_name": "move_file",
-                "target_file": request.ledger_path(&from.path),
-                "moved_to": request.ledger_path(&to.path),
-                "folder": true,
-                "files": files.len(),
-            }),
-            result: serde_json::json!({"status": "APPLIED"}),
-        };
-        let flush = match durability {
-            Durability::Durable => Flush::Data,
-            Durability::Fast => Flush::No,
-        };
-        workspace.ledger().append(&[entry], flush)?;
+        let payload = payload(id.as_str(), request.tool, both, files.len());
+        let entry = request.author().entry(workspace, ActionType::Mutation, payload, applied());
+        workspace.ledger().append(&[entry], workspace.ledger_flush())?;
+        // It stands. An intent that stays is removed by the next process, which finds the line.
+        let _ = journal.remove().and_then(|()| locks.clear());
         Ok(Outcome::Done(to.path))
     }
+}
+
+impl Workspace {
+    /// The line of a folder that was moved by somebody who died before writing it. The locks of both paths are held by the
+    /// caller.
+    pub(crate) fn missing_line_of_folder(&self, content: &JournalContent) -> Result<Option<Entry>> {
+        let [record] = content.records.as_slice() else { return Ok(None) };
+        let Some(to) = record.folder_to() else { return Ok(None) };
+        let there = |path: &Path| self.root().open_below(path).is_ok();
+        if there(&record.path) || !there(to) {
+            return Ok(None);
+        }
+        let files = self.files_below(to)?.len();
+        let mut payload = payload(&record.id, "recovered", (&record.path, to), files);
+        payload["recovered"] = true.into();
+        Ok(Some(Entry {
+            time: self.now(),
+            agent: Some(content.agent.clone()),
+            turn: content.turn.clone(),
+            action_type: ActionType::Mutation,
+            payload,
+            result: applied(),
+        }))
+    }
+}
+
+/// What the ledger says of a folder that was moved.
+fn payload(id: &str, tool: &str, (from, to): (&Path, &Path), files: usize) -> Value {
+    json!({
+        "id": id,
+        "tool_name": tool,
+        "target_file": from.display().to_string(),
+        "moved_to": to.display().to_string(),
+        "folder": true,
+        "files": files,
+    })
+}
+
+fn applied() -> Value {
+    json!({"status": "APPLIED"})
 }
 
 /// The place, if agents may change something there.

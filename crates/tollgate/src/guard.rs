@@ -244,7 +244,7 @@ impl Permit<'_> {
 }
 
 impl<'a> Request<'a> {
-    fn author(&self) -> Author<'a> {
+    pub(crate) fn author(&self) -> Author<'a> {
         Author { agent: self.turn.agent(), turn: Some(self.turn.id()), tool: self.tool }
     }
 
@@ -368,11 +368,13 @@ impl<'a> Request<'a> {
         let base = match self.base(&place.path, extent, expected, &exists)? {
             Ok(base) => base,
             Err(Reason::Unread { .. }) => {
-                let actual = match place.spot(self.workspace.root())?.open()? {
-                    Found::File(file) => FileState::Present(file.hash()?),
-                    _ => FileState::Unreadable,
+                let reason = match place.spot(self.workspace.root())?.open()? {
+                    Found::File(file) => Reason::Unread { actual: FileState::Present(file.hash()?) },
+                    // Reading it would not help.
+                    Found::NotAFile => Reason::NotAFile,
+                    Found::Nothing | Found::Unreadable => Reason::Unread { actual: FileState::Unreadable },
                 };
-                return Ok(Err(Refusal::new(place.path, Reason::Unread { actual })));
+                return Ok(Err(Refusal::new(place.path, reason)));
             }
             Err(reason) => return Ok(Err(Refusal::new(place.path, reason))),
         };
@@ -458,7 +460,13 @@ impl<'a> Request<'a> {
             crate::settings::Durability::Durable => Flush::Data,
             crate::settings::Durability::Fast => Flush::No,
         };
-        self.workspace.ledger().append(&entries, flush).map(drop)
+        let lines = self.workspace.ledger().append(&entries, flush)?;
+        for (line, refusal) in lines.iter().zip(refusals) {
+            if let Reason::Stale(stale) = &refusal.reason {
+                self.workspace.keep_conflict(line.seq, stale);
+            }
+        }
+        Ok(())
     }
 
     /// Relative where it can be, as the ledger of a workspace should not depend on where it is mounted.

@@ -121,11 +121,13 @@ impl Workspace {
             let ids: Vec<ChangeId> =
                 content.records.iter().filter_map(|record| ChangeId::parse(&record.id)).collect();
             let acknowledged = self.acknowledged(ids.iter())?;
-            if !acknowledged.contains(ids.last().map_or("", ChangeId::as_str)) {
+            if acknowledged.contains(ids.last().map_or("", ChangeId::as_str)) {
+                finish_journalled(self, &content)?;
+            } else if let Some(entry) = self.missing_line_of_folder(&content)? {
+                self.ledger().append(&[entry], self.ledger_flush())?;
+            } else {
                 undo_journalled(self, &content)?;
                 self.take_back_lines(&content, &acknowledged)?;
-            } else {
-                finish_journalled(self, &content)?;
             }
             journal.remove_for_good()?;
         }
@@ -365,7 +367,7 @@ impl Workspace {
         self.ledger().append(&[entry], self.ledger_flush()).map(drop)
     }
 
-    fn ledger_flush(&self) -> Flush {
+    pub(crate) fn ledger_flush(&self) -> Flush {
         match self.settings().guard.durability {
             Durability::Durable => Flush::Data,
             Durability::Fast => Flush::No,

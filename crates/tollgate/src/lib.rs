@@ -47,7 +47,7 @@
 //! - [`refusal`]: the answer "no", for controllers and for agents.
 //! - [`workspace`]: the folder, its settings and its state. [`settings`] lists what can be set.
 //! - [`ledger`]: what happened, one line each, with a chain of hashes.
-//! - [`recovery`]: the bytes that guarded writes replaced.
+//! - [`recovery`]: the bytes that guarded writes replaced. [`conflict`]: what refused writes ran into.
 //! - [`commit`]: how files are changed so that nothing is lost, step by step.
 //!
 //! # Limitations
@@ -67,6 +67,7 @@ compile_error!("tollgate does not support Windows yet: its promises need more th
 
 pub mod chronicle;
 pub mod commit;
+pub mod conflict;
 mod diff;
 pub mod digest;
 mod disk;

@@ -19,6 +19,10 @@ use crate::error::{At, Result};
 use crate::name::random_id;
 use crate::sys;
 
+/// So often the core is only left to others, without a pause: whoever holds a lock for a few microseconds is done by then,
+/// and the shortest pause takes longer.
+const YIELDS: u32 = 20;
+
 /// The first pause between two attempts. Most guarded writes are done in less than a millisecond.
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
 
@@ -101,26 +105,32 @@ fn open(path: &Path) -> Result<File> {
 /// Pauses that grow, until a deadline.
 pub(crate) struct Pauses {
     deadline: Instant,
+    yields: u32,
     next: Duration,
 }
 
 impl Pauses {
     pub(crate) fn until(deadline: Instant) -> Self {
-        Self { deadline, next: FIRST_PAUSE }
+        Self { deadline, yields: 0, next: FIRST_PAUSE }
     }
 
     pub(crate) fn lasting(wait: Duration) -> Self {
         Self::until(Instant::now() + wait)
     }
 
-    /// Sleeps a little and says true; says false, without sleeping, when the time is up.
+    /// Waits a little and says true; says false, without waiting, when the time is up.
     pub(crate) fn pause(&mut self) -> bool {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return false;
         }
-        std::thread::sleep(self.next.min(left));
-        self.next = (self.next * 2).min(LONGEST_PAUSE);
+        if self.yields < YIELDS {
+            self.yields += 1;
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(self.next.min(left));
+            self.next = (self.next * 2).min(LONGEST_PAUSE);
+        }
         true
     }
 }

@@ -144,7 +144,7 @@ impl Workspace {
         }
         std::fs::write(&stamp, "").at("write", &stamp)?;
         let mut room = settings.max_size.0;
-        let mut pruned = 0;
+        let mut pruned = self.prune_conflicts(now, settings.max_age.0)?;
         for kind in Kind::ALL {
             let folder = self.recovery_folder().open_below(kind.folder().as_ref())?;
             // The names begin with the time: newest first.

@@ -74,7 +74,7 @@ pub struct Stale {
 }
 
 /// The author of a change, from the ledger.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedBy {
     /// Who.
     pub agent: Agent,

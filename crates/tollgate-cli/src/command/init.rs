@@ -1,4 +1,5 @@
-//! `tollgate init`: writes the configuration, and nothing else unless asked: a vault, hooks of agent programs.
+//! `tollgate init`: writes the configuration, and nothing else unless asked: a vault, hooks of agent programs, the MCP
+//! server in their configuration.
 
 use std::fs;
 use std::io::{self, Write};
@@ -27,8 +28,11 @@ use crate::words;
 ///
 /// With --vault the folders for tasks are made too, and the configuration says where they are.
 ///
+/// An agent program is guarded through its hooks (--host), or its agent uses the tools of tollgate's MCP server (--mcp).
+/// Both for one program are set up only if you name it with both.
+///
 /// With --remove the configuration is taken out again, unless you have changed it, and so are the vault's folders if they
-/// are empty. The state (ledger, recovery) stays.
+/// are empty, hooks and MCP servers. The state (ledger, recovery) stays.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
@@ -46,7 +50,11 @@ pub(crate) struct Wish {
     #[arg(long = "host", value_name = "HOST", value_parser = hosts())]
     hosts: Vec<String>,
 
-    /// Take out what init put in; with --host only the hooks of that program
+    /// Register the MCP server with an agent program in this workspace, beside what is there
+    #[arg(long = "mcp", value_name = "HOST", value_parser = PossibleValuesParser::new(host::names()))]
+    mcp: Vec<String>,
+
+    /// Take out what init put in; with --host or --mcp only that
     #[arg(long)]
     remove: bool,
 }
@@ -55,7 +63,7 @@ fn hosts() -> PossibleValuesParser {
     PossibleValuesParser::new(host::names().into_iter().chain(["all"]))
 }
 
-/// The hooks of one agent program, and what became of them.
+/// The hooks, or the MCP server, of one agent program, and what became of them.
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct Hooked {
     pub(crate) host: &'static str,
@@ -141,8 +149,15 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     let (root, found_by) = door.root()?;
     let state = root.join(STATE_FOLDER);
     let config = state.join("config.toml");
-    let mut hooked = Vec::new();
-    for host in chosen(wish, &root) {
+    let (mut hooked, mut registered) = (Vec::new(), Vec::new());
+    let hooks = chosen(wish, &root);
+    for host in registrars(wish, &root, &hooks)? {
+        let registry = host.mcp();
+        let done = if wish.remove { registry.take(&root)? } else { registry.put(&root)? };
+        let then = registry.then.filter(|_| !wish.remove || done == Became::ByHand);
+        registered.push(Hooked { host: host.name(), files: registry.files(), done, then });
+    }
+    for host in hooks {
         let setup = host.setup();
         let done = if wish.remove { setup.take(&root)? } else { setup.put(&root)? };
         let trust = host.trust(Surroundings::home().as_deref(), &root);
@@ -150,7 +165,7 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
         hooked.push(Hooked { host: host.name(), files: setup.files(), done, then });
     }
     let done = match wish.remove {
-        true if wish.hosts.is_empty() => remove(&root, &state, &config)?,
+        true if wish.hosts.is_empty() && wish.mcp.is_empty() => remove(&root, &state, &config)?,
         // Asked about one program only: the rest of what init put in stays.
         true if config.exists() => Done::Kept,
         true => Done::NothingToRemove,
@@ -165,13 +180,16 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     let named = vault.as_ref().is_some_and(|vault| vault.named);
     let done = if done == Done::Kept && named { Done::Changed } else { done };
     let (git, state) = (root.join(".git").exists(), state.join("version").exists());
-    let mut words = words::init(&root, found_by, done, git, state) + &words::hooked(&hooked, wish.remove);
+    let mut words = words::init(&root, found_by, done, git, state)
+        + &words::hooked(&hooked, wish.remove)
+        + &words::registered(&registered);
     let mut json = json!({
         "workspace": root.to_string_lossy(),
         "config": config.to_string_lossy(),
         "done": done,
         "found": {"git": git, "state": state},
         "hosts": hooked,
+        "mcp": registered,
     });
     if let Some(vault) = &vault {
         words = format!("{words}\n{}", words::vault_made(door, &vault.folder, vault.new));
@@ -251,16 +269,40 @@ fn is_template(text: &[u8]) -> bool {
     text.lines().map(plain).collect::<String>() == TEMPLATE
 }
 
-/// The programs that are meant. To be taken out: all that are set up, unless some are named.
+/// The programs whose MCP servers are meant. A program that would get a second door without being named for both is
+/// refused: its agent would be asked twice for one write.
+fn registrars(wish: &Wish, root: &Path, hooks: &[&'static dyn Host]) -> Result<Vec<&'static dyn Host>, Stop> {
+    let all = wish.remove && wish.mcp.is_empty() && wish.hosts.is_empty();
+    let is_meant = |host: &&'static dyn Host| {
+        wish.mcp.iter().any(|name| name == host.name()) || all && host.mcp().is_there(root)
+    };
+    let meant: Vec<_> = host::ALL.into_iter().filter(is_meant).collect();
+    if !wish.remove {
+        let among = |hosts: &[&'static dyn Host], host: &dyn Host| {
+            hosts.iter().any(|other| other.name() == host.name())
+        };
+        if let Some(host) = meant.iter().find(|host| !among(hooks, **host) && host.setup().is_there(root)) {
+            return Err(words::has_hooks(host.name()));
+        }
+        if let Some(host) = hooks.iter().find(|host| !among(&meant, **host) && host.mcp().is_there(root)) {
+            return Err(words::has_server(host.name()));
+        }
+    }
+    Ok(meant)
+}
+
+/// The programs whose hooks are meant. To be taken out: all that are set up, unless some are named.
 fn chosen(wish: &Wish, root: &Path) -> Vec<&'static dyn Host> {
     let all = wish.hosts.iter().any(|name| name == "all");
     let is_meant = |host: &&'static dyn Host| {
         let named = wish.hosts.iter().any(|name| name == host.name());
         let there = || host.setup().is_there(root);
         let found = || host::is_found(*host, Surroundings::home().as_deref(), &Surroundings::path(), root);
+        // Who means all that are found does not mean both doors for one of them.
+        let other_door = || wish.mcp.iter().any(|name| name == host.name()) || host.mcp().is_there(root);
         match wish.remove {
-            true => named || (all || wish.hosts.is_empty()) && there(),
-            false => named || all && found(),
+            true => named || (all || wish.hosts.is_empty() && wish.mcp.is_empty()) && there(),
+            false => named || all && found() && !other_door(),
         }
     };
     host::ALL.into_iter().filter(is_meant).collect()

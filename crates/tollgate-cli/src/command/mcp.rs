@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tollgate_server::mcp::{IDLE, Server, serve_stdio};
+use tollgate_server::mcp::{IDLE, Server, Tasks, serve_stdio};
 
 use crate::answer::{Answer, Stop};
 use crate::door::Door;
 
 /// Serve the workspace to one agent over MCP, on stdin and stdout
 ///
-/// A drop-in for the reference filesystem server: the same tools, and no write is lost. The agent is named here and not
-/// by its client. It ends when the client closes the connection.
+/// A drop-in for the reference filesystem server: the same tools, and no write is lost; and tools for tasks. The agent is
+/// named here and not by its client. It ends when the client closes the connection, and what the agent has claimed over it is
+/// then free for others.
 #[derive(Debug, Args)]
 #[command(after_help = "Example, in the MCP configuration of an agent program
   {\"mcpServers\": {\"files\": {\"command\": \"tollgate\", \"args\": [\"mcp\", \"--agent\", \"blue\", \"/path/to/project\"]}}}")]
@@ -24,6 +25,12 @@ pub(crate) struct Wish {
 pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     let elsewhere = wish.folder.as_ref().map(|folder| door.elsewhere(folder));
     let door = elsewhere.as_ref().unwrap_or(door);
-    serve_stdio(&Server::over(door.gate()?, door.agent()?, IDLE))?;
+    let gate = door.gate()?;
+    let tasks = door.tasks_of(gate.workspace())?;
+    let mut server = Server::over(gate, door.agent()?, IDLE);
+    if let Some(tasks) = tasks {
+        server = server.with_tasks(Tasks::new(tasks.vault, tasks.settle).given(door.given_claim()?));
+    }
+    serve_stdio(&server)?;
     Ok(Answer::Streamed)
 }

@@ -13,6 +13,7 @@ pub(crate) mod mcp;
 pub(crate) mod move_file;
 pub(crate) mod read;
 pub(crate) mod recovery;
+pub(crate) mod serve;
 pub(crate) mod sync;
 pub(crate) mod task;
 pub(crate) mod turn;

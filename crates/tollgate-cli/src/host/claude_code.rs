@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::fields::{call, has, heard, is, path, read, replacement, shell, text, write};
 use super::setup::{EXIT_2, command, command_or, grouped};
-use super::{Canary, Host, Setup, Traces, Trust};
+use super::{Canary, Host, Registry, Setup, Traces, Trust};
 use crate::hook::event::{Aftermath, Call, Deed, Deeds, Event, Heard, Shown};
 
 pub(super) struct ClaudeCode;
@@ -60,6 +60,11 @@ impl Host for ClaudeCode {
             10,
         );
         Setup::Shared { file: ".claude/settings.json", base: json!({}), entries }
+    }
+
+    fn mcp(&self) -> Registry {
+        Registry::servers(".mcp.json", self.name())
+            .then("start `claude` here once and agree to the server `tollgate`")
     }
 
     fn traces(&self) -> Traces {

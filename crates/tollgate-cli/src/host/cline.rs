@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::fields::{call, has, path, read, replacement, shell, text, write};
 use super::setup::{command, command_or};
-use super::{Canary, Host, Place, Setup, Traces};
+use super::{Canary, Host, Place, Registry, Setup, Traces};
 use crate::hook::event::{Aftermath, Deed, Deeds, Event, Heard, Shown};
 use crate::hook::patch;
 
@@ -82,6 +82,14 @@ impl Host for Cline {
             file(".cline/hooks/PostToolUse", command(self.name())),
             file(".cline/hooks/TaskComplete", command(self.name())),
         ])
+    }
+
+    fn mcp(&self) -> Registry {
+        Registry::by_hand(
+            "cline knows no servers of a workspace; put this into `~/.cline/data/settings/cline_mcp_settings.json`, \
+             with the path of this workspace: {\"mcpServers\": {\"tollgate\": {\"command\": \"tollgate\", \"args\": \
+             [\"mcp\", \"--agent\", \"cline\", \"/path/to/workspace\"]}}}",
+        )
     }
 
     fn traces(&self) -> Traces {

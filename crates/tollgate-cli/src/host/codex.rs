@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::claude_code;
 use super::fields::{has, heard, shell, text};
 use super::setup::{EXIT_2, command, command_or, grouped};
-use super::{Canary, Host, Setup, Traces, Trust};
+use super::{Canary, Host, Registry, Setup, Traces, Trust};
 use crate::hook::event::{Deeds, Heard};
 use crate::hook::patch;
 
@@ -56,6 +56,11 @@ impl Host for Codex {
             10,
         );
         Setup::Shared { file: ".codex/hooks.json", base: json!({}), entries }
+    }
+
+    fn mcp(&self) -> Registry {
+        Registry::tables(".codex/config.toml", self.name())
+            .then("start `codex` here once and trust this folder: it reads the file only then")
     }
 
     fn traces(&self) -> Traces {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::fields::{call, has, heard, path, read, replacement, shell, text, write};
 use super::setup::{EXIT_2, command, command_or};
-use super::{Canary, Host, Place, Setup, Traces};
+use super::{Canary, Host, Place, Registry, Setup, Traces};
 use crate::hook::event::{Aftermath, Call, Deed, Deeds, Event, Heard, Shown};
 use crate::hook::patch;
 
@@ -82,6 +82,11 @@ impl Host for Copilot {
         }});
         let text = serde_json::to_string_pretty(&hooks).unwrap_or_default() + "\n";
         Setup::Own(vec![(".github/hooks/tollgate.json", text, Place::Plain)])
+    }
+
+    fn mcp(&self) -> Registry {
+        let entry = |words: Vec<&str>| json!({"type": "local", "command": words[0], "args": words[1..], "tools": ["*"]});
+        Registry::json(".github/mcp.json", "mcpServers", json!({}), entry, self.name())
     }
 
     fn traces(&self) -> Traces {

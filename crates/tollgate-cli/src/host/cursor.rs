@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::fields::{call, has, heard, path, read, replacement, shell, text, write};
 use super::setup::{EXIT_2, command, command_or};
-use super::{Canary, Host, Setup, Traces};
+use super::{Canary, Host, Registry, Setup, Traces};
 use crate::hook::event::{Aftermath, Deed, Deeds, Event, Heard, Shown};
 
 pub(super) struct Cursor;
@@ -78,6 +78,16 @@ impl Host for Cursor {
             entry("sessionEnd", say()),
         ];
         Setup::Shared { file: ".cursor/hooks.json", base: json!({"version": 1}), entries }
+    }
+
+    fn mcp(&self) -> Registry {
+        // It does not start servers in the workspace.
+        let entry = |words: Vec<&str>| {
+            let args = [&words[1..], &["${workspaceFolder}"]].concat();
+            json!({"command": words[0], "args": args})
+        };
+        Registry::json(".cursor/mcp.json", "mcpServers", json!({}), entry, self.name())
+            .then("switch the server `tollgate` on in the settings of Cursor")
     }
 
     fn traces(&self) -> Traces {

@@ -7,7 +7,7 @@ use tollgate::turn::Extent;
 
 use super::fields::{call, has, heard, path, read, replacement, shell, text, write};
 use super::setup::{command, command_or, grouped};
-use super::{Canary, Host, Setup, Traces};
+use super::{Canary, Host, Registry, Setup, Traces};
 use crate::hook::event::{Aftermath, Call, Deed, Deeds, Event, Heard, Shown};
 
 pub(super) struct Gemini;
@@ -76,6 +76,10 @@ impl Host for Gemini {
             10_000,
         );
         Setup::Shared { file: ".gemini/settings.json", base: json!({}), entries }
+    }
+
+    fn mcp(&self) -> Registry {
+        Registry::servers(".gemini/settings.json", self.name())
     }
 
     fn traces(&self) -> Traces {

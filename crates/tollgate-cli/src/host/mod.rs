@@ -10,6 +10,7 @@ mod copilot;
 mod cursor;
 mod fields;
 mod gemini;
+mod mcp;
 mod opencode;
 mod setup;
 
@@ -19,6 +20,7 @@ use serde_json::Value;
 
 use crate::hook::event::Heard;
 
+use mcp::Registry;
 use setup::Place;
 pub(crate) use setup::{Became, Setup, Trust};
 
@@ -45,6 +47,9 @@ pub(crate) trait Host: Sync {
 
     /// How it is set up in a workspace.
     fn setup(&self) -> Setup;
+
+    /// Where it finds MCP servers.
+    fn mcp(&self) -> Registry;
 
     /// What in a user's home or path says that the program is in use: names of its programs, of its folders in the
     /// home, and of its files in a project.

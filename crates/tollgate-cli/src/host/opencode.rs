@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::fields::{call, has, is, path, read, replacement, shell, text, write};
-use super::{Canary, Host, Place, Setup, Traces};
+use super::{Canary, Host, Place, Registry, Setup, Traces};
 use crate::hook::event::{Aftermath, Deed, Deeds, Event, Heard, Shown};
 use crate::hook::patch;
 
@@ -72,6 +72,12 @@ impl Host for Opencode {
             include_str!("opencode_plugin.js").into(),
             Place::Plain,
         )])
+    }
+
+    fn mcp(&self) -> Registry {
+        let base = json!({"$schema": "https://opencode.ai/config.json"});
+        let entry = |words: Vec<&str>| json!({"type": "local", "command": words, "enabled": true});
+        Registry::json("opencode.json", "mcp", base, entry, self.name())
     }
 
     fn traces(&self) -> Traces {

@@ -74,6 +74,8 @@ pub(crate) enum Became {
     Removed,
     /// There was nothing of ours.
     NothingToRemove,
+    /// Only a person can do it.
+    ByHand,
 }
 
 /// The line that a program gives to a shell: by name, silent where tollgate is not installed.
@@ -271,12 +273,12 @@ fn is_ours(hook: &Value) -> bool {
     texts.into_iter().any(|text| text.contains(OURS))
 }
 
-fn pretty(config: &Value) -> String {
+pub(super) fn pretty(config: &Value) -> String {
     serde_json::to_string_pretty(config).unwrap_or_default() + "\n"
 }
 
 /// The JSON in a file; none if there is no file or nothing in it.
-fn read_json(path: &Path) -> Result<Option<Value>, Fault> {
+pub(super) fn read_json(path: &Path) -> Result<Option<Value>, Fault> {
     match fs::read_to_string(path) {
         Ok(text) if text.trim().is_empty() => Ok(None),
         // Some programs allow comments in their JSON. Writing the file would lose them, so it is left to the person.
@@ -287,7 +289,7 @@ fn read_json(path: &Path) -> Result<Option<Value>, Fault> {
 }
 
 /// Writes a file whole: the program that reads it may be running.
-fn write(path: &Path, text: &str, place: Place) -> Result<(), Fault> {
+pub(super) fn write(path: &Path, text: &str, place: Place) -> Result<(), Fault> {
     // Through a link, so that the file is changed where it really is.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let fault = |doing| move |source| Fault::Io { doing, path: path.clone(), source };
@@ -308,7 +310,7 @@ fn write(path: &Path, text: &str, place: Place) -> Result<(), Fault> {
 }
 
 /// Removes a file, and the folders above that are empty then, up to the workspace.
-fn remove(root: &Path, path: &Path) -> Result<(), Fault> {
+pub(super) fn remove(root: &Path, path: &Path) -> Result<(), Fault> {
     fs::remove_file(path).map_err(|source| Fault::Io { doing: "remove", path: path.to_owned(), source })?;
     for folder in path.ancestors().skip(1).take_while(|folder| *folder != root) {
         if fs::remove_dir(folder).is_err() {
@@ -318,7 +320,7 @@ fn remove(root: &Path, path: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
-fn damaged(path: &Path, what: &str) -> Fault {
+pub(super) fn damaged(path: &Path, what: &str) -> Fault {
     Fault::Config { path: path.to_owned(), what: what.to_owned() }
 }
 

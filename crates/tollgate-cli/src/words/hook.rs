@@ -1,5 +1,6 @@
 //! Words for models whose tool call was refused. The first line is for programs, the rest is an instruction.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tollgate::guard::Refused;
@@ -140,13 +141,12 @@ pub(crate) fn no_such_host(name: &str) -> Stop {
 pub(crate) fn hooked(hooked: &[Hooked], removing: bool) -> String {
     let mut words = String::new();
     for Hooked { host, files, done, then } in hooked {
-        let files: Vec<String> = files.iter().map(|file| format!("`{}`", file.display())).collect();
-        let files = files.join(", ");
+        let files = quoted(files);
         words += &match done {
             Became::Written => format!("\nset up the hooks of `{host}` in {files}"),
             Became::Kept => format!("\nfound the hooks of `{host}` in {files}, left as they are"),
             Became::Removed => format!("\nremoved the hooks of `{host}` from {files}"),
-            Became::NothingToRemove => format!("\nfound no hooks of `{host}`"),
+            Became::NothingToRemove | Became::ByHand => format!("\nfound no hooks of `{host}`"),
         };
         if let Some(then) = then {
             words += &format!("\nnext: {then}");
@@ -156,4 +156,51 @@ pub(crate) fn hooked(hooked: &[Hooked], removing: bool) -> String {
         words += "\nnext: `tollgate doctor` tries the hooks out";
     }
     words
+}
+
+fn quoted(files: &[PathBuf]) -> String {
+    files.iter().map(|file| format!("`{}`", file.display())).collect::<Vec<_>>().join(", ")
+}
+
+/// What `init` did about the MCP server.
+pub(crate) fn registered(registered: &[Hooked]) -> String {
+    let mut words = String::new();
+    for Hooked { host, files, done, then } in registered {
+        let files = quoted(files);
+        words += &match done {
+            Became::Written => format!("\nregistered the MCP server with `{host}` in {files}"),
+            Became::Kept => format!("\nfound the MCP server of `{host}` in {files}, left as it is"),
+            Became::Removed => format!("\nremoved the MCP server of `{host}` from {files}"),
+            Became::NothingToRemove => format!("\nfound no MCP server of `{host}`"),
+            Became::ByHand => format!("\nleft the settings of `{host}`, which are not in the workspace"),
+        };
+        if let Some(then) = then {
+            words += &format!("\nnext: {then}");
+        }
+    }
+    words
+}
+
+pub(crate) fn has_hooks(host: &str) -> Stop {
+    Stop::usage(
+        format!(
+            "the hooks of `{host}` are set up here, and with the MCP server its agent would have two doors"
+        ),
+        format!(
+            "take the hooks out first with `tollgate init --host {host} --remove`, or name both if you mean both: \
+             `tollgate init --host {host} --mcp {host}`"
+        ),
+    )
+}
+
+pub(crate) fn has_server(host: &str) -> Stop {
+    Stop::usage(
+        format!(
+            "the MCP server is registered with `{host}` here, and with hooks its agent would have two doors"
+        ),
+        format!(
+            "take the server out first with `tollgate init --mcp {host} --remove`, or name both if you mean both: \
+             `tollgate init --host {host} --mcp {host}`"
+        ),
+    )
 }

@@ -7,15 +7,18 @@ mod doctor;
 mod git;
 mod hook;
 mod ledger;
+mod serve;
 mod task;
 mod work;
 
 pub(crate) use doctor::{diagnosis, finding};
 pub(crate) use git::*;
 pub(crate) use hook::{
-    bad_payload, hook_failed, hook_fault, hook_lost, hook_refused, hook_too_slow, hooked, no_such_host,
+    bad_payload, has_hooks, has_server, hook_failed, hook_fault, hook_lost, hook_refused, hook_too_slow,
+    hooked, no_such_host, registered,
 };
 pub(crate) use ledger::{begin_anew, damaged_lines, ledger_line, problem, verdict};
+pub(crate) use serve::*;
 pub(crate) use task::*;
 pub(crate) use work::*;
 
@@ -262,6 +265,12 @@ pub(crate) fn hint(fault: &Fault) -> String {
         }
         Fault::Missing { .. } => "check the path; `tollgate create` makes a new file",
         Fault::Io { doing: "open the workspace", .. } => "check the folder that is named with `-C`",
+        Fault::Io { doing: "listen on", source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
+            "another program listens there, perhaps another `tollgate serve`; `--listen 127.0.0.1:0` takes any free port"
+        }
+        Fault::Io { doing: "listen on", .. } => {
+            "`--listen` takes an address of this machine and a port above 1023, as in `127.0.0.1:7311`"
+        }
         Fault::Invalid { .. } => "see `--help` of the command for how to call it",
         Fault::Io { source, .. } if source.kind() == io::ErrorKind::InvalidFilename => {
             "choose a shorter path: a name has at most 255 bytes, a path at most 4095"

@@ -8,6 +8,7 @@ use tollgate::name::Agent;
 use tollgate::vault::claim::{ClaimId, Mode, Tenure};
 use tollgate::vault::event::{Event, Kind};
 use tollgate::vault::figures::Figures;
+use tollgate::vault::shown::Row;
 use tollgate::vault::state::{Slot, State};
 use tollgate::vault::store::{Landed, Stored, Unfit};
 use tollgate::vault::{Claimed, Line, Not, Reason, Reclaimed, TaskName};
@@ -15,7 +16,6 @@ use tollgate::vault::{Claimed, Line, Not, Reason, Reclaimed, TaskName};
 use super::{ago, count, counted, fault_words, moment, plain, short, shown};
 use crate::answer::{Answer, Said, Stop};
 use crate::command::doctor::Fact;
-use crate::command::task::Row;
 use crate::door::Door;
 
 /// So many of the finished tasks are on the board,
@@ -26,8 +26,8 @@ const FIRST: usize = 40;
 
 // Wrong calls
 
-pub(crate) fn no_vault(door: &Door, folder: &Path) -> Stop {
-    Stop::Fault(Fault::Missing { what: format!("the vault `{}`", shown(door, folder)) })
+pub(crate) fn no_vault(door: &Door, folder: &Path) -> Fault {
+    Fault::Missing { what: format!("the vault `{}`", shown(door, folder)) }
 }
 
 pub(crate) fn no_claim_id() -> Stop {

@@ -69,6 +69,14 @@ pub(crate) fn claim_is_gone(task: &TaskName) -> String {
     format!("`{}` was taken away before the work began", plain(task.as_str()))
 }
 
+/// The command failed and left somebody behind.
+pub(crate) fn something_still_runs(task: &TaskName) -> String {
+    let task = plain(task.as_str());
+    format!(
+        "`{task}` failed, but something that its command has started still runs: the task is free when that ends"
+    )
+}
+
 pub(crate) fn cannot_start(error: &io::Error) -> String {
     format!("error: the command cannot be started: {error}")
 }

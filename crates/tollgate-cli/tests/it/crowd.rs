@@ -1,4 +1,4 @@
-//! Sixteen workers, many tasks, and somebody who kills at random. `TOLLGATE_CROWD=2000,16` is the full size.
+//! Sixteen workers, two thousand tasks, and somebody who kills at random.
 //!
 //! `TOLLGATE_CROWD=tasks,workers` changes the size.
 
@@ -16,20 +16,16 @@ use crate::world::{Process, World};
 
 /// Says who works on what, and holds a lock of its own while it does: if that is taken, two are at one task.
 ///
-/// A process that dies closes its files one after the other, so the claim's lock may be free before the witness's is. How
-/// often somebody had to wait for that is told at the end; who still waits after ten seconds waits for one at work.
+/// A process that dies closes its files from the lowest number up, and the claim's lock has a high one: the witness is
+/// free before the claim is.
 const COMMAND: &str = r#"#!/bin/sh
 exec 9> "$WITNESS/lock-$TOLLGATE_TASK_ID"
-flock -n 9 || {
-    echo "waited $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS/record"
-    flock -w 10 9 || echo "TWO $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS/record"
-}
+flock -n 9 || echo "TWO $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS/record"
 echo $$ > "$WITNESS/pid-$TOLLGATE_CLAIM_ID"
 [ -f "$TOLLGATE_TASK" ] || echo "AWAY $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS/record"
 echo "began $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS/record"
 case $(($$ % 20)) in
     0) sleep 0.1 ;;
-    3) [ $(($$ % 200)) -ne 3 ] || sleep 12 ;;
     1) exit 1 ;;
     2) sleep 5 & exit 1 ;;
 esac
@@ -50,7 +46,7 @@ impl Dice {
 }
 
 fn size() -> (usize, usize) {
-    let Ok(text) = std::env::var("TOLLGATE_CROWD") else { return (800, 16) };
+    let Ok(text) = std::env::var("TOLLGATE_CROWD") else { return (2000, 16) };
     let (tasks, workers) = text.split_once(',').unwrap();
     (tasks.parse().unwrap(), workers.parse().unwrap())
 }
@@ -139,12 +135,11 @@ fn sixteen_workers_and_random_deaths() {
         board.as_array().unwrap().iter().map(|row| row["task"].as_str().unwrap()).collect();
     assert_eq!((board.as_array().unwrap().len(), names.len()), (tasks, tasks));
     assert!(board.as_array().unwrap().iter().all(|row| row["state"] == "Done"));
-    assert_eq!(count(&world.path("vault/.tollgate/vault/held")), 0, "no lock is left");
+    let slots = fs::read(world.path("vault/.tollgate/vault/held")).unwrap();
+    assert!(!slots.is_empty() && slots.iter().all(|byte| *byte == 0), "no slot is left");
 
     // By the workers' own record: never two at one task, and the file was there.
     let record = fs::read_to_string(witness.join("record")).unwrap();
-    let waited: Vec<&str> = record.lines().filter(|line| line.starts_with("waited")).collect();
-    println!("waited for one that was dying: {waited:?}");
     let strange: Vec<&str> =
         record.lines().filter(|line| line.starts_with("TWO") || line.starts_with("AWAY")).collect();
     assert!(strange.is_empty(), "{strange:#?}");

@@ -35,6 +35,7 @@ const COMMANDS: &[&str] = &[
     "work",
     "sync",
     "mcp",
+    "serve",
     "recovery",
     "recovery list",
     "recovery show",

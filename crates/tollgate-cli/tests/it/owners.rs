@@ -63,9 +63,10 @@ fn killing_everything_frees_the_task_at_once() {
 fn killing_tollgate_alone_lets_nobody_in_while_the_command_runs() {
     let world = world("lease = \"1ms\"\n");
     world.run("task add Long").is(0);
-    // What the command has started lives on: it got no signal.
+    // What the command has started lives on: it got no signal. Scripts use these numbers for files of their own.
+    let numbers: String = (3..=9).map(|number| format!("exec {number}> /dev/null; ")).collect();
     let script = "sleep 1000 & echo $! > $TMP/pid.new; mv $TMP/pid.new $TMP/pid; wait";
-    let mut first = worker(&world, "blue", script);
+    let mut first = worker(&world, "blue", &format!("{numbers}{script}"));
     let survivor = pid(&world.tmp().join("pid"));
     first.signal(Signal::KILL);
     first.ends();
@@ -83,6 +84,25 @@ fn killing_tollgate_alone_lets_nobody_in_while_the_command_runs() {
     assert!(marker.exists());
     let text = fs::read_to_string(world.path("vault/Done/long.md")).unwrap();
     assert_eq!(text.matches("**Note**: interrupted").count(), 1, "{text}");
+}
+
+#[test]
+fn what_a_failed_command_leaves_running_keeps_the_task() {
+    let world = world("");
+    world.run("task add Long").is(0);
+    // It leaves the group, so that it is not killed with it.
+    let script =
+        "setsid sh -c 'echo $$ > $TMP/pid.new; mv $TMP/pid.new $TMP/pid; exec sleep 1000' > /dev/null 2>&1 &
+        while [ ! -e $TMP/pid ]; do sleep 0.01; done
+        exit 1";
+    let words = ["work", "--agent", "blue", "--once", "--", "sh", "-c", script];
+    let ran = world.tollgate(words).env("TMP", world.tmp()).ends().is(0);
+    assert!(ran.filtered.contains("still runs: the task is free when that ends"), "{}", ran.filtered);
+    let survivor = pid(&world.tmp().join("pid"));
+    assert_eq!(reclaimed(&world), Vec::<Value>::new());
+    kill_process(survivor, Signal::KILL).unwrap();
+    let back = until("the lock to be let go", || reclaimed(&world).pop());
+    assert_eq!(back["state"], "Needs_Action");
 }
 
 #[test]

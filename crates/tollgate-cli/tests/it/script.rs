@@ -88,21 +88,3 @@ fn many_scripts_lose_nothing() {
     "#;
     assert_eq!(world.script(script).ends().is(0).stdout(), "15\n15\n");
 }
-
-#[test]
-fn an_mcp_client_talks_to_the_command() {
-    let world = World::new();
-    world.puts("a", "hello");
-    let calls = [
-        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}"#,
-        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
-        r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"write_file","arguments":{"path":"a","content":"new"}}}"#,
-    ];
-    let ran = world.tollgate(["mcp", "--agent", "blue"]).stdin(calls.join("\n") + "\n").ends();
-    let answers: Vec<serde_json::Value> =
-        ran.is(0).stdout().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(answers.last().unwrap()["id"], 2);
-    world.holds("a", "new");
-    let lines = world.run("ledger tail --json").is(0).stdout();
-    assert!(lines.contains("\"agent\":\"blue\"") && lines.contains("MUTATION"), "{lines}");
-}

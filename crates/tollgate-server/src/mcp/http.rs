@@ -10,8 +10,8 @@ use axum::Router;
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 
+use super::Server;
 use super::wire::Door;
-use super::{Server, sweeper};
 use crate::visitor::Visitors;
 
 /// As much as the content of a large source file many times over. A client that writes more uses stdio.
@@ -54,6 +54,6 @@ async fn housekeeping(server: Server) {
     };
     tokio::select! {
         () = expire => {}
-        () = sweeper::run(server.clone()) => {}
+        () = server.second_looks() => {}
     }
 }

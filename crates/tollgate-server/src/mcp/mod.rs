@@ -14,13 +14,13 @@ mod glob;
 mod http;
 mod lines;
 mod patch;
-mod sweeper;
+mod tasks;
 mod tools;
 mod turns;
 mod wire;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tollgate::error::{Fault, Result};
@@ -28,7 +28,10 @@ use tollgate::gate::Gate;
 use tollgate::name::Agent;
 use tollgate::workspace::{self, Workspace};
 
+pub use tasks::Tasks;
 use turns::Turns;
+
+use crate::second_look;
 
 /// A turn that nobody used for so long is over. A day, because a turn that is forgotten while its agent waits for a
 /// person's answer would leave that agent's next write unguarded.
@@ -62,6 +65,8 @@ struct Shared {
     gate: Gate,
     agent: Agent,
     turns: Turns,
+    /// Set once at the start, if the workspace has a vault.
+    tasks: OnceLock<Tasks>,
     /// Told after every change, so that the second look is taken.
     changed: tokio::sync::Notify,
 }
@@ -76,7 +81,16 @@ impl Server {
     /// Over a workspace that is open, for a process that has more doors than this one.
     pub fn over(gate: Gate, agent: Agent, idle: Duration) -> Self {
         let turns = Turns::new(gate.clone(), agent.clone(), idle);
-        Self(Arc::new(Shared { gate, agent, turns, changed: tokio::sync::Notify::new() }))
+        let (tasks, changed) = (OnceLock::new(), tokio::sync::Notify::new());
+        Self(Arc::new(Shared { gate, agent, turns, tasks, changed }))
+    }
+
+    /// With the tasks of the workspace. Without them the tools for tasks say that there is no vault.
+    #[must_use]
+    pub fn with_tasks(self, tasks: Tasks) -> Self {
+        // Who gives them twice keeps the first: claims were made in them.
+        let _ = self.0.tasks.set(tasks);
+        self
     }
 
     /// Serves one client on these streams until it closes them.
@@ -85,7 +99,12 @@ impl Server {
         R: tokio::io::AsyncRead + Send + Unpin + 'static,
         W: tokio::io::AsyncWrite + Send + Unpin + 'static,
     {
-        wire::serve(self, input, output).await
+        wire::serve(self, input, output, std::future::pending()).await
+    }
+
+    /// Looks once more at what calls have replaced, for as long as it is polled.
+    async fn second_looks(&self) {
+        second_look::after_each(&self.0.changed, || Some(self.0.gate.workspace().clone())).await;
     }
 
     /// Ends the turns that were idle for too long. The HTTP service does so by itself.
@@ -94,7 +113,8 @@ impl Server {
     }
 }
 
-/// Serves one client on standard input and output until it closes the connection. Blocks; makes its own runtime.
+/// Serves one client on standard input and output until it closes the connection, or this process is asked to end. Blocks;
+/// makes its own runtime.
 pub fn serve_stdio(server: &Server) -> Result<()> {
     // One thread for the protocol: the work is done by the threads that may block, and an idle server stays small.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -103,10 +123,19 @@ pub fn serve_stdio(server: &Server) -> Result<()> {
         .thread_keep_alive(Duration::from_secs(5))
         .build()
         .map_err(|source| io_fault("start the runtime of", source))?;
-    let served = runtime.block_on(server.serve(tokio::io::stdin(), tokio::io::stdout()));
+    let served =
+        runtime.block_on(wire::serve(server, tokio::io::stdin(), tokio::io::stdout(), asked_to_end()));
     // Standard input may be stuck in a read that nobody can call back; calls at work are waited for by `serve`.
     runtime.shutdown_background();
     served.map_err(|source| io_fault("serve", source))
+}
+
+/// Most programs that start a server ask it to end before they kill it. Then its turns end and its tasks are free.
+async fn asked_to_end() {
+    let Ok(mut asked) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) else {
+        return std::future::pending().await;
+    };
+    asked.recv().await;
 }
 
 /// Calls that wait for a lock or for quiet take a thread each; more than this many at once wait their turn.

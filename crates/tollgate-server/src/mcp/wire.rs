@@ -16,11 +16,11 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::Server;
 use super::answer::{Answer, Item};
 use super::connection::{Connection, Lasting};
 use super::lines::Lines;
 use super::tools::{self, Hints, Tool};
-use super::{Server, sweeper};
 
 /// One client's side of the server.
 #[derive(Clone)]
@@ -43,9 +43,15 @@ impl Door {
 
 /// Over HTTP, a call of the newer protocol or without a session stands alone; every other belongs to a connection.
 fn lasting(context: &RequestContext<RoleServer>) -> Lasting {
-    let Some(parts) = context.extensions.get::<axum::http::request::Parts>() else { return Lasting::Long };
+    let Some(parts) = context.extensions.get::<axum::http::request::Parts>() else {
+        return Lasting::Stream;
+    };
     let stateless = context.protocol_version().is_none_or(|version| version >= ProtocolVersion::V_2026_07_28);
-    if stateless || !parts.headers.contains_key("mcp-session-id") { Lasting::OneCall } else { Lasting::Long }
+    if stateless || !parts.headers.contains_key("mcp-session-id") {
+        Lasting::OneCall
+    } else {
+        Lasting::Session
+    }
 }
 
 impl ServerHandler for Door {
@@ -180,14 +186,21 @@ fn result(answer: Answer) -> CallToolResult {
     result
 }
 
-/// Serves one client on these two streams until it closes them, then ends its turns.
-pub(crate) async fn serve<R, W>(server: &Server, input: R, output: W) -> io::Result<()>
+/// Serves one client on these two streams until it closes them, then ends its turns and claims.
+///
+/// Also when `stop` is over.
+pub(crate) async fn serve<R, W>(
+    server: &Server,
+    input: R,
+    output: W,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()>
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
     let door = Door::new(server);
-    let connection = door.connection(Lasting::Long);
+    let connection = door.connection(Lasting::Stream);
     let serving = async {
         match door.serve(Lines::new(input, output)).await {
             // Why a connection ended is the client's business; here it has ended.
@@ -199,7 +212,8 @@ where
     };
     let served = tokio::select! {
         served = serving => served,
-        () = sweeper::run(server.clone()) => Ok(()),
+        () = server.second_looks() => Ok(()),
+        () = stop => Ok(()),
     };
     let closed = tokio::task::spawn_blocking(move || connection.close()).await;
     served.and(closed.map_err(io::Error::other))

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::install::{Peers, peers};
-use crate::world::example;
+use crate::world::{TOOLS, example};
 
 fn here(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/peers").join(name)
@@ -47,6 +47,9 @@ fn succeeds(command: &mut Command) -> String {
 fn told(peers: &Peers, story: impl Fn() -> Command) {
     for door in ["stdio", "http"] {
         let folder = tempfile::tempdir().unwrap();
+        let tasks = folder.path().join("vault/Needs_Action");
+        std::fs::create_dir_all(&tasks).unwrap();
+        std::fs::write(tasks.join("water.md"), "# Water the plants\n").unwrap();
         let mut command = story();
         command.arg(door).env("WORKSPACE", folder.path()).env("PEERS", &peers.folder);
         let mut _site = None;
@@ -97,7 +100,7 @@ fn the_inspector_calls_tools() {
         command.arg(script).arg("--cli").arg(example("mcp_stdio")).arg(folder.path()).args(more);
         serde_json::from_str(&succeeds(&mut command)).unwrap()
     };
-    assert!(ask(&["--method", "tools/list"])["tools"].as_array().unwrap().len() >= 19);
+    assert!(ask(&["--method", "tools/list"])["tools"].as_array().unwrap().len() == TOOLS.len());
     let read = ask(&["--method", "tools/call", "--tool-name", "read_text_file", "--tool-arg", "path=a.txt"]);
     assert_eq!(read["structuredContent"], json!({"content": "hello"}));
 }

@@ -101,7 +101,6 @@ fn what_a_write_replaced_is_looked_at_again_by_itself() {
     client.done("write_file", json!({"path": "a", "content": "two"}));
     let stage = world.root().join(".tollgate/stage");
     let waiting = || std::fs::read_dir(&stage).unwrap().count();
-    assert_eq!(waiting(), 1);
     let until = Instant::now() + Duration::from_secs(20);
     while waiting() > 0 {
         assert!(Instant::now() < until, "nobody took the second look");

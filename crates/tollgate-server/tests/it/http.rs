@@ -11,7 +11,7 @@ use tollgate_server::visitor::Visitors;
 use crate::world::{World, refusal, sha256};
 
 /// A server in a thread of its own, until the test ends.
-struct Site {
+pub(crate) struct Site {
     address: SocketAddr,
 }
 
@@ -40,7 +40,7 @@ impl Response {
 }
 
 impl Site {
-    fn new(server: Server, token: Option<&str>) -> Self {
+    pub(crate) fn new(server: Server, token: Option<&str>) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
@@ -89,7 +89,7 @@ impl Site {
     }
 
     /// A client of the older protocol.
-    fn session(&self) -> Session<'_> {
+    pub(crate) fn session(&self) -> Session<'_> {
         let answer = self.post(&[], &initialize());
         assert_eq!(answer.status, 200, "{}", answer.body);
         let id = answer.header("mcp-session-id").unwrap();
@@ -100,7 +100,7 @@ impl Site {
     }
 
     /// A call of the newer protocol, which knows no sessions.
-    fn alone(&self, tool: &str, arguments: Value) -> Value {
+    pub(crate) fn alone(&self, tool: &str, arguments: Value) -> Value {
         let meta = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientCapabilities": {},
@@ -136,17 +136,26 @@ fn initialize() -> Value {
         {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}})
 }
 
-struct Session<'s> {
+pub(crate) struct Session<'s> {
     site: &'s Site,
     id: String,
 }
 
 impl Session<'_> {
+    /// Ends the session. A call in it is then answered with 404.
+    pub(crate) fn ends(&self) {
+        let headers = [("Mcp-Session-Id", self.id.as_str()), ("MCP-Protocol-Version", "2025-11-25")];
+        let ended = self.site.send("DELETE", &headers, "");
+        assert!((200..300).contains(&ended.status), "{}", ended.status);
+        let gone = self.post(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}));
+        assert_eq!(gone.status, 404);
+    }
+
     fn post(&self, message: &Value) -> Response {
         self.site.post(&[("Mcp-Session-Id", &self.id), ("MCP-Protocol-Version", "2025-11-25")], message)
     }
 
-    fn call(&self, tool: &str, arguments: Value) -> Value {
+    pub(crate) fn call(&self, tool: &str, arguments: Value) -> Value {
         let params = json!({"name": tool, "arguments": arguments});
         let answer = self.post(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}));
         assert_eq!(answer.status, 200, "{}", answer.body);
@@ -155,7 +164,7 @@ impl Session<'_> {
 }
 
 #[track_caller]
-fn text(result: &Value) -> String {
+pub(crate) fn text(result: &Value) -> String {
     assert!(result.get("isError").is_none(), "{result}");
     result["content"][0]["text"].as_str().unwrap().to_owned()
 }
@@ -214,11 +223,7 @@ fn each_session_has_its_own_turn() {
     text(&second.call("read_text_file", json!({"path": "a"})));
     text(&second.call("write_file", json!({"path": "a", "content": "second"})));
     world.holds("a", "second");
-    let ended =
-        site.send("DELETE", &[("Mcp-Session-Id", &first.id), ("MCP-Protocol-Version", "2025-11-25")], "");
-    assert!((200..300).contains(&ended.status), "{}", ended.status);
-    let gone = first.post(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}));
-    assert_eq!(gone.status, 404);
+    first.ends();
     assert_eq!(site.post(&[("Mcp-Session-Id", "made-up")], &initialize()).status, 404);
 }
 

@@ -1,4 +1,4 @@
-//! The MCP server, as its clients see it.
+//! The MCP server, as its clients see it, and the site.
 #![allow(clippy::unwrap_used, clippy::print_stderr, clippy::needless_pass_by_value, reason = "tests")]
 
 mod clients;
@@ -8,6 +8,8 @@ mod install;
 mod malformed;
 mod refusals;
 mod side_by_side;
+mod site;
+mod tasks;
 mod tools;
 mod turns;
 mod world;

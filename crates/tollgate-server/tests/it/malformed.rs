@@ -5,29 +5,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::world::{Client, Process, World};
-
-const TOOLS: &[&str] = &[
-    "read_file",
-    "read_text_file",
-    "read_media_file",
-    "read_multiple_files",
-    "write_file",
-    "edit_file",
-    "create_directory",
-    "list_directory",
-    "list_directory_with_sizes",
-    "directory_tree",
-    "move_file",
-    "search_files",
-    "get_file_info",
-    "list_allowed_directories",
-    "delete_file",
-    "write_files",
-    "begin_turn",
-    "end_turn",
-    "get_initial_hash",
-];
+use crate::world::{Client, Process, TOOLS, World};
 
 /// Lines that are no message, or not one that makes sense.
 const LINES: &[&str] = &[
@@ -191,6 +169,14 @@ fn any_key() -> impl Strategy<Value = String> {
         "expected_hash",
         "file_path",
         "turn_id",
+        "task",
+        "claim_id",
+        "text",
+        "result",
+        "to",
+        "note",
+        "state",
+        "limit",
     ];
     prop::sample::select(keys.to_vec()).prop_map(str::to_owned)
 }
@@ -237,13 +223,19 @@ fn any_path() -> impl Strategy<Value = String> {
 
 /// Arguments that are nearly right.
 fn any_arguments() -> impl Strategy<Value = Value> {
-    prop::collection::hash_map(any_key(), prop_oneof![any_json(), any_path().prop_map(Value::from)], 0..6)
+    let words = ["a", "b.md", "success", "failure", "Done", "Rejected", "c-0123456789abcdef"];
+    let word = prop::sample::select(words.to_vec()).prop_map(Value::from);
+    let value = prop_oneof![any_json(), any_path().prop_map(Value::from), word];
+    prop::collection::hash_map(any_key(), value, 0..6)
         .prop_map(|map| Value::Object(map.into_iter().collect()))
 }
 
 /// A workspace with traps in it, and a file beside it that nobody may touch.
 fn trapped() -> World {
-    let world = World::with("[guard]\nquiet_wait = \"5ms\"\n");
+    let world = World::with_vault("[guard]\nquiet_wait = \"5ms\"\n");
+    for task in ["a", "b", "é"] {
+        world.adds(task, "x");
+    }
     world.outsider_writes("a", "one\ntwo\n");
     world.outsider_writes("d/b", "x");
     let root = world.root();
@@ -277,7 +269,7 @@ fn every_tool_answers_whatever_it_is_given() {
     });
     let client = std::cell::RefCell::new(&mut client);
     runner
-        .run(&(prop::sample::select(TOOLS), any_arguments()), |(tool, arguments)| {
+        .run(&(prop::sample::select(&TOOLS[..]), any_arguments()), |(tool, arguments)| {
             answers(&mut client.borrow_mut(), tool, &arguments);
             Ok(())
         })

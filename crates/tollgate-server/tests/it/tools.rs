@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::{Value, json};
 
-use crate::world::{World, sha256};
+use crate::world::{TOOLS, World, sha256};
 
 #[test]
 fn reading_gives_text_and_the_hash_of_the_whole_file() {
@@ -447,30 +447,7 @@ fn the_server_introduces_itself() {
     let tools = client.request("tools/list", json!({}))["result"]["tools"].clone();
     let names: Vec<&str> =
         tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    assert_eq!(
-        names,
-        [
-            "read_file",
-            "read_text_file",
-            "read_media_file",
-            "read_multiple_files",
-            "write_file",
-            "edit_file",
-            "create_directory",
-            "list_directory",
-            "list_directory_with_sizes",
-            "directory_tree",
-            "move_file",
-            "search_files",
-            "get_file_info",
-            "list_allowed_directories",
-            "delete_file",
-            "write_files",
-            "begin_turn",
-            "end_turn",
-            "get_initial_hash",
-        ]
-    );
+    assert_eq!(names, TOOLS);
     for tool in tools.as_array().unwrap() {
         assert_eq!(tool["inputSchema"]["properties"]["turn_id"]["type"], "string", "{tool}");
         assert_eq!(

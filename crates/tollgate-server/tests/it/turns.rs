@@ -1,6 +1,6 @@
 //! Turns: one running per connection, more by `turn_id`, and their ends.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -92,14 +92,16 @@ fn every_turn_that_began_ends_in_the_ledger() {
 fn a_turn_that_nobody_uses_is_over_and_never_silently_replaced() {
     let world = World::new();
     world.outsider_writes("a", "one");
-    let server = world.idle_after(Duration::from_millis(200));
+    let server = world.idle_after(Duration::from_millis(50));
     let mut client = Client::of(server.clone());
     let named = begin(&mut client);
-    client.done("read_text_file", json!({"path": "a", "turn_id": named}));
     begin(&mut client);
     client.done("read_text_file", json!({"path": "a"}));
-    std::thread::sleep(Duration::from_millis(300));
-    server.expire();
+    let until = Instant::now() + Duration::from_secs(20);
+    while world.ledger("TURN_ENDED").is_empty() {
+        assert!(Instant::now() < until, "the turn never ended");
+        server.expire();
+    }
     let words = client.fails("write_file", json!({"path": "a", "content": "x", "turn_id": named}));
     assert!(words.contains("nobody used it for too long"), "{words}");
     // The running turn of a connection that is open is still there: without it this write would be unguarded.

@@ -8,11 +8,46 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tollgate::ledger::Line;
 use tollgate::settings::{Durability, Settings};
-use tollgate_server::mcp::{Options, Server};
+use tollgate::vault::Vault;
+use tollgate_server::mcp::{IDLE, Options, Server, Tasks};
+
+#[path = "../../examples/shared/vault.rs"]
+mod vault;
+
+/// Every tool, in the order of the list.
+pub(crate) const TOOLS: [&str; 25] = [
+    "read_file",
+    "read_text_file",
+    "read_media_file",
+    "read_multiple_files",
+    "write_file",
+    "edit_file",
+    "create_directory",
+    "list_directory",
+    "list_directory_with_sizes",
+    "directory_tree",
+    "move_file",
+    "search_files",
+    "get_file_info",
+    "list_allowed_directories",
+    "delete_file",
+    "write_files",
+    "begin_turn",
+    "end_turn",
+    "get_initial_hash",
+    "list_tasks",
+    "get_task",
+    "claim_task",
+    "renew_task",
+    "report_progress",
+    "release_task",
+];
 
 pub(crate) struct World {
     keep: tempfile::TempDir,
@@ -33,6 +68,7 @@ impl World {
         fs::create_dir(&root).unwrap();
         let mut settings: Settings = settings.parse().unwrap();
         settings.guard.durability = Durability::Fast;
+        settings.vault.durability = Durability::Fast;
         let mut options = Options::new(&root, "blue".parse().unwrap());
         options.workspace.settings = Some(settings);
         let gate = tollgate::gate::Gate::new(
@@ -42,8 +78,38 @@ impl World {
         Self { keep, root, server, gate }
     }
 
+    /// With a vault for tasks.
+    pub(crate) fn with_vault(settings: &str) -> Self {
+        let world = Self::with(settings);
+        let server = world.serving_as("blue");
+        Self { server, ..world }
+    }
+
+    /// The same workspace and vault behind a server for this agent.
+    pub(crate) fn serving_as(&self, agent: &str) -> Server {
+        let tasks = Tasks::new(self.vault(), Duration::ZERO);
+        Server::over(self.gate.clone(), agent.parse().unwrap(), IDLE).with_tasks(tasks)
+    }
+
+    /// The vault, for what people do.
+    pub(crate) fn vault(&self) -> Vault {
+        let workspace = self.gate.workspace();
+        fs::create_dir_all(self.root.join(&workspace.settings().vault.dir)).unwrap();
+        vault::open(workspace).unwrap()
+    }
+
+    /// Somebody adds a task.
+    pub(crate) fn adds(&self, task: &str, text: &str) {
+        self.vault().add(&task.parse().unwrap(), text.as_bytes()).unwrap();
+    }
+
+    /// Where a task is, as a folder.
+    pub(crate) fn slot(&self, task: &str) -> String {
+        self.vault().get(&task.parse().unwrap(), Timestamp::now()).unwrap().slot.to_string()
+    }
+
     /// The same workspace behind a server whose turns are over after this time.
-    pub(crate) fn idle_after(&self, idle: std::time::Duration) -> Server {
+    pub(crate) fn idle_after(&self, idle: Duration) -> Server {
         Server::over(self.gate.clone(), "blue".parse().unwrap(), idle)
     }
 
@@ -107,7 +173,7 @@ impl Client {
         let (ours, theirs) = UnixStream::pair().unwrap();
         theirs.set_nonblocking(true).unwrap();
         // A server that does not answer fails the test, it does not hang it.
-        ours.set_read_timeout(Some(std::time::Duration::from_secs(120))).unwrap();
+        ours.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         let serving = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
@@ -224,6 +290,16 @@ impl Client {
         assert_eq!(result["isError"], true, "{result}");
         assert!(result.get("structuredContent").is_none(), "{result}");
         result["content"][0]["text"].as_str().unwrap().to_owned()
+    }
+
+    /// What programs read of a call that is done.
+    #[track_caller]
+    pub(crate) fn value(&mut self, tool: &str, arguments: Value) -> Value {
+        let result = self.call(tool, arguments);
+        assert!(result.get("isError").is_none(), "{result}");
+        let value = result["structuredContent"].clone();
+        assert_eq!(result["content"], json!([{"type": "text", "text": value.to_string()}]));
+        value
     }
 
     /// The payload of a call that was refused for this reason.

@@ -97,6 +97,11 @@ fn a_move_is_whole_or_not_there() {
 }
 
 #[test]
+fn a_move_of_a_folder_is_whole_or_not_there() {
+    kill_everywhere(&Scene::rename_folder(), &[], true);
+}
+
+#[test]
 fn six_files_change_together_or_not_at_all() {
     kill_everywhere(&Scene::six(), &[], true);
 }

@@ -131,6 +131,16 @@ impl Scene {
         Self::new(&[("a", "one"), ("z", "z")], &["move:a:b"], &[("b", "one"), ("z", "z")], "")
     }
 
+    /// Into folders that are made for it.
+    pub(crate) fn rename_folder() -> Self {
+        Self::new(
+            &[("d/s/a", "one"), ("z", "z")],
+            &["folder:d:n/o/e"],
+            &[("n/o/e/s/a", "one"), ("z", "z")],
+            "",
+        )
+    }
+
     /// Three updates, one creation in a new folder, one deletion, one move.
     pub(crate) fn six() -> Self {
         Self::new(

@@ -45,6 +45,13 @@ pub(crate) struct Record {
     pub(crate) made: Vec<PathBuf>,
 }
 
+impl Record {
+    /// Where to, if this is the move of a folder, which has no hash.
+    pub(crate) fn folder_to(&self) -> Option<&Path> {
+        self.to.as_deref().filter(|_| self.base.is_none())
+    }
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Content {
     version: u32,
@@ -162,6 +169,20 @@ impl Journal {
         let (id, path, staged) = (id.as_str().to_owned(), path.to_owned(), Some(name.into()));
         let record = Record { id, path, to: None, base: None, new: None, staged, made: Vec::new() };
         Self::write(workspace, author, vec![record], Durability::Fast)
+    }
+
+    /// An intent to move a folder into one of these that are made for it. A folder that was moved is not moved back: the
+    /// next process adds the line. Flushed, because nothing else tells then that it was an agent who moved it.
+    pub(crate) fn of_move(
+        workspace: &Workspace,
+        author: Author<'_>,
+        id: &ChangeId,
+        (path, to): (&Path, &Path),
+        made: Vec<PathBuf>,
+    ) -> Result<Self> {
+        let (id, path, to) = (id.as_str().to_owned(), path.to_owned(), Some(to.to_owned()));
+        let record = Record { id, path, to, base: None, new: None, staged: None, made };
+        Self::write(workspace, author, vec![record], workspace.settings().guard.durability)
     }
 
     /// It is done with. If a power cut brings the journal of a commit back, the ledger tells that it stands; an intent

@@ -20,7 +20,7 @@
 mod journal;
 mod step;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::digest::Digest;
 use crate::disk::{Folder, Swap};
@@ -37,7 +37,7 @@ use crate::turn::FileState;
 use crate::workspace::Workspace;
 
 pub(crate) use journal::{Content as JournalContent, Journal, Record, finish_journalled, undo_journalled};
-pub(crate) use step::{Displaced, finish_swap, give_back, put_back, stage_file_name};
+pub(crate) use step::{Displaced, finish_swap, give_back, put_back, remove_folder, stage_file_name};
 use step::{Looked, Step};
 
 /// How often a commit begins again because a foreign save came in between, before it says that the file is busy. Each
@@ -157,11 +157,12 @@ pub enum Guarantee {
 
 /// The locks of all places are held by the caller.
 pub(crate) fn commit(workspace: &Workspace, plans: Vec<Plan>, author: Author<'_>) -> Result<Committed> {
+    let begun = Instant::now();
     let mut steps = Vec::with_capacity(plans.len());
     for plan in plans {
         steps.push(Step::new(workspace, plan, author)?);
     }
-    let outcome = rounds(workspace, &mut steps, author);
+    let outcome = rounds(workspace, &mut steps, author, begun);
     if !matches!(outcome, Ok(Committed::Applied { .. })) {
         for step in &mut steps {
             step.discard_unexposed();
@@ -173,7 +174,12 @@ pub(crate) fn commit(workspace: &Workspace, plans: Vec<Plan>, author: Author<'_>
     outcome
 }
 
-fn rounds(workspace: &Workspace, steps: &mut [Step], author: Author<'_>) -> Result<Committed> {
+fn rounds(
+    workspace: &Workspace,
+    steps: &mut [Step],
+    author: Author<'_>,
+    begun: Instant,
+) -> Result<Committed> {
     let settings = &workspace.settings().guard;
     let mut busy = Pauses::lasting(settings.quiet_wait.0);
     for _ in 0..ROUNDS {
@@ -194,7 +200,7 @@ fn rounds(workspace: &Workspace, steps: &mut [Step], author: Author<'_>) -> Resu
             }
             continue;
         }
-        match apply(workspace, steps, author)? {
+        match apply(workspace, steps, author, begun)? {
             Tried::Done(changes, left) => {
                 let observed = steps.iter().filter_map(Step::observed).collect();
                 return Ok(Committed::Applied { changes, observed, left });
@@ -233,7 +239,7 @@ enum Tried {
     Missed,
 }
 
-fn apply(workspace: &Workspace, steps: &mut [Step], author: Author<'_>) -> Result<Tried> {
+fn apply(workspace: &Workspace, steps: &mut [Step], author: Author<'_>, begun: Instant) -> Result<Tried> {
     let durability = workspace.settings().guard.durability;
     for step in steps.iter_mut() {
         step.name_stage(workspace)?;
@@ -249,7 +255,12 @@ fn apply(workspace: &Workspace, steps: &mut [Step], author: Author<'_>) -> Resul
     let attempt = swap_and_verify(steps, durability).and_then(|matched| {
         if matched {
             // The commit point. If the line cannot be written, the change is taken back.
-            let lines: Vec<Entry> = steps.iter().map(|step| step.line(workspace, author)).collect();
+            let mut lines: Vec<Entry> = steps.iter().map(|step| step.line(workspace, author)).collect();
+            // Once for all files of the commit.
+            if let Some(first) = lines.first_mut() {
+                first.payload["took_us"] =
+                    u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX).into();
+            }
             let flush = match durability {
                 // A lone swap or removal has left the displaced file under a name from which the line can be made again.
                 Durability::Durable if journal.is_some() || steps.iter().any(Step::leaves_no_trace) => {

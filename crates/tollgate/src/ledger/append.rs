@@ -12,7 +12,7 @@
 //! line that reads well but does not fit the chain has been edited; appending goes on from its bytes as they are, and
 //! `verify` names it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -50,8 +50,8 @@ struct End {
 pub(super) fn append(ledger: &Shared, entries: &[Entry], flush: Flush) -> Result<Vec<Line>> {
     let Some(first) = entries.first() else { return Ok(Vec::new()) };
     let _lock = ledger.lock()?;
-    let file = ledger.open_to_append()?;
-    let end = ledger.find_end(&file)?;
+    let (file, found) = ledger.open_to_append()?;
+    let end = ledger.find_end(&file, &found)?;
     let before = end.head;
 
     let mut text = Text { head: before, bytes: Vec::new() };
@@ -59,7 +59,7 @@ pub(super) fn append(ledger: &Shared, entries: &[Entry], flush: Flush) -> Result
         let healed = ledger.cut_torn_tail(&file, &end, first.time)?;
         text.add(&healed)?;
     }
-    let (file, size) = ledger.with_room(file, end.whole)?;
+    let (file, found, size) = ledger.with_room(file, found, end.whole)?;
     let lines = entries.iter().map(|entry| text.add(entry)).collect::<Result<_>>()?;
 
     write_whole(&file, size, &text.bytes, |bytes| (&file).write(bytes)).at("append to", &ledger.path)?;
@@ -74,14 +74,9 @@ pub(super) fn append(ledger: &Shared, entries: &[Entry], flush: Flush) -> Result
     if let Some(path) = &ledger.options.head {
         head::remember(path, before, text.head);
     }
-    // The lines are written: what goes wrong from here on only costs the next append a read.
-    let ended = file.metadata().ok().map(|found| Ended {
-        dev: found.dev(),
-        ino: found.ino(),
-        size: found.len(),
-        head: text.head,
-    });
-    *ledger.last.lock().unwrap_or_else(PoisonError::into_inner) = ended;
+    let size = size + text.bytes.len() as u64;
+    let ended = Ended { dev: found.dev(), ino: found.ino(), size, head: text.head };
+    *ledger.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
     Ok(lines)
 }
 
@@ -144,7 +139,7 @@ fn write_whole(
 }
 
 impl Shared {
-    fn open_to_append(&self) -> Result<File> {
+    fn open_to_append(&self) -> Result<(File, Metadata)> {
         let mut options = OpenOptions::new();
         options.read(true).append(true).mode(0o660).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
         let file = match options.open(&self.path) {
@@ -157,18 +152,18 @@ impl Shared {
             }
             opened => opened.at("open", &self.path)?,
         };
-        if !file.metadata().at("look at", &self.path)?.is_file() {
+        let found = file.metadata().at("look at", &self.path)?;
+        if !found.is_file() {
             return Err(Fault::damaged(&self.path, "it is not a regular file"));
         }
-        Ok(file)
+        Ok((file, found))
     }
 
     fn flush_folder(&self) -> Result<()> {
         File::open(&self.folder).and_then(|folder| folder.sync_all()).at("flush", &self.folder)
     }
 
-    fn find_end(&self, file: &File) -> Result<End> {
-        let found = file.metadata().at("look at", &self.path)?;
+    fn find_end(&self, file: &File, found: &Metadata) -> Result<End> {
         if let Some(last) = *self.last.lock().unwrap_or_else(PoisonError::into_inner)
             && (last.dev, last.ino, last.size) == (found.dev(), found.ino(), found.len())
         {
@@ -228,18 +223,19 @@ impl Shared {
 
     /// The file to append to, and its size. A full one gets its final name and the next is started; if that cannot be done
     /// now, the ledger goes on in the long file and tries again next time: an append must not fail for want of tidiness.
-    fn with_room(&self, file: File, size: u64) -> Result<(File, u64)> {
+    fn with_room(&self, file: File, found: Metadata, size: u64) -> Result<(File, Metadata, u64)> {
         if size == 0 || size < self.options.max_size {
-            return Ok((file, size));
+            return Ok((file, found, size));
         }
-        let Some(first) = first_seq(&file).at("read", &self.path)? else { return Ok((file, size)) };
+        let Some(first) = first_seq(&file).at("read", &self.path)? else { return Ok((file, found, size)) };
         // From now on only the new file is flushed. Were this one not on the disk by then, a power cut could take lines
         // out of the middle of the ledger.
         file.sync_data().at("flush", &self.path)?;
         if rename_to_new_name(&self.path, &self.full_file(first)).is_err() {
-            return Ok((file, size));
+            return Ok((file, found, size));
         }
-        Ok((self.open_to_append()?, 0))
+        let (file, found) = self.open_to_append()?;
+        Ok((file, found, 0))
     }
 }
 

@@ -8,13 +8,16 @@
 //!   touched again;
 //! - no byte is dropped: a tail that a power cut has damaged is moved to `ledger.torn-<seq>`, and a line says so.
 //!
-//! `append` writes, `read` reads from the end, `verify` reads everything, `head` remembers the end elsewhere.
+//! `append` writes, `read` and `page` read from the end, `follow` reads what is added, `verify` reads everything, `head`
+//! remembers the end elsewhere.
 //!
 //! Limit: the chain shows that a line was changed by someone who did not recompute all that follow. Whoever recomputes
 //! them, or cuts the end off, is found only by the remembered head, which a process of the same user can change too.
 
 mod append;
+mod follow;
 mod head;
+mod page;
 mod read;
 mod verify;
 
@@ -36,6 +39,8 @@ use crate::error::{At, Fault, Result};
 use crate::lock::Lock;
 use crate::name::{Agent, TurnId};
 
+pub use follow::{Followed, Follower};
+pub use page::Page;
 pub use read::NewestFirst;
 pub use verify::{Problem, Verdict, Wrong};
 
@@ -247,6 +252,12 @@ impl Ledger {
     /// appending. A damaged line is an `Err` in its place; the lines before it still follow.
     pub fn newest_first(&self) -> Result<NewestFirst> {
         NewestFirst::new(&self.0)
+    }
+
+    /// The lines with a smaller number than `seq`, the newest first. Finds its place by bisection, so that a look at the
+    /// middle of a long ledger costs no more than one at its end.
+    pub fn newest_before(&self, seq: u64) -> Result<NewestFirst> {
+        NewestFirst::before(&self.0, seq)
     }
 
     /// The lines with a greater number than `seq`, the oldest first: call it again with the last number to follow the

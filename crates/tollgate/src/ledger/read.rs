@@ -28,6 +28,12 @@ pub(super) struct Backwards<F> {
     start: u64,
 }
 
+/// As much of a line as tells its place.
+#[derive(serde::Deserialize)]
+struct Numbered {
+    seq: u64,
+}
+
 /// A line without its newline, and where it lies.
 pub(super) struct Found {
     pub(super) bytes: Vec<u8>,
@@ -50,6 +56,31 @@ impl<F: Borrow<File>> Backwards<F> {
         let bytes = self.bytes(start, newline)?;
         let end = std::mem::replace(&mut self.end, start);
         Ok(Some(Found { bytes, start, end }))
+    }
+
+    /// Where the lines with a smaller number than `seq` end. The numbers go up; a damaged line has none and counts as
+    /// small, so that it is met and not left out.
+    fn bisect(&mut self, seq: u64) -> io::Result<u64> {
+        // What ends at `low` or before is small, what begins at `high` or after is not.
+        let (mut low, mut high) = (0, self.end);
+        while low < high {
+            let middle = self.after_newline_before(low + (high - low) / 2)?;
+            let end = if middle > low { middle } else { high };
+            let mut lines = Backwards { file: self.file.borrow(), end, block: Vec::new(), start: 0 };
+            let mut large = None;
+            while large.is_none()
+                && lines.end > low
+                && let Some(found) = lines.next()?
+            {
+                let line = serde_json::from_slice::<Numbered>(&found.bytes).ok();
+                large = line.map(|line| line.seq >= seq);
+            }
+            match large {
+                Some(true) => high = lines.end,
+                _ => low = end,
+            }
+        }
+        Ok(low)
     }
 
     /// The place after the last newline before `end`; 0 if there is none. Looks at one block at a time, so that a long
@@ -114,6 +145,39 @@ impl NewestFirst {
         let mut lines = Self { ledger: ledger.clone(), place: Place::Between, older: None };
         lines.enter(ledger.path.clone())?;
         Ok(lines)
+    }
+
+    /// From the line before this number on.
+    pub(super) fn before(ledger: &Arc<Shared>, seq: u64) -> Result<Self> {
+        let mut lines = Self::new(ledger)?;
+        loop {
+            if let Place::In(path, found) = &mut lines.place {
+                let end = found.bisect(seq).at("read", &*path)?;
+                if end > 0 {
+                    found.end = end;
+                    return Ok(lines);
+                }
+                if lines.older.is_none() {
+                    lines.older = Some(ledger.full_files(Some(&found.file))?);
+                }
+            }
+            // All of them come later. The full files are named by their first line: most need not be opened.
+            let older = match &mut lines.older {
+                Some(older) => older,
+                none => none.insert(ledger.full_files(None)?),
+            };
+            while older.last().is_some_and(|(first, _)| *first >= seq) {
+                older.pop();
+            }
+            lines.place = Place::Between;
+            match older.pop() {
+                Some((_, path)) => lines.enter(path)?,
+                None => {
+                    lines.place = Place::Done;
+                    return Ok(lines);
+                }
+            }
+        }
     }
 
     /// Goes to the end of this file, if it is there.

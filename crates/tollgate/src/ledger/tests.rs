@@ -9,6 +9,8 @@ use tempfile::TempDir;
 use super::read::BLOCK;
 use super::*;
 
+mod following;
+
 struct World {
     folder: TempDir,
     max_size: u64,
@@ -454,6 +456,28 @@ fn who_may_not_lock_may_read() {
     assert_eq!(ledger.verify().unwrap().lines, 5);
     assert_eq!(ledger.newest_first().unwrap().count(), 5);
     assert!(ledger.append(&[entry(json!(6))], Flush::No).is_err());
+}
+
+#[test]
+fn a_look_at_the_middle_finds_its_place() {
+    let before = |world: &World, seq: u64| -> Vec<u64> {
+        world.ledger().newest_before(seq).unwrap().map(|line| line.unwrap().seq).collect()
+    };
+    for world in [World::with(0), World::with(1), World::with(12), World::rotated(12, 3)] {
+        let all = world.seqs();
+        for seq in 0..15 {
+            let expected: Vec<u64> = all.iter().copied().filter(|found| *found < seq).collect();
+            assert_eq!(before(&world, seq), expected, "before {seq} in {:?}", world.files());
+        }
+    }
+    // A damaged line has no number. It is met in its place, and hides no other.
+    let world = World::with(9);
+    let mut lines = world.text();
+    lines[4] = "x".repeat(40_000);
+    world.write(&lines);
+    let read: Vec<Option<u64>> =
+        world.ledger().newest_before(8).unwrap().map(|line| line.ok().map(|line| line.seq)).collect();
+    assert_eq!(read, [Some(7), Some(6), None, Some(4), Some(3), Some(2), Some(1)]);
 }
 
 #[test]

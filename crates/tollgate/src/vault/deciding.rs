@@ -63,6 +63,32 @@ impl Vault {
         }
     }
 
+    /// A person's yes to what they made of the task: its text becomes `text`, and that is what is approved. `seen` is the
+    /// digest of what they began with; if it is no longer that, nothing is done.
+    pub fn amend(
+        &self,
+        task: &TaskName,
+        by: &str,
+        seen: Digest,
+        text: &str,
+        now: Timestamp,
+    ) -> Result<Decided> {
+        self.heal()?;
+        let Some(stored) = self.store.get(task, Some(State::PendingApproval), now)? else {
+            return Ok(Decided::No(self.not_there(task, State::PendingApproval, now)?));
+        };
+        let changed = || Ok(Decided::No(format!("`{task}` has just been changed; look at it again")));
+        let bytes = self.store.read(&stored, u64::MAX)?;
+        if Digest::of(&bytes) != seen {
+            return changed();
+        }
+        match self.store.apply(&rules::amend(&stored, by, &bytes, text, now)?)? {
+            Outcome::Done(landed) => Ok(Decided::Yes(landed)),
+            Outcome::Unknown(fault) => Err(fault),
+            Outcome::Conflict | Outcome::Changed | Outcome::Busy => changed(),
+        }
+    }
+
     /// A person's no, which needs a reason. Not for a task that somebody works on.
     pub fn reject(&self, task: &TaskName, by: &str, reason: &str, now: Timestamp) -> Result<Decided> {
         self.heal()?;
@@ -118,13 +144,11 @@ impl Vault {
             // Two of one name: the other has the claim. This one is looked at when that one is gone.
             return Ok(None);
         }
-        let Some((proof, step)) = self.proof_and_step(&stored, now)? else { return Ok(None) };
+        // Held until the step is taken, so that nobody else reclaims it too.
+        let Some((_proof, step)) = self.proof_and_step(&stored, now)? else { return Ok(None) };
         let outcome = self.store.apply(&step)?;
         match outcome {
-            Outcome::Done(_) => {
-                proof.remove();
-                Ok(Some(told(&stored, &step)))
-            }
+            Outcome::Done(_) => Ok(Some(told(&stored, &step))),
             Outcome::Unknown(fault) => Err(fault),
             // Its owner was not gone after all, or another reclaimed it.
             Outcome::Conflict | Outcome::Changed | Outcome::Busy => Ok(None),

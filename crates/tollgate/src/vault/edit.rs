@@ -1,9 +1,10 @@
 //! What an edit makes of a task's bytes: where the change begins, and all bytes from there on. Pure.
 //!
-//! Invariant: nothing before the change is touched, and the author's bytes are before every change.
+//! Invariant: nothing before the change is touched, and the author's bytes are before every change but a person's own.
 
 use super::block;
 use super::store::{Edit, Step};
+use crate::digest::Digest;
 
 /// The bytes from `at` to the end are to be these.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +37,12 @@ pub(crate) fn tail(bytes: &[u8], step: &Step) -> Option<Tail> {
             append(format!("{gap}{line}"))
         }
         Edit::Reject(by, reason) => append(block::rejection(last, by, reason, step.at)),
+        // Somebody else has changed it: not over that.
+        Edit::Amend(..) if step.check.is_none_or(|seen| Digest::of(bytes) != seen) => None,
+        Edit::Amend(at, text) => {
+            let at = usize::try_from(*at).unwrap_or(usize::MAX).min(bytes.len());
+            Some(Tail { at, bytes: text.clone().into_bytes() })
+        }
     }
 }
 

@@ -26,6 +26,7 @@ mod name;
 pub mod retry;
 pub mod roles;
 mod rules;
+pub mod shown;
 pub mod state;
 pub mod store;
 pub mod task;
@@ -144,6 +145,11 @@ impl Vault {
     pub fn get(&self, task: &TaskName, now: Timestamp) -> Result<Stored> {
         let missing = || Fault::Missing { what: format!("the task `{task}`") };
         self.store.get(task, None, now)?.ok_or_else(missing)
+    }
+
+    /// One task, if it is in this state.
+    pub fn look(&self, task: &TaskName, state: State, now: Timestamp) -> Result<Option<Stored>> {
+        self.store.get(task, Some(state), now)
     }
 
     /// Its text, up to a limit.

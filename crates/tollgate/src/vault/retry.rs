@@ -1,4 +1,5 @@
-//! Trying again, for errors that may pass: after 100, 200 and 400 ms, each with a little jitter.
+//! Trying again: for errors that may pass, after 100, 200 and 400 ms, each with a little jitter; and for a task that is
+//! still being written.
 //!
 //! Invariant: only a fault that may pass is tried again. A lost race is an answer and never comes here; a full disk or
 //! a missing permission does not pass in half a second and is reported at once.
@@ -6,6 +7,10 @@
 use std::io;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
+use super::store::Ready;
+use super::{Asked, Claiming, Reason, TaskName, Vault};
 use crate::error::{Fault, Result};
 
 /// The pauses of the contract.
@@ -35,6 +40,41 @@ pub fn patiently<T>(mut attempt: impl FnMut() -> Result<T>, sleep: &dyn Fn(Durat
         }
     }
     attempt()
+}
+
+/// How often a file that somebody is writing is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+impl Vault {
+    /// Takes this task. A file that is being written is waited for, as long as a complete one would need to `settle`, and
+    /// a little longer.
+    pub fn claim_when_complete(
+        &self,
+        task: &TaskName,
+        asked: &Asked,
+        settle: Duration,
+        now: &dyn Fn() -> Timestamp,
+        sleep: &dyn Fn(Duration),
+    ) -> Result<Claiming> {
+        let enough = 2 * settle + Duration::from_secs(1);
+        let patience = now().checked_add(enough).unwrap_or(Timestamp::MAX);
+        loop {
+            let claiming = patiently(|| self.claim(task, asked, now()), sleep)?;
+            let Claiming::Not(not) = &claiming else { return Ok(claiming) };
+            if not.reason != Reason::Incomplete || now() > patience {
+                return Ok(claiming);
+            }
+            let being_written = || {
+                let stored = self.get(task, now());
+                stored.is_ok_and(|stored| matches!(stored.ready, Ready::Empty | Ready::Open))
+            };
+            match not.wait {
+                Some(wait) => sleep(wait),
+                None if being_written() => sleep(LOOK_AGAIN),
+                None => return Ok(claiming),
+            }
+        }
+    }
 }
 
 /// Up to a quarter longer, so that those who failed together do not come back together.

@@ -116,9 +116,12 @@ pub(crate) fn claim(stored: &Stored, asking: Asking, at: Timestamp) -> Result<St
             step.events.push(Event { payload, result, ..event(&step.id, at, Kind::Approval, None) });
         }
     }
+    // Since it came there, or was last written.
+    let waited_ms = at.duration_since(stored.changed).as_millis().max(0);
     let payload = json!({
         "task": stored.task, "claim_id": claim.id, "epoch": claim.epoch, "mode": claim.mode,
-        "from": from, "attempt": stored.note.attempts + 1, "step": step.id,
+        "from": from, "attempt": stored.note.attempts + 1, "waited_ms": i64::try_from(waited_ms).unwrap_or(i64::MAX),
+        "step": step.id,
     });
     let result = json!({"status": "CLAIMED"});
     step.events.push(Event { payload, result, ..event(&step.id, at, Kind::Claim, Some(&claim.agent)) });
@@ -260,6 +263,24 @@ pub(crate) fn approve(stored: &Stored, by: &str, sha256: Digest, at: Timestamp) 
     step.check = Some(sha256);
     let approval = Some(Approval { sha256, by: by.to_owned(), at });
     step.note = Some(Note { slot: step.to.clone(), approval, reason: None, ..stored.note.clone() });
+    Ok(step)
+}
+
+/// A person's yes to what they made of these bytes.
+pub(crate) fn amend(stored: &Stored, by: &str, seen: &[u8], text: &str, at: Timestamp) -> Result<Step> {
+    if text.trim().is_empty() {
+        return Err(Fault::invalid("a task needs some text"));
+    }
+    let before = Digest::of(seen);
+    let mut step = approve(stored, by, Digest::of(text.as_bytes()), at)?;
+    step.check = Some(before);
+    for event in &mut step.events {
+        event.payload["edited_from"] = json!(before);
+    }
+    // From the first line that differs, so that the log of the step is short.
+    let same = seen.iter().zip(text.as_bytes()).take_while(|(old, new)| old == new).count();
+    let from = text.as_bytes()[..same].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    step.edit = Edit::Amend(from as u64, text[from..].to_owned());
     Ok(step)
 }
 

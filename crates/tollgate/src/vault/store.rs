@@ -115,6 +115,9 @@ pub enum Edit {
     Progress(ClaimId, String),
     /// Puts a person's no after the text: by whom, and why.
     Reject(String, String),
+    /// A person's own words: everything from this byte on becomes this text, if the bytes are still those of
+    /// [`Step::check`].
+    Amend(u64, String),
 }
 
 /// One step of one task, with its ledger lines.

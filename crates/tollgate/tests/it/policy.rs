@@ -25,6 +25,11 @@ fn refuse_asks_for_a_read_but_lets_new_files_be() {
     world.holds("a", "one");
     agent.writes("new", "x").done();
     agent.reads("a").writes("a", "two").done();
+    // What no read can help is not called unread.
+    world.outsider_writes("folder/x", "x");
+    agent.writes("folder", "x").refused(ErrorType::NotAFile);
+    agent.edits("folder", "x", "y").refused(ErrorType::NotAFile);
+    agent.deletes("folder").refused(ErrorType::NotAFile);
 }
 
 #[test]

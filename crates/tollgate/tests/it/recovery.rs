@@ -147,3 +147,18 @@ fn a_path_too_long_for_a_name_is_kept_all_the_same() {
     assert_eq!(kept[0].path.as_path(), world.root().join(&path));
     assert_eq!(world.gate.workspace().recovered(&kept[0].id).unwrap().1, b"one");
 }
+
+#[test]
+fn what_a_refused_write_ran_into_is_kept_beside_its_line() {
+    let world = World::new();
+    world.outsider_writes("a", "one\n");
+    let (blue, red) = (world.agent("blue"), world.agent("red"));
+    blue.reads("a");
+    red.reads("a").writes("a", "two\n").done();
+    blue.writes("a", "three\n").refused_stale();
+    let line = world.lines_of("MUTATION_CONFLICT").remove(0);
+    let kept = world.gate.workspace().conflict(line.seq).unwrap().unwrap();
+    assert_eq!(kept.changed_by.unwrap().agent.as_str(), "red");
+    assert!(kept.diff.unwrap().contains("-one\n+two\n"));
+    assert_eq!(world.gate.workspace().conflict(line.seq + 1).unwrap(), None);
+}

@@ -1,7 +1,6 @@
 //! `tollgate task add`: a new task, complete at once.
 
 use clap::Args;
-use serde_json::json;
 use tollgate::error::{Fault, Result};
 use tollgate::vault::task::{Brief, Priority};
 use tollgate::vault::{TaskName, Vault};
@@ -78,12 +77,7 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
         }
         None => add_under_a_free_name(door, &tasks.vault, &wish.title, &bytes)?,
     };
-    let path = landed.path.as_deref().map(|path| path.to_string_lossy().into_owned());
-    Ok(Answer::Done(Said {
-        words: words::task_added(&landed),
-        json: json!({"task": landed.task, "state": landed.slot.state(), "path": path}),
-        ..Said::default()
-    }))
+    Ok(Answer::Done(Said { words: words::task_added(&landed), json: landed.json(), ..Said::default() }))
 }
 
 fn add_under_a_free_name(

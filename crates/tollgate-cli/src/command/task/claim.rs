@@ -1,23 +1,15 @@
 //! `tollgate task claim`: takes a task, for as long as its lease.
 
 use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use clap::Args;
-use serde_json::{Value, json};
 use tollgate::name::Agent;
-use tollgate::vault::claim::Tenure;
 use tollgate::vault::retry::patiently;
-use tollgate::vault::store::Ready;
 use tollgate::vault::{Asked, Claimed, Claiming, Next, Not, Reason, TaskName, Wish as Lasting};
 
 use crate::answer::{Answer, Said, Stop};
 use crate::door::Door;
-use crate::tasks::Tasks;
 use crate::words;
-
-/// How often a file that somebody is writing is looked at again.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Claim a task: from now on it is this agent's, and nobody else's
 ///
@@ -42,10 +34,12 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     let (tasks, agent) = (door.fresh_tasks()?, door.agent()?);
     let asked = Asked { agent: agent.clone(), wish: Lasting::Leased, renamed_in: false };
     match &wish.task {
-        Some(task) => match claim_when_complete(door, &tasks, task, &asked)? {
-            Claiming::Claimed(claimed) => Ok(said_claimed(door, &claimed)),
-            Claiming::Not(not) => Ok(said_not_claimed(&agent, Some(task), &not)),
-        },
+        Some(task) => {
+            match tasks.vault.claim_when_complete(task, &asked, tasks.settle, &|| door.now(), &sleep)? {
+                Claiming::Claimed(claimed) => Ok(said_claimed(door, &claimed)),
+                Claiming::Not(not) => Ok(said_not_claimed(&agent, Some(task), &not)),
+            }
+        }
         None => {
             let (next, line) = patiently(|| tasks.vault.claim_next(&asked, door.now()), &sleep)?;
             let notes = words::passed_over(door, &line);
@@ -61,63 +55,12 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     }
 }
 
-/// Waits for a file that is being written, as long as a complete one would need to settle.
-fn claim_when_complete(door: &Door, tasks: &Tasks, task: &TaskName, asked: &Asked) -> Result<Claiming, Stop> {
-    let patience = Instant::now() + 2 * tasks.settle + Duration::from_secs(1);
-    loop {
-        let claiming = patiently(|| tasks.vault.claim(task, asked, door.now()), &sleep)?;
-        let Claiming::Not(not) = &claiming else { return Ok(claiming) };
-        if not.reason != Reason::Incomplete || Instant::now() > patience {
-            return Ok(claiming);
-        }
-        let being_written = || {
-            let stored = tasks.vault.get(task, door.now());
-            stored.is_ok_and(|stored| matches!(stored.ready, Ready::Empty | Ready::Open))
-        };
-        match not.wait {
-            Some(wait) => sleep(wait),
-            None if being_written() => sleep(LOOK_AGAIN),
-            None => return Ok(claiming),
-        }
-    }
-}
-
-fn claimed_json(claimed: &Claimed) -> Value {
-    let claim = &claimed.claim;
-    let mut json = json!({
-        "claimed": true,
-        "task": claimed.task,
-        "agent": claim.agent,
-        "claim_id": claim.id,
-        "path": claimed.path.as_deref().map(|path| path.to_string_lossy().into_owned()),
-        "mode": claim.mode,
-        "epoch": claim.epoch,
-    });
-    if let Tenure::Leased(until) = claim.tenure {
-        json["lease_until"] = json!(until);
-    }
-    if let Some(action) = &claim.action {
-        json["action"] = json!(action);
-    }
-    json
-}
-
 pub(crate) fn said_claimed(door: &Door, claimed: &Claimed) -> Answer {
-    Answer::Done(Said {
-        words: words::claimed(door, claimed),
-        json: claimed_json(claimed),
-        ..Said::default()
-    })
+    Answer::Done(Said { words: words::claimed(door, claimed), json: claimed.json(), ..Said::default() })
 }
 
 pub(crate) fn said_not_claimed(agent: &Agent, task: Option<&TaskName>, not: &Not) -> Answer {
-    Answer::NotValid(Said {
-        notes: words::not_claimed(not),
-        json: json!({
-            "claimed": false, "task": task, "agent": agent, "reason": not.reason, "message": not.sentence,
-        }),
-        ..Said::default()
-    })
+    Answer::NotValid(Said { notes: words::not_claimed(not), json: not.json(agent, task), ..Said::default() })
 }
 
 fn with_notes(answer: Answer, more: String) -> Answer {

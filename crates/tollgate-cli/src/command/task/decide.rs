@@ -102,12 +102,9 @@ fn said(task: &TaskName, decided: Decided, verb: &str, by: &str) -> Answer {
     match decided {
         Decided::No(why) => refused(Some(task), "not_possible", &why),
         Decided::Yes(landed) => {
-            let path = landed.path.as_deref().map(|path| path.to_string_lossy().into_owned());
-            Answer::Done(Said {
-                words: words::decided(&landed, verb, by),
-                json: json!({"task": landed.task, "state": landed.slot.state(), "path": path, "by": by}),
-                ..Said::default()
-            })
+            let mut json = landed.json();
+            json["by"] = json!(by);
+            Answer::Done(Said { words: words::decided(&landed, verb, by), json, ..Said::default() })
         }
     }
 }

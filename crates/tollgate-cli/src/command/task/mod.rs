@@ -13,7 +13,6 @@ use crate::answer::{Answer, Stop};
 use crate::door::Door;
 
 pub(crate) use claim::{said_claimed, said_not_claimed};
-pub(crate) use list::Row;
 
 /// Add, list, claim, release and decide on tasks: markdown files in the folders of a vault
 ///

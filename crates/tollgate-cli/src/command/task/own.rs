@@ -5,8 +5,9 @@ use std::thread::sleep;
 use clap::Args;
 use serde_json::json;
 use tollgate::vault::block::Verdict;
-use tollgate::vault::claim::{ClaimId, Tenure};
+use tollgate::vault::claim::ClaimId;
 use tollgate::vault::retry::patiently;
+use tollgate::vault::shown::{not_owner_json, noted_json};
 use tollgate::vault::state::State;
 use tollgate::vault::{Owned, Release as How, TaskName};
 
@@ -88,7 +89,7 @@ fn verdict(text: &str) -> Result<Verdict, String> {
 fn refused(task: &TaskName, why: &str) -> Answer {
     Answer::NotValid(Said {
         notes: words::not_the_owner(why),
-        json: json!({"task": task, "refused": true, "reason": "not_owner", "message": why}),
+        json: not_owner_json(task, why),
         ..Said::default()
     })
 }
@@ -107,17 +108,11 @@ pub(crate) fn renew(door: &Door, wish: &Renew) -> Result<Answer, Stop> {
     let id = door.claim_id(wish.claim.claim_id.as_ref())?;
     match patiently(|| tasks.vault.renew(task, &id, door.now()), &sleep)? {
         Owned::No(why) => Ok(refused(task, &why)),
-        Owned::Yes(claim) => {
-            let until = match claim.tenure {
-                Tenure::Leased(until) => Some(until),
-                Tenure::Held => None,
-            };
-            Ok(Answer::Done(Said {
-                words: words::renewed(task, until),
-                json: json!({"task": task, "claim_id": id, "lease_until": until}),
-                ..Said::default()
-            }))
-        }
+        Owned::Yes(claim) => Ok(Answer::Done(Said {
+            words: words::renewed(task, claim.lease_until()),
+            json: claim.renewed_json(task),
+            ..Said::default()
+        })),
     }
 }
 
@@ -128,7 +123,7 @@ pub(crate) fn progress(door: &Door, wish: &Progress) -> Result<Answer, Stop> {
         Owned::No(why) => Ok(refused(task, &why)),
         Owned::Yes(()) => Ok(Answer::Done(Said {
             words: words::progress_noted(task),
-            json: json!({"task": task, "claim_id": id, "noted": true}),
+            json: noted_json(task, &id),
             ..Said::default()
         })),
     }
@@ -143,13 +138,10 @@ pub(crate) fn release(door: &Door, wish: &Release) -> Result<Answer, Stop> {
     let how = How { verdict: wish.result, to: wish.to, note: wish.note.clone() };
     match patiently(|| tasks.vault.release(task, &id, &how, door.now()), &sleep)? {
         Owned::No(why) => Ok(refused(task, &why)),
-        Owned::Yes(landed) => {
-            let path = landed.path.as_deref().map(|path| path.to_string_lossy().into_owned());
-            Ok(Answer::Done(Said {
-                words: words::released(task, &landed),
-                json: json!({"task": landed.task, "state": landed.slot.state(), "path": path}),
-                ..Said::default()
-            }))
-        }
+        Owned::Yes(landed) => Ok(Answer::Done(Said {
+            words: words::released(task, &landed),
+            json: landed.json(),
+            ..Said::default()
+        })),
     }
 }

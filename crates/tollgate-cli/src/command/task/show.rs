@@ -1,18 +1,14 @@
 //! `tollgate task show` and `task why`: one task, and whether an agent may take it.
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 use tollgate::vault::TaskName;
-use tollgate::vault::claim::Tenure;
+use tollgate::vault::shown::MOST_SHOWN;
 
-use super::Row;
 use crate::answer::{Answer, Said, Stop};
 use crate::command::put_content;
 use crate::door::Door;
 use crate::words;
-
-/// More of a task is not shown: a terminal, and a model, have seen enough.
-const SHOWN: u64 = 1 << 20;
 
 /// Show a task: where it is, whose it is, and its text
 #[derive(Debug, Args)]
@@ -35,33 +31,8 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     let notes = tasks.look(door);
     tasks.vault.heal()?;
     let stored = tasks.vault.get(&wish.task, door.now())?;
-    let bytes = tasks.vault.read(&stored, SHOWN)?;
-    let sha256 = tasks.vault.digest(&stored)?;
-    let row = Row {
-        task: stored.task.clone(),
-        slot: stored.slot.clone(),
-        brief: stored.brief.clone(),
-        note: stored.note.clone(),
-        age_s: door.now().duration_since(stored.modified).as_secs().max(0),
-    };
-    let mut json = Value::Object(row.json());
-    if let Ok(brief) = &stored.brief {
-        json["after"] = json!(brief.after);
-    }
-    if let Some(claim) = &stored.note.claim {
-        json["claimed_at"] = json!(claim.at);
-        json["mode"] = json!(claim.mode);
-        json["epoch"] = json!(claim.epoch);
-        if let Tenure::Leased(until) = claim.tenure {
-            json["lease_until"] = json!(until);
-        }
-    }
-    if let Some(approval) = &stored.note.approval {
-        json["approved_by"] = json!(approval.by);
-    }
-    json["path"] = json!(stored.path.as_deref().map(|path| path.to_string_lossy().into_owned()));
-    json["size"] = json!(stored.len);
-    json["sha256"] = json!(sha256);
+    let bytes = tasks.vault.read(&stored, MOST_SHOWN)?;
+    let mut json = tasks.vault.details(&stored, door.now())?;
     let words = words::task_shown(door, &stored, &bytes);
     put_content(&mut json, bytes);
     Ok(Answer::Done(Said { words, json, notes }))

@@ -1,17 +1,15 @@
 //! One task, from the claim to the release: verify, run the command, say how it went.
 //!
 //! Invariants: the command has the claim's lock for as long as it runs, and so does everything it starts; a task is let go
-//! as failed or given back only when the whole group of the command has been killed.
+//! as failed or given back only when the whole group of the command has been killed and nothing else has the lock.
 
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, kill_process_group, test_kill_process_group, waitid,
-};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tollgate::error::{Fault, Result};
 use tollgate::vault::block::Verdict;
 use tollgate::vault::claim::Mode;
@@ -26,6 +24,9 @@ use crate::words;
 /// How often a release that a fault keeps from happening is tried again: the work is done, only the disk is full.
 const RELEASE_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long what was killed may take to die. On a busy machine that can take a while.
+const BURIAL: Duration = Duration::from_secs(10);
+
 /// How an errand ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
@@ -33,7 +34,7 @@ pub(super) enum Ended {
     Drafted,
     Failed,
     GivenBack,
-    /// The claim was no longer ours, so nothing was said about the task.
+    /// The claim was no longer ours, or is no longer ours alone, so nothing was said about the task.
     Lost,
 }
 
@@ -86,6 +87,10 @@ impl Crew<'_> {
                 return How::GiveBack("the remote was out of reach for a whole lease");
             }
             Ok(Ran::Ended(status, stopped, None)) => (status, stopped),
+            Ok(Ran::StillRuns) => {
+                self.tell(&words::something_still_runs(task));
+                return How::Not;
+            }
             Ok(Ran::NotStarted) => return How::GiveBack("stopped"),
             Err(error) => {
                 self.tell(&words::cannot_start(&error));
@@ -175,13 +180,20 @@ impl Crew<'_> {
             command.stdout(io::stderr());
         }
         let Some(hold) = &claimed.hold else { return Err(io::ErrorKind::Unsupported.into()) };
-        let mut child = match hold.lend(|| command.spawn()) {
-            Ok(child) => child?,
-            Err(fault) => return Err(io::Error::other(fault.to_string())),
-        };
+        let (child, borrowers) =
+            hold.lend(|| command.spawn()).map_err(|fault| io::Error::other(fault.to_string()))?;
+        let mut child = child?;
         let group = Pid::from_child(&child);
+        // Ends all of the group. Killed is not yet dead, and until it is, its files are open and the task is not free.
+        let mut end = || -> io::Result<Option<ExitStatus>> {
+            // That there is none left is fine.
+            let _ = kill_process_group(group, Signal::KILL);
+            let status = child.wait()?;
+            let gone = borrowers.are_gone(BURIAL).map_err(|fault| io::Error::other(fault.to_string()))?;
+            Ok(gone.then_some(status))
+        };
         if !self.started(group) {
-            return end(&mut child, group).map(|_| Ran::NotStarted);
+            return Ok(end()?.map_or(Ran::StillRuns, |_| Ran::NotStarted));
         }
         let fenced = self.with_heartbeat(claimed, group, || {
             // Not yet buried: until then its number is nobody else's, so that the group can be killed safely.
@@ -196,8 +208,8 @@ impl Crew<'_> {
             let looked = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
             looked.ok().flatten().and_then(|status| status.exit_status()) == Some(0)
         };
-        let status = if succeeded() { child.wait()? } else { end(&mut child, group)? };
-        Ok(Ran::Ended(status, stopped, fenced))
+        let status = if succeeded() { Some(child.wait()?) } else { end()? };
+        Ok(status.map_or(Ran::StillRuns, |status| Ran::Ended(status, stopped, fenced)))
     }
 }
 
@@ -205,18 +217,6 @@ enum Ran {
     Ended(ExitStatus, Stopped, Option<Fenced>),
     /// We were asked to stop before it began.
     NotStarted,
-}
-
-/// Ends the command and all of its group.
-fn end(child: &mut Child, group: Pid) -> io::Result<ExitStatus> {
-    // That there is none left is fine.
-    let _ = kill_process_group(group, Signal::KILL);
-    let status = child.wait();
-    // Killed is not yet dead, and on a busy machine that can take a while; until then its files are open and the task is
-    // not free. Who has not been buried by the end of this only waits for that.
-    let patience = Instant::now() + Duration::from_secs(10);
-    while test_kill_process_group(group).is_ok() && Instant::now() < patience {
-        sleep(Duration::from_millis(1));
-    }
-    status
+    /// It failed, and something that it has started has left its group and lives on: the claim is that one's now.
+    StillRuns,
 }

@@ -289,7 +289,7 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// The folders that are watched.
+/// What is watched.
 struct Folders {
     incoming: [PathBuf; 2],
     done: PathBuf,
@@ -332,7 +332,7 @@ impl News {
         }
         for path in &event.paths {
             let within = |folder: &Path| path.parent() == Some(folder);
-            if within(&folders.held) {
+            if *path == folders.held {
                 self.change(|heard| heard.let_go = true);
             } else if within(&folders.done) {
                 self.change(|heard| heard.done = true);

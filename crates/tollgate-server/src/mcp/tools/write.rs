@@ -8,7 +8,8 @@ use tollgate::edit::Edit;
 use tollgate::guard::{Action, Change, Outcome};
 use tollgate::path::FilePath;
 
-use super::{Call, done, path, with_expected_hash};
+use super::schema::with_expected_hash;
+use super::{Call, done, path};
 use crate::mcp::answer::Answer;
 use crate::mcp::{flexible, patch};
 

@@ -30,7 +30,7 @@ assert.match(client.getInstructions(), /STALE_FILE/);
 
 // The client checks what comes back against these schemas by itself, refusals included.
 const { tools } = await client.listTools();
-assert.equal(tools.length >= 19, true);
+assert.equal(tools.length, 25);
 const call = (name, args) => client.callTool({ name, arguments: args });
 
 const file = path.join(root, 'story.txt');
@@ -62,5 +62,21 @@ const outside = await call('read_text_file', { path: '../x' });
 assert.equal(outside.structuredContent.error_type, 'OUTSIDE_WORKSPACE');
 const missing = await call('read_text_file', { path: 'missing' });
 assert.equal(missing.isError, true);
+
+// A task: listed, claimed, not to be had twice, released. Over HTTP it is a lease.
+assert.equal((await call('list_tasks', {})).structuredContent.total, 1);
+const claimed = (await call('claim_task', { task: 'water' })).structuredContent;
+assert.equal(claimed.claimed, true);
+assert.equal('lease_until' in claimed, door === 'http');
+const lost = await call('claim_task', { task: 'water' });
+assert.deepEqual([lost.isError, lost.structuredContent.reason], [true, 'lost']);
+const own = { task: 'water', claim_id: claimed.claim_id };
+assert.equal((await call('renew_task', own)).structuredContent.claim_id, own.claim_id);
+assert.equal((await call('report_progress', { ...own, text: 'filled the can' })).structuredContent.noted, true);
+assert.equal((await call('get_task', { task: 'water' })).structuredContent.state, 'In_Progress');
+assert.equal((await call('release_task', { ...own, result: 'success' })).structuredContent.state, 'Done');
+const late = await call('release_task', { ...own, result: 'success' });
+assert.deepEqual([late.isError, late.structuredContent.reason], [true, 'not_owner']);
+assert.match(fs.readFileSync(path.join(root, 'vault/Done/water.md'), 'utf8'), /filled the can/);
 await client.close();
 console.log('the story is told');

@@ -21,7 +21,7 @@ stateless = door == "http"
 async def main():
     async with Client(server) as client:
         tools = (await client.list_tools()).tools
-        assert len(tools) >= 19
+        assert len(tools) == 25
         turn = {}
 
         async def call(name, **arguments):
@@ -56,6 +56,21 @@ async def main():
         assert outside.structured_content["error_type"] == "OUTSIDE_WORKSPACE"
         missing = await call("read_text_file", path="missing")
         assert missing.is_error
+
+        # A task: listed, claimed, not to be had twice, released.
+        assert (await call("list_tasks")).structured_content["total"] == 1
+        claimed = (await call("claim_task", task="water")).structured_content
+        assert claimed["claimed"] and ("lease_until" in claimed) == stateless
+        lost = await call("claim_task", task="water")
+        assert lost.is_error and lost.structured_content["reason"] == "lost"
+        own = {"task": "water", "claim_id": claimed["claim_id"]}
+        assert (await call("renew_task", **own)).structured_content["claim_id"] == own["claim_id"]
+        assert (await call("report_progress", **own, text="filled the can")).structured_content["noted"]
+        released = await call("release_task", **own, result="success")
+        assert released.structured_content["state"] == "Done"
+        assert "filled the can" in (root / "vault/Done/water.md").read_text()
+        refused = await call("release_task", **own, result="success")
+        assert refused.is_error and refused.structured_content["reason"] == "not_owner"
 
         # Many calls at once, of one connection and one turn.
         names = [f"many{number}.txt" for number in range(20)]

@@ -55,6 +55,25 @@ pub(super) fn an_approval_is_for_these_bytes_and_once(world: &World) {
     assert!(matches!(world.vault.reject(&unwanted, "me", "again", at(9)).expect("no fault"), Decided::No(_)));
 }
 
+pub(super) fn an_edit_is_approved_with_the_rest(world: &World) {
+    let task = drafted(world, "x");
+    let text = world.text(&task);
+    let seen = crate::digest::Digest::of(text.as_bytes());
+    // Shorter than what was there, so that nothing of the old end may stay.
+    let edited = text.replace("ten coins", "9").replace("**Result**: success\n", "");
+    let amend = |seen, text: &str| world.vault.amend(&task, "me", seen, text, at(4)).expect("no fault");
+    let other = crate::digest::Digest::of(b"something else");
+    assert!(matches!(amend(other, &edited), Decided::No(_)), "not what they began with");
+    assert!(world.vault.amend(&task, "me", seen, " \n", at(4)).is_err(), "nothing is left of it");
+    assert_eq!(world.text(&task), text, "nothing was done yet");
+    assert!(matches!(amend(seen, &edited), Decided::Yes(_)));
+    assert!(matches!(amend(seen, &edited), Decided::No(_)), "a decision is made once");
+    assert_eq!((world.slot(&task), world.text(&task)), (Some(Slot::APPROVED), edited.clone()));
+    let executing = world.claim(&task, "local", Wish::Leased, 5);
+    assert!(world.text(&task).starts_with(&edited), "what was approved is what is executed");
+    assert_eq!(world.release(&executing, &Release::success(), 6), State::Done);
+}
+
 pub(super) fn a_hand_move_is_understood(world: &World) {
     let task = drafted(world, "x");
     (world.bench.meddle)(&task, &Slot::PENDING, &Slot::APPROVED, None);

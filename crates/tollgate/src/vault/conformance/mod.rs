@@ -57,7 +57,7 @@ impl Bench {
 
 /// All checks.
 pub fn run(fresh: &dyn Fn() -> Bench) {
-    let checks: [fn(&World); 12] = [
+    let checks: [fn(&World); 13] = [
         a_task_is_added_once,
         a_task_goes_through_its_life,
         a_stale_step_does_nothing,
@@ -66,6 +66,7 @@ pub fn run(fresh: &dyn Fn() -> Bench) {
         failed_work_is_tried_again_and_then_rejected,
         nothing_is_overwritten,
         approval::an_approval_is_for_these_bytes_and_once,
+        approval::an_edit_is_approved_with_the_rest,
         approval::a_hand_move_is_understood,
         approval::a_sensitive_execution_is_not_repeated,
         order_and_dependencies,

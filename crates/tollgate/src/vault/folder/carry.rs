@@ -12,9 +12,10 @@ use super::disk::{Moved, date_back, open_task};
 use super::log::{Change, Log, Plan};
 use super::{FolderStore, digest_of, version};
 use crate::error::{At, Fault, Result};
-use crate::vault::claim::Tenure;
+use crate::vault::claim::{Claim, Tenure};
 use crate::vault::edit;
 use crate::vault::figures::Count;
+use crate::vault::hold;
 use crate::vault::name::TaskName;
 use crate::vault::state::{Slot, Verb};
 use crate::vault::store::{Edit, Landed, Outcome, Step, Store as _};
@@ -84,24 +85,24 @@ impl FolderStore {
         }
         if let Some(change) = &plan.change {
             self.disk.write_tail(file, &path, change.at, &change.new)?;
-            // Without it a power cut could leave an owner's file without the owner.
-            self.disk.sync(file, &path)?;
         }
         if !fs::symlink_metadata(&path).is_ok_and(|found| found.ino() == plan.ino) {
             // A person took it away at that moment. The edit went with it; it did not bring it back.
             return Ok(Outcome::Conflict);
         }
-        self.sync_move(step)?;
+        // A claim whose step comes back after a power cut is taken back. That is right if its owner was cut off too, and
+        // then it need not be on the disk that the task was claimed; an owner elsewhere must find it claimed, and what
+        // must not be executed twice must be seen to have been begun.
+        let claim = plan.note().and_then(|note| note.claim.as_ref());
+        let outlives_a_power_cut = claim.is_some_and(|claim| claim.sensitive || claim.tenure != Tenure::Held);
+        if outlives_a_power_cut {
+            self.disk.sync(file, &path)?;
+            self.sync_move(step)?;
+        }
         self.options.journal.append(&step.events)?;
         self.count_claim(plan)?;
         self.finish(log, plan, &task)?;
-        // A claim whose step comes back after a power cut is taken back. That is right if its owner was cut off too;
-        // without this it would also happen to an owner elsewhere, or to what must not be executed twice.
-        if plan
-            .note()
-            .and_then(|note| note.claim.as_ref())
-            .is_some_and(|c| c.sensitive || c.tenure != Tenure::Held)
-        {
+        if outlives_a_power_cut {
             log.sync(&self.disk)?;
         }
         Ok(Outcome::Done(self.landed(plan, task)))
@@ -117,7 +118,7 @@ impl FolderStore {
             return Ok(Outcome::Changed);
         }
         if let Some(change) = &plan.change {
-            self.disk.write_tail(file, &path, change.at, &change.new)?;
+            self.disk.replace_tail(file, &path, change.at, &change.new)?;
             if step.to == Slot::NEEDS_ACTION {
                 // So that the next attempt can begin at once. Another user's file cannot be dated; then it settles first.
                 let _ = date_back(file);
@@ -176,13 +177,13 @@ impl FolderStore {
         Err(Fault::invalid(format!("`{task}` cannot go to `{to}`: both of its names are taken there")))
     }
 
-    /// Without it a power cut could leave a file in both folders or in none, on file systems that allow that.
+    /// Without it a power cut could bring the file back to where it was, and its step is marked as done. A rename is one
+    /// act of the file system's journal: what is on the disk of one folder is on the disk of the other.
     pub(super) fn sync_move(&self, step: &Step) -> Result<()> {
         if step.from == step.to {
             return Ok(());
         }
-        self.disk.sync_folder(&self.folder(&step.to))?;
-        self.disk.sync_folder(&self.folder(&step.from))
+        self.disk.sync_folder(&self.folder(&step.to))
     }
 
     pub(super) fn count_claim(&self, plan: &Plan) -> Result<()> {
@@ -196,15 +197,21 @@ impl FolderStore {
 
     /// The step's note is in force, and nothing is under way.
     pub(super) fn finish(&self, log: &mut Log, plan: &Plan, task: &TaskName) -> Result<()> {
-        log.done(&self.disk, plan, task)?;
-        self.under_way.set(log.stripe.into(), false)?;
-        if let Edit::Close(claim, _) = &plan.step.edit
-            && claim.tenure == Tenure::Held
-        {
-            // One that stays behind is swept; the step is done.
-            let _ = self.disk.remove(&self.private("held", claim.id.as_str()));
+        if let Edit::Close(claim, _) = &plan.step.edit {
+            self.empty_slot(claim);
         }
-        Ok(())
+        log.done(&self.disk, plan, task)?;
+        self.under_way.set(log.stripe.into(), false)
+    }
+
+    /// A claim is over, and its slot is free for another. Before the log says so: until then nobody sweeps it.
+    pub(super) fn empty_slot(&self, claim: &Claim) {
+        if claim.tenure == Tenure::Held
+            && let Ok(Some(slot)) = hold::find(&self.held(), &claim.id, true)
+        {
+            // One that stays behind is swept.
+            let _ = self.disk.write_at(&slot.file, &slot.path, slot.at, &hold::Slot::EMPTY);
+        }
     }
 
     pub(super) fn landed(&self, plan: &Plan, task: TaskName) -> Landed {
@@ -218,7 +225,7 @@ pub(super) fn change_of(step: &Step, file: &File, len: u64) -> std::io::Result<O
     let mut from = match &step.edit {
         Edit::Keep => return Ok(None),
         Edit::Close(claim, _) if len.saturating_sub(claim.block_at) <= BLOCKS => claim.block_at,
-        Edit::Close(..) => 0,
+        Edit::Close(..) | Edit::Amend(..) => 0,
         Edit::Open | Edit::Progress(..) | Edit::Reject(..) => len,
     };
     loop {

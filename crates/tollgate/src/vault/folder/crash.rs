@@ -9,6 +9,7 @@ use super::disk::{Died, Fate, Fates};
 use super::*;
 use crate::vault::claim::StepId;
 use crate::vault::event::{Kind, MemoryJournal};
+use crate::vault::hold;
 use crate::vault::roles::{Role, Roles};
 use crate::vault::{Asked, Claimed, Claiming, Decided, Owned, Release, Terms, Vault, Wish};
 
@@ -269,14 +270,12 @@ fn every_death(
 /// Whatever happened, the task can be worked to its end.
 fn finish(world: &World, told: &str) {
     let vault = world.vault(None);
-    let left = |folder: &str| {
-        fs::read_dir(world.folder.path().join(".tollgate/vault").join(folder)).unwrap().count()
-    };
+    let held = || hold::all(&world.folder.path().join(".tollgate/vault/held")).unwrap().len();
     let mut pauses = crate::lock::Pauses::lasting(Duration::from_secs(10));
     // Until everything that nobody holds is taken back and swept; see `World::heal`.
     while {
         vault.reclaim(at(1_000_000)).unwrap();
-        left("held") > 0 && pauses.pause()
+        held() > 0 && pauses.pause()
     } {}
     for _ in 0..3 {
         let stored = vault.get(&world.task, at(5)).unwrap();
@@ -300,7 +299,7 @@ fn finish(world: &World, told: &str) {
     let place = world.check(told);
     assert!(place.starts_with("Done") || place.starts_with("Rejected"), "{told}: {place}");
     assert_eq!(
-        (left("held"), world.known().iter().map(|known| known.notes.len()).sum()),
+        (held(), world.known().iter().map(|known| known.notes.len()).sum()),
         (0, 0),
         "{told}: nothing is kept of a task that is final"
     );
@@ -357,6 +356,21 @@ fn all_verbs(fate: Fate) {
             None
         },
         |vault, world, _| vault.approve(&world.task, "me", None, at(3)).map(drop),
+        &["Pending_Approval/x.md", "Approved/x.md"],
+    );
+    every_death(
+        "edit and approve",
+        fate,
+        |world| {
+            world.draft();
+            None
+        },
+        |vault, world, _| {
+            let text = String::from_utf8(world.files().remove(0).1).unwrap();
+            let seen = Digest::of(text.as_bytes());
+            let text = text.replace("**Result**: success", "**Result**: ok");
+            vault.amend(&world.task, "me", seen, &text, at(3)).map(drop)
+        },
         &["Pending_Approval/x.md", "Approved/x.md"],
     );
     every_death(

@@ -84,10 +84,11 @@ impl FolderStore {
         for state in State::ALL {
             make_folder(&vault.join(state.as_str()))?;
         }
-        for folder in ["locks", "log", "held", "figures", "owed", "stage", "cache"] {
+        for folder in ["locks", "log", "figures", "owed", "stage", "cache"] {
             make_folder(&private.join(folder))?;
         }
         check_format(&private)?;
+        make_file(&private.join("held"))?;
         let disk = Disk {
             durability: options.durability,
             #[cfg(test)]
@@ -116,7 +117,7 @@ impl FolderStore {
         &self.vault
     }
 
-    /// The folder of the locks of held claims. A lock that is let go is seen there as a file that is closed.
+    /// The file of the locks of held claims. A lock that is let go is seen as a closing of this file.
     pub fn held(&self) -> PathBuf {
         self.private.join("held")
     }
@@ -339,11 +340,11 @@ impl Store for FolderStore {
     }
 
     fn hold(&self, task: &TaskName, claim: &ClaimId) -> Result<Hold> {
-        Hold::new(&self.private.join("held"), &self.private.join("stage"), claim, task)
+        Hold::new(&self.held(), claim, task.stripe())
     }
 
     fn owner(&self, claim: &Claim, _now: Timestamp) -> Result<Owner> {
-        Hold::try_take(&self.private.join("held"), &claim.id)
+        Hold::try_take(&self.held(), &claim.id)
     }
 
     fn tell(&self, events: &[Event]) -> Result<()> {
@@ -411,6 +412,13 @@ fn make_folder(path: &Path) -> Result<()> {
         Err(error) if !path.is_dir() => Err(error).at("make the folder", path),
         _ => Ok(()),
     }
+}
+
+/// A file that must be there, whatever is in it.
+fn make_file(path: &Path) -> Result<()> {
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true).mode(0o660).custom_flags(libc::O_NOFOLLOW);
+    options.open(path).at("make", path).map(drop)
 }
 
 /// Says once what is in here; refuses what a later tollgate has written.

@@ -19,7 +19,7 @@ use super::carry::change_of;
 use super::disk::open_task;
 use super::log::{Change, Log, Plan, UnderWay};
 use crate::error::{At, Fault, Result};
-use crate::vault::claim::{StepId, Tenure};
+use crate::vault::claim::StepId;
 use crate::vault::event::{Event, Kind};
 use crate::vault::name::TaskName;
 use crate::vault::state::Verb;
@@ -78,15 +78,13 @@ impl FolderStore {
             let undo = plan.undo()?;
             self.journal_once(plan, &undo, &[taken_back(plan, &undo)])?;
         }
-        log.undone(&self.disk)?;
-        self.under_way.set(log.stripe.into(), false)?;
-        if let Some(claim) = plan.note().and_then(|note| note.claim.as_ref())
-            && claim.tenure == Tenure::Held
-            && step.verb == Some(Verb::Claim)
+        if let (Some(Verb::Claim), Some(claim)) =
+            (step.verb, plan.note().and_then(|note| note.claim.as_ref()))
         {
-            let _ = self.disk.remove(&self.private("held", claim.id.as_str()));
+            self.empty_slot(claim);
         }
-        Ok(())
+        log.undone(&self.disk)?;
+        self.under_way.set(log.stripe.into(), false)
     }
 
     /// Takes the change out of the file again, if it, or a part of it, is in there and nothing else has changed.

@@ -1,6 +1,6 @@
 //! Removing what nothing refers to any more: locks of claims that never were, notes of tasks that are gone.
 //!
-//! Invariant: a lock file is removed only while its lock is held and no note speaks of its claim; a note only under the
+//! Invariant: a slot is emptied only while its lock is held and no note speaks of its claim; a note only under the
 //! lock of its task and if no file of that name is anywhere.
 
 use std::fs;
@@ -13,7 +13,7 @@ use super::log::Known;
 use super::settle::names_in;
 use crate::error::Result;
 use crate::vault::claim::{ClaimId, Note};
-use crate::vault::hold::{Hold, Owner};
+use crate::vault::hold::{self, Hold, Owner};
 use crate::vault::name::TaskName;
 
 /// What is staged is moved at once; what is still there after this time was left by somebody who died.
@@ -29,41 +29,20 @@ impl FolderStore {
             if !fs::symlink_metadata(&path).is_ok_and(old) {
                 continue;
             }
-            // A lock that is being made is held, whatever the clock says.
-            let made_now = match name.parse::<ClaimId>() {
-                Ok(claim) => matches!(Hold::try_take(&self.private.join("stage"), &claim)?, Owner::Alive),
-                Err(_) => false,
-            };
-            if !made_now {
-                self.disk.remove(&path)?;
-            }
+            self.disk.remove(&path)?;
         }
         Ok(())
     }
 
     fn sweep_held(&self) -> Result<()> {
-        let folder = self.private.join("held");
-        for name in names_in(&folder)? {
-            let Ok(claim) = name.parse::<ClaimId>() else { continue };
+        for (claim, stripe) in hold::all(&self.held())? {
             // Whoever made it is gone for good, so no note can come to speak of it after we have looked.
-            let Owner::Gone(hold) = Hold::try_take(&folder, &claim)? else { continue };
-            let task =
-                fs::read_to_string(folder.join(&name)).ok().and_then(|name| TaskName::of_file(&name).ok());
-            let spoken_of = match &task {
-                None => false,
-                Some(task) => {
-                    let known = Known::read(&self.log_path(task.stripe()))?;
-                    let pending = known.pending.as_ref().and_then(|plan| plan.note());
-                    known
-                        .notes
-                        .values()
-                        .map(|noted| &noted.note)
-                        .chain(pending)
-                        .any(|note| speaks_of(note, &claim))
-                }
-            };
-            if !spoken_of {
-                hold.remove();
+            let Owner::Gone(hold) = Hold::try_take(&self.held(), &claim)? else { continue };
+            let known = Known::read(&self.log_path(stripe))?;
+            let pending = known.pending.as_ref().and_then(|plan| plan.note());
+            let mut notes = known.notes.values().map(|noted| &noted.note).chain(pending);
+            if let (false, Some(slot)) = (notes.any(|note| speaks_of(note, &claim)), hold.slot()) {
+                self.disk.write_at(&slot.file, &slot.path, slot.at, &hold::Slot::EMPTY)?;
             }
         }
         Ok(())

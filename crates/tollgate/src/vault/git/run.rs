@@ -20,6 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::error::{Fault, Result};
+use crate::vault::hold::without_locks;
 
 /// The oldest git that is known to do all that is asked of it: `--porcelain`, `--atomic` and leases are older, but
 /// `--no-write-fetch-head` came with 2.29.
@@ -196,7 +197,7 @@ impl Git {
                 command.stdin(Stdio::from(lock));
             }
         }
-        let mut child = command.spawn().map_err(|source| self.fault("run", source))?;
+        let mut child = without_locks(|| command.spawn()).map_err(|source| self.fault("run", source))?;
         let answered = answer(&mut child, given, patience);
         if !matches!(answered, Ok(Ran { hung: false, .. })) {
             // That there is none left is fine.

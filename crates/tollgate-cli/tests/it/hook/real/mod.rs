@@ -1,8 +1,10 @@
-//! The real agent programs from npm, driven by a scripted model, with the hooks as `tollgate init --host` sets them up.
+//! The real agent programs from npm, driven by a scripted model, with the hooks as `tollgate init --host` sets them up, or
+//! with the MCP server as `tollgate init --mcp` registers it.
 //!
 //! They are installed once into `target/agent-programs` by `scripts/agent-programs`. Where that is not possible (no npm, no
 //! network) these tests say so and pass; with `TOLLGATE_TEST_AGENT_PROGRAMS=required` they fail.
 
+mod mcp;
 mod model;
 
 use std::fs;
@@ -13,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::change_in_secret;
 use crate::world::World;
-use model::{Act, Ends, Model, Speaks, Step};
+use model::{Act, Door, Ends, Model, Speaks, Step};
 
 /// The programs start slowly on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -50,12 +52,17 @@ fn programs() -> Option<&'static Path> {
 struct Real<'w> {
     world: &'w World,
     speaks: Speaks,
+    door: Door,
     model: Model,
 }
 
 impl<'w> Real<'w> {
     fn new(world: &'w World, speaks: Speaks, script: Vec<Step>) -> Self {
-        Self { world, speaks, model: Model::start(speaks, world.root(), script) }
+        Self::through(Door::Hooks, world, speaks, script)
+    }
+
+    fn through(door: Door, world: &'w World, speaks: Speaks, script: Vec<Step>) -> Self {
+        Self { world, speaks, door, model: Model::start(speaks, door, world.root(), script) }
     }
 
     fn command(&self, bin: &Path, home: &Path) -> Command {
@@ -137,7 +144,11 @@ impl<'w> Real<'w> {
             Speaks::Gemini => "gemini",
             Speaks::Opencode => "opencode",
         };
-        self.world.run(&format!("init --host {host}")).is(0);
+        let door = match self.door {
+            Door::Hooks => "--host",
+            Door::Mcp => "--mcp",
+        };
+        self.world.run(&format!("init {door} {host}")).is(0);
         let home = self.world.tmp().join(format!("home-{host}"));
         let mut command = self.command(bin, &home);
         adjust(&mut command);

@@ -19,6 +19,15 @@ pub(super) enum Speaks {
     Opencode,
 }
 
+/// By which tools the model does it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Door {
+    /// Those of the program, which calls the hooks.
+    Hooks,
+    /// Those of the MCP server.
+    Mcp,
+}
+
 /// What the model wants done.
 #[derive(Debug, Clone)]
 pub(super) enum Act {
@@ -27,6 +36,23 @@ pub(super) enum Act {
     Edit(&'static str, &'static str, &'static str),
     Shell(&'static str),
     Patch(&'static str),
+    /// A tool of the MCP server, whose arguments are this JSON.
+    Tool(&'static str, &'static str),
+}
+
+impl Act {
+    /// The tool of the MCP server for it, and its arguments.
+    fn over_mcp(&self) -> (&'static str, Value) {
+        match *self {
+            Self::Read(file) => ("read_text_file", json!({"path": file})),
+            Self::Overwrite(file, text) => ("write_file", json!({"path": file, "content": text})),
+            Self::Edit(file, old, new) => {
+                ("edit_file", json!({"path": file, "edits": [{"oldText": old, "newText": new}]}))
+            }
+            Self::Tool(name, arguments) => (name, serde_json::from_str(arguments).unwrap()),
+            Self::Shell(_) | Self::Patch(_) => panic!("it has no such tool"),
+        }
+    }
 }
 
 /// How it must end.
@@ -57,6 +83,7 @@ pub(super) struct Model {
 
 struct State {
     speaks: Speaks,
+    door: Door,
     root: PathBuf,
     script: Vec<Step>,
     next: usize,
@@ -67,11 +94,11 @@ struct State {
 }
 
 impl Model {
-    pub(super) fn start(speaks: Speaks, root: PathBuf, script: Vec<Step>) -> Self {
+    pub(super) fn start(speaks: Speaks, door: Door, root: PathBuf, script: Vec<Step>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let state =
-            State { speaks, root, script, next: 0, blocked: 0, wrong: Vec::new(), last: String::new() };
+            State { speaks, door, root, script, next: 0, blocked: 0, wrong: Vec::new(), last: String::new() };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
         thread::spawn(move || {
@@ -197,6 +224,10 @@ impl State {
         let shell = |command: &str| json!({"type": "function_call", "call_id": id, "name": "exec_command", "arguments": json!({"cmd": command}).to_string()});
         let patch = |text: &str| json!({"type": "custom_tool_call", "call_id": id, "name": "apply_patch", "input": text});
         let item = match self.step(body) {
+            Some(act) if self.door == Door::Mcp => {
+                let (name, arguments) = act.over_mcp();
+                json!({"type": "function_call", "call_id": id, "namespace": "mcp__tollgate", "name": name, "arguments": arguments.to_string()})
+            }
             Some(Act::Read(file)) => shell(&format!("cat {file}")),
             Some(Act::Overwrite(file, text)) => {
                 let lines: String = text.lines().map(|line| format!("+{line}\n")).collect();
@@ -207,6 +238,7 @@ impl State {
             }
             Some(Act::Patch(text)) => patch(text),
             Some(Act::Shell(command)) => shell(command),
+            Some(Act::Tool(..)) => panic!("only over MCP"),
             None => {
                 json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "done"}]})
             }
@@ -226,6 +258,10 @@ impl State {
     fn gemini(&mut self, body: &str) -> String {
         let call = |name: &str, args: Value| json!({"functionCall": {"name": name, "args": args}});
         let part = match self.step(body) {
+            Some(act) if self.door == Door::Mcp => {
+                let (name, arguments) = act.over_mcp();
+                call(&format!("mcp_tollgate_{name}"), arguments)
+            }
             Some(Act::Read(file)) => call("read_file", json!({"file_path": self.path(file)})),
             Some(Act::Overwrite(file, text)) => {
                 call("write_file", json!({"file_path": self.path(file), "content": text}))
@@ -237,7 +273,7 @@ impl State {
             Some(Act::Shell(command)) => {
                 call("run_shell_command", json!({"command": command, "description": "a command"}))
             }
-            Some(Act::Patch(_)) => panic!("it has no patches"),
+            Some(Act::Patch(_) | Act::Tool(..)) => panic!("it has no such tool"),
             None => json!({"text": "done"}),
         };
         let answer = json!({
@@ -254,6 +290,10 @@ impl State {
             json!({"role": "assistant", "tool_calls": [{"index": 0, "id": id, "type": "function", "function": function}]})
         };
         let delta = match self.step(body) {
+            Some(act) if self.door == Door::Mcp => {
+                let (name, arguments) = act.over_mcp();
+                call(&format!("tollgate_{name}"), arguments)
+            }
             Some(Act::Read(file)) => call("read", json!({"filePath": self.path(file)})),
             Some(Act::Overwrite(file, text)) => {
                 call("write", json!({"filePath": self.path(file), "content": text}))
@@ -265,6 +305,7 @@ impl State {
                 call("bash", json!({"command": command, "description": "a command"}))
             }
             Some(Act::Patch(text)) => call("apply_patch", json!({"patchText": text})),
+            Some(Act::Tool(..)) => panic!("only over MCP"),
             None => return chat(&json!({"role": "assistant", "content": "done"}), "stop"),
         };
         chat(&delta, "tool_calls")

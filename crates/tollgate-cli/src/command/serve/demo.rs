@@ -1,0 +1,357 @@
+//! `serve --demo`: a workspace of its own, in which three agents and an outsider work at the pace of people.
+//!
+//! Nothing is staged: the agents claim, read, think, write and release as any agent does, each with a gate and a vault of its
+//! own. The outsider saves the same file with an ordinary write, so that some of their writes are refused and made again.
+//! Everything, also what is otherwise kept in the user's folders, is in one temporary folder, which is removed at the end.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tollgate::error::{Fault, Result};
+use tollgate::gate::Gate;
+use tollgate::guard::{Expected, Outcome};
+use tollgate::ledger::ActionType;
+use tollgate::name::{Agent, TurnId};
+use tollgate::part::Part;
+use tollgate::shared_turn::Leaves;
+use tollgate::turn::Sightings;
+use tollgate::vault::claim::Mode;
+use tollgate::vault::state::State;
+use tollgate::vault::{Asked, Claimed, Next, Release, TaskName, Vault, Wish};
+use tollgate::workspace::STATE_FOLDER;
+
+use crate::door::Door;
+use crate::surroundings::Surroundings;
+
+const AGENTS: [&str; 3] = ["blue", "green", "violet"];
+
+const CONFIG: &str = r#"# The demo of tollgate.
+version = 1
+
+[guard]
+unread = "known"
+
+# All three write plans. None sends an email before a person has approved it; then `violet` does.
+[agent.blue]
+allowed = ["plan"]
+sensitive = ["send_email"]
+
+[agent.green]
+allowed = ["plan"]
+sensitive = ["send_email"]
+
+[agent.violet]
+allowed = ["plan", "send_email"]
+sensitive = ["send_email"]
+"#;
+
+/// What everybody writes to.
+const PLAN: &str = "plan.md";
+/// Where approved emails go.
+const OUTBOX: &str = "outbox.md";
+/// So many lines of a file are kept, so that a demo that runs all day stays small.
+const LINES: usize = 14;
+
+const PLANS: [&str; 8] = [
+    "Add the opening hours to the plan",
+    "Write down what to bring",
+    "Ask for a second projector",
+    "List the questions from last time",
+    "Plan the walk to the station",
+    "Choose the room",
+    "Sort the sessions by topic",
+    "Write the packing list",
+];
+
+const EMAILS: [&str; 3] =
+    ["Invite the speakers", "Tell everybody about the new room", "Ask the caterer for an offer"];
+
+/// The demo, at work until it is dropped.
+pub(super) struct Demo {
+    pace: Arc<Pace>,
+    threads: Vec<JoinHandle<()>>,
+    // Last, so that it is removed when nobody works in it any more.
+    folder: TempDir,
+}
+
+impl Demo {
+    /// Makes the workspace. Nobody works in it yet.
+    pub(super) fn new() -> Result<Self> {
+        let temporary = Surroundings::temporary();
+        let folder = tempfile::Builder::new()
+            .prefix("tollgate-demo-")
+            .tempdir_in(&temporary)
+            .map_err(|source| Fault::Io { doing: "make a folder in", path: temporary, source })?;
+        let demo = Self { pace: Arc::default(), threads: Vec::new(), folder };
+        let root = demo.root();
+        let vault = root.join("vault");
+        for folder in [demo.inside("run"), demo.inside("state"), root.join(STATE_FOLDER)] {
+            made(&folder, fs::create_dir_all(&folder))?;
+        }
+        for state in State::ALL {
+            let folder = vault.join(state.as_str());
+            made(&folder, fs::create_dir_all(&folder))?;
+        }
+        for (name, text) in [
+            (".tollgate/config.toml", CONFIG),
+            (PLAN, "# Plan of the meeting\n\n- begin at nine\n"),
+            (OUTBOX, "# Sent\n"),
+        ] {
+            let path = root.join(name);
+            made(&path, fs::write(&path, text))?;
+        }
+        Ok(demo)
+    }
+
+    fn inside(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The workspace.
+    pub(super) fn root(&self) -> PathBuf {
+        self.inside("workspace")
+    }
+
+    /// The door of somebody in the demo.
+    pub(super) fn door(&self, agent: Option<Agent>) -> Door {
+        Door::apart(&self.root(), &self.inside("run"), &self.inside("state"), agent)
+    }
+
+    /// Lets everybody work.
+    pub(super) fn starts(&mut self) -> Result<()> {
+        let mut feeder = Feeder { tasks: self.door(None).tasks_or_fault()?.vault, added: 0 };
+        // One email at once, so that there is something to approve soon.
+        feeder.adds(Kind::Email)?;
+        for _ in 0..4 {
+            feeder.adds(Kind::Plan)?;
+        }
+        self.spawns(move |pace| feeder.feeds(pace));
+        let plan = self.root().join(PLAN);
+        self.spawns(move |pace| outsider(&plan, pace));
+        for name in AGENTS {
+            let agent: Agent = name.parse()?;
+            let worker = Worker::new(self.door(Some(agent.clone())), agent)?;
+            self.spawns(move |pace| worker.works(pace));
+        }
+        Ok(())
+    }
+
+    fn spawns(&mut self, work: impl FnOnce(&Pace) + Send + 'static) {
+        let pace = self.pace.clone();
+        self.threads.push(thread::spawn(move || work(&pace)));
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        self.pace.stop();
+        for thread in self.threads.drain(..) {
+            // What has gone wrong in there is of no importance any more.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn made(path: &Path, made: std::io::Result<()>) -> Result<()> {
+    made.map_err(|source| Fault::Io { doing: "make", path: path.to_owned(), source })
+}
+
+/// The pace of people, and the word that the demo is over.
+#[derive(Default)]
+struct Pace {
+    over: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Pace {
+    /// Waits so long. Whether the demo goes on.
+    fn rest(&self, milliseconds: u64) -> bool {
+        let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        let time = Duration::from_millis(milliseconds);
+        let waited = self.changed.wait_timeout_while(over, time, |over| !*over);
+        !*waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn stop(&self) {
+        *self.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+}
+
+/// Somebody at an editor, who knows nothing of tollgate.
+fn outsider(plan: &Path, pace: &Pace) {
+    let mut minute = 0;
+    while pace.rest(if minute < 3 { 1_100 } else { 3_700 }) {
+        minute += 1;
+        if let Ok(text) = fs::read_to_string(plan) {
+            let _ = fs::write(plan, with_line(&text, &format!("- typed in an editor: break {minute}")));
+        }
+    }
+}
+
+/// The text with one more line, without the oldest if there are too many.
+fn with_line(text: &str, line: &str) -> String {
+    let (heading, rest) = text.split_once("\n\n").unwrap_or((text, ""));
+    let lines: Vec<&str> = rest.lines().chain([line]).collect();
+    let newest = &lines[lines.len().saturating_sub(LINES)..];
+    format!("{}\n\n{}\n", heading.trim_end(), newest.join("\n"))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Plan,
+    Email,
+}
+
+/// Whoever thinks of new tasks.
+struct Feeder {
+    tasks: Vault,
+    added: usize,
+}
+
+impl Feeder {
+    fn adds(&mut self, kind: Kind) -> Result<()> {
+        let (titles, action, priority) = match kind {
+            Kind::Plan => (&PLANS[..], "plan", "normal"),
+            Kind::Email => (&EMAILS[..], "send_email", "high"),
+        };
+        let title = titles[self.added % titles.len()];
+        self.added += 1;
+        let name: TaskName =
+            format!("{:03}-{}", self.added, title.to_lowercase().replace(' ', "-")).parse()?;
+        let body = match kind {
+            Kind::Plan => "Put it into `plan.md`, below what is there.",
+            Kind::Email => "Short and friendly. A person reads it before it goes out.",
+        };
+        let text = format!("---\naction: {action}\npriority: {priority}\n---\n# {title}\n\n{body}\n");
+        self.tasks.add(&name, text.as_bytes()).map(drop)
+    }
+
+    fn feeds(mut self, pace: &Pace) {
+        for round in 1.. {
+            if !pace.rest(1_700) {
+                return;
+            }
+            let now = jiff::Timestamp::now();
+            let count = |state| self.tasks.list(state, now).map_or(usize::MAX, |scan| scan.tasks.len());
+            // No more than somebody can look through.
+            if round % 9 == 0 && count(State::PendingApproval) < 3 {
+                let _ = self.adds(Kind::Email);
+            } else if count(State::NeedsAction) < 4 {
+                let _ = self.adds(Kind::Plan);
+            }
+        }
+    }
+}
+
+/// One agent.
+struct Worker {
+    door: Door,
+    gate: Gate,
+    vault: Vault,
+    agent: Agent,
+}
+
+impl Worker {
+    fn new(door: Door, agent: Agent) -> Result<Self> {
+        Ok(Self { gate: door.gate()?, vault: door.tasks_or_fault()?.vault, door, agent })
+    }
+
+    fn works(self, pace: &Pace) {
+        let asked = Asked { agent: self.agent.clone(), wish: Wish::Held, renamed_in: false };
+        // Not all at the same moment.
+        let mut wait = 150 * AGENTS.iter().position(|name| *name == self.agent.as_str()).unwrap_or(0) as u64;
+        while pace.rest(wait) {
+            wait = 600;
+            // Whatever goes wrong goes wrong for one task; somebody takes it back.
+            if let Ok((Next::Claimed(claimed), _)) = self.vault.claim_next(&asked, self.door.now())
+                && self.does(&claimed, pace).is_ok()
+            {
+                wait = 1_400;
+            }
+        }
+    }
+
+    fn does(&self, claimed: &Claimed, pace: &Pace) -> Result<()> {
+        let title = claimed.task.stem().get(4..).unwrap_or_default().replace('-', " ");
+        let id = &claimed.claim.id;
+        let note = match (claimed.claim.mode, claimed.claim.action.as_deref()) {
+            (Mode::Draft, _) => {
+                let draft = format!("\n## Draft\n\nHello,\n\nthis is to {title}. Please answer by Friday.\n");
+                let Some(path) = &claimed.path else { return Ok(()) };
+                self.writes(path, pace, |text| format!("{text}{draft}"))?
+            }
+            (Mode::Execute, Some("send_email")) => {
+                self.writes(Path::new(OUTBOX), pace, |text| with_line(text, &format!("- sent: {title}")))?
+            }
+            _ => {
+                let line = format!("- {title} ({})", self.agent);
+                self.writes(Path::new(PLAN), pace, |text| with_line(text, &line))?
+            }
+        };
+        let now = self.door.now();
+        let release = match note {
+            // The demo is over.
+            None => return self.vault.give_back(&claimed.task, id, "stopped", now).map(drop),
+            Some(note) => Release { note: Some(note), ..Release::success() },
+        };
+        self.vault.release(&claimed.task, id, &release, now).map(drop)
+    }
+
+    /// Reads, thinks, writes; if that is refused, once more. `None` if the demo is over before that.
+    fn writes(&self, path: &Path, pace: &Pace, change: impl Fn(&str) -> String) -> Result<Option<String>> {
+        let turns = self.door.new_turns()?;
+        let turn = turns.begin(TurnId::new()?, self.agent.clone(), self.door.now())?;
+        self.gate.record_turn(&turn, ActionType::TurnStarted)?;
+        let written = self.writes_in(&turn, path, pace, change);
+        self.gate.record_turn(&turn, ActionType::TurnEnded)?;
+        turns.end(turn, Leaves::Known)?;
+        let _ = self.gate.workspace().sweep();
+        written
+    }
+
+    fn writes_in(
+        &self,
+        turn: &dyn Sightings,
+        path: &Path,
+        pace: &Pace,
+        change: impl Fn(&str) -> String,
+    ) -> Result<Option<String>> {
+        let mut refused = 0;
+        // The second thought is quicker than the first.
+        for thinks in [1_600, 700, 300, 100, 0, 0, 0] {
+            let Outcome::Done(read) = self.gate.read(turn, path, Part::Whole)? else { break };
+            if !pace.rest(thinks) {
+                return Ok(None);
+            }
+            let text = change(&String::from_utf8_lossy(&read.bytes));
+            match self.gate.write(turn, path, text, Expected::Baseline)? {
+                Outcome::Done(_) if refused == 0 => return Ok(Some("written at once".into())),
+                Outcome::Done(_) => {
+                    return Ok(Some(format!("written after {refused} refused, read again each time")));
+                }
+                Outcome::Refused(_) => refused += 1,
+            }
+        }
+        Err(Fault::Invalid { what: format!("`{}` was changed all the time", path.display()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_keeps_its_heading_and_its_newest_lines() {
+        let mut text = "# Plan\n\n- begin\n".to_owned();
+        for number in 0..50 {
+            text = with_line(&text, &format!("- {number}"));
+        }
+        assert!(text.starts_with("# Plan\n\n- 36\n") && text.ends_with("- 49\n"), "{text}");
+        assert_eq!(with_line("# Sent\n", "- one"), "# Sent\n\n- one\n");
+    }
+}

@@ -1,0 +1,337 @@
+//! Registering the MCP server with a program: one entry in its configuration, beside those of others, and how to take
+//! it out.
+//!
+//! An entry of our name that starts tollgate is a person's to change: it is kept as it is. One that starts something
+//! else is not ours, and nothing is done.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tollgate::error::Fault;
+
+use super::setup::{Became, Place, damaged, pretty, read_json, remove, write};
+
+/// The name of our entry.
+const NAME: &str = "tollgate";
+
+/// Where a program finds MCP servers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Registry {
+    /// The file, relative to the workspace.
+    file: &'static str,
+    form: Form,
+    /// What a person still has to do, or has to do instead.
+    pub(crate) then: Option<&'static str>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Form {
+    /// JSON: an object of servers under this key, our entry, and what a new file begins with.
+    Json { key: &'static str, entry: Value, base: Value },
+    /// TOML: a table of its own, `[mcp_servers.NAME]`, with these lines.
+    Toml(String),
+    /// In the home of its user, which is not ours to write to.
+    ByHand,
+}
+
+/// The words after `tollgate` with which the server is started. The folder is left to the program: it starts servers where
+/// it runs itself, and tollgate finds the workspace from there.
+fn words(host: &str) -> [&str; 3] {
+    ["mcp", "--agent", host]
+}
+
+impl Registry {
+    /// `mcpServers` of a JSON file: the most common form.
+    pub(super) fn servers(file: &'static str, host: &str) -> Self {
+        let entry = json!({"command": NAME, "args": words(host)});
+        Self { file, form: Form::Json { key: "mcpServers", entry, base: json!({}) }, then: None }
+    }
+
+    /// Another form of JSON.
+    pub(super) fn json(
+        file: &'static str,
+        key: &'static str,
+        base: Value,
+        entry: impl Fn(Vec<&str>) -> Value,
+        host: &str,
+    ) -> Self {
+        let entry = entry([&[NAME], &words(host)[..]].concat());
+        Self { file, form: Form::Json { key, entry, base }, then: None }
+    }
+
+    /// Tables of a TOML file.
+    pub(super) fn tables(file: &'static str, host: &str) -> Self {
+        let args = words(host).map(|word| format!("{word:?}")).join(", ");
+        let lines = format!("[mcp_servers.{NAME}]\ncommand = \"{NAME}\"\nargs = [{args}]\n");
+        Self { file, form: Form::Toml(lines), then: None }
+    }
+
+    /// A file in the user's home, and the words that tell what to put there.
+    pub(super) fn by_hand(how: &'static str) -> Self {
+        Self { file: "", form: Form::ByHand, then: Some(how) }
+    }
+
+    pub(super) fn then(self, then: &'static str) -> Self {
+        Self { then: Some(then), ..self }
+    }
+
+    /// The file that it is in, relative to the workspace.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        if self.form == Form::ByHand { Vec::new() } else { vec![self.file.into()] }
+    }
+
+    /// Whether the server is registered, in whatever way.
+    pub(crate) fn is_there(&self, root: &Path) -> bool {
+        matches!(self.found(&root.join(self.file)), Ok(Some(_)))
+    }
+
+    /// Our entry, if there is one.
+    fn found(&self, path: &Path) -> Result<Option<Value>, Fault> {
+        let entry = match &self.form {
+            Form::Json { key, .. } => {
+                let Some(config) = read_json(path)? else { return Ok(None) };
+                let unusable = || damaged(path, &format!("`{key}` should be an object"));
+                config.as_object().ok_or_else(|| damaged(path, "it should be an object"))?;
+                match config.get(key) {
+                    None => return Ok(None),
+                    Some(servers) => servers.as_object().ok_or_else(unusable)?.get(NAME).cloned(),
+                }
+            }
+            Form::Toml(_) => {
+                let config = read_toml(path, &read(path)?)?;
+                let entry = config.get("mcp_servers").and_then(|servers| servers.get(NAME));
+                entry.and_then(|entry| serde_json::to_value(entry).ok())
+            }
+            Form::ByHand => None,
+        };
+        match entry {
+            Some(entry) if !starts_us(&entry) => {
+                Err(damaged(path, &format!("its server `{NAME}` is somebody else's; give that another name")))
+            }
+            entry => Ok(entry),
+        }
+    }
+
+    /// Puts it in.
+    pub(crate) fn put(&self, root: &Path) -> Result<Became, Fault> {
+        let path = root.join(self.file);
+        if self.found(&path)?.is_some() {
+            return Ok(Became::Kept);
+        }
+        match &self.form {
+            Form::Json { key, entry, base } => {
+                let mut config = read_json(&path)?.unwrap_or_else(|| base.clone());
+                config[key][NAME] = entry.clone();
+                write(&path, &pretty(&config), Place::Plain)?;
+            }
+            Form::Toml(lines) => {
+                let text = read(&path)?;
+                let gap = match text.as_str() {
+                    "" => "",
+                    text if text.ends_with('\n') => "\n",
+                    _ => "\n\n",
+                };
+                write_toml(&path, &text, &format!("{text}{gap}{lines}"))?;
+            }
+            Form::ByHand => return Ok(Became::ByHand),
+        }
+        Ok(Became::Written)
+    }
+
+    /// Takes it out. What others put beside it stays.
+    pub(crate) fn take(&self, root: &Path) -> Result<Became, Fault> {
+        let path = root.join(self.file);
+        if self.found(&path)?.is_none() {
+            return Ok(if self.form == Form::ByHand { Became::ByHand } else { Became::NothingToRemove });
+        }
+        match &self.form {
+            Form::Json { key, base, .. } => {
+                let mut config = read_json(&path)?.unwrap_or_default();
+                let servers = config.get_mut(key).and_then(Value::as_object_mut);
+                let empty = servers.is_some_and(|servers| {
+                    servers.shift_remove(NAME);
+                    servers.is_empty()
+                });
+                if empty && let Some(config) = config.as_object_mut() {
+                    config.shift_remove(*key);
+                }
+                if config == *base || config == json!({}) {
+                    remove(root, &path)?;
+                } else {
+                    write(&path, &pretty(&config), Place::Plain)?;
+                }
+            }
+            Form::Toml(_) => {
+                let text = read(&path)?;
+                let without = without_table(&text);
+                if without.trim().is_empty() {
+                    remove(root, &path)?;
+                } else {
+                    write_toml(&path, &text, &without)?;
+                }
+            }
+            Form::ByHand => {}
+        }
+        Ok(Became::Removed)
+    }
+}
+
+/// Whether an entry starts tollgate, by whatever path and with whatever words.
+fn starts_us(entry: &Value) -> bool {
+    let command = entry.get("command").map(|command| command.get(0).unwrap_or(command));
+    let program = command.and_then(Value::as_str).and_then(|command| Path::new(command).file_name());
+    program.is_some_and(|program| program == NAME)
+}
+
+fn read(path: &Path) -> Result<String, Fault> {
+    match fs::read_to_string(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        text => text.map_err(|source| Fault::Io { doing: "read", path: path.to_owned(), source }),
+    }
+}
+
+fn read_toml(path: &Path, text: &str) -> Result<toml::Table, Fault> {
+    text.parse().map_err(|error: toml::de::Error| damaged(path, error.message()))
+}
+
+/// Text is changed and not values, so that comments stay. So it is made sure that nothing but our table differs.
+fn write_toml(path: &Path, before: &str, after: &str) -> Result<(), Fault> {
+    let parts = |text: &str| -> Result<(toml::Table, bool), Fault> {
+        let mut config = read_toml(path, text)?;
+        let servers = config.get_mut("mcp_servers").and_then(toml::Value::as_table_mut);
+        let ours = servers.is_some_and(|servers| servers.remove(NAME).is_some());
+        config.retain(|key, value| {
+            key != "mcp_servers" || value.as_table().is_none_or(|table| !table.is_empty())
+        });
+        Ok((config, ours))
+    };
+    match (parts(before), parts(after)) {
+        (Ok((others, was)), Ok((still, is))) if others == still && was != is => {}
+        _ => {
+            return Err(damaged(path, "its `mcp_servers` is written in a way that only a person can change"));
+        }
+    }
+    write(path, after, Place::Plain)
+}
+
+/// The text without our table, those below it, and the empty line before it.
+fn without_table(text: &str) -> String {
+    let (ours, below) = (format!("[mcp_servers.{NAME}]"), format!("[mcp_servers.{NAME}."));
+    let mut kept: Vec<&str> = Vec::new();
+    let mut inside = false;
+    for line in text.split_inclusive('\n') {
+        let header = line.trim_start();
+        if header.starts_with('[') {
+            let was_inside = inside;
+            inside = header.starts_with(&ours) || header.starts_with(&below);
+            if inside && !was_inside && kept.last().is_some_and(|line| line.trim().is_empty()) {
+                kept.pop();
+            }
+        }
+        if !inside {
+            kept.push(line);
+        }
+    }
+    kept.concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host;
+
+    fn registries() -> impl Iterator<Item = (&'static str, Registry)> {
+        let all = host::ALL.into_iter().map(|host| (host.name(), host.mcp()));
+        all.filter(|(_, registry)| registry.form != Form::ByHand)
+    }
+
+    #[test]
+    fn putting_in_twice_is_once_and_taking_out_leaves_nothing() {
+        for (host, registry) in registries() {
+            let root = tempfile::tempdir().unwrap();
+            assert_eq!(registry.take(root.path()).unwrap(), Became::NothingToRemove);
+            assert_eq!(registry.put(root.path()).unwrap(), Became::Written);
+            assert!(registry.is_there(root.path()), "{host}");
+            assert_eq!(registry.put(root.path()).unwrap(), Became::Kept);
+            assert_eq!(registry.take(root.path()).unwrap(), Became::Removed);
+            assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0, "{host}");
+        }
+    }
+
+    #[test]
+    fn what_others_put_there_stays_as_it_is() {
+        for (host, registry) in registries() {
+            let root = tempfile::tempdir().unwrap();
+            let path = root.path().join(registry.file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let texts = match &registry.form {
+                Form::Json { key, .. } => {
+                    let foreign = json!({"z": 1, *key: {"files": {"command": "other"}}, "a": {"b": []}});
+                    vec![pretty(&foreign), pretty(&json!({"z": 1}))]
+                }
+                _ => [
+                    "# mine\nmodel = \"x\" # here\n",
+                    "[mcp_servers.files]\ncommand = \"other\"\n\n[z]\ny = 1\n",
+                    "[mcp_servers]\nfiles = {command = \"other\"}\n",
+                ]
+                .map(str::to_owned)
+                .into(),
+            };
+            for text in texts {
+                fs::write(&path, &text).unwrap();
+                assert_eq!(registry.put(root.path()).unwrap(), Became::Written, "{host}");
+                let with = fs::read_to_string(&path).unwrap();
+                assert!(with.contains("tollgate") && with.len() > text.len(), "{host}: {with}");
+                assert_eq!(registry.take(root.path()).unwrap(), Became::Removed, "{host}");
+                assert_eq!(fs::read_to_string(&path).unwrap(), text, "{host}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_person_changed_is_kept_and_taken_out_whole() {
+        let root = tempfile::tempdir().unwrap();
+        let registry = Registry::tables("c.toml", "x");
+        let text = "a = 1\n\n[mcp_servers.tollgate]\ncommand = \"/opt/tollgate\"\nargs = [\n  \"mcp\",\n]\n\
+                    [mcp_servers.tollgate.env]\nX = \"1\"\n[z]\ny = 2\n";
+        fs::write(root.path().join("c.toml"), text).unwrap();
+        assert_eq!(registry.put(root.path()).unwrap(), Became::Kept);
+        assert_eq!(registry.take(root.path()).unwrap(), Became::Removed);
+        assert_eq!(fs::read_to_string(root.path().join("c.toml")).unwrap(), "a = 1\n[z]\ny = 2\n");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_merged_is_left_alone() {
+        let root = tempfile::tempdir().unwrap();
+        for (host, registry) in registries() {
+            let path = root.path().join(registry.file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let texts: Vec<String> = match &registry.form {
+                Form::Json { key, .. } => vec![
+                    "{ // a comment\n}".into(),
+                    "[]".into(),
+                    json!({*key: []}).to_string(),
+                    json!({*key: {"tollgate": {"command": "other"}}}).to_string(),
+                    json!({*key: {"tollgate": {"url": "http://x"}}}).to_string(),
+                ],
+                _ => vec![
+                    "not toml".into(),
+                    "mcp_servers = {}\n".into(),
+                    "[mcp_servers.tollgate]\nurl = \"http://x\"\n".into(),
+                ],
+            };
+            for text in texts {
+                fs::write(&path, &text).unwrap();
+                assert!(registry.put(root.path()).is_err(), "{host}: {text}");
+                assert_eq!(fs::read_to_string(&path).unwrap(), text);
+            }
+        }
+        // Where no line of text can be taken out, a person does it.
+        let (path, text) =
+            (root.path().join("c.toml"), "[mcp_servers]\ntollgate = {command = \"tollgate\"}\n");
+        fs::write(&path, text).unwrap();
+        assert!(Registry::tables("c.toml", "x").take(root.path()).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+}

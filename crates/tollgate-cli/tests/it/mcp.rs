@@ -1,0 +1,182 @@
+//! `tollgate mcp` as a process of its own: what it writes, what it holds, and what is left when it is killed.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{ChildStdin, ChildStdout, Stdio};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::world::{Process, Run, World};
+
+/// A client, and the server it has started.
+struct Client {
+    process: Process,
+    input: BufReader<ChildStdout>,
+    output: ChildStdin,
+}
+
+impl Client {
+    fn of(world: &World, agent: &str) -> Self {
+        Self::start(world.tollgate(["mcp", "--agent", agent]))
+    }
+
+    fn start(mut run: Run<'_>) -> Self {
+        let command = run.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let (input, output) = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
+        let mut client = Self { process: Process(child), input: BufReader::new(input), output };
+        let who = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}});
+        client.ask("initialize", who);
+        client.says(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        client
+    }
+
+    fn says(&mut self, message: &Value) {
+        writeln!(self.output, "{message}").unwrap();
+    }
+
+    fn ask(&mut self, method: &str, params: Value) -> Value {
+        self.says(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}));
+        let mut line = String::new();
+        self.input.read_line(&mut line).unwrap();
+        let answer: Value = serde_json::from_str(&line).unwrap();
+        answer["result"].clone()
+    }
+
+    fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        self.ask("tools/call", json!({"name": tool, "arguments": arguments}))
+    }
+
+    #[track_caller]
+    fn done(&mut self, tool: &str, arguments: Value) -> Value {
+        let result = self.call(tool, arguments);
+        assert!(result.get("isError").is_none(), "{result}");
+        result["structuredContent"].clone()
+    }
+
+    #[track_caller]
+    fn refused(&mut self, tool: &str, arguments: Value) -> Value {
+        let result = self.call(tool, arguments);
+        assert_eq!(result["isError"], true, "{result}");
+        result["structuredContent"].clone()
+    }
+
+    fn killed(mut self) {
+        self.process.signal(Signal::KILL);
+        self.process.ends();
+    }
+}
+
+/// A lease that no test waits for, so that only a free lock frees a task.
+fn with_vault(more: &str) -> World {
+    let world = World::with(&format!("[vault]\ndurability = \"fast\"\nlease = \"10h\"\n{more}"));
+    world.run("init --vault").is(0);
+    world
+}
+
+#[test]
+fn a_client_writes_in_the_name_of_the_servers_agent() {
+    let world = World::new();
+    world.puts("a", "hello");
+    let mut client = Client::of(&world, "blue");
+    client.done("write_file", json!({"path": "a", "content": "new"}));
+    world.holds("a", "new");
+    let lines = world.run("ledger tail --json").is(0).stdout();
+    assert!(lines.contains("\"agent\":\"blue\"") && lines.contains("MUTATION"), "{lines}");
+}
+
+#[test]
+fn killing_the_server_frees_its_tasks_at_once() {
+    let world = with_vault("");
+    world.run("task add One").is(0);
+    world.run("task add Two").is(0);
+    let mut blue = Client::of(&world, "blue");
+    for task in ["one", "two"] {
+        let claimed = blue.done("claim_task", json!({"task": task}));
+        assert!(claimed.get("lease_until").is_none(), "it is held: {claimed}");
+    }
+    let mut green = Client::of(&world, "green");
+    assert_eq!(green.refused("claim_task", json!({"task": "one"}))["reason"], "lost");
+    assert_eq!(world.json("task reclaim"), json!([]), "its owner is alive");
+    blue.killed();
+    assert_eq!(green.done("claim_task", json!({"task": "one"}))["agent"], "green");
+    // Not only for other servers.
+    let ran = world.run("work --agent red --once -- true").is(0);
+    assert_eq!(world.json("task show two")["state"], "Done", "{ran}");
+}
+
+#[test]
+fn a_server_whose_client_hangs_up_or_asks_it_to_end_cleans_up() {
+    let world = with_vault("");
+    world.run("task add One").is(0);
+    for asked in [false, true] {
+        let mut blue = Client::of(&world, "blue");
+        blue.done("claim_task", json!({}));
+        blue.done("write_file", json!({"path": "a", "content": "x"}));
+        let Client { mut process, output, .. } = blue;
+        if asked {
+            process.signal(Signal::TERM);
+            assert!(process.ends().success());
+        } else {
+            drop(output);
+            assert!(process.ends().success());
+        }
+        assert_eq!(world.json("task show one")["state"], "Needs_Action", "asked: {asked}");
+    }
+    for kind in ["TURN_STARTED", "TURN_ENDED"] {
+        assert_eq!(world.json(&format!("ledger tail --type {kind}")).as_array().unwrap().len(), 2, "{kind}");
+    }
+}
+
+#[test]
+fn an_agent_writes_into_the_task_in_its_hands_and_no_other() {
+    let world = with_vault("");
+    world.run("task add One").is(0);
+    world.run("task add Two").is(0);
+    let mut blue = Client::of(&world, "blue");
+    let mut green = Client::of(&world, "green");
+    blue.done("claim_task", json!({"task": "one"}));
+    green.done("claim_task", json!({"task": "two"}));
+    let (own, others) = ("vault/In_Progress/blue/one.md", "vault/In_Progress/green/two.md");
+    let edit = |path| json!({"path": path, "edits": [{"oldText": "# ", "newText": "## Draft "}]});
+    let marked = |path| json!({"path": path, "edits": [{"oldText": "## Progress", "newText": "## Draft\n\n## Progress"}]});
+    blue.done("edit_file", marked(own));
+    let protected = [
+        ("edit_file", edit(others)),
+        ("write_file", json!({"path": "vault/Approved/x.md", "content": "x"})),
+        ("move_file", json!({"source": own, "destination": "vault/Approved/one.md"})),
+        ("move_file", json!({"source": "vault/Pending_Approval", "destination": "vault/Approved/p"})),
+        ("create_directory", json!({"path": "vault/Done/x"})),
+    ];
+    for (tool, arguments) in protected {
+        let payload = blue.refused(tool, arguments.clone());
+        assert_eq!(payload["error_type"], "PROTECTED_PATH", "{tool} {arguments}: {payload}");
+    }
+    blue.done("write_file", json!({"path": "vault/Needs_Action/new.md", "content": "# A new task\n"}));
+}
+
+#[test]
+fn the_agent_inside_a_worker_speaks_for_the_claim_it_was_given() {
+    let world = with_vault("");
+    let (claimed, done) = (world.tmp().join("claimed"), world.tmp().join("done"));
+    world.run("task add One").is(0);
+    let script = format!(
+        "env > {0}.new; mv {0}.new {0}; while [ ! -e {1} ]; do sleep 0.02; done",
+        claimed.display(),
+        done.display()
+    );
+    let words = ["work", "--agent", "blue", "--once", "--", "sh", "-c", &script];
+    let mut worker = world.tollgate(words).starts();
+    let given = crate::world::until("the worker's command", || std::fs::read_to_string(&claimed).ok());
+    let id = given.lines().find_map(|line| line.strip_prefix("TOLLGATE_CLAIM_ID=")).unwrap();
+    let note = |text| json!({"task": "one", "claim_id": id, "text": text});
+    let inside = world.tollgate(["mcp"]).env("TOLLGATE_AGENT", "blue").env("TOLLGATE_CLAIM_ID", id);
+    Client::start(inside).done("report_progress", note("from inside"));
+    // Who merely has the same name was not given it.
+    let payload = Client::of(&world, "blue").refused("report_progress", note("from outside"));
+    assert_eq!(payload["reason"], "not_owner");
+    std::fs::write(&done, "").unwrap();
+    assert!(worker.ends().success());
+    let text = world.json("task show one")["content"].as_str().unwrap().to_owned();
+    assert!(text.contains("from inside") && !text.contains("from outside"), "{text}");
+}

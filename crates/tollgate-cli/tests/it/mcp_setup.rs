@@ -1,0 +1,216 @@
+//! `tollgate init --mcp`: the entry of every program, as it is written and taken out, and never a second door unasked.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::hook::HOSTS;
+use crate::world::World;
+
+/// Every program but the one that reads no file of a workspace.
+fn hosts() -> impl Iterator<Item = &'static str> {
+    HOSTS.into_iter().filter(|host| *host != "cline")
+}
+
+fn file(world: &World, host: &str) -> String {
+    let set_up = world.json(&format!("init --mcp {host}"));
+    assert_eq!(set_up["hosts"], json!([]), "only the server was meant");
+    set_up["mcp"][0]["files"][0].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_configuration_word_for_word() {
+    let mut words = String::new();
+    for host in hosts() {
+        let world = World::new();
+        let file = file(&world, host);
+        words += &format!("{file}\n{}", fs::read_to_string(world.path(&file)).unwrap());
+    }
+    insta::assert_snapshot!(words, @r#"
+    .mcp.json
+    {
+      "mcpServers": {
+        "tollgate": {
+          "command": "tollgate",
+          "args": [
+            "mcp",
+            "--agent",
+            "claude-code"
+          ]
+        }
+      }
+    }
+    .codex/config.toml
+    [mcp_servers.tollgate]
+    command = "tollgate"
+    args = ["mcp", "--agent", "codex"]
+    .gemini/settings.json
+    {
+      "mcpServers": {
+        "tollgate": {
+          "command": "tollgate",
+          "args": [
+            "mcp",
+            "--agent",
+            "gemini"
+          ]
+        }
+      }
+    }
+    opencode.json
+    {
+      "$schema": "https://opencode.ai/config.json",
+      "mcp": {
+        "tollgate": {
+          "type": "local",
+          "command": [
+            "tollgate",
+            "mcp",
+            "--agent",
+            "opencode"
+          ],
+          "enabled": true
+        }
+      }
+    }
+    .cursor/mcp.json
+    {
+      "mcpServers": {
+        "tollgate": {
+          "command": "tollgate",
+          "args": [
+            "mcp",
+            "--agent",
+            "cursor",
+            "${workspaceFolder}"
+          ]
+        }
+      }
+    }
+    .github/mcp.json
+    {
+      "mcpServers": {
+        "tollgate": {
+          "type": "local",
+          "command": "tollgate",
+          "args": [
+            "mcp",
+            "--agent",
+            "copilot"
+          ],
+          "tools": [
+            "*"
+          ]
+        }
+      }
+    }
+    "#);
+}
+
+#[test]
+fn init_is_idempotent_and_remove_leaves_what_was_there() {
+    for host in hosts() {
+        let world = World::new();
+        let file = file(&world, host);
+        let text = || fs::read_to_string(world.path(&file)).ok();
+        let first = text();
+        let done = |line: &str| world.json(line)["mcp"][0]["done"].clone();
+        assert_eq!(done(&format!("init --mcp {host}")), "kept", "{host}");
+        assert_eq!(text(), first);
+        assert_eq!(done(&format!("init --mcp {host} --remove")), "removed", "{host}");
+        assert_eq!(text(), None, "{host}");
+        assert!(world.path(".tollgate/config.toml").exists(), "only the server was meant");
+        assert_eq!(done(&format!("init --mcp {host} --remove")), "nothing_to_remove", "{host}");
+    }
+}
+
+#[test]
+fn two_doors_for_one_program_are_set_up_only_on_purpose() {
+    for host in hosts() {
+        let world = World::new();
+        world.run(&format!("init --host {host}")).is(0);
+        let refused = world.run(&format!("init --mcp {host}")).is(2);
+        assert!(refused.stderr().contains(&format!("--host {host} --mcp {host}")), "{refused}");
+        assert_eq!(world.json(&format!("init --host {host} --mcp {host}"))["mcp"][0]["done"], "written");
+        // Each can be taken out without the other.
+        let removed = world.json(&format!("init --host {host} --remove"));
+        assert_eq!(
+            (&removed["hosts"][0]["done"], &removed["mcp"]),
+            (&json!("removed"), &json!([])),
+            "{host}"
+        );
+        world.run(&format!("init --host {host}")).is(2);
+        let all = world.json("init --host all");
+        let names: Vec<&Value> = all["hosts"].as_array().unwrap().iter().map(|one| &one["host"]).collect();
+        assert!(!names.contains(&&json!(host)), "{host}: {all}");
+        world.json("init --remove --host all");
+        let removed = world.json("init --remove");
+        assert_eq!(removed["mcp"][0]["done"], "removed", "{removed}");
+        let left: Vec<_> =
+            fs::read_dir(world.root()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert!(left.is_empty(), "{host}: {left:?}");
+    }
+}
+
+#[test]
+fn words_of_init() {
+    let world = World::new();
+    insta::assert_snapshot!(world.run("init --mcp codex --mcp gemini --mcp cline").filtered, @r#"
+    exit 0
+    --- stdout
+    workspace `[W]`, the current folder
+    wrote `.tollgate/config.toml`
+    next: `tollgate doctor` tells how well this file system protects
+    next: `tollgate turn begin` starts a turn for `read` and `write`
+    registered the MCP server with `codex` in `.codex/config.toml`
+    next: start `codex` here once and trust this folder: it reads the file only then
+    registered the MCP server with `gemini` in `.gemini/settings.json`
+    left the settings of `cline`, which are not in the workspace
+    next: cline knows no servers of a workspace; put this into `~/.cline/data/settings/cline_mcp_settings.json`, with the path of this workspace: {"mcpServers": {"tollgate": {"command": "tollgate", "args": ["mcp", "--agent", "cline", "/path/to/workspace"]}}}
+    "#);
+    insta::assert_snapshot!(world.run("init --host codex").filtered, @r#"
+    exit 2
+    --- stderr
+    error: the MCP server is registered with `codex` here, and with hooks its agent would have two doors
+    hint: take the server out first with `tollgate init --mcp codex --remove`, or name both if you mean both: `tollgate init --host codex --mcp codex`
+    "#);
+    insta::assert_snapshot!(world.run("init --remove").filtered, @r#"
+    exit 0
+    --- stdout
+    workspace `[W]`, it has `.tollgate`
+    removed `.tollgate/config.toml`
+    removed the MCP server of `codex` from `.codex/config.toml`
+    removed the MCP server of `gemini` from `.gemini/settings.json`
+    "#);
+    world.puts(".mcp.json", r#"{"mcpServers": {"tollgate": {"command": "other"}}}"#);
+    insta::assert_snapshot!(world.run("init --mcp claude-code").filtered, @r#"
+    exit 3
+    --- stderr
+    error: `.mcp.json` cannot be used
+      its server `tollgate` is somebody else's; give that another name
+    hint: mend the file; the settings are listed in docs/settings.md
+    "#);
+}
+
+#[test]
+fn the_command_that_is_written_serves_this_workspace() {
+    let world = World::new();
+    world.puts("deep/er/a", "hello");
+    let file = file(&world, "claude-code");
+    let config: Value = serde_json::from_str(&fs::read_to_string(world.path(file)).unwrap()).unwrap();
+    let entry = &config["mcpServers"]["tollgate"];
+    let words = entry["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
+    assert_eq!(entry["command"], "tollgate");
+    let ask = [
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
+            "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "list_allowed_directories"}}),
+    ];
+    let ask: String = ask.iter().map(|message| format!("{message}\n")).collect();
+    // Also if the program was started below.
+    let ran = world.tollgate(words).folder(world.path("deep/er")).stdin(ask).ends().is(0);
+    let answer: Value = serde_json::from_str(ran.stdout().lines().last().unwrap()).unwrap();
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+    assert_eq!(text, format!("Allowed directories:\n{}", world.root().display()));
+}

@@ -1,0 +1,140 @@
+//! Who may come in, what a visit may change, and how the server ends.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use super::Served;
+use crate::world::World;
+
+fn vault() -> World {
+    let world = World::new();
+    world.run("init --vault").is(0);
+    world.run("task add hello").is(0);
+    world
+}
+
+#[test]
+fn strangers_are_turned_away_at_every_door() {
+    let world = vault();
+    let served = Served::new(&world, &["--name", "box.local"]);
+    for path in ["/", "/health", "/metrics", "/mcp", "/nowhere"] {
+        let ask = |method: &str, headers: &str| {
+            served.asks(&format!("{method} {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n")).status
+        };
+        assert_eq!(ask("GET", "Host: evil.example\r\n"), 403, "{path}");
+        assert_eq!(ask("GET", "Host: HERE\r\nOrigin: http://evil.example\r\n"), 403, "{path}");
+        assert_eq!(ask("POST", "Host: HERE\r\nOrigin: null\r\n"), 403, "{path}");
+        assert_ne!(ask("GET", "Host: HERE\r\nOrigin: http://HERE\r\n"), 403, "{path}");
+        assert_ne!(ask("GET", "Host: box.local:1\r\n"), 403, "{path}");
+    }
+    for path in ["/health", "/metrics"] {
+        for method in ["POST", "PUT", "DELETE"] {
+            let reply =
+                served.asks(&format!("{method} {path} HTTP/1.1\r\nHost: HERE\r\nConnection: close\r\n\r\n"));
+            assert_eq!(reply.status, 405, "{method} {path}");
+        }
+    }
+}
+
+#[test]
+fn beyond_this_machine_a_token_is_needed_and_asked_for() {
+    let world = vault();
+    world.tollgate(["serve", "--listen", "0.0.0.0:0", "--json"]).ends().is(2).fault("USAGE");
+    world.tollgate(["serve", "--listen", "0.0.0.0:0", "--token", "", "--json"]).ends().is(2).fault("USAGE");
+    // It may be asked for on this machine, too.
+    let words = ["serve", "--listen", "127.0.0.1:0", "--json"];
+    let served = Served::of(world.tollgate(words).env("TOLLGATE_TOKEN", "sesame"));
+    assert_eq!(served.gets("/health").status, 401);
+    assert_eq!(served.gets("/health").header("www-authenticate"), Some("Bearer"));
+    let ask = |path: &str, header: &str| {
+        served.asks(&format!("GET {path} HTTP/1.1\r\nHost: HERE\r\n{header}\r\nConnection: close\r\n\r\n"))
+    };
+    assert_eq!(ask("/health", "Authorization: Bearer sesame").status, 200);
+    assert_eq!(ask("/health", "Authorization: Bearer sesam").status, 401);
+    // A person types it once.
+    let page = ask("/", "Accept: text/html");
+    assert_eq!(page.status, 401);
+    assert!(page.body.contains("<form method=\"post\" action=\"/login\">"), "{page:?}");
+    assert!(page.header("content-security-policy").unwrap().contains("default-src 'none'"));
+    let login = |token: &str, origin: &str| {
+        let body = format!("token={token}");
+        served.asks(&format!(
+            "POST /login HTTP/1.1\r\nHost: HERE\r\nOrigin: {origin}\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        ))
+    };
+    assert_eq!(login("wrong", "http://HERE").status, 401);
+    assert_eq!(login("sesame", "http://evil.example").status, 403);
+    let entered = login("sesame", "http://HERE");
+    assert_eq!((entered.status, entered.header("location")), (303, Some("/")));
+    let cookie = entered.header("set-cookie").unwrap();
+    assert!(
+        cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict") && !cookie.contains("sesame"),
+        "{cookie}"
+    );
+    let pair = cookie.split(';').next().unwrap();
+    assert_eq!(ask("/health", &format!("Cookie: {pair}")).status, 200);
+    assert_eq!(ask("/health", &format!("Cookie: {pair}0")).status, 401);
+}
+
+#[test]
+fn looking_changes_nothing() {
+    let world = vault();
+    let served = Served::new(&world, &[]);
+    served.until_health("the ledger", |health| health["ledger"]["state"] == "whole");
+    let tree = || {
+        world.script("find . -type f -newer mark -o -type d -newer mark; find . | sort").ends().is(0).stdout()
+    };
+    world.puts("mark", "");
+    let before = tree();
+    for path in ["/", "/health", "/health?agent=blue", "/metrics", "/nowhere", "/mcp"] {
+        served.gets(path);
+    }
+    assert_eq!(tree(), before);
+}
+
+#[test]
+fn it_ends_soon_whoever_is_still_connected() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let world = vault();
+        let served = Served::new(&world, &[]);
+        // One that says nothing, one that has asked and stays.
+        let silent = TcpStream::connect(&served.address).unwrap();
+        let mut idle = TcpStream::connect(&served.address).unwrap();
+        idle.write_all(format!("GET /health HTTP/1.1\r\nHost: {}\r\n\r\n", served.address).as_bytes())
+            .unwrap();
+        let mut byte = [0];
+        idle.read_exact(&mut byte).unwrap();
+        let took = served.ends(signal);
+        assert!(took < Duration::from_secs(8), "{took:?}");
+        drop((silent, idle));
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_a_clear_fault_and_leaves_nothing() {
+    let world = World::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for demo in [&[][..], &["--demo"]] {
+        let run = world.tollgate(["serve", "--listen", &address, "--json"].iter().chain(demo));
+        let fault = run.env("TMPDIR", world.root()).ends().is(3).fault("IO_ERROR");
+        assert!(fault["message"].as_str().unwrap().contains(&address), "{fault}");
+        assert!(fault["hint"].as_str().unwrap().contains("--listen 127.0.0.1:0"), "{fault}");
+    }
+    assert_eq!(std::fs::read_dir(world.root()).unwrap().count(), 0);
+    let fault =
+        world.tollgate(["serve", "--listen", "192.0.2.1:7311", "--token", "x", "--json"]).ends().is(3);
+    fault.fault("IO_ERROR");
+}
+
+#[test]
+fn an_agent_cannot_open_the_pages_where_people_decide() {
+    let world = vault();
+    let run = world.tollgate(["serve", "--listen", "127.0.0.1:0", "--json"]).env("TOLLGATE_AGENT", "blue");
+    run.ends().is(2).fault("USAGE");
+}

@@ -1,0 +1,181 @@
+//! The parts of a task's file: what its author wrote, the draft, and what happened in each attempt. Pure.
+//!
+//! Reads what tollgate writes (see `docs/vault.md`) and is patient with what it does not know: everything that is not
+//! understood is still in the text.
+
+use std::ops::Range;
+
+/// The parts of a file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Anatomy<'a> {
+    /// Between the `---` lines at the start.
+    pub(super) frontmatter: Option<&'a str>,
+    /// What else the author wrote.
+    pub(super) body: &'a str,
+    /// Where the latest draft is, without its heading.
+    pub(super) draft: Option<Range<usize>>,
+    /// The oldest first.
+    pub(super) attempts: Vec<Attempt<'a>>,
+    /// What a person said last, in the words of the file.
+    pub(super) decision: Option<&'a str>,
+}
+
+/// One attempt, as its block tells it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Attempt<'a> {
+    pub(super) claim_id: &'a str,
+    pub(super) agent: Option<&'a str>,
+    pub(super) claimed_at: Option<&'a str>,
+    /// What the agent wrote while it worked, the draft not included.
+    pub(super) notes: &'a str,
+    pub(super) completed_at: Option<&'a str>,
+    pub(super) seconds: Option<&'a str>,
+    pub(super) result: Option<&'a str>,
+    pub(super) next: Option<&'a str>,
+    pub(super) note: Option<&'a str>,
+}
+
+const OPENING: &str = "<!-- tollgate ";
+const DRAFT: &str = "## Draft";
+const PROGRESS: &str = "## Progress";
+const COMPLETION: &str = "## Completion";
+const HINT: &str = "<!-- Agent adds progress notes here -->";
+
+impl<'a> Anatomy<'a> {
+    pub(super) fn of(text: &'a str) -> Self {
+        let openings: Vec<usize> =
+            lines(text).filter(|(_, line)| line.starts_with(OPENING)).map(|(at, _)| at).collect();
+        let author = &text[..openings.first().copied().unwrap_or(text.len())];
+        let (frontmatter, body) = split_frontmatter(author);
+        let mut anatomy = Self { frontmatter, body, draft: draft(text), ..Self::default() };
+        // What the author calls a draft is a part of what they wrote; it is shown once.
+        if let Some(draft) = &anatomy.draft
+            && draft.start <= author.len()
+        {
+            let end = lines(author).filter(|(_, line)| line.trim_end() == DRAFT).map(|(at, _)| at).last();
+            let start = author.len() - body.len();
+            anatomy.body = end.filter(|end| *end >= start).map_or(body, |end| &text[start..end]);
+        }
+        for (index, at) in openings.iter().enumerate() {
+            let block = &text[*at..openings.get(index + 1).copied().unwrap_or(text.len())];
+            let name = block[OPENING.len()..].split_whitespace().next().unwrap_or_default();
+            if name == "decision" {
+                anatomy.decision = block.split_once('\n').map(|(_, rest)| rest.trim());
+            } else {
+                anatomy.attempts.push(Attempt::of(name, block));
+            }
+        }
+        anatomy
+    }
+}
+
+impl<'a> Attempt<'a> {
+    fn of(claim_id: &'a str, block: &'a str) -> Self {
+        let end = section(block, COMPLETION).unwrap_or(block.len());
+        let (work, completion) = block.split_at(end);
+        let notes = section(work, PROGRESS).map_or("", |at| &work[at + PROGRESS.len()..]);
+        let notes = section(notes, DRAFT).map_or(notes, |at| &notes[..at]).trim();
+        Self {
+            claim_id,
+            agent: field(work, "Claimed By"),
+            claimed_at: field(work, "Claimed At"),
+            notes: notes.strip_prefix(HINT).unwrap_or(notes).trim(),
+            completed_at: field(completion, "Completed At"),
+            seconds: field(completion, "Duration"),
+            result: field(completion, "Result"),
+            next: field(completion, "Next State"),
+            note: field(completion, "Note"),
+        }
+    }
+}
+
+/// Each line, and where it begins.
+fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut at = 0;
+    text.split_inclusive('\n').map(move |line| {
+        let start = at;
+        at += line.len();
+        (start, line)
+    })
+}
+
+/// Where the first line is that is this heading.
+fn section(text: &str, heading: &str) -> Option<usize> {
+    lines(text).find(|(_, line)| line.trim_end() == heading).map(|(at, _)| at)
+}
+
+/// From the last `## Draft` to where tollgate goes on, or to the end.
+fn draft(text: &str) -> Option<Range<usize>> {
+    let (at, line) = lines(text).filter(|(_, line)| line.trim_end() == DRAFT).last()?;
+    let start = at + line.len();
+    let mut after = lines(&text[start..]);
+    let end = after.find(|(_, line)| line.trim_end() == COMPLETION || line.starts_with(OPENING));
+    Some(start..end.map_or(text.len(), |(at, _)| start + at))
+}
+
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let value = |line: &'a str| line.strip_prefix("**")?.strip_prefix(name)?.strip_prefix("**:");
+    lines(text).find_map(|(_, line)| value(line)).map(str::trim).filter(|value| !value.is_empty())
+}
+
+fn split_frontmatter(text: &str) -> (Option<&str>, &str) {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut fences = lines(text).filter(|(_, line)| line.trim_end() == "---");
+    match (fences.next(), fences.next()) {
+        (Some((0, first)), Some((end, last))) => (Some(&text[first.len()..end]), &text[end + last.len()..]),
+        _ => (None, text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "---\naction: pay\n---\n# Pay\n\nten coins\n\
+        <!-- tollgate c-1 -->\n# Claimed Task: x\n\n**Claimed By**: cloud\n**Claimed At**: 2026-11-15T10:00:00Z\n\
+        **Status**: Pending_Approval\n\n## Progress\n\n<!-- Agent adds progress notes here -->\n- 10:01 half way\n\n\
+        ## Draft\n\n## To\n\nten coins to Ada\n\n## Completion\n\n**Completed At**: 2026-11-15T10:02:00Z\n\
+        **Duration**: 120\n**Result**: success\n**Next State**: Pending_Approval\n**Note**: ready\n\
+        <!-- tollgate decision -->\n## Decision\n\n**Rejected By**: me\n";
+
+    #[test]
+    fn every_part_is_found() {
+        let anatomy = Anatomy::of(FILE);
+        assert_eq!((anatomy.frontmatter, anatomy.body), (Some("action: pay\n"), "# Pay\n\nten coins\n"));
+        assert_eq!(&FILE[anatomy.draft.clone().unwrap()], "\n## To\n\nten coins to Ada\n\n");
+        assert_eq!(
+            anatomy.attempts,
+            [Attempt {
+                claim_id: "c-1",
+                agent: Some("cloud"),
+                claimed_at: Some("2026-11-15T10:00:00Z"),
+                notes: "- 10:01 half way",
+                completed_at: Some("2026-11-15T10:02:00Z"),
+                seconds: Some("120"),
+                result: Some("success"),
+                next: Some("Pending_Approval"),
+                note: Some("ready"),
+            }]
+        );
+        assert_eq!(anatomy.decision, Some("## Decision\n\n**Rejected By**: me"));
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_made_up() {
+        for text in ["", "plain", "---\nopen", "a\n---\nb\n---\n"] {
+            let anatomy = Anatomy::of(text);
+            assert_eq!(anatomy, Anatomy { body: text, ..Anatomy::default() }, "{text:?}");
+        }
+        let odd = Anatomy::of("<!-- tollgate");
+        assert_eq!(odd.attempts, []);
+        let open = Anatomy::of("x\n<!-- tollgate c-2 -->\n");
+        assert_eq!((open.body, open.attempts.len()), ("x\n", 1));
+    }
+
+    #[test]
+    fn a_draft_of_the_authors_is_shown_once() {
+        let text = "# Pay\n\n## Draft\n\nten\n";
+        let anatomy = Anatomy::of(text);
+        assert_eq!((anatomy.body, &text[anatomy.draft.unwrap()]), ("# Pay\n\n", "\nten\n"));
+    }
+}

@@ -1,0 +1,40 @@
+//! `/tasks?state=STATE`: all tasks of one state, a hundred at a time.
+
+use maud::html;
+use tollgate::error::Result;
+use tollgate::vault::state::State;
+
+use super::board::{rows, words};
+use super::page::{View, Visit, no_vault};
+use super::text::count;
+use crate::site::{Open, OpenVault};
+
+/// So many on one page: each is looked at on the disk.
+const AT_ONCE: usize = 100;
+
+pub(super) fn view(visit: &Visit<'_>, open: &Open, state: State, from: usize) -> Result<View> {
+    let (name, none) = words(state);
+    let Some(OpenVault { vault, .. }) = &open.vault else {
+        return Ok(View::new(name, html! { h1 { (name) } (no_vault(open)) }));
+    };
+    let now = open.gate.workspace().now();
+    let (mut all, mut first, mut shown) = (0, 0, Vec::new());
+    if let Some(board) = visit.site.board()? {
+        let column = board.column(state);
+        all = column.len();
+        first = from.min(all.saturating_sub(1)) / AT_ONCE * AT_ONCE;
+        shown.extend(column.tasks().skip(first).take(AT_ONCE).cloned());
+    }
+    let at = |from: usize| format!("/tasks?state={state}&from={from}");
+    let main = html! {
+        h1 { (name) " " span.count { (count(all, "task", "tasks")) } }
+        @if shown.is_empty() { p.none { (none) } }
+        ul.tasks.wide { @for row in rows(vault, &shown, now) { li { (row.show(now)) } } }
+        nav.pages aria-label="Parts of the list" {
+            @if first > 0 { a rel="prev" href=(at(first - AT_ONCE)) { "Before" } }
+            @if all > AT_ONCE { span { (first + 1) " to " (first + shown.len()) " of " (all) } }
+            @if first + AT_ONCE < all { a rel="next" href=(at(first + AT_ONCE)) { "After" } }
+        }
+    };
+    Ok(View::new(name, main))
+}

@@ -1,0 +1,170 @@
+//! Text of others on a page: every character visible, nothing acted upon. Times as ages. Names as addresses.
+//!
+//! Markup is escaped by the templates. What remains are characters that a browser would obey and a person would not
+//! see: controls, and marks of writing direction that make a name look like another. They are shown as what they are.
+
+use jiff::Timestamp;
+use maud::{Markup, PreEscaped, Render, html};
+
+/// Whether a browser would do something else with it than show it. Tabs and line ends are what text is made of.
+fn acts(c: char) -> bool {
+    (c.is_control() && !matches!(c, '\t' | '\n'))
+        || matches!(c,
+            // Marks, embeddings, overrides and isolates of writing direction.
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+            // Separators, what has no width, and tags.
+            | '\u{200b}' | '\u{2028}' | '\u{2029}' | '\u{2060}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// Untrusted text, for a template.
+pub(super) struct Shown<'a>(pub(super) &'a str);
+
+impl Render for Shown<'_> {
+    fn render_to(&self, buffer: &mut String) {
+        let mut rest = self.0;
+        while let Some(at) = rest.find(acts) {
+            rest[..at].render_to(buffer);
+            let mut chars = rest[at..].chars();
+            if let Some(c) = chars.next() {
+                // CR LF is a line end of its own; alone it is a control.
+                if !(c == '\r' && chars.as_str().starts_with('\n')) {
+                    let code = format!("U+{:04X}", u32::from(c));
+                    html! { span.mark title="invisible character" { (code) } }.render_to(buffer);
+                }
+            }
+            rest = chars.as_str();
+        }
+        rest.render_to(buffer);
+    }
+}
+
+/// The same, for an attribute, where there can be no element.
+pub(super) fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        if acts(c) || c == '\n' { plain.extend(c.escape_unicode()) } else { plain.push(c) }
+    }
+    plain
+}
+
+/// The beginning of a text, on one line.
+pub(super) fn brief(text: &str, most: usize) -> String {
+    let mut chars = text.chars().map(|c| if c.is_whitespace() { ' ' } else { c });
+    let mut brief: String = chars.by_ref().take(most).collect();
+    if chars.next().is_some() {
+        brief.push('…');
+    }
+    brief
+}
+
+/// Long enough to know a hash by, short enough to read.
+pub(super) fn short_hash(hash: &str) -> &str {
+    let hash = hash.strip_prefix("sha256:").unwrap_or(hash);
+    hash.get(..10).unwrap_or(hash)
+}
+
+/// A time, to the second.
+pub(super) fn exact(time: Timestamp) -> String {
+    jiff::fmt::temporal::DateTimePrinter::new().precision(Some(0)).timestamp_to_string(&time)
+}
+
+/// A time, as an age; the exact one on hover. The script on the page keeps the age true.
+pub(super) fn age(then: Timestamp, now: Timestamp) -> Markup {
+    let exact = exact(then);
+    html! { time datetime=(exact) title=(exact) { (age_words(now.duration_since(then).as_secs())) } }
+}
+
+/// The same, inside a sentence.
+pub(super) fn ago(then: Timestamp, now: Timestamp) -> Markup {
+    let exact = exact(then);
+    let words = match age_words(now.duration_since(then).as_secs()) {
+        words if words == "now" => "just now".to_owned(),
+        words => format!("{words} ago"),
+    };
+    html! { time datetime=(exact) title=(exact) data-ago { (words) } }
+}
+
+/// As few words as tell how long ago it was. `script.js` has the same rule.
+pub(super) fn age_words(seconds: i64) -> String {
+    match seconds {
+        ..5 => "now".to_owned(),
+        5..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..86_400 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// For a path or a query: everything but letters, digits and `-._~` as `%XX`.
+pub(super) fn encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+/// A number and its noun.
+pub(super) fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// HTML that was made here, from parts that are escaped.
+pub(super) fn made(html: String) -> Markup {
+    PreEscaped(html)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_acts_gets_through() {
+        for c in (0..0x11_0000).filter_map(char::from_u32).filter(|c| acts(*c)) {
+            let text = format!("a{c}b");
+            assert!(!Shown(&text).render().into_string().contains(c), "{c:?}");
+            assert!(!plain(&text).contains(c), "{c:?}");
+        }
+        let shown = Shown("<script>\u{202e}gpj\x1b[2J</script>").render().into_string();
+        assert_eq!(
+            shown,
+            "&lt;script&gt;<span class=\"mark\" title=\"invisible character\">U+202E</span>gpj\
+             <span class=\"mark\" title=\"invisible character\">U+001B</span>[2J&lt;/script&gt;"
+        );
+    }
+
+    #[test]
+    fn plain_text_stays() {
+        let text = "größe 尺寸 🙂 `x`\n\tמשהו\r\nend";
+        assert_eq!(Shown(text).render().into_string(), text.replace("\r\n", "\n"));
+        assert_eq!(Shown("a\rb").render().into_string().matches("U+000D").count(), 1);
+        assert_eq!(brief("one\ntwo", 5), "one t…");
+        assert_eq!(brief("one\ntwo", 7), "one two");
+    }
+
+    #[test]
+    fn ages_are_short() {
+        for (seconds, words) in [
+            (-7, "now"),
+            (4, "now"),
+            (5, "5 s"),
+            (59, "59 s"),
+            (60, "1 min"),
+            (3599, "59 min"),
+            (3600, "1 h"),
+            (86_400, "1 d"),
+            (40 * 86_400, "40 d"),
+        ] {
+            assert_eq!(age_words(seconds), words);
+        }
+    }
+
+    #[test]
+    fn addresses_hold_any_name() {
+        assert_eq!(encode("a b/ö?.md"), "a%20b%2F%C3%B6%3F.md");
+    }
+}

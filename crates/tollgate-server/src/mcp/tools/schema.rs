@@ -1,0 +1,283 @@
+//! What tools take and give, as JSON Schema.
+
+use std::sync::OnceLock;
+
+use serde_json::{Map, Value, json};
+use tollgate::vault::state::State;
+
+use super::Tool;
+
+/// The properties of the arguments as JSON Schema, and which of them are required.
+pub(super) struct Input(pub(super) fn() -> Value, pub(super) &'static [&'static str]);
+
+/// What programs find in the answer.
+#[derive(Clone, Copy)]
+pub(super) enum Output {
+    /// `content`: text.
+    Text,
+    /// `content`: images, sounds, bytes.
+    Media,
+    /// `turn_id`.
+    TurnId,
+    /// `file_path` and `initial_hash`.
+    InitialHash,
+    /// Several tasks.
+    Tasks,
+    /// One task with its text.
+    Task,
+    /// A claim that was made.
+    Claim,
+    /// A claim that lasts longer.
+    Renewed,
+    /// A note that was written.
+    Noted,
+    /// Where a task is now.
+    Landed,
+}
+
+/// As the reference server's schemas say, and as validators that know no newer one expect.
+const DIALECT: &str = "http://json-schema.org/draft-07/schema#";
+
+impl Tool {
+    /// The arguments as JSON Schema.
+    pub(crate) fn input_schema(&self) -> Map<String, Value> {
+        let Input(properties, required) = self.input;
+        let mut properties = properties();
+        properties["turn_id"] = json!({
+            "type": "string",
+            "description": "Which turn this call belongs to, as begin_turn said. Without it: the running turn of this connection.",
+        });
+        let mut schema = object(&properties);
+        if !required.is_empty() {
+            schema.insert("required".into(), json!(required));
+        }
+        schema
+    }
+
+    /// What `structuredContent` looks like, whether the call is done or refused: some clients check both.
+    pub(crate) fn output_schema(&self) -> Map<String, Value> {
+        let mut shape = self.output.done();
+        let mut required = json!({ "required": shape.required });
+        if let Some(refused) = self.output.refused() {
+            required = json!({"anyOf": [required, {"required": refused.required}]});
+            for (key, property) in refused.properties.as_object().into_iter().flatten() {
+                shape.properties[key] = property.clone();
+            }
+        }
+        let mut schema = object(&shape.properties);
+        schema.extend(required.as_object().cloned().unwrap_or_default());
+        schema.insert("additionalProperties".into(), json!(false));
+        schema
+    }
+}
+
+/// An object as programs find it.
+struct Shape {
+    properties: Value,
+    required: Vec<String>,
+}
+
+impl Shape {
+    /// Every property is always there.
+    fn all(properties: Value) -> Self {
+        Self::without(properties, &[])
+    }
+
+    /// Every property but these is always there.
+    fn without(properties: Value, optional: &[&str]) -> Self {
+        let keys = properties.as_object().into_iter().flat_map(Map::keys);
+        let required = keys.filter(|key| !optional.contains(&key.as_str())).cloned().collect();
+        Self { properties, required }
+    }
+}
+
+/// A word or nothing.
+fn text_or_null() -> Value {
+    json!({"type": ["string", "null"]})
+}
+
+fn text() -> Value {
+    json!({"type": "string"})
+}
+
+fn hash_or_null() -> Value {
+    json!({"type": ["string", "null"], "pattern": "^[0-9a-f]{64}$"})
+}
+
+/// One task in a list.
+const ROW_OPTIONAL: &[&str] = &["agent", "action", "priority", "due", "broken", "claim_id", "reason"];
+
+fn row() -> Value {
+    json!({
+        "task": text(),
+        "state": states(),
+        "agent": text(),
+        "action": text(),
+        "priority": text(),
+        "due": text(),
+        "broken": text(),
+        "attempts": {"type": "integer"},
+        "age_s": {"type": "integer"},
+        "claim_id": text(),
+        "reason": text(),
+    })
+}
+
+/// The names of all states.
+pub(super) fn states() -> Value {
+    json!({"type": "string", "enum": State::ALL.map(State::as_str)})
+}
+
+impl Output {
+    fn done(self) -> Shape {
+        match self {
+            Self::Text => Shape::all(json!({"content": text()})),
+            Self::Media => Shape::all(media()),
+            Self::TurnId => Shape::all(json!({"turn_id": text()})),
+            Self::InitialHash => Shape::all(json!({"file_path": text(), "initial_hash": hash_or_null()})),
+            Self::Tasks => {
+                let row = Shape::without(row(), ROW_OPTIONAL);
+                let row = json!({
+                    "type": "object",
+                    "properties": row.properties,
+                    "required": row.required,
+                    "additionalProperties": false,
+                });
+                Shape::all(json!({"tasks": {"type": "array", "items": row}, "total": {"type": "integer"}}))
+            }
+            Self::Task => {
+                let more = json!({
+                    "after": {"type": "array", "items": text()},
+                    "claimed_at": text(),
+                    "mode": modes(),
+                    "epoch": {"type": "integer"},
+                    "lease_until": text(),
+                    "approved_by": text(),
+                    "path": text_or_null(),
+                    "size": {"type": "integer"},
+                    "sha256": hash_or_null(),
+                    "content": text_or_null(),
+                    "content_base64": text(),
+                });
+                let mut properties = row();
+                for (key, property) in more.as_object().into_iter().flatten() {
+                    properties[key] = property.clone();
+                }
+                let optional =
+                    ["after", "claimed_at", "mode", "epoch", "lease_until", "approved_by", "content_base64"];
+                Shape::without(properties, &[ROW_OPTIONAL, &optional].concat())
+            }
+            Self::Claim => {
+                let properties = json!({
+                    "claimed": {"type": "boolean"},
+                    "task": text_or_null(),
+                    "agent": text(),
+                    "claim_id": text(),
+                    "path": text_or_null(),
+                    "mode": modes(),
+                    "epoch": {"type": "integer"},
+                    "lease_until": text(),
+                    "action": text(),
+                });
+                Shape::without(properties, &["lease_until", "action"])
+            }
+            Self::Renewed => {
+                Shape::all(json!({"task": text(), "claim_id": text(), "lease_until": text_or_null()}))
+            }
+            Self::Noted => {
+                Shape::all(json!({"task": text(), "claim_id": text(), "noted": {"type": "boolean"}}))
+            }
+            Self::Landed => Shape::all(json!({"task": text(), "state": states(), "path": text_or_null()})),
+        }
+    }
+
+    /// None where nothing is refused.
+    fn refused(self) -> Option<Shape> {
+        match self {
+            Self::Text | Self::Media | Self::InitialHash => Some(Shape::all(refusal_properties().clone())),
+            Self::TurnId | Self::Tasks | Self::Task => None,
+            Self::Claim => Some(Shape::all(json!({
+                "claimed": {"type": "boolean"},
+                "task": text_or_null(),
+                "agent": text(),
+                "reason": {"type": "string", "enum": ["lost", "not_eligible", "blocked", "incomplete", "none"]},
+                "message": text(),
+            }))),
+            Self::Renewed | Self::Noted | Self::Landed => Some(Shape::all(json!({
+                "task": text(),
+                "refused": {"type": "boolean"},
+                "reason": {"type": "string", "enum": ["not_owner"]},
+                "message": text(),
+            }))),
+        }
+    }
+}
+
+fn modes() -> Value {
+    json!({"type": "string", "enum": ["execute", "draft"]})
+}
+
+fn media() -> Value {
+    json!({"content": {"type": "array", "items": {"anyOf": [
+        {
+            "type": "object",
+            "properties": {
+                "type": {"type": "string", "enum": ["image", "audio"]},
+                "data": {"type": "string"},
+                "mimeType": {"type": "string"},
+            },
+            "required": ["type", "data", "mimeType"],
+            "additionalProperties": false,
+        },
+        {
+            "type": "object",
+            "properties": {
+                "type": {"type": "string", "const": "resource"},
+                "resource": {
+                    "type": "object",
+                    "properties": {
+                        "uri": {"type": "string"},
+                        "mimeType": {"type": "string"},
+                        "blob": {"type": "string"},
+                    },
+                    "required": ["uri", "blob"],
+                    "additionalProperties": false,
+                },
+            },
+            "required": ["type", "resource"],
+            "additionalProperties": false,
+        },
+    ]}}})
+}
+
+fn object(properties: &Value) -> Map<String, Value> {
+    let schema = json!({"$schema": DIALECT, "type": "object", "properties": properties});
+    schema.as_object().cloned().unwrap_or_default()
+}
+
+/// The five keys of a refusal.
+fn refusal_properties() -> &'static Value {
+    static PROPERTIES: OnceLock<Value> = OnceLock::new();
+    PROPERTIES.get_or_init(|| {
+        let schema = serde_json::to_value(tollgate::refusal::payload_schema()).unwrap_or_default();
+        schema["properties"].clone()
+    })
+}
+
+pub(super) fn nothing() -> Value {
+    json!({})
+}
+
+pub(super) fn path_only() -> Value {
+    json!({"path": {"type": "string"}})
+}
+
+/// `expected_hash`, for every tool that writes.
+pub(super) fn with_expected_hash(mut properties: Value) -> Value {
+    properties["expected_hash"] = json!({
+        "type": "string",
+        "description": "SHA-256 that the file must have, 64 hex digits, as in `_meta.sha256` of a read. Without it: what this \
+            turn last read or wrote.",
+    });
+    properties
+}

@@ -1,0 +1,247 @@
+//! A real browser, driven by WebDriver: HTTP with JSON, which needs no library.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a browser without a screen needs, also as root and in a container.
+const ARGUMENTS: [&str; 11] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--force-device-scale-factor=1",
+];
+
+/// The key that WebDriver means by Enter.
+pub(crate) const ENTER: &str = "\u{e007}";
+
+pub(crate) struct Browser {
+    driver: Child,
+    port: u16,
+    session: String,
+    origin: String,
+    _profile: tempfile::TempDir,
+}
+
+/// How large the window is, and how bright.
+#[derive(Clone, Copy)]
+pub(crate) struct Screen {
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) scheme: &'static str,
+}
+
+pub(crate) const DESKTOP: Screen = Screen { width: 1280, height: 800, scheme: "light" };
+pub(crate) const PHONE: Screen = Screen { width: 360, height: 740, scheme: "light" };
+
+impl Browser {
+    pub(crate) fn start() -> Result<Self, String> {
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("chromedriver cannot be run: {error}"))?;
+        let output = driver.stdout.take().ok_or("chromedriver has no output")?;
+        // "ChromeDriver was started successfully on port 12345."
+        let told = BufReader::new(output).lines().map_while(Result::ok).find_map(|line| {
+            line.rsplit_once("on port ")?
+                .1
+                .trim_end_matches('.')
+                .parse()
+                .ok()
+                .filter(|_| line.contains("success"))
+        });
+        let profile = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let Some(port) = told else {
+            let _ = driver.kill();
+            let _ = driver.wait();
+            return Err("chromedriver did not start".into());
+        };
+        let mut browser =
+            Self { driver, port, session: String::new(), origin: String::new(), _profile: profile };
+        let mut arguments: Vec<String> = ARGUMENTS.map(str::to_owned).into();
+        arguments.push(format!("--user-data-dir={}", browser._profile.path().display()));
+        let wanted = json!({"capabilities": {"alwaysMatch": {
+            "browserName": "chrome",
+            "goog:chromeOptions": {"args": arguments},
+            "goog:loggingPrefs": {"browser": "ALL"},
+            "unhandledPromptBehavior": "ignore",
+        }}});
+        let session = browser.send("POST", "/session", &wanted)?;
+        browser.session = format!("/session/{}", session["sessionId"].as_str().ok_or("no session")?);
+        Ok(browser)
+    }
+
+    fn send(&self, method: &str, path: &str, body: &Value) -> Result<Value, String> {
+        let told = |error: std::io::Error| format!("chromedriver does not answer: {error}");
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).map_err(told)?;
+        stream.set_read_timeout(Some(PATIENCE * 4)).map_err(told)?;
+        let body = if method == "POST" { body.to_string() } else { String::new() };
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(format!("{head}{body}").as_bytes()).map_err(told)?;
+        // Read to its length: chromedriver keeps the connection open if it likes.
+        let mut reader = BufReader::new(stream);
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).map_err(told)?;
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap_or(0);
+            }
+            if line.trim().is_empty() {
+                break;
+            }
+        }
+        let mut bytes = vec![0; length];
+        reader.read_exact(&mut bytes).map_err(told)?;
+        let mut answer: Value = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+        match answer["value"]["error"].as_str() {
+            Some(error) => Err(format!("{error}: {}", answer["value"]["message"])),
+            None => Ok(answer["value"].take()),
+        }
+    }
+
+    #[track_caller]
+    fn ask(&self, method: &str, path: &str, body: Value) -> Value {
+        let path = format!("{}{path}", self.session);
+        self.send(method, &path, &body).unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
+    /// A command of the browser's own protocol.
+    fn command(&self, command: &str, parameters: Value) {
+        self.ask("POST", "/goog/cdp/execute", json!({"cmd": command, "params": parameters}));
+    }
+
+    pub(crate) fn looks_like(&self, screen: Screen) {
+        let Screen { width, height, scheme } = screen;
+        self.command(
+            "Emulation.setDeviceMetricsOverride",
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}),
+        );
+        let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+        self.command("Emulation.setEmulatedMedia", json!({"features": features}));
+    }
+
+    /// Goes to a page, and waits until it follows what happens.
+    #[track_caller]
+    pub(crate) fn opens(&mut self, world: &World, path: &str) {
+        self.origin = format!("http://{}", world.address);
+        self.ask("POST", "/url", json!({"url": format!("{}{path}", self.origin)}));
+        self.until("document.getElementById('live')?.textContent === 'live'");
+    }
+
+    /// What a script in the page returns.
+    #[track_caller]
+    pub(crate) fn script(&self, script: &str) -> Value {
+        self.ask("POST", "/execute/sync", json!({"script": script, "args": []}))
+    }
+
+    /// What a script in the page hands to its last argument.
+    #[track_caller]
+    pub(crate) fn later(&self, script: &str) -> Value {
+        self.ask("POST", "/execute/async", json!({"script": script, "args": []}))
+    }
+
+    /// Waits until a script's expression is true.
+    #[track_caller]
+    pub(crate) fn until(&self, expression: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        let body = json!({"script": format!("return Boolean({expression})"), "args": []});
+        // Between two pages there is none, and no script runs.
+        while self.send("POST", &format!("{}/execute/sync", self.session), &body) != Ok(json!(true)) {
+            assert!(Instant::now() < deadline, "never true: {expression}\n{}", self.text());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until the page shows this text.
+    #[track_caller]
+    pub(crate) fn shows(&self, text: &str) {
+        self.until(&format!("document.querySelector('main').innerText.includes({})", json!(text)));
+    }
+
+    /// What the page shows.
+    pub(crate) fn text(&self) -> String {
+        let body = json!({"script": "return document.body.innerText", "args": []});
+        let text = self.send("POST", &format!("{}/execute/sync", self.session), &body);
+        text.map_or_else(|error| error, |text| text.as_str().unwrap_or_default().to_owned())
+    }
+
+    #[track_caller]
+    fn element(&self, css: &str) -> String {
+        let found = self.ask("POST", "/element", json!({"using": "css selector", "value": css}));
+        let id = found.as_object().and_then(|found| found.values().next()).and_then(Value::as_str);
+        id.unwrap_or_else(|| panic!("{css}: {found}")).to_owned()
+    }
+
+    /// With the mouse.
+    #[track_caller]
+    pub(crate) fn clicks(&self, css: &str) {
+        let element = self.element(css);
+        self.ask("POST", &format!("/element/{element}/click"), json!({}));
+    }
+
+    /// Into a field, after what is there.
+    #[track_caller]
+    pub(crate) fn types(&self, css: &str, text: &str) {
+        let element = self.element(css);
+        self.ask("POST", &format!("/element/{element}/value"), json!({"text": text}));
+    }
+
+    /// Keys, one after the other, to whatever has the focus.
+    pub(crate) fn presses(&self, keys: &str) {
+        let press =
+            |key: char| [json!({"type": "keyDown", "value": key}), json!({"type": "keyUp", "value": key})];
+        let actions: Vec<Value> = keys.chars().flat_map(press).collect();
+        let keyboard = json!({"type": "key", "id": "keyboard", "actions": actions});
+        self.ask("POST", "/actions", json!({"actions": [keyboard]}));
+    }
+
+    /// What the browser complained about: scripts that failed, what the policy kept from loading.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        let log = self.ask("POST", "/se/log", json!({"type": "browser"}));
+        let entries = log.as_array().into_iter().flatten();
+        entries.map(|entry| entry["message"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    /// Whether a dialog of a script is open.
+    pub(crate) fn has_dialog(&self) -> bool {
+        self.send("GET", &format!("{}/alert/text", self.session), &Value::Null).is_ok()
+    }
+
+    /// How many pixels the page is wider than the window.
+    pub(crate) fn overflow(&self) -> i64 {
+        let script = "return document.documentElement.scrollWidth - document.documentElement.clientWidth";
+        self.script(script).as_i64().unwrap()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        if !self.session.is_empty() {
+            let _ = self.send("DELETE", &self.session, &Value::Null);
+        }
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}

@@ -1,0 +1,140 @@
+//! No other site, no link and no old page decides anything.
+
+use tollgate::vault::state::State;
+
+use crate::world::{World, form};
+
+/// Every path that changes something.
+const VERBS: [&str; 3] = ["approve", "reject", "edit"];
+
+#[test]
+fn nothing_changes_by_a_link() {
+    let world = World::new();
+    world.drafted("x", "ten coins");
+    let visitor = world.visits("/approvals");
+    let fields = [("token", visitor.token.as_deref().unwrap()), ("seen", visitor.seen.as_deref().unwrap())];
+    for verb in VERBS {
+        for method in ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"] {
+            let path = format!("/tasks/x.md/{verb}?{}&reason=no&text=x", form(&fields));
+            let reply = world.asks(method, &path, &[("Cookie", &visitor.cookie)], "");
+            assert_eq!(reply.status, 405, "{method} {path}");
+        }
+    }
+    assert_eq!(world.state("x"), State::PendingApproval);
+}
+
+#[test]
+fn a_decision_needs_our_token_our_cookie_and_our_origin() {
+    let world = World::new();
+    world.drafted("x", "ten coins");
+    let (visitor, other) = (world.visits("/approvals"), world.visits("/approvals"));
+    assert_ne!(visitor.token, other.token, "each browser has its own");
+    let (token, seen) = (visitor.token.clone().unwrap(), visitor.seen.clone().unwrap());
+    let good = form(&[("token", &token), ("seen", &seen), ("reason", "no"), ("text", "x")]);
+    let without = form(&[("seen", &seen), ("reason", "no"), ("text", "x")]);
+    let wrong = form(&[("token", &seen), ("seen", &seen), ("reason", "no"), ("text", "x")]);
+    let origin = format!("http://{}", world.address);
+    let (cookie, ours) = (("Cookie", visitor.cookie.as_str()), ("Origin", origin.as_str()));
+    let kind = ("Content-Type", "application/x-www-form-urlencoded");
+    let theirs = ("Cookie", other.cookie.as_str());
+    let cases = [
+        ("no cookie", vec![ours, kind], &good, 403_u16),
+        ("another browser's cookie", vec![theirs, ours, kind], &good, 403),
+        ("a cookie of one's own making", vec![("Cookie", "tollgate-session=x"), ours, kind], &good, 403),
+        ("no token", vec![cookie, ours, kind], &without, 422),
+        ("another token", vec![cookie, ours, kind], &wrong, 403),
+        ("a stranger's origin", vec![cookie, ("Origin", "http://evil.example"), kind], &good, 403),
+        ("a hidden origin", vec![cookie, ("Origin", "null"), kind], &good, 403),
+        ("another host", vec![cookie, ours, kind, ("Host", "evil.example")], &good, 403),
+        ("text that looks like a form", vec![cookie, ours, ("Content-Type", "text/plain")], &good, 415),
+        ("no kind at all", vec![cookie, ours], &good, 415),
+    ];
+    for verb in VERBS {
+        for (what, headers, body, status) in &cases {
+            let reply = world.asks("POST", &format!("/tasks/x.md/{verb}"), headers, body);
+            assert_eq!(reply.status, *status, "{verb} with {what}: {}", reply.body);
+            assert_eq!(world.state("x"), State::PendingApproval, "{verb} with {what}");
+        }
+    }
+    let reply = world.asks("POST", "/tasks/x.md/approve", &[cookie, ours, kind], &good);
+    assert_eq!((reply.status, reply.header("location")), (303, Some("/approvals?decided=x.md")));
+    assert_eq!(world.state("x"), State::Approved, "with all of it, it is decided");
+}
+
+#[test]
+fn a_page_from_before_a_restart_is_asked_again() {
+    let mut world = World::new();
+    world.drafted("x", "ten coins");
+    let (cookie, token, seen) = {
+        let visitor = world.visits("/approvals");
+        (visitor.cookie, visitor.token.unwrap(), visitor.seen.unwrap())
+    };
+    world.restart();
+    let origin = format!("http://{}", world.address);
+    let kind = ("Content-Type", "application/x-www-form-urlencoded");
+    let headers = [("Cookie", cookie.as_str()), ("Origin", &origin), kind];
+    let post = |token: &str| {
+        world.asks("POST", "/tasks/x.md/approve", &headers, &form(&[("token", token), ("seen", &seen)]))
+    };
+    let reply = post(&token);
+    assert_eq!(reply.status, 403);
+    reply.has("started again").has("ten coins");
+    assert_eq!(world.state("x"), State::PendingApproval);
+    assert_eq!(post(&reply.field("token").unwrap()).status, 303, "the page that was answered can decide");
+    assert_eq!(world.state("x"), State::Approved);
+}
+
+#[test]
+fn every_answer_tells_the_browser_what_not_to_do() {
+    let world = World::new();
+    world.drafted("x", "ten coins");
+    let page = world.gets("/");
+    let style = page.body.split('"').find(|part| part.ends_with(".css")).unwrap().to_owned();
+    let paths = [
+        "/",
+        "/approvals",
+        "/tasks/x.md",
+        "/tasks/none.md",
+        "/tasks?state=Gone",
+        "/ledger",
+        &style,
+        "/static/x",
+    ];
+    for path in paths {
+        let reply = world.gets(path);
+        let policy = reply.header("content-security-policy").unwrap_or_else(|| panic!("{path}"));
+        for rule in
+            ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "form-action 'self'"]
+        {
+            assert!(policy.contains(rule), "{path}: {policy}");
+        }
+        assert!(!policy.contains("unsafe"), "{path}: {policy}");
+        assert_eq!(reply.header("x-content-type-options"), Some("nosniff"), "{path}");
+        assert_eq!(reply.header("x-frame-options"), Some("DENY"), "{path}");
+        assert_eq!(reply.header("referrer-policy"), Some("same-origin"), "{path}");
+        if path != style {
+            assert_eq!(reply.header("cache-control"), Some("no-store"), "{path}");
+        }
+        for inline in ["<style", " style=", " onclick=", "javascript:"] {
+            reply.lacks(inline);
+        }
+    }
+    let cookie = page.header("set-cookie").unwrap();
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    let scripts = page.body.matches("<script").count();
+    assert_eq!(scripts, page.body.matches("<script src=\"/static/").count(), "no inline script");
+}
+
+#[test]
+fn style_and_script_are_asked_for_once() {
+    let world = World::new();
+    let page = world.gets("/");
+    let files: Vec<&str> = page.body.split('"').filter(|part| part.starts_with("/static/")).collect();
+    assert_eq!(files.len(), 3, "{files:?}");
+    for file in files {
+        let reply = world.gets(file);
+        assert_eq!(reply.status, 200, "{file}");
+        assert!(reply.header("cache-control").unwrap().contains("immutable"), "{file}");
+    }
+    assert_eq!(world.gets("/static/../Cargo.toml").status, 404);
+}

@@ -1,0 +1,13 @@
+//! The dashboard, as people and their browsers meet it: over HTTP, and in a real browser.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
+
+mod access;
+mod browser;
+mod deciding;
+mod forgery;
+mod hostile;
+mod install;
+mod live;
+mod pages;
+mod stories;
+mod world;

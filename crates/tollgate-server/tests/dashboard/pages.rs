@@ -1,0 +1,174 @@
+//! What the pages show, without a browser.
+
+use std::fs;
+
+use crate::world::{World, encode};
+
+#[test]
+fn the_board_shows_each_state_with_owner_age_and_attempt() {
+    let world = World::new();
+    world.add("waits", "---\npriority: high\n---\nplease");
+    world.add("worked", "please");
+    let failed = world.claims("blue", "worked");
+    let release = tollgate::vault::Release::failure("no luck");
+    world.vault().release(&failed.task, &failed.claim.id, &release, jiff::Timestamp::now()).unwrap();
+    world.claims("red", "worked");
+    world.drafted("draft", "ten");
+    let page = world.hears("/", "Pending Approval</span>");
+    page.has("waits").has(">high<").has("<span class=\"agent\">red</span>").has("attempt 2");
+    page.has("Pending approval <span class=\"count\">1</span>")
+        .has("<time datetime=\"20")
+        .has("<title>(1) Board");
+}
+
+#[test]
+fn of_many_tasks_the_board_shows_the_first_and_how_many() {
+    let world = World::new();
+    let folder = world.root().join("vault/Needs_Action");
+    for number in 0..1234 {
+        fs::write(folder.join(format!("t-{number:04}.md")), "please").unwrap();
+    }
+    let page = world.hears("/", "<span class=\"count\">1234");
+    page.has("Needs action <span class=\"count\">1234</span>").has("1228 more").lacks("t-1000");
+    assert!(page.body.len() < 20_000, "{}", page.body.len());
+    let rest = world.gets("/tasks?state=Needs_Action&from=1200");
+    rest.has("1201 to 1234 of 1234").has("from=1100").lacks("from=1300");
+    assert_eq!(rest.body.matches("class=\"task\"").count(), 34);
+}
+
+#[test]
+fn a_task_shows_its_text_its_draft_and_its_history() {
+    let world = World::new();
+    world.drafted("x", "- **ten** coins");
+    let page = world.hears("/tasks/x.md", "released ");
+    page.has("Drafted by").has("action: pay").has("<strong>ten</strong> coins").has("<h4>Pay for it</h4>");
+    page.has("claimed it").has("success").has("cloud</span> claimed ").has("cloud</span> released ");
+    assert_eq!(world.gets("/tasks/none.md").status, 404);
+    world.gets("/tasks/none.md").has("the task `none.md`");
+}
+
+#[test]
+fn a_conflict_shows_whose_change_it_was_the_diff_and_what_became_of_it() {
+    let world = World::new();
+    let blue = world.conflict("app.conf");
+    let page = world.gets("/conflicts");
+    page.has("<code>app.conf</code>").has("<ins>+two").has("<del>-one").has("1 commit and 1 refusal");
+    page.has("<span class=\"agent\">red</span> had changed the file")
+        .has("class=\"fate bad\">open")
+        .has("<svg");
+    blue.reads("app.conf");
+    assert!(blue.writes("app.conf", "three\n"));
+    world.gets("/conflicts").has("resolved: ").lacks("fate bad");
+    // An outsider is nobody we know.
+    let red = world.agent("red");
+    red.reads("app.conf");
+    fs::write(world.root().join("app.conf"), "four\n").unwrap();
+    assert!(!red.writes("app.conf", "five\n"));
+    world.gets("/conflicts").has("a program that does not ask tollgate").has("<ins>+four");
+}
+
+#[test]
+fn agents_show_what_they_do_now() {
+    let world = World::new();
+    world.add("x", "please");
+    world.claims("blue", "x");
+    let red = world.agent("red");
+    fs::write(world.root().join("a"), "one").unwrap();
+    red.reads("a");
+    assert!(red.writes("a", "two"));
+    let page = world.hears("/agents", "red</span> wrote");
+    page.has("works on 1 task").has("red</span> wrote <code>a</code>").has("blue</span> claimed ");
+}
+
+#[test]
+fn turns_show_the_files_they_hold() {
+    use tollgate::gate::Gate;
+    use tollgate::part::Part;
+    let world = World::new();
+    world.gets("/turns").has("No turn is running");
+    let turns = tollgate::shared_turn::SharedTurns::new(world.root().join(".tollgate/run")).unwrap();
+    let id = tollgate::name::TurnId::new().unwrap();
+    let turn = turns.begin(id, "blue".parse().unwrap(), jiff::Timestamp::now()).unwrap();
+    fs::write(world.root().join("<b>.txt"), "one").unwrap();
+    let gate = Gate::new(world.workspace());
+    let _ = gate.read(&turn, "<b>.txt", Part::Whole).unwrap();
+    world.gets("/turns").has("<code>&lt;b&gt;.txt</code>").has("1 file,").has("blue").lacks("<b>");
+}
+
+#[test]
+fn the_ledger_is_filtered_paged_and_verified() {
+    let world = World::new();
+    for number in 0..70 {
+        world.add(&format!("t-{number}"), "please");
+        world.claims(if number % 2 == 0 { "blue" } else { "red" }, &format!("t-{number}"));
+    }
+    let first = world.gets("/ledger");
+    assert_eq!(first.body.matches("class=\"line\"").count(), 60);
+    first.has("before=11").has("id=\"l-70\"").lacks("id=\"l-10\"");
+    let second = world.gets("/ledger?before=11");
+    assert_eq!(second.body.matches("class=\"line\"").count(), 10);
+    second.has("id=\"l-10\"").has("Newest").lacks("Older");
+    let blue = world.gets("/ledger?agent=blue");
+    assert_eq!(blue.body.matches("class=\"line\"").count(), 35);
+    assert_eq!(world.gets("/ledger?text=t-69").body.matches("class=\"line\"").count(), 1);
+    assert_eq!(world.gets("/ledger?kind=RELEASE").body.matches("class=\"line\"").count(), 0);
+    world.gets(&format!("/ledger?text={}", encode("\"><script>x"))).has("No line fits").lacks("<script>x");
+}
+
+#[test]
+fn a_ledger_that_was_edited_is_told() {
+    let mut world = World::new();
+    world.conflict("a");
+    let path = world.root().join(".tollgate/ledger.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen("\"agent\":\"blue\"", "\"agent\":\"grey\"", 1)).unwrap();
+    world.restart();
+    world.hears("/ledger", "Not as it was written").has("edited");
+}
+
+#[test]
+fn empty_pages_say_what_to_do_next() {
+    let world = World::bare();
+    for path in ["/", "/approvals", "/ledger"] {
+        world.gets(path).has("not set up").has("tollgate init --vault").has("tollgate init --host all");
+    }
+    assert!(fs::read_dir(world.root()).unwrap().next().is_none(), "nothing was made");
+    let world = World::new();
+    world.gets("/").has("tollgate task add").has("tollgate work --agent");
+    world.gets("/approvals").has("Nothing waits for you").has("sensitive");
+    world.gets("/agents").has("tollgate init --host all");
+    world.gets("/conflicts").has("tollgate mcp --agent");
+    world.gets("/turns").has("tollgate turn begin");
+    world.gets("/ledger").has("Nothing has happened yet");
+}
+
+#[test]
+fn there_are_no_other_pages() {
+    let world = World::new();
+    for path in
+        ["/nothing", "/tasks?state=Gone", "/tasks/..%2f..%2fx.md", "/tasks/a%00.md", "/events?page=/nothing"]
+    {
+        assert_eq!(world.gets(path).status, 404, "{path}");
+    }
+}
+
+#[test]
+fn of_many_refusals_each_is_on_one_page_and_all_are_in_the_picture() {
+    let world = World::new();
+    let blue = world.conflict("a");
+    for _ in 0..44 {
+        assert!(!blue.writes("a", "again\n"));
+    }
+    let first = world.gets("/conflicts");
+    first.has("1 commit and 45 refusals");
+    let (mut page, mut seen) = (first, Vec::new());
+    loop {
+        let found = page.body.split("<article class=\"conflict\" id=\"").skip(1);
+        seen.extend(found.map(|part| part.split('"').next().unwrap().to_owned()));
+        let Some((_, next)) = page.body.split_once("rel=\"next\" href=\"") else { break };
+        page = world.gets(&next.split('"').next().unwrap().to_owned());
+    }
+    let all = seen.len();
+    seen.dedup();
+    assert_eq!((seen.len(), all), (45, 45), "{seen:?}");
+}

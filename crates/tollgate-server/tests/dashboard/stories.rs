@@ -1,0 +1,235 @@
+//! What people do with the pages, in a real browser.
+
+use tollgate::vault::state::State;
+
+use crate::browser::ENTER;
+use crate::install::browser;
+use crate::world::World;
+
+#[test]
+fn a_task_appears_while_one_looks() {
+    let Some(mut browser) = browser() else { return };
+    let world = World::new();
+    browser.opens(&world, "/");
+    browser.shows("No tasks yet");
+    browser.script("window.mark = 'same page'");
+    world.add("water-the-plants", "please");
+    browser.shows("water-the-plants");
+    assert!(!browser.text().contains("No tasks yet"));
+    world.claims("blue", "water-the-plants");
+    browser.shows("blue claimed water-the-plants");
+    assert_eq!(browser.script("return window.mark"), "same page", "it was not loaded anew");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn focus_and_open_details_survive_what_happens() {
+    let Some(mut browser) = browser() else { return };
+    let world = World::new();
+    world.add("first", "please");
+    browser.opens(&world, "/");
+    browser.presses("j");
+    browser.until("document.activeElement.textContent === 'first'");
+    world.drafted("another", "ten coins");
+    browser.shows("another");
+    assert_eq!(browser.script("return document.activeElement.textContent"), "first");
+    assert_eq!(browser.script("return document.title"), "(1) Board · tollgate");
+    assert_eq!(
+        browser.script("return document.getElementById('news').textContent"),
+        "1 task waits for approval"
+    );
+    browser.opens(&world, "/ledger");
+    browser.clicks("#l-2 summary");
+    world.conflict("a");
+    browser.shows("is stale");
+    assert_eq!(browser.script("return document.querySelector('#l-2 details').open"), true);
+}
+
+#[test]
+fn approve_with_the_mouse() {
+    let Some(mut browser) = browser() else { return };
+    let world = World::new();
+    world.drafted("x", "ten coins");
+    browser.opens(&world, "/");
+    browser.clicks("nav a[href='/approvals']");
+    browser.shows("ten coins");
+    browser.clicks("#approve");
+    browser.shows("ada approved x");
+    assert_eq!(world.state("x"), State::Approved);
+    browser.shows("Nothing waits for you");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn approve_and_reject_with_keys_alone() {
+    let Some(mut browser) = browser() else { return };
+    let world = World::new();
+    for task in ["first", "second", "third"] {
+        world.drafted(task, &format!("coins for {task}"));
+    }
+    browser.opens(&world, "/approvals");
+    browser.shows("coins for first");
+    // The second, from the list.
+    browser.presses("j");
+    browser.until("document.activeElement.textContent === 'second'");
+    browser.presses("kj");
+    browser.presses(ENTER);
+    browser.shows("coins for second");
+    browser.until("document.getElementById('live').textContent === 'live'");
+    browser.presses("a");
+    browser.shows("ada approved second");
+    assert_eq!(world.state("second"), State::Approved);
+    assert_eq!(
+        (world.state("first"), world.state("third")),
+        (State::PendingApproval, State::PendingApproval)
+    );
+    // Nothing is open now, so a key too many decides nothing. The next has the focus.
+    browser.until("document.getElementById('live').textContent === 'live'");
+    browser.presses("a");
+    browser.until("document.activeElement.textContent === 'first'");
+    browser.presses(ENTER);
+    browser.shows("coins for first");
+    browser.until("document.getElementById('live').textContent === 'live'");
+    browser.presses("r");
+    browser.until("document.activeElement.name === 'reason'");
+    browser.presses("ja, too dear");
+    browser.presses(ENTER);
+    browser.shows("ada rejected first");
+    assert_eq!(world.state("first"), State::Rejected);
+    assert!(world.text("first").contains("ja, too dear"));
+    assert_eq!(world.state("third"), State::PendingApproval);
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn keys_are_explained_and_the_queue_is_filtered() {
+    let Some(mut browser) = browser() else { return };
+    let world = World::new();
+    world.drafted("rent", "ten coins");
+    world.drafted("mail", "nine coins");
+    browser.opens(&world, "/approvals");
+    browser.presses("?");
+    browser.until("document.getElementById('keys').open");
+    // Keys mean nothing while they are explained.
+    browser.presses("a");
+    browser.presses("\u{e00c}");
+    browser.until("!document.getElementById('keys').open");
+    assert_eq!(world.state("rent"), State::PendingApproval);
+    browser.presses("/");
+    browser.presses("mai");
+    browser.until("[...document.querySelectorAll('ol.queue li:not([hidden])')].map(li => li.dataset.key).join() === 'mail.md'");
+    assert_eq!(world.state("rent"), State::PendingApproval, "a letter in a field is a letter");
+}
+
+#[test]
+fn reject_needs_a_reason_with_the_mouse_too() {
+    let Some(mut browser) = browser() else { return };
+    let world = World::new();
+    world.drafted("x", "ten coins");
+    browser.opens(&world, "/tasks/x.md");
+    browser.clicks("#reject");
+    browser.clicks(".reject button");
+    browser.until("document.querySelector('.reject input[name=reason]').matches(':invalid')");
+    assert_eq!(world.state("x"), State::PendingApproval);
+    browser.types(".reject input[name=reason]", "too dear");
+    browser.clicks(".reject button");
+    browser.shows("ada rejected x");
+    assert_eq!(world.state("x"), State::Rejected);
+}
+
+#[test]
+fn edit_then_approve() {
+    let Some(mut browser) = browser() else { return };
+    let world = World::new();
+    world.drafted("x", "ten coins");
+    let before = world.text("x");
+    browser.opens(&world, "/approvals");
+    browser.presses("e");
+    browser.until("document.activeElement.name === 'text'");
+    assert_eq!(browser.script("return document.activeElement.value"), "ten coins");
+    browser.types(".edit textarea", "nine or ");
+    browser.clicks(".edit button");
+    browser.shows("ada edited and approved x");
+    assert_eq!(world.text("x"), before.replace("ten coins", "nine or ten coins"));
+    assert_eq!(world.state("x"), State::Approved);
+}
+
+#[test]
+fn what_changes_under_ones_hand_is_asked_again() {
+    let Some(mut browser) = browser() else { return };
+    let world = World::new();
+    world.drafted("x", "ten coins");
+    browser.opens(&world, "/approvals");
+    browser.shows("ten coins");
+    world.meddles("x", "ten coins", "a million");
+    // What is looked at is not exchanged; it is told, and cannot be approved any more.
+    browser.shows("changed or decided meanwhile");
+    assert!(browser.text().contains("ten coins") && !browser.text().contains("a million"));
+    browser.presses("a");
+    assert_eq!(browser.script("return document.getElementById('approve').disabled"), true);
+    assert_eq!(world.state("x"), State::PendingApproval);
+    browser.clicks(".changed a");
+    browser.shows("a million");
+    browser.until("document.getElementById('live').textContent === 'live'");
+    browser.clicks("#approve");
+    browser.shows("ada approved x");
+    assert_eq!(world.state("x"), State::Approved);
+}
+
+#[test]
+fn a_form_that_was_too_late_is_answered_with_what_is_there() {
+    let Some(mut browser) = browser() else { return };
+    let world = World::new();
+    world.drafted("x", "ten coins");
+    world.drafted("y", "nine coins");
+    browser.opens(&world, "/approvals?task=x.md");
+    // As if nothing had been told: the change and the click at the same moment.
+    browser.script(
+        "document.querySelector('.approve').append(Object.assign(document.createElement('p'), {id: 'kept'}))",
+    );
+    world.meddles("x", "ten coins", "a million");
+    browser.script("document.querySelector('form.approve').submit()");
+    browser.shows("It was changed while you looked");
+    browser.shows("a million");
+    assert_eq!(world.state("x"), State::PendingApproval);
+    // Decided elsewhere.
+    browser.opens(&world, "/approvals?task=y.md");
+    let visitor = world.visits("/approvals?task=y.md");
+    assert_eq!(visitor.sends("/tasks/y.md/reject", &[("reason", "no")]).status, 303);
+    browser.script("document.querySelector('form.approve').submit()");
+    browser.shows("Nothing was decided. `y.md` is in `Rejected`");
+}
+
+#[test]
+fn a_conflict_shows_up_with_its_diff() {
+    let Some(mut browser) = browser() else { return };
+    let world = World::new();
+    browser.opens(&world, "/conflicts");
+    browser.shows("None. Agents that write");
+    let blue = world.conflict("app.conf");
+    browser.shows("red had changed the file");
+    assert_eq!(browser.script("return document.querySelector('.diff ins').textContent"), "+two\n");
+    assert_eq!(browser.script("return document.querySelector('.diff del').textContent"), "-one\n");
+    browser.shows("open");
+    blue.reads("app.conf");
+    assert!(blue.writes("app.conf", "three\n"));
+    browser.shows("resolved: written");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_page_comes_back_after_the_server_was_away() {
+    let Some(mut browser) = browser() else { return };
+    let mut world = World::new();
+    world.drafted("x", "ten coins");
+    browser.opens(&world, "/approvals");
+    world.restart();
+    world.add("new-one", "please");
+    world.drafted("y", "nine coins");
+    // The queue is there again, and so is a token with which one can decide.
+    browser.shows("y");
+    browser.until("document.querySelectorAll('ol.queue li').length === 2");
+    browser.clicks("#approve");
+    browser.shows("ada approved x");
+    assert_eq!(world.state("x"), State::Approved);
+}

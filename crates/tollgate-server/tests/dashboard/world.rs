@@ -1,0 +1,350 @@
+//! A workspace with a vault that is served, agents that work in it, and a visitor who speaks HTTP.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use tollgate::chronicle::Chronicle;
+use tollgate::error::Result;
+use tollgate::gate::Gate;
+use tollgate::guard::{Expected, Outcome};
+use tollgate::part::Part;
+use tollgate::settings::Durability;
+use tollgate::shared_turn::SharedTurns;
+use tollgate::turn::Turn;
+use tollgate::vault::folder::FolderOptions;
+use tollgate::vault::roles::{Role, Roles};
+use tollgate::vault::state::State;
+use tollgate::vault::{Asked, Claimed, Claiming, FolderStore, Release, TaskName, Terms, Vault, Wish};
+use tollgate::workspace::{Options, Workspace};
+use tollgate_server::serve::{Bound, Stop};
+use tollgate_server::site::{Open, OpenVault, Premises, Site};
+
+/// Where everything is.
+#[derive(Clone)]
+struct Here(PathBuf);
+
+impl Here {
+    fn workspace(&self) -> Result<Workspace> {
+        let mut settings = tollgate::settings::Settings::default();
+        settings.guard.durability = Durability::Fast;
+        Workspace::open(&self.0, Options { settings: Some(settings), ..Options::default() })
+    }
+
+    fn tasks(&self, workspace: &Workspace) -> Result<Vault> {
+        let chronicle = Chronicle::new(workspace.ledger().clone(), "test".into(), Durability::Fast);
+        let options = FolderOptions {
+            durability: Durability::Fast,
+            settle: Duration::ZERO,
+            journal: Arc::new(chronicle),
+            quiet: None,
+        };
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let roles = BTreeMap::from([
+            ("cloud".parse()?, Role { role: None, allowed: Vec::new(), sensitive: words(&["pay"]) }),
+            ("local".parse()?, Role { role: None, allowed: words(&["pay"]), sensitive: Vec::new() }),
+        ]);
+        let terms = Terms { roles: Roles(roles), ..Terms::default() };
+        Ok(Vault::new(Arc::new(FolderStore::open(&self.vault(), options)?), terms))
+    }
+}
+
+impl Premises for Here {
+    fn root(&self) -> &Path {
+        &self.0
+    }
+
+    fn vault(&self) -> PathBuf {
+        self.0.join("vault")
+    }
+
+    fn open(&self) -> Result<Option<Open>> {
+        if !self.0.join(".tollgate").exists() {
+            return Ok(None);
+        }
+        let workspace = self.workspace()?;
+        let vault = match self.vault().join("Needs_Action").exists() {
+            true => Some(OpenVault { vault: self.tasks(&workspace)?, folder: self.vault() }),
+            false => None,
+        };
+        let turns = vec![SharedTurns::new(self.0.join(".tollgate/run"))?];
+        Ok(Some(Open { gate: Gate::new(workspace), vault, turns }))
+    }
+}
+
+/// A workspace that is served until the test ends.
+pub(crate) struct World {
+    here: Here,
+    pub(crate) address: SocketAddr,
+    stop: Stop,
+    serving: Option<JoinHandle<()>>,
+    _keep: tempfile::TempDir,
+}
+
+impl World {
+    /// With a vault.
+    pub(crate) fn new() -> Self {
+        Self::after(|here| drop(here.tasks(&here.workspace().unwrap()).unwrap()))
+    }
+
+    /// With a folder that was never set up.
+    pub(crate) fn bare() -> Self {
+        Self::after(|_| {})
+    }
+
+    fn after(setup: impl FnOnce(&Here)) -> Self {
+        let keep = tempfile::tempdir().unwrap();
+        let root = keep.path().canonicalize().unwrap().join("w");
+        fs::create_dir(&root).unwrap();
+        let here = Here(root);
+        setup(&here);
+        let bound = Bound::new("127.0.0.1:0".parse().unwrap(), [], None).unwrap();
+        let (address, stop) = (bound.address(), bound.stop());
+        let premises = Box::new(here.clone());
+        let serving = std::thread::spawn(move || {
+            let site = Site::new(premises, "server".parse().unwrap(), "ada".to_owned()).unwrap();
+            bound.run(site).unwrap();
+        });
+        Self { here, address, stop, serving: Some(serving), _keep: keep }
+    }
+
+    /// The same workspace behind a server that was started again.
+    pub(crate) fn restart(&mut self) {
+        self.stop.stop();
+        self.serving.take().unwrap().join().unwrap();
+        let bound = Bound::new(self.address, [], None).unwrap();
+        self.stop = bound.stop();
+        let premises = Box::new(self.here.clone());
+        self.serving = Some(std::thread::spawn(move || {
+            let site = Site::new(premises, "server".parse().unwrap(), "ada".to_owned()).unwrap();
+            bound.run(site).unwrap();
+        }));
+    }
+
+    /// As another process would open it; sets up what is missing.
+    pub(crate) fn vault(&self) -> Vault {
+        self.here.tasks(&self.workspace()).unwrap()
+    }
+
+    pub(crate) fn workspace(&self) -> Workspace {
+        self.here.workspace().unwrap()
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.here.0
+    }
+
+    pub(crate) fn add(&self, task: &str, text: &str) {
+        self.vault().add(&name(task), text.as_bytes()).unwrap();
+    }
+
+    /// An agent takes a task.
+    pub(crate) fn claims(&self, agent: &str, task: &str) -> Claimed {
+        let asked = Asked { agent: agent.parse().unwrap(), wish: Wish::Leased, renamed_in: false };
+        match self.vault().claim(&name(task), &asked, Timestamp::now()).unwrap() {
+            Claiming::Claimed(claimed) => *claimed,
+            Claiming::Not(not) => panic!("{not:?}"),
+        }
+    }
+
+    /// A task that an agent has drafted and that waits for a person.
+    pub(crate) fn drafted(&self, task: &str, draft: &str) {
+        self.add(task, &format!("---\naction: pay\n---\n# Pay for {}\n", "it"));
+        let claimed = self.claims("cloud", task);
+        let path = self.place(task);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, format!("{text}\n## Draft\n\n{draft}\n")).unwrap();
+        self.vault().release(&name(task), &claimed.claim.id, &Release::success(), Timestamp::now()).unwrap();
+        assert_eq!(self.state(task), State::PendingApproval);
+    }
+
+    pub(crate) fn state(&self, task: &str) -> State {
+        self.vault().get(&name(task), Timestamp::now()).unwrap().slot.state()
+    }
+
+    /// Where the file of a task is.
+    pub(crate) fn place(&self, task: &str) -> PathBuf {
+        self.vault().get(&name(task), Timestamp::now()).unwrap().path.unwrap()
+    }
+
+    pub(crate) fn text(&self, task: &str) -> String {
+        fs::read_to_string(self.place(task)).unwrap()
+    }
+
+    /// Somebody changes a task by hand.
+    pub(crate) fn meddles(&self, task: &str, from: &str, to: &str) {
+        let text = self.text(task);
+        assert!(text.contains(from), "{text}");
+        fs::write(self.place(task), text.replace(from, to)).unwrap();
+    }
+
+    pub(crate) fn agent(&self, agent: &str) -> Writer {
+        let gate = Gate::new(self.workspace());
+        let turn = gate.begin_turn(agent.parse().unwrap()).unwrap();
+        Writer { gate, turn }
+    }
+
+    /// An agent is refused: another has changed the file that it read. It may read and write again.
+    pub(crate) fn conflict(&self, file: &str) -> Writer {
+        fs::write(self.root().join(file), "one\n").unwrap();
+        let (blue, red) = (self.agent("blue"), self.agent("red"));
+        blue.reads(file);
+        red.reads(file);
+        assert!(red.writes(file, "two\n"));
+        assert!(!blue.writes(file, "three\n"));
+        blue
+    }
+
+    /// One request, as a browser would send it, with these headers.
+    pub(crate) fn asks(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut request = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
+        let host = self.address.to_string();
+        let length = body.len().to_string();
+        let usual = [("Host", host.as_str()), ("Content-Length", length.as_str())];
+        let missing = |name: &str| !headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+        for (name, value) in
+            usual.into_iter().filter(|(name, _)| missing(name)).chain(headers.iter().copied())
+        {
+            request.push_str(&format!("{name}: {value}\r\n"));
+        }
+        stream.write_all(format!("{request}\r\n{body}").as_bytes()).unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{path}: {text}"));
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Reply { status, head: head.to_owned(), body: body.to_owned() }
+    }
+
+    pub(crate) fn gets(&self, path: &str) -> Reply {
+        self.asks("GET", path, &[], "")
+    }
+
+    /// What a page says once it has heard of what happened.
+    #[track_caller]
+    pub(crate) fn hears(&self, path: &str, text: &str) -> Reply {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let reply = self.gets(path);
+            if reply.body.contains(text) {
+                return reply;
+            }
+            assert!(Instant::now() < deadline, "{text:?} is not in {}", reply.body);
+        }
+    }
+
+    /// A browser at one page: its cookie and what its forms carry.
+    pub(crate) fn visits(&self, path: &str) -> Visitor<'_> {
+        let reply = self.gets(path);
+        let cookie = reply.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+        let field = |name: &str| reply.field(name);
+        Visitor { world: self, token: field("token"), seen: field("seen"), cookie, reply }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.stop.stop();
+        if let Some(serving) = self.serving.take() {
+            let _ = serving.join();
+        }
+    }
+}
+
+/// An agent with a turn.
+pub(crate) struct Writer {
+    gate: Gate,
+    turn: Turn,
+}
+
+impl Writer {
+    pub(crate) fn reads(&self, file: &str) {
+        assert!(matches!(self.gate.read(&self.turn, file, Part::Whole).unwrap(), Outcome::Done(_)));
+    }
+
+    /// Whether it was let through.
+    pub(crate) fn writes(&self, file: &str, text: &str) -> bool {
+        matches!(self.gate.write(&self.turn, file, text, Expected::Baseline).unwrap(), Outcome::Done(_))
+    }
+}
+
+/// What was answered.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Reply {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let line = |line: &&str| line.to_ascii_lowercase().starts_with(&format!("{name}:"));
+        self.head.lines().find(line)?.split_once(": ").map(|(_, value)| value)
+    }
+
+    /// What the first hidden field of this name holds.
+    pub(crate) fn field(&self, name: &str) -> Option<String> {
+        let (_, rest) = self.body.split_once(&format!("name=\"{name}\" value=\""))?;
+        rest.split_once('"').map(|(value, _)| value.to_owned())
+    }
+
+    #[track_caller]
+    pub(crate) fn has(&self, text: &str) -> &Self {
+        assert!(self.body.contains(text), "{text:?} is not in {}", self.body);
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn lacks(&self, text: &str) -> &Self {
+        assert!(!self.body.contains(text), "{text:?} is in {}", self.body);
+        self
+    }
+}
+
+/// Somebody at a page.
+pub(crate) struct Visitor<'w> {
+    world: &'w World,
+    pub(crate) cookie: String,
+    pub(crate) token: Option<String>,
+    pub(crate) seen: Option<String>,
+    pub(crate) reply: Reply,
+}
+
+impl Visitor<'_> {
+    /// Sends a form, with what the page had in it and these fields.
+    pub(crate) fn sends(&self, path: &str, fields: &[(&str, &str)]) -> Reply {
+        let own = [("token", self.token.as_deref()), ("seen", self.seen.as_deref())];
+        let own = own.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let all: Vec<(&str, &str)> = own.chain(fields.iter().copied()).collect();
+        let origin = format!("http://{}", self.world.address);
+        let headers = [
+            ("Cookie", self.cookie.as_str()),
+            ("Origin", &origin),
+            ("Content-Type", "application/x-www-form-urlencoded"),
+        ];
+        self.world.asks("POST", path, &headers, &form(&all))
+    }
+}
+
+/// Fields as a browser sends them.
+pub(crate) fn form(fields: &[(&str, &str)]) -> String {
+    let pairs: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
+    pairs.join("&")
+}
+
+/// Everything as `%XX`, which is always right.
+pub(crate) fn encode(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+pub(crate) fn name(task: &str) -> TaskName {
+    task.parse().unwrap()
+}

@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -54,6 +55,19 @@ impl Tasks {
         }
     }
 
+    /// From now on, beside everything else: a round with the remote every few seconds, and a heartbeat for what the agents of
+    /// this machine hold. For servers; out of reach is told by whoever then asks for something.
+    pub(crate) fn keep_in_touch(&self) {
+        let Some(git) = self.git.clone() else { return };
+        let pause = (git.lease() / 3).clamp(Duration::from_millis(100), Duration::from_secs(10));
+        thread::spawn(move || {
+            loop {
+                let _ = git.sync().and_then(|_| git.tend());
+                thread::sleep(pause);
+            }
+        });
+    }
+
     /// The same for who only looks: what is known here is shown, and beside it that it may be old.
     pub(crate) fn look(&self, door: &Door) -> String {
         match self.sync() {
@@ -80,6 +94,14 @@ pub(crate) fn vault_folder(root: &Path, settings: &Settings) -> PathBuf {
 /// Whether the workspace has a vault. Git keeps no empty folders, so a fresh clone may show none of it.
 pub(crate) fn has_vault(folder: &Path, settings: &Settings) -> bool {
     is_vault(folder) || settings.vault.sync == Sync::Git
+}
+
+/// Where the files of the tasks are: in the vault, or in tollgate's own tree of it.
+pub(crate) fn tasks_folder(vault: &Path, settings: &Settings) -> PathBuf {
+    match settings.vault.sync {
+        Sync::None => vault.to_owned(),
+        Sync::Git => vault.join(STATE_FOLDER).join("git").join("tree"),
+    }
 }
 
 /// Its first folder is enough: the others are made when they are needed.
@@ -192,11 +214,7 @@ impl Door {
         let states = State::ALL.into_iter().filter(|state| *state != State::NeedsAction);
         let mut protected: Vec<PathBuf> = states.map(|state| inside.join(state.as_str())).collect();
         protected.push(inside.join(STATE_FOLDER));
-        let tasks = match settings.vault.sync {
-            Sync::None => inside.to_owned(),
-            // Where tollgate's own tree is, with the tasks that are in the agent's hands.
-            Sync::Git => inside.join(STATE_FOLDER).join("git").join("tree"),
-        };
+        let tasks = tasks_folder(inside, settings);
         let own = |agent: tollgate::name::Agent| tasks.join(State::InProgress.as_str()).join(agent.as_str());
         Walls { protected, open: self.writer().map(own).into_iter().collect() }
     }

@@ -11,7 +11,8 @@ use super::talk::{Pushed, Update};
 use super::{GitStore, Talk};
 use crate::error::{Fault, Result};
 use crate::settings::Offline;
-use crate::vault::claim::ClaimId;
+use crate::vault::claim::{ClaimId, Tenure};
+use crate::vault::hold::Owner;
 use crate::vault::name::TaskName;
 use crate::vault::state::{Slot, State};
 use crate::vault::store::{Edit, Landed, Outcome, Step, Store, Version};
@@ -40,6 +41,23 @@ impl GitStore {
             None if self.is_owed(task)? => Ok(Beat::Alive),
             None => Ok(Beat::Lost),
         }
+    }
+
+    /// The same for every claim of this clone whose lock is held, by whichever process: for servers, whose agents work on
+    /// tasks that no command of ours runs.
+    pub fn tend(&self) -> Result<()> {
+        let seen = self.seen()?;
+        let ours =
+            seen.cards().filter_map(|(_, found)| found.card.as_ref()).filter(|card| card.clone == self.clone);
+        for card in ours {
+            if let Some(claim) = &card.note.claim
+                && claim.tenure == Tenure::Held
+                && matches!(self.folder.owner(claim, claim.at)?, Owner::Alive)
+            {
+                self.beat(&card.task, &claim.id)?;
+            }
+        }
+        Ok(())
     }
 
     /// A lease that is extended: a new card and no record. Seldom enough that the remote is not asked all the time.

@@ -28,8 +28,11 @@ impl GitStore {
         let step = &plan.step;
         let path = self.folder.path(&plan.landing, &step.to);
         if !self.finish_in_folder(step)? {
-            // The file is not there any more. It comes from the branch, and the ledger is told all the same.
-            self.folder.tell(&step.events)?;
+            // The file is not there any more, or this was done before a crash. It comes from the branch, and the ledger is
+            // told all the same, once.
+            if !self.options.folder.journal.has(&step.id, step.at)? {
+                self.folder.tell(&step.events)?;
+            }
             if let (Some(Verb::Claim), Slot::InProgress(agent)) = (step.verb, &step.to) {
                 self.folder.count(agent, Count::Claim(step.id.clone()))?;
             }

@@ -10,7 +10,7 @@
 
 use std::fs::File;
 
-use super::card::{Card, is_oid};
+use super::card::{Card, is_oid, ref_of};
 use super::run::{Git, Ran};
 use crate::error::{Fault, Result};
 
@@ -96,7 +96,9 @@ impl Remote {
             if name == "/branch" {
                 view.tip = oid.to_owned();
             } else if let Some(name) = name.strip_prefix("/cards/") {
+                // One that speaks of another task than its name says is not believed.
                 let card = Card::from_line(parts.next().unwrap_or_default());
+                let card = card.filter(|card| ref_of(&card.task) == name);
                 view.cards.push((name.to_owned(), oid.to_owned(), card));
             }
         }
@@ -243,6 +245,23 @@ mod tests {
 
     fn ran(ok: bool, out: &str, err: &str) -> Ran {
         Ran { ok, out: out.as_bytes().to_vec(), err: err.into(), hung: false }
+    }
+
+    #[test]
+    fn a_card_that_speaks_of_another_task_is_not_believed() {
+        use crate::vault::claim::Note;
+        use crate::vault::state::Slot;
+        let git = Git::new("git".as_ref(), "/".as_ref(), std::time::Duration::ZERO);
+        let remote = Remote { git, name: "origin".into(), branch: "main".into(), refs: "refs/t".into() };
+        let card = Card::new(&"x".parse().unwrap(), "there", 1, Note::new(Slot::NEEDS_ACTION)).unwrap();
+        let (oid, line) = ("1".repeat(40), card.to_line().unwrap());
+        let (own, other) = (ref_of(&card.task), ref_of(&"y".parse().unwrap()));
+        let listed = format!(
+            "{MIRROR}/branch {oid} x\n{MIRROR}/cards/{own} {oid} {line}\n{MIRROR}/cards/{other} {oid} {line}"
+        );
+        let view = remote.view(&listed).unwrap();
+        assert_eq!(view.cards, [(own, oid.clone(), Some(card)), (other, oid, None)]);
+        assert!(remote.view("").is_err(), "no branch");
     }
 
     #[test]

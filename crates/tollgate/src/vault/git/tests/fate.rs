@@ -4,6 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
+use crate::vault::event::Kind;
 use crate::vault::folder::disk::{Died, Fate};
 
 /// A hook on the remote.
@@ -207,7 +208,8 @@ fn killed_at_every_act_around_a_push() {
             let claimed = release.then(|| clone.claim(&task, "blue"));
             let died = dies_at(&clone, n, &task, claimed.as_ref());
             drop(claimed);
-            let after = ground.open(clone.path.clone(), |_| ());
+            let journal = Arc::clone(&clone.journal);
+            let after = ground.open(clone.path.clone(), |options| options.folder.journal = journal);
             after.vault.heal().unwrap();
             after.store.sync().unwrap();
             assert!(!after.store.is_pending());
@@ -221,6 +223,11 @@ fn killed_at_every_act_around_a_push() {
             let places: Vec<String> =
                 ground.on_branch().into_iter().filter(|at| at.ends_with(&format!("/{task}.md"))).collect();
             assert_eq!(places, [format!("Done/{task}.md")]);
+            let about = |event: &&Event| event.payload["task"] == format!("{task}.md");
+            let events = clone.journal.events();
+            let lines = |kind| events.iter().filter(about).filter(|event| event.kind == kind).count();
+            let (claims, ends) = (lines(Kind::Claim), lines(Kind::Release) + lines(Kind::Reclaim));
+            assert_eq!(claims, ends, "{task}: what began has ended, each told once");
             let (here, there) = (
                 fs::read(after.store.tree().join(&places[0])).unwrap(),
                 ground.show(&format!("vault/{}", places[0])),

@@ -8,7 +8,7 @@ use tollgate::name::{Agent, TurnId};
 use crate::answer::Form;
 use crate::command::{
     apply, completions, create, delete, doctor, edit, hook, init, ledger, mcp, move_file, read, recovery,
-    serve, task, turn, work, write,
+    serve, sync, task, turn, work, write,
 };
 
 /// Many agents, one workspace, nothing lost
@@ -94,6 +94,7 @@ pub(crate) enum Command {
     Apply(apply::Wish),
     Task(task::Wish),
     Work(work::Wish),
+    Sync(sync::Wish),
     #[command(hide = true)]
     Launch(work::Launch),
     Mcp(mcp::Wish),

@@ -258,6 +258,11 @@ impl Door {
         &self.surroundings.program
     }
 
+    /// Whether the user leaves it to git how ssh is run.
+    pub(crate) fn plain_ssh(&self) -> bool {
+        !self.surroundings.ssh
+    }
+
     /// The user's folder for tollgate's state.
     pub(crate) fn user_state(&self) -> Option<PathBuf> {
         self.surroundings.state.as_ref().map(|state| state.join("tollgate"))

@@ -24,7 +24,7 @@ use answer::{Answer, Stop};
 use arguments::{Arguments, Command};
 use command::{
     apply, completions, create, delete, doctor, edit, hook as hook_command, init, ledger, mcp, move_file,
-    read, recovery, serve, task, turn, work, write,
+    read, recovery, serve, sync, task, turn, work, write,
 };
 use door::Door;
 use surroundings::Surroundings;
@@ -53,6 +53,7 @@ fn run(door: &Door, command: Command) -> Result<Answer, Stop> {
         Command::Apply(wish) => apply::run(door, &wish),
         Command::Task(wish) => task::run(door, &wish),
         Command::Work(wish) => work::run(door, &wish),
+        Command::Sync(wish) => sync::run(door, &wish),
         Command::Launch(wish) => work::launch(&wish),
         Command::Mcp(wish) => mcp::run(door, &wish),
         Command::Serve(wish) => serve::run(door, &wish),

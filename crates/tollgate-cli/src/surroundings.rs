@@ -22,6 +22,8 @@ pub(crate) struct Surroundings {
     pub(crate) path: Option<OsString>,
     /// This program, to be started once more.
     pub(crate) program: PathBuf,
+    /// The user says how ssh is to be run: `GIT_SSH_COMMAND` or `GIT_SSH`.
+    pub(crate) ssh: bool,
     /// The user's name, as far as the environment tells.
     pub(crate) user: Option<String>,
     /// The user's number.
@@ -60,6 +62,7 @@ impl Surroundings {
             token: text("TOLLGATE_TOKEN"),
             path: text("PATH"),
             program: program(),
+            ssh: text("GIT_SSH_COMMAND").or_else(|| text("GIT_SSH")).is_some(),
             user: text("USER").or_else(|| text("LOGNAME")).map(|name| name.to_string_lossy().into_owned()),
             uid: rustix::process::geteuid().as_raw(),
             runtime: folder("XDG_RUNTIME_DIR"),

@@ -69,6 +69,22 @@ pub enum Fault {
         /// How long was waited.
         waited_s: u64,
     },
+    /// The git remote does not answer, so nobody can say who owns what.
+    #[error("the remote `{remote}` cannot be reached: {what}")]
+    Unreachable {
+        /// Its name.
+        remote: String,
+        /// What git says.
+        what: String,
+    },
+    /// The git remote has a rule against it.
+    #[error("the remote `{remote}` refuses: {what}")]
+    RemoteRefused {
+        /// Its name.
+        remote: String,
+        /// What it says.
+        what: String,
+    },
 }
 
 impl Fault {
@@ -84,6 +100,8 @@ impl Fault {
             Self::Invalid { .. } => "INVALID",
             Self::Missing { .. } => "NOT_FOUND",
             Self::Locked { .. } => "LOCKED",
+            Self::Unreachable { .. } => "REMOTE_UNREACHABLE",
+            Self::RemoteRefused { .. } => "REMOTE_REFUSED",
         }
     }
 
@@ -103,6 +121,12 @@ impl Fault {
             Self::Config { .. } => "mend the file; the settings are listed in docs/settings.md",
             Self::Locked { .. } => {
                 "see which process holds it with `fuser`, and end that process if it hangs"
+            }
+            Self::Unreachable { .. } => {
+                "nothing was claimed; try `git fetch` by hand, then try again, or see `[vault] offline`"
+            }
+            Self::RemoteRefused { .. } => {
+                "run `tollgate doctor`, which tries what the remote allows; docs/git.md says what it must"
             }
             Self::Invalid { .. } | Self::Missing { .. } => return None,
         })

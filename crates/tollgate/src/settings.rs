@@ -130,6 +130,20 @@ pub struct VaultSettings {
     pub max_attempts: u32,
     /// Whether what was answered survives a power cut.
     pub durability: Durability,
+    /// Whether several machines work on these tasks, and how they agree.
+    pub sync: Sync,
+    /// With git: the name of the remote.
+    pub remote: String,
+    /// With git: the branch that the tasks are on.
+    pub branch: String,
+    /// With git: how the refs of the claims begin.
+    pub claim_refs: String,
+    /// With git: how long the remote may take for one answer.
+    pub remote_timeout: Wait,
+    /// With git: what happens when the remote cannot be reached.
+    pub offline: Offline,
+    /// With git: whether the working tree follows the branch.
+    pub follow: bool,
 }
 
 impl Default for VaultSettings {
@@ -142,6 +156,14 @@ impl Default for VaultSettings {
             settle: Wait(Duration::from_secs(2)),
             max_attempts: 3,
             durability: Durability::default(),
+            sync: Sync::default(),
+            remote: "origin".into(),
+            branch: "main".into(),
+            claim_refs: "refs/tollgate/claims".into(),
+            // A slow line and a slow hook on the server; what takes longer is not slow, it hangs.
+            remote_timeout: Wait(Duration::from_secs(30)),
+            offline: Offline::default(),
+            follow: true,
         }
     }
 }
@@ -186,6 +208,28 @@ impl Default for LogSettings {
         // Some fifty thousand operations a file: weeks of a busy agent, and still quick to search.
         Self { dir: None, max_size: Size(10 << 20), keep: 5 }
     }
+}
+
+/// How machines agree on who works on what.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sync {
+    /// There is one machine.
+    #[default]
+    None,
+    /// By a git remote.
+    Git,
+}
+
+/// What happens when the remote cannot be reached.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Offline {
+    /// Nothing is claimed.
+    #[default]
+    Refuse,
+    /// Tasks are claimed all the same, at the risk that another machine does them too.
+    Allow,
 }
 
 /// What happens to a write that could not be judged, because the state is broken or the disk too slow.
@@ -403,6 +447,13 @@ mod tests {
             settle = "500ms"
             max_attempts = 5
             durability = "fast"
+            sync = "git"
+            remote = "team"
+            branch = "tasks"
+            claim_refs = "refs/heads/claims"
+            remote_timeout = "5s"
+            offline = "allow"
+            follow = false
             [agent.cloud]
             role = "cloud"
             allowed = ["summarize", "triage"]
@@ -427,6 +478,13 @@ mod tests {
             settle: Wait(Duration::from_millis(500)),
             max_attempts: 5,
             durability: Durability::Fast,
+            sync: Sync::Git,
+            remote: "team".into(),
+            branch: "tasks".into(),
+            claim_refs: "refs/heads/claims".into(),
+            remote_timeout: Wait(Duration::from_secs(5)),
+            offline: Offline::Allow,
+            follow: false,
         };
         assert_eq!(settings.vault, vault);
         let cloud = &settings.agent[&"cloud".parse::<Agent>().unwrap()];
@@ -447,7 +505,7 @@ mod tests {
             ("version = 2\nnew_key = 1", "newer tollgate"),
             ("not toml", "not toml"),
             ("[vault]\nlease = \"soon\"", "soon"),
-            ("[vault]\nsync = \"git\"", "sync"),
+            ("[vault]\nsync = \"dropbox\"", "dropbox"),
             ("[agent.\"a/b\"]\nrole = \"x\"", "a/b"),
             ("[agent.blue]\nallow = []", "allow"),
         ] {

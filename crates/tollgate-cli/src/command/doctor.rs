@@ -15,6 +15,8 @@ use tollgate::name::Agent;
 use tollgate::probe::{FileSystem, Reach, probe};
 use tollgate::recovery::Kind;
 use tollgate::settings::{Mode, Settings};
+use tollgate::vault::GitStore;
+use tollgate::vault::git::{Finding, Probe};
 use tollgate::vault::state::State;
 use tollgate::vault::store::Unfit;
 use tollgate::workspace::{STATE_FOLDER, STATE_VERSION, Workspace, read_settings};
@@ -23,7 +25,7 @@ use crate::answer::{Answer, Said, Stop};
 use crate::door::{Door, FoundBy};
 use crate::hook::checkup::{Checkup, Hooks, checkups};
 use crate::host::Trust;
-use crate::tasks::{is_vault, vault_folder};
+use crate::tasks::{Tasks, has_vault, vault_folder};
 use crate::words;
 
 /// Look at the workspace: how well files are protected here, what is broken, and how to mend it
@@ -92,6 +94,13 @@ pub(crate) enum Fact {
         unknown: Vec<Agent>,
         unfit: Vec<Unfit>,
     },
+    /// What the remote allows, and what was found and healed there.
+    Git {
+        remote: String,
+        branch: String,
+        probe: Probe,
+        findings: Vec<Finding>,
+    },
     Host(Checkup),
     /// The check itself failed.
     Broken {
@@ -132,6 +141,7 @@ impl Fact {
             Self::Reservations { .. } => "reservations",
             Self::Turns { .. } => "turns",
             Self::Vault { .. } => "vault",
+            Self::Git { .. } => "git",
             Self::Host(_) => "hooks",
             Self::Broken { check, .. } => check,
         }
@@ -160,6 +170,8 @@ impl Fact {
             }
             Self::Host(Checkup { hooks, .. }) => warn_if(matches!(hooks, Hooks::Outdated)),
             Self::Recovery { late, .. } => warn_if(*late > 0),
+            Self::Git { probe: Probe::NoClaimRefs(_), .. } => Level::Problem,
+            Self::Git { findings, .. } => warn_if(!findings.is_empty()),
             Self::Vault { reclaimable, unfit, .. } => warn_if(*reclaimable > 0 || !unfit.is_empty()),
             Self::Workspace { .. }
             | Self::NoState
@@ -244,14 +256,30 @@ fn look(door: &Door, root: &Path, facts: &mut Vec<Fact>) {
     add("turns", turns(door));
     if let Some(workspace) = &workspace {
         let folder = vault_folder(root, workspace.settings());
-        if is_vault(&folder) {
-            add("vault", vault(door, workspace, &folder));
+        let settings = workspace.settings();
+        if has_vault(&folder, settings) {
+            match door.open_vault(workspace, &folder) {
+                Ok(tasks) => {
+                    // First, so that the vault is looked at as the remote has it.
+                    if let Some(store) = &tasks.git {
+                        add("git", git(store, settings));
+                    }
+                    add("vault", vault(door, tasks));
+                }
+                Err(fault) => add("vault", Err(fault)),
+            }
         }
     }
 }
 
-fn vault(door: &Door, workspace: &Workspace, folder: &Path) -> Result<Fact, Fault> {
-    let tasks = door.open_vault(workspace, folder)?;
+fn git(store: &GitStore, settings: &Settings) -> Result<Fact, Fault> {
+    let (remote, branch) = (settings.vault.remote.clone(), settings.vault.branch.clone());
+    let probe = store.probe()?;
+    let findings = if probe == Probe::Fine { store.checkup()? } else { Vec::new() };
+    Ok(Fact::Git { remote, branch, probe, findings })
+}
+
+fn vault(door: &Door, tasks: Tasks) -> Result<Fact, Fault> {
     let healed = tasks.vault.heal()?.len();
     let (mut open, mut unfit) = (0, Vec::new());
     for state in State::ALL.into_iter().filter(|state| !state.is_final()) {

@@ -29,6 +29,7 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     let tasks = door.tasks_of(gate.workspace())?;
     let mut server = Server::over(gate, door.agent()?, IDLE);
     if let Some(tasks) = tasks {
+        tasks.keep_in_touch();
         server = server.with_tasks(Tasks::new(tasks.vault, tasks.settle).given(door.given_claim()?));
     }
     serve_stdio(&server)?;

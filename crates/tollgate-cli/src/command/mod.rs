@@ -14,6 +14,7 @@ pub(crate) mod move_file;
 pub(crate) mod read;
 pub(crate) mod recovery;
 pub(crate) mod serve;
+pub(crate) mod sync;
 pub(crate) mod task;
 pub(crate) mod turn;
 pub(crate) mod work;

@@ -137,6 +137,7 @@ pub(crate) fn finding(door: &Door, fact: &Fact) -> (String, Option<String>) {
         ),
         Fact::Turns { running } => (format!("{running} running"), None),
         Fact::Vault { .. } => vault_words(door, fact),
+        Fact::Git { .. } => super::git_words(door, fact),
         Fact::Host(checkup) => host_words(door, checkup),
         Fact::Broken { fault, .. } => (fault_words(door, fault), Some(mend(fault))),
     }

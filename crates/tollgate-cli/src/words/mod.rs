@@ -4,6 +4,7 @@
 //! from outside (names, ledger lines, bytes of files) goes through [`plain`] on its way to a terminal.
 
 mod doctor;
+mod git;
 mod hook;
 mod ledger;
 mod serve;
@@ -11,6 +12,7 @@ mod task;
 mod work;
 
 pub(crate) use doctor::{diagnosis, finding};
+pub(crate) use git::*;
 pub(crate) use hook::{
     bad_payload, has_hooks, has_server, hook_failed, hook_fault, hook_lost, hook_refused, hook_too_slow,
     hooked, no_such_host, registered,

@@ -33,6 +33,7 @@ const COMMANDS: &[&str] = &[
     "task reclaim",
     "task figures",
     "work",
+    "sync",
     "mcp",
     "serve",
     "recovery",
@@ -100,6 +101,8 @@ fn the_first_page_of_help() {
       task         Add, list, claim, release and decide on tasks: markdown files in the folders of a
                    vault
       work         Claim tasks and run a command for each
+      sync         One round with the git remote: look, bring in what is new, take back what silent
+                   owners have left
       mcp          Serve the workspace to one agent over MCP, on stdin and stdout
       recovery     List, show and restore what guarded writes replaced
       ledger       Follow and verify the ledger: one line for everything that happened

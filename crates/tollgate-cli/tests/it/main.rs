@@ -6,6 +6,7 @@ mod contract;
 mod crowd;
 mod doctor;
 mod files;
+mod git;
 mod help;
 mod hook;
 mod init;

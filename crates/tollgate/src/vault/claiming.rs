@@ -284,7 +284,7 @@ impl Vault {
     pub(super) fn owner_gone(&self, claim: &Claim, now: Timestamp) -> Result<Option<Hold>> {
         match claim.tenure {
             Tenure::Leased(_) => Ok(claim.lapsed(now).then(Hold::nothing)),
-            Tenure::Held => Ok(match self.store.owner(claim)? {
+            Tenure::Held => Ok(match self.store.owner(claim, now)? {
                 Owner::Alive => None,
                 Owner::Gone(hold) => Some(hold),
                 // The lock file was removed by somebody. Time must tell.

@@ -192,7 +192,7 @@ impl Store for MemoryStore {
         Ok(Hold::nothing())
     }
 
-    fn owner(&self, claim: &Claim) -> Result<Owner> {
+    fn owner(&self, claim: &Claim, _now: Timestamp) -> Result<Owner> {
         let gone = self.inside().gone.contains(&claim.id);
         Ok(if gone { Owner::Gone(Hold::nothing()) } else { Owner::Alive })
     }

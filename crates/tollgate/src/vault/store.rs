@@ -229,7 +229,7 @@ pub trait Store: Send + Sync {
     fn hold(&self, task: &TaskName, claim: &ClaimId) -> Result<Hold>;
 
     /// Tries the lock of a held claim.
-    fn owner(&self, claim: &Claim) -> Result<Owner>;
+    fn owner(&self, claim: &Claim, now: Timestamp) -> Result<Owner>;
 
     /// Writes down what happened without a step.
     fn tell(&self, events: &[Event]) -> Result<()>;

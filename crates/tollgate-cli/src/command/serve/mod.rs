@@ -4,6 +4,7 @@ mod demo;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::thread;
 
 use clap::Args;
@@ -19,7 +20,7 @@ use tollgate_server::site::{Open, OpenVault, Premises, Site};
 use self::demo::Demo;
 use crate::answer::{Answer, Form, Stop, json_line};
 use crate::door::Door;
-use crate::tasks::{is_vault, vault_folder};
+use crate::tasks::{has_vault, tasks_folder, vault_folder};
 use crate::words;
 
 /// Serve the dashboard of this workspace, its figures, and MCP for agents
@@ -111,12 +112,14 @@ fn stop_on_signals(bound: &Bound, demo: bool) -> Result<()> {
 struct Here {
     door: Door,
     root: PathBuf,
+    /// Begun once, however often the workspace is opened.
+    in_touch: Once,
 }
 
 impl Here {
     fn new(door: Door) -> Result<Self> {
         let root = door.root()?.0;
-        Ok(Self { door, root })
+        Ok(Self { door, root, in_touch: Once::new() })
     }
 }
 
@@ -127,7 +130,7 @@ impl Premises for Here {
 
     fn vault(&self) -> PathBuf {
         let settings = read_settings(&self.root.join(STATE_FOLDER).join("config.toml")).unwrap_or_default();
-        vault_folder(&self.root, &settings)
+        tasks_folder(&vault_folder(&self.root, &settings), &settings)
     }
 
     fn open(&self) -> Result<Option<Open>> {
@@ -137,8 +140,9 @@ impl Premises for Here {
         }
         let workspace = self.door.workspace()?;
         let folder = vault_folder(&self.root, workspace.settings());
-        let vault = if is_vault(&folder) {
+        let vault = if has_vault(&folder, workspace.settings()) {
             let tasks = self.door.open_vault(&workspace, &folder)?;
+            self.in_touch.call_once(|| tasks.keep_in_touch());
             Some(OpenVault { vault: tasks.vault, folder: tasks.folder, settle: tasks.settle })
         } else {
             None

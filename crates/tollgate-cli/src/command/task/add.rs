@@ -54,7 +54,7 @@ fn priority(text: &str) -> Result<Priority, String> {
 }
 
 pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
-    let tasks = door.tasks()?;
+    let tasks = door.fresh_tasks()?;
     let body = match wish.body.as_deref() {
         Some("-") => stdin()?,
         Some(text) => text.as_bytes().to_vec(),

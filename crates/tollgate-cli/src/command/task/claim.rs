@@ -31,7 +31,7 @@ pub(crate) struct Wish {
 }
 
 pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
-    let (tasks, agent) = (door.tasks()?, door.agent()?);
+    let (tasks, agent) = (door.fresh_tasks()?, door.agent()?);
     let asked = Asked { agent: agent.clone(), wish: Lasting::Leased, renamed_in: false };
     match &wish.task {
         Some(task) => {
@@ -65,8 +65,8 @@ pub(crate) fn said_not_claimed(agent: &Agent, task: Option<&TaskName>, not: &Not
 
 fn with_notes(answer: Answer, more: String) -> Answer {
     let add = |said: Said| {
-        let notes = [said.notes, more].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>();
-        Said { notes: notes.join("\n"), ..said }
+        let notes = words::together(&[said.notes.clone(), more]);
+        Said { notes, ..said }
     };
     match answer {
         Answer::Done(said) => Answer::Done(add(said)),

@@ -83,7 +83,7 @@ pub(crate) fn approve(door: &Door, wish: &Approve) -> Result<Answer, Stop> {
         Ok(by) => by,
         Err(answer) => return Ok(answer),
     };
-    let tasks = door.tasks()?;
+    let tasks = door.fresh_tasks()?;
     let decided = patiently(|| tasks.vault.approve(&wish.task, &by, wish.expect, door.now()), &sleep)?;
     Ok(said(&wish.task, decided, "approved", &by))
 }
@@ -93,7 +93,7 @@ pub(crate) fn reject(door: &Door, wish: &Reject) -> Result<Answer, Stop> {
         Ok(by) => by,
         Err(answer) => return Ok(answer),
     };
-    let tasks = door.tasks()?;
+    let tasks = door.fresh_tasks()?;
     let decided = patiently(|| tasks.vault.reject(&wish.task, &by, &wish.reason, door.now()), &sleep)?;
     Ok(said(&wish.task, decided, "rejected", &by))
 }
@@ -110,7 +110,7 @@ fn said(task: &TaskName, decided: Decided, verb: &str, by: &str) -> Answer {
 }
 
 pub(crate) fn reclaim(door: &Door, wish: &Reclaim) -> Result<Answer, Stop> {
-    let tasks = door.tasks()?;
+    let tasks = door.fresh_tasks()?;
     let (done, passed) = if wish.dry_run {
         (tasks.vault.reclaimable(door.now())?, Vec::new())
     } else {

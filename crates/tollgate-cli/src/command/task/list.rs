@@ -32,6 +32,7 @@ pub(crate) struct Figures {}
 
 pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     let tasks = door.tasks()?;
+    let old = tasks.look(door);
     tasks.vault.heal()?;
     let (mut board, mut unfit) = (Vec::new(), Vec::new());
     for state in State::ALL.into_iter().filter(|state| wish.state.is_none_or(|wanted| wanted == *state)) {
@@ -43,7 +44,7 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
         board.iter().flat_map(|(_, rows)| rows.iter().map(|row| Value::Object(row.json()))).collect();
     Ok(Answer::Done(Said {
         words: words::board(&board, tasks.vault.terms().max_attempts, wish.state.is_some()),
-        notes: words::unfit(&unfit),
+        notes: words::together(&[old, words::unfit(&unfit)]),
         json: json.into(),
     }))
 }

@@ -95,7 +95,7 @@ fn refused(task: &TaskName, why: &str) -> Answer {
 }
 
 pub(crate) fn verify(door: &Door, wish: &Verify) -> Result<Answer, Stop> {
-    let (tasks, task) = (door.tasks()?, &wish.claim.task);
+    let (tasks, task) = (door.fresh_tasks()?, &wish.claim.task);
     let id = door.claim_id(wish.claim.claim_id.as_ref())?;
     let valid = patiently(|| tasks.vault.verify(task, &id, door.now()), &sleep)?;
     let said =

@@ -28,17 +28,19 @@ pub(crate) struct Why {
 
 pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     let tasks = door.tasks()?;
+    let notes = tasks.look(door);
     tasks.vault.heal()?;
     let stored = tasks.vault.get(&wish.task, door.now())?;
     let bytes = tasks.vault.read(&stored, MOST_SHOWN)?;
     let mut json = tasks.vault.details(&stored, door.now())?;
     let words = words::task_shown(door, &stored, &bytes);
     put_content(&mut json, bytes);
-    Ok(Answer::Done(Said { words, json, ..Said::default() }))
+    Ok(Answer::Done(Said { words, json, notes }))
 }
 
 pub(crate) fn why(door: &Door, wish: &Why) -> Result<Answer, Stop> {
     let (tasks, agent) = (door.tasks()?, door.agent()?);
+    let notes = tasks.look(door);
     tasks.vault.heal()?;
     let (eligible, reason) = match tasks.vault.why(&wish.task, &agent, door.now())? {
         Ok(mode) => (true, words::may_claim(&agent, &wish.task, mode)),
@@ -47,7 +49,7 @@ pub(crate) fn why(door: &Door, wish: &Why) -> Result<Answer, Stop> {
     let said = Said {
         words: crate::terminal::plain(&reason),
         json: json!({"task": wish.task, "agent": agent, "eligible": eligible, "reason": reason}),
-        ..Said::default()
+        notes,
     };
     Ok(if eligible { Answer::Done(said) } else { Answer::NotValid(said) })
 }

@@ -15,7 +15,7 @@ use signal_hook::iterator::{Handle, Signals};
 use tollgate::error::{Fault, Result};
 use tollgate::name::Agent;
 
-use super::errand::Ended;
+use super::errand::{Ended, LetGo};
 use super::queue::{Queue, Taken};
 use crate::door::Door;
 use crate::tasks::Tasks;
@@ -23,6 +23,10 @@ use crate::words;
 
 /// Between asking a command to end and ending it.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// A step waits for so long for another to go to the remote with: less than any remote needs to answer, longer than it
+/// takes from the end of one task to the claim of the next.
+const LINGER: Duration = Duration::from_millis(15);
 
 /// Whether a command was asked to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +92,9 @@ impl<'a> Crew<'a> {
     pub(super) fn work(&self, jobs: u16, grace: Duration) -> Result<Tally> {
         self.tell(&words::work_starts(self.door, self.agent, &self.tasks.folder));
         self.shift().threads = usize::from(jobs);
+        if let Some(git) = &self.tasks.git {
+            git.linger(LINGER);
+        }
         thread::scope(|scope| {
             let _signals = on_signal(scope, || {
                 self.queue.close();
@@ -108,30 +115,42 @@ impl<'a> Crew<'a> {
     }
 
     fn one_after_the_other(&self) {
-        let fault = loop {
-            match self.queue.take() {
-                Ok(Taken::Task(claimed)) => {
-                    let ended = self.errand(*claimed);
-                    let mut shift = self.shift();
-                    match ended {
-                        Ended::Done => shift.tally.done += 1,
-                        Ended::Drafted => shift.tally.drafted += 1,
-                        Ended::Failed => shift.tally.failed += 1,
-                        Ended::GivenBack => shift.tally.given_back += 1,
-                        Ended::Lost => {}
+        let fault = thread::scope(|scope| {
+            loop {
+                match self.queue.take() {
+                    Ok(Taken::Task(claimed)) => {
+                        let rest = self.errand(*claimed);
+                        if self.tasks.git.is_some() {
+                            // Beside the claim of the next one, so that both go to the remote together.
+                            scope.spawn(|| self.finish(rest));
+                        } else {
+                            self.finish(rest);
+                        }
                     }
-                    drop(shift);
-                    self.queue.finished(ended == Ended::Failed);
+                    Ok(Taken::NoMore(_)) => break None,
+                    Err(fault) => break Some(fault),
                 }
-                Ok(Taken::NoMore(_)) => break None,
-                Err(fault) => break Some(fault),
             }
-        };
+        });
         let mut shift = self.shift();
         shift.threads -= 1;
         shift.fault = shift.fault.take().or(fault);
         drop(shift);
         self.changed.notify_all();
+    }
+
+    fn finish(&self, rest: LetGo) {
+        let ended = self.let_go(rest);
+        let mut shift = self.shift();
+        match ended {
+            Ended::Done => shift.tally.done += 1,
+            Ended::Drafted => shift.tally.drafted += 1,
+            Ended::Failed => shift.tally.failed += 1,
+            Ended::GivenBack => shift.tally.given_back += 1,
+            Ended::Lost => {}
+        }
+        drop(shift);
+        self.queue.finished(ended == Ended::Failed);
     }
 
     /// Waits for the threads; once asked to stop, no longer than the grace for what they are at.

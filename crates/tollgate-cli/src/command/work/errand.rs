@@ -11,12 +11,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tollgate::error::{Fault, Result};
+use tollgate::vault::block::Verdict;
 use tollgate::vault::claim::Mode;
 use tollgate::vault::retry::patiently;
 use tollgate::vault::store::Landed;
 use tollgate::vault::{Claimed, Owned, Release};
 
 use super::crew::{Crew, Stopped};
+use super::heart::Fenced;
 use crate::words;
 
 /// How often a release that a fault keeps from happening is tried again: the work is done, only the disk is full.
@@ -36,46 +38,87 @@ pub(super) enum Ended {
     Lost,
 }
 
+/// What is left to do when the command has ended.
+pub(super) struct LetGo {
+    claimed: Claimed,
+    how: How,
+    began: Instant,
+}
+
+enum How {
+    /// By how the command ended.
+    Release(Release),
+    /// Unworked, and why.
+    GiveBack(&'static str),
+    /// It is not ours any more.
+    Not,
+}
+
 impl Crew<'_> {
-    /// Does one task.
-    pub(super) fn errand(&self, claimed: Claimed) -> Ended {
+    /// Works on one task. What is left is to let it go.
+    pub(super) fn errand(&self, claimed: Claimed) -> LetGo {
         let began = Instant::now();
-        let Claimed { task, claim, .. } = &claimed;
-        let vault = &self.tasks.vault;
+        let how = self.work_on(&claimed);
+        LetGo { claimed, how, began }
+    }
+
+    fn work_on(&self, claimed: &Claimed) -> How {
+        let Claimed { task, claim, .. } = claimed;
         // The contract's second look, before anything is done.
-        match patiently(|| vault.verify(task, &claim.id, self.door.now()), &sleep) {
+        match patiently(|| self.tasks.vault.verify(task, &claim.id, self.door.now()), &sleep) {
             Ok(true) => {}
             Ok(false) => {
                 self.tell(&words::claim_is_gone(task));
-                return Ended::Lost;
+                return How::Not;
             }
             Err(fault) => {
                 self.tell(&words::work_fault(self.door, &fault));
-                return self.give_back(&claimed, "it could not be verified");
+                return How::GiveBack("it could not be verified");
             }
         }
-        self.show(&words::work_begins(&claimed));
-        let (status, stopped) = match self.run(&claimed) {
-            Ok(Ran::Ended(status, stopped)) => (status, stopped),
+        self.show(&words::work_begins(claimed));
+        let (status, stopped) = match self.run(claimed) {
+            Ok(Ran::Ended(_, _, Some(Fenced::Lost))) => {
+                self.tell(&words::fenced_off(task));
+                return How::Not;
+            }
+            Ok(Ran::Ended(_, _, Some(Fenced::Silent))) => {
+                self.tell(&words::silent_for_a_lease(task));
+                return How::GiveBack("the remote was out of reach for a whole lease");
+            }
+            Ok(Ran::Ended(status, stopped, None)) => (status, stopped),
             Ok(Ran::StillRuns) => {
                 self.tell(&words::something_still_runs(task));
-                return Ended::Lost;
+                return How::Not;
             }
-            Ok(Ran::NotStarted) => return self.give_back(&claimed, "stopped"),
+            Ok(Ran::NotStarted) => return How::GiveBack("stopped"),
             Err(error) => {
                 self.tell(&words::cannot_start(&error));
-                return self.give_back(&claimed, "its command could not be started");
+                return How::GiveBack("its command could not be started");
             }
         };
-        let how = match (status.success(), stopped) {
-            (true, _) => Release::success(),
-            (false, Stopped::Yes) => return self.give_back(&claimed, "stopped"),
-            (false, Stopped::No) => Release::failure(words::exit_status(status.code(), status.signal())),
+        match (status.success(), stopped) {
+            (true, _) => How::Release(Release::success()),
+            (false, Stopped::Yes) => How::GiveBack("stopped"),
+            (false, Stopped::No) => {
+                How::Release(Release::failure(words::exit_status(status.code(), status.signal())))
+            }
+        }
+    }
+
+    /// Lets a task go that was worked on.
+    pub(super) fn let_go(&self, LetGo { claimed, how, began }: LetGo) -> Ended {
+        let Claimed { task, claim, .. } = &claimed;
+        let how = match how {
+            How::Not => return Ended::Lost,
+            How::GiveBack(why) => return self.give_back(&claimed, why),
+            How::Release(how) => how,
         };
-        let landed = self.insist(|| vault.release(task, &claim.id, &how, self.door.now()));
+        let landed = self.insist(|| self.tasks.vault.release(task, &claim.id, &how, self.door.now()));
         let Some(landed) = landed else { return Ended::Lost };
-        self.show(&words::work_ended(task, &landed, status.success(), how.note.as_deref(), began.elapsed()));
-        match (status.success(), claim.mode) {
+        let success = how.verdict == Verdict::Success;
+        self.show(&words::work_ended(task, &landed, success, how.note.as_deref(), began.elapsed()));
+        match (success, claim.mode) {
             (true, Mode::Execute) => Ended::Done,
             (true, Mode::Draft) => Ended::Drafted,
             (false, _) => Ended::Failed,
@@ -152,24 +195,26 @@ impl Crew<'_> {
         if !self.started(group) {
             return Ok(end()?.map_or(Ran::StillRuns, |_| Ran::NotStarted));
         }
-        // Not yet buried: until then its number is nobody else's, so that the group can be killed safely.
-        while let Err(error) = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
-            if error != rustix::io::Errno::INTR {
-                break;
+        let fenced = self.with_heartbeat(claimed, group, || {
+            // Not yet buried: until then its number is nobody else's, so that the group can be killed safely.
+            while let Err(error) = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+                if error != rustix::io::Errno::INTR {
+                    break;
+                }
             }
-        }
+        });
         let stopped = self.ended(group);
         let succeeded = || {
             let looked = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
             looked.ok().flatten().and_then(|status| status.exit_status()) == Some(0)
         };
         let status = if succeeded() { Some(child.wait()?) } else { end()? };
-        Ok(status.map_or(Ran::StillRuns, |status| Ran::Ended(status, stopped)))
+        Ok(status.map_or(Ran::StillRuns, |status| Ran::Ended(status, stopped, fenced)))
     }
 }
 
 enum Ran {
-    Ended(ExitStatus, Stopped),
+    Ended(ExitStatus, Stopped, Option<Fenced>),
     /// We were asked to stop before it began.
     NotStarted,
     /// It failed, and something that it has started has left its group and lives on: the claim is that one's now.

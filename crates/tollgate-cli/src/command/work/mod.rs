@@ -6,6 +6,7 @@
 
 mod crew;
 mod errand;
+mod heart;
 mod launch;
 mod queue;
 

@@ -184,6 +184,11 @@ impl<'a> Queue<'a> {
         let ripe = waiting.ripe.is_some_and(|ripe| ripe <= Instant::now());
         let unblocked = done && waiting.line.blocked > 0;
         if look || ripe || unblocked || due(waiting.looked, self.interval) {
+            if due(waiting.looked, self.interval) {
+                // Also if the remote does not answer: then claims say so, and this is asked again after the interval.
+                waiting.looked = Some(Instant::now());
+                self.round(waiting)?;
+            }
             if due(waiting.reclaimed, self.interval) {
                 self.reclaim(waiting);
             }
@@ -237,6 +242,14 @@ impl<'a> Queue<'a> {
             self.tell_once(waiting, &words::passed(self.door, &[(task, fault)]));
         }
         claimed
+    }
+
+    /// One round with the remote, where there is one.
+    fn round(&self, waiting: &mut Waiting) -> Result<()> {
+        for path in self.tasks.sync()?.map(|round| round.aside).unwrap_or_default() {
+            self.tell_once(waiting, &words::put_aside(self.door, &[path]));
+        }
+        Ok(())
     }
 
     /// Takes back what owners who are gone have left. Whether there was anything.

@@ -201,8 +201,13 @@ impl Disk {
 /// A nanosecond older than the move that follows: that is how one sees that it was complete when it came. Without this
 /// the two have one date if they fall into one tick of the clock of files.
 pub(crate) fn date_back(file: &File) -> io::Result<()> {
+    date_back_by(file, 1)
+}
+
+/// The same by so many nanoseconds, less than a second.
+pub(crate) fn date_back_by(file: &File, nanos: i64) -> io::Result<()> {
     let meta = file.metadata()?;
-    let nanos = meta.mtime_nsec() - 1;
+    let nanos = meta.mtime_nsec() - nanos;
     let written = rustix::fs::Timespec {
         tv_sec: meta.mtime() - i64::from(nanos < 0),
         tv_nsec: nanos.rem_euclid(1_000_000_000),

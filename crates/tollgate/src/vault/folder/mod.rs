@@ -130,8 +130,24 @@ impl FolderStore {
         }
     }
 
-    fn path(&self, task: &TaskName, slot: &Slot) -> PathBuf {
+    pub(crate) fn path(&self, task: &TaskName, slot: &Slot) -> PathBuf {
         self.folder(slot).join(task.as_str())
+    }
+
+    /// The only code that changes files here, for the store that lays its own tree over this one.
+    pub(crate) fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
+    /// What is to become of every act from here on.
+    #[cfg(test)]
+    pub(crate) fn set_fates(&mut self, fates: disk::Fates) {
+        self.disk.fates = Some(fates);
+    }
+
+    /// Where a file is made before it gets its name.
+    pub(crate) fn stage(&self, name: &str) -> PathBuf {
+        self.private("stage", name)
     }
 
     fn private(&self, folder: &str, name: &str) -> PathBuf {
@@ -327,7 +343,7 @@ impl Store for FolderStore {
         Hold::new(&self.held(), claim, task.stripe())
     }
 
-    fn owner(&self, claim: &Claim) -> Result<Owner> {
+    fn owner(&self, claim: &Claim, _now: Timestamp) -> Result<Owner> {
         Hold::try_take(&self.held(), &claim.id)
     }
 

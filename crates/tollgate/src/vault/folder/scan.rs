@@ -39,6 +39,21 @@ impl FolderStore {
         Ok(scan)
     }
 
+    /// The names alone of what lies in one state.
+    pub(crate) fn scan_names(&self, state: State) -> Result<Vec<(TaskName, Slot)>> {
+        let slots = match state {
+            State::InProgress => self.agents()?.into_iter().map(Slot::InProgress).collect(),
+            state => vec![Slot::Free(state)],
+        };
+        let mut names = Vec::new();
+        for slot in slots {
+            let found = super::settle::names_in(&self.folder(&slot))?;
+            let tasks = found.iter().filter_map(|name| TaskName::of_file(name).ok());
+            names.extend(tasks.map(|task| (task, slot.clone())));
+        }
+        Ok(names)
+    }
+
     fn scan_slot(&self, slot: &Slot, scan: &mut Scan, cache: &mut Cache, now: Timestamp) -> Result<()> {
         let folder = self.folder(slot);
         let entries = match fs::read_dir(&folder) {

@@ -27,7 +27,9 @@ fn bench() -> Bench {
             drop(claimed);
             // A process that another test is just starting has a copy of every lock for an instant.
             let mut pauses = crate::lock::Pauses::lasting(Duration::from_secs(10));
-            while matches!(killer.owner(&claim).unwrap(), Owner::Alive) && pauses.pause() {}
+            while matches!(killer.owner(&claim, Timestamp::UNIX_EPOCH).unwrap(), Owner::Alive)
+                && pauses.pause()
+            {}
         }),
         meddle: Box::new(move |task, from, to, bytes| {
             let _keep = &folder;

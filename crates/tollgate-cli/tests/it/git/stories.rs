@@ -1,0 +1,144 @@
+//! What people and workers see of a vault with a remote.
+
+use std::fs;
+use std::time::Duration;
+
+use super::{Remote, git, tollgate};
+use crate::world::until;
+
+#[test]
+fn a_task_goes_from_clone_to_clone() {
+    let remote = Remote::with_tasks(0);
+    let [here, there] = [remote.clone(""), remote.clone("")];
+    let said = tollgate(&here, "sync").ends().is(0);
+    assert!(said.stdout().starts_with("the remote is at "), "{said}");
+    let mut add = tollgate(&here, "task add --json");
+    add.command.arg("Water the plants");
+    let added = add.ends().is(0).json();
+    assert_eq!(added["task"], "water-the-plants.md");
+    assert_eq!(remote.on_branch(), ["Needs_Action/water-the-plants.md"]);
+    let claimed = tollgate(&there, "task claim --next --agent blue --json").ends().is(0).json();
+    assert_eq!(claimed["task"], "water-the-plants.md");
+    let lost = tollgate(&here, "task claim water-the-plants --agent red --json").ends().is(1).json();
+    assert_eq!(lost["reason"], "lost");
+    let board = tollgate(&here, "task list --json").ends().is(0).json();
+    assert_eq!((board[0]["state"].as_str(), board[0]["agent"].as_str()), (Some("In_Progress"), Some("blue")));
+    assert_eq!(board[0]["claim_id"], claimed["claim_id"]);
+    let id = claimed["claim_id"].as_str().unwrap();
+    tollgate(&there, &format!("task verify water-the-plants --claim-id {id}")).ends().is(0);
+    let stolen =
+        tollgate(&here, &format!("task release water-the-plants --claim-id {id} --json")).ends().is(0).json();
+    assert_eq!(stolen["state"], "Done", "whoever shows the claim is the owner, also from another clone");
+    let valid =
+        tollgate(&there, &format!("task verify water-the-plants --claim-id {id} --json")).ends().is(1).json();
+    assert_eq!(valid["valid"], false);
+    // The working trees show it too.
+    tollgate(&here, "sync").ends().is(0);
+    assert!(here.path("vault/Done/water-the-plants.md").exists());
+    let subjects = git(&remote.path, &["log", "--format=%s", "-3", "main"]);
+    assert_eq!(
+        subjects,
+        "tollgate: blue releases water-the-plants to Done\ntollgate: blue claims water-the-plants\ntollgate: new task water-the-plants"
+    );
+}
+
+#[test]
+fn out_of_reach_is_told_and_what_was_seen_is_still_shown() {
+    let remote = Remote::with_tasks(1);
+    let world = remote.clone("");
+    tollgate(&world, "sync").ends().is(0);
+    git(&world.root(), &["remote", "set-url", "origin", "file:///nowhere/at/all.git"]);
+    let fault =
+        tollgate(&world, "task claim t0 --agent blue --json").ends().is(3).fault("REMOTE_UNREACHABLE");
+    assert!(fault["message"].as_str().unwrap().contains("cannot be reached"), "{fault}");
+    let board = tollgate(&world, "task list").ends().is(0);
+    assert!(board.stdout().contains("t0.md") && board.stderr().contains("last seen"), "{board}");
+    tollgate(&world, "work --once --agent blue -- true").ends().is(3);
+    git(&world.root(), &["remote", "set-url", "origin", &remote.url()]);
+    tollgate(&world, "work --once --agent blue -- true").ends().is(0);
+    assert_eq!(remote.on_branch(), ["Done/t0.md"]);
+}
+
+#[test]
+fn the_doctor_says_what_the_host_refuses_and_heals_what_people_merged() {
+    let remote = Remote::with_tasks(2);
+    let world = remote.clone("");
+    git(&remote.path, &["config", "receive.hideRefs", "refs/tollgate"]);
+    tollgate(&world, "task list").ends().is(0);
+    let said = tollgate(&world, "doctor").ends().is(1).stdout();
+    assert!(
+        said.contains("problem  git") && said.contains("hidden ref") && said.contains("claim_refs"),
+        "{said}"
+    );
+    let fault = tollgate(&world, "sync --json").ends().is(3).fault("REMOTE_REFUSED");
+    assert!(fault["message"].as_str().unwrap().contains("claim_refs"), "{fault}");
+    git(&remote.path, &["config", "--unset", "receive.hideRefs"]);
+    let said = tollgate(&world, "doctor").ends().is(0).stdout();
+    assert!(said.contains("ok       git"), "{said}");
+    tollgate(&world, "task claim t0 --agent blue").ends().is(0);
+    let person = remote.clone("");
+    fs::create_dir_all(person.path("vault/Needs_Action")).unwrap();
+    fs::copy(person.path("vault/In_Progress/blue/t0.md"), person.path("vault/Needs_Action/t0.md")).unwrap();
+    git(&person.root(), &["add", "-A"]);
+    git(&person.root(), &["commit", "--quiet", "-m", "merged by hand"]);
+    git(&person.root(), &["push", "--quiet", "origin", "main"]);
+    let said = tollgate(&world, "doctor").ends().is(0).stdout();
+    assert!(said.contains("`t0.md` was also in `Needs_Action`; it stays in `In_Progress/blue`"), "{said}");
+    assert_eq!(remote.on_branch(), ["In_Progress/blue/t0.md", "Needs_Action/t1.md"]);
+}
+
+#[test]
+fn a_worker_that_nobody_hears_of_ends_its_command_before_another_begins() {
+    let remote = Remote::with_tasks(1);
+    let settings = "lease = \"3000ms\"\nremote_timeout = \"1000ms\"\n";
+    let [cut_off, other] = [remote.clone(settings), remote.clone(settings)];
+    let witness = cut_off.tmp().join("witness");
+    let mut run = tollgate(&cut_off, "work --agent blue --interval 1 --");
+    run.command.args(["sh", "-c", r#"echo $$ > "$WITNESS"; exec sleep 1000"#]);
+    let _worker = run.env("WITNESS", &witness).starts();
+    let pid = until("the command", || {
+        fs::read_to_string(&witness)
+            .ok()
+            .filter(|text| text.ends_with('\n'))
+            .map(|text| text.trim().to_owned())
+    });
+    let lives = || {
+        let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        !state.is_empty() && !state.contains(") Z ")
+    };
+    assert!(lives());
+    // Heartbeats keep it, however long it takes.
+    tollgate(&other, "sync").ends().is(0);
+    let claims = |world| tollgate(world, "task claim t0 --agent red --json").ends();
+    let began = std::time::Instant::now();
+    while began.elapsed() < Duration::from_millis(6000) {
+        assert!(
+            tollgate(&other, "sync --json").ends().is(0).json()["reclaimed"].as_array().unwrap().is_empty()
+        );
+    }
+    assert!(lives());
+    git(&cut_off.root(), &["remote", "set-url", "origin", "file:///nowhere/at/all.git"]);
+    until("the takeover", || {
+        let round = tollgate(&other, "sync --json").ends().is(0).json();
+        (!round["reclaimed"].as_array().unwrap().is_empty()).then_some(())
+    });
+    assert!(!lives(), "two at one task");
+    claims(&other).is(0);
+    assert_eq!(remote.on_branch(), ["In_Progress/red/t0.md"]);
+}
+
+#[test]
+fn an_agent_may_write_to_the_task_in_its_hands() {
+    let remote = Remote::with_tasks(2);
+    let world = remote.clone("");
+    let claimed = tollgate(&world, "task claim t0 --agent blue --json").ends().is(0).json();
+    let path = claimed["path"].as_str().unwrap();
+    let text = fs::read_to_string(path).unwrap() + "\n## Draft\n";
+    tollgate(&world, &format!("write {path} --agent blue")).stdin(&text).ends().is(0);
+    tollgate(&world, &format!("write {path} --agent red")).stdin(&text).ends().is(1);
+    let other = path.replace("In_Progress/blue/t0.md", "Needs_Action/t1.md");
+    tollgate(&world, &format!("write {other} --agent blue")).stdin("mine").ends().is(1);
+    let id = claimed["claim_id"].as_str().unwrap();
+    tollgate(&world, &format!("task release t0 --claim-id {id}")).ends().is(0);
+    assert!(git(&remote.path, &["show", "main:vault/Done/t0.md"]).contains("## Draft"));
+}

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tollgate::error::{Fault, Result};
 use tower::ServiceExt;
 
-use crate::site::Site;
+use crate::site::{OpenVault, Site};
 use crate::visitor::Visitors;
 use crate::{accounts, dashboard, health, mcp, metrics};
 
@@ -114,7 +114,7 @@ impl Bound {
 
 /// All routes, for these visitors only. To be called inside a runtime.
 pub fn router(site: Site, visitors: &Visitors) -> Router {
-    let agents = Agents { site: site.clone(), visitors: visitors.clone(), router: OnceLock::new().into() };
+    let agents = Agents { site: site.clone(), visitors: visitors.clone(), opened: Arc::default() };
     let routes = Router::new()
         .route("/health", get(health::get))
         .route("/metrics", get(metrics::get))
@@ -137,22 +137,40 @@ async fn for_this_moment(mut response: Response) -> Response {
 struct Agents {
     site: Site,
     visitors: Visitors,
-    router: std::sync::Arc<OnceLock<Router>>,
+    opened: Arc<OnceLock<(mcp::Server, Router)>>,
+}
+
+impl Agents {
+    fn router(&self) -> Option<Router> {
+        let open = self.site.open().ok().flatten();
+        let (server, router) = match self.opened.get() {
+            Some(opened) => opened,
+            None => self.opened.get_or_init({
+                let gate = open.as_ref()?.gate.clone();
+                || {
+                    let server = mcp::Server::over(gate, self.site.agent.clone(), mcp::IDLE);
+                    let router = server.router(&self.visitors);
+                    (server, router)
+                }
+            }),
+        };
+        // The vault may have been made since. The first that is given is kept.
+        if let Some(open) = open
+            && let Some(OpenVault { vault, .. }) = &open.vault
+        {
+            let settle = open.gate.workspace().settings().vault.settle.0;
+            let _ = server.clone().with_tasks(mcp::Tasks::new(vault.clone(), settle));
+        }
+        Some(router.clone())
+    }
 }
 
 async fn to_agents(State(agents): State<Agents>, request: Request) -> Result<Response, Infallible> {
-    let router = match agents.router.get() {
-        Some(router) => router,
+    match agents.router() {
+        Some(router) => router.oneshot(request).await,
         None => {
-            let Ok(Some(open)) = agents.site.open() else {
-                let sentence = "this folder is not set up: run `tollgate init` in it\n";
-                return Ok((StatusCode::SERVICE_UNAVAILABLE, sentence).into_response());
-            };
-            agents.router.get_or_init(|| {
-                let agent = agents.site.agent.clone();
-                mcp::Server::over(open.gate.clone(), agent, mcp::IDLE).router(&agents.visitors)
-            })
+            let sentence = "this folder is not set up: run `tollgate init` in it\n";
+            Ok((StatusCode::SERVICE_UNAVAILABLE, sentence).into_response())
         }
-    };
-    router.clone().oneshot(request).await
+    }
 }

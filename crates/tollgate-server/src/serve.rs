@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -137,7 +137,7 @@ async fn for_this_moment(mut response: Response) -> Response {
 struct Agents {
     site: Site,
     visitors: Visitors,
-    door: std::sync::Arc<OnceLock<(mcp::Server, Router)>>,
+    door: Arc<OnceLock<(mcp::Server, Router)>>,
 }
 
 async fn to_agents(State(agents): State<Agents>, request: Request) -> Result<Response, Infallible> {
@@ -152,7 +152,8 @@ async fn to_agents(State(agents): State<Agents>, request: Request) -> Result<Res
     });
     // The vault may have been set up since.
     if let Some(found) = &open.vault {
-        server.offer_tasks(|| mcp::Tasks::new(found.vault.clone(), found.settle));
+        let settle = open.gate.workspace().settings().vault.settle.0;
+        server.offer_tasks(|| mcp::Tasks::new(found.vault.clone(), settle));
     }
     router.clone().oneshot(request).await
 }

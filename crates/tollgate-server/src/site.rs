@@ -58,8 +58,6 @@ pub struct OpenVault {
     pub vault: Vault,
     /// Its folder, canonical.
     pub folder: PathBuf,
-    /// After what time a file that was written in place is complete.
-    pub settle: Duration,
 }
 
 /// Shared by all handlers, as `State<Site>`. Clones are the same site.
@@ -230,7 +228,7 @@ impl Shared {
     /// The board; `None` without a vault. Blocks.
     pub fn board(&self) -> Result<Option<OnBoard<'_>>> {
         let open = self.open()?;
-        let Some(OpenVault { vault, folder, .. }) = open.as_ref().and_then(|open| open.vault.as_ref()) else {
+        let Some(OpenVault { vault, folder }) = open.as_ref().and_then(|open| open.vault.as_ref()) else {
             return Ok(None);
         };
         let is_fresh = || {

@@ -70,11 +70,7 @@ impl Premises for Here {
         }
         let workspace = self.workspace()?;
         let vault = match self.vault().join("Needs_Action").exists() {
-            true => Some(OpenVault {
-                vault: self.tasks(&workspace)?,
-                folder: self.vault(),
-                settle: Duration::from_millis(50),
-            }),
+            true => Some(OpenVault { vault: self.tasks(&workspace)?, folder: self.vault() }),
             false => None,
         };
         let turns = vec![SharedTurns::new(self.0.join(".tollgate/run"))?];

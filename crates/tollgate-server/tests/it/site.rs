@@ -60,8 +60,7 @@ impl Premises for Here {
     }
 
     fn open(&self) -> Result<Option<Open>> {
-        let vault =
-            OpenVault { vault: self.tasks()?, folder: self.vault(), settle: Duration::from_millis(50) };
+        let vault = OpenVault { vault: self.tasks()?, folder: self.vault() };
         let turns = vec![self.turns()?];
         Ok(Some(Open { gate: Gate::new(self.workspace()?), vault: Some(vault), turns }))
     }

@@ -143,7 +143,7 @@ impl Premises for Here {
         let vault = if has_vault(&folder, workspace.settings()) {
             let tasks = self.door.open_vault(&workspace, &folder)?;
             self.in_touch.call_once(|| tasks.keep_in_touch());
-            Some(OpenVault { vault: tasks.vault, folder: tasks.folder, settle: tasks.settle })
+            Some(OpenVault { vault: tasks.vault, folder: tasks.folder })
         } else {
             None
         };

@@ -202,3 +202,40 @@ fn what_writes_have_replaced_gets_its_second_look() {
     until("the second look", || (waits() == 0).then_some(()));
     drop(served);
 }
+
+#[test]
+fn agents_work_on_tasks_over_mcp_also_if_the_vault_was_made_later() {
+    let world = World::new();
+    world.run("init").is(0);
+    let served = Served::new(&world, &["--agent", "blue"]);
+    let call = |session: &str, body: Value| {
+        let body = body.to_string();
+        served.asks(&format!(
+            "POST /mcp HTTP/1.1\r\nHost: HERE\r\nConnection: close\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\n{session}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        ))
+    };
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params":
+        {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}});
+    let session = format!("Mcp-Session-Id: {}\r\n", call("", hello).header("mcp-session-id").unwrap());
+    call(&session, json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    let claims = || {
+        let params = json!({"name": "claim_task", "arguments": {}});
+        let answer =
+            call(&session, json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}));
+        // It comes as an event of a stream.
+        let data = answer.body.lines().find_map(|line| line.strip_prefix("data: {")).unwrap();
+        serde_json::from_str::<Value>(&format!("{{{data}")).unwrap()["result"].clone()
+    };
+    assert_eq!(claims()["isError"], true, "there is no vault");
+    world.run("init --vault").is(0);
+    world.run("task add hello").is(0);
+    served.until_health("the task", |health| health["tasks"]["waiting"] == 1);
+    let claimed = claims();
+    assert_eq!(claimed["structuredContent"]["claimed"], true, "{claimed}");
+    assert!(claimed["structuredContent"]["lease_until"].is_string(), "over HTTP it is a lease: {claimed}");
+    let health = served.until_health("the claim", |health| health["tasks"]["in_progress"] == 1);
+    let figures = &health["agents"][0];
+    assert_eq!((&figures["agent_name"], &figures["total_claims"]), (&json!("blue"), &json!(1)), "{health}");
+}

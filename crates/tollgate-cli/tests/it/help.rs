@@ -104,6 +104,7 @@ fn the_first_page_of_help() {
       sync         One round with the git remote: look, bring in what is new, take back what silent
                    owners have left
       mcp          Serve the workspace to one agent over MCP, on stdin and stdout
+      serve        Serve the dashboard of this workspace, its figures, and MCP for agents
       recovery     List, show and restore what guarded writes replaced
       ledger       Follow and verify the ledger: one line for everything that happened
       hook         Answer an agent program that is about to use a tool, or has used it

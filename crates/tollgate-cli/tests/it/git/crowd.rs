@@ -32,7 +32,7 @@ exit 0
 "#;
 
 fn size() -> (usize, usize) {
-    let Ok(text) = std::env::var("TOLLGATE_GIT_CROWD") else { return (32, 8) };
+    let Ok(text) = std::env::var("TOLLGATE_GIT_CROWD") else { return (24, 8) };
     let (tasks, clones) = text.split_once(',').unwrap();
     (tasks.parse().unwrap(), clones.parse().unwrap())
 }
@@ -49,7 +49,7 @@ impl Dice {
     }
 }
 
-fn executable(path: &Path, text: &str) {
+pub(super) fn executable(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();

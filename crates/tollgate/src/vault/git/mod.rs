@@ -160,7 +160,8 @@ impl GitStore {
             )));
         };
         let (top, prefix) = (PathBuf::from(top), lines.next().unwrap_or_default().to_owned());
-        let git = git.within(top, PathBuf::from(repository));
+        let private = vault.join(".tollgate").join("git");
+        let git = git.within(top, PathBuf::from(repository), private.join("talking"));
         let settings =
             git.local(&["config", "--get-regexp", r"^(user\.|core\.sshcommand|remote\.)"], &Given::Nothing)?;
         let settings = settings.text();
@@ -178,7 +179,6 @@ impl GitStore {
         }
         let ours = options.plain_ssh && setting("core.sshcommand").is_none();
         let git = if ours { git.with_batch_ssh() } else { git };
-        let private = vault.join(".tollgate").join("git");
         for folder in ["tree", "aside", "edits"] {
             let path = private.join(folder);
             fs::create_dir_all(&path).at("make the folder", &path)?;
@@ -288,10 +288,16 @@ impl GitStore {
         // Whoever has it may be waiting for an answer of the remote, and then look once more.
         let wait = 3 * self.options.patience + Duration::from_secs(10);
         let mut pauses = Pauses::lasting(wait);
+        let mut waited = 0_u32;
         loop {
             match self.try_converse()? {
                 Some(talk) => return Ok(talk),
-                None if pauses.pause() => {}
+                None if pauses.pause() => {
+                    waited += 1;
+                    if waited % 100 == 0 {
+                        self.remote.git.end_orphan();
+                    }
+                }
                 None => return Err(Fault::Locked { path, waited_s: wait.as_secs() }),
             }
         }

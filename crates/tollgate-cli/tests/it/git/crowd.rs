@@ -112,7 +112,7 @@ fn eight_clones_and_everything_that_can_go_wrong() {
             _ => "nothing",
         };
         *tally.entry(what).or_default() += 1;
-        if dice.roll(2) == 0 {
+        if dice.roll(3) > 0 {
             mood("");
         }
         if offline.len() > 2 || dice.roll(3) == 0 {

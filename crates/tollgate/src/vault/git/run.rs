@@ -165,7 +165,7 @@ impl Git {
 
     fn command<I: IntoIterator<Item = S>, S: Into<OsString>>(&self, arguments: I) -> Command {
         let mut command = Command::new(&self.program);
-        command.current_dir(&self.folder);
+        command.arg("-C").arg(&self.folder);
         if let Some(repository) = &self.repository {
             let mut option = OsString::from("--git-dir=");
             option.push(repository);
@@ -374,7 +374,12 @@ mod tests {
     fn script(folder: &Path, text: &str) -> Git {
         let path = folder.join("git");
         let write = r#"printf '#!/bin/sh\n%s\n' "$1" > "$0" && chmod +x "$0""#;
-        let written = Command::new("sh").args(["-c", write]).arg(&path).arg(text).status().unwrap();
+        let written = Command::new("sh")
+            .args(["-c", write])
+            .arg(&path)
+            .arg(format!("cd \"$2\"\n{text}"))
+            .status()
+            .unwrap();
         assert!(written.success());
         Git::new(&path, folder, Duration::from_millis(200))
     }

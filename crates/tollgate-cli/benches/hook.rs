@@ -4,6 +4,7 @@
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints, and may fail")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -14,6 +15,12 @@ use serde_json::{Value, json};
 
 const ROUNDS: usize = 200;
 
+/// So many files the turn knows.
+const FEW: usize = 10;
+const MANY: usize = 10_000;
+
+const TOLLGATE: &str = env!("CARGO_BIN_EXE_tollgate");
+
 fn main() {
     let keep = tempfile::tempdir().unwrap();
     let root = keep.path().canonicalize().unwrap();
@@ -21,49 +28,74 @@ fn main() {
     let memory = Path::new("/dev/shm");
     let run = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
     let mut table = Vec::new();
-    for files in [10, 10_000] {
+    for files in [FEW, MANY] {
         let folder = root.join(files.to_string());
-        fs::create_dir_all(folder.join(".tollgate")).unwrap();
+        fs::create_dir_all(&folder).unwrap();
         let run = run.path().join(files.to_string());
         fs::create_dir(&run).unwrap();
         let work = Work { folder, run };
+        let made = Command::new(TOLLGATE).arg("init").current_dir(&work.folder).output().unwrap();
+        assert!(made.status.success());
         work.fill(files);
-        let mut times: Vec<(&str, Vec<Duration>)> = [
-            "/bin/true",
-            "before a write",
-            "before a read",
-            "before a command",
-            "after a write",
-            "after a command",
-        ]
-        .map(|kind| (kind, Vec::new()))
-        .into();
+        let mut times = Times::default();
         for round in 0..ROUNDS {
             let file = work.folder.join(format!("f{}", round % files));
             let write = work.payload("Write", json!({"file_path": file, "content": "new"}), round);
             let read = work.payload("Read", json!({"file_path": file}), round + 1_000_000);
+            times.add("/bin/true", work.time("/bin/true", &[], b""));
+            times.add("nothing to do", work.hook("Notification", &read));
+            times.add("before a write", work.hook("PreToolUse", &write));
+            times.add("before a read", work.hook("PreToolUse", &read));
+            times.add("after a write", work.hook("PostToolUse", &write));
+            times.add("after a read", work.hook("PostToolUse", &read));
             let command = work.payload("Bash", json!({"command": "ls -la"}), round + 2_000_000);
-            times[0].1.push(work.time("/bin/true", &[], b""));
-            times[1].1.push(work.hook("PreToolUse", &write));
-            times[2].1.push(work.hook("PreToolUse", &read));
-            times[3].1.push(work.hook("PreToolUse", &command));
-            times[4].1.push(work.hook("PostToolUse", &write));
-            times[5].1.push(work.hook("PostToolUse", &command));
-            work.hook("PostToolUse", &read);
+            times.add("before a command", work.hook("PreToolUse", &command));
+            // Ends the command without a look.
+            work.hook("Stop", &command);
         }
-        let mut bare = Duration::ZERO;
-        for (kind, mut times) in times {
-            times.sort();
-            let median = times[times.len() / 2];
-            if kind == "/bin/true" {
-                bare = median;
+        // Apart, because a look at ten thousand files is a long time for whatever runs beside it.
+        for round in 0..ROUNDS / 4 {
+            let command = work.payload("Bash", json!({"command": "ls -la"}), round + 3_000_000);
+            work.hook("PreToolUse", &command);
+            times.add("after a command", work.hook("PostToolUse", &command));
+        }
+        for _ in 0..ROUNDS / 4 {
+            let started = Instant::now();
+            for file in 0..files {
+                assert!(fs::symlink_metadata(work.folder.join(format!("f{file}"))).is_ok());
             }
-            table.push((files, kind, median, median.as_secs_f64() / bare.as_secs_f64()));
+            times.add("a bare look", started.elapsed());
+        }
+        let bare = times.median("/bin/true");
+        for kind in times.0.keys() {
+            let median = times.median(kind);
+            table.push((files, *kind, median, median.as_secs_f64() / bare.as_secs_f64()));
         }
     }
     println!("{:>8}  {:<18} {:>10}  beside a bare process", "files", "what", "median");
-    for (files, kind, median, beside) in table {
+    for (files, kind, median, beside) in &table {
         println!("{files:>8}  {kind:<18} {:>7} us  {beside:.2}", median.as_micros());
+    }
+    for look in ["after a command", "a bare look"] {
+        let took = |files| table.iter().find(|row| (row.0, row.1) == (files, look)).unwrap().2.as_secs_f64();
+        let each = (took(MANY) - took(FEW)) * 1e6 / (MANY - FEW) as f64;
+        println!("{look}: {each:.2} us for each file that the turn knows");
+    }
+}
+
+/// What was measured, by kind.
+#[derive(Default)]
+struct Times(BTreeMap<&'static str, Vec<Duration>>);
+
+impl Times {
+    fn add(&mut self, kind: &'static str, time: Duration) {
+        self.0.entry(kind).or_default().push(time);
+    }
+
+    fn median(&self, kind: &str) -> Duration {
+        let mut times = self.0[kind].clone();
+        times.sort();
+        times[times.len() / 2]
     }
 }
 
@@ -100,7 +132,7 @@ impl Work {
     fn hook(&self, event: &str, payload: &Value) -> Duration {
         let mut payload = payload.clone();
         payload["hook_event_name"] = event.into();
-        self.time(env!("CARGO_BIN_EXE_tollgate"), &["hook", "claude-code"], payload.to_string().as_bytes())
+        self.time(TOLLGATE, &["hook", "claude-code"], payload.to_string().as_bytes())
     }
 
     fn time(&self, program: impl AsRef<Path>, words: &[&str], stdin: &[u8]) -> Duration {

@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::UNIX_EPOCH;
 
 use jiff::Timestamp;
@@ -35,6 +36,8 @@ use crate::words;
 pub(crate) struct Door {
     everywhere: Everywhere,
     surroundings: Surroundings,
+    /// Looked for once.
+    root: OnceLock<(PathBuf, FoundBy)>,
 }
 
 /// Why a folder is the workspace.
@@ -52,7 +55,7 @@ pub(crate) enum FoundBy {
 
 impl Door {
     pub(crate) fn new(surroundings: Surroundings, everywhere: Everywhere) -> Self {
-        Self { everywhere, surroundings }
+        Self { everywhere, surroundings, root: OnceLock::new() }
     }
 
     /// The same call, for another workspace.
@@ -115,6 +118,14 @@ impl Door {
 
     /// The root of the workspace, canonical, and why it is that.
     pub(crate) fn root(&self) -> Result<(PathBuf, FoundBy), Fault> {
+        if let Some(root) = self.root.get() {
+            return Ok(root.clone());
+        }
+        let root = self.find_root()?;
+        Ok(self.root.get_or_init(|| root).clone())
+    }
+
+    fn find_root(&self) -> Result<(PathBuf, FoundBy), Fault> {
         let base = self.base()?;
         let (root, found_by) = match &self.everywhere.workspace {
             Some(_) => (base, FoundBy::Name),

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -114,7 +114,7 @@ impl Bound {
 
 /// All routes, for these visitors only. To be called inside a runtime.
 pub fn router(site: Site, visitors: &Visitors) -> Router {
-    let agents = Agents { site: site.clone(), visitors: visitors.clone(), router: OnceLock::new().into() };
+    let agents = Agents { site: site.clone(), visitors: visitors.clone(), door: OnceLock::new().into() };
     let routes = Router::new()
         .route("/health", get(health::get))
         .route("/metrics", get(metrics::get))
@@ -137,22 +137,23 @@ async fn for_this_moment(mut response: Response) -> Response {
 struct Agents {
     site: Site,
     visitors: Visitors,
-    router: std::sync::Arc<OnceLock<Router>>,
+    door: Arc<OnceLock<(mcp::Server, Router)>>,
 }
 
 async fn to_agents(State(agents): State<Agents>, request: Request) -> Result<Response, Infallible> {
-    let router = match agents.router.get() {
-        Some(router) => router,
-        None => {
-            let Ok(Some(open)) = agents.site.open() else {
-                let sentence = "this folder is not set up: run `tollgate init` in it\n";
-                return Ok((StatusCode::SERVICE_UNAVAILABLE, sentence).into_response());
-            };
-            agents.router.get_or_init(|| {
-                let agent = agents.site.agent.clone();
-                mcp::Server::over(open.gate.clone(), agent, mcp::IDLE).router(&agents.visitors)
-            })
-        }
+    let Ok(Some(open)) = agents.site.open() else {
+        let sentence = "this folder is not set up: run `tollgate init` in it\n";
+        return Ok((StatusCode::SERVICE_UNAVAILABLE, sentence).into_response());
     };
+    let (server, router) = agents.door.get_or_init(|| {
+        let server = mcp::Server::over(open.gate.clone(), agents.site.agent.clone(), mcp::IDLE);
+        let router = server.router(&agents.visitors);
+        (server, router)
+    });
+    // The vault may have been set up since.
+    if let Some(found) = &open.vault {
+        let settle = open.gate.workspace().settings().vault.settle.0;
+        server.offer_tasks(|| mcp::Tasks::new(found.vault.clone(), settle));
+    }
     router.clone().oneshot(request).await
 }

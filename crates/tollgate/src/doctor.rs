@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use crate::error::{At, Result};
+use crate::lock::line_of;
 use crate::name::Agent;
 use crate::probe::PROBE_PREFIX;
 use crate::reservation::Reservation;
@@ -60,14 +61,12 @@ pub fn leftovers(state: &Path) -> Result<Leftovers> {
         }
     }
     found.unknown.sort();
-    let reservations = state.join("reservations");
-    for name in names(&reservations)? {
-        // It may have ended since it was listed, and one that cannot be read blocks nobody.
-        if let Ok(bytes) = fs::read(reservations.join(name))
-            && let Ok(reservation) = serde_json::from_slice::<Reservation>(&bytes)
-        {
-            found.reservations.push(Reserved { agent: reservation.agent, since: reservation.since });
-        }
+    let locks = state.join("locks");
+    for name in names(&locks)? {
+        // Changed at this moment, it is seen at the next look.
+        let bytes = fs::read(locks.join(name)).unwrap_or_default();
+        let reserved = Reservation::all_in(line_of(&bytes)).into_iter();
+        found.reservations.extend(reserved.map(|there| Reserved { agent: there.agent, since: there.since }));
     }
     found.reservations.sort_by_key(|reserved| reserved.since);
     Ok(found)
@@ -89,25 +88,23 @@ mod tests {
     fn everything_is_told_apart() {
         let state = tempfile::tempdir().unwrap();
         assert_eq!(leftovers(state.path()).unwrap(), Leftovers::default());
-        for folder in ["journal", "stage", "reservations"] {
+        for folder in ["journal", "stage", "locks"] {
             fs::create_dir(state.path().join(folder)).unwrap();
         }
         for name in ["journal/a.json", "journal/b.tmp", "stage/notes.txt", "stage/probe-1"] {
             fs::write(state.path().join(name), "").unwrap();
         }
-        let reservation = Reservation::new(
-            "call",
-            &"blue".parse().unwrap(),
-            &"t-1".parse().unwrap(),
-            None,
-            Timestamp::UNIX_EPOCH,
-        );
-        fs::write(state.path().join("reservations/x"), serde_json::to_vec(&reservation).unwrap()).unwrap();
+        let line = r#"{"version":1,"reservations":[{"path":"a","call":"c","tool":"t","agent":"blue","turn":"t-1","predicted":null,"since":"1970-01-01T00:00:00Z"}]}"#;
+        for (name, text) in [("00", format!("{:8}{line}\n{line}", "")), ("01", format!("{:8}\n{line}\n", ""))]
+        {
+            fs::write(state.path().join("locks").join(name), text).unwrap();
+        }
         let found = leftovers(state.path()).unwrap();
         assert_eq!(found.journals, [state.path().join("journal/a.json")]);
         assert_eq!(found.unfinished, 2);
         assert_eq!(found.staged, 0);
         assert_eq!(found.unknown, [state.path().join("stage/notes.txt")]);
-        assert_eq!(found.reservations[0].agent.as_str(), "blue");
+        let blue = Reserved { agent: "blue".parse().unwrap(), since: Timestamp::UNIX_EPOCH };
+        assert_eq!(found.reservations, [blue], "what is left behind a line does not count");
     }
 }

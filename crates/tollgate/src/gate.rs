@@ -16,13 +16,13 @@ use crate::edit::Edit;
 use crate::error::{At, Fault, Result};
 use crate::guard::{Action, Admission, Change, Expected, Outcome, READ_WAIT, Refused, Request, admit};
 use crate::ledger::{ActionType, Entry, Flush};
-use crate::lock::Pauses;
+use crate::lock::{Pauses, StripeLocks};
 use crate::name::{Agent, TurnId};
 use crate::part::{Part, Selection};
 use crate::path::FilePath;
 use crate::place::Located;
 use crate::refusal::{Reason, Refusal};
-use crate::reservation::Reservation;
+use crate::reservation::{For, Reservation};
 use crate::settings::Mode;
 use crate::stage::ChangeId;
 use crate::turn::{Extent, FileState, Session, Sightings, TEXT_PER_FILE, Turn};
@@ -398,7 +398,7 @@ impl Gate {
             paths.push((path.clone(), PathBuf::from(request.ledger_path(&path))));
         }
         let keys: Vec<&Path> = paths.iter().map(|(_, key)| key.as_path()).collect();
-        let _locks = match request.lock(&keys, Some(&tool_use.call))? {
+        let locks = match request.lock(&keys, Some(&tool_use.call))? {
             Ok(locks) => locks,
             Err((index, reason)) => {
                 refusals.push(Refusal::new(paths[index].0.clone(), reason));
@@ -437,9 +437,14 @@ impl Gate {
             return request.refuse(refusals).map(Outcome::Refused);
         }
         for (change, (_, key)) in tool_use.changes.iter().zip(&paths) {
-            let now = self.workspace.now();
-            Reservation::new(&tool_use.call, turn.agent(), turn.id(), change.predicted, now)
-                .put(&self.workspace, key)?;
+            let (call, tool) = (tool_use.call.as_str(), tool_use.tool.as_str());
+            let by = For { call, tool, agent: turn.agent(), turn: turn.id(), predicted: change.predicted };
+            if let Err(fault) = Reservation::put(&self.workspace, &locks, key, by) {
+                // The tool will not run, and nobody else would end what is reserved already.
+                let undo = |key: &PathBuf| Reservation::end(&locks, key, call);
+                paths.iter().for_each(|(_, key)| drop(undo(key)));
+                return Err(fault);
+            }
         }
         let ticket = Ticket { call: tool_use.call.clone(), tool: tool_use.tool.clone(), reads, changes };
         Ok(Outcome::Done(ticket))
@@ -467,10 +472,13 @@ impl Gate {
             }
         }
         let mut lines = Vec::new();
-        for (path, before) in &ticket.changes {
+        let keys: Vec<PathBuf> = (ticket.changes.iter())
+            .map(|(path, _)| request.ledger_path(&FilePath::trusted(path.clone())).into())
+            .collect();
+        let locks = self.locks_of(&keys)?;
+        for ((path, before), key) in ticket.changes.iter().zip(&keys) {
             let path = FilePath::trusted(path.clone());
-            let key = PathBuf::from(request.ledger_path(&path));
-            let predicted = Reservation::of(&self.workspace, &key)?
+            let predicted = Reservation::of(&self.workspace, &locks, key)?
                 .filter(|reservation| reservation.call == ticket.call)
                 .and_then(|reservation| reservation.predicted);
             let (after, _) = self.state_of(&path)?;
@@ -489,15 +497,31 @@ impl Gate {
                     self.keep_text_of(turn, &path, digest)?;
                 }
                 if after != *before || predicted.is_some() {
-                    lines.push(self.applied_line(&request, &key, *before, after)?);
+                    lines.push(self.applied_line(&request, key, *before, after)?);
                 }
             }
-            Reservation::end(&self.workspace, &key, &ticket.call)?;
+            Reservation::end(&locks, key, &ticket.call)?;
         }
         if !lines.is_empty() {
             self.workspace.ledger().append(&lines, Flush::No)?;
         }
         Ok(())
+    }
+
+    /// Keeps bytes that somebody else had saved and that the agent's own tool has overwritten, where its program tells what it
+    /// replaced. Gives their id in recovery.
+    pub fn keep_overwritten(
+        &self,
+        turn: &dyn Sightings,
+        path: &FilePath,
+        before: FileState,
+        bytes: &[u8],
+    ) -> Result<String> {
+        let request = Request { workspace: &self.workspace, turn, tool: "" };
+        let key = PathBuf::from(request.ledger_path(path));
+        let _locks = self.locks_of(std::slice::from_ref(&key))?;
+        let after = self.state_of(path)?.0;
+        self.workspace.keep_overwritten(&key, [before, after], turn.agent(), bytes)
     }
 
     /// After a tool that may have changed files which it did not announce: looks at these files of the turn again.
@@ -535,9 +559,18 @@ impl Gate {
         Ok(foreign)
     }
 
+    /// The locks of these paths, whoever has reserved them.
+    fn locks_of(&self, keys: &[PathBuf]) -> Result<StripeLocks> {
+        let wait = self.workspace.settings().guard.lock_wait.0;
+        let locks = self.workspace.stripes().acquire(keys.iter().map(PathBuf::as_path), wait)?;
+        let path = || keys.first().cloned().unwrap_or_default();
+        locks.ok_or_else(|| Fault::Locked { path: path(), waited_s: wait.as_secs() })
+    }
+
     /// Whether another turn made the file what it is, or has reserved it.
     fn is_anothers(&self, request: &Request<'_>, key: &Path, state: FileState) -> Result<bool> {
-        if let Some(reservation) = Reservation::of(&self.workspace, key)?
+        let locks = self.locks_of(&[key.to_owned()])?;
+        if let Some(reservation) = Reservation::of(&self.workspace, &locks, key)?
             && (reservation.turn != *request.turn.id() || reservation.agent != *request.turn.agent())
         {
             return Ok(true);

@@ -293,7 +293,7 @@ impl<'a> Request<'a> {
             }
             let mut reserved = None;
             for (index, path) in paths.iter().enumerate() {
-                if let Some(reservation) = Reservation::of(self.workspace, path)? {
+                if let Some(reservation) = Reservation::of(self.workspace, &locks, path)? {
                     // An agent never blocks itself, not even with a call that was cut off.
                     let own = reservation.turn == *self.turn.id() && reservation.agent == *self.turn.agent();
                     if !own && Some(reservation.call.as_str()) != call {

@@ -35,9 +35,12 @@ use crate::disk::{Found, Quiet, Spot, Target};
 use crate::error::{Fault, Result};
 use crate::ledger::{ActionType, Entry, Flush};
 use crate::lock::{Lock, StripeLocks, stripe};
+use crate::name::Agent;
 use crate::recovery::Kind;
 use crate::settings::Durability;
-use crate::stage::{ChangeId, StageName, Standing, owner_of_aside, parse_unfinished, unfinished_name};
+use crate::stage::{
+    ChangeId, StageName, Standing, TargetName, owner_of_aside, parse_unfinished, unfinished_name,
+};
 use crate::turn::FileState;
 use crate::workspace::Workspace;
 
@@ -448,7 +451,7 @@ impl Workspace {
     /// Moves a file to recovery, never copies it: whoever still writes into it goes on writing into what is kept.
     fn keep(&self, spot: &Spot, stage: &StageName, kind: Kind) -> Result<()> {
         if kind == Kind::Late {
-            self.report_late(spot, stage)?;
+            self.report_late(stage, hash_at(spot)?)?;
         }
         self.keep_quietly(spot, kind)
     }
@@ -463,12 +466,8 @@ impl Workspace {
         }
     }
 
-    fn report_late(&self, spot: &Spot, stage: &StageName) -> Result<()> {
+    fn report_late(&self, stage: &StageName, found: Option<Digest>) -> Result<()> {
         let path = self.target_path(&stage.target)?;
-        let found = match spot.open()? {
-            Found::File(file) => Some(file.hash()?),
-            Found::Nothing | Found::Unreadable | Found::NotAFile => None,
-        };
         let entry = Entry {
             time: self.now(),
             agent: None,
@@ -491,7 +490,7 @@ impl Workspace {
         let Found::File(file) = spot.open()? else { return Ok(()) };
         let kind = if FileState::Present(file.hash()?) == stage.base { Kind::Replaced } else { Kind::Late };
         if kind == Kind::Late {
-            self.report_late(spot, stage)?;
+            self.report_late(stage, hash_at(spot)?)?;
         }
         let name = stage_file_name(self, stage)?;
         let folder = self.recovery_folder().open_below(Path::new(kind.folder()))?;
@@ -514,5 +513,36 @@ impl Workspace {
         copy.flush(self.settings().guard.durability)?;
         unfinished.rename(&folder.spot(name))?;
         spot.remove()
+    }
+
+    /// Keeps what somebody saved and an agent's own tool has overwritten, and says so in the ledger. Gives its id in
+    /// recovery. The caller holds the lock of the path.
+    pub(crate) fn keep_overwritten(
+        &self,
+        path: &Path,
+        [base, new]: [FileState; 2],
+        agent: &Agent,
+        bytes: &[u8],
+    ) -> Result<String> {
+        let (standing, id, agent) = (Standing::Settled, ChangeId::new(self.now())?, agent.clone());
+        let stage = StageName { standing, id, base, new, agent, target: TargetName::Path(path.to_owned()) };
+        let unfinished = self.stage().spot(unfinished_name(stripe(path), &stage.id));
+        let copy = unfinished.create(Mode::RUSR | Mode::WUSR)?;
+        let folder = self.recovery_folder().open_below(Path::new(Kind::Late.folder()))?;
+        let name = stage_file_name(self, &stage)?;
+        let kept = copy
+            .write(bytes)
+            .and_then(|()| copy.flush(self.settings().guard.durability))
+            .and_then(|()| unfinished.rename(&folder.spot(name)));
+        kept.inspect_err(|_| drop(unfinished.remove()))?;
+        self.report_late(&stage, Some(Digest::of(bytes)))?;
+        Ok(stage.id.as_str().to_owned())
+    }
+}
+
+fn hash_at(spot: &Spot) -> Result<Option<Digest>> {
+    match spot.open()? {
+        Found::File(file) => file.hash().map(Some),
+        Found::Nothing | Found::Unreadable | Found::NotAFile => Ok(None),
     }
 }

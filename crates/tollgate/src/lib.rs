@@ -68,6 +68,7 @@ compile_error!("tollgate does not support Windows yet: its promises need more th
 pub mod chronicle;
 pub mod commit;
 pub mod conflict;
+pub mod deadline;
 mod diff;
 pub mod digest;
 mod disk;

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::digest::Digest;
-use crate::error::{At, Result};
+use crate::error::{At, Fault, Result};
 use crate::name::random_id;
 use crate::sys;
 
@@ -53,9 +53,9 @@ impl StripeLocks {
     pub(crate) fn marks(&self) -> Result<Marks> {
         let mut marks = Vec::new();
         for (stripe, lock) in &self.locks {
-            let mut mark = [0; 8];
+            let mut mark = [0; MARK];
             let length = lock.file.read_at(&mut mark, 0).at("read the lock", "locks")?;
-            if length > 0 && mark != [0; 8] {
+            if length > 0 && mark != [0; MARK] {
                 marks.push((*stripe, mark));
             }
         }
@@ -76,6 +76,50 @@ impl StripeLocks {
             .iter()
             .try_for_each(|(_, lock)| lock.file.write_all_at(&mark, 0).at("mark the lock", "locks"))
     }
+
+    /// The line behind the mark of this path's stripe; empty if there is none.
+    pub(crate) fn line(&self, path: &Path) -> Result<Vec<u8>> {
+        let file = self.file(path)?;
+        let mut text = vec![0; 1 << 10];
+        let mut length = 0;
+        loop {
+            match file.read_at(&mut text[length..], (MARK + length) as u64).at("read the lock", "locks")? {
+                0 => return Ok(line_in(&text[..length]).to_vec()),
+                count => length += count,
+            }
+            if text[..length].contains(&b'\n') {
+                return Ok(line_in(&text[..length]).to_vec());
+            }
+            if length == text.len() {
+                text.resize(2 * length, 0);
+            }
+        }
+    }
+
+    /// Puts a line there. What an earlier, longer one leaves behind its end does not count.
+    pub(crate) fn put_line(&self, path: &Path, mut line: Vec<u8>) -> Result<()> {
+        line.push(b'\n');
+        self.file(path)?.write_all_at(&line, MARK as u64).at("write to the lock", "locks")
+    }
+
+    fn file(&self, path: &Path) -> Result<&File> {
+        let number = stripe(path);
+        let held = self.locks.iter().find(|(held, _)| *held == number);
+        held.map(|(_, lock)| &lock.file).ok_or_else(|| Fault::invalid("the lock of this path is not held"))
+    }
+}
+
+/// How many bytes a mark has. The line follows.
+const MARK: usize = 8;
+
+/// The line at the beginning of a text, if it was written to its end.
+fn line_in(text: &[u8]) -> &[u8] {
+    text.iter().position(|byte| *byte == b'\n').map_or(&[], |end| &text[..end])
+}
+
+/// The line in the bytes of a lock file, for those who only look.
+pub(crate) fn line_of(bytes: &[u8]) -> &[u8] {
+    bytes.get(MARK..).map_or(&[], line_in)
 }
 
 impl Lock {
@@ -96,7 +140,7 @@ impl Lock {
 }
 
 fn open(path: &Path) -> Result<File> {
-    // Never truncated: besides its lock it holds at most the mark of who died with it.
+    // Never truncated: besides its lock it holds the mark of who died with it, and a line for reservations.
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).read(true).write(true).mode(0o660).custom_flags(libc::O_NOFOLLOW);
     options.open(path).at("open the lock", path)

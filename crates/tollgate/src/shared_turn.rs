@@ -176,6 +176,19 @@ impl SharedTurn {
         Ok(files)
     }
 
+    /// The files that are wanted, in the order of their paths. Of the others nothing but the path is looked at.
+    pub fn files_where(&self, mut wanted: impl FnMut(&Path) -> bool) -> Result<Vec<FilePath>> {
+        let folder = self.folder.join("files");
+        let mut files = Vec::new();
+        for name in names(&folder)? {
+            let text = Shard { path: folder.join(name) }.text()?;
+            let paths = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')?.get(FIXED..));
+            files.extend(paths.filter_map(unescape).filter(|path| wanted(path)).map(FilePath::trusted));
+        }
+        files.sort_unstable();
+        Ok(files)
+    }
+
     fn shard(&self, path: &FilePath) -> Shard {
         Shard::of(&self.folder.join("files"), path)
     }
@@ -287,14 +300,18 @@ impl Shard {
     }
 
     fn all(&self) -> Result<Vec<(FilePath, Sighting)>> {
-        let mut file = File::open(&self.path).at("open", &self.path)?;
-        file.lock_shared().at("lock", &self.path)?;
-        let text = self.read(&mut file)?;
+        let text = self.text()?;
         let line = |line: &str| {
             let path = unescape(line.get(FIXED..)?)?;
             Some((FilePath::trusted(path), parse(line)?))
         };
         Ok(text.lines().filter_map(line).collect())
+    }
+
+    fn text(&self) -> Result<String> {
+        let mut file = File::open(&self.path).at("open", &self.path)?;
+        file.lock_shared().at("lock", &self.path)?;
+        self.read(&mut file)
     }
 
     fn read(&self, file: &mut File) -> Result<String> {
@@ -425,6 +442,8 @@ mod tests {
         assert_eq!(first.get(&path("b\nc")).unwrap().unwrap().initial(), FileState::Absent);
         assert_eq!(first.get(&path("u")).unwrap().unwrap().initial(), FileState::Unreadable);
         assert_eq!(first.files().unwrap().len(), 3);
+        let wanted = first.files_where(|path| !path.ends_with("a")).unwrap();
+        assert_eq!(wanted, [path("b\nc"), path("u")]);
         assert_eq!(first.get(&path("b")).unwrap(), None);
     }
 

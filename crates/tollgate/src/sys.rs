@@ -1,4 +1,4 @@
-//! The kernel's file leases and locks of single bytes: the only unsafe lines of tollgate.
+//! The kernel's file leases, locks of single bytes and timers: the only unsafe lines of tollgate.
 //!
 //! A read lease on a descriptor is granted only while nobody has the file open for writing or mapped writable, and
 //! from then on holds back whoever wants to open it for writing until we let go (at most 45 s by the kernel's default).
@@ -6,6 +6,8 @@
 //!
 //! A lock of a byte belongs to the open file, as that of a whole file does, and is inherited with it; thousands of them
 //! fit into one file that is made once. No safe crate wraps these calls.
+//!
+//! The timers are for [`crate::deadline`].
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -108,3 +110,87 @@ mod bytes {
 }
 
 pub(crate) use bytes::{is_byte_locked, try_lock_byte};
+
+/// Timers that end the process.
+pub(crate) mod timer {
+    use std::io;
+    use std::ptr::null_mut;
+    use std::sync::atomic::{AtomicPtr, Ordering};
+    use std::time::Duration;
+
+    /// What is said in the end. Never freed: the signal may come at any moment.
+    static WORDS: AtomicPtr<Vec<u8>> = AtomicPtr::new(null_mut());
+
+    /// In a signal handler: only atomics, `write` and `_exit`.
+    extern "C" fn time_is_up(_: libc::c_int) {
+        // SAFETY: the pointer is null or came from `Box::into_raw` and is never freed or changed; both calls are
+        // allowed in a signal handler.
+        unsafe {
+            if let Some(words) = WORDS.load(Ordering::SeqCst).as_ref() {
+                libc::write(libc::STDOUT_FILENO, words.as_ptr().cast(), words.len());
+            }
+            libc::_exit(0)
+        }
+    }
+
+    /// After this time the process says these words on standard output and ends as if all were well.
+    pub(crate) fn set(wait: Duration, words: Vec<u8>) -> io::Result<()> {
+        WORDS.store(Box::into_raw(Box::new(words)), Ordering::SeqCst);
+        // SAFETY: zeros are a valid `sigaction`, whose handler is a function that lives as long as the process.
+        let answer = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = time_is_up as *const () as libc::sighandler_t;
+            libc::sigaction(libc::SIGALRM, &action, null_mut())
+        };
+        checked(answer)?;
+        alarm(wait)
+    }
+
+    /// After this time the words are said. Zero: not.
+    pub(crate) fn alarm(wait: Duration) -> io::Result<()> {
+        let zero = libc::timeval { tv_sec: 0, tv_usec: 0 };
+        let timer = libc::itimerval { it_interval: zero, it_value: timeval(wait) };
+        // SAFETY: both point to what lives until the call returns, and the second may be null.
+        checked(unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, null_mut()) })
+    }
+
+    fn timeval(wait: Duration) -> libc::timeval {
+        libc::timeval {
+            tv_sec: wait.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+            tv_usec: wait.subsec_micros() as libc::suseconds_t,
+        }
+    }
+
+    fn checked(answer: libc::c_int) -> io::Result<()> {
+        if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// After this time the kernel ends the process, also where it waits for a disk and hears no other signal. Zero: not.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn kill(wait: Duration) -> io::Result<()> {
+        /// Made once. Its type is a pointer, but what it points to is the kernel's.
+        static TIMER: std::sync::Mutex<Option<usize>> = std::sync::Mutex::new(None);
+        let mut made = TIMER.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // SAFETY: zeros are a valid `sigevent` and `itimerspec`, all pointers are to what lives until the calls return,
+        // and the timer was made by the first call and is never deleted.
+        unsafe {
+            let mut timer = made.unwrap_or_default() as libc::timer_t;
+            if made.is_none() {
+                let mut event: libc::sigevent = std::mem::zeroed();
+                event.sigev_notify = libc::SIGEV_SIGNAL;
+                event.sigev_signo = libc::SIGKILL;
+                checked(libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer))?;
+                *made = Some(timer as usize);
+            }
+            let mut when: libc::itimerspec = std::mem::zeroed();
+            when.it_value.tv_sec = wait.as_secs().try_into().unwrap_or(libc::time_t::MAX);
+            when.it_value.tv_nsec = wait.subsec_nanos().into();
+            checked(libc::timer_settime(timer, 0, &when, null_mut()))
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn kill(_: Duration) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -224,7 +224,7 @@ fn make_state(root: &Path, state: &Path) -> Result<()> {
     let root_mode = fs::metadata(root).at("look at", root)?.mode();
     let mode = if root_mode & 0o020 == 0 { 0o700 } else { 0o770 };
     let recovery = Kind::ALL.map(|kind| format!("recovery/{}", kind.folder()));
-    let folders = ["", "locks", "stage", "journal", "recovery", "reservations", "paths"].into_iter();
+    let folders = ["", "locks", "stage", "journal", "recovery", "paths"].into_iter();
     for name in folders.chain(recovery.iter().map(String::as_str)) {
         let folder = state.join(name);
         match uninterrupted(|| fs::DirBuilder::new().mode(mode).create(&folder)) {

@@ -9,6 +9,8 @@ use serde_json::Value;
 use tollgate::edit::Edit;
 use tollgate::turn::Extent;
 
+use super::patch::Hunk;
+
 /// One call of the hook.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Heard {
@@ -84,6 +86,8 @@ pub(crate) enum Deed {
     Write(PathBuf, Option<String>),
     /// Old text becomes new text. Empty: some part of it changes in a way that is not told.
     Edit(PathBuf, Vec<Edit>),
+    /// Lines become other lines.
+    Patch(PathBuf, Vec<Hunk>),
     /// It goes away.
     Delete(PathBuf),
 }

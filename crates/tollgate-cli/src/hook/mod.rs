@@ -8,19 +8,20 @@ pub(crate) mod checkup;
 pub(crate) mod event;
 mod formatter;
 pub(crate) mod patch;
+mod plan;
 mod process;
 mod session;
 mod shell;
+mod shown;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tollgate::deadline::Deadline;
 use tollgate::digest::Digest;
-use tollgate::edit::{Edit, Occurrence};
 use tollgate::error::Fault;
 use tollgate::gate::{Gate, Named, ToolChange, ToolResult, ToolUse};
 use tollgate::guard::{Expected, Outcome, Refused};
@@ -28,7 +29,7 @@ use tollgate::path::FilePath;
 use tollgate::refusal::ErrorType;
 use tollgate::settings::{HookSettings, Mode, OnFault};
 use tollgate::shared_turn::{SharedTurn, SharedTurns};
-use tollgate::turn::{Extent, Sightings, TEXT_PER_FILE};
+use tollgate::turn::{Extent, FileState, Sightings};
 use tollgate::workspace::STATE_FOLDER;
 
 use crate::answer::Stop;
@@ -37,28 +38,13 @@ use crate::door::Door;
 use crate::host::{self, Host};
 use crate::surroundings::Surroundings;
 use crate::words;
-use event::{Aftermath, Call, Deed, Deeds, Event, Heard, Shown};
+use event::{Aftermath, Call, Deeds, Event, Heard};
+use plan::{Plan, Weight};
 use session::{Last, Session, settle_what_is_over};
+use shown::{has_word, is_same_text, shown};
 
 /// A payload holds at most the text of a file or two, so this is a program gone wrong.
 const LARGEST: usize = 64 << 20;
-
-/// What the thread that does the work tells the one that watches the clock.
-enum Progress {
-    /// What the workspace says about faults.
-    Settings(HookSettings),
-    /// The answer: nothing, if all is well.
-    Answer(Result<Option<Value>, Stop>),
-}
-
-/// What happens if a call cannot be judged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Weight {
-    /// It may change files: it is blocked.
-    Writes,
-    /// It changes nothing that we know of: it goes on.
-    Harmless,
-}
 
 /// Reads the payload, does what has to be done, and says what to print.
 pub(crate) fn answer(called: &'static dyn Host, everywhere: &Everywhere) -> Option<Value> {
@@ -73,12 +59,12 @@ pub(crate) fn answer(called: &'static dyn Host, everywhere: &Everywhere) -> Opti
     }));
     match understood {
         Ok(Ok((hook, plan))) if plan.weight() == Weight::Harmless => {
-            // Nothing is lost if this fails or takes its time, so it is not worth a thread.
+            // Nothing is lost if this fails or takes its time.
             catch_unwind(AssertUnwindSafe(|| hook.run(&plan, &mut |_| {}))).ok()?.ok()?
         }
         Ok(Ok((hook, plan))) => {
             let host = hook.host;
-            watched(host, started, move |settings| hook.run(&plan, settings))
+            judged(host, started, |settings| hook.run(&plan, settings))
         }
         Ok(Err((host, Weight::Writes, what))) => {
             Some(host.block(&words::hook_fault(&words::bad_payload(host.name(), &what))))
@@ -118,33 +104,43 @@ fn read_stdin(deadline: Instant) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Judges a write in a thread of its own, so that neither a panic nor a disk that hangs can keep the answer back.
-fn watched(
+/// Judges a write so that neither a panic nor a disk that hangs can keep the answer back.
+fn judged(
     host: &'static dyn Host,
     started: Instant,
-    work: impl FnOnce(&mut dyn FnMut(&HookSettings)) -> Result<Option<Value>, Stop> + Send + 'static,
+    work: impl FnOnce(&mut dyn FnMut(&HookSettings)) -> Result<Option<Value>, Stop>,
 ) -> Option<Value> {
-    let (sender, receiver) = mpsc::channel();
-    let worker = move || {
-        let answer = work(&mut |settings| drop(sender.send(Progress::Settings(settings.clone()))));
-        let _ = sender.send(Progress::Answer(answer));
-    };
-    // A machine that cannot start a thread cannot judge either.
-    if std::thread::Builder::new().spawn(worker).is_err() {
-        return Some(host.block(&words::hook_failed("no thread could be started")));
-    }
     let mut settings = HookSettings::default();
-    let reason = loop {
-        let left = settings.deadline.0.saturating_sub(started.elapsed());
-        match receiver.recv_timeout(left) {
-            Ok(Progress::Settings(read)) => settings = read,
-            Ok(Progress::Answer(Ok(answer))) => return answer,
-            Ok(Progress::Answer(Err(stop))) => break words::hook_fault(&stop),
-            Err(RecvTimeoutError::Timeout) => break words::hook_too_slow(settings.deadline.0),
-            Err(RecvTimeoutError::Disconnected) => break words::hook_failed("it panicked"),
-        }
+    let blocked = |settings: &HookSettings, reason: &str| {
+        (settings.on_fault == OnFault::Block).then(|| host.block(reason))
     };
-    (settings.on_fault == OnFault::Block).then(|| host.block(&reason))
+    let last_words = |settings: &HookSettings| {
+        let words = blocked(settings, &words::hook_too_slow(settings.deadline.0));
+        let words = words.map(|words| format!("{words}\n").into_bytes()).unwrap_or_default();
+        (settings.deadline.0.saturating_sub(started.elapsed()), words)
+    };
+    let (wait, words) = last_words(&settings);
+    let mut deadline = Deadline::set(wait, words);
+    let told = &mut |read: &HookSettings| {
+        if (read.deadline, read.on_fault) != (settings.deadline, settings.on_fault)
+            && let Ok(set) = &mut deadline
+        {
+            let (wait, words) = last_words(read);
+            if let Err(fault) = set.change(wait, words) {
+                deadline = Err(fault);
+            }
+        }
+        settings = read.clone();
+    };
+    let answer = catch_unwind(AssertUnwindSafe(|| work(told)));
+    let reason = match (answer, deadline) {
+        (Ok(Ok(answer)), Ok(_)) => return answer,
+        // Whoever cannot keep a deadline has none to rely on.
+        (Ok(Ok(_)), Err(fault)) => words::hook_fault(&fault.into()),
+        (Ok(Err(stop)), _) => words::hook_fault(&stop),
+        (Err(_), _) => words::hook_failed("it panicked"),
+    };
+    blocked(&settings, &reason)
 }
 
 /// Whose payload it is and what it says; or what is wrong with it, and whether it may be one that matters.
@@ -170,56 +166,6 @@ struct Hook {
     host: &'static dyn Host,
     heard: Heard,
     everywhere: Everywhere,
-}
-
-/// What a tool will do to files.
-#[derive(Debug, Default)]
-struct Plan {
-    reads: Vec<(PathBuf, Extent)>,
-    changes: Vec<Planned>,
-    /// It is run by a shell, so there may be more.
-    shell: bool,
-    /// Files that it names to programs of which we know nothing.
-    named: Vec<PathBuf>,
-    /// Its text could not be understood, so there may be anything.
-    unclear: bool,
-}
-
-/// A file that a tool will change.
-#[derive(Debug)]
-struct Planned {
-    path: PathBuf,
-    extent: Extent,
-    text: Text,
-}
-
-/// What is known about the text that a file will hold.
-#[derive(Debug)]
-enum Text {
-    Exactly(String),
-    Edited(Vec<Edit>),
-    Unknown,
-}
-
-impl Plan {
-    fn weight(&self) -> Weight {
-        if self.changes.is_empty() && !self.unclear { Weight::Harmless } else { Weight::Writes }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.reads.is_empty() && self.changes.is_empty() && !self.shell
-    }
-
-    fn add(&mut self, deed: &Deed, folder: &Path) {
-        let (path, extent, text) = match deed {
-            Deed::Read(path, extent) => return self.reads.push((folder.join(path), *extent)),
-            Deed::Write(path, Some(text)) => (path, Extent::Whole, Text::Exactly(text.clone())),
-            Deed::Write(path, None) => (path, Extent::Whole, Text::Unknown),
-            Deed::Edit(path, edits) => (path, Extent::Part, Text::Edited(edits.clone())),
-            Deed::Delete(path) => (path, Extent::Whole, Text::Unknown),
-        };
-        self.changes.push(Planned { path: folder.join(path), extent, text });
-    }
 }
 
 impl Hook {
@@ -278,22 +224,6 @@ impl Hook {
     }
 }
 
-impl Plan {
-    fn follow(&mut self, effects: shell::Effects) {
-        self.unclear |= effects.unclear;
-        self.named.extend(effects.named);
-        // What was not understood to its end may not run at all: it shows nothing that counts.
-        if !effects.unclear {
-            self.reads.extend(effects.reads);
-        }
-        self.changes.extend(effects.changes.into_iter().map(|change| Planned {
-            path: change.path,
-            extent: change.extent,
-            text: change.text.map_or(Text::Unknown, Text::Exactly),
-        }));
-    }
-}
-
 /// Everything that is needed to act for one tool call.
 struct Acting<'h> {
     hook: &'h Hook,
@@ -316,11 +246,11 @@ impl Acting<'_> {
     fn before(&self, call: &Call, plan: &Plan, turn: &SharedTurn) -> Result<Option<Value>, Stop> {
         let name = self.name_of(call);
         self.session.settle_done(self.gate, &name)?;
-        if plan.reads.is_empty() && plan.changes.is_empty() {
+        if plan.reads.is_empty() && plan.changes.is_empty() && !plan.gave_up {
             self.session.leave(&name, turn, None, Vec::new(), self.foreign(plan, turn)?)?;
             return Ok(None);
         }
-        let (changes, predicted) = self.changes(plan, turn)?;
+        let (changes, predicted) = self.changes(call, plan, turn)?;
         let foreign = self.foreign(plan, turn)?;
         for change in &changes {
             formatter::adopt(self.gate.workspace(), self.settings, turn, &change.path)?;
@@ -360,6 +290,7 @@ impl Acting<'_> {
     #[allow(clippy::type_complexity, reason = "two lists that are made in one pass")]
     fn changes(
         &self,
+        call: &Call,
         plan: &Plan,
         turn: &SharedTurn,
     ) -> Result<(Vec<ToolChange>, Vec<(PathBuf, Digest)>), Fault> {
@@ -391,6 +322,16 @@ impl Acting<'_> {
                 }
             } else {
                 add(&path, planned.digest(path.as_path()));
+            }
+        }
+        if plan.gave_up
+            && let Deeds::Shell { commands, .. } = &call.deeds
+        {
+            for path in turn.files_where(|path| self.is_named(commands, path) == Named::Yes)? {
+                let (path, extent) = (path.as_path().to_owned(), Extent::Part);
+                if !changes.iter().any(|there| there.path == path) {
+                    changes.push(ToolChange { path, extent, expected: Expected::Baseline, predicted: None });
+                }
             }
         }
         Ok((changes, predicted))
@@ -426,8 +367,12 @@ impl Acting<'_> {
             lost = aftermath.replaced.as_ref().and_then(|(path, text)| {
                 let path = self.gate.workspace().canonical(self.hook.heard.folder.join(path)).ok()?;
                 let (_, before) = ticket.changes().find(|(there, _)| *there == path.as_path())?;
-                let known = turn.text(before.digest()?).ok()??;
-                (!is_same_text(&known, text)).then(|| (path, text.clone()))
+                let slipped_in = match before {
+                    FileState::Present(digest) => !is_same_text(&turn.text(digest).ok()??, text),
+                    FileState::Absent => true,
+                    FileState::Unreadable => false,
+                };
+                slipped_in.then_some((path, before, text))
             });
             ticket.judge_reads(|path, planned| {
                 // A file that is only read is not changed by that.
@@ -440,24 +385,22 @@ impl Acting<'_> {
             self.gate.post_tool_use(&turn, ticket, result)?;
         }
         if let Deeds::Shell { commands, .. } = &call.deeds {
+            // Nearly all of them are as they were, and then one look at the time is all they cost.
+            let changed = turn.files_where(|path| since.last_changed(path) != Last::Before)?;
             let mut files: Vec<(FilePath, Named)> = Vec::new();
-            for (path, _) in turn.files()? {
-                let last = since.last_changed(path.as_path());
-                if own.contains(path.as_path()) || last == Last::Before {
-                    continue;
-                }
-                let foreign = last == Last::Near || read.contains(path.as_path());
-                let foreign = foreign || slip.foreign.iter().any(|there| there == path.as_path());
+            for path in changed.into_iter().filter(|path| !own.contains(path.as_path())) {
+                let foreign = since.last_changed(path.as_path()) == Last::Near
+                    || read.contains(path.as_path())
+                    || slip.foreign.iter().any(|there| there == path.as_path());
                 let named = if foreign { Named::No } else { self.is_named(commands, path.as_path()) };
                 files.push((path, named));
             }
             self.gate.look_again(&turn, &call.tool, &files)?;
         }
-        Ok(lost.and_then(|(path, text)| {
-            // The next write must not build on what nobody has looked at.
-            let _ = turn.refused(&path);
-            self.hook.host.tell(&words::hook_lost(self.door, &path, &text))
-        }))
+        let Some((path, before, text)) = lost else { return Ok(None) };
+        // If it cannot be kept, the agent is told all the same.
+        let kept = self.gate.keep_overwritten(&turn, &path, before, text.as_bytes()).ok();
+        Ok(self.hook.host.tell(&words::hook_lost(self.door, &path, text, kept.as_deref())))
     }
 
     /// Whether a command names a file, in whatever language is inside of it.
@@ -471,75 +414,6 @@ impl Acting<'_> {
         };
         if commands.iter().any(|text| names(text)) { Named::Yes } else { Named::No }
     }
-}
-
-impl Planned {
-    /// The hash of what the file will hold, if that is certain.
-    fn digest(&self, path: &Path) -> Option<Digest> {
-        match &self.text {
-            Text::Exactly(text) => Some(Digest::of(text.as_bytes())),
-            Text::Unknown => None,
-            Text::Edited(edits) if edits.is_empty() => None,
-            Text::Edited(edits) => {
-                let size = std::fs::metadata(path).ok()?.len();
-                let mut text =
-                    (size <= TEXT_PER_FILE as u64).then(|| std::fs::read_to_string(path).ok())??;
-                for edit in edits {
-                    let found = text.matches(&edit.old).count();
-                    text = match edit.occurrence {
-                        _ if edit.old.is_empty() || found == 0 => return None,
-                        Occurrence::All => text.replace(&edit.old, &edit.new),
-                        _ if found == 1 => text.replacen(&edit.old, &edit.new, 1),
-                        _ => return None,
-                    };
-                }
-                Some(Digest::of(text.as_bytes()))
-            }
-        }
-    }
-}
-
-/// How much of a file the agent was shown.
-fn shown(shown: &Shown, path: &Path, planned: Extent) -> Option<Extent> {
-    match shown {
-        Shown::AsAsked => Some(planned),
-        Shown::InPart => Some(Extent::Part),
-        Shown::Nothing => None,
-        Shown::Text(output) => {
-            let Ok(found) = std::fs::metadata(path) else { return Some(planned) };
-            if found.len() > TEXT_PER_FILE as u64 {
-                let whole = planned == Extent::Whole && output.len() as u64 >= found.len();
-                return if whole {
-                    Some(Extent::Whole)
-                } else {
-                    (!output.is_empty()).then_some(Extent::Part)
-                };
-            }
-            match std::fs::read(path).map(String::from_utf8) {
-                Ok(Ok(content)) => shell::shown_in(output, &content),
-                // Not text: what came out of it cannot be compared.
-                _ => (!output.is_empty()).then_some(Extent::Part),
-            }
-        }
-    }
-}
-
-/// Whether two texts are the same but for what programs do to line ends and byte order marks.
-fn is_same_text(known: &[u8], replaced: &str) -> bool {
-    let Ok(known) = std::str::from_utf8(known) else { return true };
-    let plain = |text: &str| text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
-    plain(known).trim_end_matches('\n') == plain(replaced).trim_end_matches('\n')
-}
-
-/// Whether a text has this word, not as a part of a longer name.
-fn has_word(text: &str, word: &str) -> bool {
-    let is_name = |c: char| c.is_alphanumeric() || "_-.".contains(c);
-    !word.is_empty()
-        && text.match_indices(word).any(|(at, _)| {
-            let (before, after) = (text[..at].chars().next_back(), text[at + word.len()..].chars().next());
-            // A full stop may end a sentence as well.
-            !before.is_some_and(is_name) && !after.is_some_and(|c| is_name(c) && c != '.')
-        })
 }
 
 /// Leaves word for the doctor that this program calls us.
@@ -578,41 +452,16 @@ mod tests {
 
     #[test]
     fn a_panic_blocks_a_write() {
-        let answer = watched(host(), Instant::now(), |_| std::panic::panic_any("as if something were wrong"));
+        let answer = judged(host(), Instant::now(), |_| std::panic::panic_any("as if something were wrong"));
         assert!(blocked(answer).contains("panicked"));
     }
 
     #[test]
-    fn a_slow_disk_blocks_a_write_inside_the_deadline() {
-        let started = Instant::now();
-        let answer = watched(host(), started, |told| {
-            let deadline = tollgate::settings::Wait(Duration::from_millis(50));
-            told(&HookSettings { deadline, ..HookSettings::default() });
-            std::thread::sleep(Duration::from_secs(5));
-            Ok(None)
-        });
-        assert!(blocked(answer).contains("50 ms"));
-        assert!(started.elapsed() < Duration::from_secs(4));
-    }
-
-    #[test]
     fn a_setting_lets_through_what_cannot_be_judged() {
-        let answer = watched(host(), Instant::now(), |told| {
+        let answer = judged(host(), Instant::now(), |told| {
             told(&HookSettings { on_fault: OnFault::Allow, ..HookSettings::default() });
             Err(Fault::Missing { what: "something".into() }.into())
         });
         assert_eq!(answer, None);
-    }
-
-    #[test]
-    fn a_word_is_no_part_of_a_name() {
-        for (text, word) in
-            [("python3 fix.py a.txt", "a.txt"), ("open('src/a.rs')", "src/a.rs"), ("see a.txt.", "a.txt")]
-        {
-            assert!(has_word(text, word), "{text}");
-        }
-        for (text, word) in [("cat", "a"), ("aa.txt", "a.txt"), ("a.txt2", "a.txt"), ("", "a")] {
-            assert!(!has_word(text, word), "{text}");
-        }
     }
 }

@@ -3,15 +3,61 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
+use tollgate::digest::Digest;
 
 use super::claude_code;
 use super::fields::{has, heard, shell, text};
-use super::setup::{EXIT_2, command, command_or, grouped};
+use super::setup::{EXIT_2, command, command_or, grouped, is_ours};
 use super::{Canary, Host, Registry, Setup, Traces, Trust};
 use crate::hook::event::{Deeds, Heard};
 use crate::hook::patch;
 
 pub(super) struct Codex;
+
+const FILE: &str = ".codex/hooks.json";
+
+/// Longer than this it does not wait at the end of a session, whatever it is told.
+const LONGEST_END: u64 = 3;
+
+/// Our hooks: where each stands, as the program names it, and the hash by which a person's agreement is remembered.
+///
+/// The hash is that of the event, the matcher and the one hook, with all defaults filled in, as JSON with sorted keys. It was
+/// compared with what Codex CLI 0.166.0 itself tells (`hooks/list` of its `app-server`).
+fn identities(hooks: &Value) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for (event, groups) in hooks["hooks"].as_object().into_iter().flatten() {
+        let event = snake(event);
+        for (group_at, group) in groups.as_array().into_iter().flatten().enumerate() {
+            for (at, hook) in group["hooks"].as_array().into_iter().flatten().enumerate() {
+                let Some(command) = hook["command"].as_str().filter(|_| is_ours(hook)) else { continue };
+                let timeout = hook["timeout"].as_u64().unwrap_or(600).max(1);
+                let timeout = if event == "session_end" { timeout.min(LONGEST_END) } else { timeout };
+                let mut identity = json!({
+                    "event_name": event,
+                    "hooks": [{"async": false, "command": command, "timeout": timeout, "type": "command"}],
+                });
+                if let Some(matcher) = group["matcher"].as_str() {
+                    identity["matcher"] = matcher.into();
+                }
+                let hash = Digest::of(identity.to_string().as_bytes());
+                found.push((format!("{event}:{group_at}:{at}"), format!("sha256:{hash}")));
+            }
+        }
+    }
+    found
+}
+
+/// `PreToolUse` as `pre_tool_use`.
+fn snake(name: &str) -> String {
+    let mut snake = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+    }
+    snake
+}
 
 impl Host for Codex {
     fn name(&self) -> &'static str {
@@ -55,7 +101,7 @@ impl Host for Codex {
             ],
             10,
         );
-        Setup::Shared { file: ".codex/hooks.json", base: json!({}), entries }
+        Setup::Shared { file: FILE, base: json!({}), entries }
     }
 
     fn mcp(&self) -> Registry {
@@ -68,13 +114,35 @@ impl Host for Codex {
     }
 
     fn trust(&self, home: Option<&Path>, root: &Path) -> Trust {
-        let how = "start `codex` here once and agree to the hooks with `/hooks`";
-        let config = home.map(|home| std::fs::read_to_string(home.join(".codex/config.toml")));
-        let Some(Ok(config)) = config else { return Trust::Missing(how) };
-        // Trust is by file and hash, under `hooks.state`. The hash is the program's secret; the file is not.
-        let file = root.join(".codex/hooks.json");
-        let trusted = config.contains("[hooks.state") && config.contains(&*file.to_string_lossy());
-        if trusted { Trust::Given } else { Trust::Missing(how) }
+        let read = |path: &Path| std::fs::read_to_string(path).ok();
+        let file = root.join(FILE);
+        let config = home.and_then(|home| read(&home.join(".codex/config.toml")));
+        let config = config.and_then(|text| text.parse::<toml::Table>().ok()).unwrap_or_default();
+        let hooks = read(&file).and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        let state = |key: &str| config.get("hooks")?.get("state")?.get(key);
+        for (place, hash) in identities(&hooks) {
+            let state = state(&format!("{}:{place}", file.display()));
+            if state.and_then(|state| state.get("enabled")?.as_bool()) == Some(false) {
+                return Trust::SwitchedOff("`enabled = false` in `~/.codex/config.toml`".into());
+            }
+            match state.and_then(|state| state.get("trusted_hash")?.as_str()) {
+                Some(trusted) if trusted == hash => {}
+                Some(_) => {
+                    return Trust::Missing(
+                        "the hooks have changed since: agree to them again, with `/hooks` in `codex`",
+                    );
+                }
+                None => {
+                    return Trust::Missing("start `codex` here once and agree to the hooks with `/hooks`");
+                }
+            }
+        }
+        let projects = config.get("projects");
+        let level = |folder: &Path| projects?.get(folder.to_str()?)?.get("trust_level")?.as_str();
+        match root.ancestors().find_map(level) {
+            Some("trusted") => Trust::Given,
+            _ => Trust::Missing("start `codex` here once and say that you trust the folder"),
+        }
     }
 
     fn canary(&self, session: &str, folder: &Path, event: Canary, file: &Path) -> Value {
@@ -106,5 +174,30 @@ fn deeds(tool: &str, input: &Value) -> Deeds {
             text(input, &["command", "input", "patch"]).map(|text| patch::deeds(&text)).unwrap_or_default(),
         ),
         _ => Deeds::none(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Codex CLI 0.166.0 told of the hooks that `init` writes.
+    #[test]
+    fn the_hashes_are_those_of_the_program() {
+        let Setup::Shared { entries, .. } = Codex.setup() else { panic!("it shares its file") };
+        let mut hooks = json!({"hooks": {}});
+        for (event, entry) in entries {
+            hooks["hooks"][event] = json!([entry]);
+        }
+        let told = [
+            ("user_prompt_submit", "4f654f41cd0e7a5bef97d28b96e41dc217987a66e7a986ef1f4bec118d4098b5"),
+            ("pre_tool_use", "963ef06f82c25adcde75dc339e7bc84a028310e72bf49745c64e85665b338479"),
+            ("post_tool_use", "8a626a8b37e35d0cf4a87cf9728845a8bf11f569b6c5a2de45436d8c240fd670"),
+            ("stop", "6c93c90fb96f91f2a6edd10b22f19bf3e0561b0641dd45ff0880e91feaa24294"),
+            ("subagent_stop", "a8937a1613a4f106981ae91e21cb402652c4fcbf698fd2b6a9e495b655660612"),
+            ("session_end", "218e278d8580c2a81fd224cb27d3b2bba1fdde17fe8de520ed0e79aea2be422e"),
+        ];
+        let told = told.map(|(event, hash)| (format!("{event}:0:0"), format!("sha256:{hash}")));
+        assert_eq!(identities(&hooks), told);
     }
 }

@@ -268,7 +268,7 @@ fn before_a_tool(config: &Value) -> Option<String> {
     }
 }
 
-fn is_ours(hook: &Value) -> bool {
+pub(super) fn is_ours(hook: &Value) -> bool {
     let texts = hook.as_object().into_iter().flat_map(Map::values).filter_map(Value::as_str);
     texts.into_iter().any(|text| text.contains(OURS))
 }

@@ -86,16 +86,17 @@ fn stale_words(door: &Door, path: &str, stale: &Stale, again: bool) -> String {
 }
 
 /// What a tool overwrote although nobody had seen it: it slipped in between the check and the write.
-pub(crate) fn hook_lost(door: &Door, path: &FilePath, text: &str) -> String {
+pub(crate) fn hook_lost(door: &Door, path: &FilePath, text: &str, kept: Option<&str>) -> String {
     let path = shown(door, path.as_path());
     let mut end = text.len().min(LOST);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
     let cut = if end < text.len() { "\n..." } else { "" };
+    let kept = kept.map(|id| format!(" It is kept, see `tollgate recovery show {id}`.")).unwrap_or_default();
     format!(
         "Someone else changed `{path}` in the moment before this write, so the write replaced text that you had not seen. \
-         Read `{path}`, and bring back what is missing. The replaced text was:\n{}{cut}",
+         Read `{path}`, and bring back what is missing.{kept} The replaced text was:\n{}{cut}",
         &text[..end]
     )
 }

@@ -26,12 +26,16 @@ pub(super) struct Asked {
     decided: Option<TaskName>,
     /// Why a decision could not be made, by [`Trouble`].
     #[serde(skip)]
-    pub(super) trouble: Option<Trouble>,
+    trouble: Option<Trouble>,
+    /// What was typed with it.
+    #[serde(skip)]
+    typed: Option<String>,
 }
 
 impl Asked {
-    pub(super) fn again(task: TaskName, trouble: Trouble) -> Self {
-        Self { task: Some(task), decided: None, trouble: Some(trouble) }
+    pub(super) fn again(task: TaskName, trouble: Trouble, typed: Option<String>) -> Self {
+        let typed = typed.filter(|typed| !typed.is_empty());
+        Self { task: Some(task), decided: None, trouble: Some(trouble), typed }
     }
 }
 
@@ -74,7 +78,7 @@ pub(super) fn view(visit: &Visit<'_>, open: &Open, asked: &Asked) -> Result<View
     let main = html! {
         h1 { "Approvals " span.count { (waiting.len()) } }
         @if let Some(decided) = &asked.decided { (said(visit, open, decided)?) }
-        @if let Some(trouble) = &asked.trouble { (trouble.show()) }
+        @if let Some(trouble) = &asked.trouble { (trouble.show(asked.typed.as_deref())) }
         @else if let Some(task) = &asked.task { (not_waiting(task, sheet.as_ref())) }
         @if waiting.is_empty() {
             div.empty {
@@ -124,7 +128,7 @@ pub(super) fn view(visit: &Visit<'_>, open: &Open, asked: &Asked) -> Result<View
 }
 
 impl Trouble {
-    fn show(&self) -> Markup {
+    fn show(&self, typed: Option<&str>) -> Markup {
         html! {
             div.alert role="alert" {
                 p {
@@ -143,6 +147,10 @@ impl Trouble {
                         },
                         Self::Told(sentence) => { strong { "Nothing was decided." } " " (Shown(sentence)) "." },
                     }
+                }
+                @if let Some(typed) = typed {
+                    p { "What you had written:" }
+                    pre.typed tabindex="0" { (Shown(typed)) }
                 }
             }
         }

@@ -10,6 +10,7 @@ use axum::Extension;
 use axum::extract::{Form, Path, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Redirect, Response};
+use jiff::Timestamp;
 use serde::Deserialize;
 use tollgate::digest::Digest;
 use tollgate::error::{Fault, Result};
@@ -47,25 +48,27 @@ pub(super) struct Edited {
 }
 
 /// Who asks, and about what.
-pub(super) struct Case {
+struct Case {
     site: Site,
     desk: Arc<Desk>,
     session: Session,
     task: TaskName,
+    /// What was typed: it must not be lost if it cannot be used.
+    typed: Option<String>,
 }
 
 type About = (State<Site>, Extension<Arc<Desk>>, Path<TaskName>, HeaderMap);
 
 impl Case {
-    fn new((State(site), Extension(desk), Path(task), headers): About) -> Self {
-        Self { site, desk, session: Session::of(&headers), task }
+    fn new((State(site), Extension(desk), Path(task), headers): About, typed: Option<String>) -> Self {
+        Self { site, desk, session: Session::of(&headers), task, typed }
     }
 
     /// Makes a decision, if the form is ours, and shows what came of it.
     async fn decide(
         self,
         token: &str,
-        make: impl Fn(&Vault, &TaskName, &str) -> Result<Answer> + Send + 'static,
+        make: impl Fn(&Vault, &TaskName, &str) -> Result<Decided> + Send + 'static,
     ) -> Response {
         if !self.session.sent(&self.site, token) {
             return self.again(Trouble::Forged).await;
@@ -76,46 +79,44 @@ impl Case {
             let Some(OpenVault { vault, .. }) = open.as_ref().and_then(|open| open.vault.as_ref()) else {
                 return Err(Fault::Missing { what: format!("the task `{task}`") });
             };
-            patiently(|| make(vault, &task, &site.person), &sleep)
+            Ok(match patiently(|| make(vault, &task, &site.person), &sleep)? {
+                Decided::Yes(_) => None,
+                // It still waits, so it is not what was shown.
+                Decided::No(_) if is_waiting(vault, &task) => Some(Trouble::Changed),
+                Decided::No(sentence) => Some(Trouble::Told(sentence)),
+            })
         });
         let made = made.await;
         self.desk.forget();
         match made {
-            Ok(Answer::Decided(Decided::Yes(_))) => {
+            Ok(None) => {
                 Redirect::to(&format!("/approvals?decided={}", encode(self.task.as_str()))).into_response()
             }
-            Ok(Answer::Decided(Decided::No(_)) | Answer::Changed) if self.is_waiting().await => {
-                self.again(Trouble::Changed).await
-            }
-            Ok(Answer::Changed) => self.again(Trouble::Told("It is not there any more".into())).await,
-            Ok(Answer::Decided(Decided::No(sentence))) => self.again(Trouble::Told(sentence)).await,
-            Ok(Answer::NoReason) => self.again(Trouble::NoReason).await,
+            Ok(Some(trouble)) => self.again(trouble).await,
             Err(broken) => self.again(Trouble::Told(broken.0.to_string())).await,
         }
     }
 
-    async fn is_waiting(&self) -> bool {
-        let task = self.task.clone();
-        let state = self.site.blocking(move |site| {
-            let open = site.open()?;
-            let Some(open) = open else { return Ok(None) };
-            let Some(OpenVault { vault, .. }) = &open.vault else { return Ok(None) };
-            Ok(vault.get(&task, open.gate.workspace().now()).ok().map(|stored| stored.slot.state()))
-        });
-        matches!(state.await, Ok(Some(state::State::PendingApproval)))
-    }
-
+    /// Shows what is there now, and asks again.
     async fn again(self, trouble: Trouble) -> Response {
-        let page = Page::Approvals(Asked::again(self.task, trouble));
+        let page = Page::Approvals(Asked::again(self.task, trouble, self.typed));
         super::show(self.site, self.desk, self.session, page).await
     }
 }
 
-/// What came of asking for a decision.
-pub(super) enum Answer {
-    Decided(Decided),
-    Changed,
-    NoReason,
+fn is_waiting(vault: &Vault, task: &TaskName) -> bool {
+    let stored = vault.get(task, Timestamp::now());
+    stored.is_ok_and(|stored| stored.slot.state() == state::State::PendingApproval)
+}
+
+/// The task as it was shown; or why it is not.
+fn as_shown(vault: &Vault, task: &TaskName, seen: Digest) -> Result<std::result::Result<Sheet, Decided>> {
+    let sheet = Sheet::read(vault, task, Timestamp::now())?;
+    Ok(match sheet.stored.slot.state() {
+        state::State::PendingApproval if sheet.exact == Some(seen) => Ok(sheet),
+        state::State::PendingApproval => Err(Decided::No(format!("`{task}` has just been changed"))),
+        other => Err(Decided::No(format!("`{task}` is in `{other}`"))),
+    })
 }
 
 pub(super) async fn approve(
@@ -125,10 +126,9 @@ pub(super) async fn approve(
     headers: HeaderMap,
     Form(yes): Form<Yes>,
 ) -> Response {
-    let case = Case::new((site, desk, task, headers));
-    let seen = yes.seen;
+    let case = Case::new((site, desk, task, headers), None);
     case.decide(&yes.token, move |vault, task, person| {
-        vault.approve(task, person, Some(seen), jiff::Timestamp::now()).map(Answer::Decided)
+        vault.approve(task, person, Some(yes.seen), Timestamp::now())
     })
     .await
 }
@@ -140,17 +140,14 @@ pub(super) async fn reject(
     headers: HeaderMap,
     Form(no): Form<No>,
 ) -> Response {
-    let case = Case::new((site, desk, task, headers));
-    case.decide(&no.token, move |vault, task, person| {
-        if no.reason.trim().is_empty() {
-            return Ok(Answer::NoReason);
-        }
-        let now = jiff::Timestamp::now();
-        let sheet = Sheet::read(vault, task, now)?;
-        if sheet.stored.slot.state() == state::State::PendingApproval && sheet.exact != Some(no.seen) {
-            return Ok(Answer::Changed);
-        }
-        vault.reject(task, person, no.reason.trim(), now).map(Answer::Decided)
+    let reason = no.reason.trim().to_owned();
+    let case = Case::new((site, desk, task, headers), Some(reason.clone()));
+    if reason.is_empty() {
+        return case.again(Trouble::NoReason).await;
+    }
+    case.decide(&no.token, move |vault, task, person| match as_shown(vault, task, no.seen)? {
+        Ok(_) => vault.reject(task, person, &reason, Timestamp::now()),
+        Err(decided) => Ok(decided),
     })
     .await
 }
@@ -162,15 +159,13 @@ pub(super) async fn edit(
     headers: HeaderMap,
     Form(edited): Form<Edited>,
 ) -> Response {
-    let case = Case::new((site, desk, task, headers));
-    case.decide(&edited.token, move |vault, task, person| {
-        let now = jiff::Timestamp::now();
-        let sheet = Sheet::read(vault, task, now)?;
-        if sheet.stored.slot.state() == state::State::PendingApproval && sheet.exact != Some(edited.seen) {
-            return Ok(Answer::Changed);
+    let case = Case::new((site, desk, task, headers), Some(edited.text.clone()));
+    case.decide(&edited.token, move |vault, task, person| match as_shown(vault, task, edited.seen)? {
+        Ok(sheet) => {
+            let text = with(&sheet.text, &edited.text);
+            vault.amend(task, person, edited.seen, &text, Timestamp::now())
         }
-        let text = with(&sheet.text, &edited.text);
-        vault.amend(task, person, edited.seen, &text, now).map(Answer::Decided)
+        Err(decided) => Ok(decided),
     })
     .await
 }

@@ -88,9 +88,13 @@ impl Server {
     /// With the tasks of the workspace. Without them the tools for tasks say that there is no vault.
     #[must_use]
     pub fn with_tasks(self, tasks: Tasks) -> Self {
-        // Who gives them twice keeps the first: claims were made in them.
-        let _ = self.0.tasks.set(tasks);
+        self.offer_tasks(|| tasks);
         self
+    }
+
+    /// From now on there are tasks. Who offers them twice keeps the first: claims were made in them.
+    pub(crate) fn offer_tasks(&self, tasks: impl FnOnce() -> Tasks) {
+        self.0.tasks.get_or_init(tasks);
     }
 
     /// Serves one client on these streams until it closes them.

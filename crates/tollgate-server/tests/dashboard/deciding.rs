@@ -101,7 +101,7 @@ fn an_edit_over_a_change_is_asked_again() {
     world.meddles("x", "ten", "eleven");
     let reply = visitor.sends("/tasks/x.md/edit", &[("text", "nine coins")]);
     assert_eq!(reply.status, 409);
-    reply.has("eleven coins");
+    reply.has("eleven coins").has("What you had written").has("nine coins");
     assert!(world.text("x").contains("eleven coins"), "nothing was overwritten");
     assert_eq!(world.state("x"), State::PendingApproval);
 }

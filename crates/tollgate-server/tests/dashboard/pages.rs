@@ -166,7 +166,7 @@ fn of_many_refusals_each_is_on_one_page_and_all_are_in_the_picture() {
         let found = page.body.split("<article class=\"conflict\" id=\"").skip(1);
         seen.extend(found.map(|part| part.split('"').next().unwrap().to_owned()));
         let Some((_, next)) = page.body.split_once("rel=\"next\" href=\"") else { break };
-        page = world.gets(&next.split('"').next().unwrap().to_owned());
+        page = world.gets(next.split('"').next().unwrap());
     }
     let all = seen.len();
     seen.dedup();

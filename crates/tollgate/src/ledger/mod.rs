@@ -118,6 +118,8 @@ action_types! {
     Mutation = "MUTATION",
     /// Someone wrote into a file after it had been replaced.
     LateExternalWrite = "LATE_EXTERNAL_WRITE",
+    /// Nobody told the end of a tool call, and its time is over.
+    ReservationExpired = "RESERVATION_EXPIRED",
     /// A task was claimed.
     Claim = "CLAIM",
     /// A race for a task was lost.

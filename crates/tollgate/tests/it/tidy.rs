@@ -50,7 +50,8 @@ fn nothing_is_left_for_later_and_no_test_is_passed_by() {
 fn unsafe_lines_live_in_one_small_module_of_the_library() {
     for (name, text) in sources().into_iter().filter(|(name, _)| name.starts_with("crates/tollgate/src/")) {
         let lines = text.lines().filter(|line| line.contains("unsafe {")).count();
-        assert_eq!(lines, usize::from(name.ends_with("/sys.rs")), "{name}");
+        let most = if name.ends_with("/sys.rs") { 5 } else { 0 };
+        assert!(lines <= most, "{name} has {lines}");
     }
 }
 

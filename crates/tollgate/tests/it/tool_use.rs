@@ -51,6 +51,11 @@ fn tool_reads(agent: &Agent<'_>, path: &str) {
     post(agent, ticket, ToolResult::Succeeded);
 }
 
+/// How many files are reserved.
+fn reserved(world: &World) -> usize {
+    tollgate::doctor::leftovers(&world.root().join(".tollgate")).unwrap().reservations.len()
+}
+
 #[test]
 fn the_baseline_is_captured_after_a_read_and_checked_before_a_write() {
     let world = World::new();
@@ -124,12 +129,72 @@ fn a_reservation_holds_others_back_until_it_is_settled() {
 }
 
 #[test]
-fn a_reservation_is_void_after_its_time() {
+fn a_reservation_is_void_after_its_time_and_the_ledger_says_so() {
     let world = World::with("[guard]\nquiet_wait = \"0ms\"\nreservation = \"0ms\"");
     world.outsider_writes("a", "one");
     let (blue, red) = (world.agent("blue"), world.agent("red"));
     let _never_settled = pre(&blue, &writes("w1", &["a"])).unwrap();
     while pre(&red, &writes("w2", &["a"])).is_err() {}
+    let lines = world.lines_of("RESERVATION_EXPIRED");
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!(lines[0].agent.as_ref().unwrap().as_str(), "blue");
+    assert_eq!(lines[0].turn.as_ref(), Some(blue.turn.id()));
+    assert_eq!(lines[0].payload["target_file"], "a");
+    assert_eq!(lines[0].payload["tool_name"], "Write");
+    assert_eq!(lines[0].result["status"], "EXPIRED");
+}
+
+#[test]
+fn the_end_of_a_tool_call_waits_for_whoever_holds_the_path() {
+    let world = World::with("[guard]\nlock_wait = \"1ms\"");
+    let blue = world.agent("blue");
+    let ticket = pre(&blue, &writes("w1", &["a"])).unwrap();
+    let held: Vec<fs::File> = (fs::read_dir(world.root().join(".tollgate/locks")).unwrap().flatten())
+        .map(|lock| fs::File::options().write(true).open(lock.path()).unwrap())
+        .inspect(|lock| lock.lock().unwrap())
+        .collect();
+    let ended = |ticket| world.gate.post_tool_use(&blue.turn, ticket, ToolResult::Failed);
+    assert!(matches!(ended(ticket.clone()), Err(tollgate::error::Fault::Locked { .. })));
+    drop(held);
+    ended(ticket).unwrap();
+    assert_eq!(reserved(&world), 0);
+}
+
+#[test]
+fn reservations_of_one_stripe_do_not_know_each_other() {
+    let world = World::with("[guard]\nquiet_wait = \"0ms\"");
+    // So many that some of them share a stripe, and their line grows and shrinks.
+    let names: Vec<String> = (0..600).map(|n| format!("file-{n}")).collect();
+    let (blue, red) = (world.agent("blue"), world.agent("red"));
+    let paths: Vec<&str> = names.iter().map(String::as_str).collect();
+    let first = pre(&blue, &writes("w1", &paths)).unwrap();
+    assert_eq!(reserved(&world), 600);
+    let second = pre(&blue, &writes("w2", &paths[..300])).unwrap();
+    post(&blue, first, ToolResult::Failed);
+    assert_eq!(reserved(&world), 300, "those of the second call stay");
+    assert_eq!(
+        pre(&red, &writes("w3", &paths[299..300])).unwrap_err().payload().error_type,
+        ErrorType::FileBusy
+    );
+    let _ = pre(&red, &writes("w4", &paths[300..])).unwrap();
+    post(&blue, second, ToolResult::Failed);
+    assert_eq!(reserved(&world), 300);
+}
+
+#[test]
+fn a_torn_line_of_reservations_holds_nobody() {
+    let world = World::with("[guard]\nquiet_wait = \"0ms\"");
+    let (blue, red) = (world.agent("blue"), world.agent("red"));
+    let _ = pre(&blue, &writes("w1", &["a"])).unwrap();
+    for lock in fs::read_dir(world.root().join(".tollgate/locks")).unwrap().flatten() {
+        let mut bytes = fs::read(lock.path()).unwrap();
+        if let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+            bytes[end - 20..end].fill(0);
+            fs::write(lock.path(), bytes).unwrap();
+        }
+    }
+    let _ = pre(&red, &writes("w2", &["a"])).unwrap();
+    assert_eq!(reserved(&world), 1);
 }
 
 #[test]
@@ -145,7 +210,7 @@ fn one_stale_file_of_a_patch_refuses_it_whole_and_reserves_nothing() {
     world.outsider_writes("b", "changed");
     let refused = pre(&agent, &writes("w", &["a", "b", "c"])).unwrap_err();
     assert_eq!(refused.refusals().len(), 1);
-    assert_eq!(fs::read_dir(world.root().join(".tollgate/reservations")).unwrap().count(), 0);
+    assert_eq!(reserved(&world), 0);
     let _ = pre(&world.agent("red"), &writes("w", &["a", "c"])).unwrap();
 }
 

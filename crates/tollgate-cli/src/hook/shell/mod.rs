@@ -32,6 +32,8 @@ pub(crate) struct Effects {
     pub(crate) named: Vec<PathBuf>,
     /// The text is no shell command that we understand all of.
     pub(crate) unclear: bool,
+    /// It was too long or too deep to be read to its end.
+    pub(crate) gave_up: bool,
 }
 
 /// A file that a command changes.
@@ -141,7 +143,7 @@ impl Reader {
         let tree =
             parser.parse_with_options(&mut |at, _| bytes.get(at..).unwrap_or_default(), None, Some(options));
         let Some(tree) = tree else {
-            self.effects.unclear = true;
+            (self.effects.unclear, self.effects.gave_up) = (true, true);
             return;
         };
         let root = tree.root_node();
@@ -154,6 +156,7 @@ impl Reader {
             || self.effects.changes.len() + self.effects.reads.len() > FILES
             || self.started.elapsed() > PATIENCE;
         self.effects.unclear |= exhausted;
+        self.effects.gave_up |= exhausted;
         exhausted
     }
 

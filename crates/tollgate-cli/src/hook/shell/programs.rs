@@ -343,7 +343,7 @@ fn patched(reader: &mut Reader, text: &str) {
     for deed in patch::deeds(text) {
         let (path, extent, text) = match deed {
             Deed::Write(path, text) => (path, Extent::Whole, text),
-            Deed::Edit(path, _) => (path, Extent::Part, None),
+            Deed::Edit(path, _) | Deed::Patch(path, _) => (path, Extent::Part, None),
             Deed::Delete(path) => (path, Extent::Whole, None),
             Deed::Read(..) => continue,
         };

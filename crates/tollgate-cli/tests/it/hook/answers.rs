@@ -1,7 +1,71 @@
-//! The answers, word for word.
+//! The answers, word for word, and in the form that each program's documents demand.
 
-use super::{Program, Tool};
+use serde_json::{Value, json};
+
+use super::{HOSTS, Program, Tool};
 use crate::world::World;
+
+/// An object with exactly these fields.
+fn exactly(fields: Value) -> Value {
+    let names: Vec<&String> = fields.as_object().unwrap().keys().collect();
+    json!({"type": "object", "required": names, "properties": fields, "additionalProperties": false})
+}
+
+/// With what a program blocks a tool, by its documents: Claude Code (hooks reference), Codex CLI (its generated schema for
+/// the output before a tool, where any other field makes the whole answer void), Gemini CLI (hooks reference), Cursor (hooks),
+/// Copilot CLI (hooks configuration), Cline (hooks). opencode has no form of its own: our plugin reads it and throws.
+fn blocks(host: &str) -> Value {
+    // Longer texts are cut by some.
+    let reason = json!({"type": "string", "minLength": 1, "maxLength": 10_000});
+    match host {
+        "claude-code" | "codex" => exactly(json!({"hookSpecificOutput": exactly(json!({
+            "hookEventName": {"const": "PreToolUse"},
+            "permissionDecision": {"const": "deny"},
+            "permissionDecisionReason": reason,
+        }))})),
+        "gemini" => exactly(json!({"decision": {"const": "deny"}, "reason": reason})),
+        "opencode" => exactly(json!({"deny": reason})),
+        "cursor" => {
+            exactly(json!({"permission": {"const": "deny"}, "agent_message": reason, "user_message": reason}))
+        }
+        "copilot" => {
+            exactly(json!({"permissionDecision": {"const": "deny"}, "permissionDecisionReason": reason}))
+        }
+        _ => exactly(json!({"cancel": {"const": true}, "errorMessage": reason})),
+    }
+}
+
+#[test]
+fn every_answer_has_the_form_that_the_program_understands() {
+    for host in HOSTS {
+        let validator = jsonschema::validator_for(&blocks(host)).unwrap();
+        for wrong in [json!({}), json!({"decision": "allow"}), json!({"continue": false, "stopReason": "x"})]
+        {
+            assert!(!validator.is_valid(&wrong), "{host}");
+        }
+        let world = World::with("[guard]\nquiet_wait = \"20ms\"");
+        world.puts("a.txt", "one\n");
+        let agent = Program::new(&world, host, "s1");
+        agent.reads("a.txt");
+        // Text in another program's hands may be long, and may look like anything.
+        world.puts("a.txt", "}\"\u{1b}[31m\n".repeat(20_000));
+        let stale = agent.before(&Tool::Write("a.txt", "mine\n"), "c").to_string();
+        let shell = agent.before(&Tool::Shell("echo x > a.txt"), "c").to_string();
+        let protected = agent.before(&Tool::Write(".tollgate/config.toml", ""), "c").to_string();
+        let mut answers = Vec::new();
+        for payload in [&stale, &stale, &shell, &protected, "{", "\u{1b}[31m"] {
+            answers.push(world.tollgate(["hook", host]).stdin(payload).ends().is(0));
+        }
+        world.puts(".tollgate/version", "99");
+        answers.push(world.tollgate(["hook", host]).stdin(&stale).ends().is(0));
+        for ran in answers {
+            let answer: Value = serde_json::from_str(&ran.stdout()).unwrap();
+            assert!(ran.stdout().ends_with("}\n"), "{host}: {ran}");
+            let wrong: Vec<String> = validator.iter_errors(&answer).map(|error| error.to_string()).collect();
+            assert!(wrong.is_empty(), "{host}: {wrong:?}");
+        }
+    }
+}
 
 fn stale(host: &'static str) -> String {
     let world = World::new();

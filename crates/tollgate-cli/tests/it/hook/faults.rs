@@ -80,6 +80,14 @@ fn a_setting_lets_through_what_cannot_be_judged() {
     agent.writes("a.txt", "mine\n").ran();
 }
 
+fn hold_all_locks(world: &World) -> Vec<fs::File> {
+    (0..256)
+        .map(|stripe| world.path(format!(".tollgate/locks/{stripe:02x}")))
+        .map(|path| fs::File::options().create(true).truncate(false).write(true).open(path).unwrap())
+        .inspect(|file| file.lock().unwrap())
+        .collect()
+}
+
 #[test]
 fn a_lock_that_is_never_let_go_blocks_inside_the_deadline() {
     let world = World::with("[guard]\nlock_wait = \"1h\"\n[hooks]\ndeadline = \"300ms\"");
@@ -87,17 +95,40 @@ fn a_lock_that_is_never_let_go_blocks_inside_the_deadline() {
     for host in HOSTS {
         let agent = Program::new(&world, host, "s");
         agent.reads("a.txt");
-        let locks: Vec<fs::File> = (0..256)
-            .map(|stripe| world.path(format!(".tollgate/locks/{stripe:02x}")))
-            .map(|path| fs::File::options().create(true).truncate(false).write(true).open(path).unwrap())
-            .inspect(|file| file.lock().unwrap())
-            .collect();
+        let locks = hold_all_locks(&world);
         let started = std::time::Instant::now();
         let reason = agent.writes("a.txt", "mine\n").blocked();
         assert!(reason.contains("no answer within 300 ms"), "{reason}");
         assert!(started.elapsed() < std::time::Duration::from_secs(5));
         drop(locks);
     }
+}
+
+#[test]
+fn a_hook_that_hears_no_signal_is_killed_and_what_stands_behind_it_blocks() {
+    let world = World::with("[guard]\nlock_wait = \"1h\"\n[hooks]\ndeadline = \"200ms\"");
+    world.puts("a.txt", "one\n");
+    let agent = Program::new(&world, "gemini", "s");
+    agent.reads("a.txt");
+    world.run("init --host gemini").is(0);
+    let settings: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(world.path(".gemini/settings.json")).unwrap()).unwrap();
+    let command = settings["hooks"]["BeforeTool"][0]["hooks"][0]["command"].as_str().unwrap();
+    let _locks: Vec<fs::File> = hold_all_locks(&world);
+    world.puts("payload.json", agent.before(&Tool::Write("a.txt", "mine\n"), "c").to_string());
+    // As deaf as a process that waits for a disk.
+    world.puts(
+        "deaf.pl",
+        "use POSIX; sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGALRM)); exec @ARGV or exit 1",
+    );
+    let command = command.replace("; tollgate hook", "; perl deaf.pl tollgate hook");
+    assert!(command.contains("deaf.pl"), "{command}");
+    let ran = world.program("sh", ["-c", &format!("{{ {command}; }} < payload.json")]);
+    let ran = ran.ends().is(0);
+    assert!(ran.stderr().contains("Killed"), "{ran}");
+    let answer: serde_json::Value = serde_json::from_str(&ran.stdout()).unwrap();
+    assert_eq!(answer["decision"], "deny");
+    assert!(answer["reason"].as_str().unwrap().contains("the tollgate hook died"), "{answer}");
 }
 
 #[test]
@@ -116,6 +147,79 @@ fn a_broken_slip_does_not_hold_the_agent_up() {
     }
     agent.says(&agent.after(&tool, "c", "one\n"));
     agent.reads("a.txt").writes("a.txt", "mine\n").ran();
+}
+
+/// Runs a hook that may not have more than a gigabyte of memory.
+fn in_a_gigabyte(world: &World, host: &str, payload: &str) -> String {
+    let script = format!("ulimit -v 1048576; exec tollgate hook {host}");
+    let started = std::time::Instant::now();
+    let ran = world.program("sh", ["-c", &script]).stdin(payload).ends().is(0);
+    assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
+    ran.stdout()
+}
+
+#[test]
+fn large_payloads_are_answered_and_those_that_are_too_large_block() {
+    let world = World::with("[guard]\ndurability = \"fast\"\n[hooks]\ndeadline = \"15s\"");
+    world.puts("a.txt", "one\n");
+    for host in ["claude-code", "opencode"] {
+        let agent = Program::new(&world, host, "s");
+        agent.reads("a.txt");
+        world.puts("a.txt", "foreign\n");
+        let text = "x".repeat(50 << 20);
+        let answer =
+            in_a_gigabyte(&world, host, &agent.before(&Tool::Write("a.txt", &text), "c").to_string());
+        assert!(answer.contains("STALE_FILE") && answer.len() < 4096, "{host}: {} bytes", answer.len());
+        let answer = in_a_gigabyte(&world, host, &" ".repeat(65 << 20));
+        assert!(answer.contains("larger than 64 MiB"), "{host}: {} bytes", answer.len());
+        // Nested so deeply that whoever follows it has no stack left.
+        let answer = in_a_gigabyte(&world, host, &"[".repeat(10 << 20));
+        assert!(answer.contains("cannot be understood"), "{host}: {} bytes", answer.len());
+        world.puts("a.txt", "one\n");
+    }
+}
+
+#[test]
+fn shell_text_nested_without_end_is_answered_in_time() {
+    let world = World::with("[guard]\ndurability = \"fast\"");
+    world.puts("a.txt", "one\n");
+    let agent = Program::new(&world, "codex", "s");
+    agent.reads("a.txt");
+    world.puts("a.txt", "foreign\n");
+    for opening in [
+        "(",
+        "$(",
+        "{ ",
+        "if true; then ",
+        "for x in a; do ",
+        "while (",
+        "echo \"$(",
+        "`",
+        "<(",
+        "[[ ",
+        "case x in x) ",
+        "${a:-",
+        "$((",
+        "! ",
+        "f() { ",
+        "bash -c '",
+        "eval ",
+        "cat <<E\n",
+        "a=(",
+        "time ",
+        "env ",
+        "\\",
+    ] {
+        let text = opening.repeat(200_000 / opening.len());
+        for command in [format!("echo x > a.txt; {text}"), format!("{text}; echo x > a.txt")] {
+            let payload = agent.before(&Tool::Shell(&command), "c").to_string();
+            let answer = in_a_gigabyte(&world, "codex", &payload);
+            // What is sure is refused, what is not clear is blocked or let through, and nothing is a crash.
+            if command.starts_with("echo x") {
+                assert!(!answer.is_empty(), "{opening:?}");
+            }
+        }
+    }
 }
 
 proptest! {

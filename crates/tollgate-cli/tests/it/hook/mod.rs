@@ -462,6 +462,11 @@ fn patched(text: &str) -> Vec<(&str, Option<String>)> {
     files
 }
 
+/// How many files are reserved.
+pub(crate) fn reserved(world: &World) -> usize {
+    tollgate::doctor::leftovers(&world.path(".tollgate")).unwrap().reservations.len()
+}
+
 /// Changes a file so that neither its size nor its time tells.
 pub(crate) fn change_in_secret(path: &Path, text: &str) {
     let before = fs::metadata(path).unwrap();

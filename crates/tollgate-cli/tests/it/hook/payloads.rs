@@ -1,10 +1,8 @@
 //! What real programs sent (the first three), and what the documents of the others say they send.
 
-use std::fs;
-
 use serde_json::Value;
 
-use super::HOSTS;
+use super::{HOSTS, reserved};
 use crate::world::{World, hash};
 
 fn recorded(host: &str) -> &'static str {
@@ -60,7 +58,7 @@ fn a_recorded_session_is_followed_and_its_stale_edit_is_blocked() {
         if host != "codex" {
             assert_eq!(files[1]["baseline_hash"], hash("new\n"), "{host}: {files:?}");
         }
-        assert_eq!(fs::read_dir(world.path(".tollgate/reservations")).unwrap().count(), 0, "{host}");
+        assert_eq!(reserved(&world), 0, "{host}");
         world.puts("a.txt", "hello foreign\n");
         let ran = world.tollgate(["hook", host]).stdin(&edit).ends().is(0);
         assert!(ran.json().to_string().contains("STALE_FILE"), "{host}");

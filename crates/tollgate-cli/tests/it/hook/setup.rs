@@ -259,7 +259,8 @@ fn the_doctor_tries_every_programs_hooks_out() {
         world.puts("a.txt", "one\n");
         Program::new(&world, host, "s").reads("a.txt");
         let found = doctor(&world);
-        assert!(found[0]["message"].as_str().unwrap().contains("called 0 s ago"), "{found:?}");
+        let message = found[0]["message"].as_str().unwrap();
+        assert!(message.contains("called ") && message.contains(" s ago"), "{found:?}");
         let left: Vec<_> = fs::read_dir(world.tmp().join("run/tollgate")).unwrap().flatten().collect();
         assert_eq!(left.len(), 1, "the canary leaves nothing behind");
     }
@@ -280,14 +281,9 @@ fn the_doctor_notices_hooks_that_do_not_work() {
         ran.stdout().contains("do not answer as they should: a stale write was answered with ``"),
         "{ran}"
     );
-    // An agreement of a person, by file and hash.
-    let state = format!(
-        "[hooks.state.\"{}:PreToolUse:0:0\"]\ntrusted_hash = \"x\"\n",
-        world.path(".codex/hooks.json").display()
-    );
     let home = world.tmp().join("home");
     fs::create_dir_all(home.join(".codex")).unwrap();
-    fs::write(home.join(".codex/config.toml"), state).unwrap();
+    fs::write(home.join(".codex/config.toml"), agreed(&world)).unwrap();
     fs::create_dir_all(home.join(".claude")).unwrap();
     fs::write(home.join(".claude/settings.json"), "{\"disableAllHooks\": true}").unwrap();
     let found = doctor(&world);
@@ -298,4 +294,49 @@ fn the_doctor_notices_hooks_that_do_not_work() {
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("\"timeout\": 10", "\"timeout\": 1")).unwrap();
     assert!(doctor(&world)[1]["message"].as_str().unwrap().contains("another version"));
+}
+
+/// What Codex CLI 0.166.0 has in its configuration once a person has agreed to the hooks, with the hashes that it told.
+pub(crate) fn agreed(world: &World) -> String {
+    let mut state = format!("[projects.\"{}\"]\ntrust_level = \"trusted\"\n", world.root().display());
+    for (event, hash) in [
+        ("pre_tool_use", "963ef06f82c25adcde75dc339e7bc84a028310e72bf49745c64e85665b338479"),
+        ("post_tool_use", "8a626a8b37e35d0cf4a87cf9728845a8bf11f569b6c5a2de45436d8c240fd670"),
+        ("session_end", "218e278d8580c2a81fd224cb27d3b2bba1fdde17fe8de520ed0e79aea2be422e"),
+        ("user_prompt_submit", "4f654f41cd0e7a5bef97d28b96e41dc217987a66e7a986ef1f4bec118d4098b5"),
+        ("subagent_stop", "a8937a1613a4f106981ae91e21cb402652c4fcbf698fd2b6a9e495b655660612"),
+        ("stop", "6c93c90fb96f91f2a6edd10b22f19bf3e0561b0641dd45ff0880e91feaa24294"),
+    ] {
+        let file = world.path(".codex/hooks.json");
+        state +=
+            &format!("[hooks.state.\"{}:{event}:0:0\"]\ntrusted_hash = \"sha256:{hash}\"\n", file.display());
+    }
+    state
+}
+
+#[test]
+fn the_doctor_knows_whether_a_person_has_agreed_to_these_very_hooks() {
+    let world = World::new();
+    world.run("init --host codex").is(0);
+    let config = world.tmp().join("home/.codex/config.toml");
+    fs::create_dir_all(config.parent().unwrap()).unwrap();
+    let all = agreed(&world);
+    let pre = all.find("[hooks.state").unwrap();
+    for (text, expected) in [
+        (all.clone(), "are trusted"),
+        (String::new(), "agree to the hooks with `/hooks`"),
+        ("not [ toml".into(), "agree to the hooks with `/hooks`"),
+        (all.replacen("963ef", "063ef", 1), "the hooks have changed since"),
+        (
+            all.replacen("trusted_hash", "enabled = false\ntrusted_hash", 1),
+            "switched off by `enabled = false`",
+        ),
+        (all.replacen("stop:0:0", "stop:1:0", 2), "agree to the hooks with `/hooks`"),
+        (all[pre..].to_owned(), "say that you trust the folder"),
+        (all.replacen("\"trusted\"", "\"untrusted\"", 1), "say that you trust the folder"),
+    ] {
+        fs::write(&config, &text).unwrap();
+        let found = doctor(&world);
+        assert!(found[0].to_string().contains(expected), "{expected}: {found:?}\n{text}");
+    }
 }

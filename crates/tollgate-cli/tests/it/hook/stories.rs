@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::{HOSTS, Program, Tool, change_in_secret};
+use super::{HOSTS, Program, Tool, change_in_secret, reserved};
 use crate::world::{World, hash};
 
 /// Tells a story once for each program.
@@ -187,7 +187,7 @@ fn a_patch_over_three_files_of_which_one_is_stale_changes_none() {
         world.puts("b.txt", "foreign\n");
         let payload = agent.uses(&Tool::Patch(patch)).refused("STALE_FILE");
         assert_eq!(payload["file_path"], world.path("b.txt").to_str().unwrap());
-        assert_eq!(fs::read_dir(world.path(".tollgate/reservations")).unwrap().count(), 0);
+        assert_eq!(reserved(&world), 0);
         world.holds("a.txt", "one\n");
         agent.reads("b.txt").uses(&Tool::Patch(patch)).ran();
         agent.writes("c.txt", "newer\n").ran();
@@ -292,6 +292,28 @@ fn a_call_whose_end_is_never_told_holds_nobody_for_long() {
         world.puts("a.txt", "more\n");
         agent.writes("a.txt", "own second write\n").ran();
     });
+}
+
+#[test]
+fn a_patch_whose_end_nobody_told_is_over_when_its_files_hold_what_they_were_to_hold() {
+    let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n one\n-two\n+TWO\n*** Add File: new.txt\n+new\n*** End Patch";
+    for host in ["codex", "opencode", "copilot", "cline"] {
+        let world = World::with("[guard]\nquiet_wait = \"50ms\"\ndurability = \"fast\"");
+        world.puts("a.txt", "one\ntwo\n");
+        let agent = Program::new(&world, host, "session-1");
+        let other = Program::new(&world, "gemini", "other");
+        agent.reads("a.txt");
+        assert_eq!(agent.asks(&agent.before(&Tool::Patch(patch), "cut")), None);
+        world.puts("new.txt", "new\n");
+        other.reads("a.txt").writes("a.txt", "other's\n").refused("FILE_BUSY");
+        world.puts("a.txt", "one\nTWO\n");
+        other.reads("a.txt").writes("a.txt", "other's\n").ran();
+        assert_eq!(
+            ledger(&world, "MUTATION")[0]["payload"]["hash_after"],
+            format!("sha256:{}", hash("one\nTWO\n"))
+        );
+        agent.writes("a.txt", "mine\n").refused("STALE_FILE");
+    }
 }
 
 #[test]
@@ -466,19 +488,48 @@ fn many_hooks_of_one_turn_at_once() {
 }
 
 #[test]
-fn what_slipped_in_between_check_and_write_is_told_where_the_program_tells_us() {
-    let world = World::with("[guard]\ndurability = \"fast\"");
-    world.puts("a.txt", "one\n");
-    let agent = Program::new(&world, "claude-code", "session-1");
-    agent.reads("a.txt");
-    let tool = Tool::Write("a.txt", "mine\n");
-    assert_eq!(agent.asks(&agent.before(&tool, "c1")), None);
-    world.puts("a.txt", "mine\n");
-    let mut after = agent.after(&tool, "c1", "");
-    after["tool_response"] = serde_json::json!({
-        "type": "update", "filePath": world.path("a.txt"), "content": "mine\n", "originalFile": "slipped in\n",
-    });
-    let ran = world.tollgate(["hook", "claude-code"]).stdin(after.to_string()).ends().is(0);
-    let told = ran.json()["hookSpecificOutput"]["additionalContext"].to_string();
-    assert!(told.contains("slipped in") && told.contains("a.txt"), "{told}");
+fn what_slipped_in_between_check_and_write_is_told_logged_and_kept_where_the_program_tells_us() {
+    for host in ["claude-code", "gemini"] {
+        let world = World::with("[guard]\ndurability = \"fast\"");
+        world.puts("a.txt", "one\n");
+        let agent = Program::new(&world, host, "session-1");
+        agent.reads("a.txt");
+        for (call, file, slipped_in) in [
+            ("c1", "a.txt", Some("slipped in\n")),
+            // Nothing slipped in: what the agent knew, and a program that drops the last line's end.
+            ("c2", "a.txt", None),
+            // A file that appeared.
+            ("c3", "new.txt", Some("appeared\n")),
+        ] {
+            let tool = Tool::Write(file, "mine\n");
+            assert_eq!(agent.asks(&agent.before(&tool, call)), None);
+            world.puts(file, "mine\n");
+            let mut after = agent.after(&tool, call, "");
+            let (path, found) = (world.path(file), slipped_in.unwrap_or("mine"));
+            after["tool_response"] = match host {
+                "gemini" => {
+                    serde_json::json!({"llmContent": "", "returnDisplay": {"filePath": path, "originalContent": found}})
+                }
+                _ => {
+                    serde_json::json!({"type": "update", "filePath": path, "content": "mine\n", "originalFile": found})
+                }
+            };
+            let ran = world.tollgate(["hook", host]).stdin(after.to_string()).ends().is(0);
+            let Some(slipped_in) = slipped_in else {
+                assert_eq!(ran.stdout(), "", "{host}");
+                continue;
+            };
+            let told = ran.json()["hookSpecificOutput"]["additionalContext"].as_str().unwrap().to_owned();
+            assert!(told.contains(slipped_in) && told.contains(file), "{told}");
+            let lines = ledger(&world, "LATE_EXTERNAL_WRITE");
+            let line = lines.last().unwrap();
+            assert_eq!(line["payload"]["target_file"], file);
+            assert_eq!(line["payload"]["found_hash"], format!("sha256:{}", hash(slipped_in)));
+            assert_eq!(line["result"]["status"], "KEPT");
+            let id = line["payload"]["recovery_id"].as_str().unwrap();
+            assert!(told.contains(&format!("tollgate recovery show {id}")), "{told}");
+            assert_eq!(world.run(&format!("recovery show {id}")).stdout(), slipped_in);
+        }
+        assert_eq!(ledger(&world, "LATE_EXTERNAL_WRITE").len(), 2, "{host}");
+    }
 }

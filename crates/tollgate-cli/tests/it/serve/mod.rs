@@ -10,7 +10,8 @@ use std::net::TcpStream;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use rustix::process::Signal;
+use serde_json::{Value, json};
 
 use crate::world::{Process, Run, World, until};
 
@@ -97,7 +98,7 @@ impl Served {
 
     /// Ends it as a person would, and says how long that took.
     #[track_caller]
-    pub(super) fn ends(mut self, signal: rustix::process::Signal) -> Duration {
+    pub(super) fn ends(mut self, signal: Signal) -> Duration {
         let began = Instant::now();
         self.process.signal(signal);
         assert_eq!(self.process.ends().code(), Some(0));
@@ -138,16 +139,50 @@ fn a_folder_that_never_saw_tollgate_is_left_alone_and_begins_when_it_is_set_up()
 }
 
 #[test]
+fn an_agent_claims_with_a_lease_over_mcp_also_where_the_vault_came_later() {
+    let world = World::with("[vault]\nsettle = \"10ms\"\n");
+    world.run("init").is(0);
+    let served = Served::new(&world, &["--agent", "remote"]);
+    let calls = |tool: &str, arguments: Value| {
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        });
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+            "params": {"name": tool, "arguments": arguments, "_meta": meta}})
+        .to_string();
+        served.asks(&format!(
+            "POST /mcp HTTP/1.1\r\nHost: HERE\r\nConnection: close\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\n\
+             Mcp-Method: tools/call\r\nMcp-Name: {tool}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        ))
+    };
+    let none = calls("list_tasks", json!({}));
+    assert!(none.body.contains("tollgate init --vault"), "{none:?}");
+    world.run("init --vault").is(0);
+    world.run("task add Water").is(0);
+    served.until_health("the vault", |health| health["tasks"]["waiting"] == 1);
+    let claimed = calls("claim_task", json!({"task": "water"}));
+    assert!(claimed.body.contains("lease_until"), "{claimed:?}");
+    let shown = world.json("task show water");
+    assert_eq!((&shown["state"], &shown["agent"]), (&json!("In_Progress"), &json!("remote")), "{shown}");
+}
+
+#[test]
 fn what_is_said_in_the_terminal() {
     let world = World::new();
-    let said = |run: Run<'_>| {
-        let mut run = run;
+    let said = |mut run: Run<'_>| {
         run.command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = Process(run.command.spawn().unwrap());
-        let stdout = process.0.stdout.take().unwrap();
-        let lines: Vec<String> = BufReader::new(stdout).lines().take(6).map_while(Result::ok).collect();
-        drop(process);
-        lines
+        let mut stdout = BufReader::new(process.0.stdout.take().unwrap());
+        let mut text = String::new();
+        stdout.read_line(&mut text).unwrap();
+        process.signal(Signal::TERM);
+        stdout.read_to_string(&mut text).unwrap();
+        assert_eq!(process.ends().code(), Some(0));
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
     };
     let lines = said(world.tollgate(["serve", "--listen", "127.0.0.1:0"]));
     assert!(lines[0].starts_with("dashboard http://127.0.0.1:"), "{lines:?}");
@@ -166,4 +201,41 @@ fn what_writes_have_replaced_gets_its_second_look() {
     assert_eq!(waits(), 1, "no command comes by that would take it");
     until("the second look", || (waits() == 0).then_some(()));
     drop(served);
+}
+
+#[test]
+fn agents_work_on_tasks_over_mcp_also_if_the_vault_was_made_later() {
+    let world = World::new();
+    world.run("init").is(0);
+    let served = Served::new(&world, &["--agent", "blue"]);
+    let call = |session: &str, body: Value| {
+        let body = body.to_string();
+        served.asks(&format!(
+            "POST /mcp HTTP/1.1\r\nHost: HERE\r\nConnection: close\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\n{session}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        ))
+    };
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params":
+        {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}});
+    let session = format!("Mcp-Session-Id: {}\r\n", call("", hello).header("mcp-session-id").unwrap());
+    call(&session, json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    let claims = || {
+        let params = json!({"name": "claim_task", "arguments": {}});
+        let answer =
+            call(&session, json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}));
+        // It comes as an event of a stream.
+        let data = answer.body.lines().find_map(|line| line.strip_prefix("data: {")).unwrap();
+        serde_json::from_str::<Value>(&format!("{{{data}")).unwrap()["result"].clone()
+    };
+    assert_eq!(claims()["isError"], true, "there is no vault");
+    world.run("init --vault").is(0);
+    world.run("task add hello").is(0);
+    served.until_health("the task", |health| health["tasks"]["waiting"] == 1);
+    let claimed = claims();
+    assert_eq!(claimed["structuredContent"]["claimed"], true, "{claimed}");
+    assert!(claimed["structuredContent"]["lease_until"].is_string(), "over HTTP it is a lease: {claimed}");
+    let health = served.until_health("the claim", |health| health["tasks"]["in_progress"] == 1);
+    let figures = &health["agents"][0];
+    assert_eq!((&figures["agent_name"], &figures["total_claims"]), (&json!("blue"), &json!(1)), "{health}");
 }

@@ -13,7 +13,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::change_in_secret;
+use super::setup::agreed;
+use super::{change_in_secret, reserved};
 use crate::world::World;
 use model::{Act, Door, Ends, Model, Speaks, Step};
 
@@ -54,6 +55,8 @@ struct Real<'w> {
     speaks: Speaks,
     door: Door,
     model: Model,
+    /// A person has agreed to its hooks; else it is told not to ask.
+    agreed: bool,
 }
 
 impl<'w> Real<'w> {
@@ -62,7 +65,17 @@ impl<'w> Real<'w> {
     }
 
     fn through(door: Door, world: &'w World, speaks: Speaks, script: Vec<Step>) -> Self {
-        Self { world, speaks, door, model: Model::start(speaks, door, world.root(), script) }
+        Self { world, speaks, door, model: Model::start(speaks, door, world.root(), script), agreed: false }
+    }
+
+    /// As a person would, who has agreed to the hooks; or without asking anybody.
+    fn trusts(&self) -> (String, &'static [&'static str]) {
+        if self.agreed {
+            return (agreed(self.world), &["exec", "--skip-git-repo-check", "go"]);
+        }
+        let root = self.world.root();
+        let project = format!("[projects.\"{}\"]\ntrust_level = \"trusted\"\n", root.display());
+        (project, &["exec", "--dangerously-bypass-hook-trust", "--skip-git-repo-check", "go"])
     }
 
     fn command(&self, bin: &Path, home: &Path) -> Command {
@@ -74,16 +87,15 @@ impl<'w> Real<'w> {
         };
         let (program, words): (&str, &[&str]) = match self.speaks {
             Speaks::Codex => {
+                let (trust, words) = self.trusts();
                 put(
                     ".codex/config.toml",
                     format!(
                         "model = \"gpt-5.5\"\nmodel_provider = \"m\"\napproval_policy = \"never\"\nsandbox_mode = \"danger-full-access\"\n\
-                         [model_providers.m]\nname = \"m\"\nbase_url = \"http://127.0.0.1:{port}/v1\"\nwire_api = \"responses\"\nenv_key = \"K\"\n\
-                         [projects.\"{}\"]\ntrust_level = \"trusted\"\n",
-                        self.world.root().display()
+                         [model_providers.m]\nname = \"m\"\nbase_url = \"http://127.0.0.1:{port}/v1\"\nwire_api = \"responses\"\nenv_key = \"K\"\n{trust}"
                     ),
                 );
-                ("codex", &["exec", "--dangerously-bypass-hook-trust", "--skip-git-repo-check", "go"])
+                ("codex", words)
             }
             Speaks::Gemini => {
                 put(
@@ -268,13 +280,33 @@ fn tell(speaks: Speaks) {
     Real::new(&world, speaks, script).plays(bin);
     let verified = world.run("ledger verify");
     assert!(verified.filtered.starts_with("exit 0"), "{}", verified.filtered);
-    let left = fs::read_dir(world.path(".tollgate/reservations")).unwrap().count();
-    assert_eq!(left, 0, "reservations are left");
+    assert_eq!(reserved(&world), 0, "reservations are left");
 }
 
 #[test]
 fn codex() {
     tell(Speaks::Codex);
+}
+
+/// The very hashes that the doctor expects are those by which the program calls the hooks.
+#[test]
+fn codex_calls_hooks_that_the_doctor_calls_trusted() {
+    let Some(bin) = programs() else { return };
+    let world = World::new();
+    world.puts("a", "one\n");
+    let foreign = world.path("a");
+    let script = vec![
+        step(Act::Read("a"), Ends::Done),
+        step_after(
+            move || fs::write(&foreign, "foreign\n").unwrap(),
+            Act::Overwrite("a", "mine\n"),
+            Ends::Stale,
+        ),
+        step(Act::Read("a"), Ends::Done),
+    ];
+    let real = Real { agreed: true, ..Real::new(&world, Speaks::Codex, script) };
+    real.plays(bin);
+    world.holds("a", "foreign\n");
 }
 
 #[test]

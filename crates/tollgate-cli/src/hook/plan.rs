@@ -1,0 +1,124 @@
+//! What a tool will do to files, as far as its input tells.
+
+use std::path::{Path, PathBuf};
+
+use tollgate::digest::Digest;
+use tollgate::edit::{Edit, Occurrence};
+use tollgate::turn::{Extent, TEXT_PER_FILE};
+
+use super::event::Deed;
+use super::patch::{self, Hunk};
+use super::shell;
+
+/// What happens if a call cannot be judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Weight {
+    /// It may change files: it is blocked.
+    Writes,
+    /// It changes nothing that we know of: it goes on.
+    Harmless,
+}
+
+/// What a tool will do to files.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) reads: Vec<(PathBuf, Extent)>,
+    pub(super) changes: Vec<Planned>,
+    /// It is run by a shell, so there may be more.
+    pub(super) shell: bool,
+    /// Files that it names to programs of which we know nothing.
+    pub(super) named: Vec<PathBuf>,
+    /// Its text could not be understood, so there may be anything.
+    pub(super) unclear: bool,
+    /// Its text was not even read to its end: whatever it names, it may change.
+    pub(super) gave_up: bool,
+}
+
+/// A file that a tool will change.
+#[derive(Debug)]
+pub(super) struct Planned {
+    pub(super) path: PathBuf,
+    pub(super) extent: Extent,
+    pub(super) text: Text,
+}
+
+/// What is known about the text that a file will hold.
+#[derive(Debug)]
+pub(super) enum Text {
+    Exactly(String),
+    Edited(Vec<Edit>),
+    Patched(Vec<Hunk>),
+    Unknown,
+}
+
+impl Plan {
+    pub(super) fn weight(&self) -> Weight {
+        if self.changes.is_empty() && !self.unclear { Weight::Harmless } else { Weight::Writes }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.reads.is_empty() && self.changes.is_empty() && !self.shell
+    }
+
+    pub(super) fn add(&mut self, deed: &Deed, folder: &Path) {
+        let (path, extent, text) = match deed {
+            Deed::Read(path, extent) => return self.reads.push((folder.join(path), *extent)),
+            Deed::Write(path, Some(text)) => (path, Extent::Whole, Text::Exactly(text.clone())),
+            Deed::Write(path, None) => (path, Extent::Whole, Text::Unknown),
+            Deed::Edit(path, edits) => (path, Extent::Part, Text::Edited(edits.clone())),
+            Deed::Patch(path, hunks) => (path, Extent::Part, Text::Patched(hunks.clone())),
+            Deed::Delete(path) => (path, Extent::Whole, Text::Unknown),
+        };
+        self.changes.push(Planned { path: folder.join(path), extent, text });
+    }
+}
+
+impl Plan {
+    pub(super) fn follow(&mut self, effects: shell::Effects) {
+        self.unclear |= effects.unclear;
+        self.gave_up |= effects.gave_up;
+        self.named.extend(effects.named);
+        // What was not understood to its end may not run at all: it shows nothing that counts.
+        if !effects.unclear {
+            self.reads.extend(effects.reads);
+        }
+        self.changes.extend(effects.changes.into_iter().map(|change| Planned {
+            path: change.path,
+            extent: change.extent,
+            text: change.text.map_or(Text::Unknown, Text::Exactly),
+        }));
+    }
+}
+
+impl Planned {
+    /// The hash of what the file will hold, if that is certain.
+    pub(super) fn digest(&self, path: &Path) -> Option<Digest> {
+        match &self.text {
+            Text::Exactly(text) => Some(Digest::of(text.as_bytes())),
+            Text::Unknown => None,
+            Text::Edited(edits) if edits.is_empty() => None,
+            Text::Patched(hunks) => {
+                patch::outcome(&small_text(path)?, hunks).map(|text| Digest::of(text.as_bytes()))
+            }
+            Text::Edited(edits) => {
+                let mut text = small_text(path)?;
+                for edit in edits {
+                    let found = text.matches(&edit.old).count();
+                    text = match edit.occurrence {
+                        _ if edit.old.is_empty() || found == 0 => return None,
+                        Occurrence::All => text.replace(&edit.old, &edit.new),
+                        _ if found == 1 => text.replacen(&edit.old, &edit.new, 1),
+                        _ => return None,
+                    };
+                }
+                Some(Digest::of(text.as_bytes()))
+            }
+        }
+    }
+}
+
+/// What is in a file, if it is text and not too long.
+fn small_text(path: &Path) -> Option<String> {
+    let size = std::fs::metadata(path).ok()?.len();
+    (size <= TEXT_PER_FILE as u64).then(|| std::fs::read_to_string(path).ok())?
+}

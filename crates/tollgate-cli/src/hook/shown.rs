@@ -1,0 +1,68 @@
+//! What an agent was shown, and what a text says: comparing texts with files and with each other.
+
+use std::path::Path;
+
+use tollgate::turn::{Extent, TEXT_PER_FILE};
+
+use super::event::Shown;
+use super::shell;
+
+/// How much of a file the agent was shown.
+pub(super) fn shown(shown: &Shown, path: &Path, planned: Extent) -> Option<Extent> {
+    match shown {
+        Shown::AsAsked => Some(planned),
+        Shown::InPart => Some(Extent::Part),
+        Shown::Nothing => None,
+        Shown::Text(output) => {
+            let Ok(found) = std::fs::metadata(path) else { return Some(planned) };
+            if found.len() > TEXT_PER_FILE as u64 {
+                let whole = planned == Extent::Whole && output.len() as u64 >= found.len();
+                return if whole {
+                    Some(Extent::Whole)
+                } else {
+                    (!output.is_empty()).then_some(Extent::Part)
+                };
+            }
+            match std::fs::read(path).map(String::from_utf8) {
+                Ok(Ok(content)) => shell::shown_in(output, &content),
+                // Not text: what came out of it cannot be compared.
+                _ => (!output.is_empty()).then_some(Extent::Part),
+            }
+        }
+    }
+}
+
+/// Whether two texts are the same but for what programs do to line ends and byte order marks.
+pub(super) fn is_same_text(known: &[u8], replaced: &str) -> bool {
+    let Ok(known) = std::str::from_utf8(known) else { return true };
+    let plain = |text: &str| text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
+    plain(known).trim_end_matches('\n') == plain(replaced).trim_end_matches('\n')
+}
+
+/// Whether a text has this word, not as a part of a longer name.
+pub(super) fn has_word(text: &str, word: &str) -> bool {
+    let is_name = |c: char| c.is_alphanumeric() || "_-.".contains(c);
+    !word.is_empty()
+        && text.match_indices(word).any(|(at, _)| {
+            let (before, after) = (text[..at].chars().next_back(), text[at + word.len()..].chars().next());
+            // A full stop may end a sentence as well.
+            !before.is_some_and(is_name) && !after.is_some_and(|c| is_name(c) && c != '.')
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_no_part_of_a_name() {
+        for (text, word) in
+            [("python3 fix.py a.txt", "a.txt"), ("open('src/a.rs')", "src/a.rs"), ("see a.txt.", "a.txt")]
+        {
+            assert!(has_word(text, word), "{text}");
+        }
+        for (text, word) in [("cat", "a"), ("aa.txt", "a.txt"), ("a.txt2", "a.txt"), ("", "a")] {
+            assert!(!has_word(text, word), "{text}");
+        }
+    }
+}

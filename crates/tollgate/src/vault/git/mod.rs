@@ -219,7 +219,7 @@ impl GitStore {
                 Some(talk) => return Ok(talk),
                 None if pauses.pause() => {
                     waited += 1;
-                    if waited % 100 == 0 {
+                    if waited.is_multiple_of(100) {
                         self.remote.git.end_orphan();
                     }
                 }

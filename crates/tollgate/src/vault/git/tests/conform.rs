@@ -37,6 +37,8 @@ fn bench() -> Bench {
             git(&person, &["push", "--quiet", "origin", "HEAD:main"]);
             other.sync().unwrap();
         }),
+        // Each of them is a push when it is added, and then two more.
+        race: 40,
     }
 }
 

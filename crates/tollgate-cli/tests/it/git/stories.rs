@@ -128,6 +128,23 @@ fn a_worker_that_nobody_hears_of_ends_its_command_before_another_begins() {
 }
 
 #[test]
+fn a_push_that_hangs_and_has_outlived_its_tollgate_is_ended_by_who_comes_next() {
+    let remote = Remote::with_tasks(1);
+    let world = remote.clone("remote_timeout = \"2000ms\"\n");
+    tollgate(&world, "sync").ends().is(0);
+    let hook = remote.path.join("hooks/pre-receive");
+    fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    super::crowd::executable(&hook, "#!/bin/sh\ntouch hangs\nexec sleep 1000\n");
+    let mut claim = tollgate(&world, "task claim t0 --agent blue").starts();
+    until("the push", || remote.path.join("hangs").exists().then_some(()));
+    claim.signal(rustix::process::Signal::KILL);
+    claim.ends();
+    fs::remove_file(&hook).unwrap();
+    tollgate(&world, "task claim t0 --agent red").ends().is(0);
+    assert_eq!(remote.on_branch(), ["In_Progress/red/t0.md"]);
+}
+
+#[test]
 fn an_agent_may_write_to_the_task_in_its_hands() {
     let remote = Remote::with_tasks(2);
     let world = remote.clone("");

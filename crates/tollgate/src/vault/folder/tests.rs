@@ -41,6 +41,7 @@ fn bench() -> Bench {
                 fs::write(&to, bytes).unwrap();
             }
         }),
+        race: conformance::RACE,
     }
 }
 

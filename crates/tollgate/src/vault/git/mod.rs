@@ -31,6 +31,7 @@ mod card;
 mod checkup;
 mod finish;
 mod follow;
+mod open;
 mod owed;
 mod record;
 mod run;
@@ -42,17 +43,16 @@ mod tests;
 mod tree;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rustix::fs::{CWD, RenameFlags};
 
-use self::record::{Maker, identity};
-use self::run::{Git, Given};
+use self::record::Maker;
+use self::run::Given;
 use self::seen::Seen;
 use self::step::Turns;
 use self::talk::Remote;
@@ -69,7 +69,7 @@ use super::task::Broken;
 use crate::digest::Digest;
 use crate::error::{At, Fault, Result};
 use crate::lock::Pauses;
-use crate::name::{Agent, random_id};
+use crate::name::Agent;
 use crate::settings::Offline;
 
 pub use self::beat::Beat;
@@ -133,81 +133,6 @@ pub struct Round {
 struct Talk(File);
 
 impl GitStore {
-    /// Opens the vault in this folder, which must be inside a repository that has the remote.
-    pub fn open(vault: &Path, options: GitOptions) -> Result<Self> {
-        for (what, name) in
-            [("remote", &options.remote), ("branch", &options.branch), ("claim_refs", &options.claim_refs)]
-        {
-            if !is_ref_name(name) {
-                return Err(Fault::invalid(format!("`[vault] {what}` cannot be `{}`", name.escape_debug())));
-            }
-        }
-        if !options.claim_refs.starts_with("refs/") {
-            return Err(Fault::invalid("`[vault] claim_refs` must start with `refs/`"));
-        }
-        let git = Git::new(&options.program, vault, options.patience);
-        git.check_version()?;
-        let found = git.local(
-            &["rev-parse", "--show-toplevel", "--absolute-git-dir", "--show-prefix"],
-            &Given::Nothing,
-        )?;
-        let text = found.text();
-        let mut lines = text.lines();
-        let (Some(top), Some(repository), true) = (lines.next(), lines.next(), found.ok) else {
-            return Err(Fault::invalid(format!(
-                "`{}` is not in a git working tree, which `[vault] sync = \"git\"` needs: run `git init`, or `git clone` it",
-                vault.display()
-            )));
-        };
-        let (top, prefix) = (PathBuf::from(top), lines.next().unwrap_or_default().to_owned());
-        let git = git.within(top, PathBuf::from(repository));
-        let settings =
-            git.local(&["config", "--get-regexp", r"^(user\.|core\.sshcommand|remote\.)"], &Given::Nothing)?;
-        let settings = settings.text();
-        let setting = |key: &str| {
-            settings
-                .lines()
-                .rev()
-                .find_map(|line| line.strip_prefix(key).and_then(|rest| rest.strip_prefix(' ')))
-        };
-        if setting(&format!("remote.{}.url", options.remote)).is_none() {
-            return Err(Fault::invalid(format!(
-                "the repository has no remote `{0}`: `git remote add {0} URL`, or name another in `[vault] remote`",
-                options.remote
-            )));
-        }
-        let ours = options.plain_ssh && setting("core.sshcommand").is_none();
-        let git = if ours { git.with_batch_ssh() } else { git };
-        let private = vault.join(".tollgate").join("git");
-        for folder in ["tree", "aside", "edits"] {
-            let path = private.join(folder);
-            fs::create_dir_all(&path).at("make the folder", &path)?;
-        }
-        let ignore = private.join(".gitignore");
-        if !ignore.exists() {
-            fs::write(&ignore, "*\n").at("write", &ignore)?;
-        }
-        let folder = FolderStore::open(&private.join("tree"), options.folder.clone())?;
-        let ident = identity(setting("user.name"), setting("user.email"));
-        let remote = Remote {
-            git: git.clone(),
-            name: options.remote.clone(),
-            branch: options.branch.clone(),
-            refs: options.claim_refs.clone(),
-        };
-        let clone = clone_id(&private)?;
-        let tree = Tree {
-            git: git.clone(),
-            folder: folder.clone(),
-            prefix,
-            aside: private.join("aside"),
-            edits: private.join("edits"),
-            clone: clone.clone(),
-        };
-        let maker = Maker { git, ident, marks: private.join("marks") };
-        Ok(Self { folder, remote, maker, tree, private, clone, options, turns: Arc::default() })
-    }
-
     /// The folder that shows the tasks.
     pub fn tree(&self) -> &Path {
         self.folder.vault()
@@ -288,10 +213,16 @@ impl GitStore {
         // Whoever has it may be waiting for an answer of the remote, and then look once more.
         let wait = 3 * self.options.patience + Duration::from_secs(10);
         let mut pauses = Pauses::lasting(wait);
+        let mut waited = 0_u32;
         loop {
             match self.try_converse()? {
                 Some(talk) => return Ok(talk),
-                None if pauses.pause() => {}
+                None if pauses.pause() => {
+                    waited += 1;
+                    if waited.is_multiple_of(100) {
+                        self.remote.git.end_orphan();
+                    }
+                }
                 None => return Err(Fault::Locked { path, waited_s: wait.as_secs() }),
             }
         }
@@ -434,45 +365,5 @@ fn split(version: &Version) -> (Version, Option<String>) {
         Some((folder, "-")) => (Version(folder.to_owned()), None),
         Some((folder, oid)) => (Version(folder.to_owned()), Some(oid.to_owned())),
         None => (version.clone(), None),
-    }
-}
-
-/// What git would take for a ref or a remote and for nothing else: no option, no pattern, no way out.
-fn is_ref_name(name: &str) -> bool {
-    let plain =
-        |c: char| c.is_ascii_alphanumeric() || "-_./@".contains(c) || !c.is_ascii() && !c.is_control();
-    let part = |part: &str| {
-        !part.is_empty() && !part.starts_with(['.', '-']) && !part.ends_with('.') && !part.ends_with(".lock")
-    };
-    name.len() < 200
-        && name.chars().all(plain)
-        && !name.contains("..")
-        && !name.contains("@{")
-        && name.split('/').all(part)
-}
-
-/// Which clone this is. A copy of the folder is another clone: the locks of the first are not there.
-fn clone_id(private: &Path) -> Result<String> {
-    let path = private.join("clone");
-    let ino = fs::metadata(private).at("look at", private)?.ino();
-    loop {
-        if let Some(text) = tree::read(&path)? {
-            match String::from_utf8_lossy(&text).trim().split_once(' ') {
-                Some((id, of)) if of == ino.to_string() => return Ok(id.to_owned()),
-                _ => fs::remove_file(&path).at("remove", &path)?,
-            }
-        }
-        let id = random_id()?;
-        let stage = private.join(format!("clone-{id}"));
-        fs::write(&stage, format!("{id} {ino}\n")).at("write", &stage)?;
-        // Of several that come first at once, one gives the name, and all of them take it.
-        let named = rustix::fs::renameat_with(CWD, &stage, CWD, &path, RenameFlags::NOREPLACE);
-        if named.is_err() {
-            fs::remove_file(&stage).at("remove", &stage)?;
-        }
-        match named {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-            Err(error) => return Err(error).at("rename", &stage),
-        }
     }
 }

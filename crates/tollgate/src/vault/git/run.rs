@@ -8,7 +8,7 @@
 //! standard input, so the lock is not free before the last one of them has ended, also if tollgate is killed.
 
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::seen::clock;
 use crate::error::{Fault, Result};
 use crate::vault::hold::without_locks;
 
@@ -66,6 +67,8 @@ pub(super) struct Git {
     program: PathBuf,
     folder: PathBuf,
     repository: Option<PathBuf>,
+    /// Where it is written down who talks to the remote.
+    talking: Option<PathBuf>,
     patience: Duration,
     batch_ssh: bool,
 }
@@ -102,16 +105,41 @@ impl Git {
             program: program.to_owned(),
             folder: folder.to_owned(),
             repository: None,
+            talking: None,
             patience,
             batch_ssh: false,
         }
     }
 
-    /// From here on, this repository and no other.
-    pub(super) fn within(mut self, top: PathBuf, repository: PathBuf) -> Self {
+    /// From here on, this repository and no other; who talks to its remote is written down there.
+    pub(super) fn within(mut self, top: PathBuf, repository: PathBuf, talking: PathBuf) -> Self {
         self.folder = top;
         self.repository = Some(repository);
+        self.talking = Some(talking);
         self
+    }
+
+    /// Ends a program that talks to the remote and should have ended: whoever started it was killed. It is known by its
+    /// number and by when it was started, so nobody else is ended who has got the number since.
+    pub(super) fn end_orphan(&self) {
+        let Some(text) = self.talking.as_ref().and_then(|path| fs::read_to_string(path).ok()) else { return };
+        let mut numbers = text.split_whitespace().filter_map(|word| word.parse::<u64>().ok());
+        let (Some(pid), Some(started), Some(until)) = (numbers.next(), numbers.next(), numbers.next()) else {
+            return;
+        };
+        if clock() > until && started_at(pid) == Some(started) {
+            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+            let _ = pid.map(|pid| kill_process_group(pid, Signal::KILL));
+        }
+    }
+
+    /// For whoever comes after us, if we are killed. Without it, they wait until the program ends by itself.
+    fn write_down(&self, child: &Child, patience: Duration) {
+        let pid = u64::from(child.id());
+        if let (Some(path), Some(started)) = (&self.talking, started_at(pid)) {
+            let until = clock() + 2 * u64::try_from(patience.as_millis()).unwrap_or(u64::MAX / 4);
+            let _ = fs::write(path, format!("{pid} {started} {until}\n"));
+        }
     }
 
     /// The user has not said how ssh is to be run, so it can be told not to ask.
@@ -137,7 +165,7 @@ impl Git {
 
     fn command<I: IntoIterator<Item = S>, S: Into<OsString>>(&self, arguments: I) -> Command {
         let mut command = Command::new(&self.program);
-        command.current_dir(&self.folder);
+        command.arg("-C").arg(&self.folder);
         if let Some(repository) = &self.repository {
             let mut option = OsString::from("--git-dir=");
             option.push(repository);
@@ -198,6 +226,9 @@ impl Git {
             }
         }
         let mut child = without_locks(|| command.spawn()).map_err(|source| self.fault("run", source))?;
+        if matches!(given, Given::Lock(_)) {
+            self.write_down(&child, patience);
+        }
         let answered = answer(&mut child, given, patience);
         if !matches!(answered, Ok(Ran { hung: false, .. })) {
             // That there is none left is fine.
@@ -210,6 +241,13 @@ impl Git {
     fn fault(&self, doing: &'static str, source: io::Error) -> Fault {
         Fault::Io { doing, path: self.program.clone(), source }
     }
+}
+
+/// When a process was started, in the kernel's own count. Only Linux tells.
+fn started_at(pid: u64) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name of the program may hold anything, also brackets and spaces.
+    text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
 /// Gives a program its input and takes its output until it ends, or until the time is up.
@@ -336,7 +374,12 @@ mod tests {
     fn script(folder: &Path, text: &str) -> Git {
         let path = folder.join("git");
         let write = r#"printf '#!/bin/sh\n%s\n' "$1" > "$0" && chmod +x "$0""#;
-        let written = Command::new("sh").args(["-c", write]).arg(&path).arg(text).status().unwrap();
+        let written = Command::new("sh")
+            .args(["-c", write])
+            .arg(&path)
+            .arg(format!("cd \"$2\"\n{text}"))
+            .status()
+            .unwrap();
         assert!(written.success());
         Git::new(&path, folder, Duration::from_millis(200))
     }
@@ -355,9 +398,9 @@ mod tests {
         let ran = git.remote(vec!["push"], &lock(folder.path())).unwrap();
         assert!(ran.hung && !ran.ok && ran.text() == "begun", "{ran:?}");
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
-        let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
+        let pid = fs::read_to_string(folder.path().join("pid")).unwrap();
         let gone = || {
-            let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+            let state = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
             state.is_empty() || state.contains(") Z ")
         };
         let mut pauses = crate::lock::Pauses::lasting(Duration::from_secs(10));

@@ -128,7 +128,7 @@ impl Seen {
 }
 
 /// Milliseconds since this machine was started. Never set back while it runs.
-fn clock() -> u64 {
+pub(super) fn clock() -> u64 {
     #[cfg(target_os = "linux")]
     const ID: rustix::time::ClockId = rustix::time::ClockId::Boottime;
     #[cfg(not(target_os = "linux"))]

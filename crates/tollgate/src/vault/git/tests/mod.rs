@@ -1,17 +1,19 @@
 //! The git store with real repositories: a bare remote over `file://`, clones, and people in clones of their own.
 
+mod conform;
 mod fate;
 mod people;
 mod race;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::open::{clone_id, is_ref_name};
 use super::*;
 use crate::settings::Durability;
-use crate::vault::conformance::{self, Bench};
 use crate::vault::event::{Journal, MemoryJournal};
 use crate::vault::{Asked, Claimed, Claiming, Not, Owned, Release, Terms, Vault, Wish};
 
@@ -37,7 +39,8 @@ pub(super) fn git(folder: &Path, arguments: &[&str]) -> String {
 
 pub(super) fn try_git(folder: &Path, arguments: &[&str]) -> (bool, String) {
     let out = Command::new("git")
-        .current_dir(folder)
+        .arg("-C")
+        .arg(folder)
         .args(["-c", "user.name=ada", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=false"])
         .args(arguments)
         .output()
@@ -171,48 +174,6 @@ impl Clone {
     pub(super) fn slot(&self, task: &str) -> Option<Slot> {
         self.store.get(&name(task), None, now()).unwrap().map(|stored| stored.slot)
     }
-}
-
-/// A person does it in a clone of their own, and it comes by way of the remote.
-fn bench() -> Bench {
-    let ground = Ground::new();
-    let clone = ground.clone("a");
-    let person = ground.person("person");
-    let (store, other, killer) = (clone.store.clone(), clone.store.clone(), clone.store.clone());
-    let journal = Arc::clone(&clone.journal);
-    Bench {
-        store: Arc::new(store),
-        events: Box::new(move || journal.events()),
-        kill: Box::new(move |claimed| {
-            let claim = claimed.claim.clone();
-            drop(claimed);
-            let mut pauses = Pauses::lasting(Duration::from_secs(10));
-            while matches!(killer.owner(&claim, Timestamp::UNIX_EPOCH).unwrap(), Owner::Alive)
-                && pauses.pause()
-            {}
-        }),
-        meddle: Box::new(move |task, from, to, bytes| {
-            let _keep = &ground;
-            git(&person, &["pull", "--quiet", "--rebase", "origin", "main"]);
-            let path = |slot: &Slot| format!("vault/{slot}/{task}");
-            if from != to {
-                fs::create_dir_all(person.join(format!("vault/{to}"))).unwrap();
-                fs::rename(person.join(path(from)), person.join(path(to))).unwrap();
-            }
-            if let Some(bytes) = bytes {
-                fs::write(person.join(path(to)), bytes).unwrap();
-            }
-            git(&person, &["add", "-A"]);
-            git(&person, &["commit", "--quiet", "-m", "by hand"]);
-            git(&person, &["push", "--quiet", "origin", "HEAD:main"]);
-            other.sync().unwrap();
-        }),
-    }
-}
-
-#[test]
-fn git_conforms() {
-    conformance::run(&bench);
 }
 
 #[test]

@@ -86,6 +86,9 @@ impl Bound {
             let telling = tokio::spawn(site.clone().watch_and_tell());
             let counting = tokio::spawn(accounts::keep(site.clone()));
             let looking = tokio::spawn(site.clone().second_looks());
+            // All tasks are read once, before somebody waits for a page.
+            let first = site.clone();
+            tokio::task::spawn_blocking(move || first.board().map(drop));
             let mut asked = self.stop.0.subscribe();
             let mut asked_too = self.stop.0.subscribe();
             let closing = site.clone();

@@ -1,13 +1,17 @@
-"""The claim-by-move contract's claim loop, written out plainly: its functions, without its sleeps.
+"""The claim-by-move contract's claim loop, written out plainly: its functions and its log, without its sleeps.
 
 One worker: claims and releases until Needs_Action is empty, then prints how many it did.
 """
 
+import logging
 import os
 import sys
 from datetime import datetime, timezone
 
 VAULT, AGENT_NAME = sys.argv[1], sys.argv[2]
+logging.basicConfig(
+    filename=os.path.join(VAULT, f"agent-{AGENT_NAME}.log"), level=logging.INFO, format="%(asctime)s %(message)s"
+)
 
 
 def now():
@@ -66,6 +70,7 @@ while True:
     for task_file in tasks:
         if task_file.endswith(".md"):
             if claim_task(task_file, AGENT_NAME):
+                logging.info("Claimed: %s", task_file)
                 if verify_claim(task_file):
                     release_task(task_file, AGENT_NAME, "Done")
                     done += 1

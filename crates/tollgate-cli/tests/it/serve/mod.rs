@@ -139,38 +139,6 @@ fn a_folder_that_never_saw_tollgate_is_left_alone_and_begins_when_it_is_set_up()
 }
 
 #[test]
-fn an_agent_claims_with_a_lease_over_mcp_also_where_the_vault_came_later() {
-    let world = World::with("[vault]\nsettle = \"10ms\"\n");
-    world.run("init").is(0);
-    let served = Served::new(&world, &["--agent", "remote"]);
-    let calls = |tool: &str, arguments: Value| {
-        let meta = json!({
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": {},
-            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
-        });
-        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
-            "params": {"name": tool, "arguments": arguments, "_meta": meta}})
-        .to_string();
-        served.asks(&format!(
-            "POST /mcp HTTP/1.1\r\nHost: HERE\r\nConnection: close\r\nContent-Type: application/json\r\n\
-             Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\n\
-             Mcp-Method: tools/call\r\nMcp-Name: {tool}\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        ))
-    };
-    let none = calls("list_tasks", json!({}));
-    assert!(none.body.contains("tollgate init --vault"), "{none:?}");
-    world.run("init --vault").is(0);
-    world.run("task add Water").is(0);
-    served.until_health("the vault", |health| health["tasks"]["waiting"] == 1);
-    let claimed = calls("claim_task", json!({"task": "water"}));
-    assert!(claimed.body.contains("lease_until"), "{claimed:?}");
-    let shown = world.json("task show water");
-    assert_eq!((&shown["state"], &shown["agent"]), (&json!("In_Progress"), &json!("remote")), "{shown}");
-}
-
-#[test]
 fn what_is_said_in_the_terminal() {
     let world = World::new();
     let said = |mut run: Run<'_>| {

@@ -139,11 +139,11 @@ impl Lock {
     }
 }
 
-fn open(path: &Path) -> Result<File> {
-    // Never truncated: besides its lock it holds the mark of who died with it, and a line for reservations.
+/// A file that processes share and that is locked or written in place: made if it is not there, never truncated.
+pub(crate) fn open(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).read(true).write(true).mode(0o660).custom_flags(libc::O_NOFOLLOW);
-    options.open(path).at("open the lock", path)
+    options.open(path).at("open", path)
 }
 
 /// Pauses that grow, until a deadline.

@@ -41,7 +41,7 @@ Example
   TOLLGATE_TOKEN=$(openssl rand -hex 16) tollgate serve --listen 0.0.0.0:7311 --name box.local")]
 pub(crate) struct Wish {
     /// Where to listen; port 0 takes any that is free
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7311")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7311", value_parser = address)]
     listen: SocketAddr,
     /// What visitors must show [default: TOLLGATE_TOKEN, which other users cannot see in the list of processes]
     #[arg(long, value_name = "TOKEN")]
@@ -52,6 +52,11 @@ pub(crate) struct Wish {
     /// Let three agents and an outsider work in a temporary workspace, and serve that
     #[arg(long, conflicts_with = "workspace")]
     demo: bool,
+}
+
+/// Numbers only: which addresses a name stands for is not ours to choose.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "give an address and a port, as in 127.0.0.1:7311 or [::1]:7311".to_owned())
 }
 
 pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {

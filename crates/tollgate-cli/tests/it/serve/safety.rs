@@ -127,6 +127,12 @@ fn a_port_that_is_taken_is_a_clear_fault_and_leaves_nothing() {
         assert!(fault["hint"].as_str().unwrap().contains("--listen 127.0.0.1:0"), "{fault}");
     }
     assert_eq!(std::fs::read_dir(world.root()).unwrap().count(), 0);
+    let named = world.tollgate(["serve", "--listen", "localhost:7311"]).ends().is(2);
+    assert!(
+        named.filtered.contains("give an address and a port, as in 127.0.0.1:7311"),
+        "{}",
+        named.filtered
+    );
     let fault =
         world.tollgate(["serve", "--listen", "192.0.2.1:7311", "--token", "x", "--json"]).ends().is(3);
     fault.fault("IO_ERROR");

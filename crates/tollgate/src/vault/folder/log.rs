@@ -10,9 +10,9 @@
 //! nothing was done before it was whole. A task and the name beside it are in one stripe.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -201,15 +201,7 @@ pub(crate) struct Log {
 
 impl Log {
     pub(crate) fn open(lock: Lock, path: PathBuf, stripe: u8) -> Result<Self> {
-        let mut options = OpenOptions::new();
-        options
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .mode(0o660)
-            .custom_flags(libc::O_NOFOLLOW);
-        let file = options.open(&path).at("open", &path)?;
+        let file = crate::lock::open(&path)?;
         let known = Known::of(&file, &path)?;
         // The next line is written over one that was cut short. What may be left of that has no end of line, so it is
         // not read.
@@ -302,15 +294,7 @@ impl UnderWay {
     pub(crate) const OWED: usize = 256;
 
     pub(crate) fn open(path: PathBuf) -> Result<Self> {
-        let mut options = OpenOptions::new();
-        options
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .mode(0o660)
-            .custom_flags(libc::O_NOFOLLOW);
-        let file = options.open(&path).at("open", &path)?;
+        let file = crate::lock::open(&path)?;
         Ok(Self(file, path))
     }
 

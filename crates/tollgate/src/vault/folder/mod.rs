@@ -22,9 +22,9 @@ mod sweep;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,7 +88,7 @@ impl FolderStore {
             make_folder(&private.join(folder))?;
         }
         check_format(&private)?;
-        make_file(&private.join("held"))?;
+        crate::lock::open(&private.join("held"))?;
         let disk = Disk {
             durability: options.durability,
             #[cfg(test)]
@@ -354,15 +354,7 @@ impl Store for FolderStore {
     fn count(&self, agent: &Agent, what: Count) -> Result<()> {
         // Locked and rewritten in place, so that the file everyone locks is always the same one.
         let path = self.private("figures", agent.as_str());
-        let mut options = OpenOptions::new();
-        options
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .mode(0o660)
-            .custom_flags(libc::O_NOFOLLOW);
-        let file = options.open(&path).at("open", &path)?;
+        let file = crate::lock::open(&path)?;
         file.lock().at("lock", &path)?;
         let mut tally = read_tally(&file).at("read", &path)?;
         tally.add(&what);
@@ -412,13 +404,6 @@ fn make_folder(path: &Path) -> Result<()> {
         Err(error) if !path.is_dir() => Err(error).at("make the folder", path),
         _ => Ok(()),
     }
-}
-
-/// A file that must be there, whatever is in it.
-fn make_file(path: &Path) -> Result<()> {
-    let mut options = OpenOptions::new();
-    options.create(true).truncate(false).write(true).mode(0o660).custom_flags(libc::O_NOFOLLOW);
-    options.open(path).at("make", path).map(drop)
 }
 
 /// Says once what is in here; refuses what a later tollgate has written.

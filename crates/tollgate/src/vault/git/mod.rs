@@ -43,8 +43,7 @@ mod tests;
 mod tree;
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -230,15 +229,7 @@ impl GitStore {
 
     fn try_converse(&self) -> Result<Option<Talk>> {
         let path = self.private.join("lock");
-        let mut options = OpenOptions::new();
-        options
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .mode(0o660)
-            .custom_flags(libc::O_NOFOLLOW);
-        let file = options.open(&path).at("open the lock", &path)?;
+        let file = crate::lock::open(&path)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Talk(file))),
             Err(TryLockError::WouldBlock) => Ok(None),

@@ -5,7 +5,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use crate::error::{Fault, Result};
-use crate::ledger::{ActionType, Entry, Flush, Ledger};
+use crate::ledger::{ActionType, Flush, Ledger, Said};
 use crate::settings::Durability;
 use crate::vault::claim::StepId;
 use crate::vault::event::{Event, Journal, Kind};
@@ -38,8 +38,8 @@ impl Journal for Chronicle {
     }
 
     fn append(&self, events: &[Event]) -> Result<()> {
-        let entries: Vec<Entry> = events.iter().map(entry).collect();
-        self.ledger.append(&entries, self.flush).map(drop)
+        let said: Vec<Said<'_>> = events.iter().map(said).collect();
+        self.ledger.append_said(&said, self.flush).map(drop)
     }
 
     fn has(&self, step: &StepId, since: Timestamp) -> Result<bool> {
@@ -56,10 +56,10 @@ impl Journal for Chronicle {
     }
 }
 
-fn entry(event: &Event) -> Entry {
-    Entry {
+fn said(event: &Event) -> Said<'_> {
+    Said {
         time: event.time,
-        agent: event.agent.clone(),
+        agent: event.agent.as_ref(),
         turn: None,
         action_type: match event.kind {
             Kind::Claim => ActionType::Claim,
@@ -69,8 +69,8 @@ fn entry(event: &Event) -> Entry {
             Kind::Approval => ActionType::Approval,
             Kind::Reclaim => ActionType::Reclaim,
         },
-        payload: event.payload.clone(),
-        result: event.result.clone(),
+        payload: &event.payload,
+        result: &event.result,
     }
 }
 

@@ -460,10 +460,10 @@ impl<'a> Request<'a> {
             crate::settings::Durability::Durable => Flush::Data,
             crate::settings::Durability::Fast => Flush::No,
         };
-        let lines = self.workspace.ledger().append(&entries, flush)?;
-        for (line, refusal) in lines.iter().zip(refusals) {
+        let numbers = self.workspace.ledger().append(&entries, flush)?;
+        for (number, refusal) in numbers.zip(refusals) {
             if let Reason::Stale(stale) = &refusal.reason {
-                self.workspace.keep_conflict(line.seq, stale);
+                self.workspace.keep_conflict(number, stale);
             }
         }
         Ok(())

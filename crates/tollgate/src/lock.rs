@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,18 @@ const FIRST_PAUSE: Duration = Duration::from_micros(100);
 
 /// The longest pause: short enough that nobody notices, long enough to leave the cores to those who work.
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+
+/// The lock of a file that stays open, while this lives.
+#[derive(Debug)]
+#[must_use = "a lock that is dropped at once locks nothing"]
+pub(crate) struct Kept<'a>(&'a File);
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        // If it fails, the lock is let go with the file.
+        let _ = self.0.unlock();
+    }
+}
 
 /// A lock that is held.
 #[derive(Debug)]
@@ -126,15 +138,32 @@ impl Lock {
     /// Opens the lock file, making it if it is not there, and takes the lock. `None` if others held it all the time.
     pub fn acquire(path: &Path, wait: Duration) -> Result<Option<Self>> {
         let file = open(path)?;
-        let mut pauses = Pauses::until(Instant::now() + wait);
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(Some(Self { file })),
-                Err(TryLockError::WouldBlock) if pauses.pause() => {}
-                Err(TryLockError::WouldBlock) => return Ok(None),
-                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(TryLockError::Error(error)) => return Err(error).at("lock", path),
-            }
+        Ok(take(&file, path, wait)?.then_some(Self { file }))
+    }
+
+    /// The same with a file that stays open for the next time, unless somebody has removed it. Whoever shares the file
+    /// shares the lock: threads must exclude each other before.
+    pub(crate) fn keep<'a>(file: &'a mut Option<File>, path: &Path, wait: Duration) -> Result<Option<Kept<'a>>> {
+        if file.as_ref().is_some_and(|file| file.metadata().is_ok_and(|found| found.nlink() == 0)) {
+            *file = None;
+        }
+        let file = match file {
+            Some(file) => file,
+            none => none.insert(open(path)?),
+        };
+        Ok(take(file, path, wait)?.then_some(Kept(file)))
+    }
+}
+
+fn take(file: &File, path: &Path, wait: Duration) -> Result<bool> {
+    let mut pauses = Pauses::until(Instant::now() + wait);
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) if pauses.pause() => {}
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(TryLockError::Error(error)) => return Err(error).at("lock", path),
         }
     }
 }

@@ -5,8 +5,9 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::error::{Fault, Result};
 
@@ -28,9 +29,9 @@ fn check(kind: &str, text: &str) -> Result<()> {
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident, $kind:literal) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+        #[serde(try_from = "String")]
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// The name as text.
@@ -50,7 +51,7 @@ macro_rules! name {
 
             fn from_str(text: &str) -> Result<Self> {
                 check($kind, text)?;
-                Ok(Self(text.to_owned()))
+                Ok(Self(text.into()))
             }
         }
 
@@ -64,7 +65,13 @@ macro_rules! name {
 
         impl From<$name> for String {
             fn from(name: $name) -> String {
-                name.0
+                name.0.as_ref().to_owned()
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
             }
         }
     };
@@ -83,7 +90,7 @@ name! {
 impl TurnId {
     /// One that nobody else has.
     pub fn new() -> Result<Self> {
-        Ok(Self(format!("t-{}", random_id()?)))
+        Ok(Self(format!("t-{}", random_id()?).into()))
     }
 }
 

@@ -68,10 +68,10 @@ mod bytes {
     use super::{File, io};
     use std::os::fd::AsRawFd;
 
-    fn ask(file: &File, command: libc::c_int, at: u64) -> io::Result<libc::flock> {
+    fn ask(file: &File, command: libc::c_int, kind: libc::c_int, at: u64) -> io::Result<libc::flock> {
         // SAFETY: all zeros is a valid value of this struct of numbers.
         let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-        lock.l_type = libc::F_WRLCK as libc::c_short;
+        lock.l_type = kind as libc::c_short;
         lock.l_whence = libc::SEEK_SET as libc::c_short;
         lock.l_start = libc::off_t::try_from(at).map_err(|_| io::ErrorKind::InvalidInput)?;
         lock.l_len = 1;
@@ -83,16 +83,21 @@ mod bytes {
 
     /// Locks one byte, unless it is locked through another open file. The file must be open for writing.
     pub(crate) fn try_lock_byte(file: &File, at: u64) -> io::Result<bool> {
-        match ask(file, libc::F_OFD_SETLK, at) {
+        match ask(file, libc::F_OFD_SETLK, libc::F_WRLCK, at) {
             Ok(_) => Ok(true),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
+    /// Lets go of one byte.
+    pub(crate) fn unlock_byte(file: &File, at: u64) -> io::Result<()> {
+        ask(file, libc::F_OFD_SETLK, libc::F_UNLCK, at).map(drop)
+    }
+
     /// Whether one byte is locked through another open file.
     pub(crate) fn is_byte_locked(file: &File, at: u64) -> io::Result<bool> {
-        ask(file, libc::F_OFD_GETLK, at).map(|lock| lock.l_type != libc::F_UNLCK as libc::c_short)
+        ask(file, libc::F_OFD_GETLK, libc::F_WRLCK, at).map(|lock| lock.l_type != libc::F_UNLCK as libc::c_short)
     }
 }
 
@@ -104,12 +109,16 @@ mod bytes {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    pub(crate) fn unlock_byte(_: &File, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     pub(crate) fn is_byte_locked(_: &File, _: u64) -> io::Result<bool> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }
 
-pub(crate) use bytes::{is_byte_locked, try_lock_byte};
+pub(crate) use bytes::{is_byte_locked, try_lock_byte, unlock_byte};
 
 /// Timers that end the process.
 pub(crate) mod timer {

@@ -14,6 +14,7 @@
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::PoisonError;
@@ -21,22 +22,41 @@ use std::sync::PoisonError;
 use jiff::Timestamp;
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::digest::Digest;
 use crate::error::{At, Fault, Result};
+use crate::lock::Lock;
+use crate::name::{Agent, TurnId};
 
-use super::read::Backwards;
-use super::{ActionType, Entry, Flush, Head, Line, Shared, head, open_to_read};
+use super::read::{BLOCK, Backwards};
+use super::{ActionType, Entry, Flush, Head, LOCK_WAIT, Said, Shared, head, open_to_read};
 
-/// Where our last append ended.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Ended {
+/// Room for two ordinary lines.
+const ORDINARY: usize = 960;
+
+/// What stays open from one append to the next, and what is known from the last.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    lock: Option<File>,
+    growing: Option<Growing>,
+}
+
+/// The file that grows, and where our last append to it ended, so that the next need not read what we wrote.
+#[derive(Debug)]
+struct Growing {
+    file: File,
     dev: u64,
     ino: u64,
     size: u64,
     head: Head,
+}
+
+impl Growing {
+    fn is(&self, found: &Metadata) -> bool {
+        (self.dev, self.ino) == (found.dev(), found.ino())
+    }
 }
 
 /// The end of the ledger as it is found: the last good line, and how much of the growing file is whole.
@@ -47,20 +67,24 @@ struct End {
     torn: u64,
 }
 
-pub(super) fn append(ledger: &Shared, entries: &[Entry], flush: Flush) -> Result<Vec<Line>> {
-    let Some(first) = entries.first() else { return Ok(Vec::new()) };
-    let _lock = ledger.lock()?;
-    let (file, found) = ledger.open_to_append()?;
-    let end = ledger.find_end(&file, &found)?;
+pub(super) fn append(ledger: &Shared, said: &[Said<'_>], flush: Flush) -> Result<Range<u64>> {
+    let Some(first) = said.first() else { return Ok(0..0) };
+    let mut writer = ledger.writer.lock().unwrap_or_else(PoisonError::into_inner);
+    let Writer { lock, growing } = &mut *writer;
+    let _lock = Lock::keep(lock, &ledger.lock, LOCK_WAIT)?.ok_or_else(|| ledger.locked())?;
+    let last = growing.take();
+    let (file, found, known) = ledger.open_growing(last)?;
+    let end = ledger.find_end(&file, &found, known)?;
     let before = end.head;
 
-    let mut text = Text { head: before, bytes: Vec::new() };
+    let mut text = Text { head: before, bytes: Vec::with_capacity(ORDINARY) };
     if end.torn > 0 {
         let healed = ledger.cut_torn_tail(&file, &end, first.time)?;
-        text.add(&healed)?;
+        text.add(&Said::from(&healed))?;
     }
     let (file, found, size) = ledger.with_room(file, found, end.whole)?;
-    let lines = entries.iter().map(|entry| text.add(entry)).collect::<Result<_>>()?;
+    let number = text.head.seq;
+    said.iter().try_for_each(|said| text.add(said))?;
 
     write_whole(&file, size, &text.bytes, |bytes| (&file).write(bytes)).at("append to", &ledger.path)?;
     if flush == Flush::Data
@@ -75,9 +99,8 @@ pub(super) fn append(ledger: &Shared, entries: &[Entry], flush: Flush) -> Result
         head::remember(path, before, text.head);
     }
     let size = size + text.bytes.len() as u64;
-    let ended = Ended { dev: found.dev(), ino: found.ino(), size, head: text.head };
-    *ledger.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
-    Ok(lines)
+    *growing = Some(Growing { file, dev: found.dev(), ino: found.ino(), size, head: text.head });
+    Ok(number + 1..text.head.seq + 1)
 }
 
 /// Lines that are chained to each other, as bytes.
@@ -87,28 +110,29 @@ struct Text {
 }
 
 impl Text {
-    fn add(&mut self, entry: &Entry) -> Result<Line> {
-        let seq = self
-            .head
-            .seq
-            .checked_add(1)
-            .ok_or_else(|| Fault::invalid("the ledger's numbers have run out"))?;
-        let line = Line {
-            seq,
-            prev: self.head.hash,
-            time: entry.time,
-            agent: entry.agent.clone(),
-            turn: entry.turn.clone(),
-            action_type: entry.action_type.as_str().to_owned(),
-            payload: entry.payload.clone(),
-            result: entry.result.clone(),
-        };
+    fn add(&mut self, said: &Said<'_>) -> Result<()> {
+        /// As [`super::Line`], in the same order.
+        #[derive(Serialize)]
+        struct Line<'a> {
+            seq: u64,
+            prev: Digest,
+            time: Timestamp,
+            agent: Option<&'a Agent>,
+            turn: Option<&'a TurnId>,
+            action_type: ActionType,
+            payload: &'a Value,
+            result: &'a Value,
+        }
+        let Said { time, agent, turn, action_type, payload, result } = *said;
+        let numbers = self.head.seq.checked_add(1);
+        let seq = numbers.ok_or_else(|| Fault::invalid("the ledger's numbers have run out"))?;
         let start = self.bytes.len();
+        let line = Line { seq, prev: self.head.hash, time, agent, turn, action_type, payload, result };
         serde_json::to_writer(&mut self.bytes, &line)
             .map_err(|error| Fault::invalid(format!("a ledger line cannot be written as JSON: {error}")))?;
         self.head = Head { seq, hash: Digest::of(&self.bytes[start..]) };
         self.bytes.push(b'\n');
-        Ok(line)
+        Ok(())
     }
 }
 
@@ -139,6 +163,17 @@ fn write_whole(
 }
 
 impl Shared {
+    /// The file that grows: the one that is open already, if it is still that. Then with what is known of its end.
+    fn open_growing(&self, last: Option<Growing>) -> Result<(File, Metadata, Option<(u64, Head)>)> {
+        if let Some(last) = last
+            && let Ok(found) = self.path.symlink_metadata()
+            && last.is(&found)
+        {
+            return Ok((last.file, found, Some((last.size, last.head))));
+        }
+        self.open_to_append().map(|(file, found)| (file, found, None))
+    }
+
     fn open_to_append(&self) -> Result<(File, Metadata)> {
         let mut options = OpenOptions::new();
         options.read(true).append(true).mode(0o660).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
@@ -163,14 +198,17 @@ impl Shared {
         File::open(&self.folder).and_then(|folder| folder.sync_all()).at("flush", &self.folder)
     }
 
-    fn find_end(&self, file: &File, found: &Metadata) -> Result<End> {
-        if let Some(last) = *self.last.lock().unwrap_or_else(PoisonError::into_inner)
-            && (last.dev, last.ino, last.size) == (found.dev(), found.ino(), found.len())
-        {
-            // Not read again, so our own line counts as we wrote it: if it was edited meanwhile, the chain shows it.
-            return Ok(End { head: last.head, whole: last.size, torn: 0 });
+    fn find_end(&self, file: &File, found: &Metadata, known: Option<(u64, Head)>) -> Result<End> {
+        let mut block = BLOCK;
+        if let Some((size, head)) = known {
+            if size == found.len() {
+                // Not read again, so our own line counts as we wrote it: if it was edited meanwhile, the chain shows it.
+                return Ok(End { head, whole: size, torn: 0 });
+            }
+            // What others have added, with the end of our own line.
+            block = found.len().saturating_sub(size).saturating_add(1).clamp(2, BLOCK);
         }
-        if let Some((head, whole)) = last_line(file, found.len()).at("read", &self.path)? {
+        if let Some((head, whole)) = last_line(file, found.len(), block).at("read", &self.path)? {
             return Ok(End { head, whole, torn: found.len() - whole });
         }
         // Nothing good in it: new, or damaged from its first line on. The chain goes on from the file before.
@@ -179,7 +217,7 @@ impl Shared {
             && let Some(full) = open_to_read(&path)?
         {
             let length = full.metadata().at("look at", &path)?.len();
-            if let Some((last, _)) = last_line(&full, length).at("read", &path)? {
+            if let Some((last, _)) = last_line(&full, length, BLOCK).at("read", &path)? {
                 head = last;
             }
         }
@@ -240,8 +278,8 @@ impl Shared {
 }
 
 /// The last line that is JSON with a number, and where it ends.
-fn last_line(file: &File, length: u64) -> io::Result<Option<(Head, u64)>> {
-    let mut lines = Backwards::new(file, length)?;
+fn last_line(file: &File, length: u64, block: u64) -> io::Result<Option<(Head, u64)>> {
+    let mut lines = Backwards::new(file, length, block)?;
     while let Some(found) = lines.next()? {
         if let Some(seq) = seq_of(&found.bytes) {
             return Ok(Some((Head { seq, hash: Digest::of(&found.bytes) }, found.end)));

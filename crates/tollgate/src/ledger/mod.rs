@@ -24,6 +24,7 @@ mod verify;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -63,6 +64,25 @@ pub struct Entry {
     pub payload: Value,
     /// What came of it.
     pub result: Value,
+}
+
+/// An entry in other hands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Said<'a> {
+    pub(crate) time: Timestamp,
+    pub(crate) agent: Option<&'a Agent>,
+    pub(crate) turn: Option<&'a TurnId>,
+    pub(crate) action_type: ActionType,
+    pub(crate) payload: &'a Value,
+    pub(crate) result: &'a Value,
+}
+
+impl<'a> From<&'a Entry> for Said<'a> {
+    fn from(entry: &'a Entry) -> Self {
+        let Entry { time, agent, turn, action_type, payload, result } = entry;
+        let (agent, turn) = (agent.as_ref(), turn.as_ref());
+        Self { time: *time, agent, turn, action_type: *action_type, payload, result }
+    }
 }
 
 /// One line of the ledger. The order of the fields is the order of the keys in the file.
@@ -211,8 +231,7 @@ struct Shared {
     path: PathBuf,
     lock: PathBuf,
     options: LedgerOptions,
-    /// Where our last append ended, so that the next need not read it if nobody else wrote meanwhile.
-    last: Mutex<Option<append::Ended>>,
+    writer: Mutex<append::Writer>,
 }
 
 impl Ledger {
@@ -224,7 +243,7 @@ impl Ledger {
             path: folder.join("ledger.jsonl"),
             lock: lock.to_owned(),
             options,
-            last: Mutex::new(None),
+            writer: Mutex::default(),
         }))
     }
 
@@ -233,12 +252,18 @@ impl Ledger {
         &self.0.path
     }
 
-    /// Adds a line for each entry, all or none. The answer's `n`th line is the `n`th entry's.
+    /// Adds a line for each entry, all or none. The answer is the lines' numbers, in the order of the entries.
     ///
     /// If the ledger's tail was damaged, a line of type [`ActionType::LedgerHealed`] comes before them; it is not in the
     /// answer. The cost does not depend on the length of the ledger.
-    pub fn append(&self, entries: &[Entry], flush: Flush) -> Result<Vec<Line>> {
-        append::append(&self.0, entries, flush)
+    pub fn append(&self, entries: &[Entry], flush: Flush) -> Result<Range<u64>> {
+        let said: Vec<Said<'_>> = entries.iter().map(Said::from).collect();
+        self.append_said(&said, flush)
+    }
+
+    /// The same for what is not an [`Entry`].
+    pub(crate) fn append_said(&self, said: &[Said<'_>], flush: Flush) -> Result<Range<u64>> {
+        append::append(&self.0, said, flush)
     }
 
     /// Makes every line that was appended until now survive a power cut.
@@ -287,8 +312,11 @@ impl Ledger {
 
 impl Shared {
     fn lock(&self) -> Result<Lock> {
-        Lock::acquire(&self.lock, LOCK_WAIT)?
-            .ok_or_else(|| Fault::Locked { path: self.lock.clone(), waited_s: LOCK_WAIT.as_secs() })
+        Lock::acquire(&self.lock, LOCK_WAIT)?.ok_or_else(|| self.locked())
+    }
+
+    fn locked(&self) -> Fault {
+        Fault::Locked { path: self.lock.clone(), waited_s: LOCK_WAIT.as_secs() }
     }
 
     /// The files that are full, the oldest first, with the number of their first line. If the file that grew when it was

@@ -26,6 +26,8 @@ pub(super) struct Backwards<F> {
     /// Bytes of the file, from `start` on.
     block: Vec<u8>,
     start: u64,
+    /// How many are read at once.
+    much: u64,
 }
 
 /// As much of a line as tells its place.
@@ -43,9 +45,9 @@ pub(super) struct Found {
 }
 
 impl<F: Borrow<File>> Backwards<F> {
-    /// Of a file of this length.
-    pub(super) fn new(file: F, length: u64) -> io::Result<Self> {
-        let mut lines = Self { file, end: 0, block: Vec::new(), start: 0 };
+    /// Of a file of this length, so much of it at once.
+    pub(super) fn new(file: F, length: u64, much: u64) -> io::Result<Self> {
+        let mut lines = Self { file, end: 0, block: Vec::new(), start: 0, much };
         lines.end = lines.after_newline_before(length)?;
         Ok(lines)
     }
@@ -66,7 +68,8 @@ impl<F: Borrow<File>> Backwards<F> {
         while low < high {
             let middle = self.after_newline_before(low + (high - low) / 2)?;
             let end = if middle > low { middle } else { high };
-            let mut lines = Backwards { file: self.file.borrow(), end, block: Vec::new(), start: 0 };
+            let (block, much) = (Vec::new(), self.much);
+            let mut lines = Backwards { file: self.file.borrow(), end, block, start: 0, much };
             let mut large = None;
             while large.is_none()
                 && lines.end > low
@@ -88,7 +91,7 @@ impl<F: Borrow<File>> Backwards<F> {
     fn after_newline_before(&mut self, mut end: u64) -> io::Result<u64> {
         while end > 0 {
             if !self.holds(end - 1, end) {
-                let start = end.saturating_sub(BLOCK);
+                let start = end.saturating_sub(self.much);
                 self.block = read(self.file.borrow(), start, end)?;
                 self.start = start;
             }
@@ -184,7 +187,7 @@ impl NewestFirst {
     fn enter(&mut self, path: PathBuf) -> Result<()> {
         if let Some(file) = open_to_read(&path)? {
             let length = file.metadata().at("look at", &path)?.len();
-            let lines = Backwards::new(file, length).at("read", &path)?;
+            let lines = Backwards::new(file, length, BLOCK).at("read", &path)?;
             self.place = Place::In(path, lines);
         }
         Ok(())

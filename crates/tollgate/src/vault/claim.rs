@@ -5,9 +5,10 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::state::{Slot, State};
 use crate::digest::Digest;
@@ -17,14 +18,14 @@ use crate::name::{Agent, random_id};
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal, $kind:literal) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+        #[serde(try_from = "String")]
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// One that nobody else has.
             pub fn new() -> Result<Self> {
-                Ok(Self(format!(concat!($prefix, "{}"), random_id()?)))
+                Ok(Self(format!(concat!($prefix, "{}"), random_id()?).into()))
             }
 
             /// As text.
@@ -45,7 +46,7 @@ macro_rules! id {
             fn from_str(text: &str) -> Result<Self> {
                 let hex = text.strip_prefix($prefix).unwrap_or_default();
                 if hex.len() == 16 && hex.bytes().all(|b| b.is_ascii_hexdigit()) {
-                    return Ok(Self(text.to_owned()));
+                    return Ok(Self(text.into()));
                 }
                 let shown: String = text.chars().take(40).collect();
                 Err(Fault::invalid(format!(concat!("`{}` is not ", $kind), shown.escape_debug())))
@@ -62,7 +63,13 @@ macro_rules! id {
 
         impl From<$name> for String {
             fn from(id: $name) -> String {
-                id.0
+                id.0.as_ref().to_owned()
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
             }
         }
     };

@@ -5,8 +5,9 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::digest::Digest;
 use crate::error::{Fault, Result};
@@ -18,9 +19,9 @@ const LONGEST: usize = 255;
 const SURE: usize = 160;
 
 /// The name of a task: the name of its file.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct TaskName(String);
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct TaskName(Arc<str>);
 
 impl TaskName {
     /// A file name exactly as it lies in a folder; no `.md` is added.
@@ -38,7 +39,7 @@ impl TaskName {
         } else if !name.ends_with(".md") {
             "it does not end in `.md`"
         } else {
-            return Ok(Self(name.to_owned()));
+            return Ok(Self(name.into()));
         };
         let shown: String = name.chars().take(80).collect();
         Err(Fault::invalid(format!("`{}` cannot be the name of a task: {wrong}", shown.escape_debug())))
@@ -62,7 +63,7 @@ impl TaskName {
         while !self.0.is_char_boundary(end) {
             end -= 1;
         }
-        Self(format!("{}{suffix}", &self.0[..end]))
+        Self(format!("{}{suffix}", &self.0[..end]).into())
     }
 
     /// In which of 256 stripes it is. The same for every name beside it.
@@ -109,7 +110,13 @@ impl TryFrom<String> for TaskName {
 
 impl From<TaskName> for String {
     fn from(name: TaskName) -> String {
-        name.0
+        name.0.as_ref().to_owned()
+    }
+}
+
+impl Serialize for TaskName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
     }
 }
 

@@ -4,12 +4,14 @@
 //! finishes it or takes it back. Going into an owner's hands the move comes first and the block second, because only
 //! the owner may write; coming out of them the block is closed first, because everybody may look.
 
+use std::borrow::Cow;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use super::disk::{Moved, date_back, open_task};
-use super::log::{Change, Log, Plan};
+use super::log::{Change, Plan};
+use super::stripe::Log;
 use super::{FolderStore, digest_of, version};
 use crate::error::{At, Fault, Result};
 use crate::vault::claim::{Claim, Tenure};
@@ -25,7 +27,7 @@ const BLOCKS: u64 = 1 << 20;
 
 impl FolderStore {
     /// Writes the step down, if the task is as it was.
-    pub(super) fn plan(&self, log: &mut Log, step: &Step) -> Result<Option<(Plan, File)>> {
+    pub(super) fn plan<'a>(&'a self, log: &mut Log<'_>, step: &'a Step) -> Result<Option<(Plan<'a>, File)>> {
         let path = self.path(&step.task, &step.from);
         // For writing at once, so that a missing permission is found out before anything is done.
         let Some((file, meta)) = open_task(&path, step.edit != Edit::Keep)? else { return Ok(None) };
@@ -33,10 +35,10 @@ impl FolderStore {
             return Ok(None);
         }
         let mut plan = Plan {
-            step: step.clone(),
+            step: Cow::Borrowed(step),
             ino: meta.ino(),
             len: meta.len(),
-            journal: self.options.journal.id().to_owned(),
+            journal: Cow::Borrowed(self.options.journal.id()),
             change: None,
         };
         plan.change = change_of(step, &file, meta.len()).at("read", &path)?;
@@ -44,17 +46,17 @@ impl FolderStore {
             let at = plan.change.as_ref().map_or(u64::MAX, |change| change.at);
             let mut hasher = digest_of(&file, at).at("read", &path)?;
             hasher.update(plan.change.as_ref().map_or(&[], |change| &change.new));
-            if let Some(note) = &mut plan.step.note {
+            if let Some(note) = &mut plan.step.to_mut().note {
                 note.offered = Some(hasher.finish());
             }
         }
-        self.under_way.set(log.stripe.into(), true)?;
+        self.stripes.set(log.stripe.into(), true)?;
         log.begin(&self.disk, &plan)?;
         Ok(Some((plan, file)))
     }
 
     /// Takes a step that was just written down.
-    pub(super) fn carry_out(&self, log: &mut Log, plan: &Plan, file: &File) -> Result<Outcome> {
+    pub(super) fn carry_out(&self, log: &mut Log<'_>, plan: &Plan<'_>, file: &File) -> Result<Outcome> {
         let outcome = if plan.step.verb == Some(Verb::Claim) {
             self.carry_claim(log, plan, file)
         } else {
@@ -70,7 +72,7 @@ impl FolderStore {
     }
 
     /// The move, then the block, then the ledger.
-    fn carry_claim(&self, log: &mut Log, plan: &Plan, file: &File) -> Result<Outcome> {
+    fn carry_claim(&self, log: &mut Log<'_>, plan: &Plan<'_>, file: &File) -> Result<Outcome> {
         let step = &plan.step;
         let Some(task) = self.transfer(plan)? else { return Ok(Outcome::Conflict) };
         let path = self.path(&task, &step.to);
@@ -109,7 +111,7 @@ impl FolderStore {
     }
 
     /// The edit, then the move, then the ledger.
-    fn carry_other(&self, log: &mut Log, plan: &Plan, file: &File) -> Result<Outcome> {
+    fn carry_other(&self, log: &mut Log<'_>, plan: &Plan<'_>, file: &File) -> Result<Outcome> {
         let step = &plan.step;
         let path = self.path(&step.task, &step.from);
         if let Some(sha256) = step.check
@@ -151,7 +153,7 @@ impl FolderStore {
     }
 
     /// Moves the file; `None` if it is not there. The answer is its name, another one if its own is taken.
-    pub(super) fn transfer(&self, plan: &Plan) -> Result<Option<TaskName>> {
+    pub(super) fn transfer(&self, plan: &Plan<'_>) -> Result<Option<TaskName>> {
         let step = &plan.step;
         if step.from == step.to {
             return Ok(Some(step.task.clone()));
@@ -186,7 +188,7 @@ impl FolderStore {
         self.disk.sync_folder(&self.folder(&step.to))
     }
 
-    pub(super) fn count_claim(&self, plan: &Plan) -> Result<()> {
+    pub(super) fn count_claim(&self, plan: &Plan<'_>) -> Result<()> {
         match &plan.step.to {
             Slot::InProgress(agent) if plan.step.verb == Some(Verb::Claim) => {
                 self.count(agent, Count::Claim(plan.step.id.clone()))
@@ -196,12 +198,12 @@ impl FolderStore {
     }
 
     /// The step's note is in force, and nothing is under way.
-    pub(super) fn finish(&self, log: &mut Log, plan: &Plan, task: &TaskName) -> Result<()> {
+    pub(super) fn finish(&self, log: &mut Log<'_>, plan: &Plan<'_>, task: &TaskName) -> Result<()> {
         if let Edit::Close(claim, _) = &plan.step.edit {
             self.empty_slot(claim);
         }
         log.done(&self.disk, plan, task)?;
-        self.under_way.set(log.stripe.into(), false)
+        self.stripes.set(log.stripe.into(), false)
     }
 
     /// A claim is over, and its slot is free for another. Before the log says so: until then nobody sweeps it.
@@ -214,7 +216,7 @@ impl FolderStore {
         }
     }
 
-    pub(super) fn landed(&self, plan: &Plan, task: TaskName) -> Landed {
+    pub(super) fn landed(&self, plan: &Plan<'_>, task: TaskName) -> Landed {
         let slot = plan.step.to.clone();
         Landed { path: Some(self.path(&task, &slot)), task, slot }
     }

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::log::Known;
 use super::disk::{Died, Fate, Fates};
 use super::*;
 use crate::vault::claim::StepId;
@@ -143,7 +144,7 @@ impl World {
         loop {
             self.store(None).heal().unwrap();
             let store = self.store(None);
-            if store.under_way.all().unwrap().is_empty() || !pauses.pause() {
+            if store.stripes.under_way().unwrap().is_empty() || !pauses.pause() {
                 return;
             }
         }
@@ -151,7 +152,7 @@ impl World {
 
     fn known(&self) -> Vec<Known> {
         let store = self.store(None);
-        (0..=u8::MAX).map(|stripe| Known::read(&store.log_path(stripe)).unwrap()).collect()
+        (0..=u8::MAX).map(|stripe| store.stripes.read(stripe).unwrap()).collect()
     }
 
     fn pending(&self) -> usize {

@@ -2,25 +2,30 @@
 //!
 //! A step is appended to its stripe's log as a [`Plan`], whole and flushed, before anything is done; a mark after it says
 //! that it was carried out (then the plan's note is in force) or taken back. A plan without a mark is under way, or was
-//! cut short. Nothing is created or removed for a step, because file systems are slow at that: ext4 takes a
-//! millisecond to find an inode when many were removed a moment ago. A log in which nothing is left is emptied; one that
-//! has grown is written anew.
+//! cut short. Nothing is created, removed or cut for a step, because file systems are slow at that: ext4 takes a
+//! millisecond to find an inode when many were removed a moment ago, and flushing a file costs half as much when its
+//! blocks are there already. A log in which nothing is left is begun anew at its first byte; one that has grown is
+//! written anew.
+//!
+//! A line is 16 hex digits, a space and JSON. The digits are of the SHA-256 of the line before's digits and the JSON, so
+//! neither a line that was cut short nor what is left of an older, longer log counts. A zero byte says that no line
+//! follows, so that whoever has read the log before sees at once that it is the same.
 //!
 //! Invariants: a log is written only under the lock of its stripe. A line that was cut short is as good as none, since
 //! nothing was done before it was whole. A task and the name beside it are in one stripe.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use super::disk::Disk;
-use crate::digest::Digest;
+use crate::digest::{Digest, Hasher};
 use crate::error::{At, Fault, Result};
-use crate::lock::Lock;
 use crate::vault::claim::{Note, StepId};
 use crate::vault::name::TaskName;
 use crate::vault::store::Step;
@@ -31,19 +36,19 @@ pub(crate) const FORMAT: u32 = 1;
 /// More than most logs have.
 const ENOUGH: usize = 4 << 10;
 
-/// A log that has grown past this is written anew. About forty steps: small enough to read for each of them.
-const LARGE: u64 = 64 << 10;
+/// After the last line.
+const END: u8 = 0;
 
 /// A step and all that is needed to carry it out, again or back.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Plan {
-    pub(crate) step: Step,
+pub(crate) struct Plan<'a> {
+    pub(crate) step: Cow<'a, Step>,
     /// The inode of the task's file, by which it is known wherever it lies.
     pub(crate) ino: u64,
     /// How long it was.
     pub(crate) len: u64,
     /// The journal that the events belong into.
-    pub(crate) journal: String,
+    pub(crate) journal: Cow<'a, str>,
     /// What it changes in the file.
     pub(crate) change: Option<Change>,
 }
@@ -58,7 +63,7 @@ pub(crate) struct Change {
     pub(crate) new: Vec<u8>,
 }
 
-impl Plan {
+impl Plan<'_> {
     /// What stays known.
     pub(crate) fn note(&self) -> Option<&Note> {
         self.step.note.as_ref()
@@ -94,11 +99,11 @@ mod raw {
 
 /// A line as it is written.
 #[derive(Serialize)]
-enum Line<'a> {
-    /// The format of what follows.
-    Format(u32),
+pub(crate) enum Line<'a> {
+    /// Nothing was known when this was written, which is the first line. The number is another each time.
+    Start(u64),
     /// This is about to be done.
-    Plan(&'a Plan),
+    Plan(&'a Plan<'a>),
     /// It was done: what was known of the first name is void, this is known of the second.
     Done(&'a TaskName, &'a TaskName, Option<&'a Noted>),
     /// It was taken back.
@@ -108,23 +113,25 @@ enum Line<'a> {
 /// A line as it is read. A plan is only taken apart if it turns out to be without a mark.
 #[derive(Deserialize)]
 enum Mark {
-    Format(u32),
+    Start(IgnoredAny),
     Done(TaskName, TaskName, Option<Box<Noted>>),
     Undone,
 }
 
-/// How the line of a plan begins.
+/// How the JSON of a plan begins.
 const PLAN: &[u8] = br#"{"Plan":"#;
 
-/// What a log says.
+/// What a log says, with the bytes that say it.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     /// What is known of each task that is not final.
     pub(crate) notes: BTreeMap<TaskName, Noted>,
     /// The step without a mark.
-    pub(crate) pending: Option<Box<Plan>>,
-    /// How many bytes of the log are whole lines.
-    whole: u64,
+    pub(crate) pending: Option<Box<Plan<'static>>>,
+    /// The whole lines, and the zero after them.
+    bytes: Vec<u8>,
+    /// The digits of the last of them.
+    end: u64,
 }
 
 impl Known {
@@ -137,175 +144,141 @@ impl Known {
         }
     }
 
-    fn of(mut file: &File, path: &Path) -> Result<Self> {
-        // Nearly always all of it comes with one call.
-        let mut bytes = vec![0; ENOUGH];
-        let read = file.read_at(&mut bytes, 0).at("read", path)?;
-        bytes.truncate(read);
-        if read == ENOUGH {
-            bytes.clear();
-            file.read_to_end(&mut bytes).at("read", path)?;
+    /// The same, if some of it is known already: nearly always nothing has changed.
+    pub(crate) fn read_again(&mut self, file: &File, path: &Path) -> Result<()> {
+        let (mut few, mut many) = ([END; ENOUGH], Vec::new());
+        let len = self.bytes.len().max(1);
+        let bytes = match few.get_mut(..len) {
+            Some(few) => few,
+            None => {
+                many.resize(len, END);
+                &mut many
+            }
+        };
+        let read = file.read_at(bytes, 0).at("read", path)?;
+        let same = bytes[..read] == self.bytes;
+        if !same {
+            *self = Self::of(file, path)?;
         }
+        Ok(())
+    }
+
+    fn of(mut file: &File, path: &Path) -> Result<Self> {
+        // Nearly always all that counts comes with one call.
+        let mut bytes = [END; ENOUGH];
+        let read = file.read_at(&mut bytes, 0).at("read", path)?;
+        if let Some(known) = Self::parse(&bytes[..read], path, read < ENOUGH)? {
+            return Ok(known);
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).at("read", path)?;
+        Self::parse(&bytes, path, true).map(Option::unwrap_or_default)
+    }
+
+    /// What these bytes say. `None` if more of them may follow and would count.
+    fn parse(bytes: &[u8], path: &Path, all: bool) -> Result<Option<Self>> {
         let mut known = Self::default();
-        let mut pending = None;
-        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            // Not whole, or not ours: whoever wrote it got no further.
-            let Some(text) = line.strip_suffix(b"\n") else { break };
-            if text.starts_with(PLAN) {
-                pending = Some(text);
+        let (mut at, mut pending) = (0, None);
+        let ended = loop {
+            let Some(len) = bytes[at..].iter().position(|byte| *byte == b'\n') else {
+                break bytes.get(at) == Some(&END);
+            };
+            let line = &bytes[at..at + len];
+            let Some(json) = line.get(DIGITS + 1..) else { break true };
+            let digits = check(known.end, json);
+            if line[..DIGITS] != digits_of(digits) {
+                // Cut short, or older than the line before it.
+                break true;
+            }
+            if json.starts_with(PLAN) {
+                pending = Some(json);
             } else {
-                match serde_json::from_slice(text) {
-                    Ok(Mark::Format(found)) if found > FORMAT => {
-                        return Err(Fault::NewerFormat { path: path.to_owned(), found, known: FORMAT });
-                    }
-                    Ok(Mark::Format(_)) => {}
-                    Ok(Mark::Undone) => pending = None,
-                    Ok(Mark::Done(task, landed, noted)) => {
+                match serde_json::from_slice(json).map_err(|error| Fault::damaged(path, error))? {
+                    Mark::Start(_) => {}
+                    Mark::Undone => pending = None,
+                    Mark::Done(task, landed, noted) => {
                         pending = None;
-                        known.done(&task, landed, noted.map(|noted| *noted));
+                        known.settle(&task, &landed, noted.map(|noted| *noted));
                     }
-                    Err(_) => break,
                 }
             }
-            known.whole += line.len() as u64;
+            known.end = digits;
+            at += len + 1;
+        };
+        if !ended && !all {
+            return Ok(None);
         }
-        if let Some(text) = pending {
+        if let Some(json) = pending {
             #[derive(Deserialize)]
             enum Pending {
-                Plan(Box<Plan>),
+                Plan(Box<Plan<'static>>),
             }
-            let parsed = serde_json::from_slice(text).map_err(|error| Fault::damaged(path, error))?;
-            let Pending::Plan(plan) = parsed;
+            let Pending::Plan(plan) =
+                serde_json::from_slice(json).map_err(|error| Fault::damaged(path, error))?;
             known.pending = Some(plan);
         }
-        Ok(known)
+        known.bytes.extend_from_slice(&bytes[..at]);
+        known.bytes.push(END);
+        Ok(Some(known))
     }
 
-    fn done(&mut self, task: &TaskName, landed: TaskName, noted: Option<Noted>) {
+    /// A step was done: what was known of the first name is void, this is known of the second.
+    pub(crate) fn settle(&mut self, task: &TaskName, landed: &TaskName, noted: Option<Noted>) {
         self.notes.remove(task);
         if let Some(noted) = noted {
-            self.notes.insert(landed, noted);
+            self.notes.insert(landed.clone(), noted);
         }
     }
-}
 
-/// A log under its lock.
-pub(crate) struct Log {
-    _lock: Lock,
-    pub(crate) known: Known,
-    pub(crate) stripe: u8,
-    file: File,
-    path: PathBuf,
-    len: u64,
-}
-
-impl Log {
-    pub(crate) fn open(lock: Lock, path: PathBuf, stripe: u8) -> Result<Self> {
-        let file = crate::lock::open(&path)?;
-        let known = Known::of(&file, &path)?;
-        // The next line is written over one that was cut short. What may be left of that has no end of line, so it is
-        // not read.
-        let len = known.whole;
-        Ok(Self { _lock: lock, known, stripe, file, path, len })
+    /// How long the log is.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
     }
 
-    fn append(&mut self, disk: &Disk, line: &Line<'_>) -> Result<()> {
-        let mut bytes = Vec::with_capacity(2048);
-        if self.len == 0 {
-            bytes.extend(encode(&Line::Format(FORMAT))?);
+    /// Adds a line. The answer is what is to be written, and where.
+    pub(crate) fn add(&mut self, line: &Line<'_>) -> Result<(usize, &[u8])> {
+        let at = self.bytes.len().saturating_sub(1);
+        if at == 0 {
+            self.put(&Line::Start(self.end))?;
         }
-        bytes.extend(encode(line)?);
-        disk.write_at(&self.file, &self.path, self.len, &bytes)?;
-        self.len += bytes.len() as u64;
-        Ok(())
+        self.put(line)?;
+        Ok((at, &self.bytes[at..]))
     }
 
-    /// Writes down what is about to be done.
-    pub(crate) fn begin(&mut self, disk: &Disk, plan: &Plan) -> Result<()> {
-        self.append(disk, &Line::Plan(plan))?;
-        // Without it a power cut could leave a step half made and nobody who knows.
-        disk.sync(&self.file, &self.path)
-    }
-
-    /// It was done.
-    pub(crate) fn done(&mut self, disk: &Disk, plan: &Plan, landed: &TaskName) -> Result<()> {
-        let noted = plan.note().map(|note| Noted { step: plan.step.id.clone(), note: note.clone() });
-        self.known.pending = None;
-        self.known.done(&plan.step.task, landed.clone(), noted.clone());
-        self.mark(disk, &Line::Done(&plan.step.task, landed, noted.as_ref()))
-    }
-
-    /// It was taken back.
-    pub(crate) fn undone(&mut self, disk: &Disk) -> Result<()> {
-        self.known.pending = None;
-        self.mark(disk, &Line::Undone)
-    }
-
-    /// Forgets a task that is nowhere any more.
-    pub(crate) fn forget(&mut self, disk: &Disk, task: &TaskName) -> Result<()> {
-        self.known.notes.remove(task);
-        self.rewrite(disk)
-    }
-
-    /// What was marked survives a power cut from here on.
-    pub(crate) fn sync(&self, disk: &Disk) -> Result<()> {
-        disk.sync(&self.file, &self.path)
-    }
-
-    fn mark(&mut self, disk: &Disk, line: &Line<'_>) -> Result<()> {
-        if self.known.notes.is_empty() {
-            // Nothing is left to know: emptying the log is the mark.
-            disk.cut(&self.file, &self.path, 0)?;
-            self.len = 0;
-            return Ok(());
+    /// Begins anew, with what is known. The answer is the whole log.
+    pub(crate) fn begin_anew(&mut self) -> Result<&[u8]> {
+        let number = std::mem::take(&mut self.end);
+        self.bytes.clear();
+        self.put(&Line::Start(number))?;
+        for (task, noted) in std::mem::take(&mut self.notes) {
+            self.put(&Line::Done(&task, &task, Some(&noted)))?;
+            self.notes.insert(task, noted);
         }
-        self.append(disk, line)?;
-        if self.len > LARGE { self.rewrite(disk) } else { Ok(()) }
+        Ok(&self.bytes)
     }
 
-    /// The same in fewer words. By rename, so that readers without the lock see the old or the new one.
-    fn rewrite(&mut self, disk: &Disk) -> Result<()> {
-        let mut bytes = encode(&Line::Format(FORMAT))?;
-        for (task, noted) in &self.known.notes {
-            bytes.extend(encode(&Line::Done(task, task, Some(noted)))?);
-        }
-        let stage = self.path.with_extension("new");
-        let _ = std::fs::remove_file(&stage);
-        self.file = disk.create(&stage, &bytes)?;
-        disk.replace(&stage, &self.path)?;
-        self.len = bytes.len() as u64;
+    fn put(&mut self, line: &Line<'_>) -> Result<()> {
+        self.bytes.pop();
+        let at = self.bytes.len();
+        self.bytes.extend([b' '; DIGITS + 1]);
+        serde_json::to_writer(&mut self.bytes, line).map_err(|error| Fault::invalid(error.to_string()))?;
+        self.end = check(self.end, &self.bytes[at + DIGITS + 1..]);
+        self.bytes[at..at + DIGITS].copy_from_slice(&digits_of(self.end));
+        self.bytes.extend([b'\n', END]);
         Ok(())
     }
 }
 
-fn encode(line: &Line<'_>) -> Result<Vec<u8>> {
-    let mut bytes = serde_json::to_vec(line).map_err(|error| Fault::invalid(error.to_string()))?;
-    bytes.push(b'\n');
-    Ok(bytes)
+/// How many digits a line begins with.
+const DIGITS: usize = 16;
+
+fn check(before: u64, json: &[u8]) -> u64 {
+    let mut hasher = Hasher::new();
+    hasher.update(&before.to_be_bytes());
+    hasher.update(json);
+    hasher.finish().as_bytes()[..8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// One byte for each stripe: 1 while something is under way there, so that looking for what was cut short costs one
-/// small read. Only a hint: whoever locks a stripe looks into its log anyway, and opening the vault looks into all.
-#[derive(Debug)]
-pub(crate) struct UnderWay(File, PathBuf);
-
-impl UnderWay {
-    /// The byte that says that some ledger is owed lines.
-    pub(crate) const OWED: usize = 256;
-
-    pub(crate) fn open(path: PathBuf) -> Result<Self> {
-        let file = crate::lock::open(&path)?;
-        Ok(Self(file, path))
-    }
-
-    pub(crate) fn set(&self, at: usize, under_way: bool) -> Result<()> {
-        self.0.write_all_at(&[u8::from(under_way)], at as u64).at("write", &self.1)
-    }
-
-    /// Those that are set.
-    pub(crate) fn all(&self) -> Result<Vec<usize>> {
-        let mut bytes = [0; Self::OWED + 1];
-        let read = self.0.read_at(&mut bytes, 0).at("read", &self.1)?;
-        Ok((0..read).filter(|at| bytes[*at] != 0).collect())
-    }
+fn digits_of(number: u64) -> [u8; DIGITS] {
+    std::array::from_fn(|at| b"0123456789abcdef"[(number >> (60 - 4 * at)) as usize & 15])
 }

@@ -17,6 +17,7 @@ pub(crate) mod disk;
 mod log;
 mod scan;
 mod settle;
+mod stripe;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -32,7 +33,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use self::disk::{Disk, open_task};
-use self::log::{FORMAT, Known, Log, Noted, UnderWay};
+use self::log::{FORMAT, Noted};
+use self::stripe::Stripes;
 use super::claim::{Claim, ClaimId, Note};
 use super::event::{Event, Journal};
 use super::figures::{Count, Tally};
@@ -43,7 +45,6 @@ use super::store::{Healed, Landed, Outcome, Ready, Scan, Step, Store, Stored, Ve
 use super::task::{Brief, HEAD};
 use crate::digest::{Digest, Hasher};
 use crate::error::{At, Fault, Result};
-use crate::lock::Lock;
 use crate::name::{Agent, random_id};
 use crate::settings::Durability;
 
@@ -73,7 +74,7 @@ pub struct FolderStore {
     private: PathBuf,
     options: FolderOptions,
     disk: Disk,
-    under_way: Arc<UnderWay>,
+    stripes: Arc<Stripes>,
 }
 
 impl FolderStore {
@@ -84,7 +85,7 @@ impl FolderStore {
         for state in State::ALL {
             make_folder(&vault.join(state.as_str()))?;
         }
-        for folder in ["locks", "log", "figures", "owed", "stage", "cache"] {
+        for folder in ["log", "figures", "owed", "stage", "cache"] {
             make_folder(&private.join(folder))?;
         }
         check_format(&private)?;
@@ -94,8 +95,8 @@ impl FolderStore {
             #[cfg(test)]
             fates: None,
         };
-        let under_way = Arc::new(UnderWay::open(private.join("under-way"))?);
-        let store = Self { vault: vault.to_owned(), private, options, disk, under_way };
+        let stripes = Arc::new(Stripes::open(private.join("under-way"), private.join("log"))?);
+        let store = Self { vault: vault.to_owned(), private, options, disk, stripes };
         store.look_into_all()?;
         Ok(store)
     }
@@ -103,10 +104,8 @@ impl FolderStore {
     /// Finds what is under way in every log, not only where the hints say so: a power cut may have lost a hint.
     fn look_into_all(&self) -> Result<()> {
         for stripe in 0..=u8::MAX {
-            let path = self.log_path(stripe);
-            let empty = fs::symlink_metadata(&path).map_or(true, |found| found.len() == 0);
-            if !empty && Known::read(&path)?.pending.is_some() {
-                self.under_way.set(stripe.into(), true)?;
+            if self.stripes.read(stripe)?.pending.is_some() {
+                self.stripes.set(stripe.into(), true)?;
             }
         }
         Ok(())
@@ -154,23 +153,6 @@ impl FolderStore {
         let mut path = self.private.join(folder);
         path.push(name);
         path
-    }
-
-    fn log_path(&self, stripe: u8) -> PathBuf {
-        self.private("log", &format!("{stripe:02x}"))
-    }
-
-    /// The log of a stripe, and the lock of everything that tollgate does to the tasks in it. `None` if others had it
-    /// all the time.
-    fn lock(&self, stripe: u8, wait: Duration) -> Result<Option<Log>> {
-        match Lock::acquire(&self.private("locks", &format!("{stripe:02x}")), wait)? {
-            Some(lock) => Log::open(lock, self.log_path(stripe), stripe).map(Some),
-            None => Ok(None),
-        }
-    }
-
-    fn load_note(&self, task: &TaskName) -> Result<Option<Noted>> {
-        Ok(Known::read(&self.log_path(task.stripe()))?.notes.remove(task))
     }
 
     /// The slots in which a task may be, likeliest first.
@@ -257,7 +239,7 @@ impl Store for FolderStore {
         {
             return Ok(None);
         }
-        let noted = self.load_note(task)?;
+        let noted = self.stripes.noted(task)?;
         let slot = noted.as_ref().map(|noted| noted.note.slot.clone());
         // Nearly always it is where it was put.
         if let Some(slot) = slot.as_ref().filter(|slot| state.is_none_or(|state| slot.state() == state))
@@ -282,7 +264,7 @@ impl Store for FolderStore {
 
     fn digest(&self, stored: &Stored) -> Result<Option<Digest>> {
         let path = self.path(&stored.task, &stored.slot);
-        let noted = self.load_note(&stored.task)?;
+        let noted = self.stripes.noted(&stored.task)?;
         let Some((file, meta)) = open_task(&path, false)? else { return Ok(None) };
         if version(&meta, noted.as_ref()) != stored.version {
             return Ok(None);
@@ -301,8 +283,8 @@ impl Store for FolderStore {
 
     fn apply(&self, step: &Step) -> Result<Outcome> {
         let wait = if step.hurry { Duration::ZERO } else { LOCK_WAIT };
-        let Some(mut log) = self.lock(step.task.stripe(), wait)? else {
-            let path = self.private.join("locks");
+        let Some(mut log) = self.stripes.lock(step.task.stripe(), wait)? else {
+            let path = self.private.join("under-way");
             return if step.hurry {
                 Ok(Outcome::Busy)
             } else {

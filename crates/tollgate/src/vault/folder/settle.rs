@@ -17,7 +17,8 @@ use serde_json::json;
 use super::FolderStore;
 use super::carry::change_of;
 use super::disk::open_task;
-use super::log::{Change, Log, Plan, UnderWay};
+use super::log::{Change, Plan};
+use super::stripe::{Log, Stripes};
 use crate::error::{At, Fault, Result};
 use crate::vault::claim::StepId;
 use crate::vault::event::{Event, Kind};
@@ -27,7 +28,7 @@ use crate::vault::store::{Healed, Landed, Settled, Step};
 
 impl FolderStore {
     /// Settles what lies in the way of a step. If that was the very same step, it is done now.
-    pub(super) fn settle_first(&self, log: &mut Log, step: &Step) -> Result<Option<Landed>> {
+    pub(super) fn settle_first(&self, log: &mut Log<'_>, step: &Step) -> Result<Option<Landed>> {
         let Some(plan) = log.known.pending.clone() else { return Ok(None) };
         self.settle(log)?;
         if plan.step.id != step.id || plan.step.verb == Some(Verb::Claim) {
@@ -38,7 +39,7 @@ impl FolderStore {
     }
 
     /// Where the file of a plan is now: whether it is where it came from, and under which name it is where it goes.
-    fn whereabouts(&self, plan: &Plan) -> (bool, Option<(TaskName, u64)>) {
+    fn whereabouts(&self, plan: &Plan<'_>) -> (bool, Option<(TaskName, u64)>) {
         let step = &plan.step;
         let ino = |path: PathBuf| {
             fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).map(|found| found.ino())
@@ -59,7 +60,7 @@ impl FolderStore {
     }
 
     /// Takes a step back that came to nothing.
-    pub(super) fn undo(&self, log: &mut Log, plan: &Plan) -> Result<()> {
+    pub(super) fn undo(&self, log: &mut Log<'_>, plan: &Plan<'_>) -> Result<()> {
         let step = &plan.step;
         let (here, there) = self.whereabouts(plan);
         let path = match &there {
@@ -84,11 +85,11 @@ impl FolderStore {
             self.empty_slot(claim);
         }
         log.undone(&self.disk)?;
-        self.under_way.set(log.stripe.into(), false)
+        self.stripes.set(log.stripe.into(), false)
     }
 
     /// Takes the change out of the file again, if it, or a part of it, is in there and nothing else has changed.
-    fn take_out(&self, plan: &Plan, path: &Path) -> Result<()> {
+    fn take_out(&self, plan: &Plan<'_>, path: &Path) -> Result<()> {
         let Some(change) = &plan.change else { return Ok(()) };
         match half_written(change, path)? {
             Some(file) => self.disk.replace_tail(&file, path, change.at, &change.old),
@@ -97,10 +98,10 @@ impl FolderStore {
     }
 
     /// Finishes a step that was cut short, or takes it back. The lock is ours, so whoever began it is gone.
-    fn settle(&self, log: &mut Log) -> Result<Option<Healed>> {
-        let Some(plan) = log.known.pending.take() else {
+    fn settle(&self, log: &mut Log<'_>) -> Result<Option<Healed>> {
+        let Some(plan) = log.known.pending.clone() else {
             // Cut short before it was written down: nothing was done yet.
-            self.under_way.set(log.stripe.into(), false)?;
+            self.stripes.set(log.stripe.into(), false)?;
             return Ok(None);
         };
         let (task, verb) = (plan.step.task.clone(), plan.step.verb);
@@ -123,7 +124,7 @@ impl FolderStore {
     }
 
     /// Makes the change of a step that was cut short, unless it is made.
-    pub(super) fn put_in(&self, plan: &Plan, path: &Path) -> Result<()> {
+    pub(super) fn put_in(&self, plan: &Plan<'_>, path: &Path) -> Result<()> {
         let Some(change) = &plan.change else { return Ok(()) };
         if let Some(file) = half_written(change, path)? {
             self.disk.replace_tail(&file, path, change.at, &change.new)?;
@@ -139,7 +140,7 @@ impl FolderStore {
 
     /// Writes events of a step that was cut short, unless they are written. Those of another workspace's ledger are
     /// left for it.
-    fn journal_once(&self, plan: &Plan, step: &StepId, events: &[Event]) -> Result<()> {
+    fn journal_once(&self, plan: &Plan<'_>, step: &StepId, events: &[Event]) -> Result<()> {
         if events.is_empty() {
             return Ok(());
         }
@@ -151,24 +152,25 @@ impl FolderStore {
             };
         }
         let mut owed = plan.clone();
-        owed.step.id = step.clone();
-        owed.step.events = events.to_vec();
+        let step_owed = owed.step.to_mut();
+        step_owed.id = step.clone();
+        step_owed.events = events.to_vec();
         let bytes = serde_json::to_vec(&owed).map_err(|error| Fault::invalid(error.to_string()))?;
         let stage = self.private("stage", step.as_str());
         let _ = fs::remove_file(&stage);
         self.disk.create(&stage, &bytes)?;
         self.disk.replace(&stage, &self.private("owed", step.as_str()))?;
-        self.under_way.set(UnderWay::OWED, true)
+        self.stripes.set(Stripes::OWED, true)
     }
 
     /// Settles all steps whose makers are gone, and writes what this ledger is owed.
     pub(super) fn heal_all(&self) -> Result<Vec<Healed>> {
         let mut healed = Vec::new();
-        for at in self.under_way.all()? {
+        for at in self.stripes.under_way()? {
             match u8::try_from(at) {
                 Ok(stripe) => {
                     // Held: somebody is at it right now.
-                    if let Some(mut log) = self.lock(stripe, Duration::ZERO)? {
+                    if let Some(mut log) = self.stripes.lock(stripe, Duration::ZERO)? {
                         healed.extend(self.settle(&mut log)?);
                     }
                 }
@@ -182,11 +184,11 @@ impl FolderStore {
         for name in names_in(&self.private.join("owed"))? {
             let path = self.private("owed", &name);
             let Ok(bytes) = fs::read(&path) else { continue };
-            let Ok(plan) = serde_json::from_slice::<Plan>(&bytes) else { continue };
+            let Ok(plan) = serde_json::from_slice::<Plan<'_>>(&bytes) else { continue };
             if plan.journal != self.options.journal.id() {
                 continue;
             }
-            let Some(_log) = self.lock(plan.step.task.stripe(), Duration::ZERO)? else { continue };
+            let Some(_log) = self.stripes.lock(plan.step.task.stripe(), Duration::ZERO)? else { continue };
             if fs::symlink_metadata(&path).is_ok() {
                 self.journal_once(&plan, &plan.step.id, &plan.step.events)?;
                 self.disk.remove(&path)?;
@@ -218,7 +220,7 @@ pub(super) fn names_in(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn taken_back(plan: &Plan, undo: &StepId) -> Event {
+fn taken_back(plan: &Plan<'_>, undo: &StepId) -> Event {
     let step = &plan.step;
     Event {
         step: undo.clone(),

@@ -9,7 +9,6 @@ use std::os::unix::fs::MetadataExt;
 use jiff::Timestamp;
 
 use super::FolderStore;
-use super::log::Known;
 use super::settle::names_in;
 use crate::error::Result;
 use crate::vault::claim::{ClaimId, Note};
@@ -38,7 +37,7 @@ impl FolderStore {
         for (claim, stripe) in hold::all(&self.held())? {
             // Whoever made it is gone for good, so no note can come to speak of it after we have looked.
             let Owner::Gone(hold) = Hold::try_take(&self.held(), &claim)? else { continue };
-            let known = Known::read(&self.log_path(stripe))?;
+            let known = self.stripes.read(stripe)?;
             let pending = known.pending.as_ref().and_then(|plan| plan.note());
             let mut notes = known.notes.values().map(|noted| &noted.note).chain(pending);
             if let (false, Some(slot)) = (notes.any(|note| speaks_of(note, &claim)), hold.slot()) {
@@ -50,7 +49,7 @@ impl FolderStore {
 
     fn sweep_notes(&self) -> Result<()> {
         for stripe in 0..=u8::MAX {
-            let notes = Known::read(&self.log_path(stripe))?.notes;
+            let notes = self.stripes.read(stripe)?.notes;
             let found = |task: &TaskName, slots: &[_]| {
                 slots.iter().any(|slot| fs::symlink_metadata(self.path(task, slot)).is_ok())
             };
@@ -58,7 +57,7 @@ impl FolderStore {
                 if found(&task, &[noted.note.slot]) {
                     continue;
                 }
-                let Some(mut log) = self.lock(stripe, std::time::Duration::ZERO)? else { continue };
+                let Some(mut log) = self.stripes.lock(stripe, std::time::Duration::ZERO)? else { continue };
                 let nowhere = log.known.pending.is_none() && !found(&task, &self.places(None)?);
                 if nowhere {
                     log.forget(&self.disk, &task)?;

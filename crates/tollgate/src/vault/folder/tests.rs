@@ -244,7 +244,7 @@ fn what_was_taken_away_is_not_brought_back() {
             assert!(matches!(done, Owned::No(_)));
         }
         assert!(world.vault.reclaim(later()).unwrap().1.is_empty());
-        assert!(Known::read(&world.store.log_path(task.stripe())).unwrap().notes.is_empty(), "{act}: swept");
+        assert!(world.store.stripes.read(task.stripe()).unwrap().notes.is_empty(), "{act}: swept");
         fs::remove_file(&away).unwrap();
     }
 }

@@ -1,0 +1,244 @@
+//! The stripes of a vault: the lock and the log of each, open as long as the store is.
+//!
+//! The locks are of the bytes of one file, one for each stripe. The byte itself is 1 while something is under way in its
+//! stripe, so that looking for what was cut short costs one small read. That is only a hint: whoever locks a stripe looks
+//! into its log anyway, and opening the vault looks into all.
+//!
+//! Invariants: a lock of a byte belongs to the open file, so threads that share a store exclude each other before, by a
+//! mutex, and let the byte go before the mutex. What is remembered of a log is compared with the log each time.
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
+
+use super::disk::Disk;
+use super::log::{Known, Line, Noted, Plan};
+use crate::error::{At, Fault, Result};
+use crate::lock::Pauses;
+use crate::sys;
+use crate::vault::name::TaskName;
+
+/// How many there are.
+const STRIPES: usize = 256;
+
+/// A log that has grown past this is written anew, unless most of it is needed. About forty steps: small enough to read
+/// for each of them.
+const LARGE: usize = 64 << 10;
+
+/// More than the line of a note has.
+const NOTE: usize = 1 << 10;
+
+/// A log that is open, and what was last read in it.
+struct Open {
+    file: Arc<File>,
+    known: Known,
+}
+
+/// The stripes of one vault.
+pub(crate) struct Stripes {
+    /// The locks and the hints.
+    file: File,
+    path: PathBuf,
+    /// The folder of the logs.
+    logs: PathBuf,
+    open: Box<[Mutex<Option<Open>>]>,
+    /// So many of them stay open.
+    stay_open: u64,
+}
+
+impl Stripes {
+    /// The byte that says that some ledger is owed lines.
+    pub(crate) const OWED: usize = STRIPES;
+
+    pub(crate) fn open(path: PathBuf, logs: PathBuf) -> Result<Self> {
+        let file = crate::lock::open(&path)?;
+        // A quarter of what this process may have open: others need some too.
+        let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let stay_open = most.map_or(STRIPES as u64, |most| most / 4);
+        let open = std::iter::repeat_with(Mutex::default).take(STRIPES).collect();
+        Ok(Self { file, path, logs, open, stay_open })
+    }
+
+    /// Says whether something is under way.
+    pub(crate) fn set(&self, at: usize, under_way: bool) -> Result<()> {
+        self.file.write_all_at(&[u8::from(under_way)], at as u64).at("write", &self.path)
+    }
+
+    /// Where something is.
+    pub(crate) fn under_way(&self) -> Result<Vec<usize>> {
+        let mut bytes = [0; Self::OWED + 1];
+        let read = self.file.read_at(&mut bytes, 0).at("read", &self.path)?;
+        Ok((0..read).filter(|at| bytes[*at] != 0).collect())
+    }
+
+    fn log(&self, stripe: u8) -> PathBuf {
+        self.logs.join(format!("{stripe:02x}"))
+    }
+
+    /// What the log of a stripe says now. Without the lock, so what it says of a task that somebody deals with may be a
+    /// step old.
+    pub(crate) fn read(&self, stripe: u8) -> Result<Known> {
+        Known::read(&self.log(stripe))
+    }
+
+    /// What is known of a task now, likewise.
+    pub(crate) fn noted(&self, task: &TaskName) -> Result<Option<Noted>> {
+        let stripe = task.stripe();
+        match self.open[usize::from(stripe)].try_lock() {
+            Ok(mut open) if open.is_some() => {
+                let fresh = self.refresh(open.take(), stripe)?;
+                let noted = fresh.known.notes.get(task).cloned();
+                *open = Some(fresh);
+                Ok(noted)
+            }
+            // Not open, or another thread is at it.
+            _ => Ok(self.read(stripe)?.notes.remove(task)),
+        }
+    }
+
+    /// The log as it is now.
+    fn refresh(&self, open: Option<Open>, stripe: u8) -> Result<Open> {
+        let path = self.log(stripe);
+        let is_there = |open: &Open| open.file.metadata().is_ok_and(|found| found.nlink() > 0);
+        let mut open = match open.filter(is_there) {
+            Some(open) => open,
+            None => Open { file: Arc::new(crate::lock::open(&path)?), known: Known::default() },
+        };
+        open.known.read_again(&open.file, &path)?;
+        Ok(open)
+    }
+
+    /// The log of a stripe, and the lock of everything that tollgate does to the tasks in it. `None` if others had it
+    /// all the time.
+    pub(crate) fn lock(&self, stripe: u8, wait: Duration) -> Result<Option<Log<'_>>> {
+        let mut pauses = Pauses::lasting(wait);
+        let mutex = &self.open[usize::from(stripe)];
+        let mut place = loop {
+            match mutex.try_lock() {
+                Ok(place) => break place,
+                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) if pauses.pause() => {}
+                Err(TryLockError::WouldBlock) => return Ok(None),
+            }
+        };
+        while !sys::try_lock_byte(&self.file, stripe.into()).at("lock", &self.path)? {
+            if !pauses.pause() {
+                return Ok(None);
+            }
+        }
+        let lock = Locked { stripes: self, stripe };
+        if self.file.metadata().at("look at", &self.path)?.nlink() == 0 {
+            // Whoever comes later locks another file.
+            let why = "somebody has removed it while it was in use: start tollgate again";
+            return Err(Fault::damaged(&self.path, why));
+        }
+        let Open { file, known } = self.refresh(place.take(), stripe)?;
+        Ok(Some(Log { known, stripe, sound: true, file, path: self.log(stripe), lock, place }))
+    }
+}
+
+/// The lock of a stripe.
+struct Locked<'a> {
+    stripes: &'a Stripes,
+    stripe: u8,
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // If it fails, the lock is let go with the file.
+        let _ = sys::unlock_byte(&self.stripes.file, self.stripe.into());
+    }
+}
+
+/// A log under its lock. The fields are dropped in their order: the lock before the place.
+pub(crate) struct Log<'a> {
+    pub(crate) known: Known,
+    pub(crate) stripe: u8,
+    /// What is known is what the log says. Not while a step is under way.
+    sound: bool,
+    file: Arc<File>,
+    path: PathBuf,
+    lock: Locked<'a>,
+    place: MutexGuard<'a, Option<Open>>,
+}
+
+impl Drop for Log<'_> {
+    fn drop(&mut self) {
+        if self.sound && u64::from(self.stripe) < self.lock.stripes.stay_open {
+            let (file, known) = (Arc::clone(&self.file), std::mem::take(&mut self.known));
+            *self.place = Some(Open { file, known });
+        }
+    }
+}
+
+impl Log<'_> {
+    fn append(&mut self, disk: &Disk, line: &Line<'_>) -> Result<()> {
+        self.sound = false;
+        let (at, bytes) = self.known.add(line)?;
+        disk.write_at(&self.file, &self.path, at as u64, bytes)
+    }
+
+    /// Writes down what is about to be done.
+    pub(crate) fn begin(&mut self, disk: &Disk, plan: &Plan<'_>) -> Result<()> {
+        self.append(disk, &Line::Plan(plan))?;
+        // Without it a power cut could leave a step half made and nobody who knows.
+        self.sync(disk)
+    }
+
+    /// It was done.
+    pub(crate) fn done(&mut self, disk: &Disk, plan: &Plan<'_>, landed: &TaskName) -> Result<()> {
+        let noted = plan.note().map(|note| Noted { step: plan.step.id.clone(), note: note.clone() });
+        self.known.settle(&plan.step.task, landed, noted.clone());
+        self.mark(disk, &Line::Done(&plan.step.task, landed, noted.as_ref()))
+    }
+
+    /// It was taken back.
+    pub(crate) fn undone(&mut self, disk: &Disk) -> Result<()> {
+        self.mark(disk, &Line::Undone)
+    }
+
+    /// Forgets a task that is nowhere any more.
+    pub(crate) fn forget(&mut self, disk: &Disk, task: &TaskName) -> Result<()> {
+        self.sound = false;
+        self.known.notes.remove(task);
+        self.rewrite(disk)
+    }
+
+    /// What was marked survives a power cut from here on.
+    pub(crate) fn sync(&self, disk: &Disk) -> Result<()> {
+        disk.sync(&self.file, &self.path)
+    }
+
+    fn mark(&mut self, disk: &Disk, line: &Line<'_>) -> Result<()> {
+        self.known.pending = None;
+        if self.known.notes.is_empty() {
+            // Nothing is left to know: that the log begins anew is the mark.
+            self.sound = false;
+            let bytes = self.known.begin_anew()?;
+            disk.write_at(&self.file, &self.path, 0, bytes)?;
+        } else {
+            self.append(disk, line)?;
+            if self.known.len() > LARGE.max(NOTE * self.known.notes.len()) {
+                return self.rewrite(disk);
+            }
+        }
+        self.sound = true;
+        Ok(())
+    }
+
+    /// The same in fewer words. By rename, so that readers without the lock see the old or the new one.
+    fn rewrite(&mut self, disk: &Disk) -> Result<()> {
+        let bytes = self.known.begin_anew()?;
+        let stage = self.path.with_extension("new");
+        let _ = std::fs::remove_file(&stage);
+        let file = disk.create(&stage, bytes)?;
+        disk.replace(&stage, &self.path)?;
+        // What stays open is open for reading too, and is opened by its name.
+        drop(file);
+        self.file = Arc::new(crate::lock::open(&self.path)?);
+        self.sound = true;
+        Ok(())
+    }
+}

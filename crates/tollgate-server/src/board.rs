@@ -186,8 +186,8 @@ impl Board {
         let was_unfit = column.unfit.iter().any(|unfit| unfit.name == task.as_str());
         match vault.look(task, state, now) {
             Ok(Some(stored)) => column.put(Listed {
-                task: stored.task,
-                slot: stored.slot,
+                task: stored.placed.task,
+                slot: stored.placed.slot,
                 brief: stored.brief,
                 ready: stored.ready,
                 modified: stored.modified,

@@ -10,7 +10,10 @@
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::ops::Deref;
+#[cfg(not(target_os = "linux"))]
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -33,6 +36,14 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 #[must_use = "a lock that is dropped at once locks nothing"]
 pub(crate) struct Kept<'a>(&'a File);
+
+impl Deref for Kept<'_> {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        self.0
+    }
+}
 
 impl Drop for Kept<'_> {
     fn drop(&mut self) {
@@ -144,12 +155,9 @@ impl Lock {
     /// The same with a file that stays open for the next time, unless somebody has removed it. Whoever shares the file
     /// shares the lock: threads must exclude each other before.
     pub(crate) fn keep<'a>(file: &'a mut Option<File>, path: &Path, wait: Duration) -> Result<Option<Kept<'a>>> {
-        if file.as_ref().is_some_and(|file| file.metadata().is_ok_and(|found| found.nlink() == 0)) {
-            *file = None;
-        }
-        let file = match file {
-            Some(file) => file,
-            none => none.insert(open(path)?),
+        let file = match file.take().filter(has_name) {
+            Some(kept) => file.insert(kept),
+            None => file.insert(open(path)?),
         };
         Ok(take(file, path, wait)?.then_some(Kept(file)))
     }
@@ -173,6 +181,20 @@ pub(crate) fn open(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).read(true).write(true).mode(0o660).custom_flags(libc::O_NOFOLLOW);
     options.open(path).at("open", path)
+}
+
+/// Whether nobody has removed or replaced a file that is open.
+///
+/// Asks for nothing else: whoever asks for the dates of a file makes the next write to it note the time anew.
+pub(crate) fn has_name(file: &File) -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{AtFlags, StatxFlags, statx};
+        let found = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::NLINK);
+        found.is_ok_and(|found| found.stx_nlink > 0)
+    }
+    #[cfg(not(target_os = "linux"))]
+    file.metadata().is_ok_and(|found| found.nlink() > 0)
 }
 
 /// Pauses that grow, until a deadline.

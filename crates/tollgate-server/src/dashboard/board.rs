@@ -88,7 +88,7 @@ pub(super) fn rows(vault: &Vault, listed: &[Listed], now: Timestamp) -> Vec<Row>
             && stored.slot == listed.slot
         {
             row.attempts = stored.note.attempts;
-            row.reason = stored.note.reason;
+            row.reason.clone_from(&stored.note.reason);
             if let Some(claim) = &stored.note.claim {
                 row.since = claim.at;
                 row.lapsed = matches!(claim.tenure, Tenure::Leased(until) if until < now);

@@ -170,7 +170,7 @@ impl World {
 
     /// Where the file of a task is.
     pub(crate) fn place(&self, task: &str) -> PathBuf {
-        self.vault().get(&name(task), Timestamp::now()).unwrap().path.unwrap()
+        self.vault().get(&name(task), Timestamp::now()).unwrap().path.clone().unwrap()
     }
 
     pub(crate) fn text(&self, task: &str) -> String {

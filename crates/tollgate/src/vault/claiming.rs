@@ -13,7 +13,7 @@ use super::figures::Count;
 use super::hold::{Hold, Owner};
 use super::rules::{self, Asking, Release, lease_until};
 use super::state::{Slot, State};
-use super::store::{Landed, Outcome, Step, Stored};
+use super::store::{Landed, Outcome, Placed, Step, Stored};
 use super::{Not, Reason, TaskName, Vault};
 use crate::error::{Fault, Result};
 use crate::name::Agent;
@@ -238,7 +238,7 @@ impl Vault {
         task: &TaskName,
         id: &ClaimId,
         now: Timestamp,
-        next: impl Fn(&Stored) -> Result<Step>,
+        next: impl Fn(&Placed) -> Result<Step>,
     ) -> Result<Owned<Landed>> {
         Ok(match self.as_owner(task, id, now, next)? {
             Owned::Yes((_, landed)) => Owned::Yes(landed),
@@ -246,8 +246,8 @@ impl Vault {
         })
     }
 
-    fn owned(&self, task: &TaskName, id: &ClaimId, now: Timestamp) -> Result<Owned<Stored>> {
-        let Some(stored) = self.store.get(task, Some(State::InProgress), now)? else {
+    fn owned(&self, task: &TaskName, id: &ClaimId, now: Timestamp) -> Result<Owned<Placed>> {
+        let Some(stored) = self.store.in_progress(task, now)? else {
             return Ok(Owned::No(format!("`{task}` is not in progress")));
         };
         Ok(match &stored.note.claim {
@@ -263,7 +263,7 @@ impl Vault {
         task: &TaskName,
         id: &ClaimId,
         now: Timestamp,
-        next: impl Fn(&Stored) -> Result<Step>,
+        next: impl Fn(&Placed) -> Result<Step>,
     ) -> Result<Owned<(Step, Landed)>> {
         for _ in 0..TRIES {
             let stored = match self.owned(task, id, now)? {

@@ -16,7 +16,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, PipeReader};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -103,7 +103,7 @@ impl Hold {
     /// Takes a slot for a new claim of a task in this stripe.
     pub(crate) fn new(path: &Path, claim: &ClaimId, stripe: u8) -> Result<Self> {
         loop {
-            let file = File::from(out_of_reach(open(path, true).at("open the lock", path)?.into()));
+            let file = open(path, true).at("open the lock", path)?;
             let slots = read(&file).at("read", path)?;
             let is_empty = |at: u64| slots.get(at as usize..).is_none_or(|slot| claim_in(slot).is_none());
             let mut at = 0;
@@ -161,13 +161,11 @@ impl Hold {
             return Ok((spawn(), Borrowers { pipe: None }));
         };
         let (pipe, theirs) = io::pipe().at("make a pipe for", path)?;
-        let theirs = out_of_reach(theirs.into());
         let _one_at_a_time = LENDING.lock().unwrap_or_else(PoisonError::into_inner);
-        fcntl_setfd(&theirs, FdFlags::empty()).at("pass on the lock", path)?;
-        fcntl_setfd(file, FdFlags::empty()).at("pass on the lock", path)?;
-        let spawned = spawn();
-        fcntl_setfd(file, FdFlags::CLOEXEC).at("keep the lock", path)?;
-        Ok((spawned, Borrowers { pipe: Some(pipe) }))
+        let lent = inheritable(file.as_fd()).and_then(|lock| Ok((lock, inheritable(theirs.as_fd())?)));
+        // Closed when the command has them, before another may be started.
+        let _lent = lent.at("pass on the lock", path)?;
+        Ok((spawn(), Borrowers { pipe: Some(pipe) }))
     }
 }
 
@@ -181,15 +179,20 @@ pub(crate) fn without_locks<T>(spawn: impl FnOnce() -> T) -> T {
 const STRIPE: usize = SLOT - 1;
 
 /// The slot that this claim has.
-pub(crate) fn find(path: &Path, claim: &ClaimId, to_write: bool) -> Result<Option<Slot>> {
+fn find(path: &Path, claim: &ClaimId, to_write: bool) -> Result<Option<Slot>> {
     let file = match open(path, to_write) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file.at("open the lock", path)?,
     };
-    let slots = read(&file).at("read", path)?;
-    let id = claim.as_str().as_bytes();
+    let at = place(&file, claim).at("read", path)?;
+    Ok(at.map(|at| Slot { file, path: path.to_owned(), at }))
+}
+
+/// Where in the file the slot of this claim is.
+pub(crate) fn place(file: &File, claim: &ClaimId) -> io::Result<Option<u64>> {
+    let (id, slots) = (claim.as_str().as_bytes(), read(file)?);
     let number = slots.chunks_exact(SLOT).position(|slot| slot.starts_with(id));
-    Ok(number.map(|number| Slot { file, path: path.to_owned(), at: (number * SLOT) as u64 }))
+    Ok(number.map(|number| (number * SLOT) as u64))
 }
 
 /// All claims that have a slot, each with the stripe of its task.
@@ -211,16 +214,24 @@ fn open(path: &Path, to_write: bool) -> io::Result<File> {
 }
 
 /// As many slots as there are claims at one time: little.
-fn read(mut file: &File) -> io::Result<Vec<u8>> {
-    use std::io::Read as _;
-    let mut slots = Vec::with_capacity(4 << 10);
-    file.read_to_end(&mut slots)?;
-    Ok(slots)
+fn read(file: &File) -> io::Result<Vec<u8>> {
+    let mut slots = vec![0; 512];
+    let mut length = 0;
+    loop {
+        length += file.read_at(&mut slots[length..], length as u64)?;
+        if length < slots.len() {
+            slots.truncate(length);
+            return Ok(slots);
+        }
+        slots.resize(4 * length, 0);
+    }
 }
 
-/// The same descriptor under a high number, or as it is if there is no room there.
-fn out_of_reach(fd: OwnedFd) -> OwnedFd {
-    fcntl_dupfd_cloexec(fd.as_fd(), LEAST_NUMBER).unwrap_or(fd)
+/// The same file under a high number, or a low one if there is no room there, for a command to have.
+fn inheritable(fd: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
+    let lent = fcntl_dupfd_cloexec(fd, LEAST_NUMBER).or_else(|_| fcntl_dupfd_cloexec(fd, 0))?;
+    fcntl_setfd(&lent, FdFlags::empty())?;
+    Ok(lent)
 }
 
 #[cfg(test)]

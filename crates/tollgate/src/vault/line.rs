@@ -110,8 +110,8 @@ impl Vault {
             && matches!(stored.slot.state(), State::NeedsAction | State::Approved)
         {
             let listed = Listed {
-                task: stored.task,
-                slot: stored.slot,
+                task: stored.placed.task,
+                slot: stored.placed.slot,
                 brief: stored.brief,
                 ready: stored.ready,
                 modified: stored.modified,

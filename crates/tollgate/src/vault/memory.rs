@@ -14,7 +14,7 @@ use super::figures::{Count, Tally};
 use super::hold::{Hold, Owner};
 use super::name::TaskName;
 use super::state::{Slot, State, Verb};
-use super::store::{Healed, Landed, Listed, Outcome, Ready, Scan, Step, Store, Stored, Version};
+use super::store::{Healed, Landed, Listed, Outcome, Placed, Ready, Scan, Step, Store, Stored, Version};
 use super::task::{Brief, HEAD};
 use crate::digest::Digest;
 use crate::error::{Fault, Result};
@@ -85,17 +85,19 @@ impl Inside {
         let twin =
             twin.filter(|other| *other != slot && self.tasks.contains_key(&(task.clone(), (*other).clone())));
         Stored {
-            task: task.clone(),
-            slot: slot.clone(),
-            version: Version(entry.version.to_string()),
+            placed: Placed {
+                task: task.clone(),
+                slot: slot.clone(),
+                version: Version(entry.version.to_string()),
+                note: self.note(task, slot),
+                changed: entry.since,
+                len: entry.bytes.len() as u64,
+                path: None,
+            },
             brief: Brief::read(head),
-            note: self.note(task, slot),
             ready: if entry.bytes.is_empty() { Ready::Empty } else { Ready::Now },
             twin: twin.cloned(),
             modified: entry.since,
-            changed: entry.since,
-            len: entry.bytes.len() as u64,
-            path: None,
         }
     }
 }
@@ -107,8 +109,8 @@ impl Store for MemoryStore {
         let tasks = here.map(|((task, slot), entry)| {
             let stored = inside.stored(task, slot, entry);
             Listed {
-                task: stored.task,
-                slot: stored.slot,
+                task: stored.placed.task,
+                slot: stored.placed.slot,
                 brief: stored.brief,
                 ready: stored.ready,
                 modified: entry.since,

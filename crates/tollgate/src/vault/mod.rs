@@ -228,7 +228,7 @@ impl Vault {
             if before != task && self.store.is_in(before, State::Done)? {
                 continue;
             }
-            let found = self.store.get(before, None, now)?.map(|found| found.slot);
+            let found = self.store.get(before, None, now)?.map(|found| found.placed.slot);
             let sentence = match found {
                 _ if before == task => format!("`{task}` waits for itself"),
                 None => format!("`{task}` waits for `{before}`, which does not exist"),

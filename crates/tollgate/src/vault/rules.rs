@@ -12,7 +12,7 @@ use super::block::{Completion, Verdict};
 use super::claim::{Approval, Claim, ClaimId, Mode, Note, StepId, Tenure};
 use super::event::{Event, Kind};
 use super::state::{Slot, State, Verb, may_go};
-use super::store::{Edit, Step, Stored};
+use super::store::{Edit, Placed, Step, Stored};
 use crate::digest::Digest;
 use crate::error::{Fault, Result};
 use crate::name::Agent;
@@ -61,7 +61,7 @@ fn event(step: &StepId, at: Timestamp, kind: Kind, agent: Option<&Agent>) -> Eve
     }
 }
 
-fn step(stored: &Stored, verb: Option<Verb>, to: Slot, at: Timestamp) -> Result<Step> {
+fn step(stored: &Placed, verb: Option<Verb>, to: Slot, at: Timestamp) -> Result<Step> {
     if let Some(verb) = verb
         && !may_go(stored.slot.state(), verb, to.state())
     {
@@ -141,7 +141,7 @@ pub(crate) fn claim(stored: &Stored, asking: Asking, at: Timestamp) -> Result<St
 }
 
 /// A race that another won.
-pub(crate) fn lost(stored: &Stored, agent: &Agent, at: Timestamp) -> Result<Event> {
+pub(crate) fn lost(stored: &Placed, agent: &Agent, at: Timestamp) -> Result<Event> {
     let id = StepId::new()?;
     let payload = json!({"task": stored.task, "from": stored.slot.state(), "step": id});
     let result = json!({"status": "LOST"});
@@ -160,12 +160,12 @@ fn after_failure(note: &Note, claim: &Claim, limit: u32, why: &str) -> (State, O
     }
 }
 
-fn owned(stored: &Stored) -> Result<&Claim> {
+fn owned(stored: &Placed) -> Result<&Claim> {
     stored.note.claim.as_ref().ok_or_else(|| Fault::invalid(format!("nobody has claimed `{}`", stored.task)))
 }
 
 /// Letting a task go.
-pub(crate) fn release(stored: &Stored, how: &Release, limit: u32, at: Timestamp) -> Result<Step> {
+pub(crate) fn release(stored: &Placed, how: &Release, limit: u32, at: Timestamp) -> Result<Step> {
     let claim = owned(stored)?.clone();
     let failed = how.verdict == Verdict::Failure;
     let (next, reason) = match how.to {
@@ -186,7 +186,7 @@ pub(crate) fn release(stored: &Stored, how: &Release, limit: u32, at: Timestamp)
 }
 
 /// Giving a task back unworked, as when the worker is asked to stop. It does not count as an attempt.
-pub(crate) fn give_back(stored: &Stored, why: &str, at: Timestamp) -> Result<Step> {
+pub(crate) fn give_back(stored: &Placed, why: &str, at: Timestamp) -> Result<Step> {
     let claim = owned(stored)?.clone();
     let (next, reason) = after_failure(&stored.note, &claim, u32::MAX, why);
     let mut step =
@@ -198,7 +198,7 @@ pub(crate) fn give_back(stored: &Stored, why: &str, at: Timestamp) -> Result<Ste
 }
 
 /// Taking a task from an owner who is gone.
-pub(crate) fn reclaim(stored: &Stored, limit: u32, at: Timestamp) -> Result<Step> {
+pub(crate) fn reclaim(stored: &Placed, limit: u32, at: Timestamp) -> Result<Step> {
     match &stored.note.claim {
         Some(claim) => {
             let (next, reason) = after_failure(&stored.note, claim, limit, "interrupted");
@@ -220,7 +220,7 @@ pub(crate) fn reclaim(stored: &Stored, limit: u32, at: Timestamp) -> Result<Step
 }
 
 fn leave(
-    stored: &Stored,
+    stored: &Placed,
     claim: &Claim,
     verb: Verb,
     verdict: Verdict,
@@ -254,7 +254,7 @@ fn leave(
 }
 
 /// A person's yes, to exactly these bytes.
-pub(crate) fn approve(stored: &Stored, by: &str, sha256: Digest, at: Timestamp) -> Result<Step> {
+pub(crate) fn approve(stored: &Placed, by: &str, sha256: Digest, at: Timestamp) -> Result<Step> {
     let mut step = step(stored, Some(Verb::Approve), Slot::APPROVED, at)?;
     let payload =
         json!({"task": stored.task, "decision": "approve", "by": by, "sha256": sha256, "step": step.id});
@@ -267,7 +267,7 @@ pub(crate) fn approve(stored: &Stored, by: &str, sha256: Digest, at: Timestamp) 
 }
 
 /// A person's yes to what they made of these bytes.
-pub(crate) fn amend(stored: &Stored, by: &str, seen: &[u8], text: &str, at: Timestamp) -> Result<Step> {
+pub(crate) fn amend(stored: &Placed, by: &str, seen: &[u8], text: &str, at: Timestamp) -> Result<Step> {
     if text.trim().is_empty() {
         return Err(Fault::invalid("a task needs some text"));
     }
@@ -285,7 +285,7 @@ pub(crate) fn amend(stored: &Stored, by: &str, seen: &[u8], text: &str, at: Time
 }
 
 /// A person's no.
-pub(crate) fn reject(stored: &Stored, by: &str, reason: &str, at: Timestamp) -> Result<Step> {
+pub(crate) fn reject(stored: &Placed, by: &str, reason: &str, at: Timestamp) -> Result<Step> {
     if reason.trim().is_empty() {
         return Err(Fault::invalid("a rejection needs a reason"));
     }
@@ -300,7 +300,7 @@ pub(crate) fn reject(stored: &Stored, by: &str, reason: &str, at: Timestamp) -> 
 }
 
 /// The yes is void: what lies in `Approved` is not what was approved.
-pub(crate) fn reopen(stored: &Stored, at: Timestamp) -> Result<Step> {
+pub(crate) fn reopen(stored: &Placed, at: Timestamp) -> Result<Step> {
     let mut step = step(stored, Some(Verb::Reopen), Slot::PENDING, at)?;
     let payload = json!({"task": stored.task, "decision": "void", "reason": "changed", "step": step.id});
     let result = json!({"status": State::PendingApproval});
@@ -313,7 +313,7 @@ pub(crate) fn reopen(stored: &Stored, at: Timestamp) -> Result<Step> {
 }
 
 /// Extending a lease.
-pub(crate) fn renew(stored: &Stored, lease: Duration, at: Timestamp, told: bool) -> Result<Step> {
+pub(crate) fn renew(stored: &Placed, lease: Duration, at: Timestamp, told: bool) -> Result<Step> {
     let mut claim = owned(stored)?.clone();
     let mut step = step(stored, None, stored.slot.clone(), at)?;
     if let Tenure::Leased(until) = &mut claim.tenure {
@@ -330,7 +330,7 @@ pub(crate) fn renew(stored: &Stored, lease: Duration, at: Timestamp, told: bool)
 }
 
 /// A note of the worker's, which also shows that it is alive.
-pub(crate) fn progress(stored: &Stored, text: &str, lease: Duration, at: Timestamp) -> Result<Step> {
+pub(crate) fn progress(stored: &Placed, text: &str, lease: Duration, at: Timestamp) -> Result<Step> {
     let id = owned(stored)?.id.clone();
     let mut step = renew(stored, lease, at, false)?;
     step.edit = Edit::Progress(id, super::block::progress(at, text));

@@ -5,6 +5,7 @@
 //! id is made by who takes it. [`super::conformance`] holds every store to this.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -40,31 +41,52 @@ pub enum Ready {
     Open,
 }
 
-/// A task as the store has it.
+/// Where a task is and what is known about it: all that its owner needs.
 #[derive(Debug, Clone)]
-pub struct Stored {
+pub struct Placed {
     /// Its name.
     pub task: TaskName,
     /// Where it is.
     pub slot: Slot,
     /// What [`Step::version`] is compared with.
     pub version: Version,
-    /// What its author asks for.
-    pub brief: Result<Brief, Broken>,
     /// What is known about it, as far as it holds in this slot.
     pub note: Note,
-    /// Whether it may be taken yet.
-    pub ready: Ready,
-    /// A task of the same name that tollgate is dealing with in another slot.
-    pub twin: Option<Slot>,
-    /// When its bytes last changed.
-    pub modified: Timestamp,
     /// When anything about it last changed, also its place.
     pub changed: Timestamp,
     /// How many bytes it has.
     pub len: u64,
     /// Its file, where it has one.
     pub path: Option<PathBuf>,
+}
+
+/// A task as the store has it.
+#[derive(Debug, Clone)]
+pub struct Stored {
+    /// Where it is and what is known about it.
+    pub placed: Placed,
+    /// What its author asks for.
+    pub brief: Result<Brief, Broken>,
+    /// Whether it may be taken yet.
+    pub ready: Ready,
+    /// A task of the same name that tollgate is dealing with in another slot.
+    pub twin: Option<Slot>,
+    /// When its bytes last changed.
+    pub modified: Timestamp,
+}
+
+impl Deref for Stored {
+    type Target = Placed;
+
+    fn deref(&self) -> &Placed {
+        &self.placed
+    }
+}
+
+impl DerefMut for Stored {
+    fn deref_mut(&mut self) -> &mut Placed {
+        &mut self.placed
+    }
 }
 
 /// A task in a listing: what can be told without a look into the notes.
@@ -207,6 +229,11 @@ pub trait Store: Send + Sync {
 
     /// One task; in this state, or wherever it is, live states first.
     fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Stored>>;
+
+    /// One task that somebody works on, without a look at its text.
+    fn in_progress(&self, task: &TaskName, now: Timestamp) -> Result<Option<Placed>> {
+        Ok(self.get(task, Some(State::InProgress), now)?.map(|stored| stored.placed))
+    }
 
     /// Whether it is in this state.
     fn is_in(&self, task: &TaskName, state: State) -> Result<bool> {

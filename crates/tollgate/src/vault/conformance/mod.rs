@@ -154,7 +154,7 @@ impl World {
     }
 
     fn slot(&self, task: &TaskName) -> Option<Slot> {
-        self.bench.store.get(task, None, at(0)).expect("no fault").map(|stored| stored.slot)
+        self.bench.store.get(task, None, at(0)).expect("no fault").map(|stored| stored.placed.slot)
     }
 
     fn text(&self, task: &TaskName) -> String {

@@ -118,6 +118,11 @@ impl Cache {
         cache
     }
 
+    pub(super) fn has(&self, stat: &Stat) -> bool {
+        let place = self.places.get(&stat.ino);
+        place.and_then(|at| entry(&self.old, *at)).is_some_and(|(known, _)| known == *stat)
+    }
+
     pub(super) fn find(&mut self, stat: &Stat) -> Option<Brief> {
         let at = *self.places.get(&stat.ino)?;
         let (known, rest) = entry(&self.old, at)?;

@@ -209,10 +209,10 @@ impl FolderStore {
     /// A claim is over, and its slot is free for another. Before the log says so: until then nobody sweeps it.
     pub(super) fn empty_slot(&self, claim: &Claim) {
         if claim.tenure == Tenure::Held
-            && let Ok(Some(slot)) = hold::find(&self.held(), &claim.id, true)
+            && let Ok(Some(at)) = hold::place(&self.held, &claim.id)
         {
             // One that stays behind is swept.
-            let _ = self.disk.write_at(&slot.file, &slot.path, slot.at, &hold::Slot::EMPTY);
+            let _ = self.disk.write_at(&self.held, &self.held(), at, &hold::Slot::EMPTY);
         }
     }
 

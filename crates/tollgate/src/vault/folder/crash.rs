@@ -24,7 +24,7 @@ struct Ledger {
 
 impl Ledger {
     fn point(&self, act: &'static str) -> Result<()> {
-        let fates = self.fates.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match fates.map_or(Fate::Go, |fates| fates(act)) {
             Fate::Go | Fate::DieHalf => Ok(()),
             Fate::Die => resume_unwind(Box::new(Died)),
@@ -76,7 +76,7 @@ impl World {
     }
 
     fn store(&self, fates: Option<Fates>) -> FolderStore {
-        *self.ledger.fates.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = fates.clone();
+        *self.ledger.fates.lock().unwrap_or_else(PoisonError::into_inner) = fates.clone();
         let options = FolderOptions {
             durability: Durability::Fast,
             settle: Duration::from_secs(2),

@@ -230,7 +230,8 @@ pub(crate) fn open_task(path: &Path, write: bool) -> Result<Option<(File, fs::Me
     if meta.is_file() { Ok(Some((file, meta))) } else { Err(not_a_file(path)) }
 }
 
-fn not_a_file(path: &Path) -> Fault {
+/// What lies there cannot be a task.
+pub(crate) fn not_a_file(path: &Path) -> Fault {
     Fault::invalid(format!(
         "`{}` is not a plain file, so it cannot be a task",
         path.display().to_string().escape_debug()

@@ -17,7 +17,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -88,7 +88,11 @@ mod raw {
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
     pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&bytes.iter().map(|byte| char::from(*byte)).collect::<String>())
+        match str::from_utf8(bytes) {
+            // The same, and nearly always so.
+            Ok(text) if text.is_ascii() => serializer.serialize_str(text),
+            _ => serializer.serialize_str(&bytes.iter().map(|byte| char::from(*byte)).collect::<String>()),
+        }
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
@@ -163,16 +167,21 @@ impl Known {
         Ok(())
     }
 
-    fn of(mut file: &File, path: &Path) -> Result<Self> {
+    fn of(file: &File, path: &Path) -> Result<Self> {
         // Nearly always all that counts comes with one call.
-        let mut bytes = [END; ENOUGH];
-        let read = file.read_at(&mut bytes, 0).at("read", path)?;
-        if let Some(known) = Self::parse(&bytes[..read], path, read < ENOUGH)? {
+        let mut few = [END; ENOUGH];
+        let mut read = file.read_at(&mut few, 0).at("read", path)?;
+        if let Some(known) = Self::parse(&few[..read], path, read < ENOUGH)? {
             return Ok(known);
         }
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).at("read", path)?;
-        Self::parse(&bytes, path, true).map(Option::unwrap_or_default)
+        let mut bytes = few.to_vec();
+        loop {
+            bytes.resize(2 * bytes.len(), END);
+            read += file.read_at(&mut bytes[read..], read as u64).at("read", path)?;
+            if let Some(known) = Self::parse(&bytes[..read], path, read < bytes.len())? {
+                return Ok(known);
+            }
+        }
     }
 
     /// What these bytes say. `None` if more of them may follow and would count.

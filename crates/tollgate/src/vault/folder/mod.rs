@@ -27,7 +27,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -41,10 +41,11 @@ use super::figures::{Count, Tally};
 use super::hold::{Hold, Owner};
 use super::name::TaskName;
 use super::state::{Slot, State};
-use super::store::{Healed, Landed, Outcome, Ready, Scan, Step, Store, Stored, Version};
+use super::store::{Healed, Landed, Outcome, Placed, Ready, Scan, Step, Store, Stored, Version};
 use super::task::{Brief, HEAD};
 use crate::digest::{Digest, Hasher};
 use crate::error::{At, Fault, Result};
+use crate::lock::Lock;
 use crate::name::{Agent, random_id};
 use crate::settings::Durability;
 
@@ -75,6 +76,10 @@ pub struct FolderStore {
     options: FolderOptions,
     disk: Disk,
     stripes: Arc<Stripes>,
+    /// The file of the locks of held claims.
+    held: Arc<File>,
+    /// The figures that were last added to.
+    counting: Arc<Mutex<Option<(Agent, Option<File>)>>>,
 }
 
 impl FolderStore {
@@ -89,14 +94,15 @@ impl FolderStore {
             make_folder(&private.join(folder))?;
         }
         check_format(&private)?;
-        crate::lock::open(&private.join("held"))?;
+        let held = Arc::new(crate::lock::open(&private.join("held"))?);
         let disk = Disk {
             durability: options.durability,
             #[cfg(test)]
             fates: None,
         };
         let stripes = Arc::new(Stripes::open(private.join("under-way"), private.join("log"))?);
-        let store = Self { vault: vault.to_owned(), private, options, disk, stripes };
+        let counting = Arc::default();
+        let store = Self { vault: vault.to_owned(), private, options, disk, stripes, held, counting };
         store.look_into_all()?;
         Ok(store)
     }
@@ -197,9 +203,7 @@ impl FolderStore {
         let Some((file, meta)) = open_task(&path, false)? else { return Ok(None) };
         let mut head = vec![0; usize::try_from(meta.len()).unwrap_or(HEAD).min(HEAD)];
         let read = file.read_at(&mut head, 0).at("read", &path)?;
-        head.truncate(read);
-        let note = noted.map(|noted| &noted.note);
-        let twin = note.map(|note| &note.slot).filter(|other| {
+        let twin = noted.map(|noted| &noted.note.slot).filter(|other| {
             *other != slot && fs::symlink_metadata(self.path(task, other)).is_ok_and(|found| found.is_file())
         });
         let mut ready = scan::ready(&meta, self.options.settle, now);
@@ -213,18 +217,35 @@ impl FolderStore {
             ready = Ready::Open;
         }
         Ok(Some(Stored {
-            task: task.clone(),
-            slot: slot.clone(),
-            version: version(&meta, noted),
-            brief: Brief::read(&head),
-            note: note.map_or_else(|| Note::new(slot.clone()), |note| note.clone().seen_in(slot)),
+            placed: placed(task, slot, noted, &meta, path),
+            brief: Brief::read(&head[..read]),
             ready,
             twin: twin.cloned(),
             modified: scan::modified(&meta),
-            changed: scan::changed(&meta),
-            len: meta.len(),
-            path: Some(path),
         }))
+    }
+
+    /// What `look` finds, where the task was put or anywhere else.
+    fn search<T>(
+        &self,
+        task: &TaskName,
+        state: Option<State>,
+        look: impl Fn(&Slot, Option<&Noted>) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let noted = self.stripes.noted(task)?;
+        let slot = noted.as_ref().map(|noted| &noted.note.slot);
+        // Nearly always it is where it was put.
+        if let Some(slot) = slot.filter(|slot| state.is_none_or(|state| slot.state() == state))
+            && let Some(found) = look(slot, noted.as_ref())?
+        {
+            return Ok(Some(found));
+        }
+        for slot in self.places(state)? {
+            if let Some(found) = look(&slot, noted.as_ref())? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -239,20 +260,19 @@ impl Store for FolderStore {
         {
             return Ok(None);
         }
-        let noted = self.stripes.noted(task)?;
-        let slot = noted.as_ref().map(|noted| noted.note.slot.clone());
-        // Nearly always it is where it was put.
-        if let Some(slot) = slot.as_ref().filter(|slot| state.is_none_or(|state| slot.state() == state))
-            && let Some(stored) = self.look(task, slot, noted.as_ref(), now)?
-        {
-            return Ok(Some(stored));
-        }
-        for slot in self.places(state)? {
-            if let Some(stored) = self.look(task, &slot, noted.as_ref(), now)? {
-                return Ok(Some(stored));
+        self.search(task, state, |slot, noted| self.look(task, slot, noted, now))
+    }
+
+    fn in_progress(&self, task: &TaskName, _now: Timestamp) -> Result<Option<Placed>> {
+        self.search(task, Some(State::InProgress), |slot, noted| {
+            let path = self.path(task, slot);
+            match fs::symlink_metadata(&path) {
+                Ok(meta) if meta.is_file() => Ok(Some(placed(task, slot, noted, &meta, path))),
+                Ok(_) => Err(disk::not_a_file(&path)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(error).at("look at", path),
             }
-        }
-        Ok(None)
+        })
     }
 
     fn is_in(&self, task: &TaskName, state: State) -> Result<bool> {
@@ -334,10 +354,15 @@ impl Store for FolderStore {
     }
 
     fn count(&self, agent: &Agent, what: Count) -> Result<()> {
-        // Locked and rewritten in place, so that the file everyone locks is always the same one.
         let path = self.private("figures", agent.as_str());
-        let file = crate::lock::open(&path)?;
-        file.lock().at("lock", &path)?;
+        let mut counting = self.counting.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, file) = match counting.take().filter(|(last, _)| last == agent) {
+            Some(same) => counting.insert(same),
+            None => counting.insert((agent.clone(), None)),
+        };
+        // Locked and rewritten in place, so that the file everyone locks is always the same one.
+        let locked = || Fault::Locked { path: path.clone(), waited_s: LOCK_WAIT.as_secs() };
+        let file = Lock::keep(file, &path, LOCK_WAIT)?.ok_or_else(locked)?;
         let mut tally = read_tally(&file).at("read", &path)?;
         tally.add(&what);
         self.disk.write_few(&file, &path, &tally.to_bytes())
@@ -348,7 +373,7 @@ impl Store for FolderStore {
         for agent in self.agents()? {
             let folder = self.folder(&Slot::InProgress(agent.clone()));
             let active = match fs::read_dir(&folder) {
-                Ok(entries) => entries.filter(|entry| entry.as_ref().is_ok_and(scan::is_task)).count(),
+                Ok(entries) => entries.flatten().filter(|entry| scan::is_task(&entry.file_name())).count(),
                 Err(_) => 0,
             };
             all.entry(agent).or_default().0 = active as u64;
@@ -409,6 +434,24 @@ fn check_format(private: &Path) -> Result<()> {
             Ok(())
         }
         Err(error) => Err(error).at("read", &path),
+    }
+}
+
+fn placed(
+    task: &TaskName,
+    slot: &Slot,
+    noted: Option<&Noted>,
+    meta: &fs::Metadata,
+    path: PathBuf,
+) -> Placed {
+    Placed {
+        task: task.clone(),
+        slot: slot.clone(),
+        version: version(meta, noted),
+        note: noted.map_or_else(|| Note::new(slot.clone()), |noted| noted.note.clone().seen_in(slot)),
+        changed: scan::changed(meta),
+        len: meta.len(),
+        path: Some(path),
     }
 }
 

@@ -3,18 +3,20 @@
 //! Invariant: a look costs about as much as reading the folder and the dates of its files. What is in a file is read
 //! once and remembered ([`super::cache`]) until its dates say that it may have changed.
 
-use std::fs::{self, DirEntry};
-use std::io::Read;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use rustix::fs::{Mode, OFlags, openat};
 
 use super::FolderStore;
 use super::cache::{Cache, Stat};
-use super::disk::open_task;
 use crate::error::{At, Result};
+use crate::lock::Lock;
 use crate::vault::name::TaskName;
 use crate::vault::state::{Slot, State};
 use crate::vault::store::{Listed, Ready, Scan, Unfit};
@@ -23,18 +25,46 @@ use crate::vault::task::{Brief, Broken, HEAD};
 /// A file this old when it was read cannot have been changed since within the same tick of the clock that dates it.
 const CERTAIN: SignedDuration = SignedDuration::from_secs(2);
 
+/// So many files that nobody has read yet are worth waiting for somebody who is reading them.
+const MANY: usize = 64;
+
+/// The longest that is waited for whoever reads. After that everybody reads for themselves.
+const READING: Duration = Duration::from_secs(2);
+
+/// A file of a folder, before anything is read in it.
+struct Entry {
+    task: TaskName,
+    stat: Stat,
+    ready: Ready,
+    modified: Timestamp,
+    /// It had not changed for a while.
+    certain: bool,
+}
+
 impl FolderStore {
     pub(super) fn scan_state(&self, state: State, now: Timestamp) -> Result<Scan> {
         let mut scan = Scan::default();
         if state == State::InProgress {
             for agent in self.agents()? {
-                self.scan_slot(&Slot::InProgress(agent), &mut scan, &mut Cache::none(), now)?;
+                let slot = Slot::InProgress(agent);
+                let entries = self.list(&slot, &mut scan, now)?;
+                self.read_all(&slot, entries, &mut scan, &mut Cache::none())?;
             }
             return Ok(scan);
         }
+        let slot = Slot::Free(state);
+        let entries = self.list(&slot, &mut scan, now)?;
         let path = self.private("cache", state.as_str());
         let mut cache = Cache::load(&path);
-        self.scan_slot(&Slot::Free(state), &mut scan, &mut cache, now)?;
+        // Of those who come to a full folder at the same time one reads for all.
+        let is_long = |cache: &Cache| entries.iter().filter(|entry| !cache.has(&entry.stat)).nth(MANY).is_some();
+        let mut reader = None;
+        if is_long(&cache) {
+            reader = Lock::acquire(&self.private("cache", &format!("{state}.lock")), READING)?;
+            cache = Cache::load(&path);
+        }
+        let _reader = reader.filter(|_| is_long(&cache));
+        self.read_all(&slot, entries, &mut scan, &mut cache)?;
         cache.save(&path, &self.private("stage", &crate::name::random_id()?));
         Ok(scan)
     }
@@ -54,19 +84,20 @@ impl FolderStore {
         Ok(names)
     }
 
-    fn scan_slot(&self, slot: &Slot, scan: &mut Scan, cache: &mut Cache, now: Timestamp) -> Result<()> {
+    fn list(&self, slot: &Slot, scan: &mut Scan, now: Timestamp) -> Result<Vec<Entry>> {
         let folder = self.folder(slot);
-        let entries = match fs::read_dir(&folder) {
+        let found = match fs::read_dir(&folder) {
             // An agent's folder that somebody removed a moment ago.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            entries => entries.at("read", &folder)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            found => found.at("read", &folder)?,
         };
-        for entry in entries {
+        let mut entries = Vec::new();
+        for entry in found {
             let entry = entry.at("read", &folder)?;
-            if !is_task(&entry) {
+            let name = entry.file_name();
+            if !is_task(&name) {
                 continue;
             }
-            let name = entry.file_name();
             let unfit = |why: &str| Unfit {
                 name: name.to_string_lossy().escape_debug().to_string(),
                 state: slot.state(),
@@ -83,49 +114,69 @@ impl FolderStore {
                     continue;
                 }
             };
-            let meta = match entry.metadata() {
-                Ok(meta) if meta.is_file() => meta,
-                Ok(_) => {
-                    scan.unfit.push(unfit("it is not a plain file"));
-                    continue;
-                }
+            match entry.metadata() {
+                Ok(meta) if meta.is_file() => entries.push(Entry {
+                    task,
+                    stat: Stat::of(&meta),
+                    ready: ready(&meta, self.options.settle, now),
+                    modified: modified(&meta),
+                    certain: now.duration_since(changed(&meta).max(modified(&meta))) > CERTAIN,
+                }),
+                Ok(_) => scan.unfit.push(unfit("it is not a plain file")),
                 // Taken since the folder was read.
-                Err(_) => continue,
-            };
-            let stat = Stat::of(&meta);
+                Err(_) => {}
+            }
+        }
+        Ok(entries)
+    }
+
+    fn read_all(&self, slot: &Slot, entries: Vec<Entry>, scan: &mut Scan, cache: &mut Cache) -> Result<()> {
+        let path = self.folder(slot);
+        let mut folder = None;
+        scan.tasks.reserve(entries.len());
+        for Entry { task, stat, ready, modified, certain } in entries {
             let brief = match cache.find(&stat) {
                 Some(brief) => Ok(brief),
-                None => match self.read_brief(&task, slot) {
-                    Ok(Some(brief)) => {
-                        if let Ok(brief) = &brief
-                            && now.duration_since(changed(&meta).max(modified(&meta))) > CERTAIN
-                        {
-                            cache.keep(&stat, brief);
+                None => {
+                    let folder = match &folder {
+                        Some(folder) => folder,
+                        None => folder.insert(File::open(&path).at("open", &path)?),
+                    };
+                    match read_brief(folder, &task) {
+                        Ok(brief) => {
+                            if let (Ok(brief), true) = (&brief, certain) {
+                                cache.keep(&stat, brief);
+                            }
+                            brief
                         }
-                        brief
+                        // Taken since the folder was read.
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                        Err(error) => Err(Broken(format!("cannot read `{task}`: {error}"))),
                     }
-                    Ok(None) => continue,
-                    Err(fault) => Err(Broken(fault.to_string())),
-                },
+                }
             };
-            let ready = ready(&meta, self.options.settle, now);
-            scan.tasks.push(Listed { task, slot: slot.clone(), brief, ready, modified: modified(&meta) });
+            scan.tasks.push(Listed { task, slot: slot.clone(), brief, ready, modified });
         }
         Ok(())
     }
+}
 
-    fn read_brief(&self, task: &TaskName, slot: &Slot) -> Result<Option<Result<Brief, Broken>>> {
-        let path = self.path(task, slot);
-        let Some((file, _)) = open_task(&path, false)? else { return Ok(None) };
-        let mut head = Vec::new();
-        file.take(HEAD as u64).read_to_end(&mut head).at("read", &path)?;
-        Ok(Some(Brief::read(&head)))
+fn read_brief(folder: &File, task: &TaskName) -> io::Result<Result<Brief, Broken>> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = File::from(openat(folder, task.as_str(), flags, Mode::empty())?);
+    // Most tasks are short.
+    let mut head = [0; 4 << 10];
+    let read = file.read_at(&mut head, 0)?;
+    if read < head.len() {
+        return Ok(Brief::read(&head[..read]));
     }
+    let mut head = Vec::new();
+    file.take(HEAD as u64).read_to_end(&mut head)?;
+    Ok(Brief::read(&head))
 }
 
 /// By its name alone: no dotfile, ends in `.md`.
-pub(super) fn is_task(entry: &DirEntry) -> bool {
-    let name = entry.file_name();
+pub(super) fn is_task(name: &OsStr) -> bool {
     let name = name.as_bytes();
     name.ends_with(b".md") && !name.starts_with(b".")
 }

@@ -8,7 +8,7 @@
 //! mutex, and let the byte go before the mutex. What is remembered of a log is compared with the log each time.
 
 use std::fs::File;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::disk::Disk;
 use super::log::{Known, Line, Noted, Plan};
 use crate::error::{At, Fault, Result};
-use crate::lock::Pauses;
+use crate::lock::{Pauses, has_name};
 use crate::sys;
 use crate::vault::name::TaskName;
 
@@ -101,10 +101,13 @@ impl Stripes {
     /// The log as it is now.
     fn refresh(&self, open: Option<Open>, stripe: u8) -> Result<Open> {
         let path = self.log(stripe);
-        let is_there = |open: &Open| open.file.metadata().is_ok_and(|found| found.nlink() > 0);
-        let mut open = match open.filter(is_there) {
+        let mut open = match open.filter(|open| has_name(&open.file)) {
             Some(open) => open,
-            None => Open { file: Arc::new(crate::lock::open(&path)?), known: Known::default() },
+            None if has_name(&self.file) => {
+                Open { file: Arc::new(crate::lock::open(&path)?), known: Known::default() }
+            }
+            // Whoever comes later locks another file.
+            None => return Err(Fault::damaged(&self.path, "it was removed while in use: start tollgate again")),
         };
         open.known.read_again(&open.file, &path)?;
         Ok(open)
@@ -129,11 +132,6 @@ impl Stripes {
             }
         }
         let lock = Locked { stripes: self, stripe };
-        if self.file.metadata().at("look at", &self.path)?.nlink() == 0 {
-            // Whoever comes later locks another file.
-            let why = "somebody has removed it while it was in use: start tollgate again";
-            return Err(Fault::damaged(&self.path, why));
-        }
         let Open { file, known } = self.refresh(place.take(), stripe)?;
         Ok(Some(Log { known, stripe, sound: true, file, path: self.log(stripe), lock, place }))
     }

@@ -48,7 +48,7 @@ impl GitStore {
         for _ in 0..TRIES {
             let stored = self.folder.get(&step.task, Some(step.from.state()), step.at)?;
             let Some(stored) = stored.filter(|stored| stored.slot == step.from) else { break };
-            let local = Step { version: stored.version, check: None, hurry: false, ..step.clone() };
+            let local = Step { version: stored.placed.version, check: None, hurry: false, ..step.clone() };
             if let Outcome::Done(_) = self.folder.apply(&local)? {
                 return Ok(true);
             }

@@ -285,7 +285,9 @@ impl Store for GitStore {
 
     fn digest(&self, stored: &Stored) -> Result<Option<Digest>> {
         let (version, _) = split(&stored.version);
-        self.folder.digest(&Stored { version, ..stored.clone() })
+        let mut stored = stored.clone();
+        stored.version = version;
+        self.folder.digest(&stored)
     }
 
     fn read(&self, stored: &Stored, limit: u64) -> Result<Vec<u8>> {

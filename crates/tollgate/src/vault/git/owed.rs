@@ -21,7 +21,7 @@ use super::{GitStore, Given, Talk};
 use crate::error::{At, Fault, Result};
 use crate::vault::name::TaskName;
 use crate::vault::state::Slot;
-use crate::vault::store::{Outcome, Step, Store, Stored, Version};
+use crate::vault::store::{Outcome, Placed, Step, Store, Stored, Version};
 
 /// So often a record is made anew for a branch that has moved.
 const TRIES: u32 = 50;
@@ -106,7 +106,7 @@ impl GitStore {
     }
 
     fn pay_one(&self, talk: &Talk, stored: &Stored, owed: &Owed) -> Result<bool> {
-        let Stored { task, slot, note, .. } = stored;
+        let Placed { task, slot, note, .. } = &stored.placed;
         let bytes = self.folder.read(stored, u64::MAX)?;
         for _ in 0..TRIES {
             let seen = self.seen()?;

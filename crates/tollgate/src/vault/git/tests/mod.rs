@@ -172,7 +172,7 @@ impl Clone {
     }
 
     pub(super) fn slot(&self, task: &str) -> Option<Slot> {
-        self.store.get(&name(task), None, now()).unwrap().map(|stored| stored.slot)
+        self.store.get(&name(task), None, now()).unwrap().map(|stored| stored.placed.slot)
     }
 }
 

@@ -110,9 +110,11 @@ pub(crate) fn is_vault(folder: &Path) -> bool {
 }
 
 impl Door {
-    /// The vault of this workspace. Looking for one does not make one.
+    /// The vault of this workspace, with nothing left half made in it. Looking for one does not make one.
     pub(crate) fn tasks(&self) -> Result<Tasks, Stop> {
-        Ok(self.tasks_or_fault()?)
+        let tasks = self.tasks_or_fault()?;
+        tasks.vault.heal()?;
+        Ok(tasks)
     }
 
     /// The same, for those who answer nobody.

@@ -154,7 +154,11 @@ impl Lock {
 
     /// The same with a file that stays open for the next time, unless somebody has removed it. Whoever shares the file
     /// shares the lock: threads must exclude each other before.
-    pub(crate) fn keep<'a>(file: &'a mut Option<File>, path: &Path, wait: Duration) -> Result<Option<Kept<'a>>> {
+    pub(crate) fn keep<'a>(
+        file: &'a mut Option<File>,
+        path: &Path,
+        wait: Duration,
+    ) -> Result<Option<Kept<'a>>> {
         let file = match file.take().filter(has_name) {
             Some(kept) => file.insert(kept),
             None => file.insert(open(path)?),
@@ -179,8 +183,19 @@ fn take(file: &File, path: &Path, wait: Duration) -> Result<bool> {
 /// A file that processes share and that is locked or written in place: made if it is not there, never truncated.
 pub(crate) fn open(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
-    options.create(true).truncate(false).read(true).write(true).mode(0o660).custom_flags(libc::O_NOFOLLOW);
-    options.open(path).at("open", path)
+    options.create(true).truncate(false).read(true).write(true).mode(0o660);
+    open_unnoticed(&mut options, libc::O_NOFOLLOW, path).at("open", path)
+}
+
+/// Opens a file whose reading is not to be dated, if it is ours: after each write to it the first reading costs as much as
+/// another write.
+pub(crate) fn open_unnoticed(options: &mut OpenOptions, flags: i32, path: &Path) -> io::Result<File> {
+    #[cfg(target_os = "linux")]
+    match options.custom_flags(flags | libc::O_NOATIME).open(path) {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {}
+        opened => return opened,
+    }
+    options.custom_flags(flags).open(path)
 }
 
 /// Whether nobody has removed or replaced a file that is open.

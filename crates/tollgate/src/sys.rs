@@ -97,7 +97,8 @@ mod bytes {
 
     /// Whether one byte is locked through another open file.
     pub(crate) fn is_byte_locked(file: &File, at: u64) -> io::Result<bool> {
-        ask(file, libc::F_OFD_GETLK, libc::F_WRLCK, at).map(|lock| lock.l_type != libc::F_UNLCK as libc::c_short)
+        ask(file, libc::F_OFD_GETLK, libc::F_WRLCK, at)
+            .map(|lock| lock.l_type != libc::F_UNLCK as libc::c_short)
     }
 }
 

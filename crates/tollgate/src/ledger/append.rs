@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 use crate::digest::Digest;
 use crate::error::{At, Fault, Result};
-use crate::lock::Lock;
+use crate::lock::{Lock, open_unnoticed};
 use crate::name::{Agent, TurnId};
 
 use super::read::{BLOCK, Backwards};
@@ -43,12 +43,18 @@ pub(super) struct Writer {
     growing: Option<Growing>,
 }
 
-/// The file that grows, and where our last append to it ended, so that the next need not read what we wrote.
+/// The file that grows.
 #[derive(Debug)]
 struct Growing {
     file: File,
     dev: u64,
     ino: u64,
+    ended: Ended,
+}
+
+/// Where our last append ended, so that the next need not read what we wrote.
+#[derive(Debug, Clone, Copy)]
+struct Ended {
     size: u64,
     head: Head,
 }
@@ -98,8 +104,8 @@ pub(super) fn append(ledger: &Shared, said: &[Said<'_>], flush: Flush) -> Result
     if let Some(path) = &ledger.options.head {
         head::remember(path, before, text.head);
     }
-    let size = size + text.bytes.len() as u64;
-    *growing = Some(Growing { file, dev: found.dev(), ino: found.ino(), size, head: text.head });
+    let ended = Ended { size: size + text.bytes.len() as u64, head: text.head };
+    *growing = Some(Growing { file, dev: found.dev(), ino: found.ino(), ended });
     Ok(number + 1..text.head.seq + 1)
 }
 
@@ -164,22 +170,24 @@ fn write_whole(
 
 impl Shared {
     /// The file that grows: the one that is open already, if it is still that. Then with what is known of its end.
-    fn open_growing(&self, last: Option<Growing>) -> Result<(File, Metadata, Option<(u64, Head)>)> {
+    fn open_growing(&self, last: Option<Growing>) -> Result<(File, Metadata, Option<Ended>)> {
         if let Some(last) = last
             && let Ok(found) = self.path.symlink_metadata()
             && last.is(&found)
         {
-            return Ok((last.file, found, Some((last.size, last.head))));
+            return Ok((last.file, found, Some(last.ended)));
         }
         self.open_to_append().map(|(file, found)| (file, found, None))
     }
 
     fn open_to_append(&self) -> Result<(File, Metadata)> {
         let mut options = OpenOptions::new();
-        options.read(true).append(true).mode(0o660).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-        let file = match options.open(&self.path) {
+        options.read(true).append(true).mode(0o660);
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let file = match open_unnoticed(&mut options, flags, &self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let file = options.create_new(true).open(&self.path).at("create", &self.path)?;
+                options.create_new(true);
+                let file = open_unnoticed(&mut options, flags, &self.path).at("create", &self.path)?;
                 // A flushed line is lost with its file if the file's name is not on the disk. Once per file, so even
                 // for those who do not ask for flushing.
                 self.flush_folder()?;
@@ -198,15 +206,15 @@ impl Shared {
         File::open(&self.folder).and_then(|folder| folder.sync_all()).at("flush", &self.folder)
     }
 
-    fn find_end(&self, file: &File, found: &Metadata, known: Option<(u64, Head)>) -> Result<End> {
+    fn find_end(&self, file: &File, found: &Metadata, known: Option<Ended>) -> Result<End> {
         let mut block = BLOCK;
-        if let Some((size, head)) = known {
+        if let Some(Ended { size, head }) = known {
             if size == found.len() {
                 // Not read again, so our own line counts as we wrote it: if it was edited meanwhile, the chain shows it.
                 return Ok(End { head, whole: size, torn: 0 });
             }
-            // What others have added, with the end of our own line.
-            block = found.len().saturating_sub(size).saturating_add(1).clamp(2, BLOCK);
+            // Others have added to it. An ordinary line, with the end of the one before.
+            block = ORDINARY as u64 / 2;
         }
         if let Some((head, whole)) = last_line(file, found.len(), block).at("read", &self.path)? {
             return Ok(End { head, whole, torn: found.len() - whole });

@@ -131,6 +131,7 @@ pub struct Claim {
     /// What the owner is to do.
     pub mode: Mode,
     /// The action the task names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
     /// The action is one that somebody must approve: if the owner is gone, it may have happened and is not tried again.
     pub sensitive: bool,
@@ -168,12 +169,16 @@ pub struct Note {
     /// How many attempts were begun.
     pub attempts: u32,
     /// Who owns it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
     /// What lies in `Pending_Approval`, so that a person's own move to `Approved` can be understood.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered: Option<Digest>,
     /// The yes, until it is used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
     /// Why it is where it is, where that is not plain: `interrupted`, `exit status 1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 

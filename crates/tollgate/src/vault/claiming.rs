@@ -169,7 +169,6 @@ impl Vault {
 
     /// Whether this claim still owns the task. Also extends its lease when half of it is over.
     pub fn verify(&self, task: &TaskName, id: &ClaimId, now: Timestamp) -> Result<bool> {
-        self.heal()?;
         let Owned::Yes(stored) = self.owned(task, id, now)? else { return Ok(false) };
         let half_over = |claim: &Claim| match claim.tenure {
             Tenure::Held => false,
@@ -185,7 +184,6 @@ impl Vault {
 
     /// Extends a lease. The answer is the claim as it is now.
     pub fn renew(&self, task: &TaskName, id: &ClaimId, now: Timestamp) -> Result<Owned<Claim>> {
-        self.heal()?;
         let done =
             self.as_owner(task, id, now, |stored| rules::renew(stored, self.terms.lease, now, true))?;
         Ok(match done {
@@ -199,7 +197,6 @@ impl Vault {
 
     /// Writes a note of the worker's into the task.
     pub fn progress(&self, task: &TaskName, id: &ClaimId, text: &str, now: Timestamp) -> Result<Owned<()>> {
-        self.heal()?;
         let done =
             self.as_owner(task, id, now, |stored| rules::progress(stored, text, self.terms.lease, now))?;
         Ok(match done {
@@ -216,7 +213,6 @@ impl Vault {
         how: &Release,
         now: Timestamp,
     ) -> Result<Owned<Landed>> {
-        self.heal()?;
         let limit = self.terms.max_attempts;
         self.leave(task, id, now, |stored| rules::release(stored, how, limit, now))
     }
@@ -229,7 +225,6 @@ impl Vault {
         why: &str,
         now: Timestamp,
     ) -> Result<Owned<Landed>> {
-        self.heal()?;
         self.leave(task, id, now, |stored| rules::give_back(stored, why, now))
     }
 

@@ -27,6 +27,7 @@ use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 
 use super::claim::ClaimId;
 use crate::error::{At, Result};
+use crate::lock::open_unnoticed;
 use crate::sys;
 
 /// One spawn at a time: while a descriptor is lent to one command, another command must not inherit it too.
@@ -210,7 +211,7 @@ fn claim_in(slot: &[u8]) -> Option<(ClaimId, u8)> {
 fn open(path: &Path, to_write: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(to_write).create(to_write).truncate(false).mode(0o660);
-    options.custom_flags(libc::O_NOFOLLOW).open(path)
+    open_unnoticed(&mut options, libc::O_NOFOLLOW, path)
 }
 
 /// As many slots as there are claims at one time: little.

@@ -5,8 +5,6 @@
 //!
 //! Invariant: the line only proposes. Whether a task may be taken is judged on what is there when it is taken.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -21,10 +19,50 @@ use crate::error::Result;
 
 type Place = (Rank, TaskName, State);
 
+/// So many are put in order at once: one is cheap to get, and so are all.
+const BATCH: usize = 1024;
+
+/// Those who wait. Only the first of them are in order, so that taking one task of a hundred thousand does not sort all.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// The first ones, the very first last.
+    first: Vec<Place>,
+    /// All others, none of them before one of the first.
+    rest: Vec<Place>,
+}
+
+impl Waiting {
+    fn len(&self) -> usize {
+        self.first.len() + self.rest.len()
+    }
+
+    fn pop(&mut self) -> Option<Place> {
+        if self.first.is_empty() {
+            if self.rest.len() > BATCH {
+                self.rest.select_nth_unstable(BATCH);
+            }
+            let batch = self.rest.len().min(BATCH);
+            self.first.extend(self.rest.drain(..batch));
+            self.first.sort_unstable_by(|a, b| b.cmp(a));
+        }
+        self.first.pop()
+    }
+
+    fn push(&mut self, place: Place) {
+        let before = self.first.partition_point(|other| *other > place);
+        if before == 0 && !self.rest.is_empty() {
+            // After all of the first, and perhaps after some of the rest.
+            self.rest.push(place);
+        } else {
+            self.first.insert(before, place);
+        }
+    }
+}
+
 /// The tasks that an agent might take, in order.
 #[derive(Debug, Default)]
 pub struct Line {
-    waiting: BinaryHeap<Reverse<Place>>,
+    waiting: Waiting,
     /// Where somebody was busy: looked at again when nothing else is left.
     busy: Vec<Place>,
     /// Young tasks are complete after this time.
@@ -78,11 +116,11 @@ impl Vault {
                 places.extend(self.place(&mut line, asked, listed));
             }
         }
-        line.waiting = places.into();
+        line.waiting.rest = places;
         Ok(line)
     }
 
-    fn place(&self, line: &mut Line, asked: &Asked, listed: Listed) -> Option<Reverse<Place>> {
+    fn place(&self, line: &mut Line, asked: &Asked, listed: Listed) -> Option<Place> {
         let state = listed.slot.state();
         let brief = match listed.brief {
             Ok(brief) => brief,
@@ -101,7 +139,7 @@ impl Vault {
             line.young(wait);
             return None;
         }
-        Some(Reverse((brief.rank(listed.modified), listed.task, state)))
+        Some((brief.rank(listed.modified), listed.task, state))
     }
 
     /// Puts a task that has just arrived into the line.
@@ -116,8 +154,9 @@ impl Vault {
                 ready: stored.ready,
                 modified: stored.modified,
             };
-            let place = self.place(line, asked, listed);
-            line.waiting.extend(place);
+            if let Some(place) = self.place(line, asked, listed) {
+                line.waiting.push(place);
+            }
         }
         Ok(())
     }
@@ -127,7 +166,7 @@ impl Vault {
         loop {
             // Those who go for the same task at the same time need not wait for each other: there are others.
             let (place, hurry) = match line.waiting.pop() {
-                Some(Reverse(place)) => (place, true),
+                Some(place) => (place, true),
                 None => match line.busy.pop() {
                     Some(place) => (place, false),
                     None => return Ok(Next::Nothing(line.soonest)),

@@ -158,6 +158,7 @@ pub struct Step {
     /// if it is still as it was,
     pub version: Version,
     /// and if its bytes are these,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<Digest>,
     /// to here,
     pub to: Slot,
@@ -165,6 +166,7 @@ pub struct Step {
     /// into one the move is.
     pub edit: Edit,
     /// What is known about it afterwards. `None`: nothing more, it is final.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<Note>,
     /// Afterwards its bytes are on offer: their digest goes into the note.
     pub offer: bool,
@@ -173,6 +175,7 @@ pub struct Step {
     /// What the ledger says.
     pub events: Vec<Event>,
     /// Whoever takes it has something else to do if somebody is busy there.
+    #[serde(skip)]
     pub hurry: bool,
 }
 

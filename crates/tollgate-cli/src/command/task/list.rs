@@ -33,7 +33,6 @@ pub(crate) struct Figures {}
 pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     let tasks = door.tasks()?;
     let old = tasks.look(door);
-    tasks.vault.heal()?;
     let (mut board, mut unfit) = (Vec::new(), Vec::new());
     for state in State::ALL.into_iter().filter(|state| wish.state.is_none_or(|wanted| wanted == *state)) {
         let (rows, strange) = tasks.vault.rows(state, door.now())?;

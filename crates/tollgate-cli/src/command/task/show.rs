@@ -29,7 +29,6 @@ pub(crate) struct Why {
 pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     let tasks = door.tasks()?;
     let notes = tasks.look(door);
-    tasks.vault.heal()?;
     let stored = tasks.vault.get(&wish.task, door.now())?;
     let bytes = tasks.vault.read(&stored, MOST_SHOWN)?;
     let mut json = tasks.vault.details(&stored, door.now())?;
@@ -41,7 +40,6 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
 pub(crate) fn why(door: &Door, wish: &Why) -> Result<Answer, Stop> {
     let (tasks, agent) = (door.tasks()?, door.agent()?);
     let notes = tasks.look(door);
-    tasks.vault.heal()?;
     let (eligible, reason) = match tasks.vault.why(&wish.task, &agent, door.now())? {
         Ok(mode) => (true, words::may_claim(&agent, &wish.task, mode)),
         Err(not) => (false, not.sentence),

@@ -226,7 +226,8 @@ impl Own {
     ) -> Result<T, Answer> {
         let tasks = call.tasks()?;
         let stored = tasks.vault.get(&self.task, Timestamp::now());
-        let claim = stored.ok().and_then(|stored| stored.placed.note.claim).filter(|claim| claim.id == self.id);
+        let claim =
+            stored.ok().and_then(|stored| stored.placed.note.claim).filter(|claim| claim.id == self.id);
         if let Some(claim) = claim
             && !tasks.is_own(&claim, call.connection)
         {

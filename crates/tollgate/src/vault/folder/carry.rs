@@ -50,7 +50,6 @@ impl FolderStore {
                 note.offered = Some(hasher.finish());
             }
         }
-        self.stripes.set(log.stripe.into(), true)?;
         log.begin(&self.disk, &plan)?;
         Ok(Some((plan, file)))
     }
@@ -120,7 +119,11 @@ impl FolderStore {
             return Ok(Outcome::Changed);
         }
         if let Some(change) = &plan.change {
-            self.disk.replace_tail(file, &path, change.at, &change.new)?;
+            self.disk.write_tail(file, &path, change.at, &change.new)?;
+            let end = change.at + change.new.len() as u64;
+            if plan.len > end {
+                self.disk.cut(file, &path, end)?;
+            }
             if step.to == Slot::NEEDS_ACTION {
                 // So that the next attempt can begin at once. Another user's file cannot be dated; then it settles first.
                 let _ = date_back(file);
@@ -202,8 +205,7 @@ impl FolderStore {
         if let Edit::Close(claim, _) = &plan.step.edit {
             self.empty_slot(claim);
         }
-        log.done(&self.disk, plan, task)?;
-        self.stripes.set(log.stripe.into(), false)
+        log.done(&self.disk, plan, task)
     }
 
     /// A claim is over, and its slot is free for another. Before the log says so: until then nobody sweeps it.

@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::log::Known;
 use super::disk::{Died, Fate, Fates};
+use super::log::Known;
 use super::*;
 use crate::vault::claim::StepId;
 use crate::vault::event::{Kind, MemoryJournal};

@@ -7,11 +7,16 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::{CWD, RenameFlags};
 
 use crate::error::{At, Fault, Result};
+use crate::lock::{Pauses, open_unnoticed};
 use crate::settings::Durability;
+
+/// The longest that a lease on a task is waited for. Ours last for microseconds; a file server's may last longer.
+const LEASED: Duration = Duration::from_secs(5);
 
 /// What a test wants to happen at an act.
 #[cfg(test)]
@@ -219,8 +224,16 @@ pub(crate) fn date_back_by(file: &File, nanos: i64) -> io::Result<()> {
 /// Opens a task's file: never through a link, never waiting for the other end of a pipe. `None` if it is not there.
 pub(crate) fn open_task(path: &Path, write: bool) -> Result<Option<(File, fs::Metadata)>> {
     let mut options = OpenOptions::new();
-    options.read(true).write(write).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let file = match options.open(path) {
+    options.read(true).write(write);
+    let mut pauses = Pauses::lasting(LEASED);
+    let opened = loop {
+        match open_unnoticed(&mut options, libc::O_NOFOLLOW | libc::O_NONBLOCK, path) {
+            // Somebody is finding out whether it is complete.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && pauses.pause() => {}
+            opened => break opened,
+        }
+    };
+    let file = match opened {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) if error.raw_os_error() == Some(libc::ELOOP) => return Err(not_a_file(path)),
@@ -236,4 +249,26 @@ pub(crate) fn not_a_file(path: &Path) -> Fault {
         "`{}` is not a plain file, so it cannot be a task",
         path.display().to_string().escape_debug()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys;
+
+    #[test]
+    fn whoever_looks_whether_a_task_is_complete_is_waited_for() {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let looked_at = File::open(&path).unwrap();
+        sys::take_read_lease(&looked_at).unwrap();
+        std::thread::scope(|scope| {
+            let opened = scope.spawn(|| open_task(&path, true).unwrap().is_some());
+            // Asked to let go.
+            while sys::has_read_lease(&looked_at).unwrap() {
+                std::thread::yield_now();
+            }
+            sys::drop_lease(&looked_at).unwrap();
+            assert!(opened.join().unwrap());
+        });
+    }
 }

@@ -108,18 +108,45 @@ pub(crate) enum Line<'a> {
     Start(u64),
     /// This is about to be done.
     Plan(&'a Plan<'a>),
-    /// It was done: what was known of the first name is void, this is known of the second.
-    Done(&'a TaskName, &'a TaskName, Option<&'a Noted>),
+    /// It was done, and the task has this name now.
+    Done(&'a TaskName),
     /// It was taken back.
     Undone,
+    /// This is known of a task.
+    Noted(&'a TaskName, &'a Noted),
 }
 
-/// A line as it is read. A plan is only taken apart if it turns out to be without a mark.
+/// A line as it is read. A plan is only taken apart when it is known what came of it.
 #[derive(Deserialize)]
 enum Mark {
     Start(IgnoredAny),
-    Done(TaskName, TaskName, Option<Box<Noted>>),
+    Done(TaskName),
     Undone,
+    Noted(TaskName, Box<Noted>),
+}
+
+/// A plan that was carried out: what is left of it.
+#[derive(Deserialize)]
+struct InForce {
+    step: StepInForce,
+}
+
+#[derive(Deserialize)]
+struct StepInForce {
+    id: StepId,
+    task: TaskName,
+    note: Option<Note>,
+}
+
+/// The line of a plan, of which this is wanted.
+#[derive(Deserialize)]
+enum Planned<T> {
+    Plan(T),
+}
+
+fn planned<'a, T: Deserialize<'a>>(json: &'a [u8], path: &Path) -> Result<T> {
+    let Planned::Plan(plan) = serde_json::from_slice(json).map_err(|error| Fault::damaged(path, error))?;
+    Ok(plan)
 }
 
 /// How the JSON of a plan begins.
@@ -142,7 +169,7 @@ impl Known {
     /// What this log says now. Without the lock, what it says of a task that somebody deals with may be a step old.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         match File::open(path) {
-            Ok(file) => Self::of(&file, path),
+            Ok(file) => Self::of(&file, path, Vec::new()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(error).at("open", path),
         }
@@ -162,30 +189,37 @@ impl Known {
         let read = file.read_at(bytes, 0).at("read", path)?;
         let same = bytes[..read] == self.bytes;
         if !same {
-            *self = Self::of(file, path)?;
+            let room = std::mem::take(&mut self.bytes);
+            *self = Self::of(file, path, room)?;
         }
         Ok(())
     }
 
-    fn of(file: &File, path: &Path) -> Result<Self> {
+    /// Keeps the lines in `room`.
+    fn of(file: &File, path: &Path, mut room: Vec<u8>) -> Result<Self> {
         // Nearly always all that counts comes with one call.
         let mut few = [END; ENOUGH];
         let mut read = file.read_at(&mut few, 0).at("read", path)?;
-        if let Some(known) = Self::parse(&few[..read], path, read < ENOUGH)? {
-            return Ok(known);
+        if let Some((known, len)) = Self::parse(&few[..read], path, read < ENOUGH)? {
+            room.clear();
+            room.extend_from_slice(&few[..len]);
+            room.push(END);
+            return Ok(Self { bytes: room, ..known });
         }
         let mut bytes = few.to_vec();
         loop {
             bytes.resize(2 * bytes.len(), END);
             read += file.read_at(&mut bytes[read..], read as u64).at("read", path)?;
-            if let Some(known) = Self::parse(&bytes[..read], path, read < bytes.len())? {
-                return Ok(known);
+            if let Some((known, len)) = Self::parse(&bytes[..read], path, read < bytes.len())? {
+                bytes.truncate(len);
+                bytes.push(END);
+                return Ok(Self { bytes, ..known });
             }
         }
     }
 
-    /// What these bytes say. `None` if more of them may follow and would count.
-    fn parse(bytes: &[u8], path: &Path, all: bool) -> Result<Option<Self>> {
+    /// What these bytes say, and how many of them are whole lines. `None` if more may follow that would count.
+    fn parse(bytes: &[u8], path: &Path, all: bool) -> Result<Option<(Self, usize)>> {
         let mut known = Self::default();
         let (mut at, mut pending) = (0, None);
         let ended = loop {
@@ -205,10 +239,13 @@ impl Known {
                 match serde_json::from_slice(json).map_err(|error| Fault::damaged(path, error))? {
                     Mark::Start(_) => {}
                     Mark::Undone => pending = None,
-                    Mark::Done(task, landed, noted) => {
-                        pending = None;
-                        known.settle(&task, &landed, noted.map(|noted| *noted));
+                    Mark::Done(landed) => {
+                        if let Some(json) = pending.take() {
+                            let InForce { step: StepInForce { id, task, note } } = planned(json, path)?;
+                            known.settle(&task, &landed, note.map(|note| Noted { step: id, note }));
+                        }
                     }
+                    Mark::Noted(task, noted) => drop(known.notes.insert(task, *noted)),
                 }
             }
             known.end = digits;
@@ -217,18 +254,8 @@ impl Known {
         if !ended && !all {
             return Ok(None);
         }
-        if let Some(json) = pending {
-            #[derive(Deserialize)]
-            enum Pending {
-                Plan(Box<Plan<'static>>),
-            }
-            let Pending::Plan(plan) =
-                serde_json::from_slice(json).map_err(|error| Fault::damaged(path, error))?;
-            known.pending = Some(plan);
-        }
-        known.bytes.extend_from_slice(&bytes[..at]);
-        known.bytes.push(END);
-        Ok(Some(known))
+        known.pending = pending.map(|json| planned(json, path)).transpose()?;
+        Ok(Some((known, at)))
     }
 
     /// A step was done: what was known of the first name is void, this is known of the second.
@@ -260,7 +287,7 @@ impl Known {
         self.bytes.clear();
         self.put(&Line::Start(number))?;
         for (task, noted) in std::mem::take(&mut self.notes) {
-            self.put(&Line::Done(&task, &task, Some(&noted)))?;
+            self.put(&Line::Noted(&task, &noted))?;
             self.notes.insert(task, noted);
         }
         Ok(&self.bytes)

@@ -68,6 +68,9 @@ pub struct FolderOptions {
     pub quiet: Option<Quiet>,
 }
 
+/// The file of an agent's figures, once it is open.
+type Counting = (Agent, Option<File>);
+
 /// Tasks in folders.
 #[derive(Clone)]
 pub struct FolderStore {
@@ -79,7 +82,7 @@ pub struct FolderStore {
     /// The file of the locks of held claims.
     held: Arc<File>,
     /// The figures that were last added to.
-    counting: Arc<Mutex<Option<(Agent, Option<File>)>>>,
+    counting: Arc<Mutex<Option<Counting>>>,
 }
 
 impl FolderStore {
@@ -100,21 +103,9 @@ impl FolderStore {
             #[cfg(test)]
             fates: None,
         };
-        let stripes = Arc::new(Stripes::open(private.join("under-way"), private.join("log"))?);
+        let stripes = Arc::new(Stripes::open(private.join("stripes"), private.join("log"))?);
         let counting = Arc::default();
-        let store = Self { vault: vault.to_owned(), private, options, disk, stripes, held, counting };
-        store.look_into_all()?;
-        Ok(store)
-    }
-
-    /// Finds what is under way in every log, not only where the hints say so: a power cut may have lost a hint.
-    fn look_into_all(&self) -> Result<()> {
-        for stripe in 0..=u8::MAX {
-            if self.stripes.read(stripe)?.pending.is_some() {
-                self.stripes.set(stripe.into(), true)?;
-            }
-        }
-        Ok(())
+        Ok(Self { vault: vault.to_owned(), private, options, disk, stripes, held, counting })
     }
 
     /// The vault's folder.
@@ -136,7 +127,18 @@ impl FolderStore {
     }
 
     pub(crate) fn path(&self, task: &TaskName, slot: &Slot) -> PathBuf {
-        self.folder(slot).join(task.as_str())
+        let state = slot.state().as_str();
+        let agent = slot.agent().map_or("", |agent| agent.as_str());
+        let mut path = PathBuf::with_capacity(
+            self.vault.as_os_str().len() + state.len() + agent.len() + task.as_str().len() + 3,
+        );
+        path.push(&self.vault);
+        path.push(state);
+        if !agent.is_empty() {
+            path.push(agent);
+        }
+        path.push(task.as_str());
+        path
     }
 
     /// The only code that changes files here, for the store that lays its own tree over this one.
@@ -191,16 +193,16 @@ impl FolderStore {
         Ok(agents)
     }
 
-    /// Looks at a task in one slot.
+    /// Looks at a task that was opened in one slot.
     fn look(
         &self,
         task: &TaskName,
         slot: &Slot,
         noted: Option<&Noted>,
+        path: PathBuf,
+        (file, meta): (File, fs::Metadata),
         now: Timestamp,
     ) -> Result<Option<Stored>> {
-        let path = self.path(task, slot);
-        let Some((file, meta)) = open_task(&path, false)? else { return Ok(None) };
         let mut head = vec![0; usize::try_from(meta.len()).unwrap_or(HEAD).min(HEAD)];
         let read = file.read_at(&mut head, 0).at("read", &path)?;
         let twin = noted.map(|noted| &noted.note.slot).filter(|other| {
@@ -228,11 +230,10 @@ impl FolderStore {
     /// What `look` finds, where the task was put or anywhere else.
     fn search<T>(
         &self,
-        task: &TaskName,
         state: Option<State>,
+        noted: Option<Noted>,
         look: impl Fn(&Slot, Option<&Noted>) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
-        let noted = self.stripes.noted(task)?;
         let slot = noted.as_ref().map(|noted| &noted.note.slot);
         // Nearly always it is where it was put.
         if let Some(slot) = slot.filter(|slot| state.is_none_or(|state| slot.state() == state))
@@ -255,16 +256,32 @@ impl Store for FolderStore {
     }
 
     fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Stored>> {
-        if let Some(state) = state.filter(|state| *state != State::InProgress)
-            && fs::symlink_metadata(self.path(task, &Slot::Free(state))).is_err()
-        {
-            return Ok(None);
+        if let Some(state) = state.filter(|state| *state != State::InProgress) {
+            // Whether it is there tells the file: whoever goes through a line of tasks meets many that are taken.
+            let slot = Slot::Free(state);
+            let path = self.path(task, &slot);
+            let Some(opened) = open_task(&path, false)? else { return Ok(None) };
+            let (noted, _) = self.stripes.noted(task)?;
+            return self.look(task, &slot, noted.as_ref(), path, opened, now);
         }
-        self.search(task, state, |slot, noted| self.look(task, slot, noted, now))
+        let (noted, _) = self.stripes.noted(task)?;
+        self.search(state, noted, |slot, noted| {
+            let path = self.path(task, slot);
+            match open_task(&path, false)? {
+                Some(opened) => self.look(task, slot, noted, path, opened, now),
+                None => Ok(None),
+            }
+        })
     }
 
     fn in_progress(&self, task: &TaskName, _now: Timestamp) -> Result<Option<Placed>> {
-        self.search(task, Some(State::InProgress), |slot, noted| {
+        let (mut noted, is_pending) = self.stripes.noted(task)?;
+        // Its owner may have died on the way out. If somebody is at it, it is as it was before.
+        if is_pending && let Some(mut log) = self.stripes.lock(task.stripe(), Duration::ZERO)? {
+            self.settle(&mut log)?;
+            noted = log.known.notes.get(task).cloned();
+        }
+        self.search(Some(State::InProgress), noted, |slot, noted| {
             let path = self.path(task, slot);
             match fs::symlink_metadata(&path) {
                 Ok(meta) if meta.is_file() => Ok(Some(placed(task, slot, noted, &meta, path))),
@@ -284,7 +301,7 @@ impl Store for FolderStore {
 
     fn digest(&self, stored: &Stored) -> Result<Option<Digest>> {
         let path = self.path(&stored.task, &stored.slot);
-        let noted = self.stripes.noted(&stored.task)?;
+        let (noted, _) = self.stripes.noted(&stored.task)?;
         let Some((file, meta)) = open_task(&path, false)? else { return Ok(None) };
         if version(&meta, noted.as_ref()) != stored.version {
             return Ok(None);
@@ -304,7 +321,7 @@ impl Store for FolderStore {
     fn apply(&self, step: &Step) -> Result<Outcome> {
         let wait = if step.hurry { Duration::ZERO } else { LOCK_WAIT };
         let Some(mut log) = self.stripes.lock(step.task.stripe(), wait)? else {
-            let path = self.private.join("under-way");
+            let path = self.private.join("stripes");
             return if step.hurry {
                 Ok(Outcome::Busy)
             } else {
@@ -437,13 +454,7 @@ fn check_format(private: &Path) -> Result<()> {
     }
 }
 
-fn placed(
-    task: &TaskName,
-    slot: &Slot,
-    noted: Option<&Noted>,
-    meta: &fs::Metadata,
-    path: PathBuf,
-) -> Placed {
+fn placed(task: &TaskName, slot: &Slot, noted: Option<&Noted>, meta: &fs::Metadata, path: PathBuf) -> Placed {
     Placed {
         task: task.clone(),
         slot: slot.clone(),

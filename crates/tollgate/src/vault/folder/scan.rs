@@ -31,6 +31,12 @@ const MANY: usize = 64;
 /// The longest that is waited for whoever reads. After that everybody reads for themselves.
 const READING: Duration = Duration::from_secs(2);
 
+/// That it was read is not noted.
+#[cfg(target_os = "linux")]
+const UNNOTICED: OFlags = OFlags::NOATIME;
+#[cfg(not(target_os = "linux"))]
+const UNNOTICED: OFlags = OFlags::empty();
+
 /// A file of a folder, before anything is read in it.
 struct Entry {
     task: TaskName,
@@ -57,7 +63,8 @@ impl FolderStore {
         let path = self.private("cache", state.as_str());
         let mut cache = Cache::load(&path);
         // Of those who come to a full folder at the same time one reads for all.
-        let is_long = |cache: &Cache| entries.iter().filter(|entry| !cache.has(&entry.stat)).nth(MANY).is_some();
+        let is_long =
+            |cache: &Cache| entries.iter().filter(|entry| !cache.has(&entry.stat)).nth(MANY).is_some();
         let mut reader = None;
         if is_long(&cache) {
             reader = Lock::acquire(&self.private("cache", &format!("{state}.lock")), READING)?;
@@ -163,7 +170,13 @@ impl FolderStore {
 
 fn read_brief(folder: &File, task: &TaskName) -> io::Result<Result<Brief, Broken>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = File::from(openat(folder, task.as_str(), flags, Mode::empty())?);
+    let open = |flags| openat(folder, task.as_str(), flags, Mode::empty());
+    let file = match open(flags | UNNOTICED) {
+        // Another user's.
+        Err(rustix::io::Errno::PERM) => open(flags)?,
+        opened => opened?,
+    };
+    let file = File::from(file);
     // Most tasks are short.
     let mut head = [0; 4 << 10];
     let read = file.read_at(&mut head, 0)?;

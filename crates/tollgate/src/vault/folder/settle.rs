@@ -18,7 +18,7 @@ use super::FolderStore;
 use super::carry::change_of;
 use super::disk::open_task;
 use super::log::{Change, Plan};
-use super::stripe::{Log, Stripes};
+use super::stripe::Log;
 use crate::error::{At, Fault, Result};
 use crate::vault::claim::StepId;
 use crate::vault::event::{Event, Kind};
@@ -84,8 +84,7 @@ impl FolderStore {
         {
             self.empty_slot(claim);
         }
-        log.undone(&self.disk)?;
-        self.stripes.set(log.stripe.into(), false)
+        log.undone(&self.disk)
     }
 
     /// Takes the change out of the file again, if it, or a part of it, is in there and nothing else has changed.
@@ -98,12 +97,8 @@ impl FolderStore {
     }
 
     /// Finishes a step that was cut short, or takes it back. The lock is ours, so whoever began it is gone.
-    fn settle(&self, log: &mut Log<'_>) -> Result<Option<Healed>> {
-        let Some(plan) = log.known.pending.clone() else {
-            // Cut short before it was written down: nothing was done yet.
-            self.stripes.set(log.stripe.into(), false)?;
-            return Ok(None);
-        };
+    pub(super) fn settle(&self, log: &mut Log<'_>) -> Result<Option<Healed>> {
+        let Some(plan) = log.known.pending.clone() else { return Ok(None) };
         let (task, verb) = (plan.step.task.clone(), plan.step.verb);
         if verb == Some(Verb::Claim) {
             self.undo(log, &plan)?;
@@ -159,24 +154,19 @@ impl FolderStore {
         let stage = self.private("stage", step.as_str());
         let _ = fs::remove_file(&stage);
         self.disk.create(&stage, &bytes)?;
-        self.disk.replace(&stage, &self.private("owed", step.as_str()))?;
-        self.stripes.set(Stripes::OWED, true)
+        self.disk.replace(&stage, &self.private("owed", step.as_str()))
     }
 
     /// Settles all steps whose makers are gone, and writes what this ledger is owed.
     pub(super) fn heal_all(&self) -> Result<Vec<Healed>> {
         let mut healed = Vec::new();
-        for at in self.stripes.under_way()? {
-            match u8::try_from(at) {
-                Ok(stripe) => {
-                    // Held: somebody is at it right now.
-                    if let Some(mut log) = self.stripes.lock(stripe, Duration::ZERO)? {
-                        healed.extend(self.settle(&mut log)?);
-                    }
-                }
-                Err(_) => self.pay_owed()?,
+        for stripe in self.stripes.under_way()? {
+            // Held: somebody is at it right now.
+            if let Some(mut log) = self.stripes.lock(stripe, Duration::ZERO)? {
+                healed.extend(self.settle(&mut log)?);
             }
         }
+        self.pay_owed()?;
         Ok(healed)
     }
 

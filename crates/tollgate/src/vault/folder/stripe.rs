@@ -1,14 +1,11 @@
 //! The stripes of a vault: the lock and the log of each, open as long as the store is.
 //!
-//! The locks are of the bytes of one file, one for each stripe. The byte itself is 1 while something is under way in its
-//! stripe, so that looking for what was cut short costs one small read. That is only a hint: whoever locks a stripe looks
-//! into its log anyway, and opening the vault looks into all.
+//! The locks are of the bytes of one file, one for each stripe.
 //!
 //! Invariants: a lock of a byte belongs to the open file, so threads that share a store exclude each other before, by a
 //! mutex, and let the byte go before the mutex. What is remembered of a log is compared with the log each time.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
@@ -38,7 +35,7 @@ struct Open {
 
 /// The stripes of one vault.
 pub(crate) struct Stripes {
-    /// The locks and the hints.
+    /// The file of the locks.
     file: File,
     path: PathBuf,
     /// The folder of the logs.
@@ -49,9 +46,6 @@ pub(crate) struct Stripes {
 }
 
 impl Stripes {
-    /// The byte that says that some ledger is owed lines.
-    pub(crate) const OWED: usize = STRIPES;
-
     pub(crate) fn open(path: PathBuf, logs: PathBuf) -> Result<Self> {
         let file = crate::lock::open(&path)?;
         // A quarter of what this process may have open: others need some too.
@@ -59,18 +53,6 @@ impl Stripes {
         let stay_open = most.map_or(STRIPES as u64, |most| most / 4);
         let open = std::iter::repeat_with(Mutex::default).take(STRIPES).collect();
         Ok(Self { file, path, logs, open, stay_open })
-    }
-
-    /// Says whether something is under way.
-    pub(crate) fn set(&self, at: usize, under_way: bool) -> Result<()> {
-        self.file.write_all_at(&[u8::from(under_way)], at as u64).at("write", &self.path)
-    }
-
-    /// Where something is.
-    pub(crate) fn under_way(&self) -> Result<Vec<usize>> {
-        let mut bytes = [0; Self::OWED + 1];
-        let read = self.file.read_at(&mut bytes, 0).at("read", &self.path)?;
-        Ok((0..read).filter(|at| bytes[*at] != 0).collect())
     }
 
     fn log(&self, stripe: u8) -> PathBuf {
@@ -83,18 +65,50 @@ impl Stripes {
         Known::read(&self.log(stripe))
     }
 
-    /// What is known of a task now, likewise.
-    pub(crate) fn noted(&self, task: &TaskName) -> Result<Option<Noted>> {
-        let stripe = task.stripe();
-        match self.open[usize::from(stripe)].try_lock() {
-            Ok(mut open) if open.is_some() => {
-                let fresh = self.refresh(open.take(), stripe)?;
-                let noted = fresh.known.notes.get(task).cloned();
-                *open = Some(fresh);
-                Ok(noted)
+    /// The same, if the log is open or may stay open; what `of` makes of it.
+    fn glance<T>(&self, stripe: u8, of: impl FnOnce(&Known) -> T) -> Result<Option<T>> {
+        // If another thread is at it, not.
+        let Some(mut open) = self.place(stripe) else { return Ok(None) };
+        if open.is_none() && !self.log(stripe).exists() {
+            return Ok(Some(of(&Known::default())));
+        }
+        let fresh = self.refresh(open.take(), stripe)?;
+        let found = of(&fresh.known);
+        if u64::from(stripe) < self.stay_open {
+            *open = Some(fresh);
+        }
+        Ok(Some(found))
+    }
+
+    /// What is known of a task now, likewise; and whether a step of it is under way, or was cut short.
+    pub(crate) fn noted(&self, task: &TaskName) -> Result<(Option<Noted>, bool)> {
+        let of = |known: &Known| {
+            let is_pending = known.pending.as_ref().is_some_and(|plan| plan.step.task == *task);
+            (known.notes.get(task).cloned(), is_pending)
+        };
+        match self.glance(task.stripe(), of)? {
+            Some(noted) => Ok(noted),
+            None => Ok(of(&self.read(task.stripe())?)),
+        }
+    }
+
+    /// The stripes in which a step is under way, or was cut short.
+    pub(crate) fn under_way(&self) -> Result<Vec<u8>> {
+        let mut found = Vec::new();
+        for stripe in 0..=u8::MAX {
+            if self.glance(stripe, |known| known.pending.is_some())? == Some(true) {
+                found.push(stripe);
             }
-            // Not open, or another thread is at it.
-            _ => Ok(self.read(stripe)?.notes.remove(task)),
+        }
+        Ok(found)
+    }
+
+    /// Unless another thread has it.
+    fn place(&self, stripe: u8) -> Option<MutexGuard<'_, Option<Open>>> {
+        match self.open[usize::from(stripe)].try_lock() {
+            Ok(place) => Some(place),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
         }
     }
 
@@ -107,7 +121,9 @@ impl Stripes {
                 Open { file: Arc::new(crate::lock::open(&path)?), known: Known::default() }
             }
             // Whoever comes later locks another file.
-            None => return Err(Fault::damaged(&self.path, "it was removed while in use: start tollgate again")),
+            None => {
+                return Err(Fault::damaged(&self.path, "it was removed while in use: start tollgate again"));
+            }
         };
         open.known.read_again(&open.file, &path)?;
         Ok(open)
@@ -117,13 +133,11 @@ impl Stripes {
     /// all the time.
     pub(crate) fn lock(&self, stripe: u8, wait: Duration) -> Result<Option<Log<'_>>> {
         let mut pauses = Pauses::lasting(wait);
-        let mutex = &self.open[usize::from(stripe)];
         let mut place = loop {
-            match mutex.try_lock() {
-                Ok(place) => break place,
-                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) if pauses.pause() => {}
-                Err(TryLockError::WouldBlock) => return Ok(None),
+            match self.place(stripe) {
+                Some(place) => break place,
+                None if pauses.pause() => {}
+                None => return Ok(None),
             }
         };
         while !sys::try_lock_byte(&self.file, stripe.into()).at("lock", &self.path)? {
@@ -188,8 +202,8 @@ impl Log<'_> {
     /// It was done.
     pub(crate) fn done(&mut self, disk: &Disk, plan: &Plan<'_>, landed: &TaskName) -> Result<()> {
         let noted = plan.note().map(|note| Noted { step: plan.step.id.clone(), note: note.clone() });
-        self.known.settle(&plan.step.task, landed, noted.clone());
-        self.mark(disk, &Line::Done(&plan.step.task, landed, noted.as_ref()))
+        self.known.settle(&plan.step.task, landed, noted);
+        self.mark(disk, &Line::Done(landed))
     }
 
     /// It was taken back.

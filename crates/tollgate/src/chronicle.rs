@@ -8,7 +8,7 @@ use crate::error::{Fault, Result};
 use crate::ledger::{ActionType, Flush, Ledger, Said};
 use crate::settings::Durability;
 use crate::vault::claim::StepId;
-use crate::vault::event::{Event, Journal, Kind};
+use crate::vault::event::{Event, Journal, Kind, Payload, Status};
 
 /// The clocks of processes on one machine agree; this is for one that was set while a step was under way.
 const CLOCK_SLACK: SignedDuration = SignedDuration::from_hours(1);
@@ -38,7 +38,7 @@ impl Journal for Chronicle {
     }
 
     fn append(&self, events: &[Event]) -> Result<()> {
-        let said: Vec<Said<'_>> = events.iter().map(said).collect();
+        let said: Vec<_> = events.iter().map(said).collect();
         self.ledger.append_said(&said, self.flush).map(drop)
     }
 
@@ -56,7 +56,7 @@ impl Journal for Chronicle {
     }
 }
 
-fn said(event: &Event) -> Said<'_> {
+fn said(event: &Event) -> Said<'_, Payload, Status> {
     Said {
         time: event.time,
         agent: event.agent.as_ref(),
@@ -89,16 +89,18 @@ mod tests {
         let now = Timestamp::now();
         let event = |time| {
             let step = StepId::new().unwrap();
-            let payload = json!({"task": "x.md", "step": step});
-            Event { step, time, agent: None, kind: Kind::Reclaim, payload, result: json!({"status": "Done"}) }
+            let payload = Payload::new(&"x".parse().unwrap(), &step);
+            Event { time, agent: None, kind: Kind::Reclaim, payload, result: "Done".into() }
         };
         let yesterday = now - SignedDuration::from_hours(24);
         let (old, new, other) = (event(yesterday), event(now), event(now));
         chronicle.append(&[old.clone(), event(yesterday), new.clone()]).unwrap();
-        assert!(chronicle.has(&new.step, now).unwrap() && chronicle.has(&old.step, old.time).unwrap());
-        assert!(!chronicle.has(&other.step, now).unwrap());
-        assert!(!chronicle.has(&old.step, now).unwrap(), "nobody reads a year of lines for a step of today");
+        assert!(chronicle.has(&new.payload.step, now).unwrap() && chronicle.has(&old.payload.step, old.time).unwrap());
+        assert!(!chronicle.has(&other.payload.step, now).unwrap());
+        assert!(!chronicle.has(&old.payload.step, now).unwrap(), "nobody reads a year of lines for a step of today");
         let line = ledger.lines_after(2).unwrap().remove(0);
-        assert_eq!((line.action_type.as_str(), &line.payload), ("RECLAIM", &new.payload));
+        let payload = json!({"task": "x.md", "step": new.payload.step});
+        assert_eq!((line.action_type.as_str(), line.payload), ("RECLAIM", payload));
+        assert_eq!(line.result, json!({"status": "Done"}));
     }
 }

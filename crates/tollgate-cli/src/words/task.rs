@@ -5,6 +5,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use tollgate::error::Fault;
 use tollgate::name::Agent;
+use tollgate::vault::block::Verdict;
 use tollgate::vault::claim::{ClaimId, Mode, Tenure};
 use tollgate::vault::event::{Event, Kind};
 use tollgate::vault::figures::Figures;
@@ -394,24 +395,24 @@ pub(crate) fn log_line(time: Timestamp, text: &str) -> String {
 }
 
 pub(crate) fn event_line(event: &Event) -> String {
-    let text = |key: &str| event.payload[key].as_str().unwrap_or_default().to_owned();
-    let status = event.result["status"].as_str().unwrap_or_default();
-    let (task, id) = (text("task"), text("claim_id"));
-    let reason = event.payload["reason"].as_str().map(|reason| format!(": {reason}")).unwrap_or_default();
-    match event.kind {
+    let Event { kind, payload, result, .. } = event;
+    let (task, status) = (payload.task.as_str(), &result.status);
+    let id = payload.claim_id.as_ref().map_or("", ClaimId::as_str);
+    let reason = payload.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    match kind {
         Kind::Claim => {
-            format!("claimed {task} {id}, attempt {}, mode {}", event.payload["attempt"], text("mode"))
+            let mode = payload.mode.map_or("", Mode::as_str);
+            format!("claimed {task} {id}, attempt {}, mode {mode}", payload.attempt.unwrap_or_default())
         }
         Kind::ClaimLost => format!("lost {task} to another"),
         Kind::Renew => format!("renewed {task} {id}"),
         Kind::Release => {
-            format!(
-                "released {task} {id} to {status}, {} after {} s{reason}",
-                text("result"),
-                event.payload["duration_s"]
-            )
+            let (how, seconds) = (payload.result.map_or("", Verdict::as_str), payload.duration_s.unwrap_or_default());
+            format!("released {task} {id} to {status}, {how} after {seconds} s{reason}")
         }
-        Kind::Approval => format!("{} {task}, now {status}{reason}", text("decision")),
+        Kind::Approval => {
+            format!("{} {task}, now {status}{reason}", payload.decision.as_deref().unwrap_or_default())
+        }
         Kind::Reclaim => format!("taken back {task} {id} to {status}{reason}"),
     }
 }

@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::digest::Digest;
 use crate::error::{At, Fault, Result};
@@ -73,7 +73,11 @@ struct End {
     torn: u64,
 }
 
-pub(super) fn append(ledger: &Shared, said: &[Said<'_>], flush: Flush) -> Result<Range<u64>> {
+pub(super) fn append<P: Serialize, R: Serialize>(
+    ledger: &Shared,
+    said: &[Said<'_, P, R>],
+    flush: Flush,
+) -> Result<Range<u64>> {
     let Some(first) = said.first() else { return Ok(0..0) };
     let mut writer = ledger.writer.lock().unwrap_or_else(PoisonError::into_inner);
     let Writer { lock, growing } = &mut *writer;
@@ -116,18 +120,18 @@ struct Text {
 }
 
 impl Text {
-    fn add(&mut self, said: &Said<'_>) -> Result<()> {
+    fn add<P: Serialize, R: Serialize>(&mut self, said: &Said<'_, P, R>) -> Result<()> {
         /// As [`super::Line`], in the same order.
         #[derive(Serialize)]
-        struct Line<'a> {
+        struct Line<'a, P, R> {
             seq: u64,
             prev: Digest,
             time: Timestamp,
             agent: Option<&'a Agent>,
             turn: Option<&'a TurnId>,
             action_type: ActionType,
-            payload: &'a Value,
-            result: &'a Value,
+            payload: &'a P,
+            result: &'a R,
         }
         let Said { time, agent, turn, action_type, payload, result } = *said;
         let numbers = self.head.seq.checked_add(1);

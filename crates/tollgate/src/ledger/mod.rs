@@ -68,16 +68,16 @@ pub struct Entry {
 
 /// An entry in other hands.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Said<'a> {
+pub(crate) struct Said<'a, P, R> {
     pub(crate) time: Timestamp,
     pub(crate) agent: Option<&'a Agent>,
     pub(crate) turn: Option<&'a TurnId>,
     pub(crate) action_type: ActionType,
-    pub(crate) payload: &'a Value,
-    pub(crate) result: &'a Value,
+    pub(crate) payload: &'a P,
+    pub(crate) result: &'a R,
 }
 
-impl<'a> From<&'a Entry> for Said<'a> {
+impl<'a> From<&'a Entry> for Said<'a, Value, Value> {
     fn from(entry: &'a Entry) -> Self {
         let Entry { time, agent, turn, action_type, payload, result } = entry;
         let (agent, turn) = (agent.as_ref(), turn.as_ref());
@@ -257,12 +257,16 @@ impl Ledger {
     /// If the ledger's tail was damaged, a line of type [`ActionType::LedgerHealed`] comes before them; it is not in the
     /// answer. The cost does not depend on the length of the ledger.
     pub fn append(&self, entries: &[Entry], flush: Flush) -> Result<Range<u64>> {
-        let said: Vec<Said<'_>> = entries.iter().map(Said::from).collect();
+        let said: Vec<_> = entries.iter().map(Said::from).collect();
         self.append_said(&said, flush)
     }
 
     /// The same for what is not an [`Entry`].
-    pub(crate) fn append_said(&self, said: &[Said<'_>], flush: Flush) -> Result<Range<u64>> {
+    pub(crate) fn append_said<P: Serialize, R: Serialize>(
+        &self,
+        said: &[Said<'_, P, R>],
+        flush: Flush,
+    ) -> Result<Range<u64>> {
         append::append(&self.0, said, flush)
     }
 

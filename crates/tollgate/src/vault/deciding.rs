@@ -168,7 +168,7 @@ impl Vault {
 
 fn told(stored: &Stored, step: &Step) -> Reclaimed {
     let agent = stored.slot.agent().cloned();
-    let reason = step.events.iter().find_map(|event| event.payload["reason"].as_str().map(str::to_owned));
+    let reason = step.events.iter().find_map(|event| event.payload.reason.clone());
     Reclaimed {
         task: stored.task.clone(),
         agent: agent.unwrap_or_else(|| unreachable!("only tasks in progress are reclaimed")),

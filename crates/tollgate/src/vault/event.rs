@@ -3,11 +3,16 @@
 //! Invariant: the events of a step are written after the step's effect and before its answer. A step that was cut
 //! short is finished by whoever comes next; `has` keeps its events from being written twice.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::claim::StepId;
+use super::block::Verdict;
+use super::claim::{ClaimId, Mode, StepId, Tenure};
+use super::name::TaskName;
+use super::state::State;
+use crate::digest::Digest;
 use crate::error::Result;
 use crate::name::Agent;
 
@@ -32,8 +37,6 @@ pub enum Kind {
 /// One line for the ledger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// The step it tells of. Also in the payload, under `step`.
-    pub step: StepId,
     /// When.
     pub time: Timestamp,
     /// Whose doing.
@@ -41,9 +44,103 @@ pub struct Event {
     /// What.
     pub kind: Kind,
     /// About what.
-    pub payload: Value,
+    pub payload: Payload,
     /// With which result.
-    pub result: Value,
+    pub result: Status,
+}
+
+/// What an event is about. Each kind has some of these; the order of the fields is the order of the keys in the ledger.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Payload {
+    /// The task.
+    pub task: TaskName,
+    /// The claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim_id: Option<ClaimId>,
+    /// Its fencing number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
+    /// What the owner is to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// Where the task was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<State>,
+    /// The number of the attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// How long the task had waited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_ms: Option<i64>,
+    /// How long the claim lasts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenure: Option<Tenure>,
+    /// How the attempt ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Verdict>,
+    /// How long it took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_s: Option<u64>,
+    /// What a person decided: `approve`, `reject`; `void` if that is void.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Cow<'static, str>>,
+    /// Who decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The bytes that were approved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<Digest>,
+    /// Those that a person has made them of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edited_from: Option<Digest>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The step it tells of.
+    pub step: StepId,
+}
+
+impl Payload {
+    /// A step of a task, and nothing else yet.
+    pub fn new(task: &TaskName, step: &StepId) -> Self {
+        Self {
+            task: task.clone(),
+            claim_id: None,
+            epoch: None,
+            mode: None,
+            from: None,
+            attempt: None,
+            waited_ms: None,
+            tenure: None,
+            result: None,
+            duration_s: None,
+            decision: None,
+            by: None,
+            sha256: None,
+            edited_from: None,
+            reason: None,
+            step: step.clone(),
+        }
+    }
+}
+
+/// What came of it: `CLAIMED`, or the state the task is in now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// As a word.
+    pub status: Cow<'static, str>,
+}
+
+impl From<&'static str> for Status {
+    fn from(status: &'static str) -> Self {
+        Self { status: Cow::Borrowed(status) }
+    }
+}
+
+impl From<State> for Status {
+    fn from(state: State) -> Self {
+        state.as_str().into()
+    }
 }
 
 /// Where events are written down.
@@ -83,6 +180,6 @@ impl Journal for MemoryJournal {
 
     fn has(&self, step: &StepId, _since: Timestamp) -> Result<bool> {
         let events = self.events.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        Ok(events.iter().any(|event| event.step == *step))
+        Ok(events.iter().any(|event| event.payload.step == *step))
     }
 }

@@ -6,11 +6,10 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::json;
 
 use super::block::{Completion, Verdict};
 use super::claim::{Approval, Claim, ClaimId, Mode, Note, StepId, Tenure};
-use super::event::{Event, Kind};
+use super::event::{Event, Kind, Payload};
 use super::state::{Slot, State, Verb, may_go};
 use super::store::{Edit, Placed, Step, Stored};
 use crate::digest::Digest;
@@ -47,17 +46,6 @@ impl Release {
     /// It is not.
     pub fn failure(note: impl Into<String>) -> Self {
         Self { verdict: Verdict::Failure, to: None, note: Some(note.into()) }
-    }
-}
-
-fn event(step: &StepId, at: Timestamp, kind: Kind, agent: Option<&Agent>) -> Event {
-    Event {
-        step: step.clone(),
-        time: at,
-        agent: agent.cloned(),
-        kind,
-        payload: json!(null),
-        result: json!(null),
     }
 }
 
@@ -111,20 +99,27 @@ pub(crate) fn claim(stored: &Stored, asking: Asking, at: Timestamp) -> Result<St
             approved.ok_or_else(|| Fault::invalid(format!("nobody approved `{}`", stored.task)))?;
         step.check = Some(approved);
         if by_hand {
-            let payload = json!({"task": stored.task, "decision": "approve", "by": "hand", "sha256": approved, "step": step.id});
-            let result = json!({"status": "APPROVED"});
-            step.events.push(Event { payload, result, ..event(&step.id, at, Kind::Approval, None) });
+            let payload = Payload {
+                decision: Some("approve".into()),
+                by: Some("hand".to_owned()),
+                sha256: Some(approved),
+                ..Payload::new(&stored.task, &step.id)
+            };
+            step.tell(Kind::Approval, None, payload, "APPROVED");
         }
     }
     // Since it came there, or was last written.
     let waited_ms = at.duration_since(stored.changed).as_millis().max(0);
-    let payload = json!({
-        "task": stored.task, "claim_id": claim.id, "epoch": claim.epoch, "mode": claim.mode,
-        "from": from, "attempt": stored.note.attempts + 1, "waited_ms": i64::try_from(waited_ms).unwrap_or(i64::MAX),
-        "step": step.id,
-    });
-    let result = json!({"status": "CLAIMED"});
-    step.events.push(Event { payload, result, ..event(&step.id, at, Kind::Claim, Some(&claim.agent)) });
+    let payload = Payload {
+        claim_id: Some(claim.id.clone()),
+        epoch: Some(claim.epoch),
+        mode: Some(claim.mode),
+        from: Some(from),
+        attempt: Some(stored.note.attempts + 1),
+        waited_ms: Some(i64::try_from(waited_ms).unwrap_or(i64::MAX)),
+        ..Payload::new(&stored.task, &step.id)
+    };
+    step.tell(Kind::Claim, Some(&claim.agent), payload, "CLAIMED");
     step.beside = claim.id.to_string();
     step.edit = Edit::Open;
     step.note = Some(Note {
@@ -143,9 +138,8 @@ pub(crate) fn claim(stored: &Stored, asking: Asking, at: Timestamp) -> Result<St
 /// A race that another won.
 pub(crate) fn lost(stored: &Placed, agent: &Agent, at: Timestamp) -> Result<Event> {
     let id = StepId::new()?;
-    let payload = json!({"task": stored.task, "from": stored.slot.state(), "step": id});
-    let result = json!({"status": "LOST"});
-    Ok(Event { payload, result, ..event(&id, at, Kind::ClaimLost, Some(agent)) })
+    let payload = Payload { from: Some(stored.slot.state()), ..Payload::new(&stored.task, &id) };
+    Ok(Event { time: at, agent: Some(agent.clone()), kind: Kind::ClaimLost, payload, result: "LOST".into() })
 }
 
 /// Where a failed or broken-off attempt leads, and why.
@@ -207,13 +201,9 @@ pub(crate) fn reclaim(stored: &Placed, limit: u32, at: Timestamp) -> Result<Step
         // Put there by hand or by another program, which left no claim.
         None => {
             let mut step = step(stored, Some(Verb::Reclaim), Slot::NEEDS_ACTION, at)?;
-            let payload = json!({"task": stored.task, "reason": "no claim", "step": step.id});
-            let result = json!({"status": State::NeedsAction});
-            step.events.push(Event {
-                payload,
-                result,
-                ..event(&step.id, at, Kind::Reclaim, stored.slot.agent())
-            });
+            let reason = Some("no claim".to_owned());
+            let payload = Payload { reason, ..Payload::new(&stored.task, &step.id) };
+            step.tell(Kind::Reclaim, stored.slot.agent(), payload, State::NeedsAction);
             Ok(step)
         }
     }
@@ -229,16 +219,16 @@ fn leave(
 ) -> Result<Step> {
     let mut step = step(stored, Some(verb), Slot::Free(next), at)?;
     let duration_s = u64::try_from(at.as_second() - claim.at.as_second()).unwrap_or(0);
-    let mut payload = json!({
-        "task": stored.task, "claim_id": claim.id, "epoch": claim.epoch, "result": verdict, "duration_s": duration_s,
-        "step": step.id,
-    });
-    if let Some(text) = reason.as_ref().or(note.as_ref()) {
-        payload["reason"] = json!(text);
-    }
+    let payload = Payload {
+        claim_id: Some(claim.id.clone()),
+        epoch: Some(claim.epoch),
+        result: Some(verdict),
+        duration_s: Some(duration_s),
+        reason: reason.as_ref().or(note.as_ref()).cloned(),
+        ..Payload::new(&stored.task, &step.id)
+    };
     let kind = if verb == Verb::Reclaim { Kind::Reclaim } else { Kind::Release };
-    let result = json!({"status": next});
-    step.events.push(Event { payload, result, ..event(&step.id, at, kind, Some(&claim.agent)) });
+    step.tell(kind, Some(&claim.agent), payload, next);
     step.beside = claim.id.to_string();
     step.edit = Edit::Close(claim.clone(), Completion { at, duration_s, verdict, next, note });
     step.offer = next == State::PendingApproval;
@@ -256,10 +246,13 @@ fn leave(
 /// A person's yes, to exactly these bytes.
 pub(crate) fn approve(stored: &Placed, by: &str, sha256: Digest, at: Timestamp) -> Result<Step> {
     let mut step = step(stored, Some(Verb::Approve), Slot::APPROVED, at)?;
-    let payload =
-        json!({"task": stored.task, "decision": "approve", "by": by, "sha256": sha256, "step": step.id});
-    let result = json!({"status": "APPROVED"});
-    step.events.push(Event { payload, result, ..event(&step.id, at, Kind::Approval, None) });
+    let payload = Payload {
+        decision: Some("approve".into()),
+        by: Some(by.to_owned()),
+        sha256: Some(sha256),
+        ..Payload::new(&stored.task, &step.id)
+    };
+    step.tell(Kind::Approval, None, payload, "APPROVED");
     step.check = Some(sha256);
     let approval = Some(Approval { sha256, by: by.to_owned(), at });
     step.note = Some(Note { slot: step.to.clone(), approval, reason: None, ..stored.note.clone() });
@@ -275,7 +268,7 @@ pub(crate) fn amend(stored: &Placed, by: &str, seen: &[u8], text: &str, at: Time
     let mut step = approve(stored, by, Digest::of(text.as_bytes()), at)?;
     step.check = Some(before);
     for event in &mut step.events {
-        event.payload["edited_from"] = json!(before);
+        event.payload.edited_from = Some(before);
     }
     // From the first line that differs, so that the log of the step is short.
     let same = seen.iter().zip(text.as_bytes()).take_while(|(old, new)| old == new).count();
@@ -290,10 +283,13 @@ pub(crate) fn reject(stored: &Placed, by: &str, reason: &str, at: Timestamp) -> 
         return Err(Fault::invalid("a rejection needs a reason"));
     }
     let mut step = step(stored, Some(Verb::Reject), Slot::Free(State::Rejected), at)?;
-    let payload =
-        json!({"task": stored.task, "decision": "reject", "by": by, "reason": reason, "step": step.id});
-    let result = json!({"status": "REJECTED"});
-    step.events.push(Event { payload, result, ..event(&step.id, at, Kind::Approval, None) });
+    let payload = Payload {
+        decision: Some("reject".into()),
+        by: Some(by.to_owned()),
+        reason: Some(reason.to_owned()),
+        ..Payload::new(&stored.task, &step.id)
+    };
+    step.tell(Kind::Approval, None, payload, "REJECTED");
     step.edit = Edit::Reject(by.to_owned(), reason.to_owned());
     step.note = None;
     Ok(step)
@@ -302,9 +298,12 @@ pub(crate) fn reject(stored: &Placed, by: &str, reason: &str, at: Timestamp) -> 
 /// The yes is void: what lies in `Approved` is not what was approved.
 pub(crate) fn reopen(stored: &Placed, at: Timestamp) -> Result<Step> {
     let mut step = step(stored, Some(Verb::Reopen), Slot::PENDING, at)?;
-    let payload = json!({"task": stored.task, "decision": "void", "reason": "changed", "step": step.id});
-    let result = json!({"status": State::PendingApproval});
-    step.events.push(Event { payload, result, ..event(&step.id, at, Kind::Approval, None) });
+    let payload = Payload {
+        decision: Some("void".into()),
+        reason: Some("changed".to_owned()),
+        ..Payload::new(&stored.task, &step.id)
+    };
+    step.tell(Kind::Approval, None, payload, State::PendingApproval);
     step.offer = true;
     let reason = Some("changed after it was approved".to_owned());
     step.note =
@@ -320,10 +319,12 @@ pub(crate) fn renew(stored: &Placed, lease: Duration, at: Timestamp, told: bool)
         *until = (*until).max(lease_until(at, lease));
     }
     if told {
-        let payload =
-            json!({"task": stored.task, "claim_id": claim.id, "tenure": claim.tenure, "step": step.id});
-        let result = json!({"status": "RENEWED"});
-        step.events.push(Event { payload, result, ..event(&step.id, at, Kind::Renew, Some(&claim.agent)) });
+        let payload = Payload {
+            claim_id: Some(claim.id.clone()),
+            tenure: Some(claim.tenure.clone()),
+            ..Payload::new(&stored.task, &step.id)
+        };
+        step.tell(Kind::Renew, Some(&claim.agent), payload, "RENEWED");
     }
     step.note = Some(Note { claim: Some(claim), ..stored.note.clone() });
     Ok(step)

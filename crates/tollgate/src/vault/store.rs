@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::block::Completion;
 use super::claim::{Claim, ClaimId, Note, StepId};
-use super::event::Event;
+use super::event::{Event, Kind, Payload, Status};
 use super::figures::{Count, Tally};
 use super::hold::{Hold, Owner};
 use super::name::TaskName;
@@ -177,6 +177,19 @@ pub struct Step {
     /// Whoever takes it has something else to do if somebody is busy there.
     #[serde(skip)]
     pub hurry: bool,
+}
+
+impl Step {
+    /// Adds a line for the ledger.
+    pub(crate) fn tell(
+        &mut self,
+        kind: Kind,
+        agent: Option<&Agent>,
+        payload: Payload,
+        result: impl Into<Status>,
+    ) {
+        self.events.push(Event { time: self.at, agent: agent.cloned(), kind, payload, result: result.into() });
+    }
 }
 
 /// Where a step has brought a task.

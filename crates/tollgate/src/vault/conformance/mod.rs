@@ -163,7 +163,7 @@ impl World {
     }
 
     fn kinds(&self, task: &TaskName) -> Vec<Kind> {
-        let about = |event: &Event| event.payload["task"] == task.as_str();
+        let about = |event: &Event| event.payload.task == *task;
         (self.bench.events)().iter().filter(|event| about(event)).map(|event| event.kind).collect()
     }
 

@@ -31,7 +31,7 @@ impl FolderStore {
         let path = self.path(&step.task, &step.from);
         // For writing at once, so that a missing permission is found out before anything is done.
         let Some((file, meta)) = open_task(&path, step.edit != Edit::Keep)? else { return Ok(None) };
-        if version(&meta, log.known.notes.get(&step.task)) != step.version {
+        if version(&meta, log.known.notes.get(&step.task).map(AsRef::as_ref)) != step.version {
             return Ok(None);
         }
         let mut plan = Plan {

@@ -20,6 +20,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -156,7 +157,7 @@ const PLAN: &[u8] = br#"{"Plan":"#;
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     /// What is known of each task that is not final.
-    pub(crate) notes: BTreeMap<TaskName, Noted>,
+    pub(crate) notes: BTreeMap<TaskName, Arc<Noted>>,
     /// The step without a mark.
     pub(crate) pending: Option<Box<Plan<'static>>>,
     /// The whole lines, and the zero after them.
@@ -245,7 +246,7 @@ impl Known {
                             known.settle(&task, &landed, note.map(|note| Noted { step: id, note }));
                         }
                     }
-                    Mark::Noted(task, noted) => drop(known.notes.insert(task, *noted)),
+                    Mark::Noted(task, noted) => drop(known.notes.insert(task, (*noted).into())),
                 }
             }
             known.end = digits;
@@ -262,7 +263,7 @@ impl Known {
     pub(crate) fn settle(&mut self, task: &TaskName, landed: &TaskName, noted: Option<Noted>) {
         self.notes.remove(task);
         if let Some(noted) = noted {
-            self.notes.insert(landed.clone(), noted);
+            self.notes.insert(landed.clone(), Arc::new(noted));
         }
     }
 

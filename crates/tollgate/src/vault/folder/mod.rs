@@ -231,18 +231,18 @@ impl FolderStore {
     fn search<T>(
         &self,
         state: Option<State>,
-        noted: Option<Noted>,
+        noted: Option<Arc<Noted>>,
         look: impl Fn(&Slot, Option<&Noted>) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
-        let slot = noted.as_ref().map(|noted| &noted.note.slot);
+        let slot = noted.as_deref().map(|noted| &noted.note.slot);
         // Nearly always it is where it was put.
         if let Some(slot) = slot.filter(|slot| state.is_none_or(|state| slot.state() == state))
-            && let Some(found) = look(slot, noted.as_ref())?
+            && let Some(found) = look(slot, noted.as_deref())?
         {
             return Ok(Some(found));
         }
         for slot in self.places(state)? {
-            if let Some(found) = look(&slot, noted.as_ref())? {
+            if let Some(found) = look(&slot, noted.as_deref())? {
                 return Ok(Some(found));
             }
         }
@@ -262,7 +262,7 @@ impl Store for FolderStore {
             let path = self.path(task, &slot);
             let Some(opened) = open_task(&path, false)? else { return Ok(None) };
             let (noted, _) = self.stripes.noted(task)?;
-            return self.look(task, &slot, noted.as_ref(), path, opened, now);
+            return self.look(task, &slot, noted.as_deref(), path, opened, now);
         }
         let (noted, _) = self.stripes.noted(task)?;
         self.search(state, noted, |slot, noted| {
@@ -303,7 +303,7 @@ impl Store for FolderStore {
         let path = self.path(&stored.task, &stored.slot);
         let (noted, _) = self.stripes.noted(&stored.task)?;
         let Some((file, meta)) = open_task(&path, false)? else { return Ok(None) };
-        if version(&meta, noted.as_ref()) != stored.version {
+        if version(&meta, noted.as_deref()) != stored.version {
             return Ok(None);
         }
         digest_of(&file, u64::MAX).at("read", &path).map(|hasher| Some(hasher.finish()))

@@ -12,8 +12,6 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::json;
-
 use super::FolderStore;
 use super::carry::change_of;
 use super::disk::open_task;
@@ -21,7 +19,7 @@ use super::log::{Change, Plan};
 use super::stripe::Log;
 use crate::error::{At, Fault, Result};
 use crate::vault::claim::StepId;
-use crate::vault::event::{Event, Kind};
+use crate::vault::event::{Event, Kind, Payload};
 use crate::vault::name::TaskName;
 use crate::vault::state::Verb;
 use crate::vault::store::{Healed, Landed, Settled, Step};
@@ -213,11 +211,10 @@ pub(super) fn names_in(folder: &Path) -> Result<Vec<String>> {
 fn taken_back(plan: &Plan<'_>, undo: &StepId) -> Event {
     let step = &plan.step;
     Event {
-        step: undo.clone(),
         time: step.at,
         agent: step.to.agent().cloned(),
         kind: Kind::Reclaim,
-        payload: json!({"task": step.task, "reason": "claim cut short", "step": undo}),
-        result: json!({"status": step.from.state()}),
+        payload: Payload { reason: Some("claim cut short".to_owned()), ..Payload::new(&step.task, undo) },
+        result: step.from.state().into(),
     }
 }

@@ -81,7 +81,7 @@ impl Stripes {
     }
 
     /// What is known of a task now, likewise; and whether a step of it is under way, or was cut short.
-    pub(crate) fn noted(&self, task: &TaskName) -> Result<(Option<Noted>, bool)> {
+    pub(crate) fn noted(&self, task: &TaskName) -> Result<(Option<Arc<Noted>>, bool)> {
         let of = |known: &Known| {
             let is_pending = known.pending.as_ref().is_some_and(|plan| plan.step.task == *task);
             (known.notes.get(task).cloned(), is_pending)

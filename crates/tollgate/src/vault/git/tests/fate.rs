@@ -223,7 +223,7 @@ fn killed_at_every_act_around_a_push() {
             let places: Vec<String> =
                 ground.on_branch().into_iter().filter(|at| at.ends_with(&format!("/{task}.md"))).collect();
             assert_eq!(places, [format!("Done/{task}.md")]);
-            let about = |event: &&Event| event.payload["task"] == format!("{task}.md");
+            let about = |event: &&Event| event.payload.task.stem() == task;
             let events = clone.journal.events();
             let lines = |kind| events.iter().filter(about).filter(|event| event.kind == kind).count();
             let (claims, ends) = (lines(Kind::Claim), lines(Kind::Release) + lines(Kind::Reclaim));

@@ -52,7 +52,7 @@ fn of_eight_clones_one_gets_the_task() {
 }
 
 fn lost(event: &Event, task: &str) -> bool {
-    event.kind == crate::vault::event::Kind::ClaimLost && event.payload["task"] == format!("{task}.md")
+    event.kind == crate::vault::event::Kind::ClaimLost && event.payload.task.stem() == task
 }
 
 #[test]

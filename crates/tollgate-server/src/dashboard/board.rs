@@ -75,7 +75,7 @@ pub(super) fn rows(vault: &Vault, listed: &[Listed], now: Timestamp) -> Vec<Row>
             task: listed.task.to_string(),
             slot: listed.slot.clone(),
             priority: listed.brief.as_ref().map(|brief| brief.priority).unwrap_or_default(),
-            action: listed.brief.as_ref().ok().and_then(|brief| brief.action.clone()),
+            action: listed.brief.as_ref().ok().and_then(|brief| brief.action.as_deref().map(str::to_owned)),
             broken: listed.brief.as_ref().err().map(ToString::to_string),
             attempts: 0,
             reason: None,

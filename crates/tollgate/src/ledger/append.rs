@@ -211,7 +211,7 @@ impl Shared {
     }
 
     fn find_end(&self, file: &File, found: &Metadata, known: Option<Ended>) -> Result<End> {
-        let mut block = BLOCK;
+        let (mut block, mut seq): (_, fn(&[u8]) -> Option<u64>) = (BLOCK, seq_of);
         if let Some(Ended { size, head }) = known {
             if size == found.len() {
                 // Not read again, so our own line counts as we wrote it: if it was edited meanwhile, the chain shows it.
@@ -219,8 +219,10 @@ impl Shared {
             }
             // Others have added to it. An ordinary line, with the end of the one before.
             block = ORDINARY as u64 / 2;
+            // No power was cut since then: what is a line was written whole.
+            seq = first_number;
         }
-        if let Some((head, whole)) = last_line(file, found.len(), block).at("read", &self.path)? {
+        if let Some((head, whole)) = last_line(file, found.len(), block, seq).at("read", &self.path)? {
             return Ok(End { head, whole, torn: found.len() - whole });
         }
         // Nothing good in it: new, or damaged from its first line on. The chain goes on from the file before.
@@ -229,7 +231,7 @@ impl Shared {
             && let Some(full) = open_to_read(&path)?
         {
             let length = full.metadata().at("look at", &path)?.len();
-            if let Some((last, _)) = last_line(&full, length, BLOCK).at("read", &path)? {
+            if let Some((last, _)) = last_line(&full, length, BLOCK, seq_of).at("read", &path)? {
                 head = last;
             }
         }
@@ -290,10 +292,15 @@ impl Shared {
 }
 
 /// The last line that is JSON with a number, and where it ends.
-fn last_line(file: &File, length: u64, block: u64) -> io::Result<Option<(Head, u64)>> {
+fn last_line(
+    file: &File,
+    length: u64,
+    block: u64,
+    seq: fn(&[u8]) -> Option<u64>,
+) -> io::Result<Option<(Head, u64)>> {
     let mut lines = Backwards::new(file, length, block)?;
     while let Some(found) = lines.next()? {
-        if let Some(seq) = seq_of(&found.bytes) {
+        if let Some(seq) = seq(&found.bytes) {
             return Ok(Some((Head { seq, hash: Digest::of(&found.bytes) }, found.end)));
         }
     }
@@ -314,6 +321,13 @@ fn seq_of(line: &[u8]) -> Option<u64> {
         seq: u64,
     }
     serde_json::from_slice::<OnlySeq>(line).ok().map(|line| line.seq)
+}
+
+/// The same, without a look at the rest.
+fn first_number(line: &[u8]) -> Option<u64> {
+    let rest = line.strip_prefix(br#"{"seq":"#)?;
+    let digits = rest.iter().position(|byte| !byte.is_ascii_digit())?;
+    str::from_utf8(&rest[..digits]).ok()?.parse().ok()
 }
 
 fn keep(mut file: &File, from: u64, mut kept: &File) -> io::Result<()> {

@@ -132,7 +132,7 @@ pub struct Claim {
     pub mode: Mode,
     /// The action the task names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub action: Option<String>,
+    pub action: Option<Arc<str>>,
     /// The action is one that somebody must approve: if the owner is gone, it may have happened and is not tried again.
     pub sensitive: bool,
     /// Where it was taken from.

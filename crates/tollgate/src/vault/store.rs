@@ -188,6 +188,8 @@ impl Step {
         payload: Payload,
         result: impl Into<Status>,
     ) {
+        // One is the rule.
+        self.events.reserve_exact(1);
         self.events.push(Event { time: self.at, agent: agent.cloned(), kind, payload, result: result.into() });
     }
 }

@@ -4,6 +4,7 @@
 //! that an agent writes into its progress notes changes what the task is.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use jiff::civil;
@@ -58,7 +59,7 @@ impl Priority {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Brief {
     /// What is to be done, as a word that roles know. Without one, everyone may.
-    pub action: Option<String>,
+    pub action: Option<Arc<str>>,
     /// How urgent.
     pub priority: Priority,
     /// When it should be done.
@@ -77,7 +78,7 @@ impl Brief {
         let text = String::from_utf8_lossy(author);
         let words = Words::read(&text, head.len() >= HEAD)?;
         Ok(Self {
-            action: action(&words)?,
+            action: action(&words)?.map(Arc::from),
             priority: one(&words, &["priority", "prio"])?
                 .and_then(|text| Priority::read(&text))
                 .unwrap_or_default(),

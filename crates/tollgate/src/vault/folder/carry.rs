@@ -246,10 +246,12 @@ pub(super) fn change_of(step: &Step, file: &File, len: u64) -> std::io::Result<O
             from = 0;
             continue;
         }
-        return Ok(edit::tail(&end, step).map(|tail| Change {
-            at: start + tail.at as u64,
-            old: end[tail.at..].to_vec(),
-            new: tail.bytes,
+        return Ok(edit::tail(&end, step).map(|tail| {
+            let old = &end[tail.at..];
+            // Only what differs, so that the log of the step is short.
+            let same = old.iter().zip(&tail.bytes).take_while(|(old, new)| old == new).count();
+            let at = start + (tail.at + same) as u64;
+            Change { at, old: old[same..].to_vec(), new: tail.bytes[same..].to_vec() }
         }));
     }
 }

@@ -7,9 +7,9 @@
 //! blocks are there already. A log in which nothing is left is begun anew at its first byte; one that has grown is
 //! written anew.
 //!
-//! A line is 16 hex digits, a space and JSON. The digits are of the SHA-256 of the line before's digits and the JSON, so
-//! neither a line that was cut short nor what is left of an older, longer log counts. A zero byte says that no line
-//! follows, so that whoever has read the log before sees at once that it is the same.
+//! A line is 8 hex digits, a space and JSON. The digits are the CRC-32 of the JSON, carried on from that of the line
+//! before, so neither a line that was cut short nor what is left of an older, longer log counts. A zero byte says that no
+//! line follows, so that whoever has read the log before sees at once that it is the same.
 //!
 //! Invariants: a log is written only under the lock of its stripe. A line that was cut short is as good as none, since
 //! nothing was done before it was whole. A task and the name beside it are in one stripe.
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use crate::digest::{Digest, Hasher};
+use crate::digest::Digest;
 use crate::error::{At, Fault, Result};
 use crate::vault::claim::{Note, StepId};
 use crate::vault::name::TaskName;
@@ -36,6 +36,9 @@ pub(crate) const FORMAT: u32 = 1;
 
 /// More than most logs have.
 const ENOUGH: usize = 4 << 10;
+
+/// More than one has in which nothing is left.
+const FEW: usize = 64;
 
 /// After the last line.
 const END: u8 = 0;
@@ -106,7 +109,7 @@ mod raw {
 #[derive(Serialize)]
 pub(crate) enum Line<'a> {
     /// Nothing was known when this was written, which is the first line. The number is another each time.
-    Start(u64),
+    Start(u32),
     /// This is about to be done.
     Plan(&'a Plan<'a>),
     /// It was done, and the task has this name now.
@@ -163,14 +166,14 @@ pub(crate) struct Known {
     /// The whole lines, and the zero after them.
     bytes: Vec<u8>,
     /// The digits of the last of them.
-    end: u64,
+    end: u32,
 }
 
 impl Known {
     /// What this log says now. Without the lock, what it says of a task that somebody deals with may be a step old.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         match File::open(path) {
-            Ok(file) => Self::of(&file, path, Vec::new()),
+            Ok(file) => Self::of(&file, path),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(error).at("open", path),
         }
@@ -179,7 +182,7 @@ impl Known {
     /// The same, if some of it is known already: nearly always nothing has changed.
     pub(crate) fn read_again(&mut self, file: &File, path: &Path) -> Result<()> {
         let (mut few, mut many) = ([END; ENOUGH], Vec::new());
-        let len = self.bytes.len().max(1);
+        let len = self.bytes.len().max(FEW);
         let bytes = match few.get_mut(..len) {
             Some(few) => few,
             None => {
@@ -188,31 +191,30 @@ impl Known {
             }
         };
         let read = file.read_at(bytes, 0).at("read", path)?;
-        let same = bytes[..read] == self.bytes;
-        if !same {
-            let room = std::mem::take(&mut self.bytes);
-            *self = Self::of(file, path, room)?;
+        let bytes = &bytes[..read];
+        if bytes.starts_with(&self.bytes) && !self.bytes.is_empty() || read == 0 && self.bytes.is_empty() {
+            return Ok(());
         }
+        let mut room = std::mem::take(&mut self.bytes);
+        *self = match Self::parse(bytes, path, read < len)? {
+            Some((known, whole)) => {
+                room.clear();
+                room.extend_from_slice(&bytes[..whole]);
+                room.push(END);
+                Self { bytes: room, ..known }
+            }
+            None => Self::of(file, path)?,
+        };
         Ok(())
     }
 
-    /// Keeps the lines in `room`.
-    fn of(file: &File, path: &Path, mut room: Vec<u8>) -> Result<Self> {
-        // Nearly always all that counts comes with one call.
-        let mut few = [END; ENOUGH];
-        let mut read = file.read_at(&mut few, 0).at("read", path)?;
-        if let Some((known, len)) = Self::parse(&few[..read], path, read < ENOUGH)? {
-            room.clear();
-            room.extend_from_slice(&few[..len]);
-            room.push(END);
-            return Ok(Self { bytes: room, ..known });
-        }
-        let mut bytes = few.to_vec();
+    fn of(file: &File, path: &Path) -> Result<Self> {
+        let (mut bytes, mut read) = (Vec::new(), 0);
         loop {
-            bytes.resize(2 * bytes.len(), END);
+            bytes.resize(bytes.len().max(ENOUGH / 2) * 2, END);
             read += file.read_at(&mut bytes[read..], read as u64).at("read", path)?;
-            if let Some((known, len)) = Self::parse(&bytes[..read], path, read < bytes.len())? {
-                bytes.truncate(len);
+            if let Some((known, whole)) = Self::parse(&bytes[..read], path, read < bytes.len())? {
+                bytes.truncate(whole);
                 bytes.push(END);
                 return Ok(Self { bytes, ..known });
             }
@@ -224,9 +226,10 @@ impl Known {
         let mut known = Self::default();
         let (mut at, mut pending) = (0, None);
         let ended = loop {
-            let Some(len) = bytes[at..].iter().position(|byte| *byte == b'\n') else {
-                break bytes.get(at) == Some(&END);
-            };
+            if bytes.get(at) == Some(&END) {
+                break true;
+            }
+            let Some(len) = bytes[at..].iter().position(|byte| *byte == b'\n') else { break false };
             let line = &bytes[at..at + len];
             let Some(json) = line.get(DIGITS + 1..) else { break true };
             let digits = check(known.end, json);
@@ -307,15 +310,15 @@ impl Known {
 }
 
 /// How many digits a line begins with.
-const DIGITS: usize = 16;
+const DIGITS: usize = 8;
 
-fn check(before: u64, json: &[u8]) -> u64 {
-    let mut hasher = Hasher::new();
-    hasher.update(&before.to_be_bytes());
+/// The CRC-32 of the JSON, carried on from that of the line before.
+fn check(before: u32, json: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(before);
     hasher.update(json);
-    hasher.finish().as_bytes()[..8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+    hasher.finalize()
 }
 
-fn digits_of(number: u64) -> [u8; DIGITS] {
-    std::array::from_fn(|at| b"0123456789abcdef"[(number >> (60 - 4 * at)) as usize & 15])
+fn digits_of(number: u32) -> [u8; DIGITS] {
+    std::array::from_fn(|at| b"0123456789abcdef"[(number >> (28 - 4 * at)) as usize & 15])
 }

@@ -6,8 +6,10 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
+use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::thread;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -43,7 +45,7 @@ struct Entry {
     stat: Stat,
     ready: Ready,
     modified: Timestamp,
-    /// It had not changed for a while.
+    /// It had not changed for a while: what is read in it now is worth keeping.
     certain: bool,
 }
 
@@ -137,34 +139,54 @@ impl FolderStore {
         Ok(entries)
     }
 
-    fn read_all(&self, slot: &Slot, entries: Vec<Entry>, scan: &mut Scan, cache: &mut Cache) -> Result<()> {
+    fn read_all(
+        &self,
+        slot: &Slot,
+        mut entries: Vec<Entry>,
+        scan: &mut Scan,
+        cache: &mut Cache,
+    ) -> Result<()> {
         let path = self.folder(slot);
-        let mut folder = None;
-        scan.tasks.reserve(entries.len());
-        for Entry { task, stat, ready, modified, certain } in entries {
-            let brief = match cache.find(&stat) {
-                Some(brief) => Ok(brief),
-                None => {
-                    let folder = match &folder {
-                        Some(folder) => folder,
-                        None => folder.insert(File::open(&path).at("open", &path)?),
-                    };
-                    match read_brief(folder, &task) {
-                        Ok(brief) => {
-                            if let (Ok(brief), true) = (&brief, certain) {
-                                cache.keep(&stat, brief);
-                            }
-                            brief
-                        }
-                        // Taken since the folder was read.
-                        Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                        Err(error) => Err(Broken(format!("cannot read `{task}`: {error}"))),
-                    }
+        let mut briefs: Vec<_> = entries.iter().map(|entry| cache.find(&entry.stat).map(Ok)).collect();
+        for (entry, brief) in entries.iter_mut().zip(&briefs) {
+            entry.certain &= brief.is_none();
+        }
+        let unread = briefs.iter().filter(|brief| brief.is_none()).count();
+        if unread > 0 {
+            let folder = File::open(&path).at("open", &path)?;
+            // On all cores, where that is worth starting threads for.
+            let threads = thread::available_parallelism().map_or(1, NonZero::get).min(unread.div_ceil(MANY));
+            let part = entries.len().div_ceil(threads);
+            thread::scope(|scope| {
+                let mut parts = entries.chunks(part).zip(briefs.chunks_mut(part));
+                let own = parts.next();
+                for (entries, briefs) in parts {
+                    scope.spawn(|| read_part(&folder, entries, briefs));
                 }
-            };
+                own.map(|(entries, briefs)| read_part(&folder, entries, briefs));
+            });
+        }
+        scan.tasks.reserve(entries.len());
+        for (Entry { task, stat, ready, modified, certain }, brief) in entries.into_iter().zip(briefs) {
+            // None: taken since the folder was read.
+            let Some(brief) = brief else { continue };
+            if let (Ok(brief), true) = (&brief, certain) {
+                cache.keep(&stat, brief);
+            }
             scan.tasks.push(Listed { task, slot: slot.clone(), brief, ready, modified });
         }
         Ok(())
+    }
+}
+
+/// Reads what nobody has read.
+fn read_part(folder: &File, entries: &[Entry], briefs: &mut [Option<Result<Brief, Broken>>]) {
+    for (entry, brief) in entries.iter().zip(briefs).filter(|(_, brief)| brief.is_none()) {
+        *brief = match read_brief(folder, &entry.task) {
+            Ok(read) => Some(read),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => Some(Err(Broken(format!("cannot read `{}`: {error}", entry.task)))),
+        };
     }
 }
 

@@ -216,7 +216,9 @@ fn ledger() {
     };
     let (long, short) = (ledger("long", 1_000_000), ledger("short", 10));
     let line = [entry()];
-    let append = |ledger: &Ledger| drop(black_box(ledger.append(&line, Flush::No).unwrap()));
+    let append = |ledger: &Ledger| {
+        black_box(ledger.append(&line, Flush::No).unwrap());
+    };
     let pair = sample(2000, |_| append(&long), |_| append(&short));
     row("ledger line number 1,000,000 / number 10", pair, &ratio(pair), "1.0");
     // Another process has appended meanwhile: the end has to be found again.

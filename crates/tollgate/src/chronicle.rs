@@ -95,9 +95,15 @@ mod tests {
         let yesterday = now - SignedDuration::from_hours(24);
         let (old, new, other) = (event(yesterday), event(now), event(now));
         chronicle.append(&[old.clone(), event(yesterday), new.clone()]).unwrap();
-        assert!(chronicle.has(&new.payload.step, now).unwrap() && chronicle.has(&old.payload.step, old.time).unwrap());
+        assert!(
+            chronicle.has(&new.payload.step, now).unwrap()
+                && chronicle.has(&old.payload.step, old.time).unwrap()
+        );
         assert!(!chronicle.has(&other.payload.step, now).unwrap());
-        assert!(!chronicle.has(&old.payload.step, now).unwrap(), "nobody reads a year of lines for a step of today");
+        assert!(
+            !chronicle.has(&old.payload.step, now).unwrap(),
+            "nobody reads a year of lines for a step of today"
+        );
         let line = ledger.lines_after(2).unwrap().remove(0);
         let payload = json!({"task": "x.md", "step": new.payload.step});
         assert_eq!((line.action_type.as_str(), line.payload), ("RECLAIM", payload));

@@ -407,7 +407,8 @@ pub(crate) fn event_line(event: &Event) -> String {
         Kind::ClaimLost => format!("lost {task} to another"),
         Kind::Renew => format!("renewed {task} {id}"),
         Kind::Release => {
-            let (how, seconds) = (payload.result.map_or("", Verdict::as_str), payload.duration_s.unwrap_or_default());
+            let (how, seconds) =
+                (payload.result.map_or("", Verdict::as_str), payload.duration_s.unwrap_or_default());
             format!("released {task} {id} to {status}, {how} after {seconds} s{reason}")
         }
         Kind::Approval => {

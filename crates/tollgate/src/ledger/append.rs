@@ -211,7 +211,7 @@ impl Shared {
     }
 
     fn find_end(&self, file: &File, found: &Metadata, known: Option<Ended>) -> Result<End> {
-        let (mut block, mut seq): (_, fn(&[u8]) -> Option<u64>) = (BLOCK, seq_of);
+        let (mut block, mut number): (_, Number) = (BLOCK, seq_of);
         if let Some(Ended { size, head }) = known {
             if size == found.len() {
                 // Not read again, so our own line counts as we wrote it: if it was edited meanwhile, the chain shows it.
@@ -220,9 +220,9 @@ impl Shared {
             // Others have added to it. An ordinary line, with the end of the one before.
             block = ORDINARY as u64 / 2;
             // No power was cut since then: what is a line was written whole.
-            seq = first_number;
+            number = first_number;
         }
-        if let Some((head, whole)) = last_line(file, found.len(), block, seq).at("read", &self.path)? {
+        if let Some((head, whole)) = last_line(file, found.len(), block, number).at("read", &self.path)? {
             return Ok(End { head, whole, torn: found.len() - whole });
         }
         // Nothing good in it: new, or damaged from its first line on. The chain goes on from the file before.
@@ -291,16 +291,14 @@ impl Shared {
     }
 }
 
+/// How a line is looked at to find its number.
+type Number = fn(&[u8]) -> Option<u64>;
+
 /// The last line that is JSON with a number, and where it ends.
-fn last_line(
-    file: &File,
-    length: u64,
-    block: u64,
-    seq: fn(&[u8]) -> Option<u64>,
-) -> io::Result<Option<(Head, u64)>> {
+fn last_line(file: &File, length: u64, block: u64, number: Number) -> io::Result<Option<(Head, u64)>> {
     let mut lines = Backwards::new(file, length, block)?;
     while let Some(found) = lines.next()? {
-        if let Some(seq) = seq(&found.bytes) {
+        if let Some(seq) = number(&found.bytes) {
             return Ok(Some((Head { seq, hash: Digest::of(&found.bytes) }, found.end)));
         }
     }

@@ -108,12 +108,6 @@ impl TryFrom<String> for TaskName {
     }
 }
 
-impl From<TaskName> for String {
-    fn from(name: TaskName) -> String {
-        name.0.as_ref().to_owned()
-    }
-}
-
 impl Serialize for TaskName {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.0)

@@ -190,7 +190,13 @@ impl Step {
     ) {
         // One is the rule.
         self.events.reserve_exact(1);
-        self.events.push(Event { time: self.at, agent: agent.cloned(), kind, payload, result: result.into() });
+        self.events.push(Event {
+            time: self.at,
+            agent: agent.cloned(),
+            kind,
+            payload,
+            result: result.into(),
+        });
     }
 }
 

@@ -11,9 +11,9 @@ use std::collections::HashMap;
 use std::fs;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use super::disk::Seen;
 use crate::vault::task::Brief;
 
 const MAGIC: &[u8; 4] = b"TGC1";
@@ -31,14 +31,9 @@ pub(super) struct Stat {
 }
 
 impl Stat {
-    pub(super) fn of(meta: &fs::Metadata) -> Self {
-        let nanos = |seconds: i64, nanos: i64| seconds.wrapping_mul(1_000_000_000).wrapping_add(nanos);
-        Self {
-            ino: meta.ino(),
-            size: meta.len(),
-            modified: nanos(meta.mtime(), meta.mtime_nsec()),
-            changed: nanos(meta.ctime(), meta.ctime_nsec()),
-        }
+    pub(super) fn of(seen: &Seen) -> Self {
+        let nanos = |(seconds, nanos): (i64, i64)| seconds.wrapping_mul(1_000_000_000).wrapping_add(nanos);
+        Self { ino: seen.ino, size: seen.len, modified: nanos(seen.modified), changed: nanos(seen.changed) }
     }
 
     fn write(&self, bytes: &mut Vec<u8>) {
@@ -195,7 +190,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (path, stage) = (folder.path().join("c"), folder.path().join("s"));
         let stat = |n: u64| Stat { ino: n, size: 1, modified: -2, changed: 3 };
-        let brief = |n: u64| Brief { action: n.is_multiple_of(2).then(|| n.to_string().into()), ..Brief::default() };
+        let brief =
+            |n: u64| Brief { action: n.is_multiple_of(2).then(|| n.to_string().into()), ..Brief::default() };
         let mut cache = Cache::load(&path);
         for n in 0..100 {
             assert!(cache.find(&stat(n)).is_none());

@@ -5,11 +5,11 @@
 //! the owner may write; coming out of them the block is closed first, because everybody may look.
 
 use std::borrow::Cow;
-use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::disk::{Moved, date_back, open_task};
+use super::disk::{Moved, date_back};
 use super::log::{Change, Plan};
 use super::stripe::Log;
 use super::{FolderStore, digest_of, version};
@@ -30,18 +30,20 @@ impl FolderStore {
     pub(super) fn plan<'a>(&'a self, log: &mut Log<'_>, step: &'a Step) -> Result<Option<(Plan<'a>, File)>> {
         let path = self.path(&step.task, &step.from);
         // For writing at once, so that a missing permission is found out before anything is done.
-        let Some((file, meta)) = open_task(&path, step.edit != Edit::Keep)? else { return Ok(None) };
-        if version(&meta, log.known.notes.get(&step.task).map(AsRef::as_ref)) != step.version {
+        let Some((file, seen)) = self.disk.open_task(&path, step.edit != Edit::Keep)? else {
+            return Ok(None);
+        };
+        if version(&seen, log.known.notes.get(&step.task).map(AsRef::as_ref)) != step.version {
             return Ok(None);
         }
         let mut plan = Plan {
             step: Cow::Borrowed(step),
-            ino: meta.ino(),
-            len: meta.len(),
+            ino: seen.ino,
+            len: seen.len,
             journal: Cow::Borrowed(self.options.journal.id()),
             change: None,
         };
-        plan.change = change_of(step, &file, meta.len()).at("read", &path)?;
+        plan.change = change_of(step, &file, seen.len).at("read", &path)?;
         if step.offer {
             let at = plan.change.as_ref().map_or(u64::MAX, |change| change.at);
             let mut hasher = digest_of(&file, at).at("read", &path)?;
@@ -87,7 +89,7 @@ impl FolderStore {
         if let Some(change) = &plan.change {
             self.disk.write_tail(file, &path, change.at, &change.new)?;
         }
-        if !fs::symlink_metadata(&path).is_ok_and(|found| found.ino() == plan.ino) {
+        if !self.disk.is_at(&path, plan.ino) {
             // A person took it away at that moment. The edit went with it; it did not bring it back.
             return Ok(Outcome::Conflict);
         }
@@ -131,14 +133,14 @@ impl FolderStore {
             // Without it a power cut could leave a finished task without its result.
             self.disk.sync(file, &path)?;
         }
-        if step.from == step.to && !fs::symlink_metadata(&path).is_ok_and(|found| found.ino() == plan.ino) {
+        if step.from == step.to && !self.disk.is_at(&path, plan.ino) {
             return Ok(Outcome::Conflict);
         }
         let Some(task) = self.transfer(plan)? else { return Ok(Outcome::Conflict) };
         if plan.change.is_some() {
             // Saved by an editor at that moment, it is another file. It must not be there without its result.
             let landed = self.path(&task, &step.to);
-            if !fs::symlink_metadata(&landed).is_ok_and(|found| found.ino() == plan.ino) {
+            if !self.disk.is_at(&landed, plan.ino) {
                 self.put_in(plan, &landed)?;
             }
         }

@@ -3,16 +3,20 @@
 //! Invariant: before every act stands [`Disk::point`]. Tests stop there, at the Nth act for every N, or let a write be
 //! cut in half; so "killed before every file-changing operation" is a loop in a unit test and not a hope.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{CWD, RenameFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, openat};
 
 use crate::error::{At, Fault, Result};
-use crate::lock::{Pauses, open_unnoticed};
+use crate::lock::Pauses;
 use crate::settings::Durability;
 
 /// The longest that a lease on a task is waited for. Ours last for microseconds; a file server's may last longer.
@@ -33,12 +37,52 @@ pub(crate) enum Fate {
 pub(crate) struct Died;
 
 #[cfg(test)]
-pub(crate) type Fates = std::sync::Arc<dyn Fn(&'static str) -> Fate + Send + Sync>;
+pub(crate) type Fates = Arc<dyn Fn(&'static str) -> Fate + Send + Sync>;
+
+/// What a file is known by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen {
+    pub(crate) ino: u64,
+    pub(crate) len: u64,
+    /// When its bytes last changed, in seconds and nanoseconds.
+    pub(crate) modified: (i64, i64),
+    /// When anything about it last changed.
+    pub(crate) changed: (i64, i64),
+    pub(crate) is_file: bool,
+}
+
+impl From<&fs::Metadata> for Seen {
+    fn from(found: &fs::Metadata) -> Self {
+        Self {
+            ino: found.ino(),
+            len: found.len(),
+            modified: (found.mtime(), found.mtime_nsec()),
+            changed: (found.ctime(), found.ctime_nsec()),
+            is_file: found.is_file(),
+        }
+    }
+}
+
+impl From<&rustix::fs::Stat> for Seen {
+    #[allow(clippy::cast_possible_wrap, clippy::cast_sign_loss, reason = "a file has no negative size")]
+    #[allow(clippy::unnecessary_cast, reason = "other types on other systems")]
+    fn from(found: &rustix::fs::Stat) -> Self {
+        Self {
+            ino: found.st_ino as u64,
+            len: found.st_size as u64,
+            modified: (found.st_mtime as i64, found.st_mtime_nsec as i64),
+            changed: (found.st_ctime as i64, found.st_ctime_nsec as i64),
+            is_file: rustix::fs::FileType::from_raw_mode(found.st_mode).is_file(),
+        }
+    }
+}
 
 /// How files are changed.
 #[derive(Clone)]
 pub(crate) struct Disk {
     pub(crate) durability: Durability,
+    /// The vault's folder, from which the way to a task is short.
+    pub(crate) root: Arc<(PathBuf, File)>,
     #[cfg(test)]
     pub(crate) fates: Option<Fates>,
 }
@@ -95,6 +139,54 @@ impl Disk {
         }
     }
 
+    /// From where, and which way, to a path.
+    fn way<'a>(&'a self, path: &'a Path) -> (BorrowedFd<'a>, &'a Path) {
+        let (vault, root) = &*self.root;
+        let below = path.as_os_str().as_bytes().strip_prefix(vault.as_os_str().as_bytes());
+        match below.and_then(|below| below.strip_prefix(b"/")) {
+            Some(way) if !way.starts_with(b"/") => (root.as_fd(), Path::new(OsStr::from_bytes(way))),
+            _ => (CWD, path),
+        }
+    }
+
+    /// What lies at a path, if something does; a link is a link.
+    pub(crate) fn look(&self, path: &Path) -> Result<Option<Seen>> {
+        let (from, way) = self.way(path);
+        match rustix::fs::statat(from, way, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => Ok(Some(Seen::from(&found))),
+            Err(rustix::io::Errno::NOENT) => Ok(None),
+            Err(error) => Err(error).at("look at", path),
+        }
+    }
+
+    /// Whether this very file lies there.
+    pub(crate) fn is_at(&self, path: &Path, ino: u64) -> bool {
+        matches!(self.look(path), Ok(Some(found)) if found.ino == ino)
+    }
+
+    /// Opens a task's file: never through a link, never waiting for the other end of a pipe. `None` if it is not there.
+    pub(crate) fn open_task(&self, path: &Path, write: bool) -> Result<Option<(File, Seen)>> {
+        let (from, way) = self.way(path);
+        let mode = if write { OFlags::RDWR } else { OFlags::RDONLY };
+        let flags = mode | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let mut pauses = Pauses::lasting(LEASED);
+        let opened = loop {
+            match open_unnoticed_at(from, way, flags) {
+                // Somebody is finding out whether it is complete.
+                Err(rustix::io::Errno::WOULDBLOCK) if pauses.pause() => {}
+                opened => break opened,
+            }
+        };
+        let file = match opened {
+            Ok(file) => file,
+            Err(rustix::io::Errno::NOENT) => return Ok(None),
+            Err(rustix::io::Errno::LOOP) => return Err(not_a_file(path)),
+            Err(error) => return Err(error).at("open", path),
+        };
+        let seen = Seen::from(&rustix::fs::fstat(&file).at("look at", path)?);
+        if seen.is_file { Ok(Some((file, seen))) } else { Err(not_a_file(path)) }
+    }
+
     /// A new file with these bytes.
     pub(crate) fn create(&self, path: &Path, bytes: &[u8]) -> Result<File> {
         self.point("create").at("create", path)?;
@@ -123,7 +215,8 @@ impl Disk {
         self.point("move").at("move", from)?;
         let mut made = false;
         loop {
-            match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            let ((old, from_way), (new, to_way)) = (self.way(from), self.way(to));
+            match rustix::fs::renameat_with(old, from_way, new, to_way, RenameFlags::NOREPLACE) {
                 Ok(()) => return Ok(Moved::Done),
                 Err(rustix::io::Errno::EXIST) => return Ok(Moved::Taken),
                 Err(rustix::io::Errno::NOENT) if fs::symlink_metadata(from).is_err() => {
@@ -221,26 +314,18 @@ pub(crate) fn date_back_by(file: &File, nanos: i64) -> io::Result<()> {
     Ok(rustix::fs::futimens(file, &times)?)
 }
 
-/// Opens a task's file: never through a link, never waiting for the other end of a pipe. `None` if it is not there.
-pub(crate) fn open_task(path: &Path, write: bool) -> Result<Option<(File, fs::Metadata)>> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(write);
-    let mut pauses = Pauses::lasting(LEASED);
-    let opened = loop {
-        match open_unnoticed(&mut options, libc::O_NOFOLLOW | libc::O_NONBLOCK, path) {
-            // Somebody is finding out whether it is complete.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && pauses.pause() => {}
-            opened => break opened,
-        }
-    };
-    let file = match opened {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => return Err(not_a_file(path)),
-        Err(error) => return Err(error).at("open", path),
-    };
-    let meta = file.metadata().at("look at", path)?;
-    if meta.is_file() { Ok(Some((file, meta))) } else { Err(not_a_file(path)) }
+/// Opens a file in a folder. That it was read is not noted if it is ours: see [`crate::lock::open_unnoticed`].
+pub(crate) fn open_unnoticed_at(
+    folder: impl AsFd,
+    way: impl rustix::path::Arg + Copy,
+    flags: OFlags,
+) -> rustix::io::Result<File> {
+    #[cfg(target_os = "linux")]
+    match openat(folder.as_fd(), way, flags | OFlags::NOATIME, Mode::empty()) {
+        Err(rustix::io::Errno::PERM) => {}
+        opened => return opened.map(File::from),
+    }
+    openat(folder.as_fd(), way, flags, Mode::empty()).map(File::from)
 }
 
 /// What lies there cannot be a task.
@@ -258,11 +343,15 @@ mod tests {
 
     #[test]
     fn whoever_looks_whether_a_task_is_complete_is_waited_for() {
-        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let folder = tempfile::tempdir().unwrap();
+        let (path, root) = (folder.path().join("x"), File::open(folder.path()).unwrap());
+        fs::write(&path, "x").unwrap();
+        let root = Arc::new((folder.path().to_owned(), root));
+        let disk = Disk { durability: Durability::Fast, root, fates: None };
         let looked_at = File::open(&path).unwrap();
         sys::take_read_lease(&looked_at).unwrap();
         std::thread::scope(|scope| {
-            let opened = scope.spawn(|| open_task(&path, true).unwrap().is_some());
+            let opened = scope.spawn(|| disk.open_task(&path, true).unwrap().is_some());
             // Asked to let go.
             while sys::has_read_lease(&looked_at).unwrap() {
                 std::thread::yield_now();

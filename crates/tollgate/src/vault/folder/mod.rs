@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use self::disk::{Disk, open_task};
+use self::disk::{Disk, Seen};
 use self::log::{FORMAT, Noted};
 use self::stripe::Stripes;
 use super::claim::{Claim, ClaimId, Note};
@@ -98,14 +98,18 @@ impl FolderStore {
         }
         check_format(&private)?;
         let held = Arc::new(crate::lock::open(&private.join("held"))?);
+        // Without what may stand at the end of a path or twice in it.
+        let vault: PathBuf = vault.components().collect();
+        let root = File::open(&vault).at("open", &vault)?;
         let disk = Disk {
             durability: options.durability,
+            root: Arc::new((vault.clone(), root)),
             #[cfg(test)]
             fates: None,
         };
         let stripes = Arc::new(Stripes::open(private.join("stripes"), private.join("log"))?);
         let counting = Arc::default();
-        Ok(Self { vault: vault.to_owned(), private, options, disk, stripes, held, counting })
+        Ok(Self { vault, private, options, disk, stripes, held, counting })
     }
 
     /// The vault's folder.
@@ -200,30 +204,30 @@ impl FolderStore {
         slot: &Slot,
         noted: Option<&Noted>,
         path: PathBuf,
-        (file, meta): (File, fs::Metadata),
+        (file, seen): (File, Seen),
         now: Timestamp,
     ) -> Result<Option<Stored>> {
-        let mut head = vec![0; usize::try_from(meta.len()).unwrap_or(HEAD).min(HEAD)];
+        let mut head = vec![0; usize::try_from(seen.len).unwrap_or(HEAD).min(HEAD)];
         let read = file.read_at(&mut head, 0).at("read", &path)?;
         let twin = noted.map(|noted| &noted.note.slot).filter(|other| {
             *other != slot && fs::symlink_metadata(self.path(task, other)).is_ok_and(|found| found.is_file())
         });
-        let mut ready = scan::ready(&meta, self.options.settle, now);
+        let mut ready = scan::ready(&seen, self.options.settle, now);
         if let (Some(quiet), Slot::Free(_), Ready::Now | Ready::After(_)) = (self.options.quiet, slot, ready)
             && !quiet(&file).at("look at", &path)?
         {
-            if !fs::symlink_metadata(&path).is_ok_and(|found| found.ino() == meta.ino()) {
+            if !self.disk.is_at(&path, seen.ino) {
                 // Taken at this moment: it is the new owner who writes.
                 return Ok(None);
             }
             ready = Ready::Open;
         }
         Ok(Some(Stored {
-            placed: placed(task, slot, noted, &meta, path),
+            placed: placed(task, slot, noted, &seen, path),
             brief: Brief::read(&head[..read]),
             ready,
             twin: twin.cloned(),
-            modified: scan::modified(&meta),
+            modified: scan::modified(&seen),
         }))
     }
 
@@ -260,14 +264,14 @@ impl Store for FolderStore {
             // Whether it is there tells the file: whoever goes through a line of tasks meets many that are taken.
             let slot = Slot::Free(state);
             let path = self.path(task, &slot);
-            let Some(opened) = open_task(&path, false)? else { return Ok(None) };
+            let Some(opened) = self.disk.open_task(&path, false)? else { return Ok(None) };
             let (noted, _) = self.stripes.noted(task)?;
             return self.look(task, &slot, noted.as_deref(), path, opened, now);
         }
         let (noted, _) = self.stripes.noted(task)?;
         self.search(state, noted, |slot, noted| {
             let path = self.path(task, slot);
-            match open_task(&path, false)? {
+            match self.disk.open_task(&path, false)? {
                 Some(opened) => self.look(task, slot, noted, path, opened, now),
                 None => Ok(None),
             }
@@ -283,11 +287,10 @@ impl Store for FolderStore {
         }
         self.search(Some(State::InProgress), noted, |slot, noted| {
             let path = self.path(task, slot);
-            match fs::symlink_metadata(&path) {
-                Ok(meta) if meta.is_file() => Ok(Some(placed(task, slot, noted, &meta, path))),
-                Ok(_) => Err(disk::not_a_file(&path)),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-                Err(error) => Err(error).at("look at", path),
+            match self.disk.look(&path)? {
+                Some(seen) if seen.is_file => Ok(Some(placed(task, slot, noted, &seen, path))),
+                Some(_) => Err(disk::not_a_file(&path)),
+                None => Ok(None),
             }
         })
     }
@@ -302,8 +305,8 @@ impl Store for FolderStore {
     fn digest(&self, stored: &Stored) -> Result<Option<Digest>> {
         let path = self.path(&stored.task, &stored.slot);
         let (noted, _) = self.stripes.noted(&stored.task)?;
-        let Some((file, meta)) = open_task(&path, false)? else { return Ok(None) };
-        if version(&meta, noted.as_deref()) != stored.version {
+        let Some((file, seen)) = self.disk.open_task(&path, false)? else { return Ok(None) };
+        if version(&seen, noted.as_deref()) != stored.version {
             return Ok(None);
         }
         digest_of(&file, u64::MAX).at("read", &path).map(|hasher| Some(hasher.finish()))
@@ -312,7 +315,7 @@ impl Store for FolderStore {
     fn read(&self, stored: &Stored, limit: u64) -> Result<Vec<u8>> {
         let path = self.path(&stored.task, &stored.slot);
         let missing = || Fault::Missing { what: format!("`{}`", stored.task) };
-        let (file, _) = open_task(&path, false)?.ok_or_else(missing)?;
+        let (file, _) = self.disk.open_task(&path, false)?.ok_or_else(missing)?;
         let mut bytes = Vec::new();
         file.take(limit).read_to_end(&mut bytes).at("read", &path)?;
         Ok(bytes)
@@ -454,29 +457,24 @@ fn check_format(private: &Path) -> Result<()> {
     }
 }
 
-fn placed(task: &TaskName, slot: &Slot, noted: Option<&Noted>, meta: &fs::Metadata, path: PathBuf) -> Placed {
+fn placed(task: &TaskName, slot: &Slot, noted: Option<&Noted>, seen: &Seen, path: PathBuf) -> Placed {
     Placed {
         task: task.clone(),
         slot: slot.clone(),
-        version: version(meta, noted),
+        version: version(seen, noted),
         note: noted.map_or_else(|| Note::new(slot.clone()), |noted| noted.note.clone().seen_in(slot)),
-        changed: scan::changed(meta),
-        len: meta.len(),
+        changed: scan::changed(seen),
+        len: seen.len,
         path: Some(path),
     }
 }
 
 /// Another after everything that can happen to a file: ctime cannot be set back, and our own steps have ids.
-fn version(meta: &fs::Metadata, noted: Option<&Noted>) -> Version {
+fn version(seen: &Seen, noted: Option<&Noted>) -> Version {
     let step = noted.map_or("-", |noted| noted.step.as_str());
     Version(format!(
         "{}:{}:{}.{:09}:{}.{:09}:{step}",
-        meta.ino(),
-        meta.len(),
-        meta.mtime(),
-        meta.mtime_nsec(),
-        meta.ctime(),
-        meta.ctime_nsec()
+        seen.ino, seen.len, seen.modified.0, seen.modified.1, seen.changed.0, seen.changed.1
     ))
 }
 

@@ -6,17 +6,16 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
-use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::thread;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::OFlags;
 
 use super::FolderStore;
 use super::cache::{Cache, Stat};
+use super::disk::{Seen, open_unnoticed_at};
 use crate::error::{At, Result};
 use crate::lock::Lock;
 use crate::vault::name::TaskName;
@@ -32,12 +31,6 @@ const MANY: usize = 64;
 
 /// The longest that is waited for whoever reads. After that everybody reads for themselves.
 const READING: Duration = Duration::from_secs(2);
-
-/// That it was read is not noted.
-#[cfg(target_os = "linux")]
-const UNNOTICED: OFlags = OFlags::NOATIME;
-#[cfg(not(target_os = "linux"))]
-const UNNOTICED: OFlags = OFlags::empty();
 
 /// A file of a folder, before anything is read in it.
 struct Entry {
@@ -123,13 +116,13 @@ impl FolderStore {
                     continue;
                 }
             };
-            match entry.metadata() {
-                Ok(meta) if meta.is_file() => entries.push(Entry {
+            match entry.metadata().map(|meta| Seen::from(&meta)) {
+                Ok(seen) if seen.is_file => entries.push(Entry {
                     task,
-                    stat: Stat::of(&meta),
-                    ready: ready(&meta, self.options.settle, now),
-                    modified: modified(&meta),
-                    certain: now.duration_since(changed(&meta).max(modified(&meta))) > CERTAIN,
+                    stat: Stat::of(&seen),
+                    ready: ready(&seen, self.options.settle, now),
+                    modified: modified(&seen),
+                    certain: now.duration_since(changed(&seen).max(modified(&seen))) > CERTAIN,
                 }),
                 Ok(_) => scan.unfit.push(unfit("it is not a plain file")),
                 // Taken since the folder was read.
@@ -139,66 +132,40 @@ impl FolderStore {
         Ok(entries)
     }
 
-    fn read_all(
-        &self,
-        slot: &Slot,
-        mut entries: Vec<Entry>,
-        scan: &mut Scan,
-        cache: &mut Cache,
-    ) -> Result<()> {
+    fn read_all(&self, slot: &Slot, entries: Vec<Entry>, scan: &mut Scan, cache: &mut Cache) -> Result<()> {
         let path = self.folder(slot);
-        let mut briefs: Vec<_> = entries.iter().map(|entry| cache.find(&entry.stat).map(Ok)).collect();
-        for (entry, brief) in entries.iter_mut().zip(&briefs) {
-            entry.certain &= brief.is_none();
-        }
-        let unread = briefs.iter().filter(|brief| brief.is_none()).count();
-        if unread > 0 {
-            let folder = File::open(&path).at("open", &path)?;
-            // On all cores, where that is worth starting threads for.
-            let threads = thread::available_parallelism().map_or(1, NonZero::get).min(unread.div_ceil(MANY));
-            let part = entries.len().div_ceil(threads);
-            thread::scope(|scope| {
-                let mut parts = entries.chunks(part).zip(briefs.chunks_mut(part));
-                let own = parts.next();
-                for (entries, briefs) in parts {
-                    scope.spawn(|| read_part(&folder, entries, briefs));
-                }
-                own.map(|(entries, briefs)| read_part(&folder, entries, briefs));
-            });
-        }
+        let mut folder = None;
         scan.tasks.reserve(entries.len());
-        for (Entry { task, stat, ready, modified, certain }, brief) in entries.into_iter().zip(briefs) {
-            // None: taken since the folder was read.
-            let Some(brief) = brief else { continue };
-            if let (Ok(brief), true) = (&brief, certain) {
-                cache.keep(&stat, brief);
-            }
+        for Entry { task, stat, ready, modified, certain } in entries {
+            let brief = match cache.find(&stat) {
+                Some(brief) => Ok(brief),
+                None => {
+                    let folder = match &folder {
+                        Some(folder) => folder,
+                        None => folder.insert(File::open(&path).at("open", &path)?),
+                    };
+                    match read_brief(folder, &task) {
+                        Ok(brief) => {
+                            if let (Ok(brief), true) = (&brief, certain) {
+                                cache.keep(&stat, brief);
+                            }
+                            brief
+                        }
+                        // Taken since the folder was read.
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                        Err(error) => Err(Broken(format!("cannot read `{task}`: {error}"))),
+                    }
+                }
+            };
             scan.tasks.push(Listed { task, slot: slot.clone(), brief, ready, modified });
         }
         Ok(())
     }
 }
 
-/// Reads what nobody has read.
-fn read_part(folder: &File, entries: &[Entry], briefs: &mut [Option<Result<Brief, Broken>>]) {
-    for (entry, brief) in entries.iter().zip(briefs).filter(|(_, brief)| brief.is_none()) {
-        *brief = match read_brief(folder, &entry.task) {
-            Ok(read) => Some(read),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => Some(Err(Broken(format!("cannot read `{}`: {error}", entry.task)))),
-        };
-    }
-}
-
 fn read_brief(folder: &File, task: &TaskName) -> io::Result<Result<Brief, Broken>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let open = |flags| openat(folder, task.as_str(), flags, Mode::empty());
-    let file = match open(flags | UNNOTICED) {
-        // Another user's.
-        Err(rustix::io::Errno::PERM) => open(flags)?,
-        opened => opened?,
-    };
-    let file = File::from(file);
+    let file = open_unnoticed_at(folder, task.as_str(), flags)?;
     // Most tasks are short.
     let mut head = [0; 4 << 10];
     let read = file.read_at(&mut head, 0)?;
@@ -217,25 +184,25 @@ pub(super) fn is_task(name: &OsStr) -> bool {
 }
 
 /// When its bytes last changed, or were said to.
-pub(super) fn modified(meta: &fs::Metadata) -> Timestamp {
-    stamp(meta.mtime(), meta.mtime_nsec())
+pub(super) fn modified(seen: &Seen) -> Timestamp {
+    stamp(seen.modified)
 }
 
 /// When anything about it last changed, its place included. Nobody can set this back.
-pub(super) fn changed(meta: &fs::Metadata) -> Timestamp {
-    stamp(meta.ctime(), meta.ctime_nsec())
+pub(super) fn changed(seen: &Seen) -> Timestamp {
+    stamp(seen.changed)
 }
 
-fn stamp(seconds: i64, nanos: i64) -> Timestamp {
+fn stamp((seconds, nanos): (i64, i64)) -> Timestamp {
     Timestamp::new(seconds, i32::try_from(nanos).unwrap_or(0)).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 /// Whether a file is complete, as far as its dates tell.
-pub(super) fn ready(meta: &fs::Metadata, settle: Duration, now: Timestamp) -> Ready {
-    if meta.len() == 0 {
+pub(super) fn ready(seen: &Seen, settle: Duration, now: Timestamp) -> Ready {
+    if seen.len == 0 {
         return Ready::Empty;
     }
-    let (modified, changed) = (modified(meta), changed(meta));
+    let (modified, changed) = (modified(seen), changed(seen));
     // Writing dates both alike. Moving dates only the change: it was moved in after it was written.
     if changed > modified {
         return Ready::Now;

@@ -8,13 +8,13 @@
 //! and be run again from the start by somebody else. The file is known by its inode, which no act of ours changes.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::FolderStore;
 use super::carry::change_of;
-use super::disk::open_task;
+use super::disk::Disk;
 use super::log::{Change, Plan};
 use super::stripe::Log;
 use crate::error::{At, Fault, Result};
@@ -40,7 +40,7 @@ impl FolderStore {
     fn whereabouts(&self, plan: &Plan<'_>) -> (bool, Option<(TaskName, u64)>) {
         let step = &plan.step;
         let ino = |path: PathBuf| {
-            fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).map(|found| found.ino())
+            self.disk.look(&path).ok().flatten().filter(|found| found.is_file).map(|found| found.ino)
         };
         let from = ino(self.path(&step.task, &step.from));
         if step.from == step.to {
@@ -88,7 +88,7 @@ impl FolderStore {
     /// Takes the change out of the file again, if it, or a part of it, is in there and nothing else has changed.
     fn take_out(&self, plan: &Plan<'_>, path: &Path) -> Result<()> {
         let Some(change) = &plan.change else { return Ok(()) };
-        match half_written(change, path)? {
+        match half_written(&self.disk, change, path)? {
             Some(file) => self.disk.replace_tail(&file, path, change.at, &change.old),
             None => Ok(()),
         }
@@ -119,13 +119,13 @@ impl FolderStore {
     /// Makes the change of a step that was cut short, unless it is made.
     pub(super) fn put_in(&self, plan: &Plan<'_>, path: &Path) -> Result<()> {
         let Some(change) = &plan.change else { return Ok(()) };
-        if let Some(file) = half_written(change, path)? {
+        if let Some(file) = half_written(&self.disk, change, path)? {
             self.disk.replace_tail(&file, path, change.at, &change.new)?;
             return self.disk.sync(&file, path);
         }
         // As it was, or changed by somebody since: the change is planned anew on what is there.
-        let Some((file, meta)) = open_task(path, true)? else { return Ok(()) };
-        if let Some(change) = change_of(&plan.step, &file, meta.len()).at("read", path)? {
+        let Some((file, seen)) = self.disk.open_task(path, true)? else { return Ok(()) };
+        if let Some(change) = change_of(&plan.step, &file, seen.len).at("read", path)? {
             self.disk.replace_tail(&file, path, change.at, &change.new)?;
         }
         self.disk.sync(&file, path)
@@ -187,13 +187,13 @@ impl FolderStore {
 }
 
 /// The file, if its end is somewhere between old and new.
-fn half_written(change: &Change, path: &Path) -> Result<Option<File>> {
-    let Some((file, meta)) = open_task(path, true)? else { return Ok(None) };
+fn half_written(disk: &Disk, change: &Change, path: &Path) -> Result<Option<File>> {
+    let Some((file, seen)) = disk.open_task(path, true)? else { return Ok(None) };
     let most = change.at + change.new.len().max(change.old.len()) as u64;
-    if meta.len() < change.at || meta.len() > most {
+    if seen.len < change.at || seen.len > most {
         return Ok(None);
     }
-    let mut end = vec![0; usize::try_from(meta.len() - change.at).unwrap_or(0)];
+    let mut end = vec![0; usize::try_from(seen.len - change.at).unwrap_or(0)];
     file.read_exact_at(&mut end, change.at).at("read", path)?;
     let mut bytes = end.iter().enumerate();
     let mixed = bytes.all(|(at, byte)| change.new.get(at) == Some(byte) || change.old.get(at) == Some(byte));

@@ -54,7 +54,7 @@ impl FolderStore {
                 slots.iter().any(|slot| fs::symlink_metadata(self.path(task, slot)).is_ok())
             };
             for (task, noted) in notes {
-                if found(&task, &[noted.note.slot.clone()]) {
+                if found(&task, std::slice::from_ref(&noted.note.slot)) {
                     continue;
                 }
                 let Some(mut log) = self.stripes.lock(stripe, std::time::Duration::ZERO)? else { continue };

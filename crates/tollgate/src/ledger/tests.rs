@@ -549,3 +549,34 @@ fn kinds_of_lines_have_their_names() {
     }
     assert!("NONSENSE".parse::<ActionType>().unwrap_err().to_string().contains("MUTATION_CONFLICT"));
 }
+
+#[test]
+fn what_stays_open_follows_the_ledger() {
+    let world = World { max_size: 1500, ..World::new() };
+    let ledgers = [world.ledger_with(None), world.ledger_with(None)];
+    for number in 0..60_u64 {
+        // Also several in a row by one of them, and more than one at once.
+        let ledger = &ledgers[usize::from(number % 5 < 2)];
+        let entries = vec![entry(json!({"number": number})); 1 + usize::from(number % 7 == 0)];
+        appended(ledger, &entries, Flush::No);
+    }
+    assert!(world.files().len() > 5, "it went on in new files");
+    world.good(69);
+    // One of the others was killed while it wrote.
+    fs::write(world.path("ledger.jsonl"), [&world.bytes()[..], b"{\"seq\":70,\"pr"].concat()).unwrap();
+    let [known, _] = ledgers;
+    assert_eq!(appended(&known, &[entry(json!("after"))], Flush::No)[0].seq, 71, "the healing has number 70");
+    assert_eq!(fs::read(world.path("ledger.torn-70")).unwrap(), b"{\"seq\":70,\"pr");
+    // Whoever has the old lock open and who opens the new one exclude each other.
+    fs::remove_file(world.path("lock")).unwrap();
+    std::thread::scope(|scope| {
+        for ledger in [known, world.ledger_with(None)] {
+            scope.spawn(move || {
+                for number in 0..300 {
+                    ledger.append(&[entry(json!({"number": number}))], Flush::No).unwrap();
+                }
+            });
+        }
+    });
+    world.good(671);
+}

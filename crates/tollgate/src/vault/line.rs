@@ -208,3 +208,40 @@ impl Vault {
         Ok((next, line))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vault::task::Brief;
+
+    fn place(number: u64) -> Place {
+        // Spread, so that they come in no order.
+        let second = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 1000;
+        let since = Timestamp::from_second(i64::try_from(second).unwrap()).unwrap();
+        (Brief::default().rank(since), format!("task {number}").parse().unwrap(), State::NeedsAction)
+    }
+
+    #[test]
+    fn the_first_comes_first_however_many_wait_and_whenever_it_came() {
+        for many in [0, 1, BATCH - 1, BATCH, BATCH + 1, 5 * BATCH] {
+            let mut waiting = Waiting { rest: (0..many as u64).map(place).collect(), ..Waiting::default() };
+            let mut expected: Vec<Place> = (0..many as u64).map(place).collect();
+            for late in 0..many as u64 / 2 + 3 {
+                let popped = waiting.pop();
+                expected.sort();
+                assert_eq!(popped, (!expected.is_empty()).then(|| expected.remove(0)));
+                let new = place(1_000_000 + late);
+                waiting.push(new.clone());
+                expected.push(new);
+                if many > BATCH && late > 40 {
+                    break;
+                }
+            }
+            expected.sort();
+            assert_eq!(waiting.len(), expected.len());
+            assert!(
+                expected.into_iter().all(|place| waiting.pop() == Some(place)) && waiting.pop().is_none()
+            );
+        }
+    }
+}

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::digest::Digest;
 use crate::error::{Fault, Result};
 
 /// The longest file name that Linux file systems take.
@@ -81,7 +80,7 @@ impl TaskName {
         }
         // The name beside a long one is cut.
         let bytes = stem.as_bytes();
-        Digest::of(&bytes[..bytes.len().min(SURE)]).as_bytes()[0]
+        crc32fast::hash(&bytes[..bytes.len().min(SURE)]).to_le_bytes()[0]
     }
 }
 

@@ -322,3 +322,84 @@ fn check(before: u32, json: &[u8]) -> u32 {
 fn digits_of(number: u32) -> [u8; DIGITS] {
     std::array::from_fn(|at| b"0123456789abcdef"[(number >> (28 - 4 * at)) as usize & 15])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vault::state::Slot;
+    use std::fs;
+
+    fn note(known: &mut Known, task: &str) -> (usize, Vec<u8>) {
+        let task: TaskName = task.parse().unwrap();
+        let noted = Noted { step: StepId::new().unwrap(), note: Note::new(Slot::NEEDS_ACTION) };
+        let (at, bytes) = known.add(&Line::Noted(&task, &noted)).unwrap();
+        let written = (at, bytes.to_vec());
+        known.notes.insert(task, Arc::new(noted));
+        written
+    }
+
+    fn long() -> Known {
+        let mut known = Known::default();
+        for number in 0..100 {
+            note(&mut known, &format!("task {number}"));
+        }
+        assert!(known.len() > 2 * ENOUGH);
+        known
+    }
+
+    #[test]
+    fn neither_a_line_that_was_cut_short_nor_an_older_log_counts() {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let old = long();
+        let mut new = Known { end: old.end, ..Known::default() };
+        new.begin_anew().unwrap();
+        let start = new.len() - 1;
+        note(&mut new, "new");
+        for cut in 1..=new.len() {
+            let mixed = [&new.bytes[..cut], &old.bytes[cut..]].concat();
+            fs::write(&path, &mixed).unwrap();
+            let known = Known::read(&path).unwrap();
+            if mixed == old.bytes {
+                // As if nothing had been written yet.
+                assert_eq!(known.notes.len(), 100);
+            } else {
+                assert_eq!(known.notes.len(), usize::from(cut >= new.len() - 1), "after {cut} bytes");
+                assert_eq!(
+                    known.len() - 1,
+                    if cut >= new.len() - 1 {
+                        new.len() - 1
+                    } else if cut >= start {
+                        start
+                    } else {
+                        0
+                    }
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn who_reads_again_sees_what_others_wrote() {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let mut writer = Known::default();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let (mut often, mut seldom) = (Known::default(), Known::default());
+        for number in 0..60 {
+            let (at, bytes) = note(&mut writer, &format!("task {number}"));
+            file.write_all_at(&bytes, at as u64).unwrap();
+            often.read_again(&file, &path).unwrap();
+            assert_eq!((&often.notes, &often.bytes), (&writer.notes, &writer.bytes));
+            if number % 13 == 0 {
+                seldom.read_again(&file, &path).unwrap();
+                seldom.read_again(&file, &path).unwrap();
+                assert_eq!(seldom.notes, writer.notes);
+            }
+        }
+        writer.notes.clear();
+        file.write_all_at(writer.begin_anew().unwrap(), 0).unwrap();
+        for known in [&mut often, &mut seldom] {
+            known.read_again(&file, &path).unwrap();
+            assert!(known.notes.is_empty());
+        }
+    }
+}

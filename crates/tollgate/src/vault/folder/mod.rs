@@ -472,9 +472,10 @@ fn placed(task: &TaskName, slot: &Slot, noted: Option<&Noted>, seen: &Seen, path
 /// Another after everything that can happen to a file: ctime cannot be set back, and our own steps have ids.
 fn version(seen: &Seen, noted: Option<&Noted>) -> Version {
     let step = noted.map_or("-", |noted| noted.step.as_str());
+    let Seen { ino, len, modified, changed, .. } = seen;
     Version(format!(
-        "{}:{}:{}.{:09}:{}.{:09}:{step}",
-        seen.ino, seen.len, seen.modified.0, seen.modified.1, seen.changed.0, seen.changed.1
+        "{ino:x}:{len:x}:{:x}.{:x}:{:x}.{:x}:{step}",
+        modified.0, modified.1, changed.0, changed.1
     ))
 }
 

@@ -380,3 +380,53 @@ fn the_durable_way_is_the_same_way() {
     assert!(matches!(done, Owned::Yes(_)));
     assert!(fs::read_to_string(world.at("Done/x.md")).unwrap().ends_with("**Next State**: Done\n"));
 }
+
+#[test]
+fn logs_that_stay_open_are_those_of_all_processes() {
+    let world = World::new();
+    let other = FolderStore::open(world.folder.path(), options(&world.journal)).unwrap();
+    let other = Vault::new(Arc::new(other), Terms::default());
+    let vaults = [&world.vault, &other];
+    let (now, agent) = (Timestamp::now(), "blue".parse::<Agent>().unwrap());
+    // Of one stripe, so that one log grows: it is read in parts, and written anew again and again.
+    let names = (0..).map(|number| format!("task {number}").parse::<TaskName>().unwrap());
+    let tasks: Vec<TaskName> = names.filter(|name| name.stripe() == 7).take(20).collect();
+    let asked = Asked { agent, wish: Wish::Leased, renamed_in: true };
+    let mut claims = Vec::new();
+    for task in &tasks {
+        world.vault.add(task, b"x\n").unwrap();
+        claims.push(claimed(world.vault.claim(task, &asked, now).unwrap()).claim.id);
+    }
+    let log = world.folder.path().join(".tollgate/vault/log/07");
+    let mut anew = 0;
+    for round in 0..200 {
+        let before = fs::metadata(&log).unwrap().ino();
+        let (task, id) = (&tasks[round % 20], &claims[round % 20]);
+        assert_eq!(vaults[round % 2].progress(task, id, "on the way", now).unwrap(), Owned::Yes(()));
+        anew += u32::from(fs::metadata(&log).unwrap().ino() != before);
+        for vault in vaults {
+            assert!(vault.verify(task, id, now).unwrap(), "round {round}");
+        }
+    }
+    assert!(anew > 2, "written anew {anew} times");
+    for (number, (task, id)) in tasks.iter().zip(&claims).enumerate() {
+        let released = vaults[number % 2].release(task, id, &Release::success(), now).unwrap();
+        assert!(matches!(released, Owned::Yes(_)));
+        assert!(vaults.iter().all(|vault| !vault.verify(task, id, now).unwrap()));
+    }
+    assert!(world.store.stripes.read(7).unwrap().notes.is_empty());
+}
+
+#[test]
+fn state_that_is_removed_while_it_is_in_use_is_told() {
+    let world = World::new();
+    let (now, task) = (Timestamp::now(), "x".parse::<TaskName>().unwrap());
+    let asked = Asked { agent: "blue".parse().unwrap(), wish: Wish::Leased, renamed_in: true };
+    world.vault.add(&task, b"x\n").unwrap();
+    claimed(world.vault.claim(&task, &asked, now).unwrap());
+    fs::remove_dir_all(world.folder.path().join(".tollgate")).unwrap();
+    let fault = world.vault.line(&asked, now).unwrap_err().to_string();
+    assert!(fault.contains("start tollgate again"), "{fault}");
+    let after = FolderStore::open(world.folder.path(), options(&world.journal)).unwrap();
+    assert!(Vault::new(Arc::new(after), Terms::default()).line(&asked, now).unwrap().is_empty());
+}

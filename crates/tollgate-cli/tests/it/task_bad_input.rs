@@ -180,6 +180,11 @@ fn a_fault_of_one_task_does_not_stop_the_others() {
     let ran = run("work --agent blue --once -- true");
     assert_eq!(done(&world), ["a.md", "c.md"], "{ran}");
     assert!(ran.stderr().contains("`b.md`") && ran.stderr().contains("ermission denied"), "{ran}");
+    // A task that may not be written to stays as it is.
+    nobody("vault/Needs_Action/b.md", 0o444);
+    let before = fs::read(world.path("vault/Needs_Action/b.md")).unwrap();
+    run("task claim b --agent blue --json").is(3).fault("NO_PERMISSION");
+    assert_eq!(fs::read(world.path("vault/Needs_Action/b.md")).unwrap(), before);
     // A folder that may not be written to: a fault, not a lost race.
     nobody("vault/Needs_Action/b.md", 0o644);
     nobody("vault/Needs_Action", 0o555);

@@ -62,7 +62,8 @@ impl FolderStore {
             |cache: &Cache| entries.iter().filter(|entry| !cache.has(&entry.stat)).nth(MANY).is_some();
         let mut reader = None;
         if is_long(&cache) {
-            reader = Lock::acquire(&self.private("cache", &format!("{state}.lock")), READING)?;
+            // Whoever cannot lock reads too: nothing depends on it.
+            reader = Lock::acquire(&self.private("cache", &format!("{state}.lock")), READING).unwrap_or(None);
             cache = Cache::load(&path);
         }
         let _reader = reader.filter(|_| is_long(&cache));

@@ -65,9 +65,8 @@ impl Stripes {
         Known::read(&self.log(stripe))
     }
 
-    /// The same, if the log is open or may stay open; what `of` makes of it.
+    /// The same, through what stays open: what `of` makes of it. `None` if another thread is at it.
     fn glance<T>(&self, stripe: u8, of: impl FnOnce(&Known) -> T) -> Result<Option<T>> {
-        // If another thread is at it, not.
         let Some(mut open) = self.place(stripe) else { return Ok(None) };
         if open.is_none() && !self.log(stripe).exists() {
             return Ok(Some(of(&Known::default())));

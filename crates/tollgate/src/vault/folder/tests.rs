@@ -268,21 +268,6 @@ fn a_fault_is_not_a_lost_race() {
 }
 
 #[test]
-fn no_permission_is_said_and_leaves_things_as_they_were() {
-    use std::os::unix::fs::PermissionsExt;
-    let world = World::new();
-    world.vault.add(&"x".parse().unwrap(), b"text").unwrap();
-    let path = world.at("Needs_Action/x.md");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
-    if File::options().write(true).open(&path).is_ok() {
-        return; // root may do everything
-    }
-    let fault = world.vault.claim(&"x".parse().unwrap(), &asked("a"), later()).unwrap_err();
-    assert_eq!(fault.code(), "NO_PERMISSION");
-    assert_eq!(fs::read(&path).unwrap(), b"text");
-}
-
-#[test]
 fn two_workspaces_share_a_vault() {
     struct Named(&'static str, MemoryJournal);
     impl Journal for Named {
@@ -429,4 +414,23 @@ fn state_that_is_removed_while_it_is_in_use_is_told() {
     assert!(fault.contains("start tollgate again"), "{fault}");
     let after = FolderStore::open(world.folder.path(), options(&world.journal)).unwrap();
     assert!(Vault::new(Arc::new(after), Terms::default()).line(&asked, now).unwrap().is_empty());
+}
+
+#[test]
+fn an_owner_who_died_on_the_way_out_has_let_go() {
+    let world = World::new();
+    let (now, task) = (Timestamp::now(), "x".parse::<TaskName>().unwrap());
+    let asked = Asked { agent: "blue".parse().unwrap(), wish: Wish::Leased, renamed_in: true };
+    world.vault.add(&task, b"x\n").unwrap();
+    let id = claimed(world.vault.claim(&task, &asked, now).unwrap()).claim.id;
+    let dying = world.with(|store| {
+        store.set_fates(Arc::new(|act| if act == "move" { disk::Fate::Die } else { disk::Fate::Go }));
+    });
+    let release = || dying.release(&task, &id, &Release::success(), now);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(release)).is_err());
+    assert!(world.at("In_Progress/blue/x.md").exists());
+    // What was written down is finished by whoever asks for this task, not only by those who heal all.
+    let other = FolderStore::open(world.folder.path(), options(&world.journal)).unwrap();
+    assert!(!Vault::new(Arc::new(other), Terms::default()).verify(&task, &id, now).unwrap());
+    assert!(world.at("Done/x.md").exists());
 }

@@ -191,7 +191,7 @@ impl Disk {
     pub(crate) fn create(&self, path: &Path, bytes: &[u8]) -> Result<File> {
         self.point("create").at("create", path)?;
         let mut options = OpenOptions::new();
-        options.create_new(true).write(true).mode(0o660).custom_flags(libc::O_NOFOLLOW);
+        options.create_new(true).read(true).write(true).mode(0o660).custom_flags(libc::O_NOFOLLOW);
         let file = options.open(path).at("create", path)?;
         let written = self.write("write", bytes, |bytes| (&file).write_all(bytes));
         if let Err(error) = written {

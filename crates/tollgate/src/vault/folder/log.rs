@@ -192,7 +192,8 @@ impl Known {
         };
         let read = file.read_at(bytes, 0).at("read", path)?;
         let bytes = &bytes[..read];
-        if bytes.starts_with(&self.bytes) && !self.bytes.is_empty() || read == 0 && self.bytes.is_empty() {
+        let is_same = if self.bytes.is_empty() { read == 0 } else { bytes.starts_with(&self.bytes) };
+        if is_same {
             return Ok(());
         }
         let mut room = std::mem::take(&mut self.bytes);
@@ -270,11 +271,6 @@ impl Known {
         }
     }
 
-    /// How long the log is.
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
     /// Adds a line. The answer is what is to be written, and where.
     pub(crate) fn add(&mut self, line: &Line<'_>) -> Result<(usize, &[u8])> {
         let at = self.bytes.len().saturating_sub(1);
@@ -283,6 +279,18 @@ impl Known {
         }
         self.put(line)?;
         Ok((at, &self.bytes[at..]))
+    }
+
+    /// The same in fewer words.
+    pub(crate) fn anew(&self) -> Result<Self> {
+        let mut anew = Self { notes: self.notes.clone(), end: self.end, ..Self::default() };
+        anew.begin_anew()?;
+        Ok(anew)
+    }
+
+    /// The whole log.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// Begins anew, with what is known. The answer is the whole log.
@@ -343,7 +351,7 @@ mod tests {
         for number in 0..100 {
             note(&mut known, &format!("task {number}"));
         }
-        assert!(known.len() > 2 * ENOUGH);
+        assert!(known.bytes.len() > 2 * ENOUGH);
         known
     }
 
@@ -353,9 +361,9 @@ mod tests {
         let old = long();
         let mut new = Known { end: old.end, ..Known::default() };
         new.begin_anew().unwrap();
-        let start = new.len() - 1;
+        let start = new.bytes.len() - 1;
         note(&mut new, "new");
-        for cut in 1..=new.len() {
+        for cut in 1..=new.bytes.len() {
             let mixed = [&new.bytes[..cut], &old.bytes[cut..]].concat();
             fs::write(&path, &mixed).unwrap();
             let known = Known::read(&path).unwrap();
@@ -363,11 +371,11 @@ mod tests {
                 // As if nothing had been written yet.
                 assert_eq!(known.notes.len(), 100);
             } else {
-                assert_eq!(known.notes.len(), usize::from(cut >= new.len() - 1), "after {cut} bytes");
+                assert_eq!(known.notes.len(), usize::from(cut >= new.bytes.len() - 1), "after {cut} bytes");
                 assert_eq!(
-                    known.len() - 1,
-                    if cut >= new.len() - 1 {
-                        new.len() - 1
+                    known.bytes.len() - 1,
+                    if cut >= new.bytes.len() - 1 {
+                        new.bytes.len() - 1
                     } else if cut >= start {
                         start
                     } else {

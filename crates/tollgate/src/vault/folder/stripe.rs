@@ -146,7 +146,7 @@ impl Stripes {
         }
         let lock = Locked { stripes: self, stripe };
         let Open { file, known } = self.refresh(place.take(), stripe)?;
-        Ok(Some(Log { known, stripe, sound: true, file, path: self.log(stripe), lock, place }))
+        Ok(Some(Log { known, sound: true, lost: false, file, path: self.log(stripe), lock, place }))
     }
 }
 
@@ -166,9 +166,10 @@ impl Drop for Locked<'_> {
 /// A log under its lock. The fields are dropped in their order: the lock before the place.
 pub(crate) struct Log<'a> {
     pub(crate) known: Known,
-    pub(crate) stripe: u8,
     /// What is known is what the log says. Not while a step is under way.
     sound: bool,
+    /// It could not be read after a fault, so nothing more is written to it.
+    lost: bool,
     file: Arc<File>,
     path: PathBuf,
     lock: Locked<'a>,
@@ -177,7 +178,7 @@ pub(crate) struct Log<'a> {
 
 impl Drop for Log<'_> {
     fn drop(&mut self) {
-        if self.sound && u64::from(self.stripe) < self.lock.stripes.stay_open {
+        if self.sound && u64::from(self.lock.stripe) < self.lock.stripes.stay_open {
             let (file, known) = (Arc::clone(&self.file), std::mem::take(&mut self.known));
             *self.place = Some(Open { file, known });
         }
@@ -185,36 +186,56 @@ impl Drop for Log<'_> {
 }
 
 impl Log<'_> {
-    fn append(&mut self, disk: &Disk, line: &Line<'_>) -> Result<()> {
+    /// Changes the log, and what is known with it. After a fault what is known is what the log says.
+    fn change(&mut self, change: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        if self.lost {
+            return Err(Fault::damaged(&self.path, "it could not be read: try again"));
+        }
         self.sound = false;
+        let changed = change(self);
+        if changed.is_err() {
+            match Known::read(&self.path) {
+                Ok(known) => self.known = known,
+                Err(_) => self.lost = true,
+            }
+        }
+        changed
+    }
+
+    fn append(&mut self, disk: &Disk, line: &Line<'_>) -> Result<()> {
         let (at, bytes) = self.known.add(line)?;
         disk.write_at(&self.file, &self.path, at as u64, bytes)
     }
 
     /// Writes down what is about to be done.
     pub(crate) fn begin(&mut self, disk: &Disk, plan: &Plan<'_>) -> Result<()> {
-        self.append(disk, &Line::Plan(plan))?;
-        // Without it a power cut could leave a step half made and nobody who knows.
-        self.sync(disk)
+        self.change(|log| {
+            log.append(disk, &Line::Plan(plan))?;
+            // Without it a power cut could leave a step half made and nobody who knows.
+            log.sync(disk)
+        })
     }
 
     /// It was done.
     pub(crate) fn done(&mut self, disk: &Disk, plan: &Plan<'_>, landed: &TaskName) -> Result<()> {
         let noted = plan.note().map(|note| Noted { step: plan.step.id.clone(), note: note.clone() });
-        self.known.settle(&plan.step.task, landed, noted);
-        self.mark(disk, &Line::Done(landed))
+        self.change(|log| {
+            log.known.settle(&plan.step.task, landed, noted);
+            log.mark(disk, &Line::Done(landed))
+        })
     }
 
     /// It was taken back.
     pub(crate) fn undone(&mut self, disk: &Disk) -> Result<()> {
-        self.mark(disk, &Line::Undone)
+        self.change(|log| log.mark(disk, &Line::Undone))
     }
 
     /// Forgets a task that is nowhere any more.
     pub(crate) fn forget(&mut self, disk: &Disk, task: &TaskName) -> Result<()> {
-        self.sound = false;
-        self.known.notes.remove(task);
-        self.rewrite(disk)
+        self.change(|log| {
+            log.known.notes.remove(task);
+            log.rewrite(disk)
+        })
     }
 
     /// What was marked survives a power cut from here on.
@@ -226,29 +247,28 @@ impl Log<'_> {
         self.known.pending = None;
         if self.known.notes.is_empty() {
             // Nothing is left to know: that the log begins anew is the mark.
-            self.sound = false;
             let bytes = self.known.begin_anew()?;
             disk.write_at(&self.file, &self.path, 0, bytes)?;
         } else {
             self.append(disk, line)?;
-            if self.known.len() > LARGE.max(NOTE * self.known.notes.len()) {
-                return self.rewrite(disk);
+            if self.known.bytes().len() > LARGE.max(NOTE * self.known.notes.len()) {
+                // The mark is made. If the log cannot be written anew now, it goes on as it is.
+                let _ = self.rewrite(disk);
             }
         }
         self.sound = true;
         Ok(())
     }
 
-    /// The same in fewer words. By rename, so that readers without the lock see the old or the new one.
+    /// The same in fewer words, or as it was. By rename, so that readers without the lock see the old or the new one.
     fn rewrite(&mut self, disk: &Disk) -> Result<()> {
-        let bytes = self.known.begin_anew()?;
+        let anew = self.known.anew()?;
         let stage = self.path.with_extension("new");
         let _ = std::fs::remove_file(&stage);
-        let file = disk.create(&stage, bytes)?;
+        let file = disk.create(&stage, anew.bytes())?;
         disk.replace(&stage, &self.path)?;
-        // What stays open is open for reading too, and is opened by its name.
-        drop(file);
-        self.file = Arc::new(crate::lock::open(&self.path)?);
+        self.file = Arc::new(file);
+        self.known = anew;
         self.sound = true;
         Ok(())
     }

@@ -434,3 +434,30 @@ fn an_owner_who_died_on_the_way_out_has_let_go() {
     assert!(!Vault::new(Arc::new(other), Terms::default()).verify(&task, &id, now).unwrap());
     assert!(world.at("Done/x.md").exists());
 }
+
+#[test]
+fn after_a_fault_what_is_remembered_is_what_the_log_says() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    // Of a claim: the plan, the mark that it was done. Then the mark that it was taken back.
+    for failing in 0..3 {
+        let world = World::new();
+        let task: TaskName = "x".parse().unwrap();
+        world.vault.add(&task, b"x\n").unwrap();
+        let written = AtomicUsize::new(0);
+        let full = world.with(|store| {
+            store.set_fates(Arc::new(move |act| {
+                let number = if act == "note" { written.fetch_add(1, Ordering::SeqCst) } else { usize::MAX };
+                let fails = number == failing || number == 1 && failing == 2;
+                if fails { disk::Fate::Fail(libc::ENOSPC) } else { disk::Fate::Go }
+            }));
+        });
+        let asked = Asked { agent: "blue".parse().unwrap(), wish: Wish::Leased, renamed_in: true };
+        assert!(full.claim(&task, &asked, Timestamp::now()).is_err());
+        let remembered = world.store.stripes.noted(&task).unwrap();
+        let known = world.store.stripes.read(task.stripe()).unwrap();
+        assert_eq!(remembered.0, known.notes.get(&task).cloned(), "{failing}");
+        assert_eq!(remembered.1, known.pending.is_some(), "{failing}");
+        assert!(world.at("Needs_Action/x.md").exists());
+        claimed(world.vault.claim(&task, &asked, Timestamp::now()).unwrap());
+    }
+}

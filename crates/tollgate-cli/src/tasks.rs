@@ -171,12 +171,12 @@ impl Door {
         let (store, folder, held, git): (Arc<dyn Store>, _, _, _) = match settings.vault.sync {
             Sync::None => {
                 let store = FolderStore::open(&folder, options)?;
-                let held = store.held();
+                let held = store.held().to_owned();
                 (Arc::new(store), folder, held, None)
             }
             Sync::Git => {
                 let store = Arc::new(GitStore::open(&folder, self.git_options(settings, options))?);
-                (Arc::clone(&store) as _, store.tree().to_owned(), store.held(), Some(store))
+                (Arc::clone(&store) as _, store.tree().to_owned(), store.held().to_owned(), Some(store))
             }
         };
         let terms = Terms {

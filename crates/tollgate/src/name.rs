@@ -84,15 +84,28 @@ name! {
 impl TurnId {
     /// One that nobody else has.
     pub fn new() -> Result<Self> {
-        Ok(Self(format!("t-{}", random_id()?).into()))
+        Ok(Self(random_word("t-")?.into()))
     }
 }
 
 /// Sixteen hex digits that nobody else has.
 pub fn random_id() -> Result<String> {
+    random_word("")
+}
+
+/// The same after a prefix.
+pub(crate) fn random_word(prefix: &str) -> Result<String> {
     let bits = getrandom::u64()
         .map_err(|error| Fault::invalid(format!("the system gives no random numbers: {error}")))?;
-    Ok(format!("{bits:016x}"))
+    let mut word = String::with_capacity(prefix.len() + 16);
+    word.push_str(prefix);
+    word.extend(hex_digits::<16>(bits).map(char::from));
+    Ok(word)
+}
+
+/// The last digits of a number.
+pub(crate) fn hex_digits<const DIGITS: usize>(number: u64) -> [u8; DIGITS] {
+    std::array::from_fn(|at| b"0123456789abcdef"[(number >> (4 * (DIGITS - 1 - at))) as usize & 15])
 }
 
 #[cfg(test)]
@@ -114,5 +127,8 @@ mod tests {
     #[test]
     fn ids_differ() {
         assert_ne!(TurnId::new().unwrap(), TurnId::new().unwrap());
+        assert!(TurnId::new().unwrap().as_str().starts_with("t-"));
+        assert_eq!(hex_digits(0x0123_4567_89ab_cdef), *b"0123456789abcdef");
+        assert_eq!(hex_digits(0xf00_00ba), *b"00ba");
     }
 }

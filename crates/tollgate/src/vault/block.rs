@@ -37,6 +37,7 @@ impl Verdict {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Completion {
     /// When.
+    #[serde(with = "jiff::fmt::serde::timestamp::nanosecond::required")]
     pub at: Timestamp,
     /// After how many seconds.
     pub duration_s: u64,

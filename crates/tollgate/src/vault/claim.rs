@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::state::{Slot, State};
 use crate::digest::Digest;
 use crate::error::{Fault, Result};
-use crate::name::{Agent, random_id};
+use crate::name::{Agent, random_word};
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal, $kind:literal) => {
@@ -25,12 +25,17 @@ macro_rules! id {
         impl $name {
             /// One that nobody else has.
             pub fn new() -> Result<Self> {
-                Ok(Self(format!(concat!($prefix, "{}"), random_id()?).into()))
+                Ok(Self(random_word($prefix)?.into()))
             }
 
             /// As text.
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+
+            /// Its digits, as a number.
+            pub(crate) fn number(&self) -> u64 {
+                u64::from_str_radix(&self.0[$prefix.len()..], 16).unwrap_or(0)
             }
         }
 
@@ -122,6 +127,9 @@ pub struct Claim {
     pub at: Timestamp,
     /// Until when.
     pub tenure: Tenure,
+    /// The file that its lock is in, if it is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock: Option<u64>,
     /// What the owner is to do.
     pub mode: Mode,
     /// The action the task names.

@@ -116,29 +116,21 @@ impl Vault {
         }
         let id = ClaimId::new()?;
         let (hold, tenure) = match asked.wish {
-            Wish::Held => (Some(self.store.hold(&stored.task, &id)?), Tenure::Held),
+            Wish::Held => (Some(self.store.hold(&id)?), Tenure::Held),
             Wish::Leased => (None, Tenure::Leased(lease_until(now, self.terms.lease))),
         };
         let action = stored.brief.as_ref().ok().and_then(|brief| brief.action.as_deref());
         let sensitive = self.terms.roles.is_sensitive(action);
-        let asking = Asking { id, agent: asked.agent.clone(), tenure, mode, sensitive };
+        let lock = hold.as_ref().and_then(Hold::file);
+        let asking = Asking { id, agent: asked.agent.clone(), tenure, lock, mode, sensitive };
         let mut step = rules::claim(stored, asking, now)?;
         step.hurry = hurry;
-        let outcome = self.store.apply(&step);
-        let landed = match outcome {
-            Ok(Outcome::Done(landed)) => landed,
-            other => {
-                if let Some(hold) = hold {
-                    hold.remove();
-                }
-                return match other? {
-                    Outcome::Conflict => self.lost(stored, &asked.agent, now).map(Some),
-                    Outcome::Changed => self.reopen(stored, now).map(Some),
-                    Outcome::Busy => Ok(None),
-                    Outcome::Unknown(fault) => Err(fault),
-                    Outcome::Done(_) => unreachable!("matched above"),
-                };
-            }
+        let landed = match self.store.apply(&step)? {
+            Outcome::Done(landed) => landed,
+            Outcome::Conflict => return self.lost(stored, &asked.agent, now).map(Some),
+            Outcome::Changed => return self.reopen(stored, now).map(Some),
+            Outcome::Busy => return Ok(None),
+            Outcome::Unknown(fault) => return Err(fault),
         };
         let claim = step.note.and_then(|note| note.claim);
         let claim = claim.ok_or_else(|| Fault::invalid("a claim without a claim"))?;

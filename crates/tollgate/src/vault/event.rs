@@ -38,6 +38,7 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// When.
+    #[serde(with = "jiff::fmt::serde::timestamp::nanosecond::required")]
     pub time: Timestamp,
     /// Whose doing.
     pub agent: Option<Agent>,

@@ -2,6 +2,8 @@
 //!
 //! Counted when it happens and kept as sums, so that asking costs the same after a year as after a minute.
 
+use std::iter::Sum;
+
 use serde::Serialize;
 
 use super::claim::StepId;
@@ -30,7 +32,7 @@ pub struct Tally {
     pub lost: u64,
     /// Claims that ended in an error.
     pub errors: u64,
-    /// The latest claims, the last at `claims % REMEMBERED`.
+    /// The latest claims, the next at `claims % REMEMBERED`; zero for none.
     recent: [u64; REMEMBERED],
 }
 
@@ -41,17 +43,20 @@ impl Tally {
             Count::Lost => self.lost += 1,
             Count::Error => self.errors += 1,
             Count::Claim(step) => {
-                // Its digits, as a number. Zero is no claim yet.
-                let step = u64::from_str_radix(&step.as_str()[2..], 16).unwrap_or(0);
-                if !self.recent.contains(&step) {
-                    self.recent[(self.claims % REMEMBERED as u64) as usize] = step;
+                if !self.has(step) {
+                    self.recent[(self.claims % REMEMBERED as u64) as usize] = step.number();
                     self.claims += 1;
                 }
             }
         }
     }
 
-    /// How many bytes it is kept in: small enough to be written as one, so that it is never half written.
+    /// Whether this claim is among the latest.
+    pub fn has(&self, step: &StepId) -> bool {
+        self.recent.contains(&step.number())
+    }
+
+    /// How many bytes it is kept in.
     pub const BYTES: usize = 8 * (3 + REMEMBERED);
 
     /// For a file.
@@ -73,6 +78,18 @@ impl Tally {
         };
         let recent = std::array::from_fn(|at| number(3 + at));
         Self { claims: number(0), lost: number(1), errors: number(2), recent }
+    }
+}
+
+impl<'a> Sum<&'a Tally> for Tally {
+    /// Of what nobody asks which claims were the latest.
+    fn sum<I: Iterator<Item = &'a Self>>(parts: I) -> Self {
+        parts.fold(Self::default(), |all, part| Self {
+            claims: all.claims + part.claims,
+            lost: all.lost + part.lost,
+            errors: all.errors + part.errors,
+            ..all
+        })
     }
 }
 
@@ -107,14 +124,9 @@ impl Figures {
 
     /// All agents together.
     pub fn sum<'a>(parts: impl IntoIterator<Item = &'a (u64, Tally)>) -> Self {
-        let mut all = (0, Tally::default());
-        for (active, tally) in parts {
-            all.0 += active;
-            all.1.claims += tally.claims;
-            all.1.lost += tally.lost;
-            all.1.errors += tally.errors;
-        }
-        Self::new("all", all.0, &all.1)
+        let (active, tallies): (Vec<u64>, Vec<&Tally>) =
+            parts.into_iter().map(|(active, tally)| (active, tally)).unzip();
+        Self::new("all", active.iter().sum(), &tallies.into_iter().sum())
     }
 }
 

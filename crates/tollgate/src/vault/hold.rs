@@ -7,15 +7,15 @@
 //! Scripts like to open their own files as 3 to 9 and would close a lock of that number without knowing, so what is lent
 //! has a number that no script names.
 //!
-//! All of them are in one file of slots: the claim's id stands in the slot, and the slot's first byte is locked. A file
-//! for each would have to be made and removed for each task, at which file systems are slow.
+//! All of them are locks of bytes of one file, far apart: the number of the byte is the claim's id. A file for each would
+//! have to be made and removed for each task, at which file systems are slow. What is in the file is its own id, which
+//! the claim notes down: whoever removes the file takes the locks away from those who look, not from those who hold.
 //!
-//! Invariants: the slot is locked and has the claim's id before the claim is written down, and keeps it as long as it is
-//! written down; whoever gets the lock of a slot with that id in it has proof that its owner is gone, for ever, because
-//! an id is never used again. A slot is taken only when it is empty and its lock is free.
+//! Invariants: the byte is locked before the claim is written down, and the claim says in which file. Whoever gets the lock
+//! of that byte of that file has proof that its owner is gone, for ever, because an id is never used again.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, PipeReader};
+use std::io::{self, PipeReader, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -23,11 +23,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::fs::{CWD, RenameFlags};
+use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 
-use super::claim::ClaimId;
-use crate::error::{At, Result};
+use super::claim::{Claim, ClaimId};
+use crate::error::{At, Fault, Result};
 use crate::lock::open_unnoticed;
+use crate::name::random_id;
 use crate::sys;
 
 /// One spawn at a time: while a descriptor is lent to one command, another command must not inherit it too.
@@ -41,25 +43,17 @@ const LEAST_NUMBER: i32 = 100;
 #[must_use = "a lock that is dropped at once holds nothing"]
 pub struct Hold {
     /// None for a store without processes.
-    slot: Option<Slot>,
+    lock: Option<Lock>,
 }
 
-/// A slot of the file of locks.
+/// The file of locks, open, with one of its bytes locked or to be locked.
 #[derive(Debug)]
-pub(crate) struct Slot {
-    pub(crate) file: File,
-    pub(crate) path: PathBuf,
-    /// Where it begins.
-    pub(crate) at: u64,
+struct Lock {
+    file: File,
+    path: PathBuf,
+    /// Which file it is.
+    id: u64,
 }
-
-impl Slot {
-    /// What is written into a slot that is free again.
-    pub(crate) const EMPTY: [u8; SLOT] = [0; SLOT];
-}
-
-/// The bytes of a slot: the claim's id, the stripe of its task, and room.
-const SLOT: usize = 32;
 
 /// What trying the lock of a claim tells about its owner.
 #[derive(Debug)]
@@ -68,7 +62,7 @@ pub enum Owner {
     Alive,
     /// Nobody has it, and now we do: nobody else can reclaim at the same time.
     Gone(Hold),
-    /// There is no slot of this claim.
+    /// The file that its lock is in is not there any more.
     Unknown,
 }
 
@@ -88,7 +82,7 @@ impl Borrowers {
             let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).ok();
             // Nobody writes, so all that can be heard is that the last of them has closed it.
             match poll(&mut [PollFd::new(pipe, PollFlags::IN)], left.as_ref()) {
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 heard => return heard.map(|ends| ends > 0).at("wait for", Path::new("the command")),
             }
         }
@@ -98,67 +92,49 @@ impl Borrowers {
 impl Hold {
     /// One that needs no lock, for a store in memory.
     pub(crate) fn nothing() -> Self {
-        Self { slot: None }
+        Self { lock: None }
     }
 
-    /// Takes a slot for a new claim of a task in this stripe.
-    pub(crate) fn new(path: &Path, claim: &ClaimId, stripe: u8) -> Result<Self> {
-        loop {
-            let file = open(path, true).at("open the lock", path)?;
-            let slots = read(&file).at("read", path)?;
-            let is_empty = |at: u64| slots.get(at as usize..).is_none_or(|slot| claim_in(slot).is_none());
-            let mut at = 0;
-            // Empty and locked is one whose claim is over and whose command has left something running.
-            while !(is_empty(at) && sys::try_lock_byte(&file, at).at("lock", path)?) {
-                at += SLOT as u64;
+    /// Takes the lock of a new claim.
+    pub(crate) fn new(path: &Path, claim: &ClaimId) -> Result<Self> {
+        let lock = loop {
+            match Lock::open(path, true)? {
+                Some(lock) => break lock,
+                // Removed since the vault was opened.
+                None => make(path)?,
             }
-            let mut slot = Slot::EMPTY;
-            // Taken by somebody who died since we read: it is not empty any more.
-            if file.read_at(&mut slot, at).at("read", path)? > 0 && claim_in(&slot).is_some() {
-                continue;
-            }
-            slot = Slot::EMPTY;
-            slot[..claim.as_str().len()].copy_from_slice(claim.as_str().as_bytes());
-            slot[STRIPE] = stripe;
-            file.write_all_at(&slot, at).at("write", path)?;
-            return Ok(Self { slot: Some(Slot { file, path: path.to_owned(), at }) });
+        };
+        if sys::try_lock_byte(&lock.file, byte(claim)).at("lock", path)? {
+            return Ok(Self { lock: Some(lock) });
         }
+        Err(Fault::invalid(format!("somebody has a claim of the id `{claim}`")))
     }
 
     /// Tries the lock of a claim that is written down.
-    pub(crate) fn try_take(path: &Path, claim: &ClaimId) -> Result<Owner> {
+    pub(crate) fn try_take(path: &Path, claim: &Claim) -> Result<Owner> {
+        let open = |to_write| Ok(Lock::open(path, to_write)?.filter(|lock| claim.lock == Some(lock.id)));
         // Only looked at, at first: a file that was open for writing is told to all who watch it when it is closed.
-        let Some(seen) = find(path, claim, false)? else { return Ok(Owner::Unknown) };
-        if sys::is_byte_locked(&seen.file, seen.at).at("look at the lock", path)? {
+        let Some(seen) = open(false)? else { return Ok(Owner::Unknown) };
+        if sys::is_byte_locked(&seen.file, byte(&claim.id)).at("look at the lock", path)? {
             return Ok(Owner::Alive);
         }
-        let Some(slot) = find(path, claim, true)? else { return Ok(Owner::Unknown) };
-        if !sys::try_lock_byte(&slot.file, slot.at).at("lock", path)? {
+        let Some(lock) = open(true)? else { return Ok(Owner::Unknown) };
+        if !sys::try_lock_byte(&lock.file, byte(&claim.id)).at("lock", path)? {
             return Ok(Owner::Alive);
         }
-        // Let go of, and perhaps another's, before we had the lock?
-        let still = find(path, claim, false)?.is_some_and(|now| now.at == slot.at);
-        Ok(if still { Owner::Gone(Self { slot: Some(slot) }) } else { Owner::Unknown })
+        Ok(Owner::Gone(Self { lock: Some(lock) }))
     }
 
-    /// The slot, to be emptied by whoever knows that the claim is not written down.
-    pub(crate) fn slot(&self) -> Option<&Slot> {
-        self.slot.as_ref()
-    }
-
-    /// Empties the slot of a claim that was not made after all.
-    pub(crate) fn remove(self) {
-        if let Some(slot) = &self.slot {
-            // One that stays is swept.
-            let _ = slot.file.write_all_at(&Slot::EMPTY, slot.at);
-        }
+    /// Which file the lock is in.
+    pub(crate) fn file(&self) -> Option<u64> {
+        self.lock.as_ref().map(|lock| lock.id)
     }
 
     /// Runs `spawn` while the descriptor is inheritable. A command that is started inside keeps the lock until it ends,
     /// and so does everything it starts. Commands started elsewhere in this process at the same time would inherit it
     /// too, so all of them are to be started through here.
     pub fn lend<T>(&self, spawn: impl FnOnce() -> T) -> Result<(T, Borrowers)> {
-        let Some(Slot { file, path, .. }) = &self.slot else {
+        let Some(Lock { file, path, .. }) = &self.lock else {
             return Ok((spawn(), Borrowers { pipe: None }));
         };
         let (pipe, theirs) = io::pipe().at("make a pipe for", path)?;
@@ -176,55 +152,47 @@ pub(crate) fn without_locks<T>(spawn: impl FnOnce() -> T) -> T {
     spawn()
 }
 
-/// Where in a slot the stripe stands.
-const STRIPE: usize = SLOT - 1;
-
-/// The slot that this claim has.
-fn find(path: &Path, claim: &ClaimId, to_write: bool) -> Result<Option<Slot>> {
-    let file = match open(path, to_write) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file.at("open the lock", path)?,
-    };
-    let at = place(&file, claim).at("read", path)?;
-    Ok(at.map(|at| Slot { file, path: path.to_owned(), at }))
+/// Which byte is locked for a claim. The file is not as long as that; a lock needs no byte to be there.
+fn byte(claim: &ClaimId) -> u64 {
+    // The digits are 64 bits, a place in a file has 63.
+    claim.number() & (u64::MAX >> 1)
 }
 
-/// Where in the file the slot of this claim is.
-pub(crate) fn place(file: &File, claim: &ClaimId) -> io::Result<Option<u64>> {
-    let (id, slots) = (claim.as_str().as_bytes(), read(file)?);
-    let number = slots.chunks_exact(SLOT).position(|slot| slot.starts_with(id));
-    Ok(number.map(|number| (number * SLOT) as u64))
+/// How many bytes the file of locks has: its id, as hex digits.
+const ID: usize = 16;
+
+impl Lock {
+    /// `None` if it is not there.
+    fn open(path: &Path, to_write: bool) -> Result<Option<Self>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(to_write);
+        let file = match open_unnoticed(&mut options, libc::O_NOFOLLOW, path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file.at("open the lock", path)?,
+        };
+        let mut id = [0; ID];
+        let read = file.read_at(&mut id, 0).at("read", path)?;
+        let id = str::from_utf8(&id[..read]).ok().and_then(|id| u64::from_str_radix(id, 16).ok());
+        let id = id.ok_or_else(|| Fault::damaged(path, "it should hold 16 hex digits: remove it"))?;
+        Ok(Some(Self { file, path: path.to_owned(), id }))
+    }
 }
 
-/// All claims that have a slot, each with the stripe of its task.
-pub(crate) fn all(path: &Path) -> Result<Vec<(ClaimId, u8)>> {
-    let slots = open(path, false).and_then(|file| read(&file)).at("read", path)?;
-    Ok(slots.chunks_exact(SLOT).filter_map(claim_in).collect())
-}
-
-/// What stands in a slot: nothing, too, if it was half written by one who died.
-fn claim_in(slot: &[u8]) -> Option<(ClaimId, u8)> {
-    let text = std::str::from_utf8(slot.get(..STRIPE)?).ok()?;
-    Some((text.trim_end_matches('\0').parse().ok()?, *slot.get(STRIPE)?))
-}
-
-fn open(path: &Path, to_write: bool) -> io::Result<File> {
+/// Makes the file of locks, unless it is there.
+pub(crate) fn make(path: &Path) -> Result<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    let id = random_id()?;
+    let stage = path.with_file_name("stage").join(&id);
     let mut options = OpenOptions::new();
-    options.read(true).write(to_write).create(to_write).truncate(false).mode(0o660);
-    open_unnoticed(&mut options, libc::O_NOFOLLOW, path)
-}
-
-/// As many slots as there are claims at one time: little.
-fn read(file: &File) -> io::Result<Vec<u8>> {
-    let mut slots = vec![0; 512];
-    let mut length = 0;
-    loop {
-        length += file.read_at(&mut slots[length..], length as u64)?;
-        if length < slots.len() {
-            slots.truncate(length);
-            return Ok(slots);
-        }
-        slots.resize(4 * length, 0);
+    let file = options.create_new(true).write(true).mode(0o660).open(&stage).at("create", &stage)?;
+    // Once in a vault's life. Without it a power cut could leave the name without the id.
+    (&file).write_all(id.as_bytes()).and_then(|()| file.sync_all()).at("write", &stage)?;
+    match rustix::fs::renameat_with(CWD, &stage, CWD, path, RenameFlags::NOREPLACE) {
+        // Somebody else was quicker.
+        Err(Errno::EXIST) => std::fs::remove_file(&stage).at("remove", &stage),
+        moved => moved.at("rename", &stage),
     }
 }
 
@@ -238,10 +206,39 @@ fn inheritable(fd: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vault::claim::{Mode, Tenure};
+    use crate::vault::state::State;
+    use jiff::Timestamp;
     use std::process::{Command, Stdio};
 
+    fn claim(path: &Path) -> (Claim, Hold) {
+        let id = ClaimId::new().unwrap();
+        let hold = Hold::new(path, &id).unwrap();
+        let claim = Claim {
+            id,
+            epoch: 1,
+            agent: "blue".parse().unwrap(),
+            at: Timestamp::UNIX_EPOCH,
+            tenure: Tenure::Held,
+            lock: hold.file(),
+            mode: Mode::Execute,
+            action: None,
+            sensitive: false,
+            from: State::NeedsAction,
+            block_at: 0,
+        };
+        (claim, hold)
+    }
+
+    fn folder() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("stage")).unwrap();
+        let path = folder.path().join("held");
+        (folder, path)
+    }
+
     /// A process that is being started has every descriptor for an instant, so a free lock may look held for that long.
-    fn gone(path: &Path, claim: &ClaimId) -> bool {
+    fn gone(path: &Path, claim: &Claim) -> bool {
         let mut pauses = crate::lock::Pauses::lasting(Duration::from_secs(10));
         loop {
             match Hold::try_take(path, claim).unwrap() {
@@ -260,12 +257,9 @@ mod tests {
 
     #[test]
     fn the_lock_lives_as_long_as_the_command_it_was_lent_to() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = &folder.path().join("held");
-        File::create(path).unwrap();
-        let (lent, kept) = (ClaimId::new().unwrap(), ClaimId::new().unwrap());
-        let lent_hold = Hold::new(path, &lent, 1).unwrap();
-        let kept_hold = Hold::new(path, &kept, 2).unwrap();
+        let (_folder, path) = &folder();
+        let (lent, lent_hold) = claim(path);
+        let (kept, kept_hold) = claim(path);
         let (child, borrowers) = lent_hold.lend(|| cat().spawn()).unwrap();
         let mut child = child.unwrap();
         let mut other = cat().spawn().unwrap();
@@ -281,38 +275,38 @@ mod tests {
         assert!(gone(path, &lent), "nor does a command that was started later have it");
         other.kill().unwrap();
         other.wait().unwrap();
-        assert_eq!(all(path).unwrap(), [(lent, 1), (kept, 2)]);
-        let missing = ClaimId::new().unwrap();
-        assert!(matches!(Hold::try_take(path, &missing).unwrap(), Owner::Unknown));
     }
+
     #[test]
-    fn a_slot_is_used_again_only_when_it_is_empty_and_free() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = &folder.path().join("held");
-        File::create(path).unwrap();
-        let claims: Vec<ClaimId> = (0..4).map(|_| ClaimId::new().unwrap()).collect();
-        let place = |hold: &Hold| hold.slot().unwrap().at;
-        let first = Hold::new(path, &claims[0], 0).unwrap();
-        let second = Hold::new(path, &claims[1], 0).unwrap();
-        assert_eq!((place(&first), place(&second)), (0, SLOT as u64));
-        // Its owner is gone, and it is still written down: not free.
-        drop(first);
-        let third = Hold::new(path, &claims[2], 0).unwrap();
-        assert_eq!(place(&third), 2 * SLOT as u64);
-        let Owner::Gone(first) = Hold::try_take(path, &claims[0]).unwrap() else { panic!("it is free") };
-        assert!(matches!(Hold::try_take(path, &claims[0]).unwrap(), Owner::Alive), "one proof at a time");
-        // Empty, and somebody still has its lock: not free either.
-        let slot = find(path, &claims[0], true).unwrap().unwrap();
-        slot.file.write_all_at(&Slot::EMPTY, slot.at).unwrap();
-        let fourth = Hold::new(path, &claims[3], 0).unwrap();
-        assert_eq!(place(&fourth), 3 * SLOT as u64);
-        fourth.remove();
-        drop(first);
-        assert_eq!(place(&Hold::new(path, &claims[3], 0).unwrap()), 0);
-        assert!(matches!(Hold::try_take(path, &claims[0]).unwrap(), Owner::Unknown));
-        // Removed by somebody: nobody can tell who lives.
+    fn a_proof_is_for_one_and_a_file_that_was_removed_proves_nothing() {
+        let (_folder, path) = &folder();
+        let (dead, hold) = claim(path);
+        let (_, other) = claim(path);
+        assert_eq!(hold.file(), other.file());
+        drop(hold);
+        let Owner::Gone(proof) = Hold::try_take(path, &dead).unwrap() else { panic!("it is free") };
+        assert!(matches!(Hold::try_take(path, &dead).unwrap(), Owner::Alive), "one proof at a time");
+        drop(proof);
+        let (alive, _hold) = claim(path);
         std::fs::remove_file(path).unwrap();
-        File::create(path).unwrap();
-        assert!(matches!(Hold::try_take(path, &claims[1]).unwrap(), Owner::Unknown));
+        assert!(matches!(Hold::try_take(path, &alive).unwrap(), Owner::Unknown));
+        let (new, _new_hold) = claim(path);
+        assert_ne!(new.lock, alive.lock);
+        assert!(matches!(Hold::try_take(path, &alive).unwrap(), Owner::Unknown), "nobody can tell who lives");
+        assert!(matches!(Hold::try_take(path, &new).unwrap(), Owner::Alive));
+        std::fs::write(path, "").unwrap();
+        assert!(Hold::new(path, &new.id).unwrap_err().to_string().contains("remove it"));
+    }
+
+    #[test]
+    fn those_who_make_the_file_at_the_same_time_make_one() {
+        let (_folder, path) = &folder();
+        std::thread::scope(|scope| {
+            let makers: Vec<_> = (0..8).map(|_| scope.spawn(|| claim(path))).collect();
+            let made: Vec<_> = makers.into_iter().map(|maker| maker.join().unwrap()).collect();
+            assert!(made.iter().all(|(claim, _)| claim.lock == made[0].0.lock));
+            assert!(made.iter().all(|(claim, _)| matches!(Hold::try_take(path, claim), Ok(Owner::Alive))));
+        });
+        assert_eq!(std::fs::read_dir(path.with_file_name("stage")).unwrap().count(), 0);
     }
 }

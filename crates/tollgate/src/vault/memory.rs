@@ -88,7 +88,7 @@ impl Inside {
             placed: Placed {
                 task: task.clone(),
                 slot: slot.clone(),
-                version: Version(entry.version.to_string()),
+                version: Version { bytes: [entry.version, 0, 0, 0], ..Version::default() },
                 note: self.note(task, slot),
                 changed: entry.since,
                 len: entry.bytes.len() as u64,
@@ -131,7 +131,7 @@ impl Store for MemoryStore {
     fn digest(&self, stored: &Stored) -> Result<Option<Digest>> {
         let inside = self.inside();
         let entry = inside.tasks.get(&(stored.task.clone(), stored.slot.clone()));
-        let same = entry.filter(|entry| entry.version.to_string() == stored.version.0);
+        let same = entry.filter(|entry| entry.version == stored.version.bytes[0]);
         Ok(same.map(|entry| Digest::of(&entry.bytes)))
     }
 
@@ -147,8 +147,7 @@ impl Store for MemoryStore {
     fn apply(&self, step: &Step) -> Result<Outcome> {
         let mut inside = self.inside();
         let place = (step.task.clone(), step.from.clone());
-        let Some(entry) =
-            inside.tasks.get(&place).filter(|entry| entry.version.to_string() == step.version.0)
+        let Some(entry) = inside.tasks.get(&place).filter(|entry| entry.version == step.version.bytes[0])
         else {
             return Ok(Outcome::Conflict);
         };
@@ -190,7 +189,7 @@ impl Store for MemoryStore {
         Ok(Some(Landed { task: task.clone(), slot: Slot::NEEDS_ACTION, path: None }))
     }
 
-    fn hold(&self, _task: &TaskName, _claim: &ClaimId) -> Result<Hold> {
+    fn hold(&self, _claim: &ClaimId) -> Result<Hold> {
         Ok(Hold::nothing())
     }
 

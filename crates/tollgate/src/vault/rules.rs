@@ -22,6 +22,7 @@ pub(crate) struct Asking {
     pub(crate) id: ClaimId,
     pub(crate) agent: Agent,
     pub(crate) tenure: Tenure,
+    pub(crate) lock: Option<u64>,
     pub(crate) mode: Mode,
     pub(crate) sensitive: bool,
 }
@@ -84,6 +85,7 @@ pub(crate) fn claim(stored: &Stored, asking: Asking, at: Timestamp) -> Result<St
         agent: asking.agent,
         at,
         tenure: asking.tenure,
+        lock: asking.lock,
         mode: asking.mode,
         action,
         // Approved work has been called sensitive by somebody, whatever the configuration says now.

@@ -24,9 +24,16 @@ use crate::digest::Digest;
 use crate::error::{Fault, Result};
 use crate::name::Agent;
 
-/// Changes with everything that happens to a task, whoever does it. Opaque.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Version(pub String);
+/// Changes with everything that happens to a task, whoever does it. Which parts it has is the store's affair.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    /// Of its bytes: what the file is known by, or a number that goes up.
+    pub bytes: [u64; 4],
+    /// Of what is known about it: the step that wrote it down.
+    pub step: Option<StepId>,
+    /// Of what a remote says about it: the object.
+    pub remote: Option<String>,
+}
 
 /// Whether what was dropped in is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,6 +155,7 @@ pub struct Step {
     /// Made by who takes it.
     pub id: StepId,
     /// When.
+    #[serde(with = "jiff::fmt::serde::timestamp::nanosecond::required")]
     pub at: Timestamp,
     /// As a word. `None` for a step that moves nothing: a renewal, a progress note.
     pub verb: Option<Verb>,
@@ -156,6 +164,7 @@ pub struct Step {
     /// From here,
     pub from: Slot,
     /// if it is still as it was,
+    #[serde(skip)]
     pub version: Version,
     /// and if its bytes are these,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -277,7 +286,7 @@ pub trait Store: Send + Sync {
     fn add(&self, task: &TaskName, bytes: &[u8]) -> Result<Option<Landed>>;
 
     /// Makes and takes the lock of a claim that is about to be made.
-    fn hold(&self, task: &TaskName, claim: &ClaimId) -> Result<Hold>;
+    fn hold(&self, claim: &ClaimId) -> Result<Hold>;
 
     /// Tries the lock of a held claim.
     fn owner(&self, claim: &Claim, now: Timestamp) -> Result<Owner>;

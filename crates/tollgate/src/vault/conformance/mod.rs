@@ -217,7 +217,8 @@ fn a_stale_step_does_nothing(world: &World) {
     let step = |who: &str| {
         let tenure = Tenure::Leased(at(LEASE));
         let id = ClaimId::new().expect("random");
-        let asking = Asking { id, agent: agent(who), tenure, mode: Mode::Execute, sensitive: false };
+        let (agent, mode) = (agent(who), Mode::Execute);
+        let asking = Asking { id, agent, tenure, lock: None, mode, sensitive: false };
         rules::claim(&stored, asking, at(1)).expect("a step")
     };
     let (first, second) = (step("blue"), step("red"));

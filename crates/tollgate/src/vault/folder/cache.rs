@@ -1,11 +1,13 @@
 //! What was read in the files of one folder, remembered by their dates.
 //!
 //! Invariants: the cache only saves reading; a missing, torn or foreign one is as good as an empty one. An entry holds
-//! only as long as inode, size and both dates are the same, and is only made for a file that had not changed for a
-//! while when it was read, so that a change within the same tick of the clock cannot hide.
+//! only as long as inode, size and both dates are the same. A file that had changed a moment before it was read may
+//! change again within the same tick of the clock, unseen: its entry is young, and counts only for those who were
+//! already looking when it was made.
 //!
-//! The file: `TGC1`, then entries one after another: inode, size, mtime, ctime (each 8 bytes), the length of the rest
-//! (4 bytes), the rest as JSON; for the most common rest, a brief that asks for nothing, the length is 0.
+//! The file: `TGC2`, then entries one after another: inode, size, mtime, ctime (each 8 bytes), the length of the rest
+//! (4 bytes, the highest bit says that it is young), the rest as JSON; for the most common rest, a brief that asks for
+//! nothing, the length is 0.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,10 +18,13 @@ use std::path::Path;
 use super::disk::Seen;
 use crate::vault::task::Brief;
 
-const MAGIC: &[u8; 4] = b"TGC1";
+const MAGIC: &[u8; 4] = b"TGC2";
 
 /// An entry without its rest.
 const FIXED: usize = 36;
+
+/// In the length of a rest.
+const YOUNG: u32 = 1 << 31;
 
 /// What a file is known by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,11 +41,18 @@ impl Stat {
         Self { ino: seen.ino, size: seen.len, modified: nanos(seen.modified), changed: nanos(seen.changed) }
     }
 
+    pub(super) fn seen(&self) -> Seen {
+        let parts = |nanos: i64| (nanos.div_euclid(1_000_000_000), nanos.rem_euclid(1_000_000_000));
+        let Self { ino, size, modified, changed } = *self;
+        Seen { ino, len: size, modified: parts(modified), changed: parts(changed), is_file: true }
+    }
+
+    pub(super) fn numbers(&self) -> [u64; 4] {
+        [self.ino, self.size, self.modified.cast_unsigned(), self.changed.cast_unsigned()]
+    }
+
     fn write(&self, bytes: &mut Vec<u8>) {
-        bytes.extend_from_slice(&self.ino.to_le_bytes());
-        bytes.extend_from_slice(&self.size.to_le_bytes());
-        bytes.extend_from_slice(&self.modified.to_le_bytes());
-        bytes.extend_from_slice(&self.changed.to_le_bytes());
+        bytes.extend(self.numbers().into_iter().flat_map(u64::to_le_bytes));
     }
 
     fn read(bytes: &[u8]) -> Option<Self> {
@@ -80,6 +92,8 @@ pub(super) struct Cache {
     old: Vec<u8>,
     /// Where in it each inode's entry is.
     places: HashMap<u64, usize, BuildHasherDefault<Spread>>,
+    /// It was written after we had begun to look.
+    overlaps: bool,
     /// What is worth keeping now: entries that were found, and new ones.
     found: Vec<usize>,
     fresh: Vec<u8>,
@@ -94,6 +108,7 @@ impl Cache {
         Self {
             old: Vec::new(),
             places: HashMap::default(),
+            overlaps: false,
             found: Vec::new(),
             fresh: Vec::new(),
             fresh_count: 0,
@@ -109,7 +124,7 @@ impl Cache {
         }
         cache.places.reserve(old.len() / FIXED);
         let mut at = MAGIC.len();
-        while let Some((stat, rest)) = entry(&old, at) {
+        while let Some(Entry { stat, rest, .. }) = entry(&old, at) {
             cache.places.insert(stat.ino, at);
             at += FIXED + rest.len();
         }
@@ -117,24 +132,43 @@ impl Cache {
         cache
     }
 
-    pub(super) fn has(&self, stat: &Stat) -> bool {
-        let place = self.places.get(&stat.ino);
-        place.and_then(|at| entry(&self.old, *at)).is_some_and(|(known, _)| known == *stat)
+    /// As it is now, when we have waited.
+    pub(super) fn load_again(&mut self, path: &Path) {
+        let now = Self::load(path);
+        *self = Self { overlaps: now.old != self.old, ..now };
+    }
+
+    /// Where this inode's entry is, if it counts.
+    fn place(&self, ino: u64) -> Option<(usize, Entry<'_>)> {
+        let at = *self.places.get(&ino)?;
+        let entry = entry(&self.old, at)?;
+        (self.overlaps || !entry.young).then_some((at, entry))
+    }
+
+    /// Whether this inode was read, as long ago as may be.
+    pub(super) fn has(&self, ino: u64) -> bool {
+        self.place(ino).is_some()
+    }
+
+    /// What somebody has found of this inode since we began to look.
+    pub(super) fn just_read(&mut self, ino: u64) -> Option<(Stat, Brief)> {
+        if !self.overlaps {
+            return None;
+        }
+        let stat = self.place(ino)?.1.stat;
+        Some((stat, self.find(&stat)?))
     }
 
     pub(super) fn find(&mut self, stat: &Stat) -> Option<Brief> {
-        let at = *self.places.get(&stat.ino)?;
-        let (known, rest) = entry(&self.old, at)?;
-        if known != *stat {
-            return None;
-        }
+        let (at, Entry { rest, .. }) = self.place(stat.ino).filter(|(_, entry)| entry.stat == *stat)?;
         let brief = match &self.last {
             // Many tasks of a folder ask for the same.
             Some((last, brief)) if self.old.get(last.clone()) == Some(rest) => brief.clone(),
             _ if rest.is_empty() => Brief::default(),
             _ => {
                 let brief: Brief = serde_json::from_slice(rest).ok()?;
-                self.last = Some((at + FIXED..at + FIXED + rest.len(), brief.clone()));
+                let place = at + FIXED..at + FIXED + rest.len();
+                self.last = Some((place, brief.clone()));
                 brief
             }
         };
@@ -142,12 +176,12 @@ impl Cache {
         Some(brief)
     }
 
-    pub(super) fn keep(&mut self, stat: &Stat, brief: &Brief) {
+    pub(super) fn keep(&mut self, stat: &Stat, brief: &Brief, young: bool) {
         let rest = if *brief == Brief::default() { Ok(Vec::new()) } else { serde_json::to_vec(brief) };
         let Ok(rest) = rest else { return };
-        let Ok(len) = u32::try_from(rest.len()) else { return };
+        let Some(len) = u32::try_from(rest.len()).ok().filter(|len| *len < YOUNG) else { return };
         stat.write(&mut self.fresh);
-        self.fresh.extend_from_slice(&len.to_le_bytes());
+        self.fresh.extend_from_slice(&(len | if young { YOUNG } else { 0 }).to_le_bytes());
         self.fresh.extend_from_slice(&rest);
         self.fresh_count += 1;
     }
@@ -162,7 +196,7 @@ impl Cache {
         let mut bytes = Vec::with_capacity(self.old.len() + self.fresh.len() + MAGIC.len());
         bytes.extend_from_slice(MAGIC);
         for at in &self.found {
-            if let Some((_, rest)) = entry(&self.old, *at) {
+            if let Some(Entry { rest, .. }) = entry(&self.old, *at) {
                 bytes.extend_from_slice(&self.old[*at..at + FIXED + rest.len()]);
             }
         }
@@ -174,11 +208,17 @@ impl Cache {
     }
 }
 
-fn entry(bytes: &[u8], at: usize) -> Option<(Stat, &[u8])> {
+struct Entry<'a> {
+    stat: Stat,
+    young: bool,
+    rest: &'a [u8],
+}
+
+fn entry(bytes: &[u8], at: usize) -> Option<Entry<'_>> {
     let stat = Stat::read(bytes.get(at..)?)?;
     let len = u32::from_le_bytes(bytes.get(at + 32..at + FIXED)?.try_into().ok()?);
-    let rest = bytes.get(at + FIXED..at + FIXED + len as usize)?;
-    Some((stat, rest))
+    let rest = bytes.get(at + FIXED..at + FIXED + (len & !YOUNG) as usize)?;
+    Some(Entry { stat, young: len & YOUNG != 0, rest })
 }
 
 #[cfg(test)]
@@ -195,12 +235,12 @@ mod tests {
         let mut cache = Cache::load(&path);
         for n in 0..100 {
             assert!(cache.find(&stat(n)).is_none());
-            cache.keep(&stat(n), &brief(n));
+            cache.keep(&stat(n), &brief(n), n == 7);
         }
         cache.save(&path, &stage);
         let mut cache = Cache::load(&path);
         for n in 0..100 {
-            assert_eq!(cache.find(&stat(n)), Some(brief(n)));
+            assert_eq!(cache.find(&stat(n)), (n != 7).then(|| brief(n)));
         }
         for other in
             [Stat { size: 2, ..stat(1) }, Stat { modified: 0, ..stat(1) }, Stat { changed: 0, ..stat(1) }]
@@ -210,11 +250,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_young_counts_for_those_who_were_already_looking() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, stage) = (folder.path().join("c"), folder.path().join("s"));
+        let stat = |n: u64| Stat { ino: n, size: 1, modified: 1, changed: 1 };
+        let mut looking = Cache::load(&path);
+        let mut reader = Cache::load(&path);
+        (0..100).for_each(|n| reader.keep(&stat(n), &Brief::default(), true));
+        reader.save(&path, &stage);
+        looking.load_again(&path);
+        assert!((0..100).all(|n| looking.just_read(n) == Some((stat(n), Brief::default()))));
+        let mut late = Cache::load(&path);
+        assert!(!late.has(1) && late.find(&stat(1)).is_none() && late.just_read(1).is_none());
+        late.load_again(&path);
+        assert!(!late.has(1), "nobody has read since it began");
+    }
+
+    #[test]
     fn a_torn_cache_is_an_empty_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("c");
         let mut good = Cache::none();
-        good.keep(&Stat { ino: 1, size: 1, modified: 1, changed: 1 }, &Brief::default());
+        good.keep(&Stat { ino: 1, size: 1, modified: 1, changed: 1 }, &Brief::default(), false);
         let bytes = [MAGIC.as_slice(), &good.fresh, &good.fresh].concat();
         for cut in 0..bytes.len() {
             fs::write(&path, &bytes[..cut]).unwrap();

@@ -14,13 +14,12 @@ use super::log::{Change, Plan};
 use super::stripe::Log;
 use super::{FolderStore, digest_of, version};
 use crate::error::{At, Fault, Result};
-use crate::vault::claim::{Claim, Tenure};
+use crate::vault::claim::Tenure;
 use crate::vault::edit;
 use crate::vault::figures::Count;
-use crate::vault::hold;
 use crate::vault::name::TaskName;
 use crate::vault::state::{Slot, Verb};
-use crate::vault::store::{Edit, Landed, Outcome, Step, Store as _};
+use crate::vault::store::{Edit, Landed, Outcome, Step};
 
 /// How much of the end of a file is read for a block. Larger only if a worker writes more than this into its notes.
 const BLOCKS: u64 = 1 << 20;
@@ -103,7 +102,9 @@ impl FolderStore {
             self.sync_move(step)?;
         }
         self.options.journal.append(&step.events)?;
-        self.count_claim(plan)?;
+        if let Slot::InProgress(agent) = &step.to {
+            self.sums.add(&self.disk, agent, &Count::Claim(step.id.clone()))?;
+        }
         self.finish(log, plan, &task)?;
         if outlives_a_power_cut {
             log.sync(&self.disk)?;
@@ -174,9 +175,10 @@ impl FolderStore {
         to: &Slot,
         beside: &str,
     ) -> Result<Option<TaskName>> {
-        for task in [task.clone(), task.beside(beside)] {
-            match self.disk.transfer(from, &self.path(&task, to), ino)? {
-                Moved::Done => return Ok(Some(task)),
+        let names = [|task: &TaskName, _: &str| task.clone(), TaskName::beside];
+        for name in names.iter().map(|name| name(task, beside)) {
+            match self.disk.transfer(from, &self.path(&name, to), ino)? {
+                Moved::Done => return Ok(Some(name)),
                 Moved::Missing => return Ok(None),
                 Moved::Taken => {}
             }
@@ -193,31 +195,9 @@ impl FolderStore {
         self.disk.sync_folder(&self.folder(&step.to))
     }
 
-    pub(super) fn count_claim(&self, plan: &Plan<'_>) -> Result<()> {
-        match &plan.step.to {
-            Slot::InProgress(agent) if plan.step.verb == Some(Verb::Claim) => {
-                self.count(agent, Count::Claim(plan.step.id.clone()))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// The step's note is in force, and nothing is under way.
     pub(super) fn finish(&self, log: &mut Log<'_>, plan: &Plan<'_>, task: &TaskName) -> Result<()> {
-        if let Edit::Close(claim, _) = &plan.step.edit {
-            self.empty_slot(claim);
-        }
         log.done(&self.disk, plan, task)
-    }
-
-    /// A claim is over, and its slot is free for another. Before the log says so: until then nobody sweeps it.
-    pub(super) fn empty_slot(&self, claim: &Claim) {
-        if claim.tenure == Tenure::Held
-            && let Ok(Some(at)) = hold::place(&self.held, &claim.id)
-        {
-            // One that stays behind is swept.
-            let _ = self.disk.write_at(&self.held, &self.held(), at, &hold::Slot::EMPTY);
-        }
     }
 
     pub(super) fn landed(&self, plan: &Plan<'_>, task: TaskName) -> Landed {

@@ -3,6 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::disk::{Died, Fate, Fates};
@@ -10,7 +11,6 @@ use super::log::Known;
 use super::*;
 use crate::vault::claim::StepId;
 use crate::vault::event::{Kind, MemoryJournal};
-use crate::vault::hold;
 use crate::vault::roles::{Role, Roles};
 use crate::vault::{Asked, Claimed, Claiming, Decided, Owned, Release, Terms, Vault, Wish};
 
@@ -271,12 +271,12 @@ fn every_death(
 /// Whatever happened, the task can be worked to its end.
 fn finish(world: &World, told: &str) {
     let vault = world.vault(None);
-    let held = || hold::all(&world.folder.path().join(".tollgate/vault/held")).unwrap().len();
     let mut pauses = crate::lock::Pauses::lasting(Duration::from_secs(10));
-    // Until everything that nobody holds is taken back and swept; see `World::heal`.
+    // Until everything that nobody holds is taken back; see `World::heal`.
     while {
         vault.reclaim(at(1_000_000)).unwrap();
-        held() > 0 && pauses.pause()
+        let state = vault.get(&world.task, at(5)).unwrap().slot.state();
+        state == State::InProgress && pauses.pause()
     } {}
     for _ in 0..3 {
         let stored = vault.get(&world.task, at(5)).unwrap();
@@ -299,11 +299,8 @@ fn finish(world: &World, told: &str) {
     }
     let place = world.check(told);
     assert!(place.starts_with("Done") || place.starts_with("Rejected"), "{told}: {place}");
-    assert_eq!(
-        (held(), world.known().iter().map(|known| known.notes.len()).sum()),
-        (0, 0),
-        "{told}: nothing is kept of a task that is final"
-    );
+    let notes: usize = world.known().iter().map(|known| known.notes.len()).sum();
+    assert_eq!(notes, 0, "{told}: nothing is kept of a task that is final");
 }
 
 fn all_verbs(fate: Fate) {

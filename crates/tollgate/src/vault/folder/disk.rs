@@ -239,9 +239,9 @@ impl Disk {
         fs::create_dir_all(path).at("make the folder", path)
     }
 
-    /// Writes a few bytes at the start of a private file: within one page, which a kill does not cut in half.
-    pub(crate) fn write_few(&self, file: &File, path: &Path, bytes: &[u8]) -> Result<()> {
-        self.point("count").and_then(|_| file.write_all_at(bytes, 0)).at("write to", path)
+    /// Writes a few bytes of a private file: within one page, which a kill does not cut in half.
+    pub(crate) fn count(&self, file: &File, path: &Path, at: u64, bytes: &[u8]) -> Result<()> {
+        self.point("count").and_then(|_| file.write_all_at(bytes, at)).at("write to", path)
     }
 
     /// Writes these bytes at this place of a private file.

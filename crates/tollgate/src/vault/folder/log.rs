@@ -22,11 +22,13 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use rustix::buffer::spare_capacity;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 use crate::error::{At, Fault, Result};
+use crate::name::hex_digits;
 use crate::vault::claim::{Note, StepId};
 use crate::vault::name::TaskName;
 use crate::vault::store::Step;
@@ -181,28 +183,27 @@ impl Known {
 
     /// The same, if some of it is known already: nearly always nothing has changed.
     pub(crate) fn read_again(&mut self, file: &File, path: &Path) -> Result<()> {
-        let (mut few, mut many) = ([END; ENOUGH], Vec::new());
-        let len = self.bytes.len().max(FEW);
-        let bytes = match few.get_mut(..len) {
-            Some(few) => few,
-            None => {
-                many.resize(len, END);
-                &mut many
-            }
+        // Behind what is known.
+        let len = self.bytes.len();
+        self.bytes.reserve(len.max(FEW));
+        let room = self.bytes.capacity() - len;
+        let read = rustix::io::pread(file, spare_capacity(&mut self.bytes), 0);
+        let mut bytes = std::mem::take(&mut self.bytes);
+        let is_same = {
+            let (known, new) = bytes.split_at(len);
+            if known.is_empty() { new.is_empty() } else { new.starts_with(known) }
         };
-        let read = file.read_at(bytes, 0).at("read", path)?;
-        let bytes = &bytes[..read];
-        let is_same = if self.bytes.is_empty() { read == 0 } else { bytes.starts_with(&self.bytes) };
-        if is_same {
-            return Ok(());
+        if is_same || read.is_err() {
+            bytes.truncate(len);
+            self.bytes = bytes;
+            return read.map(drop).at("read", path);
         }
-        let mut room = std::mem::take(&mut self.bytes);
-        *self = match Self::parse(bytes, path, read < len)? {
+        bytes.drain(..len);
+        *self = match Self::parse(&bytes, path, bytes.len() < room)? {
             Some((known, whole)) => {
-                room.clear();
-                room.extend_from_slice(&bytes[..whole]);
-                room.push(END);
-                Self { bytes: room, ..known }
+                bytes.truncate(whole);
+                bytes.push(END);
+                Self { bytes, ..known }
             }
             None => Self::of(file, path)?,
         };
@@ -328,7 +329,7 @@ fn check(before: u32, json: &[u8]) -> u32 {
 }
 
 fn digits_of(number: u32) -> [u8; DIGITS] {
-    std::array::from_fn(|at| b"0123456789abcdef"[(number >> (28 - 4 * at)) as usize & 15])
+    hex_digits(number.into())
 }
 
 #[cfg(test)]

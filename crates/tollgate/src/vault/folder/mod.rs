@@ -18,6 +18,7 @@ mod log;
 mod scan;
 mod settle;
 mod stripe;
+mod sums;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -27,14 +28,16 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
+use self::cache::Stat;
 use self::disk::{Disk, Seen};
 use self::log::{FORMAT, Noted};
 use self::stripe::Stripes;
+use self::sums::Sums;
 use super::claim::{Claim, ClaimId, Note};
 use super::event::{Event, Journal};
 use super::figures::{Count, Tally};
@@ -45,7 +48,6 @@ use super::store::{Healed, Landed, Outcome, Placed, Ready, Scan, Step, Store, St
 use super::task::{Brief, HEAD};
 use crate::digest::{Digest, Hasher};
 use crate::error::{At, Fault, Result};
-use crate::lock::Lock;
 use crate::name::{Agent, random_id};
 use crate::settings::Durability;
 
@@ -68,9 +70,6 @@ pub struct FolderOptions {
     pub quiet: Option<Quiet>,
 }
 
-/// The file of an agent's figures, once it is open.
-type Counting = (Agent, Option<File>);
-
 /// Tasks in folders.
 #[derive(Clone)]
 pub struct FolderStore {
@@ -80,9 +79,8 @@ pub struct FolderStore {
     disk: Disk,
     stripes: Arc<Stripes>,
     /// The file of the locks of held claims.
-    held: Arc<File>,
-    /// The figures that were last added to.
-    counting: Arc<Mutex<Option<Counting>>>,
+    held: PathBuf,
+    sums: Arc<Sums>,
 }
 
 impl FolderStore {
@@ -97,7 +95,6 @@ impl FolderStore {
             make_folder(&private.join(folder))?;
         }
         check_format(&private)?;
-        let held = Arc::new(crate::lock::open(&private.join("held"))?);
         // Without what may stand at the end of a path or twice in it.
         let vault: PathBuf = vault.components().collect();
         let root = File::open(&vault).at("open", &vault)?;
@@ -108,8 +105,10 @@ impl FolderStore {
             fates: None,
         };
         let stripes = Arc::new(Stripes::open(private.join("stripes"), private.join("log"))?);
-        let counting = Arc::default();
-        Ok(Self { vault, private, options, disk, stripes, held, counting })
+        let held = private.join("held");
+        super::hold::make(&held)?;
+        let sums = Arc::new(Sums::new(private.join("figures")));
+        Ok(Self { vault, private, options, disk, stripes, held, sums })
     }
 
     /// The vault's folder.
@@ -118,8 +117,8 @@ impl FolderStore {
     }
 
     /// The file of the locks of held claims. A lock that is let go is seen as a closing of this file.
-    pub fn held(&self) -> PathBuf {
-        self.private.join("held")
+    pub fn held(&self) -> &Path {
+        &self.held
     }
 
     fn folder(&self, slot: &Slot) -> PathBuf {
@@ -361,12 +360,12 @@ impl Store for FolderStore {
         })
     }
 
-    fn hold(&self, task: &TaskName, claim: &ClaimId) -> Result<Hold> {
-        Hold::new(&self.held(), claim, task.stripe())
+    fn hold(&self, claim: &ClaimId) -> Result<Hold> {
+        Hold::new(&self.held, claim)
     }
 
     fn owner(&self, claim: &Claim, _now: Timestamp) -> Result<Owner> {
-        Hold::try_take(&self.held(), &claim.id)
+        Hold::try_take(&self.held, claim)
     }
 
     fn tell(&self, events: &[Event]) -> Result<()> {
@@ -374,18 +373,7 @@ impl Store for FolderStore {
     }
 
     fn count(&self, agent: &Agent, what: Count) -> Result<()> {
-        let path = self.private("figures", agent.as_str());
-        let mut counting = self.counting.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, file) = match counting.take().filter(|(last, _)| last == agent) {
-            Some(same) => counting.insert(same),
-            None => counting.insert((agent.clone(), None)),
-        };
-        // Locked and rewritten in place, so that the file everyone locks is always the same one.
-        let locked = || Fault::Locked { path: path.clone(), waited_s: LOCK_WAIT.as_secs() };
-        let file = Lock::keep(file, &path, LOCK_WAIT)?.ok_or_else(locked)?;
-        let mut tally = read_tally(&file).at("read", &path)?;
-        tally.add(&what);
-        self.disk.write_few(&file, &path, &tally.to_bytes())
+        self.sums.add(&self.disk, agent, &what)
     }
 
     fn figures(&self) -> Result<BTreeMap<Agent, (u64, Tally)>> {
@@ -398,15 +386,8 @@ impl Store for FolderStore {
             };
             all.entry(agent).or_default().0 = active as u64;
         }
-        let folder = self.private.join("figures");
-        for entry in fs::read_dir(&folder).at("read", &folder)? {
-            let entry = entry.at("read", &folder)?;
-            let Some(agent) = entry.file_name().to_str().and_then(|name| name.parse::<Agent>().ok()) else {
-                continue;
-            };
-            let file = File::open(entry.path()).at("open", entry.path())?;
-            file.lock_shared().at("lock", entry.path())?;
-            all.entry(agent).or_default().1 = read_tally(&file).at("read", entry.path())?;
+        for (agent, tally) in self.sums.all()? {
+            all.entry(agent).or_default().1 = tally;
         }
         Ok(all)
     }
@@ -418,12 +399,6 @@ impl Store for FolderStore {
     fn sweep(&self, now: Timestamp) -> Result<()> {
         self.sweep_all(now)
     }
-}
-
-fn read_tally(file: &File) -> io::Result<Tally> {
-    let mut bytes = [0; Tally::BYTES];
-    let read = file.read_at(&mut bytes, 0)?;
-    Ok(if read == bytes.len() { Tally::from_bytes(&bytes) } else { Tally::default() })
 }
 
 fn make_folder(path: &Path) -> Result<()> {
@@ -471,12 +446,7 @@ fn placed(task: &TaskName, slot: &Slot, noted: Option<&Noted>, seen: &Seen, path
 
 /// Another after everything that can happen to a file: ctime cannot be set back, and our own steps have ids.
 fn version(seen: &Seen, noted: Option<&Noted>) -> Version {
-    let step = noted.map_or("-", |noted| noted.step.as_str());
-    let Seen { ino, len, modified, changed, .. } = seen;
-    Version(format!(
-        "{ino:x}:{len:x}:{:x}.{:x}:{:x}.{:x}:{step}",
-        modified.0, modified.1, changed.0, changed.1
-    ))
+    Version { bytes: Stat::of(seen).numbers(), step: noted.map(|noted| noted.step.clone()), remote: None }
 }
 
 /// Hashes the first `len` bytes.

@@ -4,14 +4,14 @@
 //! once and remembered ([`super::cache`]) until its dates say that it may have changed.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, Dir, OFlags, statat};
 
 use super::FolderStore;
 use super::cache::{Cache, Stat};
@@ -32,14 +32,15 @@ const MANY: usize = 64;
 /// The longest that is waited for whoever reads. After that everybody reads for themselves.
 const READING: Duration = Duration::from_secs(2);
 
-/// A file of a folder, before anything is read in it.
-struct Entry {
-    task: TaskName,
-    stat: Stat,
-    ready: Ready,
-    modified: Timestamp,
-    /// It had not changed for a while: what is read in it now is worth keeping.
-    certain: bool,
+/// A file of a folder, by its name and its inode.
+type Named = (TaskName, u64);
+
+/// A folder that is looked at.
+struct Look<'a> {
+    slot: &'a Slot,
+    folder: File,
+    now: Timestamp,
+    scan: &'a mut Scan,
 }
 
 impl FolderStore {
@@ -48,26 +49,28 @@ impl FolderStore {
         if state == State::InProgress {
             for agent in self.agents()? {
                 let slot = Slot::InProgress(agent);
-                let entries = self.list(&slot, &mut scan, now)?;
-                self.read_all(&slot, entries, &mut scan, &mut Cache::none())?;
+                if let Some(mut look) = self.look_at(&slot, now, &mut scan)? {
+                    let named = look.names().at("read", self.folder(&slot))?;
+                    self.read_all(&mut look, named, &mut Cache::none(), false);
+                }
             }
             return Ok(scan);
         }
         let slot = Slot::Free(state);
-        let entries = self.list(&slot, &mut scan, now)?;
+        let Some(mut look) = self.look_at(&slot, now, &mut scan)? else { return Ok(scan) };
+        let named = look.names().at("read", self.folder(&slot))?;
         let path = self.private("cache", state.as_str());
         let mut cache = Cache::load(&path);
         // Of those who come to a full folder at the same time one reads for all.
-        let is_long =
-            |cache: &Cache| entries.iter().filter(|entry| !cache.has(&entry.stat)).nth(MANY).is_some();
+        let is_long = |cache: &Cache| named.iter().filter(|(_, ino)| !cache.has(*ino)).nth(MANY).is_some();
         let mut reader = None;
         if is_long(&cache) {
             // Whoever cannot lock reads too: nothing depends on it.
             reader = Lock::acquire(&self.private("cache", &format!("{state}.lock")), READING).unwrap_or(None);
-            cache = Cache::load(&path);
+            cache.load_again(&path);
         }
-        let _reader = reader.filter(|_| is_long(&cache));
-        self.read_all(&slot, entries, &mut scan, &mut cache)?;
+        let reader = reader.filter(|_| is_long(&cache));
+        self.read_all(&mut look, named, &mut cache, reader.is_some());
         cache.save(&path, &self.private("stage", &crate::name::random_id()?));
         Ok(scan)
     }
@@ -87,80 +90,84 @@ impl FolderStore {
         Ok(names)
     }
 
-    fn list(&self, slot: &Slot, scan: &mut Scan, now: Timestamp) -> Result<Vec<Entry>> {
-        let folder = self.folder(slot);
-        let found = match fs::read_dir(&folder) {
-            // An agent's folder that somebody removed a moment ago.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            found => found.at("read", &folder)?,
-        };
-        let mut entries = Vec::new();
-        for entry in found {
-            let entry = entry.at("read", &folder)?;
-            let name = entry.file_name();
-            if !is_task(&name) {
-                continue;
-            }
-            let unfit = |why: &str| Unfit {
-                name: name.to_string_lossy().escape_debug().to_string(),
-                state: slot.state(),
-                why: why.to_owned(),
-            };
-            let Some(text) = name.to_str() else {
-                scan.unfit.push(unfit("its name is not UTF-8"));
-                continue;
-            };
-            let task = match TaskName::of_file(text) {
-                Ok(task) => task,
-                Err(error) => {
-                    scan.unfit.push(unfit(&error.to_string()));
-                    continue;
-                }
-            };
-            match entry.metadata().map(|meta| Seen::from(&meta)) {
-                Ok(seen) if seen.is_file => entries.push(Entry {
-                    task,
-                    stat: Stat::of(&seen),
-                    ready: ready(&seen, self.options.settle, now),
-                    modified: modified(&seen),
-                    certain: now.duration_since(changed(&seen).max(modified(&seen))) > CERTAIN,
-                }),
-                Ok(_) => scan.unfit.push(unfit("it is not a plain file")),
-                // Taken since the folder was read.
-                Err(_) => {}
-            }
+    /// `None` if there is no such folder: an agent's that somebody removed a moment ago.
+    fn look_at<'a>(&self, slot: &'a Slot, now: Timestamp, scan: &'a mut Scan) -> Result<Option<Look<'a>>> {
+        let path = self.folder(slot);
+        match File::open(&path) {
+            Ok(folder) => Ok(Some(Look { slot, folder, now, scan })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).at("read", &path),
         }
-        Ok(entries)
     }
 
-    fn read_all(&self, slot: &Slot, entries: Vec<Entry>, scan: &mut Scan, cache: &mut Cache) -> Result<()> {
-        let path = self.folder(slot);
-        let mut folder = None;
-        scan.tasks.reserve(entries.len());
-        for Entry { task, stat, ready, modified, certain } in entries {
-            let brief = match cache.find(&stat) {
-                Some(brief) => Ok(brief),
-                None => {
-                    let folder = match &folder {
-                        Some(folder) => folder,
-                        None => folder.insert(File::open(&path).at("open", &path)?),
-                    };
-                    match read_brief(folder, &task) {
-                        Ok(brief) => {
-                            if let (Ok(brief), true) = (&brief, certain) {
-                                cache.keep(&stat, brief);
-                            }
-                            brief
-                        }
-                        // Taken since the folder was read.
-                        Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                        Err(error) => Err(Broken(format!("cannot read `{task}`: {error}"))),
-                    }
-                }
+    /// Lists these. For those who wait what is young is kept too.
+    fn read_all(&self, look: &mut Look<'_>, named: Vec<Named>, cache: &mut Cache, others_wait: bool) {
+        look.scan.tasks.reserve(named.len());
+        for (task, ino) in named {
+            // Somebody has looked at it since we began.
+            let (seen, brief) = match cache.just_read(ino) {
+                Some((stat, brief)) => (stat.seen(), Some(brief)),
+                None => match look.seen(&task) {
+                    Some(seen) => (seen, cache.find(&Stat::of(&seen))),
+                    None => continue,
+                },
             };
-            scan.tasks.push(Listed { task, slot: slot.clone(), brief, ready, modified });
+            let (modified, changed) = (modified(&seen), changed(&seen));
+            let brief = match brief {
+                Some(brief) => Ok(brief),
+                None => match read_brief(&look.folder, &task) {
+                    Ok(brief) => {
+                        let young = look.now.duration_since(changed.max(modified)) <= CERTAIN;
+                        if let (Ok(brief), true) = (&brief, !young || others_wait) {
+                            cache.keep(&Stat::of(&seen), brief, young);
+                        }
+                        brief
+                    }
+                    // Taken since the folder was read.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    Err(error) => Err(Broken(format!("cannot read `{task}`: {error}"))),
+                },
+            };
+            let ready = ready(&seen, self.options.settle, look.now);
+            look.scan.tasks.push(Listed { task, slot: look.slot.clone(), brief, ready, modified });
         }
-        Ok(())
+    }
+}
+
+impl Look<'_> {
+    fn unfit(&mut self, name: &str, why: impl Into<String>) {
+        let name = name.escape_debug().to_string();
+        self.scan.unfit.push(Unfit { name, state: self.slot.state(), why: why.into() });
+    }
+
+    /// What lies in the folder and may be a task.
+    fn names(&mut self) -> io::Result<Vec<Named>> {
+        let mut named = Vec::new();
+        for entry in Dir::read_from(&self.folder)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if !is_task(OsStr::from_bytes(name)) {
+                continue;
+            }
+            match str::from_utf8(name) {
+                Ok(name) => match TaskName::of_file(name) {
+                    Ok(task) => named.push((task, entry.ino())),
+                    Err(error) => self.unfit(name, error.to_string()),
+                },
+                Err(_) => self.unfit(&String::from_utf8_lossy(name), "its name is not UTF-8"),
+            }
+        }
+        Ok(named)
+    }
+
+    /// `None` if it cannot be a task, or was taken since the folder was read.
+    fn seen(&mut self, task: &TaskName) -> Option<Seen> {
+        let found = statat(&self.folder, task.as_str(), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let seen = Seen::from(&found);
+        if !seen.is_file {
+            self.unfit(task.as_str(), "it is not a plain file");
+        }
+        seen.is_file.then_some(seen)
     }
 }
 

@@ -20,8 +20,9 @@ use super::stripe::Log;
 use crate::error::{At, Fault, Result};
 use crate::vault::claim::StepId;
 use crate::vault::event::{Event, Kind, Payload};
+use crate::vault::figures::Count;
 use crate::vault::name::TaskName;
-use crate::vault::state::Verb;
+use crate::vault::state::{Slot, Verb};
 use crate::vault::store::{Healed, Landed, Settled, Step};
 
 impl FolderStore {
@@ -73,14 +74,13 @@ impl FolderStore {
         }
         // What the ledger has told, it must take back.
         if !step.events.is_empty() && self.options.journal.has(&step.id, step.at)? {
-            self.count_claim(plan)?;
+            if let (Slot::InProgress(agent), Some(Verb::Claim)) = (&step.to, step.verb)
+                && !self.sums.has(agent, &step.id)?
+            {
+                self.sums.add(&self.disk, agent, &Count::Claim(step.id.clone()))?;
+            }
             let undo = plan.undo()?;
             self.journal_once(plan, &undo, &[taken_back(plan, &undo)])?;
-        }
-        if let (Some(Verb::Claim), Some(claim)) =
-            (step.verb, plan.note().and_then(|note| note.claim.as_ref()))
-        {
-            self.empty_slot(claim);
         }
         log.undone(&self.disk)
     }

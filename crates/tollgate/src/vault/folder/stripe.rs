@@ -6,7 +6,7 @@
 //! mutex, and let the byte go before the mutex. What is remembered of a log is compared with the log each time.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ const NOTE: usize = 1 << 10;
 /// A log that is open, and what was last read in it.
 struct Open {
     file: Arc<File>,
+    path: Arc<Path>,
     known: Known,
 }
 
@@ -113,18 +114,19 @@ impl Stripes {
 
     /// The log as it is now.
     fn refresh(&self, open: Option<Open>, stripe: u8) -> Result<Open> {
-        let path = self.log(stripe);
         let mut open = match open.filter(|open| has_name(&open.file)) {
             Some(open) => open,
             None if has_name(&self.file) => {
-                Open { file: Arc::new(crate::lock::open(&path)?), known: Known::default() }
+                let path = self.log(stripe);
+                let file = Arc::new(crate::lock::open(&path)?);
+                Open { file, path: path.into(), known: Known::default() }
             }
             // Whoever comes later locks another file.
             None => {
                 return Err(Fault::damaged(&self.path, "it was removed while in use: start tollgate again"));
             }
         };
-        open.known.read_again(&open.file, &path)?;
+        open.known.read_again(&open.file, &open.path)?;
         Ok(open)
     }
 
@@ -145,8 +147,8 @@ impl Stripes {
             }
         }
         let lock = Locked { stripes: self, stripe };
-        let Open { file, known } = self.refresh(place.take(), stripe)?;
-        Ok(Some(Log { known, sound: true, lost: false, file, path: self.log(stripe), lock, place }))
+        let Open { file, path, known } = self.refresh(place.take(), stripe)?;
+        Ok(Some(Log { known, sound: true, lost: false, file, path, lock, place }))
     }
 }
 
@@ -171,7 +173,7 @@ pub(crate) struct Log<'a> {
     /// It could not be read after a fault, so nothing more is written to it.
     lost: bool,
     file: Arc<File>,
-    path: PathBuf,
+    path: Arc<Path>,
     lock: Locked<'a>,
     place: MutexGuard<'a, Option<Open>>,
 }
@@ -179,8 +181,8 @@ pub(crate) struct Log<'a> {
 impl Drop for Log<'_> {
     fn drop(&mut self) {
         if self.sound && u64::from(self.lock.stripe) < self.lock.stripes.stay_open {
-            let (file, known) = (Arc::clone(&self.file), std::mem::take(&mut self.known));
-            *self.place = Some(Open { file, known });
+            let (file, path) = (Arc::clone(&self.file), Arc::clone(&self.path));
+            *self.place = Some(Open { file, path, known: std::mem::take(&mut self.known) });
         }
     }
 }

@@ -1,7 +1,6 @@
-//! Removing what nothing refers to any more: locks of claims that never were, notes of tasks that are gone.
+//! Removing what nothing refers to any more: notes of tasks that are gone, what was staged by somebody who died.
 //!
-//! Invariant: a slot is emptied only while its lock is held and no note speaks of its claim; a note only under the
-//! lock of its task and if no file of that name is anywhere.
+//! Invariant: a note goes only under the lock of its task and if no file of that name is anywhere.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -11,8 +10,6 @@ use jiff::Timestamp;
 use super::FolderStore;
 use super::settle::names_in;
 use crate::error::Result;
-use crate::vault::claim::{ClaimId, Note};
-use crate::vault::hold::{self, Hold, Owner};
 use crate::vault::name::TaskName;
 
 /// What is staged is moved at once; what is still there after this time was left by somebody who died.
@@ -20,7 +17,6 @@ const STAGED_S: i64 = 3600;
 
 impl FolderStore {
     pub(super) fn sweep_all(&self, now: Timestamp) -> Result<()> {
-        self.sweep_held()?;
         self.sweep_notes()?;
         for name in names_in(&self.private.join("stage"))? {
             let path = self.private("stage", &name);
@@ -29,20 +25,6 @@ impl FolderStore {
                 continue;
             }
             self.disk.remove(&path)?;
-        }
-        Ok(())
-    }
-
-    fn sweep_held(&self) -> Result<()> {
-        for (claim, stripe) in hold::all(&self.held())? {
-            // Whoever made it is gone for good, so no note can come to speak of it after we have looked.
-            let Owner::Gone(hold) = Hold::try_take(&self.held(), &claim)? else { continue };
-            let known = self.stripes.read(stripe)?;
-            let pending = known.pending.as_ref().and_then(|plan| plan.note());
-            let mut notes = known.notes.values().map(|noted| &noted.note).chain(pending);
-            if let (false, Some(slot)) = (notes.any(|note| speaks_of(note, &claim)), hold.slot()) {
-                self.disk.write_at(&slot.file, &slot.path, slot.at, &hold::Slot::EMPTY)?;
-            }
         }
         Ok(())
     }
@@ -66,8 +48,4 @@ impl FolderStore {
         }
         Ok(())
     }
-}
-
-fn speaks_of(note: &Note, claim: &ClaimId) -> bool {
-    note.claim.as_ref().is_some_and(|noted| noted.id == *claim)
 }

@@ -384,7 +384,7 @@ fn logs_that_stay_open_are_those_of_all_processes() {
     }
     let log = world.folder.path().join(".tollgate/vault/log/07");
     let mut anew = 0;
-    for round in 0..200 {
+    for round in 0..300 {
         let before = fs::metadata(&log).unwrap().ino();
         let (task, id) = (&tasks[round % 20], &claims[round % 20]);
         assert_eq!(vaults[round % 2].progress(task, id, "on the way", now).unwrap(), Owned::Yes(()));

@@ -63,7 +63,7 @@ use super::folder::{FolderOptions, FolderStore};
 use super::hold::{Hold, Owner};
 use super::name::TaskName;
 use super::state::{Slot, State};
-use super::store::{Healed, Landed, Outcome, Scan, Step, Store, Stored, Version};
+use super::store::{Healed, Landed, Outcome, Scan, Step, Store, Stored};
 use super::task::Broken;
 use crate::digest::Digest;
 use crate::error::{At, Fault, Result};
@@ -138,7 +138,7 @@ impl GitStore {
     }
 
     /// The folder of the locks of held claims.
-    pub fn held(&self) -> PathBuf {
+    pub fn held(&self) -> &Path {
         self.folder.held()
     }
 
@@ -240,8 +240,7 @@ impl GitStore {
     /// What the remote knows of a task, laid over what the tree knows.
     fn overlay(&self, mut stored: Stored, seen: &Seen) -> Result<Stored> {
         let found = seen.card(&stored.task);
-        let oid = found.map_or("-", |found| found.oid.as_str());
-        stored.version = Version(format!("{}|{oid}", stored.version.0));
+        stored.version.remote = found.map(|found| found.oid.clone());
         match found.map(|found| found.card.as_ref()) {
             None if self.is_owed(&stored.task)? => {}
             None => stored.note = Note::new(stored.slot.clone()),
@@ -284,9 +283,8 @@ impl Store for GitStore {
     }
 
     fn digest(&self, stored: &Stored) -> Result<Option<Digest>> {
-        let (version, _) = split(&stored.version);
         let mut stored = stored.clone();
-        stored.version = version;
+        stored.version.remote = None;
         self.folder.digest(&stored)
     }
 
@@ -302,8 +300,8 @@ impl Store for GitStore {
         self.add_task(task, bytes)
     }
 
-    fn hold(&self, task: &TaskName, claim: &ClaimId) -> Result<Hold> {
-        self.folder.hold(task, claim)
+    fn hold(&self, claim: &ClaimId) -> Result<Hold> {
+        self.folder.hold(claim)
     }
 
     fn owner(&self, claim: &Claim, now: Timestamp) -> Result<Owner> {
@@ -313,12 +311,7 @@ impl Store for GitStore {
                 let lease = Duration::from_millis(card.lease_ms);
                 Ok(if found.unchanged_for() >= lease { Owner::Gone(Hold::nothing()) } else { Owner::Alive })
             }
-            // A lock that is not there any more was removed by whoever settled what its owner had left.
-            Some(_) => Ok(match self.folder.owner(claim, now)? {
-                Owner::Unknown => Owner::Gone(Hold::nothing()),
-                owner => owner,
-            }),
-            None => self.folder.owner(claim, now),
+            _ => self.folder.owner(claim, now),
         }
     }
 
@@ -349,14 +342,5 @@ impl Store for GitStore {
 
     fn sweep(&self, now: Timestamp) -> Result<()> {
         self.folder.sweep(now)
-    }
-}
-
-/// A version of ours: the folder's, and the card's.
-fn split(version: &Version) -> (Version, Option<String>) {
-    match version.0.rsplit_once('|') {
-        Some((folder, "-")) => (Version(folder.to_owned()), None),
-        Some((folder, oid)) => (Version(folder.to_owned()), Some(oid.to_owned())),
-        None => (version.clone(), None),
     }
 }

@@ -19,7 +19,7 @@ use super::card::{Card, ref_of};
 use super::record::{Change, Record};
 use super::seen::Seen;
 use super::talk::{Pushed, Update};
-use super::{GitStore, Talk, split};
+use super::{GitStore, Talk};
 use crate::digest::Digest;
 use crate::error::{Fault, Result};
 use crate::settings::Offline;
@@ -164,7 +164,8 @@ impl GitStore {
 
     /// A step that is for the remote; or what comes of it without.
     fn plan(&self, talk: &Talk, step: &Step) -> Result<Result<Plan, Result<Outcome>>> {
-        let (version, old) = split(&step.version);
+        let mut version = step.version.clone();
+        let old = version.remote.take();
         if self.seen()?.card(&step.task).map(|found| &found.oid) != old.as_ref() {
             return Ok(Err(Ok(Outcome::Conflict)));
         }

@@ -278,10 +278,10 @@ impl Stripes {
 
 /// Whether nobody has this file open for writing. Where the kernel cannot tell, nobody has.
 ///
-/// The kernel grants a read lease only while that is so. It is given back at once.
-pub fn nobody_writes(file: &File) -> io::Result<bool> {
-    match sys::take_read_lease(file) {
-        Ok(()) => sys::drop_lease(file).map(|()| true),
+/// The kernel grants a read lease only while that is so. It is given back with the file.
+pub fn nobody_writes(file: File) -> io::Result<bool> {
+    match sys::take_read_lease(&file) {
+        Ok(()) => Ok(true),
         Err(error) => Ok(error.kind() != io::ErrorKind::WouldBlock),
     }
 }
@@ -300,11 +300,11 @@ mod tests {
     fn who_has_a_file_open_for_writing_is_noticed() {
         let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
         let read = || File::open(&path).unwrap();
-        assert!(nobody_writes(&read()).unwrap() && nobody_writes(&read()).unwrap());
+        assert!(nobody_writes(read()).unwrap() && nobody_writes(read()).unwrap());
         let writer = OpenOptions::new().write(true).open(&path).unwrap();
-        assert!(!nobody_writes(&read()).unwrap());
+        assert!(!nobody_writes(read()).unwrap());
         drop(writer);
-        assert!(nobody_writes(&read()).unwrap());
+        assert!(nobody_writes(read()).unwrap());
     }
 
     #[test]

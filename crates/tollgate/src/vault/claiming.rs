@@ -161,12 +161,13 @@ impl Vault {
 
     /// Whether this claim still owns the task. Also extends its lease when half of it is over.
     pub fn verify(&self, task: &TaskName, id: &ClaimId, now: Timestamp) -> Result<bool> {
-        let Owned::Yes(stored) = self.owned(task, id, now)? else { return Ok(false) };
+        let placed = self.store.in_progress(task, now)?;
+        let Owned::Yes(placed) = owned(placed.as_ref(), task, id) else { return Ok(false) };
         let half_over = |claim: &Claim| match claim.tenure {
             Tenure::Held => false,
             Tenure::Leased(until) => until < lease_until(now, self.terms.lease / 2),
         };
-        if !stored.note.claim.as_ref().is_some_and(half_over) {
+        if !placed.note.claim.as_ref().is_some_and(half_over) {
             return Ok(true);
         }
         let renewed =
@@ -233,17 +234,6 @@ impl Vault {
         })
     }
 
-    fn owned(&self, task: &TaskName, id: &ClaimId, now: Timestamp) -> Result<Owned<Placed>> {
-        let Some(stored) = self.store.in_progress(task, now)? else {
-            return Ok(Owned::No(format!("`{task}` is not in progress")));
-        };
-        Ok(match &stored.note.claim {
-            Some(claim) if claim.id == *id => Owned::Yes(stored),
-            Some(claim) => Owned::No(format!("`{task}` was claimed anew by `{}`", claim.agent)),
-            None => Owned::No(format!("`{task}` is not claimed")),
-        })
-    }
-
     /// One step of the owner's. Starts again if the task was touched meanwhile, as long as it is the owner's.
     fn as_owner(
         &self,
@@ -253,15 +243,19 @@ impl Vault {
         next: impl Fn(&Placed) -> Result<Step>,
     ) -> Result<Owned<(Step, Landed)>> {
         for _ in 0..TRIES {
-            let stored = match self.owned(task, id, now)? {
-                Owned::Yes(stored) => stored,
-                Owned::No(why) => return Ok(Owned::No(why)),
-            };
-            let step = next(&stored)?;
-            match self.store.apply(&step)? {
-                Outcome::Done(landed) => return Ok(Owned::Yes((step, landed))),
-                Outcome::Unknown(fault) => return Err(fault),
-                Outcome::Conflict | Outcome::Changed | Outcome::Busy => {}
+            let mut why = String::new();
+            let taken = self.store.advance(task, now, &mut |placed| match owned(placed, task, id) {
+                Owned::Yes(placed) => next(placed).map(Some),
+                Owned::No(not) => {
+                    why = not;
+                    Ok(None)
+                }
+            })?;
+            match taken {
+                None => return Ok(Owned::No(why)),
+                Some((step, Outcome::Done(landed))) => return Ok(Owned::Yes((step, landed))),
+                Some((_, Outcome::Unknown(fault))) => return Err(fault),
+                Some((_, Outcome::Conflict | Outcome::Changed | Outcome::Busy)) => {}
             }
         }
         Err(Fault::invalid(format!("`{task}` is being written to all the time")))
@@ -278,5 +272,15 @@ impl Vault {
                 Owner::Unknown => (lease_until(claim.at, self.terms.lease) < now).then(Hold::nothing),
             }),
         }
+    }
+}
+
+/// Whether a task that is here, if it is, is owned by this claim.
+fn owned<'a>(placed: Option<&'a Placed>, task: &TaskName, id: &ClaimId) -> Owned<&'a Placed> {
+    let Some(placed) = placed else { return Owned::No(format!("`{task}` is not in progress")) };
+    match &placed.note.claim {
+        Some(claim) if claim.id == *id => Owned::Yes(placed),
+        Some(claim) => Owned::No(format!("`{task}` was claimed anew by `{}`", claim.agent)),
+        None => Owned::No(format!("`{task}` is not claimed")),
     }
 }

@@ -255,6 +255,9 @@ pub enum Settled {
     TakenBack,
 }
 
+/// From how a task is to its next step.
+pub type NextStep<'a> = &'a mut dyn FnMut(Option<&Placed>) -> Result<Option<Step>>;
+
 /// A place where tasks are kept.
 pub trait Store: Send + Sync {
     /// All tasks in one state. Must be cheap: it is asked for every claim of the next task.
@@ -281,6 +284,19 @@ pub trait Store: Send + Sync {
 
     /// Takes one step: all of it, or none.
     fn apply(&self, step: &Step) -> Result<Outcome>;
+
+    /// Takes the step that follows from how a task in progress is, if one does.
+    fn advance(
+        &self,
+        task: &TaskName,
+        now: Timestamp,
+        next: NextStep<'_>,
+    ) -> Result<Option<(Step, Outcome)>> {
+        let placed = self.in_progress(task, now)?;
+        let Some(step) = next(placed.as_ref())? else { return Ok(None) };
+        let outcome = self.apply(&step)?;
+        Ok(Some((step, outcome)))
+    }
 
     /// Puts a new task into `Needs_Action`, complete at once. `None` if there is one of this name.
     fn add(&self, task: &TaskName, bytes: &[u8]) -> Result<Option<Landed>>;

@@ -188,8 +188,8 @@ impl Cache {
 
     /// Writes it if that is worth it: when a twentieth is new, or most of what is in it has gone.
     pub(super) fn save(&self, path: &Path, stage: &Path) {
-        let worth = self.fresh_count > 16 + self.found.len() / 20;
-        let wasteful = self.places.len() > 1024 && self.places.len() > 4 * self.found.len();
+        let worth = self.fresh_count > 4 + self.found.len() / 20;
+        let wasteful = self.places.len() > 256 && self.places.len() > 4 * self.found.len();
         if !worth && !wasteful {
             return;
         }

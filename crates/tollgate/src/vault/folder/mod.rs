@@ -36,7 +36,7 @@ use jiff::Timestamp;
 use self::cache::Stat;
 use self::disk::{Disk, Seen};
 use self::log::{FORMAT, Noted};
-use self::stripe::Stripes;
+use self::stripe::{Log, Stripes};
 use self::sums::Sums;
 use super::claim::{Claim, ClaimId, Note};
 use super::event::{Event, Journal};
@@ -44,7 +44,7 @@ use super::figures::{Count, Tally};
 use super::hold::{Hold, Owner};
 use super::name::TaskName;
 use super::state::{Slot, State};
-use super::store::{Healed, Landed, Outcome, Placed, Ready, Scan, Step, Store, Stored, Version};
+use super::store::{Healed, Landed, NextStep, Outcome, Placed, Ready, Scan, Step, Store, Stored, Version};
 use super::task::{Brief, HEAD};
 use crate::digest::{Digest, Hasher};
 use crate::error::{At, Fault, Result};
@@ -54,8 +54,8 @@ use crate::settings::Durability;
 /// The longest that a task's lock is waited for. A step takes a millisecond; a disk that is slow to flush, a second.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 
-/// Whether nobody has this file open for writing.
-pub type Quiet = fn(&File) -> io::Result<bool>;
+/// Whether nobody else has this file open for writing.
+pub type Quiet = fn(File) -> io::Result<bool>;
 
 /// How the folders are used.
 #[derive(Clone)]
@@ -213,7 +213,7 @@ impl FolderStore {
         });
         let mut ready = scan::ready(&seen, self.options.settle, now);
         if let (Some(quiet), Slot::Free(_), Ready::Now | Ready::After(_)) = (self.options.quiet, slot, ready)
-            && !quiet(&file).at("look at", &path)?
+            && !quiet(file).at("look at", &path)?
         {
             if !self.disk.is_at(&path, seen.ino) {
                 // Taken at this moment: it is the new owner who writes.
@@ -251,6 +251,32 @@ impl FolderStore {
         }
         Ok(None)
     }
+
+    /// The lock of everything that is done to a task.
+    fn lock(&self, task: &TaskName) -> Result<Log<'_>> {
+        let locked = || Fault::Locked { path: self.private.join("stripes"), waited_s: LOCK_WAIT.as_secs() };
+        self.stripes.lock(task.stripe(), LOCK_WAIT)?.ok_or_else(locked)
+    }
+
+    /// Takes a step, if the task is as it was.
+    fn take(&self, log: &mut Log<'_>, step: &Step) -> Result<Outcome> {
+        match self.plan(log, step)? {
+            Some((plan, file)) => self.carry_out(log, &plan, &file),
+            None => Ok(Outcome::Conflict),
+        }
+    }
+
+    /// A task in progress, of which this is known.
+    fn worked_on(&self, task: &TaskName, noted: Option<Arc<Noted>>) -> Result<Option<Placed>> {
+        self.search(Some(State::InProgress), noted, |slot, noted| {
+            let path = self.path(task, slot);
+            match self.disk.look(&path)? {
+                Some(seen) if seen.is_file => Ok(Some(placed(task, slot, noted, &seen, path))),
+                Some(_) => Err(disk::not_a_file(&path)),
+                None => Ok(None),
+            }
+        })
+    }
 }
 
 impl Store for FolderStore {
@@ -284,14 +310,7 @@ impl Store for FolderStore {
             self.settle(&mut log)?;
             noted = log.known.notes.get(task).cloned();
         }
-        self.search(Some(State::InProgress), noted, |slot, noted| {
-            let path = self.path(task, slot);
-            match self.disk.look(&path)? {
-                Some(seen) if seen.is_file => Ok(Some(placed(task, slot, noted, &seen, path))),
-                Some(_) => Err(disk::not_a_file(&path)),
-                None => Ok(None),
-            }
-        })
+        self.worked_on(task, noted)
     }
 
     fn is_in(&self, task: &TaskName, state: State) -> Result<bool> {
@@ -321,22 +340,32 @@ impl Store for FolderStore {
     }
 
     fn apply(&self, step: &Step) -> Result<Outcome> {
-        let wait = if step.hurry { Duration::ZERO } else { LOCK_WAIT };
-        let Some(mut log) = self.stripes.lock(step.task.stripe(), wait)? else {
-            let path = self.private.join("stripes");
-            return if step.hurry {
-                Ok(Outcome::Busy)
-            } else {
-                Err(Fault::Locked { path, waited_s: wait.as_secs() })
-            };
+        let mut log = if step.hurry {
+            match self.stripes.lock(step.task.stripe(), Duration::ZERO)? {
+                Some(log) => log,
+                None => return Ok(Outcome::Busy),
+            }
+        } else {
+            self.lock(&step.task)?
         };
         if let Some(landed) = self.settle_first(&mut log, step)? {
             return Ok(Outcome::Done(landed));
         }
-        match self.plan(&mut log, step)? {
-            Some((plan, file)) => self.carry_out(&mut log, &plan, &file),
-            None => Ok(Outcome::Conflict),
-        }
+        self.take(&mut log, step)
+    }
+
+    fn advance(
+        &self,
+        task: &TaskName,
+        _now: Timestamp,
+        next: NextStep<'_>,
+    ) -> Result<Option<(Step, Outcome)>> {
+        let mut log = self.lock(task)?;
+        self.settle(&mut log)?;
+        let placed = self.worked_on(task, log.known.notes.get(task).cloned())?;
+        let Some(step) = next(placed.as_ref())? else { return Ok(None) };
+        let outcome = self.take(&mut log, &step)?;
+        Ok(Some((step, outcome)))
     }
 
     fn add(&self, task: &TaskName, bytes: &[u8]) -> Result<Option<Landed>> {

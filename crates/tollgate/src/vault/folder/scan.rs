@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -26,14 +27,30 @@ use crate::vault::task::{Brief, Broken, HEAD};
 /// A file this old when it was read cannot have been changed since within the same tick of the clock that dates it.
 const CERTAIN: SignedDuration = SignedDuration::from_secs(2);
 
-/// So many files that nobody has read yet are worth waiting for somebody who is reading them.
-const MANY: usize = 64;
+/// What is read in a folder is remembered in so many parts, so that several may read in a full one.
+const PARTS: usize = 4;
+
+/// So many files of a part that nobody has read yet are worth waiting for somebody who is reading them.
+const MANY: usize = 16;
 
 /// The longest that is waited for whoever reads. After that everybody reads for themselves.
 const READING: Duration = Duration::from_secs(2);
 
 /// A file of a folder, by its name and its inode.
 type Named = (TaskName, u64);
+
+/// Some files of a folder, and what is remembered of them.
+struct Part {
+    named: Vec<Named>,
+    cache: Cache,
+    path: PathBuf,
+}
+
+impl Part {
+    fn is_long(&self) -> bool {
+        self.named.iter().filter(|(_, ino)| !self.cache.has(*ino)).nth(MANY).is_some()
+    }
+}
 
 /// A folder that is looked at.
 struct Look<'a> {
@@ -59,20 +76,41 @@ impl FolderStore {
         let slot = Slot::Free(state);
         let Some(mut look) = self.look_at(&slot, now, &mut scan)? else { return Ok(scan) };
         let named = look.names().at("read", self.folder(&slot))?;
-        let path = self.private("cache", state.as_str());
-        let mut cache = Cache::load(&path);
-        // Of those who come to a full folder at the same time one reads for all.
-        let is_long = |cache: &Cache| named.iter().filter(|(_, ino)| !cache.has(*ino)).nth(MANY).is_some();
-        let mut reader = None;
-        if is_long(&cache) {
-            // Whoever cannot lock reads too: nothing depends on it.
-            reader = Lock::acquire(&self.private("cache", &format!("{state}.lock")), READING).unwrap_or(None);
-            cache.load_again(&path);
+        let mut parts: [Vec<Named>; PARTS] = std::array::from_fn(|_| Vec::new());
+        for (task, ino) in named {
+            parts[(ino % PARTS as u64) as usize].push((task, ino));
         }
-        let reader = reader.filter(|_| is_long(&cache));
-        self.read_all(&mut look, named, &mut cache, reader.is_some());
-        cache.save(&path, &self.private("stage", &crate::name::random_id()?));
+        let part = |(number, named): (usize, _)| {
+            let path = self.private("cache", &format!("{state}-{number}"));
+            Part { named, cache: Cache::load(&path), path }
+        };
+        let mut parts: Vec<Part> = parts.into_iter().enumerate().map(part).collect();
+        // Those who come to a full folder at the same time share it out. What others read is waited for at the end.
+        for patience in [Duration::ZERO, READING] {
+            let mut others = Vec::new();
+            for part in parts {
+                others.extend(self.read_part(&mut look, part, patience)?);
+            }
+            parts = others;
+        }
         Ok(scan)
+    }
+
+    /// Lists a part. It comes back if somebody reads it now and there is no patience.
+    fn read_part(&self, look: &mut Look<'_>, mut part: Part, patience: Duration) -> Result<Option<Part>> {
+        let mut reader = None;
+        if part.is_long() {
+            reader = match Lock::acquire(&part.path.with_extension("lock"), patience) {
+                Ok(None) if patience.is_zero() => return Ok(Some(part)),
+                // Whoever cannot lock reads too: nothing depends on it.
+                reader => reader.unwrap_or(None),
+            };
+            part.cache.load_again(&part.path);
+        }
+        let reader = reader.filter(|_| part.is_long());
+        self.read_all(look, part.named, &mut part.cache, reader.is_some());
+        part.cache.save(&part.path, &self.private("stage", &crate::name::random_id()?));
+        Ok(None)
     }
 
     /// The names alone of what lies in one state.

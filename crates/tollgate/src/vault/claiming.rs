@@ -8,12 +8,12 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 
-use super::claim::{Claim, ClaimId, Tenure};
+use super::claim::{Claim, ClaimId, Note, Tenure};
 use super::figures::Count;
 use super::hold::{Hold, Owner};
 use super::rules::{self, Asking, Release, lease_until};
 use super::state::{Slot, State};
-use super::store::{Landed, Outcome, Placed, Step, Stored};
+use super::store::{Landed, Outcome, Placed, Step, Taken};
 use super::{Not, Reason, TaskName, Vault};
 use crate::error::{Fault, Result};
 use crate::name::Agent;
@@ -64,6 +64,16 @@ pub enum Claiming {
     Not(Not),
 }
 
+/// What came of trying to claim a task that a look has found.
+pub(super) enum Tried {
+    /// It is not there.
+    Gone,
+    /// Somebody is busy with it.
+    Busy,
+    /// This.
+    Answer(Claiming),
+}
+
 /// What came of a verb that only the owner may use.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Owned<T> {
@@ -77,75 +87,93 @@ impl Vault {
     /// Takes this task.
     pub fn claim(&self, task: &TaskName, asked: &Asked, now: Timestamp) -> Result<Claiming> {
         self.heal()?;
-        let Some(stored) = self.store.get(task, None, now)? else {
-            return Ok(Claiming::Not(Not::new(Reason::None, format!("there is no task `{task}`"))));
-        };
-        let busy = || Not::new(Reason::Lost, format!("somebody is busy with `{task}`"));
-        Ok(self.claim_stored(&stored, asked, now, false)?.unwrap_or_else(|| Claiming::Not(busy())))
+        Ok(match self.claim_in(None, task, asked, now, false)? {
+            Tried::Answer(answer) => answer,
+            Tried::Gone => Claiming::Not(Not::new(Reason::None, format!("there is no task `{task}`"))),
+            Tried::Busy => Claiming::Not(Not::new(Reason::Lost, format!("somebody is busy with `{task}`"))),
+        })
     }
 
-    /// Takes this task, as it was seen. `None` if it is in a hurry and somebody is busy there.
-    pub(super) fn claim_stored(
+    /// Takes this task, if it is in this state.
+    pub(super) fn claim_in(
         &self,
-        stored: &Stored,
+        state: Option<State>,
+        task: &TaskName,
         asked: &Asked,
         now: Timestamp,
         hurry: bool,
-    ) -> Result<Option<Claiming>> {
-        let answer = self.try_claim(stored, asked, now, hurry);
-        if answer.is_err() {
+    ) -> Result<Tried> {
+        let tried = self.try_claim(state, task, asked, now, hurry);
+        if tried.is_err() {
             // The fault is what the caller must hear of, not that it could not be counted.
             let _ = self.store.count(&asked.agent, Count::Error);
         }
-        answer
+        tried
     }
 
     fn try_claim(
         &self,
-        stored: &Stored,
+        state: Option<State>,
+        task: &TaskName,
         asked: &Asked,
         now: Timestamp,
         hurry: bool,
-    ) -> Result<Option<Claiming>> {
-        let mode = match self.judge(stored, &asked.agent, asked.renamed_in, now)? {
-            Ok(mode) => mode,
-            Err(not) => return Ok(Some(Claiming::Not(not))),
-        };
-        if stored.slot == Slot::APPROVED && stored.note.approval.is_none() && stored.note.offered.is_none() {
-            return self.reopen(stored, now).map(Some);
-        }
-        let id = ClaimId::new()?;
-        let (hold, tenure) = match asked.wish {
-            Wish::Held => (Some(self.store.hold(&id)?), Tenure::Held),
-            Wish::Leased => (None, Tenure::Leased(lease_until(now, self.terms.lease))),
-        };
-        let action = stored.brief.as_ref().ok().and_then(|brief| brief.action.as_deref());
-        let sensitive = self.terms.roles.is_sensitive(action);
-        let lock = hold.as_ref().and_then(Hold::file);
-        let asking = Asking { id, agent: asked.agent.clone(), tenure, lock, mode, sensitive };
-        let mut step = rules::claim(stored, asking, now)?;
-        step.hurry = hurry;
-        let landed = match self.store.apply(&step)? {
-            Outcome::Done(landed) => landed,
-            Outcome::Conflict => return self.lost(stored, &asked.agent, now).map(Some),
-            Outcome::Changed => return self.reopen(stored, now).map(Some),
-            Outcome::Busy => return Ok(None),
-            Outcome::Unknown(fault) => return Err(fault),
+    ) -> Result<Tried> {
+        let (mut refused, mut hold, mut from) = (None, None, State::NeedsAction);
+        let taken = self.store.take(task, state, now, hurry, &mut |stored| {
+            from = stored.slot.state();
+            let mode = match self.judge(stored, &asked.agent, asked.renamed_in, now)? {
+                Ok(mode) => mode,
+                Err(not) => {
+                    refused = Some(not);
+                    return Ok(None);
+                }
+            };
+            let Note { approval, offered, .. } = &stored.note;
+            if stored.slot == Slot::APPROVED && approval.is_none() && offered.is_none() {
+                return Ok(None);
+            }
+            let id = ClaimId::new()?;
+            let tenure = match asked.wish {
+                Wish::Held => {
+                    hold = Some(self.store.hold(&id)?);
+                    Tenure::Held
+                }
+                Wish::Leased => Tenure::Leased(lease_until(now, self.terms.lease)),
+            };
+            let action = stored.brief.as_ref().ok().and_then(|brief| brief.action.as_deref());
+            let sensitive = self.terms.roles.is_sensitive(action);
+            let lock = hold.as_ref().and_then(Hold::file);
+            let asking = Asking { id, agent: asked.agent.clone(), tenure, lock, mode, sensitive };
+            rules::claim(stored, asking, now).map(Some)
+        })?;
+        let (step, landed) = match taken {
+            Taken::Gone => return Ok(Tried::Gone),
+            Taken::Busy | Taken::Step(_, Outcome::Busy) => return Ok(Tried::Busy),
+            Taken::Step(step, Outcome::Done(landed)) => (step, landed),
+            Taken::Step(_, Outcome::Unknown(fault)) => return Err(fault),
+            Taken::Step(_, Outcome::Conflict) => {
+                return self.lost(task, from, &asked.agent, now).map(Tried::Answer);
+            }
+            Taken::Left | Taken::Step(_, Outcome::Changed) => {
+                let answer = refused.map_or_else(|| self.reopen(task, now), |not| Ok(Claiming::Not(not)));
+                return answer.map(Tried::Answer);
+            }
         };
         let claim = step.note.and_then(|note| note.claim);
         let claim = claim.ok_or_else(|| Fault::invalid("a claim without a claim"))?;
-        Ok(Some(Claiming::Claimed(Box::new(Claimed { task: landed.task, path: landed.path, claim, hold }))))
+        let claimed = Claimed { task: landed.task, path: landed.path, claim, hold };
+        Ok(Tried::Answer(Claiming::Claimed(Box::new(claimed))))
     }
 
-    fn lost(&self, stored: &Stored, agent: &Agent, now: Timestamp) -> Result<Claiming> {
-        self.store.tell(&[rules::lost(stored, agent, now)?])?;
+    fn lost(&self, task: &TaskName, from: State, agent: &Agent, now: Timestamp) -> Result<Claiming> {
+        self.store.tell(&[rules::lost(task, from, agent, now)?])?;
         self.store.count(agent, Count::Lost)?;
-        Ok(Claiming::Not(Not::new(Reason::Lost, format!("another was quicker to take `{}`", stored.task))))
+        Ok(Claiming::Not(Not::new(Reason::Lost, format!("another was quicker to take `{task}`"))))
     }
 
     /// What lies in `Approved` is not what was approved: a person decides again.
-    fn reopen(&self, seen: &Stored, now: Timestamp) -> Result<Claiming> {
-        let task = &seen.task;
+    fn reopen(&self, task: &TaskName, now: Timestamp) -> Result<Claiming> {
         for _ in 0..TRIES {
             // A fresh look: the claim that found it out has moved the file and put it back.
             let Some(stored) = self.store.get(task, Some(State::Approved), now)? else { break };

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::claiming::{Asked, Claimed, Claiming};
+use super::claiming::{Asked, Claimed, Claiming, Tried};
 use super::deciding::Passed;
 use super::state::State;
 use super::store::{Listed, Ready, Unfit};
@@ -173,23 +173,13 @@ impl Vault {
                 },
             };
             let (task, state) = (place.1.clone(), place.2);
-            let claiming = match self.store.get(&task, Some(state), now) {
-                Ok(Some(stored)) => match self.claim_stored(&stored, asked, now, hurry) {
-                    Ok(Some(claiming)) => Ok(claiming),
-                    Ok(None) => {
-                        line.busy.push(place);
-                        continue;
-                    }
-                    Err(fault) => Err(fault),
-                },
+            match self.claim_in(Some(state), &task, asked, now, hurry) {
                 // Somebody took it before we looked: no race, the line is only old.
-                Ok(None) => continue,
-                Err(fault) => Err(fault),
-            };
-            match claiming {
-                Ok(Claiming::Claimed(claimed)) => return Ok(Next::Claimed(claimed)),
-                Ok(Claiming::Not(Not { wait: Some(wait), .. })) => line.young(wait),
-                Ok(Claiming::Not(not)) => match not.reason {
+                Ok(Tried::Gone) => {}
+                Ok(Tried::Busy) => line.busy.push(place),
+                Ok(Tried::Answer(Claiming::Claimed(claimed))) => return Ok(Next::Claimed(claimed)),
+                Ok(Tried::Answer(Claiming::Not(Not { wait: Some(wait), .. }))) => line.young(wait),
+                Ok(Tried::Answer(Claiming::Not(not))) => match not.reason {
                     Reason::Blocked => line.blocked += 1,
                     Reason::Incomplete => {
                         line.unfit.push(Unfit { name: task.to_string(), state, why: not.sentence });

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use super::block::{Completion, Verdict};
 use super::claim::{Approval, Claim, ClaimId, Mode, Note, StepId, Tenure};
 use super::event::{Event, Kind, Payload};
+use super::name::TaskName;
 use super::state::{Slot, State, Verb, may_go};
 use super::store::{Edit, Placed, Step, Stored};
 use crate::digest::Digest;
@@ -138,9 +139,9 @@ pub(crate) fn claim(stored: &Stored, asking: Asking, at: Timestamp) -> Result<St
 }
 
 /// A race that another won.
-pub(crate) fn lost(stored: &Placed, agent: &Agent, at: Timestamp) -> Result<Event> {
+pub(crate) fn lost(task: &TaskName, from: State, agent: &Agent, at: Timestamp) -> Result<Event> {
     let id = StepId::new()?;
-    let payload = Payload { from: Some(stored.slot.state()), ..Payload::new(&stored.task, &id) };
+    let payload = Payload { from: Some(from), ..Payload::new(task, &id) };
     Ok(Event { time: at, agent: Some(agent.clone()), kind: Kind::ClaimLost, payload, result: "LOST".into() })
 }
 

@@ -255,8 +255,24 @@ pub enum Settled {
     TakenBack,
 }
 
-/// From how a task is to its next step.
+/// From how a task in progress is to its next step.
 pub type NextStep<'a> = &'a mut dyn FnMut(Option<&Placed>) -> Result<Option<Step>>;
+
+/// From how a task is that may be taken to the step that takes it.
+pub type FirstStep<'a> = &'a mut dyn FnMut(&Stored) -> Result<Option<Step>>;
+
+/// What came of asking for a task.
+#[derive(Debug)]
+pub enum Taken {
+    /// It is not there.
+    Gone,
+    /// Somebody is busy with it or one beside it, and we are in a hurry.
+    Busy,
+    /// No step follows from how it is.
+    Left,
+    /// This one does, and that came of it.
+    Step(Box<Step>, Outcome),
+}
 
 /// A place where tasks are kept.
 pub trait Store: Send + Sync {
@@ -284,6 +300,24 @@ pub trait Store: Send + Sync {
 
     /// Takes one step: all of it, or none.
     fn apply(&self, step: &Step) -> Result<Outcome>;
+
+    /// Takes the step that follows from how a task is, in this state or wherever it is.
+    fn take(
+        &self,
+        task: &TaskName,
+        state: Option<State>,
+        now: Timestamp,
+        hurry: bool,
+        next: FirstStep<'_>,
+    ) -> Result<Taken> {
+        let Some(stored) = self.get(task, state, now)? else { return Ok(Taken::Gone) };
+        let Some(step) = next(&stored)? else { return Ok(Taken::Left) };
+        let step = Step { hurry, ..step };
+        Ok(match self.apply(&step)? {
+            Outcome::Busy => Taken::Busy,
+            outcome => Taken::Step(Box::new(step), outcome),
+        })
+    }
 
     /// Takes the step that follows from how a task in progress is, if one does.
     fn advance(

@@ -156,7 +156,7 @@ impl World {
     }
 
     fn pending(&self) -> usize {
-        self.known().iter().filter(|known| known.pending.is_some()).count()
+        self.known().iter().filter(|known| known.is_pending()).count()
     }
 
     fn kinds(&self) -> Vec<Kind> {

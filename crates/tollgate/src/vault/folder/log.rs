@@ -18,6 +18,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -163,8 +164,8 @@ const PLAN: &[u8] = br#"{"Plan":"#;
 pub(crate) struct Known {
     /// What is known of each task that is not final.
     pub(crate) notes: BTreeMap<TaskName, Arc<Noted>>,
-    /// The step without a mark.
-    pub(crate) pending: Option<Box<Plan<'static>>>,
+    /// Where in the bytes the JSON of the step without a mark is.
+    pending: Option<Range<usize>>,
     /// The whole lines, and the zero after them.
     bytes: Vec<u8>,
     /// The digits of the last of them.
@@ -240,14 +241,15 @@ impl Known {
                 break true;
             }
             if json.starts_with(PLAN) {
-                pending = Some(json);
+                pending = Some(at + DIGITS + 1..at + len);
             } else {
                 match serde_json::from_slice(json).map_err(|error| Fault::damaged(path, error))? {
                     Mark::Start(_) => {}
                     Mark::Undone => pending = None,
                     Mark::Done(landed) => {
-                        if let Some(json) = pending.take() {
-                            let InForce { step: StepInForce { id, task, note } } = planned(json, path)?;
+                        if let Some(plan) = pending.take() {
+                            let InForce { step: StepInForce { id, task, note } } =
+                                planned(&bytes[plan], path)?;
                             known.settle(&task, &landed, note.map(|note| Noted { step: id, note }));
                         }
                     }
@@ -260,8 +262,18 @@ impl Known {
         if !ended && !all {
             return Ok(None);
         }
-        known.pending = pending.map(|json| planned(json, path)).transpose()?;
+        known.pending = pending;
         Ok(Some((known, at)))
+    }
+
+    /// Whether there is a step without a mark.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// The step without a mark, which is under way or was cut short.
+    pub(crate) fn pending(&self, path: &Path) -> Result<Option<Plan<'static>>> {
+        self.pending.clone().map(|plan| planned(&self.bytes[plan], path)).transpose()
     }
 
     /// A step was done: what was known of the first name is void, this is known of the second.
@@ -292,6 +304,11 @@ impl Known {
     /// The whole log.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// The step has a mark now.
+    pub(crate) fn settled(&mut self) {
+        self.pending = None;
     }
 
     /// Begins anew, with what is known. The answer is the whole log.

@@ -44,7 +44,9 @@ use super::figures::{Count, Tally};
 use super::hold::{Hold, Owner};
 use super::name::TaskName;
 use super::state::{Slot, State};
-use super::store::{Healed, Landed, NextStep, Outcome, Placed, Ready, Scan, Step, Store, Stored, Version};
+use super::store::{
+    FirstStep, Healed, Landed, NextStep, Outcome, Placed, Ready, Scan, Step, Store, Stored, Taken, Version,
+};
 use super::task::{Brief, HEAD};
 use crate::digest::{Digest, Hasher};
 use crate::error::{At, Fault, Result};
@@ -68,6 +70,14 @@ pub struct FolderOptions {
     pub journal: Arc<dyn Journal>,
     /// How to find out whether somebody is writing. Without it only `settle` protects from half-written tasks.
     pub quiet: Option<Quiet>,
+}
+
+/// A task's file, open, as it was found.
+struct Opened {
+    slot: Slot,
+    path: PathBuf,
+    file: File,
+    seen: Seen,
 }
 
 /// Tasks in folders.
@@ -196,23 +206,28 @@ impl FolderStore {
         Ok(agents)
     }
 
-    /// Looks at a task that was opened in one slot.
+    /// Opens a task in one slot, to look at it.
+    fn open_in(&self, slot: Slot, task: &TaskName) -> Result<Option<Opened>> {
+        let path = self.path(task, &slot);
+        let opened = self.disk.open_task(&path, false)?;
+        Ok(opened.map(|(file, seen)| Opened { slot, path, file, seen }))
+    }
+
+    /// Looks at a task that was opened.
     fn look(
         &self,
         task: &TaskName,
-        slot: &Slot,
         noted: Option<&Noted>,
-        path: PathBuf,
-        (file, seen): (File, Seen),
+        Opened { slot, path, file, seen }: Opened,
         now: Timestamp,
     ) -> Result<Option<Stored>> {
         let mut head = vec![0; usize::try_from(seen.len).unwrap_or(HEAD).min(HEAD)];
         let read = file.read_at(&mut head, 0).at("read", &path)?;
         let twin = noted.map(|noted| &noted.note.slot).filter(|other| {
-            *other != slot && fs::symlink_metadata(self.path(task, other)).is_ok_and(|found| found.is_file())
+            **other != slot && fs::symlink_metadata(self.path(task, other)).is_ok_and(|found| found.is_file())
         });
         let mut ready = scan::ready(&seen, self.options.settle, now);
-        if let (Some(quiet), Slot::Free(_), Ready::Now | Ready::After(_)) = (self.options.quiet, slot, ready)
+        if let (Some(quiet), Slot::Free(_), Ready::Now | Ready::After(_)) = (self.options.quiet, &slot, ready)
             && !quiet(file).at("look at", &path)?
         {
             if !self.disk.is_at(&path, seen.ino) {
@@ -222,12 +237,26 @@ impl FolderStore {
             ready = Ready::Open;
         }
         Ok(Some(Stored {
-            placed: placed(task, slot, noted, &seen, path),
+            placed: placed(task, &slot, noted, &seen, path),
             brief: Brief::read(&head[..read]),
             ready,
             twin: twin.cloned(),
             modified: scan::modified(&seen),
         }))
+    }
+
+    /// A task, in this state or wherever it is, of which this is known.
+    fn find(
+        &self,
+        task: &TaskName,
+        state: Option<State>,
+        noted: Option<Arc<Noted>>,
+        now: Timestamp,
+    ) -> Result<Option<Stored>> {
+        self.search(state, noted, |slot, noted| match self.open_in(slot.clone(), task)? {
+            Some(opened) => self.look(task, noted, opened, now),
+            None => Ok(None),
+        })
     }
 
     /// What `look` finds, where the task was put or anywhere else.
@@ -258,8 +287,13 @@ impl FolderStore {
         self.stripes.lock(task.stripe(), LOCK_WAIT)?.ok_or_else(locked)
     }
 
+    /// The same; `None` if somebody else has it and we are in a hurry.
+    fn lock_for(&self, task: &TaskName, hurry: bool) -> Result<Option<Log<'_>>> {
+        if hurry { self.stripes.lock(task.stripe(), Duration::ZERO) } else { self.lock(task).map(Some) }
+    }
+
     /// Takes a step, if the task is as it was.
-    fn take(&self, log: &mut Log<'_>, step: &Step) -> Result<Outcome> {
+    fn take_step(&self, log: &mut Log<'_>, step: &Step) -> Result<Outcome> {
         match self.plan(log, step)? {
             Some((plan, file)) => self.carry_out(log, &plan, &file),
             None => Ok(Outcome::Conflict),
@@ -285,22 +319,8 @@ impl Store for FolderStore {
     }
 
     fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Stored>> {
-        if let Some(state) = state.filter(|state| *state != State::InProgress) {
-            // Whether it is there tells the file: whoever goes through a line of tasks meets many that are taken.
-            let slot = Slot::Free(state);
-            let path = self.path(task, &slot);
-            let Some(opened) = self.disk.open_task(&path, false)? else { return Ok(None) };
-            let (noted, _) = self.stripes.noted(task)?;
-            return self.look(task, &slot, noted.as_deref(), path, opened, now);
-        }
         let (noted, _) = self.stripes.noted(task)?;
-        self.search(state, noted, |slot, noted| {
-            let path = self.path(task, slot);
-            match self.disk.open_task(&path, false)? {
-                Some(opened) => self.look(task, slot, noted, path, opened, now),
-                None => Ok(None),
-            }
-        })
+        self.find(task, state, noted, now)
     }
 
     fn in_progress(&self, task: &TaskName, _now: Timestamp) -> Result<Option<Placed>> {
@@ -340,18 +360,41 @@ impl Store for FolderStore {
     }
 
     fn apply(&self, step: &Step) -> Result<Outcome> {
-        let mut log = if step.hurry {
-            match self.stripes.lock(step.task.stripe(), Duration::ZERO)? {
-                Some(log) => log,
-                None => return Ok(Outcome::Busy),
-            }
-        } else {
-            self.lock(&step.task)?
-        };
+        let Some(mut log) = self.lock_for(&step.task, step.hurry)? else { return Ok(Outcome::Busy) };
         if let Some(landed) = self.settle_first(&mut log, step)? {
             return Ok(Outcome::Done(landed));
         }
-        self.take(&mut log, step)
+        self.take_step(&mut log, step)
+    }
+
+    fn take(
+        &self,
+        task: &TaskName,
+        state: Option<State>,
+        now: Timestamp,
+        hurry: bool,
+        next: FirstStep<'_>,
+    ) -> Result<Taken> {
+        let opened = match state.filter(|state| *state != State::InProgress).map(Slot::Free) {
+            // Whether it is there tells the file: whoever goes through a line of tasks meets many that are taken.
+            Some(slot) => match self.open_in(slot, task)? {
+                Some(opened) => Some(opened),
+                None => return Ok(Taken::Gone),
+            },
+            None => None,
+        };
+        let Some(mut log) = self.lock_for(task, hurry)? else { return Ok(Taken::Busy) };
+        // What was cut short may have left the file otherwise than it was opened.
+        let opened = if self.settle(&mut log)?.is_some() { None } else { opened };
+        let noted = log.known.notes.get(task).cloned();
+        let found = match opened {
+            Some(opened) => self.look(task, noted.as_deref(), opened, now),
+            None => self.find(task, state, noted, now),
+        };
+        let Some(stored) = found? else { return Ok(Taken::Gone) };
+        let Some(step) = next(&stored)? else { return Ok(Taken::Left) };
+        let outcome = self.take_step(&mut log, &step)?;
+        Ok(Taken::Step(Box::new(step), outcome))
     }
 
     fn advance(
@@ -364,7 +407,7 @@ impl Store for FolderStore {
         self.settle(&mut log)?;
         let placed = self.worked_on(task, log.known.notes.get(task).cloned())?;
         let Some(step) = next(placed.as_ref())? else { return Ok(None) };
-        let outcome = self.take(&mut log, &step)?;
+        let outcome = self.take_step(&mut log, &step)?;
         Ok(Some((step, outcome)))
     }
 

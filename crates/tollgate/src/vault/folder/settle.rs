@@ -28,7 +28,7 @@ use crate::vault::store::{Healed, Landed, Settled, Step};
 impl FolderStore {
     /// Settles what lies in the way of a step. If that was the very same step, it is done now.
     pub(super) fn settle_first(&self, log: &mut Log<'_>, step: &Step) -> Result<Option<Landed>> {
-        let Some(plan) = log.known.pending.clone() else { return Ok(None) };
+        let Some(plan) = log.pending()? else { return Ok(None) };
         self.settle(log)?;
         if plan.step.id != step.id || plan.step.verb == Some(Verb::Claim) {
             return Ok(None);
@@ -96,7 +96,7 @@ impl FolderStore {
 
     /// Finishes a step that was cut short, or takes it back. The lock is ours, so whoever began it is gone.
     pub(super) fn settle(&self, log: &mut Log<'_>) -> Result<Option<Healed>> {
-        let Some(plan) = log.known.pending.clone() else { return Ok(None) };
+        let Some(plan) = log.pending()? else { return Ok(None) };
         let (task, verb) = (plan.step.task.clone(), plan.step.verb);
         if verb == Some(Verb::Claim) {
             self.undo(log, &plan)?;

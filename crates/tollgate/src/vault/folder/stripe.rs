@@ -80,12 +80,9 @@ impl Stripes {
         Ok(Some(found))
     }
 
-    /// What is known of a task now, likewise; and whether a step of it is under way, or was cut short.
+    /// What is known of a task now, likewise; and whether a step in its stripe is under way, or was cut short.
     pub(crate) fn noted(&self, task: &TaskName) -> Result<(Option<Arc<Noted>>, bool)> {
-        let of = |known: &Known| {
-            let is_pending = known.pending.as_ref().is_some_and(|plan| plan.step.task == *task);
-            (known.notes.get(task).cloned(), is_pending)
-        };
+        let of = |known: &Known| (known.notes.get(task).cloned(), known.is_pending());
         match self.glance(task.stripe(), of)? {
             Some(noted) => Ok(noted),
             None => Ok(of(&self.read(task.stripe())?)),
@@ -96,7 +93,7 @@ impl Stripes {
     pub(crate) fn under_way(&self) -> Result<Vec<u8>> {
         let mut found = Vec::new();
         for stripe in 0..=u8::MAX {
-            if self.glance(stripe, |known| known.pending.is_some())? == Some(true) {
+            if self.glance(stripe, Known::is_pending)? == Some(true) {
                 found.push(stripe);
             }
         }
@@ -218,6 +215,11 @@ impl Log<'_> {
         })
     }
 
+    /// The step that is under way, or was cut short.
+    pub(crate) fn pending(&self) -> Result<Option<Plan<'static>>> {
+        self.known.pending(&self.path)
+    }
+
     /// It was done.
     pub(crate) fn done(&mut self, disk: &Disk, plan: &Plan<'_>, landed: &TaskName) -> Result<()> {
         let noted = plan.note().map(|note| Noted { step: plan.step.id.clone(), note: note.clone() });
@@ -246,7 +248,7 @@ impl Log<'_> {
     }
 
     fn mark(&mut self, disk: &Disk, line: &Line<'_>) -> Result<()> {
-        self.known.pending = None;
+        self.known.settled();
         if self.known.notes.is_empty() {
             // Nothing is left to know: that the log begins anew is the mark.
             let bytes = self.known.begin_anew()?;

@@ -40,7 +40,7 @@ impl FolderStore {
                     continue;
                 }
                 let Some(mut log) = self.stripes.lock(stripe, std::time::Duration::ZERO)? else { continue };
-                let nowhere = log.known.pending.is_none() && !found(&task, &self.places(None)?);
+                let nowhere = !log.known.is_pending() && !found(&task, &self.places(None)?);
                 if nowhere {
                     log.forget(&self.disk, &task)?;
                 }

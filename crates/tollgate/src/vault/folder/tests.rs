@@ -458,7 +458,7 @@ fn after_a_fault_what_is_remembered_is_what_the_log_says() {
         let known = world.store.stripes.read(task.stripe()).unwrap();
         assert_eq!(remembered.0, known.notes.get(&task).cloned(), "{failing}");
         let is_pending = failing == 2;
-        assert_eq!((remembered.1, known.pending.is_some()), (is_pending, is_pending), "{failing}");
+        assert_eq!((remembered.1, known.is_pending()), (is_pending, is_pending), "{failing}");
         assert!(world.at("Needs_Action/x.md").exists());
         claimed(world.vault.claim(&task, &asked, Timestamp::now()).unwrap());
     }

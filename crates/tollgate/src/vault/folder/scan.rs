@@ -75,7 +75,9 @@ impl FolderStore {
         }
         let slot = Slot::Free(state);
         let Some(mut look) = self.look_at(&slot, now, &mut scan)? else { return Ok(scan) };
-        let named = look.names().at("read", self.folder(&slot))?;
+        let mut named = look.names().at("read", self.folder(&slot))?;
+        // In the order in which they lie on the disk, and in memory.
+        named.sort_unstable_by_key(|(_, ino)| *ino);
         let mut parts: [Vec<Named>; PARTS] = std::array::from_fn(|_| Vec::new());
         for (task, ino) in named {
             parts[(ino % PARTS as u64) as usize].push((task, ino));

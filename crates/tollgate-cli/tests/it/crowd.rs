@@ -135,8 +135,6 @@ fn sixteen_workers_and_random_deaths() {
         board.as_array().unwrap().iter().map(|row| row["task"].as_str().unwrap()).collect();
     assert_eq!((board.as_array().unwrap().len(), names.len()), (tasks, tasks));
     assert!(board.as_array().unwrap().iter().all(|row| row["state"] == "Done"));
-    let slots = fs::read(world.path("vault/.tollgate/vault/held")).unwrap();
-    assert!(!slots.is_empty() && slots.iter().all(|byte| *byte == 0), "no slot is left");
 
     // By the workers' own record: never two at one task, and the file was there.
     let record = fs::read_to_string(witness.join("record")).unwrap();

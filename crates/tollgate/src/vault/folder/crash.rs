@@ -189,6 +189,8 @@ impl World {
             ends(Kind::Release) + ends(Kind::Reclaim) + open,
             "{told}: every claim has its end: {events:?}"
         );
+        let (figures, _) = self.vault(None).figures().unwrap();
+        assert_eq!(figures.total_claims, claims as u64, "{told}: every claim is counted once");
         assert_eq!(text.matches("**Status**: processing").count(), open, "{told}: {text}");
         assert_eq!(
             text.matches("<!-- tollgate c-").count(),

@@ -367,23 +367,52 @@ fn the_durable_way_is_the_same_way() {
     assert!(fs::read_to_string(world.at("Done/x.md")).unwrap().ends_with("**Next State**: Done\n"));
 }
 
-#[test]
-fn logs_that_stay_open_are_those_of_all_processes() {
-    let world = World::new();
-    let other = FolderStore::open(world.folder.path(), options(&world.journal)).unwrap();
-    let other = Vault::new(Arc::new(other), Terms::default());
-    let vaults = [&world.vault, &other];
-    let (now, agent) = (Timestamp::now(), "blue".parse::<Agent>().unwrap());
-    // Of one stripe, so that one log grows: it is read in parts, and written anew again and again.
+/// Twenty tasks in the hands of one agent, all of the stripe 7, so that one log grows.
+fn one_long_log(world: &World, now: Timestamp) -> (PathBuf, Vec<TaskName>, Vec<ClaimId>) {
     let names = (0..).map(|number| format!("task {number}").parse::<TaskName>().unwrap());
     let tasks: Vec<TaskName> = names.filter(|name| name.stripe() == 7).take(20).collect();
-    let asked = Asked { agent, wish: Wish::Leased, renamed_in: true };
+    let asked = Asked { agent: "blue".parse().unwrap(), wish: Wish::Leased, renamed_in: true };
     let mut claims = Vec::new();
     for task in &tasks {
         world.vault.add(task, b"x\n").unwrap();
         claims.push(claimed(world.vault.claim(task, &asked, now).unwrap()).claim.id);
     }
-    let log = world.folder.path().join(".tollgate/vault/log/07");
+    (world.folder.path().join(".tollgate/vault/log/07"), tasks, claims)
+}
+
+#[test]
+fn a_log_that_cannot_be_written_anew_goes_on() {
+    for act in ["create", "replace"] {
+        let (world, now) = (World::new(), Timestamp::now());
+        let (log, tasks, claims) = one_long_log(&world, now);
+        let full = world.with(|store| {
+            let fate = move |at| if at == act { disk::Fate::Fail(libc::ENOSPC) } else { disk::Fate::Go };
+            store.set_fates(Arc::new(fate));
+        });
+        let before = fs::metadata(&log).unwrap().ino();
+        for round in 0..200 {
+            let (task, id) = (&tasks[round % 20], &claims[round % 20]);
+            assert_eq!(full.progress(task, id, "on the way", now).unwrap(), Owned::Yes(()));
+        }
+        let found = fs::metadata(&log).unwrap();
+        assert!(found.ino() == before && found.len() > 100 << 10, "{act}: {} bytes", found.len());
+        // There is room again.
+        assert_eq!(world.vault.progress(&tasks[0], &claims[0], "on the way", now).unwrap(), Owned::Yes(()));
+        assert!(fs::metadata(&log).unwrap().len() < 64 << 10, "{act}");
+        for (task, id) in tasks.iter().zip(&claims) {
+            assert!(full.verify(task, id, now).unwrap() && world.vault.verify(task, id, now).unwrap());
+        }
+    }
+}
+
+#[test]
+fn logs_that_stay_open_are_those_of_all_processes() {
+    let (world, now) = (World::new(), Timestamp::now());
+    let other = FolderStore::open(world.folder.path(), options(&world.journal)).unwrap();
+    let other = Vault::new(Arc::new(other), Terms::default());
+    let vaults = [&world.vault, &other];
+    // It is read in parts, and written anew again and again.
+    let (log, tasks, claims) = one_long_log(&world, now);
     let mut anew = 0;
     for round in 0..300 {
         let before = fs::metadata(&log).unwrap().ino();

@@ -453,16 +453,101 @@ fn an_owner_who_died_on_the_way_out_has_let_go() {
     let asked = Asked { agent: "blue".parse().unwrap(), wish: Wish::Leased, renamed_in: true };
     world.vault.add(&task, b"x\n").unwrap();
     let id = claimed(world.vault.claim(&task, &asked, now).unwrap()).claim.id;
-    let dying = world.with(|store| {
-        store.set_fates(Arc::new(|act| if act == "move" { disk::Fate::Die } else { disk::Fate::Go }));
-    });
-    let release = || dying.release(&task, &id, &Release::success(), now);
-    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(release)).is_err());
+    dies(|| dying(&world, "move").release(&task, &id, &Release::success(), now));
     assert!(world.at("In_Progress/blue/x.md").exists());
     // What was written down is finished by whoever asks for this task, not only by those who heal all.
     let other = FolderStore::open(world.folder.path(), options(&world.journal)).unwrap();
     assert!(!Vault::new(Arc::new(other), Terms::default()).verify(&task, &id, now).unwrap());
     assert!(world.at("Done/x.md").exists());
+}
+
+/// A vault whose user dies before this act.
+fn dying(world: &World, act: &'static str) -> Vault {
+    world.with(|store| {
+        store.set_fates(Arc::new(move |at| if at == act { disk::Fate::Die } else { disk::Fate::Go }));
+    })
+}
+
+fn dies<T>(act: impl FnOnce() -> T) {
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).is_err());
+}
+
+/// Two tasks of one stripe.
+fn neighbours(world: &World) -> [TaskName; 2] {
+    let names = (0..).map(|number| format!("task {number}").parse::<TaskName>().unwrap());
+    let mut names = names.filter(|name| name.stripe() == 7);
+    std::array::from_fn(|_| {
+        let name = names.next().unwrap();
+        world.vault.add(&name, b"x\n").unwrap();
+        name
+    })
+}
+
+#[test]
+fn whoever_takes_a_task_first_settles_what_its_neighbour_left() {
+    let world = World::new();
+    let [first, second] = neighbours(&world);
+    let mut line = world.vault.line(&asked("blue"), later()).unwrap();
+    // After the move: the file is in nobody's hands.
+    dies(|| dying(&world, "write").claim(&first, &asked("red"), later()));
+    assert!(world.at("In_Progress/red").join(first.as_str()).exists());
+    let Next::Claimed(taken) = world.vault.next(&mut line, &asked("blue"), later()).unwrap() else {
+        panic!("the other one is there")
+    };
+    assert_eq!(taken.task, second);
+    assert!(world.at("Needs_Action").join(first.as_str()).exists());
+    assert!(!world.store.stripes.read(7).unwrap().is_pending());
+}
+
+#[test]
+fn an_owner_first_settles_what_the_neighbour_of_its_task_left() {
+    let world = World::new();
+    let [first, second] = neighbours(&world);
+    let mine = claimed(world.vault.claim(&second, &asked("blue"), later()).unwrap());
+    dies(|| dying(&world, "write").claim(&first, &asked("red"), later()));
+    let done = world.vault.release(&second, &mine.claim.id, &Release::success(), later()).unwrap();
+    assert!(matches!(done, Owned::Yes(_)));
+    assert!(world.at("Needs_Action").join(first.as_str()).exists());
+    assert!(!world.store.stripes.read(7).unwrap().is_pending());
+}
+
+#[test]
+fn what_goes_away_while_it_is_settled_is_no_lost_race() {
+    let world = World::new();
+    let task: TaskName = "x".parse().unwrap();
+    world.vault.add(&task, b"x\n").unwrap();
+    // By hand, and nobody has approved it.
+    fs::rename(world.at("Needs_Action/x.md"), world.at("Approved/x.md")).unwrap();
+    let mut line = world.vault.line(&asked("blue"), later()).unwrap();
+    assert_eq!(line.len(), 1);
+    dies(|| dying(&world, "move").claim(&task, &asked("red"), later()));
+    assert!(
+        world.at("Approved/x.md").exists() && world.store.stripes.read(task.stripe()).unwrap().is_pending()
+    );
+    assert!(matches!(world.vault.next(&mut line, &asked("blue"), later()).unwrap(), Next::Nothing(None)));
+    assert!(world.at("Pending_Approval/x.md").exists());
+    let events = world.journal.events();
+    assert!(events.iter().all(|event| event.kind != crate::vault::event::Kind::ClaimLost), "{events:?}");
+}
+
+#[test]
+fn what_was_written_a_moment_ago_is_read_again_by_who_comes_later() {
+    use std::os::unix::fs::DirEntryExt;
+    let world = World::new();
+    for n in 0..200 {
+        world.vault.add(&format!("t{n}").parse().unwrap(), b"---\npriority: normal\n---\n").unwrap();
+    }
+    let remembered = || {
+        let part = |number| world.at(&format!(".tollgate/vault/cache/Needs_Action-{number}"));
+        let parts: Vec<_> = (0..4).map(|number| cache::Cache::load(&part(number))).collect();
+        let files = fs::read_dir(world.at("Needs_Action")).unwrap().map(|file| file.unwrap().ino());
+        files.filter(|ino| parts.iter().any(|part| part.has(*ino))).count()
+    };
+    assert_eq!(world.vault.list(State::NeedsAction, Timestamp::now()).unwrap().tasks.len(), 200);
+    assert!(world.at(".tollgate/vault/cache/Needs_Action-0").exists(), "for those who wait");
+    assert_eq!(remembered(), 0);
+    assert_eq!(world.vault.list(State::NeedsAction, later()).unwrap().tasks.len(), 200);
+    assert_eq!(remembered(), 200);
 }
 
 #[test]

@@ -238,15 +238,19 @@ mod tests {
     }
 
     /// A process that is being started has every descriptor for an instant, so a free lock may look held for that long.
-    fn gone(path: &Path, claim: &Claim) -> bool {
+    fn proof(path: &Path, claim: &Claim) -> Option<Hold> {
         let mut pauses = crate::lock::Pauses::lasting(Duration::from_secs(10));
         loop {
             match Hold::try_take(path, claim).unwrap() {
-                Owner::Gone(_) => return true,
+                Owner::Gone(proof) => return Some(proof),
                 _ if pauses.pause() => {}
-                _ => return false,
+                _ => return None,
             }
         }
+    }
+
+    fn gone(path: &Path, claim: &Claim) -> bool {
+        proof(path, claim).is_some()
     }
 
     fn cat() -> Command {
@@ -284,7 +288,7 @@ mod tests {
         let (_, other) = claim(path);
         assert_eq!(hold.file(), other.file());
         drop(hold);
-        let Owner::Gone(proof) = Hold::try_take(path, &dead).unwrap() else { panic!("it is free") };
+        let proof = proof(path, &dead).expect("it is free");
         assert!(matches!(Hold::try_take(path, &dead).unwrap(), Owner::Alive), "one proof at a time");
         drop(proof);
         let (alive, _hold) = claim(path);

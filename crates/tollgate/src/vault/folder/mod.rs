@@ -384,8 +384,7 @@ impl Store for FolderStore {
             None => None,
         };
         let Some(mut log) = self.lock_for(task, hurry)? else { return Ok(Taken::Busy) };
-        // What was cut short may have left the file otherwise than it was opened.
-        let opened = if self.settle(&mut log)?.is_some() { None } else { opened };
+        self.settle(&mut log)?;
         let noted = log.known.notes.get(task).cloned();
         let found = match opened {
             Some(opened) => self.look(task, noted.as_deref(), opened, now),

@@ -512,25 +512,6 @@ fn an_owner_first_settles_what_the_neighbour_of_its_task_left() {
 }
 
 #[test]
-fn what_goes_away_while_it_is_settled_is_no_lost_race() {
-    let world = World::new();
-    let task: TaskName = "x".parse().unwrap();
-    world.vault.add(&task, b"x\n").unwrap();
-    // By hand, and nobody has approved it.
-    fs::rename(world.at("Needs_Action/x.md"), world.at("Approved/x.md")).unwrap();
-    let mut line = world.vault.line(&asked("blue"), later()).unwrap();
-    assert_eq!(line.len(), 1);
-    dies(|| dying(&world, "move").claim(&task, &asked("red"), later()));
-    assert!(
-        world.at("Approved/x.md").exists() && world.store.stripes.read(task.stripe()).unwrap().is_pending()
-    );
-    assert!(matches!(world.vault.next(&mut line, &asked("blue"), later()).unwrap(), Next::Nothing(None)));
-    assert!(world.at("Pending_Approval/x.md").exists());
-    let events = world.journal.events();
-    assert!(events.iter().all(|event| event.kind != crate::vault::event::Kind::ClaimLost), "{events:?}");
-}
-
-#[test]
 fn what_was_written_a_moment_ago_is_read_again_by_who_comes_later() {
     use std::os::unix::fs::DirEntryExt;
     let world = World::new();

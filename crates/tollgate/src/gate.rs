@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::commit::{Applied, Base, mutation_payload, stale};
 use crate::digest::Digest;
-use crate::disk::{Folder, Spot, Steady};
+use crate::disk::{Folder, Found, Spot, Steady};
 use crate::edit::Edit;
 use crate::error::{At, Fault, Result};
 use crate::guard::{Action, Admission, Change, Expected, Outcome, READ_WAIT, Refused, Request, admit};
@@ -428,7 +428,10 @@ impl Gate {
                 }
                 Ok(_) => {}
                 Err(Reason::Unread { .. }) => {
-                    refusals.push(Refusal::new(path.clone(), Reason::Unread { actual: state }));
+                    // Reading what is not a file would not help.
+                    let unread = Reason::Unread { actual: state };
+                    let reason = if self.is_file(path)? { unread } else { Reason::NotAFile };
+                    refusals.push(Refusal::new(path.clone(), reason));
                 }
                 Err(reason) => refusals.push(Refusal::new(path.clone(), reason)),
             }
@@ -609,6 +612,11 @@ impl Gate {
             Steady::Nothing => (FileState::Absent, false),
             Steady::Unreadable | Steady::NotAFile => (FileState::Unreadable, false),
         })
+    }
+
+    fn is_file(&self, path: &FilePath) -> Result<bool> {
+        let Some(spot) = self.workspace.spot_anywhere(path)? else { return Ok(true) };
+        Ok(!matches!(spot.open()?, Found::NotAFile))
     }
 
     fn keep_text_of(&self, turn: &dyn Sightings, path: &FilePath, digest: Digest) -> Result<()> {

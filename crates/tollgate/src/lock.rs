@@ -8,14 +8,18 @@
 //! because removing a lock file is how two processes come to hold the "same" lock.
 
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
 use std::ops::Deref;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 #[cfg(not(target_os = "linux"))]
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
 
 use crate::digest::Digest;
 use crate::error::{At, Fault, Result};
@@ -182,20 +186,32 @@ fn take(file: &File, path: &Path, wait: Duration) -> Result<bool> {
 
 /// A file that processes share and that is locked or written in place: made if it is not there, never truncated.
 pub(crate) fn open(path: &Path) -> Result<File> {
-    let mut options = OpenOptions::new();
-    options.create(true).truncate(false).read(true).write(true).mode(0o660);
-    open_unnoticed(&mut options, libc::O_NOFOLLOW, path).at("open", path)
+    open_unnoticed(CWD, path, OFlags::RDWR | OFlags::CREATE).at("open", path)
 }
 
 /// Opens a file whose reading is not to be dated, if it is ours: after each write to it the first reading costs as much as
 /// another write.
-pub(crate) fn open_unnoticed(options: &mut OpenOptions, flags: i32, path: &Path) -> io::Result<File> {
-    #[cfg(target_os = "linux")]
-    match options.custom_flags(flags | libc::O_NOATIME).open(path) {
-        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {}
-        opened => return opened,
+///
+/// Never through a link. What is made is for this user and the group.
+pub(crate) fn open_unnoticed(
+    folder: impl AsFd,
+    way: impl rustix::path::Arg + Copy,
+    flags: OFlags,
+) -> rustix::io::Result<File> {
+    let (flags, mode) = (flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::from_raw_mode(0o660));
+    loop {
+        #[cfg(target_os = "linux")]
+        let opened = match openat(folder.as_fd(), way, flags | OFlags::NOATIME, mode) {
+            Err(Errno::PERM) => openat(folder.as_fd(), way, flags, mode),
+            opened => opened,
+        };
+        #[cfg(not(target_os = "linux"))]
+        let opened = openat(folder.as_fd(), way, flags, mode);
+        match opened {
+            Err(Errno::INTR) => {}
+            opened => return opened.map(File::from),
+        }
     }
-    options.custom_flags(flags).open(path)
 }
 
 /// Whether nobody has removed or replaced a file that is open.
@@ -301,7 +317,7 @@ mod tests {
         let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
         let read = || File::open(&path).unwrap();
         assert!(nobody_writes(read()).unwrap() && nobody_writes(read()).unwrap());
-        let writer = OpenOptions::new().write(true).open(&path).unwrap();
+        let writer = File::options().write(true).open(&path).unwrap();
         assert!(!nobody_writes(read()).unwrap());
         drop(writer);
         assert!(nobody_writes(read()).unwrap());

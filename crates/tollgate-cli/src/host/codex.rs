@@ -1,6 +1,6 @@
 //! Codex CLI: hooks in `.codex/hooks.json`. It has no tool that reads: it reads with a shell, and writes by patches.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tollgate::digest::Digest;
@@ -116,14 +116,17 @@ impl Host for Codex {
     fn trust(&self, home: Option<&Path>, root: &Path) -> Trust {
         let read = |path: &Path| std::fs::read_to_string(path).ok();
         let file = root.join(FILE);
-        let config = home.and_then(|home| read(&home.join(".codex/config.toml")));
+        // As Codex itself looks for it.
+        let folder = std::env::var_os("CODEX_HOME").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+        let folder = folder.or_else(|| home.map(|home| home.join(".codex")));
+        let config = folder.and_then(|folder| read(&folder.join("config.toml")));
         let config = config.and_then(|text| text.parse::<toml::Table>().ok()).unwrap_or_default();
         let hooks = read(&file).and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
         let state = |key: &str| config.get("hooks")?.get("state")?.get(key);
         for (place, hash) in identities(&hooks) {
             let state = state(&format!("{}:{place}", file.display()));
             if state.and_then(|state| state.get("enabled")?.as_bool()) == Some(false) {
-                return Trust::SwitchedOff("`enabled = false` in `~/.codex/config.toml`".into());
+                return Trust::SwitchedOff("`enabled = false` in Codex's `config.toml`".into());
             }
             match state.and_then(|state| state.get("trusted_hash")?.as_str()) {
                 Some(trusted) if trusted == hash => {}

@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::PoisonError;
 
 use jiff::Timestamp;
-use rustix::fs::{CWD, RenameFlags};
+use rustix::fs::{CWD, OFlags, RenameFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -185,13 +185,11 @@ impl Shared {
     }
 
     fn open_to_append(&self) -> Result<(File, Metadata)> {
-        let mut options = OpenOptions::new();
-        options.read(true).append(true).mode(0o660);
-        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-        let file = match open_unnoticed(&mut options, flags, &self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                options.create_new(true);
-                let file = open_unnoticed(&mut options, flags, &self.path).at("create", &self.path)?;
+        let open =
+            |more| open_unnoticed(CWD, &self.path, OFlags::RDWR | OFlags::APPEND | OFlags::NONBLOCK | more);
+        let file = match open(OFlags::empty()) {
+            Err(Errno::NOENT) => {
+                let file = open(OFlags::CREATE | OFlags::EXCL).at("create", &self.path)?;
                 // A flushed line is lost with its file if the file's name is not on the disk. Once per file, so even
                 // for those who do not ask for flushing.
                 self.flush_folder()?;

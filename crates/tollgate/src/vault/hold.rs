@@ -23,7 +23,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{CWD, RenameFlags};
+use rustix::fs::{CWD, OFlags, RenameFlags};
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 
 use super::claim::{Claim, ClaimId};
@@ -164,10 +164,9 @@ const ID: usize = 16;
 impl Lock {
     /// `None` if it is not there.
     fn open(path: &Path, to_write: bool) -> Result<Option<Self>> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(to_write);
-        let file = match open_unnoticed(&mut options, libc::O_NOFOLLOW, path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        let flags = if to_write { OFlags::RDWR } else { OFlags::RDONLY };
+        let file = match open_unnoticed(CWD, path, flags) {
+            Err(Errno::NOENT) => return Ok(None),
             file => file.at("open the lock", path)?,
         };
         let mut id = [0; ID];

@@ -57,6 +57,17 @@ fn reserved(world: &World) -> usize {
 }
 
 #[test]
+fn what_no_read_can_help_is_not_called_unread() {
+    let world = World::with("[guard]\nunread = \"refuse\"");
+    world.outsider_writes("folder/a", "one");
+    let agent = world.agent("blue");
+    for (path, expected) in [("folder/a", ErrorType::UnreadFile), ("folder", ErrorType::NotAFile)] {
+        assert_eq!(pre(&agent, &writes("w", &[path])).unwrap_err().payload().error_type, expected);
+    }
+    assert!(pre(&agent, &writes("w", &["folder/new"])).is_ok());
+}
+
+#[test]
 fn the_baseline_is_captured_after_a_read_and_checked_before_a_write() {
     let world = World::new();
     world.outsider_writes("a", "one");

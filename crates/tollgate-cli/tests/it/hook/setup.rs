@@ -339,4 +339,11 @@ fn the_doctor_knows_whether_a_person_has_agreed_to_these_very_hooks() {
         let found = doctor(&world);
         assert!(found[0].to_string().contains(expected), "{expected}: {found:?}\n{text}");
     }
+    // Codex can be told to keep its configuration elsewhere.
+    let elsewhere = world.tmp().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::write(elsewhere.join("config.toml"), &all).unwrap();
+    fs::remove_file(&config).unwrap();
+    let ran = world.tollgate(["doctor", "--json"]).env("CODEX_HOME", &elsewhere).ends();
+    assert!(ran.stdout().contains("are trusted"), "{ran}");
 }

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, openat};
+use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags};
 
 use crate::error::{At, Fault, Result};
-use crate::lock::Pauses;
+use crate::lock::{Pauses, open_unnoticed};
 use crate::settings::Durability;
 
 /// The longest that a lease on a task is waited for. Ours last for microseconds; a file server's may last longer.
@@ -168,10 +168,9 @@ impl Disk {
     pub(crate) fn open_task(&self, path: &Path, write: bool) -> Result<Option<(File, Seen)>> {
         let (from, way) = self.way(path);
         let mode = if write { OFlags::RDWR } else { OFlags::RDONLY };
-        let flags = mode | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let mut pauses = Pauses::lasting(LEASED);
         let opened = loop {
-            match open_unnoticed_at(from, way, flags) {
+            match open_unnoticed(from, way, mode | OFlags::NONBLOCK) {
                 // Somebody is finding out whether it is complete.
                 Err(rustix::io::Errno::WOULDBLOCK) if pauses.pause() => {}
                 opened => break opened,
@@ -312,20 +311,6 @@ pub(crate) fn date_back_by(file: &File, nanos: i64) -> io::Result<()> {
     };
     let times = rustix::fs::Timestamps { last_access: written, last_modification: written };
     Ok(rustix::fs::futimens(file, &times)?)
-}
-
-/// Opens a file in a folder. That it was read is not noted if it is ours: see [`crate::lock::open_unnoticed`].
-pub(crate) fn open_unnoticed_at(
-    folder: impl AsFd,
-    way: impl rustix::path::Arg + Copy,
-    flags: OFlags,
-) -> rustix::io::Result<File> {
-    #[cfg(target_os = "linux")]
-    match openat(folder.as_fd(), way, flags | OFlags::NOATIME, Mode::empty()) {
-        Err(rustix::io::Errno::PERM) => {}
-        opened => return opened.map(File::from),
-    }
-    openat(folder.as_fd(), way, flags, Mode::empty()).map(File::from)
 }
 
 /// What lies there cannot be a task.

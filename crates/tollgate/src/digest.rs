@@ -55,7 +55,8 @@ impl Hasher {
     }
 }
 
-const HEX: &[u8; 16] = b"0123456789abcdef";
+/// The digits.
+pub(crate) const HEX: &[u8; 16] = b"0123456789abcdef";
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

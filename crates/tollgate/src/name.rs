@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::digest::HEX;
 use crate::error::{Fault, Result};
 
 /// Longest name: two of them and two hashes must fit into a file name of 255 bytes.
@@ -105,7 +106,7 @@ pub(crate) fn random_word(prefix: &str) -> Result<String> {
 
 /// The last digits of a number.
 pub(crate) fn hex_digits<const DIGITS: usize>(number: u64) -> [u8; DIGITS] {
-    std::array::from_fn(|at| b"0123456789abcdef"[(number >> (4 * (DIGITS - 1 - at))) as usize & 15])
+    std::array::from_fn(|at| HEX[(number >> (4 * (DIGITS - 1 - at))) as usize & 15])
 }
 
 #[cfg(test)]

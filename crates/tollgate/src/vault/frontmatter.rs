@@ -130,10 +130,6 @@ impl Words {
 }
 
 fn normal(key: &str) -> String {
-    if key.is_ascii() {
-        let bytes = key.bytes().filter(|c| !matches!(c, b'_' | b'-' | b' '));
-        return bytes.map(|byte| char::from(byte.to_ascii_lowercase())).collect();
-    }
     key.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
 }
 

@@ -107,7 +107,7 @@ impl Hold {
         if sys::try_lock_byte(&lock.file, byte(claim)).at("lock", path)? {
             return Ok(Self { lock: Some(lock) });
         }
-        Err(Fault::invalid(format!("somebody has a claim of the id `{claim}`")))
+        Err(Fault::invalid(format!("somebody has a claim of the id `{claim}`: try again")))
     }
 
     /// Tries the lock of a claim that is written down.
@@ -291,6 +291,10 @@ mod tests {
         assert!(matches!(Hold::try_take(path, &dead).unwrap(), Owner::Alive), "one proof at a time");
         drop(proof);
         let (alive, _hold) = claim(path);
+        assert!(
+            Hold::new(path, &alive.id).unwrap_err().to_string().contains("try again"),
+            "an id is used once"
+        );
         std::fs::remove_file(path).unwrap();
         assert!(matches!(Hold::try_take(path, &alive).unwrap(), Owner::Unknown));
         let (new, _new_hold) = claim(path);

@@ -9,11 +9,11 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::disk::{Moved, date_back};
+use super::disk::{Moved, date_back, no_name_left};
 use super::log::{Change, Plan};
 use super::stripe::Log;
 use super::{FolderStore, digest_of, version};
-use crate::error::{At, Fault, Result};
+use crate::error::{At, Result};
 use crate::vault::claim::Tenure;
 use crate::vault::edit;
 use crate::vault::figures::Count;
@@ -175,15 +175,15 @@ impl FolderStore {
         to: &Slot,
         beside: &str,
     ) -> Result<Option<TaskName>> {
-        let names = [|task: &TaskName, _: &str| task.clone(), TaskName::beside];
-        for name in names.iter().map(|name| name(task, beside)) {
+        let mut name = task.clone();
+        loop {
             match self.disk.transfer(from, &self.path(&name, to), ino)? {
                 Moved::Done => return Ok(Some(name)),
                 Moved::Missing => return Ok(None),
-                Moved::Taken => {}
+                Moved::Taken if name == *task => name = task.beside(beside),
+                Moved::Taken => return Err(no_name_left(task, to)),
             }
         }
-        Err(Fault::invalid(format!("`{task}` cannot go to `{to}`: both of its names are taken there")))
     }
 
     /// Without it a power cut could bring the file back to where it was, and its step is marked as done. A rename is one

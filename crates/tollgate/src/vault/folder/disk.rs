@@ -18,6 +18,8 @@ use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags};
 use crate::error::{At, Fault, Result};
 use crate::lock::{Pauses, open_unnoticed};
 use crate::settings::Durability;
+use crate::vault::name::TaskName;
+use crate::vault::state::Slot;
 
 /// The longest that a lease on a task is waited for. Ours last for microseconds; a file server's may last longer.
 const LEASED: Duration = Duration::from_secs(5);
@@ -318,6 +320,13 @@ pub(crate) fn not_a_file(path: &Path) -> Fault {
     Fault::invalid(format!(
         "`{}` is not a plain file, so it cannot be a task",
         path.display().to_string().escape_debug()
+    ))
+}
+
+/// It can have neither its own name nor the one beside it there.
+pub(crate) fn no_name_left(task: &TaskName, to: &Slot) -> Fault {
+    Fault::invalid(format!(
+        "`{task}` cannot go to `{to}`: both of its names are taken there, move one of the files away"
     ))
 }
 

@@ -367,6 +367,23 @@ fn the_durable_way_is_the_same_way() {
     assert!(fs::read_to_string(world.at("Done/x.md")).unwrap().ends_with("**Next State**: Done\n"));
 }
 
+#[test]
+fn where_both_names_are_taken_it_stays_and_is_told() {
+    let world = World::new();
+    let task: TaskName = "x".parse().unwrap();
+    world.vault.add(&task, b"x\n").unwrap();
+    let id = claimed(world.vault.claim(&task, &asked("blue"), later()).unwrap()).claim.id;
+    let others = [world.at("Done/x.md"), world.at(&format!("Done/x.{id}.md"))];
+    others.iter().for_each(|other| fs::write(other, "another").unwrap());
+    let release = || world.vault.release(&task, &id, &Release::success(), later());
+    assert!(release().unwrap_err().to_string().contains("move one of the files away"));
+    assert!(world.at("In_Progress/blue/x.md").exists() && world.vault.verify(&task, &id, later()).unwrap());
+    fs::remove_file(&others[1]).unwrap();
+    assert!(matches!(release().unwrap(), Owned::Yes(_)));
+    assert_eq!(fs::read_to_string(&others[0]).unwrap(), "another");
+    assert!(fs::read_to_string(&others[1]).unwrap().contains("## Completion"));
+}
+
 /// Twenty tasks in the hands of one agent, all of the stripe 7, so that one log grows.
 fn one_long_log(world: &World, now: Timestamp) -> (PathBuf, Vec<TaskName>, Vec<ClaimId>) {
     let names = (0..).map(|number| format!("task {number}").parse::<TaskName>().unwrap());

@@ -25,6 +25,7 @@ use crate::error::{Fault, Result};
 use crate::settings::Offline;
 use crate::vault::claim::Note;
 use crate::vault::edit::edited;
+use crate::vault::folder::disk::no_name_left;
 use crate::vault::name::TaskName;
 use crate::vault::state::{Slot, Verb};
 use crate::vault::store::{Outcome, Step, Store, Stored, Version};
@@ -360,9 +361,7 @@ impl GitStore {
         if taken(&landing) {
             landing = landing.beside(&step.beside);
             if taken(&landing) {
-                let what =
-                    format!("`{}` cannot go to `{}`: both of its names are taken there", step.task, step.to);
-                return Err(Fault::invalid(what));
+                return Err(no_name_left(&step.task, &step.to));
             }
         }
         let mut note = step.note.clone();

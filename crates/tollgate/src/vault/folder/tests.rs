@@ -551,6 +551,49 @@ fn what_was_written_a_moment_ago_is_read_again_by_who_comes_later() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn who_waits_for_a_reader_takes_what_it_has_read() {
+    let world = World::new();
+    for n in 0..400 {
+        world.vault.add(&format!("t{n}").parse().unwrap(), b"---\npriority: normal\n---\n").unwrap();
+    }
+    let part = |number: u64| world.at(&format!(".tollgate/vault/cache/Needs_Action-{number}"));
+    let lock_of = |number| part(number).with_extension("lock");
+    let lock = |number| crate::lock::Lock::acquire(&lock_of(number), Duration::ZERO).unwrap().unwrap();
+    let locks: Vec<_> = (0..4).map(lock).collect();
+    // How often this process has a lock file open: those who want it open it too.
+    let opened = || {
+        let links =
+            fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| fs::read_link(fd.unwrap().path()).ok());
+        links.filter(|link| (0..4).any(|number| *link == lock_of(number))).count()
+    };
+    let urgent = Brief { priority: crate::vault::task::Priority(0), ..Brief::default() };
+    let listed = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| world.vault.list(State::NeedsAction, Timestamp::now()).unwrap().tasks);
+        let mut pauses = crate::lock::Pauses::lasting(Duration::from_secs(10));
+        while opened() < 5 {
+            assert!(pauses.pause(), "nobody waits");
+        }
+        for number in 0..4 {
+            let mut cache = cache::Cache::load(&part(number));
+            for file in fs::read_dir(world.at("Needs_Action")).unwrap() {
+                let seen = Seen::from(&file.unwrap().metadata().unwrap());
+                if seen.ino % 4 == number {
+                    cache.keep(&Stat::of(&seen), &urgent, true);
+                }
+            }
+            cache.save(&part(number), &world.at(".tollgate/vault/stage/x"));
+        }
+        drop(locks);
+        waiting.join().unwrap()
+    });
+    assert_eq!(listed.len(), 400);
+    let taken = listed.iter().filter(|listed| listed.brief.as_ref().unwrap().priority == urgent.priority);
+    // A part of a few is read at once, however many wait.
+    assert!(taken.count() > 300);
+}
+
+#[test]
 fn after_a_fault_what_is_remembered_is_what_the_log_says() {
     use std::sync::atomic::{AtomicUsize, Ordering};
     // Of a claim: the plan, the mark that it was done. Then the mark that it was taken back.

@@ -1,17 +1,18 @@
-//! Links the command of a release without shared libraries, where the system has what that takes.
+//! Links the release build of the command statically, if the system has static libraries.
 //!
-//! A hook lives for a millisecond, and the dynamic linker took a third of it: to find the libraries, to look their names up,
-//! and to write addresses into pages that nobody else would have touched. Cargo has no setting for the linkage of one
-//! program, so the linker is told where the other form of each library is. In a debug build, on another system, without
-//! these libraries, or with `TOLLGATE_LINK=dynamic`, nothing is different from any other program.
-#![allow(clippy::print_stdout, reason = "that is how Cargo is told")]
+//! A hook runs for a millisecond, and the dynamic linker took a third of it: it finds the libraries, looks their symbols up,
+//! and writes addresses into memory pages. Cargo has no setting for linking one program statically, so this script tells the
+//! linker where the static form of each library is. A debug build, another system, a system without these libraries, and
+//! `TOLLGATE_LINK=dynamic` all give an ordinary, dynamically linked program.
+#![allow(clippy::print_stdout, reason = "build scripts talk to Cargo on stdout")]
 
 use std::env;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the standard library asks the linker for, and what it gets. The first has another name without sharing.
+/// The libraries that the standard library asks for, and the static libraries that it gets. The static form of the first has
+/// another name.
 const LIBRARIES: [(&str, &str); 7] = [
     ("libgcc_s.a", "libgcc_eh.a"),
     ("libc.a", "libc.a"),
@@ -40,14 +41,14 @@ fn main() {
     }
 }
 
-/// A folder with all of them, if the compiler has all of them.
+/// A folder with links to all static libraries, if the compiler has all of them.
 fn gather() -> Option<PathBuf> {
     let folder = PathBuf::from(env::var_os("OUT_DIR")?).join("static");
     std::fs::create_dir_all(&folder).ok()?;
     for (name, file) in LIBRARIES {
         let answer = Command::new("cc").arg(format!("-print-file-name={file}")).output().ok()?;
         let there = String::from_utf8(answer.stdout).ok()?;
-        // What it does not know it says back.
+        // For an unknown library the compiler prints the name back.
         let there = Some(Path::new(there.trim())).filter(|path| path.is_absolute() && path.exists())?;
         let link = folder.join(name);
         let _ = std::fs::remove_file(&link);

@@ -1,6 +1,6 @@
-//! What a hook costs, beside the start of a bare process in the same run: `cargo bench -p tollgate-cli --bench hook`.
+//! The cost of a hook, compared with the start of a bare process in the same run: `cargo bench -p tollgate-cli --bench hook`.
 //!
-//! The rounds of all kinds are mixed, so that a busy machine slows all of them alike, and the median is told.
+//! The rounds of all kinds alternate, so that a busy machine slows all of them equally. The result is the median.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints, and may fail")]
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 const ROUNDS: usize = 200;
 
-/// So many files the turn knows.
+/// The numbers of files in the turn.
 const FEW: usize = 10;
 const MANY: usize = 10_000;
 
@@ -24,7 +24,7 @@ const TOLLGATE: &str = env!("CARGO_BIN_EXE_tollgate");
 fn main() {
     let keep = tempfile::tempdir().unwrap();
     let root = keep.path().canonicalize().unwrap();
-    // Where a session has its runtime folder: in memory.
+    // In memory, like a session's runtime folder.
     let memory = Path::new("/dev/shm");
     let run = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
     let mut table = Vec::new();
@@ -50,10 +50,10 @@ fn main() {
             times.add("after a read", work.hook("PostToolUse", &read));
             let command = work.payload("Bash", json!({"command": "ls -la"}), round + 2_000_000);
             times.add("before a command", work.hook("PreToolUse", &command));
-            // Ends the command without a look.
+            // Ends the command without looking at the files.
             work.hook("Stop", &command);
         }
-        // Apart, because a look at ten thousand files is a long time for whatever runs beside it.
+        // Separate, because looking at ten thousand files would slow the other measurements down.
         for round in 0..ROUNDS / 4 {
             let command = work.payload("Bash", json!({"command": "ls -la"}), round + 3_000_000);
             work.hook("PreToolUse", &command);
@@ -79,11 +79,11 @@ fn main() {
     for look in ["after a command", "a bare look"] {
         let took = |files| table.iter().find(|row| (row.0, row.1) == (files, look)).unwrap().2.as_secs_f64();
         let each = (took(MANY) - took(FEW)) * 1e6 / (MANY - FEW) as f64;
-        println!("{look}: {each:.2} us for each file that the turn knows");
+        println!("{look}: {each:.2} us for each file of the turn");
     }
 }
 
-/// What was measured, by kind.
+/// The measured times, by kind.
 #[derive(Default)]
 struct Times(BTreeMap<&'static str, Vec<Duration>>);
 
@@ -105,7 +105,7 @@ struct Work {
 }
 
 impl Work {
-    /// Makes the files and reads them all in one turn: with one command each hundred.
+    /// Creates the files and reads all of them in one turn, with one command per hundred files.
     fn fill(&self, files: usize) {
         for file in 0..files {
             fs::write(self.folder.join(format!("f{file}")), format!("text of file {file}\n")).unwrap();

@@ -1,4 +1,4 @@
-//! What the server costs with many tasks and a long ledger, beside an empty workspace, in the same run.
+//! The cost of the server with many tasks and a long ledger, compared with an empty workspace in the same run.
 //!
 //! `cargo bench -p tollgate-cli --bench serve`; `TOLLGATE_BENCH=small` for a quick look. Needs `wrk` for the load.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark may")]
@@ -62,7 +62,7 @@ fn main() {
         }
         over.store(true, Ordering::Relaxed);
     });
-    println!("  tasks claimed and released meanwhile          {}", done.load(Ordering::Relaxed));
+    println!("  tasks claimed and released in the meantime    {}", done.load(Ordering::Relaxed));
 }
 
 fn ms(time: Duration) -> String {
@@ -74,7 +74,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// Half of the tasks wait, the others are done, some wait for a person.
+/// A workspace in which half of the tasks wait, the others are done, and some wait for approval.
 fn workspace(root: &Path, tasks: usize, lines: usize) -> PathBuf {
     let vault = root.join("vault");
     for state in ["Needs_Action", "In_Progress", "Pending_Approval", "Approved", "Done", "Rejected"] {
@@ -125,7 +125,9 @@ fn entry(number: usize) -> Entry {
     };
     let agent = ["blue", "green", "red", "violet"][number % 4];
     let (time, turn) = (Timestamp::now(), Some("t-0123456789abcdef".parse().unwrap()));
-    Entry { time, agent: Some(agent.parse().unwrap()), turn, action_type, payload, result }
+    let event = json!({"action_type": action_type, "payload": payload, "result": result});
+    let event = serde_json::from_value(event).unwrap();
+    Entry { time, agent: Some(agent.parse().unwrap()), turn, event }
 }
 
 struct Server {
@@ -237,7 +239,7 @@ fn load(server: &Server, page: &str, seconds: u64) {
     );
 }
 
-/// Two agents that claim and release, by the command, as scripts do.
+/// Two agents that claim and release with the command, like scripts.
 fn agents(root: &Path, over: &AtomicBool, done: &AtomicU64) {
     std::thread::scope(|scope| {
         for agent in ["blue", "green"] {

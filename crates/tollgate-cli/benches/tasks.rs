@@ -1,4 +1,4 @@
-//! What tasks cost, each figure beside what it is measured against, in the same run.
+//! The cost of tasks, each figure compared with a baseline in the same run.
 //!
 //! `cargo bench -p tollgate-cli --bench tasks`; `TOLLGATE_BENCH=small` for a quick look. Needs `python3`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark may")]
@@ -12,22 +12,21 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use tollgate::chronicle::Chronicle;
 use tollgate::ledger::{Ledger, LedgerOptions};
+use tollgate::ledger_journal::LedgerJournal;
 use tollgate::settings::Durability;
-use tollgate::vault::folder::FolderOptions;
-use tollgate::vault::{Asked, FolderStore, Next, Owned, Release, Terms, Vault, Wish};
+use tollgate::vault::{ClaimKind, ClaimRequest, FolderOptions, FolderStore, Next, Release, Terms, Vault};
 
 const TOLLGATE: &str = env!("CARGO_BIN_EXE_tollgate");
 const PROCESSES: usize = 4;
 
-/// A machine that is shared is half as fast from one second to the next.
+/// A shared machine can be half as fast from one second to the next, so each figure is measured this often.
 const ROUNDS: usize = 11;
 
 fn main() {
     let words: Vec<String> = std::env::args().collect();
     let word = |at: usize| words.get(at).map(String::as_str);
-    // Started by itself as one of several processes.
+    // The benchmark starts itself as several processes.
     match word(1) {
         Some("worker") => return worker(Path::new(word(2).unwrap()), word(3).unwrap(), word(4).unwrap()),
         Some("bare") => return bare(Path::new(word(2).unwrap())),
@@ -45,7 +44,7 @@ fn main() {
 }
 
 fn folder() -> tempfile::TempDir {
-    // On the disk that is built on: `/tmp` may be memory.
+    // On the disk of the build folder, because `/tmp` may be in memory.
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
@@ -69,32 +68,27 @@ fn open(vault: &Path, durability: Durability) -> Vault {
     let state = vault.join(".tollgate");
     fs::create_dir_all(&state).unwrap();
     let ledger = Ledger::new(&state, &state.join("lock"), LedgerOptions { max_size: 64 << 20, head: None });
-    let journal = Arc::new(Chronicle::new(ledger, "bench".into(), durability));
-    let options = FolderOptions {
-        durability,
-        settle: Duration::from_secs(2),
-        journal,
-        quiet: Some(tollgate::lock::nobody_writes),
-    };
+    let journal = Arc::new(LedgerJournal::new(ledger, "bench".into(), durability));
+    let options = FolderOptions { durability, ..FolderOptions::new(journal) };
     Vault::new(Arc::new(FolderStore::open(vault, options).unwrap()), Terms::default())
 }
 
-/// Claims, verifies and releases until there is nothing left.
+/// Claims, verifies and releases until no task is left.
 fn worker(vault: &Path, agent: &str, durability: &str) {
     let durability = if durability == "fast" { Durability::Fast } else { Durability::Durable };
     let vault = open(vault, durability);
-    let asked = Asked { agent: agent.parse().unwrap(), wish: Wish::Held, renamed_in: false };
+    let asked = ClaimRequest { agent: agent.parse().unwrap(), kind: ClaimKind::Held, renamed_in: false };
     let mut done = 0;
     loop {
-        let mut line = vault.line(&asked, Timestamp::now()).unwrap();
-        if line.is_empty() {
+        let mut queue = vault.queue(&asked, Timestamp::now()).unwrap();
+        if queue.is_empty() {
             break;
         }
-        while let Next::Claimed(claimed) = vault.next(&mut line, &asked, Timestamp::now()).unwrap() {
+        while let Next::Claimed(claimed) = vault.next(&mut queue, &asked, Timestamp::now()).unwrap() {
             assert!(vault.verify(&claimed.task, &claimed.claim.id, Timestamp::now()).unwrap());
             let released =
                 vault.release(&claimed.task, &claimed.claim.id, &Release::success(), Timestamp::now());
-            assert!(matches!(released.unwrap(), Owned::Yes(_)));
+            assert!(released.unwrap().is_ok());
             done += 1;
         }
     }
@@ -157,7 +151,7 @@ fn claim_and_release(tasks: usize) {
     println!("  {} (aim: at least 1.5)", spread(ratios));
 }
 
-/// What a plain durable claim and release flush, twice each: the file's new bytes, the folder it went to, the ledger.
+/// The flushes that a plain durable claim and release need, twice each: the file's new bytes, its new folder, the ledger.
 fn floor(folder: &Path, tasks: usize) -> f64 {
     let began = Instant::now();
     let ledger = File::options().create(true).append(true).open(folder.join("ledger")).unwrap();
@@ -205,7 +199,7 @@ fn durable(tasks: usize) {
     println!("  {} (aim: 0.7)", spread(ratios));
 }
 
-/// The folder read, and each file looked at.
+/// Lists the folder and calls stat on each file.
 fn bare(folder: &Path) {
     let files =
         fs::read_dir(folder).unwrap().filter(|entry| entry.as_ref().unwrap().metadata().is_ok()).count();
@@ -267,7 +261,7 @@ fn pick_up(tasks: usize) {
             sleep(Duration::from_micros(50));
         }
         let seen = Instant::now();
-        // The next one begins when this one is through.
+        // The next measurement starts when this task is done.
         while !places[1].exists() {
             sleep(Duration::from_micros(50));
         }

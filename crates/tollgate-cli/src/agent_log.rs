@@ -1,7 +1,7 @@
-//! One log per agent, `agent-<name>.log`: what became of its claims, a line each, for people with `tail -f`.
+//! One log per agent, `agent-<name>.log`: one line per event of its tasks, for people with `tail -f`.
 //!
-//! The ledger is the record; a log is a convenience. So nothing that goes wrong with a log stops the work, and nothing is
-//! flushed. Several processes append to one file: each line is one write. Past a size the file is moved aside.
+//! The ledger is the record, a log is a convenience. So a log that cannot be written never stops the work, and nothing is
+//! flushed. Several processes append to one file, and each line is one write. A full file is renamed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -9,45 +9,44 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use tollgate::ledger::Entry;
 use tollgate::name::Agent;
-use tollgate::vault::event::Event;
 use tollgate::workspace::Workspace;
 
-use crate::door::Door;
 use crate::words;
 
 /// The logs of a workspace's agents.
 #[derive(Debug, Clone)]
 pub(crate) struct AgentLogs {
-    /// None if the user has no folder for state and the settings name none.
+    /// `None` if the user has no folder for state and the settings name no folder.
     folder: Option<PathBuf>,
     max_size: u64,
     keep: u32,
 }
 
 impl AgentLogs {
-    pub(crate) fn new(door: &Door, workspace: &Workspace) -> Self {
+    pub(crate) fn new(user_state: Option<PathBuf>, workspace: &Workspace) -> Self {
         let settings = &workspace.settings().log;
         let folder = match &settings.dir {
             Some(dir) => Some(workspace.path().join(dir)),
-            None => door.user_state().map(|state| state.join("log")),
+            None => user_state.map(|state| state.join("log")),
         };
         Self { folder, max_size: settings.max_size.0, keep: settings.keep }
     }
 
-    /// Where an agent's log is.
+    /// The path of an agent's log.
     pub(crate) fn path(&self, agent: &Agent) -> Option<PathBuf> {
         self.folder.as_ref().map(|folder| folder.join(format!("agent-{agent}.log")))
     }
 
-    /// What the vault tells about a task.
-    pub(crate) fn event(&self, event: &Event) {
-        if let Some(agent) = &event.agent {
-            self.line(agent, event.time, &words::event_line(event));
+    /// An event of an agent, as the ledger records it.
+    pub(crate) fn event(&self, entry: &Entry) {
+        if let Some(agent) = &entry.agent {
+            self.line(agent, entry.time, &words::event_line(entry));
         }
     }
 
-    /// One line. That it cannot be written is no reason to stop.
+    /// Appends one line. Ignores errors: a missing line must not stop the work.
     pub(crate) fn line(&self, agent: &Agent, time: Timestamp, text: &str) {
         if let Some(path) = self.path(agent) {
             let _ = self.append(&path, &format!("{}\n", words::log_line(time, text)));
@@ -75,9 +74,9 @@ impl AgentLogs {
         (&file).write_all(line.as_bytes())
     }
 
-    /// `x.log` becomes `x.log.1`, which becomes `x.log.2`; the last goes.
+    /// Renames `x.log` to `x.log.1`, `x.log.1` to `x.log.2` and so on. The last one is overwritten.
     fn rotate(&self, file: &File, path: &Path) -> io::Result<()> {
-        // One at a time; who comes second finds that it has been done.
+        // One process at a time. The second one finds that the file was renamed.
         file.lock()?;
         if fs::symlink_metadata(path)
             .map_or(true, |found| found.ino() != file.metadata().map_or(0, |own| own.ino()))
@@ -103,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_is_rotated_and_loses_no_line_that_it_should_keep() {
+    fn a_log_is_rotated_without_losing_recent_lines() {
         let folder = tempfile::tempdir().unwrap();
         let logs = AgentLogs { folder: Some(folder.path().join("log")), max_size: 200, keep: 3 };
         let agent: Agent = "blue".parse().unwrap();

@@ -1,14 +1,14 @@
-//! The surroundings of the process. No other file reads the environment.
+//! The environment of the process. No other file of the command reads it.
 
 use std::env;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
-/// What the process finds around it, not yet judged.
+/// The environment of the process, unchecked.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
-    /// The current folder; an error if it has been removed.
+    /// The current folder; an error if it was deleted.
     pub(crate) folder: io::Result<PathBuf>,
     /// `TOLLGATE_TURN`
     pub(crate) turn: Option<OsString>,
@@ -18,41 +18,46 @@ pub(crate) struct Surroundings {
     pub(crate) claim_id: Option<OsString>,
     /// `TOLLGATE_TOKEN`
     pub(crate) token: Option<OsString>,
-    /// `PATH`, where programs are.
+    /// `PATH`
     pub(crate) path: Option<OsString>,
-    /// This program, to be started once more.
+    /// The path of this program, for starting it again.
     pub(crate) program: PathBuf,
-    /// The user says how ssh is to be run: `GIT_SSH_COMMAND` or `GIT_SSH`.
+    /// The user configured how git runs ssh, by `GIT_SSH_COMMAND` or `GIT_SSH`.
     pub(crate) ssh: bool,
-    /// The user's name, as far as the environment tells.
+    /// The user's name, from `USER` or `LOGNAME`.
     pub(crate) user: Option<String>,
-    /// The user's number.
+    /// The user's id.
     pub(crate) uid: u32,
-    /// The user's folder for what does not survive a log-out: `XDG_RUNTIME_DIR`.
+    /// `XDG_RUNTIME_DIR`, whose files do not survive a logout.
     pub(crate) runtime: Option<PathBuf>,
     /// The user's folder for state: `XDG_STATE_HOME`, else `~/.local/state`.
     pub(crate) state: Option<PathBuf>,
 }
 
 impl Surroundings {
-    /// The user's home.
+    /// The user's home folder.
     pub(crate) fn home() -> Option<PathBuf> {
         env::var_os("HOME").map(PathBuf::from).filter(|path| path.is_absolute())
     }
 
-    /// Where temporary folders are made.
+    /// The folder in this variable of an agent program.
+    pub(crate) fn folder_in(variable: &str) -> Option<PathBuf> {
+        env::var_os(variable).filter(|folder| !folder.is_empty()).map(PathBuf::from)
+    }
+
+    /// The folder for temporary files.
     pub(crate) fn temporary() -> PathBuf {
         env::temp_dir()
     }
 
-    /// Where programs are looked for.
+    /// The folders in `PATH`.
     pub(crate) fn path() -> Vec<PathBuf> {
         env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default()
     }
 
     pub(crate) fn look() -> Self {
         let text = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
-        // The XDG rules: what is not absolute is to be ignored.
+        // The XDG specification says to ignore relative paths.
         let folder = |name: &str| text(name).map(PathBuf::from).filter(|path| path.is_absolute());
         Self {
             folder: env::current_dir(),
@@ -72,7 +77,7 @@ impl Surroundings {
     }
 }
 
-/// On Linux by a name that is right also if the file was replaced since it was started.
+/// On Linux, a path that stays right if the file is replaced while it runs.
 fn program() -> PathBuf {
     let own = PathBuf::from("/proc/self/exe");
     if own.exists() { own } else { env::current_exe().unwrap_or_else(|_| "tollgate".into()) }

@@ -1,9 +1,9 @@
-//! This server and the reference server in one run, on the same disk: reads, writes, memory, start-up.
+//! Compares this server with the reference server in one run, on the same disk: reads, writes, memory, start-up.
 //!
-//! `cargo bench -p tollgate-server`. The reference server writes plainly: no check, no flush, no ledger. Ours is measured
-//! as it comes (durable) and with `durability = "fast"`. Each round asks all three, one after the other, in an order that
-//! turns; the ratio is taken within the round, so that a busy machine disturbs both sides of it alike. Shown are the
-//! medians, and beside each ratio its least and largest.
+//! Run it with `cargo bench -p tollgate-server`. The reference server writes without checks, flushes or a ledger. Ours is
+//! measured with its default (durable) and with `durability = "fast"`. Each round measures all three, in rotating order, and
+//! the ratio is computed within the round, so that a busy machine affects both sides alike. The table shows the medians,
+//! and for each ratio also the minimum and the maximum.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program for the terminal")]
 
 use std::fs;
@@ -13,12 +13,14 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tollgate::gate::Gate;
+use tollgate::workspace::{self, Workspace};
 use tollgate_server::mcp::{self, Options, serve_stdio};
 
 const ROUNDS: usize = 9;
 const KINDS: [Kind; 3] = [Kind::Reference, Kind::Durable, Kind::Fast];
 const FILES: usize = 32;
-/// Requests that are under way at once, as of a client with several agents.
+/// The number of concurrent requests, as from a client with several agents.
 const ABREAST: usize = 8;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -32,17 +34,19 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     if arguments.next().as_deref() == Some("serve") {
         let (folder, fast) = (arguments.next().unwrap(), arguments.next().as_deref() == Some("fast"));
-        let mut options = Options::new(folder, "bench".parse().unwrap());
-        if fast {
-            options.workspace.settings = Some("[guard]\ndurability = \"fast\"\n".parse().unwrap());
-        }
-        return serve_stdio(&mcp::Server::open(options).unwrap()).unwrap();
+        let settings = fast.then(|| "[guard]\ndurability = \"fast\"\n".parse().unwrap());
+        let options = workspace::Options { settings, ..Default::default() };
+        let gate = Gate::new(Workspace::open(folder, options).unwrap());
+        return serve_stdio(&mcp::Server::new(gate, Options::new("bench".parse().unwrap()))).unwrap();
     }
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/install-mcp-peers");
     let peers = target.join("mcp-peers");
     if !Command::new(&script).arg(&peers).status().is_ok_and(|status| status.success()) {
-        println!("the reference server cannot be installed by {}: nothing to compare with", script.display());
+        println!(
+            "{} cannot install the reference server, so there is nothing to compare with",
+            script.display()
+        );
         return;
     }
     let reference = peers.join("node_modules/@modelcontextprotocol/server-filesystem/dist/index.js");
@@ -217,7 +221,7 @@ impl Server {
         assert!(!line.contains("\"isError\":true") && !line.contains("\"error\""), "{line}");
     }
 
-    /// In KiB.
+    /// The memory in KiB.
     fn resident(&self) -> f64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,16 +1,11 @@
-//! Serves a folder over HTTP: `mcp_http [--agent NAME] [--listen ADDRESS] [--token TOKEN] DIR`, with its tasks if it has a
-//! vault. Says its address, then serves until it is stopped.
-#![allow(clippy::print_stdout, reason = "who starts it needs the port")]
-
-use std::time::Duration;
+//! Serves a folder over HTTP, and its tasks if it has a vault: `mcp_http [--agent NAME] [--listen ADDRESS] [--token TOKEN]
+//! DIR`. It prints its address and serves until it is stopped.
+#![allow(clippy::print_stdout, reason = "the program that starts it needs the port")]
 
 use tollgate::gate::Gate;
-use tollgate::workspace::{Options, Workspace};
-use tollgate_server::mcp::{IDLE, Server, Tasks};
+use tollgate::workspace::Workspace;
+use tollgate_server::mcp::{self, Options, Server, Tasks};
 use tollgate_server::visitor::Visitors;
-
-#[path = "shared/vault.rs"]
-mod vault;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut agent = "agent".to_owned();
@@ -27,10 +22,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             _ => folder = argument,
         }
     }
-    let workspace = Workspace::open(folder, Options::default())?;
-    let mut server = Server::over(Gate::new(workspace.clone()), agent.parse()?, IDLE);
-    if workspace.path().join(&workspace.settings().vault.dir).is_dir() {
-        server = server.with_tasks(Tasks::new(vault::open(&workspace)?, Duration::ZERO));
+    let workspace = Workspace::open(folder, Default::default())?;
+    let options = Options { home: std::env::home_dir(), ..Options::new(agent.parse()?) };
+    let mut server = Server::new(Gate::new(workspace.clone()), options);
+    if let Some(tasks) = tollgate::tasks::open(&workspace, Default::default())? {
+        server = server.with_tasks(Tasks::new(tasks.vault, tasks.settle));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -38,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let address = listener.local_addr()?;
         let visitors = Visitors::new(address, [], token)?;
         println!("http://{address}/mcp");
-        axum::serve(listener, server.router(&visitors)).await?;
+        axum::serve(listener, mcp::router(&server, &visitors)).await?;
         Ok(())
     })
 }

@@ -1,13 +1,8 @@
-//! Serves a folder over stdio: `mcp_stdio [--agent NAME] [--fast] DIR`, with its tasks if it has a vault. What the tests start.
-
-use std::time::Duration;
+//! Serves a folder over stdio, and its tasks if it has a vault: `mcp_stdio [--agent NAME] [--fast] DIR`. The tests start it.
 
 use tollgate::gate::Gate;
 use tollgate::workspace::Workspace;
-use tollgate_server::mcp::{IDLE, Server, Tasks, serve_stdio};
-
-#[path = "shared/vault.rs"]
-mod vault;
+use tollgate_server::mcp::{Options, Server, Tasks, serve_stdio};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut agent = "agent".to_owned();
@@ -29,9 +24,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         options.settings = Some(settings);
     }
     let workspace = Workspace::open(&folder, options)?;
-    let mut server = Server::over(Gate::new(workspace.clone()), agent.parse()?, IDLE);
-    if workspace.path().join(&workspace.settings().vault.dir).is_dir() {
-        server = server.with_tasks(Tasks::new(vault::open(&workspace)?, Duration::ZERO));
+    let options = Options { home: std::env::home_dir(), ..Options::new(agent.parse()?) };
+    let mut server = Server::new(Gate::new(workspace.clone()), options);
+    if let Some(tasks) = tollgate::tasks::open(&workspace, Default::default())? {
+        server = server.with_tasks(Tasks::new(tasks.vault, tasks.settle));
     }
     serve_stdio(&server)?;
     Ok(())

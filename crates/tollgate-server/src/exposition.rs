@@ -1,4 +1,4 @@
-//! The text format of Prometheus, version 0.0.4: what it looks like, not what is in it.
+//! The Prometheus text format, version 0.0.4.
 
 use std::fmt::Write;
 
@@ -7,12 +7,12 @@ use crate::sums::Histogram;
 /// The content type, for the header.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// A page of figures.
+/// A page of metrics.
 #[derive(Debug, Default)]
 pub(crate) struct Exposition(String);
 
 impl Exposition {
-    /// Begins a family: its samples follow.
+    /// Starts a metric family. Its samples must follow.
     pub(crate) fn family(&mut self, name: &str, kind: &str, help: &str) {
         let help = help.replace('\\', "\\\\").replace('\n', "\\n");
         // Writing to a string cannot fail.
@@ -38,8 +38,8 @@ impl Exposition {
         self.sample(name, &[], value);
     }
 
-    /// A family that is a histogram.
-    #[expect(clippy::cast_precision_loss, reason = "nothing happens 2^53 times")]
+    /// A histogram family.
+    #[expect(clippy::cast_precision_loss, reason = "no count reaches 2^53")]
     pub(crate) fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
         self.family(name, "histogram", help);
         let (sums, all) = histogram.cumulative();

@@ -1,7 +1,4 @@
-//! `GET /health`: how the coordination goes, for monitoring.
-//!
-//! The five figures are counted by whoever makes a claim and kept as sums, so asking costs the same after a year as after
-//! a minute.
+//! `GET /health`: the snapshot as JSON, for monitoring.
 
 use axum::Json;
 use axum::extract::{Query, State};
@@ -10,16 +7,17 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tollgate::error::{Fault, Result};
 use tollgate::name::Agent;
-use tollgate::vault::figures::{Figures, Tally};
+use tollgate::vault::figures::Figures;
 use tollgate::vault::state::State as TaskState;
 
-use crate::accounts::Condition;
-use crate::board::Column;
-use crate::site::{Broken, Open, OpenVault, Site};
+use crate::fault_response::FaultResponse;
+use crate::ledger_monitor::LedgerCondition;
+use crate::site::Site;
+use crate::snapshot::{OldestTask, Snapshot, TaskFigures};
 
-/// One agent, if only that is asked for.
+/// The query: one agent, or all.
 #[derive(Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct HealthQuery {
     agent: Option<String>,
 }
 
@@ -31,13 +29,13 @@ struct Health {
     coordination: Option<Figures>,
     agents: Vec<Figures>,
     /// Null without a vault.
-    tasks: Option<Tasks>,
-    ledger: Ledger,
-    /// What is broken, in sentences.
+    tasks: Option<TasksHealth>,
+    ledger: LedgerHealth,
+    /// Each problem in one sentence.
     problems: Vec<String>,
-    /// Whether the folder is set up for tollgate.
+    /// Whether tollgate is set up in the folder.
     set_up: bool,
-    /// Whether pages are live: the kernel tells what happens.
+    /// Whether pages are live: the kernel reports every change.
     live: bool,
     uptime_s: i64,
     version: &'static str,
@@ -51,47 +49,59 @@ enum Status {
 }
 
 #[derive(Serialize)]
-struct Tasks {
+struct TasksHealth {
     waiting: usize,
-    oldest_waiting: Option<Oldest>,
+    oldest_waiting: Option<OldestHealth>,
     in_progress: usize,
-    /// Their owners are gone; the next worker takes them back.
     stale_claims: usize,
     pending_approvals: usize,
-    oldest_pending_approval: Option<Oldest>,
+    oldest_pending_approval: Option<OldestHealth>,
     approved: usize,
     done: usize,
     rejected: usize,
 }
 
+impl TasksHealth {
+    fn new(figures: TaskFigures, now: Timestamp) -> Self {
+        let count = |state| figures.count(state);
+        let oldest = |oldest: Option<OldestTask>| {
+            let age_s = |since| now.duration_since(since).as_secs().max(0);
+            oldest.map(|OldestTask { task, since }| OldestHealth { task, since, age_s: age_s(since) })
+        };
+        Self {
+            waiting: count(TaskState::NeedsAction),
+            in_progress: count(TaskState::InProgress),
+            stale_claims: figures.stale_claims,
+            pending_approvals: count(TaskState::PendingApproval),
+            approved: count(TaskState::Approved),
+            done: count(TaskState::Done),
+            rejected: count(TaskState::Rejected),
+            oldest_waiting: oldest(figures.oldest_waiting),
+            oldest_pending_approval: oldest(figures.oldest_pending_approval),
+        }
+    }
+}
+
 #[derive(Serialize)]
-struct Oldest {
+struct OldestHealth {
     task: String,
     since: Timestamp,
     age_s: i64,
 }
 
-impl Oldest {
-    fn of(column: &Column, now: Timestamp) -> Option<Self> {
-        let (task, since) = column.oldest()?;
-        let age_s = now.duration_since(since).as_secs().max(0);
-        Some(Self { task: task.as_str().to_owned(), since, age_s })
-    }
-}
-
 #[derive(Serialize)]
-struct Ledger {
+struct LedgerHealth {
     #[serde(flatten)]
-    condition: Condition,
+    condition: LedgerCondition,
     lines: u64,
 }
 
 pub(crate) async fn get(
     State(site): State<Site>,
-    Query(asked): Query<Asked>,
-) -> Result<(StatusCode, Json<serde_json::Value>), Broken> {
-    let agent = asked.agent.map(|name| name.parse::<Agent>()).transpose()?;
-    let health = site.blocking(move |site| Ok(look(site, agent.as_ref()))).await?;
+    Query(query): Query<HealthQuery>,
+) -> Result<(StatusCode, Json<serde_json::Value>), FaultResponse> {
+    let agent = query.agent.map(|name| name.parse::<Agent>()).transpose()?;
+    let health = site.blocking(move |site| Ok(Health::new(site, agent.as_ref()))).await?;
     let code = match health.status {
         Status::Ok => StatusCode::OK,
         Status::Broken => StatusCode::SERVICE_UNAVAILABLE,
@@ -100,75 +110,27 @@ pub(crate) async fn get(
     Ok((code, Json(json)))
 }
 
-fn look(site: &Site, agent: Option<&Agent>) -> Health {
-    let now = Timestamp::now();
-    let account = site.ledger();
-    let mut health = Health {
-        status: Status::Ok,
-        coordination: Some(Figures::new(agent.map_or("all", Agent::as_str), 0, &Tally::default())),
-        agents: Vec::new(),
-        tasks: None,
-        ledger: Ledger { condition: account.condition, lines: account.lines },
-        problems: Vec::new(),
-        set_up: true,
-        live: !site.feed.is_blind(),
-        uptime_s: now.duration_since(site.started).as_secs().max(0),
-        version: env!("CARGO_PKG_VERSION"),
-    };
-    match site.open() {
-        Ok(Some(open)) => {
-            health.problems.extend(site.broken_folders(&open));
-            if let Condition::Broken { problem } = &health.ledger.condition {
-                health.problems.push(format!("the ledger is not as it was written: {problem}"));
-            }
-            if let Err(fault) = health.look_at_tasks(site, &open, agent, now) {
-                health.coordination = None;
-                health.problems.push(fault.to_string());
-            }
-        }
-        Ok(None) => health.set_up = false,
-        Err(fault) => {
-            health.coordination = None;
-            health.problems.push(fault.to_string());
-        }
-    }
-    if !health.problems.is_empty() {
-        health.status = Status::Broken;
-    }
-    health
-}
-
 impl Health {
-    fn look_at_tasks(
-        &mut self,
-        site: &Site,
-        open: &Open,
-        agent: Option<&Agent>,
-        now: Timestamp,
-    ) -> Result<()> {
-        let Some(OpenVault { vault, .. }) = &open.vault else { return Ok(()) };
-        let (all, mut each) = vault.figures()?;
-        match agent {
-            None => self.coordination = Some(all),
-            Some(agent) => {
-                each.retain(|figures| figures.agent_name == agent.as_str());
-                self.coordination = each.first().cloned().or(self.coordination.take());
+    fn new(site: &Site, agent: Option<&Agent>) -> Self {
+        let mut snapshot = Snapshot::take(site);
+        if let Some(agent) = agent {
+            if snapshot.coordination.is_some() {
+                snapshot.coordination = Some(snapshot.of_agent(agent));
             }
+            snapshot.agents.retain(|figures| figures.agent_name == agent.as_str());
         }
-        self.agents = each;
-        let Some(board) = site.board()? else { return Ok(()) };
-        let column = |state| board.column(state);
-        self.tasks = Some(Tasks {
-            waiting: column(TaskState::NeedsAction).len(),
-            oldest_waiting: Oldest::of(column(TaskState::NeedsAction), now),
-            in_progress: column(TaskState::InProgress).len(),
-            stale_claims: site.stale_claims(vault)?,
-            pending_approvals: column(TaskState::PendingApproval).len(),
-            oldest_pending_approval: Oldest::of(column(TaskState::PendingApproval), now),
-            approved: column(TaskState::Approved).len(),
-            done: column(TaskState::Done).len(),
-            rejected: column(TaskState::Rejected).len(),
-        });
-        Ok(())
+        let Snapshot { now, set_up, problems, ledger, coordination, agents, tasks, .. } = snapshot;
+        Self {
+            status: if problems.is_empty() { Status::Ok } else { Status::Broken },
+            coordination,
+            agents,
+            tasks: tasks.map(|tasks| TasksHealth::new(tasks, now)),
+            ledger: LedgerHealth { condition: ledger.condition, lines: ledger.lines },
+            problems,
+            set_up,
+            live: site.is_live(),
+            uptime_s: now.duration_since(site.started).as_secs().max(0),
+            version: env!("CARGO_PKG_VERSION"),
+        }
     }
 }

@@ -1,24 +1,28 @@
-//! The doors of tollgate that stay open: MCP over stdio and over HTTP, and the site of one workspace.
+//! The long-running parts of tollgate: MCP over stdio and HTTP, and the dashboard of one workspace.
 //!
-//! The only crate with an asynchronous runtime. Whatever touches a file is a call of the synchronous library on a
-//! thread that may block; nothing here decides what may be written.
+//! This is the only crate with an asynchronous runtime. Every access to a file is a call of the synchronous library, on a
+//! thread that may block. Nothing here decides what may be written.
 //!
 //! - [`mcp`]: the MCP server, a drop-in for the reference filesystem server.
-//! - [`serve`]: the HTTP server; [`site`]: what its pages and endpoints share; [`feed`]: what happens, live.
-//! - [`dashboard`]: pages for people; `health` and `metrics`: figures for programs.
-//! - [`board`] and [`accounts`]: what they show, kept in memory by what the feed tells.
-//! - [`visitor`]: who may come in over HTTP.
+//! - [`serve`]: the HTTP server; [`site`]: what its pages and endpoints share; [`visitor`]: access control.
+//! - [`workspace_provider`]: how the server gets its workspace; [`feed`]: what happens there, live.
+//! - [`dashboard`]: pages for people; `health` and `metrics`: figures for programs, from one `snapshot`.
+//! - [`board`] and [`ledger_monitor`]: the tasks and the ledger, kept in memory; `watch` keeps them up to date.
 
-pub mod accounts;
 pub mod board;
 pub mod dashboard;
 mod exposition;
+pub mod fault_response;
 pub mod feed;
 mod health;
+mod late_write_check;
+pub mod ledger_monitor;
 pub mod mcp;
 mod metrics;
-mod second_look;
 pub mod serve;
 pub mod site;
+mod snapshot;
 mod sums;
 pub mod visitor;
+mod watch;
+pub mod workspace_provider;

@@ -1,4 +1,4 @@
-//! The server itself: bind, serve, stop.
+//! The HTTP server: bind, serve, stop.
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
@@ -18,15 +18,15 @@ use tower::ServiceExt;
 
 use crate::site::Site;
 use crate::visitor::Visitors;
-use crate::{accounts, dashboard, health, mcp, metrics};
+use crate::{dashboard, health, mcp, metrics};
 
-/// When asked to stop, answers that are under way get so long.
-const LAST_WORDS: Duration = Duration::from_secs(3);
+/// After a stop request, running requests have this long to finish.
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Pages and figures wait for the disk, not for each other.
+/// The number of requests that may wait for the disk at the same time.
 const BLOCKING_THREADS: usize = 32;
 
-/// A server that has its address, and does not answer yet.
+/// A server that has its address but does not answer yet.
 pub struct Bound {
     listener: TcpListener,
     address: SocketAddr,
@@ -34,26 +34,26 @@ pub struct Bound {
     stop: Stop,
 }
 
-/// Asks a server to stop, from any thread. Clones ask the same one.
+/// Stops a server, from any thread. Clones stop the same server.
 #[derive(Clone)]
 pub struct Stop(watch::Sender<bool>);
 
 impl Stop {
-    /// Lets what is under way finish, then ends.
+    /// Lets running requests finish, then stops the server.
     pub fn stop(&self) {
         self.0.send_replace(true);
     }
 }
 
 impl Bound {
-    /// Takes the address. `names` are more names that the server goes by, without port.
+    /// Binds the address. `names` are additional host names of the server, without a port.
     pub fn new(
         listen: SocketAddr,
         names: impl IntoIterator<Item = String>,
         token: Option<String>,
     ) -> Result<Self> {
         let at = |source| Fault::Io { doing: "listen on", path: listen.to_string().into(), source };
-        // Before the address is taken: who is told to come back with a token has taken nothing.
+        // Before binding, so that a missing token leaves nothing behind.
         let visitors = Visitors::new(listen, names, token)
             .map_err(|error| Fault::Invalid { what: error.to_string() })?;
         let listener = TcpListener::bind(listen).map_err(at)?;
@@ -62,20 +62,20 @@ impl Bound {
         Ok(Self { listener, address, visitors, stop: Stop(watch::Sender::new(false)) })
     }
 
-    /// Where it listens; the port is the real one also if any was asked for.
+    /// The address it listens on, with the real port even if port 0 was requested.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The way to stop it.
+    /// A handle that stops the server.
     pub fn stop(&self) -> Stop {
         self.stop.clone()
     }
 
-    /// Serves until it is asked to stop. Blocks; makes its own runtime.
+    /// Serves until it is stopped. Blocks; creates its own runtime.
     pub fn run(self, site: Site) -> Result<()> {
         let fault = |source| Fault::Io { doing: "serve", path: self.address.to_string().into(), source };
-        // One thread for the protocol: the work is done by the threads that may block, and an idle server stays small.
+        // One thread for the protocol is enough: blocking threads do the work, and an idle server stays small.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(BLOCKING_THREADS)
@@ -83,80 +83,83 @@ impl Bound {
             .map_err(fault)?;
         let served = runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(self.listener)?;
-            let telling = tokio::spawn(site.clone().watch_and_tell());
-            let counting = tokio::spawn(accounts::keep(site.clone()));
-            let looking = tokio::spawn(site.clone().second_looks());
-            // All tasks are read once, before somebody waits for a page.
+            let feeding = tokio::spawn(site.clone().feed_changes());
+            let following = tokio::spawn(site.clone().follow_ledger());
+            let checking = tokio::spawn(site.clone().late_write_checks());
+            // Read all tasks now, so that the first page does not have to wait for it.
             let first = site.clone();
             tokio::task::spawn_blocking(move || first.board().map(drop));
-            let mut asked = self.stop.0.subscribe();
-            let mut asked_too = self.stop.0.subscribe();
+            let mut stop_first = self.stop.0.subscribe();
+            let mut stop_again = self.stop.0.subscribe();
             let closing = site.clone();
             let serving = axum::serve(listener, router(site, &self.visitors));
             let serving = serving.with_graceful_shutdown(async move {
-                let _ = asked.wait_for(|stop| *stop).await;
+                let _ = stop_first.wait_for(|stop| *stop).await;
                 closing.feed.close();
             });
             let served = tokio::select! {
                 served = serving.into_future() => served,
-                // Who does not come to an end by then would keep the server for ever.
+                // Without this limit, one endless request would keep the server running.
                 () = async {
-                    let _ = asked_too.wait_for(|stop| *stop).await;
-                    tokio::time::sleep(LAST_WORDS).await;
+                    let _ = stop_again.wait_for(|stop| *stop).await;
+                    tokio::time::sleep(STOP_TIMEOUT).await;
                 } => Ok(()),
             };
-            for task in [telling, counting, looking] {
+            for task in [feeding, following, checking] {
                 task.abort();
             }
             served
         });
-        runtime.shutdown_timeout(LAST_WORDS);
+        runtime.shutdown_timeout(STOP_TIMEOUT);
         served.map_err(fault)
     }
 }
 
-/// All routes, for these visitors only. To be called inside a runtime.
+/// All routes, for these visitors only. Call it inside a runtime.
 pub fn router(site: Site, visitors: &Visitors) -> Router {
-    let agents = Agents { site: site.clone(), visitors: visitors.clone(), door: OnceLock::new().into() };
+    let endpoint =
+        McpEndpoint { site: site.clone(), visitors: visitors.clone(), server: OnceLock::new().into() };
     let routes = Router::new()
         .route("/health", get(health::get))
         .route("/metrics", get(metrics::get))
         .merge(dashboard::router())
         .with_state(site)
-        .merge(Router::new().route("/mcp", any(to_agents)).with_state(agents));
-    visitors.guard(routes.layer(map_response(for_this_moment)))
+        .merge(Router::new().route("/mcp", any(mcp_request)).with_state(endpoint));
+    visitors.guard(routes.layer(map_response(add_headers)))
 }
 
-/// What is told is true now, and is what it says it is.
-async fn for_this_moment(mut response: Response) -> Response {
+/// Responses are valid only now, and browsers must not guess their type.
+async fn add_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.entry(X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
     response
 }
 
-/// The door for agents, which opens with the workspace.
+/// The `/mcp` endpoint. Its server is created once the workspace is open.
 #[derive(Clone)]
-struct Agents {
+struct McpEndpoint {
     site: Site,
     visitors: Visitors,
-    door: Arc<OnceLock<(mcp::Server, Router)>>,
+    server: Arc<OnceLock<(mcp::Server, Router)>>,
 }
 
-async fn to_agents(State(agents): State<Agents>, request: Request) -> Result<Response, Infallible> {
-    let Ok(Some(open)) = agents.site.open() else {
-        let sentence = "this folder is not set up: run `tollgate init` in it\n";
+async fn mcp_request(State(endpoint): State<McpEndpoint>, request: Request) -> Result<Response, Infallible> {
+    let Ok(Some(open)) = endpoint.site.open() else {
+        let sentence = "tollgate is not set up in this folder: run `tollgate init` in it\n";
         return Ok((StatusCode::SERVICE_UNAVAILABLE, sentence).into_response());
     };
-    let (server, router) = agents.door.get_or_init(|| {
-        let server = mcp::Server::over(open.gate.clone(), agents.site.agent.clone(), mcp::IDLE);
-        let router = server.router(&agents.visitors);
+    let (server, router) = endpoint.server.get_or_init(|| {
+        let given = &endpoint.site.options;
+        let options = mcp::Options { home: given.home.clone(), ..mcp::Options::new(given.agent.clone()) };
+        let server = mcp::Server::new(open.gate.clone(), options);
+        let router = mcp::router(&server, &endpoint.visitors);
         (server, router)
     });
-    // The vault may have been set up since.
+    // The vault may have been set up after the server was created.
     if let Some(found) = &open.vault {
         let settle = open.gate.workspace().settings().vault.settle.0;
-        server.offer_tasks(|| mcp::Tasks::new(found.vault.clone(), settle));
+        server.offer_tasks(|| mcp::Tasks::new(found.clone(), settle));
     }
     router.clone().oneshot(request).await
 }

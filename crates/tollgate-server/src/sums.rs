@@ -1,33 +1,36 @@
-//! What the ledger's lines add up to: counters and histograms. Pure.
+//! The sums of the ledger's lines: counters and histograms. Pure.
 //!
-//! Everything that happened in the workspace is a line of its ledger, whichever process did it, so the sums of all lines are
-//! the figures of the workspace, before and after a restart of the server.
+//! Every process writes what it does into the ledger, so the sums of all lines are the figures of the workspace. A restart
+//! of the server does not change them.
+
+#![deny(clippy::wildcard_enum_match_arm)]
 
 use std::collections::BTreeMap;
 
+use tollgate::event::{Event, FileChanged, Mutation, MutationStatus, RefusalStatus};
 use tollgate::ledger::Line;
 
-/// Agents are named by whoever starts them. Past this many names the rest are counted together, so that nobody fills the
-/// memory of the server, or of whoever keeps the figures, with names.
+/// The number of agents that are counted by name. Users choose the names, and without a limit they could fill the memory
+/// of the server and of the monitoring system. All further agents are counted together.
 const MOST_AGENTS: usize = 200;
 
-/// How the rest are called.
+/// The name of all further agents.
 const OTHERS: &str = "(others)";
 
-/// Seconds from the locks to the ledger line. A durable write takes some milliseconds; one that waits for an editor to
-/// close the file, up to a second.
+/// Seconds from taking the locks to the ledger line. A durable write takes some milliseconds; a write that waits for an
+/// editor to close the file takes up to a second.
 pub(crate) const COMMIT_BUCKETS: &[f64] =
     &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// Seconds from waiting to claimed: at once where a worker watches, days where one waits for a person.
+/// Seconds that a task waited for its claim: almost none if a worker is idle, days if a person has to act first.
 pub(crate) const PICK_UP_BUCKETS: &[f64] =
     &[0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0, 604_800.0];
 
-/// How often, and how long, in buckets.
+/// Durations, counted in buckets.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Histogram {
     pub(crate) bounds: &'static [f64],
-    /// In each bucket alone; the last is what was longer than all bounds.
+    /// The count of each bucket alone. The last bucket is for values above all bounds.
     counts: Vec<u64>,
     pub(crate) sum: f64,
 }
@@ -43,7 +46,7 @@ impl Histogram {
         self.sum += value;
     }
 
-    /// How many were not longer than each bound, and how many there were.
+    /// For each bound the number of values up to it, and the number of all values.
     pub(crate) fn cumulative(&self) -> (Vec<u64>, u64) {
         let sums = self.counts.iter().scan(0, |sum, count| {
             *sum += count;
@@ -55,29 +58,29 @@ impl Histogram {
     }
 }
 
-/// Counters with one agent, or an agent and a word.
+/// Counters by agent.
 pub(crate) type ByAgent = BTreeMap<String, u64>;
-/// By agent and by word.
+/// Counters by agent and one more label.
 pub(crate) type ByAgentAnd = BTreeMap<(String, String), u64>;
 
 /// All sums.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sums {
-    /// Lines of each kind.
+    /// Lines, by action type.
     pub(crate) lines: BTreeMap<String, u64>,
-    /// Files that were changed.
+    /// Changed files.
     pub(crate) mutations: ByAgent,
     /// Refused writes, by `error_type`.
     pub(crate) refusals: ByAgentAnd,
-    /// Saves of others that were found in what was replaced.
+    /// Saves by other programs that the late-write check found.
     pub(crate) late_writes: u64,
     pub(crate) claims: ByAgent,
     pub(crate) claims_lost: ByAgent,
-    /// Where tasks went when they were let go.
+    /// Released tasks, by new state.
     pub(crate) releases: ByAgentAnd,
-    /// What people decided.
+    /// Decisions by people.
     pub(crate) decisions: BTreeMap<String, u64>,
-    /// Tasks taken from owners who were gone.
+    /// Tasks reclaimed from dead owners.
     pub(crate) reclaims: u64,
     pub(crate) turns: ByAgent,
     pub(crate) commit: Histogram,
@@ -108,42 +111,44 @@ impl Default for Sums {
 impl Sums {
     /// Counts one line.
     pub(crate) fn add(&mut self, line: &Line) {
-        // Kinds come from a fixed list, but a stranger may have written the file.
-        let kind = if self.lines.len() < 64 { line.action_type.as_str() } else { OTHERS };
+        // Action types come from a fixed list, but another program may have written the file.
+        let kind = if self.lines.len() < 64 { line.event.action_type() } else { OTHERS };
         *self.lines.entry(kind.to_owned()).or_default() += 1;
         let agent = self.name(line.agent.as_ref().map_or("", |agent| agent.as_str()));
-        let word = |value: &serde_json::Value| {
-            value.as_str().unwrap_or("unknown").chars().take(64).collect::<String>()
-        };
-        match line.action_type.as_str() {
-            "MUTATION" if line.result["status"] == "APPLIED" => {
+        match &line.event {
+            Event::Mutation(mutation, MutationStatus::Applied) => {
                 *self.mutations.entry(agent).or_default() += 1;
-                if let Some(took) = line.payload["took_us"].as_f64() {
-                    self.commit.observe(took / 1e6);
+                if let Mutation::File(FileChanged { took_us: Some(took), .. }) = mutation {
+                    self.commit.observe(*took as f64 / 1e6);
                 }
             }
-            "MUTATION_CONFLICT" | "MUTATION_REFUSED" if line.result["status"] == "DENIED" => {
-                let kind = word(&line.result["error_type"]);
-                *self.refusals.entry((agent, kind)).or_default() += 1;
+            Event::MutationConflict(_, RefusalStatus::Denied, error)
+            | Event::MutationRefused(_, RefusalStatus::Denied, error) => {
+                *self.refusals.entry((agent, error.as_str().to_owned())).or_default() += 1;
             }
-            "LATE_EXTERNAL_WRITE" => self.late_writes += 1,
-            "CLAIM" => {
+            Event::LateExternalWrite(_) => self.late_writes += 1,
+            Event::Claim(claimed) => {
                 *self.claims.entry(agent).or_default() += 1;
-                if let Some(waited) = line.payload["waited_ms"].as_f64() {
-                    self.pick_up.observe(waited / 1e3);
-                }
+                self.pick_up.observe(claimed.waited_ms as f64 / 1e3);
             }
-            "CLAIM_LOST" => *self.claims_lost.entry(agent).or_default() += 1,
-            "RELEASE" => {
-                let state = word(&line.result["status"]);
-                *self.releases.entry((agent, state)).or_default() += 1;
+            Event::ClaimLost(_) => *self.claims_lost.entry(agent).or_default() += 1,
+            Event::Release(_, state) => {
+                *self.releases.entry((agent, state.to_string())).or_default() += 1;
             }
-            "APPROVAL" => {
-                *self.decisions.entry(word(&line.payload["decision"])).or_default() += 1;
+            Event::Approval(decided) => {
+                *self.decisions.entry(decided.decision.as_str().to_owned()).or_default() += 1;
             }
-            "RECLAIM" => self.reclaims += 1,
-            "TURN_STARTED" => *self.turns.entry(agent).or_default() += 1,
-            _ => {}
+            Event::Reclaim(..) => self.reclaims += 1,
+            Event::TurnStarted(_) => *self.turns.entry(agent).or_default() += 1,
+            Event::Mutation(_, MutationStatus::Undone)
+            | Event::MutationConflict(_, RefusalStatus::Observed, _)
+            | Event::MutationRefused(_, RefusalStatus::Observed, _)
+            | Event::ReservationExpired(_)
+            | Event::ClaimFailed(_)
+            | Event::Renew(_)
+            | Event::TurnEnded(_)
+            | Event::LedgerHealed(_)
+            | Event::Other { .. } => {}
         }
     }
 

@@ -1,9 +1,9 @@
-//! Who may come in over HTTP.
+//! Access control for HTTP.
 //!
-//! A server on loopback is open to every program of this machine, and a browser is one that runs strangers' code. So
-//! the `Host` must be a name of this server (a page that rebinds its own name to 127.0.0.1 has another), and an `Origin`,
-//! which browsers send, must be one of ours. Beyond loopback that is not enough: there a token is needed. Programs send it
-//! with each request; a person types it once, and the browser keeps a cookie that was made from it.
+//! A server on loopback can be reached by every program on the machine, including browsers, which run code of other sites.
+//! So the `Host` must be a name of this server: a page that points its own name at 127.0.0.1 has another one. If the
+//! request has an `Origin`, as requests from browsers do, it must be ours, too. Beyond loopback a token is required as
+//! well. Programs send it with each request; a person types it once, and the browser keeps a cookie made from it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use axum::routing::post;
 use serde::Deserialize;
 use tollgate::digest::Digest;
 
-/// The rules for one server.
+/// The visitors that one server lets in.
 #[derive(Debug, Clone)]
 pub struct Visitors {
     hosts: Vec<String>,
     token: Option<String>,
 }
 
-/// The server would be open to the network.
+/// The server would be open to the network without a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenNeeded;
 
@@ -40,19 +40,19 @@ impl std::fmt::Display for TokenNeeded {
 
 impl std::error::Error for TokenNeeded {}
 
-/// Why somebody was turned away.
+/// Why a request was denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TurnedAway {
-    /// The `Host` is missing or is no name of this server.
+pub enum AccessDenied {
+    /// The `Host` is missing or is not a name of this server.
     Host,
-    /// The `Origin` is a stranger's.
+    /// The `Origin` is another site.
     Origin,
     /// The token is missing or wrong.
     Token,
 }
 
 impl Visitors {
-    /// For a server that listens here. `names` are more names it goes by, without port.
+    /// For a server with this address. `names` are additional host names of the server, without a port.
     pub fn new(
         listen: SocketAddr,
         names: impl IntoIterator<Item = String>,
@@ -70,18 +70,18 @@ impl Visitors {
         Ok(Self { hosts, token })
     }
 
-    /// Whether a request with these headers may come in.
-    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), TurnedAway> {
+    /// Checks whether a request with these headers is allowed.
+    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), AccessDenied> {
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-        // HTTP/2 has it in the address.
+        // In HTTP/2 the host is part of the address.
         let host = text(HOST).or_else(|| uri.authority().map(axum::http::uri::Authority::as_str));
         if !host.is_some_and(|host| self.is_ours(host)) || headers.get_all(HOST).iter().count() > 1 {
-            return Err(TurnedAway::Host);
+            return Err(AccessDenied::Host);
         }
         if let Some(origin) = text(ORIGIN) {
             let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
             if !host.is_some_and(|host| self.is_ours(host)) {
-                return Err(TurnedAway::Origin);
+                return Err(AccessDenied::Origin);
             }
         }
         if let Some(token) = &self.token {
@@ -89,13 +89,13 @@ impl Visitors {
             let given = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
             let shown = given.is_some_and(|(_, given)| same(given.trim().as_bytes(), token.as_bytes()));
             if !shown && !has_cookie(headers, token) {
-                return Err(TurnedAway::Token);
+                return Err(AccessDenied::Token);
             }
         }
         Ok(())
     }
 
-    /// Whether a host, with or without a port, is this server.
+    /// Whether a host, with or without a port, names this server.
     fn is_ours(&self, host: &str) -> bool {
         let name = match host.strip_prefix('[') {
             Some(rest) => match rest.split_once(']') {
@@ -117,7 +117,7 @@ impl Visitors {
         self.hosts.iter().any(same_address)
     }
 
-    /// The same routes, for these visitors only.
+    /// Limits the routes to these visitors.
     pub fn guard(&self, router: Router) -> Router {
         let visitors = Arc::new(self.clone());
         let router = match &self.token {
@@ -128,14 +128,14 @@ impl Visitors {
     }
 }
 
-/// Where a person types the token.
+/// The form in which a person types the token.
 const LOGIN: &str = "/login";
 
-/// Whoever guesses waits this long for each guess.
+/// The delay after a wrong token, which slows down guessing.
 const AFTER_A_GUESS: Duration = Duration::from_millis(500);
 
-/// The name and the value of the cookie, both made from the token: servers on other ports of this machine share the
-/// browser's cookies, and whoever reads one has not read the token.
+/// The name and the value of the cookie, both made from the token. The browser shares its cookies among all ports of the
+/// machine, so each server needs a name of its own, and another server that reads the cookie must not learn the token.
 fn cookie(token: &str) -> (String, String) {
     let name = Digest::of(format!("tollgate cookie name\0{token}").as_bytes()).to_string();
     let value = Digest::of(format!("tollgate cookie\0{token}").as_bytes()).to_string();
@@ -150,31 +150,31 @@ fn has_cookie(headers: &HeaderMap, token: &str) -> bool {
 }
 
 #[derive(Deserialize)]
-struct Typed {
+struct LoginForm {
     token: String,
 }
 
-async fn login(State(visitors): State<Arc<Visitors>>, Form(typed): Form<Typed>) -> Response {
+async fn login(State(visitors): State<Arc<Visitors>>, Form(form): Form<LoginForm>) -> Response {
     let token = visitors.token.as_deref().unwrap_or_default();
-    if !same(typed.token.trim().as_bytes(), token.as_bytes()) {
+    if !same(form.token.trim().as_bytes(), token.as_bytes()) {
         tokio::time::sleep(AFTER_A_GUESS).await;
-        return ask_for_the_token("This is not the token.");
+        return ask_for_the_token("Wrong token.");
     }
     let (name, value) = cookie(token);
     let cookie = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict");
     ([(SET_COOKIE, cookie)], Redirect::to("/")).into_response()
 }
 
-/// For people. Nothing of it comes from elsewhere, and no script runs in it.
+/// The login page. It loads nothing and runs no script.
 fn ask_for_the_token(sentence: &str) -> Response {
     let policy = "default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
     let page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\">\
          <title>tollgate: token</title><main><h1>tollgate</h1><p>{sentence}</p>\
-         <form method=\"post\" action=\"{LOGIN}\"><label for=\"token\">Token of this server</label> \
+         <form method=\"post\" action=\"{LOGIN}\"><label for=\"token\">Token</label> \
          <input id=\"token\" name=\"token\" type=\"password\" autocomplete=\"current-password\" required autofocus> \
-         <button>Enter</button></form></main></html>\n"
+         <button>Log in</button></form></main></html>\n"
     );
     (StatusCode::UNAUTHORIZED, [(CONTENT_SECURITY_POLICY, policy)], Html(page)).into_response()
 }
@@ -183,7 +183,7 @@ fn is_port(text: &str) -> bool {
     text.parse::<u16>().is_ok()
 }
 
-/// In the same time wherever they differ, so that nobody guesses a token letter by letter.
+/// Compares in constant time, so that nobody can guess a token letter by letter.
 pub(crate) fn same(given: &[u8], token: &[u8]) -> bool {
     let differ =
         given.iter().zip(token).fold(given.len() ^ token.len(), |differ, (a, b)| differ | usize::from(a ^ b));
@@ -193,19 +193,21 @@ pub(crate) fn same(given: &[u8], token: &[u8]) -> bool {
 async fn admit(State(visitors): State<Arc<Visitors>>, request: Request, next: Next) -> Response {
     match visitors.check(request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
-        Err(TurnedAway::Token) if request.method() == Method::POST && request.uri().path() == LOGIN => {
+        Err(AccessDenied::Token) if request.method() == Method::POST && request.uri().path() == LOGIN => {
             next.run(request).await
         }
-        Err(TurnedAway::Token) if wants_a_page(request.headers()) => {
-            ask_for_the_token("A token is needed here.")
+        Err(AccessDenied::Token) if wants_a_page(request.headers()) => {
+            ask_for_the_token("This server needs a token.")
         }
-        Err(TurnedAway::Host) => (StatusCode::FORBIDDEN, "this `Host` is not served here\n").into_response(),
-        Err(TurnedAway::Origin) => {
-            (StatusCode::FORBIDDEN, "this `Origin` may not call here\n").into_response()
+        Err(AccessDenied::Host) => {
+            (StatusCode::FORBIDDEN, "this `Host` is not a name of this server\n").into_response()
         }
-        Err(TurnedAway::Token) => {
+        Err(AccessDenied::Origin) => {
+            (StatusCode::FORBIDDEN, "requests from this `Origin` are not allowed\n").into_response()
+        }
+        Err(AccessDenied::Token) => {
             let challenge = [(WWW_AUTHENTICATE, "Bearer")];
-            (StatusCode::UNAUTHORIZED, challenge, "a token is needed: `Authorization: Bearer TOKEN`\n")
+            (StatusCode::UNAUTHORIZED, challenge, "token required: send `Authorization: Bearer TOKEN`\n")
                 .into_response()
         }
     }
@@ -222,7 +224,7 @@ fn wants_a_page(headers: &HeaderMap) -> bool {
 mod tests {
     use super::*;
 
-    fn asked(visitors: &Visitors, headers: &[(&str, &str)]) -> Result<(), TurnedAway> {
+    fn check(visitors: &Visitors, headers: &[(&str, &str)]) -> Result<(), AccessDenied> {
         let headers = headers.iter().map(|(name, value)| {
             (
                 name.parse::<axum::http::HeaderName>().unwrap(),
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn only_our_own_names_and_origins() {
+    fn only_our_own_hosts_and_origins_are_allowed() {
         let visitors = Visitors::new("127.0.0.1:7311".parse().unwrap(), ["Box.local".into()], None).unwrap();
         for host in [
             "localhost",
@@ -244,7 +246,7 @@ mod tests {
             "LOCALHOST:80",
             "box.local:7311",
         ] {
-            assert_eq!(asked(&visitors, &[("host", host)]), Ok(()), "{host}");
+            assert_eq!(check(&visitors, &[("host", host)]), Ok(()), "{host}");
         }
         let bad = [
             "",
@@ -262,11 +264,11 @@ mod tests {
             "10.0.0.1",
         ];
         for host in bad {
-            assert_eq!(asked(&visitors, &[("host", host)]), Err(TurnedAway::Host), "{host}");
+            assert_eq!(check(&visitors, &[("host", host)]), Err(AccessDenied::Host), "{host}");
         }
-        assert_eq!(asked(&visitors, &[]), Err(TurnedAway::Host));
+        assert_eq!(check(&visitors, &[]), Err(AccessDenied::Host));
         for origin in ["http://localhost:3000", "https://127.0.0.1", "http://[::1]:1"] {
-            assert_eq!(asked(&visitors, &[("host", "localhost"), ("origin", origin)]), Ok(()), "{origin}");
+            assert_eq!(check(&visitors, &[("host", "localhost"), ("origin", origin)]), Ok(()), "{origin}");
         }
         for origin in [
             "null",
@@ -278,18 +280,18 @@ mod tests {
             "http://localhost:1/evil",
             "http://localhost.evil.example",
         ] {
-            let answer = asked(&visitors, &[("host", "localhost"), ("origin", origin)]);
-            assert_eq!(answer, Err(TurnedAway::Origin), "{origin}");
+            let answer = check(&visitors, &[("host", "localhost"), ("origin", origin)]);
+            assert_eq!(answer, Err(AccessDenied::Origin), "{origin}");
         }
     }
 
     #[test]
-    fn beyond_loopback_a_token_is_needed() {
+    fn beyond_loopback_a_token_is_required() {
         let everywhere: SocketAddr = "0.0.0.0:7311".parse().unwrap();
         assert_eq!(Visitors::new(everywhere, [], None).unwrap_err(), TokenNeeded);
         assert_eq!(Visitors::new(everywhere, [], Some(String::new())).unwrap_err(), TokenNeeded);
         let visitors = Visitors::new(everywhere, ["box".into()], Some("secret".into())).unwrap();
-        let with = |value: &str| asked(&visitors, &[("host", "box:7311"), ("authorization", value)]);
+        let with = |value: &str| check(&visitors, &[("host", "box:7311"), ("authorization", value)]);
         assert_eq!(with("Bearer secret"), Ok(()));
         assert_eq!(with("bearer secret"), Ok(()));
         for wrong in [
@@ -302,19 +304,19 @@ mod tests {
             "Bearer secrets",
             "Bearer Secret",
         ] {
-            assert_eq!(with(wrong), Err(TurnedAway::Token), "{wrong}");
+            assert_eq!(with(wrong), Err(AccessDenied::Token), "{wrong}");
         }
-        assert_eq!(asked(&visitors, &[("host", "box")]), Err(TurnedAway::Token));
+        assert_eq!(check(&visitors, &[("host", "box")]), Err(AccessDenied::Token));
         let (name, value) = cookie("secret");
-        let with = |cookie: &str| asked(&visitors, &[("host", "box"), ("cookie", cookie)]);
+        let with = |cookie: &str| check(&visitors, &[("host", "box"), ("cookie", cookie)]);
         assert_eq!(with(&format!("a=b; {name}={value}; c=d")), Ok(()));
         for wrong in [&format!("{name}=secret"), &format!("{name}="), &format!("other={value}"), &value] {
-            assert_eq!(with(wrong), Err(TurnedAway::Token), "{wrong}");
+            assert_eq!(with(wrong), Err(AccessDenied::Token), "{wrong}");
         }
         assert!(!format!("{name}{value}").contains("secret"));
         assert_eq!(
-            asked(&visitors, &[("host", "0.0.0.0"), ("authorization", "Bearer secret")]),
-            Err(TurnedAway::Host)
+            check(&visitors, &[("host", "0.0.0.0"), ("authorization", "Bearer secret")]),
+            Err(AccessDenied::Host)
         );
     }
 }

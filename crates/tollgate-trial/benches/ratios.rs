@@ -1,5 +1,5 @@
 //! What the guard costs, as ratios to the bare work. Both sides of a ratio are measured in one run, sample by sample in
-//! turn, so that a disk or a machine that is slow today is slow for both. Never part of the tests.
+//! alternation, so that a slow disk or machine is slow for both. Not part of the tests.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -14,13 +14,14 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 use tollgate::digest::Digest;
+use tollgate::event::{Event, FileChanged, Guarantee, Mutation, MutationStatus};
 use tollgate::gate::Gate;
 use tollgate::guard::{Action, Change, Expected, Outcome};
-use tollgate::ledger::{ActionType, Entry, Flush, Ledger, LedgerOptions};
+use tollgate::ledger::{Entry, Flush, Ledger, LedgerOptions};
 use tollgate::name::TurnId;
 use tollgate::part::Part;
 use tollgate::settings::{Durability, Settings};
-use tollgate::turn::{Extent, FileState, Sightings, Turn};
+use tollgate::turn::{Extent, FileState, Turn, TurnState};
 use tollgate::workspace::{Options, Workspace};
 
 fn main() {
@@ -35,21 +36,21 @@ fn main() {
     turn();
 }
 
-/// The medians of both, sampled in turn.
+/// The medians of both sides, sampled alternately.
 fn sample(samples: usize, mut a: impl FnMut(usize), mut b: impl FnMut(usize)) -> (Duration, Duration) {
     fn time(f: &mut impl FnMut(usize), sample: usize) -> Duration {
         let start = Instant::now();
         f(sample);
         start.elapsed()
     }
-    // Warm: caches, the folder's blocks, the processor's clock.
+    // Warm up caches, the folder's blocks and the processor's clock.
     for sample in 0..samples / 10 + 1 {
         a(sample);
         b(sample);
     }
     let (mut of_a, mut of_b) = (Vec::new(), Vec::new());
     for sample in 0..samples {
-        // Who goes first alternates, because the second may pay for what the first has left to the disk.
+        // The first side alternates, because the second may pay for what the first left to the disk.
         if sample % 2 == 0 {
             of_a.push(time(&mut a, sample));
             of_b.push(time(&mut b, sample));
@@ -110,7 +111,7 @@ fn done<T>(outcome: Outcome<T>) -> T {
     }
 }
 
-/// Bytes that differ from sample to sample, or a write would have nothing to do.
+/// Bytes that differ from sample to sample. Otherwise a write would have nothing to do.
 fn bytes(length: usize, sample: usize) -> Vec<u8> {
     let mut bytes = vec![b'x'; length];
     bytes[..8].copy_from_slice(&(sample as u64).to_ne_bytes());
@@ -203,7 +204,7 @@ fn ledger() {
     let ledger = |name: &str, lines: usize| {
         let folder = keep.path().join(name);
         fs::create_dir(&folder).unwrap();
-        // In one file, however long.
+        // In one file of any length.
         let options = LedgerOptions { max_size: u64::MAX, head: None };
         let ledger = Ledger::new(&folder, &folder.join("lock"), options);
         let mut left = lines;
@@ -221,13 +222,18 @@ fn ledger() {
     };
     let pair = sample(2000, |_| append(&long), |_| append(&short));
     row("ledger line number 1,000,000 / number 10", pair, &ratio(pair), "1.0");
-    // Another process has appended meanwhile: the end has to be found again.
-    let anew = |name: &str| {
+    // Another process has appended in the meantime, so the end must be found again.
+    let reopened = |name: &str| {
         let folder = keep.path().join(name);
         Ledger::new(&folder, &folder.join("lock"), LedgerOptions { max_size: u64::MAX, head: None })
     };
-    let pair = sample(2000, |_| append(&anew("long")), |_| append(&anew("short")));
-    row("the same, by a process that has not appended yet", pair, &ratio(pair), "1.0");
+    let pair = sample(2000, |_| append(&reopened("long")), |_| append(&reopened("short")));
+    row(
+        "ledger line number 1,000,000 / number 10, by a process that has not appended yet",
+        pair,
+        &ratio(pair),
+        "1.0",
+    );
 }
 
 fn entry() -> Entry {
@@ -235,16 +241,21 @@ fn entry() -> Entry {
         time: "2026-11-15T12:00:00Z".parse().unwrap(),
         agent: Some("bench".parse().unwrap()),
         turn: None,
-        action_type: ActionType::Mutation,
-        payload: serde_json::json!({
-            "id": "1a1dd21bff5945b5bee",
-            "tool_name": "write_file",
-            "target_file": "src/some/file.rs",
-            "hash_before": format!("sha256:{}", Digest::of(b"before")),
-            "hash_after": format!("sha256:{}", Digest::of(b"after")),
-            "guarantee": "full",
-        }),
-        result: serde_json::json!({"status": "APPLIED"}),
+        event: Event::Mutation(
+            Mutation::File(FileChanged {
+                id: "1a1dd21bff5945b5bee".into(),
+                tool_name: "write_file".into(),
+                target_file: "src/some/file.rs".into(),
+                hash_before: Some(Digest::of(b"before")),
+                hash_after: Some(Digest::of(b"after")),
+                moved_to: None,
+                guarantee: Some(Guarantee::Full),
+                owner: None,
+                recovered: false,
+                took_us: None,
+            }),
+            MutationStatus::Applied,
+        ),
     }
 }
 
@@ -262,7 +273,7 @@ fn turn() {
         turn.observe(path, state, Extent::Whole).unwrap();
     }
     let memory = resident() - before;
-    // A thousand look-ups a sample, spread over all files.
+    // A thousand look-ups per sample, spread over all files.
     let look_up = |sample: usize| {
         for step in 0..1000 {
             let path = &paths[(sample * 7919 + step * 104_729) % FILES];

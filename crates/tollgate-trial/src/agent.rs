@@ -1,4 +1,4 @@
-//! An agent: adds numbered lines to a file, through the gate, until they are all there.
+//! An agent: adds numbered lines to a file, through the gate, until all are written.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -24,22 +24,22 @@ pub(crate) struct Agent {
     file: PathBuf,
     #[arg(long)]
     name: String,
-    /// How many lines to add
+    /// The number of lines to add
     #[arg(long, default_value_t = u32::MAX)]
     lines: u32,
     /// Stop when this file exists
     #[arg(long)]
     until: Option<PathBuf>,
-    /// Where lines are noted that were acknowledged
+    /// The log of acknowledged lines
     #[arg(long)]
     log: Option<PathBuf>,
-    /// Make this file after the first read
+    /// Create this file after the first read
     #[arg(long)]
     ready: Option<PathBuf>,
-    /// Which lines to carry over from what was read
+    /// The lines of the old text to keep
     #[arg(long, value_enum, default_value_t = Keep::All)]
     keep: Keep,
-    /// Whether to read before every write, or only when told to
+    /// Whether to read before every write, or only after a refusal
     #[arg(long, value_enum, default_value_t = Reads::Always)]
     reads: Reads,
 }
@@ -47,14 +47,14 @@ pub(crate) struct Agent {
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Keep {
     All,
-    /// All but agents' own: the file then grows by what outsiders add, and no faster
+    /// All but the agents' own lines, so that the file grows only by what outsiders add
     Foreign,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Reads {
     Always,
-    /// Once, then after each refusal: the turn must know its own writes
+    /// Once, then after each refusal: the turn must remember its own writes
     WhenRefused,
 }
 
@@ -108,7 +108,7 @@ impl Agent {
     }
 }
 
-/// What was read, with a line more.
+/// The old text with one more line.
 pub(crate) fn add_line(known: &[u8], line: &str, keep: Keep) -> Vec<u8> {
     let kept = known.split_inclusive(|&byte| byte == b'\n');
     let mut next: Vec<u8> = match keep {

@@ -1,4 +1,4 @@
-//! One commit of one or many changes, given as words.
+//! One commit of one or more changes, given as arguments.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -13,19 +13,19 @@ use tollgate::workspace::{Options, Workspace};
 use crate::Answer;
 
 #[derive(Debug, Clone)]
-pub(crate) enum Wish {
+pub(crate) enum ChangeArg {
     File(Change),
-    /// A folder is moved on its own.
+    /// The move of a folder, which cannot be part of a larger commit.
     Folder(String, String),
 }
 
-impl FromStr for Wish {
+impl FromStr for ChangeArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut words = text.splitn(3, ':');
         let (Some(verb), Some(path)) = (words.next(), words.next()) else {
-            return Err("a change is `VERB:PATH`, some with `:TEXT`".to_owned());
+            return Err("write a change as `VERB:PATH` or `VERB:PATH:TEXT`".to_owned());
         };
         let rest = words.next().unwrap_or_default();
         let action = match verb {
@@ -34,28 +34,30 @@ impl FromStr for Wish {
             "delete" => Action::Delete,
             "move" => Action::MoveTo(rest.into()),
             "folder" => return Ok(Self::Folder(path.to_owned(), rest.to_owned())),
-            _ => return Err(format!("`{verb}` is no change")),
+            _ => return Err(format!("`{verb}` is not a change")),
         };
         Ok(Self::File(Change::new(path, action)))
     }
 }
 
-/// Like an agent: first reads what it is going to change.
-pub(crate) fn commit(root: &Path, wishes: Vec<Wish>) -> Result<Answer> {
+/// Reads all files that it is going to change, as an agent does.
+pub(crate) fn commit(root: &Path, args: Vec<ChangeArg>) -> Result<Answer> {
     let gate = Gate::new(Workspace::open(root, Options::default())?);
-    let agent = "blue".parse().map_err(|_| Fault::Invalid { what: "no name".to_owned() })?;
+    let agent = "blue".parse().map_err(|_| Fault::Invalid { what: "not a name".to_owned() })?;
     let turn = gate.begin_turn(agent)?;
-    if let [Wish::Folder(path, to)] = wishes.as_slice() {
+    if let [ChangeArg::Folder(path, to)] = args.as_slice() {
         return Ok(match gate.move_folder(&turn, path, to)? {
             Outcome::Done(_) => Answer::Done(json!({ "applied": 1 })),
             Outcome::Refused(refused) => Answer::Refused(json!(refused.payload())),
         });
     }
-    let file = |wish| match wish {
-        Wish::File(change) => Ok(change),
-        Wish::Folder(..) => Err(Fault::Invalid { what: "a folder is moved on its own".to_owned() }),
+    let file = |arg| match arg {
+        ChangeArg::File(change) => Ok(change),
+        ChangeArg::Folder(..) => {
+            Err(Fault::Invalid { what: "the move of a folder must be the only change".to_owned() })
+        }
     };
-    let changes: Vec<Change> = wishes.into_iter().map(file).collect::<Result<_>>()?;
+    let changes: Vec<Change> = args.into_iter().map(file).collect::<Result<_>>()?;
     for change in &changes {
         if matches!(change.action, Action::Create(_)) {
             continue;

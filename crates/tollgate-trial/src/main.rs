@@ -1,7 +1,7 @@
-//! The actors of the trials, each a process of its own: agents that go through the gate, outsiders that know nothing of
-//! it, a writer that checks and then writes as everybody does, and single commits that are killed half-way.
+//! The actors of the trials, each in its own process: agents that use the gate, outsiders that are unaware of it, a naive
+//! writer that checks and then writes, and single commits that are killed half-way.
 //!
-//! Answers go to standard output as one JSON object. The exit status tells what it is: 0 done, 1 refused, 2 a fault.
+//! The answer is one JSON object on standard output. The exit status says what it is: 0 done, 1 refused, 2 a fault.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -24,7 +24,7 @@ use serde_json::Value;
 use tollgate::error::{Fault, Result};
 use tollgate::workspace::{Options, Workspace};
 
-use change::Wish;
+use change::ChangeArg;
 
 #[derive(Parser)]
 struct Cli {
@@ -36,31 +36,31 @@ struct Cli {
 enum Actor {
     /// Adds numbered lines to a file through the gate: read, write, on refusal read again
     Agent(agent::Agent),
-    /// Does the same by check, temporary file and rename: the control, which loses updates
+    /// Adds lines by check, temporary file and rename: the control, which loses updates
     Naive(naive::Naive),
-    /// Writes a file like a program that knows nothing of tollgate
+    /// Writes a file like a program unaware of tollgate
     Outsider(outsider::Outsider),
-    /// Reads the files, then makes all of these changes as one
+    /// Reads the files, then makes all of these changes together
     Commit {
         #[arg(long)]
         root: PathBuf,
-        /// `write:PATH:TEXT`, `create:PATH:TEXT`, `delete:PATH`, `move:PATH:TO`, or alone `folder:PATH:TO`
+        /// `write:PATH:TEXT`, `create:PATH:TEXT`, `delete:PATH`, `move:PATH:TO`, or `folder:PATH:TO` alone
         #[arg(required = true)]
-        changes: Vec<Wish>,
+        changes: Vec<ChangeArg>,
     },
-    /// Opens the workspace, which puts right what a crash has left
+    /// Opens the workspace, which heals what a crash left
     Heal {
         #[arg(long)]
         root: PathBuf,
     },
-    /// Takes every second look, as if the grace time were over
+    /// Makes every late-write check, as if the grace time were over
     Sweep {
         #[arg(long)]
         root: PathBuf,
     },
 }
 
-/// What an actor has to say at its end.
+/// The answer of an actor.
 enum Answer {
     Done(Value),
     Refused(Value),
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
         Ok(Answer::Done(value)) => (value.to_string(), 0),
         Ok(Answer::Refused(value)) => (value.to_string(), 1),
         Err(fault) => {
-            // Where writing itself is made to fail, the status has to be enough.
+            // Where the trial makes writing fail, the status must be enough.
             let _ = writeln!(std::io::stderr(), "{}: {fault}", fault.code());
             return ExitCode::from(2);
         }
@@ -94,7 +94,7 @@ fn sweep(root: &Path) -> Result<Answer> {
     Ok(Answer::Done(Value::Null))
 }
 
-/// Gives an error of the standard library the shape of the library's own.
+/// Turns an error of the standard library into a fault.
 fn at(doing: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Fault {
     move |source| Fault::Io { doing, path: path.to_owned(), source }
 }

@@ -1,4 +1,4 @@
-//! The control: the check that everybody writes. It loses updates, which shows that the trials can see a loss.
+//! The control: a writer with a naive check. It loses updates, which shows that the trials can detect a loss.
 
 use std::fs;
 use std::path::PathBuf;

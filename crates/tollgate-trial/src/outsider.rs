@@ -1,17 +1,17 @@
-//! Programs that know nothing of tollgate, and how they save.
+//! Programs unaware of tollgate, and how they save.
 //!
-//! Every save that changes the file adds one line with a number to what the program finds there, and only then notes the
-//! number in the program's own log. The newest line of a save is in no other file, so a save that somebody destroyed shows
-//! by its number, which is then neither at the path nor in recovery.
+//! Every save that changes the file adds one numbered line to the text that the program finds there. Only then does the
+//! program write the number to its own log. No other file has that line, so the number of a lost save is neither at the
+//! path nor in recovery.
 //!
-//! No outsider destroys a save of its own unseen, or it could not be told who did. What is written in place was read
-//! through the same descriptor. A save by rename is an exchange of two names, and what came out goes on a pile: to
-//! everybody else it is the same as a rename over the old file.
+//! An outsider never destroys its own saves, or nobody could tell who did. It writes in place only after it has read through
+//! the same descriptor. It saves by rename with an exchange of two names, and keeps the file that comes out: for all other
+//! programs that is the same as a rename over the old file.
 //!
-//! The blind ones do rename over the file or truncate it, whatever is in it. They wait after each save until an agent has
-//! built on it, and note it only if that does not happen.
+//! Blind outsiders do rename over the file or truncate it without a read. After each save they wait until an agent has built
+//! on it, and log the save only if no agent does.
 //!
-//! An outsider may undo what agents wrote between its read and its save. That is its own doing and is not counted.
+//! An outsider may undo what agents wrote between its read and its save. That does not count as a loss.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Seek, Write};
@@ -30,31 +30,31 @@ pub(crate) struct Outsider {
     kind: Kind,
     #[arg(long)]
     path: PathBuf,
-    /// Where finished saves are noted
+    /// The log of finished saves
     #[arg(long)]
     log: PathBuf,
-    /// How many saves to make
+    /// The number of saves to make
     #[arg(long, default_value_t = u32::MAX)]
     saves: u32,
     /// Stop when this file exists
     #[arg(long)]
     until: Option<PathBuf>,
-    /// Where replaced files go, on the same file system
+    /// The folder for replaced files, on the same file system
     #[arg(long)]
     pile: PathBuf,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Kind {
-    /// Temporary file, then rename, as most editors
+    /// Temporary file, then rename, like most editors
     Rename,
-    /// The same without a look at the old file
+    /// Temporary file, then rename, without a read of the old file
     BlindRename,
-    /// Read, then write over it
+    /// Read, then write over the old bytes
     InPlace,
-    /// Truncate, then write, as shells and formatters
+    /// Truncate, then write, like shells and formatters
     BlindInPlace,
-    /// The same with a pause in the middle
+    /// Truncate, pause, then write
     Slow,
     /// `>>`
     Append,
@@ -64,7 +64,7 @@ enum Kind {
     Touch,
     /// Temporary file with the same bytes, then rename
     SameRename,
-    /// The same bytes once more
+    /// Write the same bytes again
     SameInPlace,
 }
 
@@ -74,7 +74,7 @@ impl Kind {
     }
 }
 
-/// How long a save may stay unnoticed by agents that do nothing but read and write.
+/// The longest time until agents, which read and write all the time, notice a save.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Outsider {
@@ -89,7 +89,7 @@ impl Outsider {
                 log.write_all(line.as_bytes()).map_err(at("write", &self.log))?;
             }
             number += 1;
-            // Nobody saves as fast as this loop. Let the others have a turn.
+            // No real program saves as fast as this loop. Give the others some time.
             std::thread::yield_now();
         }
         Ok(Answer::Done(json!({ "saves": number })))
@@ -109,7 +109,7 @@ impl Outsider {
             }
             Kind::BlindInPlace => fs::write(&self.path, line),
             Kind::InPlace => self.write_in_place(line, || ()),
-            // Not to wait for anything: being slow is what this one is.
+            // This does not wait for anything: slowness is the point of this outsider.
             Kind::Slow => self.write_in_place(line, || std::thread::sleep(Duration::from_millis(1))),
             Kind::Append => OpenOptions::new().append(true).open(&self.path)?.write_all(line.as_bytes()),
             Kind::Mmap => self.store(line),
@@ -119,7 +119,7 @@ impl Outsider {
         }
     }
 
-    /// Waits until an agent has added its line to ours.
+    /// Waits until an agent has added its line after ours.
     fn is_built_on(&self, line: &str) -> std::io::Result<bool> {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
@@ -132,7 +132,7 @@ impl Outsider {
         Ok(false)
     }
 
-    /// The bytes that are there, and a line more, written over them.
+    /// Writes the current bytes and one more line over the current bytes.
     fn write_in_place(&self, line: &str, pause: impl Fn()) -> std::io::Result<()> {
         let mut file = OpenOptions::new().read(true).write(true).open(&self.path)?;
         let mut bytes = Vec::new();
@@ -154,8 +154,8 @@ impl Outsider {
         Ok(renameat_with(CWD, &temporary, CWD, &self.path, RenameFlags::EXCHANGE)?)
     }
 
-    /// The old file is open for writing all the while, so that no guarded write comes between the read and the rename:
-    /// that would be undone, which is a change and not the same bytes.
+    /// Keeps the old file open for writing, so that no guarded write happens between the read and the rename. The rename
+    /// would undo that write, and that is a change.
     fn replace_by_same(&self, number: u32) -> std::io::Result<()> {
         loop {
             let mut file = OpenOptions::new().read(true).write(true).open(&self.path)?;
@@ -169,7 +169,7 @@ impl Outsider {
         }
     }
 
-    /// As the program `touch` does it.
+    /// Like the program `touch`.
     fn touch(&self) -> std::io::Result<()> {
         use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW};
         let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -184,7 +184,7 @@ impl Outsider {
         }
     }
 
-    #[allow(unsafe_code, reason = "a shared mapping is what this outsider is")]
+    #[allow(unsafe_code, reason = "this outsider writes through a shared mapping")]
     fn store(&self, line: &str) -> std::io::Result<()> {
         let file = OpenOptions::new().read(true).write(true).open(&self.path)?;
         let end = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);

@@ -1,20 +1,22 @@
 //! Many agents, one workspace, nothing lost.
 //!
-//! tollgate lets several AI agents, and the people beside them, change the same files without overwriting each other.
-//! It remembers the SHA-256 of every file an agent read in its [`turn`]; before a write it compares with the disk.
-//! If the file was changed meanwhile, the write is refused with an exact machine-readable `STALE_FILE`, nothing on disk
-//! changes, one line goes to the [`ledger`], and after a re-read the agent may write.
+//! tollgate lets several AI agents, and the people beside them, work on the same files and the same list of tasks. It
+//! makes two promises:
 //!
-//! The library is synchronous and silent: it prints nothing, reads no environment, and takes its clock from
-//! [`Options`](workspace::Options).
+//! 1. **No lost update.** A write never destroys a change that its author has not seen. tollgate remembers the SHA-256 of
+//!    every file that an agent read in its [`turn`] and compares it with the disk before a write. If the file was changed
+//!    in the meantime, the write is refused with an exact machine-readable `STALE_FILE`, nothing on disk changes, and one
+//!    line goes to the [`ledger`]. After a re-read the agent may write.
+//! 2. **One owner.** At most one live owner works on a task at a time. Tasks are markdown files in a [`vault`]; the first
+//!    agent to claim a task owns it. If the owner dies, the task goes back to the others.
+//!
+//! The library is synchronous and silent: it prints nothing, reads no environment, and takes its clock from [`Options`]
+//! or an argument.
 //!
 //! # Read, think, write
 //!
 //! ```
-//! use tollgate::gate::Gate;
-//! use tollgate::guard::{Expected, Outcome};
-//! use tollgate::part::Part;
-//! use tollgate::workspace::{Options, Workspace};
+//! use tollgate::{Expected, Gate, Options, Part, Workspace};
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # let folder = folder.path();
@@ -22,80 +24,103 @@
 //!
 //! let gate = Gate::new(Workspace::open(folder, Options::default())?);
 //! let turn = gate.begin_turn("blue".parse()?)?;
-//! let Outcome::Done(read) = gate.read(&turn, "notes.md", Part::Whole)? else { panic!("refused") };
+//! let read = gate.read(&turn, "notes.md", Part::Whole)?.into_result()?;
 //!
-//! // Somebody who knows nothing of tollgate saves the file while the agent thinks.
+//! // A program that knows nothing of tollgate saves the file while the agent thinks.
 //! std::fs::write(folder.join("notes.md"), "two\n")?;
 //!
-//! let Outcome::Refused(refused) = gate.write(&turn, "notes.md", "ONE\n", Expected::Baseline)? else { panic!("lost") };
+//! let refused = gate.write(&turn, "notes.md", "ONE\n", Expected::Baseline)?.into_result().unwrap_err();
 //! assert_eq!(refused.payload().expected_hash, Some(read.sha256));
 //! assert_eq!(std::fs::read_to_string(folder.join("notes.md"))?, "two\n");
 //!
 //! // Read again, redo the change on what is there, write.
-//! let Outcome::Done(read) = gate.read(&turn, "notes.md", Part::Whole)? else { panic!("refused") };
+//! let read = gate.read(&turn, "notes.md", Part::Whole)?.into_result()?;
 //! let text = String::from_utf8(read.bytes)?.to_uppercase();
-//! let Outcome::Done(_) = gate.write(&turn, "notes.md", text, Expected::Baseline)? else { panic!("refused") };
+//! gate.write(&turn, "notes.md", text, Expected::Baseline)?.into_result()?;
 //! assert_eq!(std::fs::read_to_string(folder.join("notes.md"))?, "TWO\n");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Claim, work, release
+//!
+//! ```
+//! use tollgate::{ClaimKind, ClaimOutcome, ClaimRequest, Options, Release, State, Workspace, tasks};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let folder = folder.path();
+//! let workspace = Workspace::open(folder, Options::default())?;
+//! let vault = tasks::create(&workspace, Default::default())?.vault;
+//! vault.add(&"water-the-plants".parse()?, b"# Water the plants\n", workspace.now())?;
+//!
+//! let request = |agent: &str| -> tollgate::Result<ClaimRequest> {
+//!     Ok(ClaimRequest { agent: agent.parse()?, kind: ClaimKind::Leased, renamed_in: false })
+//! };
+//! let task = "water-the-plants".parse()?;
+//! let ClaimOutcome::Claimed(claimed) = vault.claim(&task, &request("blue")?, workspace.now())? else {
+//!     panic!("another agent was faster")
+//! };
+//! // A second agent hears that the task has an owner.
+//! let ClaimOutcome::Denied(denied) = vault.claim(&task, &request("red")?, workspace.now())? else {
+//!     panic!("two owners")
+//! };
+//! assert_eq!(denied.to_string(), "`blue` has claimed `water-the-plants.md`");
+//!
+//! let landed = vault.release(&task, &claimed.claim.id, &Release::success(), workspace.now())??;
+//! assert_eq!(landed.slot.state(), State::Done);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # Where to look
 //!
 //! - [`gate`]: the calls that agents make, and the two around the tools of an agent's own program.
-//! - [`folder`]: listing, making and moving folders; [`preview`]: what an edit would do.
+//! - [`tasks`]: opens the vault of a workspace. [`vault`]: the verbs, and the trait to write a store of your own.
 //! - [`turn`]: what an agent saw first and knew last; [`shared_turn`]: the same for short-lived processes.
 //! - [`refusal`]: the answer "no", for controllers and for agents.
 //! - [`workspace`]: the folder, its settings and its state. [`settings`] lists what can be set.
-//! - [`ledger`]: what happened, one line each, with a chain of hashes.
+//! - [`event`]: everything that is recorded. [`ledger`]: the record, one line each, with a chain of hashes.
 //! - [`recovery`]: the bytes that guarded writes replaced. [`conflict`]: what refused writes ran into.
+//! - [`folder`]: listing, making and moving folders; [`preview`]: what an edit would do.
 //! - [`commit`]: how files are changed so that nothing is lost, step by step.
 //!
 //! # Limitations
 //!
-//! - Only what goes through the gate is guarded. A program that opens a file and blindly writes old content into it
-//!   after a guarded write has overwritten that write; the next read shows it.
-//! - A foreign program that resolved a path before a guarded write and writes after it has written into the replaced file.
-//!   That cannot be prevented from user space. It is found a moment later, kept in recovery and reported in the ledger.
-//! - While a guarded write is verified, a foreign save may make it swap back; for some microseconds the new bytes are
-//!   visible at the path although the write is then refused or repeated.
-//! - Readers that do not ask the gate can see some files of a many-file change before the others.
+//! - Only writes through the gate are guarded. Another program that overwrites a file without reading it destroys a guarded
+//!   write; the next read shows it.
+//! - Another program that resolved a path before a guarded write and writes after it writes into the replaced file. That
+//!   cannot be prevented from user space. The late-write check finds it a moment later, keeps it in recovery and records it.
+//! - While a guarded write is verified, a save by another program may make it swap back: for some microseconds the new
+//!   bytes are visible at the path although the write is then refused or repeated.
+//! - Programs that do not use the gate can see some files of a multi-file change before the others.
 //! - Full protection needs Linux and a local file system. Elsewhere the weaker [`Guarantee`](commit::Guarantee) is
 //!   written into each ledger line.
 
 #[cfg(windows)]
 compile_error!("tollgate does not support Windows yet: its promises need more than a rename there");
 
-pub mod chronicle;
-pub mod commit;
-pub mod conflict;
-pub mod deadline;
-mod diff;
-pub mod digest;
-mod disk;
-pub mod doctor;
-pub mod edit;
-pub mod error;
-pub mod folder;
-pub mod gate;
-pub mod guard;
-mod heal;
-pub mod ledger;
-pub mod lock;
-pub mod name;
-pub mod part;
-pub mod path;
-mod place;
-pub mod preview;
-pub mod probe;
-pub mod recovery;
-pub mod refusal;
-mod reservation;
-pub mod settings;
-pub mod shared_turn;
-mod stage;
-mod sys;
-pub mod turn;
-pub mod vault;
-pub mod workspace;
+pub mod ledger_journal;
+pub mod tasks;
 
-pub use heal::Swept;
+pub use tollgate_base::{digest, error, event, ledger, name, settings, visible};
+pub use tollgate_guard::{
+    Swept, commit, conflict, edit, folder, gate, guard, part, path, preview, recovery, refusal, shared_turn,
+    turn, workspace,
+};
+pub use tollgate_vault as vault;
+
+pub use tollgate_base::digest::Digest;
+pub use tollgate_base::error::{Fault, Result};
+pub use tollgate_base::event::Event;
+pub use tollgate_base::ledger::Ledger;
+pub use tollgate_base::name::{Agent, ClaimId, TurnId};
+pub use tollgate_base::settings::Settings;
+pub use tollgate_base::task::{State, TaskName};
+pub use tollgate_guard::gate::Gate;
+pub use tollgate_guard::guard::{Expected, Outcome, Refused};
+pub use tollgate_guard::part::Part;
+pub use tollgate_guard::refusal::Refusal;
+pub use tollgate_guard::turn::Turn;
+pub use tollgate_guard::workspace::{Options, Workspace};
+pub use tollgate_vault::{
+    Claim, ClaimDenied, ClaimKind, ClaimOutcome, ClaimRequest, Claimed, Next, NotOwner, Release, Store, Task,
+    Vault,
+};

@@ -1,4 +1,4 @@
-//! `tollgate apply`: many changes, all or none.
+//! `tollgate apply`: several changes as one, atomically.
 
 use std::path::PathBuf;
 
@@ -8,23 +8,26 @@ use serde_json::{Value, json};
 use tollgate::edit::Edit;
 use tollgate::guard::{Action, Change, Expected};
 
-use crate::answer::{Answer, Stop};
-use crate::door::Door;
-use crate::{base64, words};
+use super::bytes::{decode_base64, stdin};
+use super::change::{applied_json, change, expected};
+use crate::answer::Answer;
+use crate::error::{CliError, UsageError};
+use crate::invocation::Invocation;
+use crate::report::change::ChangeVerb;
 
-/// Make many changes at once, all or none, from JSON on stdin
+/// Make several changes atomically, from JSON on stdin
 ///
 /// Stdin is a list of changes. Each has a path and exactly one of:
 ///   "content": "..."             the new text of the file
-///   "content_base64": "..."      the same, for bytes that are no text
+///   "content_base64": "..."      the new bytes of the file, if they are not text
 ///   "edits": [{"oldText": "...", "newText": "...", "all": false}]
 ///   "delete": true
-///   "move_to": "..."             its new path
+///   "move_to": "..."             the new path of the file
 ///
-/// "expected_hash" may be a SHA-256 that the file must have; or null or "absent", if there must be no file. Without it the
-/// turn decides, as for `write`.
+/// "expected_hash" is optional: the SHA-256 that the file must have, or null or "absent" if the file must not exist. Without
+/// it the turn decides, as for `write`.
 ///
-/// If one change is refused, none is made. Also a crash or a power cut leaves all of them or none.
+/// If one change is refused, none is made. After a crash or a power failure, all changes are there or none.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
@@ -36,7 +39,7 @@ Example
    {\"path\": \"c.md\", \"delete\": true}]
   END"
 )]
-pub(crate) struct Wish {}
+pub(crate) struct ApplyArgs {}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -61,37 +64,37 @@ struct GivenEdit {
     all: bool,
 }
 
-/// Called only if the key is there. Null is what refusals and reads say of a file that is not there, so it means the
-/// same when it comes back: the other reading would overwrite a file that has appeared.
+/// Called only if the key is present. Refusals and reads use null for a file that does not exist, so null means the same
+/// here. If null meant "not given", a write could overwrite a file that was created in the meantime.
 fn expected_hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Expected, D::Error> {
     match Option::<String>::deserialize(deserializer)? {
         None => Ok(Expected::Absent),
-        Some(text) => super::expected(&text).map_err(serde::de::Error::custom),
+        Some(text) => expected(&text).map_err(serde::de::Error::custom),
     }
 }
 
-pub(crate) fn run(door: &Door, _: &Wish) -> Result<Answer, Stop> {
-    let changes = read_changes(door, &super::stdin()?)?;
-    super::change(
-        door,
-        super::Deed::Write,
+pub(crate) fn run(invocation: &Invocation, _: &ApplyArgs) -> Result<Answer, CliError> {
+    let changes = read_changes(invocation, &stdin()?)?;
+    change(
+        invocation,
+        ChangeVerb::Write,
         |gate, turn| gate.apply(turn, changes),
-        |applied| json!({"changes": applied.iter().map(super::applied_json).collect::<Vec<Value>>()}),
+        |applied| json!({"changes": applied.iter().map(applied_json).collect::<Vec<Value>>()}),
     )
 }
 
-fn read_changes(door: &Door, json: &[u8]) -> Result<Vec<Change>, Stop> {
-    let given: Vec<Given> = serde_json::from_slice(json).map_err(|error| words::bad_changes(&error))?;
+fn read_changes(invocation: &Invocation, json: &[u8]) -> Result<Vec<Change>, CliError> {
+    let given: Vec<Given> = serde_json::from_slice(json).map_err(UsageError::BadChanges)?;
     given
         .into_iter()
         .enumerate()
         .map(|(index, given)| {
-            let path = door.path(&given.path)?;
+            let path = invocation.path(&given.path)?;
             let expected = given.expected_hash;
-            let action = action(door, given).map_err(|wrong| match wrong {
-                Wrong::Stop(stop) => stop,
-                Wrong::Count(count) => words::not_one_action(index, count),
-                Wrong::Base64 => words::not_base64(index),
+            let action = action(invocation, given).map_err(|wrong| match wrong {
+                Wrong::Error(error) => error,
+                Wrong::Count(actions) => UsageError::NotOneAction { index, actions }.into(),
+                Wrong::Base64 => UsageError::NotBase64 { index }.into(),
             })?;
             Ok(Change::new(path, action).expecting(expected))
         })
@@ -99,16 +102,16 @@ fn read_changes(door: &Door, json: &[u8]) -> Result<Vec<Change>, Stop> {
 }
 
 enum Wrong {
-    Stop(Stop),
+    Error(CliError),
     Count(usize),
     Base64,
 }
 
-fn action(door: &Door, given: Given) -> Result<Action, Wrong> {
+fn action(invocation: &Invocation, given: Given) -> Result<Action, Wrong> {
     let mut actions = Vec::new();
     actions.extend(given.content.map(|text| Action::Write(text.into_bytes())));
     if let Some(text) = given.content_base64 {
-        actions.push(Action::Write(base64::decode(&text).ok_or(Wrong::Base64)?));
+        actions.push(Action::Write(decode_base64(&text).ok_or(Wrong::Base64)?));
     }
     actions.extend(given.edits.map(|edits| {
         let edit = |edit: GivenEdit| {
@@ -121,7 +124,7 @@ fn action(door: &Door, given: Given) -> Result<Action, Wrong> {
         actions.push(Action::Delete);
     }
     if let Some(to) = given.move_to {
-        actions.push(Action::MoveTo(door.path(&to).map_err(|fault| Wrong::Stop(fault.into()))?));
+        actions.push(Action::MoveTo(invocation.path(&to).map_err(|fault| Wrong::Error(fault.into()))?));
     }
     match (actions.pop(), actions.len()) {
         (Some(action), 0) => Ok(action),

@@ -1,25 +1,29 @@
-//! `tollgate create`: a new file gets the bytes on stdin.
+//! `tollgate create`: writes the bytes on stdin to a new file.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::answer::{Answer, Stop};
-use crate::door::Door;
+use super::bytes::stdin;
+use super::change::change_one;
+use crate::answer::Answer;
+use crate::error::CliError;
+use crate::invocation::Invocation;
+use crate::report::change::ChangeVerb;
 
-/// Make a new file from what is on stdin; refused if there is one already
+/// Create a file from stdin; refused if the file already exists
 ///
-/// Folders on the way are made. The file appears whole or not at all.
+/// Missing folders are created. The file appears whole or not at all.
 #[derive(Debug, Args)]
 #[command(after_help = "Example\n  echo '# plan' | tollgate create docs/plan.md")]
-pub(crate) struct Wish {
+pub(crate) struct CreateArgs {
     /// The file
     #[arg(value_hint = clap::ValueHint::FilePath)]
     path: PathBuf,
 }
 
-pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
-    let path = door.path(&wish.path)?;
-    let bytes = super::stdin()?;
-    super::change_one(door, super::Deed::Write, |gate, turn| gate.create(turn, path, bytes))
+pub(crate) fn run(invocation: &Invocation, args: &CreateArgs) -> Result<Answer, CliError> {
+    let path = invocation.path(&args.path)?;
+    let bytes = stdin()?;
+    change_one(invocation, ChangeVerb::Write, |gate, turn| gate.create(turn, path, bytes))
 }

@@ -1,4 +1,4 @@
-//! `tollgate edit`: old text to new text.
+//! `tollgate edit`: replaces old text with new text.
 
 use std::path::PathBuf;
 
@@ -6,50 +6,52 @@ use clap::Args;
 use tollgate::edit::Edit;
 use tollgate::guard::Expected;
 
-use crate::answer::{Answer, Stop};
-use crate::door::Door;
-use crate::words;
+use super::change::{change_one, expected};
+use crate::answer::Answer;
+use crate::error::{CliError, UsageError};
+use crate::invocation::Invocation;
+use crate::report::change::ChangeVerb;
 
-/// Replace old text by new text in a file
+/// Replace old text with new text in a file
 ///
-/// The old text must be in the file exactly once, or with --all at least once. Several edits are made as one: give --old
-/// and --new several times; each works on what the one before left. Everything else in the file stays byte for byte,
-/// also its line endings.
+/// The old text must occur exactly once in the file, or with --all at least once. For several edits in one change, give --old
+/// and --new several times; each edit works on the result of the previous one. All other bytes stay the same, line endings
+/// included.
 ///
-/// The same rules as for `write` decide whether the file is stale. After a refusal, reading the lines around the edit is
-/// enough to try again.
+/// An edit is refused as stale by the same rules as `write`. After a refusal it is enough to read the lines around the edit
+/// again.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
   tollgate edit src/a.rs --old 'let x = 1;' --new 'let x = 2;'
   tollgate edit src/a.rs --all --old colour --new color
   tollgate edit src/a.rs --old one --new 1 --old two --new 2")]
-pub(crate) struct Wish {
+pub(crate) struct EditArgs {
     /// The file
     #[arg(value_hint = clap::ValueHint::FilePath)]
     path: PathBuf,
-    /// The text that is there
+    /// The old text
     #[arg(long, value_name = "TEXT", required = true, allow_hyphen_values = true)]
     old: Vec<String>,
-    /// The text that is to be there instead; may be empty
+    /// The new text; may be empty
     #[arg(long, value_name = "TEXT", required = true, allow_hyphen_values = true)]
     new: Vec<String>,
-    /// Replace the old text wherever it is
+    /// Replace all occurrences of the old text
     #[arg(long)]
     all: bool,
     /// The SHA-256 that the file must have
-    #[arg(long, value_name = "HASH", value_parser = super::expected)]
+    #[arg(long, value_name = "HASH", value_parser = expected)]
     expect: Option<Expected>,
 }
 
-pub(crate) fn run(door: &Door, wish: Wish) -> Result<Answer, Stop> {
-    let path = door.path(&wish.path)?;
-    if wish.old.len() != wish.new.len() {
-        return Err(words::unpaired_edits(wish.old.len(), wish.new.len()));
+pub(crate) fn run(invocation: &Invocation, args: &EditArgs) -> Result<Answer, CliError> {
+    let path = invocation.path(&args.path)?;
+    if args.old.len() != args.new.len() {
+        return Err(UsageError::UnpairedEdits { old: args.old.len(), new: args.new.len() }.into());
     }
-    let edit = if wish.all { Edit::all } else { Edit::once };
-    let edits = wish.old.into_iter().zip(wish.new).map(|(old, new)| edit(old, new)).collect();
-    super::change_one(door, super::Deed::Edit, |gate, turn| {
-        gate.edit(turn, path, edits, wish.expect.unwrap_or_default())
+    let edit = if args.all { Edit::all } else { Edit::once };
+    let edits = args.old.iter().zip(&args.new).map(|(old, new)| edit(old, new)).collect();
+    change_one(invocation, ChangeVerb::Edit, |gate, turn| {
+        gate.edit(turn, path, edits, args.expect.unwrap_or_default())
     })
 }

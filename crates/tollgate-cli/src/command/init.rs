@@ -1,5 +1,5 @@
-//! `tollgate init`: writes the configuration, and nothing else unless asked: a vault, hooks of agent programs, the MCP
-//! server in their configuration.
+//! `tollgate init`: writes the configuration. On request it also creates a vault, installs the hooks of agent programs, and
+//! registers the MCP server with them.
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,28 +11,30 @@ use clap::builder::PossibleValuesParser;
 use serde_json::json;
 use tollgate::error::Fault;
 use tollgate::settings::Settings;
+use tollgate::tasks::is_vault;
 use tollgate::vault::state::State;
 use tollgate::workspace::{STATE_FOLDER, read_settings};
 
-use crate::answer::{Answer, Said, Stop};
-use crate::door::Door;
+use crate::answer::{Answer, Said};
+use crate::error::{CliError, UsageError};
 use crate::host::{self, Became, Host};
+use crate::invocation::Invocation;
+use crate::report::setup::{ConfigSetup, HostSetup};
 use crate::surroundings::Surroundings;
-use crate::tasks::is_vault;
 use crate::words;
 
-/// Prepare a workspace: write `.tollgate/config.toml`
+/// Set up a workspace: write `.tollgate/config.toml`
 ///
-/// Writes a configuration that explains itself, and nothing else. A configuration that is there already stays as it
-/// is, so it may be run again at any time. Files can be guarded without it: all settings have defaults.
+/// Writes a commented configuration, and nothing else. An existing configuration is not changed, so you can run this command
+/// again at any time. You can also guard files without it, because all settings have defaults.
 ///
-/// With --vault the folders for tasks are made too, and the configuration says where they are.
+/// With --vault it also creates the folders for tasks and adds them to the configuration.
 ///
-/// An agent program is guarded through its hooks (--host), or its agent uses the tools of tollgate's MCP server (--mcp).
-/// Both for one program are set up only if you name it with both.
+/// To guard an agent program, install hooks for it (--host), or let its agent use the tools of tollgate's MCP server (--mcp).
+/// A program gets both only if you name it with both options.
 ///
-/// With --remove the configuration is taken out again, unless you have changed it, and so are the vault's folders if they
-/// are empty, hooks and MCP servers. The state (ledger, recovery) stays.
+/// With --remove it removes the configuration, unless you have changed it, the vault's folders if they are empty, hooks and
+/// MCP servers. It keeps the state (ledger, recovery).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
@@ -40,21 +42,21 @@ Example
   tollgate init --vault
   tollgate init -C ~/notes --vault ~/notes/tasks
   tollgate init --remove")]
-pub(crate) struct Wish {
-    /// Make the folders of a vault for tasks [default: `vault` in the workspace]
+pub(crate) struct InitArgs {
+    /// Create the folders of a vault for tasks [default: `vault` in the workspace]
     #[arg(long, value_name = "DIR", conflicts_with = "remove", value_hint = clap::ValueHint::DirPath)]
-    #[allow(clippy::option_option, reason = "so clap reads an option whose value may be left out")]
+    #[allow(clippy::option_option, reason = "clap's type for an option whose value is optional")]
     vault: Option<Option<PathBuf>>,
 
-    /// Set up the hooks of an agent program in this workspace, beside what is there; `all`: of those that are found
+    /// Install hooks for an agent program in this workspace; `all` means all programs found here
     #[arg(long = "host", value_name = "HOST", value_parser = hosts())]
     hosts: Vec<String>,
 
-    /// Register the MCP server with an agent program in this workspace, beside what is there
+    /// Register the MCP server with an agent program in this workspace
     #[arg(long = "mcp", value_name = "HOST", value_parser = PossibleValuesParser::new(host::names()))]
     mcp: Vec<String>,
 
-    /// Take out what init put in; with --host or --mcp only that
+    /// Remove what init added; with --host or --mcp, remove only that
     #[arg(long)]
     remove: bool,
 }
@@ -63,56 +65,29 @@ fn hosts() -> PossibleValuesParser {
     PossibleValuesParser::new(host::names().into_iter().chain(["all"]))
 }
 
-/// The hooks, or the MCP server, of one agent program, and what became of them.
-#[derive(Debug, serde::Serialize)]
-pub(crate) struct Hooked {
-    pub(crate) host: &'static str,
-    pub(crate) files: Vec<PathBuf>,
-    pub(crate) done: Became,
-    /// What a person still has to do.
-    pub(crate) then: Option<&'static str>,
-}
-
-/// What became of the configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Done {
-    /// It was written.
-    Written,
-    /// It was there.
-    Kept,
-    /// It was there, and names the vault now.
-    Changed,
-    /// It was taken out.
-    Removed,
-    /// The user has changed it, so it was not taken out.
-    KeptAsChanged,
-    /// There was none to take out.
-    NothingToRemove,
-}
-
-/// The defaults are commented out: a later tollgate may know better ones. What is set is set on purpose.
-const TEMPLATE: &str = r#"# tollgate: how the files of this workspace are guarded. This file is yours; it may be committed.
+/// The defaults are commented out, because a later tollgate may have better ones. Settings that are set differ from the
+/// default on purpose.
+const TEMPLATE: &str = r#"# tollgate: how to guard the files of this workspace. This file is yours; you can commit it.
 version = 1
 
 [guard]
-# What happens to a write of a file that was not read in the same turn:
-#   "known"   compare it with what the agent last knew from its earlier turns
-#   "allow"   let it through
-#   "refuse"  refuse it until the file has been read
+# What to do with a write to a file that was not read in the same turn:
+#   "known"   compare the file with what the agent last saw in its earlier turns
+#   "allow"   allow the write
+#   "refuse"  refuse the write until the file has been read
 unread = "known"
 
-# "enforce" refuses stale writes, "observe" only writes them to the ledger, "off" compares nothing.
+# "enforce" refuses stale writes, "observe" only records them in the ledger, "off" checks nothing.
 # mode = "enforce"
 
-# "durable": an acknowledged write survives a power cut. "fast" does not wait for the disk.
+# "durable": a confirmed write survives a power failure. "fast" does not wait for the disk.
 # durability = "durable"
 
 # How long a write waits for other programs to close the file, and for other guarded writes.
 # quiet_wait = "1s"
 # lock_wait = "10s"
 
-# Files with several names, and read-only files, are refused. "detach" and "replace" write them all the same.
+# Writes to files with hard links and to read-only files are refused. "detach" and "replace" allow them.
 # hard_links = "refuse"
 # read_only = "refuse"
 
@@ -120,69 +95,72 @@ unread = "known"
 # protected = []
 
 [recovery]
-# Bytes that guarded writes replaced are kept this long, and not more than this.
+# How long the bytes that guarded writes replaced are kept, and their maximum size.
 # max_age = "7d"
 # max_size = "256MiB"
 
 [ledger]
-# Past this size the ledger goes on in a new file.
+# When the ledger reaches this size, it continues in a new file.
 # max_size = "64MiB"
 
 [vault]
-# Where the tasks are, relative to the workspace.
+# The folder with the tasks, relative to the workspace.
 # dir = "vault"
 
-# A claim by `task claim` lasts this long unless it is renewed. After so many attempts a task is rejected.
+# How long a claim by `task claim` lasts unless it is renewed, and the number of attempts before a task is rejected.
 # lease = "30m"
 # max_attempts = 3
 
-# What each agent may do. One without a table may do everything.
+# What each agent may do. An agent without a table may do everything.
 # [agent.cloud]
 # allowed = ["summarize"]
 # sensitive = ["send_email"]
 "#;
 
-/// The line of the template that names the vault.
+/// The template's line for the vault.
 const DIR_LINE: &str = "# dir = \"vault\"\n";
 
-pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
-    let (root, found_by) = door.root()?;
+pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, CliError> {
+    let (root, found_by) = invocation.root()?;
     let state = root.join(STATE_FOLDER);
     let config = state.join("config.toml");
     let (mut hooked, mut registered) = (Vec::new(), Vec::new());
-    let hooks = chosen(wish, &root);
-    for host in registrars(wish, &root, &hooks)? {
+    let hooks = chosen(args, &root);
+    for host in registrars(args, &root, &hooks)? {
         let registry = host.mcp();
-        let done = if wish.remove { registry.take(&root)? } else { registry.put(&root)? };
-        let then = registry.then.filter(|_| !wish.remove || done == Became::ByHand);
-        registered.push(Hooked { host: host.name(), files: registry.files(), done, then });
+        let done = if args.remove { registry.uninstall(&root)? } else { registry.install(&root)? };
+        let then = registry.then.filter(|_| !args.remove || done == Became::ByHand);
+        registered.push(HostSetup { host: host.name(), files: registry.files(), done, then });
     }
     for host in hooks {
         let setup = host.setup();
-        let done = if wish.remove { setup.take(&root)? } else { setup.put(&root)? };
+        let done = if args.remove { setup.uninstall(&root)? } else { setup.install(&root)? };
         let trust = host.trust(Surroundings::home().as_deref(), &root);
-        let then = if wish.remove { None } else { trust.what_to_do() };
-        hooked.push(Hooked { host: host.name(), files: setup.files(), done, then });
+        let then = if args.remove { None } else { trust.what_to_do() };
+        hooked.push(HostSetup { host: host.name(), files: setup.files(), done, then });
     }
-    let done = match wish.remove {
-        true if wish.hosts.is_empty() && wish.mcp.is_empty() => remove(&root, &state, &config)?,
-        // Asked about one program only: the rest of what init put in stays.
-        true if config.exists() => Done::Kept,
-        true => Done::NothingToRemove,
+    let done = match args.remove {
+        true if args.hosts.is_empty() && args.mcp.is_empty() => remove(&root, &state, &config)?,
+        // The call is about one program only: the configuration stays.
+        true if config.exists() => ConfigSetup::Kept,
+        true => ConfigSetup::NothingToRemove,
         false => write(&root, &state, &config)?,
     };
-    // Better now than at the next write.
-    let settings = if done == Done::Kept { read_settings(&config)? } else { Settings::default() };
-    let vault = match &wish.vault {
-        Some(dir) => Some(make_vault(door, &root, &config, &settings, dir.as_deref())?),
+    // Checks an existing configuration now, not at the next write.
+    let settings = if done == ConfigSetup::Kept { read_settings(&config)? } else { Settings::default() };
+    let vault = match &args.vault {
+        Some(dir) => Some(make_vault(invocation, &root, &config, &settings, dir.as_deref())?),
         None => None,
     };
     let named = vault.as_ref().is_some_and(|vault| vault.named);
-    let done = if done == Done::Kept && named { Done::Changed } else { done };
+    let done = if done == ConfigSetup::Kept && named { ConfigSetup::Changed } else { done };
     let (git, state) = (root.join(".git").exists(), state.join("version").exists());
     let mut words = words::init(&root, found_by, done, git, state)
-        + &words::hooked(&hooked, wish.remove)
+        + &words::hooked(&hooked)
         + &words::registered(&registered);
+    if !args.remove {
+        words += &words::next_steps(&hooked, &registered);
+    }
     let mut json = json!({
         "workspace": root.to_string_lossy(),
         "config": config.to_string_lossy(),
@@ -192,31 +170,31 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
         "mcp": registered,
     });
     if let Some(vault) = &vault {
-        words = format!("{words}\n{}", words::vault_made(door, &vault.folder, vault.new));
+        words = format!("{words}\n{}", words::vault_made(&invocation.viewpoint(), &vault.folder, vault.new));
         json["vault"] = vault.folder.to_string_lossy().into();
     }
     Ok(Answer::Done(Said { words, json, ..Said::default() }))
 }
 
-/// What became of the vault.
+/// The vault, and what `init` did.
 struct Made {
     folder: PathBuf,
-    /// It was not there before.
+    /// `init` created it.
     new: bool,
-    /// The configuration had to be changed.
+    /// `init` added it to the configuration.
     named: bool,
 }
 
-/// Makes the vault's folders and names it in the configuration.
+/// Creates the vault's folders and adds the vault to the configuration.
 fn make_vault(
-    door: &Door,
+    invocation: &Invocation,
     root: &Path,
     config: &Path,
     settings: &Settings,
     named: Option<&Path>,
-) -> Result<Made, Stop> {
+) -> Result<Made, CliError> {
     let folder = match named {
-        Some(named) => door.path(named)?,
+        Some(named) => invocation.path(named)?,
         None => root.join(&settings.vault.dir),
     };
     let new = !is_vault(&folder);
@@ -228,7 +206,7 @@ fn make_vault(
     let dir = folder.strip_prefix(root).unwrap_or(&folder);
     let known = fs::canonicalize(root.join(&settings.vault.dir)).is_ok_and(|known| known == folder);
     let text = fs::read_to_string(config).map_err(at("read", config))?;
-    let Some(dir) = dir.to_str() else { return Err(words::vault_name_is_no_text()) };
+    let Some(dir) = dir.to_str() else { return Err(UsageError::VaultNameIsNotText.into()) };
     let text = with_vault(&text, dir, known);
     let named = text.is_some();
     if let Some(text) = text {
@@ -236,13 +214,13 @@ fn make_vault(
             Ok(now) if now.vault.dir == Path::new(dir) => {
                 fs::write(config, text).map_err(at("write", config))?;
             }
-            _ => return Err(words::name_the_vault_yourself(dir)),
+            _ => return Err(UsageError::NameTheVaultYourself(dir.to_owned()).into()),
         }
     }
     Ok(Made { folder, new, named })
 }
 
-/// The configuration with the vault named in it; none if it need not be changed.
+/// The configuration with the vault added; `None` if it has the vault already.
 fn with_vault(text: &str, dir: &str, known: bool) -> Option<String> {
     let line = format!("dir = {}\n", serde_json::Value::from(dir));
     if text.contains(DIR_LINE) {
@@ -259,7 +237,7 @@ fn with_vault(text: &str, dir: &str, known: bool) -> Option<String> {
     Some(lines.concat())
 }
 
-/// Whether this is the template, whatever vault it names.
+/// Whether the text is the template, with any vault.
 fn is_template(text: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(text) else { return false };
     let plain = |line: &str| match line.strip_prefix("dir = ") {
@@ -269,47 +247,52 @@ fn is_template(text: &[u8]) -> bool {
     text.lines().map(plain).collect::<String>() == TEMPLATE
 }
 
-/// The programs whose MCP servers are meant. A program that would get a second door without being named for both is
-/// refused: its agent would be asked twice for one write.
-fn registrars(wish: &Wish, root: &Path, hooks: &[&'static dyn Host]) -> Result<Vec<&'static dyn Host>, Stop> {
-    let all = wish.remove && wish.mcp.is_empty() && wish.hosts.is_empty();
+/// The programs that the call is about, for their MCP servers. A program that would get both hooks and the MCP server without
+/// being named for both is an error, because each write of its agent would be checked twice.
+fn registrars(
+    args: &InitArgs,
+    root: &Path,
+    hooks: &[&'static dyn Host],
+) -> Result<Vec<&'static dyn Host>, CliError> {
+    let all = args.remove && args.mcp.is_empty() && args.hosts.is_empty();
     let is_meant = |host: &&'static dyn Host| {
-        wish.mcp.iter().any(|name| name == host.name()) || all && host.mcp().is_there(root)
+        args.mcp.iter().any(|name| name == host.name()) || all && host.mcp().is_there(root)
     };
     let meant: Vec<_> = host::ALL.into_iter().filter(is_meant).collect();
-    if !wish.remove {
+    if !args.remove {
         let among = |hosts: &[&'static dyn Host], host: &dyn Host| {
             hosts.iter().any(|other| other.name() == host.name())
         };
         if let Some(host) = meant.iter().find(|host| !among(hooks, **host) && host.setup().is_there(root)) {
-            return Err(words::has_hooks(host.name()));
+            return Err(UsageError::HasHooks(host.name()).into());
         }
         if let Some(host) = hooks.iter().find(|host| !among(&meant, **host) && host.mcp().is_there(root)) {
-            return Err(words::has_server(host.name()));
+            return Err(UsageError::HasServer(host.name()).into());
         }
     }
     Ok(meant)
 }
 
-/// The programs whose hooks are meant. To be taken out: all that are set up, unless some are named.
-fn chosen(wish: &Wish, root: &Path) -> Vec<&'static dyn Host> {
-    let all = wish.hosts.iter().any(|name| name == "all");
+/// The programs that the call is about, for their hooks. `--remove` is about all installed hooks unless programs are named.
+fn chosen(args: &InitArgs, root: &Path) -> Vec<&'static dyn Host> {
+    let all = args.hosts.iter().any(|name| name == "all");
     let is_meant = |host: &&'static dyn Host| {
-        let named = wish.hosts.iter().any(|name| name == host.name());
+        let named = args.hosts.iter().any(|name| name == host.name());
         let there = || host.setup().is_there(root);
         let found = || host::is_found(*host, Surroundings::home().as_deref(), &Surroundings::path(), root);
-        // Who means all that are found does not mean both doors for one of them.
-        let other_door = || wish.mcp.iter().any(|name| name == host.name()) || host.mcp().is_there(root);
-        match wish.remove {
-            true => named || (all || wish.hosts.is_empty() && wish.mcp.is_empty()) && there(),
+        // `all` does not give a program hooks if it has the MCP server.
+        let other_door = || args.mcp.iter().any(|name| name == host.name()) || host.mcp().is_there(root);
+        match args.remove {
+            true => named || (all || args.hosts.is_empty() && args.mcp.is_empty()) && there(),
             false => named || all && found() && !other_door(),
         }
     };
     host::ALL.into_iter().filter(is_meant).collect()
 }
 
-fn write(root: &Path, state: &Path, config: &Path) -> Result<Done, Fault> {
-    // As private as the state that will be in it: the group only if it may write the workspace, strangers never.
+fn write(root: &Path, state: &Path, config: &Path) -> Result<ConfigSetup, Fault> {
+    // As private as the state that will be in it: the group has access only if it may write to the workspace, other users
+    // never.
     let mode = fs::metadata(root).map_err(at("look at", root))?.mode();
     let mode = if mode & 0o020 == 0 { 0o700 } else { 0o770 };
     match fs::DirBuilder::new().mode(mode).create(state) {
@@ -319,29 +302,29 @@ fn write(root: &Path, state: &Path, config: &Path) -> Result<Done, Fault> {
     match fs::OpenOptions::new().write(true).create_new(true).open(config) {
         Ok(mut file) => {
             file.write_all(TEMPLATE.as_bytes()).map_err(at("write", config))?;
-            Ok(Done::Written)
+            Ok(ConfigSetup::Written)
         }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Done::Kept),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(ConfigSetup::Kept),
         Err(error) => Err(at("write", config)(error)),
     }
 }
 
-fn remove(root: &Path, state: &Path, config: &Path) -> Result<Done, Fault> {
+fn remove(root: &Path, state: &Path, config: &Path) -> Result<ConfigSetup, Fault> {
     match fs::read(config) {
         Ok(text) if is_template(&text) => {
             remove_empty_vault(&root.join(read_settings(config)?.vault.dir));
             fs::remove_file(config).map_err(at("remove", config))?;
-            // Only if it is empty: the state is not what init put in.
+            // Fails if it has state, which init did not add and does not remove.
             let _ = fs::remove_dir(state);
-            Ok(Done::Removed)
+            Ok(ConfigSetup::Removed)
         }
-        Ok(_) => Ok(Done::KeptAsChanged),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Done::NothingToRemove),
+        Ok(_) => Ok(ConfigSetup::KeptAsChanged),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ConfigSetup::NothingToRemove),
         Err(error) => Err(at("read", config)(error)),
     }
 }
 
-/// Its folders if they are empty, and it itself if nothing else is in it.
+/// Removes the vault's folders if they are empty, and the vault if nothing else is in it.
 fn remove_empty_vault(vault: &Path) {
     for state in State::ALL {
         let _ = fs::remove_dir(vault.join(state.as_str()));
@@ -359,7 +342,7 @@ mod tests {
     use tollgate::settings::Unread;
 
     #[test]
-    fn the_template_says_the_defaults_except_for_what_is_unread() {
+    fn the_template_has_the_defaults_except_for_unread_files() {
         let mut settings: Settings = TEMPLATE.parse().unwrap();
         assert_eq!(settings.guard.unread, Unread::Known);
         settings.guard.unread = Unread::default();
@@ -381,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn the_vault_is_named_in_any_configuration() {
+    fn the_vault_can_be_added_to_any_configuration() {
         let named = |text: &str| {
             let text = with_vault(text, "my tasks", false).unwrap();
             let dir = text.parse::<Settings>().map(|settings| settings.vault.dir);
@@ -394,7 +377,7 @@ mod tests {
         let (text, _) = named(TEMPLATE);
         assert!(is_template(text.as_bytes()) && is_template(TEMPLATE.as_bytes()));
         assert!(!is_template(text.replace("known", "refuse").as_bytes()));
-        // Twice is for its owner to mend.
+        // A configuration with another vault is left to its owner.
         assert!(named("\n[vault]\ndir = \"other\"\n").1.is_err());
         assert_eq!(with_vault("[vault]\ndir = \"x\"\n", "x", true), None);
     }

@@ -1,4 +1,4 @@
-//! `tollgate ledger`: what happened here.
+//! `tollgate ledger`: shows, follows and verifies the ledger.
 
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, Write};
@@ -11,53 +11,54 @@ use notify::{RecursiveMode, Watcher};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use tollgate::error::Fault;
-use tollgate::ledger::{ActionType, Ledger, Line, Verdict};
+use tollgate::ledger::{ActionType, Cursor, Followed, Follower, Ledger, Line, Resumed, Verdict};
 use tollgate::name::Agent;
 
-use crate::answer::{Answer, Form, Said, Stop, json_line};
-use crate::door::Door;
+use crate::answer::{Answer, Form, Said, json_line};
+use crate::error::CliError;
+use crate::invocation::Invocation;
 use crate::words;
 
-/// Follow and verify the ledger: one line for everything that happened
+/// Show, follow and verify the ledger, which has one line per event
 ///
-/// The ledger is `.tollgate/ledger.jsonl`, one JSON object a line. Each line holds the SHA-256 of the one before, so that
-/// an edited, removed or reordered line is found.
+/// The ledger is `.tollgate/ledger.jsonl`, with one JSON object per line. Each line has the SHA-256 of the previous line, so
+/// `verify` finds edited, removed and reordered lines.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
   tollgate ledger tail -f
   tollgate ledger tail --type MUTATION_CONFLICT --agent blue
   tollgate ledger verify")]
-pub(crate) struct Wish {
+pub(crate) struct LedgerArgs {
     #[command(subcommand)]
-    what: What,
+    command: LedgerCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    Tail(Tail),
-    /// Read the whole ledger and name the first line that is not as it was written
+enum LedgerCommand {
+    Tail(LedgerTailArgs),
+    /// Read the whole ledger and report the first line that was tampered with
     ///
-    /// A cut end is found by the last known head, which is kept outside the workspace, in your own state folder. The exit
-    /// code is 1 if something is wrong.
+    /// A truncated end is found by comparison with the last known line, which is kept outside the workspace, in your state
+    /// folder. The exit code is 1 if something is wrong.
     #[command(after_help = "Example\n  tollgate ledger verify && echo untouched")]
     Verify,
 }
 
 /// Print the newest lines, oldest first
 ///
-/// With --json it prints a list of the lines. With --json and -f together, which has no end, each line is one JSON document
-/// of its own. The agent is chosen by --agent.
+/// With --json it prints a list of lines. With --json and -f it prints one JSON document per line. With --agent it prints
+/// only the lines of that agent.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
   tollgate ledger tail -n 50
   tollgate ledger tail -f --json | jq .action_type")]
-struct Tail {
-    /// Go on, and print lines as they come
+struct LedgerTailArgs {
+    /// Keep running and print new lines
     #[arg(short, long)]
     follow: bool,
-    /// How many lines
+    /// Number of lines
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     lines: usize,
     /// Only lines of this type
@@ -70,7 +71,7 @@ struct Tail {
     action_type: Option<String>,
 }
 
-/// Which lines are wanted.
+/// A filter for lines.
 struct Wanted<'a> {
     agent: Option<&'a Agent>,
     action_type: Option<&'a str>,
@@ -79,46 +80,48 @@ struct Wanted<'a> {
 impl Wanted<'_> {
     fn takes(&self, line: &Line) -> bool {
         self.agent.is_none_or(|agent| line.agent.as_ref() == Some(agent))
-            && self.action_type.is_none_or(|wanted| line.action_type.eq_ignore_ascii_case(wanted))
+            && self.action_type.is_none_or(|wanted| line.event.action_type().eq_ignore_ascii_case(wanted))
     }
 }
 
-pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
-    match &wish.what {
-        What::Tail(tail) => print_tail(door, tail),
-        What::Verify => verify(door),
+pub(crate) fn run(invocation: &Invocation, args: &LedgerArgs) -> Result<Answer, CliError> {
+    match &args.command {
+        LedgerCommand::Tail(tail) => print_tail(invocation, tail),
+        LedgerCommand::Verify => verify(invocation),
     }
 }
 
-fn print_tail(door: &Door, wish: &Tail) -> Result<Answer, Stop> {
-    let ledger = door.ledger()?;
-    let wanted = Wanted { agent: door.named_agent(), action_type: wish.action_type.as_deref() };
-    if wish.follow {
-        return follow(door, &ledger, wish, &wanted);
+fn print_tail(invocation: &Invocation, args: &LedgerTailArgs) -> Result<Answer, CliError> {
+    let ledger = invocation.ledger()?;
+    let wanted = Wanted { agent: invocation.named_agent(), action_type: args.action_type.as_deref() };
+    if args.follow {
+        return follow(invocation, &ledger, args, &wanted);
     }
-    let newest = Newest::of(&ledger, wish.lines, &wanted)?;
+    let newest = Newest::of(&ledger, args.lines, &wanted)?;
     Ok(Answer::Done(Said {
         words: newest.lines.iter().map(words::ledger_line).collect::<Vec<_>>().join("\n"),
         notes: words::damaged_lines(newest.damaged),
-        json: newest.lines.iter().map(line_json).collect(),
+        json: newest.lines.iter().map(Line::json).collect(),
     }))
 }
 
-/// The newest lines, the oldest of them first.
+/// The newest lines, in the order of the ledger.
 struct Newest {
     lines: VecDeque<Line>,
-    /// The number of the last line, wanted or not.
-    last: u64,
+    /// The place after the last line, even if the filter rejects that line.
+    end: Cursor,
     damaged: usize,
 }
 
 impl Newest {
     fn of(ledger: &Ledger, count: usize, wanted: &Wanted<'_>) -> Result<Self, Fault> {
-        let mut newest = Self { lines: VecDeque::new(), last: 0, damaged: 0 };
+        let mut newest = Self { lines: VecDeque::new(), end: Cursor::START, damaged: 0 };
         for line in ledger.newest_first()? {
             match line {
                 Ok(line) => {
-                    newest.last = newest.last.max(line.seq);
+                    if newest.end == Cursor::START {
+                        newest.end = line.cursor();
+                    }
                     if newest.lines.len() == count {
                         break;
                     }
@@ -134,81 +137,100 @@ impl Newest {
     }
 }
 
-/// Changes are announced by the kernel. Where it does not (network folders), and to notice that nobody listens any
-/// more, one look a second is often enough.
+/// The kernel announces changes. One look a second is for network folders, where it does not, and to notice that the reader
+/// of stdout is gone.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-fn follow(door: &Door, ledger: &Ledger, wish: &Tail, wanted: &Wanted<'_>) -> Result<Answer, Stop> {
-    // Watching begins before the first look, so that no line falls in between.
+/// The number of lines that are read before they are printed. It bounds memory and the number of flushes.
+const AT_ONCE: usize = 1000;
+
+fn follow(
+    invocation: &Invocation,
+    ledger: &Ledger,
+    args: &LedgerTailArgs,
+    wanted: &Wanted<'_>,
+) -> Result<Answer, CliError> {
+    // Watch before the first look, so that no line is missed between the two.
     let (announce, announced) = mpsc::channel();
     let watcher = notify::recommended_watcher(move |_| {
         // If the other end is gone, so is the process.
         let _ = announce.send(());
     });
     let mut watcher = watcher.ok();
-    let mut watched = false;
+    let (mut watched, mut more) = (false, false);
     let mut stdout = BufWriter::new(io::stdout().lock());
-    let newest = Newest::of(ledger, wish.lines, wanted)?;
-    let mut last = newest.last;
-    let mut fresh: Vec<Line> = newest.lines.into();
+    let newest = Newest::of(ledger, args.lines, wanted)?;
+    let (mut follower, mut fresh): (_, Vec<Line>) = (follower_from(ledger, newest.end)?, newest.lines.into());
     loop {
         for line in &fresh {
-            match door.form() {
+            match invocation.form() {
                 Form::Words => writeln!(stdout, "{}", words::ledger_line(line))?,
-                Form::Json => writeln!(stdout, "{}", json_line(&line_json(line)))?,
+                Form::Json => writeln!(stdout, "{}", json_line(&line.json()))?,
             }
         }
         stdout.flush()?;
-        // The state may not be there yet; then it is tried again. What came before it was watched is looked at at once.
+        // The state may not exist yet; then try again. Lines that were added before the watch began are read at once.
         let begins = !watched
             && watcher
                 .as_mut()
                 .zip(ledger.path().parent())
                 .is_some_and(|(watcher, state)| watcher.watch(state, RecursiveMode::NonRecursive).is_ok());
         watched |= begins;
-        if !begins {
+        if !begins && !std::mem::take(&mut more) {
             match announced.recv_timeout(LOOK_EVERY) {
-                // One look serves all that was announced meanwhile.
+                // One look is enough for all changes announced so far.
                 Ok(()) => while announced.try_recv().is_ok() {},
                 Err(RecvTimeoutError::Timeout) => {}
-                // There is no watcher on this system.
+                // This system has no watcher.
                 Err(RecvTimeoutError::Disconnected) => std::thread::sleep(LOOK_EVERY),
             }
-            if nobody_listens() {
-                return Err(Stop::Hangup);
+            if reader_is_gone() {
+                return Err(CliError::Hangup);
             }
         }
-        fresh = ledger.lines_after(last)?;
-        last = fresh.last().map_or(last, |line| line.seq);
-        fresh.retain(|line| wanted.takes(line));
+        fresh = Vec::new();
+        let followed = follower.advance(AT_ONCE, |line| {
+            if wanted.takes(&line) {
+                fresh.push(line);
+            }
+        })?;
+        match followed {
+            Followed::ToTheEnd | Followed::Doubtful => {}
+            Followed::Further => more = true,
+            Followed::Lost(_) => (follower, more) = (ledger.follow(), true),
+        }
     }
 }
 
-/// Whether the reader of our stdout has gone.
-fn nobody_listens() -> bool {
+/// Follows the ledger from this place. If the place is gone, because the ledger was moved or truncated, follows the ledger
+/// from its start.
+fn follower_from(ledger: &Ledger, cursor: Cursor) -> Result<Follower, Fault> {
+    Ok(match ledger.follow_from(cursor)? {
+        Resumed::Following(follower) => follower,
+        Resumed::Lost(_) => ledger.follow(),
+    })
+}
+
+/// Whether the reader of stdout has closed it.
+fn reader_is_gone() -> bool {
     let stdout = io::stdout();
     let mut stdout = [PollFd::new(&stdout, PollFlags::empty())];
     poll(&mut stdout, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok()
         && stdout[0].revents().contains(PollFlags::ERR)
 }
 
-fn line_json(line: &Line) -> Value {
-    // It was read from JSON, so it can be written as JSON.
-    serde_json::to_value(line).unwrap_or_default()
-}
-
-fn verify(door: &Door) -> Result<Answer, Stop> {
-    let verdict = door.ledger()?.verify()?;
-    let head_file = door.ledger_head(&door.root()?.0)?;
+fn verify(invocation: &Invocation) -> Result<Answer, CliError> {
+    let verdict = invocation.ledger()?.verify()?;
+    let head_file = invocation.ledger_head(&invocation.root()?.0)?;
     let said = Said {
-        words: words::verdict(door, &verdict, head_file.as_deref()),
+        words: words::verdict(&invocation.viewpoint(), &verdict, head_file.as_deref()),
         json: verdict_json(&verdict, head_file.as_deref()),
         ..Said::default()
     };
     Ok(if verdict.problem.is_none() { Answer::Done(said) } else { Answer::NotValid(said) })
 }
 
-/// By hand, because a path in it need not be UTF-8.
+/// Without serde, because a path in it may not be UTF-8.
 fn verdict_json(verdict: &Verdict, head_file: Option<&std::path::Path>) -> Value {
     let problem = verdict.problem.as_ref().map(|problem| {
         json!({

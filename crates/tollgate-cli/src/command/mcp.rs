@@ -1,36 +1,40 @@
-//! `tollgate mcp`: a file server for agents that speak the Model Context Protocol, over stdin and stdout.
+//! `tollgate mcp`: serves files and tasks to an agent over the Model Context Protocol, on stdin and stdout.
 
 use std::path::PathBuf;
 
 use clap::Args;
-use tollgate_server::mcp::{IDLE, Server, Tasks, serve_stdio};
+use tollgate_server::mcp::{Options, Server, Tasks, serve_stdio};
 
-use crate::answer::{Answer, Stop};
-use crate::door::Door;
+use crate::answer::Answer;
+use crate::error::CliError;
+use crate::invocation::Invocation;
+use crate::surroundings::Surroundings;
 
 /// Serve the workspace to one agent over MCP, on stdin and stdout
 ///
-/// A drop-in for the reference filesystem server: the same tools, and no write is lost; and tools for tasks. The agent is
-/// named here and not by its client. It ends when the client closes the connection, and what the agent has claimed over it is
-/// then free for others.
+/// A drop-in replacement for the reference filesystem server: the same tools, without lost updates, and tools for tasks. Give
+/// the agent's name here; the client cannot choose it. The server ends when the client closes the connection, and other agents
+/// can then claim the tasks that were claimed over it.
 #[derive(Debug, Args)]
 #[command(after_help = "Example, in the MCP configuration of an agent program
   {\"mcpServers\": {\"files\": {\"command\": \"tollgate\", \"args\": [\"mcp\", \"--agent\", \"blue\", \"/path/to/project\"]}}}")]
-pub(crate) struct Wish {
-    /// The workspace, as with `-C`
+pub(crate) struct McpArgs {
+    /// Workspace, as with `-C`
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath, conflicts_with = "workspace")]
     folder: Option<PathBuf>,
 }
 
-pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
-    let elsewhere = wish.folder.as_ref().map(|folder| door.elsewhere(folder));
-    let door = elsewhere.as_ref().unwrap_or(door);
-    let gate = door.gate()?;
-    let tasks = door.tasks_of(gate.workspace())?;
-    let mut server = Server::over(gate, door.agent()?, IDLE);
+pub(crate) fn run(invocation: &Invocation, args: &McpArgs) -> Result<Answer, CliError> {
+    let elsewhere = args.folder.as_ref().map(|folder| invocation.elsewhere(folder));
+    let invocation = elsewhere.as_ref().unwrap_or(invocation);
+    let gate = invocation.gate()?;
+    let tasks = invocation.tasks_of(gate.workspace())?;
+    let options = Options { home: Surroundings::home(), ..Options::new(invocation.agent()?) };
+    let mut server = Server::new(gate, options);
     if let Some(tasks) = tasks {
         tasks.keep_in_touch();
-        server = server.with_tasks(Tasks::new(tasks.vault, tasks.settle).given(door.given_claim()?));
+        server =
+            server.with_tasks(Tasks::new(tasks.vault.clone(), tasks.settle).given(invocation.given_claim()?));
     }
     serve_stdio(&server)?;
     Ok(Answer::Streamed)

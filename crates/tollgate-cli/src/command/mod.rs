@@ -1,124 +1,88 @@
-//! One file per command: its arguments, which clap shows as its help, and what it does.
+//! The command line: one file per command, and one list of them.
+//!
+//! The file of a command has its arguments, which are also its help, and the function that runs it. A new command is one new
+//! file (with its `mod` line) and one line in [`Command`], from which help, dispatch and completions follow.
 
-pub(crate) mod apply;
-pub(crate) mod completions;
-pub(crate) mod create;
-pub(crate) mod delete;
-pub(crate) mod doctor;
-pub(crate) mod edit;
+mod apply;
+mod bytes;
+mod change;
+mod completions;
+mod create;
+mod delete;
+mod dispatch;
+mod doctor;
+mod edit;
 pub(crate) mod hook;
-pub(crate) mod init;
-pub(crate) mod ledger;
-pub(crate) mod mcp;
-pub(crate) mod move_file;
-pub(crate) mod read;
-pub(crate) mod recovery;
-pub(crate) mod serve;
-pub(crate) mod sync;
-pub(crate) mod task;
-pub(crate) mod turn;
-pub(crate) mod work;
-pub(crate) mod write;
+mod init;
+pub(crate) mod launch;
+mod ledger;
+mod mcp;
+mod move_file;
+mod read;
+mod recovery;
+mod serve;
+mod sync;
+mod task;
+mod turn;
+mod work;
+mod write;
 
-use std::io::{self, IsTerminal, Read};
+use clap::{CommandFactory, Parser};
 
-use serde_json::{Value, json};
-use tollgate::commit::Applied;
-use tollgate::digest::Digest;
-use tollgate::error::{Fault, Result};
-use tollgate::gate::Gate;
-use tollgate::guard::{Expected, Outcome};
-use tollgate::turn::Sightings;
+use self::dispatch::commands;
+use crate::global_args::GlobalArgs;
 
-use crate::answer::{Answer, Said, Stop};
-use crate::door::Door;
-use crate::{base64, words};
-
-/// What was asked for, where the change itself only tells that a file has other bytes now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Deed {
-    /// To write it.
-    Write,
-    /// To edit it.
-    Edit,
-    /// To bring back what it was.
-    Restore,
+/// Many agents, one workspace, nothing lost
+///
+/// tollgate keeps agents and people from overwriting each other's work in shared files. A write is made only if the file is
+/// still what its author last read; otherwise tollgate refuses it and changes nothing. tollgate also gives each task to one
+/// agent at a time.
+#[derive(Debug, Parser)]
+#[command(name = "tollgate", version, arg_required_else_help = true, after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) global: GlobalArgs,
+    #[command(subcommand)]
+    pub(crate) command: Command,
 }
 
-/// Makes changes through the gate, in the turn that was named or in one of their own, and tells about them.
-fn change(
-    door: &Door,
-    deed: Deed,
-    make: impl FnOnce(&Gate, &dyn Sightings) -> Result<Outcome<Vec<Applied>>>,
-    json: impl FnOnce(&[Applied]) -> Value,
-) -> Result<Answer, Stop> {
-    let gate = door.gate()?;
-    let turn = door.turn()?;
-    match make(&gate, turn.as_ref())? {
-        Outcome::Done(applied) => {
-            // The change stands. What a sweep cannot do now, the next one does.
-            let _ = gate.workspace().sweep();
-            Ok(Answer::Done(Said {
-                words: words::applied(door, deed, &applied),
-                notes: words::weaker_guarantees(door, &applied),
-                json: json(&applied),
-            }))
-        }
-        Outcome::Refused(refused) => Ok(Answer::Refused(refused)),
-    }
-}
+const AFTER_HELP: &str = "\
+Example: read, think, write, in a turn
+  export TOLLGATE_TURN=$(tollgate turn begin --agent blue)
+  tollgate read src/a.rs > draft
+  (change the draft)
+  tollgate write src/a.rs < draft || echo 'read it again and redo the change'
+  tollgate turn end
 
-fn change_one(
-    door: &Door,
-    deed: Deed,
-    make: impl FnOnce(&Gate, &dyn Sightings) -> Result<Outcome<Applied>>,
-) -> Result<Answer, Stop> {
-    let make = |gate: &Gate, turn: &dyn Sightings| Ok(make(gate, turn)?.map(|applied| vec![applied]));
-    change(door, deed, make, |applied| applied.first().map_or(Value::Null, applied_json))
-}
+Exit codes
+  0 done   1 refused, or not valid   2 usage error   3 fault
 
-fn applied_json(applied: &Applied) -> Value {
-    let mut json = json!({
-        "file_path": applied.path.to_string(),
-        "hash_before": applied.before.digest(),
-        "hash_after": applied.after.digest(),
-        "change_id": applied.id,
-        "guarantee": applied.guarantee,
-    });
-    if let Some(to) = &applied.moved_to {
-        json["moved_to"] = to.to_string().into();
-    }
-    json
-}
+Output
+  With --json, stdout is one JSON document: the answer, the payload of a refusal, or
+  {\"error\",\"message\",\"hint\"} of a fault. Without it, refusals and faults are text on stderr;
+  for each stale file of a refused change, stdout has its report as one line of JSON.";
 
-/// Everything on stdin.
-fn stdin() -> Result<Vec<u8>, Stop> {
-    let mut stdin = io::stdin().lock();
-    if stdin.is_terminal() {
-        words::tell_that_stdin_is_read();
-    }
-    let mut bytes = Vec::new();
-    match stdin.read_to_end(&mut bytes) {
-        Ok(_) => Ok(bytes),
-        Err(source) => Err(Stop::Fault(Fault::Io { doing: "read", path: "standard input".into(), source })),
-    }
-}
-
-/// `--expect`: a hash, or `absent`.
-fn expected(text: &str) -> Result<Expected, String> {
-    match text {
-        "absent" => Ok(Expected::Absent),
-        text => text.parse::<Digest>().map(Expected::Hash).map_err(|error| words::bad_expectation(&error)),
-    }
-}
-
-/// Bytes in JSON: as text if they are text; else there is none, and they follow in base64.
-fn put_content(json: &mut Value, bytes: Vec<u8>) {
-    match String::from_utf8(bytes) {
-        Ok(text) => json["content"] = text.into(),
-        Err(error) => {
-            json["content"] = Value::Null;
-            json["content_base64"] = base64::encode(error.as_bytes()).into();
-        }
+commands! {
+    /// The commands, in the order of the help.
+    pub(crate) enum Command {
+        Init(init::InitArgs) => init::run,
+        Turn(turn::TurnArgs) => turn::run,
+        Read(read::ReadArgs) => read::run,
+        Write(write::WriteArgs) => write::run,
+        Edit(edit::EditArgs) => edit::run,
+        Create(create::CreateArgs) => create::run,
+        Delete(delete::DeleteArgs) => delete::run,
+        Move(move_file::MoveArgs) => move_file::run,
+        Apply(apply::ApplyArgs) => apply::run,
+        Task(task::TaskArgs) => task::run,
+        Work(work::WorkArgs) => work::run,
+        Sync(sync::SyncArgs) => sync::run,
+        Mcp(mcp::McpArgs) => mcp::run,
+        Serve(serve::ServeArgs) => serve::run,
+        Recovery(recovery::RecoveryArgs) => recovery::run,
+        Ledger(ledger::LedgerArgs) => ledger::run,
+        Hook(hook::HookArgs) => hook::run,
+        Doctor(doctor::DoctorArgs) => doctor::run,
+        Completions(completions::CompletionsArgs) => |_, args| completions::run(args, Arguments::command()),
     }
 }

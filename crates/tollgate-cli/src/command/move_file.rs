@@ -1,33 +1,41 @@
-//! `tollgate move`: gives a file another path.
+//! `tollgate move`: moves or renames a file.
 
 use std::path::PathBuf;
 
 use clap::Args;
+use tollgate::error::Fault;
 use tollgate::guard::Expected;
 
-use crate::answer::{Answer, Stop};
-use crate::door::Door;
+use super::change::{change_one, expected};
+use crate::answer::Answer;
+use crate::error::CliError;
+use crate::invocation::Invocation;
+use crate::report::change::ChangeVerb;
 
-/// Give a file another path; refused if it has changed since it was read, or if the new path is taken
+/// Move or rename a file; refused if it has changed since it was read, or if the new path exists
 ///
-/// Folders on the way are made. The new path is that of the file itself, not of a folder to put it in.
+/// Missing folders are created. TO is the new path of the file, not a folder to move it into.
 #[derive(Debug, Args)]
 #[command(after_help = "Example\n  tollgate move draft.md docs/final.md")]
-pub(crate) struct Wish {
+pub(crate) struct MoveArgs {
     /// The file
     #[arg(value_name = "FROM", value_hint = clap::ValueHint::FilePath)]
     path: PathBuf,
-    /// Its new path
+    /// The new path
     #[arg(value_hint = clap::ValueHint::FilePath)]
     to: PathBuf,
     /// The SHA-256 that the file must have
-    #[arg(long, value_name = "HASH", value_parser = super::expected)]
+    #[arg(long, value_name = "HASH", value_parser = expected)]
     expect: Option<Expected>,
 }
 
-pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
-    let (path, to) = (door.path(&wish.path)?, door.path(&wish.to)?);
-    super::change_one(door, super::Deed::Write, |gate, turn| {
-        gate.move_file(turn, path, to, wish.expect.unwrap_or_default())
+pub(crate) fn run(invocation: &Invocation, args: &MoveArgs) -> Result<Answer, CliError> {
+    let (path, to) = (invocation.path(&args.path)?, invocation.path(&args.to)?);
+    if path == to {
+        let what = format!("`{}` cannot be moved onto itself", args.path.display());
+        return Err(Fault::Invalid { what }.into());
+    }
+    change_one(invocation, ChangeVerb::Write, |gate, turn| {
+        gate.move_file(turn, path, to, args.expect.unwrap_or_default())
     })
 }

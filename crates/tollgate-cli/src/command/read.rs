@@ -1,4 +1,4 @@
-//! `tollgate read`: the bytes of a file, and the turn remembers what was seen.
+//! `tollgate read`: prints a file and records its hash in the turn.
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -8,30 +8,31 @@ use serde_json::json;
 use tollgate::guard::Outcome;
 use tollgate::part::Part;
 
-use crate::answer::{Answer, Form, Said, Stop};
-use crate::door::Door;
-use crate::{command, words};
+use super::bytes::put_content;
+use crate::answer::{Answer, Form, Said};
+use crate::error::CliError;
+use crate::invocation::Invocation;
+use crate::words;
 
-/// Print a file, and let the turn remember what was seen
+/// Print a file, and record its hash in the turn
 ///
-/// Prints exactly the bytes of the file. Large files are streamed. With --json it prints
-/// {"file_path","sha256","content"}: the hash is that of the whole file, also if only some lines were asked for. Bytes that
-/// are not UTF-8 have `"content":null` and are in `"content_base64"`. In file names, what is not UTF-8 is
-/// shown as U+FFFD.
+/// Prints exactly the bytes of the file. Large files are streamed. With --json it prints {"file_path","sha256","content"}; the
+/// hash is that of the whole file, even with --lines. If the bytes are not UTF-8, "content" is null and they are in
+/// "content_base64". Bytes of file names that are not UTF-8 are shown as U+FFFD.
 ///
-/// A file that is being written is waited for, at most a moment. To have looked for a file that is not there counts as
-/// knowing that: the turn may then create it.
+/// If another program is writing the file, the command waits for a moment. A read of a missing file also counts as a read: the
+/// turn may then create the file.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
   tollgate read src/a.rs
   tollgate read src/a.rs --lines 10:20
   tollgate read src/a.rs --json | jq -r .sha256")]
-pub(crate) struct Wish {
+pub(crate) struct ReadArgs {
     /// The file
     #[arg(value_hint = clap::ValueHint::FilePath)]
     path: PathBuf,
-    /// Only these lines, both included, from 1: `10:20`, `10:` to the end, `:20` from the start, `10`
+    /// Only these lines, counted from 1, both ends included: `10:20`, `10:`, `:20` or `10`
     #[arg(long, value_name = "A:B", value_parser = lines)]
     lines: Option<Part>,
 }
@@ -54,12 +55,12 @@ fn lines(text: &str) -> Result<Part, String> {
     }
 }
 
-pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
-    let path = door.path(&wish.path)?;
-    let gate = door.gate()?;
-    let turn = door.turn()?;
-    let part = wish.lines.unwrap_or_default();
-    match door.form() {
+pub(crate) fn run(invocation: &Invocation, args: &ReadArgs) -> Result<Answer, CliError> {
+    let path = invocation.path(&args.path)?;
+    let gate = invocation.gate()?;
+    let turn = invocation.turn()?;
+    let part = args.lines.unwrap_or_default();
+    match invocation.form() {
         Form::Words => {
             let mut stdout = BufWriter::new(io::stdout().lock());
             match gate.read_to(turn.as_ref(), path, part, &mut stdout)? {
@@ -73,7 +74,7 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
         Form::Json => match gate.read(turn.as_ref(), path, part)? {
             Outcome::Done(read) => {
                 let mut json = json!({"file_path": read.path.to_string(), "sha256": read.sha256});
-                command::put_content(&mut json, read.bytes);
+                put_content(&mut json, read.bytes);
                 Ok(Answer::Done(Said { json, ..Said::default() }))
             }
             Outcome::Refused(refused) => Ok(Answer::ReadRefused(refused)),
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_written_in_several_ways() {
+    fn lines_have_several_spellings() {
         for (text, from, to) in
             [("2:3", 2, Some(3)), ("2:", 2, None), (":3", 1, Some(3)), (":", 1, None), ("7", 7, Some(7))]
         {

@@ -1,4 +1,4 @@
-//! `tollgate recovery`: bytes that guarded writes replaced.
+//! `tollgate recovery`: the bytes that guarded writes replaced.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -6,80 +6,84 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use tollgate::error::Fault;
-use tollgate::recovery::Kept;
+use tollgate::recovery::RecoveryEntry;
 
-use crate::answer::{Answer, Form, Said, Stop};
-use crate::door::Door;
-use crate::{command, words};
+use super::bytes::put_content;
+use super::change::change_one;
+use crate::answer::{Answer, Form, Said};
+use crate::error::CliError;
+use crate::invocation::Invocation;
+use crate::report::change::ChangeVerb;
+use crate::words;
 
-/// List, show and restore what guarded writes replaced
+/// List, show and restore the bytes that guarded writes replaced
 ///
-/// Whatever a guarded write replaces or deletes is kept for a while, and so are writes of other programs that came too
-/// late to reach the file. How long and how much is set under `[recovery]` in `.tollgate/config.toml`.
+/// tollgate keeps the bytes that a guarded write replaces or deletes for a while, and also late writes: bytes that another
+/// program wrote to the old file after it was replaced. `[recovery]` in `.tollgate/config.toml` sets how long and how much.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
   tollgate recovery list
   tollgate recovery show 0643c1d2e8a1f07b3a9c5d
   tollgate recovery restore 0643c1d2e8a1f07b3a9c5d")]
-pub(crate) struct Wish {
+pub(crate) struct RecoveryArgs {
     #[command(subcommand)]
-    what: What,
+    command: RecoveryCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// List what is kept, newest first
+enum RecoveryCommand {
+    /// List all entries, newest first
     #[command(after_help = "Example\n  tollgate recovery list src/a.rs")]
     List {
-        /// Only of this file
+        /// Only entries of this file
         #[arg(value_hint = clap::ValueHint::FilePath)]
         path: Option<PathBuf>,
     },
     /// Print the kept bytes
     #[command(after_help = "Example\n  tollgate recovery show 0643c1d2e8a1f07b3a9c5d | diff - src/a.rs")]
     Show {
-        /// As `recovery list` names it
+        /// The ID of an entry, from `recovery list`
         id: String,
     },
-    /// Put the kept bytes back where they were; what is there now is kept in its turn
+    /// Restore the kept bytes; recovery then keeps the bytes that they replace
     #[command(after_help = "Example\n  tollgate recovery restore 0643c1d2e8a1f07b3a9c5d")]
     Restore {
-        /// As `recovery list` names it
+        /// The ID of an entry, from `recovery list`
         id: String,
     },
 }
 
-pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
-    match &wish.what {
-        What::List { path } => list(door, path.as_deref()),
-        What::Show { id } => show(door, id),
-        What::Restore { id } => {
-            command::change_one(door, command::Deed::Restore, |gate, turn| gate.restore(turn, id))
+pub(crate) fn run(invocation: &Invocation, args: &RecoveryArgs) -> Result<Answer, CliError> {
+    match &args.command {
+        RecoveryCommand::List { path } => list(invocation, path.as_deref()),
+        RecoveryCommand::Show { id } => show(invocation, id),
+        RecoveryCommand::Restore { id } => {
+            change_one(invocation, ChangeVerb::Restore, |gate, turn| gate.restore(turn, id))
         }
     }
 }
 
-fn list(door: &Door, path: Option<&std::path::Path>) -> Result<Answer, Stop> {
+fn list(invocation: &Invocation, path: Option<&std::path::Path>) -> Result<Answer, CliError> {
     let mut kept = Vec::new();
-    if door.has_state()? {
-        let workspace = door.workspace()?;
+    if invocation.has_state()? {
+        let workspace = invocation.workspace()?;
         kept = workspace.recovery()?;
         if let Some(path) = path {
-            let path = workspace.canonical(door.path(path)?)?;
+            let path = workspace.canonical(invocation.path(path)?)?;
             kept.retain(|kept| kept.path == path);
         }
     }
     let json = kept.iter().map(kept_json).collect();
-    Ok(Answer::Done(Said { words: words::kept(door, &kept), json, ..Said::default() }))
+    Ok(Answer::Done(Said { words: words::kept(&invocation.viewpoint(), &kept), json, ..Said::default() }))
 }
 
-fn show(door: &Door, id: &str) -> Result<Answer, Stop> {
-    if !door.has_state()? {
+fn show(invocation: &Invocation, id: &str) -> Result<Answer, CliError> {
+    if !invocation.has_state()? {
         return Err(Fault::Missing { what: format!("the recovery entry `{}`", id.escape_debug()) }.into());
     }
-    let (kept, bytes) = door.workspace()?.recovered(id)?;
-    match door.form() {
+    let (kept, bytes) = invocation.workspace()?.recovered(id)?;
+    match invocation.form() {
         Form::Words => {
             let mut stdout = io::stdout().lock();
             stdout.write_all(&bytes)?;
@@ -88,13 +92,13 @@ fn show(door: &Door, id: &str) -> Result<Answer, Stop> {
         }
         Form::Json => {
             let mut json = kept_json(&kept);
-            command::put_content(&mut json, bytes);
+            put_content(&mut json, bytes);
             Ok(Answer::Done(Said { json, ..Said::default() }))
         }
     }
 }
 
-fn kept_json(kept: &Kept) -> Value {
-    // Only maps with strange keys fail, and this has none.
+fn kept_json(kept: &RecoveryEntry) -> Value {
+    // Serialising fails only for maps whose keys are not text, and this has none.
     serde_json::to_value(kept).unwrap_or_default()
 }

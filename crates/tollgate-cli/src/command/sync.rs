@@ -1,53 +1,51 @@
-//! `tollgate sync`: one round with the git remote, by hand.
+//! `tollgate sync`: synchronises once with the git remote.
 
 use clap::Args;
 use serde_json::json;
-use tollgate::vault::git::Followed;
+use tollgate::vault::checkup::Followed;
 
-use crate::answer::{Answer, Said, Stop};
-use crate::door::Door;
+use crate::answer::{Answer, Said};
+use crate::error::{CliError, UsageError};
+use crate::invocation::Invocation;
 use crate::words;
 
-/// One round with the git remote: look, bring in what is new, take back what silent owners have left
+/// Synchronise once with the git remote: fetch new commits, and reclaim the tasks of dead owners
 ///
-/// For vaults with `[vault] sync = "git"`. The first round tries whether the remote takes what a claim needs. `tollgate work`
-/// does a round every --interval seconds, and every other command that needs one does it by itself.
+/// For vaults with `[vault] sync = "git"`. The first time, it tests whether the remote accepts the pushes that claims need.
+/// `tollgate work` synchronises every --interval seconds, and the other commands do it when they need to.
 ///
-/// The working tree follows as by `git pull --ff-only`: if something that you have edited or committed is in the way, it
-/// stays as it is, and the answer says so.
+/// It updates the working tree like `git pull --ff-only`. If your own edits or commits are in the way, it leaves the working
+/// tree alone and says so.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
   tollgate sync
   tollgate sync --json | jq .followed")]
-pub(crate) struct Wish {}
+pub(crate) struct SyncArgs {}
 
-pub(crate) fn run(door: &Door, _: &Wish) -> Result<Answer, Stop> {
-    let tasks = door.tasks()?;
-    let Some(git) = &tasks.git else { return Err(words::no_git_sync()) };
-    git.set_up()?;
-    let round = git.sync()?;
-    let (reclaimed, passed) = tasks.vault.reclaim(door.now())?;
+pub(crate) fn run(invocation: &Invocation, _: &SyncArgs) -> Result<Answer, CliError> {
+    let tasks = invocation.tasks()?;
+    let Some(round) = tasks.sync()? else { return Err(UsageError::NoGitSync.into()) };
+    let (reclaimed, passed) = tasks.vault.reclaim(invocation.now())?;
     let followed = round.followed.as_ref().map(followed_word);
     Ok(Answer::Done(Said {
         json: json!({
             "tip": round.tip,
             "news": round.news,
-            "told": round.paid,
             "reclaimed": reclaimed.iter().map(|one| &one.task).collect::<Vec<_>>(),
             "followed": followed,
             "aside": round.aside.iter().map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>(),
         }),
         words: words::synced(&round, &reclaimed),
         notes: words::together(&[
-            words::put_aside(door, &round.aside),
-            words::passed(door, &passed),
+            words::put_aside(&invocation.viewpoint(), &round.aside),
+            words::skipped_faults(&invocation.viewpoint(), &passed),
             round.followed.as_ref().and_then(words::not_following).unwrap_or_default(),
         ]),
     }))
 }
 
-/// For programs.
+/// The word for programs.
 pub(crate) fn followed_word(followed: &Followed) -> &'static str {
     match followed {
         Followed::UpToDate => "up_to_date",

@@ -1,24 +1,24 @@
-//! `tollgate turn`: a turn that several commands share.
+//! `tollgate turn`: a turn shared by several commands.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use tollgate::ledger::ActionType;
 use tollgate::name::TurnId;
 use tollgate::settings::Unread;
 use tollgate::shared_turn::Leaves;
-use tollgate::turn::{Extent, Sightings};
+use tollgate::turn::{Extent, TurnState};
 
-use crate::answer::{Answer, Said, Stop};
-use crate::door::Door;
+use crate::answer::{Answer, Said};
+use crate::error::CliError;
+use crate::invocation::Invocation;
 use crate::words;
 
-/// Begin, end and look at a turn: what an agent has read, and may therefore overwrite
+/// Start, end and show a turn: the files that an agent has read, and may therefore overwrite
 ///
-/// A turn remembers the hash of every file that was read in it. A write in the turn goes through only if the file is
-/// still what the turn last knew. Between commands the turn is kept in a private folder in memory; nothing runs in the
-/// background. A turn that nobody has used for a day is forgotten.
+/// A turn records the hash of every file that was read in it. A write in the turn is made only if the file still has that
+/// hash. Between commands a private folder in memory holds the turn; no background process runs. A turn that is not used for
+/// a day is deleted.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
@@ -26,54 +26,55 @@ Example
   tollgate read notes.md
   tollgate turn show
   tollgate turn end")]
-pub(crate) struct Wish {
+pub(crate) struct TurnArgs {
     #[command(subcommand)]
-    what: What,
+    command: TurnCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// Begin a turn and print its id, for --turn or TOLLGATE_TURN
+enum TurnCommand {
+    /// Start a turn and print its ID, for --turn or TOLLGATE_TURN
     #[command(after_help = "Example\n  export TOLLGATE_TURN=$(tollgate turn begin --agent blue)")]
     Begin,
-    /// End the turn: what it knew is gone
+    /// End a turn
     ///
-    /// With `unread = "known"` in the configuration, what the agent last knew of each file stays for its later turns.
+    /// The recorded hashes are deleted. With `unread = "known"` in the configuration, the last hash of each file is kept for
+    /// the agent's later turns.
     #[command(after_help = "Example\n  tollgate turn end --turn t-0123456789abcdef")]
     End,
-    /// Show the files the turn knows, each with its first and its last known hash
+    /// Show the files of a turn, each with its first and its last hash
     #[command(after_help = "Example\n  tollgate turn show --json")]
     Show,
-    /// List the turns of this workspace that have not ended
+    /// List the running turns of this workspace
     #[command(after_help = "Example\n  tollgate turn list")]
     List,
-    /// Print the hash that a file had when the turn first saw it
+    /// Print the hash that a file had when it was first read in the turn
     ///
-    /// The file itself is not read. Of a file that the turn does not know, or that was not there, the hash is `none` (in
-    /// JSON: null).
+    /// Does not read the file. If the turn has not read the file, or if the file did not exist, the hash is `none` (in JSON:
+    /// null).
     #[command(after_help = "Example\n  tollgate turn hash src/a.rs")]
     Hash {
-        /// The file, however it is spelled
+        /// The file, in any spelling of its path
         #[arg(value_hint = clap::ValueHint::FilePath)]
         path: PathBuf,
     },
 }
 
-pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
-    match &wish.what {
-        What::Begin => begin(door),
-        What::End => end(door),
-        What::Show => show(door),
-        What::List => list(door),
-        What::Hash { path } => hash(door, path),
+pub(crate) fn run(invocation: &Invocation, args: &TurnArgs) -> Result<Answer, CliError> {
+    match &args.command {
+        TurnCommand::Begin => begin(invocation),
+        TurnCommand::End => end(invocation),
+        TurnCommand::Show => show(invocation),
+        TurnCommand::List => list(invocation),
+        TurnCommand::Hash { path } => hash(invocation, path),
     }
 }
 
-fn begin(door: &Door) -> Result<Answer, Stop> {
-    let agent = door.agent()?;
-    let gate = door.gate()?;
-    let turn = door.new_turns()?.begin(TurnId::new()?, agent, door.now())?;
-    gate.record_turn(&turn, ActionType::TurnStarted)?;
+fn begin(invocation: &Invocation) -> Result<Answer, CliError> {
+    let agent = invocation.agent()?;
+    let gate = invocation.gate()?;
+    let turn = invocation.new_turns()?.begin(TurnId::new()?, agent, invocation.now())?;
+    gate.record_turn_start(&turn)?;
     Ok(Answer::Done(Said {
         words: turn.id().to_string(),
         json: json!({"turn_id": turn.id()}),
@@ -81,26 +82,26 @@ fn begin(door: &Door) -> Result<Answer, Stop> {
     }))
 }
 
-fn end(door: &Door) -> Result<Answer, Stop> {
-    let gate = door.gate()?;
-    let (turns, turn) = door.shared_turn()?;
+fn end(invocation: &Invocation) -> Result<Answer, CliError> {
+    let gate = invocation.gate()?;
+    let (turns, turn) = invocation.shared_turn()?;
     let leaves = match gate.workspace().settings().guard.unread {
         Unread::Known => Leaves::Known,
         Unread::Allow | Unread::Refuse => Leaves::Nothing,
     };
-    gate.record_turn(&turn, ActionType::TurnEnded)?;
+    gate.record_turn_end(&turn)?;
     let (id, files) = (turn.id().clone(), turn.files()?.len());
     turns.end(turn, leaves)?;
     let _ = gate.workspace().sweep();
     Ok(Answer::Done(Said {
-        words: words::turn_ended(&id, files, leaves),
+        words: words::turn_ended(&id, files),
         json: json!({"turn_id": id, "ended": true, "files": files}),
         ..Said::default()
     }))
 }
 
-fn show(door: &Door) -> Result<Answer, Stop> {
-    let (_, turn) = door.shared_turn()?;
+fn show(invocation: &Invocation) -> Result<Answer, CliError> {
+    let (_, turn) = invocation.shared_turn()?;
     let files = turn.files()?;
     let json: Vec<Value> = files
         .iter()
@@ -113,15 +114,15 @@ fn show(door: &Door) -> Result<Answer, Stop> {
         })
         .collect();
     Ok(Answer::Done(Said {
-        words: words::turn_shown(door, &turn, &files),
+        words: words::turn_shown(&invocation.viewpoint(), &turn, &files),
         json: json!({"turn_id": turn.id(), "agent": turn.agent(), "files": json}),
         ..Said::default()
     }))
 }
 
-fn list(door: &Door) -> Result<Answer, Stop> {
+fn list(invocation: &Invocation) -> Result<Answer, CliError> {
     let mut turns = Vec::new();
-    for place in door.existing_turns()? {
+    for place in invocation.existing_turns()? {
         for turn in place.list()? {
             let files = turn.files()?.len();
             turns.push((turn, files));
@@ -135,13 +136,17 @@ fn list(door: &Door) -> Result<Answer, Stop> {
             json!({"turn_id": id, "agent": agent, "started": started, "files": files})
         })
         .collect();
-    Ok(Answer::Done(Said { words: words::turns(door, &turns), json: json.into(), ..Said::default() }))
+    Ok(Answer::Done(Said {
+        words: words::turns(&invocation.viewpoint(), &turns),
+        json: json.into(),
+        ..Said::default()
+    }))
 }
 
-fn hash(door: &Door, path: &std::path::Path) -> Result<Answer, Stop> {
-    let (_, turn) = door.shared_turn()?;
-    let gate = door.gate()?;
-    let path = gate.workspace().canonical(door.path(path)?)?;
+fn hash(invocation: &Invocation, path: &std::path::Path) -> Result<Answer, CliError> {
+    let (_, turn) = invocation.shared_turn()?;
+    let gate = invocation.gate()?;
+    let path = gate.workspace().canonical(invocation.path(path)?)?;
     let hash = gate.get_initial_hash(&turn, &path)?;
     Ok(Answer::Done(Said {
         words: hash.map_or_else(|| "none".into(), |hash| hash.to_string()),

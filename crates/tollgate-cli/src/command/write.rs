@@ -1,19 +1,23 @@
-//! `tollgate write`: a file gets the bytes on stdin.
+//! `tollgate write`: writes the bytes on stdin to a file.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use tollgate::guard::Expected;
 
-use crate::answer::{Answer, Stop};
-use crate::door::Door;
+use super::bytes::stdin;
+use super::change::{change_one, expected};
+use crate::answer::Answer;
+use crate::error::CliError;
+use crate::invocation::Invocation;
+use crate::report::change::ChangeVerb;
 
-/// Replace a file by what is on stdin, unless it has changed since it was read
+/// Write stdin to a file; refused if the file has changed since it was read
 ///
-/// In a turn the file must be what the turn last read or wrote. With --expect it must have exactly this hash, whatever the
-/// turn knows. Without either, what is on disk is replaced. A file that is not there is made, with its folders.
+/// In a turn, the file must be as the turn last read or wrote it. With --expect, it must have exactly that hash, and the turn
+/// does not matter. With neither, the file is replaced without a check. A missing file is created, with its folders.
 ///
-/// A refusal changes nothing, and its exit code is 1. What was replaced stays in recovery for a while.
+/// A refusal changes nothing and has exit code 1. Recovery keeps the replaced bytes for a while.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
@@ -21,20 +25,20 @@ Example
   hash=$(tollgate read src/a.rs --json | jq -r .sha256)
   tollgate write src/a.rs --expect $hash < draft
   tollgate write new.md --expect absent < draft")]
-pub(crate) struct Wish {
+pub(crate) struct WriteArgs {
     /// The file
     #[arg(value_hint = clap::ValueHint::FilePath)]
     path: PathBuf,
     /// The SHA-256 that the file must have, or `absent`
-    #[arg(long, value_name = "HASH", value_parser = super::expected)]
+    #[arg(long, value_name = "HASH", value_parser = expected)]
     expect: Option<Expected>,
 }
 
-pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
-    let path = door.path(&wish.path)?;
-    // Before anything else: what feeds stdin may itself be reading the file.
-    let bytes = super::stdin()?;
-    super::change_one(door, super::Deed::Write, |gate, turn| {
-        gate.write(turn, path, bytes, wish.expect.unwrap_or_default())
+pub(crate) fn run(invocation: &Invocation, args: &WriteArgs) -> Result<Answer, CliError> {
+    let path = invocation.path(&args.path)?;
+    // First, because the process that feeds stdin may be reading the file.
+    let bytes = stdin()?;
+    change_one(invocation, ChangeVerb::Write, |gate, turn| {
+        gate.write(turn, path, bytes, args.expect.unwrap_or_default())
     })
 }

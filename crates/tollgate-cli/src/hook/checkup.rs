@@ -1,53 +1,30 @@
-//! A look at the agent programs of a workspace: are they there, set up, trusted, calling us, and are we answering?
+//! Checks the agent programs of a workspace: are they installed, are their hooks set up, approved and used, and do the hooks
+//! answer correctly?
 //!
-//! The last is tried out: the command that stands in the program's own configuration is given a canary, a write that must
-//! be blocked, in a workspace of its own that is taken away again.
+//! The last check is a test: the command in the program's configuration gets a canary, a write that must be blocked, in a
+//! temporary workspace.
 
 use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tollgate::error::Fault;
 
-use crate::arguments::Everywhere;
-use crate::door::Door;
-use crate::host::{self, Canary, Host, Trust};
+use super::last_call;
+use crate::global_args::GlobalArgs;
+use crate::host::{self, Canary, Host};
+use crate::invocation::Invocation;
+use crate::report::diagnosis::{HookState, HostCheckup};
 use crate::surroundings::Surroundings;
 
-/// Longer than a hook may take.
+/// The longest time for an answer, longer than the deadline of a hook.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What was found of one program.
-#[derive(Debug)]
-pub(crate) struct Checkup {
-    pub(crate) host: &'static str,
-    /// Its executable is in the path.
-    pub(crate) installed: bool,
-    pub(crate) hooks: Hooks,
-}
-
-/// How its hooks are.
-#[derive(Debug)]
-pub(crate) enum Hooks {
-    /// Not set up.
-    None,
-    /// Set up, but not as this version would.
-    Outdated,
-    /// Set up.
-    InPlace {
-        trust: Trust,
-        /// When the program last called.
-        called: Option<SystemTime>,
-        /// What is wrong with the answer; none if it is as it should be.
-        wrong: Option<String>,
-    },
-}
-
-/// Looks at every program that is in use or set up here.
-pub(crate) fn checkups(door: &Door, root: &Path) -> Result<Vec<Checkup>, Fault> {
+/// Checks every program that is used or set up here.
+pub(crate) fn checkups(invocation: &Invocation, root: &Path) -> Result<Vec<HostCheckup>, Fault> {
     let (home, path) = (Surroundings::home(), Surroundings::path());
     let mut found = Vec::new();
     for host in host::ALL {
@@ -57,29 +34,29 @@ pub(crate) fn checkups(door: &Door, root: &Path) -> Result<Vec<Checkup>, Fault> 
         }
         let installed = path.iter().any(|folder| folder.join(host.traces().program).is_file());
         let hooks = if setup.is_in_place(root)? {
-            let called = door
+            let called = invocation
                 .existing_turns()?
                 .iter()
-                .filter_map(|turns| super::last_called(turns, host.name()))
+                .filter_map(|turns| last_call::time(turns, host.name()))
                 .max();
             let wrong = match setup.command_before_a_tool(root) {
                 Some(command) => try_out(host, &command).err(),
-                None => Some("its configuration has no command".into()),
+                None => Some("the configuration has no command".into()),
             };
-            Hooks::InPlace { trust: host.trust(home.as_deref(), root), called, wrong }
+            HookState::InPlace { trust: host.trust(home.as_deref(), root), called, wrong }
         } else if setup.is_there(root) {
-            Hooks::Outdated
+            HookState::Outdated
         } else {
-            Hooks::None
+            HookState::None
         };
-        found.push(Checkup { host: host.name(), installed, hooks });
+        found.push(HostCheckup { host: host.name(), program: host.traces().program, installed, hooks });
     }
     Ok(found)
 }
 
-/// Gives the command a read, a change by somebody else and a write, and sees whether the write is blocked.
+/// Reports a read to the command, changes the file, announces a write, and checks that the write is blocked.
 fn try_out(host: &dyn Host, command: &str) -> Result<(), String> {
-    let cage = Cage::new().map_err(|error| format!("no folder for a canary can be made: {error}"))?;
+    let cage = Cage::new().map_err(|error| format!("cannot create a temporary folder: {error}"))?;
     let file = cage.folder.join("canary.txt");
     let text = |error: std::io::Error| error.to_string();
     fs::write(&file, "one\n").map_err(text)?;
@@ -90,34 +67,34 @@ fn try_out(host: &dyn Host, command: &str) -> Result<(), String> {
     for event in [Canary::BeforeRead, Canary::AfterRead] {
         let answer = ask(event)?;
         if !answer.is_empty() {
-            return Err(format!("a read was answered with `{}`", answer.trim()));
+            return Err(format!("the answer to a read was `{}`", answer.trim()));
         }
     }
     fs::write(&file, "two\n").map_err(text)?;
     let answer = ask(Canary::BeforeWrite)?;
     let blocked = serde_json::from_str::<Value>(&answer)
         .is_ok_and(|answer| answer.to_string().contains("STALE_FILE") && has_the_form(host, &answer));
-    if blocked { Ok(()) } else { Err(format!("a stale write was answered with `{}`", answer.trim())) }
+    if blocked { Ok(()) } else { Err(format!("the answer to a stale write was `{}`", answer.trim())) }
 }
 
-/// Whether an answer has the fields with which this program blocks.
+/// Whether the answer has exactly the fields that block a tool of this program.
 fn has_the_form(host: &dyn Host, answer: &Value) -> bool {
     let keys = |value: &Value| value.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>());
     keys(answer) == keys(&host.block(""))
 }
 
-/// A workspace for a canary. It goes away, with everything that was remembered about it.
+/// A temporary workspace for a canary. Dropping it deletes it and all state about it.
 struct Cage {
     folder: PathBuf,
 }
 
 impl Cage {
     fn new() -> std::io::Result<Self> {
-        let folder = std::env::temp_dir().join(format!("tollgate-canary-{}", std::process::id()));
+        let folder = Surroundings::temporary().join(format!("tollgate-canary-{}", std::process::id()));
         fs::create_dir(&folder)?;
         let cage = Self { folder: folder.canonicalize()? };
         fs::create_dir(cage.folder.join(".tollgate"))?;
-        // Nothing of it is worth waiting for the disk.
+        // No file of the canary needs to survive a power failure.
         fs::write(cage.folder.join(".tollgate/config.toml"), "[guard]\ndurability = \"fast\"\n")?;
         Ok(cage)
     }
@@ -126,32 +103,32 @@ impl Cage {
 impl Drop for Cage {
     fn drop(&mut self) {
         let surroundings = Surroundings { folder: Ok(self.folder.clone()), ..Surroundings::look() };
-        let door = Door::new(surroundings, Everywhere::default());
-        for turns in door.existing_turns().unwrap_or_default() {
+        let invocation = Invocation::new(surroundings, GlobalArgs::default());
+        for turns in invocation.existing_turns().unwrap_or_default() {
             let _ = fs::remove_dir_all(turns.folder());
         }
-        if let Ok(Some(head)) = door.ledger_head(&self.folder) {
+        if let Ok(Some(head)) = invocation.ledger_head(&self.folder) {
             let _ = fs::remove_file(head);
         }
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// What a command says to a payload.
+/// The answer of the command to a payload.
 fn run(command: &str, folder: &Path, payload: &str) -> Result<String, String> {
     let mut child = Command::new("sh")
         .args(["-c", command])
         .current_dir(folder)
-        // The doctor may itself run in a turn of somebody.
+        // The doctor itself may run in an agent's turn.
         .env_remove("TOLLGATE_TURN")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .map_err(|error| format!("it cannot be run: {error}"))?;
+        .map_err(|error| format!("cannot run the command: {error}"))?;
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
     if let Some(mut stdin) = stdin {
-        // Who does not want it closes it.
+        // The command may close its stdin without reading it.
         let _ = stdin.write_all(payload.as_bytes());
     }
     let reader = std::thread::spawn(move || {
@@ -162,15 +139,15 @@ fn run(command: &str, folder: &Path, payload: &str) -> Result<String, String> {
     loop {
         match child.try_wait() {
             Ok(Some(status)) if status.success() => break,
-            Ok(Some(status)) => return Err(format!("it ended with {status}")),
+            Ok(Some(status)) => return Err(format!("the command ended with {status}")),
             Ok(None) if started.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(2)),
             Ok(None) => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err("it does not end".into());
+                return Err(format!("no answer within {} s", PATIENCE.as_secs()));
             }
             Err(error) => return Err(error.to_string()),
         }
     }
-    reader.join().ok().flatten().ok_or_else(|| "its answer cannot be read".into())
+    reader.join().ok().flatten().ok_or_else(|| "the answer is not UTF-8".into())
 }

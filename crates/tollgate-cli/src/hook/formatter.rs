@@ -1,4 +1,4 @@
-//! Formatters: what a project's formatter makes of the agent's own text is the agent's own text.
+//! Formatters: if a project's formatter changed the agent's own text, the result still counts as the agent's own.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use tollgate::digest::Digest;
 use tollgate::error::Fault;
 use tollgate::settings::HookSettings;
-use tollgate::turn::{Extent, FileState, Sightings};
+use tollgate::turn::{Extent, FileState, TurnState};
 use tollgate::workspace::Workspace;
 
-/// A formatter that takes longer is not waited for: then the file counts as changed by somebody else.
+/// The longest time for a formatter. If it takes longer, the file counts as changed by somebody else.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// If the file is what its formatter makes of the text that the turn last knew, the turn knows that now.
+/// If the file is the formatted version of the text that the turn last saw, records in the turn that it has seen it.
 pub(super) fn adopt(
     workspace: &Workspace,
     settings: &HookSettings,
-    turn: &dyn Sightings,
+    turn: &dyn TurnState,
     path: &Path,
 ) -> Result<(), Fault> {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();

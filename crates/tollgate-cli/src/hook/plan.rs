@@ -1,4 +1,4 @@
-//! What a tool will do to files, as far as its input tells.
+//! What a tool will do to files, as far as its input says.
 
 use std::path::{Path, PathBuf};
 
@@ -6,16 +6,16 @@ use tollgate::digest::Digest;
 use tollgate::edit::{Edit, Occurrence};
 use tollgate::turn::{Extent, TEXT_PER_FILE};
 
-use super::event::Deed;
-use super::patch::{self, Hunk};
 use super::shell;
+use crate::host::event::{Deed, Hunk};
+use crate::host::patch;
 
-/// What happens if a call cannot be judged.
+/// What to do with a call that cannot be judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Weight {
-    /// It may change files: it is blocked.
+    /// Block it, because it may change files.
     Writes,
-    /// It changes nothing that we know of: it goes on.
+    /// Let it run, because it changes no file that tollgate knows of.
     Harmless,
 }
 
@@ -24,13 +24,13 @@ pub(super) enum Weight {
 pub(super) struct Plan {
     pub(super) reads: Vec<(PathBuf, Extent)>,
     pub(super) changes: Vec<Planned>,
-    /// It is run by a shell, so there may be more.
+    /// A shell runs it, so it may do more than is listed here.
     pub(super) shell: bool,
-    /// Files that it names to programs of which we know nothing.
+    /// Files that it gives to unknown programs.
     pub(super) named: Vec<PathBuf>,
-    /// Its text could not be understood, so there may be anything.
+    /// The shell command could not be parsed, so it may do anything.
     pub(super) unclear: bool,
-    /// Its text was not even read to its end: whatever it names, it may change.
+    /// The shell command was not read to its end, so it may change every file that it names.
     pub(super) gave_up: bool,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Planned {
     pub(super) text: Text,
 }
 
-/// What is known about the text that a file will hold.
+/// What is known about the new text of a file.
 #[derive(Debug)]
 pub(super) enum Text {
     Exactly(String),
@@ -78,7 +78,7 @@ impl Plan {
         self.unclear |= effects.unclear;
         self.gave_up |= effects.gave_up;
         self.named.extend(effects.named);
-        // What was not understood to its end may not run at all: it shows nothing that counts.
+        // A command that cannot be parsed may not run at all, so it does not count as reading.
         if !effects.unclear {
             self.reads.extend(effects.reads);
         }
@@ -91,7 +91,7 @@ impl Plan {
 }
 
 impl Planned {
-    /// The hash of what the file will hold, if that is certain.
+    /// The hash that the file will have, if that is certain.
     pub(super) fn digest(&self, path: &Path) -> Option<Digest> {
         match &self.text {
             Text::Exactly(text) => Some(Digest::of(text.as_bytes())),
@@ -117,7 +117,7 @@ impl Planned {
     }
 }
 
-/// What is in a file, if it is text and not too long.
+/// The content of a file, if it is text and not too long.
 fn small_text(path: &Path) -> Option<String> {
     let size = std::fs::metadata(path).ok()?.len();
     (size <= TEXT_PER_FILE as u64).then(|| std::fs::read_to_string(path).ok())?

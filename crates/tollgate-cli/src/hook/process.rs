@@ -1,10 +1,10 @@
-//! The program that called us, so that others can see when it is dead.
+//! The agent program that called a hook, so that other processes can check whether it is alive.
 
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// A process, told apart from a later one of the same number by when it started.
+/// A process. Its start time tells it apart from a later process with the same id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Process {
     pid: u32,
@@ -12,15 +12,15 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// The one above us that is not a shell; none where that cannot be told.
+    /// The nearest parent process that is not a shell; `None` if that cannot be found out.
     pub(crate) fn of_host() -> Option<Self> {
         let mut pid = u32::try_from(rustix::process::getppid()?.as_raw_nonzero().get()).ok()?;
-        // A shell that was started for us, perhaps by another; more is not a hook.
+        // The program may run the hook through a shell, which may run another. More levels are not a hook.
         for _ in 0..3 {
             let found = Found::of(pid)?;
             let shells = ["sh", "dash", "bash", "zsh", "fish", "busybox", "env"];
             if !shells.contains(&found.name.as_str()) {
-                // The first process adopts those whose parent has died.
+                // Process 1 adopts processes whose parent has died.
                 return (pid > 1).then_some(Self { pid, started: found.started });
             }
             pid = found.parent;
@@ -42,14 +42,14 @@ struct Found {
 impl Found {
     fn of(pid: u32) -> Option<Self> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name is in parentheses and may hold some itself.
+        // The name is in parentheses and may contain parentheses.
         let (name, rest) =
             (text.get(text.find('(')? + 1..text.rfind(')')?)?, text.get(text.rfind(')')? + 1..)?);
         let mut fields = rest.split_whitespace();
         let state = fields.next()?;
         let parent = fields.next()?.parse().ok()?;
         let started = fields.nth(17)?.parse().ok()?;
-        // A zombie does nothing any more.
+        // A zombie counts as dead.
         (state != "Z").then(|| Self { name: name.to_owned(), parent, started })
     }
 }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_alive_until_it_is_not() {
+    fn a_process_is_alive_until_it_is_killed() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let process = Process { pid: child.id(), started: Found::of(child.id()).unwrap().started };
         assert!(process.is_alive());

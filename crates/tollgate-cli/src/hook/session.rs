@@ -1,190 +1,95 @@
-//! Turns from events: what the short-lived hook processes of one agent tell each other.
+//! One agent of one session: the state that its short-lived hook processes share.
 //!
-//! Each agent of each session has a folder beside the turns, private to the user and preferably in memory: the id of its
-//! running turn, a slip for each tool call under way, and a mark for each refusal. Several hooks of one agent may run at
-//! once, so everything is a file that is made or removed in one step, and the one thing that is read and changed, the
-//! running turn, is under a lock. There is no daemon; what nobody has touched for a day is cleared away.
+//! Each agent has a folder beside the turns, private to the user and in memory where possible. It has the id of the running
+//! turn, the tool calls in progress, and a mark for each refusal. Several hooks of one agent may run at the same time. So
+//! each file is created or removed in one step, and the one file that is read and then changed, the running turn, has a
+//! lock. There is no background process. Folders that nothing has touched for a day are deleted.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use serde::{Deserialize, Serialize};
 use tollgate::digest::Digest;
 use tollgate::error::Fault;
-use tollgate::gate::{Gate, Ticket, ToolResult};
-use tollgate::ledger::ActionType;
+use tollgate::gate::Gate;
 use tollgate::name::{Agent, TurnId};
 use tollgate::settings::Unread;
 use tollgate::shared_turn::{Leaves, SharedTurn, SharedTurns};
-use tollgate::turn::{Sightings, Turn};
+use tollgate::turn::TurnState;
 
-use super::process::Process;
+use super::pending_call::{Expectation, PendingCall, Since};
+use super::settle;
+use crate::replace::{Access, make_folder, replace_file};
 
-/// The version of a slip. A later one is left to its program.
-const VERSION: u32 = 1;
-
-/// As for turns: what is older belongs to an agent that is gone.
+/// The age at which a folder is deleted, as for turns: its agent is gone.
 const FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
 
+/// The longest name of an agent.
+const LONGEST_NAME: usize = 64;
+
 /// One agent of one session.
-pub(crate) struct Session<'t> {
+pub(super) struct Session<'t> {
     turns: &'t SharedTurns,
     folder: PathBuf,
-    /// Its name, for the ledger and for others.
-    pub(crate) agent: Agent,
+    /// The agent's name in the ledger and in messages.
+    agent: Agent,
     key: String,
 }
 
-/// A tool call under way: left before the tool, taken after it.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Slip {
-    version: u32,
-    turn: TurnId,
-    agent: Agent,
-    /// None for a command of which no file is known beforehand.
-    pub(crate) ticket: Option<Ticket>,
-    /// What files will hold, where that is known.
-    predicted: Vec<(PathBuf, Digest)>,
-    /// Files that the call names and that were not what the turn knows: what they become is not the agent's own.
-    pub(crate) foreign: Vec<PathBuf>,
-    /// The program that runs the tool.
-    host: Option<Process>,
-}
-
-/// When a slip was made, by the clock of the kernel that also stamps files.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Since(i128);
-
-/// When a file was last changed. Times of change cannot be set by hand, unlike those of modification.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Last {
-    /// Before the slip was made.
-    Before,
-    /// So near to it that the clock may be wrong: it has to be looked at, and it was not this call.
-    Near,
-    /// Since, or nobody can tell.
-    Since,
-}
-
-impl Since {
-    pub(crate) fn last_changed(self, path: &Path) -> Last {
-        // The kernel's clock ticks a hundred times a second at least; two ticks, and a little.
-        const TICKS: i128 = 30_000_000;
-        // The cheapest call that tells: it is made for every file of the turn.
-        let Ok(found) = rustix::fs::lstat(path) else { return Last::Since };
-        // A link's own time does not tell about the file behind it.
-        if rustix::fs::FileType::from_raw_mode(found.st_mode).is_symlink() {
-            return Last::Since;
-        }
-        #[allow(clippy::useless_conversion, reason = "their types depend on the system")]
-        let changed = i128::from(found.st_ctime) * 1_000_000_000 + i128::from(found.st_ctime_nsec);
-        match changed - self.0 {
-            0.. => Last::Since,
-            near if near >= -TICKS => Last::Near,
-            _ => Last::Before,
-        }
-    }
-}
-
-fn changed(metadata: &fs::Metadata) -> i128 {
-    i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec())
-}
-
 impl<'t> Session<'t> {
-    /// Of this program, session and helper.
-    pub(crate) fn open(
+    /// The agent of this program, session and subagent. The subagent is empty for the session's main agent.
+    pub(super) fn open(
         turns: &'t SharedTurns,
-        [host, session, helper]: [&str; 3],
+        [host, session, subagent]: [&str; 3],
         named: Option<Agent>,
     ) -> Result<Self, Fault> {
         let hash = |parts: &[&str]| Digest::of(parts.join("\0").as_bytes()).to_string();
-        let key = hash(&[host, session, helper])[..16].to_owned();
+        let key = hash(&[host, session, subagent])[..16].to_owned();
         let mut name = match named {
             Some(agent) => agent.to_string(),
             None => format!("{host}-{}", &hash(&[host, session])[..8]),
         };
-        if !helper.is_empty() {
-            name.truncate(64 - 7);
-            name = format!("{name}.{}", &hash(&[helper])[..6]);
+        if !subagent.is_empty() {
+            let suffix = &hash(&[subagent])[..6];
+            name.truncate(LONGEST_NAME - 1 - suffix.len());
+            name = format!("{name}.{suffix}");
         }
         let folder = turns.folder().join("hooks").join(&key);
         Ok(Self { turns, folder, agent: name.parse()?, key })
     }
 
-    /// A name for a tool call that no other has.
-    pub(crate) fn call(&self, id: &[u8]) -> String {
+    /// A unique name for a tool call.
+    pub(super) fn call_name(&self, id: &[u8]) -> String {
         format!("{}-{}", self.key, &Digest::of(id).to_string()[..16])
     }
 
-    /// The running turn, if one was begun.
-    pub(crate) fn running(&self) -> Result<Option<SharedTurn>, Fault> {
-        match self.read_turn()? {
-            Some((id, _)) => self.existing(&id),
-            None => Ok(None),
-        }
-    }
-
-    /// The running turn; a new one, if none runs or the program has gone on to another.
-    pub(crate) fn turn(&self, gate: &Gate, number: Option<&str>) -> Result<SharedTurn, Fault> {
-        let is_same = |known: &str| number.is_none_or(|number| known == mark(number));
-        // Nearly always it runs already, and one look is enough.
-        if let Some((id, known)) = self.read_turn()?
-            && is_same(&known)
-            && let Some(turn) = self.existing(&id)?
-        {
+    /// The running turn. Begins a new one if none runs, or if the program has begun another turn.
+    pub(super) fn turn(&self, gate: &Gate, number: Option<&str>) -> Result<SharedTurn, Fault> {
+        // Nearly always the turn runs already, and no lock is needed.
+        if let Some(turn) = self.running(number)? {
             return Ok(turn);
         }
         let _lock = self.lock()?;
-        if let Some((id, known)) = self.read_turn()?
-            && is_same(&known)
-            && let Some(turn) = self.existing(&id)?
-        {
-            return Ok(turn);
+        match self.running(number)? {
+            Some(turn) => Ok(turn),
+            None => self.begin(gate, number),
         }
-        self.begin(gate, number)
     }
 
-    /// A new turn: what the last one left under way is settled, and what it knew is remembered as the settings say.
-    pub(crate) fn next_turn(&self, gate: &Gate, number: Option<&str>) -> Result<(), Fault> {
+    /// Begins a new turn. Settles the calls of the previous turn, and remembers what it saw if the settings say so.
+    pub(super) fn next_turn(&self, gate: &Gate, number: Option<&str>) -> Result<(), Fault> {
         let _lock = self.lock()?;
-        match (number, self.read_turn()?) {
-            // A program may tell us twice.
-            (Some(number), Some((id, known))) if known == mark(number) && self.existing(&id)?.is_some() => {
-                Ok(())
-            }
-            _ => self.begin(gate, number).map(drop),
+        // A program may report the same turn twice.
+        if number.is_some() && self.running(number)?.is_some() {
+            return Ok(());
         }
-    }
-
-    /// Under the lock.
-    fn begin(&self, gate: &Gate, number: Option<&str>) -> Result<SharedTurn, Fault> {
-        self.end_turn(gate)?;
-        self.forget();
-        let now = gate.workspace().now();
-        let turn = self.turns.begin(TurnId::new()?, self.agent.clone(), now)?;
-        gate.record_turn(&turn, ActionType::TurnStarted)?;
-        let text = format!("{} {}\n", turn.id(), number.map(mark).unwrap_or_default());
-        self.put(&self.folder.join("turn"), text.as_bytes())?;
-        Ok(turn)
-    }
-
-    fn end_turn(&self, gate: &Gate) -> Result<(), Fault> {
-        self.settle_all(gate)?;
-        let _ = fs::remove_dir_all(self.folder.join("refused"));
-        let Some(turn) = self.running()? else { return Ok(()) };
-        gate.record_turn(&turn, ActionType::TurnEnded)?;
-        let leaves = match gate.workspace().settings().guard.unread {
-            Unread::Known => Leaves::Known,
-            Unread::Allow | Unread::Refuse => Leaves::Nothing,
-        };
-        self.turns.end(turn, leaves)
+        self.begin(gate, number).map(drop)
     }
 
     /// The agent is gone.
-    pub(crate) fn close(&self, gate: &Gate) -> Result<(), Fault> {
+    pub(super) fn close(&self, gate: &Gate) -> Result<(), Fault> {
         if self.folder.exists() {
             let _lock = self.lock()?;
             self.end_turn(gate)?;
@@ -193,7 +98,40 @@ impl<'t> Session<'t> {
         Ok(())
     }
 
-    /// The id of the running turn, and the mark of the program's own number for it.
+    /// The running turn, if there is one and it has this number. Without a number, any running turn.
+    fn running(&self, number: Option<&str>) -> Result<Option<SharedTurn>, Fault> {
+        match self.read_turn()? {
+            Some((id, known)) if number.is_none_or(|number| known == mark(number)) => self.existing(&id),
+            _ => Ok(None),
+        }
+    }
+
+    /// Under the lock.
+    fn begin(&self, gate: &Gate, number: Option<&str>) -> Result<SharedTurn, Fault> {
+        self.end_turn(gate)?;
+        self.delete_forgotten();
+        let now = gate.workspace().now();
+        let turn = self.turns.begin(TurnId::new()?, self.agent.clone(), now)?;
+        gate.record_turn_start(&turn)?;
+        let text = format!("{} {}\n", turn.id(), number.map(mark).unwrap_or_default());
+        replace_file(&self.folder.join("turn"), text.as_bytes(), Access::Private)?;
+        Ok(turn)
+    }
+
+    /// Under the lock.
+    fn end_turn(&self, gate: &Gate) -> Result<(), Fault> {
+        self.settle_all(gate)?;
+        let _ = fs::remove_dir_all(self.folder.join("refused"));
+        let Some(turn) = self.running(None)? else { return Ok(()) };
+        gate.record_turn_end(&turn)?;
+        let leaves = match gate.workspace().settings().guard.unread {
+            Unread::Known => Leaves::Known,
+            Unread::Allow | Unread::Refuse => Leaves::Nothing,
+        };
+        self.turns.end(turn, leaves)
+    }
+
+    /// The id of the running turn, and the mark of the program's number for it.
     fn read_turn(&self) -> Result<Option<(TurnId, String)>, Fault> {
         let path = self.folder.join("turn");
         let text = match fs::read_to_string(&path) {
@@ -204,7 +142,7 @@ impl<'t> Session<'t> {
         let (id, known) = text.trim_end_matches('\n').split_once(' ').unwrap_or((&text, ""));
         match id.parse() {
             Ok(id) => Ok(Some((id, known.to_owned()))),
-            Err(_) => Err(Fault::Damaged { path, what: "it should hold the id of a turn".into() }),
+            Err(_) => Err(Fault::Damaged { path, what: "it should have the id of a turn".into() }),
         }
     }
 
@@ -217,7 +155,7 @@ impl<'t> Session<'t> {
     }
 
     fn lock(&self) -> Result<File, Fault> {
-        self.make_folder(&self.folder)?;
+        make_folder(&self.folder, Access::Private)?;
         let path = self.folder.join("lock");
         let fault = |source| Fault::Io { doing: "lock", path: path.clone(), source };
         let mut options = fs::OpenOptions::new();
@@ -226,96 +164,44 @@ impl<'t> Session<'t> {
         Ok(file)
     }
 
-    fn make_folder(&self, folder: &Path) -> Result<(), Fault> {
-        let made = fs::DirBuilder::new().mode(0o700).recursive(true).create(folder);
-        made.map_err(|source| Fault::Io { doing: "make the folder", path: folder.to_owned(), source })
-    }
-
-    /// Writes a small file whole.
-    fn put(&self, path: &Path, bytes: &[u8]) -> Result<(), Fault> {
-        let unfinished = path.with_extension(format!("tmp-{}", std::process::id()));
-        let write = || {
-            let mut file = fs::OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .open(&unfinished)?;
-            file.write_all(bytes)?;
-            // Not flushed: nothing here outlives the machine.
-            fs::rename(&unfinished, path)
-        };
-        let written = match write() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                path.parent().map_or(Ok(()), |folder| self.make_folder(folder))?;
-                write()
-            }
-            written => written,
-        };
-        written.map_err(|source| Fault::Io { doing: "write", path: path.to_owned(), source })
-    }
-
-    fn slip_path(&self, call: &str) -> PathBuf {
-        self.folder.join("calls").join(call)
-    }
-
-    /// Leaves a slip for the hook after the tool.
-    pub(crate) fn leave(
+    /// Records a call for the hook after the tool.
+    pub(super) fn record(
         &self,
         call: &str,
         turn: &SharedTurn,
-        ticket: Option<Ticket>,
-        predicted: Vec<(PathBuf, Digest)>,
-        foreign: Vec<PathBuf>,
+        expectation: Expectation,
     ) -> Result<(), Fault> {
-        let (id, agent) = (turn.id().clone(), turn.agent().clone());
-        let slip =
-            Slip { version: VERSION, turn: id, agent, ticket, predicted, foreign, host: Process::of_host() };
-        let bytes = serde_json::to_vec(&slip).map_err(|error| Fault::Invalid { what: error.to_string() })?;
-        self.put(&self.slip_path(call), &bytes)
+        PendingCall::record(&self.folder, call, turn, expectation)
     }
 
-    /// Takes the slip of a call, if it was left and nobody else has taken it.
-    pub(crate) fn take(&self, call: &str) -> Result<Option<(Slip, Since)>, Fault> {
-        take(&self.slip_path(call))
+    /// Takes a recorded call, if no other process has taken it.
+    pub(super) fn take(&self, call: &str) -> Result<Option<(PendingCall, Since)>, Fault> {
+        PendingCall::take(&self.folder, call)
     }
 
-    /// The turn that a slip was left in, if it runs still.
-    pub(crate) fn turn_of(&self, slip: &Slip) -> Result<Option<SharedTurn>, Fault> {
-        self.existing(&slip.turn)
+    /// The turn of a recorded call, if it still runs.
+    pub(super) fn turn_of(&self, call: &PendingCall) -> Result<Option<SharedTurn>, Fault> {
+        self.existing(&call.turn)
     }
 
-    /// A call whose program never told its end is over once its file holds what it was to hold.
-    pub(crate) fn settle_done(&self, gate: &Gate, but: &str) -> Result<(), Fault> {
-        for path in slips(&self.folder) {
-            if !path.ends_with(but)
-                && peek(&path).is_some_and(|slip| slip.is_done())
-                && let Some((slip, _)) = take(&path)?
-            {
-                settle(self.turns, gate, slip, ToolResult::Succeeded)?;
-            }
-        }
-        Ok(())
+    /// Settles this agent's calls that have written their files, except the call of this name.
+    pub(super) fn settle_finished(&self, gate: &Gate, except: &str) -> Result<(), Fault> {
+        settle::finished(self.turns, gate, &self.folder, except)
     }
 
-    /// The agent waits, or goes on to something else: none of its calls is under way any more.
-    pub(crate) fn settle_all(&self, gate: &Gate) -> Result<(), Fault> {
-        for path in slips(&self.folder) {
-            if let Some((slip, _)) = take(&path)? {
-                settle(self.turns, gate, slip, ToolResult::Failed)?;
-            }
-        }
-        Ok(())
+    /// Settles all calls of this agent.
+    pub(super) fn settle_all(&self, gate: &Gate) -> Result<(), Fault> {
+        settle::all(self.turns, gate, &self.folder)
     }
 
-    /// Whether this very refusal was told before. Remembers that it is told now.
-    pub(crate) fn was_told(&self, what: &[u8]) -> bool {
-        let path = self.folder.join("refused").join(Digest::of(what).to_string());
-        path.exists() || self.put(&path, b"").is_err()
+    /// Whether the agent was told of the same refusal before. Remembers that it is told now.
+    pub(super) fn was_told(&self, refusal: &[u8]) -> bool {
+        let path = self.folder.join("refused").join(Digest::of(refusal).to_string());
+        path.exists() || replace_file(&path, b"", Access::Private).is_err()
     }
 
-    /// Clears away the folders of agents that are long gone.
-    fn forget(&self) {
+    /// Deletes the folders of agents that are long gone.
+    fn delete_forgotten(&self) {
         let Some(all) = self.folder.parent() else { return };
         for entry in fs::read_dir(all).into_iter().flatten().flatten() {
             let touched =
@@ -326,82 +212,6 @@ impl<'t> Session<'t> {
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
-    }
-}
-
-impl Slip {
-    fn is_done(&self) -> bool {
-        let holds = |(path, digest): &(PathBuf, Digest)| {
-            fs::read(path).is_ok_and(|bytes| Digest::of(&bytes) == *digest)
-        };
-        let all = self.ticket.as_ref().map_or(0, |ticket| ticket.changes().count());
-        all > 0 && self.predicted.len() == all && self.predicted.iter().all(holds)
-    }
-}
-
-/// Settles the calls of all agents that can be seen to be over: their files hold what they were to hold, or the program
-/// that ran the tool is dead.
-pub(crate) fn settle_what_is_over(gate: &Gate, all: &[SharedTurns]) -> Result<(), Fault> {
-    for turns in all {
-        for entry in fs::read_dir(turns.folder().join("hooks")).into_iter().flatten().flatten() {
-            for path in slips(&entry.path()) {
-                let Some(slip) = peek(&path) else { continue };
-                let dead = slip.host.as_ref().is_some_and(|host| !host.is_alive());
-                if (dead || slip.is_done())
-                    && let Some((slip, _)) = take(&path)?
-                {
-                    let result = if slip.is_done() { ToolResult::Succeeded } else { ToolResult::Failed };
-                    settle(turns, gate, slip, result)?;
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-fn settle(turns: &SharedTurns, gate: &Gate, slip: Slip, result: ToolResult) -> Result<(), Fault> {
-    let Some(ticket) = slip.ticket else { return Ok(()) };
-    let turn: Box<dyn Sightings> = match turns.open(&slip.turn) {
-        Ok(turn) => Box::new(turn),
-        // It has ended, and nobody will ask it any more; but its reservations must go.
-        Err(Fault::Missing { .. }) => Box::new(Turn::begin(slip.turn, slip.agent)),
-        Err(fault) => return Err(fault),
-    };
-    let mut ticket = ticket;
-    // Nobody knows what the agent was shown.
-    ticket.judge_reads(|_, _| None);
-    gate.post_tool_use(turn.as_ref(), ticket, result)
-}
-
-fn slips(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder.join("calls")).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).filter(|path| path.extension().is_none()).collect()
-}
-
-fn peek(path: &Path) -> Option<Slip> {
-    let slip: Slip = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
-    (slip.version == VERSION).then_some(slip)
-}
-
-/// Whoever renames it away has it; nobody else can.
-fn take(path: &Path) -> Result<Option<(Slip, Since)>, Fault> {
-    let fault = |doing| move |source| Fault::Io { doing, path: path.to_owned(), source };
-    let since = match fs::metadata(path) {
-        Ok(found) => Since(changed(&found)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(fault("look at")(error)),
-    };
-    let taken = path.with_extension(format!("taken-{}", std::process::id()));
-    match fs::rename(path, &taken) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(fault("take")(error)),
-    }
-    let bytes = fs::read(&taken).map_err(fault("read"));
-    let _ = fs::remove_file(&taken);
-    match serde_json::from_slice::<Slip>(&bytes?) {
-        Ok(slip) if slip.version == VERSION => Ok(Some((slip, since))),
-        _ => Err(Fault::Damaged { path: path.to_owned(), what: "it should tell of a tool call".into() }),
     }
 }
 

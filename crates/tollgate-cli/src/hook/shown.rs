@@ -1,11 +1,11 @@
-//! What an agent was shown, and what a text says: comparing texts with files and with each other.
+//! How much of a file an agent was shown, and other comparisons of texts.
 
 use std::path::Path;
 
 use tollgate::turn::{Extent, TEXT_PER_FILE};
 
-use super::event::Shown;
 use super::shell;
+use crate::host::event::Shown;
 
 /// How much of a file the agent was shown.
 pub(super) fn shown(shown: &Shown, path: &Path, planned: Extent) -> Option<Extent> {
@@ -25,27 +25,27 @@ pub(super) fn shown(shown: &Shown, path: &Path, planned: Extent) -> Option<Exten
             }
             match std::fs::read(path).map(String::from_utf8) {
                 Ok(Ok(content)) => shell::shown_in(output, &content),
-                // Not text: what came out of it cannot be compared.
+                // The file is not text, so it cannot be compared with the output.
                 _ => (!output.is_empty()).then_some(Extent::Part),
             }
         }
     }
 }
 
-/// Whether two texts are the same but for what programs do to line ends and byte order marks.
+/// Whether two texts are the same, apart from line ends and byte order marks, which programs change.
 pub(super) fn is_same_text(known: &[u8], replaced: &str) -> bool {
     let Ok(known) = std::str::from_utf8(known) else { return true };
     let plain = |text: &str| text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
     plain(known).trim_end_matches('\n') == plain(replaced).trim_end_matches('\n')
 }
 
-/// Whether a text has this word, not as a part of a longer name.
+/// Whether a text contains this word, and not only as a part of a longer name.
 pub(super) fn has_word(text: &str, word: &str) -> bool {
     let is_name = |c: char| c.is_alphanumeric() || "_-.".contains(c);
     !word.is_empty()
         && text.match_indices(word).any(|(at, _)| {
             let (before, after) = (text[..at].chars().next_back(), text[at + word.len()..].chars().next());
-            // A full stop may end a sentence as well.
+            // A full stop may also end a sentence.
             !before.is_some_and(is_name) && !after.is_some_and(|c| is_name(c) && c != '.')
         })
 }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_no_part_of_a_name() {
+    fn a_part_of_a_name_is_not_a_word() {
         for (text, word) in
             [("python3 fix.py a.txt", "a.txt"), ("open('src/a.rs')", "src/a.rs"), ("see a.txt.", "a.txt")]
         {

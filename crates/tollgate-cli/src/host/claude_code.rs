@@ -1,13 +1,14 @@
-//! Claude Code: hooks in `.claude/settings.json`. Its format is the model of several others.
+//! Claude Code: hooks in `.claude/settings.json`. Several other programs copied its format.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
 use super::fields::{call, has, heard, is, path, read, replacement, shell, text, write};
-use super::setup::{EXIT_2, command, command_or, grouped};
-use super::{Canary, Host, Registry, Setup, Traces, Trust};
-use crate::hook::event::{Aftermath, Call, Deed, Deeds, Event, Heard, Shown};
+use super::mcp::Registry;
+use super::program::{Canary, Host, Traces};
+use super::setup::{EXIT_2, Setup, Trust, command, command_or, grouped};
 
 pub(super) struct ClaudeCode;
 
@@ -19,7 +20,7 @@ impl Host for ClaudeCode {
     }
 
     fn is_surely(&self, payload: &Value) -> bool {
-        // Older versions do not number their turns, but no other program of this format is so short about a tool.
+        // Older versions have no `prompt_id`, but all other programs with this format send one of these fields with a tool.
         let of_others = ["turn_id", "timestamp", "cursor_version", "model"];
         has(payload, &["hook_event_name"])
             && (has(payload, &["prompt_id"]) || has(payload, &["tool_name"]) && !has(payload, &of_others))
@@ -29,7 +30,7 @@ impl Host for ClaudeCode {
         let event = event(payload, deeds)?;
         let mut heard = heard(payload, &["session_id"], event)?;
         heard.turn = text(payload, &["prompt_id"]);
-        heard.helper = text(payload, &["agent_id"]);
+        heard.subagent = text(payload, &["agent_id"]);
         Ok(heard)
     }
 
@@ -64,7 +65,7 @@ impl Host for ClaudeCode {
 
     fn mcp(&self) -> Registry {
         Registry::servers(".mcp.json", self.name())
-            .then("start `claude` here once and agree to the server `tollgate`")
+            .then("start `claude` here once and approve the server `tollgate`")
     }
 
     fn traces(&self) -> Traces {
@@ -93,28 +94,28 @@ impl Host for ClaudeCode {
 }
 
 /// An event of this format, with the tools of the program that sent it.
-pub(super) fn event(payload: &Value, deeds: fn(&str, &Value) -> Deeds) -> Result<Event, String> {
+pub(super) fn event(payload: &Value, deeds: fn(&str, &Value) -> Deeds) -> Result<HookEvent, String> {
     let name = text(payload, &["hook_event_name"]).ok_or("it has no `hook_event_name`")?;
     let call = || call(payload, ["tool_use_id", "tool_name", "tool_input"], deeds);
     Ok(match name.as_str() {
-        "UserPromptSubmit" => Event::Prompt,
-        "PreToolUse" => Event::Before(call()?),
+        "UserPromptSubmit" => HookEvent::Prompt,
+        "PreToolUse" => HookEvent::Before(call()?),
         "PostToolUse" => {
             let call = call()?;
             let aftermath = aftermath(&call, &payload["tool_response"]);
-            Event::After(call, aftermath)
+            HookEvent::After(call, aftermath)
         }
-        "PostToolUseFailure" => Event::After(call()?, Aftermath { failed: true, ..Aftermath::default() }),
-        "Stop" => Event::Stopped,
-        "SessionEnd" => Event::Gone,
-        // Without its name it would be taken for the one that started it.
-        "SubagentStop" if has(payload, &["agent_id"]) => Event::Gone,
-        _ => Event::Other,
+        "PostToolUseFailure" => HookEvent::After(call()?, Aftermath { failed: true, ..Aftermath::default() }),
+        "Stop" => HookEvent::Stopped,
+        "SessionEnd" => HookEvent::Gone,
+        // Without an id it would look like the end of the main agent.
+        "SubagentStop" if has(payload, &["agent_id"]) => HookEvent::Gone,
+        _ => HookEvent::Other,
     })
 }
 
 pub(super) fn block(reason: &str) -> Value {
-    // No other key: some programs of this format refuse to understand an answer with one, and then do not block.
+    // No other key: some programs with this format ignore an answer with unknown keys, and then do not block.
     json!({"hookSpecificOutput": {
         "hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": reason,
     }})
@@ -124,7 +125,7 @@ pub(super) fn tell(words: &str) -> Value {
     json!({"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": words}})
 }
 
-/// All events but one name themselves; what names none of the others may be that one.
+/// A text without the name of any other event may be the event before a tool.
 pub(super) fn may_be_before_a_tool(text: &str) -> bool {
     const OTHERS: [&str; 8] = [
         "PostToolUse",
@@ -176,7 +177,7 @@ fn aftermath(call: &Call, response: &Value) -> Aftermath {
             let output = |name: &str| text(response, &[name]).unwrap_or_default();
             Shown::Text(output("stdout") + &output("stderr"))
         }
-        // It says that the file is as it was, judging by its time stamp, and shows nothing.
+        // Claude Code found the same mtime as before, so it showed nothing.
         _ if response["type"] == "file_unchanged" => Shown::Nothing,
         _ if is(&response["file"], &["truncatedByTokenCap"]) || number("numLines") < number("totalLines") => {
             Shown::InPart

@@ -1,18 +1,20 @@
-//! Cline: hooks are programs in `.cline/hooks/`, named after their event. By its documents; not run with the program itself.
+//! Cline: hooks are programs in `.cline/hooks/`, named after their event. Follows its documentation; not tested with Cline.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::event::{Aftermath, Deed, Deeds, Heard, HookEvent, Shown};
 use super::fields::{call, has, path, read, replacement, shell, text, write};
-use super::setup::{command, command_or};
-use super::{Canary, Host, Place, Registry, Setup, Traces};
-use crate::hook::event::{Aftermath, Deed, Deeds, Event, Heard, Shown};
-use crate::hook::patch;
+use super::mcp::Registry;
+use super::patch;
+use super::program::{Canary, Host, Traces};
+use super::setup::{Setup, command, command_or};
+use crate::replace::Access;
 
 pub(super) struct Cline;
 
-const OTHERWISE: &str = "echo '{\"cancel\":true,\"errorMessage\":\"the tollgate hook died, so nothing may be written; see: tollgate doctor\"}'";
+const OTHERWISE: &str = "echo '{\"cancel\":true,\"errorMessage\":\"the tollgate hook crashed; this write was blocked; see: tollgate doctor\"}'";
 
 impl Host for Cline {
     fn name(&self) -> &'static str {
@@ -27,25 +29,25 @@ impl Host for Cline {
         let name = text(payload, &["hookName"]).ok_or("it has no `hookName`")?;
         let event = match name.as_str() {
             "prompt_submit" | "UserPromptSubmit" | "agent_start" | "TaskStart" | "TaskResume" => {
-                Event::Prompt
+                HookEvent::Prompt
             }
-            "tool_call" => Event::Before(call(&payload["tool_call"], ["id", "name", "input"], deeds)?),
+            "tool_call" => HookEvent::Before(call(&payload["tool_call"], ["id", "name", "input"], deeds)?),
             "PreToolUse" => {
-                Event::Before(call(&payload["preToolUse"], ["id", "toolName", "parameters"], deeds)?)
+                HookEvent::Before(call(&payload["preToolUse"], ["id", "toolName", "parameters"], deeds)?)
             }
             "tool_result" => {
                 let result = &payload["tool_result"];
                 let call = call(result, ["id", "name", "input"], deeds)?;
-                Event::After(call, aftermath(has(result, &["error"]), text(result, &["output"])))
+                HookEvent::After(call, aftermath(has(result, &["error"]), text(result, &["output"])))
             }
             "PostToolUse" => {
                 let result = &payload["postToolUse"];
                 let call = call(result, ["id", "toolName", "parameters"], deeds)?;
-                Event::After(call, aftermath(result["success"] == false, text(result, &["result"])))
+                HookEvent::After(call, aftermath(result["success"] == false, text(result, &["result"])))
             }
-            "agent_end" | "TaskComplete" | "TaskCancel" | "agent_abort" => Event::Stopped,
-            "session_shutdown" => Event::Gone,
-            _ => Event::Other,
+            "agent_end" | "TaskComplete" | "TaskCancel" | "agent_abort" => HookEvent::Stopped,
+            "session_shutdown" => HookEvent::Gone,
+            _ => HookEvent::Other,
         };
         let folder = payload["workspaceRoots"]
             .get(0)
@@ -53,8 +55,8 @@ impl Host for Cline {
             .map_or(PathBuf::from("."), PathBuf::from);
         Ok(Heard {
             session: text(payload, &["taskId"]).ok_or("it has no `taskId`")?,
-            // Only a helper has somebody above it.
-            helper: text(payload, &["agent_id"]).filter(|_| has(payload, &["parent_agent_id"])),
+            // Only a subagent has a parent.
+            subagent: text(payload, &["agent_id"]).filter(|_| has(payload, &["parent_agent_id"])),
             turn: None,
             folder,
             event,
@@ -75,7 +77,7 @@ impl Host for Cline {
 
     fn setup(&self) -> Setup {
         let script = |command: String| format!("#!/bin/sh\n{command}\n");
-        let file = |name, command| (name, script(command), Place::Executable);
+        let file = |name, command| (name, script(command), Access::Executable);
         Setup::Own(vec![
             file(".cline/hooks/UserPromptSubmit", command(self.name())),
             file(".cline/hooks/PreToolUse", command_or(self.name(), OTHERWISE)),
@@ -86,8 +88,7 @@ impl Host for Cline {
 
     fn mcp(&self) -> Registry {
         Registry::by_hand(
-            "cline knows no servers of a workspace; put this into `~/.cline/data/settings/cline_mcp_settings.json`, \
-             with the path of this workspace: {\"mcpServers\": {\"tollgate\": {\"command\": \"tollgate\", \"args\": \
+            "add this to `~/.cline/data/settings/cline_mcp_settings.json`, with the path of this workspace: {\"mcpServers\": {\"tollgate\": {\"command\": \"tollgate\", \"args\": \
              [\"mcp\", \"--agent\", \"cline\", \"/path/to/workspace\"]}}}",
         )
     }

@@ -1,28 +1,30 @@
-//! Codex CLI: hooks in `.codex/hooks.json`. It has no tool that reads: it reads with a shell, and writes by patches.
+//! Codex CLI: hooks in `.codex/hooks.json`. It has no tool for reading: it reads with shell commands and writes with patches.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
 use tollgate::digest::Digest;
 
 use super::claude_code;
+use super::event::{Deeds, Heard};
 use super::fields::{has, heard, shell, text};
-use super::setup::{EXIT_2, command, command_or, grouped, is_ours};
-use super::{Canary, Host, Registry, Setup, Traces, Trust};
-use crate::hook::event::{Deeds, Heard};
-use crate::hook::patch;
+use super::mcp::Registry;
+use super::patch;
+use super::program::{Canary, Host, Traces};
+use super::setup::{EXIT_2, Setup, Trust, command, command_or, grouped, is_ours};
+use crate::surroundings::Surroundings;
 
 pub(super) struct Codex;
 
 const FILE: &str = ".codex/hooks.json";
 
-/// Longer than this it does not wait at the end of a session, whatever it is told.
+/// The longest time in seconds that Codex waits for a hook at the end of a session, even if the configuration says more.
 const LONGEST_END: u64 = 3;
 
-/// Our hooks: where each stands, as the program names it, and the hash by which a person's agreement is remembered.
+/// Our hooks: the place of each in Codex's notation, and the hash under which Codex stores a person's approval.
 ///
-/// The hash is that of the event, the matcher and the one hook, with all defaults filled in, as JSON with sorted keys. It was
-/// compared with what Codex CLI 0.166.0 itself tells (`hooks/list` of its `app-server`).
+/// The hash is that of the event, the matcher and the hook, with all defaults filled in, as JSON with sorted keys. It was
+/// compared with the answer of Codex CLI 0.166.0 (`hooks/list` of its `app-server`).
 fn identities(hooks: &Value) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (event, groups) in hooks["hooks"].as_object().into_iter().flatten() {
@@ -72,7 +74,7 @@ impl Host for Codex {
         let event = claude_code::event(payload, deeds)?;
         let mut heard = heard(payload, &["session_id"], event)?;
         heard.turn = text(payload, &["turn_id"]);
-        heard.helper = text(payload, &["agent_id"]);
+        heard.subagent = text(payload, &["agent_id"]);
         Ok(heard)
     }
 
@@ -106,7 +108,7 @@ impl Host for Codex {
 
     fn mcp(&self) -> Registry {
         Registry::tables(".codex/config.toml", self.name())
-            .then("start `codex` here once and trust this folder: it reads the file only then")
+            .then("start `codex` here once and trust this folder; it ignores the file until then")
     }
 
     fn traces(&self) -> Traces {
@@ -116,9 +118,8 @@ impl Host for Codex {
     fn trust(&self, home: Option<&Path>, root: &Path) -> Trust {
         let read = |path: &Path| std::fs::read_to_string(path).ok();
         let file = root.join(FILE);
-        // As Codex itself looks for it.
-        let folder = std::env::var_os("CODEX_HOME").filter(|folder| !folder.is_empty()).map(PathBuf::from);
-        let folder = folder.or_else(|| home.map(|home| home.join(".codex")));
+        // Codex looks in the same places.
+        let folder = Surroundings::folder_in("CODEX_HOME").or_else(|| home.map(|home| home.join(".codex")));
         let config = folder.and_then(|folder| read(&folder.join("config.toml")));
         let config = config.and_then(|text| text.parse::<toml::Table>().ok()).unwrap_or_default();
         let hooks = read(&file).and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
@@ -132,11 +133,11 @@ impl Host for Codex {
                 Some(trusted) if trusted == hash => {}
                 Some(_) => {
                     return Trust::Missing(
-                        "the hooks have changed since: agree to them again, with `/hooks` in `codex`",
+                        "the hooks have changed: approve them again with `/hooks` in `codex`",
                     );
                 }
                 None => {
-                    return Trust::Missing("start `codex` here once and agree to the hooks with `/hooks`");
+                    return Trust::Missing("start `codex` here once and approve the hooks with `/hooks`");
                 }
             }
         }
@@ -144,7 +145,7 @@ impl Host for Codex {
         let level = |folder: &Path| projects?.get(folder.to_str()?)?.get("trust_level")?.as_str();
         match root.ancestors().find_map(level) {
             Some("trusted") => Trust::Given,
-            _ => Trust::Missing("start `codex` here once and say that you trust the folder"),
+            _ => Trust::Missing("start `codex` here once and trust this folder"),
         }
     }
 
@@ -184,9 +185,9 @@ fn deeds(tool: &str, input: &Value) -> Deeds {
 mod tests {
     use super::*;
 
-    /// As Codex CLI 0.166.0 told of the hooks that `init` writes.
+    /// The hashes that Codex CLI 0.166.0 reported for the hooks that `init` writes.
     #[test]
-    fn the_hashes_are_those_of_the_program() {
+    fn the_hashes_are_those_of_codex() {
         let Setup::Shared { entries, .. } = Codex.setup() else { panic!("it shares its file") };
         let mut hooks = json!({"hooks": {}});
         for (event, entry) in entries {
@@ -194,7 +195,7 @@ mod tests {
         }
         let told = [
             ("user_prompt_submit", "4f654f41cd0e7a5bef97d28b96e41dc217987a66e7a986ef1f4bec118d4098b5"),
-            ("pre_tool_use", "963ef06f82c25adcde75dc339e7bc84a028310e72bf49745c64e85665b338479"),
+            ("pre_tool_use", "6433e760c5566bd130f65d07de348e7adbecba3792d0cd38de8bfa18da9edb4d"),
             ("post_tool_use", "8a626a8b37e35d0cf4a87cf9728845a8bf11f569b6c5a2de45436d8c240fd670"),
             ("stop", "6c93c90fb96f91f2a6edd10b22f19bf3e0561b0641dd45ff0880e91feaa24294"),
             ("subagent_stop", "a8937a1613a4f106981ae91e21cb402652c4fcbf698fd2b6a9e495b655660612"),

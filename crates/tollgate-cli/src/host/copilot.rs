@@ -1,17 +1,20 @@
-//! Copilot CLI: hooks in `.github/hooks/`. By its documents; not run with the program itself.
+//! Copilot CLI: hooks in `.github/hooks/`. Follows its documentation; not tested with Copilot CLI.
 //!
-//! Two spellings of one format: the event's name in the configuration decides which comes. We ask for the first, and
-//! understand both, because the program also reads other programs' configuration and then uses the second.
+//! Copilot has two spellings of its format, camel case and snake case. The spelling of the event's name in the configuration
+//! decides. `init` uses camel case. This file understands both, because Copilot also reads the configuration of other
+//! programs, and then uses snake case.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
 use super::fields::{call, has, heard, path, read, replacement, shell, text, write};
-use super::setup::{EXIT_2, command, command_or};
-use super::{Canary, Host, Place, Registry, Setup, Traces};
-use crate::hook::event::{Aftermath, Call, Deed, Deeds, Event, Heard, Shown};
-use crate::hook::patch;
+use super::mcp::Registry;
+use super::patch;
+use super::program::{Canary, Host, Traces};
+use super::setup::{EXIT_2, Setup, command, command_or};
+use crate::replace::Access;
 
 pub(super) struct Copilot;
 
@@ -39,20 +42,20 @@ impl Host for Copilot {
             None => call(payload, ["tool_use_id", "tool_name", "tool_input"], deeds),
         };
         let result = payload.get("toolResult").or(payload.get("tool_result"));
-        // The first spelling does not name its event: what it has tells.
+        // The camel case format does not name the event, so the fields tell.
         let event = match (text(payload, &["hook_event_name"]).as_deref(), result) {
-            (Some("UserPromptSubmit"), _) => Event::Prompt,
-            (Some("PreToolUse"), _) => Event::Before(call()?),
+            (Some("UserPromptSubmit"), _) => HookEvent::Prompt,
+            (Some("PreToolUse"), _) => HookEvent::Before(call()?),
             (Some("PostToolUse" | "PostToolUseFailure"), _) => after(call()?, result),
-            (Some("Stop" | "AgentStop"), _) => Event::Stopped,
-            (Some("SessionEnd" | "SubagentStop"), _) => Event::Gone,
-            (Some(_), _) => Event::Other,
+            (Some("Stop" | "AgentStop"), _) => HookEvent::Stopped,
+            (Some("SessionEnd" | "SubagentStop"), _) => HookEvent::Gone,
+            (Some(_), _) => HookEvent::Other,
             (None, Some(_)) => after(call()?, result),
-            (None, None) if has(payload, &["toolName"]) => Event::Before(call()?),
-            (None, None) if has(payload, &["prompt"]) => Event::Prompt,
-            (None, None) if has(payload, &["stopReason"]) => Event::Stopped,
-            (None, None) if has(payload, &["reason"]) => Event::Gone,
-            (None, None) => Event::Other,
+            (None, None) if has(payload, &["toolName"]) => HookEvent::Before(call()?),
+            (None, None) if has(payload, &["prompt"]) => HookEvent::Prompt,
+            (None, None) if has(payload, &["stopReason"]) => HookEvent::Stopped,
+            (None, None) if has(payload, &["reason"]) => HookEvent::Gone,
+            (None, None) => HookEvent::Other,
         };
         heard(payload, &["sessionId", "session_id"], event)
     }
@@ -81,7 +84,7 @@ impl Host for Copilot {
             "sessionEnd": say(),
         }});
         let text = serde_json::to_string_pretty(&hooks).unwrap_or_default() + "\n";
-        Setup::Own(vec![(".github/hooks/tollgate.json", text, Place::Plain)])
+        Setup::Own(vec![(".github/hooks/tollgate.json", text, Access::Normal)])
     }
 
     fn mcp(&self) -> Registry {
@@ -107,7 +110,7 @@ impl Host for Copilot {
     }
 }
 
-fn after(call: Call, result: Option<&Value>) -> Event {
+fn after(call: Call, result: Option<&Value>) -> HookEvent {
     let result = result.unwrap_or(&Value::Null);
     let kind = text(result, &["resultType", "result_type"]);
     let shown = match (&call.deeds, text(result, &["textResultForLlm", "text_result_for_llm"])) {
@@ -115,10 +118,10 @@ fn after(call: Call, result: Option<&Value>) -> Event {
         _ => Shown::AsAsked,
     };
     let failed = kind.is_some_and(|kind| kind != "success");
-    Event::After(call, Aftermath { failed, shown, ..Aftermath::default() })
+    HookEvent::After(call, Aftermath { failed, shown, ..Aftermath::default() })
 }
 
-/// The tools by their own names, and by the names that the second spelling gives them.
+/// The effects of a tool, by its own name or by its name in the snake case format.
 fn deeds(tool: &str, input: &Value) -> Deeds {
     const PATH: &[&str] = &["path", "file_path", "filePath"];
     const TEXT: &[&str] = &["file_text", "content"];

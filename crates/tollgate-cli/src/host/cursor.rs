@@ -1,13 +1,14 @@
-//! Cursor: hooks in `.cursor/hooks.json`. By its documents; not run with the program itself.
+//! Cursor: hooks in `.cursor/hooks.json`. Follows its documentation; not tested with Cursor.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::event::{Aftermath, Deed, Deeds, Heard, HookEvent, Shown};
 use super::fields::{call, has, heard, path, read, replacement, shell, text, write};
-use super::setup::{EXIT_2, command, command_or};
-use super::{Canary, Host, Registry, Setup, Traces};
-use crate::hook::event::{Aftermath, Deed, Deeds, Event, Heard, Shown};
+use super::mcp::Registry;
+use super::program::{Canary, Host, Traces};
+use super::setup::{EXIT_2, Setup, command, command_or};
 
 pub(super) struct Cursor;
 
@@ -24,20 +25,22 @@ impl Host for Cursor {
         let name = text(payload, &["hook_event_name"]).ok_or("it has no `hook_event_name`")?;
         let call = || call(payload, ["tool_use_id", "tool_name", "tool_input"], deeds);
         let event = match name.as_str() {
-            "beforeSubmitPrompt" => Event::Prompt,
-            "preToolUse" => Event::Before(call()?),
+            "beforeSubmitPrompt" => HookEvent::Prompt,
+            "preToolUse" => HookEvent::Before(call()?),
             "postToolUse" => {
                 let call = call()?;
                 let shown = match (&call.deeds, text(payload, &["tool_output"])) {
                     (Deeds::Shell { .. }, Some(output)) => Shown::Text(output),
                     _ => Shown::AsAsked,
                 };
-                Event::After(call, Aftermath { shown, ..Aftermath::default() })
+                HookEvent::After(call, Aftermath { shown, ..Aftermath::default() })
             }
-            "postToolUseFailure" => Event::After(call()?, Aftermath { failed: true, ..Aftermath::default() }),
-            "stop" => Event::Stopped,
-            "sessionEnd" => Event::Gone,
-            _ => Event::Other,
+            "postToolUseFailure" => {
+                HookEvent::After(call()?, Aftermath { failed: true, ..Aftermath::default() })
+            }
+            "stop" => HookEvent::Stopped,
+            "sessionEnd" => HookEvent::Gone,
+            _ => HookEvent::Other,
         };
         let mut heard = heard(payload, &["conversation_id", "session_id"], event)?;
         heard.turn = text(payload, &["generation_id"]);
@@ -81,13 +84,13 @@ impl Host for Cursor {
     }
 
     fn mcp(&self) -> Registry {
-        // It does not start servers in the workspace.
+        // Cursor does not start servers in the workspace's folder.
         let entry = |words: Vec<&str>| {
             let args = [&words[1..], &["${workspaceFolder}"]].concat();
             json!({"command": words[0], "args": args})
         };
         Registry::json(".cursor/mcp.json", "mcpServers", json!({}), entry, self.name())
-            .then("switch the server `tollgate` on in the settings of Cursor")
+            .then("enable the server `tollgate` in the settings of Cursor")
     }
 
     fn traces(&self) -> Traces {

@@ -1,21 +1,22 @@
-//! Gemini CLI: hooks in `.gemini/settings.json`. It gives its calls no ids and its turns no numbers.
+//! Gemini CLI: hooks in `.gemini/settings.json`. Its calls and turns have no ids.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 use tollgate::turn::Extent;
 
+use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
 use super::fields::{call, has, heard, path, read, replacement, shell, text, write};
-use super::setup::{command, command_or, grouped};
-use super::{Canary, Host, Registry, Setup, Traces};
-use crate::hook::event::{Aftermath, Call, Deed, Deeds, Event, Heard, Shown};
+use super::mcp::Registry;
+use super::program::{Canary, Host, Traces};
+use super::setup::{Setup, command, command_or, grouped};
 
 pub(super) struct Gemini;
 
 const TOOLS: &str = "read_file|read_many_files|write_file|replace|run_shell_command";
 
-/// An exit code does not block here, only an answer does.
-const OTHERWISE: &str = "echo '{\"decision\":\"deny\",\"reason\":\"the tollgate hook died, so nothing may be written; see: tollgate doctor\"}'";
+/// Gemini ignores the exit code of a hook. Only an answer blocks.
+const OTHERWISE: &str = "echo '{\"decision\":\"deny\",\"reason\":\"the tollgate hook crashed; this write was blocked; see: tollgate doctor\"}'";
 
 impl Host for Gemini {
     fn name(&self) -> &'static str {
@@ -35,16 +36,16 @@ impl Host for Gemini {
         let name = text(payload, &["hook_event_name"]).ok_or("it has no `hook_event_name`")?;
         let call = || call(payload, ["tool_use_id", "tool_name", "tool_input"], deeds);
         let event = match name.as_str() {
-            "BeforeAgent" => Event::Prompt,
-            "BeforeTool" => Event::Before(call()?),
+            "BeforeAgent" => HookEvent::Prompt,
+            "BeforeTool" => HookEvent::Before(call()?),
             "AfterTool" => {
                 let call = call()?;
                 let aftermath = aftermath(&call, &payload["tool_response"]);
-                Event::After(call, aftermath)
+                HookEvent::After(call, aftermath)
             }
-            "AfterAgent" => Event::Stopped,
-            "SessionEnd" => Event::Gone,
-            _ => Event::Other,
+            "AfterAgent" => HookEvent::Stopped,
+            "SessionEnd" => HookEvent::Gone,
+            _ => HookEvent::Other,
         };
         heard(payload, &["session_id"], event)
     }
@@ -72,7 +73,7 @@ impl Host for Gemini {
                 ("AfterAgent", None, say()),
                 ("SessionEnd", None, say()),
             ],
-            // Milliseconds here.
+            // In milliseconds.
             10_000,
         );
         Setup::Shared { file: ".gemini/settings.json", base: json!({}), entries }
@@ -104,7 +105,7 @@ fn deeds(tool: &str, input: &Value) -> Deeds {
     Deeds::Files(match tool {
         "read_file" => read(input, PATH, &["start_line", "end_line", "offset", "limit"]),
         "read_many_files" => {
-            // Patterns among them are not files, and a file that is not there is not shown.
+            // Patterns are not files, and a missing file is not shown.
             let lists = ["paths", "include"].iter().filter_map(|name| input.get(name)?.as_array());
             let words =
                 lists.flatten().filter_map(Value::as_str).filter(|word| !word.contains(['*', '?', '[']));

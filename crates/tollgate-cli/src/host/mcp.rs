@@ -1,8 +1,7 @@
-//! Registering the MCP server with a program: one entry in its configuration, beside those of others, and how to take
-//! it out.
+//! Registering the MCP server with an agent program: adds one entry to its configuration, and removes it again.
 //!
-//! An entry of our name that starts tollgate is a person's to change: it is kept as it is. One that starts something
-//! else is not ours, and nothing is done.
+//! An existing entry named `tollgate` that starts tollgate is kept, because a person may have changed it. If it starts
+//! another program, nothing is changed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,45 +9,46 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tollgate::error::Fault;
 
-use super::setup::{Became, Place, damaged, pretty, read_json, remove, write};
+use super::setup::{Became, damaged, pretty, read_json, remove, write};
+use crate::replace::Access;
 
 /// The name of our entry.
 const NAME: &str = "tollgate";
 
-/// Where a program finds MCP servers.
+/// The place in a program's configuration for MCP servers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Registry {
     /// The file, relative to the workspace.
     file: &'static str,
-    form: Form,
-    /// What a person still has to do, or has to do instead.
+    form: RegistryForm,
+    /// What a person has to do next, or instead.
     pub(crate) then: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Form {
-    /// JSON: an object of servers under this key, our entry, and what a new file begins with.
+enum RegistryForm {
+    /// JSON: an object of servers under this key, our entry, and the content of a new file.
     Json { key: &'static str, entry: Value, base: Value },
-    /// TOML: a table of its own, `[mcp_servers.NAME]`, with these lines.
+    /// TOML: the lines of the table `[mcp_servers.NAME]`.
     Toml(String),
-    /// In the home of its user, which is not ours to write to.
+    /// A file in the user's home, which tollgate does not change.
     ByHand,
 }
 
-/// The words after `tollgate` with which the server is started. The folder is left to the program: it starts servers where
-/// it runs itself, and tollgate finds the workspace from there.
+/// The arguments that start the server. They name no folder: the program starts servers in its own folder, and tollgate finds
+/// the workspace from there.
 fn words(host: &str) -> [&str; 3] {
     ["mcp", "--agent", host]
 }
 
 impl Registry {
-    /// `mcpServers` of a JSON file: the most common form.
+    /// `mcpServers` in a JSON file, the most common form.
     pub(super) fn servers(file: &'static str, host: &str) -> Self {
         let entry = json!({"command": NAME, "args": words(host)});
-        Self { file, form: Form::Json { key: "mcpServers", entry, base: json!({}) }, then: None }
+        Self { file, form: RegistryForm::Json { key: "mcpServers", entry, base: json!({}) }, then: None }
     }
 
-    /// Another form of JSON.
+    /// A JSON file with another form.
     pub(super) fn json(
         file: &'static str,
         key: &'static str,
@@ -57,31 +57,31 @@ impl Registry {
         host: &str,
     ) -> Self {
         let entry = entry([&[NAME], &words(host)[..]].concat());
-        Self { file, form: Form::Json { key, entry, base }, then: None }
+        Self { file, form: RegistryForm::Json { key, entry, base }, then: None }
     }
 
-    /// Tables of a TOML file.
+    /// A table in a TOML file.
     pub(super) fn tables(file: &'static str, host: &str) -> Self {
         let args = words(host).map(|word| format!("{word:?}")).join(", ");
         let lines = format!("[mcp_servers.{NAME}]\ncommand = \"{NAME}\"\nargs = [{args}]\n");
-        Self { file, form: Form::Toml(lines), then: None }
+        Self { file, form: RegistryForm::Toml(lines), then: None }
     }
 
-    /// A file in the user's home, and the words that tell what to put there.
+    /// A file in the user's home, with instructions for the user.
     pub(super) fn by_hand(how: &'static str) -> Self {
-        Self { file: "", form: Form::ByHand, then: Some(how) }
+        Self { file: "", form: RegistryForm::ByHand, then: Some(how) }
     }
 
     pub(super) fn then(self, then: &'static str) -> Self {
         Self { then: Some(then), ..self }
     }
 
-    /// The file that it is in, relative to the workspace.
+    /// The configuration file, relative to the workspace.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
-        if self.form == Form::ByHand { Vec::new() } else { vec![self.file.into()] }
+        if self.form == RegistryForm::ByHand { Vec::new() } else { vec![self.file.into()] }
     }
 
-    /// Whether the server is registered, in whatever way.
+    /// Whether the server is registered, also with changed arguments.
     pub(crate) fn is_there(&self, root: &Path) -> bool {
         matches!(self.found(&root.join(self.file)), Ok(Some(_)))
     }
@@ -89,7 +89,7 @@ impl Registry {
     /// Our entry, if there is one.
     fn found(&self, path: &Path) -> Result<Option<Value>, Fault> {
         let entry = match &self.form {
-            Form::Json { key, .. } => {
+            RegistryForm::Json { key, .. } => {
                 let Some(config) = read_json(path)? else { return Ok(None) };
                 let unusable = || damaged(path, &format!("`{key}` should be an object"));
                 config.as_object().ok_or_else(|| damaged(path, "it should be an object"))?;
@@ -98,34 +98,35 @@ impl Registry {
                     Some(servers) => servers.as_object().ok_or_else(unusable)?.get(NAME).cloned(),
                 }
             }
-            Form::Toml(_) => {
+            RegistryForm::Toml(_) => {
                 let config = read_toml(path, &read(path)?)?;
                 let entry = config.get("mcp_servers").and_then(|servers| servers.get(NAME));
                 entry.and_then(|entry| serde_json::to_value(entry).ok())
             }
-            Form::ByHand => None,
+            RegistryForm::ByHand => None,
         };
         match entry {
-            Some(entry) if !starts_us(&entry) => {
-                Err(damaged(path, &format!("its server `{NAME}` is somebody else's; give that another name")))
-            }
+            Some(entry) if !starts_us(&entry) => Err(damaged(
+                path,
+                &format!("it already has a different server named `{NAME}`; rename it first"),
+            )),
             entry => Ok(entry),
         }
     }
 
-    /// Puts it in.
-    pub(crate) fn put(&self, root: &Path) -> Result<Became, Fault> {
+    /// Registers the server.
+    pub(crate) fn install(&self, root: &Path) -> Result<Became, Fault> {
         let path = root.join(self.file);
         if self.found(&path)?.is_some() {
             return Ok(Became::Kept);
         }
         match &self.form {
-            Form::Json { key, entry, base } => {
+            RegistryForm::Json { key, entry, base } => {
                 let mut config = read_json(&path)?.unwrap_or_else(|| base.clone());
                 config[key][NAME] = entry.clone();
-                write(&path, &pretty(&config), Place::Plain)?;
+                write(&path, &pretty(&config), Access::Normal)?;
             }
-            Form::Toml(lines) => {
+            RegistryForm::Toml(lines) => {
                 let text = read(&path)?;
                 let gap = match text.as_str() {
                     "" => "",
@@ -134,19 +135,23 @@ impl Registry {
                 };
                 write_toml(&path, &text, &format!("{text}{gap}{lines}"))?;
             }
-            Form::ByHand => return Ok(Became::ByHand),
+            RegistryForm::ByHand => return Ok(Became::ByHand),
         }
         Ok(Became::Written)
     }
 
-    /// Takes it out. What others put beside it stays.
-    pub(crate) fn take(&self, root: &Path) -> Result<Became, Fault> {
+    /// Removes the server. All other entries stay.
+    pub(crate) fn uninstall(&self, root: &Path) -> Result<Became, Fault> {
         let path = root.join(self.file);
         if self.found(&path)?.is_none() {
-            return Ok(if self.form == Form::ByHand { Became::ByHand } else { Became::NothingToRemove });
+            return Ok(if self.form == RegistryForm::ByHand {
+                Became::ByHand
+            } else {
+                Became::NothingToRemove
+            });
         }
         match &self.form {
-            Form::Json { key, base, .. } => {
+            RegistryForm::Json { key, base, .. } => {
                 let mut config = read_json(&path)?.unwrap_or_default();
                 let servers = config.get_mut(key).and_then(Value::as_object_mut);
                 let empty = servers.is_some_and(|servers| {
@@ -159,10 +164,10 @@ impl Registry {
                 if config == *base || config == json!({}) {
                     remove(root, &path)?;
                 } else {
-                    write(&path, &pretty(&config), Place::Plain)?;
+                    write(&path, &pretty(&config), Access::Normal)?;
                 }
             }
-            Form::Toml(_) => {
+            RegistryForm::Toml(_) => {
                 let text = read(&path)?;
                 let without = without_table(&text);
                 if without.trim().is_empty() {
@@ -171,13 +176,13 @@ impl Registry {
                     write_toml(&path, &text, &without)?;
                 }
             }
-            Form::ByHand => {}
+            RegistryForm::ByHand => {}
         }
         Ok(Became::Removed)
     }
 }
 
-/// Whether an entry starts tollgate, by whatever path and with whatever words.
+/// Whether an entry starts tollgate, with any path and any arguments.
 fn starts_us(entry: &Value) -> bool {
     let command = entry.get("command").map(|command| command.get(0).unwrap_or(command));
     let program = command.and_then(Value::as_str).and_then(|command| Path::new(command).file_name());
@@ -195,7 +200,7 @@ fn read_toml(path: &Path, text: &str) -> Result<toml::Table, Fault> {
     text.parse().map_err(|error: toml::de::Error| damaged(path, error.message()))
 }
 
-/// Text is changed and not values, so that comments stay. So it is made sure that nothing but our table differs.
+/// Writes a TOML file that was edited as text, so that comments stay. First checks that only our table differs.
 fn write_toml(path: &Path, before: &str, after: &str) -> Result<(), Fault> {
     let parts = |text: &str| -> Result<(toml::Table, bool), Fault> {
         let mut config = read_toml(path, text)?;
@@ -209,13 +214,13 @@ fn write_toml(path: &Path, before: &str, after: &str) -> Result<(), Fault> {
     match (parts(before), parts(after)) {
         (Ok((others, was)), Ok((still, is))) if others == still && was != is => {}
         _ => {
-            return Err(damaged(path, "its `mcp_servers` is written in a way that only a person can change"));
+            return Err(damaged(path, "`mcp_servers` has an unusual form; edit the file yourself"));
         }
     }
-    write(path, after, Place::Plain)
+    write(path, after, Access::Normal)
 }
 
-/// The text without our table, those below it, and the empty line before it.
+/// The text without our table, its subtables, and the empty line before it.
 fn without_table(text: &str) -> String {
     let (ours, below) = (format!("[mcp_servers.{NAME}]"), format!("[mcp_servers.{NAME}."));
     let mut kept: Vec<&str> = Vec::new();
@@ -243,30 +248,30 @@ mod tests {
 
     fn registries() -> impl Iterator<Item = (&'static str, Registry)> {
         let all = host::ALL.into_iter().map(|host| (host.name(), host.mcp()));
-        all.filter(|(_, registry)| registry.form != Form::ByHand)
+        all.filter(|(_, registry)| registry.form != RegistryForm::ByHand)
     }
 
     #[test]
-    fn putting_in_twice_is_once_and_taking_out_leaves_nothing() {
+    fn a_second_registration_changes_nothing_and_removal_leaves_nothing() {
         for (host, registry) in registries() {
             let root = tempfile::tempdir().unwrap();
-            assert_eq!(registry.take(root.path()).unwrap(), Became::NothingToRemove);
-            assert_eq!(registry.put(root.path()).unwrap(), Became::Written);
+            assert_eq!(registry.uninstall(root.path()).unwrap(), Became::NothingToRemove);
+            assert_eq!(registry.install(root.path()).unwrap(), Became::Written);
             assert!(registry.is_there(root.path()), "{host}");
-            assert_eq!(registry.put(root.path()).unwrap(), Became::Kept);
-            assert_eq!(registry.take(root.path()).unwrap(), Became::Removed);
+            assert_eq!(registry.install(root.path()).unwrap(), Became::Kept);
+            assert_eq!(registry.uninstall(root.path()).unwrap(), Became::Removed);
             assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0, "{host}");
         }
     }
 
     #[test]
-    fn what_others_put_there_stays_as_it_is() {
+    fn other_entries_stay_unchanged() {
         for (host, registry) in registries() {
             let root = tempfile::tempdir().unwrap();
             let path = root.path().join(registry.file);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             let texts = match &registry.form {
-                Form::Json { key, .. } => {
+                RegistryForm::Json { key, .. } => {
                     let foreign = json!({"z": 1, *key: {"files": {"command": "other"}}, "a": {"b": []}});
                     vec![pretty(&foreign), pretty(&json!({"z": 1}))]
                 }
@@ -280,35 +285,35 @@ mod tests {
             };
             for text in texts {
                 fs::write(&path, &text).unwrap();
-                assert_eq!(registry.put(root.path()).unwrap(), Became::Written, "{host}");
+                assert_eq!(registry.install(root.path()).unwrap(), Became::Written, "{host}");
                 let with = fs::read_to_string(&path).unwrap();
                 assert!(with.contains("tollgate") && with.len() > text.len(), "{host}: {with}");
-                assert_eq!(registry.take(root.path()).unwrap(), Became::Removed, "{host}");
+                assert_eq!(registry.uninstall(root.path()).unwrap(), Became::Removed, "{host}");
                 assert_eq!(fs::read_to_string(&path).unwrap(), text, "{host}");
             }
         }
     }
 
     #[test]
-    fn what_a_person_changed_is_kept_and_taken_out_whole() {
+    fn an_entry_that_a_person_changed_is_kept_and_removed_whole() {
         let root = tempfile::tempdir().unwrap();
         let registry = Registry::tables("c.toml", "x");
         let text = "a = 1\n\n[mcp_servers.tollgate]\ncommand = \"/opt/tollgate\"\nargs = [\n  \"mcp\",\n]\n\
                     [mcp_servers.tollgate.env]\nX = \"1\"\n[z]\ny = 2\n";
         fs::write(root.path().join("c.toml"), text).unwrap();
-        assert_eq!(registry.put(root.path()).unwrap(), Became::Kept);
-        assert_eq!(registry.take(root.path()).unwrap(), Became::Removed);
+        assert_eq!(registry.install(root.path()).unwrap(), Became::Kept);
+        assert_eq!(registry.uninstall(root.path()).unwrap(), Became::Removed);
         assert_eq!(fs::read_to_string(root.path().join("c.toml")).unwrap(), "a = 1\n[z]\ny = 2\n");
     }
 
     #[test]
-    fn a_file_that_cannot_be_merged_is_left_alone() {
+    fn a_file_that_cannot_be_merged_stays_unchanged() {
         let root = tempfile::tempdir().unwrap();
         for (host, registry) in registries() {
             let path = root.path().join(registry.file);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             let texts: Vec<String> = match &registry.form {
-                Form::Json { key, .. } => vec![
+                RegistryForm::Json { key, .. } => vec![
                     "{ // a comment\n}".into(),
                     "[]".into(),
                     json!({*key: []}).to_string(),
@@ -323,15 +328,15 @@ mod tests {
             };
             for text in texts {
                 fs::write(&path, &text).unwrap();
-                assert!(registry.put(root.path()).is_err(), "{host}: {text}");
+                assert!(registry.install(root.path()).is_err(), "{host}: {text}");
                 assert_eq!(fs::read_to_string(&path).unwrap(), text);
             }
         }
-        // Where no line of text can be taken out, a person does it.
+        // If the entry cannot be removed by lines, a person has to remove it.
         let (path, text) =
             (root.path().join("c.toml"), "[mcp_servers]\ntollgate = {command = \"tollgate\"}\n");
         fs::write(&path, text).unwrap();
-        assert!(Registry::tables("c.toml", "x").take(root.path()).is_err());
+        assert!(Registry::tables("c.toml", "x").uninstall(root.path()).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
 }

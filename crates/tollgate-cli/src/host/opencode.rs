@@ -1,13 +1,16 @@
-//! opencode: hooks are functions of a plugin. Ours, in `.opencode/plugin/`, hands them to the binary as they come.
+//! opencode: hooks are functions of a plugin. tollgate's plugin in `.opencode/plugin/` passes the events to the command.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::event::{Aftermath, Deed, Deeds, Heard, HookEvent, Shown};
 use super::fields::{call, has, is, path, read, replacement, shell, text, write};
-use super::{Canary, Host, Place, Registry, Setup, Traces};
-use crate::hook::event::{Aftermath, Deed, Deeds, Event, Heard, Shown};
-use crate::hook::patch;
+use super::mcp::Registry;
+use super::patch;
+use super::program::{Canary, Host, Traces};
+use super::setup::Setup;
+use crate::replace::Access;
 
 pub(super) struct Opencode;
 
@@ -28,8 +31,8 @@ impl Host for Opencode {
             call(&call_of, ["callID", "tool", "args"], deeds)
         };
         let event = match name.as_str() {
-            "chat.message" => Event::Prompt,
-            "tool.execute.before" => Event::Before(tool(&output["args"])?),
+            "chat.message" => HookEvent::Prompt,
+            "tool.execute.before" => HookEvent::Before(tool(&output["args"])?),
             "tool.execute.after" => {
                 let call = tool(&input["args"])?;
                 let shown = match (&call.deeds, text(output, &["output"])) {
@@ -37,16 +40,16 @@ impl Host for Opencode {
                     _ if is(&output["metadata"], &["truncated"]) => Shown::InPart,
                     _ => Shown::AsAsked,
                 };
-                Event::After(call, Aftermath { shown, ..Aftermath::default() })
+                HookEvent::After(call, Aftermath { shown, ..Aftermath::default() })
             }
-            "session.idle" => Event::Stopped,
-            "session.deleted" => Event::Gone,
-            _ => Event::Other,
+            "session.idle" => HookEvent::Stopped,
+            "session.deleted" => HookEvent::Gone,
+            _ => HookEvent::Other,
         };
         Ok(Heard {
             session: text(input, &["sessionID"]).ok_or("it has no `sessionID`")?,
-            // A helper is a session of its own here.
-            helper: None,
+            // A subagent has its own session.
+            subagent: None,
             turn: None,
             folder: path(payload, &["directory"]).ok_or("it has no `directory`")?,
             event,
@@ -70,7 +73,7 @@ impl Host for Opencode {
         Setup::Own(vec![(
             ".opencode/plugin/tollgate.js",
             include_str!("opencode_plugin.js").into(),
-            Place::Plain,
+            Access::Normal,
         )])
     }
 

@@ -1,8 +1,8 @@
 // Asks tollgate before and after each tool: `tollgate hook opencode`.
-// Written by `tollgate init --host opencode`; `tollgate init --host opencode --remove` takes it out.
+// Written by `tollgate init --host opencode`; `tollgate init --host opencode --remove` removes it.
 import { spawn } from "node:child_process"
 
-// Longer than tollgate's own deadline, so that this one only meets a process that hangs.
+// Longer than the deadline of tollgate itself, so only a process that hangs reaches it.
 const PATIENCE_MS = 10_000
 const WRITES = new Set(["write", "edit", "multiedit", "apply_patch", "patch", "bash"])
 
@@ -15,14 +15,14 @@ const ask = (payload) =>
       clearTimeout(timer)
       resolve(answer)
     }
-    // A machine without tollgate is not blocked.
+    // On a machine without tollgate nothing is blocked.
     child.on("error", (error) => end(error.code === "ENOENT" ? {} : { died: String(error) }))
     child.on("close", (code) => {
       if (code !== 0) return end({ died: `it ended with ${code}` })
       try {
         end(text.trim() ? JSON.parse(text) : {})
       } catch {
-        end({ died: "its answer could not be read" })
+        end({ died: "its answer is not JSON" })
       }
     })
     child.stdout.on("data", (chunk) => (text += chunk))
@@ -38,7 +38,7 @@ export const Tollgate = async ({ directory }) => ({
     const answer = await ask({ hook: "tool.execute.before", directory, input, output: { args: output.args } })
     if (answer.deny) throw new Error(answer.deny)
     if (answer.died && WRITES.has(input.tool)) {
-      throw new Error(`the tollgate hook died (${answer.died}), so nothing may be written; see: tollgate doctor`)
+      throw new Error(`the tollgate hook crashed (${answer.died}); this write was blocked; see: tollgate doctor`)
     }
   },
   "tool.execute.after": async (input, output) => {

@@ -1,53 +1,45 @@
-//! Setting a program up: what goes into its configuration, merged with what is there, and how to take it out.
+//! Installing hooks: adds our entries to a program's configuration, and removes them again.
 //!
-//! Whatever a person or another tool has put into a shared file stays, in its order. Setting up twice is setting up once.
+//! Entries of people and other tools in a shared file stay, in their order. Installing twice is the same as installing once.
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 use tollgate::error::Fault;
 
-/// By this our entries are known among others.
+use crate::replace::{Access, replace_file};
+
+/// The text that marks our entries.
 const OURS: &str = "tollgate hook ";
 
-/// How a program is set up in a workspace.
+/// The hooks in a program's configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Setup {
-    /// Entries in a JSON file that others use, too.
+    /// Entries in a JSON file that has other entries, too.
     Shared {
         /// The file, relative to the workspace.
         file: &'static str,
-        /// What a new file begins with.
+        /// The content of a new file.
         base: Value,
-        /// Under `hooks`: the event, and what to add to its list.
+        /// Under `hooks`: the event, and the entry in its list.
         entries: Vec<(&'static str, Value)>,
     },
-    /// Files of our own, with their text.
-    Own(Vec<(&'static str, String, Place)>),
+    /// Separate files: path, text and permissions.
+    Own(Vec<(&'static str, String, Access)>),
 }
 
-/// Whether a file of our own is run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// It is read.
-    Plain,
-    /// It is run.
-    Executable,
-}
-
-/// Whether a program would call a hook that is set up.
+/// Whether a program would call the installed hooks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// It asks nobody.
+    /// The program needs no approval.
     NotNeeded,
-    /// A person has agreed.
+    /// A person has approved the hooks.
     Given,
-    /// A person has to agree first: how.
+    /// A person must approve the hooks first. This is how.
     Missing(&'static str),
-    /// The program's hooks are switched off: where.
+    /// A setting disables the hooks. This is where.
     SwitchedOff(String),
 }
 
@@ -57,42 +49,42 @@ impl Trust {
         match self {
             Self::NotNeeded | Self::Given => None,
             Self::Missing(how) => Some(how),
-            Self::SwitchedOff(_) => Some("its hooks are switched off; `tollgate doctor` says where"),
+            Self::SwitchedOff(_) => Some("its hooks are disabled; run `tollgate doctor` to see where"),
         }
     }
 }
 
-/// What became of the configuration.
+/// What happened to the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Became {
-    /// It was put in.
+    /// Our entries were added.
     Written,
-    /// It was as it should be.
+    /// Our entries were there already.
     Kept,
-    /// It was taken out.
+    /// Our entries were removed.
     Removed,
-    /// There was nothing of ours.
+    /// There were no entries of ours.
     NothingToRemove,
-    /// Only a person can do it.
+    /// Only a person can change it.
     ByHand,
 }
 
-/// The line that a program gives to a shell: by name, silent where tollgate is not installed.
+/// The shell command of a hook. It finds tollgate by name, and does nothing on a machine without tollgate.
 pub(super) fn command(host: &str) -> String {
     format!("command -v tollgate >/dev/null 2>&1 || exit 0; {OURS}{host}")
 }
 
-/// The same before a tool. If the hook itself dies, `otherwise` makes the program block.
+/// The shell command of the hook before a tool. If the hook crashes, `otherwise` makes the program block the tool.
 pub(super) fn command_or(host: &str, otherwise: &str) -> String {
     format!("{} || {otherwise}", command(host))
 }
 
-/// What `command_or` says where an exit code of 2 blocks.
+/// The `otherwise` for programs that an exit code of 2 blocks.
 pub(super) const EXIT_2: &str =
-    "{ echo 'the tollgate hook died, so nothing may be written; see: tollgate doctor' >&2; exit 2; }";
+    "{ echo 'the tollgate hook crashed; this write was blocked; see: tollgate doctor' >&2; exit 2; }";
 
-/// Entries of the most common form: a list of groups, each with a matcher and its hooks.
+/// Entries in the most common form: a list of groups, each with a matcher and its hooks.
 pub(super) fn grouped(
     events: &[(&'static str, Option<&str>, String)],
     timeout: u64,
@@ -108,7 +100,7 @@ pub(super) fn grouped(
 }
 
 impl Setup {
-    /// The files that it is in, relative to the workspace.
+    /// The configuration files, relative to the workspace.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         match self {
             Self::Shared { file, .. } => vec![file.into()],
@@ -116,7 +108,7 @@ impl Setup {
         }
     }
 
-    /// Whether it is in place, as this program would write it.
+    /// Whether our entries are there, exactly as this version writes them.
     pub(crate) fn is_in_place(&self, root: &Path) -> Result<bool, Fault> {
         Ok(match self {
             Self::Shared { file, entries, .. } => {
@@ -131,14 +123,14 @@ impl Setup {
         })
     }
 
-    /// Whether anything of ours is there, also of an earlier version.
+    /// Whether any entry of ours is there, also of another version.
     pub(crate) fn is_there(&self, root: &Path) -> bool {
         self.files()
             .iter()
             .any(|file| fs::read_to_string(root.join(file)).is_ok_and(|text| text.contains(OURS)))
     }
 
-    /// The command that is called before a tool, as it stands in the configuration.
+    /// The command for the hook before a tool, from the configuration.
     pub(crate) fn command_before_a_tool(&self, root: &Path) -> Option<String> {
         self.files().iter().find_map(|file| {
             let path = root.join(file);
@@ -149,7 +141,7 @@ impl Setup {
                     Some(format!("'{}'", path.display()))
                 }
                 Err(_) if text.starts_with("#!") => None,
-                // A plugin, which calls it by words.
+                // A plugin, whose first line names the command.
                 Err(_) => {
                     text.lines().next()?.split('`').find(|word| word.starts_with(OURS)).map(str::to_owned)
                 }
@@ -157,8 +149,8 @@ impl Setup {
         })
     }
 
-    /// Puts it in.
-    pub(crate) fn put(&self, root: &Path) -> Result<Became, Fault> {
+    /// Adds our entries.
+    pub(crate) fn install(&self, root: &Path) -> Result<Became, Fault> {
         if self.is_in_place(root)? {
             return Ok(Became::Kept);
         }
@@ -169,7 +161,7 @@ impl Setup {
                     Some(config) => config,
                     None => base.clone(),
                 };
-                take_out(&mut config);
+                remove_ours(&mut config);
                 let unusable = || damaged(&path, "`hooks` should be an object of lists");
                 let top = config.as_object_mut().ok_or_else(|| damaged(&path, "it should be an object"))?;
                 let hooks = top.entry("hooks").or_insert_with(|| json!({}));
@@ -181,19 +173,19 @@ impl Setup {
                         .or_insert_with(|| json!([]));
                     list.as_array_mut().ok_or_else(unusable)?.push(entry.clone());
                 }
-                write(&path, &pretty(&config), Place::Plain)?;
+                write(&path, &pretty(&config), Access::Normal)?;
             }
             Self::Own(files) => {
-                for (file, text, place) in files {
+                for (file, text, access) in files {
                     let path = root.join(file);
                     match fs::read_to_string(&path) {
                         Ok(there) if !there.contains(OURS) => {
                             return Err(damaged(
                                 &path,
-                                "it is somebody else's hook; call `tollgate hook` from it",
+                                "it already has another hook; call `tollgate hook` from that hook",
                             ));
                         }
-                        _ => write(&path, text, *place)?,
+                        _ => write(&path, text, *access)?,
                     }
                 }
             }
@@ -201,8 +193,8 @@ impl Setup {
         Ok(Became::Written)
     }
 
-    /// Takes it out. What others put beside it stays.
-    pub(crate) fn take(&self, root: &Path) -> Result<Became, Fault> {
+    /// Removes our entries. All other entries stay.
+    pub(crate) fn uninstall(&self, root: &Path) -> Result<Became, Fault> {
         if !self.is_there(root) {
             return Ok(Became::NothingToRemove);
         }
@@ -210,11 +202,11 @@ impl Setup {
             Self::Shared { file, base, .. } => {
                 let path = root.join(file);
                 let Some(mut config) = read_json(&path)? else { return Ok(Became::NothingToRemove) };
-                take_out(&mut config);
+                remove_ours(&mut config);
                 if config == *base || config == json!({}) {
                     remove(root, &path)?;
                 } else {
-                    write(&path, &pretty(&config), Place::Plain)?;
+                    write(&path, &pretty(&config), Access::Normal)?;
                 }
             }
             Self::Own(files) => {
@@ -230,11 +222,11 @@ impl Setup {
     }
 }
 
-/// Takes out everything of ours, and what is empty then.
-fn take_out(config: &mut Value) {
+/// Removes all our entries, and the groups and lists that are empty afterwards.
+fn remove_ours(config: &mut Value) {
     let Some(hooks) = config.get_mut("hooks").and_then(Value::as_object_mut) else { return };
     let before = hooks.len();
-    // A group or a list that was empty before is not ours to judge.
+    // A group or a list that was empty before is not ours, and stays.
     hooks.retain(|_, list| {
         let Some(list) = list.as_array_mut() else { return true };
         let count = list.len();
@@ -256,7 +248,7 @@ fn take_out(config: &mut Value) {
     }
 }
 
-/// Only the command before a tool says what happens otherwise.
+/// The command for the hook before a tool: the only one of our commands with an `||` after it.
 fn before_a_tool(config: &Value) -> Option<String> {
     match config {
         Value::String(text) if text.contains(OURS) && text.split(OURS).nth(1)?.contains(" || ") => {
@@ -277,39 +269,39 @@ pub(super) fn pretty(config: &Value) -> String {
     serde_json::to_string_pretty(config).unwrap_or_default() + "\n"
 }
 
-/// The JSON in a file; none if there is no file or nothing in it.
+/// The JSON in a file; `None` if the file is missing or empty.
 pub(super) fn read_json(path: &Path) -> Result<Option<Value>, Fault> {
     match fs::read_to_string(path) {
         Ok(text) if text.trim().is_empty() => Ok(None),
-        // Some programs allow comments in their JSON. Writing the file would lose them, so it is left to the person.
-        Ok(text) => serde_json::from_str(&text).map(Some).map_err(|error| damaged(path, &error.to_string())),
+        // Some programs allow comments in their JSON. Writing the file would delete them, so it is an error.
+        Ok(text) => {
+            serde_json::from_str(&text).map(Some).map_err(|error| damaged(path, &not_json(&text, &error)))
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(Fault::Io { doing: "read", path: path.to_owned(), source }),
     }
 }
 
-/// Writes a file whole: the program that reads it may be running.
-pub(super) fn write(path: &Path, text: &str, place: Place) -> Result<(), Fault> {
-    // Through a link, so that the file is changed where it really is.
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let fault = |doing| move |source| Fault::Io { doing, path: path.clone(), source };
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(fault("make the folder of"))?;
-    }
-    let unfinished = path.with_extension("tollgate-tmp");
-    fs::write(&unfinished, text).map_err(fault("write"))?;
-    let mode = match (place, fs::metadata(path)) {
-        (Place::Executable, _) => Some(0o755),
-        (Place::Plain, Ok(there)) => Some(there.permissions().mode() & 0o7777),
-        (Place::Plain, Err(_)) => None,
+/// Why a text is not JSON, and in which line.
+fn not_json(text: &str, error: &serde_json::Error) -> String {
+    let (line, column) = (error.line(), error.column());
+    let there =
+        text.lines().nth(line.saturating_sub(1)).and_then(|text| text.get(column.saturating_sub(1)..));
+    let reason = error.to_string();
+    let reason = match there {
+        Some(there) if there.starts_with("//") || there.starts_with("/*") => "comment",
+        _ => reason.split(" at line ").next().unwrap_or_default(),
     };
-    if let Some(mode) = mode {
-        fs::set_permissions(&unfinished, fs::Permissions::from_mode(mode)).map_err(fault("write"))?;
-    }
-    fs::rename(&unfinished, path).map_err(fault("write"))
+    format!("not JSON (line {line}: {reason})")
 }
 
-/// Removes a file, and the folders above that are empty then, up to the workspace.
+/// Writes a file whole, because the program that reads it may be running. Follows a symbolic link.
+pub(super) fn write(path: &Path, text: &str, access: Access) -> Result<(), Fault> {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    replace_file(&path, text.as_bytes(), access)
+}
+
+/// Removes a file, and the folders above it that are then empty, up to the workspace.
 pub(super) fn remove(root: &Path, path: &Path) -> Result<(), Fault> {
     fs::remove_file(path).map_err(|source| Fault::Io { doing: "remove", path: path.to_owned(), source })?;
     for folder in path.ancestors().skip(1).take_while(|folder| *folder != root) {
@@ -330,25 +322,25 @@ mod tests {
     use crate::host;
 
     #[test]
-    fn putting_in_twice_is_once_and_taking_out_leaves_nothing() {
+    fn installing_twice_is_the_same_as_once_and_uninstalling_leaves_nothing() {
         for host in host::ALL {
             let root = tempfile::tempdir().unwrap();
             let setup = host.setup();
-            assert_eq!(setup.take(root.path()).unwrap(), Became::NothingToRemove);
-            assert_eq!(setup.put(root.path()).unwrap(), Became::Written);
+            assert_eq!(setup.uninstall(root.path()).unwrap(), Became::NothingToRemove);
+            assert_eq!(setup.install(root.path()).unwrap(), Became::Written);
             assert!(
                 setup.is_in_place(root.path()).unwrap() && setup.is_there(root.path()),
                 "{}",
                 host.name()
             );
-            assert_eq!(setup.put(root.path()).unwrap(), Became::Kept);
-            assert_eq!(setup.take(root.path()).unwrap(), Became::Removed);
+            assert_eq!(setup.install(root.path()).unwrap(), Became::Kept);
+            assert_eq!(setup.uninstall(root.path()).unwrap(), Became::Removed);
             assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0, "{}", host.name());
         }
     }
 
     #[test]
-    fn what_others_put_there_stays_as_it_is() {
+    fn other_entries_stay_unchanged() {
         for host in host::ALL {
             let root = tempfile::tempdir().unwrap();
             let Setup::Shared { file, entries, .. } = host.setup() else { continue };
@@ -358,26 +350,26 @@ mod tests {
             let foreign = json!({"z": 1, "hooks": {event: [{"command": "lint"}, {"hooks": [{"command": "format"}]}], "A": []}, "a": 2});
             let text = pretty(&foreign);
             fs::write(&path, &text).unwrap();
-            host.setup().put(root.path()).unwrap();
+            host.setup().install(root.path()).unwrap();
             let merged: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
             assert_eq!(merged["hooks"][event].as_array().unwrap().len(), 3);
-            // Somebody adds a hook of their own to our group.
+            // Somebody adds another hook to our group.
             let mut shared = merged.clone();
             if let Some(inner) = shared["hooks"][event][2].get_mut("hooks").and_then(Value::as_array_mut) {
                 inner.push(json!({"command": "theirs"}));
                 fs::write(&path, pretty(&shared)).unwrap();
-                host.setup().take(root.path()).unwrap();
+                host.setup().uninstall(root.path()).unwrap();
                 let left: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
                 assert_eq!(left["hooks"][event][2]["hooks"], json!([{"command": "theirs"}]));
                 fs::write(&path, pretty(&merged)).unwrap();
             }
-            host.setup().take(root.path()).unwrap();
+            host.setup().uninstall(root.path()).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), text, "{}", host.name());
         }
     }
 
     #[test]
-    fn a_file_that_is_not_plain_json_is_left_alone() {
+    fn a_file_that_is_not_plain_json_stays_unchanged() {
         let root = tempfile::tempdir().unwrap();
         for host in host::ALL {
             let Setup::Shared { file, .. } = host.setup() else { continue };
@@ -390,7 +382,7 @@ mod tests {
                 "{\"hooks\": {\"PreToolUse\": {}, \"BeforeTool\": 1, \"preToolUse\": 1}}",
             ] {
                 fs::write(&path, text).unwrap();
-                assert!(host.setup().put(root.path()).is_err(), "{text}");
+                assert!(host.setup().install(root.path()).is_err(), "{text}");
                 assert_eq!(fs::read_to_string(&path).unwrap(), text);
             }
         }

@@ -1,28 +1,22 @@
-//! Words for the ledger.
+//! Ledger lines, and what is wrong with a ledger that is not valid.
 
 use std::path::Path;
 
-use serde_json::Value;
 use tollgate::ledger::{Line, Problem, Verdict, Wrong};
+use tollgate::visible::plain;
 
-use super::{count, moment, plain, quoted, short, shown};
-use crate::door::Door;
+use super::text::{Viewpoint, count, moment, quoted, short, shown};
 
 /// One line on one line: number, time, agent, type, file or task, result.
 pub(crate) fn ledger_line(line: &Line) -> String {
-    let text = |value: &Value| value.as_str().map(plain);
     let agent = line.agent.as_ref().map_or("-", |agent| agent.as_str());
-    let mut words = format!("{:>6}  {}  {agent}  {}", line.seq, moment(line.time), plain(&line.action_type));
-    if let Some(path) = text(&line.payload["target_file"]).or_else(|| text(&line.payload["task"])) {
-        words += &format!("  {}", short(&path));
+    let kind = plain(line.event.action_type());
+    let mut words = format!("{:>6}  {}  {agent}  {kind}", line.seq, moment(line.time));
+    for (target, arrow) in line.event.described().targets().zip(["  ", " -> "]) {
+        words += &format!("{arrow}{}", short(&plain(target)));
     }
-    if let Some(to) = text(&line.payload["moved_to"]) {
-        words += &format!(" -> {}", short(&to));
-    }
-    for value in [&line.result["status"], &line.result["error_type"]] {
-        if let Some(word) = text(value) {
-            words += &format!("  {word}");
-        }
+    for word in line.event.result_words() {
+        words += &format!("  {}", plain(word));
     }
     words
 }
@@ -31,29 +25,28 @@ pub(crate) fn damaged_lines(damaged: usize) -> String {
     match damaged {
         0 => String::new(),
         damaged => format!(
-            "warning: {} could not be read and {} left out\nhint: `tollgate ledger verify` names the first",
-            count(damaged, "line"),
-            if damaged == 1 { "is" } else { "are" }
+            "warning: skipped {}\nhint: run `tollgate ledger verify` to see the first",
+            count(damaged, "unreadable line")
         ),
     }
 }
 
-pub(crate) fn verdict(door: &Door, verdict: &Verdict, head_file: Option<&Path>) -> String {
+pub(crate) fn verdict(view: &Viewpoint, verdict: &Verdict, head_file: Option<&Path>) -> String {
     match (&verdict.problem, verdict.head, verdict.remembered) {
         (Some(found), ..) => {
-            let (fact, hint) = problem(door, found, head_file);
+            let (fact, hint) = problem(view, found, head_file);
             format!("not valid: {fact}\nhint: {hint}")
         }
         (None, None, _) => "valid: the ledger is empty".into(),
         (None, Some(head), Some(_)) => {
             let lines = whole_lines(verdict);
-            format!("valid: {lines}, the last is {} {}", head.seq, head.hash.short())
+            format!("valid: {lines}, last line {} ({})", head.seq, head.hash.short())
         }
         (None, Some(head), None) => {
             let lines = whole_lines(verdict);
             format!(
-                "valid: {lines}, the last is {} {}\nnote: no earlier end is remembered for you, so lines cut off at \
-                 the end could not be noticed",
+                "valid: {lines}, last line {} ({})\nnote: a truncated end cannot be detected this time, because you \
+                 have not seen this ledger before",
                 head.seq,
                 head.hash.short()
             )
@@ -66,52 +59,48 @@ fn whole_lines(verdict: &Verdict) -> String {
 }
 
 /// What is wrong, and what to do.
-pub(crate) fn problem(door: &Door, problem: &Problem, head_file: Option<&Path>) -> (String, String) {
-    let (file, line, seq) = (shown(door, &problem.file), problem.line, problem.seq);
-    // What is gone, with the verb that fits.
+pub(super) fn problem(view: &Viewpoint, problem: &Problem, head_file: Option<&Path>) -> (String, String) {
+    let (file, line, seq) = (shown(view, &problem.file), problem.line, problem.seq);
+    // The missing lines, with the verb in the right number.
     let gone = |one: &str, many: &str| match problem.missing {
         0 | 1 => format!("line {seq} {one}"),
         missing => format!("lines {seq} to {} {many}", seq + missing - 1),
     };
     let accept = match head_file {
         Some(head) => format!(
-            "if you know why, accept the ledger as it is by removing what is remembered: `rm {}`; else look for a copy of \
-             the ledger",
+            "if you know why, accept the ledger as it is by deleting its remembered end: `rm {}`; otherwise look for a \
+             copy of the ledger",
             quoted(head)
         ),
         None => "look for a copy of the ledger".into(),
     };
     let look = || {
-        let anew = begin_anew(&problem.file);
+        let start_new = start_new(&problem.file);
         format!(
-            "compare with a copy of the ledger, if you have one; to keep this one aside and begin anew: `{anew}`"
+            "compare with a copy of the ledger, if you have one; to set this one aside and start a new one: `{start_new}`"
         )
     };
     match problem.wrong {
         Wrong::Edited => (format!("line {seq} was edited (`{file}`, line {line})"), look()),
         Wrong::Removed => (format!("{} removed (`{file}`, before line {line})", gone("was", "were")), look()),
         Wrong::Reordered => (format!("line {seq} is not in its place (`{file}`, line {line})"), look()),
-        Wrong::NotALine => {
-            (format!("what should be line {seq} is no ledger line (`{file}`, line {line})"), look())
-        }
+        Wrong::NotALine => (format!("line {seq} is not a ledger line (`{file}`, line {line})"), look()),
         Wrong::Torn => (
-            format!("line {seq} was not written to its end (`{file}`, line {line})"),
-            "the next guarded write moves it to `ledger.torn-...` and says so in the ledger".into(),
+            format!("line {seq} is incomplete (`{file}`, line {line})"),
+            "the next guarded write moves it to `ledger.torn-...` and records that in the ledger".into(),
         ),
-        Wrong::CutTail => {
-            (format!("the end was cut off: {} known and gone (`{file}`)", gone("is", "are")), accept)
-        }
+        Wrong::CutTail => (format!("the end was cut off: {} missing (`{file}`)", gone("is", "are")), accept),
         Wrong::Rewritten => (
             format!(
-                "line {seq} is not the one that is remembered: it or one before it was rewritten (`{file}`)"
+                "line {seq} differs from the remembered line: it or an earlier line was rewritten (`{file}`)"
             ),
             accept,
         ),
     }
 }
 
-/// A command that puts all files of a ledger aside, of which this is one. Nothing is overwritten.
-pub(crate) fn begin_anew(file: &Path) -> String {
+/// A command that moves all files of the ledger of which this file is a part. It overwrites nothing.
+pub(super) fn start_new(file: &Path) -> String {
     let state = file.parent().unwrap_or(Path::new("."));
     let (aside, state) = (quoted(&state.join("ledger.old")), quoted(state));
     format!("mkdir -p {aside} && mv -n {state}/ledger*.jsonl {aside}")

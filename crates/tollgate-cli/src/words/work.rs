@@ -1,7 +1,7 @@
-//! Words for the worker: what it says while it works.
+//! What `tollgate work` prints while it works.
 
 use std::ffi::OsStr;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,32 +10,19 @@ use tollgate::name::Agent;
 use tollgate::vault::claim::Mode;
 use tollgate::vault::store::Landed;
 use tollgate::vault::{Claimed, TaskName};
+use tollgate::visible::plain;
 
-use super::{count, fault_words, plain, shown};
-use crate::answer::Stop;
-use crate::command::work::Tally;
-use crate::door::Door;
+use super::error::{fault_words, hint};
+use super::text::{Viewpoint, count, shown};
+use crate::report::work::Tally;
 
-/// Said at once, because the work goes on.
-pub(crate) fn tell(text: &str) {
-    // If nobody reads stderr there is nobody to tell.
-    let _ = writeln!(io::stderr(), "{text}");
-}
-
-pub(crate) fn no_such_program(program: &OsStr) -> Stop {
-    Stop::usage(
-        format!("`{}` is no program that can be run", plain(&program.to_string_lossy())),
-        "check its name and `PATH`; a shell's own words need `sh -c '...'`",
-    )
-}
-
-pub(crate) fn tell_that_it_cannot_run(program: &OsStr, error: &io::Error) {
-    tell(&format!("error: cannot run `{}`: {error}", plain(&program.to_string_lossy())));
+pub(crate) fn cannot_run(program: &OsStr, error: &io::Error) -> String {
+    format!("error: cannot run `{}`: {error}", plain(&program.to_string_lossy()))
 }
 
 pub(crate) fn not_watching(error: &str, interval: Duration) -> String {
     format!(
-        "note: the folders cannot be watched ({}), so they are looked at every {} s",
+        "note: cannot watch the folders ({}); checking them every {} s instead",
         plain(error),
         interval.as_secs()
     )
@@ -45,40 +32,40 @@ pub(crate) fn asked_to_stop() -> String {
     "asked to stop".into()
 }
 
-pub(crate) fn work_fault(door: &Door, fault: &Fault) -> String {
-    format!("error: {}\nhint: {}", fault_words(door, fault), plain(&super::hint(fault)))
+pub(crate) fn work_fault(view: &Viewpoint, fault: &Fault) -> String {
+    format!("error: {}\nhint: {}", fault_words(view, fault), plain(&hint(fault)))
 }
 
-pub(crate) fn work_starts(door: &Door, agent: &Agent, vault: &Path) -> String {
-    format!("`{agent}` works on the tasks in `{}`", shown(door, vault))
+pub(crate) fn work_starts(view: &Viewpoint, agent: &Agent, vault: &Path) -> String {
+    format!("`{agent}` is working on the tasks in `{}`", shown(view, vault))
 }
 
 pub(crate) fn work_stops(grace: Duration) -> String {
-    format!("stopping: no more tasks, {} s for what is under way", grace.as_secs())
+    format!("stopping: no new tasks; running commands have {} s to finish", grace.as_secs())
 }
 
 pub(crate) fn work_begins(claimed: &Claimed) -> String {
     let mode = match claimed.claim.mode {
         Mode::Execute => "",
-        Mode::Draft => ", to draft it",
+        Mode::Draft => " to draft it",
     };
     format!("claimed `{}`{mode}", plain(claimed.task.as_str()))
 }
 
 pub(crate) fn claim_is_gone(task: &TaskName) -> String {
-    format!("`{}` was taken away before the work began", plain(task.as_str()))
+    format!("the claim on `{}` was lost before the work began", plain(task.as_str()))
 }
 
-/// The command failed and left somebody behind.
+/// The command failed, and a process that it started still runs.
 pub(crate) fn something_still_runs(task: &TaskName) -> String {
     let task = plain(task.as_str());
     format!(
-        "`{task}` failed, but something that its command has started still runs: the task is free when that ends"
+        "`{task}` failed, but a process that its command started still runs; the task is free when that process ends"
     )
 }
 
 pub(crate) fn cannot_start(error: &io::Error) -> String {
-    format!("error: the command cannot be started: {error}")
+    format!("error: cannot start the command: {error}")
 }
 
 /// How a command ended, for the file and the ledger.
@@ -111,7 +98,7 @@ pub(crate) fn work_ended(
 }
 
 pub(crate) fn given_back(task: &TaskName, landed: &Landed, why: &str) -> String {
-    format!("gave back `{}` to `{}`: {}", plain(task.as_str()), landed.slot, plain(why))
+    format!("returned `{}` to `{}`: {}", plain(task.as_str()), landed.slot, plain(why))
 }
 
 pub(crate) fn work_done(tally: &Tally) -> String {
@@ -124,7 +111,7 @@ pub(crate) fn work_done(tally: &Tally) -> String {
         parts.push(format!("{} failed", count(number(tally.failed), "attempt")));
     }
     if tally.given_back > 0 {
-        parts.push(format!("{} given back", tally.given_back));
+        parts.push(format!("{} returned", tally.given_back));
     }
     parts.join(", ")
 }

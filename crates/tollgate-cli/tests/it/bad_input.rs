@@ -1,4 +1,4 @@
-//! Whatever it is given: a clear answer, no hang, no panic, and nothing changed.
+//! Any input gets a clear answer: no hang, no panic, and nothing changes.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -23,7 +23,7 @@ fn commands(path: &OsStr) -> Vec<Vec<OsString>> {
     ]
 }
 
-/// Each in words and in JSON, with one of these exit codes.
+/// Runs each command as text and in JSON, and expects one of these exit codes.
 #[track_caller]
 fn answers(world: &World, path: impl AsRef<OsStr>, codes: &[i32]) {
     for command in commands(path.as_ref()) {
@@ -47,7 +47,7 @@ fn answers(world: &World, path: impl AsRef<OsStr>, codes: &[i32]) {
 }
 
 #[test]
-fn paths_that_lead_out() {
+fn paths_that_leave_the_workspace() {
     let world = World::new();
     fs::write(world.tmp().join("secret"), "s").unwrap();
     symlink("..", world.path("up")).unwrap();
@@ -60,16 +60,16 @@ fn paths_that_lead_out() {
 }
 
 #[test]
-fn things_that_are_no_files() {
+fn folders_pipes_sockets_and_devices() {
     let world = World::new();
     fs::create_dir(world.path("folder")).unwrap();
     mknodat(CWD, world.path("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(world.path("socket")).unwrap();
-    // A call that moves a file over a folder makes no sense, hence 2.
+    // Moving a file onto a folder is a usage error, hence 2.
     for path in ["folder", "fifo", "socket"] {
         answers(&world, path, &[1, 2]);
     }
-    // Only root can make a device.
+    // Only root can create a device.
     let device = rustix::fs::makedev(1, 3);
     if mknodat(CWD, world.path("device"), FileType::CharacterDevice, Mode::RUSR | Mode::WUSR, device).is_ok()
     {
@@ -78,7 +78,7 @@ fn things_that_are_no_files() {
 }
 
 #[test]
-fn paths_that_cannot_be() {
+fn paths_that_cannot_exist() {
     let world = World::new();
     symlink("loop", world.path("loop")).unwrap();
     world.puts("file", "x");
@@ -90,12 +90,20 @@ fn paths_that_cannot_be() {
     for command in commands(OsStr::new("")) {
         world.tollgate(command).stdin("x").ends().is(2);
     }
+    for (path, word) in
+        [("loop", "form a loop"), ("file/below", "is a file, not a folder"), (&long_name, "shorter")]
+    {
+        let said = world.tollgate(["read", path]).ends().stderr();
+        assert!(said.contains(word), "{said}");
+    }
+    let few = world.script("ulimit -n 4; tollgate read file").ends().is(3).stderr();
+    assert!(few.contains("ulimit -n"), "{few}");
     let said = world.tollgate(["read", &long_path]).ends().stderr();
     assert!(said.len() < 1000, "{said}");
 }
 
 #[test]
-fn names_that_are_strange_and_right() {
+fn unusual_names_work() {
     let world = World::new();
     for name in
         [b"two\nlines".as_slice(), b"\xff\xfe not utf-8", b" ", b"-dash", b"back`tick", "größe".as_bytes()]
@@ -123,27 +131,48 @@ fn names_that_are_strange_and_right() {
 }
 
 #[test]
-fn what_is_not_there() {
+fn a_missing_file() {
     let world = World::new();
     insta::assert_snapshot!(world.run("read gone").filtered, @r#"
     exit 3
     --- stderr
     error: `gone` does not exist
-    hint: check the path; `tollgate create` makes a new file
+    hint: check the path: a relative path starts at the current folder, or at `-C DIR`
     "#);
     insta::assert_snapshot!(world.run("edit gone --old a --new b").filtered, @r#"
     exit 3
     --- stderr
     error: `gone` does not exist
-    hint: check the path; `tollgate create` makes a new file
+    hint: check the path: a relative path starts at the current folder, or at `-C DIR`
     "#);
     for line in ["read gone", "edit gone --old a --new b", "delete gone", "move gone there"] {
-        world.run(&format!("{line} --json")).is(3).fault("NOT_FOUND");
+        let fault = world.run(&format!("{line} --json")).is(3).fault("NOT_FOUND");
+        assert!(!fault["hint"].as_str().unwrap().contains("create"), "{fault}");
     }
 }
 
 #[test]
-fn calls_that_make_no_sense() {
+fn a_file_cannot_be_moved_onto_itself() {
+    let world = World::new();
+    world.puts("a", "x");
+    insta::assert_snapshot!(world.run("move a a").filtered, @r#"
+    exit 2
+    --- stderr
+    error: `a` cannot be moved onto itself
+    hint: give another path as the target
+    "#);
+    insta::assert_snapshot!(world.run("move a ./x/../a").filtered, @r#"
+    exit 2
+    --- stderr
+    error: `a` is named twice in one change
+    hint: name each file once per call: put all edits of one file into one change, and move a file only to another path
+    "#);
+    world.run("move a a --json").is(2).fault("INVALID");
+    world.holds("a", "x");
+}
+
+#[test]
+fn usage_errors() {
     let world = World::new();
     world.puts("a", "x");
     let mut said = String::new();
@@ -151,7 +180,9 @@ fn calls_that_make_no_sense() {
         vec![],
         vec!["--json"],
         vec!["fly"],
+        vec!["reed", "--json"],
         vec!["read"],
+        vec!["read", "--json"],
         vec!["read", "a", "--lines", "3:2", "--json"],
         vec!["read", "a", "--turn", "../../x"],
         vec!["read", "a", "--agent", "no\x1b[31m"],
@@ -159,25 +190,35 @@ fn calls_that_make_no_sense() {
         vec!["completions", "sh"],
     ] {
         let ran = world.tollgate(&words).ends().is(2);
-        assert_eq!(ran.stdout(), "", "{words:?}");
-        assert!(!ran.stderr().contains('\x1b'), "{words:?}: {ran}");
-        said += &format!("{words:?}\n{}\n", ran.stderr().lines().next().unwrap_or_default());
+        let text = if words.contains(&"--json") {
+            ran.json();
+            ran.stdout()
+        } else {
+            assert_eq!(ran.stdout(), "", "{words:?}");
+            ran.stderr()
+        };
+        assert!(!text.contains('\x1b'), "{words:?}: {ran}");
+        said += &format!("{words:?}\n{}\n", text.lines().next().unwrap_or_default());
     }
     insta::assert_snapshot!(said, @r#"
     []
     Many agents, one workspace, nothing lost
     ["--json"]
-    error: 'tollgate' requires a subcommand but one was not provided
+    {"error":"USAGE","message":"'tollgate' requires a subcommand but one was not provided [subcommands: init, turn, read, write, edit, create, delete, move, apply, task, work, sync, mcp, serve, recovery, ledger, hook, doctor, completions, help]","hint":"run the command with `--help` to see how to call it"}
     ["fly"]
     error: unrecognized subcommand 'fly'
+    ["reed", "--json"]
+    {"error":"USAGE","message":"unrecognized subcommand 'reed'","hint":"some similar subcommands exist: 'recovery', 'read'"}
     ["read"]
     error: the following required arguments were not provided:
+    ["read", "--json"]
+    {"error":"USAGE","message":"the following required arguments were not provided: <PATH>","hint":"run the command with `--help` to see how to call it"}
     ["read", "a", "--lines", "3:2", "--json"]
-    error: invalid value '3:2' for '--lines <A:B>': line 2 comes before line 3; write the smaller number first
+    {"error":"USAGE","message":"invalid value '3:2' for '--lines <A:B>': line 2 comes before line 3; give the smaller number first","hint":"run the command with `--help` to see how to call it"}
     ["read", "a", "--turn", "../../x"]
-    error: invalid value '../../x' for '--turn <ID>': ../../x cannot be the name of a turn: use 1 to 64 letters, digits and `-_.@+`, not starting with a dot or a dash
+    error: invalid value '../../x' for '--turn <ID>': `../../x` is not a valid turn id: use 1 to 64 letters, digits and `-_.@+`, not starting with a dot or a dash
     ["read", "a", "--agent", "no\u{1b}[31m"]
-    error: invalid value 'no' for '--agent <NAME>': no\u{1b}[31m cannot be the name of an agent: use 1 to 64 letters, digits and `-_.@+`, not starting with a dot or a dash
+    error: invalid value 'no' for '--agent <NAME>': `no\u{1b}[31m` is not a valid agent name: use 1 to 64 letters, digits and `-_.@+`, not starting with a dot or a dash
     ["edit", "a", "--old", "x"]
     error: the following required arguments were not provided:
     ["completions", "sh"]
@@ -199,27 +240,27 @@ fn a_log_that_is_always_open() {
     ] {
         world.tollgate(&words).stdin("y").ends().payload("FILE_BUSY", "RETRY_LATER");
     }
-    // To try again would not help here: the file is there.
+    // Trying again would not help here, because the file exists.
     world.tollgate(["create", "log", "--json"]).stdin("y").ends().payload("STALE_FILE", "RE_READ_REQUIRED");
     world.holds("log", "x\n");
 }
 
 #[test]
-fn a_folder_that_is_gone() {
+fn a_current_folder_that_was_deleted() {
     let world = World::new();
     let script = "mkdir gone; cd gone; rmdir ../gone; tollgate read a; tollgate read a --json";
     insta::assert_snapshot!(world.script(script).ends().filtered, @r#"
     exit 3
     --- stdout
-    {"error":"NOT_FOUND","message":"the current folder does not exist","hint":"go to a folder that exists, or name the workspace with `-C DIR`"}
+    {"error":"NOT_FOUND","message":"the current folder does not exist","hint":"go to a folder that exists, or give the workspace with `-C DIR`"}
     --- stderr
     error: the current folder does not exist
-    hint: go to a folder that exists, or name the workspace with `-C DIR`
+    hint: go to a folder that exists, or give the workspace with `-C DIR`
     "#);
 }
 
 #[test]
-fn a_workspace_that_is_no_folder() {
+fn a_workspace_that_is_not_a_folder() {
     let world = World::new();
     world.puts("a", "x");
     for line in ["-C a read x", "-C a doctor", "-C a init", "-C /dev/null turn begin"] {
@@ -230,7 +271,7 @@ fn a_workspace_that_is_no_folder() {
 }
 
 #[test]
-fn bytes_that_are_no_text_on_stdin() {
+fn binary_bytes_on_stdin() {
     let world = World::new();
     let bytes: Vec<u8> = (0..=255).rev().collect();
     world.tollgate(["write", "raw"]).stdin(&bytes).ends().is(0);

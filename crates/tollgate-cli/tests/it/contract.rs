@@ -1,8 +1,8 @@
-//! The claim-by-move contract's own test script, with `tollgate work` as its two agents.
+//! The test script of the claim-by-move contract, with `tollgate work` as its two agents.
 
 use crate::world::World;
 
-/// As the contract has it; only the folder is a variable, and the agents have their names.
+/// The contract's script, except that the folder is a variable and the agents have names.
 const SCRIPT: &str = r##"
 # 1. Create test task
 echo "# Test Task" > $VAULT/Needs_Action/test-task.md
@@ -39,7 +39,7 @@ echo "✓ All claim-by-move tests: PASSED"
 "##;
 
 #[test]
-fn the_contracts_own_test_script_passes() {
+fn the_contracts_test_script_passes() {
     for settle in ["2s", "200ms"] {
         let world = World::with(&format!("[vault]\nsettle = \"{settle}\"\n"));
         world.run("init --vault").is(0);

@@ -1,4 +1,4 @@
-//! Sixteen workers, two thousand tasks, and somebody who kills at random.
+//! Sixteen workers, two thousand tasks, and random kills.
 //!
 //! `TOLLGATE_CROWD=tasks,workers` changes the size.
 
@@ -14,10 +14,11 @@ use serde_json::Value;
 
 use crate::world::{Process, World};
 
-/// Says who works on what, and holds a lock of its own while it does: if that is taken, two are at one task.
+/// Records who works on which task, and holds its own lock in the meantime. If the lock is taken, two commands work on one
+/// task.
 ///
-/// A process that dies closes its files from the lowest number up, and the claim's lock has a high one: the witness is
-/// free before the claim is.
+/// A dying process closes its files in the order of their numbers. The claim's lock has a high number, so this lock is free
+/// before the claim is.
 const COMMAND: &str = r#"#!/bin/sh
 exec 9> "$WITNESS/lock-$TOLLGATE_TASK_ID"
 flock -n 9 || echo "TWO $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS/record"
@@ -33,7 +34,7 @@ echo "ended $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS/record"
 rm "$WITNESS/pid-$TOLLGATE_CLAIM_ID"
 "#;
 
-/// Numbers that look random and are the same in every run.
+/// Pseudorandom numbers, the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -55,7 +56,7 @@ fn count(folder: &Path) -> usize {
     fs::read_dir(folder).map_or(0, Iterator::count)
 }
 
-/// Kills a command of this test, and nobody who has got its number since.
+/// Kills a command of this test, and never another process that got its id later.
 fn kill_command(witness: &Path, dice: &mut Dice) -> bool {
     let is_pid = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("pid-");
     let mut running: Vec<_> =
@@ -71,14 +72,14 @@ fn kill_command(witness: &Path, dice: &mut Dice) -> bool {
                 return pidfd_send_signal(&handle, Signal::KILL).is_ok();
             }
         }
-        // It died before, with its worker.
+        // It has died with its worker.
         let _ = fs::remove_file(path);
     }
     false
 }
 
 #[test]
-fn sixteen_workers_and_random_deaths() {
+fn sixteen_workers_with_random_kills_do_each_task_once() {
     let (tasks, workers) = size();
     let world = World::with(
         "[vault]\ndurability = \"fast\"\nmax_attempts = 100000\nsettle = \"100ms\"\n[log]\ndir = \"log\"\nmax_size = \"64KiB\"\n",
@@ -92,7 +93,7 @@ fn sixteen_workers_and_random_deaths() {
     for number in 0..tasks {
         world.puts(format!("vault/Needs_Action/task-{number}.md"), format!("# Task {number}\n"));
     }
-    // Two processes of each name: they are told apart by their claims.
+    // Two processes with the same agent name. Their claims tell them apart.
     let start = |number: usize| {
         let agent = format!("agent-{}", number / 2);
         let words = ["work", "--agent", &agent, "--interval", "1", "--", command.to_str().unwrap()];
@@ -122,7 +123,7 @@ fn sixteen_workers_and_random_deaths() {
     }
     for worker in &mut crew {
         let ended = worker.ends();
-        // One that has only just been started does not listen yet, and has nothing to give back.
+        // A worker that has just started does not handle signals yet, and has no task to return.
         assert!(ended.success() || ended.signal() == Some(Signal::TERM.as_raw()), "{ended}");
     }
     println!("{tasks} tasks in {took:?}, killed {killed_workers} workers and {killed_commands} commands");
@@ -136,7 +137,7 @@ fn sixteen_workers_and_random_deaths() {
     assert_eq!((board.as_array().unwrap().len(), names.len()), (tasks, tasks));
     assert!(board.as_array().unwrap().iter().all(|row| row["state"] == "Done"));
 
-    // By the workers' own record: never two at one task, and the file was there.
+    // The workers' own record: never two at one task, and the file was there.
     let record = fs::read_to_string(witness.join("record")).unwrap();
     let strange: Vec<&str> =
         record.lines().filter(|line| line.starts_with("TWO") || line.starts_with("AWAY")).collect();
@@ -146,9 +147,9 @@ fn sixteen_workers_and_random_deaths() {
         .filter(|line| line.starts_with("ended"))
         .map(|line| line.split(' ').nth(1).unwrap())
         .collect();
-    assert_eq!(ended.len(), tasks, "what is done was worked to its end");
+    assert_eq!(ended.len(), tasks, "every task in `Done` was worked on to its end");
 
-    // By the ledger: claims and their ends alternate, and each task was done once.
+    // The ledger: claims and their ends alternate, and each task was done once.
     world.run("ledger verify").is(0);
     let mut owner: BTreeMap<String, Option<String>> = BTreeMap::new();
     let mut times_done: BTreeMap<String, usize> = BTreeMap::new();
@@ -163,7 +164,7 @@ fn sixteen_workers_and_random_deaths() {
                 *owner = id;
                 claims += 1;
             }
-            // A claim that was cut short is taken back without its name: nobody was told of it.
+            // An interrupted claim is rolled back without its id, because nobody got that id.
             "RECLAIM" if id.is_none() => *owner = None,
             "RELEASE" | "RECLAIM" => {
                 assert_eq!(owner.take(), id, "{line}");
@@ -178,13 +179,13 @@ fn sixteen_workers_and_random_deaths() {
     assert!(times_done.values().all(|times| *times == 1));
     assert!(owner.values().all(Option::is_none));
 
-    // The figures, across all those processes.
+    // The figures, over all processes.
     let figures = world.json("task figures");
     assert_eq!(figures["coordination"]["total_claims"], claims);
     assert_eq!(figures["coordination"]["active_claims"], 0);
     assert_eq!(figures["agents"].as_array().unwrap().len(), workers.div_ceil(2));
 
-    // In the files: one success each, and nothing of the author's is changed.
+    // The files: one success each, and the author's text is unchanged.
     for name in names {
         let text = fs::read_to_string(done.join(name)).unwrap();
         let number = name.strip_prefix("task-").unwrap().strip_suffix(".md").unwrap();
@@ -198,7 +199,7 @@ fn sixteen_workers_and_random_deaths() {
     }
 }
 
-/// All lines, also of files that are full.
+/// All lines of the ledger.
 fn lines(world: &World) -> Vec<Value> {
     let ledger = fs::read_to_string(world.path(".tollgate/ledger.jsonl")).unwrap();
     ledger.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -1,4 +1,4 @@
-//! `doctor`, in health and in sickness.
+//! `tollgate doctor`, with and without problems.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use crate::world::{Ran, World};
 
-/// The findings about one thing.
+/// The finding of one check.
 fn finding<'a>(answer: &'a Value, check: &str) -> &'a Value {
     answer["findings"].as_array().unwrap().iter().find(|found| found["check"] == check).unwrap()
 }
 
-/// What stands there, without what depends on the machine the test runs on.
+/// The output, without lines that depend on the machine.
 fn words(ran: &Ran) -> String {
     ran.filtered
         .lines()
@@ -21,18 +21,18 @@ fn words(ran: &Ran) -> String {
         .collect()
 }
 
-/// Whoever does as the doctor says, problem by problem, is well afterwards.
+/// Runs the command in the doctor's hint, problem by problem, until there are no problems.
 #[track_caller]
-fn mended_by_its_own_advice(world: &World, check: &str) {
+fn fixed_by_its_own_advice(world: &World, check: &str) {
     let answer = world.run("doctor --json").is(1).json();
     assert_eq!(finding(&answer, check)["level"], "problem");
     for _ in 0..3 {
         let answer = world.run("doctor --json").json();
         let findings = answer["findings"].as_array().unwrap();
         let Some(problem) = findings.iter().find(|found| found["level"] == "problem") else { return };
-        let mend = problem["mend"].as_str().unwrap().to_owned();
-        let command = mend.split('`').nth(1).unwrap_or_else(|| panic!("no command in {mend}")).to_owned();
-        // From anywhere.
+        let fix = problem["mend"].as_str().unwrap().to_owned();
+        let command = fix.split('`').nth(1).unwrap_or_else(|| panic!("no command in {fix}")).to_owned();
+        // In any folder.
         world.script(&command).folder("/").ends().is(0);
     }
     panic!("{}", world.run("doctor"));
@@ -44,10 +44,10 @@ fn a_healthy_workspace() {
     insta::assert_snapshot!(words(&world.run("doctor").is(0)), @r#"
     exit 0
     --- stdout
-    ok       workspace    `[W]`, the current folder
-    ok       settings     mode enforce, unread allow, durability durable (defaults, there is no `.tollgate/config.toml`)
-    ok       state        nothing was guarded here yet
-    all is well
+    ok       workspace    `[W]` (current folder)
+    ok       settings     mode enforce, unread allow, durability durable (defaults; no `.tollgate/config.toml`)
+    ok       state        no guarded writes here yet
+    no problems
     "#);
     world.run("init").is(0);
     world.tollgate(["create", "a"]).stdin("x").ends().is(0);
@@ -56,16 +56,16 @@ fn a_healthy_workspace() {
     insta::assert_snapshot!(words(&world.run("doctor").is(0)), @r#"
     exit 0
     --- stdout
-    ok       workspace    `[W]`, it has `.tollgate`
+    ok       workspace    `[W]` (found `.tollgate`)
     ok       settings     mode enforce, unread known, durability durable (`.tollgate/config.toml`)
-    ok       state        format 1, can be opened
-    ok       privacy      closed to strangers (mode 700)
-    ok       leftovers    nothing left half done; 1 replaced file waits for the second look
+    ok       state        format 1, readable
+    ok       privacy      private (mode 700)
+    ok       leftovers    no interrupted writes; 1 replaced file awaiting the late-write check
     ok       ledger       3 lines, valid
     ok       recovery     1 entry, 1 B of 256 MiB
     ok       reservations none
     ok       turns        1 running
-    all is well
+    no problems
     "#);
     let answer = world.json("doctor");
     assert_eq!(answer["healthy"], true);
@@ -76,7 +76,7 @@ fn a_healthy_workspace() {
 }
 
 #[test]
-fn warnings_do_not_make_it_ill() {
+fn warnings_are_not_problems() {
     let world = World::with("[guard]\nmode = \"observe\"\ndurability = \"fast\"\n");
     world.tollgate(["create", "a"]).stdin("x").ends().is(0);
     fs::set_permissions(world.path(".tollgate"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -85,20 +85,20 @@ fn warnings_do_not_make_it_ill() {
     insta::assert_snapshot!(words(&ran), @r#"
     exit 0
     --- stdout
-    ok       workspace    `[W]`, it has `.tollgate`
-    warning  settings     mode observe, unread allow, durability fast (`.tollgate/config.toml`); nothing is refused, stale writes only go to the ledger
+    ok       workspace    `[W]` (found `.tollgate`)
+    warning  settings     mode observe, unread allow, durability fast (`.tollgate/config.toml`); stale writes are recorded but not refused
       hint: set `mode = "enforce"` to refuse them
-    ok       state        format 1, can be opened
-    warning  privacy      `.tollgate` is open to strangers (mode 755); it holds names and old bytes of your files
-      hint: close it: `chmod o-rwx '[W]/.tollgate'`
-    warning  leftovers    nothing left half done; 1 file in the stage not made by tollgate
-      hint: move it away, it is never touched: `.tollgate/stage/notes.txt`
-    warning  ledger       1 line, valid; lines cut off at the end cannot be noticed, because you have no folder for state
+    ok       state        format 1, readable
+    warning  privacy      other users can open `.tollgate` (mode 755), which has names and old bytes of your files
+      hint: make it private: `chmod o-rwx '[W]/.tollgate'`
+    warning  leftovers    no interrupted writes; 1 file in `.tollgate/stage` not created by tollgate
+      hint: move it elsewhere, because tollgate never touches it: `.tollgate/stage/notes.txt`
+    warning  ledger       1 line, valid; a truncated end cannot be detected, because you have no folder for state
       hint: set `HOME` or `XDG_STATE_HOME`
     ok       recovery     0 entries, 0 B of 256 MiB
     ok       reservations none
     ok       turns        0 running
-    all is well, with 4 warnings
+    no problems, 4 warnings
     "#);
 }
 
@@ -110,19 +110,19 @@ fn a_bad_configuration() {
     insta::assert_snapshot!(words(&world.run("doctor").is(1)), @r#"
     exit 1
     --- stdout
-    ok       workspace    `[W]`, it has `.tollgate`
-    problem  settings     `.tollgate/config.toml` cannot be used
+    ok       workspace    `[W]` (found `.tollgate`)
+    problem  settings     `.tollgate/config.toml` is not valid
         TOML parse error at line 2, column 8
           |
         2 | mode = "maybe"
           |        ^^^^^^^
         unknown variant `maybe`, expected one of `enforce`, `observe`, `off`
-      hint: mend the file; the settings are listed in docs/settings.md
-    ok       privacy      closed to strangers (mode 700)
-    ok       leftovers    nothing left half done
+      hint: fix the file, then try again
+    ok       privacy      private (mode 700)
+    ok       leftovers    no interrupted writes
     ok       ledger       1 line, valid
     ok       turns        0 running
-    1 problem to mend
+    1 problem to fix
     "#);
 }
 
@@ -143,7 +143,7 @@ fn a_damaged_version() {
     world.tollgate(["create", "a"]).stdin("x").ends().is(0);
     world.puts(".tollgate/version", "?");
     world.run("read a --json").is(3).fault("STATE_DAMAGED");
-    mended_by_its_own_advice(&world, "state");
+    fixed_by_its_own_advice(&world, "state");
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_damaged_journal() {
     let world = World::new();
     world.tollgate(["create", "a"]).stdin("x").ends().is(0);
     world.puts(".tollgate/journal/0123456789abcdef.json", "{");
-    mended_by_its_own_advice(&world, "state");
+    fixed_by_its_own_advice(&world, "state");
     world.holds("a", "x");
 }
 
@@ -160,7 +160,7 @@ fn a_missing_part_of_the_state() {
     let world = World::new();
     world.tollgate(["create", "a"]).stdin("x").ends().is(0);
     fs::remove_dir_all(world.path(".tollgate/recovery")).unwrap();
-    mended_by_its_own_advice(&world, "state");
+    fixed_by_its_own_advice(&world, "state");
     world.tollgate(["write", "a"]).stdin("y").ends().is(0);
     world.run("doctor").is(0);
 }
@@ -176,7 +176,7 @@ fn an_edited_ledger() {
     let answer = world.run("doctor --json").is(1).json();
     assert_eq!(finding(&answer, "ledger")["level"], "problem");
     assert!(finding(&answer, "ledger")["message"].as_str().unwrap().starts_with("line 1 was edited"));
-    mended_by_its_own_advice(&world, "ledger");
+    fixed_by_its_own_advice(&world, "ledger");
     world.run("ledger verify").is(0);
     assert!(world.path(".tollgate/ledger.old/ledger.jsonl").exists());
 }
@@ -186,7 +186,7 @@ fn a_cut_ledger() {
     let world = World::new();
     world.tollgate(["create", "a"]).stdin("x").ends().is(0);
     world.puts(".tollgate/ledger.jsonl", "");
-    mended_by_its_own_advice(&world, "ledger");
+    fixed_by_its_own_advice(&world, "ledger");
 }
 
 #[test]
@@ -199,28 +199,28 @@ fn a_ledger_that_cannot_be_read() {
     let path = world.path(".tollgate/ledger.jsonl");
     let text = fs::read_to_string(&path).unwrap().replacen("{\"seq\":2", "hello", 1);
     fs::write(&path, text).unwrap();
-    mended_by_its_own_advice(&world, "ledger");
+    fixed_by_its_own_advice(&world, "ledger");
     world.tollgate(["write", "a"]).stdin("4").ends().is(0);
     world.run("ledger verify").is(0);
     assert_eq!(world.json("recovery list").as_array().unwrap().len(), 3);
 }
 
 #[test]
-fn what_a_crash_left_is_healed_and_told() {
+fn interrupted_writes_are_recovered_and_reported() {
     let world = World::new();
     world.tollgate(["create", "a"]).stdin("x").ends().is(0);
     world.puts(".tollgate/stage/tmp,00,0643c1d2e8a1f07b3a9c5d", "half");
     let answer = world.json("doctor");
     let message = finding(&answer, "leftovers")["message"].as_str().unwrap();
-    assert!(message.starts_with("healed 1 change"), "{message}");
+    assert!(message.starts_with("recovered 1 interrupted write"), "{message}");
     assert!(!world.path(".tollgate/stage/tmp,00,0643c1d2e8a1f07b3a9c5d").exists());
 }
 
 #[test]
-fn a_late_write_is_told() {
+fn a_late_write_is_reported() {
     let world = World::with("[guard]\ngrace = \"1h\"\n");
     world.puts("a", "old");
-    // As a program would that has found the file before it was replaced, and opens it for writing only afterwards.
+    // Like a program that found the file before it was replaced, and opens it for writing afterwards.
     let found = fs::File::open(world.path("a")).unwrap();
     world.tollgate(["write", "a"]).stdin("new").ends().is(0);
     let again = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&found));
@@ -230,12 +230,12 @@ fn a_late_write_is_told() {
     let answer = world.json("doctor");
     let finding = finding(&answer, "recovery");
     assert_eq!(finding["level"], "warning", "{finding}");
-    assert!(finding["message"].as_str().unwrap().contains("1 write by other programs"), "{finding}");
+    assert!(finding["message"].as_str().unwrap().contains("1 late write by other programs"), "{finding}");
     let id = world.json("recovery list")[0]["id"].as_str().unwrap().to_owned();
     assert_eq!(world.run(&format!("recovery show {id}")).stdout(), "late");
     insta::assert_snapshot!(world.run("recovery list").filtered, @r#"
     exit 0
     --- stdout
-    [ID]  [TIME]        4 B  a  came later than a write of `ada`
+    [ID]  [TIME]        4 B  a  written after a write by `ada`
     "#);
 }

@@ -1,4 +1,4 @@
-//! Reading and changing files from the command line, when all goes well.
+//! Reading and changing files from the command line, without refusals.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::world::{World, hash};
 
 #[test]
-fn every_change_is_told() {
+fn every_change_is_reported() {
     let world = World::new();
     world.puts("a.md", "one\ntwo\n");
     let created = world.tollgate(["create", "docs/new.md"]).stdin("new\n").ends();
@@ -43,15 +43,15 @@ fn every_change_is_told() {
     insta::assert_snapshot!(world.run("delete docs/b.md").filtered, @r#"
     exit 0
     --- stdout
-    deleted `docs/b.md`, it was c3f9c8c2
-    hint: `tollgate recovery restore [ID]` brings it back
+    deleted `docs/b.md`, c3f9c8c2
+    hint: run `tollgate recovery restore [ID]` to restore it
     "#);
     world.holds("docs/new.md", "new\n");
     assert!(!world.path("a.md").exists() && !world.path("docs/b.md").exists());
 }
 
 #[test]
-fn every_change_is_told_in_json() {
+fn every_change_is_reported_in_json() {
     let world = World::new();
     world.puts("a.md", "one\n");
     let file_path = world.path("a.md").to_str().unwrap().to_owned();
@@ -67,7 +67,7 @@ fn every_change_is_told_in_json() {
 }
 
 #[test]
-fn a_read_gives_exactly_the_bytes() {
+fn a_read_prints_exactly_the_bytes() {
     let world = World::new();
     let bytes: Vec<u8> = (0..=255).collect();
     world.puts("raw", &bytes);
@@ -111,8 +111,8 @@ fn several_edits_are_one_change() {
     insta::assert_snapshot!(unpaired.filtered, @r#"
     exit 2
     --- stderr
-    error: there are 2 old texts and 1 new text
-    hint: give one `--new` for each `--old`, in the same order; `--new ''` takes text away
+    error: 2 old texts but 1 new text
+    hint: give one `--new` for each `--old`, in the same order; `--new ''` deletes the old text
     "#);
 }
 
@@ -135,8 +135,8 @@ fn apply_changes_all_or_none() {
     --- stdout
     wrote `a`, 87428fc5 -> 06f961b8
     wrote `b`, 4903b70f -> a133788f
-    deleted `c`, it was a3a5e715
-    hint: `tollgate recovery restore [ID]` brings it back
+    deleted `c`, a3a5e715
+    hint: run `tollgate recovery restore [ID]` to restore it
     moved `d` to `deep/d`, 8d74beec
     created `new/e`, a2bbdb2d
     "#);
@@ -149,7 +149,7 @@ fn apply_changes_all_or_none() {
     let refused = world.tollgate(["apply", "--json"]).stdin(again.to_string()).ends();
     let payload = refused.payload("STALE_FILE", "RE_READ_REQUIRED");
     assert_eq!(payload["expected_hash"], Value::Null);
-    // As it comes out of a refusal or a read: there must be no file.
+    // Null, as in a refusal or a read: the file must not exist.
     let null = r#"[{"path":"a","content":"x","expected_hash":null}]"#;
     world.tollgate(["apply", "--json"]).stdin(null).ends().payload("STALE_FILE", "RE_READ_REQUIRED");
     world.holds("a", "A\n");
@@ -159,7 +159,7 @@ fn apply_changes_all_or_none() {
 }
 
 #[test]
-fn changes_that_make_no_sense_are_named() {
+fn invalid_changes_are_explained() {
     let world = World::new();
     let mut said = String::new();
     for changes in [
@@ -175,65 +175,71 @@ fn changes_that_make_no_sense_are_named() {
         r#"[{"path":"a","edits":[]}]"#,
         r#"[{"path":"","content":"x"}]"#,
         r#"[{"path":"a","content":"x"},{"path":"./a","content":"y"}]"#,
+        "[{\"path\":\"a\\u0000b\",\"content\":\"x\"}]",
     ] {
-        let ran =
-            world.tollgate(["apply"]).stdin(changes).ends().is(if changes.contains("[]}") { 3 } else { 2 });
+        let ran = world.tollgate(["apply"]).stdin(changes).ends();
+        let is_fault = changes.contains("[]}") || changes.contains("u0000");
+        let ran = ran.is(if is_fault { 3 } else { 2 });
         said += &format!("{}\n{}\n", format!("given {changes}").trim_end(), ran.stderr());
         assert!(!world.path("a").exists());
     }
     insta::assert_snapshot!(said, @r#"
     given
-    error: standard input is no list of changes: EOF while parsing a value at line 1 column 0
+    error: standard input is not a list of changes: EOF while parsing a value at line 1 column 0
     hint: give a JSON list such as `[{"path":"a.md","content":"new"}]`; see `tollgate apply --help`
 
     given {}
-    error: standard input is no list of changes: invalid type: map, expected a sequence at line 1 column 0
+    error: standard input is not a list of changes: invalid type: map, expected a sequence at line 1 column 0
     hint: give a JSON list such as `[{"path":"a.md","content":"new"}]`; see `tollgate apply --help`
 
     given []
-    error: there is nothing to change: the list is empty
-    hint: see `--help` of the command for how to call it
+    error: the list of changes is empty
+    hint: run the command with `--help` to see how to call it
 
     given [{"content":"x"}]
-    error: standard input is no list of changes: missing field `path` at line 1 column 16
+    error: standard input is not a list of changes: missing field `path` at line 1 column 16
     hint: give a JSON list such as `[{"path":"a.md","content":"new"}]`; see `tollgate apply --help`
 
     given [{"path":"a"}]
-    error: change 1 of the list does not say what to do
+    error: change 1 of the list has no action
     hint: give exactly one of `content`, `content_base64`, `edits`, `delete` and `move_to`
 
     given [{"path":"a","content":"x"},{"path":"b","content":"x","delete":true}]
-    error: change 2 of the list says 2 things to do
+    error: change 2 of the list has 2 actions
     hint: give exactly one of `content`, `content_base64`, `edits`, `delete` and `move_to`
 
     given [{"path":"a","contents":"x"}]
-    error: standard input is no list of changes: unknown field `contents`, expected one of `path`, `content`, `content_base64`, `edits`, `delete`, `move_to`, `expected_hash` at line 1 column 23
+    error: standard input is not a list of changes: unknown field `contents`, expected one of `path`, `content`, `content_base64`, `edits`, `delete`, `move_to`, `expected_hash` at line 1 column 23
     hint: give a JSON list such as `[{"path":"a.md","content":"new"}]`; see `tollgate apply --help`
 
     given [{"path":"a","content":"x","expected_hash":"abc"}]
-    error: standard input is no list of changes: `abc` is not a SHA-256: 64 hex digits are expected; or write `absent` if there must be no file at line 1 column 49
+    error: standard input is not a list of changes: `abc` is not a SHA-256: 64 hex digits are expected; or give `absent` if the file must not exist at line 1 column 49
     hint: give a JSON list such as `[{"path":"a.md","content":"new"}]`; see `tollgate apply --help`
 
     given [{"path":"a","content_base64":"?"}]
     error: `content_base64` of change 1 of the list is not base64
-    hint: use the usual alphabet with padding and no line breaks, or give text as `content`
+    hint: use the standard alphabet with padding and no line breaks, or give text as `content`
 
     given [{"path":"a","edits":[]}]
     error: `a` does not exist
-    hint: check the path; `tollgate create` makes a new file
+    hint: check the path: a relative path starts at the current folder, or at `-C DIR`
 
     given [{"path":"","content":"x"}]
     error: the path is empty
-    hint: see `--help` of the command for how to call it
+    hint: give the path of a file
 
     given [{"path":"a","content":"x"},{"path":"./a","content":"y"}]
     error: `a` is named twice in one change
-    hint: see `--help` of the command for how to call it
+    hint: name each file once per call: put all edits of one file into one change, and move a file only to another path
+
+    given [{"path":"a\u0000b","content":"x"}]
+    error: cannot find `a\u{0}b`: file name contained an unexpected NUL byte
+    hint: a path cannot contain a NUL character; give another path
     "#);
 }
 
 #[test]
-fn paths_are_relative_to_where_one_is_or_to_the_workspace_that_is_named() {
+fn paths_are_relative_to_the_current_folder_or_to_the_given_workspace() {
     let world = World::new();
     world.puts("sub/a", "below\n");
     world.puts("a", "above\n");
@@ -256,12 +262,18 @@ fn paths_are_relative_to_where_one_is_or_to_the_workspace_that_is_named() {
     exit 3
     --- stderr
     error: cannot open the workspace `[W]/gone`: No such file or directory (os error 2)
-    hint: check the folder that is named with `-C`
+    hint: give an existing folder with `-C DIR`
+    "#);
+    insta::assert_snapshot!(world.tollgate(["-C", "a", "read", "a"]).ends().filtered, @r#"
+    exit 3
+    --- stderr
+    error: cannot open the workspace `[W]/a`: not a directory
+    hint: give an existing folder with `-C DIR`
     "#);
 }
 
 #[test]
-fn the_workspace_is_the_state_then_git_then_here() {
+fn the_workspace_has_state_or_is_the_git_root_or_the_current_folder() {
     let world = World::new();
     fs::create_dir_all(world.path("git/.git")).unwrap();
     fs::create_dir_all(world.path("git/sub")).unwrap();
@@ -273,7 +285,7 @@ fn the_workspace_is_the_state_then_git_then_here() {
 }
 
 #[test]
-fn who_only_looks_leaves_nothing_behind() {
+fn commands_that_only_read_create_nothing() {
     let world = World::new();
     for line in ["recovery list", "ledger tail", "ledger verify", "turn list", "doctor"] {
         world.run(line).is(0);
@@ -285,7 +297,7 @@ fn who_only_looks_leaves_nothing_behind() {
 fn a_large_file_is_streamed() {
     let world = World::new();
     let file = fs::File::create(world.path("large")).unwrap();
-    // More than the process may have.
+    // More memory than the process may have.
     file.set_len(400 << 20).unwrap();
     let script = "ulimit -v 300000; tollgate read large | tail -c 1 | od -An -tu1; echo ${PIPESTATUS[0]}";
     insta::assert_snapshot!(world.script(script).ends().filtered, @r#"
@@ -297,7 +309,7 @@ fn a_large_file_is_streamed() {
 }
 
 #[test]
-fn a_closed_pipe_is_no_crash() {
+fn a_closed_pipe_is_not_an_error() {
     let world = World::new();
     world.puts("large", "line\n".repeat(1 << 20));
     world.tollgate(["write", "a"]).stdin("x").ends().is(0);
@@ -318,22 +330,22 @@ fn a_closed_pipe_is_no_crash() {
 }
 
 #[test]
-fn a_full_stdout_is_told() {
+fn a_full_stdout_is_reported() {
     let world = World::new();
     world.puts("a", "x");
     let ran = world.script("tollgate read a > /dev/full; tollgate read a --json > /dev/full").ends();
     insta::assert_snapshot!(ran.filtered, @r#"
     exit 3
     --- stderr
-    error: standard output takes nothing: No space left on device (os error 28)
-    hint: give it a place with room; what was done is done, `tollgate ledger tail` shows it
-    error: standard output takes nothing: No space left on device (os error 28)
-    hint: give it a place with room; what was done is done, `tollgate ledger tail` shows it
+    error: cannot write to standard output: No space left on device (os error 28)
+    hint: redirect the output to a disk with free space; the command itself has run, as `tollgate ledger tail` shows
+    error: cannot write to standard output: No space left on device (os error 28)
+    hint: redirect the output to a disk with free space; the command itself has run, as `tollgate ledger tail` shows
     "#);
 }
 
 #[test]
-fn nothing_in_a_name_reaches_the_terminal_as_it_is() {
+fn control_characters_in_a_name_never_reach_the_terminal() {
     let world = World::new();
     let name = "red\x1b[31m\u{202e}txt\nnew\u{9b}line";
     let created = world.tollgate(["create", name]).stdin("x").ends();
@@ -346,11 +358,10 @@ fn nothing_in_a_name_reaches_the_terminal_as_it_is() {
     insta::assert_snapshot!(refused.filtered, @r#"
     exit 1
     --- stdout
-    {"error_type":"STALE_FILE","message":"File modified by another actor. Re-read required.","details":{"path":"[W]/red\u001b[31m\u202etxt\nnew\u009bline","baseline_hash":null,"current_disk_hash":"[HASH]"},"recovery_hint":"Perform a new 'read_file' to see the latest changes before attempting to write again."}
+    {"error_type":"STALE_FILE","message":"Target already exists. Re-read required.","details":{"path":"[W]/red\u001b[31m\u202etxt\nnew\u009bline","baseline_hash":null,"current_disk_hash":"[HASH]"},"recovery_hint":"Perform a new 'read_file' to see the latest changes before attempting to write again."}
     --- stderr
-    refused: `red\u{1b}[31m\u{202e}txt\nnew\u{9b}line` is stale
-      expected    no file
-      on disk     2d711642, written by `ada` [N] s ago
+    refused: `red\u{1b}[31m\u{202e}txt\nnew\u{9b}line` already exists
+      on disk       2d711642, written by `ada` [N] s ago
     hint: read `red\u{1b}[31m\u{202e}txt\nnew\u{9b}line`, then change what you find or choose another path
     "#);
     let tail = world.run("ledger tail -n 1");
@@ -365,7 +376,7 @@ fn nothing_in_a_name_reaches_the_terminal_as_it_is() {
 }
 
 #[test]
-fn metadata_stays() {
+fn a_write_keeps_the_permissions() {
     let world = World::new();
     world.puts("run.sh", "#!/bin/sh\n");
     fs::set_permissions(world.path("run.sh"), fs::Permissions::from_mode(0o751)).unwrap();

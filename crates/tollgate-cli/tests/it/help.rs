@@ -27,6 +27,7 @@ const COMMANDS: &[&str] = &[
     "task verify",
     "task renew",
     "task progress",
+    "task draft",
     "task release",
     "task approve",
     "task reject",
@@ -60,7 +61,7 @@ fn every_command_has_help_with_an_example() {
 }
 
 #[test]
-fn the_list_above_is_all_there_is() {
+fn the_list_of_commands_is_complete() {
     let world = World::new();
     let listed = |help: &str| -> Vec<String> {
         let list = help.split("Commands:").nth(1).map_or("", |rest| rest.split("Options:").next().unwrap());
@@ -88,43 +89,44 @@ fn the_first_page_of_help() {
     Usage: tollgate [OPTIONS] <COMMAND>
 
     Commands:
-      init         Prepare a workspace: write `.tollgate/config.toml`
-      turn         Begin, end and look at a turn: what an agent has read, and may therefore overwrite
-      read         Print a file, and let the turn remember what was seen
-      write        Replace a file by what is on stdin, unless it has changed since it was read
-      edit         Replace old text by new text in a file
-      create       Make a new file from what is on stdin; refused if there is one already
-      delete       Take a file away, unless it has changed since it was read
-      move         Give a file another path; refused if it has changed since it was read, or if the new
-                   path is taken
-      apply        Make many changes at once, all or none, from JSON on stdin
-      task         Add, list, claim, release and decide on tasks: markdown files in the folders of a
-                   vault
+      init         Set up a workspace: write `.tollgate/config.toml`
+      turn         Start, end and show a turn: the files that an agent has read, and may therefore
+                   overwrite
+      read         Print a file, and record its hash in the turn
+      write        Write stdin to a file; refused if the file has changed since it was read
+      edit         Replace old text with new text in a file
+      create       Create a file from stdin; refused if the file already exists
+      delete       Delete a file; refused if it has changed since it was read
+      move         Move or rename a file; refused if it has changed since it was read, or if the new
+                   path exists
+      apply        Make several changes atomically, from JSON on stdin
+      task         Add, list, claim, release, approve and reject tasks: Markdown files in the folders of
+                   a vault
       work         Claim tasks and run a command for each
-      sync         One round with the git remote: look, bring in what is new, take back what silent
-                   owners have left
+      sync         Synchronise once with the git remote: fetch new commits, and reclaim the tasks of
+                   dead owners
       mcp          Serve the workspace to one agent over MCP, on stdin and stdout
-      serve        Serve the dashboard of this workspace, its figures, and MCP for agents
-      recovery     List, show and restore what guarded writes replaced
-      ledger       Follow and verify the ledger: one line for everything that happened
-      hook         Answer an agent program that is about to use a tool, or has used it
-      doctor       Look at the workspace: how well files are protected here, what is broken, and how to
-                   mend it
-      completions  Print the completions for a shell
+      serve        Serve the dashboard of this workspace, figures for monitoring, and MCP for agents
+      recovery     List, show and restore the bytes that guarded writes replaced
+      ledger       Show, follow and verify the ledger, which has one line per event
+      hook         Check a tool call of an agent program, before and after it
+      doctor       Check the workspace: how well files are protected here, what is broken, and how to
+                   fix it
+      completions  Print a completion script for a shell
       help         Print this message or the help of the given subcommand(s)
 
     Options:
       -h, --help     Print help (see more with '--help')
       -V, --version  Print version
 
-    Everywhere:
-      -C, --workspace <DIR>  The workspace [default: the nearest folder upward with `.tollgate`, else
-                             the git root, else here]
+    Global options:
+      -C, --workspace <DIR>  Workspace [default: the nearest folder upward with `.tollgate`, else the
+                             git root, else the current folder]
           --json             Print one JSON document and nothing else on stdout
-          --turn <ID>        The turn, as `turn begin` named it [default: TOLLGATE_TURN; else the
-                             command is a turn of its own]
-          --agent <NAME>     Who acts [default: TOLLGATE_AGENT, else your user name]; in `ledger tail`,
-                             whose lines to show
+          --turn <ID>        Turn ID, as printed by `turn begin` [default: TOLLGATE_TURN; without one,
+                             the command is its own turn]
+          --agent <NAME>     Agent name [default: TOLLGATE_AGENT, else your user name]; `ledger tail`
+                             shows only this agent's lines
 
     Example: read, think, write, in a turn
       export TOLLGATE_TURN=$(tollgate turn begin --agent blue)
@@ -134,11 +136,11 @@ fn the_first_page_of_help() {
       tollgate turn end
 
     Exit codes
-      0 done   1 refused, or not valid   2 usage   3 fault
+      0 done   1 refused, or not valid   2 usage error   3 fault
 
     Output
       With --json, stdout is one JSON document: the answer, the payload of a refusal, or
-      {"error","message","hint"} of a fault. Without it, refusals and faults are words on stderr;
+      {"error","message","hint"} of a fault. Without it, refusals and faults are text on stderr;
       for each stale file of a refused change, stdout has its report as one line of JSON.
     "#);
 }
@@ -155,4 +157,19 @@ fn completions_for_each_shell() {
         assert_eq!(json["script"].as_str().unwrap(), script.trim_end());
     }
     world.script("tollgate completions bash | bash -n && source <(tollgate completions bash)").ends().is(0);
+}
+
+/// `tollgate work` calls `tollgate launch`. People never do.
+#[test]
+fn the_internal_command_launch_is_not_offered() {
+    let world = World::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = world.run(&format!("completions {shell}")).is(0).stdout();
+        assert!(!script.contains("launch"), "{shell}");
+    }
+    for line in ["lunch", "launc", "launch", "launch 1 make"] {
+        let ran = world.run(line).is(2);
+        assert!(!ran.stderr().contains("similar"), "{ran}");
+    }
+    assert!(!world.run("help").stdout().contains("launch"));
 }

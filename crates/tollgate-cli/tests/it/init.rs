@@ -14,11 +14,11 @@ fn init_writes_the_configuration_once_and_nothing_else() {
     insta::assert_snapshot!(world.run("init").filtered, @r#"
     exit 0
     --- stdout
-    workspace `[W]`, the git root
+    workspace `[W]` (git root)
     wrote `.tollgate/config.toml`
-    found git: the configuration may be committed, the state beside it is ignored
-    next: `tollgate doctor` tells how well this file system protects
-    next: `tollgate turn begin` starts a turn for `read` and `write`
+    git repository: you can commit `config.toml`; the rest of `.tollgate/` is ignored
+    next: run `tollgate doctor` to check protection on this file system
+    next: run `tollgate turn begin` to start a turn for `read` and `write`
     "#);
     let files: Vec<_> =
         fs::read_dir(world.path(".tollgate")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -30,12 +30,12 @@ fn init_writes_the_configuration_once_and_nothing_else() {
     insta::assert_snapshot!(world.run("init").filtered, @r#"
     exit 0
     --- stdout
-    workspace `[W]`, it has `.tollgate`
-    found `.tollgate/config.toml`, left as it is
-    found git: the configuration may be committed, the state beside it is ignored
-    found state of earlier guarded writes
-    next: `tollgate doctor` tells how well this file system protects
-    next: `tollgate turn begin` starts a turn for `read` and `write`
+    workspace `[W]` (found `.tollgate`)
+    found `.tollgate/config.toml`, not changed
+    git repository: you can commit `config.toml`; the rest of `.tollgate/` is ignored
+    found state from earlier guarded writes
+    next: run `tollgate doctor` to check protection on this file system
+    next: run `tollgate turn begin` to start a turn for `read` and `write`
     "#);
     world.holds(".tollgate/config.toml", mine);
     let sub = world.path("sub");
@@ -47,19 +47,19 @@ fn init_writes_the_configuration_once_and_nothing_else() {
 }
 
 #[test]
-fn remove_takes_out_what_init_put_in() {
+fn remove_removes_what_init_added() {
     let world = World::new();
     insta::assert_snapshot!(world.run("init --remove").filtered, @r#"
     exit 0
     --- stdout
-    workspace `[W]`, the current folder
-    found no `.tollgate/config.toml`, so there is nothing to remove
+    workspace `[W]` (current folder)
+    no `.tollgate/config.toml` found, nothing to remove
     "#);
     world.run("init").is(0);
     insta::assert_snapshot!(world.run("init --remove").filtered, @r#"
     exit 0
     --- stdout
-    workspace `[W]`, it has `.tollgate`
+    workspace `[W]` (found `.tollgate`)
     removed `.tollgate/config.toml`
     "#);
     assert!(!world.path(".tollgate").exists());
@@ -68,38 +68,38 @@ fn remove_takes_out_what_init_put_in() {
     insta::assert_snapshot!(world.run("init --remove").filtered, @r#"
     exit 0
     --- stdout
-    workspace `[W]`, it has `.tollgate`
+    workspace `[W]` (found `.tollgate`)
     removed `.tollgate/config.toml`
-    left the state (ledger, recovery) in `.tollgate`
-    hint: delete that folder if you need neither, while no agent works here
+    kept the state (ledger, recovery) in `.tollgate`
+    hint: if you need neither, delete that folder while no agent works here
     "#);
     assert!(world.path(".tollgate/ledger.jsonl").exists());
     world.puts(".tollgate/config.toml", "# mine");
     insta::assert_snapshot!(world.run("init --remove").filtered, @r#"
     exit 0
     --- stdout
-    workspace `[W]`, it has `.tollgate`
-    left `.tollgate/config.toml`, because it is not as init wrote it
-    hint: remove it yourself if you do not need it
-    left the state (ledger, recovery) in `.tollgate`
-    hint: delete that folder if you need neither, while no agent works here
+    workspace `[W]` (found `.tollgate`)
+    kept `.tollgate/config.toml`, because it was edited
+    hint: delete it yourself if you do not need it
+    kept the state (ledger, recovery) in `.tollgate`
+    hint: if you need neither, delete that folder while no agent works here
     "#);
     world.holds(".tollgate/config.toml", "# mine");
 }
 
 #[test]
-fn a_configuration_that_cannot_be_used_is_told_with_its_place() {
+fn an_invalid_configuration_is_reported_with_the_place_of_the_error() {
     let world = World::with("[guard]\nmodus = \"\x1b[31menforce\"\n");
     insta::assert_snapshot!(world.run("read a").filtered, @r#"
     exit 3
     --- stderr
-    error: `.tollgate/config.toml` cannot be used
+    error: `.tollgate/config.toml` is not valid
       TOML parse error at line 2, column 10
         |
       2 | modus = "\u{1b}[31menforce"
         |          ^
       invalid basic string, expected non-double-quote visible characters, `\`
-    hint: mend the file; the settings are listed in docs/settings.md
+    hint: fix the file, then try again
     "#);
     world.run("read a --json").is(3).fault("CONFIG_INVALID");
     world.run("init").is(3);
@@ -107,8 +107,7 @@ fn a_configuration_that_cannot_be_used_is_told_with_its_place() {
     insta::assert_snapshot!(world.run("turn begin").filtered, @r#"
     exit 3
     --- stderr
-    error: `.tollgate/config.toml` cannot be used
-      it has version 99, this tollgate knows 1; install a newer tollgate
-    hint: mend the file; the settings are listed in docs/settings.md
+    error: `.tollgate/config.toml` has version 99, this tollgate knows 1
+    hint: install a newer tollgate
     "#);
 }

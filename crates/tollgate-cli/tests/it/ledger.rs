@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::world::{PATIENCE, World};
 
-/// Something happened here, with four lines in the ledger.
+/// A workspace with four lines in its ledger.
 fn eventful() -> World {
     let world = World::new();
     world.puts("a", "one\n");
@@ -24,7 +24,7 @@ fn eventful() -> World {
 }
 
 #[test]
-fn tail_shows_what_is_asked_for() {
+fn tail_shows_the_requested_lines() {
     let world = eventful();
     insta::assert_snapshot!(world.run("ledger tail").filtered, @r#"
     exit 0
@@ -48,17 +48,17 @@ fn tail_shows_what_is_asked_for() {
     exit 2
     --- stderr
     error: invalid value 'NONSENSE' for '--type <TYPE>'
-      [possible values: MUTATION_CONFLICT, MUTATION_REFUSED, MUTATION, LATE_EXTERNAL_WRITE, RESERVATION_EXPIRED, CLAIM, CLAIM_LOST, RENEW, RELEASE, APPROVAL, RECLAIM, TURN_STARTED, TURN_ENDED, LEDGER_HEALED]
+      [possible values: MUTATION_CONFLICT, MUTATION_REFUSED, MUTATION, LATE_EXTERNAL_WRITE, RESERVATION_EXPIRED, CLAIM, CLAIM_LOST, CLAIM_FAILED, RENEW, RELEASE, APPROVAL, RECLAIM, TURN_STARTED, TURN_ENDED, LEDGER_HEALED]
 
     For more information, try '--help'.
     "#);
     assert_eq!(world.run("ledger tail -n 0").is(0).stdout(), "");
     let by_environment = world.tollgate(["ledger", "tail"]).env("TOLLGATE_AGENT", "blue").ends();
-    assert_eq!(by_environment.stdout().lines().count(), 4, "only an argument narrows what is shown");
+    assert_eq!(by_environment.stdout().lines().count(), 4, "only an argument filters the lines");
 }
 
 #[test]
-fn tail_in_json_is_a_list_of_the_lines_as_they_are() {
+fn tail_in_json_is_a_list_of_the_unchanged_lines() {
     let world = eventful();
     let lines = world.json("ledger tail --type MUTATION_CONFLICT");
     let file = fs::read_to_string(world.path(".tollgate/ledger.jsonl")).unwrap();
@@ -81,7 +81,7 @@ fn tail_follows() {
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (send, lines) = mpsc::channel();
         let reader = thread::spawn(move || {
-            // It lets go of the pipe after the second line.
+            // Closes the pipe after the second line.
             for line in stdout.lines().take(2) {
                 send.send(line.unwrap()).unwrap();
             }
@@ -95,7 +95,7 @@ fn tail_follows() {
             serde_json::from_str::<Value>(&second).unwrap();
         }
         reader.join().unwrap();
-        // Nobody listens any more, so it ends by itself, without a line to stumble over.
+        // The reader is gone, so the command ends, even without another line.
         let id = rustix::process::Pid::from_child(&child);
         let (send, ended) = mpsc::channel();
         thread::spawn(move || send.send(child.wait()));
@@ -103,7 +103,7 @@ fn tail_follows() {
             Ok(status) => assert_eq!(status.unwrap().code(), Some(0)),
             Err(_) => {
                 let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
-                panic!("it goes on although nobody listens");
+                panic!("it still runs although the reader is gone");
             }
         }
     }
@@ -122,15 +122,15 @@ fn verify_finds_nothing_in_an_untouched_ledger() {
     insta::assert_snapshot!(world.run("ledger verify").filtered.replace(&head, "[HEAD]"), @r#"
     exit 0
     --- stdout
-    valid: 4 lines, the last is 4 [HEAD]
+    valid: 4 lines, last line 4 ([HEAD])
     "#);
     let elsewhere =
         world.tollgate(["ledger", "verify"]).env("XDG_STATE_HOME", world.tmp().join("other")).ends();
     insta::assert_snapshot!(elsewhere.filtered.replace(&head, "[HEAD]"), @r#"
     exit 0
     --- stdout
-    valid: 4 lines, the last is 4 [HEAD]
-    note: no earlier end is remembered for you, so lines cut off at the end could not be noticed
+    valid: 4 lines, last line 4 ([HEAD])
+    note: a truncated end cannot be detected this time, because you have not seen this ledger before
     "#);
     insta::assert_snapshot!(World::new().run("ledger verify").filtered, @r#"
     exit 0
@@ -140,14 +140,14 @@ fn verify_finds_nothing_in_an_untouched_ledger() {
 }
 
 #[test]
-fn verify_names_what_was_done_to_the_ledger() {
+fn verify_reports_how_the_ledger_was_damaged() {
     let mut said = String::new();
     type Damage = fn(&mut Vec<String>);
     let damages: [(&str, Damage); 6] = [
         ("edited", |lines| lines[1] = lines[1].replace("\"a\"", "\"z\"")),
         ("removed", |lines| drop(lines.remove(1))),
         ("reordered", |lines| lines.swap(1, 2)),
-        ("no line", |lines| lines[1] = "hello".into()),
+        ("not a line", |lines| lines[1] = "hello".into()),
         ("cut", |lines| lines.truncate(2)),
         ("emptied", Vec::clear),
     ];
@@ -166,32 +166,32 @@ fn verify_names_what_was_done_to_the_ledger() {
     edited: exit 1
     --- stdout
     not valid: line 2 was edited (`.tollgate/ledger.jsonl`, line 2)
-    hint: compare with a copy of the ledger, if you have one; to keep this one aside and begin anew: `mkdir -p '[W]/.tollgate/ledger.old' && mv -n '[W]/.tollgate'/ledger*.jsonl '[W]/.tollgate/ledger.old'`
+    hint: compare with a copy of the ledger, if you have one; to set this one aside and start a new one: `mkdir -p '[W]/.tollgate/ledger.old' && mv -n '[W]/.tollgate'/ledger*.jsonl '[W]/.tollgate/ledger.old'`
     removed: exit 1
     --- stdout
     not valid: line 2 was removed (`.tollgate/ledger.jsonl`, before line 2)
-    hint: compare with a copy of the ledger, if you have one; to keep this one aside and begin anew: `mkdir -p '[W]/.tollgate/ledger.old' && mv -n '[W]/.tollgate'/ledger*.jsonl '[W]/.tollgate/ledger.old'`
+    hint: compare with a copy of the ledger, if you have one; to set this one aside and start a new one: `mkdir -p '[W]/.tollgate/ledger.old' && mv -n '[W]/.tollgate'/ledger*.jsonl '[W]/.tollgate/ledger.old'`
     reordered: exit 1
     --- stdout
     not valid: line 3 is not in its place (`.tollgate/ledger.jsonl`, line 2)
-    hint: compare with a copy of the ledger, if you have one; to keep this one aside and begin anew: `mkdir -p '[W]/.tollgate/ledger.old' && mv -n '[W]/.tollgate'/ledger*.jsonl '[W]/.tollgate/ledger.old'`
-    no line: exit 1
+    hint: compare with a copy of the ledger, if you have one; to set this one aside and start a new one: `mkdir -p '[W]/.tollgate/ledger.old' && mv -n '[W]/.tollgate'/ledger*.jsonl '[W]/.tollgate/ledger.old'`
+    not a line: exit 1
     --- stdout
-    not valid: what should be line 2 is no ledger line (`.tollgate/ledger.jsonl`, line 2)
-    hint: compare with a copy of the ledger, if you have one; to keep this one aside and begin anew: `mkdir -p '[W]/.tollgate/ledger.old' && mv -n '[W]/.tollgate'/ledger*.jsonl '[W]/.tollgate/ledger.old'`
+    not valid: line 2 is not a ledger line (`.tollgate/ledger.jsonl`, line 2)
+    hint: compare with a copy of the ledger, if you have one; to set this one aside and start a new one: `mkdir -p '[W]/.tollgate/ledger.old' && mv -n '[W]/.tollgate'/ledger*.jsonl '[W]/.tollgate/ledger.old'`
     cut: exit 1
     --- stdout
-    not valid: the end was cut off: lines 3 to 4 are known and gone (`.tollgate/ledger.jsonl`)
-    hint: if you know why, accept the ledger as it is by removing what is remembered: `rm '[TMP]/state/tollgate/heads/[WORKSPACE]'`; else look for a copy of the ledger
+    not valid: the end was cut off: lines 3 to 4 are missing (`.tollgate/ledger.jsonl`)
+    hint: if you know why, accept the ledger as it is by deleting its remembered end: `rm '[TMP]/state/tollgate/heads/[WORKSPACE]'`; otherwise look for a copy of the ledger
     emptied: exit 1
     --- stdout
-    not valid: the end was cut off: lines 1 to 4 are known and gone (`.tollgate/ledger.jsonl`)
-    hint: if you know why, accept the ledger as it is by removing what is remembered: `rm '[TMP]/state/tollgate/heads/[WORKSPACE]'`; else look for a copy of the ledger
+    not valid: the end was cut off: lines 1 to 4 are missing (`.tollgate/ledger.jsonl`)
+    hint: if you know why, accept the ledger as it is by deleting its remembered end: `rm '[TMP]/state/tollgate/heads/[WORKSPACE]'`; otherwise look for a copy of the ledger
     "#);
 }
 
 #[test]
-fn a_cut_ledger_is_accepted_as_the_hint_says() {
+fn a_truncated_ledger_can_be_accepted_as_the_hint_says() {
     let world = eventful();
     let path = world.path(".tollgate/ledger.jsonl");
     let text = fs::read_to_string(&path).unwrap();
@@ -199,7 +199,7 @@ fn a_cut_ledger_is_accepted_as_the_hint_says() {
     fs::write(&path, kept).unwrap();
     let refused = world.run("ledger verify").is(1).stdout();
     let command = refused.split('`').find(|text| text.starts_with("rm ")).unwrap().to_owned();
-    // It is not covered up by what is written later.
+    // Later lines do not hide it.
     world.tollgate(["create", "later"]).stdin("x").ends().is(0);
     world.run("ledger verify").is(1);
     world.script(&command).ends().is(0);
@@ -219,7 +219,7 @@ fn a_damaged_line_does_not_hide_the_others() {
          3  [TIME]  red  MUTATION  a  APPLIED
          4  [TIME]  red  MUTATION  a -> b  APPLIED
     --- stderr
-    warning: 1 line could not be read and is left out
-    hint: `tollgate ledger verify` names the first
+    warning: skipped 1 unreadable line
+    hint: run `tollgate ledger verify` to see the first
     "#);
 }

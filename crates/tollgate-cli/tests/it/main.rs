@@ -1,4 +1,4 @@
-//! The command `tollgate`, run as a whole, in surroundings of its own.
+//! The command `tollgate`, run as a process in its own environment.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod bad_input;
@@ -13,6 +13,7 @@ mod init;
 mod ledger;
 mod mcp;
 mod mcp_setup;
+mod old_state;
 mod owners;
 mod readme;
 mod recovery;

@@ -1,4 +1,4 @@
-//! `tollgate mcp` as a process of its own: what it writes, what it holds, and what is left when it is killed.
+//! `tollgate mcp` as a process: what it writes, which claims it holds, and what remains when it is killed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout, Stdio};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Process, Run, World};
 
-/// A client, and the server it has started.
+/// A client and its server.
 struct Client {
     process: Process,
     input: BufReader<ChildStdout>,
@@ -67,7 +67,7 @@ impl Client {
     }
 }
 
-/// A lease that no test waits for, so that only a free lock frees a task.
+/// A vault with a long lease, so that only a released lock frees a task.
 fn with_vault(more: &str) -> World {
     let world = World::with(&format!("[vault]\ndurability = \"fast\"\nlease = \"10h\"\n{more}"));
     world.run("init --vault").is(0);
@@ -100,13 +100,13 @@ fn killing_the_server_frees_its_tasks_at_once() {
     assert_eq!(world.json("task reclaim"), json!([]), "its owner is alive");
     blue.killed();
     assert_eq!(green.done("claim_task", json!({"task": "one"}))["agent"], "green");
-    // Not only for other servers.
+    // Workers get it, too.
     let ran = world.run("work --agent red --once -- true").is(0);
     assert_eq!(world.json("task show two")["state"], "Done", "{ran}");
 }
 
 #[test]
-fn a_server_whose_client_hangs_up_or_asks_it_to_end_cleans_up() {
+fn a_server_returns_its_tasks_when_the_client_disconnects_or_a_signal_arrives() {
     let world = with_vault("");
     world.run("task add One").is(0);
     for asked in [false, true] {
@@ -129,7 +129,7 @@ fn a_server_whose_client_hangs_up_or_asks_it_to_end_cleans_up() {
 }
 
 #[test]
-fn an_agent_writes_into_the_task_in_its_hands_and_no_other() {
+fn an_agent_writes_only_to_its_own_task() {
     let world = with_vault("");
     world.run("task add One").is(0);
     world.run("task add Two").is(0);
@@ -156,7 +156,7 @@ fn an_agent_writes_into_the_task_in_its_hands_and_no_other() {
 }
 
 #[test]
-fn the_agent_inside_a_worker_speaks_for_the_claim_it_was_given() {
+fn an_agent_inside_a_worker_can_use_the_workers_claim() {
     let world = with_vault("");
     let (claimed, done) = (world.tmp().join("claimed"), world.tmp().join("done"));
     world.run("task add One").is(0);
@@ -172,7 +172,7 @@ fn the_agent_inside_a_worker_speaks_for_the_claim_it_was_given() {
     let note = |text| json!({"task": "one", "claim_id": id, "text": text});
     let inside = world.tollgate(["mcp"]).env("TOLLGATE_AGENT", "blue").env("TOLLGATE_CLAIM_ID", id);
     Client::start(inside).done("report_progress", note("from inside"));
-    // Who merely has the same name was not given it.
+    // Another process with the same agent name does not have the claim.
     let payload = Client::of(&world, "blue").refused("report_progress", note("from outside"));
     assert_eq!(payload["reason"], "not_owner");
     std::fs::write(&done, "").unwrap();

@@ -1,4 +1,5 @@
-//! `tollgate init --mcp`: the entry of every program, as it is written and taken out, and never a second door unasked.
+//! `tollgate init --mcp`: how the entry of every program is written and removed, and that no program gets both hooks and the
+//! MCP server by accident.
 
 use std::fs;
 
@@ -7,19 +8,19 @@ use serde_json::{Value, json};
 use crate::hook::HOSTS;
 use crate::world::World;
 
-/// Every program but the one that reads no file of a workspace.
+/// All programs except the one without a configuration file in the workspace.
 fn hosts() -> impl Iterator<Item = &'static str> {
     HOSTS.into_iter().filter(|host| *host != "cline")
 }
 
 fn file(world: &World, host: &str) -> String {
     let set_up = world.json(&format!("init --mcp {host}"));
-    assert_eq!(set_up["hosts"], json!([]), "only the server was meant");
+    assert_eq!(set_up["hosts"], json!([]), "no hooks were installed");
     set_up["mcp"][0]["files"][0].as_str().unwrap().to_owned()
 }
 
 #[test]
-fn the_configuration_word_for_word() {
+fn the_exact_configuration() {
     let mut words = String::new();
     for host in hosts() {
         let world = World::new();
@@ -108,7 +109,7 @@ fn the_configuration_word_for_word() {
 }
 
 #[test]
-fn init_is_idempotent_and_remove_leaves_what_was_there() {
+fn init_is_idempotent_and_remove_restores_the_workspace() {
     for host in hosts() {
         let world = World::new();
         let file = file(&world, host);
@@ -119,20 +120,20 @@ fn init_is_idempotent_and_remove_leaves_what_was_there() {
         assert_eq!(text(), first);
         assert_eq!(done(&format!("init --mcp {host} --remove")), "removed", "{host}");
         assert_eq!(text(), None, "{host}");
-        assert!(world.path(".tollgate/config.toml").exists(), "only the server was meant");
+        assert!(world.path(".tollgate/config.toml").exists(), "only the server was removed");
         assert_eq!(done(&format!("init --mcp {host} --remove")), "nothing_to_remove", "{host}");
     }
 }
 
 #[test]
-fn two_doors_for_one_program_are_set_up_only_on_purpose() {
+fn a_program_gets_hooks_and_the_server_only_on_request() {
     for host in hosts() {
         let world = World::new();
         world.run(&format!("init --host {host}")).is(0);
         let refused = world.run(&format!("init --mcp {host}")).is(2);
         assert!(refused.stderr().contains(&format!("--host {host} --mcp {host}")), "{refused}");
         assert_eq!(world.json(&format!("init --host {host} --mcp {host}"))["mcp"][0]["done"], "written");
-        // Each can be taken out without the other.
+        // Each can be removed without the other.
         let removed = world.json(&format!("init --host {host} --remove"));
         assert_eq!(
             (&removed["hosts"][0]["done"], &removed["mcp"]),
@@ -153,47 +154,45 @@ fn two_doors_for_one_program_are_set_up_only_on_purpose() {
 }
 
 #[test]
-fn words_of_init() {
+fn init_reports_what_it_did() {
     let world = World::new();
     insta::assert_snapshot!(world.run("init --mcp codex --mcp gemini --mcp cline").filtered, @r#"
     exit 0
     --- stdout
-    workspace `[W]`, the current folder
+    workspace `[W]` (current folder)
     wrote `.tollgate/config.toml`
-    next: `tollgate doctor` tells how well this file system protects
-    next: `tollgate turn begin` starts a turn for `read` and `write`
     registered the MCP server with `codex` in `.codex/config.toml`
-    next: start `codex` here once and trust this folder: it reads the file only then
+    next: start `codex` here once and trust this folder; it ignores the file until then
     registered the MCP server with `gemini` in `.gemini/settings.json`
-    left the settings of `cline`, which are not in the workspace
-    next: cline knows no servers of a workspace; put this into `~/.cline/data/settings/cline_mcp_settings.json`, with the path of this workspace: {"mcpServers": {"tollgate": {"command": "tollgate", "args": ["mcp", "--agent", "cline", "/path/to/workspace"]}}}
+    `cline` keeps its MCP servers outside the workspace, so nothing was changed
+    next: add this to `~/.cline/data/settings/cline_mcp_settings.json`, with the path of this workspace: {"mcpServers": {"tollgate": {"command": "tollgate", "args": ["mcp", "--agent", "cline", "/path/to/workspace"]}}}
+    next: run `tollgate doctor` to check protection on this file system
     "#);
     insta::assert_snapshot!(world.run("init --host codex").filtered, @r#"
     exit 2
     --- stderr
-    error: the MCP server is registered with `codex` here, and with hooks its agent would have two doors
-    hint: take the server out first with `tollgate init --mcp codex --remove`, or name both if you mean both: `tollgate init --host codex --mcp codex`
+    error: `codex` has the MCP server here; with hooks as well, tollgate would check each write of its agent twice
+    hint: first remove the server with `tollgate init --mcp codex --remove`, or, if you want both, run `tollgate init --host codex --mcp codex`
     "#);
     insta::assert_snapshot!(world.run("init --remove").filtered, @r#"
     exit 0
     --- stdout
-    workspace `[W]`, it has `.tollgate`
+    workspace `[W]` (found `.tollgate`)
     removed `.tollgate/config.toml`
-    removed the MCP server of `codex` from `.codex/config.toml`
-    removed the MCP server of `gemini` from `.gemini/settings.json`
+    removed the MCP server for `codex` from `.codex/config.toml`
+    removed the MCP server for `gemini` from `.gemini/settings.json`
     "#);
     world.puts(".mcp.json", r#"{"mcpServers": {"tollgate": {"command": "other"}}}"#);
     insta::assert_snapshot!(world.run("init --mcp claude-code").filtered, @r#"
     exit 3
     --- stderr
-    error: `.mcp.json` cannot be used
-      its server `tollgate` is somebody else's; give that another name
-    hint: mend the file; the settings are listed in docs/settings.md
+    error: `.mcp.json` already has a different server named `tollgate`; rename it first
+    hint: fix the file, then try again
     "#);
 }
 
 #[test]
-fn the_command_that_is_written_serves_this_workspace() {
+fn the_registered_command_serves_this_workspace() {
     let world = World::new();
     world.puts("deep/er/a", "hello");
     let file = file(&world, "claude-code");
@@ -208,7 +207,7 @@ fn the_command_that_is_written_serves_this_workspace() {
         json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "list_allowed_directories"}}),
     ];
     let ask: String = ask.iter().map(|message| format!("{message}\n")).collect();
-    // Also if the program was started below.
+    // Also if the program was started in a folder below the workspace.
     let ran = world.tollgate(words).folder(world.path("deep/er")).stdin(ask).ends().is(0);
     let answer: Value = serde_json::from_str(ran.stdout().lines().last().unwrap()).unwrap();
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();

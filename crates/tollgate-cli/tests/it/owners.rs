@@ -1,4 +1,4 @@
-//! Who owns a task, for how long, and what an old owner can still do: nothing.
+//! Who owns a task, for how long, and that a former owner can do nothing.
 
 use std::fs;
 use std::path::Path;
@@ -22,13 +22,13 @@ fn worker(world: &World, agent: &str, script: &str) -> Process {
     world.tollgate(words).env("TMP", world.tmp()).starts()
 }
 
-/// The number that a script wrote down.
+/// The process id that a script wrote to a file.
 fn pid(path: &Path) -> Pid {
     let number = || fs::read_to_string(path).ok()?.trim().parse().ok();
-    Pid::from_raw(until("a process to say its number", number)).unwrap()
+    Pid::from_raw(until("a process to write its id", number)).unwrap()
 }
 
-/// A zombie is dead, whoever has to bury it.
+/// Whether a process is dead. A zombie counts as dead.
 fn is_dead(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).unwrap_or_default();
     test_kill_process(pid).is_err()
@@ -49,9 +49,9 @@ fn killing_everything_frees_the_task_at_once() {
     assert_eq!(reclaimed(&world), Vec::<Value>::new(), "it is at work");
     worker.signal(Signal::KILL);
     worker.ends();
-    // The command dies with it, and with the last of them the claim. No lease has to run out.
+    // The command dies with its worker, and the claim ends with both. No lease has to expire.
     until("the command to die with its worker", || is_dead(command).then_some(()));
-    let back = until("the lock to be let go", || reclaimed(&world).pop());
+    let back = until("the lock to be released", || reclaimed(&world).pop());
     assert_eq!(
         back,
         json!({"task": "long.md", "agent": "blue", "state": "Needs_Action", "reason": "interrupted"})
@@ -60,17 +60,17 @@ fn killing_everything_frees_the_task_at_once() {
 }
 
 #[test]
-fn killing_tollgate_alone_lets_nobody_in_while_the_command_runs() {
+fn after_tollgate_alone_is_killed_nobody_gets_the_task_while_the_command_runs() {
     let world = world("lease = \"1ms\"\n");
     world.run("task add Long").is(0);
-    // What the command has started lives on: it got no signal. Scripts use these numbers for files of their own.
+    // A process that the command started gets no signal and keeps running. Scripts use these file descriptors.
     let numbers: String = (3..=9).map(|number| format!("exec {number}> /dev/null; ")).collect();
     let script = "sleep 1000 & echo $! > $TMP/pid.new; mv $TMP/pid.new $TMP/pid; wait";
     let mut first = worker(&world, "blue", &format!("{numbers}{script}"));
     let survivor = pid(&world.tmp().join("pid"));
     first.signal(Signal::KILL);
     first.ends();
-    // A second worker waits for it, all the while, and is not let in.
+    // A second worker waits in the meantime and does not get the task.
     let marker = world.tmp().join("second");
     let _second = worker(&world, "red", "echo x > $TMP/second");
     for _ in 0..20 {
@@ -87,26 +87,26 @@ fn killing_tollgate_alone_lets_nobody_in_while_the_command_runs() {
 }
 
 #[test]
-fn what_a_failed_command_leaves_running_keeps_the_task() {
+fn a_process_that_a_failed_command_leaves_running_keeps_the_task() {
     let world = world("");
     world.run("task add Long").is(0);
-    // It leaves the group, so that it is not killed with it.
+    // The process leaves the process group, so that it is not killed with it.
     let script =
         "setsid sh -c 'echo $$ > $TMP/pid.new; mv $TMP/pid.new $TMP/pid; exec sleep 1000' > /dev/null 2>&1 &
         while [ ! -e $TMP/pid ]; do sleep 0.01; done
         exit 1";
     let words = ["work", "--agent", "blue", "--once", "--", "sh", "-c", script];
     let ran = world.tollgate(words).env("TMP", world.tmp()).ends().is(0);
-    assert!(ran.filtered.contains("still runs: the task is free when that ends"), "{}", ran.filtered);
+    assert!(ran.filtered.contains("still runs; the task is free when that process ends"), "{}", ran.filtered);
     let survivor = pid(&world.tmp().join("pid"));
     assert_eq!(reclaimed(&world), Vec::<Value>::new());
     kill_process(survivor, Signal::KILL).unwrap();
-    let back = until("the lock to be let go", || reclaimed(&world).pop());
+    let back = until("the lock to be released", || reclaimed(&world).pop());
     assert_eq!(back["state"], "Needs_Action");
 }
 
 #[test]
-fn a_command_that_outlives_every_lease_is_never_robbed() {
+fn a_running_command_keeps_its_task_however_long_it_runs() {
     let world = world("lease = \"1ms\"\n");
     world.run("task add Long").is(0);
     let script = "echo x > $TMP/began; while [ ! -e $TMP/go ]; do sleep 0.01; done";
@@ -120,16 +120,16 @@ fn a_command_that_outlives_every_lease_is_never_robbed() {
 }
 
 #[test]
-fn a_lapsed_lease_is_taken_back_and_the_old_claim_can_do_nothing() {
+fn an_expired_lease_is_reclaimed_and_the_old_claim_can_do_nothing() {
     let world = world("lease = \"1ms\"\n");
     world.run("task add X").is(0);
     let old = world.json("task claim x --agent blue")["claim_id"].as_str().unwrap().to_owned();
-    let back = until("the lease to run out", || reclaimed(&world).pop());
+    let back = until("the lease to expire", || reclaimed(&world).pop());
     assert_eq!(back["reason"], "interrupted");
     let new = world.json("task claim --next --agent blue")["claim_id"].as_str().unwrap().to_owned();
     assert_ne!(old, new);
     let before = fs::read(world.path("vault/In_Progress/blue/x.md")).unwrap();
-    for verb in ["renew x", "release x", "release x --result failure", "progress x note"] {
+    for verb in ["renew x", "release x", "release x --result failure", "progress x note", "draft x text"] {
         let answer = world.run(&format!("task {verb} --claim-id {old} --json")).is(1).json();
         assert_eq!((&answer["refused"], &answer["reason"]), (&json!(true), &json!("not_owner")), "{verb}");
     }
@@ -142,15 +142,15 @@ fn a_lapsed_lease_is_taken_back_and_the_old_claim_can_do_nothing() {
     insta::assert_snapshot!(world.run(&format!("task release x --claim-id {old}")).filtered, @r"
     exit 1
     --- stderr
-    refused: `x.md` was claimed anew by `blue`
-    hint: stop working on it; the claim is over
+    refused: claim `[CLAIM]` does not own `x.md`: `blue` does, by another claim
+    hint: check the claim ID; if it is right, the claim has ended: stop working on the task
     ");
     world.run(&format!("task release x --claim-id {new}")).is(0);
     world.run(&format!("task release x --claim-id {new}")).is(1);
 }
 
 #[test]
-fn two_agents_of_one_name_are_told_apart() {
+fn two_agents_with_the_same_name_have_separate_claims() {
     let world = world("");
     for task in ["a", "b"] {
         world.run(&format!("task add {task}")).is(0);
@@ -161,7 +161,7 @@ fn two_agents_of_one_name_are_told_apart() {
     world.run(&format!("task release a --claim-id {second}")).is(1);
     world.run(&format!("task release b --claim-id {first}")).is(1);
     world.run(&format!("task release a --claim-id {first}")).is(0);
-    // Two workers of one name at the same time: each task once.
+    // Two workers with the same name at the same time: each task is done once.
     for number in 0..40 {
         world.run(&format!("task add t{number}")).is(0);
     }
@@ -200,7 +200,7 @@ fn two_workspaces_that_share_a_vault_exclude_each_other() {
     tasks.sort_unstable();
     tasks.dedup();
     assert_eq!((tasks.len(), record.lines().count()), (60, 60));
-    // Each has its own ledger; together they tell everything once.
+    // Each workspace has its own ledger. Together they have each claim once.
     let claims = |folder: &Path| {
         let ran = world
             .tollgate(["ledger", "tail", "--type", "CLAIM", "-n", "1000", "--json"])
@@ -211,7 +211,7 @@ fn two_workspaces_that_share_a_vault_exclude_each_other() {
     let (here, there) = (claims(&world.root()), claims(&other));
     assert_eq!(here + there, 60);
     assert!(here > 0 && there > 0, "{here} {there}");
-    // The lock of a claim excludes across workspaces, too.
+    // The lock of a claim also excludes the other workspace.
     world.run("task add held").is(0);
     let script = "echo $$ > $TMP/pid.new; mv $TMP/pid.new $TMP/pid; exec sleep 1000";
     let mut worker = worker(&world, "blue", script);
@@ -221,7 +221,7 @@ fn two_workspaces_that_share_a_vault_exclude_each_other() {
     assert_eq!(there("task claim held --agent red --json").is(1).json()["reason"], "lost");
     worker.signal(Signal::KILL);
     worker.ends();
-    until("the other workspace to take it back", || {
+    until("the other workspace to reclaim it", || {
         there("task reclaim --json").is(0).json().as_array().unwrap().first().cloned()
     });
 }

@@ -1,17 +1,17 @@
-//! What the README shows is what happens.
+//! The README's examples run as shown.
 //!
-//! The blocks marked `console` are one session: lines that begin with `$` are typed into one shell, the others are what
-//! it must answer. `[..]` stands for anything within a line.
+//! The `console` blocks are one session. Lines that start with `$` are commands for one shell, the others are their output.
+//! `[..]` stands for any text within a line.
 
 use std::fs;
 use std::path::Path;
 
 use crate::world::World;
 
-/// Between the answers of two commands.
+/// Separates the output of two commands.
 const MARK: &str = "---8<---";
 
-/// Commands, each with the answer that is shown.
+/// The commands, each with its output in the README.
 fn session(readme: &str) -> Vec<(String, String)> {
     let mut session: Vec<(String, String)> = Vec::new();
     let mut within = false;
@@ -30,7 +30,7 @@ fn session(readme: &str) -> Vec<(String, String)> {
     session
 }
 
-/// Whether the line is as shown, where `[..]` is anything.
+/// Whether the line is as shown, where `[..]` matches any text.
 fn matches(shown: &str, line: &str) -> bool {
     let parts: Vec<&str> = shown.split("[..]").collect();
     let (first, last) = (parts[0], parts[parts.len() - 1]);
@@ -46,7 +46,7 @@ fn matches(shown: &str, line: &str) -> bool {
 }
 
 #[test]
-fn the_readme_is_true() {
+fn the_examples_in_the_readme_run_as_shown() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
     let session = session(&fs::read_to_string(path).unwrap());
     assert!(session.len() > 5);
@@ -63,7 +63,7 @@ fn the_readme_is_true() {
 }
 
 #[test]
-fn anything_is_anything_within_a_line() {
+fn the_wildcard_matches_any_text_within_a_line() {
     for (shown, line, same) in [
         ("a", "a", true),
         ("a", "ab", false),

@@ -1,4 +1,4 @@
-//! What was replaced comes back.
+//! `tollgate recovery`: replaced bytes are kept and can be restored.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::world::{World, hash};
 
 #[test]
-fn what_was_replaced_is_listed_shown_and_restored() {
+fn replaced_bytes_are_listed_shown_and_restored() {
     let world = World::new();
     world.puts("a", "old\n");
     world.puts("b", "b\n");
@@ -37,13 +37,13 @@ fn what_was_replaced_is_listed_shown_and_restored() {
     restored `a`, 7aa7a535 -> 01d09d19
     "#);
     world.holds("a", "old\n");
-    // What was there in between is kept in its turn.
+    // The bytes that the restore replaced are kept, too.
     let list = world.json("recovery list a");
     assert_eq!(list[0]["sha256"], hash("new\n"));
 }
 
 #[test]
-fn what_was_deleted_comes_back_as_the_hint_says() {
+fn a_deleted_file_can_be_restored_as_the_hint_says() {
     let world = World::new();
     world.puts("a", "old\n");
     let deleted = world.run("delete a").is(0).stdout();
@@ -53,12 +53,12 @@ fn what_was_deleted_comes_back_as_the_hint_says() {
 }
 
 #[test]
-fn what_is_not_kept_is_told() {
+fn missing_entries_are_reported() {
     let world = World::new();
     insta::assert_snapshot!(world.run("recovery list").filtered, @r#"
     exit 0
     --- stdout
-    nothing is kept
+    recovery is empty
     "#);
     assert_eq!(world.json("recovery list"), json!([]));
     world.run("recovery show 123 --json").is(3).fault("NOT_FOUND");
@@ -71,18 +71,18 @@ fn what_is_not_kept_is_told() {
     exit 3
     --- stderr
     error: the recovery entry `123` does not exist
-    hint: `tollgate recovery list` shows what is kept
+    hint: run `tollgate recovery list` to see all entries
     "#);
 }
 
 #[test]
-fn a_write_sweeps_and_does_not_fail_for_it() {
+fn a_write_sweeps_and_succeeds_even_if_that_fails() {
     let world = World::with("[guard]\ngrace = \"0ms\"\n");
     world.puts("a", "old\n");
     world.tollgate(["write", "a"]).stdin("new\n").ends().is(0);
     let count = |folder: &str| fs::read_dir(world.path(".tollgate").join(folder)).unwrap().count();
     assert_eq!((count("stage"), count("recovery/replaced")), (0, 1));
-    // Nobody can lock a folder.
+    // A folder cannot be opened as a lock file.
     fs::remove_file(world.path(".tollgate/locks/sweep")).unwrap();
     fs::create_dir(world.path(".tollgate/locks/sweep")).unwrap();
     let ran = world.tollgate(["write", "a"]).stdin("newer\n").ends().is(0);

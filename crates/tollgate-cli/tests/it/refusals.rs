@@ -1,4 +1,4 @@
-//! Every refusal there is: words for people, JSON for programs, both as promised, and nothing changed.
+//! Every kind of refusal: the text for people, the JSON for programs, and that nothing changes on disk.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::world::{World, hash};
 
 #[test]
-fn stale_in_words() {
+fn stale_as_text() {
     let world = World::new();
     world.puts("src/a.rs", "one\ntwo\nthree\n");
     let (blue, red) = (world.turn("blue"), world.turn("red"));
@@ -21,8 +21,8 @@ fn stale_in_words() {
     {"error_type":"STALE_FILE","message":"File modified by another actor. Re-read required.","details":{"path":"[W]/src/a.rs","baseline_hash":"[HASH]","current_disk_hash":"[HASH]"},"recovery_hint":"Perform a new 'read_file' to see the latest changes before attempting to write again."}
     --- stderr
     refused: `src/a.rs` is stale
-      you read    b6285c57
-      on disk     e8c5e5e3, written by `red` [N] s ago
+      you last saw  b6285c57
+      on disk       e8c5e5e3, written by `red` [N] s ago
         --- what you read
         +++ on disk
         @@ -1,3 +1,3 @@
@@ -30,7 +30,7 @@ fn stale_in_words() {
         -two
         +2\u{1b}[2J
          three
-    hint: read `src/a.rs` again, redo your change on what you find, then write
+    hint: read the whole of `src/a.rs` again, redo your change on what you find, then write
     "#);
     assert_eq!(refused.reports().len(), 1);
     world.holds("src/a.rs", "one\n2\x1b[2J\nthree\n");
@@ -65,12 +65,12 @@ fn stale_in_json() {
     {"error_type":"STALE_FILE","message":"Target missing. Re-read required.","details":{"path":"[W]/a","baseline_hash":"[HASH]","current_disk_hash":null},"recovery_hint":"Perform a new 'read_file' to see the latest changes before attempting to write again."}
     --- stderr
     refused: `a` is stale
-      you read    2c8b08da
-      on disk     no file
-    hint: read `a` again; if it is gone on purpose, leave it, else write it anew
+      you last saw  2c8b08da
+      on disk       no file
+    hint: read `a` again; if it was deleted on purpose, leave it, otherwise write it again
     "#);
     assert_eq!(words.reports()[0]["message"], "Target missing. Re-read required.");
-    // To look and find nothing is to know: now it may be made.
+    // A read that finds no file is also a read: now the turn may create the file.
     world.run(&format!("read a --turn {turn}")).is(3);
     world.tollgate(write).stdin("mine\n").ends().is(0);
 }
@@ -96,14 +96,14 @@ fn an_explicit_expectation_decides() {
     insta::assert_snapshot!(world.run("write a --expect 123").filtered, @r#"
     exit 2
     --- stderr
-    error: invalid value '123' for '--expect <HASH>': `123` is not a SHA-256: 64 hex digits are expected; or write `absent` if there must be no file
+    error: invalid value '123' for '--expect <HASH>': `123` is not a SHA-256: 64 hex digits are expected; or give `absent` if the file must not exist
 
     For more information, try '--help'.
     "#);
 }
 
 #[test]
-fn what_is_there_is_not_created_or_moved_over() {
+fn create_and_move_never_replace_an_existing_file() {
     let world = World::new();
     world.puts("a", "a\n");
     world.puts("b", "b\n");
@@ -111,11 +111,10 @@ fn what_is_there_is_not_created_or_moved_over() {
     insta::assert_snapshot!(refused.filtered, @r#"
     exit 1
     --- stdout
-    {"error_type":"STALE_FILE","message":"File modified by another actor. Re-read required.","details":{"path":"[W]/a","baseline_hash":null,"current_disk_hash":"[HASH]"},"recovery_hint":"Perform a new 'read_file' to see the latest changes before attempting to write again."}
+    {"error_type":"STALE_FILE","message":"Target already exists. Re-read required.","details":{"path":"[W]/a","baseline_hash":null,"current_disk_hash":"[HASH]"},"recovery_hint":"Perform a new 'read_file' to see the latest changes before attempting to write again."}
     --- stderr
-    refused: `a` is stale
-      expected    no file
-      on disk     87428fc5
+    refused: `a` already exists
+      on disk       87428fc5
     hint: read `a`, then change what you find or choose another path
     "#);
     world.run("move a b --json").payload("STALE_FILE", "RE_READ_REQUIRED");
@@ -187,15 +186,15 @@ fn outside_and_protected_and_not_a_file() {
     exit 1
     --- stderr
     refused: `[TMP]/secret` is outside the workspace
-    hint: choose a path inside the workspace, or name the right workspace with `-C DIR`; a symbolic link that leads out does not count as inside
+    hint: choose a path inside the workspace, or give the right workspace with `-C DIR`; a symbolic link that leads out of the workspace counts as outside
     exit 1
     --- stderr
     refused: `[TMP]/secret` is outside the workspace
-    hint: choose a path inside the workspace, or name the right workspace with `-C DIR`; a symbolic link that leads out does not count as inside
+    hint: choose a path inside the workspace, or give the right workspace with `-C DIR`; a symbolic link that leads out of the workspace counts as outside
     exit 1
     --- stderr
     refused: `/etc/hostname` is outside the workspace
-    hint: choose a path inside the workspace, or name the right workspace with `-C DIR`; a symbolic link that leads out does not count as inside
+    hint: choose a path inside the workspace, or give the right workspace with `-C DIR`; a symbolic link that leads out of the workspace counts as outside
     exit 1
     --- stderr
     refused: `.tollgate/config.toml` is protected
@@ -219,7 +218,7 @@ fn outside_and_protected_and_not_a_file() {
     exit 1
     --- stderr
     refused: `[TMP]/secret` is outside the workspace
-    hint: choose a path inside the workspace, or name the right workspace with `-C DIR`; a symbolic link that leads out does not count as inside
+    hint: choose a path inside the workspace, or give the right workspace with `-C DIR`; a symbolic link that leads out of the workspace counts as outside
     "#);
 }
 
@@ -237,7 +236,7 @@ fn hard_linked_and_read_only() {
     insta::assert_snapshot!(world.tollgate(["write", "a"]).stdin("x").ends().filtered, @r#"
     exit 1
     --- stderr
-    refused: `a` has several names (hard links), and replacing it would part them
+    refused: `a` has other names (hard links), and a write would separate them
     hint: ask a person: they can break the link, or set `hard_links = "detach"` in `.tollgate/config.toml`
     "#);
     insta::assert_snapshot!(world.tollgate(["write", "c"]).stdin("x").ends().filtered, @r#"
@@ -291,23 +290,23 @@ fn several_stale_files_are_one_payload_and_a_report_each() {
     assert_eq!(words.reports().len(), 2);
     insta::assert_snapshot!(words.stderr(), @r#"
     refused: `a` is stale
-      you read    01d09d19
-      on disk     7aa7a535
+      you last saw  01d09d19
+      on disk       7aa7a535
         --- what you read
         +++ on disk
         @@ -1 +1 @@
         -old
         +new
-    hint: read `a` again, redo your change on what you find, then write
+    hint: read the whole of `a` again, redo your change on what you find, then write
     refused: `b` is stale
-      you read    01d09d19
-      on disk     7aa7a535
+      you last saw  01d09d19
+      on disk       7aa7a535
         --- what you read
         +++ on disk
         @@ -1 +1 @@
         -old
         +new
-    hint: read `b` again, redo your change on what you find, then write
+    hint: read the whole of `b` again, redo your change on what you find, then write
     "#);
     world.holds("c", "old\n");
 }

@@ -1,4 +1,4 @@
-//! A shell script does what an agent does: read, think, write; on a refusal read again and redo.
+//! A shell script works like an agent: read, think, write; after a refusal, read again and redo the change.
 
 use crate::world::World;
 
@@ -19,13 +19,13 @@ fn read_think_write_in_a_turn() {
         head -1 words
         cut -c 1-26 report
 
-        # As the hint says: read it again, redo the change on what is there, write.
+        # As the hint says: read it again, redo the change, write.
         tollgate read notes.md > draft && echo "mine" >> draft
         tollgate write notes.md < draft > /dev/null
         echo "write again: $?"
         cat notes.md
 
-        # Second thoughts: what was replaced comes back.
+        # Restore the replaced bytes.
         id=$(tollgate recovery list notes.md | head -1 | cut -d ' ' -f 1)
         tollgate recovery show $id | tail -1
         tollgate recovery restore $id > /dev/null
@@ -67,9 +67,9 @@ fn read_think_write_in_a_turn() {
     "#);
 }
 
-/// Several loops at once on one file: no line is lost, none is there twice.
+/// Several loops change one file at the same time: no line is lost or duplicated.
 #[test]
-fn many_scripts_lose_nothing() {
+fn parallel_scripts_lose_no_update() {
     let world = World::with("[guard]\ndurability = \"fast\"\n");
     world.puts("list", "");
     let script = r#"

@@ -1,4 +1,4 @@
-//! What is taken from the surroundings, and what happens where they are bare.
+//! The environment: what tollgate takes from it, and that it works with an empty one.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ fn agent_of(world: &World) -> String {
 }
 
 #[test]
-fn who_acts() {
+fn the_agent_is_an_argument_or_a_variable_or_the_user() {
     let world = World::new();
     let write = |words: &[&str]| world.tollgate(["write", "a"].iter().chain(words)).stdin("x");
     write(&[]).ends().is(0);
@@ -27,7 +27,7 @@ fn who_acts() {
 }
 
 #[test]
-fn bare_surroundings_are_enough() {
+fn an_empty_environment_is_enough() {
     let world = World::new();
     let run = |words: &[&str]| {
         let run = world.tollgate(words).without("HOME").without("USER");
@@ -41,7 +41,7 @@ fn bare_surroundings_are_enough() {
 }
 
 #[test]
-fn folders_that_are_not_absolute_do_not_count() {
+fn relative_folders_in_the_environment_are_ignored() {
     let world = World::new();
     let run = world.tollgate(["write", "a"]).env("XDG_STATE_HOME", "state").env("HOME", "home").stdin("x");
     run.ends().is(0);
@@ -49,7 +49,7 @@ fn folders_that_are_not_absolute_do_not_count() {
 }
 
 #[test]
-fn the_head_of_the_ledger_is_remembered_in_the_users_state() {
+fn the_head_of_the_ledger_is_stored_in_the_users_state() {
     let world = World::new();
     world.tollgate(["write", "a"]).stdin("x").ends().is(0);
     assert_eq!(fs::read_dir(world.tmp().join("state/tollgate/heads")).unwrap().count(), 1);

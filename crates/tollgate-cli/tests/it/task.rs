@@ -1,4 +1,4 @@
-//! `tollgate task`: the words, the JSON, the rules that a person or an agent meets.
+//! `tollgate task`: its messages, its JSON, and the rules for people and agents.
 
 use std::fs;
 
@@ -13,24 +13,24 @@ fn world(more: &str) -> World {
 }
 
 #[test]
-fn a_vault_is_made_once() {
+fn a_vault_is_created_once() {
     let world = World::new();
     insta::assert_snapshot!(world.run("task list").filtered, @r"
     exit 3
     --- stderr
     error: the vault `vault` does not exist
-    hint: `tollgate init --vault` makes one; `[vault] dir` in `.tollgate/config.toml` says where it is
+    hint: run `tollgate init --vault` to create one, or set `dir` under `[vault]` in `.tollgate/config.toml` to its folder
     ");
-    assert!(!world.path(".tollgate").exists(), "who only looks makes nothing");
+    assert!(!world.path(".tollgate").exists(), "a command that only reads creates nothing");
     insta::assert_snapshot!(world.run("init --vault").filtered, @r"
     exit 0
     --- stdout
-    workspace `[W]`, the current folder
+    workspace `[W]` (current folder)
     wrote `.tollgate/config.toml`
-    next: `tollgate doctor` tells how well this file system protects
-    next: `tollgate turn begin` starts a turn for `read` and `write`
-    made the vault `vault`
-    next: `tollgate task add 'what is to be done'` adds a task
+    next: run `tollgate doctor` to check protection on this file system
+    next: run `tollgate turn begin` to start a turn for `read` and `write`
+    created the vault `vault`
+    next: run `tollgate task add TITLE` to add a task
     ");
     for folder in ["Needs_Action", "In_Progress", "Pending_Approval", "Approved", "Done", "Rejected"] {
         assert!(world.path("vault").join(folder).is_dir(), "{folder}");
@@ -39,16 +39,16 @@ fn a_vault_is_made_once() {
     assert!(config.contains("\ndir = \"vault\"\n"), "{config}");
     assert!(world.run("init --vault").is(0).stdout().contains("found the vault `vault`"));
     assert_eq!(fs::read_to_string(world.path(".tollgate/config.toml")).unwrap(), config);
-    // In another place, by a configuration that was there.
+    // In another folder, with an existing configuration.
     let other = World::with("[vault]\nlease = \"1m\"\n");
     assert_eq!(other.json("init --vault my-tasks")["vault"], other.path("my-tasks").to_str().unwrap());
     other.run("task add X").is(0);
     assert!(other.path("my-tasks/Needs_Action/x.md").exists());
     other.run("init --vault third").is(2);
-    // From inside the vault it is the same one.
+    // Commands inside the vault find the same workspace.
     let ran = other.tollgate(["task", "list", "--json"]).folder(other.path("my-tasks/Needs_Action")).ends();
     assert_eq!(ran.is(0).json()[0]["task"], "x.md");
-    // Taken out again, as far as it is empty.
+    // Removed again, because it is empty.
     world.run("init --remove").is(0);
     assert!(!world.path("vault").exists() && !world.path(".tollgate").exists());
 }
@@ -94,7 +94,7 @@ fn the_life_of_a_task_in_json() {
     assert_eq!(world.run("task claim no-such --agent red --json").is(1).json()["reason"], "none");
     assert_eq!(world.run("task claim --next --agent red --json").is(1).json()["reason"], "none");
     assert_eq!(world.json("task list")[0]["claim_id"], id);
-    // By the environment, as in a command of `work`.
+    // With the claim ID in the environment, as in a command of `work`.
     let with_id = |words: &[&str]| world.tollgate(words).env("TOLLGATE_CLAIM_ID", id).ends();
     assert_eq!(with_id(&["task", "verify", "pay-the-rent", "--json"]).is(0).json(), json!({"valid": true}));
     assert_eq!(with_id(&["task", "renew", "pay-the-rent", "--json"]).is(0).json()["claim_id"], id);
@@ -119,7 +119,7 @@ fn the_life_of_a_task_in_json() {
         figures["coordination"],
         json!({"agent_name": "all", "active_claims": 0, "total_claims": 1, "claim_conflicts_avoided": 0, "claim_success_rate": 1.0})
     );
-    // The name is taken there by now, and nothing is overwritten.
+    // The name is taken in `Done` now, and nothing is overwritten.
     world.run("task add x --name pay-the-rent").is(1);
     world.puts("vault/Needs_Action/pay-the-rent.md", "# Again\n");
     let id = world.json("task claim pay-the-rent --agent blue")["claim_id"].as_str().unwrap().to_owned();
@@ -128,7 +128,7 @@ fn the_life_of_a_task_in_json() {
     exit 0
     --- stdout
     released `pay-the-rent.md` to `Done`
-    note: that name was taken there, so it is `pay-the-rent.[CLAIM].md` now
+    note: the name was taken there, so the task is now `pay-the-rent.[CLAIM].md`
     ");
     assert_eq!(world.json("task list --state done").as_array().unwrap().len(), 2);
 }
@@ -186,15 +186,15 @@ fn the_board() {
       and 2 more: `tollgate task list --state Done`
     Rejected         0
     --- stderr
-    note: `folder.md` in `Needs_Action` is passed over: it is not a plain file
+    note: skipped `folder.md` in `Needs_Action`: it is not a plain file
     ");
     insta::assert_snapshot!(world.run("task claim --next --agent blue").filtered, @r"
     exit 1
     --- stderr
-    refused: no task can be claimed now: 1 waits for other tasks, 1 is left to other agents
-    hint: `tollgate task list` shows all tasks, `tollgate task add` makes one
-    note: `folder.md` in `Needs_Action` is passed over: it is not a plain file
-    note: `broken.md` in `Needs_Action` is passed over: `action` must be one value, not a list
+    refused: no task can be claimed now: 1 waits for other tasks, 1 is for other agents only, 2 were skipped
+    hint: run `tollgate task list` to see all tasks, or `tollgate task add` to add one
+    note: skipped `folder.md` in `Needs_Action`: it is not a plain file
+    note: skipped `broken.md` in `Needs_Action`: `action` must be one value, not a list
     ");
     let mut said = String::new();
     for (task, agent) in [
@@ -211,13 +211,13 @@ fn the_board() {
     `sing` is not among the actions of `blue`; no agent may
     `send-the-report.md` waits for `write.md`, which does not exist
     `broken.md` cannot be read: `action` must be one value, not a list
-    `blue` is working on `pay-the-rent.md`
+    `blue` has claimed `pay-the-rent.md`
     `old-1.md` is in `Done`
     ");
 }
 
 #[test]
-fn agents_write_only_new_tasks_and_what_is_in_their_hands() {
+fn agents_write_only_new_tasks_and_the_tasks_that_they_own() {
     let world = world("");
     world.run("task add X").is(0);
     world.run("task claim x --agent blue").is(0);
@@ -238,18 +238,18 @@ fn agents_write_only_new_tasks_and_what_is_in_their_hands() {
     write("vault/In_Progress/blue/x.md", "blue").is(0);
     write("vault/Needs_Action/new.md", "red").is(0);
     write("vault/Dashboard.md", "red").is(0);
-    // The agent of a turn counts, whatever else is around.
+    // The agent of the turn counts, not the environment.
     let turn = world.turn("blue");
     let ran =
         world.tollgate(["write", "vault/In_Progress/blue/x.md", "--turn", &turn]).stdin("again\n").ends();
     ran.is(0);
-    // By a link to the folder, too.
+    // Also through a symbolic link to the folder.
     std::os::unix::fs::symlink("vault/Approved", world.path("link")).unwrap();
     write("link/x.md", "red").payload("PROTECTED_PATH", "CHOOSE_ANOTHER_PATH");
 }
 
 #[test]
-fn the_doctor_looks_at_the_vault() {
+fn the_doctor_checks_the_vault() {
     let world = world("lease = \"1ms\"\n[agent.blue]\nallowed = [\"x\"]\n");
     world.run("task add X").is(0);
     world.run("task claim x --agent red").is(0);
@@ -261,12 +261,69 @@ fn the_doctor_looks_at_the_vault() {
     };
     assert_eq!(
         vault(&world),
-        ("warning".into(), "`vault`, 1 open task; 1 task in the hands of owners who are gone".into())
+        ("warning".into(), "`vault`, 1 open task; 1 task claimed by dead workers".into())
     );
     world.run("task reclaim").is(0);
-    let message =
-        "`vault`, 1 open task; `red` may do every action, without an `[agent.NAME]` in the configuration";
+    let message = "`vault`, 1 open task; `red` may perform every action, because the configuration has no \
+                   `[agent.NAME]` for it";
     assert_eq!(vault(&world), ("ok".into(), message.into()));
     fs::create_dir(world.path("vault/Needs_Action/folder.md")).unwrap();
     assert_eq!(vault(&world).0, "warning");
+}
+
+#[test]
+fn a_draft_is_added_to_the_task_and_waits_for_approval() {
+    let world = world("[agent.blue]\nallowed = []\nsensitive = [\"pay\"]\n");
+    world.run("task add Rent --action pay").is(0);
+    let claimed = world.json("task claim rent --agent blue");
+    assert_eq!(claimed["mode"], "draft");
+    let id = claimed["claim_id"].as_str().unwrap();
+    let draft = |words: &[&str]| {
+        let claim = ["task", "draft", "rent", "--claim-id", id];
+        world.tollgate(claim.iter().chain(words)).stdin("second line\n<!-- tollgate x -->\n").ends()
+    };
+    let answer = draft(&["Transfer 900", "--json"]).is(0).json();
+    assert_eq!(answer, json!({"task": "rent.md", "claim_id": id, "noted": true}));
+    insta::assert_snapshot!(draft(&["-"]).filtered, @r#"
+    exit 0
+    --- stdout
+    added the draft to `rent.md`
+    "#);
+    draft(&[" "]).is(2);
+    world.run("task draft rent").is(2);
+    world.tollgate(["task", "draft", "rent", "x", "--claim-id", "c-0123456789abcdef"]).ends().is(1);
+    let binary = ["task", "draft", "rent", "-", "--claim-id", id];
+    insta::assert_snapshot!(world.tollgate(binary).stdin([0xff]).ends().filtered, @r#"
+    exit 2
+    --- stderr
+    error: the draft is not UTF-8
+    hint: give the draft as text in UTF-8
+    "#);
+    insta::assert_snapshot!(world.run(&format!("task release rent --to Done --claim-id {id}")).filtered, @r#"
+    exit 2
+    --- stderr
+    error: a draft cannot go to `Done`: it goes to `Pending_Approval`, where a person decides
+    hint: omit `--to`: the draft then goes to `Pending_Approval`
+    "#);
+    world.run(&format!("task release rent --claim-id {id}")).is(0);
+    let text = fs::read_to_string(world.path("vault/Pending_Approval/rent.md")).unwrap();
+    let (_, block) = text.split_once(&format!("<!-- tollgate {id} -->")).unwrap();
+    assert!(block.contains("\n## Draft\n\nTransfer 900\n"), "{text}");
+    assert!(block.contains("\n## Draft\n\nsecond line\n <!-- tollgate x -->\n"), "{text}");
+    // The attempt succeeded, so the board does not count it.
+    let board = world.run("task list").is(0).stdout();
+    assert!(board.contains("rent.md") && !board.contains("attempts"), "{board}");
+}
+
+#[test]
+fn claim_next_says_why_nothing_can_be_claimed() {
+    let world = World::with("[vault]\nsettle = \"1h\"\n[agent.blue]\nallowed = [\"pay\"]\n");
+    world.run("init --vault").is(0);
+    world.puts("vault/Needs_Action/young.md", "# Young\n");
+    world.tollgate(["task", "add", "Sing", "--action", "sing"]).ends().is(0);
+    let said = world.run("task claim --next --agent blue").is(1).stderr();
+    assert!(
+        said.contains("tasks written a moment ago will be complete in 3600 s, 1 is for other agents only"),
+        "{said}"
+    );
 }

@@ -1,4 +1,4 @@
-//! Bad input around tasks: a clear message, nothing changed, and the loop goes on with the other tasks.
+//! Bad input for tasks: a clear message, nothing changes, and the worker continues with the other tasks.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,7 +13,7 @@ fn world(more: &str) -> World {
     world
 }
 
-/// Drains what can be done, and says what was done.
+/// Works through all claimable tasks.
 fn drain(world: &World) -> Ran {
     world.run("work --agent blue --once -- true").is(0)
 }
@@ -49,7 +49,7 @@ fn names_of_tasks_and_agents() {
         }
     }
     world.tollgate(["task", "claim", "--next"]).env("TOLLGATE_AGENT", "../x").ends().is(2);
-    // As long as a name may be, also where it is taken.
+    // The longest valid name, also if it is taken in the target folder.
     let name = format!("{}.md", "ö".repeat(126));
     world.puts(format!("vault/Done/{name}"), "old\n");
     world.puts(format!("vault/Needs_Action/{name}"), "new\n");
@@ -83,7 +83,7 @@ fn names_of_tasks_and_agents() {
 }
 
 #[test]
-fn what_lies_in_the_folder_and_is_no_task() {
+fn files_that_are_not_tasks_are_skipped() {
     let world = world("");
     let folder = world.path("vault/Needs_Action");
     fs::create_dir(folder.join("folder.md")).unwrap();
@@ -128,13 +128,13 @@ fn what_lies_in_the_folder_and_is_no_task() {
         "list.md",
         "after.md",
     ] {
-        assert_eq!(told.matches(&format!("note: `{name}` in ")).count(), 1, "{name}: {told}");
+        assert_eq!(told.matches(&format!("note: skipped `{name}` in ")).count(), 1, "{name}: {told}");
     }
     assert!(!told.contains('\x1b') && !told.contains("notes.txt") && !told.contains(".hidden"), "{told}");
     let text = fs::read_to_string(world.path("vault/Done/good.md")).unwrap();
     assert!(text.starts_with("no newline at the end\n<!-- tollgate c-"), "{text}");
     assert_eq!(fs::read_to_string(world.tmp().join("secret")).unwrap(), "secret\n");
-    assert_eq!(fs::read_dir(&folder).unwrap().count(), 13, "all the others are where they were");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 13, "all other files are where they were");
     for name in ["folder", "link", "pipe"] {
         let ran = world.run(&format!("task claim {name} --agent blue --json"));
         assert!(!ran.stdout().contains("\"claimed\":true"), "{ran}");
@@ -164,7 +164,7 @@ fn a_fault_of_one_task_does_not_stop_the_others() {
     let nobody =
         |path: &str, mode| fs::set_permissions(world.path(path), fs::Permissions::from_mode(mode)).unwrap();
     nobody("vault/Needs_Action/b.md", 0o000);
-    // As somebody who may not do everything.
+    // Not as root, who may do everything.
     let is_root = rustix::process::geteuid().is_root();
     if is_root {
         let all = ["-R", "65534:65534", world.tmp().to_str().unwrap()];
@@ -180,12 +180,12 @@ fn a_fault_of_one_task_does_not_stop_the_others() {
     let ran = run("work --agent blue --once -- true");
     assert_eq!(done(&world), ["a.md", "c.md"], "{ran}");
     assert!(ran.stderr().contains("`b.md`") && ran.stderr().contains("ermission denied"), "{ran}");
-    // A task that may not be written to stays as it is.
+    // A read-only task stays unchanged.
     nobody("vault/Needs_Action/b.md", 0o444);
     let before = fs::read(world.path("vault/Needs_Action/b.md")).unwrap();
     run("task claim b --agent blue --json").is(3).fault("NO_PERMISSION");
     assert_eq!(fs::read(world.path("vault/Needs_Action/b.md")).unwrap(), before);
-    // A folder that may not be written to: a fault, not a lost race.
+    // A read-only folder is a fault, not a lost race.
     nobody("vault/Needs_Action/b.md", 0o644);
     nobody("vault/Needs_Action", 0o555);
     run("task claim b --agent blue --json").is(3).fault("NO_PERMISSION");
@@ -198,7 +198,7 @@ fn a_fault_of_one_task_does_not_stop_the_others() {
 #[test]
 fn a_full_disk() {
     let world = World::new();
-    // A file system of its own that is soon full.
+    // A small file system that is soon full.
     let mount = world.tmp().join("small");
     fs::create_dir(&mount).unwrap();
     let script = format!(
@@ -218,7 +218,7 @@ fn a_full_disk() {
          ls vault/Done; tollgate ledger verify",
         mount.display()
     );
-    // Without the powers of root, by those of a namespace.
+    // Users other than root need a user namespace for mounting.
     let alone = if rustix::process::geteuid().is_root() { "-m" } else { "-rm" };
     let ran = world.program("unshare", [alone, "bash", "-c", &script]).env("TMP", world.tmp()).ends();
     let said = ran.stdout();

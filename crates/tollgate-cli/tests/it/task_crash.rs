@@ -1,8 +1,7 @@
-//! Death before every file-changing system call of claim, release, approve and reclaim, as real processes.
+//! Real processes, killed before every file-changing system call of claim, release, approve and reclaim.
 //!
-//! `strace` kills the command when it is about to make the call. Whatever comes next must find the task in exactly one
-//! folder, either as it was or as it was to be, and the same verb must then succeed, or have succeeded. By the ledger it
-//! happened once.
+//! `strace` kills the command just before the call. The next command must find the task in exactly one folder, either in its
+//! old state or in its new one. The same verb must then succeed, or have succeeded. The ledger has it once.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,19 +11,19 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// All that can change a file, and `openat`, which can make one.
+/// All calls that can change a file, and `openat`, which can create one.
 const CALLS: &str = "openat,write,pwrite64,rename,renameat,renameat2,unlink,unlinkat,ftruncate,mkdir,mkdirat,link,linkat,\
                      symlinkat,utimensat,fchmod,fallocate,copy_file_range,sendfile";
 
 /// One verb under test.
 struct Verb {
-    /// What brings the task before it.
+    /// Prepares the task.
     before: fn(&World, &str),
-    /// The words of the command.
+    /// The arguments of the command.
     words: fn(&World, &str) -> Vec<String>,
-    /// Its name in the ledger.
+    /// The verb's type in the ledger.
     line: &'static str,
-    /// Where the task is if it did not happen, and if it did.
+    /// The state of the task before and after the verb.
     states: [&'static str; 2],
 }
 
@@ -50,11 +49,11 @@ fn trace(world: &World, more: &[String], verb: &[String], log: &Path) {
     all.extend(more.iter().cloned());
     all.extend(["--".into(), env!("CARGO_BIN_EXE_tollgate").into()]);
     all.extend(verb.iter().cloned());
-    // Killed or not, as strace reports it, which also dies by the signal.
+    // strace dies by the same signal, so its log tells whether the command was killed.
     let _ = world.program("strace", all).ends();
 }
 
-/// The calls that change a file, each by its name and which of that name it is.
+/// The calls that change a file, each by its name and its number among the calls of that name.
 fn changing_calls(log: &str) -> Vec<(String, usize)> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut changing = Vec::new();
@@ -74,7 +73,7 @@ fn dies_at_every_call(settings: &str, verb: &Verb) {
     let world = World::with(settings);
     world.run("init --vault").is(0);
     let log = world.tmp().join("strace");
-    // Once without harm, to see which calls there are; the second time, when all folders are there.
+    // Lists the calls without killing. The second run counts, because then all folders exist.
     for task in ["warm", "count"] {
         world.run(&format!("task add {task}")).is(0);
         (verb.before)(&world, task);
@@ -92,7 +91,7 @@ fn dies_at_every_call(settings: &str, verb: &Verb) {
         trace(&world, &[kill], &(verb.words)(&world, &task), &log);
         let trace = fs::read_to_string(&log).unwrap();
         assert!(trace.contains("+++ killed by SIGKILL +++"), "{name} {nth}\n{trace}");
-        // Whoever comes next heals, whatever it asks for.
+        // The next command recovers the interrupted step, whatever it does itself.
         let found = row(&world, &task);
         let state = found["state"].as_str().unwrap();
         if state == verb.states[0] {
@@ -103,29 +102,29 @@ fn dies_at_every_call(settings: &str, verb: &Verb) {
             assert_eq!(state, verb.states[1], "{name} {nth}");
             done += 1;
         }
-        told_once(&world, &format!("{task}.md"), verb.line, &format!("{name} {nth}"));
+        recorded_once(&world, &format!("{task}.md"), verb.line, &format!("{name} {nth}"));
     }
     assert!(undone > 0 && done > 0, "some of each: {undone} {done} of {}", calls.len());
     world.run("ledger verify").is(0);
     assert_eq!(world.run("doctor --json").json()["healthy"], true);
 }
 
-/// By the ledger it happened once: what a claim that was cut short has told is taken back.
-fn told_once(world: &World, task: &str, kind: &str, at: &str) {
+/// The ledger has the step once. If it has an interrupted claim, it also has the line that rolls the claim back.
+fn recorded_once(world: &World, task: &str, kind: &str, at: &str) {
     let ledger = fs::read_to_string(world.path(".tollgate/ledger.jsonl")).unwrap();
     let lines = ledger.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let lines: Vec<Value> = lines.filter(|line| line["payload"]["task"] == task).collect();
-    let taken_back = lines.iter().filter(|line| line["payload"]["reason"] == "claim cut short").count();
-    let told = lines.iter().filter(|line| line["action_type"] == kind).count();
-    let expected = if kind == "CLAIM" { 1 + taken_back } else { 1 };
-    assert_eq!(told, expected, "{at}: {lines:#?}");
-    assert!(taken_back <= 1, "{at}: {lines:#?}");
+    let rolled_back = lines.iter().filter(|line| line["payload"]["reason"] == "claim cut short").count();
+    let recorded = lines.iter().filter(|line| line["action_type"] == kind).count();
+    let expected = if kind == "CLAIM" { 1 + rolled_back } else { 1 };
+    assert_eq!(recorded, expected, "{at}: {lines:#?}");
+    assert!(rolled_back <= 1, "{at}: {lines:#?}");
 }
 
 const SETTINGS: &str = "[vault]\ndurability = \"fast\"\nsettle = \"0ms\"\n";
 
 #[test]
-fn a_killed_claim_is_whole_or_taken_back() {
+fn a_killed_claim_is_complete_or_rolled_back() {
     let verb = Verb {
         before: |_, _| {},
         words: |_, task| words(&format!("task claim {task} --agent blue --json")),
@@ -136,7 +135,7 @@ fn a_killed_claim_is_whole_or_taken_back() {
 }
 
 #[test]
-fn a_killed_release_moves_the_task_and_is_not_done_again() {
+fn a_killed_release_moves_the_task_once() {
     let verb = Verb {
         before: |world, task| drop(world.json(&format!("task claim {task} --agent blue"))),
         words: |world, task| {
@@ -149,7 +148,7 @@ fn a_killed_release_moves_the_task_and_is_not_done_again() {
 }
 
 #[test]
-fn a_killed_approval_is_given_or_not() {
+fn a_killed_approval_is_complete_or_rolled_back() {
     let verb = Verb {
         before: |world, task| {
             world.run(&format!("task claim {task} --agent blue")).is(0);
@@ -164,11 +163,11 @@ fn a_killed_approval_is_given_or_not() {
 }
 
 #[test]
-fn a_killed_reclaim_takes_back_once() {
+fn a_killed_reclaim_happens_once() {
     let verb = Verb {
         before: |world, task| {
             world.run(&format!("task claim {task} --agent blue")).is(0);
-            // The lease of a millisecond has run out by the time the next process has started.
+            // The lease of one millisecond has expired when the next process has started.
             assert_eq!(row(world, task)["attempts"], json!(1));
         },
         words: |_, _| words("task reclaim --json"),

@@ -1,4 +1,4 @@
-//! Turns that outlive the commands in them.
+//! Turns that several commands share.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::world::{World, hash};
 
 #[test]
-fn a_turn_is_begun_shown_and_ended() {
+fn a_turn_is_started_shown_and_ended() {
     let world = World::new();
     world.puts("a", "one\n");
     world.puts("b", "b\n");
@@ -37,7 +37,7 @@ fn a_turn_is_begun_shown_and_ended() {
     insta::assert_snapshot!(world.run(&format!("turn show --turn {turn}")).filtered, @r#"
     exit 0
     --- stdout
-    turn `[TURN]` of `blue`, begun [N] s ago: 3 files
+    turn `[TURN]` of `blue`, started [N] s ago: 3 files tracked
       2c8b08da    27dd8ed4    a
       02638299    02638299    b
       no file     no file     gone
@@ -45,26 +45,26 @@ fn a_turn_is_begun_shown_and_ended() {
     insta::assert_snapshot!(world.run("turn list").filtered, @r#"
     exit 0
     --- stdout
-    [TURN]  blue  begun [N] s ago, 0 files known
-    [TURN]  blue  begun [N] s ago, 3 files known
+    [TURN]  blue  started [N] s ago, 0 files tracked
+    [TURN]  blue  started [N] s ago, 3 files tracked
     "#);
     assert_eq!(world.json("turn list")[1]["files"], 3);
     insta::assert_snapshot!(world.run(&format!("turn end --turn {turn}")).filtered, @r#"
     exit 0
     --- stdout
-    ended `[TURN]`: 3 files known
+    ended `[TURN]`: 3 files tracked
     "#);
     insta::assert_snapshot!(world.run(&format!("turn end --turn {turn}")).filtered, @r#"
     exit 3
     --- stderr
     error: the turn `[TURN]` does not exist
-    hint: it has ended, was forgotten, or belongs to another workspace; `tollgate turn list` shows those that run here, `tollgate turn begin` starts one
+    hint: it has ended, was not used for a day, or belongs to another workspace; `tollgate turn list` lists the running turns, `tollgate turn begin` starts one
     "#);
     world.run(&format!("read a --json --turn {turn}")).is(3).fault("NOT_FOUND");
 }
 
 #[test]
-fn the_initial_hash_is_that_of_the_first_sighting_however_the_path_is_spelled() {
+fn the_initial_hash_is_that_of_the_first_read_for_every_spelling_of_the_path() {
     let world = World::new();
     world.puts("sub/a", "one\n");
     let turn = world.turn("blue");
@@ -81,7 +81,7 @@ fn the_initial_hash_is_that_of_the_first_sighting_however_the_path_is_spelled() 
 }
 
 #[test]
-fn the_turn_comes_from_the_environment_too() {
+fn the_turn_can_come_from_the_environment() {
     let world = World::new();
     world.puts("a", "one\n");
     let turn = world.turn("blue");
@@ -98,13 +98,13 @@ fn the_turn_comes_from_the_environment_too() {
 }
 
 #[test]
-fn calls_without_a_turn_are_told_what_to_do() {
+fn a_call_without_a_turn_gets_a_hint() {
     let world = World::new();
     insta::assert_snapshot!(world.run("turn end").filtered, @r#"
     exit 2
     --- stderr
-    error: no turn is named
-    hint: begin one with `tollgate turn begin`, then give `--turn ID` or set `TOLLGATE_TURN`
+    error: no turn given
+    hint: start one with `tollgate turn begin`, then give `--turn ID` or set `TOLLGATE_TURN`
     "#);
     world.run("turn show --json").is(2).fault("USAGE");
     let turn = world.turn("blue");
@@ -112,19 +112,19 @@ fn calls_without_a_turn_are_told_what_to_do() {
     exit 2
     --- stderr
     error: the turn `[TURN]` belongs to `blue`, not to `red`
-    hint: leave `--agent` out, or begin a turn with `tollgate turn begin --agent red`
+    hint: omit `--agent`, or start a turn with `tollgate turn begin --agent red`
     "#);
     let bad = world.tollgate(["read", "a"]).env("TOLLGATE_TURN", "../up").ends();
     insta::assert_snapshot!(bad.filtered, @r#"
     exit 2
     --- stderr
-    error: `TOLLGATE_TURN` cannot be used: ../up cannot be the name of a turn: use 1 to 64 letters, digits and `-_.@+`, not starting with a dot or a dash
+    error: invalid `TOLLGATE_TURN`: `../up` is not a valid turn id: use 1 to 64 letters, digits and `-_.@+`, not starting with a dot or a dash
     hint: set `TOLLGATE_TURN` to a valid name, or unset it
     "#);
 }
 
 #[test]
-fn with_known_a_later_turn_is_guarded_by_what_an_earlier_one_knew() {
+fn with_known_a_later_turn_is_guarded_by_the_reads_of_an_earlier_one() {
     let world = World::new();
     world.run("init").is(0);
     world.puts("a", "one\n");
@@ -139,21 +139,21 @@ fn with_known_a_later_turn_is_guarded_by_what_an_earlier_one_knew() {
 }
 
 #[test]
-fn turns_are_private_and_kept_in_the_best_place_there_is() {
+fn turns_are_private_and_in_the_best_available_place() {
     let world = World::new();
     world.puts("a", "one\n");
     world.turn("blue");
     let place = world.tmp().join("run/tollgate");
     assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o700);
 
-    // In a folder that others can enter they could plant what a turn is to know.
+    // If other users could write to the folder, they could forge what a turn has seen.
     fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
     let refused = world.run("turn list");
     insta::assert_snapshot!(refused.filtered, @r#"
     exit 3
     --- stderr
     error: `[TMP]/run/tollgate` is damaged: it must be a folder that only its owner can enter, and yours
-    hint: run `tollgate doctor`, which says what can be mended and how
+    hint: run `tollgate doctor` to see what can be fixed, and how
     "#);
     let other = world.tollgate(["turn", "begin"]).ends().is(0).stdout().trim().to_owned();
     world.run(&format!("turn show --turn {other}")).is(0);
@@ -166,7 +166,7 @@ fn turns_are_private_and_kept_in_the_best_place_there_is() {
     assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o700);
     world.run("turn list").is(0);
 
-    // Without one, memory is next; what is left there is taken away again.
+    // Without a runtime folder, shared memory is used. This test removes what it leaves there.
     let begun = world.tollgate(["turn", "begin"]).without("XDG_RUNTIME_DIR").ends().is(0);
     let turn = begun.stdout().trim().to_owned();
     world.tollgate(["read", "a", "--turn", &turn]).ends().is(0);

@@ -1,4 +1,4 @@
-//! `tollgate work`: what the command gets, what its exit code means, watching, stopping.
+//! `tollgate work`: the command's environment, the meaning of its exit code, watching, stopping.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -27,7 +27,7 @@ fn in_done(world: &World, task: &str) -> bool {
 }
 
 #[test]
-fn the_command_knows_its_task() {
+fn the_command_gets_its_task_in_its_environment() {
     let world = world("");
     world.run("task add Knows --action read").is(0);
     let script = "env | grep ^TOLLGATE_ | sort > $TMP/env; echo note >> $TOLLGATE_TASK; \
@@ -46,7 +46,7 @@ fn the_command_knows_its_task() {
         )
     );
     let said = fs::read_to_string(world.tmp().join("said")).unwrap();
-    assert_eq!(said, "noted in `knows.md`\n{\"valid\":true}\n");
+    assert_eq!(said, "added the note to `knows.md`\n{\"valid\":true}\n");
     let text = fs::read_to_string(world.path("vault/Done/knows.md")).unwrap();
     let (_, block) = text.split_once(&format!("<!-- tollgate {id} -->\n# Claimed Task: knows\n")).unwrap();
     assert!(
@@ -57,7 +57,7 @@ fn the_command_knows_its_task() {
 }
 
 #[test]
-fn a_failed_attempt_is_tried_again_and_in_the_end_rejected() {
+fn a_failed_task_is_tried_again_and_finally_rejected() {
     let world = world("max_attempts = 2\n");
     world.run("task add Fails").is(0);
     world.run("task add Works").is(0);
@@ -67,7 +67,7 @@ fn a_failed_attempt_is_tried_again_and_in_the_end_rejected() {
     --- stdout
     1 task done, 2 attempts failed
     --- stderr
-    `blue` works on the tasks in `vault`
+    `blue` is working on the tasks in `vault`
     claimed `fails.md`
     failed `fails.md` after 0.0 s (exit status 7), now in `Needs_Action`
     claimed `works.md`
@@ -86,18 +86,18 @@ fn a_failed_attempt_is_tried_again_and_in_the_end_rejected() {
 }
 
 #[test]
-fn a_command_that_is_not_there_uses_up_no_attempt() {
+fn a_missing_command_uses_up_no_attempt() {
     let world = world("");
     world.run("task add X").is(0);
     insta::assert_snapshot!(world.run("work --agent blue --once -- no-such-thing").filtered, @r"
     exit 2
     --- stderr
-    error: `no-such-thing` is no program that can be run
-    hint: check its name and `PATH`; a shell's own words need `sh -c '...'`
+    error: command not found: `no-such-thing`
+    hint: check the name and `PATH`; for shell built-ins use `sh -c '...'`
     ");
     world.run("work --agent blue --once -- ./no-such-thing").is(2);
     assert_eq!(world.json("task list")[0]["attempts"], 0);
-    // Gone since it was looked for: a failed attempt, with the reason.
+    // The file exists but cannot be run: a failed attempt, with the reason.
     let odd = world.path("odd");
     fs::write(&odd, "#!/no/such/interpreter\n").unwrap();
     fs::set_permissions(&odd, fs::Permissions::from_mode(0o755)).unwrap();
@@ -114,7 +114,7 @@ fn a_sensitive_action_is_drafted_approved_and_executed_once() {
     let why = |agent: &str| world.tollgate(["task", "why", "rent", "--agent", agent]).ends().stdout();
     assert_eq!(
         why("cloud"),
-        "`cloud` may claim `rent.md` to draft it; a person approves before it is executed\n"
+        "`cloud` may claim `rent.md` to draft it; a person must approve it before it is executed\n"
     );
     let draft = "test $TOLLGATE_MODE = draft && printf '## Draft\\n\\npay 100\\n' >> $TOLLGATE_TASK";
     let said = work(&world, "--agent cloud --once --json", draft).ends().is(0).json();
@@ -127,24 +127,27 @@ fn a_sensitive_action_is_drafted_approved_and_executed_once() {
     insta::assert_snapshot!(refused.filtered, @r"
     exit 1
     --- stderr
-    refused: `cloud` is an agent, and only people approve and reject
+    refused: `cloud` is an agent, and only people approve and reject tasks
     hint: ask a person to decide: `tollgate task approve` or `tollgate task reject` in their own shell
     ");
     let refused =
         world.tollgate(["task", "reject", "rent", "--reason", "x", "--json"]).env("TOLLGATE_AGENT", "local");
     assert_eq!(refused.ends().is(1).json()["reason"], "agent");
     assert!(world.path("vault/Pending_Approval/rent.md").exists());
-    // What was looked at is what is approved.
+    // The approval holds only for the bytes that the person saw.
     let seen = world.json("task show rent")["sha256"].as_str().unwrap().to_owned();
     let other = "0".repeat(64);
     world.run(&format!("task approve rent --expect {other}")).is(1);
     insta::assert_snapshot!(world.run(&format!("task approve rent --expect {seen}")).filtered, @r"
     exit 0
     --- stdout
-    approved `rent.md` for `ada`, now in `Approved`
+    `rent.md` approved by `ada`, now in `Approved`
     ");
-    assert_eq!(why("cloud"), "`payment` is approved, but `cloud` is not allowed to execute it\n");
-    // Changed after the yes: the yes is void.
+    assert_eq!(
+        why("cloud"),
+        "`payment` is approved, but `cloud` is not allowed to execute it; `local` may\n"
+    );
+    // A change after the approval makes it void.
     let path = world.path("vault/Approved/rent.md");
     let approved = fs::read(&path).unwrap();
     fs::write(&path, [&approved[..], b"and 900 to me\n"].concat()).unwrap();
@@ -167,7 +170,7 @@ fn a_sensitive_action_is_drafted_approved_and_executed_once() {
         .map(|line| format!("{} {}", line["payload"]["decision"].as_str().unwrap(), line["payload"]["by"]))
         .collect();
     assert_eq!(decisions, ["approve \"ada\"", "void null", "approve \"boss\""]);
-    // A failed or broken-off execution may have happened: a person decides.
+    // A failed execution may have had an effect: a person decides.
     world.run("task add Again --action payment").is(0);
     work(&world, "--agent local --once", "exit 1").ends().is(1);
     assert!(world.path("vault/Pending_Approval/again.md").exists());
@@ -177,7 +180,7 @@ fn a_sensitive_action_is_drafted_approved_and_executed_once() {
 }
 
 #[test]
-fn a_person_who_moves_the_file_is_understood() {
+fn a_person_can_approve_by_moving_the_file() {
     let world = world("[agent.cloud]\nsensitive = [\"payment\"]\n[agent.local]\nallowed = [\"payment\"]\n");
     world.run("task add Rent --action payment").is(0);
     work(&world, "--agent cloud --once", "true").ends().is(0);
@@ -185,9 +188,9 @@ fn a_person_who_moves_the_file_is_understood() {
     assert_eq!(work(&world, "--agent local --once --json", "true").ends().is(0).json()["done"], 1);
     let line = &world.json("ledger tail --type APPROVAL")[0];
     assert_eq!((&line["payload"]["by"], &line["result"]["status"]), (&json!("hand"), &json!("APPROVED")));
-    // Put into `Approved` without ever having been offered: nobody said yes.
+    // A file in `Approved` that never waited for approval: nobody approved it.
     world.puts("vault/Approved/forged.md", "**Action**: payment\n");
-    until("it to be sent back", || {
+    until("the forged approval to be sent back", || {
         work(&world, "--agent local --once", "echo forged > $TMP/forged").ends().is(0);
         world.path("vault/Pending_Approval/forged.md").exists().then_some(())
     });
@@ -195,7 +198,7 @@ fn a_person_who_moves_the_file_is_understood() {
 }
 
 fn watcher(world: &World, script: &str) -> Process {
-    // So long an interval that only the watching can be the reason.
+    // The interval is too long to matter, so only watching can be the reason.
     let worker = work(world, "--agent blue --interval 3600", script).starts();
     world.run("task add First").is(0);
     until("the first task to be done", || in_done(world, "first").then_some(()));
@@ -203,7 +206,7 @@ fn watcher(world: &World, script: &str) -> Process {
 }
 
 #[test]
-fn new_tasks_are_seen_at_once() {
+fn new_tasks_are_noticed_at_once() {
     let world = world("");
     let _worker = watcher(&world, "true");
     let began = Instant::now();
@@ -214,28 +217,28 @@ fn new_tasks_are_seen_at_once() {
     until("a task that was moved in", || in_done(&world, "moved").then_some(()));
     world.puts("vault/Needs_Action/written.md", "# Written in place\n");
     until("a task that was written in place", || in_done(&world, "written").then_some(()));
-    // One that waits for another.
+    // A task that waits for another.
     world.run("task add Later --after earlier").is(0);
     world.run("task add Earlier").is(0);
     until("a task that waits for another", || in_done(&world, "later").then_some(()));
-    assert!(began.elapsed() < Duration::from_secs(30), "no interval was waited for");
+    assert!(began.elapsed() < Duration::from_secs(30), "the worker did not wait for the interval");
 }
 
 #[test]
-fn what_a_dead_worker_leaves_is_seen_at_once() {
+fn the_task_of_a_dead_worker_is_noticed_at_once() {
     let world = world("");
     let script = "test $TOLLGATE_AGENT = blue || { echo x > $TMP/began; exec sleep 1000; }";
     let mut doomed = work(&world, "--agent red --interval 3600", script).starts();
     world.run("task add Left").is(0);
-    until("the doomed to begin", || world.tmp().join("began").exists().then_some(()));
+    until("the first worker to begin", || world.tmp().join("began").exists().then_some(()));
     let _worker = watcher(&world, script);
     doomed.signal(Signal::KILL);
     doomed.ends();
-    until("what is left to be done", || in_done(&world, "left").then_some(()));
+    until("the second worker to do the task", || in_done(&world, "left").then_some(()));
 }
 
 #[test]
-fn several_jobs_are_done_at_a_time() {
+fn several_jobs_run_in_parallel() {
     let world = world("");
     for number in 0..3 {
         world.run(&format!("task add t{number}")).is(0);
@@ -248,7 +251,7 @@ fn several_jobs_are_done_at_a_time() {
 }
 
 #[test]
-fn asked_to_stop_it_finishes_what_it_can_and_gives_back_the_rest() {
+fn after_a_signal_it_finishes_running_tasks_in_time_and_returns_the_rest() {
     let world = world("");
     world.run("task add Quick").is(0);
     let script = "echo x > $TMP/began; while [ ! -e $TMP/go ]; do sleep 0.01; done";
@@ -261,7 +264,7 @@ fn asked_to_stop_it_finishes_what_it_can_and_gives_back_the_rest() {
     assert!(worker.ends().success());
     assert!(in_done(&world, "quick") && world.path("vault/Needs_Action/not-any-more.md").exists());
 
-    // The grace is over: the command is ended, also one that does not listen, with all it has started.
+    // After the grace period the command is killed, even if it ignores SIGTERM, with all processes that it started.
     fs::remove_file(world.tmp().join("began")).unwrap();
     let script = "trap '' TERM; echo x > $TMP/began; while :; do sleep 0.05; done";
     let mut worker = work(&world, "--agent blue --grace 0", script).starts();
@@ -273,12 +276,12 @@ fn asked_to_stop_it_finishes_what_it_can_and_gives_back_the_rest() {
     assert_eq!((&row["state"], &row["attempts"], &row["reason"]), expected, "no attempt was used up");
     assert_eq!(world.json("task reclaim"), json!([]));
 
-    // A second signal waits for nothing.
+    // A second signal stops it at once.
     fs::remove_file(world.tmp().join("began")).unwrap();
     let mut worker = work(&world, "--agent blue --grace 3600", "echo x > $TMP/began; sleep 1000").starts();
     until("it to begin", || world.tmp().join("began").exists().then_some(()));
     worker.signal(Signal::TERM);
-    // Two signals that come at once may be heard as one.
+    // Two signals in quick succession may be delivered as one.
     until("it to end", || {
         worker.signal(Signal::TERM);
         worker.ended()
@@ -294,16 +297,16 @@ fn each_agent_has_a_log() {
     let log = fs::read_to_string(world.path("logs/agent-blue.log")).unwrap();
     let lines: Vec<&str> = log.lines().map(|line| line.split_once(' ').unwrap().1).collect();
     assert_eq!(lines.len(), 3, "{log}");
-    assert_eq!(lines[0], "`blue` works on the tasks in `vault`");
+    assert_eq!(lines[0], "`blue` is working on the tasks in `vault`");
     assert!(
-        lines[1].starts_with("claimed x.md c-") && lines[1].ends_with(", attempt 1, mode execute"),
+        lines[1].starts_with("claimed x.md (c-") && lines[1].ends_with(", attempt 1, mode execute)"),
         "{log}"
     );
     assert!(
-        lines[2].starts_with("released x.md c-") && lines[2].contains(" to Done, success after "),
+        lines[2].starts_with("released x.md to Done (c-") && lines[2].contains(", success after "),
         "{log}"
     );
-    // A log that cannot be written stops nothing.
+    // A log that cannot be written does not stop the work.
     let world = self::world("[log]\ndir = \"/proc/no-such-folder\"\n");
     world.run("task add X").is(0);
     work(&world, "--agent blue --once", "true").ends().is(0);

@@ -1,4 +1,4 @@
-//! A workspace in surroundings of its own, and the command run in it.
+//! A workspace in its own environment, and the command run in it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -14,7 +14,7 @@ use jsonschema::Validator;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
-/// No command of these tests takes longer, unless it hangs.
+/// The longest time for a command. Only a command that hangs takes longer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct World {
@@ -33,7 +33,7 @@ impl World {
         Self { keep, tmp }
     }
 
-    /// With these settings.
+    /// A workspace with these settings.
     pub(crate) fn with(settings: &str) -> Self {
         let world = Self::new();
         world.puts(".tollgate/config.toml", settings);
@@ -52,7 +52,7 @@ impl World {
         self.root().join(name)
     }
 
-    /// Somebody who knows nothing of tollgate writes a file.
+    /// Writes a file without tollgate.
     pub(crate) fn puts(&self, name: impl AsRef<Path>, bytes: impl AsRef<[u8]>) {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -65,12 +65,12 @@ impl World {
         assert_eq!(String::from_utf8_lossy(&found), String::from_utf8_lossy(bytes.as_ref()));
     }
 
-    /// `tollgate` with these words, in the workspace.
+    /// `tollgate` with these arguments, in the workspace.
     pub(crate) fn tollgate<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Run<'_> {
         self.program(env!("CARGO_BIN_EXE_tollgate"), words)
     }
 
-    /// The words of a line, for those that have no spaces in them.
+    /// Runs `tollgate` with the words of a line as arguments, which must not contain spaces.
     pub(crate) fn run(&self, line: &str) -> Ran {
         self.tollgate(line.split_whitespace()).ends()
     }
@@ -80,7 +80,7 @@ impl World {
         ran.is(0).json()
     }
 
-    /// A shell script that finds `tollgate` by its name.
+    /// A shell script with `tollgate` in its `PATH`.
     pub(crate) fn script(&self, text: &str) -> Run<'_> {
         self.program("bash", ["-c", text])
     }
@@ -106,12 +106,12 @@ impl World {
         Run { world: self, command, stdin: Vec::new() }
     }
 
-    /// Begins a turn and says its id.
+    /// Starts a turn and returns its id.
     pub(crate) fn turn(&self, agent: &str) -> String {
         self.run(&format!("turn begin --agent {agent}")).is(0).stdout().trim().to_owned()
     }
 
-    /// What differs from run to run, by name.
+    /// The text, with a name for everything that differs from run to run.
     fn filtered(&self, text: &str) -> String {
         let text =
             text.replace(self.root().to_str().unwrap(), "[W]").replace(self.tmp.to_str().unwrap(), "[TMP]");
@@ -161,7 +161,7 @@ fn name_of(word: &str) -> Option<&'static str> {
     }
 }
 
-/// Waits for something that must come.
+/// Waits until something happens. Fails if it does not.
 #[track_caller]
 pub(crate) fn until<T>(what: &str, mut there: impl FnMut() -> Option<T>) -> T {
     let patience = Instant::now() + PATIENCE;
@@ -169,12 +169,12 @@ pub(crate) fn until<T>(what: &str, mut there: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = there() {
             return found;
         }
-        assert!(Instant::now() < patience, "waited for {what} in vain");
+        assert!(Instant::now() < patience, "timeout while waiting for {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// A command that is about to be run.
+/// A command that has not run yet.
 pub(crate) struct Run<'w> {
     world: &'w World,
     pub(crate) command: Command,
@@ -202,13 +202,13 @@ impl<'w> Run<'w> {
         self
     }
 
-    /// Runs it in the background; it is killed when it is dropped.
+    /// Runs the command in the background. Dropping the process kills it.
     pub(crate) fn starts(mut self) -> Process {
         self.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Process(self.command.spawn().unwrap())
     }
 
-    /// Runs it to its end, and fails if it has none.
+    /// Runs the command to its end. Fails if it hangs.
     #[track_caller]
     pub(crate) fn ends(mut self) -> Ran {
         self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -217,7 +217,7 @@ impl<'w> Run<'w> {
         let mut stdin = child.stdin.take().unwrap();
         let bytes = std::mem::take(&mut self.stdin);
         thread::spawn(move || {
-            // Who does not want it closes it.
+            // The command may close its stdin without reading it.
             let _ = stdin.write_all(&bytes);
         });
         let (send, receive) = mpsc::channel();
@@ -238,11 +238,11 @@ pub(crate) struct Process(pub(crate) Child);
 
 impl Process {
     pub(crate) fn signal(&self, signal: Signal) {
-        // Not waited for yet, so its number is nobody else's.
+        // The process is not reaped yet, so its id cannot belong to another process.
         rustix::process::kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 
-    /// How it ended, if it has.
+    /// The exit status, if the process has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.0.try_wait().unwrap()
     }
@@ -260,10 +260,10 @@ impl Drop for Process {
     }
 }
 
-/// What a command said, and how it ended.
+/// The output and the exit status of a command.
 pub(crate) struct Ran {
     output: Output,
-    /// All of it, without what differs from run to run.
+    /// All of it, with names for what differs from run to run.
     pub(crate) filtered: String,
 }
 
@@ -295,14 +295,14 @@ impl Ran {
         String::from_utf8_lossy(&self.output.stderr).into_owned()
     }
 
-    /// It ended with this exit code.
+    /// Fails unless the exit code is this.
     #[track_caller]
     pub(crate) fn is(self, code: i32) -> Self {
         assert_eq!(self.output.status.code(), Some(code), "{self}");
         self
     }
 
-    /// Exactly one JSON document, and nothing for people.
+    /// The one JSON document on stdout. Fails if there is other output.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         assert_eq!(self.stderr(), "", "{self}");
@@ -310,7 +310,7 @@ impl Ran {
         serde_json::from_str(&self.stdout()).unwrap_or_else(|error| panic!("{error}: {self}"))
     }
 
-    /// A refusal in JSON, as the schema wants it.
+    /// The payload of a refusal, checked against the schema.
     #[track_caller]
     pub(crate) fn payload(self, error_type: &str, resolution: &str) -> Value {
         let ran = self.is(1);
@@ -323,7 +323,7 @@ impl Ran {
         payload
     }
 
-    /// The reports of a refusal in words, as the schema wants them.
+    /// The reports of a refusal, checked against the schema.
     #[track_caller]
     pub(crate) fn reports(&self) -> Vec<Value> {
         let reports: Vec<Value> =
@@ -357,7 +357,7 @@ fn validator(schema: Value) -> Validator {
     jsonschema::validator_for(&schema).unwrap()
 }
 
-/// The SHA-256 of these bytes, as JSON has it.
+/// The SHA-256 of these bytes, as in JSON.
 pub(crate) fn hash(bytes: impl AsRef<[u8]>) -> String {
     tollgate::digest::Digest::of(bytes.as_ref()).to_string()
 }

@@ -1,33 +1,34 @@
-//! `/agents`: who works here, and what each does now.
+//! `/agents`: each agent, and what it is doing now.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use maud::{Markup, html};
 use tollgate::error::Result;
+use tollgate::event::Event;
 use tollgate::ledger::Line;
 use tollgate::turn::Sightings as _;
 use tollgate::vault::figures::Figures;
 use tollgate::vault::state::State;
-use tollgate::vault::store::Listed;
+use tollgate::vault::store::TaskSummary;
 
-use super::board::{Row, rows};
 use super::ledger::sentence;
-use super::page::{View, Visit};
-use super::text::{count, encode};
+use super::task_row::{TaskRow, rows};
+use super::text::{Shown, count, encode};
 use super::turns::running;
-use crate::site::{Open, OpenVault};
+use super::view::{View, Visit};
+use crate::workspace_provider::OpenWorkspace;
 
-/// So many of the latest lines of each agent.
+/// The number of recent ledger lines for each agent.
 const LATEST: usize = 3;
 
-/// So many tasks in hand are looked at: more than there are agents.
+/// The number of tasks in progress that are read: more than there are agents.
 const MOST: usize = 200;
 
-/// What is known about one agent.
+/// One agent.
 #[derive(Default)]
-struct About<'a> {
-    tasks: Vec<&'a Row>,
+struct AgentCard<'a> {
+    tasks: Vec<&'a TaskRow>,
     turns: usize,
     latest: Vec<&'a Line>,
     refused: usize,
@@ -35,18 +36,18 @@ struct About<'a> {
     role: Option<String>,
 }
 
-pub(super) fn view(visit: &Visit<'_>, open: &Open) -> Result<View> {
+pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace) -> Result<View> {
     let now = open.gate.workspace().now();
-    let tail = visit.desk.tail(visit.site, open)?;
-    let mut agents: BTreeMap<String, About<'_>> = BTreeMap::new();
+    let tail = visit.cache.tail(visit.site, open)?;
+    let mut agents: BTreeMap<String, AgentCard<'_>> = BTreeMap::new();
     let mut working = Vec::new();
-    if let Some(OpenVault { vault, .. }) = &open.vault {
-        let mut listed: Vec<Listed> = Vec::new();
+    if let Some(vault) = &open.vault {
+        let mut listed: Vec<TaskSummary> = Vec::new();
         if let Some(board) = visit.site.board()? {
             listed.extend(board.column(State::InProgress).tasks().take(MOST).cloned());
         }
         working = rows(vault, &listed, now);
-        for figures in vault.figures()?.1 {
+        for figures in vault.figures(now)?.1 {
             let agent = figures.agent_name.clone();
             agents.entry(agent).or_default().figures = Some(figures);
         }
@@ -59,10 +60,10 @@ pub(super) fn view(visit: &Visit<'_>, open: &Open) -> Result<View> {
     }
     for line in tail.iter() {
         let Some(agent) = &line.agent else { continue };
-        let about = agents.entry(agent.to_string()).or_default();
-        about.refused += usize::from(line.action_type == "MUTATION_CONFLICT");
-        if about.latest.len() < LATEST {
-            about.latest.push(line);
+        let card = agents.entry(agent.to_string()).or_default();
+        card.refused += usize::from(matches!(line.event, Event::MutationConflict(..)));
+        if card.latest.len() < LATEST {
+            card.latest.push(line);
         }
     }
     for (agent, role) in &open.gate.workspace().settings().agent {
@@ -72,21 +73,21 @@ pub(super) fn view(visit: &Visit<'_>, open: &Open) -> Result<View> {
         h1 { "Agents " span.count { (agents.len()) } }
         @if agents.is_empty() {
             div.empty {
-                p { "No agent has worked here yet." }
+                p { "No agent has worked here yet. In the workspace, run:" }
                 dl.commands {
                     dt { code { "tollgate init --host all" } }
-                    dd { "sets up the hooks of the agent programs that are found" }
+                    dd { "sets up the hooks of the installed agent programs" }
                     dt { code { "tollgate work --agent blue -- COMMAND" } }
                     dd { "runs a command for each task" }
                 }
             }
         }
-        div.cards { @for (name, about) in &agents { (about.show(name, now)) } }
+        div.cards { @for (name, card) in &agents { (card.show(name, now)) } }
     };
     Ok(View::new("Agents", main))
 }
 
-impl About<'_> {
+impl AgentCard<'_> {
     fn show(&self, name: &str, now: Timestamp) -> Markup {
         let id = format!("agent-{name}");
         let is_busy = !self.tasks.is_empty() || self.turns > 0;
@@ -95,26 +96,26 @@ impl About<'_> {
                 header {
                     h2 id=(id) { span.agent { (name) } }
                     p.now.good[is_busy] {
-                        @if !self.tasks.is_empty() { "works on " (count(self.tasks.len(), "task", "tasks")) }
+                        @if !self.tasks.is_empty() { "working on " (count(self.tasks.len(), "task", "tasks")) }
                         @else if self.turns > 0 { "in " (count(self.turns, "turn", "turns")) }
                         @else { "idle" }
                     }
                 }
-                @if let Some(role) = &self.role { p.quiet { "role: " (super::text::Shown(role)) } }
+                @if let Some(role) = &self.role { p.quiet { "role: " (Shown(role)) } }
                 @if !self.tasks.is_empty() { ul.tasks { @for row in &self.tasks { li { (row.show(now)) } } } }
                 @if !self.latest.is_empty() {
-                    h3 { "Last" }
+                    h3 { "Recent activity" }
                     ol.lines { @for line in &self.latest { (sentence(line, now)) } }
                 }
                 dl.figures {
                     @if let Some(figures) = &self.figures {
                         div { dt { "claims" } dd { (figures.total_claims) } }
-                        div { dt { "races lost" } dd { (figures.claim_conflicts_avoided) } }
-                        div { dt { "claims that worked" } dd { (format!("{:.0} %", figures.claim_success_rate * 100.0)) } }
+                        div { dt { "lost races" } dd { (figures.claim_conflicts_avoided) } }
+                        div { dt { "claims without error" } dd { (format!("{:.0} %", figures.claim_success_rate * 100.0)) } }
                     }
-                    div { dt { "stale writes of late" } dd { (self.refused) } }
+                    div { dt { "recent stale writes" } dd { (self.refused) } }
                 }
-                p.quiet { a href=(format!("/ledger?agent={}", encode(name))) { "All lines of this agent" } }
+                p.quiet { a href=(format!("/ledger?agent={}", encode(name))) { "Full history of this agent" } }
             }
         }
     }

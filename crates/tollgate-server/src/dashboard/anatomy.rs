@@ -1,32 +1,32 @@
-//! The parts of a task's file: what its author wrote, the draft, and what happened in each attempt. Pure.
+//! The parts of a task file: the author's text, the draft, and the block of each attempt. Pure.
 //!
-//! Reads what tollgate writes (see `docs/vault.md`) and is patient with what it does not know: everything that is not
-//! understood is still in the text.
+//! It reads what tollgate writes (see `docs/vault.md`) and skips what it does not know. Pages also show the whole text, so
+//! nothing is hidden.
 
 use std::ops::Range;
 
 /// The parts of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Anatomy<'a> {
-    /// Between the `---` lines at the start.
+    /// The text between the `---` lines at the start.
     pub(super) frontmatter: Option<&'a str>,
-    /// What else the author wrote.
+    /// The rest of the author's text.
     pub(super) body: &'a str,
-    /// Where the latest draft is, without its heading.
+    /// The range of the latest draft, without its heading.
     pub(super) draft: Option<Range<usize>>,
-    /// The oldest first.
+    /// The attempts, the oldest first.
     pub(super) attempts: Vec<Attempt<'a>>,
-    /// What a person said last, in the words of the file.
+    /// The last decision, as written in the file.
     pub(super) decision: Option<&'a str>,
 }
 
-/// One attempt, as its block tells it.
+/// One attempt, from its block in the file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Attempt<'a> {
     pub(super) claim_id: &'a str,
     pub(super) agent: Option<&'a str>,
     pub(super) claimed_at: Option<&'a str>,
-    /// What the agent wrote while it worked, the draft not included.
+    /// The agent's progress notes, without the draft.
     pub(super) notes: &'a str,
     pub(super) completed_at: Option<&'a str>,
     pub(super) seconds: Option<&'a str>,
@@ -48,7 +48,7 @@ impl<'a> Anatomy<'a> {
         let author = &text[..openings.first().copied().unwrap_or(text.len())];
         let (frontmatter, body) = split_frontmatter(author);
         let mut anatomy = Self { frontmatter, body, draft: draft(text), ..Self::default() };
-        // What the author calls a draft is a part of what they wrote; it is shown once.
+        // A `## Draft` in the author's own text is shown only once, as the draft.
         if let Some(draft) = &anatomy.draft
             && draft.start <= author.len()
         {
@@ -89,7 +89,7 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Each line, and where it begins.
+/// Each line with its position.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut at = 0;
     text.split_inclusive('\n').map(move |line| {
@@ -99,12 +99,12 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Where the first line is that is this heading.
+/// The position of the first line with this heading.
 fn section(text: &str, heading: &str) -> Option<usize> {
     lines(text).find(|(_, line)| line.trim_end() == heading).map(|(at, _)| at)
 }
 
-/// From the last `## Draft` to where tollgate goes on, or to the end.
+/// From the last `## Draft` to the next line that tollgate writes, or to the end.
 fn draft(text: &str) -> Option<Range<usize>> {
     let (at, line) = lines(text).filter(|(_, line)| line.trim_end() == DRAFT).last()?;
     let start = at + line.len();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_made_up() {
+    fn missing_parts_stay_empty() {
         for text in ["", "plain", "---\nopen", "a\n---\nb\n---\n"] {
             let anatomy = Anatomy::of(text);
             assert_eq!(anatomy, Anatomy { body: text, ..Anatomy::default() }, "{text:?}");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_of_the_authors_is_shown_once() {
+    fn a_draft_in_the_authors_text_is_shown_once() {
         let text = "# Pay\n\n## Draft\n\nten\n";
         let anatomy = Anatomy::of(text);
         assert_eq!((anatomy.body, &text[anatomy.draft.unwrap()]), ("# Pay\n\n", "\nten\n"));

@@ -1,4 +1,4 @@
-//! Style, script and icon: in the program itself, served under a name that is their hash, so that a browser asks once.
+//! Style, script and icon. They are part of the program and named by their hash, so that browsers load them only once.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use tollgate::digest::Digest;
 
 /// One file.
 pub(super) struct Asset {
-    /// Where it is, from the root.
+    /// Its address.
     pub(super) path: String,
     kind: &'static str,
     bytes: &'static [u8],
@@ -39,6 +39,6 @@ pub(super) async fn get(Path(name): Path<String>) -> Response {
             ];
             (headers, asset.bytes).into_response()
         }
-        None => (StatusCode::NOT_FOUND, "there is no such file\n").into_response(),
+        None => (StatusCode::NOT_FOUND, "no such file\n").into_response(),
     }
 }

@@ -1,54 +1,62 @@
-//! `/conflicts`: writes that were refused. Who, which file, whose change, the diff, and what became of it.
+//! `/conflicts`: refused writes. For each the agent, the file, who had changed it, the diff, and the outcome.
+
+#![deny(clippy::wildcard_enum_match_arm)]
 
 use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 use maud::{Markup, html};
+use tollgate::digest::Digest;
 use tollgate::error::{Fault, Result};
+use tollgate::event::{ErrorType, Event, FileChanged, FolderMoved, Mutation, RefusalStatus, WriteRefused};
 use tollgate::ledger::Line;
+use tollgate::name::Agent;
 use tollgate::workspace::Workspace;
 
-use super::page::View;
-use super::plot::Happenings;
-use super::text::{Shown, ago, encode, short_hash};
-use crate::site::Open;
+use super::plot::Activity;
+use super::text::{Shown, ago, encode, plain};
+use super::view::View;
+use crate::workspace_provider::OpenWorkspace;
 
-/// So many refusals on one page.
+/// The number of refusals on one page.
 const AT_ONCE: usize = 20;
 
-/// So many lines of the ledger are looked at for one page.
+/// The number of ledger lines that are read for one page.
 const LOOKED_AT: u64 = 2000;
 
-/// What became of a refused write.
+/// The outcome of a refused write.
 enum Fate {
-    /// The same agent wrote the file later: in this line, at this time.
+    /// The same agent wrote the file later: with this line, at this time.
     Resolved(u64, Timestamp),
-    /// Its turn ended without that.
+    /// The agent's turn ended without such a write.
     GivenUp,
     Open,
 }
 
 struct Refused {
     line: Line,
+    write: WriteRefused,
+    status: RefusalStatus,
+    error: ErrorType,
     fate: Fate,
 }
 
 struct Found {
     refused: Vec<Refused>,
-    happenings: Happenings,
-    /// There are older lines, before this one.
+    activity: Activity,
+    /// There are older refusals, before this line.
     more: Option<u64>,
 }
 
 fn read(workspace: &Workspace, before: Option<u64>) -> Result<Found> {
     let ledger = workspace.ledger();
     let lines = match before {
-        // What resolved the newest of them came later.
+        // The write that resolved a refusal comes after it.
         Some(before) => ledger.newest_before(before.saturating_add(LOOKED_AT / 2))?,
         None => ledger.newest_first()?,
     };
-    let mut found = Found { refused: Vec::new(), happenings: Happenings::default(), more: None };
-    let mut later: HashMap<(String, String), (u64, Timestamp)> = HashMap::new();
+    let mut found = Found { refused: Vec::new(), activity: Activity::default(), more: None };
+    let mut later: HashMap<(Option<Agent>, String), (u64, Timestamp)> = HashMap::new();
     let mut ended = HashSet::new();
     let mut last = None;
     for (index, line) in (0..).zip(lines) {
@@ -62,57 +70,71 @@ fn read(workspace: &Workspace, before: Option<u64>) -> Result<Found> {
             Err(fault) => return Err(fault),
         };
         last = Some(line.seq);
-        let agent = line.agent.as_ref().map_or("", |agent| agent.as_str()).to_owned();
-        let file = line.payload["target_file"].as_str().unwrap_or_default().to_owned();
-        match line.action_type.as_str() {
-            "MUTATION" => {
-                found.happenings.commits.push(line.time);
-                later.insert((agent, file), (line.seq, line.time));
+        match &line.event {
+            Event::Mutation(
+                Mutation::File(FileChanged { target_file, .. })
+                | Mutation::Folder(FolderMoved { target_file, .. }),
+                _,
+            ) => {
+                found.activity.commits.push(line.time);
+                later.insert((line.agent, target_file.clone()), (line.seq, line.time));
             }
-            "TURN_ENDED" => ended.extend(line.turn),
-            "MUTATION_CONFLICT" | "MUTATION_REFUSED" => {
-                found.happenings.refusals.push(line.time);
+            Event::TurnEnded(_) => ended.extend(line.turn),
+            Event::MutationConflict(write, status, error) | Event::MutationRefused(write, status, error) => {
+                found.activity.refusals.push(line.time);
                 if before.is_some_and(|before| line.seq >= before) {
                     continue;
                 }
                 if found.refused.len() == AT_ONCE {
-                    // On the next page. What follows is still in the picture.
+                    // This one is on the next page. The older lines are still part of the chart.
                     found.more = found.more.or(Some(line.seq + 1));
                     continue;
                 }
-                let fate = match later.get(&(agent, file)) {
+                let (write, status, error) = (write.clone(), *status, *error);
+                let fate = match later.get(&(line.agent.clone(), write.target_file.clone())) {
                     Some((seq, time)) => Fate::Resolved(*seq, *time),
                     None if line.turn.as_ref().is_some_and(|turn| ended.contains(turn)) => Fate::GivenUp,
                     None => Fate::Open,
                 };
-                found.refused.push(Refused { line, fate });
+                found.refused.push(Refused { line, write, status, error, fate });
             }
-            _ => {}
+            Event::LateExternalWrite(_)
+            | Event::ReservationExpired(_)
+            | Event::Claim(_)
+            | Event::ClaimLost(_)
+            | Event::ClaimFailed(_)
+            | Event::Renew(_)
+            | Event::Release(..)
+            | Event::Approval(_)
+            | Event::Reclaim(..)
+            | Event::TurnStarted(_)
+            | Event::LedgerHealed(_)
+            | Event::Other { .. } => {}
         }
     }
     Ok(found)
 }
 
-pub(super) fn view(open: &Open, before: Option<u64>) -> Result<View> {
+pub(super) fn view(open: &OpenWorkspace, before: Option<u64>) -> Result<View> {
     let workspace = open.gate.workspace();
     let now = workspace.now();
     let found = read(workspace, before)?;
     let main = html! {
         h1 { "Conflicts" }
-        p.lead { "Writes that were refused. A stale one would have destroyed a change that its author had not seen." }
-        @if before.is_none() { (found.happenings.plot(now)) }
+        p.lead { "Refused writes. A stale write would have destroyed a change that its author had not seen." }
+        @if before.is_none() { (found.activity.plot(now)) }
         @if found.refused.is_empty() {
             div.empty {
                 p {
-                    @if before.is_some() { "No older ones." }
-                    @else { "None. Agents that write through tollgate appear here when they meet." }
+                    @if before.is_some() { "No older conflicts." }
+                    @else { "No conflicts. When two agents change the same file, the refused write appears here." }
                 }
                 @if before.is_none() {
                     dl.commands {
                         dt { code { "tollgate init --host all" } }
-                        dd { "sets up the hooks of the agent programs that are found" }
+                        dd { "sets up the hooks of the installed agent programs" }
                         dt { code { "tollgate mcp --agent blue" } }
-                        dd { "is the server for agents that speak MCP" }
+                        dd { "starts the server for MCP clients" }
                     }
                 }
             }
@@ -130,12 +152,11 @@ pub(super) fn view(open: &Open, before: Option<u64>) -> Result<View> {
 
 impl Refused {
     fn show(&self, workspace: &Workspace, now: Timestamp) -> Result<Markup> {
-        let line = &self.line;
-        let text = |key: &str| line.payload[key].as_str();
-        let file = text("target_file").unwrap_or_default();
-        let error = line.result["error_type"].as_str().unwrap_or_default();
-        let agent = line.agent.as_ref().map_or("somebody", |agent| agent.as_str());
-        let is_stale = line.action_type == "MUTATION_CONFLICT";
+        let Self { line, write, status, error, .. } = self;
+        let file = write.target_file.as_str();
+        let hash = |hash: Option<Digest>| hash.map_or("no file".to_owned(), |hash| hash.short());
+        let agent = line.agent.as_ref().map_or("an unknown agent", |agent| agent.as_str());
+        let is_stale = *error == ErrorType::StaleFile;
         let kept = if is_stale { workspace.conflict(line.seq)? } else { None };
         let (changed_by, diff) = kept.map_or((None, None), |kept| (kept.changed_by, kept.diff));
         let id = format!("c-{}", line.seq);
@@ -147,22 +168,22 @@ impl Refused {
                 }
                 p {
                     span.agent { (agent) }
-                    @if line.result["status"] == "OBSERVED" { " was let through " } @else { " was refused " }
+                    @if *status == RefusalStatus::Observed { " overwrote a change " } @else { " was refused " }
                     (ago(line.time, now))
-                    @if !is_stale { ": " span.kind { (error) } }
+                    @if !is_stale { ": " span.kind { (error.as_str()) } }
                     @else if let Some(by) = &changed_by {
                         ": " span.agent { (by.agent) } " had changed the file " (ago(by.time, now))
-                    } @else if text("current_hash").is_none() { ": the file was gone" }
-                    @else { ": a program that does not ask tollgate had changed the file" }
+                    } @else if write.current_hash.is_none() { ": the file was deleted" }
+                    @else { ": the file was changed by a program outside tollgate" }
                 }
                 @if let Some(diff) = &diff { (show_diff(&diff.replacen("what you read", &format!("what {agent} read"), 1), file)) }
                 @else if is_stale {
                     p.quiet {
-                        "No diff is kept. It had read " code { (text("baseline_hash").map_or("nothing", short_hash)) }
-                        ", on disk was " code { (text("current_hash").map_or("nothing", short_hash)) } "."
+                        "No diff available. The agent had read " code { (hash(write.baseline_hash)) }
+                        "; on disk was " code { (hash(write.current_hash)) } "."
                     }
                 }
-                p.quiet { a href=(format!("/ledger?text={}", encode(file))) { "All lines about this file" } }
+                p.quiet { a href=(format!("/ledger?text={}", encode(file))) { "Full history of this file" } }
             }
         })
     }
@@ -174,13 +195,13 @@ impl Refused {
                 html! { p.fate.good { "resolved: " a href=(address) { "written" } " " (ago(time, now)) } }
             }
             Fate::GivenUp => html! { p.fate { "its turn ended" } },
-            Fate::Open if self.line.action_type == "MUTATION_CONFLICT" => html! { p.fate.bad { "open" } },
+            Fate::Open if self.error == ErrorType::StaleFile => html! { p.fate.bad { "open" } },
             Fate::Open => html! {},
         }
     }
 }
 
-/// A diff with its lines told apart, by sign and by colour.
+/// A diff. Added and removed lines differ by sign and by colour.
 fn show_diff(diff: &str, file: &str) -> Markup {
     let kind = |line: &str| match line.as_bytes().first() {
         _ if line.starts_with("---") || line.starts_with("+++") => "head",
@@ -190,7 +211,7 @@ fn show_diff(diff: &str, file: &str) -> Markup {
         _ => "same",
     };
     html! {
-        pre.diff tabindex="0" role="region" aria-label=(format!("diff of {}", super::text::plain(file))) {
+        pre.diff tabindex="0" role="region" aria-label=(format!("diff of {}", plain(file))) {
             @for line in diff.lines() {
                 @match kind(line) {
                     "add" => ins { (Shown(line)) "\n" },

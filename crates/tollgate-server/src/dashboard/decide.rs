@@ -1,7 +1,7 @@
-//! What a person decides: approve, reject, edit then approve. Each is a form that carries the hash of what was shown.
+//! A person's decisions: approve, reject, or edit and approve. Each form carries the hash of the file as it was shown.
 //!
-//! Invariants: nothing is decided without a token of this server; nothing is approved but what was shown; what was changed
-//! meanwhile is shown again and asked again; a second decision gets a clear answer.
+//! Invariants: nothing is decided without a token of this server. Only the version that was shown can be approved. If the
+//! file was changed in the meantime, the page shows the new version and asks again. A second decision gets a clear answer.
 
 use std::sync::Arc;
 use std::thread::sleep;
@@ -14,57 +14,59 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use tollgate::digest::Digest;
 use tollgate::error::{Fault, Result};
-use tollgate::vault::retry::patiently;
+use tollgate::vault::denial::WhyNotDecided;
+use tollgate::vault::retry::with_retry;
 use tollgate::vault::state;
-use tollgate::vault::{Decided, TaskName, Vault};
+use tollgate::vault::{Decided, NotDecided, TaskName, Vault};
 
 use super::anatomy::Anatomy;
-use super::approvals::{Asked, Trouble};
-use super::desk::Desk;
+use super::approvals::{ApprovalsQuery, Trouble};
+use super::layout;
 use super::page::Page;
+use super::page_cache::PageCache;
 use super::session::Session;
-use super::task::Sheet;
+use super::sheet::Sheet;
 use super::text::encode;
-use crate::site::{OpenVault, Site};
+use crate::site::Site;
 
 #[derive(Deserialize)]
-pub(super) struct Yes {
+pub(super) struct ApproveForm {
     token: String,
     seen: Digest,
 }
 
 #[derive(Deserialize)]
-pub(super) struct No {
+pub(super) struct RejectForm {
     token: String,
     seen: Digest,
     reason: String,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Edited {
+pub(super) struct EditForm {
     token: String,
     seen: Digest,
     text: String,
 }
 
-/// Who asks, and about what.
-struct Case {
+/// One decision: about which task, and from which browser.
+struct Decision {
     site: Site,
-    desk: Arc<Desk>,
+    cache: Arc<PageCache>,
     session: Session,
     task: TaskName,
-    /// What was typed: it must not be lost if it cannot be used.
+    /// The text that the person typed. The page shows it again if the decision is not made.
     typed: Option<String>,
 }
 
-type About = (State<Site>, Extension<Arc<Desk>>, Path<TaskName>, HeaderMap);
+type Request = (State<Site>, Extension<Arc<PageCache>>, Path<TaskName>, HeaderMap);
 
-impl Case {
-    fn new((State(site), Extension(desk), Path(task), headers): About, typed: Option<String>) -> Self {
-        Self { site, desk, session: Session::of(&headers), task, typed }
+impl Decision {
+    fn new((State(site), Extension(cache), Path(task), headers): Request, typed: Option<String>) -> Self {
+        Self { site, cache, session: Session::of(&headers), task, typed }
     }
 
-    /// Makes a decision, if the form is ours, and shows what came of it.
+    /// Makes the decision, if the form came from our own page, and shows the result.
     async fn decide(
         self,
         token: &str,
@@ -76,31 +78,31 @@ impl Case {
         let task = self.task.clone();
         let made = self.site.blocking(move |site| {
             let open = site.open()?;
-            let Some(OpenVault { vault, .. }) = open.as_ref().and_then(|open| open.vault.as_ref()) else {
+            let Some(vault) = open.as_ref().and_then(|open| open.vault.as_ref()) else {
                 return Err(Fault::Missing { what: format!("the task `{task}`") });
             };
-            Ok(match patiently(|| make(vault, &task, &site.person), &sleep)? {
-                Decided::Yes(_) => None,
-                // It still waits, so it is not what was shown.
-                Decided::No(_) if is_waiting(vault, &task) => Some(Trouble::Changed),
-                Decided::No(sentence) => Some(Trouble::Told(sentence)),
+            Ok(match with_retry(|| make(vault, &task, &site.options.person), &sleep)? {
+                Ok(_) => None,
+                // The task still waits for approval, so its file must have changed.
+                Err(_) if is_waiting(vault, &task) => Some(Trouble::Changed),
+                Err(not_decided) => Some(Trouble::Other(not_decided.to_string())),
             })
         });
         let made = made.await;
-        self.desk.forget();
+        self.cache.clear();
         match made {
             Ok(None) => {
                 Redirect::to(&format!("/approvals?decided={}", encode(self.task.as_str()))).into_response()
             }
             Ok(Some(trouble)) => self.again(trouble).await,
-            Err(broken) => self.again(Trouble::Told(broken.0.to_string())).await,
+            Err(fault) => self.again(Trouble::Other(fault.0.to_string())).await,
         }
     }
 
-    /// Shows what is there now, and asks again.
+    /// Shows the current version and asks again.
     async fn again(self, trouble: Trouble) -> Response {
-        let page = Page::Approvals(Asked::again(self.task, trouble, self.typed));
-        super::show(self.site, self.desk, self.session, page).await
+        let page = Page::Approvals(ApprovalsQuery::again(self.task, trouble, self.typed));
+        layout::respond(self.site, self.cache, self.session, page).await
     }
 }
 
@@ -109,70 +111,74 @@ fn is_waiting(vault: &Vault, task: &TaskName) -> bool {
     stored.is_ok_and(|stored| stored.slot.state() == state::State::PendingApproval)
 }
 
-/// The task as it was shown; or why it is not.
+/// The task, if it is still what the page showed; otherwise the reason why it cannot be decided.
 fn as_shown(vault: &Vault, task: &TaskName, seen: Digest) -> Result<std::result::Result<Sheet, Decided>> {
     let sheet = Sheet::read(vault, task, Timestamp::now())?;
+    let not_decided = |why| NotDecided { task: task.clone(), why };
     Ok(match sheet.stored.slot.state() {
         state::State::PendingApproval if sheet.exact == Some(seen) => Ok(sheet),
-        state::State::PendingApproval => Err(Decided::No(format!("`{task}` has just been changed"))),
-        other => Err(Decided::No(format!("`{task}` is in `{other}`"))),
+        state::State::PendingApproval => Err(Err(not_decided(WhyNotDecided::Changed))),
+        _ => Err(Err(not_decided(WhyNotDecided::Elsewhere(sheet.stored.slot)))),
     })
 }
 
 pub(super) async fn approve(
     site: State<Site>,
-    desk: Extension<Arc<Desk>>,
+    cache: Extension<Arc<PageCache>>,
     task: Path<TaskName>,
     headers: HeaderMap,
-    Form(yes): Form<Yes>,
+    Form(form): Form<ApproveForm>,
 ) -> Response {
-    let case = Case::new((site, desk, task, headers), None);
-    case.decide(&yes.token, move |vault, task, person| {
-        vault.approve(task, person, Some(yes.seen), Timestamp::now())
-    })
-    .await
+    let decision = Decision::new((site, cache, task, headers), None);
+    decision
+        .decide(&form.token, move |vault, task, person| {
+            vault.approve(task, person, Some(form.seen), Timestamp::now())
+        })
+        .await
 }
 
 pub(super) async fn reject(
     site: State<Site>,
-    desk: Extension<Arc<Desk>>,
+    cache: Extension<Arc<PageCache>>,
     task: Path<TaskName>,
     headers: HeaderMap,
-    Form(no): Form<No>,
+    Form(form): Form<RejectForm>,
 ) -> Response {
-    let reason = no.reason.trim().to_owned();
-    let case = Case::new((site, desk, task, headers), Some(reason.clone()));
+    let reason = form.reason.trim().to_owned();
+    let decision = Decision::new((site, cache, task, headers), Some(reason.clone()));
     if reason.is_empty() {
-        return case.again(Trouble::NoReason).await;
+        return decision.again(Trouble::NoReason).await;
     }
-    case.decide(&no.token, move |vault, task, person| match as_shown(vault, task, no.seen)? {
-        Ok(_) => vault.reject(task, person, &reason, Timestamp::now()),
-        Err(decided) => Ok(decided),
-    })
-    .await
+    decision
+        .decide(&form.token, move |vault, task, person| match as_shown(vault, task, form.seen)? {
+            Ok(_) => vault.reject(task, person, &reason, Timestamp::now()),
+            Err(decided) => Ok(decided),
+        })
+        .await
 }
 
 pub(super) async fn edit(
     site: State<Site>,
-    desk: Extension<Arc<Desk>>,
+    cache: Extension<Arc<PageCache>>,
     task: Path<TaskName>,
     headers: HeaderMap,
-    Form(edited): Form<Edited>,
+    Form(form): Form<EditForm>,
 ) -> Response {
-    let case = Case::new((site, desk, task, headers), Some(edited.text.clone()));
-    case.decide(&edited.token, move |vault, task, person| match as_shown(vault, task, edited.seen)? {
-        Ok(sheet) => {
-            let text = with(&sheet.text, &edited.text);
-            vault.amend(task, person, edited.seen, &text, Timestamp::now())
-        }
-        Err(decided) => Ok(decided),
-    })
-    .await
+    let decision = Decision::new((site, cache, task, headers), Some(form.text.clone()));
+    decision
+        .decide(&form.token, move |vault, task, person| match as_shown(vault, task, form.seen)? {
+            Ok(sheet) => {
+                let text = with_edit(&sheet.text, &form.text);
+                vault.amend(task, person, form.seen, &text, Timestamp::now())
+            }
+            Err(decided) => Ok(decided),
+        })
+        .await
 }
 
-/// The file with the edit put in: into the draft, if there is one; else it is all of it.
-fn with(text: &str, edited: &str) -> String {
-    // Browsers send every line end as CR LF; the file keeps its own.
+/// The file with the edited text: it replaces the draft if there is one, or else the whole file.
+fn with_edit(text: &str, edited: &str) -> String {
+    // Browsers send every line end as CR LF. The file keeps its own kind.
     let edited = edited.replace("\r\n", "\n");
     let edited = if text.contains("\r\n") { edited.replace('\n', "\r\n") } else { edited };
     match Anatomy::of(text).draft {
@@ -190,18 +196,18 @@ fn with(text: &str, edited: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::with;
+    use super::with_edit;
 
     #[test]
-    fn an_edit_goes_into_the_draft_and_nowhere_else() {
+    fn an_edit_changes_only_the_draft() {
         let file = "a\n<!-- tollgate c-1 -->\n## Draft\n\nold\n\n## Completion\n\nx\n";
         assert_eq!(
-            with(file, "new\r\nlines\r\n"),
+            with_edit(file, "new\r\nlines\r\n"),
             "a\n<!-- tollgate c-1 -->\n## Draft\n\nnew\nlines\n\n## Completion\n\nx\n"
         );
-        assert_eq!(with(file, "old"), file, "what was not changed is the same bytes");
-        assert_eq!(with("no draft\n", "all\r\nof it\r\n"), "all\nof it\n");
-        assert_eq!(with("dos\r\n## Draft\r\nx\r\n", "y\r\nz"), "dos\r\n## Draft\r\ny\r\nz\r\n");
-        assert_eq!(with("## Draft\n", "y"), "## Draft\ny");
+        assert_eq!(with_edit(file, "old"), file, "an unchanged draft leaves the file unchanged");
+        assert_eq!(with_edit("no draft\n", "all\r\nof it\r\n"), "all\nof it\n");
+        assert_eq!(with_edit("dos\r\n## Draft\r\nx\r\n", "y\r\nz"), "dos\r\n## Draft\r\ny\r\nz\r\n");
+        assert_eq!(with_edit("## Draft\n", "y"), "## Draft\ny");
     }
 }

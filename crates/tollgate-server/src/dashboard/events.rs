@@ -1,8 +1,8 @@
-//! `GET /events?page=ADDRESS&seen=FINGERPRINT`: the parts of that page again, whenever they are not what was seen.
+//! `GET /events?page=ADDRESS&seen=FINGERPRINT`: the parts of that page, sent again whenever they change.
 //!
-//! A page opens one such stream while somebody can see it. Nothing is polled: the stream sleeps until the feed wakes it.
-//! Each event is named by its fingerprint, so a browser that comes back after a break tells what it has, and is told only
-//! what is new.
+//! A page opens one such stream while it is visible. Nothing is polled: the stream sleeps until the feed wakes it. The id
+//! of each event is a fingerprint of the parts. A browser that reconnects sends the last fingerprint it has, and gets the
+//! parts only if they have changed.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,53 +16,56 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde::Deserialize;
 
-use super::desk::Desk;
 use super::layout;
-use super::page::{Page, Visit};
+use super::page::Page;
+use super::page_cache::PageCache;
 use super::session::Session;
-use crate::feed::News;
-use crate::site::{Broken, Site};
+use super::view::Visit;
+use crate::fault_response::FaultResponse;
+use crate::feed::Subscription;
+use crate::site::Site;
 
-/// Agents may do a hundred things a second; a person wants to read. What happens within this time is shown as one.
+/// Changes within this time are shown as one. Agents may do a hundred things a second, and a person wants to read.
 const CALM: Duration = Duration::from_millis(300);
 
-/// Often enough to find out that a browser is gone, seldom enough to cost nothing.
+/// The time between keep-alive messages, by which the server finds out that a browser is gone.
 const ALIVE: Duration = Duration::from_secs(60);
 
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct StreamQuery {
     page: String,
     #[serde(default)]
     seen: String,
 }
 
-struct Follower {
+/// One browser that follows one page.
+struct PageFollower {
     site: Site,
-    desk: Arc<Desk>,
+    cache: Arc<PageCache>,
     page: Page,
     token: String,
-    news: News,
+    events: Subscription,
     seen: String,
     is_first: bool,
 }
 
 pub(super) async fn stream(
     State(site): State<Site>,
-    Extension(desk): Extension<Arc<Desk>>,
-    Query(asked): Query<Asked>,
+    Extension(cache): Extension<Arc<PageCache>>,
+    Query(query): Query<StreamQuery>,
     headers: HeaderMap,
 ) -> Response {
-    let page = asked.page.parse::<Uri>().ok().and_then(|uri| Page::parse(&uri));
-    let Some(page) = page else { return (StatusCode::NOT_FOUND, "there is no such page\n").into_response() };
+    let page = query.page.parse::<Uri>().ok().and_then(|uri| Page::parse(&uri));
+    let Some(page) = page else { return (StatusCode::NOT_FOUND, "no such page\n").into_response() };
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
-    let follower = Follower {
+    let follower = PageFollower {
         token: Session::of(&headers).token(&site),
-        // From before the first look, so that nothing falls between.
-        news: site.feed.subscribe(),
-        seen: last.unwrap_or(&asked.seen).to_owned(),
+        // Subscribe before the first read, so that no change is missed.
+        events: site.feed.subscribe(),
+        seen: last.unwrap_or(&query.seen).to_owned(),
         is_first: true,
         site,
-        desk,
+        cache,
         page,
     };
     let events = stream::unfold(follower, async |mut follower| {
@@ -72,18 +75,18 @@ pub(super) async fn stream(
     Sse::new(events).keep_alive(KeepAlive::new().interval(ALIVE)).into_response()
 }
 
-impl Follower {
-    /// Waits until the page is not what was seen. `None` when the server is about to end.
+impl PageFollower {
+    /// Waits until the page differs from what the browser has. `None` when the server is about to stop.
     async fn next(&mut self) -> Option<Event> {
         loop {
             if !self.is_first {
-                self.news.next().await?;
-                // What belongs to the same burst is told in one; this sleep groups, it does not wait for anything.
+                self.events.next().await?;
+                // Groups the changes of one burst.
                 tokio::time::sleep(CALM).await;
-                self.news = self.site.feed.subscribe();
+                self.events = self.site.feed.subscribe();
             }
             self.is_first = false;
-            // A page that cannot be made now is made when the next thing happens.
+            // If the page cannot be rendered now, try again after the next change.
             let Ok(parts) = self.parts().await else { continue };
             let fingerprint = layout::fingerprint(&parts);
             if fingerprint != self.seen {
@@ -93,11 +96,11 @@ impl Follower {
         }
     }
 
-    async fn parts(&self) -> Result<String, Broken> {
-        let (desk, page, token) = (self.desk.clone(), self.page.clone(), self.token.clone());
+    async fn parts(&self) -> Result<String, FaultResponse> {
+        let (cache, page, token) = (self.cache.clone(), self.page.clone(), self.token.clone());
         self.site
             .blocking(move |site| {
-                let visit = Visit { site, desk: &desk, token: &token };
+                let visit = Visit { site, cache: &cache, token: &token };
                 let view = page.view(&visit)?;
                 Ok(layout::parts(&visit, &page, &view).into_string())
             })

@@ -1,14 +1,21 @@
-//! What all pages share: the frame, the way between pages, and how a part of it is exchanged.
+//! The frame that all pages share: the head, the navigation, and the parts that are updated live.
 
+use std::sync::Arc;
+
+use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 use tollgate::digest::Digest;
 use tollgate::vault::state::State;
 
 use super::assets::{ICON, SCRIPT, STYLE};
-use super::page::{Page, View, Visit};
-use super::text::{Shown, count, plain};
+use super::page::Page;
+use super::page_cache::PageCache;
+use super::session::Session;
+use super::text::{Shown, count, made, plain};
+use super::view::{View, Visit};
+use crate::site::Site;
 
-/// The way between pages.
+/// The navigation.
 const SECTIONS: [(&str, &str); 6] = [
     ("/", "Board"),
     ("/approvals", "Approvals"),
@@ -21,16 +28,30 @@ const SECTIONS: [(&str, &str); 6] = [
 const KEYS: [(&str, &str); 8] = [
     ("j  k", "next, previous"),
     ("Enter", "open"),
-    ("a", "approve what is open"),
-    ("r", "reject it: type the reason, Enter sends"),
+    ("a", "approve the open task"),
+    ("r", "reject it: type the reason, then Enter"),
     ("e", "edit it, then approve"),
     ("/", "filter"),
     ("Esc", "leave a field, close this"),
     ("?", "show these keys"),
 ];
 
-/// The whole page.
-pub(super) fn whole(visit: &Visit<'_>, page: &Page, view: &View) -> String {
+/// The whole page as a response.
+pub(super) async fn respond(site: Site, cache: Arc<PageCache>, session: Session, page: Page) -> Response {
+    let token = session.token(&site);
+    let rendered = site
+        .blocking(move |site| {
+            let visit = Visit { site, cache: &cache, token: &token };
+            page.view(&visit).map(|view| (view.status, whole(&visit, &page, &view)))
+        })
+        .await;
+    match rendered {
+        Ok((status, html)) => (status, session.headers(), Html(html)).into_response(),
+        Err(fault) => fault.into_response(),
+    }
+}
+
+fn whole(visit: &Visit<'_>, page: &Page, view: &View) -> String {
     let waiting = waiting(visit);
     let parts = parts(visit, page, view).into_string();
     let root = visit.site.root().display().to_string();
@@ -55,9 +76,9 @@ pub(super) fn whole(visit: &Visit<'_>, page: &Page, view: &View) -> String {
                 header.top {
                     a.brand href="/" { "tollgate" }
                     span.workspace title=(plain(&root)) { (Shown(&folder.unwrap_or(root))) }
-                    span #live title="whether this page follows what happens" {}
+                    span #live title="whether this page is live" {}
                 }
-                (super::text::made(parts))
+                (made(parts))
                 footer {
                     span { "tollgate " (env!("CARGO_PKG_VERSION")) }
                     a href="/health" { "health" }
@@ -75,7 +96,7 @@ pub(super) fn whole(visit: &Visit<'_>, page: &Page, view: &View) -> String {
     .into_string()
 }
 
-/// The parts that are exchanged when something has happened, each by its id.
+/// The parts that are replaced when something changes, each identified by its id.
 pub(super) fn parts(visit: &Visit<'_>, page: &Page, view: &View) -> Markup {
     let waiting = waiting(visit);
     html! {
@@ -94,14 +115,14 @@ pub(super) fn parts(visit: &Visit<'_>, page: &Page, view: &View) -> Markup {
             }
         }
         main #main tabindex="-1" data-title=(title(waiting, view)) { (view.main) }
-        // Read out by screen readers when it changes, and by nothing else.
+        // Only for screen readers, which read it out when it changes.
         p #news .unseen role="status" {
-            @if waiting > 0 { (count(waiting, "task waits for approval", "tasks wait for approval")) }
+            @if waiting > 0 { (count(waiting, "task is waiting for approval", "tasks are waiting for approval")) }
         }
     }
 }
 
-/// By which a browser tells which state of a page it has. Ages do not count: they grow by themselves.
+/// Identifies the state of a page. Ages are left out, because the browser updates them by itself.
 pub(super) fn fingerprint(parts: &str) -> String {
     let mut ageless = String::with_capacity(parts.len());
     for (index, part) in parts.split("<time ").enumerate() {
@@ -124,7 +145,7 @@ fn title(waiting: usize, view: &View) -> String {
     }
 }
 
-/// How many tasks wait for a person.
+/// The number of tasks that wait for approval.
 fn waiting(visit: &Visit<'_>) -> usize {
     match visit.site.board() {
         Ok(Some(board)) => board.column(State::PendingApproval).len(),
@@ -137,7 +158,7 @@ mod tests {
     use super::fingerprint;
 
     #[test]
-    fn only_ages_do_not_count() {
+    fn the_fingerprint_ignores_ages_and_nothing_else() {
         let page = |name: &str, exact: &str, age: &str| {
             fingerprint(&format!("<p>{name} <time datetime=\"{exact}\" title=\"x\">{age}</time> end</p>"))
         };

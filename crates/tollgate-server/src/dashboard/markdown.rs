@@ -1,25 +1,25 @@
-//! A task's markdown as HTML. The text is untrusted: it may be read, it may not act.
+//! A task's Markdown as HTML. The text is untrusted.
 //!
-//! Invariants: every element in the output is made by the renderer; HTML in the text is shown, not used. Links lead to the
-//! web or to a mail program, and nowhere else; pictures are links, so that looking at a task tells nobody. Headings stand
-//! below those of the page and have no ids of their own.
+//! Invariants: the renderer makes every element of the output, and HTML in the text is shown as text. Links lead only to
+//! the web or to a mail program. Pictures become links, so that looking at a task sends no request to another server.
+//! Headings are below those of the page and have no ids.
 
 use maud::{Markup, Render};
 use pulldown_cmark::{CowStr, Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd, html};
 
 use super::text::{Shown, made, plain};
 
-/// Deeper nesting than any text has. A renderer of lists in lists in lists would make a page of megabytes of it.
+/// Nesting beyond this depth is flattened. A text with thousands of nested lists would make a page of many megabytes.
 const DEEPEST: usize = 32;
 
-/// The text as HTML. Its headings begin at this level.
+/// Renders the text. Its top headings get this level.
 pub(super) fn render(text: &str, heading: usize) -> Markup {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let mut safe = Safe { heading, depth: 0, links: Vec::new() };
     let mut parsed = Parser::new_ext(text, options).peekable();
     let events = std::iter::from_fn(|| {
         let event = parsed.next()?;
-        // Lines that begin with a bold word are a list of facts, `**To**: ada`, and not one paragraph.
+        // Lines that start with a bold word, such as `**To**: ada`, are a list of facts and not one paragraph.
         let is_fact = event == Event::SoftBreak && parsed.peek() == Some(&Event::Start(Tag::Strong));
         Some(if is_fact { Event::HardBreak } else { event })
     });
@@ -32,7 +32,7 @@ pub(super) fn render(text: &str, heading: usize) -> Markup {
 struct Safe {
     heading: usize,
     depth: usize,
-    /// Of the links and pictures that are open: whether they became a link.
+    /// For each open link or picture: whether it became a link.
     links: Vec<bool>,
 }
 
@@ -48,7 +48,7 @@ impl Safe {
             }
             Event::SoftBreak | Event::HardBreak | Event::Rule => Some(event),
             Event::TaskListMarker(done) => Some(Event::InlineHtml(if done { "☑ " } else { "☐ " }.into())),
-            // Not asked for above.
+            // The options above do not enable these.
             Event::FootnoteReference(text) | Event::InlineMath(text) | Event::DisplayMath(text) => {
                 Some(shown(&text))
             }
@@ -58,7 +58,7 @@ impl Safe {
     fn start<'a>(&mut self, tag: Tag<'a>) -> Option<Event<'a>> {
         match tag {
             Tag::Link { link_type, dest_url, .. } => self.link(link_type, &dest_url, ""),
-            // Its text, which is what the author says is to be seen, stands inside.
+            // The alternative text becomes the link text.
             Tag::Image { link_type, dest_url, .. } => self.link(link_type, &dest_url, "picture: "),
             Tag::HtmlBlock => Some(Event::InlineHtml("<pre>".into())),
             Tag::MetadataBlock(_) => None,
@@ -101,7 +101,7 @@ impl Safe {
             let href = maud::html! {
                 (open) a href=(to) title=(plain(&to)) rel="noopener noreferrer nofollow" {}
             };
-            // The end tag comes with the end of the link.
+            // The end of the link adds the end tag.
             let href = href.into_string();
             let href = href.strip_suffix("</a>").unwrap_or(&href).to_owned();
             Event::InlineHtml(href.into())
@@ -122,7 +122,7 @@ fn shown<'a>(text: &str) -> Event<'a> {
     Event::InlineHtml(Shown(text).render().into_string().into())
 }
 
-/// By its scheme, which must stand there plainly: browsers pass over controls in it, so there must be none.
+/// Checks the scheme. Browsers ignore control characters in it, so there must be none.
 fn leads_somewhere_safe(to: &str) -> bool {
     let scheme = to.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
     matches!(scheme.as_deref(), Some("http" | "https" | "mailto")) && !to.contains(char::is_control)
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn html_is_shown_and_not_used() {
+    fn html_is_shown_as_text() {
         for text in [
             "<script>alert(1)</script>",
             "a <img src=x onerror=alert(1)> b",
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_to_the_web_or_nowhere() {
+    fn links_lead_only_to_the_web_or_to_mail() {
         assert!(rendered("[a](https://example.org/?x=1&y=2)").contains(
             "<a href=\"https://example.org/?x=1&amp;y=2\" title=\"https://example.org/?x=1&amp;y=2\" \
              rel=\"noopener noreferrer nofollow\">a</a>"
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_invisible_is_shown() {
+    fn invisible_characters_are_shown() {
         let html = rendered("a\u{202e}b `\u{1b}[31m`\n\n```\n\u{2066}x\n```\n");
         for code in ["U+202E", "U+001B", "U+2066"] {
             assert!(html.contains(code), "{html}");

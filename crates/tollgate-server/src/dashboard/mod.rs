@@ -1,14 +1,14 @@
-//! The dashboard: pages for people, rendered here, live by server-sent events.
+//! The dashboard: pages for people, rendered here, kept live by server-sent events.
 //!
-//! A page is a pure function of what is on the disk: the same code answers a visit and an event. Nothing changes by a
-//! `GET`; decisions are forms that carry a token of this server and the hash of what was shown.
+//! A page is a pure function of what is on disk: the same code renders a visit and a live update. A `GET` changes nothing.
+//! Decisions are forms that carry a token of this server and the hash of the file as it was shown.
 //!
-//! - `page`: which page an address means; `layout`: what all pages share; `events`: the same pages, again when
-//!   something has happened.
+//! - `page`: which page an address means; `layout`: the frame of all pages; `events`: live updates.
 //! - `board`, `tasks`, `task`, `approvals`, `agents`, `conflicts`, `turns`, `ledger`: one page each.
-//! - `decide`: what a person decides. `session`: that it was a person at one of our pages.
-//! - `desk`: what is remembered between two looks. `anatomy`: the parts of a task's file.
-//! - `markdown`, `text`: untrusted text, made safe. `plot`: a small picture. `assets`: style and script.
+//! - `decision_form`, `decide`: a person's decision, as a form and as a request; `session`: proof that it came from our page.
+//! - `view`, `overview`, `task_row`, `sheet`: what pages share; `page_cache`: what they keep between visits.
+//! - `anatomy`: the parts of a task file; `markdown`, `text`: untrusted text, made safe.
+//! - `plot`: the chart on the conflicts page; `assets`: style, script and icon.
 
 mod agents;
 mod anatomy;
@@ -17,38 +17,43 @@ mod assets;
 mod board;
 mod conflicts;
 mod decide;
-mod desk;
+mod decision_form;
 mod events;
 mod layout;
 mod ledger;
 mod markdown;
+mod overview;
 mod page;
+mod page_cache;
 mod plot;
 mod session;
+mod sheet;
 mod task;
+mod task_row;
 mod tasks;
 mod text;
 mod turns;
+mod view;
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::map_response;
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 
-use self::desk::Desk;
-use self::page::{Page, Visit};
+use self::page::Page;
+use self::page_cache::PageCache;
 use self::session::Session;
 use crate::site::Site;
 
-/// Everything a page needs comes from here. No inline script, no inline style, nothing from elsewhere, no frame.
+/// Pages load everything from this server: no inline script, no inline style, nothing from elsewhere, no frames.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Its routes, without their state.
+/// The routes, without their state.
 pub fn router() -> Router<Site> {
     let mut routes = Router::new();
     for path in page::PATHS {
@@ -60,40 +65,25 @@ pub fn router() -> Router<Site> {
         .route("/tasks/{task}/approve", post(decide::approve))
         .route("/tasks/{task}/reject", post(decide::reject))
         .route("/tasks/{task}/edit", post(decide::edit))
-        .layer(map_response(guarded))
-        .layer(Extension(Arc::new(Desk::default())))
+        .layer(map_response(add_headers))
+        .layer(Extension(Arc::new(PageCache::default())))
 }
 
 async fn visit(
     State(site): State<Site>,
-    Extension(desk): Extension<Arc<Desk>>,
+    Extension(cache): Extension<Arc<PageCache>>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
     let session = Session::of(&headers);
     match Page::parse(&uri) {
-        Some(page) => show(site, desk, session, page).await,
-        None => (StatusCode::NOT_FOUND, "there is no such page\n").into_response(),
+        Some(page) => layout::respond(site, cache, session, page).await,
+        None => (StatusCode::NOT_FOUND, "no such page\n").into_response(),
     }
 }
 
-/// The whole page.
-async fn show(site: Site, desk: Arc<Desk>, session: Session, page: Page) -> Response {
-    let token = session.token(&site);
-    let rendered = site
-        .blocking(move |site| {
-            let visit = Visit { site, desk: &desk, token: &token };
-            page.view(&visit).map(|view| (view.status, layout::whole(&visit, &page, &view)))
-        })
-        .await;
-    match rendered {
-        Ok((status, html)) => (status, session.headers(), Html(html)).into_response(),
-        Err(broken) => broken.into_response(),
-    }
-}
-
-/// What every answer says to the browser.
-async fn guarded(mut response: Response) -> Response {
+/// Adds the security headers to every response.
+async fn add_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     let say = |headers: &mut HeaderMap, name: HeaderName, value: &'static str| {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
@@ -101,11 +91,11 @@ async fn guarded(mut response: Response) -> Response {
     say(headers, header::CONTENT_SECURITY_POLICY, POLICY);
     say(headers, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     say(headers, header::X_FRAME_OPTIONS, "DENY");
-    // Strangers learn nothing. Not `no-referrer`: browsers then hide the `Origin` of our own forms too, and it is checked.
+    // Other sites learn nothing. Not `no-referrer`, because browsers then also hide the `Origin` of our own forms.
     say(headers, header::REFERRER_POLICY, "same-origin");
     say(headers, HeaderName::from_static("cross-origin-opener-policy"), "same-origin");
     say(headers, HeaderName::from_static("cross-origin-resource-policy"), "same-origin");
-    // A page has a token in it, and is old the next moment.
+    // A page contains a token, and it is outdated soon.
     say(headers, header::CACHE_CONTROL, "no-store");
     response
 }

@@ -1,60 +1,39 @@
-//! Which page an address means, and what a page is made from.
+//! Which page an address means.
 
 use axum::extract::Query;
 use axum::http::{StatusCode, Uri};
-use maud::{Markup, html};
+use maud::html;
 use serde::Deserialize;
 use tollgate::error::{Fault, Result};
 use tollgate::vault::TaskName;
 use tollgate::vault::state::State;
 
-use super::desk::Desk;
+use super::text::Shown;
+use super::view::{View, Visit};
 use super::{agents, approvals, board, conflicts, ledger, task, tasks, turns};
-use crate::site::{Open, Site};
 
-/// The addresses of pages.
+/// The addresses of all pages.
 pub(super) const PATHS: [&str; 8] =
     ["/", "/tasks", "/tasks/{task}", "/approvals", "/agents", "/conflicts", "/turns", "/ledger"];
 
-/// One page, as asked for.
+/// One page, with its query.
 #[derive(Debug, Clone)]
 pub(super) enum Page {
     Board,
-    /// All tasks of one state, from the so many-th on.
+    /// All tasks in one state, starting at this index.
     Tasks(State, usize),
     Task(TaskName),
-    Approvals(approvals::Asked),
+    Approvals(approvals::ApprovalsQuery),
     Agents,
-    /// Before this line of the ledger.
+    /// Conflicts before this ledger line.
     Conflicts(Option<u64>),
     Turns,
-    Ledger(ledger::Asked),
-}
-
-/// Who looks, and with what.
-pub(super) struct Visit<'a> {
-    pub(super) site: &'a Site,
-    pub(super) desk: &'a Desk,
-    /// What forms must carry.
-    pub(super) token: &'a str,
-}
-
-/// What a page shows.
-pub(super) struct View {
-    pub(super) title: String,
-    pub(super) main: Markup,
-    pub(super) status: StatusCode,
-}
-
-impl View {
-    pub(super) fn new(title: impl Into<String>, main: Markup) -> Self {
-        Self { title: title.into(), main, status: StatusCode::OK }
-    }
+    Ledger(ledger::LedgerQuery),
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Asked {
+struct PageQuery {
     state: String,
     from: usize,
     before: Option<u64>,
@@ -62,20 +41,20 @@ struct Asked {
 
 impl Page {
     pub(super) fn parse(uri: &Uri) -> Option<Self> {
-        let asked = || Query::<Asked>::try_from_uri(uri).map(|query| query.0).unwrap_or_default();
+        let query = || Query::<PageQuery>::try_from_uri(uri).map(|query| query.0).unwrap_or_default();
         Some(match uri.path() {
             "/" => Self::Board,
-            "/tasks" => Self::Tasks(asked().state.parse().ok()?, asked().from),
+            "/tasks" => Self::Tasks(query().state.parse().ok()?, query().from),
             "/approvals" => Self::Approvals(Query::try_from_uri(uri).ok()?.0),
             "/agents" => Self::Agents,
-            "/conflicts" => Self::Conflicts(asked().before),
+            "/conflicts" => Self::Conflicts(query().before),
             "/turns" => Self::Turns,
             "/ledger" => Self::Ledger(Query::try_from_uri(uri).ok()?.0),
             path => Self::Task(TaskName::of_file(&decode(path.strip_prefix("/tasks/")?)?).ok()?),
         })
     }
 
-    /// The address of the section of the site that it belongs to.
+    /// The address of the section that the page belongs to.
     pub(super) fn section(&self) -> &'static str {
         match self {
             Self::Board | Self::Tasks(..) | Self::Task(_) => "/",
@@ -87,7 +66,7 @@ impl Page {
         }
     }
 
-    /// What it shows now. Reads the disk.
+    /// The content now. Reads the disk.
     pub(super) fn view(&self, visit: &Visit<'_>) -> Result<View> {
         let open = match visit.site.open() {
             Ok(Some(open)) => open,
@@ -98,11 +77,11 @@ impl Page {
             Self::Board => board::view(visit, &open),
             Self::Tasks(state, from) => tasks::view(visit, &open, *state, *from),
             Self::Task(task) => task::view(visit, &open, task),
-            Self::Approvals(asked) => approvals::view(visit, &open, asked),
+            Self::Approvals(query) => approvals::view(visit, &open, query),
             Self::Agents => agents::view(visit, &open),
             Self::Conflicts(before) => conflicts::view(&open, *before),
             Self::Turns => turns::view(&open),
-            Self::Ledger(asked) => ledger::view(visit, &open, asked),
+            Self::Ledger(query) => ledger::view(visit, &open, query),
         };
         match view {
             Err(fault @ Fault::Missing { .. }) => Ok(missing(&fault)),
@@ -112,17 +91,17 @@ impl Page {
     }
 }
 
-/// Why a page is not there. Not a fault of the server: the page says it, and is live like any other.
+/// The page for a task that does not exist. It is live like any other, so it shows the task once it appears.
 fn missing(fault: &Fault) -> View {
-    let main = html! { h1 { "Not here" } p { (fault.to_string()) } p { a href="/" { "Back to the board" } } };
-    View { status: StatusCode::NOT_FOUND, ..View::new("Not here", main) }
+    let main = html! { h1 { "Not found" } p { (Shown(&fault.to_string())) } p { a href="/" { "Back to the board" } } };
+    View { status: StatusCode::NOT_FOUND, ..View::new("Not found", main) }
 }
 
 fn broken(fault: &Fault) -> View {
     let main = html! {
         h1 { "Something is broken" }
-        div.alert role="alert" { p { (super::text::Shown(&fault.to_string())) } }
-        p { "Run " code { "tollgate doctor" } " in the workspace: it says what is wrong and what to do." }
+        div.alert role="alert" { p { (Shown(&fault.to_string())) } }
+        p { "Run " code { "tollgate doctor" } " in the workspace. It says what is wrong and how to fix it." }
     };
     View { status: StatusCode::INTERNAL_SERVER_ERROR, ..View::new("Broken", main) }
 }
@@ -131,38 +110,22 @@ fn not_set_up() -> View {
     let main = html! {
         h1 { "This folder is not set up yet" }
         div.empty {
-            p { "Nothing was changed in it. In a terminal, in this folder:" }
+            p { "tollgate has changed nothing in it. In a terminal, in this folder, run:" }
             dl.commands {
                 dt { code { "tollgate init" } }
                 dd { "writes " code { ".tollgate/config.toml" } ", so that files are guarded" }
                 dt { code { "tollgate init --vault" } }
-                dd { "also makes folders for tasks" }
+                dd { "also creates the folders for tasks" }
                 dt { code { "tollgate init --host all" } }
-                dd { "also sets up the hooks of the agent programs that are found" }
+                dd { "also sets up the hooks of the installed agent programs" }
             }
-            p { "This page begins by itself when that is done." }
+            p { "This page updates once the folder is set up." }
         }
     };
-    View::new("Set up", main)
+    View::new("Not set up", main)
 }
 
-/// What there is to do where there is no vault.
-pub(super) fn no_vault(open: &Open) -> Markup {
-    let folder = open.gate.workspace().settings().vault.dir.display().to_string();
-    html! {
-        div.empty {
-            p { "There is no vault for tasks yet. In the workspace:" }
-            dl.commands {
-                dt { code { "tollgate init --vault" } }
-                dd { "makes it, in " code { (super::text::Shown(&folder)) } }
-                dt { code { "tollgate task add 'what is to be done'" } }
-                dd { "adds a task" }
-            }
-        }
-    }
-}
-
-/// A path segment with its `%XX` undone.
+/// Decodes the `%XX` of a path segment.
 fn decode(segment: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(segment.len());
     let mut rest = segment.bytes();
@@ -182,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_mean_pages() {
+    fn addresses_are_parsed_into_pages() {
         let page = |address: &str| Page::parse(&address.parse().unwrap());
         assert!(matches!(page("/"), Some(Page::Board)));
         assert!(matches!(page("/tasks?state=Done&from=100"), Some(Page::Tasks(State::Done, 100))));

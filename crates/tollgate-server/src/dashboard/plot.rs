@@ -1,33 +1,33 @@
-//! A small picture of what happened when: commits upward, refusals downward. Made here, as SVG; no script draws it.
+//! A small chart of commits (upward) and refusals (downward) over time, as SVG. No script draws it.
 
 use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::text::{age_words, count};
 
-/// So many bars: each is wide enough to see on a phone.
+/// The number of bars. Each is wide enough to see on a phone.
 const BARS: usize = 48;
 
-/// The spans that are shown, in seconds: the shortest that holds what there is.
+/// The time spans, in seconds. The chart uses the shortest that covers all events.
 const SPANS: [i64; 7] = [600, 3600, 6 * 3600, 86_400, 7 * 86_400, 30 * 86_400, 365 * 86_400];
 
 const WIDTH: usize = 480;
 const UP: usize = 44;
 const DOWN: usize = 26;
 
-/// When each commit and each refusal was.
+/// The times of all commits and refusals.
 #[derive(Debug, Default)]
-pub(super) struct Happenings {
+pub(super) struct Activity {
     pub(super) commits: Vec<Timestamp>,
     pub(super) refusals: Vec<Timestamp>,
 }
 
-impl Happenings {
+impl Activity {
     fn is_empty(&self) -> bool {
         self.commits.is_empty() && self.refusals.is_empty()
     }
 
-    /// The picture, with what it shows in words.
+    /// The chart, with a caption in words.
     pub(super) fn plot(&self, now: Timestamp) -> Markup {
         if self.is_empty() {
             return html! {};
@@ -48,7 +48,7 @@ impl Happenings {
         let (commits, refusals) = (bars(&self.commits), bars(&self.refusals));
         let most = commits.iter().chain(&refusals).max().copied().unwrap_or(1).max(1);
         let height = |number: usize, room: usize| {
-            // The smallest number is still to be seen.
+            // Even the smallest number must be visible.
             if number == 0 { 0 } else { (number * room / most).max(2) }
         };
         let words = format!(
@@ -88,17 +88,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_happening_is_in_the_picture() {
+    fn every_event_is_in_the_chart() {
         let now = Timestamp::from_second(1_000_000).unwrap();
         let ago = |seconds: i64| Timestamp::from_second(1_000_000 - seconds).unwrap();
-        let nothing = Happenings::default();
+        let nothing = Activity::default();
         assert_eq!(nothing.plot(now).into_string(), "");
-        let one = Happenings { commits: vec![ago(0), ago(0), ago(599)], refusals: vec![ago(-5)] };
+        let one = Activity { commits: vec![ago(0), ago(0), ago(599)], refusals: vec![ago(-5)] };
         let svg = one.plot(now).into_string();
         assert!(svg.contains("3 commits and 1 refusal in the last 10 min"), "{svg}");
         assert_eq!(svg.matches("class=\"commit\"").count(), 2, "the first and the last bar: {svg}");
         assert_eq!(svg.matches("class=\"refusal\"").count(), 1, "a clock that is ahead is now: {svg}");
-        let old = Happenings { commits: vec![ago(86_400 * 2)], refusals: Vec::new() };
+        let old = Activity { commits: vec![ago(86_400 * 2)], refusals: Vec::new() };
         assert!(old.plot(now).into_string().contains("in the last 7 d"));
     }
 }

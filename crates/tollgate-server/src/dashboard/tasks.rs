@@ -1,20 +1,20 @@
-//! `/tasks?state=STATE`: all tasks of one state, a hundred at a time.
+//! `/tasks?state=STATE`: all tasks in one state, a hundred at a time.
 
 use maud::html;
 use tollgate::error::Result;
 use tollgate::vault::state::State;
 
-use super::board::{rows, words};
-use super::page::{View, Visit, no_vault};
+use super::task_row::{rows, state_words};
 use super::text::count;
-use crate::site::{Open, OpenVault};
+use super::view::{View, Visit, no_vault};
+use crate::workspace_provider::OpenWorkspace;
 
-/// So many on one page: each is looked at on the disk.
+/// The number of tasks on one page. Each is read from the disk.
 const AT_ONCE: usize = 100;
 
-pub(super) fn view(visit: &Visit<'_>, open: &Open, state: State, from: usize) -> Result<View> {
-    let (name, none) = words(state);
-    let Some(OpenVault { vault, .. }) = &open.vault else {
+pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, state: State, from: usize) -> Result<View> {
+    let (name, none) = state_words(state);
+    let Some(vault) = &open.vault else {
         return Ok(View::new(name, html! { h1 { (name) } (no_vault(open)) }));
     };
     let now = open.gate.workspace().now();
@@ -31,9 +31,9 @@ pub(super) fn view(visit: &Visit<'_>, open: &Open, state: State, from: usize) ->
         @if shown.is_empty() { p.none { (none) } }
         ul.tasks.wide { @for row in rows(vault, &shown, now) { li { (row.show(now)) } } }
         nav.pages aria-label="Parts of the list" {
-            @if first > 0 { a rel="prev" href=(at(first - AT_ONCE)) { "Before" } }
+            @if first > 0 { a rel="prev" href=(at(first - AT_ONCE)) { "Previous" } }
             @if all > AT_ONCE { span { (first + 1) " to " (first + shown.len()) " of " (all) } }
-            @if first + AT_ONCE < all { a rel="next" href=(at(first + AT_ONCE)) { "After" } }
+            @if first + AT_ONCE < all { a rel="next" href=(at(first + AT_ONCE)) { "Next" } }
         }
     };
     Ok(View::new(name, main))

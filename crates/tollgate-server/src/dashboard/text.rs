@@ -1,19 +1,18 @@
-//! Text of others on a page: every character visible, nothing acted upon. Times as ages. Names as addresses.
+//! Untrusted text on a page: every character is visible, and none has an effect. Also times as ages, names as addresses.
 //!
-//! Markup is escaped by the templates. What remains are characters that a browser would obey and a person would not
-//! see: controls, and marks of writing direction that make a name look like another. They are shown as what they are.
+//! The templates escape markup. What remains are characters that change how a browser shows the text and that nobody sees:
+//! control characters, and direction marks that make one name look like another. Pages show their code points instead.
 
 use jiff::Timestamp;
 use maud::{Markup, PreEscaped, Render, html};
+use tollgate::visible::is_invisible;
 
-/// Whether a browser would do something else with it than show it. Tabs and line ends are what text is made of.
+/// For an attribute, which cannot contain elements.
+pub(super) use tollgate::visible::plain;
+
+/// Whether a page shows the character's code point instead. Tabs and line ends are ordinary text.
 fn acts(c: char) -> bool {
-    (c.is_control() && !matches!(c, '\t' | '\n'))
-        || matches!(c,
-            // Marks, embeddings, overrides and isolates of writing direction.
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-            // Separators, what has no width, and tags.
-            | '\u{200b}' | '\u{2028}' | '\u{2029}' | '\u{2060}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+    is_invisible(c) && !matches!(c, '\t' | '\n')
 }
 
 /// Untrusted text, for a template.
@@ -26,7 +25,7 @@ impl Render for Shown<'_> {
             rest[..at].render_to(buffer);
             let mut chars = rest[at..].chars();
             if let Some(c) = chars.next() {
-                // CR LF is a line end of its own; alone it is a control.
+                // CR LF is a line end; CR alone is a control character.
                 if !(c == '\r' && chars.as_str().starts_with('\n')) {
                     let code = format!("U+{:04X}", u32::from(c));
                     html! { span.mark title="invisible character" { (code) } }.render_to(buffer);
@@ -38,16 +37,7 @@ impl Render for Shown<'_> {
     }
 }
 
-/// The same, for an attribute, where there can be no element.
-pub(super) fn plain(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    for c in text.chars() {
-        if acts(c) || c == '\n' { plain.extend(c.escape_unicode()) } else { plain.push(c) }
-    }
-    plain
-}
-
-/// The beginning of a text, on one line.
+/// The start of a text, on one line.
 pub(super) fn brief(text: &str, most: usize) -> String {
     let mut chars = text.chars().map(|c| if c.is_whitespace() { ' ' } else { c });
     let mut brief: String = chars.by_ref().take(most).collect();
@@ -57,24 +47,18 @@ pub(super) fn brief(text: &str, most: usize) -> String {
     brief
 }
 
-/// Long enough to know a hash by, short enough to read.
-pub(super) fn short_hash(hash: &str) -> &str {
-    let hash = hash.strip_prefix("sha256:").unwrap_or(hash);
-    hash.get(..10).unwrap_or(hash)
-}
-
 /// A time, to the second.
 pub(super) fn exact(time: Timestamp) -> String {
     jiff::fmt::temporal::DateTimePrinter::new().precision(Some(0)).timestamp_to_string(&time)
 }
 
-/// A time, as an age; the exact one on hover. The script on the page keeps the age true.
+/// A time as an age, with the exact time on hover. The page's script updates the age.
 pub(super) fn age(then: Timestamp, now: Timestamp) -> Markup {
     let exact = exact(then);
     html! { time datetime=(exact) title=(exact) { (age_words(now.duration_since(then).as_secs())) } }
 }
 
-/// The same, inside a sentence.
+/// The same inside a sentence.
 pub(super) fn ago(then: Timestamp, now: Timestamp) -> Markup {
     let exact = exact(then);
     let words = match age_words(now.duration_since(then).as_secs()) {
@@ -84,7 +68,7 @@ pub(super) fn ago(then: Timestamp, now: Timestamp) -> Markup {
     html! { time datetime=(exact) title=(exact) data-ago { (words) } }
 }
 
-/// As few words as tell how long ago it was. `script.js` has the same rule.
+/// An age in few words. `script.js` has the same rule.
 pub(super) fn age_words(seconds: i64) -> String {
     match seconds {
         ..5 => "now".to_owned(),
@@ -95,7 +79,7 @@ pub(super) fn age_words(seconds: i64) -> String {
     }
 }
 
-/// For a path or a query: everything but letters, digits and `-._~` as `%XX`.
+/// Encodes text for a path or a query: everything except letters, digits and `-._~` becomes `%XX`.
 pub(super) fn encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -113,7 +97,7 @@ pub(super) fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-/// HTML that was made here, from parts that are escaped.
+/// HTML that this server made from escaped parts.
 pub(super) fn made(html: String) -> Markup {
     PreEscaped(html)
 }
@@ -123,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_acts_gets_through() {
+    fn no_character_has_an_effect() {
         for c in (0..0x11_0000).filter_map(char::from_u32).filter(|c| acts(*c)) {
             let text = format!("a{c}b");
             assert!(!Shown(&text).render().into_string().contains(c), "{c:?}");
@@ -138,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_text_stays() {
+    fn plain_text_stays_unchanged() {
         let text = "größe 尺寸 🙂 `x`\n\tמשהו\r\nend";
         assert_eq!(Shown(text).render().into_string(), text.replace("\r\n", "\n"));
         assert_eq!(Shown("a\rb").render().into_string().matches("U+000D").count(), 1);

@@ -1,4 +1,4 @@
-//! `/turns`: the turns that have not ended, and the files that each of them knows.
+//! `/turns`: the turns that have not ended, and the files that each has read or written.
 
 use jiff::Timestamp;
 use maud::{Markup, html};
@@ -8,18 +8,18 @@ use tollgate::shared_turn::SharedTurn;
 use tollgate::turn::{Extent, FileState, Sighting, Sightings as _};
 use tollgate::workspace::Workspace;
 
-use super::page::View;
 use super::text::{Shown, ago, count};
-use crate::site::Open;
+use super::view::View;
+use crate::workspace_provider::OpenWorkspace;
 
-/// So many turns are shown, the newest: more agents than anybody runs at once.
+/// The number of turns that are shown, the newest first: more than anybody runs at once.
 const TURNS: usize = 50;
 
-/// So many files of each.
+/// The number of files that are shown for each turn.
 const FILES: usize = 25;
 
 /// The turns that have not ended, the newest first.
-pub(super) fn running(open: &Open) -> Result<Vec<SharedTurn>> {
+pub(super) fn running(open: &OpenWorkspace) -> Result<Vec<SharedTurn>> {
     let mut turns = Vec::new();
     for place in &open.turns {
         turns.extend(place.list()?);
@@ -28,19 +28,19 @@ pub(super) fn running(open: &Open) -> Result<Vec<SharedTurn>> {
     Ok(turns)
 }
 
-pub(super) fn view(open: &Open) -> Result<View> {
+pub(super) fn view(open: &OpenWorkspace) -> Result<View> {
     let now = open.gate.workspace().now();
     let turns = running(open)?;
     let main = html! {
         h1 { "Turns " span.count { (turns.len()) } }
         p.lead {
-            "A turn goes from a request to its answer. What an agent has read in it, it may overwrite, as long as nobody "
-            "else has changed it. Agents of MCP servers keep their turns to themselves; what they write is in the "
-            a href="/ledger" { "ledger" } "."
+            "A turn lasts from a request to its answer. An agent may overwrite a file that it has read in its turn, as long as "
+            "nobody else has changed it. MCP servers keep the turns of their agents in memory, so they are not listed here; "
+            "their writes are in the " a href="/ledger" { "ledger" } "."
         }
         @if turns.is_empty() {
             div.empty {
-                p { "No turn is running. Hooks of agent programs begin one with every request; by hand it is:" }
+                p { "No turn is running. The hooks of agent programs begin one with every request. To begin one by hand:" }
                 dl.commands {
                     dt { code { "export TOLLGATE_TURN=$(tollgate turn begin --agent blue)" } }
                     dd { "then " code { "tollgate read" } ", " code { "tollgate write" } }
@@ -48,14 +48,14 @@ pub(super) fn view(open: &Open) -> Result<View> {
             }
         }
         @for turn in turns.iter().take(TURNS) { (show(open.gate.workspace(), turn, now)?) }
-        @if turns.len() > TURNS { p.quiet { (turns.len() - TURNS) " older ones are not shown." } }
+        @if turns.len() > TURNS { p.quiet { (turns.len() - TURNS) " older turns are not shown." } }
     };
     Ok(View::new("Turns", main))
 }
 
 fn show(workspace: &Workspace, turn: &SharedTurn, now: Timestamp) -> Result<Markup> {
     let files = match turn.files() {
-        // It ended at this moment.
+        // The turn has just ended.
         Err(Fault::Io { .. }) => Vec::new(),
         files => files?,
     };
@@ -78,11 +78,11 @@ fn file(workspace: &Workspace, path: &FilePath, sighting: Sighting) -> Markup {
     let relative = path.as_path().strip_prefix(workspace.path()).unwrap_or(path.as_path());
     let (first, last) = (sighting.initial(), sighting.baseline(Extent::Whole));
     let word = match (first, last) {
-        (FileState::Unreadable, _) => "could not be read",
-        (FileState::Absent, FileState::Absent) => "was not there",
+        (FileState::Unreadable, _) => "unreadable",
+        (FileState::Absent, FileState::Absent) => "did not exist",
         (FileState::Absent, _) => "created",
         (first, last) if first == last => "read",
-        _ => "changed since its first read",
+        _ => "changed since the first read",
     };
     html! { li { code { (Shown(&relative.display().to_string())) } " " span.quiet { (word) } } }
 }

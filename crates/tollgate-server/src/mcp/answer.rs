@@ -1,4 +1,4 @@
-//! The answer to a tool call, before it is put into the protocol's words.
+//! The answer to a tool call, independent of the protocol.
 
 use serde_json::{Map, Value, json};
 use tollgate::digest::Digest;
@@ -9,13 +9,13 @@ use tollgate::guard::Refused;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) content: Vec<Item>,
-    /// What programs read. A call that failed for another reason than a refusal has none.
+    /// What programs read. A call that fails for another reason than a refusal has none.
     pub(crate) structured: Option<Value>,
     pub(crate) failed: bool,
     pub(crate) meta: Map<String, Value>,
 }
 
-/// One thing that is shown to the model.
+/// One item that the model sees.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Item {
     Text(String),
@@ -25,13 +25,13 @@ pub(crate) enum Item {
 }
 
 impl Answer {
-    /// Text, which programs find as `content`.
+    /// Text. Programs find it as `content`.
     pub(crate) fn text(text: impl Into<String>) -> Self {
         let text = text.into();
         Self::shown(vec![Item::Text(text.clone())], json!({ "content": text }))
     }
 
-    /// A value, which the model sees as JSON.
+    /// A value. The model sees it as JSON.
     pub(crate) fn value(value: Value) -> Self {
         Self::shown(vec![Item::Text(value.to_string())], value)
     }
@@ -40,12 +40,12 @@ impl Answer {
         Self { content, structured: Some(structured), failed: false, meta: Map::new() }
     }
 
-    /// The call failed; the words say why and what to do.
+    /// A failed call. The text says why, and what to do.
     pub(crate) fn failure(text: impl Into<String>) -> Self {
         Self { content: vec![Item::Text(text.into())], structured: None, failed: true, meta: Map::new() }
     }
 
-    /// The payload for programs, a report per file for the model.
+    /// A refusal: the payload for programs, and one report per file for the model.
     pub(crate) fn refused(refused: &Refused) -> Self {
         let report = |report| Item::Text(serde_json::to_string(&report).unwrap_or_default());
         Self {
@@ -56,7 +56,7 @@ impl Answer {
         }
     }
 
-    /// With the hash of the file that was read or written.
+    /// Adds the hash of the file that was read or written.
     pub(crate) fn with_sha256(self, sha256: Option<Digest>) -> Self {
         self.with_meta("sha256", json!(sha256))
     }

@@ -1,12 +1,12 @@
-//! Old text whose white space is not quite right, as models write it.
+//! Finds old text whose white space is not quite right, as models often write it.
 //!
-//! The gate takes old text that is in the file exactly. This finds what was meant: lines that are equal but for the
-//! white space at their ends, in one place only. The new text then gets the indentation that is there. Where nothing
-//! or more than one thing could be meant, the edit stays as it is, and the gate refuses it.
+//! The gate accepts only old text that is in the file exactly. This file finds the place that the model meant: lines that
+//! are equal except for the white space at their ends, if there is only one such place. The new text then gets the
+//! indentation of that place. If there is no such place, or more than one, the edit stays unchanged and the gate refuses it.
 
 use tollgate::edit::{Edit, Occurrence};
 
-/// The same edits, each with its old text as it stands in the file after those before it.
+/// The edits, each with its old text exactly as it is in the file after the edits before it.
 pub(crate) fn exact(bytes: &[u8], edits: Vec<Edit>) -> Vec<Edit> {
     let Ok(text) = str::from_utf8(bytes) else { return edits };
     let mut text = text.replace("\r\n", "\n");
@@ -31,7 +31,7 @@ pub(crate) fn exact(bytes: &[u8], edits: Vec<Edit>) -> Vec<Edit> {
     settled
 }
 
-/// What stands in the text, and what shall stand there.
+/// The exact old text, and the new text for it.
 fn meant(text: &str, old: &str, new: &str) -> Option<(String, String)> {
     if old.trim().is_empty() {
         return None;
@@ -47,7 +47,7 @@ fn meant(text: &str, old: &str, new: &str) -> Option<(String, String)> {
     }
     let stands = window.join("\n");
     let shall = indented(new, window, &wanted);
-    // Lines, so the ends of lines beside them tell them from the same words inside another line.
+    // These are whole lines, so the line ends around them distinguish them from the same words inside another line.
     let before = if at > 0 { "\n" } else { "" };
     let after = if at + wanted.len() < lines.len() { "\n" } else { "" };
     [("", ""), (before, ""), ("", after), (before, after)]
@@ -57,11 +57,11 @@ fn meant(text: &str, old: &str, new: &str) -> Option<(String, String)> {
 }
 
 fn indent(line: &str) -> &str {
-    // Of spaces and tabs only, so that it can be cut anywhere.
+    // Only spaces and tabs, so that it can be cut anywhere.
     &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
 }
 
-/// The new lines, each as much deeper or shallower than what stands there as it is than the old line that was given.
+/// The new lines. Each is indented relative to the file's line as it was relative to the line that the model gave.
 fn indented(new: &str, stands: &[&str], wanted: &[&str]) -> String {
     let line = |(index, line): (usize, &str)| {
         if line.trim().is_empty() {
@@ -71,7 +71,7 @@ fn indented(new: &str, stands: &[&str], wanted: &[&str]) -> String {
         let (there, given, ours) = (indent(stands[pair]), indent(wanted[pair]).len(), indent(line));
         let there = match ours.len().checked_sub(given) {
             Some(deeper) => format!("{there}{}", &ours[ours.len() - deeper..]),
-            // The first line stays where it is: its indentation was left off, not taken away.
+            // The first line keeps its indentation: the model only left it out.
             None if index == 0 => there.to_owned(),
             None => {
                 there.get(..there.len().saturating_sub(given - ours.len())).unwrap_or_default().to_owned()
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn white_space_is_found_as_it_stands() {
+    fn old_text_with_different_white_space_is_found() {
         let text = "fn a() {\n    one();\n    two();\n}\n";
         assert_eq!(one(text, "one();", "1"), ("one();".into(), "1".into()));
         assert_eq!(
@@ -114,20 +114,20 @@ mod tests {
     }
 
     #[test]
-    fn what_could_mean_two_things_stays() {
+    fn ambiguous_old_text_stays_unchanged() {
         assert_eq!(one("\ta\n b\n  a\n b\n", "a\nb", "x"), ("a\nb".into(), "x".into()));
         assert_eq!(one("a\n", "   ", "x"), ("   ".into(), "x".into()));
         assert_eq!(one("a\n", "", "x"), ("".into(), "x".into()));
     }
 
     #[test]
-    fn a_line_is_told_from_a_part_of_another() {
+    fn a_whole_line_is_not_confused_with_a_part_of_another() {
         assert_eq!(one("xa()\n\tb\n  a()\n", "  a() ", "c()"), ("  a()".into(), "  c()".into()));
         assert_eq!(one("\ta()b\n\ta()\n", " a()", "c()"), ("\n\ta()".into(), "\n\tc()".into()));
     }
 
     #[test]
-    fn edits_follow_each_other() {
+    fn each_edit_sees_the_edits_before_it() {
         let edits = vec![Edit::once("a", "b\n\tc"), Edit::once(" c ", "d")];
         let found = exact(b"a\r\n", edits);
         assert_eq!((found[1].old.as_str(), found[1].new.as_str()), ("\tc", "\td"));

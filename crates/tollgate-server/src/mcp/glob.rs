@@ -1,21 +1,44 @@
-//! Glob patterns on relative paths, as the reference server's clients write them.
+//! Glob patterns on relative paths, with the rules of the reference server (minimatch).
 //!
-//! `*` and `?` stay within a name, `**` as a whole name is any number of names, `[a-z]` and `[!a-z]` are one character,
-//! `{a,b}` is either. A leading `!` turns the pattern around, a leading `#` makes it a remark that matches nothing. Names
-//! that begin with a dot are names like others. Pure, and never slower than the product of pattern and path.
+//! `*` and `?` match inside a name. `**` as a whole name matches any number of names. `[a-z]` and `[!a-z]` match one
+//! character. `{a,b}` matches either. A leading `!` inverts the pattern, and a pattern with a leading `#` matches nothing.
+//! Names that start with a dot are not special. Pure; the time for one path is at most the product of pattern and path.
+//!
+//! The `globset` crate cannot replace this file: its `?` matches one byte and not one character, and it rejects
+//! patterns such as `{a` and `[a`, which the reference server takes literally.
 
-/// More alternatives than this in one pattern are an accident or an attack: then braces stand for themselves.
-const ALTERNATIVES: usize = 1024;
+use std::fmt;
+
+/// The longest pattern, in bytes. No path is longer.
+const LONGEST: usize = 4096;
+
+/// The size of all alternatives of one pattern, in bytes, after its braces are expanded. `{a,b}` repeated 100 times has
+/// 2^100 alternatives.
+const EXPANDED: usize = 256 << 10;
 
 /// A pattern.
 #[derive(Debug, Clone)]
 pub(crate) struct Glob {
-    /// Each alternative as the names it is made of.
+    /// The names of each alternative.
     alternatives: Vec<Vec<Name>>,
     inverted: bool,
 }
 
-/// What one name of a path must be.
+/// The pattern is too long, or it has too many alternatives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooComplex;
+
+impl fmt::Display for TooComplex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let expanded = EXPANDED >> 10;
+        write!(
+            f,
+            "the glob pattern is too long: at most {LONGEST} bytes, {expanded} KiB with all braces expanded"
+        )
+    }
+}
+
+/// A pattern for one name of a path.
 #[derive(Debug, Clone, PartialEq)]
 enum Name {
     /// `**`: any number of names.
@@ -32,14 +55,17 @@ enum Letter {
 }
 
 impl Glob {
-    pub(crate) fn new(pattern: &str) -> Self {
+    pub(crate) fn new(pattern: &str) -> Result<Self, TooComplex> {
+        if pattern.len() > LONGEST {
+            return Err(TooComplex);
+        }
         if pattern.starts_with('#') {
-            return Self { alternatives: Vec::new(), inverted: false };
+            return Ok(Self { alternatives: Vec::new(), inverted: false });
         }
         let plain = pattern.trim_start_matches('!');
         let inverted = (pattern.len() - plain.len()) % 2 == 1;
-        let expanded = expand(plain).unwrap_or_else(|| vec![plain.to_owned()]);
-        Self { alternatives: expanded.iter().map(|pattern| names(pattern)).collect(), inverted }
+        let expanded = expand(plain)?;
+        Ok(Self { alternatives: expanded.iter().map(|pattern| names(pattern)).collect(), inverted })
     }
 
     pub(crate) fn matches(&self, path: &str) -> bool {
@@ -53,13 +79,13 @@ fn names(pattern: &str) -> Vec<Name> {
     for (index, part) in pattern.split('/').enumerate() {
         match part {
             "**" => names.push(Name::Any),
-            // `a//b` is `a/b`; a slash in front or at the end is kept, and matches no relative path.
+            // `a//b` means `a/b`. A slash at the start or the end is kept, and then matches no relative path.
             "" if index > 0 && index < pattern.matches('/').count() => {}
             ".." if matches!(names.last(), Some(Name::Letters(_))) => drop(names.pop()),
             part => names.push(Name::Letters(letters(part))),
         }
     }
-    // What ends in `**` is below what is before it, not that itself.
+    // A final `**` matches what is below the folder, not the folder itself.
     if names.len() > 1 && names.last() == Some(&Name::Any) {
         names.push(Name::Letters(vec![Letter::Many]));
     }
@@ -87,12 +113,12 @@ fn letters(part: &str) -> Vec<Letter> {
     letters
 }
 
-/// What stands between brackets, and what follows them. None if they are not closed.
+/// The character class after a `[`, and the rest of the text. None if the class is not closed.
 fn among(text: &str) -> Option<(Letter, &str)> {
     let inner = text.strip_prefix(['!', '^']);
     let inverted = inner.is_some();
     let inner = inner.unwrap_or(text);
-    // A bracket that comes first is a character like others.
+    // A `]` right at the start is an ordinary character.
     let skip = usize::from(inner.starts_with(']'));
     let end = skip + inner[skip..].find(']')?;
     let chars: Vec<char> = inner[..end].chars().collect();
@@ -113,52 +139,52 @@ fn among(text: &str) -> Option<(Letter, &str)> {
     Some((Letter::Among { ranges, inverted }, &inner[end + 1..]))
 }
 
-/// Each of the alternatives in braces. None if there are too many.
-fn expand(pattern: &str) -> Option<Vec<String>> {
+/// All alternatives of the pattern.
+fn expand(pattern: &str) -> Result<Vec<String>, TooComplex> {
     let mut done = Vec::new();
     let mut open = vec![pattern.to_owned()];
+    let mut size = pattern.len();
     while let Some(pattern) = open.pop() {
-        match braces(&pattern) {
-            None => done.push(pattern),
-            Some((before, inner, after)) => {
-                open.extend(inner.iter().rev().map(|inner| format!("{before}{inner}{after}")));
-            }
+        let Some((before, inner, after)) = braces(&pattern) else {
+            done.push(pattern);
+            continue;
+        };
+        // An empty alternative takes memory, too.
+        size += inner.iter().map(|inner| before.len() + inner.len() + after.len() + 1).sum::<usize>();
+        size -= pattern.len();
+        if size > EXPANDED {
+            return Err(TooComplex);
         }
-        if done.len() + open.len() > ALTERNATIVES {
-            return None;
-        }
+        open.extend(inner.iter().rev().map(|inner| format!("{before}{inner}{after}")));
     }
-    Some(done)
+    Ok(done)
 }
 
-/// The first pair of braces with a comma between them: what is before, the alternatives, what is after.
+/// The first pair of braces with a comma between them: the text before it, its alternatives, the text after it.
 fn braces(pattern: &str) -> Option<(&str, Vec<&str>, &str)> {
-    let mut from = 0;
-    while let Some(start) = pattern[from..].find('{').map(|at| from + at) {
-        let mut depth = 0_usize;
-        let mut commas = vec![start];
-        for (at, char) in pattern[start..].char_indices().map(|(at, char)| (start + at, char)) {
-            match char {
-                '{' => depth += 1,
-                ',' if depth == 1 => commas.push(at),
-                '}' => depth -= 1,
-                _ => {}
-            }
-            if depth == 0 {
-                if commas.len() > 1 {
-                    commas.push(at);
-                    let inner = commas.windows(2).map(|pair| &pattern[pair[0] + 1..pair[1]]).collect();
-                    return Some((&pattern[..start], inner, &pattern[at + 1..]));
+    // One pass: a `}` closes the last open `{`. Each entry is the position of a `{` and of the commas directly in it.
+    let mut open: Vec<Vec<usize>> = Vec::new();
+    let mut first: Option<(Vec<usize>, usize)> = None;
+    for (at, char) in pattern.char_indices() {
+        match char {
+            '{' => open.push(vec![at]),
+            ',' => open.last_mut().into_iter().for_each(|pair| pair.push(at)),
+            '}' => {
+                let Some(pair) = open.pop() else { continue };
+                if pair.len() > 1 && first.as_ref().is_none_or(|(first, _)| pair[0] < first[0]) {
+                    first = Some((pair, at));
                 }
-                break;
             }
+            _ => {}
         }
-        from = start + 1;
     }
-    None
+    let (mut cuts, end) = first?;
+    cuts.push(end);
+    let inner = cuts.windows(2).map(|pair| &pattern[pair[0] + 1..pair[1]]).collect();
+    Some((&pattern[..cuts[0]], inner, &pattern[end + 1..]))
 }
 
-/// `**` goes back only to the last `**`: an earlier one could do nothing that the last one cannot.
+/// Backtracks only to the last `**`: an earlier one cannot match anything that the last one cannot.
 fn match_names(names: &[Name], path: &[&str]) -> bool {
     let (mut name, mut part) = (0, 0);
     let mut back: Option<(usize, usize)> = None;
@@ -184,7 +210,7 @@ fn match_names(names: &[Name], path: &[&str]) -> bool {
     names[name..].iter().all(|name| *name == Name::Any)
 }
 
-/// The same, for `*` within a name.
+/// The same for `*` inside a name.
 fn match_letters(letters: &[Letter], name: &str) -> bool {
     let name: Vec<char> = name.chars().collect();
     if name.is_empty() {
@@ -257,7 +283,7 @@ mod tests {
         "]",
     ];
 
-    /// What minimatch 10 with `dot` says of these paths.
+    /// The paths that minimatch 10 matches with the option `dot`.
     #[test]
     fn patterns_match_what_the_reference_matches() {
         let table: &[(&str, &[&str])] = &[
@@ -305,21 +331,44 @@ mod tests {
             ("[a-]", &["a", "-"]),
         ];
         for (pattern, wanted) in table {
-            let glob = Glob::new(pattern);
+            let glob = Glob::new(pattern).unwrap();
             let found: Vec<&str> = PATHS.iter().copied().filter(|path| glob.matches(path)).collect();
             assert_eq!(found, *wanted, "{pattern}");
         }
         for all in ["**", "**/*"] {
-            assert!(PATHS.iter().all(|path| Glob::new(all).matches(path)), "{all}");
+            assert!(PATHS.iter().all(|path| Glob::new(all).unwrap().matches(path)), "{all}");
         }
-        assert!(PATHS.iter().all(|path| Glob::new("!a").matches(path) == (*path != "a")));
+        assert!(PATHS.iter().all(|path| Glob::new("!a").unwrap().matches(path) == (*path != "a")));
+    }
+
+    #[test]
+    fn braces_are_expanded_from_the_outside() {
+        for (pattern, wanted) in [
+            ("{a,{b,c}d}", &["a", "bd", "cd"][..]),
+            ("{{a,b}", &["{a", "{b"]),
+            ("{{a,b}}", &["{a}", "{b}"]),
+            ("}{a,b}{", &["}a{", "}b{"]),
+            ("{a,b},{c", &["a,{c", "b,{c"]),
+        ] {
+            assert_eq!(expand(pattern).unwrap(), wanted, "{pattern}");
+        }
     }
 
     #[test]
     fn hard_patterns_end() {
-        assert!(!Glob::new(&"*a".repeat(500)).matches(&"a".repeat(400)));
-        assert!(!Glob::new(&"**/a/".repeat(200)).matches(&"a/".repeat(150)));
-        assert!(!Glob::new(&"{a,b}".repeat(100)).matches("a"));
-        assert!(!Glob::new(&"{".repeat(5000)).matches("a"));
+        let matches = |pattern: &str, path: &str| Glob::new(pattern).unwrap().matches(path);
+        assert!(!matches(&"*a".repeat(500), &"a".repeat(400)));
+        assert!(!matches(&"**/a/".repeat(200), &"a/".repeat(150)));
+        assert!(!matches(&"{".repeat(LONGEST), "a"));
+        assert!(matches(&format!("{}a{}", "{".repeat(1000), ",}".repeat(1000)), "a"));
+    }
+
+    #[test]
+    fn patterns_that_are_too_complex_are_refused() {
+        for pattern in
+            ["a".repeat(LONGEST + 1), "{a,b}".repeat(100), "{,}".repeat(1000), "x".repeat(100 << 10)]
+        {
+            assert_eq!(Glob::new(&pattern).unwrap_err(), TooComplex);
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! Messages as lines, the form they have on standard input and output.
+//! Messages as lines, for standard input and output.
 //!
-//! Every request that has an id gets an answer, also one that makes no sense: a client that waits for ever is worse off
-//! than one that is told. What has no id, or is no JSON, is passed over.
+//! Every request with an id gets an answer, even an invalid one: otherwise its client would wait forever. A line without
+//! an id, or one that is not JSON, is skipped.
 
 use std::io;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::Mutex;
 
-/// The longest message that is read. It has to hold the largest file that somebody writes in one call; without any
-/// bound a peer that never ends its line would take all memory.
+/// The longest message. It must hold the largest file that a client writes in one call. Without a limit, a client that
+/// never ends its line would use up all memory.
 const LONGEST: usize = 1 << 30;
 
-/// A buffer that is kept between messages. One that a large message has made larger is given back.
+/// The largest buffer that is kept between messages. A larger one is freed.
 const KEPT: usize = 1 << 20;
 
-/// As much as a pipe holds.
+/// The capacity of a pipe.
 const PIPE: usize = 64 << 10;
 
 type Received = RxJsonRpcMessage<RoleServer>;
@@ -29,12 +29,12 @@ type Sent = TxJsonRpcMessage<RoleServer>;
 
 pub(crate) struct Lines<R, W> {
     input: BufReader<R>,
-    /// What has come of a line whose end has not. A read may be given up at any time and is taken up here.
+    /// The start of a line whose end has not arrived. A read may be cancelled at any time and continues here.
     line: Vec<u8>,
-    /// The line is too long, and what is left of it is passed over.
+    /// The line is too long, so the rest of it is skipped.
     too_long: bool,
     output: Arc<Mutex<Option<W>>>,
-    /// A request has settled how this connection speaks.
+    /// A request has determined the protocol version of this connection.
     settled: bool,
 }
 
@@ -53,7 +53,7 @@ where
         }
     }
 
-    /// The next line without its end; None when there are no more. One that is too long comes as an error.
+    /// The next line without its line end; `None` at the end of the input. A line that is too long is an error.
     async fn next_line(&mut self) -> Option<Result<Vec<u8>, ()>> {
         loop {
             let available = match self.input.fill_buf().await {
@@ -76,8 +76,8 @@ where
         }
     }
 
-    /// Whether the message is for the SDK. Before a request has settled how the connection speaks, it would hang up on
-    /// everything that is not a request.
+    /// Whether to pass the message to the SDK. Until a request has determined the protocol version, the SDK would close the
+    /// connection on anything that is not a request.
     fn is_welcome(&mut self, message: &Received) -> bool {
         let Received::Request(request) = message else { return self.settled };
         self.settled |= match &request.request {
@@ -89,10 +89,10 @@ where
     }
 }
 
-/// What is in a line.
+/// The content of a line.
 enum Parsed {
     Message(Received),
-    /// Something that has to be answered at once.
+    /// An invalid request, and the answer to it.
     Wrong(Sent),
     Nothing,
 }
@@ -103,7 +103,7 @@ fn parse(line: &[u8]) -> Parsed {
         Ok(message) => Parsed::Message(message),
         Err(_) => match id_of_request(line) {
             Some(id) => {
-                let words = "the parameters are not of the kind that this method takes";
+                let words = "invalid parameters for this method";
                 Parsed::Wrong(error(Some(id), ErrorCode::INVALID_PARAMS, words))
             }
             None => Parsed::Nothing,
@@ -111,7 +111,7 @@ fn parse(line: &[u8]) -> Parsed {
     }
 }
 
-/// The id, if this is a request that somebody waits for.
+/// The id, if the line is a request, for which a client is waiting.
 fn id_of_request(line: &[u8]) -> Option<RequestId> {
     let value: Value = serde_json::from_slice(line).ok()?;
     let is_request = value["jsonrpc"] == "2.0" && value["method"].is_string();
@@ -126,7 +126,7 @@ fn error(id: Option<RequestId>, code: ErrorCode, words: &'static str) -> Sent {
     Sent::error(ErrorData::new(code, words, None), id)
 }
 
-/// Writes a message as one line. Several may be asked for at once; each is written whole.
+/// Writes a message as one line. Concurrent calls do not mix their lines.
 async fn put<W: AsyncWrite + Unpin>(output: Arc<Mutex<Option<W>>>, message: Sent) -> io::Result<()> {
     let mut line = serde_json::to_vec(&message)?;
     line.push(b'\n');

@@ -1,10 +1,10 @@
-//! A diff in the form that the reference server shows.
+//! A diff in the format of the reference server.
 
 use std::path::Path;
 
 use similar::{DiffOp, TextDiff};
 
-/// Lines around a change.
+/// The number of unchanged lines around a change.
 const CONTEXT: usize = 4;
 
 /// The change of a file as a unified diff in a fenced block.
@@ -34,7 +34,7 @@ fn unified(path: &str, before: &str, after: &str) -> String {
     patch
 }
 
-/// Start, counted from one, and length. An empty span starts one before.
+/// The start, counted from one, and the length. An empty span starts at the line before it.
 fn span(range: &std::ops::Range<usize>) -> String {
     format!("{},{}", range.start + usize::from(!range.is_empty()), range.len())
 }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hunks_tell_where_they_are() {
+    fn hunks_have_the_right_positions() {
         let shown = unified("/f", "a\nb\n", "a\nc\n");
         assert!(shown.ends_with("@@ -1,2 +1,2 @@\n a\n-b\n+c\n"), "{shown}");
         let shown = unified("/f", "", "a\n");

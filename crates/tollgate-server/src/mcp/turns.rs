@@ -1,7 +1,7 @@
-//! The turns of a server: which there are, who uses them, and when they are over.
+//! The turns of a server, and when they end.
 //!
-//! A turn is found by its id from any connection, because a client without a lasting connection has nothing but the
-//! id. Ids are random and only ever told to the client that began the turn.
+//! Any connection can find a turn by its id, because a client without a session has nothing but the id. Ids are random, and
+//! only the client that began the turn learns its id.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,15 +15,15 @@ use tollgate::name::{Agent, TurnId};
 use tollgate::path::FilePath;
 use tollgate::turn::{Session, Sightings, Turn};
 
-/// How many turns may be under way. Each may keep some megabytes for diffs; a server that lives for weeks must not grow
-/// with the turns that were begun and never ended. The one that was not used for longest goes first.
+/// The number of running turns. Each may keep some megabytes for diffs, and a server that runs for weeks must not grow with
+/// turns that were never ended. The turn that was unused for longest is ended first.
 const MOST: usize = 256;
 
-/// Calls on different files of one turn rarely meet with this many.
+/// With this number of locks, calls on different files of one turn rarely wait for each other.
 const LANES: usize = 64;
 
-/// A turn that is under way. It ends, with its line in the ledger, when the last call that uses it is done.
-pub(crate) struct Running {
+/// A running turn. It ends, with its line in the ledger, when the last call that uses it has finished.
+pub(crate) struct RunningTurn {
     gate: Gate,
     turn: Option<Turn>,
     recorded: bool,
@@ -31,14 +31,14 @@ pub(crate) struct Running {
     lanes: [RwLock<()>; LANES],
 }
 
-impl Running {
-    /// Dropping the last of it writes to the disk: not on a thread that must not wait.
+impl RunningTurn {
+    /// Dropping the last reference writes to the disk, so do not drop it on the runtime's thread.
     fn begin(gate: &Gate, agent: &Agent, session: Session) -> Result<Arc<Self>> {
         Ok(Self::new(gate, gate.begin_turn_in(agent.clone(), session)?, true))
     }
 
-    /// A turn for one call, of which nothing is remembered.
-    pub(crate) fn passing(gate: &Gate, agent: &Agent) -> Result<Arc<Self>> {
+    /// A turn for one call. It is not recorded in the ledger.
+    pub(crate) fn for_one_call(gate: &Gate, agent: &Agent) -> Result<Arc<Self>> {
         Ok(Self::new(gate, Turn::begin(TurnId::new()?, agent.clone()), false))
     }
 
@@ -60,15 +60,15 @@ impl Running {
         self.turn().id().as_str()
     }
 
-    /// Until this is dropped, no other call of the turn writes the file.
+    /// Locks the file for reading: no other call of the turn can write it until the lock is dropped.
     ///
-    /// Without it, a read that began before a write of the same turn and ended after it would set the turn's knowledge
-    /// back to what the file was, and the agent's next write would be refused because of its own.
+    /// Without the lock, a read that starts before a write of the same turn and ends after it would reset the turn's
+    /// baseline to the old content, and the agent's next write would be refused because of its own earlier write.
     pub(crate) fn reading(&self, path: &FilePath) -> RwLockReadGuard<'_, ()> {
         self.lanes[lane(path)].read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Until this is dropped, no other call of the turn reads or writes these files.
+    /// Locks the files for writing: no other call of the turn can read or write them until the locks are dropped.
     pub(crate) fn writing<'a>(
         &self,
         paths: impl IntoIterator<Item = &'a FilePath>,
@@ -98,24 +98,24 @@ fn lane(path: &FilePath) -> usize {
     usize::from(Digest::of(path.as_os_str().as_encoded_bytes()).as_bytes()[0]) % LANES
 }
 
-impl Drop for Running {
+impl Drop for RunningTurn {
     fn drop(&mut self) {
         if let Some(turn) = self.turn.take()
             && self.recorded
         {
-            // If its line cannot be written, there is nobody left to tell.
+            // If the ledger line cannot be written, nobody is left to report that to.
             let _ = self.gate.end_turn(turn);
         }
     }
 }
 
-/// All turns of a server that can be asked for by id.
+/// All turns of a server, by id.
 pub(crate) struct Turns {
     gate: Gate,
     agent: Agent,
     idle: Duration,
-    running: Mutex<HashMap<String, Arc<Running>>>,
-    /// What turns without a lasting connection knew at their end.
+    running: Mutex<HashMap<String, Arc<RunningTurn>>>,
+    /// What the turns of calls without a session knew at their end.
     session: Session,
 }
 
@@ -128,9 +128,9 @@ impl Turns {
         self.session.clone()
     }
 
-    pub(crate) fn begin(&self, session: Session) -> Result<Arc<Running>> {
-        let begun = Running::begin(&self.gate, &self.agent, session)?;
-        // Dropped after the lock is let go.
+    pub(crate) fn begin(&self, session: Session) -> Result<Arc<RunningTurn>> {
+        let begun = RunningTurn::begin(&self.gate, &self.agent, session)?;
+        // Dropped after the lock is released.
         let mut over = Vec::new();
         let mut running = lock(&self.running);
         while running.len() >= MOST {
@@ -142,8 +142,8 @@ impl Turns {
         Ok(begun)
     }
 
-    /// The turn of this id, if it is under way.
-    pub(crate) fn find(&self, id: &str) -> Option<Arc<Running>> {
+    /// The turn with this id, if it is still running.
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<RunningTurn>> {
         let mut running = lock(&self.running);
         let turn = running.get(id)?.clone();
         if lock(&turn.used).elapsed() > self.idle {
@@ -154,12 +154,12 @@ impl Turns {
         Some(turn)
     }
 
-    /// The turn of this id can no longer be asked for. It is over when what is returned is dropped.
-    pub(crate) fn end(&self, id: &str) -> Option<Arc<Running>> {
+    /// Removes the turn with this id. The turn ends when the returned reference is dropped.
+    pub(crate) fn end(&self, id: &str) -> Option<Arc<RunningTurn>> {
         lock(&self.running).remove(id)
     }
 
-    /// Ends what nobody used for too long. Blocks.
+    /// Ends the turns that were idle for too long. Blocks.
     pub(crate) fn expire(&self) {
         let mut over = Vec::new();
         lock(&self.running).retain(|_, turn| {
@@ -176,7 +176,7 @@ impl Turns {
     }
 }
 
-/// Every change under these locks is one assignment, so a panic elsewhere leaves nothing half done.
+/// Every change under these locks is one assignment, so a panic cannot leave the data half changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_by_many_or_written_by_one_call_of_a_turn() {
+    fn many_calls_of_a_turn_read_a_file_or_one_writes_it() {
         let folder = tempfile::tempdir().unwrap();
         let turns = turns(folder.path(), Duration::MAX);
         let turn = turns.begin(turns.session()).unwrap();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_turn_that_was_unused_for_longest_makes_room() {
+    fn the_turn_that_was_unused_for_longest_is_ended_first() {
         let folder = tempfile::tempdir().unwrap();
         let turns = turns(folder.path(), Duration::MAX);
         let ids: Vec<String> =

@@ -1,4 +1,4 @@
-//! Everybody can use the pages: on a phone, in the dark, without a mouse, with a screen reader.
+//! Accessibility: everybody can use the pages, on a phone, in dark mode, without a mouse, with a screen reader.
 
 use serde_json::Value;
 
@@ -36,7 +36,7 @@ fn busy() -> World {
     world
 }
 
-/// What axe finds that keeps people out.
+/// The accessibility problems that axe finds.
 fn findings(browser: &Browser, axe: &str) -> Vec<String> {
     browser.script(axe);
     let found = browser.later(
@@ -50,7 +50,7 @@ fn findings(browser: &Browser, axe: &str) -> Vec<String> {
 }
 
 #[test]
-fn axe_finds_nothing_that_keeps_people_out() {
+fn axe_finds_no_accessibility_problems() {
     let Some(mut browser) = browser() else { return };
     let Some(axe) = axe() else { return };
     let world = busy();
@@ -60,7 +60,7 @@ fn axe_finds_nothing_that_keeps_people_out() {
             browser.looks_like(screen);
             for page in PAGES {
                 browser.opens(&world, page);
-                // What is behind a click is there too.
+                // Open everything that is behind a click.
                 browser.script(
                     "for (const details of document.querySelectorAll('details')) details.open = true",
                 );
@@ -98,7 +98,7 @@ fn a_phone_shows_everything_without_scrolling_sideways() {
 }
 
 #[test]
-fn ages_grow_by_themselves_and_tell_the_exact_time() {
+fn ages_grow_without_a_request_and_show_the_exact_time() {
     let Some(mut browser) = browser() else { return };
     let world = World::new();
     world.add("x", "please");
@@ -108,7 +108,7 @@ fn ages_grow_by_themselves_and_tell_the_exact_time() {
     );
     assert_eq!(time[0], time[1]);
     assert!(time[0].as_str().unwrap().ends_with('Z'), "{time}");
-    // As if it had been written two hours ago. Nothing is asked of the server for that.
+    // As if the task had been written two hours ago. The page updates the age without a request.
     browser.script(
         "document.querySelector('.tasks time').dateTime = new Date(Date.now() - 7200e3).toISOString()",
     );

@@ -1,4 +1,4 @@
-//! A real browser, driven by WebDriver: HTTP with JSON, which needs no library.
+//! A real browser, driven by WebDriver. That protocol is JSON over HTTP and needs no library.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// Longer than anything here takes on a busy machine.
+/// Longer than any step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a browser without a screen needs, also as root and in a container.
+/// What a browser needs to run without a screen, even as root and in a container.
 const ARGUMENTS: [&str; 11] = [
     "--headless",
     "--no-sandbox",
@@ -27,7 +27,7 @@ const ARGUMENTS: [&str; 11] = [
     "--force-device-scale-factor=1",
 ];
 
-/// The key that WebDriver means by Enter.
+/// The Enter key in WebDriver.
 pub(crate) const ENTER: &str = "\u{e007}";
 
 pub(crate) struct Browser {
@@ -38,7 +38,7 @@ pub(crate) struct Browser {
     _profile: tempfile::TempDir,
 }
 
-/// How large the window is, and how bright.
+/// The size and the colour scheme of the window.
 #[derive(Clone, Copy)]
 pub(crate) struct Screen {
     pub(crate) width: u32,
@@ -60,7 +60,7 @@ impl Browser {
             .map_err(|error| format!("chromedriver cannot be run: {error}"))?;
         let output = driver.stdout.take().ok_or("chromedriver has no output")?;
         // "ChromeDriver was started successfully on port 12345."
-        let told = BufReader::new(output).lines().map_while(Result::ok).find_map(|line| {
+        let port = BufReader::new(output).lines().map_while(Result::ok).find_map(|line| {
             line.rsplit_once("on port ")?
                 .1
                 .trim_end_matches('.')
@@ -69,7 +69,7 @@ impl Browser {
                 .filter(|_| line.contains("success"))
         });
         let profile = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let Some(port) = told else {
+        let Some(port) = port else {
             let _ = driver.kill();
             let _ = driver.wait();
             return Err("chromedriver did not start".into());
@@ -90,21 +90,21 @@ impl Browser {
     }
 
     fn send(&self, method: &str, path: &str, body: &Value) -> Result<Value, String> {
-        let told = |error: std::io::Error| format!("chromedriver does not answer: {error}");
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).map_err(told)?;
-        stream.set_read_timeout(Some(PATIENCE * 4)).map_err(told)?;
+        let failed = |error: std::io::Error| format!("chromedriver does not answer: {error}");
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).map_err(failed)?;
+        stream.set_read_timeout(Some(PATIENCE * 4)).map_err(failed)?;
         let body = if method == "POST" { body.to_string() } else { String::new() };
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
-        stream.write_all(format!("{head}{body}").as_bytes()).map_err(told)?;
-        // Read to its length: chromedriver keeps the connection open if it likes.
+        stream.write_all(format!("{head}{body}").as_bytes()).map_err(failed)?;
+        // Read exactly the content length, because chromedriver may keep the connection open.
         let mut reader = BufReader::new(stream);
         let mut length = 0;
         loop {
             let mut line = String::new();
-            reader.read_line(&mut line).map_err(told)?;
+            reader.read_line(&mut line).map_err(failed)?;
             if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
                 length = value.trim().parse().unwrap_or(0);
             }
@@ -113,7 +113,7 @@ impl Browser {
             }
         }
         let mut bytes = vec![0; length];
-        reader.read_exact(&mut bytes).map_err(told)?;
+        reader.read_exact(&mut bytes).map_err(failed)?;
         let mut answer: Value = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
         match answer["value"]["error"].as_str() {
             Some(error) => Err(format!("{error}: {}", answer["value"]["message"])),
@@ -127,7 +127,7 @@ impl Browser {
         self.send(method, &path, &body).unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
-    /// A command of the browser's own protocol.
+    /// Sends a command of the DevTools protocol.
     fn command(&self, command: &str, parameters: Value) {
         self.ask("POST", "/goog/cdp/execute", json!({"cmd": command, "params": parameters}));
     }
@@ -142,7 +142,7 @@ impl Browser {
         self.command("Emulation.setEmulatedMedia", json!({"features": features}));
     }
 
-    /// Goes to a page, and waits until it follows what happens.
+    /// Opens a page and waits until it is live.
     #[track_caller]
     pub(crate) fn opens(&mut self, world: &World, path: &str) {
         self.origin = format!("http://{}", world.address);
@@ -150,13 +150,13 @@ impl Browser {
         self.until("document.getElementById('live')?.textContent === 'live'");
     }
 
-    /// What a script in the page returns.
+    /// Runs a script in the page and returns its result.
     #[track_caller]
     pub(crate) fn script(&self, script: &str) -> Value {
         self.ask("POST", "/execute/sync", json!({"script": script, "args": []}))
     }
 
-    /// What a script in the page hands to its last argument.
+    /// Runs an asynchronous script in the page, which passes its result to its last argument.
     #[track_caller]
     pub(crate) fn later(&self, script: &str) -> Value {
         self.ask("POST", "/execute/async", json!({"script": script, "args": []}))
@@ -167,7 +167,7 @@ impl Browser {
     pub(crate) fn until(&self, expression: &str) {
         let deadline = Instant::now() + PATIENCE;
         let body = json!({"script": format!("return Boolean({expression})"), "args": []});
-        // Between two pages there is none, and no script runs.
+        // While the browser loads a page, no script can run.
         while self.send("POST", &format!("{}/execute/sync", self.session), &body) != Ok(json!(true)) {
             assert!(Instant::now() < deadline, "never true: {expression}\n{}", self.text());
             std::thread::sleep(Duration::from_millis(20));
@@ -180,7 +180,7 @@ impl Browser {
         self.until(&format!("document.querySelector('main').innerText.includes({})", json!(text)));
     }
 
-    /// What the page shows.
+    /// The visible text of the page.
     pub(crate) fn text(&self) -> String {
         let body = json!({"script": "return document.body.innerText", "args": []});
         let text = self.send("POST", &format!("{}/execute/sync", self.session), &body);
@@ -194,21 +194,21 @@ impl Browser {
         id.unwrap_or_else(|| panic!("{css}: {found}")).to_owned()
     }
 
-    /// With the mouse.
+    /// Clicks an element with the mouse.
     #[track_caller]
     pub(crate) fn clicks(&self, css: &str) {
         let element = self.element(css);
         self.ask("POST", &format!("/element/{element}/click"), json!({}));
     }
 
-    /// Into a field, after what is there.
+    /// Types text into a field, after its current text.
     #[track_caller]
     pub(crate) fn types(&self, css: &str, text: &str) {
         let element = self.element(css);
         self.ask("POST", &format!("/element/{element}/value"), json!({"text": text}));
     }
 
-    /// Keys, one after the other, to whatever has the focus.
+    /// Sends key presses to the focused element.
     pub(crate) fn presses(&self, keys: &str) {
         let press =
             |key: char| [json!({"type": "keyDown", "value": key}), json!({"type": "keyUp", "value": key})];
@@ -217,19 +217,19 @@ impl Browser {
         self.ask("POST", "/actions", json!({"actions": [keyboard]}));
     }
 
-    /// What the browser complained about: scripts that failed, what the policy kept from loading.
+    /// The errors in the browser's log: failed scripts, and loads that the policy blocked.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let log = self.ask("POST", "/se/log", json!({"type": "browser"}));
         let entries = log.as_array().into_iter().flatten();
         entries.map(|entry| entry["message"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
-    /// Whether a dialog of a script is open.
+    /// Whether a script has opened a dialog.
     pub(crate) fn has_dialog(&self) -> bool {
         self.send("GET", &format!("{}/alert/text", self.session), &Value::Null).is_ok()
     }
 
-    /// How many pixels the page is wider than the window.
+    /// The number of pixels by which the page is wider than the window.
     pub(crate) fn overflow(&self) -> i64 {
         let script = "return document.documentElement.scrollWidth - document.documentElement.clientWidth";
         self.script(script).as_i64().unwrap()

@@ -1,4 +1,4 @@
-//! What is shown is what is approved; a second decision gets a clear answer.
+//! Only the version that was shown can be decided, and a second decision gets a clear answer.
 
 use tollgate::digest::Digest;
 use tollgate::vault::state::State;
@@ -6,7 +6,7 @@ use tollgate::vault::state::State;
 use crate::world::World;
 
 #[test]
-fn what_is_shown_is_what_is_approved() {
+fn only_the_version_that_was_shown_is_approved() {
     let world = World::new();
     world.drafted("x", "ten coins");
     let visitor = world.visits("/approvals?task=x.md");
@@ -15,9 +15,9 @@ fn what_is_shown_is_what_is_approved() {
     world.meddles("x", "ten coins", "a million");
     let reply = visitor.sends("/tasks/x.md/approve", &[]);
     assert_eq!(reply.status, 409);
-    reply.has("changed while you looked").has("a million").lacks("ten coins");
+    reply.has("changed while you were looking at it").has("a million").lacks("ten coins");
     assert_eq!(world.state("x"), State::PendingApproval, "nobody approved a million");
-    // Asked again, with what is there now.
+    // The page asks again, with the current version.
     let again = world.visits("/approvals?task=x.md");
     assert_eq!(reply.field("seen"), again.seen);
     assert_eq!(again.sends("/tasks/x.md/approve", &[]).status, 303);
@@ -42,7 +42,7 @@ fn a_second_decision_gets_a_clear_answer() {
 }
 
 #[test]
-fn a_rejection_needs_a_reason_and_tells_it() {
+fn a_rejection_needs_a_reason_and_records_it() {
     let world = World::new();
     world.drafted("x", "ten coins");
     let visitor = world.visits("/tasks/x.md");
@@ -61,7 +61,7 @@ fn a_rejection_needs_a_reason_and_tells_it() {
 }
 
 #[test]
-fn what_was_changed_meanwhile_is_not_rejected_unseen() {
+fn a_task_that_changed_in_the_meantime_is_not_rejected_unseen() {
     let world = World::new();
     world.drafted("x", "ten coins");
     let visitor = world.visits("/approvals");
@@ -71,7 +71,7 @@ fn what_was_changed_meanwhile_is_not_rejected_unseen() {
 }
 
 #[test]
-fn an_edit_is_approved_as_it_was_made() {
+fn the_edited_text_is_what_is_approved() {
     let world = World::new();
     world.drafted("x", "ten coins");
     let before = world.text("x");
@@ -81,42 +81,42 @@ fn an_edit_is_approved_as_it_was_made() {
     assert_eq!(world.state("x"), State::Approved);
     assert_eq!(world.text("x"), before.replace("ten coins", "nine coins\nto Ada"), "and nothing else");
     let lines = world.workspace().ledger().lines_after(0).unwrap();
-    let line = lines.iter().rfind(|line| line.action_type == "APPROVAL").unwrap();
+    let line = lines.iter().rfind(|line| line.event.action_type() == "APPROVAL").unwrap().json();
     let hash = |text: &str| Digest::of(text.as_bytes()).to_string();
     assert_eq!(
-        (&line.payload["sha256"], &line.payload["by"]),
+        (&line["payload"]["sha256"], &line["payload"]["by"]),
         (&hash(&world.text("x")).into(), &"ada".into())
     );
-    assert_eq!(line.payload["edited_from"], hash(&before));
-    // What was edited is what is executed: the claim checks the bytes.
+    assert_eq!(line["payload"]["edited_from"], hash(&before));
+    // The claim checks that the file still holds the edited text.
     world.claims("local", "x");
     assert_eq!(world.state("x"), State::InProgress);
 }
 
 #[test]
-fn an_edit_over_a_change_is_asked_again() {
+fn an_edit_of_a_changed_task_is_asked_again() {
     let world = World::new();
     world.drafted("x", "ten coins");
     let visitor = world.visits("/approvals");
     world.meddles("x", "ten", "eleven");
     let reply = visitor.sends("/tasks/x.md/edit", &[("text", "nine coins")]);
     assert_eq!(reply.status, 409);
-    reply.has("eleven coins").has("What you had written").has("nine coins");
+    reply.has("eleven coins").has("You had written").has("nine coins");
     assert!(world.text("x").contains("eleven coins"), "nothing was overwritten");
     assert_eq!(world.state("x"), State::PendingApproval);
 }
 
 #[test]
-fn what_cannot_be_shown_whole_is_not_decided_here() {
+fn a_task_that_cannot_be_shown_in_full_is_not_decided_on_the_page() {
     let world = World::new();
     world.drafted("long", &"x".repeat(600 << 10));
-    world.gets("/approvals").has("cannot be decided here").lacks("id=\"approve\"");
+    world.gets("/approvals").has("you cannot decide it here").lacks("id=\"approve\"");
     let odd = World::new();
     odd.drafted("odd", "ten");
     let mut bytes = std::fs::read(odd.place("odd")).unwrap();
     bytes.push(0xff);
     std::fs::write(odd.place("odd"), bytes).unwrap();
-    odd.gets("/tasks/odd.md").has("cannot be decided here").lacks("id=\"approve\"");
+    odd.gets("/tasks/odd.md").has("you cannot decide it here").lacks("id=\"approve\"");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn after_a_decision_nothing_is_open() {
     let visitor = world.visits("/approvals");
     visitor.reply.has("ten coins").lacks("a million");
     let reply = visitor.sends("/tasks/x.md/approve", &[]);
-    // One key too many must not decide what nobody has looked at.
+    // A stray key press must not decide a task that nobody has looked at.
     world
         .gets(reply.header("location").unwrap())
         .has("/approvals?task=y.md")

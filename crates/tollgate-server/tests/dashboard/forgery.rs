@@ -1,4 +1,4 @@
-//! No other site, no link and no old page decides anything.
+//! No other site, no link and no old page can decide anything.
 
 use tollgate::vault::state::State;
 
@@ -8,7 +8,7 @@ use crate::world::{World, form};
 const VERBS: [&str; 3] = ["approve", "reject", "edit"];
 
 #[test]
-fn nothing_changes_by_a_link() {
+fn a_link_changes_nothing() {
     let world = World::new();
     world.drafted("x", "ten coins");
     let visitor = world.visits("/approvals");
@@ -40,14 +40,14 @@ fn a_decision_needs_our_token_our_cookie_and_our_origin() {
     let cases = [
         ("no cookie", vec![ours, kind], &good, 403_u16),
         ("another browser's cookie", vec![theirs, ours, kind], &good, 403),
-        ("a cookie of one's own making", vec![("Cookie", "tollgate-session=x"), ours, kind], &good, 403),
+        ("a made-up cookie", vec![("Cookie", "tollgate-session=x"), ours, kind], &good, 403),
         ("no token", vec![cookie, ours, kind], &without, 422),
         ("another token", vec![cookie, ours, kind], &wrong, 403),
-        ("a stranger's origin", vec![cookie, ("Origin", "http://evil.example"), kind], &good, 403),
+        ("the origin of another site", vec![cookie, ("Origin", "http://evil.example"), kind], &good, 403),
         ("a hidden origin", vec![cookie, ("Origin", "null"), kind], &good, 403),
         ("another host", vec![cookie, ours, kind, ("Host", "evil.example")], &good, 403),
         ("text that looks like a form", vec![cookie, ours, ("Content-Type", "text/plain")], &good, 415),
-        ("no kind at all", vec![cookie, ours], &good, 415),
+        ("no content type", vec![cookie, ours], &good, 415),
     ];
     for verb in VERBS {
         for (what, headers, body, status) in &cases {
@@ -58,11 +58,11 @@ fn a_decision_needs_our_token_our_cookie_and_our_origin() {
     }
     let reply = world.asks("POST", "/tasks/x.md/approve", &[cookie, ours, kind], &good);
     assert_eq!((reply.status, reply.header("location")), (303, Some("/approvals?decided=x.md")));
-    assert_eq!(world.state("x"), State::Approved, "with all of it, it is decided");
+    assert_eq!(world.state("x"), State::Approved, "with everything right, the task is approved");
 }
 
 #[test]
-fn a_page_from_before_a_restart_is_asked_again() {
+fn a_form_from_before_a_restart_is_asked_again() {
     let mut world = World::new();
     world.drafted("x", "ten coins");
     let (cookie, token, seen) = {
@@ -78,14 +78,14 @@ fn a_page_from_before_a_restart_is_asked_again() {
     };
     let reply = post(&token);
     assert_eq!(reply.status, 403);
-    reply.has("started again").has("ten coins");
+    reply.has("have been restarted").has("ten coins");
     assert_eq!(world.state("x"), State::PendingApproval);
-    assert_eq!(post(&reply.field("token").unwrap()).status, 303, "the page that was answered can decide");
+    assert_eq!(post(&reply.field("token").unwrap()).status, 303, "the new page can decide");
     assert_eq!(world.state("x"), State::Approved);
 }
 
 #[test]
-fn every_answer_tells_the_browser_what_not_to_do() {
+fn every_response_has_the_security_headers() {
     let world = World::new();
     world.drafted("x", "ten coins");
     let page = world.gets("/");
@@ -126,7 +126,7 @@ fn every_answer_tells_the_browser_what_not_to_do() {
 }
 
 #[test]
-fn style_and_script_are_asked_for_once() {
+fn style_and_script_are_cached_forever() {
     let world = World::new();
     let page = world.gets("/");
     let files: Vec<&str> = page.body.split('"').filter(|part| part.starts_with("/static/")).collect();

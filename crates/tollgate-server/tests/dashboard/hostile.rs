@@ -1,10 +1,10 @@
-//! Task names and texts that mean harm do nothing: no script, no dialog, no request, no broken page.
+//! Hostile task names and texts have no effect: no script, no dialog, no request, no broken page.
 
 use crate::browser::{DESKTOP, PHONE};
 use crate::install::browser;
 use crate::world::{World, encode};
 
-/// Names that file systems take.
+/// Names that file systems accept.
 const NAMES: [&str; 5] = [
     "<script>alert(1)<\u{2044}script>",
     "\"><img src=x onerror=alert(1)>",
@@ -69,7 +69,7 @@ fn everything_is_escaped() {
 }
 
 #[test]
-fn nothing_happens_in_the_browser() {
+fn hostile_text_has_no_effect_in_the_browser() {
     let Some(mut browser) = browser() else { return };
     let world = hostile();
     for screen in [DESKTOP, PHONE] {
@@ -85,7 +85,7 @@ fn nothing_happens_in_the_browser() {
             assert_eq!(browser.complaints(), Vec::<String>::new(), "{page}");
         }
     }
-    // Also what comes in while one looks.
+    // The same for a task that arrives on an open page.
     browser.opens(&world, "/");
     world.add("zzz\"><svg onload=alert(1)>", BODY);
     browser.shows("zzz\"><svg onload=alert(1)>");

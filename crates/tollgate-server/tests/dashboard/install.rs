@@ -1,20 +1,20 @@
-//! The browser that the pages are tested in, and the program that checks whether everybody can use them.
+//! Finds the browser for the tests, and installs the accessibility checker axe-core.
 //!
-//! The browser is Debian's `chromium` with `chromium-driver`; `axe-core` comes from npm, by a script, into the target
-//! folder. Where they are not there, the tests that need them say so on standard error and end. With
-//! `TOLLGATE_TEST_BROWSER=required` that is a failure, for machines that must not skip.
+//! The browser is Debian's `chromium` with `chromium-driver`. A script installs `axe-core` from npm into the target folder.
+//! If one of them is missing, the tests that need it print SKIPPED on standard error and end. With
+//! `TOLLGATE_TEST_BROWSER=required` they fail instead, for machines that must not skip.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::browser::Browser;
 
-/// A browser, or None after saying why not.
+/// A browser, or `None` after printing why there is none.
 pub(crate) fn browser() -> Option<Browser> {
     Browser::start().map_err(skip).ok()
 }
 
-/// The text of axe-core, or None after saying why not.
+/// The source of axe-core, or `None` after printing why it is missing.
 pub(crate) fn axe() -> Option<String> {
     install()
         .and_then(|path| std::fs::read_to_string(path).map_err(|error| error.to_string()))
@@ -31,7 +31,7 @@ fn skip(why: String) {
 fn install() -> Result<PathBuf, String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("axe");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/install-axe");
-    // Two test runs at once must not install over each other.
+    // Two test runs must not install at the same time.
     let lock = std::fs::File::create(folder.with_extension("lock")).map_err(|error| error.to_string())?;
     lock.lock().map_err(|error| error.to_string())?;
     let done = Command::new(&script)

@@ -1,4 +1,4 @@
-//! A page that is open follows what happens, and costs nothing while nothing does.
+//! An open page updates itself, and costs nothing while nothing happens.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::world::{World, encode};
 
-/// A stream of events, as a browser reads it.
+/// The event stream of one page, as a browser reads it.
 struct Events(BufReader<TcpStream>);
 
 /// One event.
@@ -49,7 +49,7 @@ impl Events {
         }
     }
 
-    /// Nothing has come so far, and nothing comes within this time.
+    /// Whether nothing has arrived so far and nothing arrives within this time.
     fn is_silent(&mut self, time: Duration) -> bool {
         self.0.get_ref().set_read_timeout(Some(time)).unwrap();
         let mut line = String::new();
@@ -65,20 +65,20 @@ fn seen(page: &str) -> String {
 }
 
 #[test]
-fn a_page_is_told_what_is_new_and_nothing_else() {
+fn a_page_gets_only_what_has_changed() {
     let world = World::new();
     world.add("first", "please");
     let page = seen(&world.gets("/").body);
     let mut events = Events::of(&world, "/", &page, None);
-    assert!(events.is_silent(Duration::from_millis(700)), "it has seen all there is");
+    assert!(events.is_silent(Duration::from_millis(700)), "the browser has the current version");
     world.add("second", "please");
     let event = events.next();
     assert!(event.data.contains("second") && event.data.contains("id=\"main\""), "{}", event.data);
-    assert_eq!(event.id, seen(&world.gets("/").body), "an event is the page, again");
-    // Back after a break: what was missed is told at once, what was not is not told again.
+    assert_eq!(event.id, seen(&world.gets("/").body), "an event carries the same parts as the page");
+    // After a reconnect, missed changes arrive at once, and known ones do not arrive again.
     drop(events);
     let mut same = Events::of(&world, "/", &page, Some(&event.id));
-    assert!(same.is_silent(Duration::from_millis(700)), "it has seen all there is");
+    assert!(same.is_silent(Duration::from_millis(700)), "the browser has the current version");
     world.add("third", "please");
     let mut back = Events::of(&world, "/", &page, Some(&event.id));
     assert!(back.next().data.contains("third"));
@@ -109,7 +109,7 @@ fn every_page_is_live() {
 }
 
 #[test]
-fn a_folder_that_is_set_up_begins_by_itself() {
+fn the_page_updates_once_the_folder_is_set_up() {
     let world = World::bare();
     let page = world.gets("/");
     page.has("not set up");
@@ -126,6 +126,6 @@ fn open_pages_do_not_keep_the_server_from_stopping() {
     let begun = std::time::Instant::now();
     world.restart();
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
-    // The last chunk, which is empty.
+    // The last chunk of the response is empty.
     assert_eq!(events.line(), "0");
 }

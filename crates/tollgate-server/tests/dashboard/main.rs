@@ -1,4 +1,4 @@
-//! The dashboard, as people and their browsers meet it: over HTTP, and in a real browser.
+//! The dashboard, tested over HTTP and in a real browser.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 
 mod access;

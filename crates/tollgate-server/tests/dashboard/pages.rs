@@ -1,4 +1,4 @@
-//! What the pages show, without a browser.
+//! The content of the pages, read over HTTP without a browser.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ fn the_board_shows_each_state_with_owner_age_and_attempt() {
     world.add("worked", "please");
     let failed = world.claims("blue", "worked");
     let release = tollgate::vault::Release::failure("no luck");
-    world.vault().release(&failed.task, &failed.claim.id, &release, jiff::Timestamp::now()).unwrap();
+    world.vault().release(&failed.task, &failed.claim.id, &release, jiff::Timestamp::now()).unwrap().unwrap();
     world.claims("red", "worked");
     world.drafted("draft", "ten");
     let page = world.hears("/", "Pending Approval</span>");
@@ -22,7 +22,7 @@ fn the_board_shows_each_state_with_owner_age_and_attempt() {
 }
 
 #[test]
-fn of_many_tasks_the_board_shows_the_first_and_how_many() {
+fn of_many_tasks_the_board_shows_the_first_and_the_number() {
     let world = World::new();
     let folder = world.root().join("vault/Needs_Action");
     for number in 0..1234 {
@@ -48,7 +48,7 @@ fn a_task_shows_its_text_its_draft_and_its_history() {
 }
 
 #[test]
-fn a_conflict_shows_whose_change_it_was_the_diff_and_what_became_of_it() {
+fn a_conflict_shows_who_changed_the_file_the_diff_and_the_outcome() {
     let world = World::new();
     let blue = world.conflict("app.conf");
     let page = world.gets("/conflicts");
@@ -59,16 +59,16 @@ fn a_conflict_shows_whose_change_it_was_the_diff_and_what_became_of_it() {
     blue.reads("app.conf");
     assert!(blue.writes("app.conf", "three\n"));
     world.gets("/conflicts").has("resolved: ").lacks("fate bad");
-    // An outsider is nobody we know.
+    // The author of a change from outside tollgate is unknown.
     let red = world.agent("red");
     red.reads("app.conf");
     fs::write(world.root().join("app.conf"), "four\n").unwrap();
     assert!(!red.writes("app.conf", "five\n"));
-    world.gets("/conflicts").has("a program that does not ask tollgate").has("<ins>+four");
+    world.gets("/conflicts").has("changed by a program outside tollgate").has("<ins>+four");
 }
 
 #[test]
-fn agents_show_what_they_do_now() {
+fn agents_show_what_they_are_doing_now() {
     let world = World::new();
     world.add("x", "please");
     world.claims("blue", "x");
@@ -77,11 +77,11 @@ fn agents_show_what_they_do_now() {
     red.reads("a");
     assert!(red.writes("a", "two"));
     let page = world.hears("/agents", "red</span> wrote");
-    page.has("works on 1 task").has("red</span> wrote <code>a</code>").has("blue</span> claimed ");
+    page.has("working on 1 task").has("red</span> wrote <code>a</code>").has("blue</span> claimed ");
 }
 
 #[test]
-fn turns_show_the_files_they_hold() {
+fn turns_show_the_files_they_have_read() {
     use tollgate::gate::Gate;
     use tollgate::part::Part;
     let world = World::new();
@@ -112,18 +112,21 @@ fn the_ledger_is_filtered_paged_and_verified() {
     assert_eq!(blue.body.matches("class=\"line\"").count(), 35);
     assert_eq!(world.gets("/ledger?text=t-69").body.matches("class=\"line\"").count(), 1);
     assert_eq!(world.gets("/ledger?kind=RELEASE").body.matches("class=\"line\"").count(), 0);
-    world.gets(&format!("/ledger?text={}", encode("\"><script>x"))).has("No line fits").lacks("<script>x");
+    world
+        .gets(&format!("/ledger?text={}", encode("\"><script>x")))
+        .has("No matching lines")
+        .lacks("<script>x");
 }
 
 #[test]
-fn a_ledger_that_was_edited_is_told() {
+fn an_edited_ledger_is_reported() {
     let mut world = World::new();
     world.conflict("a");
     let path = world.root().join(".tollgate/ledger.jsonl");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replacen("\"agent\":\"blue\"", "\"agent\":\"grey\"", 1)).unwrap();
     world.restart();
-    world.hears("/ledger", "Not as it was written").has("edited");
+    world.hears("/ledger", "The ledger was changed after it was written").has("edited");
 }
 
 #[test]
@@ -132,10 +135,10 @@ fn empty_pages_say_what_to_do_next() {
     for path in ["/", "/approvals", "/ledger"] {
         world.gets(path).has("not set up").has("tollgate init --vault").has("tollgate init --host all");
     }
-    assert!(fs::read_dir(world.root()).unwrap().next().is_none(), "nothing was made");
+    assert!(fs::read_dir(world.root()).unwrap().next().is_none(), "nothing was created");
     let world = World::new();
     world.gets("/").has("tollgate task add").has("tollgate work --agent");
-    world.gets("/approvals").has("Nothing waits for you").has("sensitive");
+    world.gets("/approvals").has("Nothing is waiting for you").has("sensitive");
     world.gets("/agents").has("tollgate init --host all");
     world.gets("/conflicts").has("tollgate mcp --agent");
     world.gets("/turns").has("tollgate turn begin");
@@ -143,7 +146,7 @@ fn empty_pages_say_what_to_do_next() {
 }
 
 #[test]
-fn there_are_no_other_pages() {
+fn other_addresses_are_not_found() {
     let world = World::new();
     for path in
         ["/nothing", "/tasks?state=Gone", "/tasks/..%2f..%2fx.md", "/tasks/a%00.md", "/events?page=/nothing"]
@@ -153,7 +156,7 @@ fn there_are_no_other_pages() {
 }
 
 #[test]
-fn of_many_refusals_each_is_on_one_page_and_all_are_in_the_picture() {
+fn of_many_refusals_each_is_on_one_page_and_all_are_in_the_chart() {
     let world = World::new();
     let blue = world.conflict("a");
     for _ in 0..44 {

@@ -1,4 +1,4 @@
-//! What people do with the pages, in a real browser.
+//! What people do on the pages, in a real browser.
 
 use tollgate::vault::state::State;
 
@@ -7,7 +7,7 @@ use crate::install::browser;
 use crate::world::World;
 
 #[test]
-fn a_task_appears_while_one_looks() {
+fn a_new_task_appears_on_the_open_page() {
     let Some(mut browser) = browser() else { return };
     let world = World::new();
     browser.opens(&world, "/");
@@ -18,12 +18,12 @@ fn a_task_appears_while_one_looks() {
     assert!(!browser.text().contains("No tasks yet"));
     world.claims("blue", "water-the-plants");
     browser.shows("blue claimed water-the-plants");
-    assert_eq!(browser.script("return window.mark"), "same page", "it was not loaded anew");
+    assert_eq!(browser.script("return window.mark"), "same page", "the page was not loaded again");
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
 #[test]
-fn focus_and_open_details_survive_what_happens() {
+fn focus_and_open_details_survive_an_update() {
     let Some(mut browser) = browser() else { return };
     let world = World::new();
     world.add("first", "please");
@@ -36,7 +36,7 @@ fn focus_and_open_details_survive_what_happens() {
     assert_eq!(browser.script("return document.title"), "(1) Board · tollgate");
     assert_eq!(
         browser.script("return document.getElementById('news').textContent"),
-        "1 task waits for approval"
+        "1 task is waiting for approval"
     );
     browser.opens(&world, "/ledger");
     browser.clicks("#l-2 summary");
@@ -56,7 +56,7 @@ fn approve_with_the_mouse() {
     browser.clicks("#approve");
     browser.shows("ada approved x");
     assert_eq!(world.state("x"), State::Approved);
-    browser.shows("Nothing waits for you");
+    browser.shows("Nothing is waiting for you");
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
@@ -69,7 +69,7 @@ fn approve_and_reject_with_keys_alone() {
     }
     browser.opens(&world, "/approvals");
     browser.shows("coins for first");
-    // The second, from the list.
+    // Open the second task from the list.
     browser.presses("j");
     browser.until("document.activeElement.textContent === 'second'");
     browser.presses("kj");
@@ -83,7 +83,7 @@ fn approve_and_reject_with_keys_alone() {
         (world.state("first"), world.state("third")),
         (State::PendingApproval, State::PendingApproval)
     );
-    // Nothing is open now, so a key too many decides nothing. The next has the focus.
+    // No task is open now, so a stray key press decides nothing. The next task has the focus.
     browser.until("document.getElementById('live').textContent === 'live'");
     browser.presses("a");
     browser.until("document.activeElement.textContent === 'first'");
@@ -110,7 +110,7 @@ fn keys_are_explained_and_the_queue_is_filtered() {
     browser.opens(&world, "/approvals");
     browser.presses("?");
     browser.until("document.getElementById('keys').open");
-    // Keys mean nothing while they are explained.
+    // Keys have no effect while the help is open.
     browser.presses("a");
     browser.presses("\u{e00c}");
     browser.until("!document.getElementById('keys').open");
@@ -118,7 +118,7 @@ fn keys_are_explained_and_the_queue_is_filtered() {
     browser.presses("/");
     browser.presses("mai");
     browser.until("[...document.querySelectorAll('ol.queue li:not([hidden])')].map(li => li.dataset.key).join() === 'mail.md'");
-    assert_eq!(world.state("rent"), State::PendingApproval, "a letter in a field is a letter");
+    assert_eq!(world.state("rent"), State::PendingApproval, "letters typed into a field are not commands");
 }
 
 #[test]
@@ -155,15 +155,15 @@ fn edit_then_approve() {
 }
 
 #[test]
-fn what_changes_under_ones_hand_is_asked_again() {
+fn a_task_that_changes_while_it_is_open_is_asked_again() {
     let Some(mut browser) = browser() else { return };
     let world = World::new();
     world.drafted("x", "ten coins");
     browser.opens(&world, "/approvals");
     browser.shows("ten coins");
     world.meddles("x", "ten coins", "a million");
-    // What is looked at is not exchanged; it is told, and cannot be approved any more.
-    browser.shows("changed or decided meanwhile");
+    // The open version is not replaced. A notice appears, and the version can no longer be approved.
+    browser.shows("changed or decided in the meantime");
     assert!(browser.text().contains("ten coins") && !browser.text().contains("a million"));
     browser.presses("a");
     assert_eq!(browser.script("return document.getElementById('approve').disabled"), true);
@@ -177,22 +177,22 @@ fn what_changes_under_ones_hand_is_asked_again() {
 }
 
 #[test]
-fn a_form_that_was_too_late_is_answered_with_what_is_there() {
+fn a_form_that_is_too_late_gets_the_current_version() {
     let Some(mut browser) = browser() else { return };
     let world = World::new();
     world.drafted("x", "ten coins");
     world.drafted("y", "nine coins");
     browser.opens(&world, "/approvals?task=x.md");
-    // As if nothing had been told: the change and the click at the same moment.
+    // The task changes at the same moment as the click, before the page can show the notice.
     browser.script(
         "document.querySelector('.approve').append(Object.assign(document.createElement('p'), {id: 'kept'}))",
     );
     world.meddles("x", "ten coins", "a million");
     browser.script("document.querySelector('form.approve').submit()");
-    browser.shows("It was changed while you looked");
+    browser.shows("The task was changed while you were looking at it");
     browser.shows("a million");
     assert_eq!(world.state("x"), State::PendingApproval);
-    // Decided elsewhere.
+    // Somebody else decides the task first.
     browser.opens(&world, "/approvals?task=y.md");
     let visitor = world.visits("/approvals?task=y.md");
     assert_eq!(visitor.sends("/tasks/y.md/reject", &[("reason", "no")]).status, 303);
@@ -201,11 +201,11 @@ fn a_form_that_was_too_late_is_answered_with_what_is_there() {
 }
 
 #[test]
-fn a_conflict_shows_up_with_its_diff() {
+fn a_conflict_appears_with_its_diff() {
     let Some(mut browser) = browser() else { return };
     let world = World::new();
     browser.opens(&world, "/conflicts");
-    browser.shows("None. Agents that write");
+    browser.shows("No conflicts.");
     let blue = world.conflict("app.conf");
     browser.shows("red had changed the file");
     assert_eq!(browser.script("return document.querySelector('.diff ins').textContent"), "+two\n");
@@ -218,7 +218,7 @@ fn a_conflict_shows_up_with_its_diff() {
 }
 
 #[test]
-fn a_page_comes_back_after_the_server_was_away() {
+fn a_page_reconnects_after_a_restart_of_the_server() {
     let Some(mut browser) = browser() else { return };
     let mut world = World::new();
     world.drafted("x", "ten coins");
@@ -226,7 +226,7 @@ fn a_page_comes_back_after_the_server_was_away() {
     world.restart();
     world.add("new-one", "please");
     world.drafted("y", "nine coins");
-    // The queue is there again, and so is a token with which one can decide.
+    // The queue is current again, and the page has a valid token.
     browser.shows("y");
     browser.until("document.querySelectorAll('ol.queue li').length === 2");
     browser.clicks("#approve");

@@ -1,61 +1,54 @@
-//! A workspace with a vault that is served, agents that work in it, and a visitor who speaks HTTP.
+//! A served workspace with a vault, agents that work in it, and a visitor who sends HTTP requests.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use tollgate::chronicle::Chronicle;
 use tollgate::error::Result;
 use tollgate::gate::Gate;
 use tollgate::guard::{Expected, Outcome};
 use tollgate::part::Part;
-use tollgate::settings::Durability;
+use tollgate::settings::{Durability, Role, Settings, Wait};
 use tollgate::shared_turn::SharedTurns;
 use tollgate::turn::Turn;
-use tollgate::vault::folder::FolderOptions;
-use tollgate::vault::roles::{Role, Roles};
 use tollgate::vault::state::State;
-use tollgate::vault::{Asked, Claimed, Claiming, FolderStore, Release, TaskName, Terms, Vault, Wish};
+use tollgate::vault::{ClaimKind, ClaimOutcome, ClaimRequest, Claimed, Release, TaskName, Vault};
 use tollgate::workspace::{Options, Workspace};
 use tollgate_server::serve::{Bound, Stop};
-use tollgate_server::site::{Open, OpenVault, Premises, Site};
+use tollgate_server::site::{Site, SiteOptions};
+use tollgate_server::workspace_provider::{OpenWorkspace, WorkspaceProvider};
 
-/// Where everything is.
+/// The folder of the workspace.
 #[derive(Clone)]
 struct Here(PathBuf);
 
 impl Here {
     fn workspace(&self) -> Result<Workspace> {
-        let mut settings = tollgate::settings::Settings::default();
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let mut settings = Settings {
+            agent: BTreeMap::from([
+                ("cloud".parse()?, Role { role: None, allowed: Vec::new(), sensitive: words(&["pay"]) }),
+                ("local".parse()?, Role { role: None, allowed: words(&["pay"]), sensitive: Vec::new() }),
+            ]),
+            ..Settings::default()
+        };
         settings.guard.durability = Durability::Fast;
+        settings.vault.durability = Durability::Fast;
+        settings.vault.settle = Wait(Duration::ZERO);
         Workspace::open(&self.0, Options { settings: Some(settings), ..Options::default() })
     }
 
     fn tasks(&self, workspace: &Workspace) -> Result<Vault> {
-        let chronicle = Chronicle::new(workspace.ledger().clone(), "test".into(), Durability::Fast);
-        let options = FolderOptions {
-            durability: Durability::Fast,
-            settle: Duration::ZERO,
-            journal: Arc::new(chronicle),
-            quiet: None,
-        };
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-        let roles = BTreeMap::from([
-            ("cloud".parse()?, Role { role: None, allowed: Vec::new(), sensitive: words(&["pay"]) }),
-            ("local".parse()?, Role { role: None, allowed: words(&["pay"]), sensitive: Vec::new() }),
-        ]);
-        let terms = Terms { roles: Roles(roles), ..Terms::default() };
-        Ok(Vault::new(Arc::new(FolderStore::open(&self.vault(), options)?), terms))
+        Ok(tollgate::tasks::create(workspace, Default::default())?.vault)
     }
 }
 
-impl Premises for Here {
+impl WorkspaceProvider for Here {
     fn root(&self) -> &Path {
         &self.0
     }
@@ -64,18 +57,22 @@ impl Premises for Here {
         self.0.join("vault")
     }
 
-    fn open(&self) -> Result<Option<Open>> {
+    fn open(&self) -> Result<Option<OpenWorkspace>> {
         if !self.0.join(".tollgate").exists() {
             return Ok(None);
         }
         let workspace = self.workspace()?;
         let vault = match self.vault().join("Needs_Action").exists() {
-            true => Some(OpenVault { vault: self.tasks(&workspace)?, folder: self.vault() }),
+            true => Some(self.tasks(&workspace)?),
             false => None,
         };
         let turns = vec![SharedTurns::new(self.0.join(".tollgate/run"))?];
-        Ok(Some(Open { gate: Gate::new(workspace), vault, turns }))
+        Ok(Some(OpenWorkspace { gate: Gate::new(workspace), vault, turns }))
     }
+}
+
+fn options() -> SiteOptions {
+    SiteOptions { agent: "server".parse().unwrap(), person: "ada".to_owned(), home: None }
 }
 
 /// A workspace that is served until the test ends.
@@ -93,7 +90,7 @@ impl World {
         Self::after(|here| drop(here.tasks(&here.workspace().unwrap()).unwrap()))
     }
 
-    /// With a folder that was never set up.
+    /// A folder where tollgate is not set up.
     pub(crate) fn bare() -> Self {
         Self::after(|_| {})
     }
@@ -106,28 +103,28 @@ impl World {
         setup(&here);
         let bound = Bound::new("127.0.0.1:0".parse().unwrap(), [], None).unwrap();
         let (address, stop) = (bound.address(), bound.stop());
-        let premises = Box::new(here.clone());
+        let provider = Box::new(here.clone());
         let serving = std::thread::spawn(move || {
-            let site = Site::new(premises, "server".parse().unwrap(), "ada".to_owned()).unwrap();
+            let site = Site::new(provider, options()).unwrap();
             bound.run(site).unwrap();
         });
         Self { here, address, stop, serving: Some(serving), _keep: keep }
     }
 
-    /// The same workspace behind a server that was started again.
+    /// Restarts the server on the same workspace and address.
     pub(crate) fn restart(&mut self) {
         self.stop.stop();
         self.serving.take().unwrap().join().unwrap();
         let bound = Bound::new(self.address, [], None).unwrap();
         self.stop = bound.stop();
-        let premises = Box::new(self.here.clone());
+        let provider = Box::new(self.here.clone());
         self.serving = Some(std::thread::spawn(move || {
-            let site = Site::new(premises, "server".parse().unwrap(), "ada".to_owned()).unwrap();
+            let site = Site::new(provider, options()).unwrap();
             bound.run(site).unwrap();
         }));
     }
 
-    /// As another process would open it; sets up what is missing.
+    /// The vault as another process opens it. Creates what is missing.
     pub(crate) fn vault(&self) -> Vault {
         self.here.tasks(&self.workspace()).unwrap()
     }
@@ -141,34 +138,45 @@ impl World {
     }
 
     pub(crate) fn add(&self, task: &str, text: &str) {
-        self.vault().add(&name(task), text.as_bytes()).unwrap();
+        self.vault().add(&name(task), text.as_bytes(), Timestamp::now()).unwrap();
     }
 
-    /// An agent takes a task.
+    /// An agent claims a task.
     pub(crate) fn claims(&self, agent: &str, task: &str) -> Claimed {
-        let asked = Asked { agent: agent.parse().unwrap(), wish: Wish::Leased, renamed_in: false };
+        let asked =
+            ClaimRequest { agent: agent.parse().unwrap(), kind: ClaimKind::Leased, renamed_in: false };
         match self.vault().claim(&name(task), &asked, Timestamp::now()).unwrap() {
-            Claiming::Claimed(claimed) => *claimed,
-            Claiming::Not(not) => panic!("{not:?}"),
+            ClaimOutcome::Claimed(claimed) => *claimed,
+            ClaimOutcome::Denied(not) => panic!("{not:?}"),
         }
     }
 
-    /// A task that an agent has drafted and that waits for a person.
+    /// Adds a task, which an agent drafts and which then waits for approval.
     pub(crate) fn drafted(&self, task: &str, draft: &str) {
         self.add(task, &format!("---\naction: pay\n---\n# Pay for {}\n", "it"));
         let claimed = self.claims("cloud", task);
         let path = self.place(task);
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, format!("{text}\n## Draft\n\n{draft}\n")).unwrap();
-        self.vault().release(&name(task), &claimed.claim.id, &Release::success(), Timestamp::now()).unwrap();
+        self.vault()
+            .release(&name(task), &claimed.claim.id, &Release::success(), Timestamp::now())
+            .unwrap()
+            .unwrap();
         assert_eq!(self.state(task), State::PendingApproval);
+        self.server_knows_what_waits();
+    }
+
+    /// Waits until the kernel has told the server about every task that waits for approval.
+    fn server_knows_what_waits(&self) {
+        let waiting = self.vault().list(State::PendingApproval, Timestamp::now()).unwrap().tasks.len();
+        self.hears("/health", &format!("\"pending_approvals\":{waiting},"));
     }
 
     pub(crate) fn state(&self, task: &str) -> State {
         self.vault().get(&name(task), Timestamp::now()).unwrap().slot.state()
     }
 
-    /// Where the file of a task is.
+    /// The path of a task's file.
     pub(crate) fn place(&self, task: &str) -> PathBuf {
         self.vault().get(&name(task), Timestamp::now()).unwrap().path.clone().unwrap()
     }
@@ -190,7 +198,7 @@ impl World {
         Writer { gate, turn }
     }
 
-    /// An agent is refused: another has changed the file that it read. It may read and write again.
+    /// An agent's write is refused, because another agent has changed the file. Returns the refused agent.
     pub(crate) fn conflict(&self, file: &str) -> Writer {
         fs::write(self.root().join(file), "one\n").unwrap();
         let (blue, red) = (self.agent("blue"), self.agent("red"));
@@ -228,7 +236,7 @@ impl World {
         self.asks("GET", path, &[], "")
     }
 
-    /// What a page says once it has heard of what happened.
+    /// Loads the page until it contains the text.
     #[track_caller]
     pub(crate) fn hears(&self, path: &str, text: &str) -> Reply {
         let deadline = Instant::now() + Duration::from_secs(30);
@@ -241,7 +249,7 @@ impl World {
         }
     }
 
-    /// A browser at one page: its cookie and what its forms carry.
+    /// A browser on one page, with its cookie and the hidden fields of its forms.
     pub(crate) fn visits(&self, path: &str) -> Visitor<'_> {
         let reply = self.gets(path);
         let cookie = reply.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
@@ -270,13 +278,13 @@ impl Writer {
         assert!(matches!(self.gate.read(&self.turn, file, Part::Whole).unwrap(), Outcome::Done(_)));
     }
 
-    /// Whether it was let through.
+    /// Returns whether the write was accepted.
     pub(crate) fn writes(&self, file: &str, text: &str) -> bool {
         matches!(self.gate.write(&self.turn, file, text, Expected::Baseline).unwrap(), Outcome::Done(_))
     }
 }
 
-/// What was answered.
+/// One response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -290,7 +298,7 @@ impl Reply {
         self.head.lines().find(line)?.split_once(": ").map(|(_, value)| value)
     }
 
-    /// What the first hidden field of this name holds.
+    /// The value of the first hidden field with this name.
     pub(crate) fn field(&self, name: &str) -> Option<String> {
         let (_, rest) = self.body.split_once(&format!("name=\"{name}\" value=\""))?;
         rest.split_once('"').map(|(value, _)| value.to_owned())
@@ -309,7 +317,7 @@ impl Reply {
     }
 }
 
-/// Somebody at a page.
+/// A browser on one page.
 pub(crate) struct Visitor<'w> {
     world: &'w World,
     pub(crate) cookie: String,
@@ -319,7 +327,7 @@ pub(crate) struct Visitor<'w> {
 }
 
 impl Visitor<'_> {
-    /// Sends a form, with what the page had in it and these fields.
+    /// Sends a form with the page's hidden fields and these fields.
     pub(crate) fn sends(&self, path: &str, fields: &[(&str, &str)]) -> Reply {
         let own = [("token", self.token.as_deref()), ("seen", self.seen.as_deref())];
         let own = own.into_iter().filter_map(|(name, value)| Some((name, value?)));
@@ -334,13 +342,13 @@ impl Visitor<'_> {
     }
 }
 
-/// Fields as a browser sends them.
+/// Encodes fields as a browser does.
 pub(crate) fn form(fields: &[(&str, &str)]) -> String {
     let pairs: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
     pairs.join("&")
 }
 
-/// Everything as `%XX`, which is always right.
+/// Encodes every byte as `%XX`, which is always valid.
 pub(crate) fn encode(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }

@@ -13,7 +13,7 @@ fn here(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/peers").join(name)
 }
 
-/// A server over HTTP that ends with the test.
+/// A server over HTTP. It ends with the test.
 struct Site {
     child: Child,
     url: String,
@@ -43,8 +43,8 @@ fn succeeds(command: &mut Command) -> String {
     out.into_owned()
 }
 
-/// Runs a story over both doors, each in a folder of its own.
-fn told(peers: &Peers, story: impl Fn() -> Command) {
+/// Runs a story over stdio and over HTTP, each in its own folder.
+fn runs(peers: &Peers, story: impl Fn() -> Command) {
     for door in ["stdio", "http"] {
         let folder = tempfile::tempdir().unwrap();
         let tasks = folder.path().join("vault/Needs_Action");
@@ -59,7 +59,7 @@ fn told(peers: &Peers, story: impl Fn() -> Command) {
             let site = _site.insert(Site::serving(folder.path()));
             command.arg(&site.url);
         }
-        assert_eq!(succeeds(&mut command).trim(), "the story is told");
+        assert_eq!(succeeds(&mut command).trim(), "the story is complete");
     }
 }
 
@@ -67,7 +67,7 @@ fn told(peers: &Peers, story: impl Fn() -> Command) {
 fn the_official_typescript_clients_recover() {
     let Some(peers) = peers() else { return };
     for generation in ["v1", "v2"] {
-        told(peers, || {
+        runs(peers, || {
             let mut command = Command::new("node");
             command.arg(here("story.mjs")).arg(generation);
             command
@@ -78,7 +78,7 @@ fn the_official_typescript_clients_recover() {
 #[test]
 fn the_official_python_client_recovers() {
     let Some(peers) = peers() else { return };
-    told(peers, || {
+    runs(peers, || {
         let mut command = Command::new(peers.python());
         command.arg(here("story.py"));
         command
@@ -106,7 +106,7 @@ fn the_inspector_calls_tools() {
 }
 
 #[test]
-fn the_conformance_suite_finds_only_what_is_expected() {
+fn the_conformance_suite_finds_only_expected_failures() {
     let Some(peers) = peers() else { return };
     let Some(node) = peers.new_node() else {
         eprintln!("SKIPPED the conformance suite: it needs Node 22, which is not packed for this machine");

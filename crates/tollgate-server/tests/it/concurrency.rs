@@ -1,4 +1,4 @@
-//! Many calls of one connection at once, and many connections at once: nothing is lost, nobody is blamed for himself.
+//! Concurrent calls on one connection, and concurrent connections: nothing is lost, and no agent is refused because of its own write.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::world::{World, refusal};
 
 #[test]
-fn edits_of_one_connection_that_overlap_in_time_are_all_made() {
+fn concurrent_edits_of_one_connection_are_all_made() {
     let world = World::new();
     let lines: Vec<String> = (0..40).map(|line| format!("<{line}>")).collect();
     world.outsider_writes("a", lines.join("\n"));
@@ -30,7 +30,7 @@ fn edits_of_one_connection_that_overlap_in_time_are_all_made() {
 }
 
 #[test]
-fn reads_beside_its_own_writes_never_make_an_agent_stale() {
+fn concurrent_reads_and_writes_of_one_agent_are_never_stale() {
     let world = World::new();
     world.outsider_writes("a", "0");
     let mut client = world.client();
@@ -81,7 +81,7 @@ fn clients_that_race_for_one_file_lose_nothing() {
 }
 
 #[test]
-fn different_files_of_one_connection_are_written_side_by_side() {
+fn different_files_of_one_connection_are_written_concurrently() {
     let world = World::new();
     let mut client = world.client();
     let ids: Vec<i64> = (0..60)
@@ -94,7 +94,7 @@ fn different_files_of_one_connection_are_written_side_by_side() {
 }
 
 #[test]
-fn what_a_write_replaced_is_looked_at_again_by_itself() {
+fn the_late_write_check_runs_without_a_call() {
     let world = World::with("[guard]\ngrace = \"100ms\"\n");
     world.outsider_writes("a", "one");
     let mut client = world.client();
@@ -103,12 +103,12 @@ fn what_a_write_replaced_is_looked_at_again_by_itself() {
     let waiting = || std::fs::read_dir(&stage).unwrap().count();
     let until = Instant::now() + Duration::from_secs(20);
     while waiting() > 0 {
-        assert!(Instant::now() < until, "nobody took the second look");
+        assert!(Instant::now() < until, "the late-write check did not run");
         std::thread::sleep(Duration::from_millis(10));
     }
     let kept = world.root().join(".tollgate/recovery");
     let found = walk(&kept).into_iter().any(|bytes| bytes == b"one");
-    assert!(found, "what was replaced can be recovered");
+    assert!(found, "the replaced bytes can be recovered");
 }
 
 fn walk(folder: &std::path::Path) -> Vec<Vec<u8>> {

@@ -1,16 +1,16 @@
-//! MCP over HTTP: who may come in, sessions of the older protocol, calls that stand alone of the newer one.
+//! MCP over HTTP: access control, sessions of the older protocol, calls without a session of the newer one.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tollgate_server::mcp::Server;
+use tollgate_server::mcp::{self, Server};
 use tollgate_server::visitor::Visitors;
 
 use crate::world::{World, refusal, sha256};
 
-/// A server in a thread of its own, until the test ends.
+/// A server in its own thread. It ends with the test.
 pub(crate) struct Site {
     address: SocketAddr,
 }
@@ -22,7 +22,7 @@ struct Response {
 }
 
 impl Response {
-    /// The message in it, be it plain or in an event stream.
+    /// The message in the body, plain or as an event stream.
     #[track_caller]
     fn message(&self) -> Value {
         let mut data = self.body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
@@ -49,7 +49,7 @@ impl Site {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
                 let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-                axum::serve(listener, server.router(&visitors)).await.unwrap();
+                axum::serve(listener, mcp::router(&server, &visitors)).await.unwrap();
             });
         });
         Self { address }
@@ -99,7 +99,7 @@ impl Site {
         session
     }
 
-    /// A call of the newer protocol, which knows no sessions.
+    /// A call of the newer protocol, which has no sessions.
     pub(crate) fn alone(&self, tool: &str, arguments: Value) -> Value {
         let meta = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -142,7 +142,7 @@ pub(crate) struct Session<'s> {
 }
 
 impl Session<'_> {
-    /// Ends the session. A call in it is then answered with 404.
+    /// Ends the session. After that, a call in it gets status 404.
     pub(crate) fn ends(&self) {
         let headers = [("Mcp-Session-Id", self.id.as_str()), ("MCP-Protocol-Version", "2025-11-25")];
         let ended = self.site.send("DELETE", &headers, "");
@@ -170,7 +170,7 @@ pub(crate) fn text(result: &Value) -> String {
 }
 
 #[test]
-fn strangers_are_turned_away_before_anything_is_read() {
+fn requests_from_other_sites_are_denied() {
     let world = World::new();
     let site = Site::new(world.server.clone(), None);
     for (headers, status) in [
@@ -193,7 +193,7 @@ fn strangers_are_turned_away_before_anything_is_read() {
 }
 
 #[test]
-fn with_a_token_nobody_comes_in_without_it() {
+fn a_server_with_a_token_denies_requests_without_it() {
     let world = World::new();
     let site = Site::new(world.server.clone(), Some("s3cret"));
     for (value, status) in
@@ -228,7 +228,7 @@ fn each_session_has_its_own_turn() {
 }
 
 #[test]
-fn a_call_that_stands_alone_cannot_overwrite_what_it_has_not_named() {
+fn a_call_without_a_session_needs_a_hash_or_a_turn_to_overwrite() {
     let world = World::new();
     world.outsider_writes("a", "one");
     let site = Site::new(world.server.clone(), None);
@@ -245,7 +245,7 @@ fn a_call_that_stands_alone_cannot_overwrite_what_it_has_not_named() {
         assert!(result["content"][0]["text"].as_str().unwrap().contains("call begin_turn"), "{result}");
     }
     world.holds("a", "one");
-    // A new file, an explicit hash or a turn will do.
+    // It may create a file, and it may write with an explicit hash or a turn.
     text(&site.alone("write_file", json!({"path": "new", "content": "x"})));
     text(&site.alone("write_file", json!({"path": "a", "content": "two", "expected_hash": sha256("one")})));
     let begun = site.alone("begin_turn", json!({}));
@@ -261,7 +261,7 @@ fn a_call_that_stands_alone_cannot_overwrite_what_it_has_not_named() {
 }
 
 #[test]
-fn a_made_up_session_does_not_make_a_lone_call_remember() {
+fn a_made_up_session_id_does_not_create_a_session() {
     let world = World::new();
     world.outsider_writes("a", "one");
     let site = Site::new(world.server.clone(), None);
@@ -282,7 +282,7 @@ fn a_made_up_session_does_not_make_a_lone_call_remember() {
 }
 
 #[test]
-fn idle_turns_end_by_themselves() {
+fn idle_turns_end_without_a_call() {
     let world = World::new();
     let site = Site::new(world.idle_after(Duration::from_millis(100)), None);
     let begun = site.alone("begin_turn", json!({}));
@@ -297,7 +297,7 @@ fn idle_turns_end_by_themselves() {
 }
 
 #[test]
-fn many_clients_race_and_lose_nothing() {
+fn clients_that_race_over_http_lose_nothing() {
     const CLIENTS: usize = 6;
     const EACH: usize = 8;
     let world = World::new();
@@ -325,7 +325,7 @@ fn many_clients_race_and_lose_nothing() {
 }
 
 #[test]
-fn nonsense_over_http_is_an_error_and_nothing_more() {
+fn invalid_requests_over_http_only_cause_an_error() {
     let world = World::new();
     let site = Site::new(world.server.clone(), None);
     for body in [

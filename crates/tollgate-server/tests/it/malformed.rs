@@ -1,4 +1,4 @@
-//! Messages, arguments and paths of every wrong kind: errors, never a crash, and nothing on disk.
+//! Invalid messages, arguments and paths cause errors, never a crash, and change nothing on disk.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Client, Process, TOOLS, World};
 
-/// Lines that are no message, or not one that makes sense.
+/// Lines that are not messages, or not valid ones.
 const LINES: &[&str] = &[
     "",
     " ",
@@ -48,7 +48,7 @@ const LINES: &[&str] = &[
 ];
 
 #[test]
-fn nonsense_before_and_after_the_handshake_does_not_end_the_server() {
+fn invalid_lines_before_and_after_the_handshake_do_not_stop_the_server() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Process::serving(folder.path());
     for line in LINES {
@@ -65,7 +65,7 @@ fn nonsense_before_and_after_the_handshake_does_not_end_the_server() {
 }
 
 #[test]
-fn known_methods_with_wrong_parameters_are_answered_by_their_id() {
+fn known_methods_with_wrong_parameters_get_an_answer_with_their_id() {
     let world = World::new();
     let mut client = world.client();
     for params in
@@ -82,7 +82,7 @@ fn known_methods_with_wrong_parameters_are_answered_by_their_id() {
 }
 
 #[test]
-fn bytes_that_are_not_utf8_are_passed_over() {
+fn bytes_that_are_not_utf8_are_skipped() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Process::serving(folder.path());
     server.client.shake_hands();
@@ -93,7 +93,7 @@ fn bytes_that_are_not_utf8_are_passed_over() {
 }
 
 #[test]
-fn a_client_that_goes_away_in_the_middle_ends_the_server() {
+fn the_server_ends_when_its_client_disappears() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Process::serving(folder.path());
     server.client.shake_hands();
@@ -108,7 +108,7 @@ fn a_client_that_goes_away_in_the_middle_ends_the_server() {
         assert!(Instant::now() < until, "it hangs");
         std::thread::sleep(Duration::from_millis(10));
     }
-    // Whatever was written was written whole.
+    // Every file that was written is complete.
     for entry in std::fs::read_dir(folder.path()).unwrap() {
         let path = entry.unwrap().path();
         if path.is_file() {
@@ -118,7 +118,7 @@ fn a_client_that_goes_away_in_the_middle_ends_the_server() {
 }
 
 #[test]
-fn large_arguments_are_taken() {
+fn large_arguments_are_accepted() {
     let world = World::new();
     let mut client = world.client();
     let large = "é\n".repeat(3 << 20);
@@ -221,7 +221,7 @@ fn any_path() -> impl Strategy<Value = String> {
     prop::collection::vec(prop::sample::select(parts.to_vec()), 0..5).prop_map(|parts| parts.join("/"))
 }
 
-/// Arguments that are nearly right.
+/// Arguments that are almost valid.
 fn any_arguments() -> impl Strategy<Value = Value> {
     let words = ["a", "b.md", "success", "failure", "Done", "Rejected", "c-0123456789abcdef"];
     let word = prop::sample::select(words.to_vec()).prop_map(Value::from);
@@ -230,7 +230,7 @@ fn any_arguments() -> impl Strategy<Value = Value> {
         .prop_map(|map| Value::Object(map.into_iter().collect()))
 }
 
-/// A workspace with traps in it, and a file beside it that nobody may touch.
+/// A workspace with traps in it, and a file outside it that must not be touched.
 fn trapped() -> World {
     let world = World::with_vault("[guard]\nquiet_wait = \"5ms\"\n");
     for task in ["a", "b", "é"] {
@@ -258,7 +258,7 @@ fn answers(client: &mut Client, tool: &str, arguments: &Value) {
 }
 
 #[test]
-fn every_tool_answers_whatever_it_is_given() {
+fn every_tool_answers_any_arguments() {
     let world = trapped();
     std::fs::write(world.outside().join("secret"), "s3cret").unwrap();
     let mut client = world.client();
@@ -275,12 +275,12 @@ fn every_tool_answers_whatever_it_is_given() {
         })
         .unwrap();
     assert_eq!(std::fs::read_to_string(world.outside().join("secret")).unwrap(), "s3cret");
-    assert_eq!(std::fs::read_dir(world.outside()).unwrap().count(), 2, "nothing was made outside");
+    assert_eq!(std::fs::read_dir(world.outside()).unwrap().count(), 2, "nothing was created outside");
     world.client().done("list_directory", json!({"path": "."}));
 }
 
 #[test]
-fn messages_with_a_wrong_byte_do_not_stop_the_next() {
+fn a_message_with_a_wrong_byte_does_not_stop_the_next() {
     let world = trapped();
     let mut client = world.client();
     let whole = json!({"jsonrpc": "2.0", "id": 5000, "method": "tools/call",

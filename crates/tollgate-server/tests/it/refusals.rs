@@ -1,4 +1,4 @@
-//! What a client hears when a write is refused, and how it goes on.
+//! What a client gets when a write is refused, and how it recovers.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::world::{Client, World, refusal, sha256};
 
 #[test]
-fn a_stale_write_is_refused_and_after_a_read_it_is_done() {
+fn a_stale_write_is_refused_and_succeeds_after_a_read() {
     let world = World::new();
     world.outsider_writes("a", "one");
     let mut client = world.client();
@@ -51,12 +51,12 @@ fn a_stale_write_is_refused_and_after_a_read_it_is_done() {
     assert_eq!(client.done("read_file", json!({"path": "a"})), "foreign");
     client.done("write_file", json!({"path": "a", "content": "foreign and mine"}));
     world.holds("a", "foreign and mine");
-    // Its own write is no reason to refuse the next one.
+    // The agent's own write does not make the next one stale.
     client.done("write_file", json!({"path": "a", "content": "again"}));
 }
 
 #[test]
-fn a_deleted_file_is_stale_until_the_agent_has_seen_that() {
+fn a_deleted_file_is_stale_until_the_agent_has_read_it_again() {
     let world = World::new();
     world.outsider_writes("a", "one");
     let mut client = world.client();
@@ -103,7 +103,7 @@ fn an_expected_hash_overrides_what_was_read() {
 }
 
 #[test]
-fn all_or_none_and_one_report_per_stale_file() {
+fn several_changes_are_atomic_and_each_stale_file_has_a_report() {
     let world = World::new();
     for path in ["a", "b", "c"] {
         world.outsider_writes(path, path);
@@ -148,7 +148,7 @@ fn a_preview_is_not_a_read() {
 }
 
 #[test]
-fn after_a_refusal_a_part_allows_edits_but_no_overwrite() {
+fn after_a_refusal_a_partial_read_allows_edits_but_no_overwrite() {
     let world = World::new();
     world.outsider_writes("a", "one\ntwo\n");
     let mut client = world.client();
@@ -187,15 +187,15 @@ fn other_refusals_have_the_same_shape() {
     client.done("write_file", json!({"path": "a", "content": "y"}));
 }
 
-/// A program that knows nothing but the payload goes on by itself: read what it names, redo, write.
+/// A program recovers with the payload alone: it reads the file that the payload names, redoes its change and writes.
 #[test]
-fn a_controller_recovers_by_the_payload_alone() {
+fn a_controller_recovers_with_the_payload_alone() {
     let world = World::new();
     world.outsider_writes("count", "0");
     let add_one = |client: &mut Client| {
         loop {
             let text = client.done("read_text_file", json!({"path": "count"}));
-            // The other actor writes while this one thinks, until it has done so five times.
+            // Another actor changes the file before each of the first five writes.
             let now: u64 = text.parse().unwrap();
             if now < 5 {
                 world.outsider_writes("count", (now + 1).to_string());

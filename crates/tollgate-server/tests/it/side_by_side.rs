@@ -1,6 +1,6 @@
-//! The same requests to the reference filesystem server and to this one, results compared field by field.
+//! Sends the same requests to the reference filesystem server and to this one, and compares the results field by field.
 //!
-//! What differs on purpose is listed in `docs/mcp.md`; the tests at the end hold that list to the truth.
+//! `docs/mcp.md` lists the intended differences; the last test checks that list.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::install::peers;
 use crate::world::Process;
 
-/// Both servers, each with a folder of its own that has the same name and the same files.
+/// Both servers, each with its own folder. The folders have the same name and the same files.
 struct Both {
     _keep: tempfile::TempDir,
     roots: [PathBuf; 2],
@@ -34,7 +34,7 @@ impl Both {
         Some(Self { _keep: keep, roots, servers: [reference, ours] })
     }
 
-    /// What each answers, with its own folder spelled `ROOT`, in requests and answers.
+    /// The answers of both. In requests and answers `ROOT` stands for the server's folder.
     fn ask(&mut self, tool: &str, arguments: &Value) -> [Value; 2] {
         let mut answers = [Value::Null, Value::Null];
         for ((answer, server), root) in answers.iter_mut().zip(&mut self.servers).zip(&self.roots) {
@@ -47,7 +47,7 @@ impl Both {
         answers
     }
 
-    /// Both are done and say the same, but for what is added.
+    /// Both succeed with the same answer, except for what we add.
     #[track_caller]
     fn agree(&mut self, tool: &str, arguments: Value) {
         let [reference, mut ours] = self.ask(tool, &arguments);
@@ -60,7 +60,7 @@ impl Both {
         self.same_disk();
     }
 
-    /// Both say no; their words differ.
+    /// Both fail. Their messages differ.
     #[track_caller]
     fn both_fail(&mut self, tool: &str, arguments: Value) {
         for answer in self.ask(tool, &arguments) {
@@ -109,7 +109,7 @@ fn furnish(root: &Path) {
     std::os::unix::fs::symlink("/etc/hostname", root.join("out")).unwrap();
 }
 
-/// Every file below, with its bytes, but for the state.
+/// Every file below the folder with its bytes, without tollgate's state.
 fn snapshot(root: &Path, folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -152,13 +152,13 @@ fn tools_have_the_same_names_arguments_and_hints() {
             plain(&Value::Object(properties)),
             "{name}"
         );
-        // What is done looks the same; refusals are added.
+        // Our schema is the same with refusals added.
         let content = &reference["outputSchema"]["properties"]["content"];
         assert_eq!(plain(content), plain(&ours["outputSchema"]["properties"]["content"]), "{name}");
     }
 }
 
-/// A schema without the words in it, which are our own, and without marks that say nothing new.
+/// A schema without descriptions, which are our own, and without redundant keys.
 fn plain(schema: &Value) -> Value {
     match schema {
         Value::Object(object) => {
@@ -240,7 +240,7 @@ fn folders_are_the_same() {
     for path in [".", "", "src", "void", "link", "ROOT", "ROOT/src/deep", "src/../node_modules"] {
         both.agree("list_directory", json!({ "path": path }));
         for sort in ["name", "size"] {
-            // Of a link that leads out, the reference tells the size.
+            // The reference server reveals the size of what a link outside leads to.
             if !["", ".", "ROOT"].contains(&path) {
                 both.agree("list_directory_with_sizes", json!({"path": path, "sortBy": sort}));
             }
@@ -334,7 +334,7 @@ fn edits_are_the_same() {
             ("ticks.md", json!([edit("code", "````")])),
             ("bom.txt", json!([edit("hello", "bye")])),
         ] {
-            // The dry run is of the files as they were; what is not there then fails in both.
+            // A dry run applies to the unchanged file. An old text that is not in it fails in both.
             let arguments = json!({"path": path, "edits": edits, "dryRun": dry});
             let [reference, ours] = both.ask("edit_file", &arguments);
             assert_eq!(
@@ -367,7 +367,7 @@ fn info_has_the_same_fields() {
         };
         for (reference, ours) in fields(&reference).into_iter().zip(fields(&ours)) {
             assert_eq!(reference.0, ours.0);
-            // A folder's own size is the file system's business, and ours has the state in it.
+            // The size of a folder depends on the file system, and ours also contains the state.
             if !["created", "modified", "accessed", "size"].contains(&reference.0.as_str())
                 || (reference.0 == "size" && path != ".")
             {
@@ -377,13 +377,13 @@ fn info_has_the_same_fields() {
     }
 }
 
-/// Each row of the table of differences in the docs.
+/// Checks the table of differences in the docs.
 #[test]
-fn what_differs_does_so_on_purpose() {
+fn the_intended_differences_are_as_documented() {
     let Some(mut both) = Both::start() else { return };
     let text =
         |answer: &Value| answer["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned();
-    // A foreign change is lost there and kept here.
+    // The reference server loses a foreign change; ours keeps it.
     both.ask("read_text_file", &json!({"path": "a.txt"}));
     for root in &both.roots {
         fs::write(root.join("a.txt"), "foreign\n").unwrap();
@@ -393,10 +393,10 @@ fn what_differs_does_so_on_purpose() {
     assert_eq!(ours["result"]["structuredContent"]["error_type"], "STALE_FILE");
     assert_eq!(fs::read_to_string(both.roots[0].join("a.txt")).unwrap(), "mine\n");
     assert_eq!(fs::read_to_string(both.roots[1].join("a.txt")).unwrap(), "foreign\n");
-    // Folders on the way are made.
+    // Missing folders are created.
     let [reference, ours] = both.ask("write_file", &json!({"path": "p/q/r.txt", "content": "x"}));
     assert_eq!((&reference["result"]["isError"], ours["result"].get("isError")), (&json!(true), None));
-    // The last line is a line, also if the file ends with its end.
+    // A line end at the end of the file does not count as another line.
     let [reference, ours] = both.ask("read_text_file", &json!({"path": "src/main.rs", "tail": 1}));
     assert_eq!((text(&reference).as_str(), text(&ours).as_str()), ("", "}\n"));
     // Line ends survive an edit.
@@ -404,27 +404,27 @@ fn what_differs_does_so_on_purpose() {
     both.ask("edit_file", &json!({"path": "crlf.txt", "edits": edits}));
     assert_eq!(fs::read(both.roots[0].join("crlf.txt")).unwrap(), b"1\n2\n");
     assert_eq!(fs::read(both.roots[1].join("crlf.txt")).unwrap(), b"1\r\n2\r\n");
-    // Bytes that are no text survive an edit.
+    // Bytes that are not text survive an edit.
     both.ask("edit_file", &json!({"path": "latin1.txt", "edits": [{"oldText": "caf", "newText": "CAF"}]}));
     assert_eq!(fs::read(both.roots[0].join("latin1.txt")).unwrap(), "CAF\u{fffd}\n".as_bytes());
     assert_eq!(fs::read(both.roots[1].join("latin1.txt")).unwrap(), b"CAF\xe9\n");
-    // Old text that is there twice is refused instead of guessed.
+    // Old text that occurs twice is refused.
     let [reference, ours] =
         both.ask("edit_file", &json!({"path": "src/main.rs", "edits": [{"oldText": "();", "newText": ""}]}));
     assert!(reference["result"].get("isError").is_none());
     assert_eq!(ours["result"]["structuredContent"]["error_type"], "TEXT_NOT_FOUND");
-    // An unknown tool is an error of the protocol.
+    // An unknown tool is a protocol error.
     let [reference, ours] = both.ask("no_such_tool", &json!({}));
     assert_eq!((&reference["result"]["isError"], &ours["error"]["code"]), (&json!(true), &json!(-32602)));
     // Times are RFC 3339 in UTC.
     let [reference, ours] = both.ask("get_file_info", &json!({"path": "src"}));
     assert!(text(&reference).contains("GMT") && text(&ours).contains("Z\n"));
-    // Nothing is told of what a link leads out to.
+    // A link out of the workspace reveals nothing.
     let [reference, ours] = both.ask("list_directory_with_sizes", &json!({"path": "."}));
     let line = |text: String| text.lines().find(|line| line.contains(" out ")).unwrap().to_owned();
     assert!(!line(text(&reference)).ends_with(" 0 B"));
     assert!(line(text(&ours)).ends_with(" 0 B"));
-    // Numbers of lines are whole and not negative.
+    // The number of lines must be whole and not negative.
     let [reference, ours] = both.ask("read_text_file", &json!({"path": "a.txt", "head": -1}));
     assert_eq!((reference["result"].get("isError"), &ours["result"]["isError"]), (None, &json!(true)));
 }

@@ -1,48 +1,43 @@
-//! The site of a workspace: what is told, to whom, and when; and the board that is kept by it.
+//! The site of a workspace: the live feed, and the board that it keeps up to date.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::json;
-use tollgate::chronicle::Chronicle;
 use tollgate::error::Result;
+use tollgate::event::{Event, TurnMark};
 use tollgate::gate::Gate;
-use tollgate::ledger::{ActionType, Entry, Flush, Ledger};
+use tollgate::ledger::{Entry, Flush, Ledger};
 use tollgate::name::TurnId;
-use tollgate::settings::Durability;
+use tollgate::settings::{Durability, Settings, Wait};
 use tollgate::shared_turn::{Leaves, SharedTurns};
-use tollgate::vault::folder::FolderOptions;
 use tollgate::vault::state::State;
-use tollgate::vault::{Asked, Claiming, FolderStore, Release, TaskName, Terms, Vault, Wish};
+use tollgate::vault::{ClaimKind, ClaimOutcome, ClaimRequest, Release, TaskName, Vault};
 use tollgate::workspace::{Options, Workspace};
-use tollgate_server::feed::{Happened, News};
+use tollgate_server::feed::{FeedEvent, Subscription};
 use tollgate_server::serve::{Bound, Stop};
-use tollgate_server::site::{Open, OpenVault, Premises, Site};
+use tollgate_server::site::{Site, SiteOptions};
+use tollgate_server::workspace_provider::{OpenWorkspace, WorkspaceProvider};
 
 struct Here(PathBuf);
 
 impl Here {
     fn workspace(&self) -> Result<Workspace> {
-        Workspace::open(&self.0, Options::default())
+        let mut settings = Settings::default();
+        settings.vault.durability = Durability::Fast;
+        settings.vault.settle = Wait(Duration::ZERO);
+        Workspace::open(&self.0, Options { settings: Some(settings), ..Options::default() })
     }
 
     fn ledger(&self) -> Ledger {
         self.workspace().unwrap().ledger().clone()
     }
 
-    /// As another process would open it.
+    /// The vault as another process opens it.
     fn tasks(&self) -> Result<Vault> {
-        let options = FolderOptions {
-            durability: Durability::Fast,
-            settle: Duration::ZERO,
-            journal: Arc::new(Chronicle::new(self.ledger(), "test".into(), Durability::Fast)),
-            quiet: None,
-        };
-        Ok(Vault::new(Arc::new(FolderStore::open(&self.vault(), options)?), Terms::default()))
+        Ok(tollgate::tasks::create(&self.workspace()?, Default::default())?.vault)
     }
 
     fn turns(&self) -> Result<SharedTurns> {
@@ -50,7 +45,7 @@ impl Here {
     }
 }
 
-impl Premises for Here {
+impl WorkspaceProvider for Here {
     fn root(&self) -> &Path {
         &self.0
     }
@@ -59,14 +54,14 @@ impl Premises for Here {
         self.0.join("vault")
     }
 
-    fn open(&self) -> Result<Option<Open>> {
-        let vault = OpenVault { vault: self.tasks()?, folder: self.vault() };
+    fn open(&self) -> Result<Option<OpenWorkspace>> {
+        let vault = self.tasks()?;
         let turns = vec![self.turns()?];
-        Ok(Some(Open { gate: Gate::new(self.workspace()?), vault: Some(vault), turns }))
+        Ok(Some(OpenWorkspace { gate: Gate::new(self.workspace()?), vault: Some(vault), turns }))
     }
 }
 
-/// A site that is served.
+/// A served site.
 struct World {
     here: Here,
     site: Site,
@@ -81,14 +76,15 @@ impl World {
     fn new() -> Self {
         let keep = tempfile::tempdir().unwrap();
         let root = keep.path().canonicalize().unwrap();
-        let site = Site::new(Box::new(Here(root.clone())), "blue".parse().unwrap(), "ada".into()).unwrap();
+        let options = SiteOptions { agent: "blue".parse().unwrap(), person: "ada".into(), home: None };
+        let site = Site::new(Box::new(Here(root.clone())), options).unwrap();
         let bound = Bound::new("127.0.0.1:0".parse().unwrap(), [], None).unwrap();
         let (stop, address) = (bound.stop(), bound.address());
         let served = site.clone();
         let serving = Some(std::thread::spawn(move || bound.run(served)));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let world = Self { here: Here(root), site, address, stop, serving, runtime, _keep: keep };
-        // It serves, so it watches; it has read the ledger, so nothing more is told of that.
+        // Wait until the server watches the folders and has read the ledger, so that the tests see no events of that.
         while !world.asks("/health").contains("\"state\":\"whole\"") {}
         world
     }
@@ -103,20 +99,21 @@ impl World {
         text
     }
 
-    fn news(&self) -> News {
+    fn subscribes(&self) -> Subscription {
         self.site.feed.subscribe()
     }
 
     #[track_caller]
-    fn next(&self, news: &mut News) -> Happened {
-        let next =
-            self.runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), news.next()).await });
-        next.expect("something happens").expect("the server goes on")
+    fn next(&self, events: &mut Subscription) -> FeedEvent {
+        let next = self
+            .runtime
+            .block_on(async { tokio::time::timeout(Duration::from_secs(30), events.next()).await });
+        next.expect("an event arrives").expect("the server keeps running")
     }
 
     #[track_caller]
-    fn until(&self, news: &mut News, mut wanted: impl FnMut(&Happened) -> bool) {
-        while !wanted(&self.next(news)) {}
+    fn until(&self, events: &mut Subscription, mut wanted: impl FnMut(&FeedEvent) -> bool) {
+        while !wanted(&self.next(events)) {}
     }
 
     fn appends(&self, count: u64) {
@@ -124,36 +121,35 @@ impl World {
             time: Timestamp::now(),
             agent: Some("green".parse().unwrap()),
             turn: None,
-            action_type: ActionType::Mutation,
-            payload: json!({"target_file": "a"}),
-            result: json!({"status": "APPLIED"}),
+            event: Event::TurnStarted(TurnMark {}),
         };
         let entries: Vec<Entry> = (0..count).map(|_| entry.clone()).collect();
         self.here.ledger().append(&entries, Flush::No).unwrap();
     }
 
-    /// What the board shows of a state, by name.
+    /// The names of the tasks that the board shows in a state.
     fn shown(&self, state: State) -> Vec<String> {
         let board = self.site.board().unwrap().unwrap();
-        let mut names: Vec<String> = board.column(state).tasks().map(|task| task.task.to_string()).collect();
+        let mut names: Vec<String> = board.column(state).tasks().map(|task| task.name.to_string()).collect();
         assert_eq!(names.len(), board.column(state).len());
         names.sort();
         names
     }
 
-    fn lying(&self, state: State) -> Vec<String> {
+    /// The names of the tasks in the folder of a state.
+    fn on_disk(&self, state: State) -> Vec<String> {
         let scan = self.here.tasks().unwrap().list(state, Timestamp::now()).unwrap();
-        let mut names: Vec<String> = scan.tasks.iter().map(|task| task.task.to_string()).collect();
+        let mut names: Vec<String> = scan.tasks.iter().map(|task| task.name.to_string()).collect();
         names.sort();
         names
     }
 
-    /// The board comes to show what lies in the folders.
+    /// Waits until the board shows what is in the folders.
     #[track_caller]
     fn board_is_right(&self) {
         let patience = std::time::Instant::now() + Duration::from_secs(20);
         for state in State::ALL {
-            while self.shown(state) != self.lying(state) {
+            while self.shown(state) != self.on_disk(state) {
                 assert!(std::time::Instant::now() < patience, "{state}: {:?}", self.shown(state));
                 std::thread::yield_now();
             }
@@ -172,24 +168,24 @@ impl Drop for World {
 }
 
 #[test]
-fn every_line_of_the_ledger_is_told_once_in_order() {
+fn the_feed_has_every_ledger_line_once_and_in_order() {
     let world = World::new();
-    let mut news = world.news();
-    let mut told = Vec::new();
+    let mut events = world.subscribes();
+    let mut seen = Vec::new();
     for (count, all) in [(1, 1), (3, 4), (7, 11)] {
         world.appends(count);
-        while told.len() < all {
-            if let Happened::Lines(lines) = world.next(&mut news) {
-                told.extend(lines.iter().map(|line| line.seq));
+        while seen.len() < all {
+            if let FeedEvent::Lines(lines) = world.next(&mut events) {
+                seen.extend(lines.iter().map(|line| line.seq));
             }
         }
     }
-    assert_eq!(told, (1..=11).collect::<Vec<_>>());
-    // Of very many, the newest.
+    assert_eq!(seen, (1..=11).collect::<Vec<_>>());
+    // If very many lines are added at once, the feed has only the newest.
     world.appends(5_000);
     let mut last = 11;
-    world.until(&mut news, |happened| {
-        if let Happened::Lines(lines) = happened {
+    world.until(&mut events, |event| {
+        if let FeedEvent::Lines(lines) = event {
             assert!(lines.len() <= 256 && lines.is_sorted_by_key(|line| line.seq) && lines[0].seq > last);
             last = lines.last().unwrap().seq;
         }
@@ -198,63 +194,67 @@ fn every_line_of_the_ledger_is_told_once_in_order() {
 }
 
 #[test]
-fn who_only_looks_wakes_nobody() {
+fn reading_causes_no_events() {
     let world = World::new();
-    world.here.tasks().unwrap().add(&"a".parse().unwrap(), b"# a\n").unwrap();
+    world.here.tasks().unwrap().add(&"a".parse().unwrap(), b"# a\n", Timestamp::now()).unwrap();
     world.board_is_right();
-    // What the making of it has stirred up has been told by then.
-    let mut news = world.news();
-    world.appends(1);
-    world.until(&mut news, |happened| matches!(happened, Happened::Lines(_)));
-    let mut news = world.news();
+    // In one burst the feed sends lines before the board. So the second line proves that the first burst, which includes
+    // the new task, is over.
+    let mut events = world.subscribes();
+    for _ in 0..2 {
+        world.appends(1);
+        world.until(&mut events, |event| matches!(event, FeedEvent::Lines(_)));
+    }
+    let mut events = world.subscribes();
     for path in ["/", "/health", "/metrics"].repeat(5) {
         world.asks(path);
     }
     assert_eq!(fs::read_to_string(world.here.vault().join("Needs_Action/a.md")).unwrap(), "# a\n");
-    // The first that is told is the first that happened.
+    // The next event is the first that a change caused.
     world
         .here
         .turns()
         .unwrap()
         .begin(TurnId::new().unwrap(), "green".parse().unwrap(), Timestamp::now())
         .unwrap();
-    assert!(matches!(world.next(&mut news), Happened::Turns));
+    assert!(matches!(world.next(&mut events), FeedEvent::Turns));
 }
 
 #[test]
-fn turns_and_tasks_are_told() {
+fn changes_of_turns_and_tasks_are_in_the_feed() {
     let world = World::new();
-    let mut news = world.news();
+    let mut events = world.subscribes();
     let turns = world.here.turns().unwrap();
     let turn = turns.begin(TurnId::new().unwrap(), "green".parse().unwrap(), Timestamp::now()).unwrap();
-    world.until(&mut news, |happened| matches!(happened, Happened::Turns));
-    world.here.tasks().unwrap().add(&"a".parse().unwrap(), b"# a\n").unwrap();
-    world.until(&mut news, |happened| matches!(happened, Happened::Board));
+    world.until(&mut events, |event| matches!(event, FeedEvent::Turns));
+    world.here.tasks().unwrap().add(&"a".parse().unwrap(), b"# a\n", Timestamp::now()).unwrap();
+    world.until(&mut events, |event| matches!(event, FeedEvent::Board));
     turns.end(turn, Leaves::Nothing).unwrap();
-    world.until(&mut news, |happened| matches!(happened, Happened::Turns));
-    // The folder of an agent that was never there before.
-    let asked = Asked { agent: "red".parse().unwrap(), wish: Wish::Leased, renamed_in: true };
+    world.until(&mut events, |event| matches!(event, FeedEvent::Turns));
+    // The folder of this agent did not exist before.
+    let asked = ClaimRequest { agent: "red".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: true };
     world.here.tasks().unwrap().claim(&"a".parse().unwrap(), &asked, Timestamp::now()).unwrap();
-    world.until(&mut news, |happened| matches!(happened, Happened::Board));
+    world.until(&mut events, |event| matches!(event, FeedEvent::Board));
     world.board_is_right();
     let path = world.here.vault().join("In_Progress/red/a.md");
     fs::write(path.with_file_name("b.md"), "# by hand\n").unwrap();
-    world.until(&mut news, |happened| matches!(happened, Happened::Board));
+    world.until(&mut events, |event| matches!(event, FeedEvent::Board));
     world.board_is_right();
 }
 
 #[test]
-fn the_end_of_the_server_is_the_end_of_the_news() {
+fn the_feed_ends_when_the_server_stops() {
     let world = World::new();
-    let mut news = world.news();
+    let mut events = world.subscribes();
     world.stop.stop();
-    let next =
-        world.runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), news.next()).await });
-    assert!(next.expect("it ends").is_none());
+    // An event of the start may still arrive before the end.
+    let end = async { while events.next().await.is_some() {} };
+    let ended = world.runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), end).await });
+    ended.expect("the feed ends");
 }
 
 #[test]
-fn the_board_shows_what_lies_in_the_folders_whatever_happens() {
+fn the_board_always_shows_what_is_in_the_folders() {
     let world = World::new();
     let vault = world.here.tasks().unwrap();
     let mut dice = 0x2545_f491_4f6c_dd1d_u64;
@@ -270,20 +270,20 @@ fn the_board_shows_what_lies_in_the_folders_whatever_happens() {
         let task: TaskName = name.parse().unwrap();
         let now = Timestamp::now();
         let moves = |from: State, to: State| fs::rename(folder(from).join(&name), folder(to).join(&name));
-        // What cannot be done is not done: the folders decide, and the board has to follow.
+        // Some steps fail. The folders are authoritative, and the board has to follow them.
         let _ = match roll(7) {
-            0 => vault.add(&task, b"# x\n").is_ok(),
+            0 => vault.add(&task, b"# x\n", now).is_ok(),
             1 => {
                 let agent = ["red", "green"][usize::try_from(roll(2)).unwrap()].parse().unwrap();
-                let asked = Asked { agent, wish: Wish::Leased, renamed_in: true };
+                let asked = ClaimRequest { agent, kind: ClaimKind::Leased, renamed_in: true };
                 match vault.claim(&task, &asked, now) {
-                    Ok(Claiming::Claimed(claimed)) if roll(2) == 0 => {
+                    Ok(ClaimOutcome::Claimed(claimed)) if roll(2) == 0 => {
                         vault.release(&claimed.task, &claimed.claim.id, &Release::success(), now).is_ok()
                     }
                     claiming => claiming.is_ok(),
                 }
             }
-            // People, who know nothing of tollgate.
+            // Changes by people, without tollgate.
             2 => fs::write(folder(State::NeedsAction).join(&name), "---\npriority: high\n---\n# y\n").is_ok(),
             3 => moves(State::NeedsAction, State::Approved).is_ok(),
             4 => moves(State::Approved, State::Rejected).is_ok(),
@@ -295,7 +295,7 @@ fn the_board_shows_what_lies_in_the_folders_whatever_happens() {
         }
     }
     world.board_is_right();
-    // A whole folder that goes and comes back.
+    // A whole folder disappears and comes back.
     fs::rename(folder(State::Approved), world.here.0.join("away")).unwrap();
     fs::rename(world.here.0.join("away"), folder(State::Approved)).unwrap();
     fs::write(folder(State::Approved).join("new.md"), "# new\n").unwrap();
@@ -303,7 +303,7 @@ fn the_board_shows_what_lies_in_the_folders_whatever_happens() {
     let board = world.site.board().unwrap().unwrap();
     let column = board.column(State::NeedsAction);
     let ranks: Vec<_> = column.tasks().map(|task| task.brief.as_ref().unwrap().rank(task.modified)).collect();
-    assert!(ranks.is_sorted(), "as they will be taken");
+    assert!(ranks.is_sorted(), "in the order in which they are claimed");
     let oldest = column.tasks().map(|task| task.modified).min();
     assert_eq!(column.oldest().map(|(_, since)| since), oldest);
 }

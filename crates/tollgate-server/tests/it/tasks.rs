@@ -1,11 +1,10 @@
-//! Tasks over MCP: whose they are, for how long, and what an agent is told.
+//! Tasks over MCP: who owns a claim, how long it lasts, and what an agent gets as an answer.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tollgate::vault::Decided;
 
 use crate::http::{Site, text};
 use crate::world::{Client, TOOLS, World};
@@ -13,7 +12,7 @@ use crate::world::{Client, TOOLS, World};
 const ROLES: &str =
     "[agent.blue]\nallowed = [\"triage\"]\nsensitive = [\"pay\"]\n[agent.green]\nallowed = [\"pay\"]\n";
 
-/// The claim of a task that is now this client's.
+/// Claims a task and returns the claim id.
 #[track_caller]
 fn claims(client: &mut Client, task: &str) -> String {
     let claimed = client.value("claim_task", json!({"task": task}));
@@ -21,9 +20,9 @@ fn claims(client: &mut Client, task: &str) -> String {
     claimed["claim_id"].as_str().unwrap().to_owned()
 }
 
-/// What a program and a model are told if a task is not given.
+/// The payload of a refusal. Checks that the model gets the same with a hint.
 #[track_caller]
-fn told(result: &Value) -> Value {
+fn refusal(result: &Value) -> Value {
     assert_eq!(result["isError"], true, "{result}");
     let payload = result["structuredContent"].clone();
     let mut shown: Value = serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
@@ -73,23 +72,23 @@ fn a_task_is_listed_claimed_worked_on_and_released() {
     let released = client.value("release_task", how.clone());
     let path = world.path("vault/Done/water.md");
     assert_eq!(released, json!({"task": "water.md", "state": "Done", "path": path}));
-    let payload = told(&client.call("release_task", how));
+    let payload = refusal(&client.call("release_task", how));
     assert_eq!(keys(&payload), ["task", "refused", "reason", "message"]);
     assert_eq!(payload["reason"], "not_owner");
 
     assert_eq!(client.value("list_tasks", json!({}))["total"], 1, "what is finished is not in the way");
     assert_eq!(client.value("list_tasks", json!({"state": "Done"}))["tasks"][0]["task"], "water.md");
     assert_eq!(client.value("claim_task", json!({}))["task"], "pay.md", "the next one");
-    let payload = told(&client.call("claim_task", json!({})));
+    let payload = refusal(&client.call("claim_task", json!({})));
     assert_eq!(payload["reason"], "none");
     assert_eq!(keys(&payload), ["claimed", "task", "agent", "reason", "message"]);
     for kind in ["CLAIM", "RELEASE"] {
-        assert_eq!(world.ledger(kind)[0].agent.as_ref().unwrap().as_str(), "blue", "{kind}");
+        assert_eq!(world.ledger(kind)[0]["agent"], "blue", "{kind}");
     }
 }
 
 #[test]
-fn many_tasks_are_listed_in_part() {
+fn the_list_of_tasks_is_limited() {
     let world = World::with_vault("");
     for number in 0..103 {
         world.adds(&format!("t{number}"), "x");
@@ -102,51 +101,51 @@ fn many_tasks_are_listed_in_part() {
 }
 
 #[test]
-fn what_one_connection_holds_is_nobody_elses() {
+fn a_held_claim_belongs_to_one_connection() {
     let world = World::with_vault("");
     world.adds("x", "text");
     let mut owner = world.client();
     let id = claims(&mut owner, "x");
-    // Of the same agent, and of another. Each has read the id in the file.
+    // Connections of the same agent and of another. Both have read the claim id in the file.
     for mut other in [world.client(), Client::of(world.serving_as("green"))] {
-        assert_eq!(told(&other.call("claim_task", json!({"task": "x"})))["reason"], "lost");
-        assert_eq!(told(&other.call("claim_task", json!({})))["reason"], "none");
+        assert_eq!(refusal(&other.call("claim_task", json!({"task": "x"})))["reason"], "lost");
+        assert_eq!(refusal(&other.call("claim_task", json!({})))["reason"], "none");
         for (tool, arguments) in [
             ("renew_task", json!({"task": "x", "claim_id": id})),
             ("report_progress", json!({"task": "x", "claim_id": id, "text": "mine"})),
             ("release_task", json!({"task": "x", "claim_id": id, "result": "success"})),
         ] {
-            assert_eq!(told(&other.call(tool, arguments))["reason"], "not_owner", "{tool}");
+            assert_eq!(refusal(&other.call(tool, arguments))["reason"], "not_owner", "{tool}");
         }
         assert!(other.value("list_tasks", json!({}))["tasks"][0].get("claim_id").is_none());
         assert!(other.value("get_task", json!({"task": "x"})).get("claim_id").is_none());
     }
     assert_eq!(owner.value("list_tasks", json!({}))["tasks"][0]["claim_id"], id.as_str());
     let made_up = json!({"task": "x", "claim_id": "c-0000000000000000"});
-    assert_eq!(told(&owner.call("renew_task", made_up))["reason"], "not_owner");
+    assert_eq!(refusal(&owner.call("renew_task", made_up))["reason"], "not_owner");
     owner.value("release_task", json!({"task": "x", "claim_id": id, "result": "success"}));
 }
 
 #[test]
-fn what_a_connection_holds_is_free_when_it_closes() {
+fn a_held_task_is_free_when_its_connection_closes() {
     let world = World::with_vault("");
     world.adds("x", "text");
     let mut first = world.client();
     let id = claims(&mut first, "x");
     first.closes();
-    assert_eq!(world.slot("x"), "Needs_Action", "nobody had to ask for it");
+    assert_eq!(world.slot("x"), "Needs_Action", "without another call");
     let mut second = world.client();
     assert_eq!(second.value("get_task", json!({"task": "x"}))["reason"], "interrupted");
     let again = claims(&mut second, "x");
     for stale in ["renew_task", "report_progress", "release_task"] {
         let arguments = json!({"task": "x", "claim_id": id, "text": "late", "result": "success"});
-        assert_eq!(told(&second.call(stale, arguments))["reason"], "not_owner", "{stale}");
+        assert_eq!(refusal(&second.call(stale, arguments))["reason"], "not_owner", "{stale}");
     }
     second.value("renew_task", json!({"task": "x", "claim_id": again}));
 }
 
 #[test]
-fn over_http_a_claim_is_a_lease_which_outlives_its_session() {
+fn over_http_a_claim_is_a_lease_that_outlives_its_session() {
     let world = World::with_vault("[vault]\nlease = \"1h\"\n");
     world.adds("x", "text");
     let site = Site::new(world.server.clone(), None);
@@ -156,15 +155,15 @@ fn over_http_a_claim_is_a_lease_which_outlives_its_session() {
     assert!(until > Timestamp::now());
     session.ends();
     let other = site.session();
-    assert_eq!(told(&other.call("claim_task", json!({"task": "x"})))["reason"], "lost");
-    // Its agent comes back, in a session and in a call that stands alone.
+    assert_eq!(refusal(&other.call("claim_task", json!({"task": "x"})))["reason"], "lost");
+    // The same agent may use it in another session and in a call without a session.
     let own = json!({"task": "x", "claim_id": claimed["claim_id"]});
     let renewed: Value = serde_json::from_str(&text(&other.call("renew_task", own.clone()))).unwrap();
     assert!(renewed["lease_until"].as_str().unwrap().parse::<Timestamp>().unwrap() >= until);
     text(&site.alone("renew_task", own.clone()));
-    // No other agent does.
+    // Another agent may not.
     let stranger = Site::new(world.serving_as("green"), None);
-    assert_eq!(told(&stranger.session().call("renew_task", own.clone()))["reason"], "not_owner");
+    assert_eq!(refusal(&stranger.session().call("renew_task", own.clone()))["reason"], "not_owner");
     let mut how = own;
     how["result"] = json!("success");
     text(&site.alone("release_task", how));
@@ -172,7 +171,7 @@ fn over_http_a_claim_is_a_lease_which_outlives_its_session() {
 }
 
 #[test]
-fn a_lease_that_has_run_out_makes_room_and_its_id_is_refused() {
+fn after_an_expired_lease_the_task_can_be_claimed_and_the_old_id_is_refused() {
     let world = World::with_vault("[vault]\nlease = \"100ms\"\n");
     world.adds("x", "text");
     let site = Site::new(world.server.clone(), None);
@@ -184,24 +183,24 @@ fn a_lease_that_has_run_out_makes_room_and_its_id_is_refused() {
         if result.get("isError").is_none() {
             break result["structuredContent"]["claim_id"].clone();
         }
-        assert_eq!(told(&result)["reason"], "lost");
-        assert!(Instant::now() < until, "the lease never ran out");
+        assert_eq!(refusal(&result)["reason"], "lost");
+        assert!(Instant::now() < until, "the lease never expired");
     };
     assert_ne!(old, new);
     for tool in ["renew_task", "report_progress", "release_task"] {
         let arguments = json!({"task": "x", "claim_id": old, "text": "late", "result": "success"});
-        assert_eq!(told(&first.call(tool, arguments))["reason"], "not_owner", "{tool}");
+        assert_eq!(refusal(&first.call(tool, arguments))["reason"], "not_owner", "{tool}");
     }
 }
 
 #[test]
-fn roles_are_asked_before_a_claim_and_people_before_a_deed() {
+fn roles_are_checked_before_a_claim_and_people_decide_before_the_action() {
     let world = World::with_vault(ROLES);
     world.adds("rent", "---\naction: pay\n---\n");
     world.adds("later", "---\nafter: rent\n---\n");
     let (mut blue, mut green) = (world.client(), Client::of(world.serving_as("green")));
-    assert_eq!(told(&blue.call("claim_task", json!({"task": "later"})))["reason"], "blocked");
-    assert_eq!(told(&blue.call("claim_task", json!({"task": "nobody"})))["reason"], "none");
+    assert_eq!(refusal(&blue.call("claim_task", json!({"task": "later"})))["reason"], "blocked");
+    assert_eq!(refusal(&blue.call("claim_task", json!({"task": "nobody"})))["reason"], "none");
     let claimed = blue.value("claim_task", json!({"task": "rent"}));
     assert_eq!(claimed["mode"], "draft", "sensitive for blue");
     let own = json!({"task": "rent", "claim_id": claimed["claim_id"], "to": "Done", "result": "success"});
@@ -210,14 +209,14 @@ fn roles_are_asked_before_a_claim_and_people_before_a_deed() {
     how.as_object_mut().unwrap().shift_remove("to");
     assert_eq!(blue.value("release_task", how)["state"], "Pending_Approval");
     for client in [&mut blue, &mut green] {
-        let payload = told(&client.call("claim_task", json!({"task": "rent"})));
+        let payload = refusal(&client.call("claim_task", json!({"task": "rent"})));
         assert_eq!(payload["reason"], "not_eligible", "a person decides");
     }
     let rent = "rent".parse().unwrap();
-    assert!(matches!(world.vault().approve(&rent, "ada", None, Timestamp::now()).unwrap(), Decided::Yes(_)));
-    assert_eq!(told(&blue.call("claim_task", json!({"task": "rent"})))["reason"], "not_eligible");
+    assert!(world.vault().approve(&rent, "ada", None, Timestamp::now()).unwrap().is_ok());
+    assert_eq!(refusal(&blue.call("claim_task", json!({"task": "rent"})))["reason"], "not_eligible");
     assert_eq!(green.value("claim_task", json!({}))["mode"], "execute");
-    // It may have been paid, so it is not paid again.
+    // The payment may have been made, so the task is not retried.
     green.closes();
     let task = blue.value("get_task", json!({"task": "rent"}));
     assert_eq!((&task["state"], &task["reason"]), (&json!("Pending_Approval"), &json!("interrupted")));
@@ -250,7 +249,7 @@ fn without_a_vault_every_tool_says_what_to_do() {
 }
 
 #[test]
-fn wrong_arguments_are_told_and_change_nothing() {
+fn wrong_arguments_are_reported_and_change_nothing() {
     let world = World::with_vault("");
     world.adds("x", "text");
     let mut client = world.client();
@@ -278,7 +277,7 @@ fn wrong_arguments_are_told_and_change_nothing() {
 }
 
 #[test]
-fn clients_that_race_for_tasks_get_each_once() {
+fn clients_that_race_for_tasks_get_each_task_once() {
     const TASKS: usize = 12;
     let world = World::with_vault("");
     for number in 0..TASKS {
@@ -292,7 +291,7 @@ fn clients_that_race_for_tasks_get_each_once() {
                 loop {
                     let result = client.call("claim_task", json!({}));
                     if result["isError"] == true {
-                        assert_eq!(told(&result)["reason"], "none");
+                        assert_eq!(refusal(&result)["reason"], "none");
                         return (mine, client);
                     }
                     mine.push(result["structuredContent"]["task"].as_str().unwrap().to_owned());

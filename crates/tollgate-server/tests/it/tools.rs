@@ -1,11 +1,11 @@
-//! Every tool, when all goes well and when its arguments are wrong.
+//! Every tool, with valid and with wrong arguments.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::{Value, json};
 
-use crate::world::{TOOLS, World, sha256};
+use crate::world::{Client, TOOLS, World, sha256};
 
 #[test]
 fn reading_gives_text_and_the_hash_of_the_whole_file() {
@@ -47,6 +47,18 @@ fn reading_gives_text_and_the_hash_of_the_whole_file() {
 }
 
 #[test]
+fn a_tilde_stands_for_the_home_directory_that_the_server_was_given() {
+    let world = World::new();
+    world.outsider_writes("home/a", "at home");
+    world.outsider_writes("~/a", "in a folder with this name");
+    for (home, text) in [(Some(world.root().join("home")), "at home"), (None, "in a folder with this name")] {
+        let mut client = Client::of(world.at_home_in(home.as_deref()));
+        let result = client.call("read_text_file", json!({"path": "~/a"}));
+        assert_eq!(result["structuredContent"], json!({"content": text}));
+    }
+}
+
+#[test]
 fn several_files_are_read_in_one_call() {
     let world = World::new();
     world.outsider_writes("a", "one");
@@ -61,13 +73,13 @@ fn several_files_are_read_in_one_call() {
     let hashes = &result["_meta"]["sha256"];
     assert_eq!(*hashes, json!({"a": sha256("one"), "gone": null, "b": sha256("two"), "../x": null}));
     client.fails("read_multiple_files", json!({"paths": []}));
-    // Each of them counts as read.
+    // Each file counts as read.
     world.outsider_writes("b", "foreign");
     client.refused("write_file", json!({"path": "b", "content": "x"}), "STALE_FILE");
 }
 
 #[test]
-fn media_and_bytes_come_as_base64() {
+fn media_and_bytes_are_returned_as_base64() {
     let world = World::new();
     let bytes: Vec<u8> = (0..=255).collect();
     for name in ["p.PNG", "s.mp3", "x y#.bin"] {
@@ -93,7 +105,7 @@ fn media_and_bytes_come_as_base64() {
 }
 
 #[test]
-fn writing_makes_and_replaces() {
+fn writing_creates_and_replaces_files() {
     let world = World::new();
     let mut client = world.client();
     assert_eq!(
@@ -106,7 +118,7 @@ fn writing_makes_and_replaces() {
     world.holds("new/a.txt", "zwölf\r\n");
     let lines = world.ledger("MUTATION");
     assert_eq!(lines.len(), 2);
-    assert!(lines.iter().all(|line| line.agent.as_ref().unwrap().as_str() == "blue"));
+    assert!(lines.iter().all(|line| line["agent"] == "blue"));
     for arguments in [json!({"path": "a"}), json!({"content": "a"}), json!({"path": "a", "content": 1})] {
         client.fails("write_file", arguments);
     }
@@ -115,7 +127,7 @@ fn writing_makes_and_replaces() {
 }
 
 #[test]
-fn editing_answers_with_a_diff() {
+fn editing_returns_a_diff() {
     let world = World::new();
     world.outsider_writes("a.rs", "fn a() {\n    one();\n}\n");
     let mut client = world.client();
@@ -128,7 +140,7 @@ fn editing_answers_with_a_diff() {
     assert!(shown.contains("@@ -1,3 +1,3 @@\n fn a() {\n-    one();\n+    two();\n }\n```\n"), "{shown}");
     assert_eq!(client.done("edit_file", edit), shown);
     world.holds("a.rs", "fn a() {\n    two();\n}\n");
-    // White space that is not quite right.
+    // Old text with different white space.
     let edits = json!([{"oldText": "fn a() {\n  two();", "newText": "fn b() {\n  three();"}]);
     client.done("edit_file", json!({"path": "a.rs", "edits": edits}));
     assert_eq!(world.bytes("a.rs"), b"fn b() {\n    three();\n}\n");
@@ -138,7 +150,7 @@ fn editing_answers_with_a_diff() {
 }
 
 #[test]
-fn what_is_no_text_survives() {
+fn bytes_that_are_not_text_survive() {
     let world = World::new();
     let mut client = world.client();
     // Windows line ends and a byte order mark.
@@ -147,7 +159,7 @@ fn what_is_no_text_survives() {
     let edits = json!([{"oldText": "one\ntwo", "newText": "1\n2"}]);
     client.done("edit_file", json!({"path": "crlf.txt", "edits": edits}));
     world.holds("crlf.txt", "\u{feff}1\r\n2\r\n");
-    // Bytes that are not UTF-8 are shown as U+FFFD, and an edit leaves them alone.
+    // Bytes that are not UTF-8 are shown as U+FFFD, and an edit keeps them.
     world.outsider_writes("latin1.txt", b"caf\xe9 one\n");
     let result = client.call("read_text_file", json!({"path": "latin1.txt"}));
     assert_eq!(result["structuredContent"]["content"], "caf\u{fffd} one\n");
@@ -158,7 +170,7 @@ fn what_is_no_text_survives() {
     client.fails("write_files", json!({ "changes": changes }));
     client.done("edit_file", json!({"path": "latin1.txt", "edits": [{"oldText": "one", "newText": "two"}]}));
     assert_eq!(world.bytes("latin1.txt"), b"caf\xe9 two\n");
-    // Whoever means it may replace it.
+    // Replacing the whole file on purpose is allowed.
     client.done("write_file", json!({"path": "latin1.txt", "content": "café"}));
     world.holds("latin1.txt", "café");
     client.done("write_file", json!({"path": "u.txt", "content": "\u{fffd}\0"}));
@@ -166,7 +178,7 @@ fn what_is_no_text_survives() {
 }
 
 #[test]
-fn a_part_of_a_large_file_is_shown_and_all_of_it_hashed() {
+fn a_part_of_a_large_file_is_read_and_all_of_it_is_hashed() {
     let world = World::new();
     let large: String = (0..2_000_000).map(|line| format!("line {line}\n")).collect();
     assert!(large.len() > 20 << 20);
@@ -184,7 +196,7 @@ fn a_part_of_a_large_file_is_shown_and_all_of_it_hashed() {
 }
 
 #[test]
-fn more_than_fits_into_an_answer_is_not_read() {
+fn a_file_that_is_too_large_for_one_answer_is_not_read() {
     let world = World::new();
     let file = fs::File::create(world.root().join("huge")).unwrap();
     file.set_len(300 << 20).unwrap();
@@ -200,7 +212,7 @@ fn more_than_fits_into_an_answer_is_not_read() {
 }
 
 #[test]
-fn folders_are_made_and_listed() {
+fn folders_are_created_and_listed() {
     let world = World::new();
     let mut client = world.client();
     assert_eq!(client.done("create_directory", json!({"path": "d/e"})), "Successfully created directory d/e");
@@ -269,7 +281,24 @@ fn trees_and_searches() {
 }
 
 #[test]
-fn links_lead_nowhere_outside() {
+fn patterns_that_are_too_complex_are_refused_at_once() {
+    let world = World::new();
+    world.outsider_writes("a", "");
+    let mut client = world.client();
+    for pattern in ["x".repeat(100 << 10), "{a,b}".repeat(100)] {
+        for (tool, arguments) in [
+            ("search_files", json!({"path": ".", "pattern": pattern})),
+            ("search_files", json!({"path": ".", "pattern": "*", "excludePatterns": [pattern]})),
+            ("directory_tree", json!({"path": ".", "excludePatterns": [pattern]})),
+        ] {
+            let words = client.fails(tool, arguments);
+            assert!(words.contains("the glob pattern is too long"), "{words}");
+        }
+    }
+}
+
+#[test]
+fn links_do_not_lead_out_of_the_workspace() {
     let world = World::new();
     let secret = world.outside().join("secret");
     fs::create_dir(&secret).unwrap();
@@ -310,7 +339,7 @@ fn links_lead_nowhere_outside() {
     assert!(found.contains("/inner") && !found.contains("inner/a"), "{found}");
     let sizes = client.done("list_directory_with_sizes", json!({"path": "."}));
     assert!(sizes.contains(&format!("[FILE] {:<30} {:>10}", "key", "0 B")), "{sizes}");
-    // A link that stays inside is as good as what it leads to.
+    // A link inside the workspace is followed.
     assert_eq!(client.done("read_text_file", json!({"path": "inner/a"})), "x");
     assert_eq!(client.done("list_directory", json!({"path": "inner"})), "[FILE] a");
 }
@@ -332,7 +361,7 @@ fn the_state_cannot_be_changed() {
 }
 
 #[test]
-fn files_and_folders_are_moved_and_what_was_read_goes_along() {
+fn files_and_folders_are_moved_together_with_what_was_read() {
     let world = World::new();
     world.outsider_writes("a", "one");
     world.outsider_writes("d/b", "two");
@@ -349,7 +378,7 @@ fn files_and_folders_are_moved_and_what_was_read_goes_along() {
     assert_eq!(initial["structuredContent"]["initial_hash"], sha256("three"));
     world.outsider_writes("e/f/sub/c", "foreign");
     client.refused("write_file", json!({"path": "e/f/sub/c", "content": "x"}), "STALE_FILE");
-    // Nothing is ever moved over something else.
+    // A move never overwrites a file.
     client.refused("move_file", json!({"source": "new/a2", "destination": "e/f/b"}), "STALE_FILE");
     client.refused("move_file", json!({"source": "new/a2", "destination": "e/f"}), "NOT_A_FILE");
     client.fails("move_file", json!({"source": "new", "destination": "e/f"}));
@@ -357,16 +386,16 @@ fn files_and_folders_are_moved_and_what_was_read_goes_along() {
     client.fails("move_file", json!({"source": "gone", "destination": "x"}));
     world.holds("e/f/b", "two");
     let moved: Vec<_> =
-        world.ledger("MUTATION").into_iter().filter(|line| line.payload["folder"] == true).collect();
+        world.ledger("MUTATION").into_iter().filter(|line| line["payload"]["folder"] == true).collect();
     assert_eq!(moved.len(), 1);
     assert_eq!(
-        (&moved[0].payload["target_file"], &moved[0].payload["moved_to"]),
+        (&moved[0]["payload"]["target_file"], &moved[0]["payload"]["moved_to"]),
         (&json!("d"), &json!("e/f"))
     );
 }
 
 #[test]
-fn deleting_takes_a_file_away() {
+fn deleting_removes_a_file() {
     let world = World::new();
     world.outsider_writes("a", "one");
     let mut client = world.client();
@@ -377,7 +406,7 @@ fn deleting_takes_a_file_away() {
 }
 
 #[test]
-fn several_files_change_together() {
+fn several_files_change_atomically() {
     let world = World::new();
     world.outsider_writes("a", "one");
     world.outsider_writes("b", "two three");
@@ -412,7 +441,7 @@ fn several_files_change_together() {
 }
 
 #[test]
-fn info_tells_size_times_and_mode() {
+fn info_shows_size_times_and_mode() {
     let world = World::new();
     world.outsider_writes("a", "12345");
     fs::set_permissions(world.root().join("a"), fs::Permissions::from_mode(0o640)).unwrap();

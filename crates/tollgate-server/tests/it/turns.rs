@@ -1,4 +1,4 @@
-//! Turns: one running per connection, more by `turn_id`, and their ends.
+//! Turns: one running turn per connection, more by `turn_id`, and how they end.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ fn begin(client: &mut Client) -> String {
 }
 
 #[test]
-fn a_fresh_turn_knows_nothing() {
+fn a_new_turn_knows_nothing() {
     let world = World::new();
     world.outsider_writes("a", "one");
     let mut client = world.client();
@@ -49,7 +49,7 @@ fn connections_do_not_share_what_they_read() {
 }
 
 #[test]
-fn agents_that_share_a_connection_pass_their_turn() {
+fn agents_that_share_a_connection_pass_their_turn_id() {
     let world = World::new();
     world.outsider_writes("a", "one");
     let mut client = world.client();
@@ -64,7 +64,7 @@ fn agents_that_share_a_connection_pass_their_turn() {
     client.done("end_turn", json!({"turn_id": first}));
     for tool in ["read_text_file", "delete_file"] {
         let words = client.fails(tool, json!({"path": "a", "turn_id": first}));
-        assert!(words.contains("is not known") && words.contains("call begin_turn"), "{words}");
+        assert!(words.contains("unknown turn") && words.contains("call begin_turn"), "{words}");
     }
     client.fails("end_turn", json!({"turn_id": "t-nobody"}));
     client.done("read_text_file", json!({"path": "a", "turn_id": second}));
@@ -72,12 +72,12 @@ fn agents_that_share_a_connection_pass_their_turn() {
 }
 
 #[test]
-fn every_turn_that_began_ends_in_the_ledger() {
+fn the_end_of_every_turn_is_in_the_ledger() {
     let world = World::new();
     world.outsider_writes("a", "one");
     let mut client = world.client();
     client.done("list_directory", json!({"path": "."}));
-    assert_eq!(world.ledger("TURN_STARTED").len(), 0, "looking around is no turn");
+    assert_eq!(world.ledger("TURN_STARTED").len(), 0, "listing a folder does not begin a turn");
     client.fails("end_turn", json!({}));
     client.done("read_text_file", json!({"path": "a"}));
     begin(&mut client);
@@ -89,7 +89,7 @@ fn every_turn_that_began_ends_in_the_ledger() {
 }
 
 #[test]
-fn a_turn_that_nobody_uses_is_over_and_never_silently_replaced() {
+fn an_idle_turn_ends_and_is_never_silently_replaced() {
     let world = World::new();
     world.outsider_writes("a", "one");
     let server = world.idle_after(Duration::from_millis(50));
@@ -103,14 +103,14 @@ fn a_turn_that_nobody_uses_is_over_and_never_silently_replaced() {
         server.expire();
     }
     let words = client.fails("write_file", json!({"path": "a", "content": "x", "turn_id": named}));
-    assert!(words.contains("nobody used it for too long"), "{words}");
-    // The running turn of a connection that is open is still there: without it this write would be unguarded.
+    assert!(words.contains("it was idle for too long"), "{words}");
+    // The running turn of an open connection is kept: without it this write would be unguarded.
     world.outsider_writes("a", "foreign");
     client.refused("write_file", json!({"path": "a", "content": "x"}), "STALE_FILE");
 }
 
 #[test]
-fn what_an_earlier_turn_knew_counts_where_the_policy_says_so() {
+fn reads_of_earlier_turns_count_if_the_policy_says_so() {
     let world = World::with("[guard]\nunread = \"known\"\n");
     world.outsider_writes("a", "one");
     let mut client = world.client();

@@ -1,4 +1,4 @@
-//! A workspace, clients that speak JSON-RPC, and outsiders, so that tests read as stories.
+//! A workspace, clients that speak JSON-RPC, and programs outside tollgate, so that tests read as stories.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,15 +12,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tollgate::gate::Gate;
 use tollgate::ledger::Line;
-use tollgate::settings::{Durability, Settings};
+use tollgate::settings::{Durability, Settings, Wait};
 use tollgate::vault::Vault;
-use tollgate_server::mcp::{IDLE, Options, Server, Tasks};
+use tollgate::workspace::{self, Workspace};
+use tollgate_server::mcp::{self, Options, Server, Tasks};
 
-#[path = "../../examples/shared/vault.rs"]
-mod vault;
-
-/// Every tool, in the order of the list.
+/// All tools, in the order of the server's list.
 pub(crate) const TOOLS: [&str; 25] = [
     "read_file",
     "read_text_file",
@@ -53,7 +52,7 @@ pub(crate) struct World {
     keep: tempfile::TempDir,
     root: PathBuf,
     pub(crate) server: Server,
-    gate: tollgate::gate::Gate,
+    gate: Gate,
 }
 
 impl World {
@@ -61,7 +60,7 @@ impl World {
         Self::with("")
     }
 
-    /// With these settings. The disk is not flushed, as no test here cuts the power.
+    /// With these settings. Writes are not flushed, because no test here simulates a power loss.
     pub(crate) fn with(settings: &str) -> Self {
         let keep = tempfile::tempdir().unwrap();
         let root = keep.path().canonicalize().unwrap().join("w");
@@ -69,12 +68,10 @@ impl World {
         let mut settings: Settings = settings.parse().unwrap();
         settings.guard.durability = Durability::Fast;
         settings.vault.durability = Durability::Fast;
-        let mut options = Options::new(&root, "blue".parse().unwrap());
-        options.workspace.settings = Some(settings);
-        let gate = tollgate::gate::Gate::new(
-            tollgate::workspace::Workspace::open(&root, options.workspace.clone()).unwrap(),
-        );
-        let server = Server::over(gate.clone(), options.agent, options.idle);
+        settings.vault.settle = Wait(Duration::ZERO);
+        let options = workspace::Options { settings: Some(settings), ..Default::default() };
+        let gate = Gate::new(Workspace::open(&root, options).unwrap());
+        let server = Server::new(gate.clone(), serving("blue"));
         Self { keep, root, server, gate }
     }
 
@@ -85,32 +82,37 @@ impl World {
         Self { server, ..world }
     }
 
-    /// The same workspace and vault behind a server for this agent.
+    /// A server for this agent, on the same workspace and vault.
     pub(crate) fn serving_as(&self, agent: &str) -> Server {
         let tasks = Tasks::new(self.vault(), Duration::ZERO);
-        Server::over(self.gate.clone(), agent.parse().unwrap(), IDLE).with_tasks(tasks)
+        Server::new(self.gate.clone(), serving(agent)).with_tasks(tasks)
     }
 
-    /// The vault, for what people do.
+    /// The vault, for steps that people take.
     pub(crate) fn vault(&self) -> Vault {
         let workspace = self.gate.workspace();
-        fs::create_dir_all(self.root.join(&workspace.settings().vault.dir)).unwrap();
-        vault::open(workspace).unwrap()
+        tollgate::tasks::create(workspace, Default::default()).unwrap().vault
     }
 
     /// Somebody adds a task.
     pub(crate) fn adds(&self, task: &str, text: &str) {
-        self.vault().add(&task.parse().unwrap(), text.as_bytes()).unwrap();
+        self.vault().add(&task.parse().unwrap(), text.as_bytes(), Timestamp::now()).unwrap();
     }
 
-    /// Where a task is, as a folder.
+    /// The folder that a task is in.
     pub(crate) fn slot(&self, task: &str) -> String {
         self.vault().get(&task.parse().unwrap(), Timestamp::now()).unwrap().slot.to_string()
     }
 
-    /// The same workspace behind a server whose turns are over after this time.
+    /// A server on the same workspace whose turns end after this idle time.
     pub(crate) fn idle_after(&self, idle: Duration) -> Server {
-        Server::over(self.gate.clone(), "blue".parse().unwrap(), idle)
+        Server::new(self.gate.clone(), Options { idle, ..serving("blue") })
+    }
+
+    /// A server on the same workspace whose user has this home directory.
+    pub(crate) fn at_home_in(&self, home: Option<&Path>) -> Server {
+        let home = home.map(Path::to_owned);
+        Server::new(self.gate.clone(), Options { home, ..serving("blue") })
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -125,7 +127,7 @@ impl World {
         self.root.join(path).to_str().unwrap().to_owned()
     }
 
-    /// Somebody who knows nothing of tollgate writes a file.
+    /// A program outside tollgate writes a file.
     pub(crate) fn outsider_writes(&self, path: &str, bytes: impl AsRef<[u8]>) {
         if let Some(folder) = self.root.join(path).parent() {
             fs::create_dir_all(folder).unwrap();
@@ -142,25 +144,30 @@ impl World {
         assert_eq!(String::from_utf8_lossy(&self.bytes(path)), text, "{path}");
     }
 
-    pub(crate) fn ledger(&self, action_type: &str) -> Vec<Line> {
+    pub(crate) fn ledger(&self, action_type: &str) -> Vec<Value> {
         let lines = self.gate.workspace().ledger().lines_after(0).unwrap();
-        lines.into_iter().filter(|line| line.action_type == action_type).collect()
+        lines.iter().map(Line::json).filter(|line| line["action_type"] == action_type).collect()
     }
 
-    /// A client on a connection of its own, past its handshake.
+    /// A client on a new connection, after the handshake.
     pub(crate) fn client(&self) -> Client {
         Client::of(self.server.clone())
     }
+}
+
+/// The options of a server for this agent.
+fn serving(agent: &str) -> Options {
+    Options { home: std::env::home_dir(), ..Options::new(agent.parse().unwrap()) }
 }
 
 pub(crate) fn sha256(bytes: impl AsRef<[u8]>) -> String {
     tollgate::digest::Digest::of(bytes.as_ref()).to_string()
 }
 
-/// A client that speaks JSON-RPC by lines, on a socket or a child's pipes.
+/// A client that sends JSON-RPC as lines, over a socket or the pipes of a child process.
 pub(crate) struct Client {
     input: Box<dyn BufRead + Send>,
-    /// None once it has hung up.
+    /// `None` after the client has closed the connection.
     output: Option<Box<dyn Write + Send>>,
     next: i64,
     early: HashMap<i64, Value>,
@@ -172,13 +179,13 @@ impl Client {
     pub(crate) fn of(server: Server) -> Self {
         let (ours, theirs) = UnixStream::pair().unwrap();
         theirs.set_nonblocking(true).unwrap();
-        // A server that does not answer fails the test, it does not hang it.
+        // If the server does not answer, the test fails instead of hanging.
         ours.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         let serving = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
                 let (read, write) = tokio::net::UnixStream::from_std(theirs).unwrap().into_split();
-                server.serve(read, write).await.unwrap();
+                mcp::serve(&server, read, write).await.unwrap();
             });
         });
         let mut client = Self::new(ours.try_clone().unwrap(), ours.try_clone().unwrap());
@@ -209,18 +216,18 @@ impl Client {
     }
 
     pub(crate) fn line(&mut self, line: &str) {
-        let output = self.output.as_mut().expect("has not hung up");
+        let output = self.output.as_mut().expect("the connection is open");
         output.write_all(line.as_bytes()).unwrap();
         output.write_all(b"\n").unwrap();
         output.flush().unwrap();
     }
 
-    /// For bytes that are no line of text.
+    /// Access to the stream, for bytes that are not a line of text.
     pub(crate) fn raw(&mut self) -> &mut dyn Write {
-        self.output.as_mut().expect("has not hung up")
+        self.output.as_mut().expect("the connection is open")
     }
 
-    /// Sends a request, does not wait, says its id.
+    /// Sends a request without waiting for the answer. Returns its id.
     pub(crate) fn send(&mut self, method: &str, params: Value) -> i64 {
         self.next += 1;
         let id = self.next;
@@ -232,7 +239,7 @@ impl Client {
         self.send("tools/call", json!({"name": tool, "arguments": arguments}))
     }
 
-    /// The next message, whatever it is. None at the end.
+    /// The next message. `None` at the end.
     pub(crate) fn message(&mut self) -> Option<Value> {
         let mut line = String::new();
         if self.input.read_line(&mut line).unwrap() == 0 {
@@ -247,7 +254,7 @@ impl Client {
             if let Some(message) = self.early.remove(&id) {
                 return message;
             }
-            let message = self.message().expect("the server answers before it ends");
+            let message = self.message().expect("the server answers before it closes the connection");
             if let Some(id) = message["id"].as_i64() {
                 self.early.insert(id, message);
             }
@@ -259,7 +266,7 @@ impl Client {
         self.wait(id)
     }
 
-    /// The result of a tool call, which fits the tool's schema.
+    /// The result of a tool call. Checks it against the tool's schema.
     #[track_caller]
     pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let id = self.send_call(tool, arguments);
@@ -275,7 +282,7 @@ impl Client {
         result
     }
 
-    /// The text of a call that is done.
+    /// The text of a successful call.
     #[track_caller]
     pub(crate) fn done(&mut self, tool: &str, arguments: Value) -> String {
         let result = self.call(tool, arguments);
@@ -283,7 +290,7 @@ impl Client {
         result["content"][0]["text"].as_str().unwrap().to_owned()
     }
 
-    /// The text of a call that failed and was not refused.
+    /// The text of a call that fails for another reason than a refusal.
     #[track_caller]
     pub(crate) fn fails(&mut self, tool: &str, arguments: Value) -> String {
         let result = self.call(tool, arguments);
@@ -292,7 +299,7 @@ impl Client {
         result["content"][0]["text"].as_str().unwrap().to_owned()
     }
 
-    /// What programs read of a call that is done.
+    /// The structured content of a successful call.
     #[track_caller]
     pub(crate) fn value(&mut self, tool: &str, arguments: Value) -> Value {
         let result = self.call(tool, arguments);
@@ -302,14 +309,14 @@ impl Client {
         value
     }
 
-    /// The payload of a call that was refused for this reason.
+    /// The payload of a call that is refused with this error type.
     #[track_caller]
     pub(crate) fn refused(&mut self, tool: &str, arguments: Value, error_type: &str) -> Value {
         let result = self.call(tool, arguments);
         refusal(&result, error_type)
     }
 
-    /// Closes the connection and waits for the server to be done with it.
+    /// Closes the connection and waits until the server has closed it, too.
     pub(crate) fn closes(mut self) {
         self.output = None;
         if let Some(socket) = self.hang_up.take() {
@@ -322,7 +329,7 @@ impl Client {
     }
 }
 
-/// The payload of a result that is a refusal of this kind; its text is the report.
+/// The payload of a refusal with this error type. Checks that the text is a report.
 #[track_caller]
 pub(crate) fn refusal(result: &Value, error_type: &str) -> Value {
     assert_eq!(result["isError"], true, "{result}");
@@ -337,7 +344,7 @@ pub(crate) fn refusal(result: &Value, error_type: &str) -> Value {
     payload.clone()
 }
 
-/// As clients do: the structured content of done and refused calls must fit what the tool promises.
+/// The structured content of successful and refused calls must match the tool's schema, because clients validate it.
 #[track_caller]
 fn fits_schema(tool: &str, result: &Value) {
     static SCHEMAS: OnceLock<HashMap<String, jsonschema::Validator>> = OnceLock::new();
@@ -359,7 +366,7 @@ fn fits_schema(tool: &str, result: &Value) {
     }
 }
 
-/// A program of this crate's examples.
+/// The path of one of this crate's examples.
 pub(crate) fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let path = test.parent().unwrap().parent().unwrap().join("examples").join(name);
@@ -367,7 +374,7 @@ pub(crate) fn example(name: &str) -> PathBuf {
     path
 }
 
-/// A server that is a process of its own.
+/// A server in its own process.
 pub(crate) struct Process {
     pub(crate) child: Child,
     pub(crate) client: Client,
@@ -386,7 +393,7 @@ impl Process {
         Self::start(Command::new(example("mcp_stdio")).args(["--agent", "blue", "--fast"]).arg(root))
     }
 
-    /// Closes its input and waits for it to end by itself.
+    /// Closes its input and waits for it to end.
     pub(crate) fn ends(mut self) -> std::process::ExitStatus {
         self.client.output = None;
         self.child.wait().unwrap()

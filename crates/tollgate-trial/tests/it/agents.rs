@@ -1,4 +1,4 @@
-//! Many agents add lines to one file, each by read, write, and on refusal read again: no line is lost, none is there twice.
+//! Many agents add lines to one file: read, write, and after a refusal read again. No line is lost and none appears twice.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs;
@@ -40,12 +40,12 @@ fn agents_add_lines(agents: u32, lines: u32, config: &str) {
         assert_eq!(count("MUTATION_REFUSED"), busy);
         assert_eq!(count("LATE_EXTERNAL_WRITE"), 0);
     });
-    assert!(stale > 0, "the agents never met, so this has shown nothing");
+    assert!(stale > 0, "no conflict happened, so this proves nothing");
 }
 
-/// Agents are killed at any moment while others go on with the same file, and take over what the dead have left.
+/// Agents are killed at random moments while others continue on the same file and heal what the dead ones left.
 #[test]
-fn agents_that_die_lose_nothing_that_was_acknowledged() {
+fn killed_agents_lose_no_acknowledged_line() {
     const AGENTS: usize = 80;
     let crew = Crew::on(Disk::Checkout, "[guard]\ndurability = \"fast\"\n", &["list"]).unwrap();
     let log_of = |name: &str| fs::read_to_string(crew.beside(&format!("log-{name}"))).unwrap_or_default();
@@ -57,7 +57,7 @@ fn agents_that_die_lose_nothing_that_was_acknowledged() {
     let mut living: VecDeque<_> = (0..3).map(start).collect();
     for number in 3..AGENTS {
         let (oldest, name) = living.pop_front().unwrap();
-        // Some die young, some later; at which of its system calls, nobody knows.
+        // Some are killed early, some later, each at an unknown system call.
         let age = number * 7 % 11;
         let end = Instant::now() + Duration::from_secs(30);
         while log_of(&name).lines().count() < age {
@@ -73,10 +73,10 @@ fn agents_that_die_lose_nothing_that_was_acknowledged() {
         let text = fs::read_to_string(crew.root().join("list")).unwrap();
         let mut found: HashMap<&str, usize> = HashMap::new();
         text.lines().for_each(|line| *found.entry(line).or_default() += 1);
-        assert_eq!(found.values().max(), Some(&1), "a line is there twice");
+        assert_eq!(found.values().max(), Some(&1), "a line appears twice");
         for number in 0..AGENTS {
             for line in log_of(&format!("agent{number}")).split_inclusive('\n') {
-                // The last note may be cut off by the kill; its line was acknowledged all the same.
+                // The kill may have cut off the last log entry. Its line was acknowledged nevertheless.
                 let there = line.strip_suffix('\n').is_none_or(|line| found.contains_key(line));
                 assert!(there, "{line} was acknowledged and is gone");
             }
@@ -84,16 +84,16 @@ fn agents_that_die_lose_nothing_that_was_acknowledged() {
         let mutations = lines_of(workspace, "MUTATION");
         assert_eq!(mutations.len(), text.lines().count() - 1, "one line for every line");
         for pair in mutations.windows(2) {
-            let (before, after) = (&pair[0].payload, &pair[1].payload);
+            let (before, after) = (&pair[0]["payload"], &pair[1]["payload"]);
             assert_eq!(
                 before["hash_after"], after["hash_before"],
                 "the chain of changes is broken: {pair:#?}"
             );
         }
-        assert_eq!(lines_of(workspace, "LATE_EXTERNAL_WRITE"), []);
+        assert_eq!(lines_of(workspace, "LATE_EXTERNAL_WRITE"), Vec::<serde_json::Value>::new());
         assert_eq!(workspace.ledger().verify().unwrap().problem, None);
-        let recovered = mutations.iter().filter(|line| line.payload["recovered"] == true).count();
-        println!("{} lines, {recovered} of them told by whoever came next", mutations.len());
+        let recovered = mutations.iter().filter(|line| line["payload"]["recovered"] == true).count();
+        println!("{} lines, {recovered} of them recorded by the next process", mutations.len());
     });
 }
 

@@ -1,12 +1,12 @@
-//! kill -9 before every system call that changes the disk: of single writes, of a six-file transaction, and of the
-//! recovery after each of them. Always all or none.
+//! `kill -9` before every system call that changes the disk: of single writes, of a six-file commit, and of the healing
+//! after each of them. The result is always all or nothing.
 
 use std::path::Path;
 
 use crate::scene::{Fate, Scene};
 use crate::strace::{Call, End, calls, copy, run};
 
-/// Kills the commit before each of its calls. `twice` also kills each recovery before each of its calls.
+/// Kills the commit before each of its calls. `twice` also kills each healing process before each of its calls.
 fn kill_everywhere(scene: &Scene, degraded: &[String], twice: bool) {
     let (mut before, mut after, mut recoveries) = (0, 0, 0);
     for call in changing_calls(scene, degraded) {
@@ -25,8 +25,11 @@ fn kill_everywhere(scene: &Scene, degraded: &[String], twice: bool) {
         }
         scene.discard(&root);
     }
-    println!("{before} undone, {after} stand, {recoveries} recoveries killed");
-    assert!(before > 0 && after > 0, "the kills fell on one side only: {before} undone, {after} stand");
+    println!("{before} rolled back, {after} applied, {recoveries} healing processes killed");
+    assert!(
+        before > 0 && after > 0,
+        "the kills fell on one side only: {before} rolled back, {after} applied"
+    );
 }
 
 fn changing_calls(scene: &Scene, degraded: &[String]) -> Vec<Call> {
@@ -35,7 +38,7 @@ fn changing_calls(scene: &Scene, degraded: &[String]) -> Vec<Call> {
     assert!(matches!(end, End::Done), "{end:?}");
     assert_eq!(scene.judge(&root, "undisturbed"), Fate::After);
     let calls: Vec<Call> = calls.into_iter().filter(Call::changes).collect();
-    assert!(calls.len() > 8, "too few to be all: {calls:#?}");
+    assert!(calls.len() > 8, "too few calls: {calls:#?}");
     calls
 }
 
@@ -52,7 +55,7 @@ fn kill_recovery_everywhere(scene: &Scene, crashed: &Path, story: &str) -> usize
         let root = scene.next();
         copy(crashed, &root);
         let end = run(&[call.inject("signal=KILL")], &heal(&root).each_ref().map(String::as_str));
-        let story = format!("{story}; then recovery killed before {} {}: {}", call.name, call.nth, call.line);
+        let story = format!("{story}; then healing killed before {} {}: {}", call.name, call.nth, call.line);
         assert!(matches!(end, End::Killed), "{story}: {end:?}");
         scene.judge(&root, &story);
         scene.discard(&root);
@@ -62,42 +65,42 @@ fn kill_recovery_everywhere(scene: &Scene, crashed: &Path, story: &str) -> usize
 }
 
 #[test]
-fn an_update_is_whole_or_not_there() {
+fn an_update_is_all_or_nothing() {
     kill_everywhere(&Scene::update(), &[], true);
 }
 
 #[test]
-fn the_first_update_in_a_workspace_is_whole_or_not_there() {
+fn the_first_update_in_a_workspace_is_all_or_nothing() {
     kill_everywhere(&Scene::first_update(), &[], false);
 }
 
 #[test]
-fn a_creation_is_whole_or_not_there() {
+fn a_creation_is_all_or_nothing() {
     kill_everywhere(&Scene::create(), &[], true);
 }
 
 #[test]
-fn a_creation_in_new_folders_is_whole_or_not_there() {
+fn a_creation_in_new_folders_is_all_or_nothing() {
     kill_everywhere(&Scene::create_in_new_folder(), &[], true);
 }
 
 #[test]
-fn a_creation_in_a_folder_that_marks_its_files_is_whole_or_not_there() {
+fn a_creation_in_a_folder_with_inherited_group_is_all_or_nothing() {
     kill_everywhere(&Scene::create_in_marked_folder(), &[], true);
 }
 
 #[test]
-fn a_deletion_is_whole_or_not_there() {
+fn a_deletion_is_all_or_nothing() {
     kill_everywhere(&Scene::delete(), &[], true);
 }
 
 #[test]
-fn a_move_is_whole_or_not_there() {
+fn a_move_is_all_or_nothing() {
     kill_everywhere(&Scene::rename(), &[], true);
 }
 
 #[test]
-fn a_move_of_a_folder_is_whole_or_not_there() {
+fn a_move_of_a_folder_is_all_or_nothing() {
     kill_everywhere(&Scene::rename_folder(), &[], true);
 }
 
@@ -107,15 +110,32 @@ fn six_files_change_together_or_not_at_all() {
 }
 
 #[test]
-fn changes_on_another_file_system_are_whole_or_not_there() {
+fn changes_on_another_file_system_are_all_or_nothing() {
     if let Some(scene) = Scene::elsewhere() {
         kill_everywhere(&scene, &[], false);
     }
 }
 
-/// What has been replaced is moved to recovery later, by whoever sweeps, who may die too.
+/// If a power failure brought the intent back, healing would delete the file that it names: after the swap, that is the
+/// replaced file.
 #[test]
-fn a_sweep_may_die_anywhere() {
+fn an_intent_is_deleted_for_good_before_its_file_is_swapped() {
+    let Some(scene) = Scene::elsewhere() else { return };
+    let calls = changing_calls(&scene, &[]);
+    let find = |from: usize, wanted: &dyn Fn(&Call) -> bool| {
+        calls[from..].iter().position(wanted).map(|at| from + at)
+    };
+    let in_journal = |call: &Call| call.line.contains("/.tollgate/journal>");
+    let created = find(0, &|call| call.line.contains("O_EXCL") && call.line.contains(".tollgate-")).unwrap();
+    let deleted = find(created, &|call| call.name == "unlinkat" && in_journal(call)).unwrap();
+    let flushed = find(deleted, &|call| call.name == "fsync" && in_journal(call));
+    let swapped = find(deleted, &|call| call.line.contains("RENAME_EXCHANGE")).unwrap();
+    assert!(flushed.is_some_and(|flushed| flushed < swapped), "{:#?}", &calls[created..=swapped]);
+}
+
+/// A later sweep moves replaced files to recovery. It may be killed too.
+#[test]
+fn a_sweep_killed_anywhere_loses_nothing() {
     let scene = Scene::six();
     let done = scene.fresh();
     assert!(matches!(run(&[], &scene.commit(&done)), End::Done));
@@ -135,22 +155,22 @@ fn a_sweep_may_die_anywhere() {
     }
 }
 
-/// The same where the file system cannot exchange two names, so that a swap is three steps.
+/// On a file system that cannot exchange two names, so that a swap takes three steps.
 #[test]
 fn six_files_change_together_or_not_at_all_without_exchange() {
     kill_everywhere(&Scene::six(), &no_exchange(), false);
 }
 
 #[test]
-fn single_changes_are_whole_or_not_there_without_exchange() {
+fn single_changes_are_all_or_nothing_without_exchange() {
     for scene in [Scene::update(), Scene::create_in_new_folder(), Scene::delete(), Scene::rename()] {
         kill_everywhere(&scene, &no_exchange(), true);
     }
 }
 
-/// The same where a file cannot have two names.
+/// On a file system where a file cannot have two names.
 #[test]
-fn a_creation_is_whole_or_not_there_without_links() {
+fn a_creation_is_all_or_nothing_without_links() {
     for scene in [Scene::create(), Scene::create_in_new_folder()] {
         kill_everywhere(&scene, &["inject=linkat:error=EPERM".to_owned()], true);
     }

@@ -1,4 +1,4 @@
-//! A workspace in which several processes work at once.
+//! A workspace in which several processes work at the same time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use tollgate::workspace::Workspace;
 use crate::scene::open;
 use crate::strace::{IN_PROCESS, TRIAL, folder, spawn};
 
-/// Where the trials with outsiders are held.
+/// The file system for trials with outsiders.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Disk {
     /// The file system of the checkout.
@@ -27,7 +27,7 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
-    /// A workspace with these files. `None`, with a word, where there is no such file system.
+    /// A workspace with these files. `None`, with a message, if the file system does not exist.
     pub(crate) fn on(disk: Disk, config: &str, files: &[&str]) -> Option<Self> {
         let keep = match disk {
             Disk::Checkout => folder(),
@@ -47,7 +47,7 @@ impl Crew {
         for file in files {
             fs::write(crew.root().join(file), "start\n").unwrap();
         }
-        // Makes the state.
+        // Creates the state.
         crew.workspace(|_| ());
         fs::write(crew.root().join(".tollgate/config.toml"), config).unwrap();
         Some(crew)
@@ -57,12 +57,12 @@ impl Crew {
         self.keep.path().join("w")
     }
 
-    /// A path outside the workspace, for logs and signs.
+    /// A path outside the workspace, for logs and signals.
     pub(crate) fn beside(&self, name: &str) -> PathBuf {
         self.keep.path().join(name)
     }
 
-    /// Looks at the workspace from this process.
+    /// Opens the workspace in this process.
     pub(crate) fn workspace<T>(&self, look: impl FnOnce(&Workspace) -> T) -> T {
         let _no_children = IN_PROCESS.read().unwrap_or_else(PoisonError::into_inner);
         look(&open(&self.root()))
@@ -91,7 +91,7 @@ impl Crew {
         self.start("outsider", &[&own, arguments].concat())
     }
 
-    /// Waits for a sign.
+    /// Waits until a signal file exists.
     pub(crate) fn wait_for(&self, sign: &str) {
         let end = Instant::now() + Duration::from_secs(20);
         while !self.beside(sign).exists() {
@@ -100,7 +100,7 @@ impl Crew {
         }
     }
 
-    /// All bytes that tollgate keeps aside, and those that the outsider itself replaced.
+    /// All bytes that tollgate keeps, and those that the outsider itself replaced.
     pub(crate) fn kept(&self, file: &str) -> Vec<Vec<u8>> {
         fn walk(folder: &Path, kept: &mut Vec<Vec<u8>>) {
             for entry in fs::read_dir(folder).unwrap() {
@@ -127,7 +127,7 @@ impl Actor {
         self.0.wait().unwrap();
     }
 
-    /// Waits for its end, which must be a good one, and tells its answer.
+    /// Waits until the process ends, which must succeed, and returns its answer.
     #[track_caller]
     pub(crate) fn ends(self) -> Value {
         let output = self.0.wait_with_output().unwrap();

@@ -1,11 +1,11 @@
-//! Where the file system or the kernel gives less, a write works all the same, and its ledger line says what was missing.
+//! If the file system or the kernel lacks an ability, a write still works, and its ledger line says what was missing.
 
 use std::sync::PoisonError;
 
 use crate::scene::{Fate, Scene, mutations, open};
 use crate::strace::{Call, End, IN_PROCESS, calls, run};
 
-/// Commits with these calls failing, and tells what the ledger says about the guarantee.
+/// Commits while these calls fail. Returns the guarantee in the ledger.
 fn guarantee(scene: &Scene, injections: &[String]) -> Vec<String> {
     let root = scene.fresh();
     let end = run(injections, &scene.commit(&root));
@@ -14,11 +14,11 @@ fn guarantee(scene: &Scene, injections: &[String]) -> Vec<String> {
     let lines = mutations(&open(&root));
     drop(no_children);
     assert_eq!(scene.judge(&root, "degraded"), Fate::After);
-    lines.iter().map(|line| line.payload["guarantee"].as_str().unwrap().to_owned()).collect()
+    lines.iter().map(|line| line["payload"]["guarantee"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
-fn with_everything_the_guarantee_is_full() {
+fn with_all_abilities_the_guarantee_is_full() {
     for scene in [Scene::update(), Scene::create(), Scene::delete(), Scene::rename()] {
         assert_eq!(guarantee(&scene, &[]), ["full"]);
     }
@@ -32,13 +32,13 @@ fn without_exchange_the_ledger_says_so() {
     }
 }
 
-/// As with a file of another user: the kernel gives no lease.
+/// The kernel grants no lease, as on a file of another user.
 #[test]
 fn without_a_lease_the_ledger_says_so() {
     let scene = Scene::update();
     let root = scene.fresh();
     let (_, calls) = calls(&root, &[], &scene.commit(&root));
-    // The last one is the commit's; those before are of reads.
+    // The last lease is that of the commit. The earlier ones belong to reads.
     let asks = |call: &&Call| call.name == "fcntl" && call.line.contains("F_SETSIG");
     let lease = calls.iter().rfind(asks).unwrap();
     for error in ["EACCES", "EINVAL", "ENOLCK"] {

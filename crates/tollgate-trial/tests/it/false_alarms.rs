@@ -1,4 +1,4 @@
-//! Programs that touch files, or write the same bytes again, while agents work: nobody is ever told that a file is stale.
+//! Programs touch files, or write the same bytes again, while agents work: no write is ever refused as stale.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use crate::scene::lines_of;
 
 fn no_false_alarm(kind: &str) {
     for disk in [Disk::Checkout, Disk::Memory] {
-        // Each agent has its own file: what another agent writes would be a true alarm.
+        // Each agent has its own file: a write by another agent would be a real conflict.
         let files = ["one", "two"];
         let Some(crew) = Crew::on(disk, "[guard]\ndurability = \"fast\"\n", &files) else { continue };
         let agents = files.map(|name| {
@@ -16,7 +16,7 @@ fn no_false_alarm(kind: &str) {
             let how = ["--keep", "foreign", "--reads", "when-refused"];
             crew.start("agent", &[&arguments[..], &how].concat())
         });
-        // What is read while it is being written is no baseline to be trusted.
+        // A read during a write gives no reliable baseline.
         files.iter().for_each(|name| crew.wait_for(&format!("ready-{name}")));
         let outsiders = files.map(|name| crew.start_outsider(kind, name, &["--until", "%done"]));
         for agent in agents {
@@ -31,8 +31,8 @@ fn no_false_alarm(kind: &str) {
             assert!(saves > 10, "{kind} on {disk:?}: the outsider was hardly there");
         }
         crew.workspace(|workspace| {
-            assert_eq!(lines_of(workspace, "MUTATION_CONFLICT"), []);
-            assert_eq!(lines_of(workspace, "LATE_EXTERNAL_WRITE"), []);
+            assert_eq!(lines_of(workspace, "MUTATION_CONFLICT"), Vec::<serde_json::Value>::new());
+            assert_eq!(lines_of(workspace, "LATE_EXTERNAL_WRITE"), Vec::<serde_json::Value>::new());
             assert_eq!(workspace.ledger().verify().unwrap().problem, None);
         });
     }

@@ -1,5 +1,5 @@
-//! Every system call that opens or changes a file fails once, in each way that it can fail: either the commit stands all
-//! the same, or there is a clear fault and nothing was changed. Then a disk that is really full.
+//! Every system call that opens or changes a file fails once, in each way that it can fail. Either the commit succeeds
+//! anyway, or there is a clear fault and nothing has changed. Then the same with a disk that is really full.
 
 use std::fs;
 use std::path::Path;
@@ -8,14 +8,14 @@ use std::process::Command;
 use crate::scene::{Fate, Scene, read};
 use crate::strace::{Call, End, calls, run};
 
-/// How a call of this name can fail on a disk that is full, broken or elsewhere. `EINTR` must always be survived.
+/// The errors of a call of this name on a disk that is full, broken or remote. `EINTR` must never cause a fault.
 fn errors(call: &Call) -> &'static [&'static str] {
     match call.name.as_str() {
         "write" | "pwrite64" | "ftruncate" | "fsync" | "fdatasync" | "mkdir" | "mkdirat" => {
             &["ENOSPC", "EIO", "EINTR"]
         }
         "openat" if call.changes() => &["ENOSPC", "EIO", "EMFILE", "EINTR"],
-        // Nobody is interrupted in opening a folder.
+        // A signal cannot interrupt the opening of a folder.
         "openat" | "openat2" if call.line.contains("O_DIRECTORY") => &["EIO", "EMFILE"],
         "open" | "openat" | "openat2" => &["EIO", "EMFILE", "EINTR"],
         "rename" | "renameat" | "renameat2" | "link" | "linkat" => &["ENOSPC", "EIO", "EXDEV", "EINTR"],
@@ -58,7 +58,7 @@ fn fail_everywhere(scene: &Scene) {
     assert!(stood > 0 && faults > 0);
 }
 
-/// Says what could not be done, where, and why.
+/// The message says what failed, where, and why.
 fn is_clear(words: &str) -> bool {
     words.contains(": cannot ")
         && words.contains('`')
@@ -66,7 +66,7 @@ fn is_clear(words: &str) -> bool {
         && !words.contains("panicked")
 }
 
-/// From one call on, every call of that name fails, so that undoing fails too. Whoever comes next puts it right.
+/// From one call on, every call of that name fails, so that the undo fails too. The next process heals the workspace.
 fn fail_from_there_on(scene: &Scene) {
     let root = scene.fresh();
     let (_, calls) = calls(&root, &[], &scene.commit(&root));
@@ -78,7 +78,7 @@ fn fail_from_there_on(scene: &Scene) {
         let fate = scene.judge(&root, &story);
         match end {
             End::Done => assert_eq!(fate, Fate::After, "{story}: acknowledged, but gone"),
-            // Where every write fails, so does the one that tells.
+            // If every write fails, the answer cannot be printed either.
             End::Fault(words) => assert!(call.name == "write" || is_clear(&words), "{story}: {words}"),
             End::Refused(_) | End::Killed => panic!("{story}: {end:?}"),
         }
@@ -111,20 +111,20 @@ fn a_failing_call_fails_six_files_clearly_or_not_at_all() {
 }
 
 #[test]
-fn a_failing_call_fails_changes_elsewhere_clearly_or_not_at_all() {
+fn a_failing_call_fails_changes_on_another_file_system_clearly_or_not_at_all() {
     if let Some(scene) = Scene::elsewhere() {
         fail_everywhere(&scene);
     }
 }
 
 #[test]
-fn a_disk_that_stays_broken_is_put_right_later() {
+fn after_a_broken_disk_the_next_process_recovers() {
     for scene in [Scene::update(), Scene::create_in_new_folder(), Scene::delete(), Scene::six()] {
         fail_from_there_on(&scene);
     }
 }
 
-/// A small file system of its own. `None`, with a word, where it cannot be mounted.
+/// A small file system. `None`, with a message, if it cannot be mounted.
 struct Small(tempfile::TempDir);
 
 impl Small {
@@ -154,7 +154,7 @@ impl Drop for Small {
 fn a_full_disk_is_a_clear_fault_and_changes_nothing() {
     let Some(small) = Small::mount() else { return };
     for scene in [Scene::update(), Scene::six()] {
-        // One page less room each time, from enough down to none.
+        // One free page less each time, from enough down to none.
         let (mut stood, mut faults) = (0, 0);
         for pages in (0..24).rev() {
             let root = small.0.path().join("w");
@@ -187,7 +187,7 @@ fn a_full_disk_is_a_clear_fault_and_changes_nothing() {
     }
 }
 
-/// Fills the file system up to so many free pages.
+/// Fills the file system until this number of pages is free.
 fn fill(filler: &Path, pages: usize) {
     use std::io::Write;
     let mut file = fs::File::create(filler).unwrap();

@@ -1,5 +1,5 @@
-//! A program that knows nothing of tollgate saves a file while a commit is stopped after one of its system calls, for every
-//! one of them. Then the commit goes on, or is killed. Either way the save is at the path or in recovery.
+//! A program unaware of tollgate saves a file while a commit is stopped after one of its system calls, for each of them.
+//! Then the commit continues or is killed. Either way, the save is at the path or in recovery.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -34,7 +34,7 @@ fn save_everywhere(scene: &Scene, path: &str) {
     let (end, calls) = calls(&root, &[], &scene.commit(&root));
     assert!(matches!(end, End::Done), "{end:?}");
     let mut ends = [0; 3];
-    // Before its first mark the committer has not read everything yet, and would build on the save.
+    // Before its first mark, the committer has not read all files yet and would build on the save.
     let after_reading = calls.iter().skip_while(|call| call.name != "pwrite64");
     for call in after_reading.filter(|call| call.changes() || call.asks_for_quiet()) {
         for save in [Save::Rename, Save::InPlace] {
@@ -46,7 +46,7 @@ fn save_everywhere(scene: &Scene, path: &str) {
                 );
                 let (end, saved) = stop_and_save(scene, &root, call, path, save, then);
                 let (applied, at_path) = judge(scene, &root, path, saved, &story);
-                // A writer in place may come too late to be noticed before the answer. A rename cannot.
+                // A write in place may come too late to be noticed before the answer. A rename cannot.
                 let on_time = matches!(save, Save::InPlace) || !saved || at_path;
                 assert!(on_time, "{story}: kept aside, but it belongs at the path");
                 match end {
@@ -65,7 +65,7 @@ fn save_everywhere(scene: &Scene, path: &str) {
         }
     }
     println!("{path}: {} done, {} refused, {} killed", ends[0], ends[1], ends[2]);
-    assert!(ends.iter().all(|&count| count > 0), "the saves did not fall on both sides: {ends:?}");
+    assert!(ends.iter().all(|&count| count > 0), "all saves fell on one side: {ends:?}");
 }
 
 fn stop_and_save(scene: &Scene, root: &Path, call: &Call, path: &str, save: Save, then: Then) -> (End, bool) {
@@ -74,7 +74,7 @@ fn stop_and_save(scene: &Scene, root: &Path, call: &Call, path: &str, save: Save
     let committer = spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
     let pid = stopped(&log);
     let target = root.join(path);
-    // A folder that is not there yet is nobody's to save into.
+    // Nobody can save into a folder that does not exist yet.
     let saved = target.parent().unwrap().is_dir();
     let saver = match save {
         _ if !saved => None,
@@ -105,8 +105,8 @@ fn stopped(log: &Path) -> Pid {
         if let Some(line) = text.lines().find(|line| line.ends_with("--- stopped by SIGSTOP ---")) {
             return Pid::from_raw(line.split(' ').next().unwrap().parse().unwrap()).unwrap();
         }
-        assert!(!text.contains("+++ exited"), "it was not stopped: {text}");
-        assert!(Instant::now() < deadline, "nothing happens: {text}");
+        assert!(!text.contains("+++ exited"), "the process was not stopped: {text}");
+        assert!(Instant::now() < deadline, "the process does not continue: {text}");
         thread::sleep(Duration::from_micros(200));
     }
 }
@@ -117,7 +117,7 @@ fn rename_over(path: &Path) {
     fs::rename(&temporary, path).unwrap();
 }
 
-/// Opens the file for writing and writes it. Comes back when that is done, or when it is waiting for the lease to end.
+/// Opens the file for writing and writes it. Returns when that is done, or while it waits for the end of the lease.
 fn start_writing(path: PathBuf) -> thread::JoinHandle<()> {
     let (tell, told) = mpsc::channel();
     let saver = thread::spawn(move || {
@@ -139,14 +139,13 @@ fn start_writing(path: PathBuf) -> thread::JoinHandle<()> {
     saver
 }
 
-/// The save is not lost, the other files are all or none, and the workspace is as good as new. Says whether the commit
-/// stands, and whether the save is at the path.
+/// Checks that the save is not lost, that the other files changed all or not at all, and that the workspace is healthy.
+/// Returns whether the commit succeeded, and whether the save is at the path.
 fn judge(scene: &Scene, root: &Path, path: &str, saved: bool, story: &str) -> (bool, bool) {
     let _no_children = IN_PROCESS.read().unwrap_or_else(PoisonError::into_inner);
     let workspace = open(root);
     let found = read(root);
-    // A save over the new name of a file that is being moved is taken for one over the old name, if it comes before the
-    // first look: it is then found under the old name.
+    // If a save to the new name of a moved file comes before the first check, the undo moves it to the old name.
     let names = touched(scene, path);
     let at_path = names.iter().any(|name| found.get(*name).is_some_and(|text| text == FOREIGN));
     assert!(
@@ -162,7 +161,7 @@ fn judge(scene: &Scene, root: &Path, path: &str, saved: bool, story: &str) -> (b
     if saved && !applied {
         assert!(at_path, "{story}: nothing was applied, so the save should be at the path: {found:?}");
     }
-    // What was there before is somewhere, unless the outsider itself wrote over it.
+    // The old bytes still exist, unless the outsider itself overwrote them.
     for (_, text) in
         scene.before.iter().filter(|(name, text)| !text.is_empty() && !names.contains(&name.as_str()))
     {

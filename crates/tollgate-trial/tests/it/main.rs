@@ -1,9 +1,9 @@
-//! Trials with real processes: many agents, outsiders that know nothing of tollgate, and every disaster that can be
-//! staged without pulling the plug.
+//! Trials with real processes: many agents, outsiders unaware of tollgate, and every failure that can be simulated
+//! without cutting the power.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "tests stop at the first surprise and tell what they saw"
+    reason = "a test stops at the first surprise and prints what it saw"
 )]
 
 mod agents;

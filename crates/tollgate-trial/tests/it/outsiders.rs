@@ -1,5 +1,5 @@
-//! Agents and a program that knows nothing of tollgate write one file at once: every save of that program is at the path or
-//! in recovery, whatever way it saves.
+//! Agents and a program unaware of tollgate write one file at the same time. However the program saves, each of its saves
+//! is at the path or in recovery.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,21 +10,21 @@ use crate::crew::{Crew, Disk};
 /// Long enough for thousands of saves, short enough for a test.
 const TIME: Duration = Duration::from_secs(3);
 
-/// As many as keep the file small, so that many commits fit into the time.
+/// Few enough to keep the file small, so that many commits fit into the time.
 const SAVES: &str = "250";
 
-/// What one or more rounds gave.
+/// The result of one or more rounds.
 #[derive(Debug, Default)]
 struct Tally {
     saves: u64,
-    /// Not at the path but kept.
+    /// Saves in recovery instead of at the path.
     aside: usize,
     lost: Vec<String>,
     commits: u64,
     stale: u64,
 }
 
-/// One outsider against some writers, until it has made its saves.
+/// One outsider against some writers, until the outsider has made all its saves.
 fn round(disk: Disk, writer: &str, kind: &str, tally: &mut Tally) -> Option<()> {
     let crew = Crew::on(disk, "[guard]\ndurability = \"fast\"\n", &["file"])?;
     let names = ["one", "two"];
@@ -112,8 +112,8 @@ fn stores_into_a_mapping_are_not_lost() {
     no_save_is_lost("mmap");
 }
 
-/// The control: the same outsiders against a writer that checks, then writes a temporary file, then renames it. If this
-/// lost nothing, the trials above would show nothing.
+/// The control: the same outsiders against a writer that checks, writes a temporary file and renames it. If it lost nothing,
+/// the trials above would prove nothing.
 #[test]
 fn a_naive_writer_does_lose_saves() {
     for kind in ["rename", "in-place", "append"] {

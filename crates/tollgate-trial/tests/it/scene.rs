@@ -1,4 +1,4 @@
-//! A workspace before and after a commit, and what has to hold whatever happened in between.
+//! A workspace before and after a commit, and what must hold no matter what happened in between.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use tollgate::digest::Digest;
 use tollgate::gate::Gate;
 use tollgate::guard::{Expected, Outcome};
@@ -31,7 +32,7 @@ pub(crate) struct Scene {
     count: std::cell::Cell<usize>,
 }
 
-/// What became of the commit.
+/// The result of the commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Before,
@@ -70,7 +71,7 @@ impl Scene {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        // The state is there already, as in every workspace but a new one.
+        // The state exists already, as in every workspace that is not new.
         let no_children = IN_PROCESS.read().unwrap_or_else(PoisonError::into_inner);
         drop(open(&template));
         drop(no_children);
@@ -82,7 +83,7 @@ impl Scene {
         Self::new(&[("a", "one"), ("z", "z")], &["write:a:two"], &[("a", "two"), ("z", "z")], "")
     }
 
-    /// The first guarded write of all, which makes the state.
+    /// The first guarded write in a workspace, which creates the state.
     pub(crate) fn first_update() -> Self {
         let scene = Self::update();
         fs::remove_dir_all(scene.template().join(".tollgate")).unwrap();
@@ -97,14 +98,14 @@ impl Scene {
         Self::new(&[("z", "z")], &["create:n/o/a:two"], &[("n/o/a", "two"), ("z", "z")], "")
     }
 
-    /// Into a folder that gives its group to new files.
+    /// In a folder whose new files inherit its group.
     pub(crate) fn create_in_marked_folder() -> Self {
         let scene = Self::new(&[("g/z", "z")], &["create:g/a:two"], &[("g/a", "two"), ("g/z", "z")], "");
         fs::set_permissions(scene.template().join("g"), Permissions::from_mode(0o2755)).unwrap();
         scene
     }
 
-    /// Changes in a folder that is on another file system than the state. `None`, with a word, where none can be mounted.
+    /// Changes in a folder on another file system than the state. `None`, with a message, if none can be mounted.
     pub(crate) fn elsewhere() -> Option<Self> {
         let mut scene = Self::new(
             &[("o/a", "a one"), ("o/d", "d one"), ("z", "z one")],
@@ -131,7 +132,7 @@ impl Scene {
         Self::new(&[("a", "one"), ("z", "z")], &["move:a:b"], &[("b", "one"), ("z", "z")], "")
     }
 
-    /// Into folders that are made for it.
+    /// Into new folders.
     pub(crate) fn rename_folder() -> Self {
         Self::new(
             &[("d/s/a", "one"), ("z", "z")],
@@ -158,7 +159,7 @@ impl Scene {
         )
     }
 
-    /// The workspace as it was, in a new place.
+    /// A copy of the workspace before the commit.
     pub(crate) fn fresh(&self) -> PathBuf {
         let root = self.next();
         copy(&self.template(), &root);
@@ -166,7 +167,7 @@ impl Scene {
             let folder = root.join(folder);
             fs::remove_dir_all(&folder).unwrap();
             fs::create_dir(&folder).unwrap();
-            assert!(mount(&folder), "the first time it could be mounted");
+            assert!(mount(&folder), "the file system was mounted before");
             for entry in fs::read_dir(self.template().join(self.mounted.unwrap())).unwrap() {
                 let entry = entry.unwrap();
                 fs::copy(entry.path(), folder.join(entry.file_name())).unwrap();
@@ -175,7 +176,7 @@ impl Scene {
         root
     }
 
-    /// Takes a workspace away.
+    /// Deletes a workspace.
     pub(crate) fn discard(&self, root: &Path) {
         self.unmount(root);
         fs::remove_dir_all(root).unwrap();
@@ -191,7 +192,7 @@ impl Scene {
         self.keep.path().join("template")
     }
 
-    /// A path that nobody has used.
+    /// A new path.
     pub(crate) fn next(&self) -> PathBuf {
         self.count.set(self.count.get() + 1);
         self.keep.path().canonicalize().unwrap().join(format!("w{}", self.count.get()))
@@ -204,7 +205,7 @@ impl Scene {
         arguments
     }
 
-    /// All or none, and the workspace is as good as new. Says which.
+    /// Checks that all or nothing was changed, and that the workspace is healthy. Returns which.
     #[track_caller]
     pub(crate) fn judge(&self, root: &Path, story: &str) -> Fate {
         let _no_children = IN_PROCESS.read().unwrap_or_else(PoisonError::into_inner);
@@ -330,7 +331,7 @@ pub(crate) fn read(root: &Path) -> Files {
     files
 }
 
-/// What is in the state, for messages.
+/// The files of the state, for messages.
 pub(crate) fn state(root: &Path) -> Vec<String> {
     ["stage", "journal", "recovery/late", "recovery/replaced", "recovery/taken_back"]
         .iter()
@@ -344,11 +345,11 @@ pub(crate) fn names(root: &Path, folder: &str) -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-pub(crate) fn lines_of(workspace: &Workspace, action_type: &str) -> Vec<Line> {
+pub(crate) fn lines_of(workspace: &Workspace, action_type: &str) -> Vec<Value> {
     let lines = workspace.ledger().lines_after(0).unwrap();
-    lines.into_iter().filter(|line| line.action_type == action_type).collect()
+    lines.iter().map(Line::json).filter(|line| line["action_type"] == action_type).collect()
 }
 
-pub(crate) fn mutations(workspace: &Workspace) -> Vec<Line> {
+pub(crate) fn mutations(workspace: &Workspace) -> Vec<Value> {
     lines_of(workspace, "MUTATION")
 }

@@ -1,8 +1,8 @@
-//! Disasters at chosen system calls, staged by `strace`.
+//! Failures at chosen system calls, injected by `strace`.
 //!
-//! `strace` sees every call of the process, also those that bypass the C library, and can answer the Nth call of a kind
-//! with an error or a signal. A signal that kills is delivered on entry: the call does not happen. A signal that stops is
-//! delivered when the call is over.
+//! `strace` sees every call of the process, even those that bypass the C library, and can answer the Nth call of a name
+//! with an error or a signal. `SIGKILL` is delivered on entry, so the call does not happen. `SIGSTOP` is delivered after
+//! the call.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{PoisonError, RwLock};
 
-/// Every call by which a process of ours could change a file, a folder or their attributes.
+/// Every call with which a process could change a file, a folder or their attributes.
 const CHANGING: &str = "rename,renameat,renameat2,link,linkat,symlink,symlinkat,unlink,unlinkat,rmdir,write,pwrite64,\
     writev,pwritev,pwritev2,fsync,fdatasync,sync_file_range,syncfs,truncate,ftruncate,fallocate,copy_file_range,sendfile,\
     creat,mkdir,mkdirat,mknodat,chmod,fchmod,fchmodat,chown,lchown,fchown,fchownat,setxattr,fsetxattr,fremovexattr,\
     utimensat";
 
-/// Calls that change nothing but matter: to open, and to ask for quiet.
+/// Calls that change nothing but matter: opening a file, and asking for quiet.
 const OTHERS: &str = "open,openat,openat2,fcntl";
 
 pub(crate) const TRIAL: &str = env!("CARGO_BIN_EXE_trial");
@@ -33,7 +33,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Whether it changes something on disk.
+    /// Whether the call changes something on disk.
     pub(crate) fn changes(&self) -> bool {
         CHANGING.split(',').any(|name| name == self.name) || self.line.contains("O_CREAT")
     }
@@ -46,7 +46,7 @@ impl Call {
         self.line.contains("F_SETLEASE, F_RDLCK") || self.line.contains("F_GETLEASE")
     }
 
-    /// As `strace` is told to tamper with this call.
+    /// The argument that makes `strace` tamper with this call.
     pub(crate) fn inject(&self, what: &str) -> String {
         format!("inject={}:{what}:when={}", self.name, self.nth)
     }
@@ -59,14 +59,14 @@ pub(crate) fn traced(log: &Path, injections: &[String], arguments: &[&str]) -> C
     for injection in injections {
         command.args(["-e", injection]);
     }
-    // What cargo sets for tests makes the loader search for a long time.
+    // Variables that cargo sets for tests make the loader search for a long time.
     command.env_remove("LD_LIBRARY_PATH").arg("-o").arg(log).arg(TRIAL).args(arguments);
     command
 }
 
 /// How a run ended.
 #[derive(Debug)]
-#[allow(dead_code, reason = "the words are shown when a trial fails")]
+#[allow(dead_code, reason = "shown when a trial fails")]
 pub(crate) enum End {
     Done,
     Refused(String),
@@ -84,9 +84,9 @@ pub(crate) fn output(command: &mut Command) -> Output {
         .unwrap()
 }
 
-/// A child has copies of all our descriptors until it becomes another program. A lock among them is then held by the
-/// child too, and who asks for it without waiting is refused. So nobody starts a child while another thread uses the
-/// library in this process.
+/// A child has copies of all our descriptors until it executes its program. Until then it also holds our locks, and another
+/// thread that asks for one of them without waiting is refused. So no child starts while another thread uses the library in
+/// this process.
 pub(crate) static IN_PROCESS: RwLock<()> = RwLock::new(());
 
 pub(crate) fn spawn(command: &mut Command) -> Child {
@@ -114,7 +114,7 @@ pub(crate) fn end(output: &Output) -> End {
     }
 }
 
-/// Runs the program undisturbed and tells its calls, from the first that has to do with `root`.
+/// Runs the program undisturbed and returns its calls, from the first one that concerns `root`.
 pub(crate) fn calls(root: &Path, injections: &[String], arguments: &[&str]) -> (End, Vec<Call>) {
     let log = root.with_extension("strace");
     let output = output(&mut traced(&log, injections, arguments));
@@ -135,7 +135,7 @@ fn parse(log: &str, root: &Path) -> Vec<Call> {
             continue;
         }
         let nth = counts.entry(name.to_owned()).and_modify(|nth| *nth += 1).or_insert(1);
-        // The loader and standard output are not the disk.
+        // Skips calls of the loader, and writes to standard output.
         if (line.contains(root) || !calls.is_empty()) && !rest.starts_with("1<") {
             calls.push(Call { name: name.to_owned(), nth: *nth, line: line.to_owned() });
         }
@@ -148,7 +148,7 @@ pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// Copies a folder. Two names of one file stay two names of one file, as a crash may leave them.
+/// Copies a folder. Two names of one file stay two names of one file, because a crash may leave that.
 pub(crate) fn copy(from: &Path, to: &Path) {
     fn walk(from: &Path, to: &Path, linked: &mut HashMap<u64, PathBuf>) {
         fs::create_dir(to).unwrap();

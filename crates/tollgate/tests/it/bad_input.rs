@@ -1,4 +1,4 @@
-//! Bad input gets a clear answer: never a hang, never a panic, nothing changed.
+//! Bad input gets a clear answer: no hang, no panic, no change.
 
 use std::ffi::OsString;
 use std::fs;
@@ -28,7 +28,7 @@ fn answer(world: &World, path: &Path) -> (String, String) {
 }
 
 #[test]
-fn every_odd_path_has_its_answer() {
+fn every_unusual_path_gets_a_clear_answer() {
     let world = World::new();
     fs::create_dir(world.root().join("folder")).unwrap();
     world.outsider_writes("file", "x");
@@ -79,7 +79,7 @@ fn every_odd_path_has_its_answer() {
 }
 
 #[test]
-fn a_file_of_4095_bytes_of_path_works() {
+fn a_path_of_4095_bytes_works() {
     let world = World::new();
     let mut path = PathBuf::new();
     while world.root().join(&path).as_os_str().len() + 102 < 4095 {
@@ -95,7 +95,7 @@ fn a_file_of_4095_bytes_of_path_works() {
 }
 
 #[test]
-fn a_folder_swapped_for_a_link_leads_nowhere() {
+fn a_folder_replaced_by_a_link_is_refused() {
     let world = World::new();
     let outside = world.outside().join("outside");
     fs::create_dir(&outside).unwrap();
@@ -127,7 +127,7 @@ fn a_log_that_is_always_open_is_busy_for_writes_and_can_be_read() {
 }
 
 #[test]
-fn a_file_that_grows_while_it_is_read_is_read_to_where_it_was() {
+fn a_file_that_grows_during_a_read_is_read_up_to_its_old_length() {
     let world = World::new();
     world.outsider_writes("log", "start\n");
     let path = world.root().join("log");
@@ -144,7 +144,11 @@ fn a_file_that_grows_while_it_is_read_is_read_to_where_it_was() {
         let agent = world.agent("blue");
         for _ in 0..20 {
             let (bytes, sha256) = agent.read("log", Part::Whole);
-            assert_eq!(tollgate::digest::Digest::of(&bytes), sha256, "the hash is of the bytes handed out");
+            assert_eq!(
+                tollgate::digest::Digest::of(&bytes),
+                sha256,
+                "the hash is that of the returned bytes"
+            );
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
@@ -154,7 +158,7 @@ fn a_file_that_grows_while_it_is_read_is_read_to_where_it_was() {
 fn a_huge_file_is_streamed_hashed_and_replaced() {
     let world = World::new();
     let path = world.root().join("huge");
-    // Sparse, so it costs no disk; the bytes are read and hashed all the same.
+    // Sparse, so it takes no space on disk. The bytes are still read and hashed.
     fs::File::create(&path).unwrap().set_len(2 << 30).unwrap();
     let agent = world.agent("blue");
     struct Count(u64);

@@ -1,7 +1,7 @@
-//! What a dead process left half done is put right by the next one.
+//! The next process completes or rolls back what a dead process left unfinished.
 //!
-//! The states are made by hand here, from the names and bytes that a real one leaves. That real processes leave no
-//! others is shown by killing them at every step, in the trials.
+//! These tests create the states by hand, with the names and bytes that a real process leaves. The trials kill real
+//! processes at every step, to show that they leave no other states.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use tollgate::workspace::STATE_VERSION;
 
 use crate::world::{World, open};
 
-/// Writes `a` from "one" to "two" and gives the stage as it is left, with the name of the file in it.
+/// Changes `a` from "one" to "two". Returns the path of the replaced file in the stage.
 fn written() -> (World, PathBuf) {
     let world = World::with("[guard]\ngrace = \"0ms\"");
     world.outsider_writes("a", "one");
@@ -19,7 +19,7 @@ fn written() -> (World, PathBuf) {
     (world, staged)
 }
 
-/// Forgets the last lines of the ledger, as if their writer had died before it wrote them.
+/// Removes the last line of the ledger, as if its writer had died before it wrote the line.
 fn forget_last_line(world: &World) {
     let path = world.root().join(".tollgate/ledger.jsonl");
     let text = fs::read_to_string(&path).unwrap();
@@ -32,32 +32,32 @@ fn reopen(world: &World) -> tollgate::gate::Gate {
 }
 
 #[test]
-fn a_death_between_swap_and_line_gets_its_line() {
+fn a_write_killed_between_swap_and_ledger_line_gets_its_line() {
     let (world, staged) = written();
     forget_last_line(&world);
     let gate = reopen(&world);
     world.holds("a", "two");
     let line = world.lines_of("MUTATION").pop().unwrap();
-    assert_eq!(line.payload["recovered"], true);
-    assert_eq!(line.agent.unwrap().as_str(), "blue");
+    assert_eq!(line["payload"]["recovered"], true);
+    assert_eq!(line["agent"], "blue");
     assert!(staged.exists());
     gate.workspace().sweep().unwrap();
     assert!(!staged.exists());
     assert_eq!(gate.workspace().recovery().unwrap().len(), 1);
     let _ = reopen(&world);
-    assert_eq!(world.lines_of("MUTATION").len(), 1, "only one line, however often");
+    assert_eq!(world.lines_of("MUTATION").len(), 1, "one line, no matter how often the workspace is opened");
     assert!(world.gate.workspace().ledger().verify().unwrap().problem.is_none());
 }
 
 #[test]
-fn a_death_before_the_swap_leaves_nothing() {
+fn a_write_killed_before_the_swap_changes_nothing() {
     let (world, staged) = written();
     forget_last_line(&world);
     fs::write(&staged, "two").unwrap();
     fs::write(world.root().join("a"), "one").unwrap();
     let gate = reopen(&world);
     world.holds("a", "one");
-    assert!(!staged.exists(), "it is settled");
+    assert!(!staged.exists(), "it has the name of a settled file");
     gate.workspace().sweep().unwrap();
     assert_eq!(fs::read_dir(world.root().join(".tollgate/stage")).unwrap().count(), 0);
     assert_eq!(world.lines_of("MUTATION").len(), 0);
@@ -99,7 +99,7 @@ fn an_acknowledged_write_is_never_undone() {
 }
 
 #[test]
-fn a_death_while_staging_leaves_nothing() {
+fn a_write_killed_while_staging_leaves_nothing() {
     let (world, staged) = written();
     let unfinished = staged.with_file_name("tmp,00,0123456789abcd01234567");
     fs::write(&unfinished, "half of it").unwrap();
@@ -109,7 +109,7 @@ fn a_death_while_staging_leaves_nothing() {
 }
 
 #[test]
-fn a_later_format_is_refused_and_not_misread() {
+fn a_later_format_is_refused() {
     let (world, _) = written();
     fs::write(world.root().join(".tollgate/version"), format!("{}\n", STATE_VERSION + 1)).unwrap();
     let fault = tollgate::workspace::Workspace::open(world.root(), Default::default()).err().unwrap();
@@ -120,7 +120,7 @@ fn a_later_format_is_refused_and_not_misread() {
 }
 
 #[test]
-fn foreign_files_in_the_state_do_no_harm() {
+fn unknown_files_in_the_state_are_ignored() {
     let (world, _) = written();
     for path in ["stage/README", "stage/1,zzz", "journal/notes.txt", "recovery/late/x"] {
         fs::write(world.root().join(".tollgate").join(path), "x").unwrap();
@@ -140,9 +140,9 @@ fn a_damaged_journal_is_a_fault_that_names_it() {
     assert!(fault.to_string().contains("x.json"));
 }
 
-/// A process that lives on does not open the workspace again; it learns of the death by the mark in the lock.
+/// A running process does not open the workspace again. The mark in the lock file tells it about the death.
 #[test]
-fn who_gets_the_lock_of_a_dead_holder_heals_first() {
+fn the_next_process_to_lock_a_path_heals_what_a_dead_one_left() {
     let (world, staged) = written();
     forget_last_line(&world);
     let red = world.agent("red");
@@ -154,11 +154,11 @@ fn who_gets_the_lock_of_a_dead_holder_heals_first() {
     world.holds("a", "foreign");
     red.reads("a").writes("a", "three").done();
     let mark = fs::read(world.root().join(".tollgate/locks").join(stripe)).unwrap();
-    assert_eq!(mark, [0; 8], "cleared when the work was done");
+    assert_eq!(mark, [0; 8], "the mark is cleared after the write");
 }
 
 #[test]
-fn a_damaged_line_in_the_ledger_stops_no_work_and_undoes_nothing() {
+fn a_damaged_ledger_line_neither_stops_work_nor_rolls_anything_back() {
     let (world, staged) = written();
     fs::write(&staged, "foreign").unwrap();
     let path = world.root().join(".tollgate/ledger.jsonl");
@@ -169,14 +169,14 @@ fn a_damaged_line_in_the_ledger_stops_no_work_and_undoes_nothing() {
     fs::write(&path, damaged + &last + "\n").unwrap();
     let gate = reopen(&world);
     world.holds("a", "two");
-    assert!(staged.exists(), "left alone until somebody has looked");
+    assert!(staged.exists(), "left alone until the ledger is repaired");
     assert!(gate.workspace().ledger().verify().unwrap().problem.is_some());
     world.agent("red").reads("a").writes("a", "three").done();
 }
 
-/// A power cut in the middle of a many-file commit: the journal, some of the swaps, and the first of two lines survive.
+/// A power failure during a multi-file commit: the journal, some of the swaps, and the first of two lines survive.
 #[test]
-fn a_commit_whose_last_line_was_lost_is_undone_and_the_ledger_says_so() {
+fn a_commit_whose_last_line_was_lost_is_rolled_back_and_the_ledger_says_so() {
     use tollgate::guard::{Action, Change};
     let world = World::with("[guard]\ngrace = \"0ms\"");
     world.outsider_writes("a", "a1");
@@ -192,7 +192,7 @@ fn a_commit_whose_last_line_was_lost_is_undone_and_the_ledger_says_so() {
     let ids: Vec<_> = world
         .lines_of("MUTATION")
         .iter()
-        .map(|line| line.payload["id"].as_str().unwrap().to_owned())
+        .map(|line| line["payload"]["id"].as_str().unwrap().to_owned())
         .collect();
     let record = |id: &str, path: &str| {
         let staged = stage().find(|name| name.to_str().unwrap().contains(id)).unwrap();
@@ -210,7 +210,10 @@ fn a_commit_whose_last_line_was_lost_is_undone_and_the_ledger_says_so() {
     world.holds("a", "a1");
     world.holds("b", "b1");
     let last = world.ledger().pop().unwrap();
-    assert_eq!((&last.payload["id"], &last.result["status"]), (&ids[0].clone().into(), &"UNDONE".into()));
+    assert_eq!(
+        (&last["payload"]["id"], &last["result"]["status"]),
+        (&ids[0].clone().into(), &"UNDONE".into())
+    );
     assert_eq!(fs::read_dir(journals).unwrap().count(), 0);
     world.agent("red").reads("a").writes("a", "a3").done();
 }

@@ -1,5 +1,5 @@
-//! The library, seen from outside.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+//! Tests of the library through its public API.
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod bad_input;
 mod healing;

@@ -1,4 +1,4 @@
-//! Many files, all or none.
+//! Multi-file changes are atomic.
 
 use tollgate::digest::Digest;
 use tollgate::edit::Edit;
@@ -12,7 +12,7 @@ fn write(path: &str, text: &str) -> Change {
 }
 
 #[test]
-fn all_kinds_of_change_are_made_as_one() {
+fn all_kinds_of_change_are_applied_together() {
     let world = World::new();
     for (path, text) in [("a", "a1"), ("b", "b1 b2"), ("c", "c1"), ("d", "d1")] {
         world.outsider_writes(path, text);
@@ -39,7 +39,7 @@ fn all_kinds_of_change_are_made_as_one() {
 }
 
 #[test]
-fn one_stale_file_of_many_refuses_all_and_each_stale_file_is_told() {
+fn one_stale_file_refuses_the_whole_change_and_every_stale_file_is_reported() {
     let world = World::new();
     for path in ["a", "b", "c", "d"] {
         world.outsider_writes(path, path);
@@ -67,7 +67,7 @@ fn one_stale_file_of_many_refuses_all_and_each_stale_file_is_told() {
 }
 
 #[test]
-fn an_unfit_file_of_many_refuses_all() {
+fn one_file_that_cannot_be_written_refuses_the_whole_change() {
     let world = World::new();
     world.outsider_writes("a", "a");
     let agent = world.agent("blue");
@@ -83,7 +83,7 @@ fn an_unfit_file_of_many_refuses_all() {
 }
 
 #[test]
-fn nonsense_is_a_fault_and_changes_nothing() {
+fn invalid_changes_are_faults_and_change_nothing() {
     let world = World::new();
     world.outsider_writes("a", "a");
     let agent = world.agent("blue");
@@ -101,7 +101,7 @@ fn nonsense_is_a_fault_and_changes_nothing() {
 }
 
 #[test]
-fn a_hundred_files_at_once() {
+fn a_hundred_files_change_together() {
     let world = World::new();
     let agent = world.agent("blue");
     let changes = |text: &str| (0..100).map(|index| write(&format!("f{index}"), text)).collect();

@@ -1,4 +1,4 @@
-//! What belongs to a file besides its bytes survives a guarded write.
+//! Mode, owner, attributes, ACLs and links survive a guarded write.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -28,7 +28,7 @@ fn the_mode_survives() {
 }
 
 #[test]
-fn a_new_file_has_the_mode_any_new_file_has() {
+fn a_new_file_has_the_usual_mode() {
     let world = World::new();
     world.outsider_writes("by_hand", "x");
     world.agent("blue").creates("by_gate", "x").done();
@@ -36,11 +36,11 @@ fn a_new_file_has_the_mode_any_new_file_has() {
 }
 
 #[test]
-fn a_folder_gives_its_group_to_new_files() {
+fn new_files_inherit_the_group_of_their_folder() {
     let world = World::new();
     fs::create_dir(world.root().join("shared")).unwrap();
     if std::os::unix::fs::chown(world.root().join("shared"), None, Some(12345)).is_err() {
-        // Only root may give a folder to a group of somebody else.
+        // Only root may set a group that it is not in.
         return;
     }
     chmod(&world, "shared", 0o2775);
@@ -49,7 +49,7 @@ fn a_folder_gives_its_group_to_new_files() {
     assert_eq!(
         fs::read_dir(world.root().join("shared")).unwrap().count(),
         1,
-        "no file of ours is left there"
+        "no temporary file is left there"
     );
 }
 
@@ -97,7 +97,7 @@ fn extended_attributes_and_acls_survive() {
 }
 
 #[test]
-fn a_folder_gives_its_default_acl_to_new_files() {
+fn new_files_inherit_the_default_acl_of_their_folder() {
     let world = World::new();
     let folder = world.root().join("shared");
     fs::create_dir(&folder).unwrap();
@@ -126,7 +126,7 @@ fn a_link_stays_a_link_and_its_target_is_written() {
 }
 
 #[test]
-fn hard_linked_and_read_only_files_are_refused_unless_told_otherwise() {
+fn hard_linked_and_read_only_files_are_refused_unless_the_settings_allow_them() {
     let prepare = |world: &World| {
         world.outsider_writes("a", "one");
         fs::hard_link(world.root().join("a"), world.root().join("b")).unwrap();
@@ -154,7 +154,7 @@ fn hard_linked_and_read_only_files_are_refused_unless_told_otherwise() {
 }
 
 #[test]
-fn line_ends_and_byte_order_mark_survive_an_edit() {
+fn line_endings_and_byte_order_mark_survive_an_edit() {
     let world = World::new();
     world.outsider_writes("a", b"\xef\xbb\xbfone\r\ntwo\r\n");
     world.agent("blue").reads("a").edits("a", "one\ntwo", "one\n1.5\ntwo").done();

@@ -14,7 +14,7 @@ fn by_default_only_files_that_were_read_are_checked() {
 }
 
 #[test]
-fn refuse_asks_for_a_read_but_lets_new_files_be() {
+fn refuse_requires_a_read_but_allows_new_files() {
     let world = World::with("[guard]\nunread = \"refuse\"");
     world.outsider_writes("a", "one");
     let agent = world.agent("blue");
@@ -25,7 +25,7 @@ fn refuse_asks_for_a_read_but_lets_new_files_be() {
     world.holds("a", "one");
     agent.writes("new", "x").done();
     agent.reads("a").writes("a", "two").done();
-    // What no read can help is not called unread.
+    // Reading a folder would not help, so it is not called unread.
     world.outsider_writes("folder/x", "x");
     agent.writes("folder", "x").refused(ErrorType::NotAFile);
     agent.edits("folder", "x", "y").refused(ErrorType::NotAFile);
@@ -46,13 +46,13 @@ fn known_compares_with_earlier_turns_of_the_session() {
     let second = turn();
     let write = |path: &str| world.gate.write(&second, path, "x", Default::default()).unwrap();
     assert!(matches!(write("a"), tollgate::guard::Outcome::Refused(_)));
-    assert!(matches!(write("b"), tollgate::guard::Outcome::Done(_)), "nobody knew it");
+    assert!(matches!(write("b"), tollgate::guard::Outcome::Done(_)), "no earlier turn knew it");
     world.holds("a", "two");
     world.agent("stranger").writes("a", "x").done();
 }
 
 #[test]
-fn observe_writes_the_line_and_refuses_nothing() {
+fn observe_records_but_refuses_nothing() {
     let world = World::with("[guard]\nmode = \"observe\"\nunread = \"refuse\"");
     world.outsider_writes("a", "one");
     let agent = world.agent("blue");
@@ -64,8 +64,11 @@ fn observe_writes_the_line_and_refuses_nothing() {
     world.outsider_writes("a", "three words here");
     agent.edits("a", "three", "3").done();
     world.holds("a", "3 words here");
-    let statuses: Vec<_> =
-        world.lines_of("MUTATION_CONFLICT").into_iter().map(|line| line.result["status"].clone()).collect();
+    let statuses: Vec<_> = world
+        .lines_of("MUTATION_CONFLICT")
+        .into_iter()
+        .map(|line| line["result"]["status"].clone())
+        .collect();
     assert_eq!(statuses, ["OBSERVED", "OBSERVED"]);
     assert_eq!(world.lines_of("MUTATION_REFUSED").len(), 1);
 }
@@ -83,7 +86,7 @@ fn off_compares_nothing() {
 }
 
 #[test]
-fn protected_paths_cannot_be_changed_by_any_way() {
+fn protected_paths_cannot_be_changed_in_any_way() {
     let world = World::with("[guard]\nprotected = [\"locked\", \"one/file\"]");
     world.outsider_writes("a", "x");
     world.outsider_writes("locked/b", "x");

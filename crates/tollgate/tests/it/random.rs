@@ -1,4 +1,4 @@
-//! Random stories against the rules written down once more, as plainly as possible.
+//! Random sequences of events, checked against a second, very simple implementation of the rules.
 
 use std::collections::HashMap;
 
@@ -39,7 +39,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_gate_does_what_the_rules_say(events in prop::collection::vec(event(), 1..40)) {
+    fn the_gate_follows_the_rules(events in prop::collection::vec(event(), 1..40)) {
         let world = World::with("[guard]\ngrace = \"0ms\"");
         let agents: Vec<_> = (0..AGENTS).map(|agent| world.agent(&format!("a{agent}"))).collect();
         let mut disk: HashMap<usize, u8> = HashMap::new();

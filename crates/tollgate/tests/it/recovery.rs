@@ -1,4 +1,4 @@
-//! What guarded writes replaced can be listed, shown and restored.
+//! Bytes that guarded writes replaced can be listed, shown and restored.
 
 use tollgate::digest::Digest;
 use tollgate::guard::Outcome;
@@ -6,11 +6,11 @@ use tollgate::recovery::Kind;
 
 use crate::world::{World, open};
 
-/// Everything is due at once.
+/// The late-write check is due at once.
 const NOW: &str = "[guard]\ngrace = \"0ms\"";
 
 #[test]
-fn replaced_and_deleted_bytes_are_kept_before_and_after_the_second_look() {
+fn replaced_and_deleted_bytes_are_kept_before_and_after_the_late_write_check() {
     let world = World::with(NOW);
     world.outsider_writes("a", "one");
     let agent = world.agent("blue");
@@ -44,8 +44,8 @@ fn restoring_goes_through_the_gate() {
     assert!(matches!(world.gate.restore(&person.turn, &id).unwrap(), Outcome::Done(_)));
     world.holds("a", "one");
     let kept = world.gate.workspace().recovery().unwrap();
-    assert_eq!(kept.len(), 2, "what was there is kept in its turn");
-    assert_eq!(world.lines_of("MUTATION").last().unwrap().payload["tool_name"], "restore");
+    assert_eq!(kept.len(), 2, "the replaced bytes are kept too");
+    assert_eq!(world.lines_of("MUTATION").last().unwrap()["payload"]["tool_name"], "restore");
     agent.writes("a", "three").refused_stale();
     world.outsider_removes("a");
     assert!(matches!(world.gate.restore(&person.turn, &id).unwrap(), Outcome::Done(_)));
@@ -59,7 +59,7 @@ fn a_late_foreign_write_is_found_kept_and_reported() {
     world.outsider_writes("a", "one");
     let agent = world.agent("blue");
     agent.reads("a").writes("a", "two").done();
-    // An outsider that had the path resolved before the swap writes into the file that came out.
+    // An outsider that resolved the path before the swap writes into the replaced file.
     let staged =
         std::fs::read_dir(world.root().join(".tollgate/stage")).unwrap().next().unwrap().unwrap().path();
     std::fs::File::options().append(true).open(staged).unwrap().write_all(b" and more").unwrap();
@@ -73,13 +73,13 @@ fn a_late_foreign_write_is_found_kept_and_reported() {
     assert_eq!(kept.sha256, Some(Digest::of(b"one and more")));
     let lines = world.lines_of("LATE_EXTERNAL_WRITE");
     assert_eq!(lines.len(), 1);
-    assert_eq!(lines[0].payload["target_file"], "a");
-    assert_eq!(lines[0].payload["found_hash"], format!("sha256:{}", Digest::of(b"one and more")));
+    assert_eq!(lines[0]["payload"]["target_file"], "a");
+    assert_eq!(lines[0]["payload"]["found_hash"], format!("sha256:{}", Digest::of(b"one and more")));
     assert_eq!(world.gate.workspace().sweep().unwrap().late, 0, "reported once");
 }
 
 #[test]
-fn who_still_writes_into_the_replaced_file_is_waited_for() {
+fn the_late_write_check_waits_until_the_replaced_file_is_closed() {
     use std::io::Write;
     let world = World::with(NOW);
     world.outsider_writes("a", "one");
@@ -88,7 +88,7 @@ fn who_still_writes_into_the_replaced_file_is_waited_for() {
     let staged =
         std::fs::read_dir(world.root().join(".tollgate/stage")).unwrap().next().unwrap().unwrap().path();
     let world = {
-        // With a grace time of zero, ten times the grace time is over too; a longer one is needed to see the wait.
+        // With a grace time of zero, the check would not wait at all.
         let settings = "[guard]\ngrace = \"1h\"".parse().unwrap();
         let late = jiff::Timestamp::now() + std::time::Duration::from_secs(2 * 3600);
         let options = tollgate::workspace::Options {
@@ -106,7 +106,7 @@ fn who_still_writes_into_the_replaced_file_is_waited_for() {
 }
 
 #[test]
-fn recovery_is_bounded_by_age_and_by_size() {
+fn recovery_is_limited_by_age_and_size() {
     let world = World::with("[guard]\ngrace = \"0ms\"\n[recovery]\nmax_age = \"0ms\"");
     let agent = world.agent("blue");
     agent.creates("a", "0").done();
@@ -124,7 +124,7 @@ fn recovery_is_bounded_by_age_and_by_size() {
     agent_writes(&world, 5);
     world.gate.workspace().sweep().unwrap();
     let kept = world.gate.workspace().recovery().unwrap();
-    assert_eq!(kept.iter().map(|kept| kept.size).collect::<Vec<_>>(), [10, 10], "the newest stay");
+    assert_eq!(kept.iter().map(|kept| kept.size).collect::<Vec<_>>(), [10, 10], "the newest are kept");
 }
 
 fn agent_writes(world: &World, count: usize) {
@@ -135,7 +135,7 @@ fn agent_writes(world: &World, count: usize) {
 }
 
 #[test]
-fn a_path_too_long_for_a_name_is_kept_all_the_same() {
+fn a_file_whose_path_is_too_long_for_a_name_is_kept_too() {
     let world = World::with(NOW);
     let path = format!("{0}/{0}/{0}", "x".repeat(200));
     world.outsider_writes(&path, "one");
@@ -149,16 +149,16 @@ fn a_path_too_long_for_a_name_is_kept_all_the_same() {
 }
 
 #[test]
-fn what_a_refused_write_ran_into_is_kept_beside_its_line() {
+fn the_details_of_a_refused_write_are_kept() {
     let world = World::new();
     world.outsider_writes("a", "one\n");
     let (blue, red) = (world.agent("blue"), world.agent("red"));
     blue.reads("a");
     red.reads("a").writes("a", "two\n").done();
     blue.writes("a", "three\n").refused_stale();
-    let line = world.lines_of("MUTATION_CONFLICT").remove(0);
-    let kept = world.gate.workspace().conflict(line.seq).unwrap().unwrap();
+    let seq = world.lines_of("MUTATION_CONFLICT").remove(0)["seq"].as_u64().unwrap();
+    let kept = world.gate.workspace().conflict(seq).unwrap().unwrap();
     assert_eq!(kept.changed_by.unwrap().agent.as_str(), "red");
     assert!(kept.diff.unwrap().contains("-one\n+two\n"));
-    assert_eq!(world.gate.workspace().conflict(line.seq + 1).unwrap(), None);
+    assert_eq!(world.gate.workspace().conflict(seq + 1).unwrap(), None);
 }

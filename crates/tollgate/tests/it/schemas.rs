@@ -1,4 +1,4 @@
-//! The committed JSON Schemas are those of the code, and every refusal keeps to them.
+//! The committed JSON Schemas match the code, and every refusal matches the schemas.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use tollgate::refusal::{ErrorType, payload_schema, report_schema};
 
 use crate::world::World;
 
-/// The schema in `schemas/`, after it was checked against the code. `UPDATE_SCHEMAS=1` writes it anew.
+/// The schema in `schemas/`, which must match the code. `UPDATE_SCHEMAS=1` updates the file.
 fn committed(name: &str, schema: &schemars::Schema) -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas").join(name);
     let text = serde_json::to_string_pretty(schema).unwrap() + "\n";
@@ -19,13 +19,13 @@ fn committed(name: &str, schema: &schemars::Schema) -> Value {
     assert_eq!(
         fs::read_to_string(&path).unwrap(),
         text,
-        "run the tests with UPDATE_SCHEMAS=1 if this is intended"
+        "if this is intended, run the tests with UPDATE_SCHEMAS=1"
     );
     serde_json::from_str(&text).unwrap()
 }
 
 #[test]
-fn every_kind_of_refusal_keeps_to_the_schemas() {
+fn every_kind_of_refusal_matches_the_schemas() {
     let payload = jsonschema::validator_for(&committed("payload.schema.json", &payload_schema())).unwrap();
     let report = jsonschema::validator_for(&committed("report.schema.json", &report_schema())).unwrap();
     let world = World::with("[guard]\nunread = \"refuse\"\nquiet_wait = \"10ms\"");

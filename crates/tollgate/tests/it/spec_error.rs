@@ -1,4 +1,4 @@
-//! The refusal as a contract: exact JSON, and a controller that recovers by it alone.
+//! The refusal as a contract: exact JSON, and a controller that needs nothing else to recover.
 
 use serde_json::{Value, json};
 use tollgate::digest::Digest;
@@ -32,7 +32,7 @@ fn payload_and_report_are_exactly_these_keys_in_this_order() {
 }
 
 #[test]
-fn the_ledger_line_of_a_conflict_is_exactly_this() {
+fn the_ledger_line_of_a_conflict_has_exactly_this_form() {
     let world = World::new();
     world.outsider_writes("src/app.ts", "one");
     let agent = world.agent("blue");
@@ -41,7 +41,7 @@ fn the_ledger_line_of_a_conflict_is_exactly_this() {
     agent.writes("src/app.ts", "x").refused_stale();
     let lines = world.lines_of("MUTATION_CONFLICT");
     assert_eq!(lines.len(), 1, "exactly one line");
-    let mut line = serde_json::to_value(&lines[0]).unwrap();
+    let mut line = lines[0].clone();
     let keys: Vec<&String> = line.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["seq", "prev", "time", "agent", "turn", "action_type", "payload", "result"]);
     assert!(line["time"].as_str().unwrap().ends_with('Z'));
@@ -64,7 +64,7 @@ fn the_ledger_line_of_a_conflict_is_exactly_this() {
     );
 }
 
-/// A controller as somebody else would write it: it sees JSON and nothing else.
+/// A controller as other people would write it: it sees JSON only.
 #[test]
 fn a_controller_recovers_by_the_payload_alone() {
     let world = World::new();
@@ -84,7 +84,7 @@ fn a_controller_recovers_by_the_payload_alone() {
                 Outcome::Refused(refused) => serde_json::to_value(refused.payload()).unwrap(),
             };
         match answer["resolution"].as_str().unwrap() {
-            // Round again: the loop begins with a read.
+            // The loop starts again with a read.
             "RE_READ_REQUIRED" => {}
             other => panic!("{other}"),
         }

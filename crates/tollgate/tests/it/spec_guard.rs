@@ -1,4 +1,4 @@
-//! The guard: stale writes are refused, nothing else is.
+//! The guard refuses stale writes, and no others.
 
 use tollgate::digest::Digest;
 use tollgate::guard::{Action, Change, Expected};
@@ -29,7 +29,7 @@ fn an_unmodified_file_is_written() {
 }
 
 #[test]
-fn after_a_refusal_a_re_read_arms_the_next_write_until_the_file_changes_again() {
+fn after_a_refusal_a_re_read_allows_the_next_write_until_the_file_changes_again() {
     let world = World::new();
     world.outsider_writes("a", "one");
     let agent = world.agent("blue");
@@ -44,7 +44,7 @@ fn after_a_refusal_a_re_read_arms_the_next_write_until_the_file_changes_again() 
 }
 
 #[test]
-fn after_a_refusal_a_part_arms_edits_but_not_an_overwrite() {
+fn after_a_refusal_a_partial_read_allows_edits_but_not_an_overwrite() {
     let world = World::new();
     world.outsider_writes("a", "one\ntwo\n");
     let agent = world.agent("blue");
@@ -58,7 +58,7 @@ fn after_a_refusal_a_part_arms_edits_but_not_an_overwrite() {
 }
 
 #[test]
-fn a_part_read_is_enough_as_a_first_read() {
+fn a_partial_read_is_enough_as_a_first_read() {
     let world = World::new();
     world.outsider_writes("a", "one\ntwo\n");
     let agent = world.agent("blue");
@@ -67,7 +67,7 @@ fn a_part_read_is_enough_as_a_first_read() {
 }
 
 #[test]
-fn the_same_size_and_time_stamp_deceive_nobody() {
+fn a_change_that_keeps_size_and_time_stamp_is_noticed() {
     let world = World::new();
     world.outsider_writes("a", "one");
     let path = world.root().join("a");
@@ -81,7 +81,7 @@ fn the_same_size_and_time_stamp_deceive_nobody() {
 }
 
 #[test]
-fn a_touch_or_a_rewrite_of_the_same_bytes_is_no_conflict() {
+fn a_touch_or_a_rewrite_of_the_same_bytes_is_not_a_conflict() {
     let world = World::new();
     world.outsider_writes("a", "one");
     let path = world.root().join("a");
@@ -131,7 +131,7 @@ fn reading_alone_checks_nothing_and_writes_no_line() {
     agent.reads("a");
     world.outsider_writes("a", "two");
     agent.reads("a");
-    let kinds: Vec<String> = world.ledger().into_iter().map(|line| line.action_type).collect();
+    let kinds: Vec<_> = world.ledger().into_iter().map(|line| line["action_type"].clone()).collect();
     assert_eq!(kinds, ["TURN_STARTED"]);
 }
 
@@ -209,7 +209,7 @@ fn every_change_is_one_line_and_every_refusal_is_one_line() {
     agent.reads("a").edits("a", "three", "four").done();
     agent.moves("a", "b").done();
     agent.deletes("b").done();
-    let kinds: Vec<String> = world.ledger().into_iter().map(|line| line.action_type).collect();
+    let kinds: Vec<_> = world.ledger().into_iter().map(|line| line["action_type"].clone()).collect();
     let wanted = [
         "TURN_STARTED",
         "MUTATION",
@@ -220,7 +220,7 @@ fn every_change_is_one_line_and_every_refusal_is_one_line() {
         "MUTATION",
     ];
     assert_eq!(kinds, wanted);
-    let line = serde_json::to_value(&world.lines_of("MUTATION")[0]).unwrap();
+    let line = world.lines_of("MUTATION").remove(0);
     assert_eq!(line["payload"]["hash_before"], format!("sha256:{}", Digest::of(b"one")));
     assert_eq!(line["payload"]["hash_after"], format!("sha256:{}", Digest::of(b"two")));
     assert_eq!(line["payload"]["guarantee"], "full");
@@ -244,7 +244,7 @@ fn several_edits_are_one_change() {
 }
 
 #[test]
-fn the_refusal_tells_who_changed_the_file_and_what() {
+fn the_refusal_says_who_changed_the_file_and_how() {
     let world = World::new();
     world.outsider_writes("a", "one\ntwo\nthree\n");
     let (blue, red) = (world.agent("blue"), world.agent("red"));
@@ -258,6 +258,6 @@ fn the_refusal_tells_who_changed_the_file_and_what() {
     world.outsider_writes("a", "stranger");
     let refused = blue.writes("a", "x").refused_stale();
     let tollgate::refusal::Reason::Stale(stale) = &refused.refusals()[0].reason else { panic!() };
-    assert_eq!(stale.changed_by, None, "a stranger has no name");
-    assert!(stale.diff.as_ref().unwrap().contains("-mine"), "what the agent wrote itself it knows");
+    assert_eq!(stale.changed_by, None, "the ledger does not know outsiders");
+    assert!(stale.diff.as_ref().unwrap().contains("-mine"), "the agent knows the bytes that it wrote");
 }

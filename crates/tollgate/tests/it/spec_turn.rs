@@ -1,11 +1,11 @@
-//! The turn: what an agent saw first, and what it knew last.
+//! The turn: what an agent saw first, and what it knows now.
 
 use std::time::Instant;
 
 use tollgate::digest::Digest;
 use tollgate::part::Part;
 use tollgate::path::FilePath;
-use tollgate::turn::{Extent, FileState, Sightings, Turn};
+use tollgate::turn::{Extent, FileState, Turn, TurnState};
 
 use crate::world::{Agent, World, as_ordinary_user};
 
@@ -34,7 +34,7 @@ fn the_initial_hash_survives_foreign_changes_re_reads_own_writes_and_deletion() 
     world.outsider_writes("file_b.ts", "two");
     assert_eq!(initial(&agent, "file_b.ts"), first);
     agent.reads("file_b.ts");
-    assert_eq!(initial(&agent, "file_b.ts"), first, "not recomputed by a second read");
+    assert_eq!(initial(&agent, "file_b.ts"), first, "a second read does not change it");
     agent.writes("file_b.ts", "three").done();
     assert_eq!(initial(&agent, "file_b.ts"), first);
     world.outsider_removes("file_b.ts");
@@ -42,7 +42,7 @@ fn the_initial_hash_survives_foreign_changes_re_reads_own_writes_and_deletion() 
 }
 
 #[test]
-fn every_spelling_of_a_path_is_one_file_also_when_it_is_gone() {
+fn every_spelling_of_a_path_is_the_same_file_even_after_its_deletion() {
     let world = World::new();
     world.outsider_writes("src/a.rs", "one");
     std::os::unix::fs::symlink("src", world.root().join("link")).unwrap();
@@ -59,7 +59,7 @@ fn every_spelling_of_a_path_is_one_file_also_when_it_is_gone() {
 }
 
 #[test]
-fn a_new_turn_is_empty_and_reads_afresh() {
+fn a_new_turn_knows_nothing_until_it_reads() {
     let world = World::new();
     world.outsider_writes("a", "one");
     let first = world.agent("blue");
@@ -74,7 +74,7 @@ fn a_new_turn_is_empty_and_reads_afresh() {
 }
 
 #[test]
-fn an_empty_file_has_the_hash_of_nothing() {
+fn an_empty_file_has_the_hash_of_no_bytes() {
     let world = World::new();
     world.outsider_writes("empty", "");
     let agent = world.agent("blue");
@@ -84,9 +84,9 @@ fn an_empty_file_has_the_hash_of_nothing() {
 }
 
 #[test]
-fn an_unreadable_file_is_a_sighting_without_a_hash_and_the_turn_goes_on() {
+fn an_unreadable_file_is_a_sighting_without_a_hash_and_the_turn_continues() {
     as_ordinary_user(
-        "spec_turn::an_unreadable_file_is_a_sighting_without_a_hash_and_the_turn_goes_on",
+        "spec_turn::an_unreadable_file_is_a_sighting_without_a_hash_and_the_turn_continues",
         || {
             use std::os::unix::fs::PermissionsExt;
             let world = World::new();
@@ -108,7 +108,7 @@ fn an_unreadable_file_is_a_sighting_without_a_hash_and_the_turn_goes_on() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_a_sighting_and_may_then_be_created() {
+fn a_missing_file_is_a_sighting_and_may_then_be_created() {
     let world = World::new();
     let agent = world.agent("blue");
     agent.misses("new").writes("new", "x").done();
@@ -121,7 +121,7 @@ fn a_file_that_is_not_there_is_a_sighting_and_may_then_be_created() {
     assert_eq!(payload.actual_hash, Some(Digest::of(b"somebody was faster")));
 }
 
-/// Not a benchmark: a bound so wide that only a rewrite of the map breaks it.
+/// Not a benchmark: the limit is wide, so that only a look-up that reads the disk or scans all files exceeds it.
 #[test]
 fn a_hundred_thousand_files_are_looked_up_without_touching_the_disk() {
     let turn = Turn::begin("t".parse().unwrap(), "blue".parse().unwrap());

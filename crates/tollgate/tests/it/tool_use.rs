@@ -1,4 +1,4 @@
-//! Before and after the tools of an agent's own program.
+//! Checks before and after the tools of an agent's own program.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use tollgate::digest::Digest;
 use tollgate::gate::{Named, Ticket, ToolChange, ToolResult, ToolUse};
 use tollgate::guard::{Expected, Outcome, Refused};
 use tollgate::refusal::ErrorType;
-use tollgate::turn::{Extent, FileState, Sightings};
+use tollgate::turn::{Extent, FileState, TurnState};
 
 use crate::world::{Agent, World};
 
@@ -51,13 +51,13 @@ fn tool_reads(agent: &Agent<'_>, path: &str) {
     post(agent, ticket, ToolResult::Succeeded);
 }
 
-/// How many files are reserved.
+/// The number of reserved files.
 fn reserved(world: &World) -> usize {
-    tollgate::doctor::leftovers(&world.root().join(".tollgate")).unwrap().reservations.len()
+    tollgate_guard::doctor::leftovers(&world.root().join(".tollgate")).unwrap().reservations.len()
 }
 
 #[test]
-fn what_no_read_can_help_is_not_called_unread() {
+fn a_folder_is_not_called_unread() {
     let world = World::with("[guard]\nunread = \"refuse\"");
     world.outsider_writes("folder/a", "one");
     let agent = world.agent("blue");
@@ -103,7 +103,7 @@ fn a_file_that_changed_while_it_was_read_counts_as_the_older_one() {
 }
 
 #[test]
-fn a_failed_read_tells_nothing_but_that_a_file_is_missing() {
+fn a_failed_read_only_shows_that_a_file_is_missing() {
     let world = World::new();
     world.outsider_writes("a", "one");
     let agent = world.agent("blue");
@@ -119,7 +119,7 @@ fn a_failed_read_tells_nothing_but_that_a_file_is_missing() {
 }
 
 #[test]
-fn a_reservation_holds_others_back_until_it_is_settled() {
+fn a_reservation_blocks_other_agents_until_the_tool_call_ends() {
     let world = World::with("[guard]\nquiet_wait = \"20ms\"");
     world.outsider_writes("a", "one");
     let (blue, red) = (world.agent("blue"), world.agent("red"));
@@ -140,7 +140,7 @@ fn a_reservation_holds_others_back_until_it_is_settled() {
 }
 
 #[test]
-fn a_reservation_is_void_after_its_time_and_the_ledger_says_so() {
+fn a_reservation_expires_and_the_ledger_says_so() {
     let world = World::with("[guard]\nquiet_wait = \"0ms\"\nreservation = \"0ms\"");
     world.outsider_writes("a", "one");
     let (blue, red) = (world.agent("blue"), world.agent("red"));
@@ -148,15 +148,15 @@ fn a_reservation_is_void_after_its_time_and_the_ledger_says_so() {
     while pre(&red, &writes("w2", &["a"])).is_err() {}
     let lines = world.lines_of("RESERVATION_EXPIRED");
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert_eq!(lines[0].agent.as_ref().unwrap().as_str(), "blue");
-    assert_eq!(lines[0].turn.as_ref(), Some(blue.turn.id()));
-    assert_eq!(lines[0].payload["target_file"], "a");
-    assert_eq!(lines[0].payload["tool_name"], "Write");
-    assert_eq!(lines[0].result["status"], "EXPIRED");
+    assert_eq!(lines[0]["agent"], "blue");
+    assert_eq!(lines[0]["turn"], blue.turn.id().as_str());
+    assert_eq!(lines[0]["payload"]["target_file"], "a");
+    assert_eq!(lines[0]["payload"]["tool_name"], "Write");
+    assert_eq!(lines[0]["result"]["status"], "EXPIRED");
 }
 
 #[test]
-fn the_end_of_a_tool_call_waits_for_whoever_holds_the_path() {
+fn the_end_of_a_tool_call_waits_for_the_lock_of_the_path() {
     let world = World::with("[guard]\nlock_wait = \"1ms\"");
     let blue = world.agent("blue");
     let ticket = pre(&blue, &writes("w1", &["a"])).unwrap();
@@ -172,9 +172,9 @@ fn the_end_of_a_tool_call_waits_for_whoever_holds_the_path() {
 }
 
 #[test]
-fn reservations_of_one_stripe_do_not_know_each_other() {
+fn reservations_in_one_stripe_are_independent() {
     let world = World::with("[guard]\nquiet_wait = \"0ms\"");
-    // So many that some of them share a stripe, and their line grows and shrinks.
+    // Enough files that some share a stripe, so that the line of the stripe grows and shrinks.
     let names: Vec<String> = (0..600).map(|n| format!("file-{n}")).collect();
     let (blue, red) = (world.agent("blue"), world.agent("red"));
     let paths: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -182,7 +182,7 @@ fn reservations_of_one_stripe_do_not_know_each_other() {
     assert_eq!(reserved(&world), 600);
     let second = pre(&blue, &writes("w2", &paths[..300])).unwrap();
     post(&blue, first, ToolResult::Failed);
-    assert_eq!(reserved(&world), 300, "those of the second call stay");
+    assert_eq!(reserved(&world), 300, "the reservations of the second call stay");
     assert_eq!(
         pre(&red, &writes("w3", &paths[299..300])).unwrap_err().payload().error_type,
         ErrorType::FileBusy
@@ -193,7 +193,7 @@ fn reservations_of_one_stripe_do_not_know_each_other() {
 }
 
 #[test]
-fn a_torn_line_of_reservations_holds_nobody() {
+fn a_damaged_line_of_reservations_blocks_nobody() {
     let world = World::with("[guard]\nquiet_wait = \"0ms\"");
     let (blue, red) = (world.agent("blue"), world.agent("red"));
     let _ = pre(&blue, &writes("w1", &["a"])).unwrap();
@@ -226,7 +226,7 @@ fn one_stale_file_of_a_patch_refuses_it_whole_and_reserves_nothing() {
 }
 
 #[test]
-fn a_ticket_travels_between_processes() {
+fn a_ticket_can_be_passed_between_processes() {
     let world = World::new();
     world.outsider_writes("a", "one");
     let agent = world.agent("blue");
@@ -237,7 +237,7 @@ fn a_ticket_travels_between_processes() {
 }
 
 #[test]
-fn files_outside_the_workspace_are_checked_and_never_refused_for_that() {
+fn files_outside_the_workspace_are_checked_but_never_refused_for_being_outside() {
     let world = World::new();
     let outside = world.outside().join("notes");
     fs::write(&outside, "one").unwrap();
@@ -260,7 +260,7 @@ fn protected_paths_are_refused_to_tools_too() {
 }
 
 #[test]
-fn who_is_only_observed_is_never_held_back() {
+fn an_observed_agent_is_never_blocked() {
     let world = World::with("[guard]\nmode = \"observe\"\nquiet_wait = \"0ms\"");
     world.outsider_writes("a", "one");
     let (blue, red) = (world.agent("blue"), world.agent("red"));
@@ -269,12 +269,12 @@ fn who_is_only_observed_is_never_held_back() {
     let _ = pre(&blue, &writes("w1", &["a"])).unwrap();
     let _ = pre(&red, &writes("w2", &["a"])).unwrap();
     let _ = pre(&red, &writes("w3", &[".tollgate/config.toml"])).unwrap();
-    let kinds: Vec<_> = world.ledger().iter().map(|line| line.result["status"].clone()).collect();
+    let kinds: Vec<_> = world.ledger().iter().map(|line| line["result"]["status"].clone()).collect();
     assert_eq!(kinds.iter().filter(|status| *status == "OBSERVED").count(), 3, "{kinds:?}");
 }
 
 #[test]
-fn a_change_that_was_not_announced_is_own_only_if_named_and_nobody_elses() {
+fn an_unannounced_change_is_the_agents_own_only_if_named_and_not_by_another_agent() {
     let world = World::new();
     for path in ["named", "unnamed", "reds", "touched"] {
         world.outsider_writes(path, "one");
@@ -302,7 +302,7 @@ fn a_change_that_was_not_announced_is_own_only_if_named_and_nobody_elses() {
 }
 
 #[test]
-fn a_read_counts_as_what_the_output_showed() {
+fn only_what_the_tool_showed_counts_as_read() {
     let world = World::new();
     world.outsider_writes("a", "one");
     world.outsider_writes("b", "one");
@@ -313,7 +313,7 @@ fn a_read_counts_as_what_the_output_showed() {
     let mut ticket = pre(&agent, &reads("a")).unwrap();
     ticket.judge_reads(|_, planned| (planned == Extent::Whole).then_some(Extent::Part));
     post(&agent, ticket, ToolResult::Succeeded);
-    let _ = pre(&agent, &writes("w2", &["a"])).expect_err("only a part was seen");
+    let _ = pre(&agent, &writes("w2", &["a"])).expect_err("the agent saw a part only");
     let mut ticket = pre(&agent, &reads("b")).unwrap();
     ticket.judge_reads(|_, _| None);
     post(&agent, ticket, ToolResult::Succeeded);

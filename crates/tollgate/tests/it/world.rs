@@ -1,9 +1,10 @@
-//! A workspace, agents and outsiders, so that tests read as stories.
+//! A small world for tests that read like stories: a workspace, agents, and outsiders (programs unaware of tollgate).
 
 use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
 use tollgate::digest::Digest;
 use tollgate::edit::Edit;
 use tollgate::gate::Gate;
@@ -25,7 +26,7 @@ impl World {
         Self::with("")
     }
 
-    /// With these settings. The disk is not flushed, as no test here cuts the power.
+    /// A workspace with these settings. Nothing is flushed to disk, because no test here simulates a power failure.
     pub(crate) fn with(settings: &str) -> Self {
         let keep = tempfile::tempdir().unwrap();
         fs::create_dir(keep.path().join("w")).unwrap();
@@ -48,7 +49,7 @@ impl World {
         Agent { world: self, turn, last: RefCell::default() }
     }
 
-    /// Somebody who knows nothing of tollgate writes a file.
+    /// A program unaware of tollgate writes a file.
     pub(crate) fn outsider_writes(&self, path: &str, text: impl AsRef<[u8]>) {
         if let Some(folder) = self.root().join(path).parent() {
             fs::create_dir_all(folder).unwrap();
@@ -69,12 +70,12 @@ impl World {
     }
 
     /// The ledger, oldest line first.
-    pub(crate) fn ledger(&self) -> Vec<Line> {
-        self.gate.workspace().ledger().lines_after(0).unwrap()
+    pub(crate) fn ledger(&self) -> Vec<Value> {
+        self.gate.workspace().ledger().lines_after(0).unwrap().iter().map(Line::json).collect()
     }
 
-    pub(crate) fn lines_of(&self, action_type: &str) -> Vec<Line> {
-        self.ledger().into_iter().filter(|line| line.action_type == action_type).collect()
+    pub(crate) fn lines_of(&self, action_type: &str) -> Vec<Value> {
+        self.ledger().into_iter().filter(|line| line["action_type"] == action_type).collect()
     }
 }
 
@@ -109,7 +110,7 @@ impl Agent<'_> {
         }
     }
 
-    /// Looks for a file that is not there.
+    /// Reads a file that does not exist.
     pub(crate) fn misses(&self, path: &str) -> &Self {
         assert!(self.world.gate.read(&self.turn, path, Part::Whole).is_err());
         self
@@ -171,15 +172,16 @@ impl Agent<'_> {
     }
 }
 
-/// Runs a test as somebody whom permissions hold back. Root is not, so root runs it again as another user.
+/// Runs a test as an ordinary user, because permissions do not stop root. If this is root, starts the test again as
+/// another user.
 pub(crate) fn as_ordinary_user(name: &str, test: impl FnOnce()) {
     use std::os::unix::fs::MetadataExt;
-    // Whoever made this file is whom we run as.
+    // The owner of a new file is the user of this process.
     let root = tempfile::tempfile().unwrap().metadata().unwrap().uid() == 0;
     if !root {
         return test();
     }
-    // The test binary itself may lie where nobody else can reach it.
+    // Other users may have no access to the folder of the test binary.
     let copy = tempfile::Builder::new()
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .tempdir()

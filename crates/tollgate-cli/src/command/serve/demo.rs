@@ -1,8 +1,8 @@
-//! `serve --demo`: a workspace of its own, in which three agents and an outsider work at the pace of people.
+//! `serve --demo`: a temporary workspace in which three agents and an editor work at the pace of people.
 //!
-//! Nothing is staged: the agents claim, read, think, write and release as any agent does, each with a gate and a vault of its
-//! own. The outsider saves the same file with an ordinary write, so that some of their writes are refused and made again.
-//! Everything, also what is otherwise kept in the user's folders, is in one temporary folder, which is removed at the end.
+//! Nothing is faked: the agents claim, read, pause, write and release like any agent, each with its own gate and vault. The
+//! editor saves the same file without tollgate, so some of the agents' writes are refused, and they read and write again.
+//! Everything is in one temporary folder, including what is otherwise in the user's folders. It is deleted at the end.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,17 +14,16 @@ use tempfile::TempDir;
 use tollgate::error::{Fault, Result};
 use tollgate::gate::Gate;
 use tollgate::guard::{Expected, Outcome};
-use tollgate::ledger::ActionType;
 use tollgate::name::{Agent, TurnId};
 use tollgate::part::Part;
 use tollgate::shared_turn::Leaves;
-use tollgate::turn::Sightings;
+use tollgate::turn::TurnState;
 use tollgate::vault::claim::Mode;
 use tollgate::vault::state::State;
-use tollgate::vault::{Asked, Claimed, Next, Release, TaskName, Vault, Wish};
+use tollgate::vault::{ClaimKind, ClaimRequest, Claimed, Next, Release, TaskName, Vault};
 use tollgate::workspace::STATE_FOLDER;
 
-use crate::door::Door;
+use crate::invocation::Invocation;
 use crate::surroundings::Surroundings;
 
 const AGENTS: [&str; 3] = ["blue", "green", "violet"];
@@ -49,11 +48,11 @@ allowed = ["plan", "send_email"]
 sensitive = ["send_email"]
 "#;
 
-/// What everybody writes to.
+/// The file that all agents write to.
 const PLAN: &str = "plan.md";
-/// Where approved emails go.
+/// The file for approved emails.
 const OUTBOX: &str = "outbox.md";
-/// So many lines of a file are kept, so that a demo that runs all day stays small.
+/// The number of lines that a file keeps, so that a demo that runs all day stays small.
 const LINES: usize = 14;
 
 const PLANS: [&str; 8] = [
@@ -70,16 +69,16 @@ const PLANS: [&str; 8] = [
 const EMAILS: [&str; 3] =
     ["Invite the speakers", "Tell everybody about the new room", "Ask the caterer for an offer"];
 
-/// The demo, at work until it is dropped.
+/// The demo, which runs until it is dropped.
 pub(super) struct Demo {
     pace: Arc<Pace>,
     threads: Vec<JoinHandle<()>>,
-    // Last, so that it is removed when nobody works in it any more.
+    // The last field, so that the folder is deleted after all threads have ended.
     folder: TempDir,
 }
 
 impl Demo {
-    /// Makes the workspace. Nobody works in it yet.
+    /// Creates the workspace. Nobody works in it yet.
     pub(super) fn new() -> Result<Self> {
         let temporary = Surroundings::temporary();
         let folder = tempfile::Builder::new()
@@ -116,25 +115,25 @@ impl Demo {
         self.inside("workspace")
     }
 
-    /// The door of somebody in the demo.
-    pub(super) fn door(&self, agent: Option<Agent>) -> Door {
-        Door::apart(&self.root(), &self.inside("run"), &self.inside("state"), agent)
+    /// A call inside the demo.
+    pub(super) fn invocation(&self, agent: Option<Agent>) -> Invocation {
+        Invocation::apart(&self.root(), &self.inside("run"), &self.inside("state"), agent)
     }
 
-    /// Lets everybody work.
+    /// Starts all threads.
     pub(super) fn starts(&mut self) -> Result<()> {
-        let mut feeder = Feeder { tasks: self.door(None).tasks_or_fault()?.vault, added: 0 };
-        // One email at once, so that there is something to approve soon.
-        feeder.adds(Kind::Email)?;
+        let mut feeder = Feeder { tasks: self.invocation(None).tasks_or_fault()?.vault.clone(), added: 0 };
+        // One email first, so that a draft soon waits for approval.
+        feeder.adds(TaskKind::Email)?;
         for _ in 0..4 {
-            feeder.adds(Kind::Plan)?;
+            feeder.adds(TaskKind::Plan)?;
         }
         self.spawns(move |pace| feeder.feeds(pace));
         let plan = self.root().join(PLAN);
-        self.spawns(move |pace| outsider(&plan, pace));
+        self.spawns(move |pace| editor(&plan, pace));
         for name in AGENTS {
             let agent: Agent = name.parse()?;
-            let worker = Worker::new(self.door(Some(agent.clone())), agent)?;
+            let worker = Worker::new(self.invocation(Some(agent.clone())), agent)?;
             self.spawns(move |pace| worker.works(pace));
         }
         Ok(())
@@ -150,7 +149,7 @@ impl Drop for Demo {
     fn drop(&mut self) {
         self.pace.stop();
         for thread in self.threads.drain(..) {
-            // What has gone wrong in there is of no importance any more.
+            // Errors of the demo's threads do not matter at its end.
             let _ = thread.join();
         }
     }
@@ -160,7 +159,7 @@ fn made(path: &Path, made: std::io::Result<()>) -> Result<()> {
     made.map_err(|source| Fault::Io { doing: "make", path: path.to_owned(), source })
 }
 
-/// The pace of people, and the word that the demo is over.
+/// The pace of the demo, and the signal that it is over.
 #[derive(Default)]
 struct Pace {
     over: Mutex<bool>,
@@ -168,7 +167,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// Waits so long. Whether the demo goes on.
+    /// Waits for this time. Returns whether the demo continues.
     fn rest(&self, milliseconds: u64) -> bool {
         let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
         let time = Duration::from_millis(milliseconds);
@@ -182,8 +181,8 @@ impl Pace {
     }
 }
 
-/// Somebody at an editor, who knows nothing of tollgate.
-fn outsider(plan: &Path, pace: &Pace) {
+/// An editor without tollgate.
+fn editor(plan: &Path, pace: &Pace) {
     let mut minute = 0;
     while pace.rest(if minute < 3 { 1_100 } else { 3_700 }) {
         minute += 1;
@@ -193,7 +192,7 @@ fn outsider(plan: &Path, pace: &Pace) {
     }
 }
 
-/// The text with one more line, without the oldest if there are too many.
+/// The text with one more line, and without its oldest lines if there are too many.
 fn with_line(text: &str, line: &str) -> String {
     let (heading, rest) = text.split_once("\n\n").unwrap_or((text, ""));
     let lines: Vec<&str> = rest.lines().chain([line]).collect();
@@ -202,33 +201,33 @@ fn with_line(text: &str, line: &str) -> String {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TaskKind {
     Plan,
     Email,
 }
 
-/// Whoever thinks of new tasks.
+/// Adds new tasks.
 struct Feeder {
     tasks: Vault,
     added: usize,
 }
 
 impl Feeder {
-    fn adds(&mut self, kind: Kind) -> Result<()> {
+    fn adds(&mut self, kind: TaskKind) -> Result<()> {
         let (titles, action, priority) = match kind {
-            Kind::Plan => (&PLANS[..], "plan", "normal"),
-            Kind::Email => (&EMAILS[..], "send_email", "high"),
+            TaskKind::Plan => (&PLANS[..], "plan", "normal"),
+            TaskKind::Email => (&EMAILS[..], "send_email", "high"),
         };
         let title = titles[self.added % titles.len()];
         self.added += 1;
         let name: TaskName =
             format!("{:03}-{}", self.added, title.to_lowercase().replace(' ', "-")).parse()?;
         let body = match kind {
-            Kind::Plan => "Put it into `plan.md`, below what is there.",
-            Kind::Email => "Short and friendly. A person reads it before it goes out.",
+            TaskKind::Plan => "Put it into `plan.md`, below what is there.",
+            TaskKind::Email => "Short and friendly. A person reads it before it goes out.",
         };
         let text = format!("---\naction: {action}\npriority: {priority}\n---\n# {title}\n\n{body}\n");
-        self.tasks.add(&name, text.as_bytes()).map(drop)
+        self.tasks.add(&name, text.as_bytes(), jiff::Timestamp::now()).map(drop)
     }
 
     fn feeds(mut self, pace: &Pace) {
@@ -238,11 +237,11 @@ impl Feeder {
             }
             let now = jiff::Timestamp::now();
             let count = |state| self.tasks.list(state, now).map_or(usize::MAX, |scan| scan.tasks.len());
-            // No more than somebody can look through.
+            // Few enough for a person to read.
             if round % 9 == 0 && count(State::PendingApproval) < 3 {
-                let _ = self.adds(Kind::Email);
+                let _ = self.adds(TaskKind::Email);
             } else if count(State::NeedsAction) < 4 {
-                let _ = self.adds(Kind::Plan);
+                let _ = self.adds(TaskKind::Plan);
             }
         }
     }
@@ -250,25 +249,30 @@ impl Feeder {
 
 /// One agent.
 struct Worker {
-    door: Door,
+    invocation: Invocation,
     gate: Gate,
     vault: Vault,
     agent: Agent,
 }
 
 impl Worker {
-    fn new(door: Door, agent: Agent) -> Result<Self> {
-        Ok(Self { gate: door.gate()?, vault: door.tasks_or_fault()?.vault, door, agent })
+    fn new(invocation: Invocation, agent: Agent) -> Result<Self> {
+        Ok(Self {
+            gate: invocation.gate()?,
+            vault: invocation.tasks_or_fault()?.vault.clone(),
+            invocation,
+            agent,
+        })
     }
 
     fn works(self, pace: &Pace) {
-        let asked = Asked { agent: self.agent.clone(), wish: Wish::Held, renamed_in: false };
+        let asked = ClaimRequest { agent: self.agent.clone(), kind: ClaimKind::Held, renamed_in: false };
         // Not all at the same moment.
         let mut wait = 150 * AGENTS.iter().position(|name| *name == self.agent.as_str()).unwrap_or(0) as u64;
         while pace.rest(wait) {
             wait = 600;
-            // Whatever goes wrong goes wrong for one task; somebody takes it back.
-            if let Ok((Next::Claimed(claimed), _)) = self.vault.claim_next(&asked, self.door.now())
+            // An error affects one task only, and another agent reclaims it.
+            if let Ok((Next::Claimed(claimed), _)) = self.vault.claim_next(&asked, self.invocation.now())
                 && self.does(&claimed, pace).is_ok()
             {
                 wait = 1_400;
@@ -281,9 +285,13 @@ impl Worker {
         let id = &claimed.claim.id;
         let note = match (claimed.claim.mode, claimed.claim.action.as_deref()) {
             (Mode::Draft, _) => {
-                let draft = format!("\n## Draft\n\nHello,\n\nthis is to {title}. Please answer by Friday.\n");
-                let Some(path) = &claimed.path else { return Ok(()) };
-                self.writes(path, pace, |text| format!("{text}{draft}"))?
+                let draft = format!("Hello,\n\nthis is to {title}. Please answer by Friday.\n");
+                if !pace.rest(1_600) {
+                    None
+                } else {
+                    let drafted = self.vault.draft(&claimed.task, id, &draft, self.invocation.now())?;
+                    drafted.is_ok().then(|| "drafted".to_owned())
+                }
             }
             (Mode::Execute, Some("send_email")) => {
                 self.writes(Path::new(OUTBOX), pace, |text| with_line(text, &format!("- sent: {title}")))?
@@ -293,7 +301,7 @@ impl Worker {
                 self.writes(Path::new(PLAN), pace, |text| with_line(text, &line))?
             }
         };
-        let now = self.door.now();
+        let now = self.invocation.now();
         let release = match note {
             // The demo is over.
             None => return self.vault.give_back(&claimed.task, id, "stopped", now).map(drop),
@@ -302,13 +310,13 @@ impl Worker {
         self.vault.release(&claimed.task, id, &release, now).map(drop)
     }
 
-    /// Reads, thinks, writes; if that is refused, once more. `None` if the demo is over before that.
+    /// Reads, pauses, writes; starts again if the write is refused. `None` if the demo is over first.
     fn writes(&self, path: &Path, pace: &Pace, change: impl Fn(&str) -> String) -> Result<Option<String>> {
-        let turns = self.door.new_turns()?;
-        let turn = turns.begin(TurnId::new()?, self.agent.clone(), self.door.now())?;
-        self.gate.record_turn(&turn, ActionType::TurnStarted)?;
+        let turns = self.invocation.new_turns()?;
+        let turn = turns.begin(TurnId::new()?, self.agent.clone(), self.invocation.now())?;
+        self.gate.record_turn_start(&turn)?;
         let written = self.writes_in(&turn, path, pace, change);
-        self.gate.record_turn(&turn, ActionType::TurnEnded)?;
+        self.gate.record_turn_end(&turn)?;
         turns.end(turn, Leaves::Known)?;
         let _ = self.gate.workspace().sweep();
         written
@@ -316,13 +324,13 @@ impl Worker {
 
     fn writes_in(
         &self,
-        turn: &dyn Sightings,
+        turn: &dyn TurnState,
         path: &Path,
         pace: &Pace,
         change: impl Fn(&str) -> String,
     ) -> Result<Option<String>> {
         let mut refused = 0;
-        // The second thought is quicker than the first.
+        // Each attempt pauses for a shorter time.
         for thinks in [1_600, 700, 300, 100, 0, 0, 0] {
             let Outcome::Done(read) = self.gate.read(turn, path, Part::Whole)? else { break };
             if !pace.rest(thinks) {
@@ -332,12 +340,14 @@ impl Worker {
             match self.gate.write(turn, path, text, Expected::Baseline)? {
                 Outcome::Done(_) if refused == 0 => return Ok(Some("written at once".into())),
                 Outcome::Done(_) => {
-                    return Ok(Some(format!("written after {refused} refused, read again each time")));
+                    return Ok(Some(format!(
+                        "written after {refused} refused writes, each followed by a new read"
+                    )));
                 }
                 Outcome::Refused(_) => refused += 1,
             }
         }
-        Err(Fault::Invalid { what: format!("`{}` was changed all the time", path.display()) })
+        Err(Fault::Invalid { what: format!("`{}` changes all the time", path.display()) })
     }
 }
 

@@ -1,4 +1,4 @@
-//! `tollgate serve`: the dashboard, figures for monitoring, and MCP over HTTP, for one workspace.
+//! `tollgate serve`: serves the dashboard, figures for monitoring, and MCP over HTTP, for one workspace.
 
 mod demo;
 
@@ -15,23 +15,27 @@ use tollgate::error::{Fault, Result};
 use tollgate::gate::Gate;
 use tollgate::workspace::{STATE_FOLDER, read_settings};
 use tollgate_server::serve::Bound;
-use tollgate_server::site::{Open, OpenVault, Premises, Site};
+use tollgate_server::site::{Site, SiteOptions};
+use tollgate_server::workspace_provider::{OpenWorkspace, WorkspaceProvider};
 
 use self::demo::Demo;
-use crate::answer::{Answer, Form, Stop, json_line};
-use crate::door::Door;
-use crate::tasks::{has_vault, tasks_folder, vault_folder};
+use crate::answer::{Answer, Form, json_line};
+use crate::error::{CliError, UsageError};
+use crate::invocation::Invocation;
+use crate::output;
+use crate::surroundings::Surroundings;
 use crate::words;
 
-/// Serve the dashboard of this workspace, its figures, and MCP for agents
+/// Serve the dashboard of this workspace, figures for monitoring, and MCP for agents
 ///
-/// `/` is the dashboard, where people see what agents do and decide what waits for them. `/health` and `/metrics` are for
-/// monitoring. `/mcp` is for agents, who write as --agent.
+/// `/` is the dashboard, where people see what agents do, and approve and reject tasks. `/health` and `/metrics` are for
+/// monitoring. `/mcp` is for agents; they act under the name given with --agent.
 ///
-/// It listens on this machine only. Any other address needs a token, and so does whoever comes in. In a folder that was
-/// never set up it makes nothing; it says how to, and begins when that is done. SIGINT or SIGTERM ends it.
+/// By default it listens on this machine only. For any other address you must set a token, which visitors must present. In a
+/// folder without tollgate it creates nothing; it says how to set the folder up, and starts working once that is done. SIGINT
+/// or SIGTERM stops it.
 ///
-/// With --demo three agents and an outsider work in a temporary workspace, which is removed at the end.
+/// With --demo, three agents and an editor without tollgate work in a temporary workspace, which is deleted at the end.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
@@ -39,53 +43,56 @@ Example
   tollgate serve
   tollgate serve --listen 127.0.0.1:0 --json
   TOLLGATE_TOKEN=$(openssl rand -hex 16) tollgate serve --listen 0.0.0.0:7311 --name box.local")]
-pub(crate) struct Wish {
-    /// Where to listen; port 0 takes any that is free
+pub(crate) struct ServeArgs {
+    /// Address to listen on; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7311", value_parser = address)]
     listen: SocketAddr,
-    /// What visitors must show [default: TOLLGATE_TOKEN, which other users cannot see in the list of processes]
+    /// Token that visitors must present [default: TOLLGATE_TOKEN, which other users cannot see in the process list]
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
-    /// A name that visitors may call this machine by, besides `localhost` and its address
+    /// Host name of this machine that visitors may use, besides `localhost` and its address
     #[arg(long = "name", value_name = "HOST")]
     names: Vec<String>,
-    /// Let three agents and an outsider work in a temporary workspace, and serve that
+    /// Serve a temporary workspace in which three agents and an editor work
     #[arg(long, conflicts_with = "workspace")]
     demo: bool,
 }
 
-/// Numbers only: which addresses a name stands for is not ours to choose.
+/// Only numeric addresses, because a host name may have several addresses.
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "give an address and a port, as in 127.0.0.1:7311 or [::1]:7311".to_owned())
 }
 
-pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
-    if let Some(agent) = door.inside_an_agent() {
-        // On its pages people decide.
-        return Err(words::agents_do_not_serve(&agent));
+pub(crate) fn run(invocation: &Invocation, args: &ServeArgs) -> Result<Answer, CliError> {
+    if invocation.inside_an_agent().is_some() {
+        return Err(UsageError::AgentsDoNotServe.into());
     }
-    let token = wish.token.clone().map_or_else(|| door.token(), |token| Ok(Some(token)))?;
-    if token.as_ref().is_none_or(String::is_empty) && !wish.listen.ip().is_loopback() {
-        return Err(words::token_needed());
+    let token = args.token.clone().map_or_else(|| invocation.token(), |token| Ok(Some(token)))?;
+    if token.as_ref().is_none_or(String::is_empty) && !args.listen.ip().is_loopback() {
+        return Err(UsageError::TokenNeeded.into());
     }
-    // Before anything is made, so that a port that is taken leaves nothing behind.
-    let bound = Bound::new(wish.listen, wish.names.clone(), token)?;
-    // And before there is something to remove.
-    stop_on_signals(&bound, wish.demo)?;
-    let mut demo = wish.demo.then(Demo::new).transpose()?;
+    // First, so that nothing is left behind if the port is taken.
+    let bound = Bound::new(args.listen, args.names.clone(), token)?;
+    // Before the demo creates its folder, so that a signal always deletes it.
+    stop_on_signals(&bound, args.demo)?;
+    let mut demo = args.demo.then(Demo::new).transpose()?;
     let here = match &demo {
-        Some(demo) => Here::new(demo.door(None))?,
-        None => Here::new(door.elsewhere(&door.root()?.0))?,
+        Some(demo) => LocalWorkspace::new(demo.invocation(None))?,
+        None => LocalWorkspace::new(invocation.elsewhere(&invocation.root()?.0))?,
     };
     let root = here.root.clone();
     let url = format!("http://{}/", bound.address());
-    let site = Site::new(Box::new(here), door.agent()?, door.person())?;
+    let options =
+        SiteOptions { agent: invocation.agent()?, person: invocation.person(), home: Surroundings::home() };
+    let site = Site::new(Box::new(here), options)?;
     let is_set_up = !matches!(site.open(), Ok(None));
-    match door.form() {
-        Form::Words => words::say(&words::serving(door, &url, &root, is_set_up, wish.demo))?,
+    match invocation.form() {
+        Form::Words => {
+            output::say(&words::serving(&invocation.viewpoint(), &url, &root, is_set_up, args.demo))?;
+        }
         Form::Json => {
             let said = json!({"url": url, "workspace": root.to_string_lossy(), "set_up": is_set_up});
-            words::say(&json_line(&said))?;
+            output::say(&json_line(&said))?;
         }
     }
     if let Some(demo) = &mut demo {
@@ -95,9 +102,9 @@ pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
     Ok(Answer::Streamed)
 }
 
-/// The first signal lets the server finish; it is waited for no longer than a few seconds.
+/// A signal stops the server, which has a few seconds to finish open requests.
 fn stop_on_signals(bound: &Bound, demo: bool) -> Result<()> {
-    // A demo has something to remove also when its terminal is closed; a server may have been told to live on.
+    // SIGHUP means that the terminal was closed. A demo then deletes its folder; a server may have been started to survive.
     let wanted: &[i32] = if demo { &[SIGINT, SIGTERM, SIGHUP] } else { &[SIGINT, SIGTERM] };
     let mut signals = Signals::new(wanted).map_err(|source| Fault::Io {
         doing: "wait for",
@@ -113,47 +120,48 @@ fn stop_on_signals(bound: &Bound, demo: bool) -> Result<()> {
     Ok(())
 }
 
-/// The workspace that this process was called for.
-struct Here {
-    door: Door,
+/// The workspace of this call.
+struct LocalWorkspace {
+    invocation: Invocation,
     root: PathBuf,
-    /// Begun once, however often the workspace is opened.
+    /// The background thread is started once, however often the workspace is opened.
     in_touch: Once,
 }
 
-impl Here {
-    fn new(door: Door) -> Result<Self> {
-        let root = door.root()?.0;
-        Ok(Self { door, root, in_touch: Once::new() })
+impl LocalWorkspace {
+    fn new(invocation: Invocation) -> Result<Self> {
+        let root = invocation.root()?.0;
+        Ok(Self { invocation, root, in_touch: Once::new() })
     }
 }
 
-impl Premises for Here {
+impl WorkspaceProvider for LocalWorkspace {
     fn root(&self) -> &Path {
         &self.root
     }
 
     fn vault(&self) -> PathBuf {
         let settings = read_settings(&self.root.join(STATE_FOLDER).join("config.toml")).unwrap_or_default();
-        tasks_folder(&vault_folder(&self.root, &settings), &settings)
+        tollgate::tasks::tasks_folder(&self.root, &settings)
     }
 
-    fn open(&self) -> Result<Option<Open>> {
+    fn open(&self) -> Result<Option<OpenWorkspace>> {
         let state = self.root.join(STATE_FOLDER);
         if !state.join("version").exists() && !state.join("config.toml").exists() {
             return Ok(None);
         }
-        let workspace = self.door.workspace()?;
-        let folder = vault_folder(&self.root, workspace.settings());
-        let vault = if has_vault(&folder, workspace.settings()) {
-            let tasks = self.door.open_vault(&workspace, &folder)?;
+        let workspace = self.invocation.workspace()?;
+        let tasks = self.invocation.tasks_of(&workspace)?;
+        if let Some(tasks) = &tasks {
             self.in_touch.call_once(|| tasks.keep_in_touch());
-            Some(OpenVault { vault: tasks.vault, folder: tasks.folder })
-        } else {
-            None
-        };
-        // Made if there is none, because it can only be watched if it is there.
-        self.door.new_turns()?;
-        Ok(Some(Open { gate: Gate::new(workspace), vault, turns: self.door.existing_turns()? }))
+        }
+        let vault = tasks.map(|tasks| tasks.vault.clone());
+        // Creates the folder if it is missing, because only an existing folder can be watched.
+        self.invocation.new_turns()?;
+        Ok(Some(OpenWorkspace {
+            gate: Gate::new(workspace),
+            vault,
+            turns: self.invocation.existing_turns()?,
+        }))
     }
 }

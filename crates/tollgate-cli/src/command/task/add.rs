@@ -1,50 +1,51 @@
-//! `tollgate task add`: a new task, complete at once.
+//! `tollgate task add`: adds a task. Its file appears complete.
 
 use clap::Args;
 use tollgate::error::{Fault, Result};
-use tollgate::vault::task::{Brief, Priority};
+use tollgate::vault::brief::{Brief, Priority};
 use tollgate::vault::{TaskName, Vault};
 
-use crate::answer::{Answer, Said, Stop};
-use crate::command::stdin;
-use crate::door::Door;
+use crate::answer::{Answer, Said};
+use crate::command::bytes::stdin;
+use crate::error::{CliError, UsageError};
+use crate::invocation::Invocation;
 use crate::words;
 
-/// Longest name made of a title: it is read in lists.
+/// The longest name that is made from a title, so that lists stay readable.
 const LONGEST_NAME: usize = 60;
 
-/// So many tasks of one title get names by number before something must be wrong.
+/// The largest number of tasks with the same title. More are a mistake in some script.
 const NUMBERS: u32 = 10_000;
 
 /// Add a task to `Needs_Action`
 ///
-/// The file is put there whole, so nobody can claim half of it. Its name is made of the title unless --name says
-/// otherwise; that of a task which is there already gets a number.
+/// The file appears complete, so nobody can claim half of it. Without --name, its name is made from the title, with a number
+/// if that name is taken.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
   tollgate task add 'Pay the rent' --action payment --priority high --due 2026-12-01
   tollgate task add 'Send the report' --after write-report --body 'To the board, by mail.'
   git log -1 | tollgate task add 'Review the last commit' --body -")]
-pub(crate) struct Wish {
-    /// What is to be done, in a line
+pub(crate) struct TaskAddArgs {
+    /// What to do, in one line
     title: String,
-    /// The name of its file [default: made of the title]
+    /// Name of the file [default: made from the title]
     #[arg(long, value_name = "FILE.md")]
     name: Option<TaskName>,
-    /// The action, as the roles of agents name it; without one every agent may do it
+    /// Action, as in the roles of agents; without one, every agent may claim the task
     #[arg(long, value_name = "A")]
     action: Option<String>,
-    /// critical, high, normal, low or lowest; or p0 to p4
+    /// Priority: critical, high, normal, low or lowest; or p0 to p4
     #[arg(long, value_name = "P", value_parser = priority)]
     priority: Option<Priority>,
-    /// When it should be done: a day or a time
+    /// Due date: a day or a time
     #[arg(long, value_name = "WHEN")]
     due: Option<String>,
-    /// A task that must be done before; may be given several times
+    /// A task that must be done first; may be given several times
     #[arg(long, value_name = "TASK")]
     after: Vec<TaskName>,
-    /// More text, in markdown; `-` reads it from stdin
+    /// More text, in Markdown; `-` reads it from stdin
     #[arg(long, value_name = "TEXT")]
     body: Option<String>,
 }
@@ -53,35 +54,35 @@ fn priority(text: &str) -> Result<Priority, String> {
     Priority::read(text).ok_or_else(|| words::bad_priority(text))
 }
 
-pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
-    let tasks = door.fresh_tasks()?;
-    let body = match wish.body.as_deref() {
+pub(crate) fn run(invocation: &Invocation, args: &TaskAddArgs) -> Result<Answer, CliError> {
+    let tasks = invocation.fresh_tasks()?;
+    let body = match args.body.as_deref() {
         Some("-") => stdin()?,
         Some(text) => text.as_bytes().to_vec(),
         None => Vec::new(),
     };
     let bytes = new_task(
-        &wish.title,
-        wish.action.as_deref(),
-        wish.priority,
-        wish.due.as_deref(),
-        &wish.after,
+        &args.title,
+        args.action.as_deref(),
+        args.priority,
+        args.due.as_deref(),
+        &args.after,
         &body,
     )?;
-    let landed = match &wish.name {
+    let landed = match &args.name {
         Some(name) => {
-            if let Ok(there) = tasks.vault.get(name, door.now()) {
+            if let Ok(there) = tasks.vault.get(name, invocation.now()) {
                 return Ok(words::task_is_there(name, &there.slot));
             }
-            tasks.vault.add(name, &bytes)?
+            tasks.vault.add(name, &bytes, invocation.now())?
         }
-        None => add_under_a_free_name(door, &tasks.vault, &wish.title, &bytes)?,
+        None => add_under_a_free_name(invocation, &tasks.vault, &args.title, &bytes)?,
     };
     Ok(Answer::Done(Said { words: words::task_added(&landed), json: landed.json(), ..Said::default() }))
 }
 
 fn add_under_a_free_name(
-    door: &Door,
+    invocation: &Invocation,
     vault: &Vault,
     title: &str,
     bytes: &[u8],
@@ -90,11 +91,11 @@ fn add_under_a_free_name(
     let mut taken = Fault::Invalid { what: format!("no name is free for `{stem}`") };
     for number in 1..=NUMBERS {
         let name: TaskName = if number == 1 { stem.parse()? } else { format!("{stem}-{number}").parse()? };
-        if vault.get(&name, door.now()).is_ok() {
+        if vault.get(&name, invocation.now()).is_ok() {
             continue;
         }
-        match vault.add(&name, bytes) {
-            // Another was quicker with that name.
+        match vault.add(&name, bytes, invocation.now()) {
+            // Another process has just added a task with that name.
             Err(fault @ Fault::Invalid { .. }) => taken = fault,
             answer => return answer,
         }
@@ -102,7 +103,7 @@ fn add_under_a_free_name(
     Err(taken)
 }
 
-/// A file name that a person can read and type.
+/// A file name, made from the title, that a person can read and type.
 fn name_of(title: &str) -> String {
     let mut name = String::new();
     for c in title.chars().flat_map(char::to_lowercase) {
@@ -119,7 +120,7 @@ fn name_of(title: &str) -> String {
     if name.is_empty() { "task".to_owned() } else { name.to_owned() }
 }
 
-/// The text of a new task: frontmatter if there is something to say in it, a heading, the body.
+/// The text of a new task: frontmatter if an option needs it, a heading, the body.
 fn new_task(
     title: &str,
     action: Option<&str>,
@@ -127,10 +128,10 @@ fn new_task(
     due: Option<&str>,
     after: &[TaskName],
     body: &[u8],
-) -> Result<Vec<u8>, Stop> {
+) -> Result<Vec<u8>, CliError> {
     let title = title.trim();
     if title.is_empty() || title.chars().any(char::is_control) {
-        return Err(words::bad_title());
+        return Err(UsageError::BadTitle.into());
     }
     let mut front = String::new();
     if let Some(action) = action {
@@ -157,26 +158,26 @@ fn new_task(
             text.push(b'\n');
         }
     }
-    // What was asked for must be what an agent will read.
-    let brief = Brief::read(&text).map_err(|broken| words::bad_task(&broken.to_string()))?;
+    // An agent must read exactly the values that were given.
+    let brief = Brief::read(&text).map_err(|broken| UsageError::BadTask(broken.to_string()))?;
     let odd = |action: &str| {
         action.is_empty() || action.trim() != action || brief.action.as_deref() != Some(action)
     };
-    let wrong = if action.is_some_and(odd) {
-        Some("action")
+    let (option, value) = if let Some(action) = action.filter(|action| odd(action)) {
+        ("action", action.to_owned())
     } else if !after.is_empty() && brief.after != after {
-        Some("after")
-    } else if due.is_some() && brief.due.is_none() {
-        Some("due")
-    } else if priority.is_some_and(|priority| brief.priority != priority) {
-        Some("priority")
+        ("after", after.iter().map(TaskName::as_str).collect::<Vec<_>>().join(", "))
+    } else if let Some(due) = due.filter(|_| brief.due.is_none()) {
+        ("due", due.to_owned())
+    } else if let Some(priority) = priority.filter(|priority| brief.priority != *priority) {
+        ("priority", priority.as_str().to_owned())
     } else {
-        None
+        return Ok(text);
     };
-    wrong.map_or(Ok(text), |what| Err(words::bad_task_option(what)))
+    Err(UsageError::BadTaskOption { option, value }.into())
 }
 
-/// As frontmatter has it: plain if that is safe, else in quotes.
+/// A value for frontmatter: plain if that is safe, otherwise in quotes.
 fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-./+".contains(c);
     let number = text.parse::<f64>().is_ok();
@@ -191,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn titles_make_names() {
+    fn titles_become_names() {
         for (title, name) in [
             ("Pay the rent!", "pay-the-rent"),
             ("  ../../etc/passwd ", "etc-passwd"),
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_what_is_read() {
+    fn a_new_task_reads_back_as_given() {
         let after: Vec<TaskName> = vec!["a".parse().unwrap(), "b: c".parse().unwrap()];
         let text =
             new_task("T", Some("send \"it\": #1"), Priority::read("p0"), Some("2026-12-01"), &after, b"x")
@@ -215,7 +216,7 @@ mod tests {
         assert_eq!((brief.priority, brief.after), (Priority(0), after));
         assert!(text.ends_with(b"# T\n\nx\n"));
         assert!(new_task("T", None, None, None, &[], b"").unwrap() == b"# T\n");
-        // What the options say counts more than what the body says.
+        // The options win over the body.
         let text = new_task("T", Some("read"), None, None, &[], b"**Action**: pay").unwrap();
         assert_eq!(Brief::read(&text).unwrap().action.as_deref(), Some("read"));
         assert!(new_task("T", Some(" "), None, None, &[], b"").is_err());

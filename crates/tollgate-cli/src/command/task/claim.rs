@@ -1,66 +1,84 @@
-//! `tollgate task claim`: takes a task, for as long as its lease.
+//! `tollgate task claim`: claims a task with a lease.
 
 use std::thread::sleep;
 
 use clap::Args;
+use serde_json::json;
 use tollgate::name::Agent;
-use tollgate::vault::retry::patiently;
-use tollgate::vault::{Asked, Claimed, Claiming, Next, Not, Reason, TaskName, Wish as Lasting};
+use tollgate::vault::retry::with_retry;
+use tollgate::vault::{ClaimDenied, ClaimKind, ClaimOutcome, ClaimRequest, Claimed, Next, Reason, TaskName};
 
-use crate::answer::{Answer, Said, Stop};
-use crate::door::Door;
+use crate::answer::{Answer, Said};
+use crate::error::CliError;
+use crate::invocation::Invocation;
 use crate::words;
 
-/// Claim a task: from now on it is this agent's, and nobody else's
+/// Claim a task, so that no other agent works on it
 ///
-/// The claim is a lease (`[vault] lease`, 30 minutes unless set): renew it, report progress or verify it while you work;
-/// when it has run out, the task may be taken back. `tollgate work` needs none of this. Exit code 1: it was not claimed,
-/// and the answer says why (`lost`, `not_eligible`, `blocked`, `incomplete`, `none`).
+/// The claim is a lease (`[vault] lease`, 30 minutes by default). While you work, extend it with `renew`, `progress`, `draft` or
+/// `verify`; after it has expired, the task can be reclaimed. `tollgate work` needs none of this. With exit code 1 the task
+/// was not claimed, and the answer says why (`lost`, `not_eligible`, `blocked`, `incomplete`, `none`).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
   tollgate task claim --next --agent blue
   export TOLLGATE_CLAIM_ID=$(tollgate task claim pay-the-rent --agent blue --json | jq -r .claim_id)")]
 #[group(required = true, multiple = false)]
-pub(crate) struct Wish {
-    /// This task, with or without `.md`; if it was written a moment ago, waits until it is complete
+pub(crate) struct TaskClaimArgs {
+    /// Task name, with or without `.md`; if it was written a moment ago, waits until it is complete
     task: Option<TaskName>,
-    /// The first that can be claimed: by priority, then due, then age
+    /// Claim the first claimable task: by priority, then due date, then age
     #[arg(long)]
     next: bool,
 }
 
-pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
-    let (tasks, agent) = (door.fresh_tasks()?, door.agent()?);
-    let asked = Asked { agent: agent.clone(), wish: Lasting::Leased, renamed_in: false };
-    match &wish.task {
+pub(crate) fn run(invocation: &Invocation, args: &TaskClaimArgs) -> Result<Answer, CliError> {
+    let (tasks, agent) = (invocation.fresh_tasks()?, invocation.agent()?);
+    let request = ClaimRequest { agent: agent.clone(), kind: ClaimKind::Leased, renamed_in: false };
+    match &args.task {
         Some(task) => {
-            match tasks.vault.claim_when_complete(task, &asked, tasks.settle, &|| door.now(), &sleep)? {
-                Claiming::Claimed(claimed) => Ok(said_claimed(door, &claimed)),
-                Claiming::Not(not) => Ok(said_not_claimed(&agent, Some(task), &not)),
+            match tasks.vault.claim_when_complete(
+                task,
+                &request,
+                tasks.settle,
+                &|| invocation.now(),
+                &sleep,
+            )? {
+                ClaimOutcome::Claimed(claimed) => Ok(said_claimed(invocation, &claimed)),
+                ClaimOutcome::Denied(denied) => Ok(said_not_claimed(&agent, &denied)),
             }
         }
         None => {
-            let (next, line) = patiently(|| tasks.vault.claim_next(&asked, door.now()), &sleep)?;
-            let notes = words::passed_over(door, &line);
+            let (next, queue) = with_retry(|| tasks.vault.claim_next(&request, invocation.now()), &sleep)?;
+            let notes = words::skipped(&invocation.viewpoint(), &queue);
             match next {
-                Next::Claimed(claimed) => Ok(with_notes(said_claimed(door, &claimed), notes)),
-                Next::Nothing(_) => {
-                    let not =
-                        Not { reason: Reason::None, sentence: words::nothing_to_claim(&line), wait: None };
-                    Ok(with_notes(said_not_claimed(&agent, None, &not), notes))
+                Next::Claimed(claimed) => Ok(with_notes(said_claimed(invocation, &claimed), notes)),
+                Next::Nothing(wait) => {
+                    let nothing = said_nothing_to_claim(&agent, &words::nothing_to_claim(&queue, wait));
+                    Ok(with_notes(nothing, notes))
                 }
             }
         }
     }
 }
 
-pub(crate) fn said_claimed(door: &Door, claimed: &Claimed) -> Answer {
-    Answer::Done(Said { words: words::claimed(door, claimed), json: claimed.json(), ..Said::default() })
+pub(crate) fn said_claimed(invocation: &Invocation, claimed: &Claimed) -> Answer {
+    Answer::Done(Said {
+        words: words::claimed(&invocation.viewpoint(), claimed),
+        json: claimed.json(),
+        ..Said::default()
+    })
 }
 
-pub(crate) fn said_not_claimed(agent: &Agent, task: Option<&TaskName>, not: &Not) -> Answer {
-    Answer::NotValid(Said { notes: words::not_claimed(not), json: not.json(agent, task), ..Said::default() })
+fn said_not_claimed(agent: &Agent, denied: &ClaimDenied) -> Answer {
+    let notes = words::not_claimed(denied.reason(), &denied.to_string());
+    Answer::NotValid(Said { notes, json: denied.json(agent), ..Said::default() })
+}
+
+pub(crate) fn said_nothing_to_claim(agent: &Agent, sentence: &str) -> Answer {
+    let reason = Reason::None;
+    let json = json!({"claimed": false, "task": null, "agent": agent, "reason": reason, "message": sentence});
+    Answer::NotValid(Said { notes: words::not_claimed(reason, sentence), json, ..Said::default() })
 }
 
 fn with_notes(answer: Answer, more: String) -> Answer {

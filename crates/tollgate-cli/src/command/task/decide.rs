@@ -1,72 +1,73 @@
-//! What people decide, approve and reject; and `reclaim`, which nobody needs to decide: the owner is gone.
+//! The decisions of people, `approve` and `reject`; and `reclaim`, which needs no decision because the owner is dead.
 
 use std::thread::sleep;
 
 use clap::Args;
 use serde_json::{Value, json};
 use tollgate::digest::Digest;
-use tollgate::vault::retry::patiently;
+use tollgate::vault::retry::with_retry;
 use tollgate::vault::{Decided, Reclaimed, TaskName};
 
-use crate::answer::{Answer, Said, Stop};
-use crate::door::Door;
+use crate::answer::{Answer, Said};
+use crate::error::{CliError, UsageError};
+use crate::invocation::Invocation;
 use crate::words;
 
-/// Approve what waits in `Pending_Approval`: an agent that is allowed may then execute it, once
+/// Approve a task in `Pending_Approval`; an agent that is allowed may then execute it once
 ///
-/// The yes is bound to the bytes of the file. If they change before it is executed, the task waits for a person again.
-/// Only people approve: inside an agent (TOLLGATE_AGENT is set) it is refused.
+/// The approval holds for the bytes of the file. If they change before the task is executed, a person must approve it again.
+/// Only people approve: inside an agent (TOLLGATE_AGENT is set) this command is refused.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
   tollgate task show pay-the-rent
   tollgate task approve pay-the-rent --by ada")]
-pub(crate) struct Approve {
-    /// Its name, with or without `.md`
+pub(crate) struct TaskApproveArgs {
+    /// Task name, with or without `.md`
     task: TaskName,
-    /// Who decides [default: your user name]
+    /// Name of the person who decides [default: your user name]
     #[arg(long, value_name = "WHO")]
     by: Option<String>,
-    /// Only if the file is still what you have looked at, as `task show --json` gave its `sha256`
+    /// SHA-256 that the file must have, from `task show --json`
     #[arg(long, value_name = "HASH")]
     expect: Option<Digest>,
 }
 
-/// Reject a task that nobody works on, with a reason
+/// Reject a task that nobody is working on
 #[derive(Debug, Args)]
 #[command(after_help = "Example\n  tollgate task reject pay-the-rent --reason 'it was paid in March'")]
-pub(crate) struct Reject {
-    /// Its name, with or without `.md`
+pub(crate) struct TaskRejectArgs {
+    /// Task name, with or without `.md`
     task: TaskName,
-    /// Who decides [default: your user name]
+    /// Name of the person who decides [default: your user name]
     #[arg(long, value_name = "WHO")]
     by: Option<String>,
-    /// Why, for whoever asked for it
+    /// The reason, for the author of the task
     #[arg(long, value_name = "TEXT")]
     reason: String,
 }
 
-/// Take back the tasks of owners who are gone: their lock is free, or their lease has run out
+/// Reclaim the tasks of dead owners: their lock is free, or their lease has expired
 ///
-/// An attempt that was broken off counts. What is sensitive may have been executed, so a person decides.
+/// The interrupted attempt counts. A sensitive action may have been executed, so that task goes to a person.
 #[derive(Debug, Args)]
 #[command(after_help = "Example\n  tollgate task reclaim --dry-run")]
-pub(crate) struct Reclaim {
-    /// Only say what would be taken back
+pub(crate) struct TaskReclaimArgs {
+    /// Only print what would be reclaimed
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Who decides. Nobody, inside an agent.
-fn person(door: &Door, named: Option<&String>) -> Result<Result<String, Answer>, Stop> {
-    if let Some(agent) = door.inside_an_agent() {
+/// The person who decides, or the refusal inside an agent.
+fn person(invocation: &Invocation, named: Option<&String>) -> Result<Result<String, Answer>, CliError> {
+    if let Some(agent) = invocation.inside_an_agent() {
         let message = words::agents_do_not_decide(&agent);
         return Ok(Err(refused(None, "agent", &message)));
     }
     match named {
-        Some(by) if by.trim().is_empty() => Err(words::nobody_decides()),
+        Some(by) if by.trim().is_empty() => Err(UsageError::NobodyDecides.into()),
         Some(by) => Ok(Ok(by.clone())),
-        None => Ok(Ok(door.agent()?.as_str().to_owned())),
+        None => Ok(Ok(invocation.agent()?.as_str().to_owned())),
     }
 }
 
@@ -78,30 +79,30 @@ fn refused(task: Option<&TaskName>, reason: &str, message: &str) -> Answer {
     })
 }
 
-pub(crate) fn approve(door: &Door, wish: &Approve) -> Result<Answer, Stop> {
-    let by = match person(door, wish.by.as_ref())? {
+pub(crate) fn approve(invocation: &Invocation, args: &TaskApproveArgs) -> Result<Answer, CliError> {
+    let by = match person(invocation, args.by.as_ref())? {
         Ok(by) => by,
         Err(answer) => return Ok(answer),
     };
-    let tasks = door.fresh_tasks()?;
-    let decided = patiently(|| tasks.vault.approve(&wish.task, &by, wish.expect, door.now()), &sleep)?;
-    Ok(said(&wish.task, decided, "approved", &by))
+    let tasks = invocation.fresh_tasks()?;
+    let decided = with_retry(|| tasks.vault.approve(&args.task, &by, args.expect, invocation.now()), &sleep)?;
+    Ok(said(&args.task, decided, "approved", &by))
 }
 
-pub(crate) fn reject(door: &Door, wish: &Reject) -> Result<Answer, Stop> {
-    let by = match person(door, wish.by.as_ref())? {
+pub(crate) fn reject(invocation: &Invocation, args: &TaskRejectArgs) -> Result<Answer, CliError> {
+    let by = match person(invocation, args.by.as_ref())? {
         Ok(by) => by,
         Err(answer) => return Ok(answer),
     };
-    let tasks = door.fresh_tasks()?;
-    let decided = patiently(|| tasks.vault.reject(&wish.task, &by, &wish.reason, door.now()), &sleep)?;
-    Ok(said(&wish.task, decided, "rejected", &by))
+    let tasks = invocation.fresh_tasks()?;
+    let decided = with_retry(|| tasks.vault.reject(&args.task, &by, &args.reason, invocation.now()), &sleep)?;
+    Ok(said(&args.task, decided, "rejected", &by))
 }
 
 fn said(task: &TaskName, decided: Decided, verb: &str, by: &str) -> Answer {
     match decided {
-        Decided::No(why) => refused(Some(task), "not_possible", &why),
-        Decided::Yes(landed) => {
+        Err(why) => refused(Some(task), "not_possible", &why.to_string()),
+        Ok(landed) => {
             let mut json = landed.json();
             json["by"] = json!(by);
             Answer::Done(Said { words: words::decided(&landed, verb, by), json, ..Said::default() })
@@ -109,12 +110,12 @@ fn said(task: &TaskName, decided: Decided, verb: &str, by: &str) -> Answer {
     }
 }
 
-pub(crate) fn reclaim(door: &Door, wish: &Reclaim) -> Result<Answer, Stop> {
-    let tasks = door.fresh_tasks()?;
-    let (done, passed) = if wish.dry_run {
-        (tasks.vault.reclaimable(door.now())?, Vec::new())
+pub(crate) fn reclaim(invocation: &Invocation, args: &TaskReclaimArgs) -> Result<Answer, CliError> {
+    let tasks = invocation.fresh_tasks()?;
+    let (done, passed) = if args.dry_run {
+        (tasks.vault.reclaimable(invocation.now())?, Vec::new())
     } else {
-        patiently(|| tasks.vault.reclaim(door.now()), &sleep)?
+        with_retry(|| tasks.vault.reclaim(invocation.now()), &sleep)?
     };
     let row = |reclaimed: &Reclaimed| {
         let Reclaimed { task, agent, to, reason } = reclaimed;
@@ -122,8 +123,8 @@ pub(crate) fn reclaim(door: &Door, wish: &Reclaim) -> Result<Answer, Stop> {
     };
     let json: Vec<Value> = done.iter().map(row).collect();
     Ok(Answer::Done(Said {
-        words: words::reclaimed(&done, wish.dry_run),
-        notes: words::passed(door, &passed),
+        words: words::reclaimed(&done, args.dry_run),
+        notes: words::skipped_faults(&invocation.viewpoint(), &passed),
         json: json.into(),
     }))
 }

@@ -1,56 +1,57 @@
-//! `tollgate task list`: all tasks, as a board or as JSON; `tollgate task figures`: the sums of `/health`.
+//! `tollgate task list`: all tasks, as a board or as JSON; `tollgate task figures`: the figures of `/health`.
 
 use clap::Args;
 use serde_json::{Value, json};
 use tollgate::vault::state::State;
 
-use crate::answer::{Answer, Said, Stop};
-use crate::door::Door;
+use crate::answer::{Answer, Said};
+use crate::error::CliError;
+use crate::invocation::Invocation;
 use crate::words;
 
-/// List the tasks: a board of all states, each in the order in which its tasks are taken
+/// List all tasks by state, each state in the order in which its tasks are claimed
 ///
-/// Of the finished ones the board shows the latest; --state shows all of one state.
+/// Of the finished tasks only the latest are shown; --state shows all tasks of one state.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
   tollgate task list
   tollgate task list --state Pending_Approval
   tollgate task list --json | jq -r '.[] | select(.attempts > 1) | .task'")]
-pub(crate) struct Wish {
-    /// Only this state
+pub(crate) struct TaskListArgs {
+    /// Only tasks in this state
     #[arg(long, value_name = "S")]
     state: Option<State>,
 }
 
-/// Print the figures of the agents: claims now and ever, races lost to others, the share that succeeded
+/// Print figures per agent: active claims, all claims, lost races, the share of claims without error
 ///
-/// They are kept as sums, so asking costs the same after a year.
+/// The figures are stored as sums, so the cost does not grow with the ledger.
 #[derive(Debug, Args)]
 #[command(after_help = "Example\n  tollgate task figures --json | jq .coordination")]
-pub(crate) struct Figures {}
+pub(crate) struct TaskFiguresArgs {}
 
-pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
-    let tasks = door.tasks()?;
-    let old = tasks.look(door);
+pub(crate) fn run(invocation: &Invocation, args: &TaskListArgs) -> Result<Answer, CliError> {
+    let tasks = invocation.tasks()?;
+    let old = tasks.look(invocation);
     let (mut board, mut unfit) = (Vec::new(), Vec::new());
-    for state in State::ALL.into_iter().filter(|state| wish.state.is_none_or(|wanted| wanted == *state)) {
-        let (rows, strange) = tasks.vault.rows(state, door.now())?;
+    for state in State::ALL.into_iter().filter(|state| args.state.is_none_or(|wanted| wanted == *state)) {
+        let (rows, strange) = tasks.vault.rows(state, invocation.now())?;
         unfit.extend(strange);
         board.push((state, rows));
     }
     let json: Vec<Value> =
         board.iter().flat_map(|(_, rows)| rows.iter().map(|row| Value::Object(row.json()))).collect();
     Ok(Answer::Done(Said {
-        words: words::board(&board, tasks.vault.terms().max_attempts, wish.state.is_some()),
+        words: words::board(&board, tasks.vault.terms().max_attempts, args.state.is_some()),
         notes: words::together(&[old, words::unfit(&unfit)]),
         json: json.into(),
     }))
 }
 
-pub(crate) fn figures(door: &Door, _: &Figures) -> Result<Answer, Stop> {
-    let tasks = door.tasks()?;
-    let (all, each) = tasks.vault.figures()?;
+pub(crate) fn figures(invocation: &Invocation, _: &TaskFiguresArgs) -> Result<Answer, CliError> {
+    let tasks = invocation.tasks()?;
+    let (all, each) = tasks.vault.figures(invocation.now())?;
     Ok(Answer::Done(Said {
         words: words::figures(&all, &each),
         json: json!({"coordination": all, "agents": each}),

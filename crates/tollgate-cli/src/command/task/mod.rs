@@ -1,4 +1,4 @@
-//! `tollgate task`: the list of tasks, for people and for agents.
+//! `tollgate task`: the commands for tasks, for people and for agents.
 
 mod add;
 mod claim;
@@ -7,18 +7,20 @@ mod list;
 mod own;
 mod show;
 
-use clap::{Args, Subcommand};
+use clap::Args;
 
-use crate::answer::{Answer, Stop};
-use crate::door::Door;
+use super::dispatch::commands;
+use crate::answer::Answer;
+use crate::error::CliError;
+use crate::invocation::Invocation;
 
-pub(crate) use claim::{said_claimed, said_not_claimed};
+pub(crate) use claim::{said_claimed, said_nothing_to_claim};
 
-/// Add, list, claim, release and decide on tasks: markdown files in the folders of a vault
+/// Add, list, claim, release, approve and reject tasks: Markdown files in the folders of a vault
 ///
-/// The folder that a task lies in is its state: `Needs_Action`, `In_Progress/<agent>`, `Pending_Approval`, `Approved`, `Done`,
-/// `Rejected`. A claim moves the file, and the move decides: of all that ask at once, one gets it. Whoever has claimed a
-/// task shows its claim id from then on, by --claim-id or TOLLGATE_CLAIM_ID; an old one is refused.
+/// A task's state is its folder: `Needs_Action`, `In_Progress/<agent>`, `Pending_Approval`, `Approved`, `Done` or `Rejected`. A
+/// claim moves the file, so only one of several agents gets it. The owner then proves the claim with its claim ID, by
+/// --claim-id or TOLLGATE_CLAIM_ID; the ID of an old claim is refused.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
@@ -27,42 +29,31 @@ Example
   tollgate task list
   tollgate task claim --next --agent blue
   tollgate task release water-the-plants --claim-id c-0123456789abcdef")]
-pub(crate) struct Wish {
+pub(crate) struct TaskArgs {
     #[command(subcommand)]
-    what: What,
+    command: TaskCommand,
 }
 
-#[derive(Debug, Subcommand)]
-enum What {
-    Add(add::Wish),
-    List(list::Wish),
-    Show(show::Wish),
-    Why(show::Why),
-    Claim(claim::Wish),
-    Verify(own::Verify),
-    Renew(own::Renew),
-    Progress(own::Progress),
-    Release(own::Release),
-    Approve(decide::Approve),
-    Reject(decide::Reject),
-    Reclaim(decide::Reclaim),
-    Figures(list::Figures),
-}
-
-pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
-    match &wish.what {
-        What::Add(wish) => add::run(door, wish),
-        What::List(wish) => list::run(door, wish),
-        What::Show(wish) => show::run(door, wish),
-        What::Why(wish) => show::why(door, wish),
-        What::Claim(wish) => claim::run(door, wish),
-        What::Verify(wish) => own::verify(door, wish),
-        What::Renew(wish) => own::renew(door, wish),
-        What::Progress(wish) => own::progress(door, wish),
-        What::Release(wish) => own::release(door, wish),
-        What::Approve(wish) => decide::approve(door, wish),
-        What::Reject(wish) => decide::reject(door, wish),
-        What::Reclaim(wish) => decide::reclaim(door, wish),
-        What::Figures(wish) => list::figures(door, wish),
+commands! {
+    /// The commands of a task, in the order of the help.
+    enum TaskCommand {
+        Add(add::TaskAddArgs) => add::run,
+        List(list::TaskListArgs) => list::run,
+        Show(show::TaskShowArgs) => show::run,
+        Why(show::TaskWhyArgs) => show::why,
+        Claim(claim::TaskClaimArgs) => claim::run,
+        Verify(own::TaskVerifyArgs) => own::verify,
+        Renew(own::TaskRenewArgs) => own::renew,
+        Progress(own::TaskProgressArgs) => own::progress,
+        Draft(own::TaskDraftArgs) => own::draft,
+        Release(own::TaskReleaseArgs) => own::release,
+        Approve(decide::TaskApproveArgs) => decide::approve,
+        Reject(decide::TaskRejectArgs) => decide::reject,
+        Reclaim(decide::TaskReclaimArgs) => decide::reclaim,
+        Figures(list::TaskFiguresArgs) => list::figures,
     }
+}
+
+pub(crate) fn run(invocation: &Invocation, args: &TaskArgs) -> Result<Answer, CliError> {
+    args.command.run(invocation)
 }

@@ -1,4 +1,4 @@
-//! The verbs of a task's owner: verify, renew, progress, release. Each shows the claim's id; an old one is refused.
+//! The verbs of a task's owner: verify, renew, progress, draft, release. Each takes the claim's ID; an old ID is refused.
 
 use std::thread::sleep;
 
@@ -6,74 +6,92 @@ use clap::Args;
 use serde_json::json;
 use tollgate::vault::block::Verdict;
 use tollgate::vault::claim::ClaimId;
-use tollgate::vault::retry::patiently;
-use tollgate::vault::shown::{not_owner_json, noted_json};
+use tollgate::vault::retry::with_retry;
+use tollgate::vault::shown::noted_json;
 use tollgate::vault::state::State;
-use tollgate::vault::{Owned, Release as How, TaskName};
+use tollgate::vault::{NotOwner, Release, TaskName};
 
-use crate::answer::{Answer, Said, Stop};
-use crate::door::Door;
+use crate::answer::{Answer, Said};
+use crate::command::bytes::stdin;
+use crate::error::{CliError, UsageError};
+use crate::invocation::Invocation;
 use crate::words;
 
 /// The task and the claim.
 #[derive(Debug, Args)]
-struct Claim {
-    /// Its name, with or without `.md`
+struct ClaimRef {
+    /// Task name, with or without `.md`
     task: TaskName,
-    /// The claim, as `task claim` named it [default: TOLLGATE_CLAIM_ID]
+    /// Claim ID, as printed by `task claim` [default: TOLLGATE_CLAIM_ID]
     #[arg(long, value_name = "ID")]
     claim_id: Option<ClaimId>,
 }
 
-/// Ask whether a claim still owns its task
+/// Check whether a claim still owns its task
 ///
-/// Do this before the work, and before anything that cannot be taken back. It also extends a lease that is half over.
+/// Run this before the work, and before every action that cannot be undone. It also extends a lease that is half over.
 #[derive(Debug, Args)]
 #[command(after_help = "Example\n  tollgate task verify pay-the-rent --claim-id c-0123456789abcdef || exit")]
-pub(crate) struct Verify {
+pub(crate) struct TaskVerifyArgs {
     #[command(flatten)]
-    claim: Claim,
+    claim: ClaimRef,
 }
 
 /// Extend the lease of a claim
 #[derive(Debug, Args)]
 #[command(after_help = "Example\n  tollgate task renew pay-the-rent --claim-id c-0123456789abcdef")]
-pub(crate) struct Renew {
+pub(crate) struct TaskRenewArgs {
     #[command(flatten)]
-    claim: Claim,
+    claim: ClaimRef,
 }
 
-/// Write a progress note into the task, which also extends the lease
+/// Add a progress note to the task; also extends the lease
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
   tollgate task progress pay-the-rent --claim-id c-0123456789abcdef 'found the invoice'")]
-pub(crate) struct Progress {
+pub(crate) struct TaskProgressArgs {
     #[command(flatten)]
-    claim: Claim,
-    /// What there is to say
+    claim: ClaimRef,
+    /// The note
     text: String,
 }
 
-/// Let a task go: done, to be approved, rejected, or failed and to be tried again
+/// Add a draft to the task, for a person to approve; also extends the lease
 ///
-/// Without --to, success leads to `Done` (from a draft to `Pending_Approval`), failure to another attempt, and after the last
-/// one to `Rejected`. If the name is taken in that folder, the file gets the claim id into its name; the answer says so.
+/// The draft appears under `## Draft` in the task's text. Then release the task: it goes to `Pending_Approval`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example
+  tollgate task draft pay-the-rent --claim-id c-0123456789abcdef 'Transfer 900 EUR to the landlord'
+  tollgate task draft pay-the-rent --claim-id c-0123456789abcdef - < draft.md")]
+pub(crate) struct TaskDraftArgs {
+    #[command(flatten)]
+    claim: ClaimRef,
+    /// The draft, in Markdown; `-` reads it from stdin
+    text: String,
+}
+
+/// Release a task: done, drafted, rejected, or failed
+///
+/// Without --to, a success goes to `Done`, or to `Pending_Approval` if it is a draft. A failure goes back to `Needs_Action` for
+/// another attempt, and after the last attempt to `Rejected`. If the name is taken in that folder, the claim ID is added to the
+/// file name, and the answer says so.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
   tollgate task release pay-the-rent --claim-id c-0123456789abcdef --note 'paid by transfer'
   tollgate task release pay-the-rent --result failure --note 'the bank is closed'")]
-pub(crate) struct Release {
+pub(crate) struct TaskReleaseArgs {
     #[command(flatten)]
-    claim: Claim,
-    /// Where to: Done, Pending_Approval or Rejected
+    claim: ClaimRef,
+    /// The next state: Done, Pending_Approval or Rejected
     #[arg(long, value_name = "STATE")]
     to: Option<State>,
-    /// How it went
+    /// The result: success or failure
     #[arg(long, value_name = "R", value_parser = verdict, default_value = "success")]
     result: Verdict,
-    /// A sentence for the file and the ledger
+    /// A note for the file and the ledger
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
 }
@@ -86,29 +104,29 @@ fn verdict(text: &str) -> Result<Verdict, String> {
     }
 }
 
-fn refused(task: &TaskName, why: &str) -> Answer {
+fn refused(not_owner: &NotOwner) -> Answer {
     Answer::NotValid(Said {
-        notes: words::not_the_owner(why),
-        json: not_owner_json(task, why),
+        notes: words::not_the_owner(not_owner),
+        json: not_owner.json(),
         ..Said::default()
     })
 }
 
-pub(crate) fn verify(door: &Door, wish: &Verify) -> Result<Answer, Stop> {
-    let (tasks, task) = (door.fresh_tasks()?, &wish.claim.task);
-    let id = door.claim_id(wish.claim.claim_id.as_ref())?;
-    let valid = patiently(|| tasks.vault.verify(task, &id, door.now()), &sleep)?;
+pub(crate) fn verify(invocation: &Invocation, args: &TaskVerifyArgs) -> Result<Answer, CliError> {
+    let (tasks, task) = (invocation.fresh_tasks()?, &args.claim.task);
+    let id = invocation.claim_id(args.claim.claim_id.as_ref())?;
+    let valid = with_retry(|| tasks.vault.verify(task, &id, invocation.now()), &sleep)?;
     let said =
         Said { words: words::verified(task, &id, valid), json: json!({"valid": valid}), ..Said::default() };
     Ok(if valid { Answer::Done(said) } else { Answer::NotValid(said) })
 }
 
-pub(crate) fn renew(door: &Door, wish: &Renew) -> Result<Answer, Stop> {
-    let (tasks, task) = (door.tasks()?, &wish.claim.task);
-    let id = door.claim_id(wish.claim.claim_id.as_ref())?;
-    match patiently(|| tasks.vault.renew(task, &id, door.now()), &sleep)? {
-        Owned::No(why) => Ok(refused(task, &why)),
-        Owned::Yes(claim) => Ok(Answer::Done(Said {
+pub(crate) fn renew(invocation: &Invocation, args: &TaskRenewArgs) -> Result<Answer, CliError> {
+    let (tasks, task) = (invocation.tasks()?, &args.claim.task);
+    let id = invocation.claim_id(args.claim.claim_id.as_ref())?;
+    match with_retry(|| tasks.vault.renew(task, &id, invocation.now()), &sleep)? {
+        Err(not_owner) => Ok(refused(&not_owner)),
+        Ok(claim) => Ok(Answer::Done(Said {
             words: words::renewed(task, claim.lease_until()),
             json: claim.renewed_json(task),
             ..Said::default()
@@ -116,12 +134,12 @@ pub(crate) fn renew(door: &Door, wish: &Renew) -> Result<Answer, Stop> {
     }
 }
 
-pub(crate) fn progress(door: &Door, wish: &Progress) -> Result<Answer, Stop> {
-    let (tasks, task) = (door.tasks()?, &wish.claim.task);
-    let id = door.claim_id(wish.claim.claim_id.as_ref())?;
-    match patiently(|| tasks.vault.progress(task, &id, &wish.text, door.now()), &sleep)? {
-        Owned::No(why) => Ok(refused(task, &why)),
-        Owned::Yes(()) => Ok(Answer::Done(Said {
+pub(crate) fn progress(invocation: &Invocation, args: &TaskProgressArgs) -> Result<Answer, CliError> {
+    let (tasks, task) = (invocation.tasks()?, &args.claim.task);
+    let id = invocation.claim_id(args.claim.claim_id.as_ref())?;
+    match with_retry(|| tasks.vault.progress(task, &id, &args.text, invocation.now()), &sleep)? {
+        Err(not_owner) => Ok(refused(&not_owner)),
+        Ok(()) => Ok(Answer::Done(Said {
             words: words::progress_noted(task),
             json: noted_json(task, &id),
             ..Said::default()
@@ -129,16 +147,33 @@ pub(crate) fn progress(door: &Door, wish: &Progress) -> Result<Answer, Stop> {
     }
 }
 
-pub(crate) fn release(door: &Door, wish: &Release) -> Result<Answer, Stop> {
-    let (tasks, task) = (door.tasks()?, &wish.claim.task);
-    let id = door.claim_id(wish.claim.claim_id.as_ref())?;
-    if wish.result == Verdict::Failure && wish.to == Some(State::Done) {
-        return Err(words::failed_is_not_done());
+pub(crate) fn draft(invocation: &Invocation, args: &TaskDraftArgs) -> Result<Answer, CliError> {
+    let (tasks, task) = (invocation.tasks()?, &args.claim.task);
+    let id = invocation.claim_id(args.claim.claim_id.as_ref())?;
+    let text = match args.text.as_str() {
+        "-" => String::from_utf8(stdin()?).map_err(|_| UsageError::DraftIsNotText)?,
+        text => text.to_owned(),
+    };
+    match with_retry(|| tasks.vault.draft(task, &id, &text, invocation.now()), &sleep)? {
+        Err(not_owner) => Ok(refused(&not_owner)),
+        Ok(()) => Ok(Answer::Done(Said {
+            words: words::draft_added(task),
+            json: noted_json(task, &id),
+            ..Said::default()
+        })),
     }
-    let how = How { verdict: wish.result, to: wish.to, note: wish.note.clone() };
-    match patiently(|| tasks.vault.release(task, &id, &how, door.now()), &sleep)? {
-        Owned::No(why) => Ok(refused(task, &why)),
-        Owned::Yes(landed) => Ok(Answer::Done(Said {
+}
+
+pub(crate) fn release(invocation: &Invocation, args: &TaskReleaseArgs) -> Result<Answer, CliError> {
+    let (tasks, task) = (invocation.tasks()?, &args.claim.task);
+    let id = invocation.claim_id(args.claim.claim_id.as_ref())?;
+    if args.result == Verdict::Failure && args.to == Some(State::Done) {
+        return Err(UsageError::FailedIsNotDone.into());
+    }
+    let how = Release { verdict: args.result, to: args.to, note: args.note.clone() };
+    match with_retry(|| tasks.vault.release(task, &id, &how, invocation.now()), &sleep)? {
+        Err(not_owner) => Ok(refused(&not_owner)),
+        Ok(landed) => Ok(Answer::Done(Said {
             words: words::released(task, &landed),
             json: landed.json(),
             ..Said::default()

@@ -1,52 +1,53 @@
-//! `tollgate task show` and `task why`: one task, and whether an agent may take it.
+//! `tollgate task show` and `task why`: one task, and whether an agent may claim it.
 
 use clap::Args;
 use serde_json::json;
 use tollgate::vault::TaskName;
 use tollgate::vault::shown::MOST_SHOWN;
+use tollgate::visible::plain;
 
-use crate::answer::{Answer, Said, Stop};
-use crate::command::put_content;
-use crate::door::Door;
+use crate::answer::{Answer, Said};
+use crate::command::bytes::put_content;
+use crate::error::CliError;
+use crate::invocation::Invocation;
 use crate::words;
 
-/// Show a task: where it is, whose it is, and its text
+/// Show a task: its state, its owner and its text
 #[derive(Debug, Args)]
 #[command(after_help = "Example\n  tollgate task show water-the-plants")]
-pub(crate) struct Wish {
-    /// Its name, with or without `.md`
+pub(crate) struct TaskShowArgs {
+    /// Task name, with or without `.md`
     task: TaskName,
 }
 
-/// Say in one sentence whether an agent may claim a task now, and if not, why not
+/// Explain whether an agent may claim a task now, and if not, why not
 #[derive(Debug, Args)]
 #[command(after_help = "Example\n  tollgate task why pay-the-rent --agent cloud")]
-pub(crate) struct Why {
-    /// Its name, with or without `.md`
+pub(crate) struct TaskWhyArgs {
+    /// Task name, with or without `.md`
     task: TaskName,
 }
 
-pub(crate) fn run(door: &Door, wish: &Wish) -> Result<Answer, Stop> {
-    let tasks = door.tasks()?;
-    let notes = tasks.look(door);
-    let stored = tasks.vault.get(&wish.task, door.now())?;
-    let bytes = tasks.vault.read(&stored, MOST_SHOWN)?;
-    let mut json = tasks.vault.details(&stored, door.now())?;
-    let words = words::task_shown(door, &stored, &bytes);
+pub(crate) fn run(invocation: &Invocation, args: &TaskShowArgs) -> Result<Answer, CliError> {
+    let tasks = invocation.tasks()?;
+    let notes = tasks.look(invocation);
+    let (task, bytes) = tasks.vault.get_with_text(&args.task, MOST_SHOWN, invocation.now())?;
+    let mut json = tasks.vault.details(&task, invocation.now())?;
+    let words = words::task_shown(&invocation.viewpoint(), &task, &bytes);
     put_content(&mut json, bytes);
     Ok(Answer::Done(Said { words, json, notes }))
 }
 
-pub(crate) fn why(door: &Door, wish: &Why) -> Result<Answer, Stop> {
-    let (tasks, agent) = (door.tasks()?, door.agent()?);
-    let notes = tasks.look(door);
-    let (eligible, reason) = match tasks.vault.why(&wish.task, &agent, door.now())? {
-        Ok(mode) => (true, words::may_claim(&agent, &wish.task, mode)),
-        Err(not) => (false, not.sentence),
+pub(crate) fn why(invocation: &Invocation, args: &TaskWhyArgs) -> Result<Answer, CliError> {
+    let (tasks, agent) = (invocation.tasks()?, invocation.agent()?);
+    let notes = tasks.look(invocation);
+    let (eligible, reason) = match tasks.vault.why(&args.task, &agent, invocation.now())? {
+        Ok(mode) => (true, words::may_claim(&agent, &args.task, mode)),
+        Err(denied) => (false, denied.to_string()),
     };
     let said = Said {
-        words: crate::terminal::plain(&reason),
-        json: json!({"task": wish.task, "agent": agent, "eligible": eligible, "reason": reason}),
+        words: plain(&reason),
+        json: json!({"task": args.task, "agent": agent, "eligible": eligible, "reason": reason}),
         notes,
     };
     Ok(if eligible { Answer::Done(said) } else { Answer::NotValid(said) })

@@ -1,140 +1,131 @@
-//! What can be claimed now, and waiting for more.
+//! The tasks that can be claimed now, and waiting for more.
 //!
-//! The folders are watched by the kernel's events, so a new task is claimed within milliseconds. An event is only a hint:
-//! whether a task can be claimed is judged on what is there. Every interval all folders are looked at anew, for file
-//! systems that tell nothing and for events that got lost; then, and when a lock of a claim was let go, the tasks of owners
-//! who are gone are taken back.
+//! The store announces changes, so a new task is claimed within milliseconds. An announcement is only a hint: the claim looks
+//! at the task itself. Every interval the worker scans all tasks again, for stores that announce nothing and for lost
+//! announcements. It reclaims the tasks of dead owners at every interval, and when the lock of a claim was released.
 
 use std::collections::{BTreeSet, HashSet};
 use std::mem::take;
-use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind, RenameMode};
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tollgate::error::Result;
-use tollgate::vault::retry::{may_pass, patiently};
+use tollgate::vault::retry::{is_transient, with_retry};
 use tollgate::vault::state::State;
-use tollgate::vault::{Asked, Claimed, Claiming, Line, Next, TaskName};
+use tollgate::vault::watch::{Change, Noticed, Watch};
+use tollgate::vault::{ClaimOutcome, ClaimQueue, ClaimRequest, Claimed, Next, TaskName};
 
 use crate::answer::Form;
-use crate::door::Door;
+use crate::invocation::Invocation;
+use crate::output;
 use crate::tasks::Tasks;
 use crate::words;
 
-/// Owners who are gone are looked for at most so often, however many locks are let go: each look reads a folder.
+/// The shortest time between two searches for dead owners, however many locks are released. Each search reads a folder.
 const RECLAIM_PAUSE: Duration = Duration::from_millis(100);
 
-/// What the worker gets.
+/// The answer to a worker that asks for a task.
 pub(super) enum Taken {
-    /// This one.
+    /// A claimed task.
     Task(Box<Claimed>),
-    /// The work is over; why, in a sentence.
+    /// No more tasks, and the reason in a sentence.
     NoMore(String),
 }
 
-/// What can be claimed, shared by the threads of one worker and the watcher.
+/// The claimable tasks, shared by the threads of one worker and the watcher.
 pub(super) struct Queue<'a> {
-    door: &'a Door,
+    invocation: &'a Invocation,
     tasks: &'a Tasks,
-    asked: Asked,
+    request: ClaimRequest,
     once: bool,
     interval: Duration,
     news: News,
     waiting: Mutex<Waiting>,
 }
 
-/// What happened since somebody looked. The watcher's thread only writes here and never waits for a look.
+/// The changes since the last look. The watcher's thread only writes here, so it never waits for a scan.
 #[derive(Clone, Default)]
-struct News(std::sync::Arc<(Mutex<Heard>, Condvar)>);
+struct News(std::sync::Arc<(Mutex<QueueEvents>, Condvar)>);
 
 #[derive(Default)]
-struct Heard {
-    /// Tasks that were moved in: complete.
+struct QueueEvents {
+    /// Tasks that were moved in. They are complete.
     moved_in: BTreeSet<TaskName>,
-    /// Tasks that were written in place: complete when they have settled.
+    /// Tasks that were written in place. They are complete after some time without a write.
     written: BTreeSet<TaskName>,
-    /// Something else may have changed: look at everything.
+    /// Anything may have changed: scan everything.
     look: bool,
-    /// Something was done that others may wait for.
+    /// A task was done, and others may have waited for it.
     done: bool,
-    /// The lock of a claim was let go.
+    /// The lock of a claim was released.
     let_go: bool,
-    /// No more tasks are wanted.
+    /// The worker is stopping and takes no more tasks.
     closed: bool,
-    /// How many errands are under way.
+    /// The number of running jobs.
     busy: usize,
 }
 
 struct Waiting {
-    line: Line,
-    /// Tasks that were seen to be moved in. They are in the line too; this is for those that are too young for it.
-    fresh: Line,
+    line: ClaimQueue,
+    /// Tasks that were moved in, so that they are complete however recent they are. `line` has them too, if they are old
+    /// enough.
+    fresh: ClaimQueue,
     looked: Option<Instant>,
     reclaimed: Option<Instant>,
-    /// A lock was let go, so an owner may be gone.
+    /// A lock was released, so an owner may be dead.
     let_go: bool,
-    /// When young tasks are complete.
+    /// When recently written tasks are complete.
     ripe: Option<Instant>,
-    /// What has been told about files that cannot be claimed.
+    /// The notes about unclaimable files that were already printed.
     told: HashSet<String>,
 }
 
 impl<'a> Queue<'a> {
     pub(super) fn new(
-        door: &'a Door,
+        invocation: &'a Invocation,
         tasks: &'a Tasks,
-        asked: Asked,
+        request: ClaimRequest,
         once: bool,
         interval: Duration,
     ) -> Self {
         let waiting = Waiting {
-            line: Line::default(),
-            fresh: Line::default(),
+            line: ClaimQueue::default(),
+            fresh: ClaimQueue::default(),
             looked: None,
             reclaimed: None,
             let_go: false,
             ripe: None,
             told: HashSet::new(),
         };
-        Self { door, tasks, asked, once, interval, news: News::default(), waiting: Mutex::new(waiting) }
-    }
-
-    /// Listens to the kernel until it is dropped. Where that cannot be had, the interval must do.
-    pub(super) fn watch(&self) -> Option<RecommendedWatcher> {
-        let news = self.news.clone();
-        let folder = |state: State| self.tasks.folder.join(state.as_str());
-        let folders = Folders {
-            incoming: [folder(State::NeedsAction), folder(State::Approved)],
-            done: folder(State::Done),
-            held: self.tasks.held.clone(),
-        };
-        let watched: Vec<PathBuf> =
-            folders.incoming.iter().chain([&folders.done, &folders.held]).cloned().collect();
-        let start = || {
-            let mut watcher = notify::recommended_watcher(move |event| news.hear(&folders, event))?;
-            for folder in &watched {
-                watcher.watch(folder, RecursiveMode::NonRecursive)?;
-            }
-            Ok::<_, notify::Error>(watcher)
-        };
-        match start() {
-            Ok(watcher) => Some(watcher),
-            Err(error) => {
-                self.tell(&words::not_watching(&error.to_string(), self.interval));
-                None
-            }
+        Self {
+            invocation,
+            tasks,
+            request,
+            once,
+            interval,
+            news: News::default(),
+            waiting: Mutex::new(waiting),
         }
     }
 
-    /// No more tasks.
+    /// Watches the store until the watch is dropped. If the store announces nothing, the interval must do.
+    pub(super) fn watch(&self) -> Option<Watch> {
+        let news = self.news.clone();
+        let states = [State::NeedsAction, State::Approved, State::Done];
+        let watch = self.tasks.vault.watch(&states, std::sync::Arc::new(move |change| news.hear(change)));
+        watch.unwrap_or_else(|fault| {
+            self.tell(&words::not_watching(&fault.to_string(), self.interval));
+            None
+        })
+    }
+
+    /// Stops handing out tasks.
     pub(super) fn close(&self) {
         self.news.change(|heard| heard.closed = true);
     }
 
-    /// An errand is over, and the task is done, or it may be claimed again.
+    /// A job has ended. The task is done, or it may be claimed again.
     pub(super) fn finished(&self, task_is_back: bool) {
         self.news.change(|heard| {
             heard.busy -= 1;
@@ -143,7 +134,7 @@ impl<'a> Queue<'a> {
         });
     }
 
-    /// The next task, as soon as there is one.
+    /// Waits for the next task.
     pub(super) fn take(&self) -> Result<Taken> {
         loop {
             if self.news.lock().closed {
@@ -157,14 +148,16 @@ impl<'a> Queue<'a> {
                 }
                 Ok(None) => {}
                 Err(fault) if self.once => return Err(fault),
-                // The vault's folder is away, the disk is full: others may mend it, so it is tried again.
-                Err(fault) => self.tell_once(&mut waiting, &words::work_fault(self.door, &fault)),
+                // The vault's folder may be missing, or the disk full. Somebody may fix that, so try again.
+                Err(fault) => {
+                    self.tell_once(&mut waiting, &words::work_fault(&self.invocation.viewpoint(), &fault));
+                }
             }
             let look_at = waiting.looked.map_or_else(Instant::now, |looked| looked + self.interval);
             let reclaim_at = waiting.reclaimed.filter(|_| waiting.let_go).map(|last| last + RECLAIM_PAUSE);
             let until = [waiting.ripe, reclaim_at].into_iter().flatten().fold(look_at, Instant::min);
             let worth_waiting = waiting.ripe.is_some();
-            let sentence = words::nothing_to_claim(&waiting.line);
+            let sentence = words::nothing_to_claim(&waiting.line, None);
             drop(waiting);
             let heard = self.news.lock();
             if self.once && !worth_waiting && heard.busy == 0 && !heard.anything() {
@@ -185,7 +178,7 @@ impl<'a> Queue<'a> {
         let unblocked = done && waiting.line.blocked > 0;
         if look || ripe || unblocked || due(waiting.looked, self.interval) {
             if due(waiting.looked, self.interval) {
-                // Also if the remote does not answer: then claims say so, and this is asked again after the interval.
+                // Before the round, so that an unreachable remote is asked again only after the interval.
                 waiting.looked = Some(Instant::now());
                 self.round(waiting)?;
             }
@@ -193,24 +186,24 @@ impl<'a> Queue<'a> {
                 self.reclaim(waiting);
             }
             waiting.looked = Some(Instant::now());
-            waiting.line = patiently(|| vault.line(&self.asked, self.door.now()), &sleep)?;
+            waiting.line = with_retry(|| vault.queue(&self.request, self.invocation.now()), &sleep)?;
         }
-        let certain = Asked { renamed_in: true, ..self.asked.clone() };
+        let certain = ClaimRequest { renamed_in: true, ..self.request.clone() };
         for task in &moved_in {
-            vault.arrived(&mut waiting.fresh, task, &certain, self.door.now())?;
+            vault.push(&mut waiting.fresh, task, &certain, self.invocation.now())?;
         }
         for task in moved_in.iter().chain(&written) {
-            vault.arrived(&mut waiting.line, task, &self.asked, self.door.now())?;
+            vault.push(&mut waiting.line, task, &self.request, self.invocation.now())?;
         }
-        let next = vault.next(&mut waiting.line, &self.asked, self.door.now())?;
+        let next = vault.next(&mut waiting.line, &self.request, self.invocation.now())?;
         if let Some(claimed) = self.sort_out(waiting, next) {
             return Ok(Some(claimed));
         }
-        let next = vault.next(&mut waiting.fresh, &certain, self.door.now())?;
+        let next = vault.next(&mut waiting.fresh, &certain, self.invocation.now())?;
         if let Next::Claimed(claimed) = next {
             return Ok(Some(claimed));
         }
-        // Whoever only drains has looked for them at the start.
+        // With `--once`, the first look has reclaimed them.
         waiting.let_go |= let_go && !self.once;
         if waiting.let_go && due(waiting.reclaimed, RECLAIM_PAUSE) && self.reclaim(waiting) {
             self.news.lock().look = true;
@@ -218,12 +211,12 @@ impl<'a> Queue<'a> {
         Ok(None)
     }
 
-    /// What the line gave, and what it had to pass over.
+    /// The claimed task, if there is one. Prints notes about the tasks that were skipped.
     fn sort_out(&self, waiting: &mut Waiting, next: Next) -> Option<Box<Claimed>> {
         let claimed = match next {
             Next::Claimed(claimed) => return Some(claimed),
             Next::Nothing(wait) => {
-                // A little later than the moment itself: clocks of files are coarse.
+                // A little later, because the clocks of file systems are coarse.
                 waiting.ripe = wait.map(|wait| Instant::now() + wait + Duration::from_millis(10));
                 None
             }
@@ -232,122 +225,94 @@ impl<'a> Queue<'a> {
             self.tell_once(waiting, &words::unfit(&[unfit]));
         }
         for (task, fault) in take(&mut waiting.line.faults) {
-            let again = || self.tasks.vault.claim(&task, &self.asked, self.door.now());
-            let fault = match may_pass(&fault).then(|| patiently(again, &sleep)) {
-                Some(Ok(Claiming::Claimed(claimed))) => return Some(claimed),
-                Some(Ok(Claiming::Not(_))) => continue,
+            let again = || self.tasks.vault.claim(&task, &self.request, self.invocation.now());
+            let fault = match is_transient(&fault).then(|| with_retry(again, &sleep)) {
+                Some(Ok(ClaimOutcome::Claimed(claimed))) => return Some(claimed),
+                Some(Ok(ClaimOutcome::Denied(_))) => continue,
                 Some(Err(fault)) => fault,
                 None => fault,
             };
-            self.tell_once(waiting, &words::passed(self.door, &[(task, fault)]));
+            self.tell_once(waiting, &words::skipped_faults(&self.invocation.viewpoint(), &[(task, fault)]));
         }
         claimed
     }
 
-    /// One round with the remote, where there is one.
+    /// Synchronises once with the remote, if there is one.
     fn round(&self, waiting: &mut Waiting) -> Result<()> {
         for path in self.tasks.sync()?.map(|round| round.aside).unwrap_or_default() {
-            self.tell_once(waiting, &words::put_aside(self.door, &[path]));
+            self.tell_once(waiting, &words::put_aside(&self.invocation.viewpoint(), &[path]));
         }
         Ok(())
     }
 
-    /// Takes back what owners who are gone have left. Whether there was anything.
+    /// Reclaims the tasks of dead owners. Returns whether there were any.
     fn reclaim(&self, waiting: &mut Waiting) -> bool {
         waiting.reclaimed = Some(Instant::now());
         waiting.let_go = false;
-        match self.tasks.vault.reclaim(self.door.now()) {
+        match self.tasks.vault.reclaim(self.invocation.now()) {
             Ok((reclaimed, passed)) => {
                 for one in &reclaimed {
                     self.tell(&words::reclaimed(std::slice::from_ref(one), false));
                 }
                 for one in passed {
-                    self.tell_once(waiting, &words::passed(self.door, &[one]));
+                    self.tell_once(waiting, &words::skipped_faults(&self.invocation.viewpoint(), &[one]));
                 }
                 !reclaimed.is_empty()
             }
             Err(fault) => {
-                self.tell_once(waiting, &words::work_fault(self.door, &fault));
+                self.tell_once(waiting, &words::work_fault(&self.invocation.viewpoint(), &fault));
                 false
             }
         }
     }
 
     fn tell_once(&self, waiting: &mut Waiting, text: &str) {
-        // Enough for every file that a person would mend by hand.
+        // The limit bounds memory, and is more than a person would read.
         if waiting.told.len() < 10_000 && waiting.told.insert(text.to_owned()) {
             self.tell(text);
         }
     }
 
-    /// To the log, and to whoever looks.
+    /// Writes to the agent's log, and to stderr unless the output is JSON.
     fn tell(&self, text: &str) {
-        self.tasks.logs.line(&self.asked.agent, self.door.now(), text);
-        if self.door.form() == Form::Words {
-            words::tell(text);
+        self.tasks.logs.line(&self.request.agent, self.invocation.now(), text);
+        if self.invocation.form() == Form::Words {
+            output::tell(text);
         }
     }
 }
 
-/// What is watched.
-struct Folders {
-    incoming: [PathBuf; 2],
-    done: PathBuf,
-    held: PathBuf,
-}
-
-impl Heard {
-    /// Something to look at.
+impl QueueEvents {
+    /// Whether anything has changed.
     fn anything(&self) -> bool {
         self.look || self.done || self.let_go || !self.moved_in.is_empty() || !self.written.is_empty()
     }
 }
 
 impl News {
-    fn lock(&self) -> MutexGuard<'_, Heard> {
+    fn lock(&self) -> MutexGuard<'_, QueueEvents> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Heard)) {
+    fn change(&self, change: impl FnOnce(&mut QueueEvents)) {
         change(&mut self.lock());
         self.0.1.notify_all();
     }
 
-    /// Until something is heard, or for so long.
-    fn wait(&self, heard: MutexGuard<'_, Heard>, patience: Duration) {
-        let nothing = |heard: &mut Heard| !heard.anything() && !heard.closed;
+    /// Waits until something changes, at most for this time.
+    fn wait(&self, heard: MutexGuard<'_, QueueEvents>, patience: Duration) {
+        let nothing = |heard: &mut QueueEvents| !heard.anything() && !heard.closed;
         let _ = self.0.1.wait_timeout_while(heard, patience, nothing);
     }
 
-    fn hear(&self, folders: &Folders, event: notify::Result<notify::Event>) {
-        let event = match event {
-            Ok(event) if !event.need_rescan() => event,
-            // Some were lost.
-            _ => return self.change(|heard| heard.look = true),
-        };
-        let moved_in = matches!(event.kind, EventKind::Modify(ModifyKind::Name(RenameMode::To)));
-        let closed = matches!(event.kind, EventKind::Access(AccessKind::Close(AccessMode::Write)));
-        if !moved_in && !closed {
-            return;
-        }
-        for path in &event.paths {
-            let within = |folder: &Path| path.parent() == Some(folder);
-            if *path == folders.held {
-                self.change(|heard| heard.let_go = true);
-            } else if within(&folders.done) {
-                self.change(|heard| heard.done = true);
-            } else if folders.incoming.iter().any(|folder| within(folder))
-                && let Some(task) = path.file_name().and_then(|name| name.to_str())
-                && let Ok(task) = TaskName::of_file(task)
-            {
-                self.change(|heard| {
-                    if moved_in {
-                        heard.moved_in.insert(task)
-                    } else {
-                        heard.written.insert(task)
-                    };
-                });
-            }
-        }
+    fn hear(&self, change: Change) {
+        self.change(|heard| match change {
+            Change::Everything => heard.look = true,
+            Change::OwnerGone => heard.let_go = true,
+            Change::Task { state: State::Done, .. } => heard.done = true,
+            Change::Task { task, how: Noticed::MovedIn, .. } => drop(heard.moved_in.insert(task)),
+            Change::Task { task, how: Noticed::Written, .. } => drop(heard.written.insert(task)),
+            Change::Task { how: Noticed::Touched, .. } | Change::State(_) => {}
+        });
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// A pattern that matches more is not followed further.
+/// The largest number of matches of a pattern. The rest is ignored.
 const MOST: usize = 1_000;
 
 /// The paths that match, spelled as the pattern is, in the order of their names.
@@ -46,7 +46,7 @@ fn unquoted(part: &str) -> String {
     text
 }
 
-/// Whether a name matches. A star remembers where it began, so the time is bounded by the product of the lengths.
+/// Whether a name matches. Only the last star backtracks, so the time is bounded by the product of the lengths.
 fn matches(pattern: &[char], name: &[char]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -70,7 +70,7 @@ fn matches(pattern: &[char], name: &[char]) -> bool {
 }
 
 enum Step {
-    /// The first so many letters of the pattern match this one.
+    /// This number of characters of the pattern match the character.
     Letter(usize),
     Star,
     No,

@@ -1,18 +1,19 @@
-//! What the usual programs do to the files that they are given. A program that is not listed does nothing that we know of.
+//! The effects of common programs on their files. Other programs are unknown, and no effects of theirs are listed.
 
 use std::path::PathBuf;
 
 use tollgate::turn::Extent;
 
+use super::redirect::{Output, Redirects};
+use super::state::Shell;
 use super::word::Word;
-use super::{Output, Reader, Redirects};
-use crate::hook::event::Deed;
-use crate::hook::patch;
+use crate::host::event::Deed;
+use crate::host::patch;
 
-/// Programs that show the whole of their files.
+/// Programs that print their files whole.
 const SHOW_ALL: [&str; 8] = ["cat", "nl", "tac", "bat", "batcat", "less", "more", "zcat"];
 
-/// Programs that show something of their files, after options that may take a value.
+/// Programs that print some of their files, and the letters of their options that take a value.
 const SHOW_SOME: [(&str, &str); 16] = [
     ("head", "nc"),
     ("tail", "nc"),
@@ -32,34 +33,49 @@ const SHOW_SOME: [(&str, &str); 16] = [
     ("expand", "t"),
 ];
 
-/// More files than this are not looked at before a program of which we know nothing.
+/// The largest number of files of unknown programs that are listed.
 const NAMED: usize = 100;
 
-/// Whether what goes into a program comes out again, all or some of it.
+/// Whether a program prints all or some of its input.
 pub(super) fn lets_through(name: &str) -> bool {
     let filters = ["sed", "awk", "gawk", "mawk", "grep", "egrep", "fgrep", "rg", "tee", "tr"];
     SHOW_ALL.contains(&name) || filters.contains(&name) || SHOW_SOME.iter().any(|(some, _)| *some == name)
 }
 
-/// Follows one command. Says what its standard output will be, if that is certain.
-pub(super) fn run(
-    reader: &mut Reader,
-    words: &[Word],
-    output: Output,
-    redirects: &Redirects,
-    depth: usize,
-) -> Option<String> {
-    let words = without_prefix(words);
-    let (name, arguments) = words.split_first()?;
-    let name = name.as_text()?.rsplit('/').next()?.to_owned();
-    let given = Arguments { words: arguments };
+/// What the shell does after a program.
+pub(super) enum AfterProgram {
+    /// The program prints exactly this.
+    Prints(String),
+    /// Nothing else is certain.
+    Quiet,
+    /// The shell runs this text itself.
+    Eval(String),
+    /// Another shell runs this text.
+    Script(String),
+}
+
+impl AfterProgram {
+    fn prints(text: Option<String>) -> Self {
+        text.map_or(Self::Quiet, Self::Prints)
+    }
+}
+
+/// Adds the effects of one command.
+pub(super) fn run(shell: &mut Shell, words: &[Word], output: Output, redirects: &Redirects) -> AfterProgram {
+    let Some((name, arguments)) = without_prefix(words).split_first() else { return AfterProgram::Quiet };
+    let Some(name) = name.as_text().and_then(|name| name.rsplit('/').next()) else {
+        return AfterProgram::Quiet;
+    };
+    let given = ProgramArgs { words: arguments };
     let shown = output == Output::Shown;
-    match name.as_str() {
-        "cd" | "pushd" => reader.folder = change_folder(reader, &given),
-        "popd" => reader.folder = None,
-        "cat" if arguments.is_empty() && redirects.inputs.is_empty() => return redirects.text.clone(),
-        "echo" => return echoed(arguments),
-        "printf" => return printed(arguments),
+    match name {
+        "cd" | "pushd" => shell.env.folder = change_folder(shell, &given),
+        "popd" => shell.env.folder = None,
+        "cat" if arguments.is_empty() && redirects.inputs.is_empty() => {
+            return AfterProgram::prints(redirects.text.clone());
+        }
+        "echo" => return AfterProgram::prints(echoed(arguments)),
+        "printf" => return AfterProgram::prints(printed(arguments)),
         name if SHOW_ALL.contains(&name) => {
             if shown {
                 let valued = match name {
@@ -67,15 +83,15 @@ pub(super) fn run(
                     "bat" | "batcat" => "lrHm",
                     _ => "",
                 };
-                show(reader, given.operands(valued).0, Extent::Whole, redirects);
+                show(shell, given.operands(valued).0, Extent::Whole, redirects);
             }
         }
-        "sed" => sed(reader, &given, shown, redirects),
+        "sed" => sed(shell, &given, shown, redirects),
         "awk" | "gawk" | "mawk" => {
             let (operands, options) = given.operands("Fvf");
             let program = usize::from(!options.iter().any(|option| option == "-f"));
             if shown {
-                show(reader, operands.into_iter().skip(program).collect(), Extent::Part, redirects);
+                show(shell, operands.into_iter().skip(program).collect(), Extent::Part, redirects);
             }
         }
         "grep" | "egrep" | "fgrep" | "rg" => {
@@ -84,7 +100,7 @@ pub(super) fn run(
                 usize::from(!options.iter().any(|option| option.starts_with("-e") || option == "--files"));
             let silent = ["-l", "-L", "-c", "-q", "--files-with-matches", "--count", "--quiet", "--files"];
             if shown && !options.iter().any(|option| silent.contains(&option.as_str())) {
-                show(reader, operands.into_iter().skip(pattern).collect(), Extent::Part, redirects);
+                show(shell, operands.into_iter().skip(pattern).collect(), Extent::Part, redirects);
             }
         }
         "tee" => {
@@ -92,7 +108,7 @@ pub(super) fn run(
             let appends = options.iter().any(|option| option == "-a" || option == "--append");
             let extent = if appends { Extent::Part } else { Extent::Whole };
             let only = operands.len() == 1 && !appends;
-            change(reader, operands, extent, redirects.text.clone().filter(|_| only));
+            change(shell, operands, extent, redirects.text.clone().filter(|_| only));
         }
         "perl" | "ruby" => {
             let (operands, options) = given.operands("eEIMm");
@@ -104,23 +120,23 @@ pub(super) fn run(
             });
             let script = usize::from(!options.iter().any(|option| option.ends_with(['e', 'E'])));
             if in_place {
-                change(reader, operands.into_iter().skip(script).collect(), Extent::Part, None);
+                change(shell, operands.into_iter().skip(script).collect(), Extent::Part, None);
             }
         }
-        "mv" | "cp" | "install" | "ln" => transfer(reader, &name, &given),
-        "rm" | "unlink" | "shred" => change(reader, given.operands("nsz").0, Extent::Whole, None),
-        "truncate" => change(reader, given.operands("sr").0, Extent::Whole, None),
+        "mv" | "cp" | "install" | "ln" => transfer(shell, name, &given),
+        "rm" | "unlink" | "shred" => change(shell, given.operands("nsz").0, Extent::Whole, None),
+        "truncate" => change(shell, given.operands("sr").0, Extent::Whole, None),
         "patch" => {
-            change(reader, given.operands("piodrBD").0.into_iter().take(1).collect(), Extent::Part, None);
+            change(shell, given.operands("piodrBD").0.into_iter().take(1).collect(), Extent::Part, None);
         }
         "dd" => {
             let target = |word: &Word| word.as_text()?.strip_prefix("of=").map(Word::text);
-            change(reader, arguments.iter().filter_map(target).collect(), Extent::Whole, None);
+            change(shell, arguments.iter().filter_map(target).collect(), Extent::Whole, None);
         }
-        "git" => git(reader, &given),
+        "git" => git(shell, &given),
         "apply_patch" | "applypatch" => {
             let text = arguments.first().and_then(Word::as_text).map(str::to_owned);
-            patched(reader, &text.or_else(|| redirects.text.clone()).unwrap_or_default());
+            patched(shell, &text.or_else(|| redirects.text.clone()).unwrap_or_default());
         }
         "bash" | "sh" | "zsh" | "dash" | "ksh" => {
             let flag = arguments.iter().position(|word| {
@@ -129,17 +145,17 @@ pub(super) fn run(
                 })
             });
             if let Some(script) = flag.and_then(|flag| arguments.get(flag + 1)?.as_text()) {
-                nested(reader, script, output, depth);
+                return AfterProgram::Script(script.to_owned());
             } else if arguments.is_empty()
                 && let Some(script) = &redirects.text
             {
-                nested(reader, script, output, depth);
+                return AfterProgram::Script(script.to_owned());
             }
         }
         "eval" => {
             let script: Option<Vec<&str>> = arguments.iter().map(Word::as_text).collect();
             if let Some(script) = script {
-                reader.text(&script.join(" "), output, depth + 1);
+                return AfterProgram::Eval(script.join(" "));
             }
         }
         name => {
@@ -147,32 +163,23 @@ pub(super) fn run(
                 && shown
             {
                 let files = given.operands(valued).0;
-                // Some take more than files, such as a filter; only what is there is a file.
+                // Some operands are not files but, for example, a filter. Only existing files count.
                 let files = files
                     .into_iter()
-                    .filter(|word| reader.paths(word.clone()).iter().any(|path| path.is_file()));
+                    .filter(|word| shell.env.paths(word.clone()).iter().any(|path| path.is_file()));
                 let files = files.collect();
-                show(reader, files, Extent::Part, redirects);
-            } else if reader.effects.named.len() < NAMED {
-                let named = arguments.iter().flat_map(|word| reader.paths(word.clone()));
+                show(shell, files, Extent::Part, redirects);
+            } else if shell.effects.named.len() < NAMED {
+                let named = arguments.iter().flat_map(|word| shell.env.paths(word.clone()));
                 let named: Vec<PathBuf> = named.filter(|path| path.is_file()).take(NAMED).collect();
-                reader.effects.named.extend(named);
+                shell.effects.named.extend(named);
             }
         }
     }
-    None
+    AfterProgram::Quiet
 }
 
-/// A shell in a shell: what it does to its folder and variables is its own.
-fn nested(reader: &mut Reader, script: &str, output: Output, depth: usize) {
-    let (folder, variables) = (reader.folder.clone(), reader.variables.clone());
-    if !reader.is_exhausted(depth + 1) {
-        reader.text(script, output, depth + 10);
-    }
-    (reader.folder, reader.variables) = (folder, variables);
-}
-
-/// Words that run the command behind them.
+/// The command without words that only run it, such as `sudo`.
 fn without_prefix(mut words: &[Word]) -> &[Word] {
     loop {
         let Some(name) = words.first().and_then(Word::as_text) else { return words };
@@ -205,12 +212,12 @@ fn without_prefix(mut words: &[Word]) -> &[Word] {
 }
 
 /// The arguments of a command.
-struct Arguments<'w> {
+struct ProgramArgs<'w> {
     words: &'w [Word],
 }
 
-impl Arguments<'_> {
-    /// What is no option, and the options. These letters take a value, in the same word or in the next.
+impl ProgramArgs<'_> {
+    /// The operands and the options. The options with these letters take a value, in the same word or in the next.
     fn operands(&self, valued: &str) -> (Vec<Word>, Vec<String>) {
         let (mut operands, mut options) = (Vec::new(), Vec::new());
         let mut words = self.words.iter();
@@ -236,33 +243,33 @@ impl Arguments<'_> {
     }
 }
 
-fn show(reader: &mut Reader, files: Vec<Word>, extent: Extent, redirects: &Redirects) {
+fn show(shell: &mut Shell, files: Vec<Word>, extent: Extent, redirects: &Redirects) {
     let inputs = if files.is_empty() { redirects.inputs.clone() } else { Vec::new() };
     for word in files.into_iter().chain(inputs) {
-        for path in reader.paths(word) {
+        for path in shell.env.paths(word) {
             if !path.is_dir() && !path.ends_with("-") {
-                reader.read(path, extent);
+                shell.read(path, extent);
             }
         }
     }
 }
 
-fn change(reader: &mut Reader, files: Vec<Word>, extent: Extent, text: Option<String>) {
+fn change(shell: &mut Shell, files: Vec<Word>, extent: Extent, text: Option<String>) {
     for word in files {
-        for path in reader.paths(word) {
-            reader.change(path, extent, text.clone());
+        for path in shell.env.paths(word) {
+            shell.change(path, extent, text.clone());
         }
     }
 }
 
-fn change_folder(reader: &Reader, given: &Arguments<'_>) -> Option<PathBuf> {
+fn change_folder(shell: &Shell, given: &ProgramArgs<'_>) -> Option<PathBuf> {
     match given.operands("").0.first() {
-        None => reader.home.clone(),
-        Some(word) => reader.path(word.as_text().filter(|word| *word != "-")?),
+        None => shell.env.home.clone(),
+        Some(word) => shell.env.path(word.as_text().filter(|word| *word != "-")?),
     }
 }
 
-fn sed(reader: &mut Reader, given: &Arguments<'_>, shown: bool, redirects: &Redirects) {
+fn sed(shell: &mut Shell, given: &ProgramArgs<'_>, shown: bool, redirects: &Redirects) {
     let (operands, options) = given.operands("ef");
     let has_script =
         |option: &String| option.starts_with("-e") || option.starts_with("-f") || option.ends_with('e');
@@ -274,72 +281,72 @@ fn sed(reader: &mut Reader, given: &Arguments<'_>, shown: bool, redirects: &Redi
                 && option.trim_start_matches(['-', 'n', 'E', 'r', 's', 'z', 'u']).starts_with('i')
     });
     if in_place {
-        change(reader, files, Extent::Part, None);
+        change(shell, files, Extent::Part, None);
     } else if shown {
-        show(reader, files, Extent::Part, redirects);
+        show(shell, files, Extent::Part, redirects);
     }
 }
 
-/// Files that go from one place to another: the last word is where, unless `-t` says so.
-fn transfer(reader: &mut Reader, name: &str, given: &Arguments<'_>) {
+/// Moves and copies. The last word is the target, unless `-t` gives it.
+fn transfer(shell: &mut Shell, name: &str, given: &ProgramArgs<'_>) {
     let (mut operands, _) = given.operands("tSmgo");
     let into = given.words.iter().position(|word| word.as_text() == Some("-t"));
     let target = match into.and_then(|at| given.words.get(at + 1)) {
         Some(folder) => Some(folder.clone()),
         None => operands.pop(),
     };
-    let Some(target) = target.and_then(Word::into_text).and_then(|text| reader.path(&text)) else {
+    let Some(target) = target.and_then(Word::into_text).and_then(|text| shell.env.path(&text)) else {
         if name == "mv" {
-            change(reader, operands, Extent::Whole, None);
+            change(shell, operands, Extent::Whole, None);
         }
         return;
     };
     let is_folder = target.is_dir();
     for word in operands {
-        for source in reader.paths(word) {
+        for source in shell.env.paths(word) {
             let to = match (is_folder, source.file_name()) {
                 (true, Some(name)) => target.join(name),
                 _ => target.clone(),
             };
-            reader.change(to, Extent::Whole, None);
+            shell.change(to, Extent::Whole, None);
             if name == "mv" {
-                reader.change(source, Extent::Whole, None);
+                shell.change(source, Extent::Whole, None);
             }
         }
     }
 }
 
-/// The commands of git that put other bytes into files that they are given by name.
-fn git(reader: &mut Reader, given: &Arguments<'_>) {
+/// The git commands that change files given by name.
+fn git(shell: &mut Shell, given: &ProgramArgs<'_>) {
     let mut words = given.words;
-    let mut folder = reader.folder.clone();
+    let mut folder = shell.env.folder.clone();
     while let [option, value, rest @ ..] = words {
         match option.as_text() {
-            Some("-C") => folder = value.as_text().and_then(|text| reader.path(text)),
+            Some("-C") => folder = value.as_text().and_then(|text| shell.env.path(text)),
             Some("-c") => {}
             _ => break,
         }
         words = rest;
     }
     let Some((command, rest)) = words.split_first() else { return };
-    let here = std::mem::replace(&mut reader.folder, folder);
-    let (operands, _) = Arguments { words: rest }.operands("sbBmF");
+    let here = std::mem::replace(&mut shell.env.folder, folder);
+    let (operands, _) = ProgramArgs { words: rest }.operands("sbBmF");
     match command.as_text() {
-        // Branches are named in the same place; only what is there is a file.
+        // A word may also be a branch. Only existing files count.
         Some("checkout" | "restore" | "rm") => {
             let files = operands
                 .into_iter()
-                .filter(|word| reader.paths(word.clone()).iter().any(|path| path.exists()));
+                .filter(|word| shell.env.paths(word.clone()).iter().any(|path| path.exists()));
             let files = files.collect();
-            change(reader, files, Extent::Whole, None);
+            change(shell, files, Extent::Whole, None);
         }
-        Some("mv") => transfer(reader, "mv", &Arguments { words: rest }),
+        Some("mv") => transfer(shell, "mv", &ProgramArgs { words: rest }),
         _ => {}
     }
-    reader.folder = here;
+    shell.env.folder = here;
 }
 
-fn patched(reader: &mut Reader, text: &str) {
+fn patched(shell: &mut Shell, text: &str) {
     for deed in patch::deeds(text) {
         let (path, extent, text) = match deed {
             Deed::Write(path, text) => (path, Extent::Whole, text),
@@ -347,8 +354,8 @@ fn patched(reader: &mut Reader, text: &str) {
             Deed::Delete(path) => (path, Extent::Whole, None),
             Deed::Read(..) => continue,
         };
-        if let Some(path) = path.to_str().and_then(|path| reader.path(path)) {
-            reader.change(path, extent, text);
+        if let Some(path) = path.to_str().and_then(|path| shell.env.path(path)) {
+            shell.change(path, extent, text);
         }
     }
 }
@@ -356,7 +363,7 @@ fn patched(reader: &mut Reader, text: &str) {
 fn echoed(arguments: &[Word]) -> Option<String> {
     let words: Option<Vec<&str>> = arguments.iter().map(Word::as_text).collect();
     let words = words?;
-    // Options and escapes mean different things in different shells.
+    // Options and escapes differ between shells.
     let plain = !words.iter().any(|word| word.contains('\\'))
         && !words.first().is_some_and(|word| word.starts_with('-'));
     plain.then(|| words.join(" ") + "\n")

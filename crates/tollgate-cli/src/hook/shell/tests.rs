@@ -1,6 +1,10 @@
-//! Tables of commands and what they do.
+//! Tables of commands and their effects.
 
 use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tollgate::turn::Extent;
 
 use super::*;
 
@@ -26,7 +30,7 @@ impl Here {
         path.strip_prefix(self.keep.path()).unwrap_or(path).display().to_string()
     }
 
-    /// `a.txt` for a whole read, `a.txt~` for a part.
+    /// `a.txt` for a read of the whole file, `a.txt~` for a part.
     fn reads(&self, command: &str) -> Vec<String> {
         let sign = |extent: Extent| if extent == Extent::Whole { "" } else { "~" };
         self.effects(command).reads.iter().map(|(path, extent)| self.short(path) + sign(*extent)).collect()
@@ -159,7 +163,7 @@ fn changes() {
 }
 
 #[test]
-fn what_a_file_will_hold() {
+fn the_new_text_of_a_file_is_known_if_the_command_contains_it() {
     let here = Here::new();
     let text = |command: &str| here.effects(command).changes[0].text.clone();
     assert_eq!(text("cat > a.txt <<'EOF'\n$x\nEOF").as_deref(), Some("$x\n"));
@@ -174,7 +178,7 @@ fn what_a_file_will_hold() {
 }
 
 #[test]
-fn what_cannot_be_parsed_is_said_to_be_unclear() {
+fn a_command_that_cannot_be_parsed_is_unclear() {
     let here = Here::new();
     for command in ["if [[ -f x ]]; then cat a.txt", "cat 'a.txt", "((((("] {
         assert!(here.effects(command).unclear, "{command}");
@@ -184,7 +188,7 @@ fn what_cannot_be_parsed_is_said_to_be_unclear() {
 }
 
 #[test]
-fn how_much_an_output_shows() {
+fn an_output_shows_a_file_whole_or_in_part() {
     assert_eq!(shown_in("one\ntwo\n", "one\ntwo\n"), Some(Extent::Whole));
     assert_eq!(shown_in("     1\tone\n     2\t\n     3\ttwo\n", "one\n\ntwo\n"), Some(Extent::Whole));
     assert_eq!(shown_in("head\none\ntwo\ntail", "one\ntwo"), Some(Extent::Whole));
@@ -194,7 +198,7 @@ fn how_much_an_output_shows() {
     assert_eq!(shown_in("", ""), Some(Extent::Whole));
 }
 
-/// Pieces that shells give a meaning to, in any order.
+/// Pieces with a meaning for shells, in any order.
 fn pieces() -> impl proptest::strategy::Strategy<Value = String> {
     let pieces = proptest::sample::select(vec![
         "cat ",
@@ -281,7 +285,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn text_that_is_made_to_be_slow_is_given_up() {
+fn parsing_gives_up_on_text_made_to_be_slow() {
     for piece in ["<<E ", "$(", "case x in ", "{ ", "`", "((", "bash -c '", "a|", "for x in a b; do "] {
         let started = Instant::now();
         let _ = effects(&piece.repeat(60_000), Path::new("/nowhere"), None);
@@ -293,7 +297,7 @@ fn text_that_is_made_to_be_slow_is_given_up() {
     assert!(started.elapsed() < Duration::from_secs(20));
 }
 
-/// Characters beyond the first 256 once made the grammar's scanner read where it must not.
+/// Characters above 255 once made the grammar's scanner read out of bounds.
 #[test]
 fn letters_of_every_script_are_parts_of_words() {
     let far = "\u{1f574}\u{e012b}\u{10380}\u{1ecb2}";

@@ -1,8 +1,22 @@
-//! The value of a word, where its text alone tells it.
+//! The value of a word, if its text alone determines it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
 use tree_sitter::Node;
 
-use super::{Reader, children, slice};
+use super::glob;
+use super::tree::{children, slice};
+
+/// The known part of a shell's environment.
+#[derive(Debug, Clone)]
+pub(super) struct Environment {
+    /// The current folder; `None` if it is not known.
+    pub(super) folder: Option<PathBuf>,
+    pub(super) home: Option<PathBuf>,
+    /// Variables with a known value.
+    pub(super) variables: HashMap<String, String>,
+}
 
 /// A word of a command.
 #[derive(Debug, Clone, PartialEq)]
@@ -11,10 +25,10 @@ pub(super) enum Word {
     Text {
         /// The value.
         text: String,
-        /// The same with everything quoted that was, if what is not quoted makes it a pattern.
+        /// If the word is a pattern: the value with its quoted characters escaped.
         pattern: Option<String>,
     },
-    /// It depends on what nobody can tell from the text.
+    /// Its value is not in the text.
     Unknown,
 }
 
@@ -38,15 +52,15 @@ impl Word {
     }
 }
 
-/// A value under way: as text, and as a pattern.
+/// A value under construction, as text and as a pattern.
 #[derive(Default)]
-struct Value {
+struct WordValue {
     text: String,
     pattern: String,
     is_pattern: bool,
 }
 
-impl Value {
+impl WordValue {
     fn quoted(&mut self, text: &str) {
         self.text.push_str(text);
         for c in text.chars() {
@@ -58,16 +72,44 @@ impl Value {
     }
 }
 
-impl Reader {
+impl Environment {
     pub(super) fn word(&self, node: Node<'_>, text: &str) -> Word {
-        let mut value = Value::default();
+        let mut value = WordValue::default();
         match self.add(node, text, &mut value, 0) {
             Some(()) => Word::Text { text: value.text, pattern: value.is_pattern.then_some(value.pattern) },
             None => Word::Unknown,
         }
     }
 
-    fn add(&self, node: Node<'_>, text: &str, value: &mut Value, depth: usize) -> Option<()> {
+    /// The files that a word names.
+    pub(super) fn paths(&self, word: Word) -> Vec<PathBuf> {
+        self.expand(word).iter().filter_map(|text| self.path(text)).collect()
+    }
+
+    pub(super) fn path(&self, text: &str) -> Option<PathBuf> {
+        if text.is_empty() || text.contains('\0') {
+            return None;
+        }
+        let path = Path::new(text);
+        if path.is_absolute() { Some(path.to_owned()) } else { Some(self.folder.as_ref()?.join(path)) }
+    }
+
+    /// The values of a word: several if it is a pattern.
+    pub(super) fn expand(&self, word: Word) -> Vec<String> {
+        self.globbed(word).into_iter().filter_map(Word::into_text).collect()
+    }
+
+    pub(super) fn globbed(&self, word: Word) -> Vec<Word> {
+        let Word::Text { text, pattern: Some(pattern) } = word else { return vec![word] };
+        let found = self.folder.as_ref().map(|folder| glob::expand(&pattern, folder)).unwrap_or_default();
+        match found.is_empty() {
+            // A shell also keeps a pattern that matches nothing.
+            true => vec![Word::text(&text)],
+            false => found.iter().map(|text| Word::text(text)).collect(),
+        }
+    }
+
+    fn add(&self, node: Node<'_>, text: &str, value: &mut WordValue, depth: usize) -> Option<()> {
         if depth > 8 {
             return None;
         }
@@ -77,11 +119,11 @@ impl Reader {
             "raw_string" => value.quoted(raw.strip_prefix('\'')?.strip_suffix('\'')?),
             "ansi_c_string" => {
                 let inner = raw.strip_prefix("$'")?.strip_suffix('\'')?;
-                // What needs decoding is seldom the name of a file.
+                // A file name seldom needs escapes, so they are not decoded.
                 value.quoted((!inner.contains('\\')).then_some(inner)?);
             }
             "string" => {
-                // By position: white space between the parts belongs to the value.
+                // By position, because white space between the parts belongs to the value.
                 let mut at = node.start_byte() + 1;
                 for part in children(node) {
                     value.quoted(&unescaped(text.get(at..part.start_byte())?));
@@ -94,7 +136,7 @@ impl Reader {
                 value.quoted(&unescaped(text.get(at..node.end_byte().checked_sub(1)?)?));
             }
             "concatenation" => {
-                // `{a,b}` makes several words of one, which is not followed.
+                // `{a,b}` expands to several words, which is not supported.
                 if raw.contains('{') && !raw.contains("${") {
                     return None;
                 }
@@ -120,14 +162,14 @@ impl Reader {
         }
     }
 
-    /// A word without quotes: backslashes, the home, patterns.
-    fn bare(&self, raw: &str, value: &mut Value) -> Option<()> {
+    /// A word without quotes: backslashes, `~`, patterns.
+    fn bare(&self, raw: &str, value: &mut WordValue) -> Option<()> {
         let mut rest = raw;
         if value.text.is_empty()
             && let Some(below) = raw.strip_prefix('~')
         {
             if !below.is_empty() && !below.starts_with('/') {
-                // Somebody else's home.
+                // The home folder of another user.
                 return None;
             }
             value.quoted(self.home.as_ref()?.to_str()?);
@@ -160,7 +202,7 @@ impl Reader {
     }
 }
 
-/// What a backslash means inside of double quotes.
+/// Removes the backslashes that have a meaning inside double quotes.
 fn unescaped(text: &str) -> String {
     let mut value = String::with_capacity(text.len());
     let mut letters = text.chars().peekable();

@@ -1,5 +1,6 @@
-//! The contract's own loop beside tollgate: the same clones, the same tasks. The loop works tasks more than once, which
-//! shows that the test can tell; tollgate works each once. The ratio of the times is printed, not judged: machines differ.
+//! The contract's own loop compared with tollgate, with the same clones and the same tasks. The loop does some tasks more
+//! than once, which shows that the test can notice it; tollgate does each once. The ratio of the times is only printed,
+//! because machines differ.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +14,7 @@ use crate::world::World;
 const CLONES: usize = 3;
 const TASKS: usize = 20;
 
-/// How often each task was worked.
+/// How often each task was done.
 fn worked(witness: &Path) -> BTreeMap<String, usize> {
     let mut times = BTreeMap::new();
     for line in fs::read_to_string(witness).unwrap_or_default().lines() {
@@ -23,7 +24,7 @@ fn worked(witness: &Path) -> BTreeMap<String, usize> {
     times
 }
 
-/// The contract's loop: how often each task was worked, and how long it took.
+/// The contract's loop: how often each task was done, and how long it took.
 fn by_contract() -> (BTreeMap<String, usize>, Duration) {
     let remote = Remote::with_tasks(TASKS);
     let folder = tempfile::tempdir().unwrap();
@@ -59,7 +60,7 @@ fn by_tollgate() -> (BTreeMap<String, usize>, Duration) {
     let remote = Remote::with_tasks(TASKS);
     let clones: Vec<World> = (0..CLONES).map(|_| remote.clone("lease = \"60s\"\n")).collect();
     let witness = clones[0].tmp().join("witness");
-    // Set up, as the clones of the other are.
+    // The clones of the contract's loop are also set up before the time is measured.
     for world in &clones {
         tollgate(world, "sync").ends().is(0);
     }
@@ -89,7 +90,7 @@ fn by_tollgate() -> (BTreeMap<String, usize>, Duration) {
 }
 
 #[test]
-fn three_clones_and_twenty_tasks_none_is_worked_twice_unlike_by_the_contracts_loop() {
+fn three_clones_do_each_of_twenty_tasks_once_unlike_the_contracts_loop() {
     let (control, without) = by_contract();
     let twice = control.values().filter(|times| **times > 1).count();
     let runs: usize = control.values().sum();

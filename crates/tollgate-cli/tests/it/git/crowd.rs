@@ -13,14 +13,14 @@ use rustix::process::Signal;
 use super::{Remote, git, tollgate};
 use crate::world::{Process, World};
 
-/// Says when the work on a task begins and ends, in one file that all clones append to.
+/// Records when the work on a task begins and ends, in one file for all clones.
 const COMMAND: &str = r#"#!/bin/sh
 echo "began $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS"
 sleep 0.0$(($$ % 10))
 echo "ended $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS"
 "#;
 
-/// What the remote is made to do, now and then.
+/// The remote's hooks, which sometimes refuse, hang or die.
 const TROUBLE: &str = r#"#!/bin/sh
 mood=$(cat MOOD 2>/dev/null)
 case "$(basename "$0") $mood $1" in
@@ -37,7 +37,7 @@ fn size() -> (usize, usize) {
     (tasks.parse().unwrap(), clones.parse().unwrap())
 }
 
-/// Numbers that look random and are the same in every run.
+/// Pseudorandom numbers, the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -81,7 +81,7 @@ fn eight_clones_and_everything_that_can_go_wrong() {
     let began = Instant::now();
     while remote.done() < tasks {
         assert!(began.elapsed() < Duration::from_secs(900), "{} of {tasks} done", remote.done());
-        // The pace of the disasters, not a wait for something.
+        // The pace of the faults, not a synchronisation.
         std::thread::sleep(Duration::from_millis(300));
         let what = match dice.roll(8) {
             0..=2 => {
@@ -136,7 +136,7 @@ fn eight_clones_and_everything_that_can_go_wrong() {
     expected.sort();
     assert_eq!(remote.on_branch(), expected, "every task done, and in one place");
     assert_eq!(remote.merges(), 0);
-    // A worker that was killed while it tried what the remote allows has left what it tried with.
+    // A worker that was killed while it tested the remote has left its test refs, and the doctor deletes them.
     tollgate(&worlds[0], "doctor").ends();
     assert_eq!(remote.cards(), 0, "no claim is left");
     assert_eq!(remote.count_of(" to Done"), tasks, "each was finished once");
@@ -148,8 +148,8 @@ fn eight_clones_and_everything_that_can_go_wrong() {
     one_at_a_time(&fs::read_to_string(&witness).unwrap());
 }
 
-/// By the workers' own record, which is in the order of what happened: while one is at a task, nobody else begins it. One that
-/// was killed has no end.
+/// Checks the workers' record, which is in order: while one works on a task, nobody else begins it. A killed worker records
+/// no end.
 fn one_at_a_time(record: &str) {
     let mut last: BTreeMap<&str, &str> = BTreeMap::new();
     for line in record.lines() {

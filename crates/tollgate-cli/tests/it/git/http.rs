@@ -1,4 +1,4 @@
-//! The same over smart HTTP: another transport, other ways to be cut.
+//! The same over smart HTTP, a transport with other ways to lose an answer.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -31,7 +31,7 @@ pub(crate) fn git(folder: &Path, arguments: &[&str]) -> String {
 }
 
 impl Remote {
-    /// With so many tasks on its branch.
+    /// A remote with this number of tasks on its branch.
     pub(crate) fn with_tasks(tasks: usize) -> Self {
         let keep = tempfile::tempdir().unwrap();
         let top = keep.path().canonicalize().unwrap();
@@ -88,7 +88,7 @@ impl Remote {
         git(&self.path, &["for-each-ref", "refs/tollgate/claims"]).lines().count()
     }
 
-    /// How often each kind of step is on the branch, by the words in its line.
+    /// The number of commits on the branch whose subject contains these words.
     pub(crate) fn count_of(&self, words: &str) -> usize {
         git(&self.path, &["log", "--format=%s", "main"]).lines().filter(|line| line.contains(words)).count()
     }
@@ -98,7 +98,7 @@ impl Remote {
     }
 }
 
-/// With the programs of whoever runs the tests: git may be anywhere.
+/// With the `PATH` of the test process, because git may be anywhere.
 pub(crate) fn with_path(run: Run<'_>) -> Run<'_> {
     let bin = Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().unwrap();
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -106,7 +106,7 @@ pub(crate) fn with_path(run: Run<'_>) -> Run<'_> {
     run.env("PATH", all)
 }
 
-/// `tollgate` with these words, in a clone.
+/// `tollgate` with these arguments, in a clone.
 pub(crate) fn tollgate<'w>(world: &'w World, line: &str) -> Run<'w> {
     with_path(world.tollgate(line.split_whitespace().collect::<Vec<_>>()))
 }

@@ -28,7 +28,10 @@ fn a_task_goes_from_clone_to_clone() {
     tollgate(&there, &format!("task verify water-the-plants --claim-id {id}")).ends().is(0);
     let stolen =
         tollgate(&here, &format!("task release water-the-plants --claim-id {id} --json")).ends().is(0).json();
-    assert_eq!(stolen["state"], "Done", "whoever shows the claim is the owner, also from another clone");
+    assert_eq!(
+        stolen["state"], "Done",
+        "every process with the claim ID is the owner, also in another clone"
+    );
     let valid =
         tollgate(&there, &format!("task verify water-the-plants --claim-id {id} --json")).ends().is(1).json();
     assert_eq!(valid["valid"], false);
@@ -43,7 +46,7 @@ fn a_task_goes_from_clone_to_clone() {
 }
 
 #[test]
-fn out_of_reach_is_told_and_what_was_seen_is_still_shown() {
+fn an_unreachable_remote_is_reported_and_the_last_known_state_is_shown() {
     let remote = Remote::with_tasks(1);
     let world = remote.clone("");
     tollgate(&world, "sync").ends().is(0);
@@ -52,7 +55,7 @@ fn out_of_reach_is_told_and_what_was_seen_is_still_shown() {
         tollgate(&world, "task claim t0 --agent blue --json").ends().is(3).fault("REMOTE_UNREACHABLE");
     assert!(fault["message"].as_str().unwrap().contains("cannot be reached"), "{fault}");
     let board = tollgate(&world, "task list").ends().is(0);
-    assert!(board.stdout().contains("t0.md") && board.stderr().contains("last seen"), "{board}");
+    assert!(board.stdout().contains("t0.md") && board.stderr().contains("last known state"), "{board}");
     tollgate(&world, "work --once --agent blue -- true").ends().is(3);
     git(&world.root(), &["remote", "set-url", "origin", &remote.url()]);
     tollgate(&world, "work --once --agent blue -- true").ends().is(0);
@@ -60,7 +63,7 @@ fn out_of_reach_is_told_and_what_was_seen_is_still_shown() {
 }
 
 #[test]
-fn the_doctor_says_what_the_host_refuses_and_heals_what_people_merged() {
+fn the_doctor_reports_what_the_remote_refuses_and_fixes_a_bad_merge() {
     let remote = Remote::with_tasks(2);
     let world = remote.clone("");
     git(&remote.path, &["config", "receive.hideRefs", "refs/tollgate"]);
@@ -83,12 +86,12 @@ fn the_doctor_says_what_the_host_refuses_and_heals_what_people_merged() {
     git(&person.root(), &["commit", "--quiet", "-m", "merged by hand"]);
     git(&person.root(), &["push", "--quiet", "origin", "main"]);
     let said = tollgate(&world, "doctor").ends().is(0).stdout();
-    assert!(said.contains("`t0.md` was also in `Needs_Action`; it stays in `In_Progress/blue`"), "{said}");
+    assert!(said.contains("`t0.md` was also in `Needs_Action`; kept it in `In_Progress/blue`"), "{said}");
     assert_eq!(remote.on_branch(), ["In_Progress/blue/t0.md", "Needs_Action/t1.md"]);
 }
 
 #[test]
-fn a_worker_that_nobody_hears_of_ends_its_command_before_another_begins() {
+fn a_worker_without_a_connection_stops_its_command_before_another_starts() {
     let remote = Remote::with_tasks(1);
     let settings = "lease = \"3000ms\"\nremote_timeout = \"1000ms\"\n";
     let [cut_off, other] = [remote.clone(settings), remote.clone(settings)];
@@ -107,7 +110,7 @@ fn a_worker_that_nobody_hears_of_ends_its_command_before_another_begins() {
         !state.is_empty() && !state.contains(") Z ")
     };
     assert!(lives());
-    // Heartbeats keep it, however long it takes.
+    // Heartbeats keep the claim, however long the work takes.
     tollgate(&other, "sync").ends().is(0);
     let claims = |world| tollgate(world, "task claim t0 --agent red --json").ends();
     let began = std::time::Instant::now();
@@ -128,7 +131,7 @@ fn a_worker_that_nobody_hears_of_ends_its_command_before_another_begins() {
 }
 
 #[test]
-fn a_push_that_hangs_and_has_outlived_its_tollgate_is_ended_by_who_comes_next() {
+fn a_hanging_push_of_a_dead_process_is_ended_by_the_next_command() {
     let remote = Remote::with_tasks(1);
     let world = remote.clone("remote_timeout = \"2000ms\"\n");
     tollgate(&world, "sync").ends().is(0);
@@ -145,7 +148,7 @@ fn a_push_that_hangs_and_has_outlived_its_tollgate_is_ended_by_who_comes_next() 
 }
 
 #[test]
-fn an_agent_may_write_to_the_task_in_its_hands() {
+fn an_agent_may_write_to_its_own_task() {
     let remote = Remote::with_tasks(2);
     let world = remote.clone("");
     let claimed = tollgate(&world, "task claim t0 --agent blue --json").ends().is(0).json();

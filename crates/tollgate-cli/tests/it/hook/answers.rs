@@ -1,4 +1,4 @@
-//! The answers, word for word, and in the form that each program's documents demand.
+//! The exact answers, in the format of each program's documentation.
 
 use serde_json::{Value, json};
 
@@ -11,11 +11,12 @@ fn exactly(fields: Value) -> Value {
     json!({"type": "object", "required": names, "properties": fields, "additionalProperties": false})
 }
 
-/// With what a program blocks a tool, by its documents: Claude Code (hooks reference), Codex CLI (its generated schema for
-/// the output before a tool, where any other field makes the whole answer void), Gemini CLI (hooks reference), Cursor (hooks),
-/// Copilot CLI (hooks configuration), Cline (hooks). opencode has no form of its own: our plugin reads it and throws.
+/// The schema of the answer that blocks a tool, from each program's documentation: Claude Code (hooks reference), Codex CLI
+/// (its generated schema for the output before a tool, where any other field makes the whole answer void), Gemini CLI (hooks
+/// reference), Cursor (hooks), Copilot CLI (hooks configuration), Cline (hooks). opencode has no format: tollgate's plugin
+/// reads the answer and throws an error.
 fn blocks(host: &str) -> Value {
-    // Longer texts are cut by some.
+    // Some programs truncate longer texts.
     let reason = json!({"type": "string", "minLength": 1, "maxLength": 10_000});
     match host {
         "claude-code" | "codex" => exactly(json!({"hookSpecificOutput": exactly(json!({
@@ -36,7 +37,7 @@ fn blocks(host: &str) -> Value {
 }
 
 #[test]
-fn every_answer_has_the_form_that_the_program_understands() {
+fn every_answer_has_the_programs_format() {
     for host in HOSTS {
         let validator = jsonschema::validator_for(&blocks(host)).unwrap();
         for wrong in [json!({}), json!({"decision": "allow"}), json!({"continue": false, "stopReason": "x"})]
@@ -47,7 +48,7 @@ fn every_answer_has_the_form_that_the_program_understands() {
         world.puts("a.txt", "one\n");
         let agent = Program::new(&world, host, "s1");
         agent.reads("a.txt");
-        // Text in another program's hands may be long, and may look like anything.
+        // The text of a file may be long, and may look like JSON or control characters.
         world.puts("a.txt", "}\"\u{1b}[31m\n".repeat(20_000));
         let stale = agent.before(&Tool::Write("a.txt", "mine\n"), "c").to_string();
         let shell = agent.before(&Tool::Shell("echo x > a.txt"), "c").to_string();
@@ -85,7 +86,7 @@ fn claude_code() {
     insta::assert_snapshot!(stale("claude-code"), @r#"
     exit 0
     --- stdout
-    {"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"{\"error_type\":\"STALE_FILE\",\"file_path\":\"[W]/a.txt\",\"expected_hash\":\"[HASH]\",\"actual_hash\":\"[HASH]\",\"resolution\":\"RE_READ_REQUIRED\"}\n`a.txt` was changed by someone else since you read it. Read the whole of `a.txt` again, redo your change on what you find, then write.\nNothing was changed."}}
+    {"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"{\"error_type\":\"STALE_FILE\",\"file_path\":\"[W]/a.txt\",\"expected_hash\":\"[HASH]\",\"actual_hash\":\"[HASH]\",\"resolution\":\"RE_READ_REQUIRED\"}\n`a.txt` was changed by someone else since you last saw it. Read the whole of `a.txt` again, redo your change on what you find, then write.\nNothing was changed."}}
     "#);
 }
 
@@ -94,7 +95,7 @@ fn codex() {
     insta::assert_snapshot!(stale("codex"), @r#"
     exit 0
     --- stdout
-    {"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"{\"error_type\":\"STALE_FILE\",\"file_path\":\"[W]/a.txt\",\"expected_hash\":\"[HASH]\",\"actual_hash\":\"[HASH]\",\"resolution\":\"RE_READ_REQUIRED\"}\n`a.txt` was changed by someone else since you read it. Read the whole of `a.txt` again, redo your change on what you find, then write.\nNothing was changed."}}
+    {"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"{\"error_type\":\"STALE_FILE\",\"file_path\":\"[W]/a.txt\",\"expected_hash\":\"[HASH]\",\"actual_hash\":\"[HASH]\",\"resolution\":\"RE_READ_REQUIRED\"}\n`a.txt` was changed by someone else since you last saw it. Read the whole of `a.txt` again, redo your change on what you find, then write.\nNothing was changed."}}
     "#);
 }
 
@@ -103,7 +104,7 @@ fn gemini() {
     insta::assert_snapshot!(stale("gemini"), @r#"
     exit 0
     --- stdout
-    {"decision":"deny","reason":"{\"error_type\":\"STALE_FILE\",\"file_path\":\"[W]/a.txt\",\"expected_hash\":\"[HASH]\",\"actual_hash\":\"[HASH]\",\"resolution\":\"RE_READ_REQUIRED\"}\n`a.txt` was changed by someone else since you read it. Read the whole of `a.txt` again, redo your change on what you find, then write.\nNothing was changed."}
+    {"decision":"deny","reason":"{\"error_type\":\"STALE_FILE\",\"file_path\":\"[W]/a.txt\",\"expected_hash\":\"[HASH]\",\"actual_hash\":\"[HASH]\",\"resolution\":\"RE_READ_REQUIRED\"}\n`a.txt` was changed by someone else since you last saw it. Read the whole of `a.txt` again, redo your change on what you find, then write.\nNothing was changed."}
     "#);
 }
 
@@ -112,7 +113,7 @@ fn opencode() {
     insta::assert_snapshot!(stale("opencode"), @r#"
     exit 0
     --- stdout
-    {"deny":"{\"error_type\":\"STALE_FILE\",\"file_path\":\"[W]/a.txt\",\"expected_hash\":\"[HASH]\",\"actual_hash\":\"[HASH]\",\"resolution\":\"RE_READ_REQUIRED\"}\n`a.txt` was changed by someone else since you read it. Read the whole of `a.txt` again, redo your change on what you find, then write.\nNothing was changed."}
+    {"deny":"{\"error_type\":\"STALE_FILE\",\"file_path\":\"[W]/a.txt\",\"expected_hash\":\"[HASH]\",\"actual_hash\":\"[HASH]\",\"resolution\":\"RE_READ_REQUIRED\"}\n`a.txt` was changed by someone else since you last saw it. Read the whole of `a.txt` again, redo your change on what you find, then write.\nNothing was changed."}
     "#);
 }
 
@@ -121,7 +122,7 @@ fn cursor() {
     insta::assert_snapshot!(stale("cursor"), @r#"
     exit 0
     --- stdout
-    {"permission":"deny","agent_message":"{\"error_type\":\"STALE_FILE\",\"file_path\":\"[W]/a.txt\",\"expected_hash\":\"[HASH]\",\"actual_hash\":\"[HASH]\",\"resolution\":\"RE_READ_REQUIRED\"}\n`a.txt` was changed by someone else since you read it. Read the whole of `a.txt` again, redo your change on what you find, then write.\nNothing was changed.","user_message":"{\"error_type\":\"STALE_FILE\",\"file_path\":\"[W]/a.txt\",\"expected_hash\":\"[HASH]\",\"actual_hash\":\"[HASH]\",\"resolution\":\"RE_READ_REQUIRED\"}\n`a.txt` was changed by someone else since you read it. Read the whole of `a.txt` again, redo your change on what you find, then write.\nNothing was changed."}
+    {"permission":"deny","agent_message":"{\"error_type\":\"STALE_FILE\",\"file_path\":\"[W]/a.txt\",\"expected_hash\":\"[HASH]\",\"actual_hash\":\"[HASH]\",\"resolution\":\"RE_READ_REQUIRED\"}\n`a.txt` was changed by someone else since you last saw it. Read the whole of `a.txt` again, redo your change on what you find, then write.\nNothing was changed.","user_message":"{\"error_type\":\"STALE_FILE\",\"file_path\":\"[W]/a.txt\",\"expected_hash\":\"[HASH]\",\"actual_hash\":\"[HASH]\",\"resolution\":\"RE_READ_REQUIRED\"}\n`a.txt` was changed by someone else since you last saw it. Read the whole of `a.txt` again, redo your change on what you find, then write.\nNothing was changed."}
     "#);
 }
 
@@ -130,7 +131,7 @@ fn copilot() {
     insta::assert_snapshot!(stale("copilot"), @r#"
     exit 0
     --- stdout
-    {"permissionDecision":"deny","permissionDecisionReason":"{\"error_type\":\"STALE_FILE\",\"file_path\":\"[W]/a.txt\",\"expected_hash\":\"[HASH]\",\"actual_hash\":\"[HASH]\",\"resolution\":\"RE_READ_REQUIRED\"}\n`a.txt` was changed by someone else since you read it. Read the whole of `a.txt` again, redo your change on what you find, then write.\nNothing was changed."}
+    {"permissionDecision":"deny","permissionDecisionReason":"{\"error_type\":\"STALE_FILE\",\"file_path\":\"[W]/a.txt\",\"expected_hash\":\"[HASH]\",\"actual_hash\":\"[HASH]\",\"resolution\":\"RE_READ_REQUIRED\"}\n`a.txt` was changed by someone else since you last saw it. Read the whole of `a.txt` again, redo your change on what you find, then write.\nNothing was changed."}
     "#);
 }
 
@@ -139,17 +140,17 @@ fn cline() {
     insta::assert_snapshot!(stale("cline"), @r#"
     exit 0
     --- stdout
-    {"cancel":true,"errorMessage":"{\"error_type\":\"STALE_FILE\",\"file_path\":\"[W]/a.txt\",\"expected_hash\":\"[HASH]\",\"actual_hash\":\"[HASH]\",\"resolution\":\"RE_READ_REQUIRED\"}\n`a.txt` was changed by someone else since you read it. Read the whole of `a.txt` again, redo your change on what you find, then write.\nNothing was changed."}
+    {"cancel":true,"errorMessage":"{\"error_type\":\"STALE_FILE\",\"file_path\":\"[W]/a.txt\",\"expected_hash\":\"[HASH]\",\"actual_hash\":\"[HASH]\",\"resolution\":\"RE_READ_REQUIRED\"}\n`a.txt` was changed by someone else since you last saw it. Read the whole of `a.txt` again, redo your change on what you find, then write.\nNothing was changed."}
     "#);
 }
 
-/// The words alone, as a model reads them.
+/// The text for the model, without the payload.
 fn words(world: &World, agent: &Program<'_>, tool: &Tool<'_>) -> String {
     let reason = agent.uses(tool).blocked();
     let (first, rest) = reason.split_once('\n').unwrap();
     assert!(first.starts_with("{\"error_type\":"), "{reason}");
     let shown = rest.replace(world.root().to_str().unwrap(), "[W]");
-    // Who it was is a hash of the session.
+    // The agent's name contains a hash of the session.
     let hidden = |word: &str| match word.strip_prefix("`gemini-") {
         Some(rest) => Some(format!("`gemini-[SESSION]`{}", if rest.ends_with(':') { ":" } else { "" })),
         None => word.parse::<u32>().is_ok().then(|| "[N]".to_owned()),
@@ -161,7 +162,7 @@ fn words(world: &World, agent: &Program<'_>, tool: &Tool<'_>) -> String {
 }
 
 #[test]
-fn words_for_models() {
+fn the_text_for_models() {
     let world = World::with("[guard]\nquiet_wait = \"20ms\"");
     let agent = Program::new(&world, "opencode", "s1");
     let other = Program::new(&world, "gemini", "s2");
@@ -170,13 +171,13 @@ fn words_for_models() {
     other.reads("a.txt").writes("a.txt", "one\nTWO\n").ran();
     let write = Tool::Write("a.txt", "mine\n");
     insta::assert_snapshot!(words(&world, &agent, &write), @r#"
-    `a.txt` was changed by `gemini-[SESSION]` [N] s ago since you read it. Read the whole of `a.txt` again, redo your change on what you find, then write.
+    `a.txt` was changed by `gemini-[SESSION]` [N] s ago since you last saw it. Read the whole of `a.txt` again, redo your change on what you find, then write.
     Nothing was changed.
     "#);
     insta::assert_snapshot!(words(&world, &agent, &write), @r#"
-    You have made this very call before, and it was refused for the same reason. Repeating it will be refused again.
-    `a.txt` was changed by `gemini-[SESSION]` [N] s ago since you read it. Read the whole of `a.txt` again, redo your change on what you find, then write.
-    What has changed since you read it:
+    This is the same call that was just refused. It was refused again, for the same reason.
+    `a.txt` was changed by `gemini-[SESSION]` [N] s ago since you last saw it. Read the whole of `a.txt` again, redo your change on what you find, then write.
+    Changes since you last saw it:
     --- what you read
     +++ on disk
     @@ -1,2 +1,2 @@
@@ -187,7 +188,7 @@ fn words_for_models() {
     "#);
     std::fs::remove_file(world.path("a.txt")).unwrap();
     insta::assert_snapshot!(words(&world, &agent, &write), @r#"
-    `a.txt` was deleted by someone else since you read it. Look at it again; if it is gone on purpose leave it, else write it anew.
+    `a.txt` was deleted by someone else since you last saw it. Read it again. If it was deleted on purpose, leave it; otherwise write it again.
     Nothing was changed.
     "#);
     insta::assert_snapshot!(words(&world, &agent, &Tool::Write(".tollgate/config.toml", "")), @r#"

@@ -1,4 +1,4 @@
-//! Never silently open: what happens when something is wrong.
+//! Faults: a hook that cannot judge a write blocks it.
 
 use std::fs;
 
@@ -24,14 +24,14 @@ fn an_unreadable_payload_blocks() {
             let agent = Program::new(&world, host, "s");
             let ran = world.tollgate(["hook", host]).stdin(payload).ends().is(0);
             assert!(!ran.stdout().is_empty(), "{host}: {payload}");
-            assert!(ran.json().to_string().contains("cannot be understood"), "{host}: {payload}: {ran}");
+            assert!(ran.json().to_string().contains("cannot understand"), "{host}: {payload}: {ran}");
             drop(agent);
         }
     }
 }
 
 #[test]
-fn an_unreadable_payload_of_an_event_that_cannot_be_blocked_is_passed_over() {
+fn an_unreadable_payload_of_an_event_that_cannot_be_blocked_is_ignored() {
     let world = World::new();
     for (host, payload) in [
         ("claude-code", "{\"hook_event_name\":\"Stop\", "),
@@ -45,7 +45,7 @@ fn an_unreadable_payload_of_an_event_that_cannot_be_blocked_is_passed_over() {
 }
 
 #[test]
-fn a_broken_state_blocks_writes_and_not_reads() {
+fn a_damaged_state_blocks_writes_but_not_reads() {
     for (file, text) in [
         (".tollgate/version", "nonsense"),
         (".tollgate/version", "99"),
@@ -61,14 +61,14 @@ fn a_broken_state_blocks_writes_and_not_reads() {
             agent.runs("ls").ran();
             let reason = agent.writes("a.txt", "mine\n").blocked();
             assert!(reason.starts_with("{\"error\":"), "{file}: {reason}");
-            assert!(reason.contains("not made") && reason.contains("Ask a person"), "{reason}");
+            assert!(reason.contains("blocked the write") && reason.contains("Ask a person"), "{reason}");
             agent.runs("echo x > a.txt").blocked();
         }
     }
 }
 
 #[test]
-fn a_setting_lets_through_what_cannot_be_judged() {
+fn a_setting_allows_writes_that_cannot_be_judged() {
     let world = World::with("[hooks]\non_fault = \"allow\"");
     world.puts("a.txt", "one\n");
     let agent = Program::new(&world, "codex", "s");
@@ -89,7 +89,7 @@ fn hold_all_locks(world: &World) -> Vec<fs::File> {
 }
 
 #[test]
-fn a_lock_that_is_never_let_go_blocks_inside_the_deadline() {
+fn a_lock_that_is_never_released_blocks_within_the_deadline() {
     let world = World::with("[guard]\nlock_wait = \"1h\"\n[hooks]\ndeadline = \"300ms\"");
     world.puts("a.txt", "one\n");
     for host in HOSTS {
@@ -105,7 +105,7 @@ fn a_lock_that_is_never_let_go_blocks_inside_the_deadline() {
 }
 
 #[test]
-fn a_hook_that_hears_no_signal_is_killed_and_what_stands_behind_it_blocks() {
+fn a_hook_that_ignores_its_deadline_is_killed_and_the_configured_fallback_blocks() {
     let world = World::with("[guard]\nlock_wait = \"1h\"\n[hooks]\ndeadline = \"200ms\"");
     world.puts("a.txt", "one\n");
     let agent = Program::new(&world, "gemini", "s");
@@ -116,7 +116,7 @@ fn a_hook_that_hears_no_signal_is_killed_and_what_stands_behind_it_blocks() {
     let command = settings["hooks"]["BeforeTool"][0]["hooks"][0]["command"].as_str().unwrap();
     let _locks: Vec<fs::File> = hold_all_locks(&world);
     world.puts("payload.json", agent.before(&Tool::Write("a.txt", "mine\n"), "c").to_string());
-    // As deaf as a process that waits for a disk.
+    // Ignores signals, like a process that waits for a disk.
     world.puts(
         "deaf.pl",
         "use POSIX; sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGALRM)); exec @ARGV or exit 1",
@@ -128,11 +128,11 @@ fn a_hook_that_hears_no_signal_is_killed_and_what_stands_behind_it_blocks() {
     assert!(ran.stderr().contains("Killed"), "{ran}");
     let answer: serde_json::Value = serde_json::from_str(&ran.stdout()).unwrap();
     assert_eq!(answer["decision"], "deny");
-    assert!(answer["reason"].as_str().unwrap().contains("the tollgate hook died"), "{answer}");
+    assert!(answer["reason"].as_str().unwrap().contains("the tollgate hook crashed"), "{answer}");
 }
 
 #[test]
-fn a_broken_slip_does_not_hold_the_agent_up() {
+fn a_damaged_record_of_a_call_does_not_stop_the_agent() {
     let world = World::new();
     world.puts("a.txt", "one\n");
     let agent = Program::new(&world, "gemini", "s");
@@ -140,8 +140,8 @@ fn a_broken_slip_does_not_hold_the_agent_up() {
     assert_eq!(agent.asks(&agent.before(&tool, "c")), None);
     for workspace in fs::read_dir(world.tmp().join("run/tollgate")).unwrap().flatten() {
         for session in fs::read_dir(workspace.path().join("hooks")).unwrap().flatten() {
-            for slip in fs::read_dir(session.path().join("calls")).unwrap().flatten() {
-                fs::write(slip.path(), "nonsense").unwrap();
+            for call in fs::read_dir(session.path().join("calls")).unwrap().flatten() {
+                fs::write(call.path(), "nonsense").unwrap();
             }
         }
     }
@@ -149,7 +149,7 @@ fn a_broken_slip_does_not_hold_the_agent_up() {
     agent.reads("a.txt").writes("a.txt", "mine\n").ran();
 }
 
-/// Runs a hook that may not have more than a gigabyte of memory.
+/// Runs a hook with at most one gigabyte of memory.
 fn in_a_gigabyte(world: &World, host: &str, payload: &str) -> String {
     let script = format!("ulimit -v 1048576; exec tollgate hook {host}");
     let started = std::time::Instant::now();
@@ -159,7 +159,7 @@ fn in_a_gigabyte(world: &World, host: &str, payload: &str) -> String {
 }
 
 #[test]
-fn large_payloads_are_answered_and_those_that_are_too_large_block() {
+fn large_payloads_are_answered_and_too_large_ones_block() {
     let world = World::with("[guard]\ndurability = \"fast\"\n[hooks]\ndeadline = \"15s\"");
     world.puts("a.txt", "one\n");
     for host in ["claude-code", "opencode"] {
@@ -172,15 +172,15 @@ fn large_payloads_are_answered_and_those_that_are_too_large_block() {
         assert!(answer.contains("STALE_FILE") && answer.len() < 4096, "{host}: {} bytes", answer.len());
         let answer = in_a_gigabyte(&world, host, &" ".repeat(65 << 20));
         assert!(answer.contains("larger than 64 MiB"), "{host}: {} bytes", answer.len());
-        // Nested so deeply that whoever follows it has no stack left.
+        // Nested so deeply that a recursive parser would run out of stack.
         let answer = in_a_gigabyte(&world, host, &"[".repeat(10 << 20));
-        assert!(answer.contains("cannot be understood"), "{host}: {} bytes", answer.len());
+        assert!(answer.contains("cannot understand"), "{host}: {} bytes", answer.len());
         world.puts("a.txt", "one\n");
     }
 }
 
 #[test]
-fn shell_text_nested_without_end_is_answered_in_time() {
+fn deeply_nested_shell_text_is_answered_in_time() {
     let world = World::with("[guard]\ndurability = \"fast\"");
     world.puts("a.txt", "one\n");
     let agent = Program::new(&world, "codex", "s");
@@ -214,7 +214,7 @@ fn shell_text_nested_without_end_is_answered_in_time() {
         for command in [format!("echo x > a.txt; {text}"), format!("{text}; echo x > a.txt")] {
             let payload = agent.before(&Tool::Shell(&command), "c").to_string();
             let answer = in_a_gigabyte(&world, "codex", &payload);
-            // What is sure is refused, what is not clear is blocked or let through, and nothing is a crash.
+            // A certain write is refused. Unclear text is blocked or allowed, and nothing crashes.
             if command.starts_with("echo x") {
                 assert!(!answer.is_empty(), "{opening:?}");
             }
@@ -225,14 +225,14 @@ fn shell_text_nested_without_end_is_answered_in_time() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
-    /// Any bytes at all: an answer, an orderly end, and no panic (which the world looks for).
+    /// Any bytes: a normal exit and no panic. `World` checks for panics.
     #[test]
     fn any_bytes_on_stdin(host in 0..HOSTS.len(), bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
         let world = World::new();
         let _ = world.tollgate(["hook", HOSTS[host]]).stdin(bytes).ends().is(0);
     }
 
-    /// Payloads that are nearly right: a value somewhere is something else.
+    /// Payloads with one wrong value.
     #[test]
     fn payloads_with_something_wrong(host in 0..HOSTS.len(), at in 0..40usize, with in 0..6usize, text in "\\PC{0,40}") {
         let world = World::new();

@@ -1,4 +1,4 @@
-//! Hooks: an agent program as these tests play it, in each program's own format.
+//! Hooks: a simulated agent program that sends payloads in each program's format.
 
 mod answers;
 mod faults;
@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 
 use crate::world::{Ran, World};
 
-/// The programs, as they are named on the command line.
+/// The names of the programs on the command line.
 pub(crate) const HOSTS: [&str; 7] =
     ["claude-code", "codex", "gemini", "opencode", "cursor", "copilot", "cline"];
 
-/// What a tool is asked to do.
+/// A tool and its arguments.
 pub(crate) enum Tool<'a> {
     Read(&'a str),
     ReadPart(&'a str),
@@ -35,12 +35,12 @@ pub(crate) struct Program<'w> {
     world: &'w World,
     host: &'static str,
     session: String,
-    helper: Option<String>,
+    subagent: Option<String>,
     turn: Cell<u32>,
     calls: Cell<u32>,
 }
 
-/// What a tool call came to.
+/// The result of a tool call.
 #[derive(Debug)]
 pub(crate) enum Came {
     /// The tool ran, and showed this.
@@ -80,12 +80,12 @@ impl Came {
 
 impl<'w> Program<'w> {
     pub(crate) fn new(world: &'w World, host: &'static str, session: &str) -> Self {
-        Self { world, host, session: session.into(), helper: None, turn: Cell::new(1), calls: Cell::new(0) }
+        Self { world, host, session: session.into(), subagent: None, turn: Cell::new(1), calls: Cell::new(0) }
     }
 
-    pub(crate) fn helper(&self, name: &str) -> Self {
+    pub(crate) fn subagent(&self, name: &str) -> Self {
         Self {
-            helper: Some(name.into()),
+            subagent: Some(name.into()),
             session: self.session.clone(),
             ..Self::new(self.world, self.host, "")
         }
@@ -95,7 +95,7 @@ impl<'w> Program<'w> {
         self.world.tollgate(["hook", self.host]).stdin(payload.to_string()).ends().is(0)
     }
 
-    /// Says something that is never answered.
+    /// Sends a payload that must not be answered.
     #[track_caller]
     pub(crate) fn says(&self, payload: &Value) {
         let ran = self.hook(payload);
@@ -122,8 +122,8 @@ impl<'w> Program<'w> {
             "cline" => json!({"taskId": session, "clineVersion": "4", "workspaceRoots": [folder]}),
             other => panic!("{other}"),
         };
-        if let Some(helper) = &self.helper {
-            payload["agent_id"] = helper.as_str().into();
+        if let Some(subagent) = &self.subagent {
+            payload["agent_id"] = subagent.as_str().into();
             payload["parent_agent_id"] = "main".into();
         }
         payload
@@ -178,7 +178,7 @@ impl<'w> Program<'w> {
         self.says(&payload);
     }
 
-    /// The name of a tool and its arguments, as this program has them.
+    /// The program's name of a tool, and its arguments.
     fn spelled(&self, tool: &Tool<'_>) -> (&'static str, Value) {
         let path = |name: &str| self.world.path(name);
         let cat = |name: &str, text: &str| format!("cat > {name} <<'END_OF_FILE'\n{text}END_OF_FILE\n");
@@ -257,7 +257,7 @@ impl<'w> Program<'w> {
         }
     }
 
-    /// The payload before a tool, without its event's name where that differs afterwards.
+    /// The payload before a tool.
     pub(crate) fn before(&self, tool: &Tool<'_>, call: &str) -> Value {
         let (name, input) = self.spelled(tool);
         let mut payload = self.event([
@@ -332,7 +332,7 @@ impl<'w> Program<'w> {
         payload
     }
 
-    /// What the answer to a payload before a tool blocks it with, if it does.
+    /// The reason for which the answer to this payload blocks the tool, if it does.
     pub(crate) fn asks(&self, payload: &Value) -> Option<String> {
         let ran = self.hook(payload);
         if ran.stdout().is_empty() {
@@ -370,27 +370,27 @@ impl<'w> Program<'w> {
         Some(reason.as_str().unwrap_or_else(|| panic!("{answer}")).to_owned())
     }
 
-    /// Uses a tool, as the program would.
+    /// Uses a tool, as the program does.
     #[track_caller]
     pub(crate) fn uses(&self, tool: &Tool<'_>) -> Came {
         self.uses_while(tool, || {})
     }
 
-    /// Uses a tool, and something happens between the hook and the tool.
+    /// Uses a tool, and does something between the hook and the tool.
     #[track_caller]
-    pub(crate) fn uses_while(&self, tool: &Tool<'_>, meanwhile: impl FnOnce()) -> Came {
+    pub(crate) fn uses_while(&self, tool: &Tool<'_>, in_between: impl FnOnce()) -> Came {
         self.calls.set(self.calls.get() + 1);
         let call = format!("call-{}", self.calls.get());
         if let Some(reason) = self.asks(&self.before(tool, &call)) {
             return Came::Blocked(reason);
         }
-        meanwhile();
+        in_between();
         let output = self.does(tool);
         self.says(&self.after(tool, &call, &output));
         Came::Ran(output)
     }
 
-    /// What the program's own tools do. They know nothing of tollgate.
+    /// Runs the program's own tool, without tollgate.
     fn does(&self, tool: &Tool<'_>) -> String {
         let world = self.world;
         match tool {
@@ -446,7 +446,7 @@ impl<'w> Program<'w> {
     }
 }
 
-/// A patch of whole files, each with one line: enough for these tests.
+/// The new text of each file in a patch of whole files.
 fn patched(text: &str) -> Vec<(&str, Option<String>)> {
     let mut files: Vec<(&str, Option<String>)> = Vec::new();
     for line in text.lines() {
@@ -462,12 +462,12 @@ fn patched(text: &str) -> Vec<(&str, Option<String>)> {
     files
 }
 
-/// How many files are reserved.
+/// The number of reserved files.
 pub(crate) fn reserved(world: &World) -> usize {
-    tollgate::doctor::leftovers(&world.path(".tollgate")).unwrap().reservations.len()
+    tollgate_guard::doctor::leftovers(&world.path(".tollgate")).unwrap().reservations.len()
 }
 
-/// Changes a file so that neither its size nor its time tells.
+/// Changes a file without changing its size or its mtime.
 pub(crate) fn change_in_secret(path: &Path, text: &str) {
     let before = fs::metadata(path).unwrap();
     assert_eq!(before.len(), text.len() as u64);

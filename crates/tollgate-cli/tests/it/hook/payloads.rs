@@ -1,4 +1,4 @@
-//! What real programs sent (the first three), and what the documents of the others say they send.
+//! Payloads recorded from real programs (the first three), and payloads from the documentation of the others.
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ fn recorded(host: &str) -> &'static str {
     }
 }
 
-/// Plays a recorded session, with the tools doing what they did. Gives the payload before the edit of `a.txt`.
+/// Replays a recorded session with the same effects of its tools. Returns the payload before the edit of `a.txt`.
 fn play(world: &World, host: &str, called: &str) -> String {
     world.puts("a.txt", "hello\n");
     let mut edit = None;
@@ -66,7 +66,7 @@ fn a_recorded_session_is_followed_and_its_stale_edit_is_blocked() {
 }
 
 #[test]
-fn a_program_that_calls_in_the_name_of_another_is_answered_in_its_own_form() {
+fn a_program_that_calls_the_hook_of_another_gets_an_answer_in_its_own_format() {
     for host in HOSTS {
         let own = World::new();
         let edit = play(&own, host, host);
@@ -83,7 +83,7 @@ fn a_program_that_calls_in_the_name_of_another_is_answered_in_its_own_form() {
 }
 
 #[test]
-fn a_byte_order_mark_before_the_payload_is_no_matter() {
+fn a_byte_order_mark_before_the_payload_is_ignored() {
     let world = World::new();
     let edit = play(&world, "cursor", "cursor");
     world.puts("a.txt", "hello foreign\n");

@@ -1,4 +1,4 @@
-//! `tollgate init --host`, `--remove`: the configuration of every program, as it is written, tried and taken out.
+//! `tollgate init --host`, `--remove`: how the configuration of every program is written, tested and removed.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{HOSTS, Program, Tool};
 use crate::world::World;
 
-/// The commands in a configuration that a shell is given, and the event of each.
+/// The shell commands in a configuration, and the event of each.
 fn commands(value: &Value, event: &str, found: &mut Vec<(String, String)>) {
     match value {
         Value::Array(list) => list.iter().for_each(|value| commands(value, event, found)),
@@ -30,7 +30,7 @@ fn hooks(world: &World, file: &str) -> Vec<(String, String)> {
     let text = fs::read_to_string(world.path(file)).unwrap();
     match serde_json::from_str::<Value>(&text) {
         Ok(config) => commands(&config, "", &mut found),
-        // A program of its own.
+        // A separate program.
         Err(_) => found.push((file.rsplit('/').next().unwrap().into(), text)),
     }
     found
@@ -43,7 +43,7 @@ fn files(world: &World, host: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_configuration_that_is_written_blocks_a_stale_write() {
+fn the_written_configuration_blocks_a_stale_write() {
     for host in HOSTS.into_iter().filter(|host| *host != "opencode") {
         let world = World::new();
         let files = files(&world, host);
@@ -59,13 +59,13 @@ fn the_configuration_that_is_written_blocks_a_stale_write() {
         let payload = agent.before(&Tool::Write("a.txt", "mine\n"), "c").to_string();
         let ran = world.program("sh", ["-c", command]).stdin(&payload).ends().is(0);
         assert!(ran.json().to_string().contains("STALE_FILE"), "{host}");
-        // A machine without tollgate is not blocked.
+        // Nothing is blocked on a machine without tollgate.
         for (_, command) in &all {
             let ran =
                 world.program("sh", ["-c", command]).env("PATH", "/usr/bin:/bin").stdin(&payload).ends();
             assert_eq!(ran.filtered, "exit 0", "{host}: {command}");
         }
-        // A hook that dies blocks, in whatever way the program understands.
+        // A hook that crashes blocks, in the way of each program.
         let bin = world.tmp().join("bin");
         fs::create_dir(&bin).unwrap();
         fs::write(bin.join("tollgate"), "#!/bin/sh\nkill -9 $$\n").unwrap();
@@ -73,12 +73,12 @@ fn the_configuration_that_is_written_blocks_a_stale_write() {
             .unwrap();
         let path = format!("{}:/usr/bin:/bin", bin.display());
         let ran = world.program("sh", ["-c", command]).env("PATH", path).stdin(&payload).ends();
-        assert!(format!("{ran}").contains("the tollgate hook died"), "{host}: {ran}");
+        assert!(format!("{ran}").contains("the tollgate hook crashed"), "{host}: {ran}");
     }
 }
 
 #[test]
-fn init_is_idempotent_and_remove_leaves_what_was_there() {
+fn init_is_idempotent_and_remove_restores_the_workspace() {
     for host in HOSTS {
         let world = World::new();
         let files = files(&world, host);
@@ -92,7 +92,7 @@ fn init_is_idempotent_and_remove_leaves_what_was_there() {
             "{host}"
         );
         assert!(texts().iter().all(Option::is_none), "{host}");
-        assert!(world.path(".tollgate/config.toml").exists(), "only the hooks were meant");
+        assert!(world.path(".tollgate/config.toml").exists(), "only the hooks were removed");
         assert_eq!(
             world.json(&format!("init --host {host} --remove"))["hosts"][0]["done"],
             "nothing_to_remove"
@@ -101,7 +101,7 @@ fn init_is_idempotent_and_remove_leaves_what_was_there() {
 }
 
 #[test]
-fn all_are_those_that_are_found() {
+fn all_means_the_programs_found_here() {
     let world = World::new();
     assert_eq!(world.json("init --host all")["hosts"], json!([]));
     fs::create_dir(world.path(".gemini")).unwrap();
@@ -110,57 +110,52 @@ fn all_are_those_that_are_found() {
     let names: Vec<&str> =
         set_up["hosts"].as_array().unwrap().iter().map(|host| host["host"].as_str().unwrap()).collect();
     assert_eq!(names, ["claude-code", "gemini"]);
-    // Without a name everything goes that init put in.
+    // Without a name, everything that init added is removed.
     let removed = world.json("init --remove");
     assert_eq!(removed["hosts"].as_array().unwrap().len(), 2, "{removed}");
     assert!(!world.path(".tollgate/config.toml").exists() && !world.path(".claude").exists());
 }
 
 #[test]
-fn words_of_init() {
+fn init_reports_what_it_did() {
     let world = World::new();
     insta::assert_snapshot!(world.run("init --host codex --host gemini").filtered, @r#"
     exit 0
     --- stdout
-    workspace `[W]`, the current folder
+    workspace `[W]` (current folder)
     wrote `.tollgate/config.toml`
-    next: `tollgate doctor` tells how well this file system protects
-    next: `tollgate turn begin` starts a turn for `read` and `write`
-    set up the hooks of `codex` in `.codex/hooks.json`
-    next: start `codex` here once and agree to the hooks with `/hooks`
-    set up the hooks of `gemini` in `.gemini/settings.json`
-    next: `tollgate doctor` tries the hooks out
+    installed hooks for `codex` in `.codex/hooks.json`
+    next: start `codex` here once and approve the hooks with `/hooks`
+    installed hooks for `gemini` in `.gemini/settings.json`
+    next: run `tollgate doctor` to test the hooks and to check protection on this file system
     "#);
     insta::assert_snapshot!(world.run("init --host gemini").filtered, @r#"
     exit 0
     --- stdout
-    workspace `[W]`, it has `.tollgate`
-    found `.tollgate/config.toml`, left as it is
-    next: `tollgate doctor` tells how well this file system protects
-    next: `tollgate turn begin` starts a turn for `read` and `write`
-    found the hooks of `gemini` in `.gemini/settings.json`, left as they are
-    next: `tollgate doctor` tries the hooks out
+    workspace `[W]` (found `.tollgate`)
+    found `.tollgate/config.toml`, not changed
+    found hooks for `gemini` in `.gemini/settings.json`, not changed
+    next: run `tollgate doctor` to test the hooks and to check protection on this file system
     "#);
     insta::assert_snapshot!(world.run("init --remove").filtered, @r#"
     exit 0
     --- stdout
-    workspace `[W]`, it has `.tollgate`
+    workspace `[W]` (found `.tollgate`)
     removed `.tollgate/config.toml`
-    removed the hooks of `codex` from `.codex/hooks.json`
-    removed the hooks of `gemini` from `.gemini/settings.json`
+    removed the hooks for `codex` from `.codex/hooks.json`
+    removed the hooks for `gemini` from `.gemini/settings.json`
     "#);
     world.puts(".gemini/settings.json", "{ // mine\n}");
     insta::assert_snapshot!(world.run("init --host gemini").filtered, @r#"
     exit 3
     --- stderr
-    error: `.gemini/settings.json` cannot be used
-      key must be a string at line 1 column 3
-    hint: mend the file; the settings are listed in docs/settings.md
+    error: `.gemini/settings.json` is not valid: not JSON (line 1: comment)
+    hint: fix the file, then try again
     "#);
 }
 
 #[test]
-fn the_configuration_word_for_word() {
+fn the_exact_configuration() {
     let world = World::new();
     world.run("init --host codex").is(0);
     insta::assert_snapshot!(fs::read_to_string(world.path(".codex/hooks.json")).unwrap(), @r#"
@@ -183,7 +178,7 @@ fn the_configuration_word_for_word() {
             "hooks": [
               {
                 "type": "command",
-                "command": "command -v tollgate >/dev/null 2>&1 || exit 0; tollgate hook codex || { echo 'the tollgate hook died, so nothing may be written; see: tollgate doctor' >&2; exit 2; }",
+                "command": "command -v tollgate >/dev/null 2>&1 || exit 0; tollgate hook codex || { echo 'the tollgate hook crashed; this write was blocked; see: tollgate doctor' >&2; exit 2; }",
                 "timeout": 10
               }
             ]
@@ -239,28 +234,28 @@ fn the_configuration_word_for_word() {
     "#);
 }
 
-/// What the doctor says about hooks.
+/// The doctor's findings about hooks.
 fn doctor(world: &World) -> Vec<Value> {
     let answer = world.tollgate(["doctor", "--json"]).ends().json();
     answer["findings"].as_array().unwrap().iter().filter(|found| found["check"] == "hooks").cloned().collect()
 }
 
 #[test]
-fn the_doctor_tries_every_programs_hooks_out() {
+fn the_doctor_tests_every_programs_hooks() {
     for host in HOSTS {
         let world = World::new();
         assert_eq!(doctor(&world), Vec::<Value>::new());
         world.run(&format!("init --host {host}")).is(0);
         let found = doctor(&world);
         let message = found[0]["message"].as_str().unwrap();
-        assert!(message.contains(host) && message.contains("answer as they should"), "{message}");
-        assert!(message.contains("not called yet") && message.contains("not in the path"), "{message}");
+        assert!(message.contains(host) && message.contains("installed and responding"), "{message}");
+        assert!(message.contains("not used yet") && message.contains("is not on PATH"), "{message}");
         assert_eq!(found[0]["level"], if host == "codex" { "warning" } else { "ok" }, "{message}");
         world.puts("a.txt", "one\n");
         Program::new(&world, host, "s").reads("a.txt");
         let found = doctor(&world);
         let message = found[0]["message"].as_str().unwrap();
-        assert!(message.contains("called ") && message.contains(" s ago"), "{found:?}");
+        assert!(message.contains("last used ") && message.contains(" s ago"), "{found:?}");
         let left: Vec<_> = fs::read_dir(world.tmp().join("run/tollgate")).unwrap().flatten().collect();
         assert_eq!(left.len(), 1, "the canary leaves nothing behind");
     }
@@ -277,18 +272,15 @@ fn the_doctor_notices_hooks_that_do_not_work() {
     fs::set_permissions(bin.join("tollgate"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let path = format!("{}:/usr/bin:/bin", bin.display());
     let ran = world.tollgate(["doctor"]).env("PATH", path).ends().is(1);
-    assert!(
-        ran.stdout().contains("do not answer as they should: a stale write was answered with ``"),
-        "{ran}"
-    );
+    assert!(ran.stdout().contains("not responding correctly: the answer to a stale write was ``"), "{ran}");
     let home = world.tmp().join("home");
     fs::create_dir_all(home.join(".codex")).unwrap();
-    fs::write(home.join(".codex/config.toml"), agreed(&world)).unwrap();
+    fs::write(home.join(".codex/config.toml"), approved(&world)).unwrap();
     fs::create_dir_all(home.join(".claude")).unwrap();
     fs::write(home.join(".claude/settings.json"), "{\"disableAllHooks\": true}").unwrap();
     let found = doctor(&world);
-    assert!(found[0]["message"].as_str().unwrap().contains("switched off by `disableAllHooks`"), "{found:?}");
-    assert!(found[1]["message"].as_str().unwrap().contains("are trusted"), "{found:?}");
+    assert!(found[0]["message"].as_str().unwrap().contains("disabled by `disableAllHooks`"), "{found:?}");
+    assert!(found[1]["message"].as_str().unwrap().contains("installed, approved"), "{found:?}");
     // Somebody has changed an entry.
     let file = world.path(".codex/hooks.json");
     let text = fs::read_to_string(&file).unwrap();
@@ -296,11 +288,11 @@ fn the_doctor_notices_hooks_that_do_not_work() {
     assert!(doctor(&world)[1]["message"].as_str().unwrap().contains("another version"));
 }
 
-/// What Codex CLI 0.166.0 has in its configuration once a person has agreed to the hooks, with the hashes that it told.
-pub(crate) fn agreed(world: &World) -> String {
+/// The configuration of Codex CLI 0.166.0 after a person has approved the hooks, with the hashes that it reported.
+pub(crate) fn approved(world: &World) -> String {
     let mut state = format!("[projects.\"{}\"]\ntrust_level = \"trusted\"\n", world.root().display());
     for (event, hash) in [
-        ("pre_tool_use", "963ef06f82c25adcde75dc339e7bc84a028310e72bf49745c64e85665b338479"),
+        ("pre_tool_use", "6433e760c5566bd130f65d07de348e7adbecba3792d0cd38de8bfa18da9edb4d"),
         ("post_tool_use", "8a626a8b37e35d0cf4a87cf9728845a8bf11f569b6c5a2de45436d8c240fd670"),
         ("session_end", "218e278d8580c2a81fd224cb27d3b2bba1fdde17fe8de520ed0e79aea2be422e"),
         ("user_prompt_submit", "4f654f41cd0e7a5bef97d28b96e41dc217987a66e7a986ef1f4bec118d4098b5"),
@@ -315,35 +307,32 @@ pub(crate) fn agreed(world: &World) -> String {
 }
 
 #[test]
-fn the_doctor_knows_whether_a_person_has_agreed_to_these_very_hooks() {
+fn the_doctor_knows_whether_a_person_has_approved_exactly_these_hooks() {
     let world = World::new();
     world.run("init --host codex").is(0);
     let config = world.tmp().join("home/.codex/config.toml");
     fs::create_dir_all(config.parent().unwrap()).unwrap();
-    let all = agreed(&world);
+    let all = approved(&world);
     let pre = all.find("[hooks.state").unwrap();
     for (text, expected) in [
-        (all.clone(), "are trusted"),
-        (String::new(), "agree to the hooks with `/hooks`"),
-        ("not [ toml".into(), "agree to the hooks with `/hooks`"),
-        (all.replacen("963ef", "063ef", 1), "the hooks have changed since"),
-        (
-            all.replacen("trusted_hash", "enabled = false\ntrusted_hash", 1),
-            "switched off by `enabled = false`",
-        ),
-        (all.replacen("stop:0:0", "stop:1:0", 2), "agree to the hooks with `/hooks`"),
-        (all[pre..].to_owned(), "say that you trust the folder"),
-        (all.replacen("\"trusted\"", "\"untrusted\"", 1), "say that you trust the folder"),
+        (all.clone(), "installed, approved"),
+        (String::new(), "approve the hooks with `/hooks`"),
+        ("not [ toml".into(), "approve the hooks with `/hooks`"),
+        (all.replacen("6433e", "0433e", 1), "the hooks have changed"),
+        (all.replacen("trusted_hash", "enabled = false\ntrusted_hash", 1), "disabled by `enabled = false`"),
+        (all.replacen("stop:0:0", "stop:1:0", 2), "approve the hooks with `/hooks`"),
+        (all[pre..].to_owned(), "trust this folder"),
+        (all.replacen("\"trusted\"", "\"untrusted\"", 1), "trust this folder"),
     ] {
         fs::write(&config, &text).unwrap();
         let found = doctor(&world);
         assert!(found[0].to_string().contains(expected), "{expected}: {found:?}\n{text}");
     }
-    // Codex can be told to keep its configuration elsewhere.
+    // A variable can tell Codex to keep its configuration elsewhere.
     let elsewhere = world.tmp().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     fs::write(elsewhere.join("config.toml"), &all).unwrap();
     fs::remove_file(&config).unwrap();
     let ran = world.tollgate(["doctor", "--json"]).env("CODEX_HOME", &elsewhere).ends();
-    assert!(ran.stdout().contains("are trusted"), "{ran}");
+    assert!(ran.stdout().contains("installed, approved"), "{ran}");
 }

@@ -1,4 +1,4 @@
-//! The same stories in every program's format, through the binary.
+//! The same stories in every program's format, with the real command.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{HOSTS, Program, Tool, change_in_secret, reserved};
 use crate::world::{World, hash};
 
-/// Tells a story once for each program.
+/// Runs a story once for each program.
 fn everywhere(story: impl Fn(&World, &Program<'_>)) {
     for host in HOSTS {
         let world = World::with("[guard]\nquiet_wait = \"50ms\"\ndurability = \"fast\"\n");
@@ -23,7 +23,7 @@ fn ledger(world: &World, action_type: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_stale_overwrite_is_blocked_and_goes_through_after_a_re_read() {
+fn a_stale_overwrite_is_blocked_and_allowed_after_a_re_read() {
     everywhere(|world, agent| {
         agent.reads("a.txt");
         world.puts("a.txt", "foreign\n");
@@ -77,7 +77,7 @@ fn a_stale_heredoc_is_blocked() {
 }
 
 #[test]
-fn a_folder_that_goes_away_takes_no_stale_file_with_it() {
+fn a_folder_with_a_stale_file_cannot_be_deleted_or_moved() {
     everywhere(|world, agent| {
         world.puts("sub/b.txt", "one\n");
         agent.reads("sub/b.txt");
@@ -90,7 +90,7 @@ fn a_folder_that_goes_away_takes_no_stale_file_with_it() {
 }
 
 #[test]
-fn a_change_that_neither_size_nor_time_tells_is_found() {
+fn a_change_with_the_same_size_and_mtime_is_found() {
     everywhere(|world, agent| {
         agent.reads("a.txt");
         change_in_secret(&world.path("a.txt"), "one\nTWO\n");
@@ -99,14 +99,14 @@ fn a_change_that_neither_size_nor_time_tells_is_found() {
 }
 
 #[test]
-fn a_deleted_file_is_not_made_again() {
+fn a_deleted_file_is_not_created_again() {
     everywhere(|world, agent| {
         agent.reads("a.txt");
         fs::remove_file(world.path("a.txt")).unwrap();
         let payload = agent.writes("a.txt", "mine\n").refused("STALE_FILE");
         assert_eq!(payload["actual_hash"], Value::Null);
         assert!(!world.path("a.txt").exists());
-        // Looking for it and finding nothing is enough to make it anew.
+        // After a read that finds no file, the agent may create it.
         agent.uses(&Tool::Read("a.txt")).ran();
         agent.writes("a.txt", "mine\n").ran();
     });
@@ -132,7 +132,7 @@ fn no_false_alarms() {
         agent.writes("new.txt", "newer\n").ran();
         agent.runs("echo fifth > a.txt").ran();
         agent.writes("a.txt", "sixth\n").ran();
-        // Commands that nobody can foresee, but that name the file.
+        // A command whose effects are unknown, but that names the file.
         agent.runs("perl -e 'open(F, \">\", \"a.txt\"); print F \"seventh\\n\"'").ran();
         world.holds("a.txt", "seventh\n");
         agent.writes("a.txt", "eighth\n").ran();
@@ -141,7 +141,7 @@ fn no_false_alarms() {
 }
 
 #[test]
-fn what_a_command_changes_without_naming_it_is_foreign() {
+fn a_change_by_a_command_that_does_not_name_the_file_is_foreign() {
     everywhere(|world, agent| {
         agent.reads("a.txt");
         world.puts("tool.sh", "f=a; echo changed > $f.txt\n");
@@ -152,13 +152,14 @@ fn what_a_command_changes_without_naming_it_is_foreign() {
 }
 
 #[test]
-fn a_part_of_a_file_re_arms_edits_and_not_an_overwrite() {
+fn a_partial_re_read_allows_edits_but_not_an_overwrite() {
     everywhere(|world, agent| {
         agent.reads("a.txt");
         world.puts("a.txt", "one\nforeign\n");
         agent.edits("a.txt", "one", "ONE").refused("STALE_FILE");
         agent.uses(&Tool::ReadPart("a.txt")).ran();
-        agent.writes("a.txt", "mine\n").refused("STALE_FILE");
+        let reason = agent.writes("a.txt", "mine\n").blocked();
+        assert!(reason.contains("STALE_FILE") && reason.contains("Read the whole of"), "{reason}");
         agent.uses(&Tool::ReadPart("a.txt")).ran();
         agent.edits("a.txt", "one", "ONE").ran();
         world.holds("a.txt", "ONE\nforeign\n");
@@ -166,7 +167,7 @@ fn a_part_of_a_file_re_arms_edits_and_not_an_overwrite() {
 }
 
 #[test]
-fn a_file_that_changes_while_it_is_read_counts_as_the_older_one() {
+fn a_file_that_changes_during_a_read_counts_as_its_older_version() {
     everywhere(|world, agent| {
         agent.uses_while(&Tool::Read("a.txt"), || world.puts("a.txt", "foreign\n")).ran();
         agent.writes("a.txt", "mine\n").refused("STALE_FILE");
@@ -174,7 +175,7 @@ fn a_file_that_changes_while_it_is_read_counts_as_the_older_one() {
 }
 
 #[test]
-fn a_patch_over_three_files_of_which_one_is_stale_changes_none() {
+fn a_patch_of_several_files_changes_none_if_one_is_stale() {
     let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n+ONE\n*** Delete File: b.txt\n*** Add File: c.txt\n+new\n\
                  *** Update File: d.txt\n@@\n-four\n+FOUR\n*** End Patch";
     for host in ["codex", "opencode", "copilot", "cline"] {
@@ -195,7 +196,7 @@ fn a_patch_over_three_files_of_which_one_is_stale_changes_none() {
 }
 
 #[test]
-fn a_new_prompt_is_a_new_turn_that_remembers_as_the_settings_say() {
+fn a_new_prompt_starts_a_turn_that_remembers_earlier_reads_if_the_settings_say_so() {
     for (unread, remembers) in [("allow", false), ("known", true)] {
         for host in HOSTS {
             let world = World::with(&format!("[guard]\nunread = \"{unread}\"\ndurability = \"fast\""));
@@ -215,13 +216,13 @@ fn a_new_prompt_is_a_new_turn_that_remembers_as_the_settings_say() {
             agent.leaves();
             assert_eq!(ledger(&world, "TURN_ENDED").len(), 2, "{host}");
             let left = world.run("turn list").stdout();
-            assert!(left.contains("no turn is running"), "{host}: {left}");
+            assert!(left.contains("no running turns"), "{host}: {left}");
         }
     }
 }
 
 #[test]
-fn after_a_stop_the_turn_still_knows_what_was_read() {
+fn after_a_stop_the_turn_still_has_its_reads() {
     everywhere(|world, agent| {
         agent.reads("a.txt").stops();
         world.puts("a.txt", "foreign\n");
@@ -230,22 +231,22 @@ fn after_a_stop_the_turn_still_knows_what_was_read() {
 }
 
 #[test]
-fn helpers_are_agents_of_their_own() {
+fn subagents_are_separate_agents() {
     for host in ["claude-code", "codex", "cline"] {
         let world = World::with("[guard]\ndurability = \"fast\"");
         world.puts("a.txt", "one\n");
         let main = Program::new(&world, host, "session-1");
-        let helper = main.helper("helper-1");
+        let subagent = main.subagent("subagent-1");
         main.reads("a.txt");
-        helper.reads("a.txt");
-        helper.writes("a.txt", "helper's\n").ran();
+        subagent.reads("a.txt");
+        subagent.writes("a.txt", "subagent's\n").ran();
         let reason = main.writes("a.txt", "main's\n").blocked();
         assert!(reason.contains("STALE_FILE") && reason.contains(&format!("`{host}-")), "{reason}");
     }
 }
 
 #[test]
-fn a_reservation_holds_another_program_back_until_the_tool_has_run() {
+fn a_reservation_blocks_other_programs_until_the_tool_has_run() {
     let world = World::with("[guard]\nquiet_wait = \"50ms\"\ndurability = \"fast\"");
     world.puts("a.txt", "one\n");
     let (first, second) = (Program::new(&world, "gemini", "s1"), Program::new(&world, "codex", "s2"));
@@ -254,7 +255,7 @@ fn a_reservation_holds_another_program_back_until_the_tool_has_run() {
     let came = first.uses_while(&Tool::Write("a.txt", "first\n"), || {
         let reason = second.writes("a.txt", "second\n").blocked();
         assert!(reason.contains("FILE_BUSY") && reason.contains("`gemini-"), "{reason}");
-        // Our own writes wait for it, too.
+        // Writes with the command line wait for it, too.
         world
             .tollgate(["write", "a.txt", "--json"])
             .stdin("ours\n")
@@ -268,12 +269,12 @@ fn a_reservation_holds_another_program_back_until_the_tool_has_run() {
 }
 
 #[test]
-fn a_call_whose_end_is_never_told_holds_nobody_for_long() {
+fn a_call_whose_end_is_never_reported_blocks_nobody_for_long() {
     everywhere(|world, agent| {
         let other = Program::new(world, "claude-code", "other");
         other.reads("a.txt");
         agent.reads("a.txt");
-        // It is cut off: no hook afterwards. Then the agent stops.
+        // The call is interrupted: no hook runs after it. Then the agent stops.
         assert_eq!(agent.asks(&agent.before(&Tool::Write("a.txt", "cut off\n"), "cut")), None);
         other.writes("a.txt", "other's\n").refused("FILE_BUSY");
         agent.stops();
@@ -282,7 +283,7 @@ fn a_call_whose_end_is_never_told_holds_nobody_for_long() {
     everywhere(|world, agent| {
         let other = Program::new(world, "claude-code", "other");
         agent.reads("a.txt");
-        // It wrote, and only the hook afterwards is missing: the file holds what it was to hold.
+        // The tool wrote the file as expected, and only the hook after it is missing.
         assert_eq!(agent.asks(&agent.before(&Tool::Write("a.txt", "written\n"), "cut")), None);
         world.puts("a.txt", "written\n");
         other.reads("a.txt").writes("a.txt", "other's\n").ran();
@@ -295,7 +296,7 @@ fn a_call_whose_end_is_never_told_holds_nobody_for_long() {
 }
 
 #[test]
-fn a_patch_whose_end_nobody_told_is_over_when_its_files_hold_what_they_were_to_hold() {
+fn a_patch_whose_end_is_never_reported_is_over_when_its_files_are_as_expected() {
     let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n one\n-two\n+TWO\n*** Add File: new.txt\n+new\n*** End Patch";
     for host in ["codex", "opencode", "copilot", "cline"] {
         let world = World::with("[guard]\nquiet_wait = \"50ms\"\ndurability = \"fast\"");
@@ -317,13 +318,13 @@ fn a_patch_whose_end_nobody_told_is_over_when_its_files_hold_what_they_were_to_h
 }
 
 #[test]
-fn a_program_that_dies_holds_nobody() {
+fn a_dead_program_blocks_nobody() {
     let world = World::with("[guard]\nquiet_wait = \"20ms\"\ndurability = \"fast\"");
     world.puts("a.txt", "one\n");
     let dying = Program::new(&world, "codex", "dying");
     let payload = dying.before(&Tool::Write("a.txt", "never\n"), "c1");
     world.puts("payload.json", payload.to_string());
-    // A program that is no shell runs the hook and is gone.
+    // A program that is not a shell runs the hook and ends.
     let script = "system('tollgate hook codex < payload.json') == 0 or exit 1";
     world.program("perl", ["-e", script]).ends().is(0);
     let other = Program::new(&world, "gemini", "other");
@@ -332,26 +333,26 @@ fn a_program_that_dies_holds_nobody() {
 }
 
 #[test]
-fn a_second_identical_attempt_is_told_so_with_who_and_what() {
+fn a_repeated_call_is_told_that_it_is_the_same_and_what_changed() {
     everywhere(|world, agent| {
         let other = Program::new(world, "gemini", "other");
         agent.reads("a.txt");
         other.reads("a.txt").writes("a.txt", "one\nTWO\n").ran();
         let first = agent.writes("a.txt", "mine\n").blocked();
-        assert!(!first.contains("before, and") && first.contains("`gemini-"), "{first}");
+        assert!(!first.contains("same call") && first.contains("`gemini-"), "{first}");
         let second = agent.writes("a.txt", "mine\n").blocked();
-        assert!(second.contains("You have made this very call before"), "{second}");
+        assert!(second.contains("This is the same call that was just refused"), "{second}");
         assert!(
             second.contains("-two") && second.contains("+TWO") && second.contains("`gemini-"),
             "{second}"
         );
         let third = agent.writes("a.txt", "another\n").blocked();
-        assert!(!third.contains("very call"), "{third}");
+        assert!(!third.contains("same call"), "{third}");
     });
 }
 
 #[test]
-fn what_a_formatter_does_to_the_agents_own_text_is_the_agents_own() {
+fn a_formatters_change_of_the_agents_text_counts_as_the_agents_own() {
     let world =
         World::with("[guard]\ndurability = \"fast\"\n[hooks.formatters]\ntxt = [\"tr\", \"a-z\", \"A-Z\"]\n");
     for host in HOSTS {
@@ -359,10 +360,10 @@ fn what_a_formatter_does_to_the_agents_own_text_is_the_agents_own() {
         let agent = Program::new(&world, host, "session-1");
         world.puts(&name, "one\n");
         agent.reads(&name);
-        // Before the hook after the tool: whatever it does.
+        // Any change before the hook after the tool counts as the agent's own.
         let came = agent.writes(&name, "mine\n");
         came.ran();
-        // Later: what the configured formatter makes of the agent's text.
+        // Later, only the output of the configured formatter does.
         world.puts(&name, "MINE\n");
         agent.writes(&name, "more\n").ran();
         world.puts(&name, "MORE, and somebody's own\n");
@@ -383,7 +384,7 @@ fn a_formatter_that_runs_before_the_hook_makes_nothing_stale() {
 }
 
 #[test]
-fn observing_blocks_nothing_and_writes_it_down() {
+fn observe_mode_blocks_nothing_and_records_conflicts() {
     for host in HOSTS {
         let world = World::with("[guard]\nmode = \"observe\"\ndurability = \"fast\"");
         world.puts("a.txt", "one\n");
@@ -405,7 +406,7 @@ fn observing_blocks_nothing_and_writes_it_down() {
 }
 
 #[test]
-fn the_guard_cannot_be_switched_off_by_an_agent() {
+fn an_agent_cannot_disable_the_guard() {
     everywhere(|_, agent| {
         for file in
             [".tollgate/config.toml", ".claude/settings.json", ".codex/hooks.json", ".gemini/settings.json"]
@@ -420,7 +421,7 @@ fn the_guard_cannot_be_switched_off_by_an_agent() {
 }
 
 #[test]
-fn files_outside_the_workspace_are_checked_all_the_same() {
+fn files_outside_the_workspace_are_also_checked() {
     everywhere(|world, agent| {
         let outside = world.tmp().join("outside.txt");
         fs::write(&outside, "one\n").unwrap();
@@ -433,7 +434,7 @@ fn files_outside_the_workspace_are_checked_all_the_same() {
 }
 
 #[test]
-fn two_programs_race_for_one_file_and_no_update_is_lost() {
+fn programs_race_for_one_file_and_no_update_is_lost() {
     let world = World::with("[guard]\ndurability = \"fast\"\nquiet_wait = \"5s\"");
     world.puts("a.txt", "0\n");
     const ROUNDS: usize = 5;
@@ -444,9 +445,9 @@ fn two_programs_race_for_one_file_and_no_update_is_lost() {
                 let agent = Program::new(world, host, session);
                 for _ in 0..ROUNDS {
                     loop {
-                        // What the agent is shown is what it builds on, not what is there when it writes.
+                        // The agent builds on what it was shown, not on the file at the time of the write.
                         let seen = agent.uses(&Tool::Read("a.txt")).ran();
-                        // Read while the other's tool was writing: such an agent looks again.
+                        // The file was read while another tool was writing it, so the agent reads again.
                         let Ok(count) = seen.trim().parse::<usize>() else { continue };
                         if matches!(agent.writes("a.txt", &format!("{}\n", count + 1)), super::Came::Ran(_)) {
                             break;
@@ -460,7 +461,7 @@ fn two_programs_race_for_one_file_and_no_update_is_lost() {
 }
 
 #[test]
-fn many_hooks_of_one_turn_at_once() {
+fn many_hooks_of_one_turn_at_the_same_time() {
     let world = World::with("[guard]\ndurability = \"fast\"");
     let files: Vec<String> = (0..12).map(|n| format!("f{n}.txt")).collect();
     for file in &files {
@@ -488,7 +489,7 @@ fn many_hooks_of_one_turn_at_once() {
 }
 
 #[test]
-fn what_slipped_in_between_check_and_write_is_told_logged_and_kept_where_the_program_tells_us() {
+fn a_save_between_check_and_write_is_reported_recorded_and_kept_if_the_program_reports_it() {
     for host in ["claude-code", "gemini"] {
         let world = World::with("[guard]\ndurability = \"fast\"");
         world.puts("a.txt", "one\n");
@@ -496,7 +497,7 @@ fn what_slipped_in_between_check_and_write_is_told_logged_and_kept_where_the_pro
         agent.reads("a.txt");
         for (call, file, slipped_in) in [
             ("c1", "a.txt", Some("slipped in\n")),
-            // Nothing slipped in: what the agent knew, and a program that drops the last line's end.
+            // No save in between: the text that the agent knew, from a program that drops the last newline.
             ("c2", "a.txt", None),
             // A file that appeared.
             ("c3", "new.txt", Some("appeared\n")),

@@ -1,4 +1,4 @@
-//! A rule of the house: the name of an agent program occurs only under `host/`.
+//! A rule of this project: the name of an agent program occurs only under `host/`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `serve --demo`: what a newcomer sees in the first ten seconds.
+//! `serve --demo`: what a new user sees in the first ten seconds.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use super::{Served, metrics};
 use crate::world::{World, until};
 
 #[test]
-fn a_newcomer_sees_a_refusal_and_its_recovery_claims_and_an_approval_in_ten_seconds() {
+fn a_new_user_sees_a_refusal_a_successful_retry_claims_and_an_approval_in_ten_seconds() {
     let world = World::new();
     let temporary = world.tmp().join("tmp");
     fs::create_dir(&temporary).unwrap();
@@ -24,7 +24,7 @@ fn a_newcomer_sees_a_refusal_and_its_recovery_claims_and_an_approval_in_ten_seco
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     };
     // Refused, and then written in the same turn.
-    until("a refused write and its recovery", || {
+    until("a refused write and its successful retry", || {
         let lines = lines();
         let refused = lines.iter().position(|line| line["action_type"] == "MUTATION_CONFLICT")?;
         let turn = &lines[refused]["turn"];
@@ -49,7 +49,7 @@ fn a_newcomer_sees_a_refusal_and_its_recovery_claims_and_an_approval_in_ten_seco
             .then_some(())
     });
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-    // Somebody approves, and it is executed.
+    // A person approves a task, and it is executed.
     let pending =
         fs::read_dir(root.join("vault/Pending_Approval")).unwrap().next().unwrap().unwrap().file_name();
     let task = pending.to_str().unwrap();
@@ -58,13 +58,13 @@ fn a_newcomer_sees_a_refusal_and_its_recovery_claims_and_an_approval_in_ten_seco
     assert!(fs::read_to_string(root.join("outbox.md")).unwrap().contains("- sent: "));
     let took = served.ends(Signal::INT);
     assert!(took < Duration::from_secs(5), "{took:?}");
-    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "it is removed");
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "the demo's folder is deleted");
     let left = |name: &str| fs::read_dir(world.tmp().join(name)).unwrap().count();
-    assert_eq!((left("run"), left("home")), (0, 0), "and nothing is left in the user's own folders");
+    assert_eq!((left("run"), left("home")), (0, 0), "nothing is left in the user's folders");
 }
 
 #[test]
-fn a_demo_is_removed_also_when_it_is_asked_to_end_at_once() {
+fn a_demo_that_is_stopped_at_once_is_deleted() {
     for signal in [Signal::TERM, Signal::HUP] {
         let world = World::new();
         let words = ["serve", "--demo", "--listen", "127.0.0.1:0", "--json"];

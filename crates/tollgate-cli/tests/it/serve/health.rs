@@ -1,4 +1,4 @@
-//! `/health`: the figures are what was done, and what is broken is told.
+//! `/health`: the figures are right, and problems are reported.
 
 use std::fs;
 use std::io::Write;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Served, last_seq};
 use crate::world::World;
 
-/// Small ledger files, so that they are rotated all the time.
+/// Small ledger files, so that the ledger is rotated often.
 const SETTINGS: &str = "[ledger]\nmax_size = \"2KiB\"\n[vault]\nsettle = \"0s\"\n[agent.blue]\nallowed = [\"read\"]\nsensitive = [\"pay\"]\n";
 
 fn vault(settings: &str) -> World {
@@ -19,7 +19,7 @@ fn vault(settings: &str) -> World {
     world
 }
 
-/// Claims the task by this many processes at once. Says who got it, and with which claim.
+/// Claims the task for all these agents at the same time. Returns the winner and its claim ID.
 fn race(world: &World, task: &str, agents: &[&str]) -> (String, String) {
     let won: Vec<Value> = std::thread::scope(|scope| {
         let claim = |agent: &&str| world.tollgate(["task", "claim", task, "--agent", agent, "--json"]).ends();
@@ -33,7 +33,7 @@ fn race(world: &World, task: &str, agents: &[&str]) -> (String, String) {
 }
 
 #[test]
-fn the_figures_are_what_many_processes_did_also_after_a_restart_and_in_a_rotated_ledger() {
+fn the_figures_count_all_processes_also_after_a_restart_and_a_rotation() {
     let world = vault(SETTINGS);
     let agents = ["blue", "green", "red"];
     let mut claims = std::collections::BTreeMap::<String, u64>::new();
@@ -59,7 +59,7 @@ fn the_figures_are_what_many_processes_did_also_after_a_restart_and_in_a_rotated
     for key in ["coordination", "agents"] {
         assert_eq!(health[key], figures[key]);
     }
-    // A loser finds it gone, or loses the race: only the second is an avoided conflict, and the ledger has a line for it.
+    // The others find the task claimed, or lose the race. Only a lost race is an avoided conflict with a ledger line.
     let lost = world.json("ledger tail -n 10000 --type CLAIM_LOST").as_array().unwrap().len();
     let all = &health["coordination"];
     let keys: Vec<&String> = all.as_object().unwrap().keys().collect();
@@ -89,7 +89,7 @@ fn the_figures_are_what_many_processes_did_also_after_a_restart_and_in_a_rotated
 }
 
 #[test]
-fn what_waits_and_for_how_long_and_whose_owner_is_gone() {
+fn waiting_tasks_their_age_and_expired_claims_are_reported() {
     let world = vault(&SETTINGS.replace("settle", "lease = \"1s\"\nsettle"));
     let served = Served::new(&world, &[]);
     world.puts("vault/Needs_Action/old.md", "# old\n");
@@ -113,9 +113,9 @@ fn what_waits_and_for_how_long_and_whose_owner_is_gone() {
     world.run(&format!("task release pay-the-rent --claim-id {claim} --to Pending_Approval")).is(0);
     let health = served.until_health("the draft", |health| health["tasks"]["pending_approvals"] == 1);
     assert_eq!(health["tasks"]["oldest_pending_approval"]["task"], "pay-the-rent.md");
-    // An owner that does not come back before its lease is over.
+    // An owner that does not renew its lease.
     world.run("task claim young --agent blue").is(0);
-    let health = served.until_health("the lease to run out", |health| health["tasks"]["stale_claims"] == 1);
+    let health = served.until_health("the lease to expire", |health| health["tasks"]["stale_claims"] == 1);
     assert_eq!((&health["tasks"]["in_progress"], &health["status"]), (&json!(1), &json!("ok")));
     world.run("task reclaim").is(0);
     served.until_health("the task to be back", |health| {
@@ -149,7 +149,7 @@ fn a_ledger_that_was_edited_breaks_the_health_now_and_after_a_restart() {
     served.until_health("the ledger", |health| health["ledger"]["state"] == "whole");
     let path = world.path(".tollgate/ledger.jsonl");
     let good = fs::read_to_string(&path).unwrap();
-    // In place, as many bytes as before.
+    // In place, with the same size.
     fs::File::options()
         .write(true)
         .open(&path)
@@ -162,13 +162,13 @@ fn a_ledger_that_was_edited_breaks_the_health_now_and_after_a_restart() {
     drop(served);
     let served = Served::new(&world, &[]);
     breaks(&served, "seq 2");
-    // Somebody brings it back from a copy.
+    // Somebody restores it from a copy.
     fs::write(&path, good).unwrap();
     is_well(&served);
 }
 
 #[test]
-fn a_ledger_that_was_cut_breaks_the_health() {
+fn a_truncated_ledger_breaks_the_health() {
     let world = vault("");
     for number in 0..5 {
         world.run(&format!("task add t{number}")).is(0);
@@ -183,13 +183,13 @@ fn a_ledger_that_was_cut_breaks_the_health() {
 }
 
 #[test]
-fn a_vault_or_a_state_that_is_gone_breaks_the_health() {
+fn a_missing_vault_or_state_breaks_the_health() {
     let world = vault("");
     let served = Served::new(&world, &[]);
     is_well(&served);
     fs::rename(world.path("vault"), world.path("elsewhere")).unwrap();
     breaks(&served, "Needs_Action");
-    assert!(!world.path("vault").exists(), "looking for it does not make it");
+    assert!(!world.path("vault").exists(), "looking for the vault does not create it");
     fs::rename(world.path("elsewhere"), world.path("vault")).unwrap();
     is_well(&served);
     world.run("task add again").is(0);

@@ -1,4 +1,4 @@
-//! `/metrics`: the text format, strictly, and the figures against what was done.
+//! `/metrics`: the exact text format, and the right figures.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::world::World;
 /// One sample: name, labels, value.
 type Sample = (String, BTreeMap<String, String>, f64);
 
-/// A page, read as the format's description demands it; what is not allowed is a panic.
+/// A page, parsed strictly by the format's specification. Panics on every violation.
 #[derive(Debug)]
 pub(crate) struct Page {
     kinds: BTreeMap<String, String>,
@@ -29,7 +29,7 @@ fn labels(mut text: &str) -> (BTreeMap<String, String>, &str) {
     text = rest;
     loop {
         let (name, rest) = text.split_once("=\"").expect("a label has a quoted value");
-        assert!(is_name(name) && !name.contains(':'), "`{name}` is no label");
+        assert!(is_name(name) && !name.contains(':'), "`{name}` is not a label");
         let mut value = String::new();
         let mut chars = rest.char_indices();
         let end = loop {
@@ -38,7 +38,7 @@ fn labels(mut text: &str) -> (BTreeMap<String, String>, &str) {
                 (_, '\\') => match chars.next() {
                     Some((_, 'n')) => value.push('\n'),
                     Some((_, c @ ('\\' | '"'))) => value.push(c),
-                    other => panic!("`\\{other:?}` is no escape"),
+                    other => panic!("`\\{other:?}` is not an escape"),
                 },
                 (_, c) => value.push(c),
             }
@@ -119,7 +119,7 @@ impl Page {
             .map(|(.., value)| *value)
     }
 
-    /// Everything that only grows.
+    /// All samples that only grow.
     fn counters(&self) -> Vec<Sample> {
         let grows = |(name, ..): &&Sample| {
             name.ends_with("_total")
@@ -132,10 +132,10 @@ impl Page {
 }
 
 #[test]
-fn the_figures_are_what_was_done_by_all_processes_before_and_after_a_restart() {
+fn the_figures_count_all_processes_before_and_after_a_restart() {
     let world = World::with("[ledger]\nmax_size = \"2KiB\"\n[guard]\nprotected = [\"secret\"]\n");
     world.run("init --vault").is(0);
-    // Before there is a server.
+    // Before the server starts.
     world.puts("a", "one\n");
     for agent in ["blue", "green"] {
         let turn = world.turn(agent);
@@ -164,7 +164,7 @@ fn the_figures_are_what_was_done_by_all_processes_before_and_after_a_restart() {
     assert_eq!(value(&page, "tollgate_turns_open", &[]), 2.0);
     assert_eq!(value(&page, "tollgate_commit_duration_seconds_count", &[]), 2.0);
     assert!(value(&page, "tollgate_commit_duration_seconds_sum", &[]) > 0.0);
-    // While it runs. Many files at once are many changes and one commit.
+    // While the server runs. A change of several files is several mutations and one commit.
     let changes = r#"[{"path":"x","content":"x"},{"path":"y","content":"y"},{"path":"z","content":"z"}]"#;
     world.tollgate(["apply", "--agent", "red"]).stdin(changes).ends().is(0);
     world.run("task add t").is(0);
@@ -183,7 +183,7 @@ fn the_figures_are_what_was_done_by_all_processes_before_and_after_a_restart() {
     assert_eq!(value(&page, "tollgate_tasks", &[("state", "Done")]), 1.0);
     assert_eq!(value(&page, "tollgate_ledger_whole", &[]), 1.0);
     assert_eq!(value(&page, "tollgate_up", &[]), 1.0);
-    // Another server counts the same.
+    // A new server has the same figures.
     served.ends(Signal::TERM);
     let again = Served::new(&world, &[]).metrics(last_seq(&world));
     assert_eq!(again.counters(), page.counters());

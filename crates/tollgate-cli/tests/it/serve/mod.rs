@@ -1,4 +1,4 @@
-//! `tollgate serve` as a real process, asked over HTTP.
+//! `tollgate serve` as a process, with real HTTP requests.
 
 mod demo;
 mod health;
@@ -15,15 +15,15 @@ use serde_json::{Value, json};
 
 use crate::world::{Process, Run, World, until};
 
-/// A server, running.
+/// A running server.
 pub(super) struct Served {
     pub(super) process: Process,
     pub(super) address: String,
-    /// What it said when it began.
+    /// The JSON that it printed when it started.
     pub(super) said: Value,
 }
 
-/// What it answered.
+/// A response.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) status: u16,
@@ -45,7 +45,7 @@ impl Reply {
 }
 
 impl Served {
-    /// With these words after `serve`, on any free port.
+    /// Starts `serve` with these arguments, on a free port.
     pub(super) fn new(world: &World, words: &[&str]) -> Self {
         Self::of(world.tollgate(["serve", "--listen", "127.0.0.1:0", "--json"].iter().chain(words)))
     }
@@ -60,7 +60,7 @@ impl Served {
         Self { process, address, said }
     }
 
-    /// One request, exactly as it is written here, but for the address.
+    /// Sends exactly these bytes, with the server's address in place of `HERE`.
     pub(super) fn asks(&self, request: &str) -> Reply {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -81,13 +81,13 @@ impl Served {
         self.gets("/health").json()
     }
 
-    /// Waits until its health is as wanted.
+    /// Waits for this condition of `/health`.
     #[track_caller]
     pub(super) fn until_health(&self, what: &str, mut wanted: impl FnMut(&Value) -> bool) -> Value {
         until(what, || Some(self.health()).filter(&mut wanted))
     }
 
-    /// The metrics, once the ledger was read up to this line.
+    /// The metrics, after the server has read the ledger up to this line.
     #[track_caller]
     pub(super) fn metrics(&self, seq: u64) -> metrics::Page {
         until("the ledger to be read", || {
@@ -96,7 +96,7 @@ impl Served {
         })
     }
 
-    /// Ends it as a person would, and says how long that took.
+    /// Stops the server with a signal, and returns how long that took.
     #[track_caller]
     pub(super) fn ends(mut self, signal: Signal) -> Duration {
         let began = Instant::now();
@@ -112,7 +112,7 @@ pub(super) fn last_seq(world: &World) -> u64 {
 }
 
 #[test]
-fn a_folder_that_never_saw_tollgate_is_left_alone_and_begins_when_it_is_set_up() {
+fn serve_creates_nothing_in_a_folder_without_tollgate_and_works_once_it_is_set_up() {
     let world = World::new();
     world.puts("a.txt", "a");
     let served = Served::new(&world, &[]);
@@ -126,11 +126,12 @@ fn a_folder_that_never_saw_tollgate_is_left_alone_and_begins_when_it_is_set_up()
     assert_eq!(mcp.status, 503, "{mcp:?}");
     let names: Vec<_> =
         std::fs::read_dir(world.root()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names, ["a.txt"], "nothing was made");
+    assert_eq!(names, ["a.txt"], "nothing was created");
     // Somebody sets it up.
     world.run("init --vault").is(0);
-    served
-        .until_health("the page to begin", |health| health["set_up"] == true && health["tasks"].is_object());
+    served.until_health("the server to notice", |health| {
+        health["set_up"] == true && health["tasks"].is_object()
+    });
     world.run("task add hello").is(0);
     served.until_health("the task", |health| health["tasks"]["waiting"] == 1);
     let mcp =
@@ -139,7 +140,7 @@ fn a_folder_that_never_saw_tollgate_is_left_alone_and_begins_when_it_is_set_up()
 }
 
 #[test]
-fn what_is_said_in_the_terminal() {
+fn the_first_lines_in_the_terminal() {
     let world = World::new();
     let said = |mut run: Run<'_>| {
         run.command.stdin(Stdio::null()).stdout(Stdio::piped());
@@ -154,25 +155,25 @@ fn what_is_said_in_the_terminal() {
     };
     let lines = said(world.tollgate(["serve", "--listen", "127.0.0.1:0"]));
     assert!(lines[0].starts_with("dashboard http://127.0.0.1:"), "{lines:?}");
-    assert!(lines[2].contains("not set up") && lines[2].contains("nothing was made"), "{lines:?}");
+    assert!(lines[2].contains("not set up") && lines[2].contains("nothing was created"), "{lines:?}");
     assert!(lines[3].contains("tollgate init"), "{lines:?}");
 }
 
 #[test]
-fn what_writes_have_replaced_gets_its_second_look() {
+fn replaced_files_get_their_late_write_check() {
     let world = World::with("[guard]\ngrace = \"1s\"\n");
     let served = Served::new(&world, &[]);
     let waits = || std::fs::read_dir(world.path(".tollgate/stage")).unwrap().count();
     for text in ["one", "two"] {
         world.tollgate(["write", "a"]).stdin(text).ends().is(0);
     }
-    assert_eq!(waits(), 1, "no command comes by that would take it");
-    until("the second look", || (waits() == 0).then_some(()));
+    assert_eq!(waits(), 1, "no other command has checked it");
+    until("the late-write check", || (waits() == 0).then_some(()));
     drop(served);
 }
 
 #[test]
-fn agents_work_on_tasks_over_mcp_also_if_the_vault_was_made_later() {
+fn agents_work_on_tasks_over_mcp_even_if_the_vault_was_created_later() {
     let world = World::new();
     world.run("init").is(0);
     let served = Served::new(&world, &["--agent", "blue"]);
@@ -192,7 +193,7 @@ fn agents_work_on_tasks_over_mcp_also_if_the_vault_was_made_later() {
         let params = json!({"name": "claim_task", "arguments": {}});
         let answer =
             call(&session, json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}));
-        // It comes as an event of a stream.
+        // The answer is an event in a stream.
         let data = answer.body.lines().find_map(|line| line.strip_prefix("data: {")).unwrap();
         serde_json::from_str::<Value>(&format!("{{{data}")).unwrap()["result"].clone()
     };

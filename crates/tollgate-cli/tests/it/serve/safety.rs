@@ -1,4 +1,4 @@
-//! Who may come in, what a visit may change, and how the server ends.
+//! Access control, requests that must change nothing, and how the server stops.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -17,7 +17,7 @@ fn vault() -> World {
 }
 
 #[test]
-fn strangers_are_turned_away_at_every_door() {
+fn foreign_hosts_and_origins_are_refused_everywhere() {
     let world = vault();
     let served = Served::new(&world, &["--name", "box.local"]);
     for path in ["/", "/health", "/metrics", "/mcp", "/nowhere"] {
@@ -40,11 +40,11 @@ fn strangers_are_turned_away_at_every_door() {
 }
 
 #[test]
-fn beyond_this_machine_a_token_is_needed_and_asked_for() {
+fn other_machines_need_a_token() {
     let world = vault();
     world.tollgate(["serve", "--listen", "0.0.0.0:0", "--json"]).ends().is(2).fault("USAGE");
     world.tollgate(["serve", "--listen", "0.0.0.0:0", "--token", "", "--json"]).ends().is(2).fault("USAGE");
-    // It may be asked for on this machine, too.
+    // A token is also possible on this machine.
     let words = ["serve", "--listen", "127.0.0.1:0", "--json"];
     let served = Served::of(world.tollgate(words).env("TOLLGATE_TOKEN", "sesame"));
     assert_eq!(served.gets("/health").status, 401);
@@ -82,7 +82,7 @@ fn beyond_this_machine_a_token_is_needed_and_asked_for() {
 }
 
 #[test]
-fn looking_changes_nothing() {
+fn get_requests_change_nothing() {
     let world = vault();
     let served = Served::new(&world, &[]);
     served.until_health("the ledger", |health| health["ledger"]["state"] == "whole");
@@ -98,11 +98,11 @@ fn looking_changes_nothing() {
 }
 
 #[test]
-fn it_ends_soon_whoever_is_still_connected() {
+fn it_stops_soon_even_with_open_connections() {
     for signal in [Signal::INT, Signal::TERM] {
         let world = vault();
         let served = Served::new(&world, &[]);
-        // One that says nothing, one that has asked and stays.
+        // One connection without a request, and one that stays open after its request.
         let silent = TcpStream::connect(&served.address).unwrap();
         let mut idle = TcpStream::connect(&served.address).unwrap();
         idle.write_all(format!("GET /health HTTP/1.1\r\nHost: {}\r\n\r\n", served.address).as_bytes())
@@ -116,7 +116,7 @@ fn it_ends_soon_whoever_is_still_connected() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_a_clear_fault_and_leaves_nothing() {
+fn a_port_in_use_is_a_clear_fault_and_leaves_nothing() {
     let world = World::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -139,7 +139,7 @@ fn a_port_that_is_taken_is_a_clear_fault_and_leaves_nothing() {
 }
 
 #[test]
-fn an_agent_cannot_open_the_pages_where_people_decide() {
+fn an_agent_cannot_start_the_dashboard() {
     let world = vault();
     let run = world.tollgate(["serve", "--listen", "127.0.0.1:0", "--json"]).env("TOLLGATE_AGENT", "blue");
     run.ends().is(2).fault("USAGE");

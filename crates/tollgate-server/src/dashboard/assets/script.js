@@ -1,4 +1,4 @@
-// Keeps a page true while it is looked at, and gives it keys. Without this script every page works, only not by itself.
+// Keeps a visible page up to date, and handles keys. Without this script every page works, but does not update itself.
 "use strict";
 
 (() => {
@@ -6,19 +6,19 @@
   let stream = null;
   let seen = document.body.dataset.seen;
 
-  // Follows what happens, while somebody can see it: a browser allows few streams, and a hidden page needs none.
+  // Opens the event stream while the page is visible. Browsers allow few streams, and a hidden page needs none.
   function follow() {
     if (stream || document.hidden) return;
     const page = location.pathname + location.search;
     stream = new EventSource(`/events?page=${encodeURIComponent(page)}&seen=${seen}`);
     stream.addEventListener("parts", (event) => {
       seen = event.lastEventId;
-      exchange(event.data);
+      replace(event.data);
     });
     stream.addEventListener("open", () => say("live", "on"));
     stream.addEventListener("error", () => {
       say("reconnecting", "off");
-      // The browser tries again by itself, unless it was told to go away.
+      // The browser reconnects by itself unless the server closed the stream for good.
       if (stream && stream.readyState === EventSource.CLOSED) {
         stop();
         setTimeout(follow, 3000);
@@ -36,7 +36,7 @@
     live.className = state;
   }
 
-  function exchange(html) {
+  function replace(html) {
     const fresh = new DOMParser().parseFromString(html, "text/html");
     for (const id of ["nav", "main", "news"]) {
       const now = document.getElementById(id);
@@ -44,21 +44,21 @@
       if (now && next) morph(now, next);
     }
     document.title = document.getElementById("main").dataset.title;
-    tell();
+    updateAges();
     filter();
   }
 
-  // Makes `now` like `next`, keeping every element that is in both: so focus, selection and scrolling stay.
+  // Changes `now` into `next` and keeps every element that is in both, so that focus, selection and scrolling stay.
   function morph(now, next) {
     if (now.dataset && now.dataset.hold && now.dataset.hold !== next.dataset.hold) return held(now);
     for (const { name } of [...now.attributes]) {
-      // Whether details are open is the reader's business.
+      // The reader decides which details are open.
       if (!next.hasAttribute(name) && name !== "open") now.removeAttribute(name);
     }
     for (const { name, value } of next.attributes) {
       if (now.getAttribute(name) !== value) now.setAttribute(name, value);
     }
-    // What somebody is typing is theirs.
+    // Never change what somebody is typing.
     if (now.matches("textarea")) return;
     if (now.matches("input:not([type=hidden])") || now.matches("select")) return;
     children(now, next);
@@ -92,7 +92,7 @@
     }
   }
 
-  // What is being decided is never exchanged under somebody's hand: they are told, and ask for the new one themselves.
+  // A task that waits for a decision is never replaced on the open page. A notice offers the new version instead.
   function held(sheet) {
     const notice = sheet.querySelector(".changed");
     if (!notice || !notice.hidden) return;
@@ -100,7 +100,7 @@
     for (const button of sheet.querySelectorAll(".decision button")) button.disabled = true;
   }
 
-  // Ages grow by themselves. The same rule as in `text.rs`.
+  // The age in words. `text.rs` has the same rule.
   function age(seconds) {
     if (seconds < 5) return "now";
     if (seconds < 60) return `${seconds} s`;
@@ -109,7 +109,7 @@
     return `${Math.floor(seconds / 86400)} d`;
   }
 
-  function tell() {
+  function updateAges() {
     for (const time of document.querySelectorAll("time[datetime]")) {
       let words = age(Math.floor((Date.now() - Date.parse(time.dateTime)) / 1000));
       if ("ago" in time.dataset) words = words === "now" ? "just now" : `${words} ago`;
@@ -119,7 +119,7 @@
 
   const field = () => document.getElementById("filter");
 
-  // The queue is short enough to be filtered here.
+  // The queue is short enough to filter in the browser.
   function filter() {
     const queue = document.querySelector("ol.queue");
     if (!queue) return;
@@ -158,7 +158,7 @@
   document.addEventListener("keydown", (event) => {
     const typing = event.target.closest("input, textarea, select");
     if (typing && event.key === "Escape") typing.blur();
-    // A key that is held down decides nothing.
+    // Ignore repeated events of a key that is held down, so that they decide nothing.
     if (typing || keys.open || event.repeat || event.ctrlKey || event.altKey || event.metaKey) return;
     const action = actions[event.key];
     if (!action) return;
@@ -170,16 +170,16 @@
     if (event.target === field() && document.querySelector("ol.queue")) filter();
   });
 
-  // One decision for one press: a second click must not meet another page.
+  // One press makes one decision: a second click must not hit the next page.
   document.addEventListener("submit", (event) => {
     if (event.target.method !== "post") return;
     for (const button of document.querySelectorAll(".decision button")) setTimeout(() => (button.disabled = true));
   });
 
-  document.addEventListener("visibilitychange", () => (document.hidden ? stop() : (follow(), tell())));
+  document.addEventListener("visibilitychange", () => (document.hidden ? stop() : (follow(), updateAges())));
   addEventListener("pagehide", stop);
   addEventListener("pageshow", (event) => {
-    // Back from another page: the old one is shown again as it was, with buttons that were pressed.
+    // The browser's back button restores the old page with its disabled buttons, so load it again.
     if (event.persisted) location.reload();
   });
 
@@ -187,7 +187,7 @@
   button.hidden = false;
   button.addEventListener("click", () => keys.showModal());
   document.querySelector("a[data-next]")?.focus();
-  setInterval(() => document.hidden || tell(), 10000);
+  setInterval(() => document.hidden || updateAges(), 10000);
   filter();
   follow();
 })();

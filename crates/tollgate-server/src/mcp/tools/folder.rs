@@ -1,6 +1,6 @@
-//! Tools that look at folders, and the two that make and describe them.
+//! Tools for folders: create, list, search, describe.
 //!
-//! Nothing here shows tollgate's own state, and no link is followed out of the workspace.
+//! None of them shows tollgate's own state or follows a link out of the workspace.
 
 use std::path::{Path, PathBuf};
 
@@ -11,19 +11,15 @@ use std::os::unix::fs::MetadataExt;
 use tollgate::folder::{Kind, Named};
 use tollgate::guard::Outcome;
 
-use super::{Call, done, path};
+use super::call::{Call, done};
+use super::schema::PathArguments;
 use crate::mcp::answer::Answer;
 use crate::mcp::collate;
 use crate::mcp::glob::Glob;
 
-#[derive(Deserialize)]
-struct PathArguments {
-    path: String,
-}
-
 pub(super) fn create(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: PathArguments = call.arguments(value)?;
-    done(call.gate.create_folder(call.turn()?.turn(), path(&given.path)?))?;
+    done(call.gate.create_folder(call.turn()?.turn(), call.path(&given.path)?))?;
     Ok(Answer::text(format!("Successfully created directory {}", given.path)))
 }
 
@@ -33,7 +29,7 @@ fn mark(kind: Kind) -> &'static str {
 
 pub(super) fn list(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: PathArguments = call.arguments(value)?;
-    let listing = done(call.gate.workspace().list(path(&given.path)?))?;
+    let listing = done(call.gate.workspace().list(call.path(&given.path)?))?;
     let line = |entry: &Named| format!("{} {}", mark(entry.kind), entry.name.to_string_lossy());
     Ok(Answer::text(listing.entries.iter().map(line).collect::<Vec<_>>().join("\n")))
 }
@@ -67,9 +63,9 @@ struct SizesArguments {
 
 pub(super) fn list_with_sizes(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: SizesArguments = call.arguments(value)?;
-    let listing = done(call.gate.workspace().list(path(&given.path)?))?;
+    let listing = done(call.gate.workspace().list(call.path(&given.path)?))?;
     let size = |entry: &Named| {
-        // Of what leads out of the workspace, not even the size is told.
+        // A link out of the workspace does not even reveal a size.
         match call.gate.workspace().look_at(listing.path.as_path().join(&entry.name)) {
             Ok(Outcome::Done(look)) => look.metadata.len(),
             _ => 0,
@@ -115,8 +111,12 @@ fn shown_size(bytes: u64) -> String {
     format!("{size:.2} {}", units[unit])
 }
 
+fn glob(pattern: &str) -> Result<Glob, Answer> {
+    Glob::new(pattern).map_err(|error| Answer::failure(error.to_string()))
+}
+
 fn excludes_schema() -> Value {
-    json!({"type": "array", "items": {"type": "string"}, "default": [], "description": "Glob patterns to leave out"})
+    json!({"type": "array", "items": {"type": "string"}, "default": [], "description": "Glob patterns to exclude"})
 }
 
 pub(super) fn tree_properties() -> Value {
@@ -143,14 +143,14 @@ pub(super) fn tree(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: TreeArguments = call.arguments(value)?;
     let mut exclude = Vec::new();
     for pattern in &given.exclude {
-        exclude.push(Glob::new(pattern));
+        exclude.push(glob(pattern)?);
         if !pattern.contains('*') {
-            // A plain name means that name wherever it is, and what is below it.
-            exclude.push(Glob::new(&format!("**/{pattern}")));
-            exclude.push(Glob::new(&format!("**/{pattern}/**")));
+            // A plain name excludes every entry with that name, and everything below it.
+            exclude.push(glob(&format!("**/{pattern}"))?);
+            exclude.push(glob(&format!("**/{pattern}/**"))?);
         }
     }
-    let root = path(&given.path)?;
+    let root = call.path(&given.path)?;
     let root = done(call.gate.workspace().list(&root))?.path;
     let tree = branches(call, root.as_path(), Path::new(""), &exclude)?;
     let text = serde_json::to_string_pretty(&tree).map_err(|error| Answer::failure(error.to_string()))?;
@@ -174,7 +174,7 @@ fn branches(call: &Call<'_>, root: &Path, below: &Path, exclude: &[Glob]) -> Res
     Ok(branches)
 }
 
-/// Of a folder in the tree: one that has gone meanwhile, or may not be read, is shown empty.
+/// The same for a folder inside the tree. One that was deleted in the meantime or cannot be read is shown as empty.
 fn branches_of(call: &Call<'_>, root: &Path, below: &Path, exclude: &[Glob]) -> Result<Vec<Branch>, Answer> {
     match branches(call, root, below, exclude) {
         Err(answer) if answer.structured.is_none() => Ok(Vec::new()),
@@ -200,9 +200,9 @@ struct SearchArguments {
 
 pub(super) fn search(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: SearchArguments = call.arguments(value)?;
-    let pattern = Glob::new(&given.pattern);
-    let exclude: Vec<Glob> = given.exclude.iter().map(|pattern| Glob::new(pattern)).collect();
-    let root = done(call.gate.workspace().list(path(&given.path)?))?.path;
+    let pattern = glob(&given.pattern)?;
+    let exclude = given.exclude.iter().map(|pattern| glob(pattern)).collect::<Result<Vec<_>, _>>()?;
+    let root = done(call.gate.workspace().list(call.path(&given.path)?))?.path;
     let mut found = Vec::new();
     search_below(call, root.as_path(), Path::new(""), &pattern, &exclude, &mut found);
     if found.is_empty() {
@@ -220,7 +220,7 @@ fn search_below(
     found: &mut Vec<String>,
 ) {
     let workspace = call.gate.workspace();
-    // What cannot be listed has nothing to find in it.
+    // A folder that cannot be listed is skipped.
     let Ok(Outcome::Done(listing)) = workspace.list(root.join(below)) else { return };
     for Named { name, kind } in listing.entries {
         let relative = below.join(&name);
@@ -241,7 +241,7 @@ fn search_below(
 
 pub(super) fn info(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: PathArguments = call.arguments(value)?;
-    let metadata = done(call.gate.workspace().look_at(path(&given.path)?))?.metadata;
+    let metadata = done(call.gate.workspace().look_at(call.path(&given.path)?))?.metadata;
     let time = |time: std::io::Result<std::time::SystemTime>| match time.ok().map(Timestamp::try_from) {
         Some(Ok(time)) => format!("{time:.3}"),
         _ => "unknown".to_owned(),

@@ -1,140 +1,127 @@
-//! The tools: what a call is, and what all of them share. `table` says which there are.
+//! The tools: `table` lists them, [`call`] runs one.
 
 #![allow(
     clippy::result_large_err,
-    reason = "an answer is made once per call, and moving it is nothing beside the disk"
+    reason = "an answer is made once per call, and moving it costs nothing compared with the disk"
 )]
 
+mod call;
 mod folder;
 mod read;
 mod schema;
 mod table;
 mod task;
+mod tool;
 mod turn;
 mod write;
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use serde::de::DeserializeOwned;
-use serde_json::Value;
-use tollgate::digest::Digest;
-use tollgate::error::Fault;
-use tollgate::gate::Gate;
-use tollgate::guard::{Expected, Outcome};
-use tollgate::path::FilePath;
+use serde_json::{Map, Value};
 
 use super::answer::Answer;
 use super::connection::Connection;
-use super::turns::Running;
-use schema::{Input, Output};
-pub(crate) use table::{INSTRUCTIONS, TABLE};
+use call::Call;
+pub(super) use table::{INSTRUCTIONS, TABLE};
+pub(super) use tool::{Hints, Tool};
 
-/// One tool.
-pub(crate) struct Tool {
-    pub(crate) name: &'static str,
-    pub(crate) title: &'static str,
-    pub(crate) description: &'static str,
-    pub(crate) hints: Hints,
-    input: Input,
-    output: Output,
-    pub(crate) run: fn(&Call<'_>, Value) -> Result<Answer, Answer>,
-}
-
-/// What a client may assume before it calls a tool.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Hints {
-    Reads,
-    Writes { destructive: bool, idempotent: bool },
-}
-
-/// The tool of this name.
-pub(crate) fn find(name: &str) -> Option<&'static Tool> {
+/// The tool with this name.
+pub(super) fn find(name: &str) -> Option<&'static Tool> {
     TABLE.iter().find(|tool| tool.name == name)
 }
 
-/// A call: who asks, in which turn.
-pub(crate) struct Call<'a> {
-    pub(crate) tool: &'static str,
-    pub(crate) connection: &'a Connection,
-    pub(crate) gate: &'a Gate,
-    /// The turn that the call names by `turn_id`.
-    pub(crate) named: Option<Arc<Running>>,
-}
-
-impl Call<'_> {
-    /// The turn this call belongs to.
-    fn turn(&self) -> Result<Arc<Running>, Answer> {
-        Ok(match &self.named {
-            Some(turn) => turn.clone(),
-            None if self.connection.remembers() => self.connection.running()?,
-            None => Running::passing(self.gate, &self.connection.server.0.agent)?,
-        })
-    }
-
-    /// What must be on disk for a write.
-    fn expected(&self, hash: Option<Digest>) -> Result<Expected, Answer> {
-        match hash {
-            Some(hash) => Ok(Expected::Hash(hash)),
-            None if self.named.is_some() || self.connection.remembers() => Ok(Expected::Baseline),
-            // Nothing is known of what the agent has read, so nothing that is there may be replaced.
-            None => Err(Answer::failure(
-                "this connection remembers nothing between calls, so the server cannot know what you have read\n\
-                 hint: call begin_turn and pass its turn_id to every read and write, or pass expected_hash with \
-                 the sha256 of what you read",
-            )),
+/// Runs a call. `None` if there is no such tool. Blocks.
+pub(super) fn call(connection: &Connection, name: &str, mut arguments: Map<String, Value>) -> Option<Answer> {
+    let tool = find(name)?;
+    let turn_id = match arguments.remove("turn_id") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(id)) => Some(id),
+        Some(_) => {
+            return Some(Answer::failure(format!(
+                "invalid arguments for `{name}`: `turn_id` must be a string"
+            )));
         }
-    }
-
-    /// Like [`Call::expected`], for tools that may also make a file that is not there.
-    fn expected_or_new(&self, hash: Option<Digest>, path: &FilePath) -> Result<Expected, Answer> {
-        match self.expected(hash) {
-            Err(_) if !path.as_path().exists() => Ok(Expected::Absent),
-            expected => expected,
-        }
-    }
-
-    /// The canonical path, whatever way it is spelled.
-    fn canonical(&self, path: &Path) -> Result<FilePath, Answer> {
-        Ok(self.gate.workspace().canonical(path)?)
-    }
-
-    /// Reads the arguments.
-    fn arguments<T: DeserializeOwned>(&self, value: Value) -> Result<T, Answer> {
-        serde_json::from_value(value)
-            .map_err(|error| Answer::failure(format!("invalid arguments for `{}`: {error}", self.tool)))
-    }
-
-    /// Something was replaced and waits for its second look.
-    fn changed(&self) {
-        self.connection.server.0.changed.notify_one();
-    }
-}
-
-/// A path as a client gives it: `~` is the home of the server's user.
-fn path(text: &str) -> Result<PathBuf, Answer> {
-    let drive = |text: &str| {
-        let bytes = text.as_bytes();
-        bytes.len() >= 2
-            && bytes[0].is_ascii_alphabetic()
-            && bytes[1] == b':'
-            && matches!(bytes.get(2), None | Some(b'\\' | b'/'))
     };
-    if drive(text) {
-        return Err(Answer::failure(format!("`{text}` is a path of Windows, and this is not Windows")));
-    }
-    Ok(match (text.strip_prefix('~'), std::env::home_dir()) {
-        (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {
-            home.join(rest.trim_start_matches('/'))
-        }
-        _ => PathBuf::from(text),
-    })
+    let named = match &turn_id {
+        Some(id) => match connection.server().turns().find(id) {
+            Some(turn) => Some(turn),
+            None => return Some(Answer::failure(unknown_turn(id))),
+        },
+        None => None,
+    };
+    let call = Call { tool: tool.name, connection, gate: connection.server().gate(), named };
+    Some((tool.run)(&call, Value::Object(arguments)).unwrap_or_else(|answer| answer))
 }
 
-/// What was done; a refusal is the answer.
-fn done<T>(outcome: Result<Outcome<T>, Fault>) -> Result<T, Answer> {
-    match outcome? {
-        Outcome::Done(done) => Ok(done),
-        Outcome::Refused(refused) => Err(Answer::refused(&refused)),
+fn unknown_turn(id: &str) -> String {
+    let id: String = id.chars().take(80).collect();
+    format!(
+        "unknown turn `{}`: it was ended, or it was idle for too long\nhint: call begin_turn, read the files you want \
+         to change again, then write with the new turn_id",
+        id.escape_debug()
+    )
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::mcp::connection::ConnectionKind;
+    use crate::mcp::{Options, Server};
+    use serde_json::json;
+    use std::sync::{Arc, mpsc};
+    use std::time::Duration;
+    use tollgate::gate::Gate;
+    use tollgate::workspace::Workspace;
+
+    /// Long enough for a call that does not wait to answer.
+    const MOMENT: Duration = Duration::from_millis(60);
+
+    #[test]
+    fn a_call_waits_for_other_calls_of_its_turn_on_the_same_file() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("d")).unwrap();
+        let gate = Gate::new(Workspace::open(folder.path(), Default::default()).unwrap());
+        let path = gate.workspace().canonical("a").unwrap();
+        let server = Server::new(gate, Options::new("blue".parse().unwrap()));
+        let connection = Arc::new(Connection::new(server, ConnectionKind::Stream));
+        let edits = json!([{"oldText": "one", "newText": "two"}]);
+        for (tool, arguments, only_reads) in [
+            ("read_text_file", json!({"path": "a"}), true),
+            ("read_media_file", json!({"path": "./a"}), true),
+            ("read_multiple_files", json!({"paths": ["d/../a"]}), true),
+            ("edit_file", json!({"path": "a", "edits": edits, "dryRun": true}), true),
+            ("edit_file", json!({"path": "a", "edits": edits}), false),
+            ("write_file", json!({"path": "a", "content": "x"}), false),
+            (
+                "write_files",
+                json!({"changes": [{"path": "b", "content": ""}, {"path": "a", "content": "x"}]}),
+                false,
+            ),
+            ("move_file", json!({"source": "d", "destination": "e"}), false),
+            ("move_file", json!({"source": "a", "destination": "c"}), false),
+            ("delete_file", json!({"path": "a"}), false),
+        ] {
+            std::fs::write(folder.path().join("a"), "one").unwrap();
+            // A new turn, so that no earlier read makes the file stale.
+            let running = connection.begin().unwrap();
+            let answer_of = |connection: &Arc<Connection>| {
+                let (send, answer) = mpsc::channel();
+                let (connection, Value::Object(arguments)) = (connection.clone(), arguments.clone()) else {
+                    unreachable!("they are objects")
+                };
+                std::thread::spawn(move || drop(send.send(call(&connection, tool, arguments))));
+                answer
+            };
+            if only_reads {
+                let reading = running.reading(&path);
+                answer_of(&connection).recv_timeout(Duration::from_secs(60)).expect(tool).unwrap();
+                drop(reading);
+            }
+            let writing = running.writing([&path]);
+            let answer = answer_of(&connection);
+            assert!(answer.recv_timeout(MOMENT).is_err(), "{tool} did not wait");
+            drop(writing);
+            let answer = answer.recv_timeout(Duration::from_secs(60)).expect(tool).unwrap();
+            assert!(!answer.failed, "{tool}: {answer:?}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Tools that read files. What is shown is hashed, and the turn remembers it.
+//! Tools that read files. The turn remembers the hash of what was read.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -10,19 +10,20 @@ use tollgate::gate::Read;
 use tollgate::guard::Outcome;
 use tollgate::part::Part;
 
-use super::{Call, done, path};
+use super::call::{Call, done};
+use super::schema::PathArguments;
 use crate::mcp::answer::{Answer, Item};
-use crate::mcp::turns::Running;
+use crate::mcp::turns::RunningTurn;
 
-/// What is handed out at once. An answer is in memory several times, and no model reads this much; the reference server
-/// ends at 512 MiB because a string of its language does.
+/// The most bytes in one answer. An answer is in memory several times, and no model reads this much. The reference server
+/// stops at 512 MiB, the longest string in JavaScript.
 const MOST: usize = 256 << 20;
 
 pub(super) fn text_properties() -> Value {
     json!({
         "path": {"type": "string"},
-        "tail": {"type": "number", "description": "If given, only the last N lines"},
-        "head": {"type": "number", "description": "If given, only the first N lines"},
+        "tail": {"type": "number", "description": "Read only the last N lines"},
+        "head": {"type": "number", "description": "Read only the first N lines"},
     })
 }
 
@@ -41,42 +42,47 @@ pub(super) fn text(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
         (None, Some(tail)) => Part::Tail(tail),
         (Some(_), Some(_)) => return Err(Answer::failure("`head` and `tail` cannot be given together")),
     };
-    let read = read(call, &*call.turn()?, &path(&given.path)?, part)?;
+    let read = read(call, &*call.turn()?, &call.path(&given.path)?, part)?;
     let (mut text, lossy) = decode(read.bytes);
     if matches!(part, Part::Head(_)) && text.ends_with('\n') {
-        // The lines, without what ends the last of them.
+        // The lines without the final line end.
         text.pop();
     }
     let answer = Answer::text(text).with_sha256(Some(read.sha256));
     Ok(if lossy { answer.with_meta("lossy", json!(true)) } else { answer })
 }
 
-/// How many lines; zero is as good as none given.
+/// The number of lines. Zero means no limit, as in the reference server.
 fn lines(name: &str, given: Option<f64>) -> Result<Option<usize>, Answer> {
     match given {
         None => Ok(None),
         Some(count) if count >= 0.0 && count.fract() == 0.0 => {
-            // Saturates: nobody has that many lines.
+            // The cast saturates, and no file has that many lines.
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked above")]
             let count = count as usize;
             Ok((count > 0).then_some(count))
         }
-        Some(count) => Err(Answer::failure(format!("`{name}` is a number of lines, and {count} is none"))),
+        Some(count) => Err(Answer::failure(format!("`{name}` must be a whole number of lines, not {count}"))),
     }
 }
 
-/// Reads for the turn. A refusal is the answer.
-fn read(call: &Call<'_>, running: &Running, path: &Path, part: Part) -> Result<Read, Answer> {
+/// Reads for the turn. A refusal becomes the answer.
+fn read(call: &Call<'_>, running: &RunningTurn, path: &Path, part: Part) -> Result<Read, Answer> {
     done(Ok(try_read(call, running, path, part)?))
 }
 
-fn try_read(call: &Call<'_>, running: &Running, path: &Path, part: Part) -> Result<Outcome<Read>, Answer> {
+fn try_read(
+    call: &Call<'_>,
+    running: &RunningTurn,
+    path: &Path,
+    part: Part,
+) -> Result<Outcome<Read>, Answer> {
     let _lane = running.reading(&call.canonical(path)?);
     let mut bytes = Bounded(Vec::new());
     let outcome = call.gate.read_to(running.turn(), path, part, &mut bytes);
     if bytes.0.len() >= MOST {
         return Err(Answer::failure(format!(
-            "`{}` has more than {} MiB, too much for one answer\nhint: read a part of it with `head` or `tail`",
+            "`{}` is larger than {} MiB, too large for one answer\nhint: read a part of it with `head` or `tail`",
             path.display(),
             MOST >> 20
         )));
@@ -84,7 +90,7 @@ fn try_read(call: &Call<'_>, running: &Running, path: &Path, part: Part) -> Resu
     Ok(outcome?.map(|read| Read { bytes: bytes.0, ..read }))
 }
 
-/// Takes no more than fits into an answer.
+/// A buffer that fails when it holds more than fits into an answer.
 struct Bounded(Vec<u8>);
 
 impl Write for Bounded {
@@ -102,7 +108,7 @@ impl Write for Bounded {
     }
 }
 
-/// As text, and whether that text is not all there was: bytes that are not UTF-8 are shown as U+FFFD.
+/// The text, and whether it is lossy: bytes that are not UTF-8 become U+FFFD.
 fn decode(bytes: Vec<u8>) -> (String, bool) {
     match String::from_utf8(bytes) {
         Ok(text) => (text, false),
@@ -110,14 +116,9 @@ fn decode(bytes: Vec<u8>) -> (String, bool) {
     }
 }
 
-#[derive(Deserialize)]
-struct PathArguments {
-    path: String,
-}
-
 pub(super) fn media(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: PathArguments = call.arguments(value)?;
-    let read = read(call, &*call.turn()?, &path(&given.path)?, Part::Whole)?;
+    let read = read(call, &*call.turn()?, &call.path(&given.path)?, Part::Whole)?;
     let data = base64::engine::general_purpose::STANDARD.encode(&read.bytes);
     let mime_type = mime_type(read.path.as_path());
     let (item, shown) = match mime_type.split_once('/') {
@@ -193,9 +194,9 @@ pub(super) fn several(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let mut shown = Vec::with_capacity(given.paths.len());
     let mut size = 0;
     for name in &given.paths {
-        let answer = path(name).and_then(|path| match try_read(call, &running, &path, Part::Whole)? {
+        let answer = call.path(name).and_then(|path| match try_read(call, &running, &path, Part::Whole)? {
             Outcome::Done(read) => Ok(read),
-            // A report is JSON for one file; among others its sentence says enough.
+            // A report is JSON for one file. Among other files its message is enough.
             Outcome::Refused(refused) => Err(Answer::failure(&*refused.refusals()[0].report().message)),
         });
         match answer {
@@ -203,7 +204,7 @@ pub(super) fn several(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
                 size += read.bytes.len();
                 if size > MOST {
                     return Err(Answer::failure(format!(
-                        "these files have more than {} MiB together, too much for one answer\nhint: read fewer at once",
+                        "these files are larger than {} MiB together, too large for one answer\nhint: read fewer files in one call",
                         MOST >> 20
                     )));
                 }

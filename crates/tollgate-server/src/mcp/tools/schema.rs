@@ -1,21 +1,20 @@
-//! What tools take and give, as JSON Schema.
+//! The arguments and results of the tools, as JSON Schema.
 
 use std::sync::OnceLock;
 
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tollgate::vault::state::State;
 
-use super::Tool;
-
-/// The properties of the arguments as JSON Schema, and which of them are required.
+/// The properties of the arguments, and the names of the required ones.
 pub(super) struct Input(pub(super) fn() -> Value, pub(super) &'static [&'static str]);
 
-/// What programs find in the answer.
+/// What programs find in `structuredContent`.
 #[derive(Clone, Copy)]
 pub(super) enum Output {
     /// `content`: text.
     Text,
-    /// `content`: images, sounds, bytes.
+    /// `content`: images, audio, bytes.
     Media,
     /// `turn_id`.
     TurnId,
@@ -25,27 +24,27 @@ pub(super) enum Output {
     Tasks,
     /// One task with its text.
     Task,
-    /// A claim that was made.
+    /// A new claim.
     Claim,
-    /// A claim that lasts longer.
+    /// A renewed claim.
     Renewed,
-    /// A note that was written.
+    /// A progress note.
     Noted,
-    /// Where a task is now.
+    /// The new state of a task.
     Landed,
 }
 
-/// As the reference server's schemas say, and as validators that know no newer one expect.
+/// The dialect of the reference server's schemas. Older validators do not know a newer one.
 const DIALECT: &str = "http://json-schema.org/draft-07/schema#";
 
-impl Tool {
-    /// The arguments as JSON Schema.
-    pub(crate) fn input_schema(&self) -> Map<String, Value> {
-        let Input(properties, required) = self.input;
+impl Input {
+    /// The JSON Schema of the arguments.
+    pub(super) fn schema(&self) -> Map<String, Value> {
+        let Self(properties, required) = self;
         let mut properties = properties();
         properties["turn_id"] = json!({
             "type": "string",
-            "description": "Which turn this call belongs to, as begin_turn said. Without it: the running turn of this connection.",
+            "description": "The turn that this call belongs to, from begin_turn. Default: the running turn of this connection.",
         });
         let mut schema = object(&properties);
         if !required.is_empty() {
@@ -53,37 +52,21 @@ impl Tool {
         }
         schema
     }
-
-    /// What `structuredContent` looks like, whether the call is done or refused: some clients check both.
-    pub(crate) fn output_schema(&self) -> Map<String, Value> {
-        let mut shape = self.output.done();
-        let mut required = json!({ "required": shape.required });
-        if let Some(refused) = self.output.refused() {
-            required = json!({"anyOf": [required, {"required": refused.required}]});
-            for (key, property) in refused.properties.as_object().into_iter().flatten() {
-                shape.properties[key] = property.clone();
-            }
-        }
-        let mut schema = object(&shape.properties);
-        schema.extend(required.as_object().cloned().unwrap_or_default());
-        schema.insert("additionalProperties".into(), json!(false));
-        schema
-    }
 }
 
-/// An object as programs find it.
+/// The shape of a JSON object.
 struct Shape {
     properties: Value,
     required: Vec<String>,
 }
 
 impl Shape {
-    /// Every property is always there.
+    /// All properties are required.
     fn all(properties: Value) -> Self {
         Self::without(properties, &[])
     }
 
-    /// Every property but these is always there.
+    /// All properties except these are required.
     fn without(properties: Value, optional: &[&str]) -> Self {
         let keys = properties.as_object().into_iter().flat_map(Map::keys);
         let required = keys.filter(|key| !optional.contains(&key.as_str())).cloned().collect();
@@ -91,7 +74,7 @@ impl Shape {
     }
 }
 
-/// A word or nothing.
+/// A string or null.
 fn text_or_null() -> Value {
     json!({"type": ["string", "null"]})
 }
@@ -104,7 +87,7 @@ fn hash_or_null() -> Value {
     json!({"type": ["string", "null"], "pattern": "^[0-9a-f]{64}$"})
 }
 
-/// One task in a list.
+/// The optional properties of one task in a list.
 const ROW_OPTIONAL: &[&str] = &["agent", "action", "priority", "due", "broken", "claim_id", "reason"];
 
 fn row() -> Value {
@@ -129,6 +112,22 @@ pub(super) fn states() -> Value {
 }
 
 impl Output {
+    /// The JSON Schema of `structuredContent`. It covers results and refusals, because some clients validate both.
+    pub(super) fn schema(self) -> Map<String, Value> {
+        let mut shape = self.done();
+        let mut required = json!({ "required": shape.required });
+        if let Some(refused) = self.refused() {
+            required = json!({"anyOf": [required, {"required": refused.required}]});
+            for (key, property) in refused.properties.as_object().into_iter().flatten() {
+                shape.properties[key] = property.clone();
+            }
+        }
+        let mut schema = object(&shape.properties);
+        schema.extend(required.as_object().cloned().unwrap_or_default());
+        schema.insert("additionalProperties".into(), json!(false));
+        schema
+    }
+
     fn done(self) -> Shape {
         match self {
             Self::Text => Shape::all(json!({"content": text()})),
@@ -191,7 +190,7 @@ impl Output {
         }
     }
 
-    /// None where nothing is refused.
+    /// `None` for tools that never refuse.
     fn refused(self) -> Option<Shape> {
         match self {
             Self::Text | Self::Media | Self::InitialHash => Some(Shape::all(refusal_properties().clone())),
@@ -272,12 +271,18 @@ pub(super) fn path_only() -> Value {
     json!({"path": {"type": "string"}})
 }
 
+/// The arguments of a tool that takes [`path_only`].
+#[derive(Deserialize)]
+pub(super) struct PathArguments {
+    pub(super) path: String,
+}
+
 /// `expected_hash`, for every tool that writes.
 pub(super) fn with_expected_hash(mut properties: Value) -> Value {
     properties["expected_hash"] = json!({
         "type": "string",
-        "description": "SHA-256 that the file must have, 64 hex digits, as in `_meta.sha256` of a read. Without it: what this \
-            turn last read or wrote.",
+        "description": "The SHA-256 that the file must have: 64 hex digits, from `_meta.sha256` of a read. Default: what this turn \
+            last read or wrote.",
     });
     properties
 }

@@ -1,4 +1,4 @@
-//! Tools for tasks: the verbs of an agent. What people decide is not among them.
+//! Tools for tasks: what an agent may do. Approving and rejecting are for people, and no tool does them.
 
 use std::thread::sleep;
 
@@ -9,18 +9,20 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tollgate::vault::block::Verdict;
 use tollgate::vault::claim::ClaimId;
-use tollgate::vault::retry::patiently;
-use tollgate::vault::shown::{MOST_SHOWN, not_owner_json, noted_json};
+use tollgate::vault::retry::with_retry;
+use tollgate::vault::shown::{MOST_SHOWN, noted_json};
 use tollgate::vault::state::State;
 use tollgate::vault::store::Landed;
-use tollgate::vault::{Asked, Claimed, Claiming, Next, Not, Owned, Reason, Release, TaskName};
+use tollgate::vault::{
+    ClaimOutcome, ClaimRequest, Claimed, Next, NotOwner, Owned, Reason, Release, TaskName,
+};
 
-use super::Call;
+use super::call::Call;
 use super::schema::states;
-use crate::mcp::Tasks;
 use crate::mcp::answer::Answer;
+use crate::mcp::tasks::Tasks;
 
-/// So many tasks are listed unless more are asked for: a model reads all of them.
+/// The default number of listed tasks: a model reads all of them.
 const LISTED: usize = 100;
 
 fn named(description: &str) -> Value {
@@ -28,29 +30,29 @@ fn named(description: &str) -> Value {
 }
 
 pub(super) fn name_properties() -> Value {
-    json!({"task": named("The name of its file, with or without .md")})
+    json!({"task": named("The name of the task file, with or without .md")})
 }
 
 pub(super) fn list_properties() -> Value {
     json!({
         "state": states(),
-        "limit": {"type": "integer", "minimum": 1, "default": LISTED, "description": "At most so many"},
+        "limit": {"type": "integer", "minimum": 1, "default": LISTED, "description": "Maximum number of tasks"},
     })
 }
 
 pub(super) fn claim_properties() -> Value {
-    json!({"task": named("The task to take. Without it: the next one, by priority, then due, then age")})
+    json!({"task": named("The task to claim. Default: the next one by priority, then due date, then age")})
 }
 
 pub(super) fn owner_properties() -> Value {
     let mut properties = name_properties();
-    properties["claim_id"] = named("As claim_task answered");
+    properties["claim_id"] = named("The claim_id from claim_task");
     properties
 }
 
 pub(super) fn progress_properties() -> Value {
     let mut properties = owner_properties();
-    properties["text"] = named("What there is to say");
+    properties["text"] = named("The progress note");
     properties
 }
 
@@ -59,29 +61,29 @@ pub(super) fn release_properties() -> Value {
     properties["to"] =
         json!({"type": "string", "enum": [State::Done, State::PendingApproval, State::Rejected]});
     properties["result"] = json!({"type": "string", "enum": [Verdict::Success, Verdict::Failure]});
-    properties["note"] = named("A sentence for the file and the ledger");
+    properties["note"] = named("One sentence for the task file and the ledger");
     properties
 }
 
 impl Call<'_> {
     fn tasks(&self) -> Result<&Tasks, Answer> {
-        self.connection.server.0.tasks.get().ok_or_else(|| {
+        self.connection.server().tasks().ok_or_else(|| {
             Answer::failure(
-                "this workspace has no vault, so there are no tasks\nhint: a person makes one with `tollgate init --vault`, \
-                 then starts this server again",
+                "this workspace has no vault, so it has no tasks\nhint: ask a person to run `tollgate init --vault` and to restart \
+                 this server",
             )
         })
     }
 
-    /// The tasks, after those of owners who are gone have been taken back.
+    /// The tasks, after reclaiming those of dead owners.
     fn tasks_now(&self) -> Result<&Tasks, Answer> {
         let tasks = self.tasks()?;
-        patiently(|| tasks.vault.reclaim(Timestamp::now()), &sleep)?;
+        with_retry(|| tasks.vault.reclaim(Timestamp::now()), &sleep)?;
         Ok(tasks)
     }
 }
 
-/// A refusal: for programs as it is, for the model with what to do.
+/// A refusal: the payload for programs, and the same with a hint for the model.
 fn refused(payload: Value, hint: &str) -> Answer {
     let mut shown = payload.clone();
     shown["recovery_hint"] = hint.into();
@@ -106,7 +108,7 @@ pub(super) fn list(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     rows.truncate(given.limit.unwrap_or(LISTED));
     let shown = rows.iter().map(|row| {
         let mut json = row.json();
-        if !row.note.claim.as_ref().is_some_and(|claim| tasks.is_own(claim, call.connection)) {
+        if !row.record.claim.as_ref().is_some_and(|claim| call.connection.owns(claim)) {
             json.shift_remove("claim_id");
         }
         Value::Object(json)
@@ -123,11 +125,10 @@ pub(super) fn get(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: GetArguments = call.arguments(value)?;
     let tasks = call.tasks()?;
     tasks.vault.heal()?;
-    let stored = tasks.vault.get(&given.task.parse()?, Timestamp::now())?;
-    let bytes = tasks.vault.read(&stored, MOST_SHOWN)?;
-    let mut json = tasks.vault.details(&stored, Timestamp::now())?;
-    if let Some(claim) = &stored.note.claim
-        && !tasks.is_own(claim, call.connection)
+    let (task, bytes) = tasks.vault.get_with_text(&given.task.parse()?, MOST_SHOWN, Timestamp::now())?;
+    let mut json = tasks.vault.details(&task, Timestamp::now())?;
+    if let Some(claim) = &task.record.claim
+        && !call.connection.owns(claim)
         && let Some(json) = json.as_object_mut()
     {
         json.shift_remove("claim_id");
@@ -151,53 +152,60 @@ pub(super) fn claim(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: ClaimArguments = call.arguments(value)?;
     let task = given.task.map(|task| task.parse::<TaskName>()).transpose()?;
     let tasks = call.tasks_now()?;
-    let agent = call.connection.server.0.agent.clone();
-    let asked = Asked { agent, wish: call.connection.tenure(), renamed_in: false };
-    let claiming = match &task {
-        Some(task) => tasks.vault.claim_when_complete(task, &asked, tasks.settle, &Timestamp::now, &sleep)?,
-        None => next(tasks, &asked)?,
+    let agent = call.connection.server().agent().clone();
+    let request = ClaimRequest { agent, kind: call.connection.tenure(), renamed_in: false };
+    let Some(task) = &task else {
+        return match next(tasks, &request)? {
+            Some(claimed) => Ok(taken(call, *claimed)),
+            None => {
+                let (agent, reason) = (&request.agent, Reason::None);
+                let message = "there is no task to claim";
+                let payload = json!({
+                    "claimed": false, "task": null, "agent": agent, "reason": reason, "message": message,
+                });
+                Err(refused(payload, hint(reason)))
+            }
+        };
     };
-    match claiming {
-        Claiming::Claimed(claimed) => Ok(taken(call, *claimed)),
-        Claiming::Not(not) => Err(refused(not.json(&asked.agent, task.as_ref()), hint(not.reason))),
+    match tasks.vault.claim_when_complete(task, &request, tasks.settle, &Timestamp::now, &sleep)? {
+        ClaimOutcome::Claimed(claimed) => Ok(taken(call, *claimed)),
+        ClaimOutcome::Denied(denied) => Err(refused(denied.json(&request.agent), hint(denied.reason()))),
     }
 }
 
-/// The next task. Like a named one, one that was written a moment ago is waited for.
-fn next(tasks: &Tasks, asked: &Asked) -> Result<Claiming, Answer> {
-    let look = || patiently(|| tasks.vault.claim_next(asked, Timestamp::now()), &sleep);
+/// Claims the next task. If a file was written a moment ago, waits until it counts as complete, as for a named task.
+fn next(tasks: &Tasks, request: &ClaimRequest) -> Result<Option<Box<Claimed>>, Answer> {
+    let look = || with_retry(|| tasks.vault.claim_next(request, Timestamp::now()), &sleep);
     let (mut found, _) = look()?;
     if let Next::Nothing(Some(wait)) = found {
         sleep(wait.min(tasks.settle));
         (found, _) = look()?;
     }
     Ok(match found {
-        Next::Claimed(claimed) => Claiming::Claimed(claimed),
-        Next::Nothing(_) => Claiming::Not(Not {
-            reason: Reason::None,
-            sentence: "there is nothing to claim".to_owned(),
-            wait: None,
-        }),
+        Next::Claimed(claimed) => Some(claimed),
+        Next::Nothing(_) => None,
     })
 }
 
 fn taken(call: &Call<'_>, claimed: Claimed) -> Answer {
     let answer = Answer::value(claimed.json());
-    if let Some(hold) = claimed.hold {
-        call.connection.hold(claimed.claim.id, hold);
+    if let Some(lock) = claimed.lock {
+        call.connection.hold(claimed.claim.id, lock);
     }
     answer
 }
 
 fn hint(reason: Reason) -> &'static str {
     match reason {
-        Reason::Lost => "Somebody else works on it. Call claim_task without `task` for the next one.",
-        Reason::NotEligible => "It is not for you. Call claim_task without `task` for one that is.",
-        Reason::Blocked => {
-            "Something else must be done first. Call claim_task without `task` for the next one."
+        Reason::Lost => "Another agent is working on it. Call claim_task without `task` to get the next one.",
+        Reason::NotEligible => {
+            "You may not do this task. Call claim_task without `task` to get one that you may do."
         }
-        Reason::Incomplete => "It is not complete. Ask its author, or take another.",
-        Reason::None => "There is no such task for you now. Stop, or ask again later.",
+        Reason::Blocked => {
+            "Another task must be done first. Call claim_task without `task` to get the next one."
+        }
+        Reason::Incomplete => "The task file is not complete. Ask its author, or claim another task.",
+        Reason::None => "There is no task for you now. Stop, or try again later.",
     }
 }
 
@@ -207,7 +215,7 @@ struct OwnerArguments {
     claim_id: String,
 }
 
-/// A task, and the claim that its owner shows.
+/// A task, and the claim id that the caller presents.
 struct Own {
     task: TaskName,
     id: ClaimId,
@@ -218,7 +226,7 @@ impl Own {
         Ok(Self { task: task.parse()?, id: claim_id.parse()? })
     }
 
-    /// One verb of the owner's.
+    /// Runs one step that only the owner may take.
     fn act<T>(
         &self,
         call: &Call<'_>,
@@ -226,29 +234,31 @@ impl Own {
     ) -> Result<T, Answer> {
         let tasks = call.tasks()?;
         let stored = tasks.vault.get(&self.task, Timestamp::now());
-        let claim =
-            stored.ok().and_then(|stored| stored.placed.note.claim).filter(|claim| claim.id == self.id);
+        let claim = stored.ok().and_then(|task| task.record.claim).filter(|claim| claim.id == self.id);
         if let Some(claim) = claim
-            && !tasks.is_own(&claim, call.connection)
+            && !call.connection.owns(&claim)
         {
-            let why =
-                format!("`{}` is in the hands of `{}`, who has not given it to you", self.task, claim.agent);
-            return Err(self.refused(&why));
+            let message = format!(
+                "`{}` is claimed by `{}`, and this connection does not hold that claim",
+                self.task, claim.agent
+            );
+            let (task, claim, owner) = (self.task.clone(), claim.id, Some(claim.agent));
+            let mut payload = NotOwner { task, claim, owner }.json();
+            payload["message"] = message.into();
+            return Err(refused(payload, NOT_OWNER));
         }
-        match patiently(|| verb(tasks, Timestamp::now()), &sleep)? {
-            Owned::Yes(done) => Ok(done),
-            Owned::No(why) => {
+        match with_retry(|| verb(tasks, Timestamp::now()), &sleep)? {
+            Ok(done) => Ok(done),
+            Err(not_owner) => {
                 call.connection.let_go(&self.id);
-                Err(self.refused(&why))
+                Err(refused(not_owner.json(), NOT_OWNER))
             }
         }
     }
-
-    fn refused(&self, why: &str) -> Answer {
-        let hint = "Stop working on this task: it is not yours. Call claim_task before you go on.";
-        refused(not_owner_json(&self.task, why), hint)
-    }
 }
+
+const NOT_OWNER: &str =
+    "Stop working on this task: you are not its owner. Call claim_task before you continue.";
 
 pub(super) fn renew(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: OwnerArguments = call.arguments(value)?;

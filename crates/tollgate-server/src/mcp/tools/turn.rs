@@ -1,9 +1,9 @@
-//! Tools about the turn itself.
+//! Tools for the turn itself.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Call, path};
+use super::call::Call;
 use crate::mcp::answer::Answer;
 
 pub(super) fn begin(call: &Call<'_>, _: Value) -> Result<Answer, Answer> {
@@ -29,7 +29,7 @@ struct InitialHashArguments {
 
 pub(super) fn initial_hash(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: InitialHashArguments = call.arguments(value)?;
-    let path = call.canonical(&path(&given.file_path)?)?;
+    let path = call.canonical(&call.path(&given.file_path)?)?;
     let hash = call.gate.get_initial_hash(call.turn()?.turn(), &path)?;
     Ok(Answer::value(json!({"file_path": path.to_string(), "initial_hash": hash})))
 }

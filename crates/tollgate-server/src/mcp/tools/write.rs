@@ -1,4 +1,4 @@
-//! Tools that change files. All of them go through the gate; a refusal is the answer.
+//! Tools that change files. All of them go through the gate, and a refusal becomes the answer.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -8,8 +8,8 @@ use tollgate::edit::Edit;
 use tollgate::guard::{Action, Change, Outcome};
 use tollgate::path::FilePath;
 
+use super::call::{Call, done};
 use super::schema::with_expected_hash;
-use super::{Call, done, path};
 use crate::mcp::answer::Answer;
 use crate::mcp::{flexible, patch};
 
@@ -26,7 +26,7 @@ struct FileArguments {
 
 pub(super) fn file(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: FileArguments = call.arguments(value)?;
-    let target = path(&given.path)?;
+    let target = call.path(&given.path)?;
     let key = call.canonical(&target)?;
     let expected = call.expected_or_new(given.expected_hash, &key)?;
     let running = call.turn()?;
@@ -37,18 +37,18 @@ pub(super) fn file(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     Ok(written(format!("Successfully wrote to {}", given.path), &applied))
 }
 
-/// Whoever was shown a file that is not UTF-8 saw U+FFFD in place of some bytes. Text with that character put back into
-/// the file would destroy them.
+/// Refuses to destroy bytes that are not UTF-8. A read shows them as U+FFFD, so writing that character back would
+/// replace them.
 fn keeps_bytes(call: &Call<'_>, path: &FilePath, content: &str) -> Result<(), Answer> {
     if !content.contains('\u{fffd}') {
         return Ok(());
     }
     match call.gate.peek(path) {
         Ok(Outcome::Done(read)) if str::from_utf8(&read.bytes).is_err() => Err(Answer::failure(format!(
-            "`{path}` holds bytes that are not UTF-8, and your content has U+FFFD where they were shown: writing it would \
-             destroy them\nhint: use edit_file, which leaves alone what you do not name"
+            "`{path}` contains bytes that are not UTF-8, and your content has U+FFFD in their place: writing it would \
+             destroy them\nhint: use edit_file, which changes only the text that you name"
         ))),
-        // Whatever else is wrong with the file, the gate says it.
+        // The gate reports every other problem with the file.
         _ => Ok(()),
     }
 }
@@ -61,7 +61,7 @@ pub(super) fn edit_properties() -> Value {
     with_expected_hash(json!({
         "path": {"type": "string"},
         "edits": edits_schema(),
-        "dryRun": {"type": "boolean", "default": false, "description": "Only show what would change, as a diff"},
+        "dryRun": {"type": "boolean", "default": false, "description": "Only show the changes as a diff, without writing"},
     }))
 }
 
@@ -71,8 +71,8 @@ fn edits_schema() -> Value {
         "items": {
             "type": "object",
             "properties": {
-                "oldText": {"type": "string", "description": "What is there now: exact, and only once in the file"},
-                "newText": {"type": "string", "description": "What shall be there instead"},
+                "oldText": {"type": "string", "description": "The text to replace, exactly as it is in the file; it must occur only once"},
+                "newText": {"type": "string", "description": "The new text"},
             },
             "required": ["oldText", "newText"],
         },
@@ -97,7 +97,7 @@ struct EditArguments {
 
 pub(super) fn edit(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: EditArguments = call.arguments(value)?;
-    let target = path(&given.path)?;
+    let target = call.path(&given.path)?;
     let key = call.canonical(&target)?;
     let running = call.turn()?;
     if given.dry_run {
@@ -110,7 +110,7 @@ pub(super) fn edit(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let expected = call.expected(given.expected_hash)?;
     let _lanes = running.writing([&key]);
     let edits = exact(call, &key, given.edits)?;
-    // Only for the diff. If it is refused, so is the edit, and that refusal is the one that counts.
+    // Only for the diff. If the preview is refused, the edit is refused, too, and the answer is that refusal.
     let preview = call.gate.preview(&target, &edits);
     let applied = done(call.gate.edit(running.turn(), target, edits, expected))?;
     call.changed();
@@ -123,10 +123,10 @@ pub(super) fn edit(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     Ok(written(text, &applied))
 }
 
-/// The edits with the old text as it stands in the file.
+/// The edits, with the old text exactly as it is in the file.
 fn exact(call: &Call<'_>, path: &FilePath, edits: Vec<EditArgument>) -> Result<Vec<Edit>, Answer> {
     let edits: Vec<Edit> = edits.into_iter().map(|edit| Edit::once(edit.old_text, edit.new_text)).collect();
-    // A file that cannot be read is for the gate to judge.
+    // The gate reports a file that cannot be read.
     Ok(match call.gate.peek(path) {
         Ok(Outcome::Done(read)) => flexible::exact(&read.bytes, edits),
         _ => edits,
@@ -146,7 +146,7 @@ struct MoveArguments {
 
 pub(super) fn move_to(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: MoveArguments = call.arguments(value)?;
-    let (source, destination) = (path(&given.source)?, path(&given.destination)?);
+    let (source, destination) = (call.path(&given.source)?, call.path(&given.destination)?);
     let text = format!("Successfully moved {} to {}", given.source, given.destination);
     let keys = [call.canonical(&source)?, call.canonical(&destination)?];
     let running = call.turn()?;
@@ -174,7 +174,7 @@ struct DeleteArguments {
 
 pub(super) fn delete(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: DeleteArguments = call.arguments(value)?;
-    let target = path(&given.path)?;
+    let target = call.path(&given.path)?;
     let key = call.canonical(&target)?;
     let expected = call.expected(given.expected_hash)?;
     let running = call.turn()?;
@@ -187,7 +187,7 @@ pub(super) fn delete(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
 pub(super) fn several_properties() -> Value {
     let change = with_expected_hash(json!({
         "path": {"type": "string"},
-        "content": {"type": "string", "description": "All of the new content"},
+        "content": {"type": "string", "description": "The whole new content"},
         "edits": edits_schema(),
         "delete": {"type": "boolean", "description": "true: delete the file"},
     }));
@@ -195,7 +195,7 @@ pub(super) fn several_properties() -> Value {
         "type": "array",
         "minItems": 1,
         "items": {"type": "object", "properties": change, "required": ["path"]},
-        "description": "The changes: each with a path and one of content, edits, delete",
+        "description": "The changes, each with a path and one of content, edits and delete",
     }})
 }
 
@@ -218,7 +218,7 @@ pub(super) fn several(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: SeveralArguments = call.arguments(value)?;
     let mut targets = Vec::with_capacity(given.changes.len());
     for change in &given.changes {
-        let target = path(&change.path)?;
+        let target = call.path(&change.path)?;
         targets.push((call.canonical(&target)?, target));
     }
     let running = call.turn()?;
@@ -238,7 +238,7 @@ pub(super) fn several(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
             (None, None, true) => (Action::Delete, call.expected(change.expected_hash)?),
             _ => {
                 return Err(Answer::failure(format!(
-                    "the change of `{}` needs exactly one of `content`, `edits` and `delete: true`",
+                    "the change to `{}` needs exactly one of `content`, `edits` and `delete: true`",
                     change.path
                 )));
             }

@@ -1,4 +1,4 @@
-// The story of a stale write and its recovery, told by an official TypeScript client.
+// The story of a stale write and its recovery, with an official TypeScript client.
 // usage: node story.mjs v1|v2 stdio COMMAND ARGS... | http URL      (the folder is in WORKSPACE)
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -28,7 +28,7 @@ const client = new Client({ name: 'story', version: '1' });
 await client.connect(door === 'stdio' ? new Stdio({ command: where, args }) : new Http(new URL(where)));
 assert.match(client.getInstructions(), /STALE_FILE/);
 
-// The client checks what comes back against these schemas by itself, refusals included.
+// The client validates every result against these schemas, including refusals.
 const { tools } = await client.listTools();
 assert.equal(tools.length, 25);
 const call = (name, args) => client.callTool({ name, arguments: args });
@@ -63,7 +63,7 @@ assert.equal(outside.structuredContent.error_type, 'OUTSIDE_WORKSPACE');
 const missing = await call('read_text_file', { path: 'missing' });
 assert.equal(missing.isError, true);
 
-// A task: listed, claimed, not to be had twice, released. Over HTTP it is a lease.
+// A task is listed, claimed, refused to a second claim, and released. Over HTTP the claim is a lease.
 assert.equal((await call('list_tasks', {})).structuredContent.total, 1);
 const claimed = (await call('claim_task', { task: 'water' })).structuredContent;
 assert.equal(claimed.claimed, true);
@@ -79,4 +79,4 @@ const late = await call('release_task', { ...own, result: 'success' });
 assert.deepEqual([late.isError, late.structuredContent.reason], [true, 'not_owner']);
 assert.match(fs.readFileSync(path.join(root, 'vault/Done/water.md'), 'utf8'), /filled the can/);
 await client.close();
-console.log('the story is told');
+console.log('the story is complete');

@@ -1,4 +1,4 @@
-"""The story of a stale write and its recovery, told by the official Python client.
+"""The story of a stale write and its recovery, with the official Python client.
 
 usage: python story.py stdio COMMAND ARGS... | http URL      (the folder is in WORKSPACE)
 """
@@ -14,7 +14,7 @@ from mcp import Client, StdioServerParameters
 door, where, *args = sys.argv[1:]
 root = pathlib.Path(os.environ["WORKSPACE"])
 server = StdioServerParameters(command=where, args=args) if door == "stdio" else where
-# Over HTTP the newest protocol keeps no state between calls: the client passes its turn.
+# Over HTTP the newest protocol keeps no state between calls, so the client passes its turn_id.
 stateless = door == "http"
 
 
@@ -57,7 +57,7 @@ async def main():
         missing = await call("read_text_file", path="missing")
         assert missing.is_error
 
-        # A task: listed, claimed, not to be had twice, released.
+        # A task is listed, claimed, refused to a second claim, and released.
         assert (await call("list_tasks")).structured_content["total"] == 1
         claimed = (await call("claim_task", task="water")).structured_content
         assert claimed["claimed"] and ("lease_until" in claimed) == stateless
@@ -72,7 +72,7 @@ async def main():
         refused = await call("release_task", **own, result="success")
         assert refused.is_error and refused.structured_content["reason"] == "not_owner"
 
-        # Many calls at once, of one connection and one turn.
+        # Concurrent calls on one connection and in one turn.
         names = [f"many{number}.txt" for number in range(20)]
         results = await asyncio.gather(*(call("write_file", path=name, content=name) for name in names))
         assert not any(result.is_error for result in results)
@@ -80,4 +80,4 @@ async def main():
 
 
 asyncio.run(main())
-print("the story is told")
+print("the story is complete")

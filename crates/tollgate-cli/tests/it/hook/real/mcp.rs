@@ -42,7 +42,7 @@ fn tell(speaks: Speaks) {
         step_after(put("edit", "one\nforeign\n"), Edit("edit", "one", "ONE"), Stale),
         step_after(holds("edit", "one\nforeign\n"), Read("edit"), Done),
         step(Edit("edit", "one", "ONE"), Done),
-        // Neither size nor time tells.
+        // A change with the same size and mtime.
         step_after(holds("edit", "ONE\nforeign\n"), Read("secret"), Done),
         step_after(move || change_in_secret(&secret, "one\nTWO\n"), Overwrite("secret", "mine\n"), Stale),
         step_after(holds("secret", "one\nTWO\n"), Read("deleted"), Done),
@@ -51,7 +51,7 @@ fn tell(speaks: Speaks) {
         step(Read("own"), Done),
         step(Overwrite("own", "first\n"), Done),
         step(Edit("own", "first", "second"), Done),
-        // A task is its own as long as the program runs.
+        // A claimed task belongs to the agent as long as the program runs.
         step(Tool("claim_task", r#"{"task": "water"}"#), Done),
         step_after(
             move || {
@@ -65,7 +65,7 @@ fn tell(speaks: Speaks) {
     ];
     let real = Real::through(Door::Mcp, &world, speaks, script);
     real.plays(bin);
-    // What the model was shown: both hashes, by which it can tell what happened.
+    // The model was shown both hashes.
     let (_, _, shown) = real.model.ended();
     for text in ["one\ntwo\n", "foreign\n", "one\nforeign\n", "one\nTWO\n"] {
         assert!(shown.contains(&sha256(text)), "the model was not told of {text:?}: {shown}");
@@ -74,7 +74,7 @@ fn tell(speaks: Speaks) {
     world.holds("own", "second\n");
     let refused = world.json("ledger tail --type MUTATION_CONFLICT");
     assert_eq!(refused.as_array().unwrap().len(), 4, "{refused}");
-    // The program has ended, and so has its server, whether it was asked to or killed.
+    // The program has ended, and with it its server.
     until("the task to be free", || {
         world.run("task reclaim").is(0);
         (world.json("task show water")["state"] == "Needs_Action").then_some(())

@@ -1,8 +1,8 @@
-//! The real agent programs from npm, driven by a scripted model, with the hooks as `tollgate init --host` sets them up, or
-//! with the MCP server as `tollgate init --mcp` registers it.
+//! The real agent programs from npm, driven by a scripted model, with the hooks that `tollgate init --host` installs, or with
+//! the MCP server that `tollgate init --mcp` registers.
 //!
-//! They are installed once into `target/agent-programs` by `scripts/agent-programs`. Where that is not possible (no npm, no
-//! network) these tests say so and pass; with `TOLLGATE_TEST_AGENT_PROGRAMS=required` they fail.
+//! `scripts/agent-programs` installs them once into `target/agent-programs`. If that is not possible (no npm, no network),
+//! these tests say so and pass; with `TOLLGATE_TEST_AGENT_PROGRAMS=required` they fail.
 
 mod mcp;
 mod model;
@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::setup::agreed;
+use super::setup::approved;
 use super::{change_in_secret, reserved};
 use crate::world::World;
 use model::{Act, Door, Ends, Model, Speaks, Step};
@@ -21,7 +21,7 @@ use model::{Act, Door, Ends, Model, Speaks, Step};
 /// The programs start slowly on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Where the programs are; none if they cannot be had here.
+/// The folder of the programs; `None` if they cannot be installed.
 fn programs() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
@@ -38,7 +38,7 @@ fn programs() -> Option<&'static Path> {
             std::env::var_os("TOLLGATE_TEST_AGENT_PROGRAMS").is_none_or(|word| word != "required"),
             "the agent programs cannot be installed: {why}"
         );
-        #[allow(clippy::print_stderr, reason = "whoever runs the tests must see it")]
+        #[allow(clippy::print_stderr, reason = "people who run the tests must see it")]
         {
         eprintln!(
             "SKIPPED: the hooks are not tested with the real agent programs, which cannot be installed: {why}"
@@ -55,8 +55,8 @@ struct Real<'w> {
     speaks: Speaks,
     door: Door,
     model: Model,
-    /// A person has agreed to its hooks; else it is told not to ask.
-    agreed: bool,
+    /// A person has approved its hooks. Otherwise the program runs with an option that needs no approval.
+    approved: bool,
 }
 
 impl<'w> Real<'w> {
@@ -65,13 +65,13 @@ impl<'w> Real<'w> {
     }
 
     fn through(door: Door, world: &'w World, speaks: Speaks, script: Vec<Step>) -> Self {
-        Self { world, speaks, door, model: Model::start(speaks, door, world.root(), script), agreed: false }
+        Self { world, speaks, door, model: Model::start(speaks, door, world.root(), script), approved: false }
     }
 
-    /// As a person would, who has agreed to the hooks; or without asking anybody.
+    /// The configuration and the arguments, with a person's approval or without asking for it.
     fn trusts(&self) -> (String, &'static [&'static str]) {
-        if self.agreed {
-            return (agreed(self.world), &["exec", "--skip-git-repo-check", "go"]);
+        if self.approved {
+            return (approved(self.world), &["exec", "--skip-git-repo-check", "go"]);
         }
         let root = self.world.root();
         let project = format!("[projects.\"{}\"]\ntrust_level = \"trusted\"\n", root.display());
@@ -145,7 +145,7 @@ impl<'w> Real<'w> {
         command
     }
 
-    /// Runs the program to its end, and judges it by the script.
+    /// Runs the program to its end, and checks that it followed the script.
     fn plays(&self, bin: &Path) {
         self.plays_with(bin, |_| {});
     }
@@ -188,14 +188,14 @@ impl<'w> Real<'w> {
 }
 
 fn step(act: Act, ends: Ends) -> Step {
-    Step { meanwhile: None, act, ends }
+    Step { before: None, act, ends }
 }
 
-fn step_after(meanwhile: impl FnMut() + Send + 'static, act: Act, ends: Ends) -> Step {
-    Step { meanwhile: Some(Box::new(meanwhile)), act, ends }
+fn step_after(before: impl FnMut() + Send + 'static, act: Act, ends: Ends) -> Step {
+    Step { before: Some(Box::new(before)), act, ends }
 }
 
-/// A stretch of the script that is about one file.
+/// The script: several stories, each about one file.
 fn stories(root: &Path) -> Vec<Step> {
     use Act::{Edit, Overwrite, Read, Shell};
     use Ends::{Done, Stale};
@@ -226,7 +226,7 @@ fn stories(root: &Path) -> Vec<Step> {
         step_after(put("tool", "foreign\n"), Overwrite("tool", "mine\n"), Stale),
         step_after(holds("tool", "foreign\n"), Read("tool"), Done),
         step(Overwrite("tool", "mine\n"), Done),
-        // By a shell.
+        // Overwritten by a shell command.
         step_after(holds("tool", "mine\n"), Read("heredoc"), Done),
         step_after(put("heredoc", "foreign\n"), Shell("cat > heredoc <<'EOF'\nmine\nEOF"), Stale),
         step_after(holds("heredoc", "foreign\n"), Shell("cat heredoc"), Done),
@@ -236,7 +236,7 @@ fn stories(root: &Path) -> Vec<Step> {
         step_after(put("edit", "one\nforeign\n"), Edit("edit", "one", "ONE"), Stale),
         step_after(holds("edit", "one\nforeign\n"), Read("edit"), Done),
         step(Edit("edit", "one", "ONE"), Done),
-        // Neither size nor time tells.
+        // A change with the same size and mtime.
         step_after(holds("edit", "ONE\nforeign\n"), Read("secret"), Done),
         step_after(move || change_in_secret(&secret, "one\nTWO\n"), Overwrite("secret", "mine\n"), Stale),
         // Deleted.
@@ -258,7 +258,7 @@ fn stories(root: &Path) -> Vec<Step> {
         step(Edit("own", "first", "second"), Done),
         step(Shell("printf '%s\\n' third > own"), Done),
         step(Overwrite("own", "fourth\n"), Done),
-        // What was never read is not guarded here, and what is new can be made.
+        // A file that was never read is not guarded here, and a new file can be created.
         step_after(
             both(Box::new(holds("own", "fourth\n")), Box::new(put("own", "foreign\n"))),
             Overwrite("new", "new\n"),
@@ -288,9 +288,9 @@ fn codex() {
     tell(Speaks::Codex);
 }
 
-/// The very hashes that the doctor expects are those by which the program calls the hooks.
+/// Codex calls the hooks if its configuration has exactly the hashes that the doctor expects.
 #[test]
-fn codex_calls_hooks_that_the_doctor_calls_trusted() {
+fn codex_calls_hooks_that_the_doctor_calls_approved() {
     let Some(bin) = programs() else { return };
     let world = World::new();
     world.puts("a", "one\n");
@@ -304,7 +304,7 @@ fn codex_calls_hooks_that_the_doctor_calls_trusted() {
         ),
         step(Act::Read("a"), Ends::Done),
     ];
-    let real = Real { agreed: true, ..Real::new(&world, Speaks::Codex, script) };
+    let real = Real { approved: true, ..Real::new(&world, Speaks::Codex, script) };
     real.plays(bin);
     world.holds("a", "foreign\n");
 }
@@ -361,7 +361,7 @@ fn codex_patches_three_files_of_which_one_is_stale() {
 #[test]
 fn opencode_patches_three_files_of_which_one_is_stale() {
     patch_over_three_files(Speaks::Opencode, |command| {
-        // It offers patches to models of this name only.
+        // opencode offers patches only to models with this name.
         command.args(["--model", "m/gpt-5"]);
     });
 }
@@ -376,7 +376,7 @@ fn two_programs_race_for_one_file() {
         let barrier = Arc::clone(&barrier);
         vec![
             step(Act::Read("a"), Ends::Done),
-            // Both have read it; both write it now.
+            // Both programs have read the file, and both write it now.
             step_after(
                 move || {
                     barrier.wait();

@@ -1,7 +1,7 @@
-//! A scripted model: a small server on loopback that speaks the three programs' protocols.
+//! A scripted model: a small server on loopback that speaks the protocols of the three programs.
 //!
-//! Each request for the next thing to do is answered with the next act of the script. Before it answers, the server may do
-//! something to the files: that is the other actor, who writes while the agent thinks.
+//! The server answers each request with the next act of the script. Before it answers, it may change files: it also plays
+//! another actor that writes while the agent thinks.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-/// Which program asks.
+/// The program that sends requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speaks {
     Codex,
@@ -19,16 +19,16 @@ pub(super) enum Speaks {
     Opencode,
 }
 
-/// By which tools the model does it.
+/// The tools that the model uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Door {
-    /// Those of the program, which calls the hooks.
+    /// The tools of the program, which calls the hooks.
     Hooks,
-    /// Those of the MCP server.
+    /// The tools of the MCP server.
     Mcp,
 }
 
-/// What the model wants done.
+/// An act of the model.
 #[derive(Debug, Clone)]
 pub(super) enum Act {
     Read(&'static str),
@@ -41,7 +41,7 @@ pub(super) enum Act {
 }
 
 impl Act {
-    /// The tool of the MCP server for it, and its arguments.
+    /// The tool of the MCP server for this act, and its arguments.
     fn over_mcp(&self) -> (&'static str, Value) {
         match *self {
             Self::Read(file) => ("read_text_file", json!({"path": file})),
@@ -55,22 +55,21 @@ impl Act {
     }
 }
 
-/// How it must end.
+/// How an act must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ends {
     /// The tool ran.
     Done,
     /// The tool was blocked, and the model was told so with the payload.
     Stale,
-    /// One or the other: somebody else is in the race.
+    /// One or the other, because another program races.
     Either,
 }
 
-type Meanwhile = Box<dyn FnMut() + Send>;
-
 /// One act of the script.
 pub(super) struct Step {
-    pub(super) meanwhile: Option<Meanwhile>,
+    /// What another actor does before the act.
+    pub(super) before: Option<Box<dyn FnMut() + Send>>,
     pub(super) act: Act,
     pub(super) ends: Ends,
 }
@@ -88,7 +87,7 @@ struct State {
     script: Vec<Step>,
     next: usize,
     blocked: usize,
-    /// What went otherwise than the script says.
+    /// The acts that did not end as the script says.
     wrong: Vec<String>,
     last: String,
 }
@@ -114,7 +113,7 @@ impl Model {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner).script.len()
     }
 
-    /// How many acts were played, what went wrong, and the last request.
+    /// The number of played acts, the failures, and the last request.
     pub(super) fn ended(&self) -> (usize, Vec<String>, String) {
         let state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         (state.next, state.wrong.clone(), state.last.clone())
@@ -182,7 +181,7 @@ fn answer(head: &str, body: &str, state: &Mutex<State>) -> (&'static str, String
         Speaks::Opencode if head.contains("/chat/completions") => {
             ("text/event-stream", chat(&json!({"role": "assistant", "content": "title"}), "stop"))
         }
-        // Which model to take, whether it runs in circles, and the like: anything that can be read, or it is asked again.
+        // Questions about the choice of a model, loops and the like. Without a readable answer it asks again.
         Speaks::Gemini => {
             let part = json!({"text": "{\"reasoning\": \"none\", \"model_choice\": \"flash\"}"});
             let answer = json!({"candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}]});
@@ -193,10 +192,10 @@ fn answer(head: &str, body: &str, state: &Mutex<State>) -> (&'static str, String
 }
 
 impl State {
-    /// Judges what came of the last act, and gives the next.
+    /// Checks how the last act ended, and returns the next one.
     fn step(&mut self, body: &str) -> Option<Act> {
         self.last = body.to_owned();
-        // The words after the payload do not repeat it, so it is there once for each act that was blocked.
+        // The text after the payload does not repeat this word, so it occurs once per blocked act.
         let blocked = body.matches("STALE_FILE").count();
         if let Some(last) = self.next.checked_sub(1).and_then(|at| self.script.get(at)) {
             let was = blocked > self.blocked;
@@ -209,8 +208,8 @@ impl State {
         self.blocked = blocked;
         let step = self.script.get_mut(self.next)?;
         self.next += 1;
-        if let Some(meanwhile) = &mut step.meanwhile {
-            meanwhile();
+        if let Some(before) = &mut step.before {
+            before();
         }
         Some(step.act.clone())
     }

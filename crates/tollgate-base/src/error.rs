@@ -1,0 +1,211 @@
+//! Faults: errors outside tollgate's rules, such as a full disk, a missing permission or a damaged state file.
+//!
+//! A refusal is not a fault but an answer, and is defined in the guard. Every fault names the path it is about and, where
+//! possible, what to do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The result of anything that can fail.
+pub type Result<T, E = Fault> = std::result::Result<T, E>;
+
+/// Something outside tollgate's rules went wrong. The call had no effect.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The operating system returned an error.
+    #[error("cannot {doing} `{}`: {source}", path.display())]
+    Io {
+        /// The operation, as a verb: `open`, `exchange`.
+        doing: &'static str,
+        /// The path.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A state file does not hold what tollgate wrote.
+    #[error("`{}` is damaged: {what}", path.display())]
+    Damaged {
+        /// The state file.
+        path: PathBuf,
+        /// What is wrong in it.
+        what: String,
+    },
+    /// A later tollgate wrote the state. This one leaves it alone.
+    #[error("`{}` has format {found}, this tollgate knows {known}", path.display())]
+    NewerFormat {
+        /// The file that carries the version.
+        path: PathBuf,
+        /// The version in it.
+        found: u32,
+        /// The latest version that this program can read.
+        known: u32,
+    },
+    /// The configuration is not valid.
+    #[error("`{}` is not valid: {what}", path.display())]
+    Config {
+        /// The configuration file.
+        path: PathBuf,
+        /// What is wrong in it.
+        what: String,
+    },
+    /// The configuration was written for a later tollgate.
+    #[error("`{}` has version {found}, this tollgate knows {known}", path.display())]
+    NewerConfig {
+        /// The configuration file.
+        path: PathBuf,
+        /// The version in it.
+        found: u32,
+        /// The latest version that this program can read.
+        known: u32,
+    },
+    /// The caller's input is not valid: a bad name, an empty list of edits.
+    #[error("{what}")]
+    Invalid {
+        /// What is wrong with the input.
+        what: String,
+    },
+    /// The named thing does not exist: a file, a turn, a recovery entry.
+    #[error("{what} does not exist")]
+    Missing {
+        /// The thing and its name.
+        what: String,
+    },
+    /// Another process has held a lock for too long.
+    #[error("`{}` has been locked by another process for {waited_s} s", path.display())]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+        /// How long this process waited, in seconds.
+        waited_s: u64,
+    },
+    /// The git remote does not answer, so it is unknown who owns a task.
+    #[error("the remote `{remote}` cannot be reached: {what}")]
+    Unreachable {
+        /// The name of the remote.
+        remote: String,
+        /// Git's message.
+        what: String,
+    },
+    /// The git remote rejected the push.
+    #[error("the remote `{remote}` refused the push: {what}")]
+    RemoteRefused {
+        /// The name of the remote.
+        remote: String,
+        /// The remote's message.
+        what: String,
+    },
+}
+
+impl Fault {
+    /// A stable name for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => "DISK_FULL",
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => "NO_PERMISSION",
+            Self::Io { .. } => "IO_ERROR",
+            Self::Damaged { .. } => "STATE_DAMAGED",
+            Self::NewerFormat { .. } => "NEWER_FORMAT",
+            Self::Config { .. } | Self::NewerConfig { .. } => "CONFIG_INVALID",
+            Self::Invalid { .. } => "INVALID",
+            Self::Missing { .. } => "NOT_FOUND",
+            Self::Locked { .. } => "LOCKED",
+            Self::Unreachable { .. } => "REMOTE_UNREACHABLE",
+            Self::RemoteRefused { .. } => "REMOTE_REFUSED",
+        }
+    }
+
+    /// What to do.
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Io { source, path, .. } => return io_hint(source, path),
+            Self::Damaged { .. } => "run `tollgate doctor` to see what can be fixed, and how",
+            Self::NewerFormat { .. } | Self::NewerConfig { .. } => "install a newer tollgate",
+            Self::Config { .. } => "fix the file, then try again",
+            Self::Locked { .. } => {
+                "find the process that holds the lock with `fuser`, and end that process if it hangs"
+            }
+            Self::Unreachable { .. } => "nothing was claimed; check that `git fetch` works, then try again",
+            Self::RemoteRefused { .. } => "run `tollgate doctor` to see which pushes the remote must allow",
+            Self::Invalid { .. } | Self::Missing { .. } => return None,
+        })
+    }
+
+    /// The caller's input is not valid.
+    pub fn invalid(what: impl Into<String>) -> Self {
+        Self::Invalid { what: what.into() }
+    }
+
+    /// A state file does not hold what tollgate wrote.
+    pub fn damaged(path: &Path, what: impl ToString) -> Self {
+        Self::Damaged { path: path.to_owned(), what: what.to_string() }
+    }
+}
+
+fn io_hint(error: &io::Error, path: &Path) -> Option<&'static str> {
+    if path.as_os_str().as_encoded_bytes().contains(&0) {
+        return Some("a path cannot contain a NUL character; give another path");
+    }
+    Some(match error.kind() {
+        io::ErrorKind::StorageFull => "free some space and try again; nothing was changed",
+        io::ErrorKind::PermissionDenied => "check who owns the file and its folder",
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "the file system is mounted read-only; remount it or work elsewhere"
+        }
+        io::ErrorKind::NotADirectory => "part of this path is a file, not a folder; check the path",
+        _ => match error.raw_os_error()? {
+            libc::EMFILE | libc::ENFILE => {
+                "close some files or raise the limit (`ulimit -n`), then try again"
+            }
+            libc::ELOOP => "symbolic links on this path form a loop; delete one of them or give another path",
+            libc::ENAMETOOLONG => "give a shorter path",
+            _ => return None,
+        },
+    })
+}
+
+/// Adds the path and the verb to an I/O error.
+pub trait At<T> {
+    /// `open_it().at("open", path)?`
+    fn at(self, doing: &'static str, path: impl AsRef<Path>) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> At<T> for std::result::Result<T, E> {
+    fn at(self, doing: &'static str, path: impl AsRef<Path>) -> Result<T> {
+        self.map_err(|error| Fault::Io { doing, path: path.as_ref().to_owned(), source: error.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_io_error_with_a_remedy_has_a_hint() {
+        let hint = |code: i32| {
+            let answer: std::result::Result<(), _> = Err(io::Error::from_raw_os_error(code));
+            answer.at("open", "a").unwrap_err().hint()
+        };
+        for (code, word) in [
+            (libc::ENOSPC, "space"),
+            (libc::EACCES, "owns"),
+            (libc::EROFS, "read-only"),
+            (libc::ENOTDIR, "not a folder"),
+            (libc::EMFILE, "ulimit"),
+            (libc::ENFILE, "ulimit"),
+            (libc::ELOOP, "loop"),
+            (libc::ENAMETOOLONG, "shorter"),
+        ] {
+            assert!(hint(code).is_some_and(|hint| hint.contains(word)), "{code}: {:?}", hint(code));
+        }
+        assert_eq!(hint(libc::EIO), None);
+        let nul = std::fs::read("a\0b").at("read", "a\0b").unwrap_err();
+        assert!(nul.hint().is_some_and(|hint| hint.contains("NUL")), "{nul}");
+    }
+
+    #[test]
+    fn a_configuration_of_a_later_version_asks_for_a_newer_tollgate() {
+        let fault = Fault::NewerConfig { path: "config.toml".into(), found: 2, known: 1 };
+        assert_eq!((fault.code(), fault.hint()), ("CONFIG_INVALID", Some("install a newer tollgate")));
+    }
+}

@@ -1,0 +1,29 @@
+//! What the ledger records: one variant of [`Event`] for each `action_type`, with a typed payload and a typed result.
+//!
+//! The list in this file is the only definition. From it come the enum, the words of [`ActionType`], writing and
+//! reading; what people read of an event is the one `match` in `described.rs`. Code that acts on events matches without
+//! a wildcard, so that a new event does not compile until every reader has an answer for it.
+//!
+//! Invariants:
+//! - the order of a payload's fields is the order of its keys in the file, and neither ever changes;
+//! - reading never fails because of a word, a payload or a result that this version does not know: such a line is
+//!   [`Event::Other`], which is written back as it was read.
+
+mod described;
+mod files;
+mod kinds;
+mod tasks;
+#[cfg(test)]
+mod tests;
+mod words;
+
+pub use described::{Described, Part, Tone};
+pub use files::{
+    ErrorType, FileChanged, FileOwner, FolderMoved, Guarantee, LateWrite, Mutation, MutationStatus,
+    RefusalStatus, ReservationVoid, TailMoved, TurnMark, WriteRefused,
+};
+pub use kinds::{ActionType, Event, Keys};
+pub use tasks::{
+    ClaimFailed, ClaimLost, ClaimRenewed, Decision, EndedAttempt, TaskClaimed, TaskDecided, TaskReclaimed,
+    TaskReleased,
+};

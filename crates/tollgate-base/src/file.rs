@@ -1,0 +1,113 @@
+//! Small files that processes share: replacing one whole, and listing a folder.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use crate::error::{At, Result};
+use crate::name::random_id;
+use crate::settings::Durability;
+
+/// The prefix of temporary files. A file with this name was left by a crash and may be deleted.
+pub const TEMPORARY: &str = "tmp-";
+
+/// Gives a file these bytes: writes a temporary file in the same folder and renames it.
+///
+/// Readers see the old bytes or the new ones, never a part. With [`Durability::Durable`] that also holds after a power
+/// failure, and the new bytes survive it.
+pub fn replace_file(path: &Path, bytes: &[u8], durability: Durability) -> Result<()> {
+    replace_file_with_mode(path, bytes, durability, None)
+}
+
+/// The same, for a file with these permissions. Without them, the umask decides.
+pub fn replace_file_with_mode(
+    path: &Path,
+    bytes: &[u8],
+    durability: Durability,
+    mode: Option<u32>,
+) -> Result<()> {
+    let temporary = path.with_file_name(format!("{TEMPORARY}{}", random_id()?));
+    let written = write(&temporary, bytes, durability, mode)
+        .and_then(|()| uninterrupted(|| fs::rename(&temporary, path)).at("rename", &temporary));
+    if written.is_err() {
+        // If this fails too, the name says that the file may be deleted.
+        let _ = fs::remove_file(&temporary);
+    }
+    written?;
+    match (durability, path.parent()) {
+        // Otherwise a power failure could bring the old bytes back.
+        (Durability::Durable, Some(folder)) => {
+            File::open(folder).and_then(|folder| folder.sync_all()).at("flush the folder", folder)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn write(path: &Path, bytes: &[u8], durability: Durability, mode: Option<u32>) -> Result<()> {
+    let mut options = File::options();
+    // From the start, so that the bytes of a private file are never public.
+    options.write(true).create_new(true).mode(mode.unwrap_or(0o666));
+    let mut file = uninterrupted(|| options.open(path)).at("create", path)?;
+    if let Some(mode) = mode {
+        // The umask may have removed some permissions.
+        file.set_permissions(fs::Permissions::from_mode(mode)).at("change the permissions of", path)?;
+    }
+    file.write_all(bytes).at("write", path)?;
+    match durability {
+        // Otherwise a power failure could leave an empty file under the final name.
+        Durability::Durable => file.sync_all().at("flush", path),
+        Durability::Fast => Ok(()),
+    }
+}
+
+/// The names in a folder, in no particular order. Empty if the folder does not exist.
+pub fn names_in(folder: &Path) -> Result<Vec<OsString>> {
+    match fs::read_dir(folder) {
+        Ok(entries) => entries.map(|entry| Ok(entry.at("list the folder", folder)?.file_name())).collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error).at("list the folder", folder),
+    }
+}
+
+/// Repeats a call that a signal interrupted. The standard library does so for reads and writes only.
+pub fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            answer => return answer,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_can_be_replaced_with_other_permissions() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        for mode in [0o600, 0o755, 0o666] {
+            replace_file_with_mode(&path, b"x", Durability::Fast, Some(mode)).unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
+        }
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        for (bytes, durability) in [("one", Durability::Durable), ("two", Durability::Fast)] {
+            replace_file(&path, bytes.as_bytes(), durability).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), bytes);
+        }
+        fs::create_dir(folder.path().join("taken")).unwrap();
+        assert!(replace_file(&folder.path().join("taken"), b"x", Durability::Fast).is_err());
+        let mut names = names_in(folder.path()).unwrap();
+        names.sort();
+        assert_eq!(names, ["a", "taken"], "no temporary file is left");
+        assert_eq!(names_in(&folder.path().join("missing")).unwrap(), [""; 0]);
+    }
+}

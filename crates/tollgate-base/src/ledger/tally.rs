@@ -1,0 +1,170 @@
+//! What the ledger's lines add up to for each agent: claims made, lost and failed.
+//!
+//! Only the ledger is counted. So that an answer costs the same after a year as after a minute, the sums up to a cursor
+//! are kept in `figures.json`. Anyone who asks and had to read many lines after that cursor replaces the file. It holds
+//! nothing that is not in the ledger, with one exception: the sums of lines in older files that were deleted since.
+//!
+//! Invariant: a checkpoint is used only if the ledger still has the line of its cursor, or if older files were deleted,
+//! which leaves nothing to compare with. Otherwise everything is counted again.
+
+#![deny(clippy::wildcard_enum_match_arm)]
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Fault, Result};
+use crate::event::Event;
+use crate::file::replace_file;
+use crate::name::Agent;
+use crate::settings::Durability;
+
+use super::cursor::Cursor;
+use super::files::{Ledger, open_to_read};
+use super::follow::{Followed, Follower, Resumed};
+use super::place::Lost;
+
+/// The version of the file. A later one is neither read nor replaced.
+const VERSION: u32 = 1;
+
+/// After this many lines the next checkpoint is written. To read them takes some milliseconds, as does to write it.
+const FAR: usize = 1000;
+
+/// The file is not larger than this, or it is not ours: room for some hundred thousand agents.
+const LARGEST: u64 = 32 << 20;
+
+/// The sums of one agent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Claims made. One that was rolled back counts too.
+    pub claims: u64,
+    /// Claims that another agent was faster to make.
+    pub lost: u64,
+    /// Claims that ended in an error.
+    pub failed: u64,
+}
+
+impl Tally {
+    /// Counts one event for its agent, who is listed from the first event that counts.
+    pub fn add_to(tallies: &mut BTreeMap<Agent, Self>, agent: Option<&Agent>, event: &Event) {
+        let mut one = Self::default();
+        one.add(event);
+        if let Some(agent) = agent
+            && one != Self::default()
+        {
+            tallies.entry(agent.clone()).or_default().add(event);
+        }
+    }
+
+    /// Counts one event.
+    pub fn add(&mut self, event: &Event) {
+        match event {
+            Event::Claim(_) => self.claims += 1,
+            Event::ClaimLost(_) => self.lost += 1,
+            Event::ClaimFailed(_) => self.failed += 1,
+            Event::MutationConflict(..)
+            | Event::MutationRefused(..)
+            | Event::Mutation(..)
+            | Event::LateExternalWrite(_)
+            | Event::ReservationExpired(_)
+            | Event::Renew(_)
+            | Event::Release(..)
+            | Event::Approval(_)
+            | Event::Reclaim(..)
+            | Event::TurnStarted(_)
+            | Event::TurnEnded(_)
+            | Event::LedgerHealed(_)
+            | Event::Other { .. } => {}
+        }
+    }
+}
+
+/// The sums of all lines up to a cursor.
+#[derive(Serialize, Deserialize)]
+struct Checkpoint {
+    version: u32,
+    cursor: Cursor,
+    agents: BTreeMap<Agent, Tally>,
+}
+
+/// What is in the file.
+enum Kept {
+    Nothing,
+    Ours(Checkpoint),
+    Newer,
+}
+
+impl Ledger {
+    /// The sums of each agent that has tried to claim something.
+    pub fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {
+        let kept = self.kept();
+        let may_keep = !matches!(kept, Kept::Newer);
+        let (mut follower, mut agents) = match kept {
+            Kept::Ours(kept) => self.resume(kept)?,
+            Kept::Nothing | Kept::Newer => (self.follow(), BTreeMap::new()),
+        };
+        let mut read = 0;
+        loop {
+            let followed = follower.advance(FAR, |line| {
+                read += 1;
+                Tally::add_to(&mut agents, line.agent.as_ref(), &line.event);
+            })?;
+            match followed {
+                Followed::Further => {}
+                // Whether every line is as it was written is for `verify` to say.
+                Followed::ToTheEnd | Followed::Doubtful => break,
+                // It was cut or replaced while it was read: the caller gets what was there, and nothing is kept.
+                Followed::Lost(_) => return Ok(agents),
+            }
+        }
+        if read > FAR && may_keep {
+            // The answer is right without it, also for those who may not write here.
+            let _ = self.keep(&Checkpoint {
+                version: VERSION,
+                cursor: follower.cursor(),
+                agents: agents.clone(),
+            });
+        }
+        Ok(agents)
+    }
+
+    fn resume(&self, kept: Checkpoint) -> Result<(Follower, BTreeMap<Agent, Tally>)> {
+        Ok(match self.follow_from(kept.cursor)? {
+            Resumed::Following(follower) => (follower, kept.agents),
+            // A ledger that begins in the middle is not a new one. What was counted before stays counted.
+            Resumed::Lost(Lost::Deleted { .. }) => (self.follow(), kept.agents),
+            Resumed::Lost(Lost::Changed | Lost::Cut { .. }) => (self.follow(), BTreeMap::new()),
+        })
+    }
+
+    fn kept_path(&self) -> PathBuf {
+        self.0.folder.join("figures.json")
+    }
+
+    /// What cannot be read says nothing: the answer is in the ledger.
+    fn kept(&self) -> Kept {
+        #[derive(Deserialize)]
+        struct OnlyVersion {
+            version: u32,
+        }
+        let Ok(Some(file)) = open_to_read(&self.kept_path()) else { return Kept::Nothing };
+        let mut bytes = Vec::new();
+        if file.take(LARGEST).read_to_end(&mut bytes).is_err() {
+            return Kept::Nothing;
+        }
+        match serde_json::from_slice::<OnlyVersion>(&bytes) {
+            Ok(OnlyVersion { version }) if version > VERSION => Kept::Newer,
+            _ => serde_json::from_slice(&bytes).map_or(Kept::Nothing, Kept::Ours),
+        }
+    }
+
+    fn keep(&self, checkpoint: &Checkpoint) -> Result<()> {
+        // The lines first: were a power cut to take lines that are counted here, the checkpoint would not fit the ledger,
+        // and the sums of files that were deleted would be lost with it.
+        self.sync()?;
+        let bytes = serde_json::to_vec(checkpoint).map_err(|error| Fault::invalid(error.to_string()))?;
+        replace_file(&self.kept_path(), &bytes, Durability::Durable)
+    }
+}

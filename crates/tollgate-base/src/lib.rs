@@ -1,0 +1,18 @@
+//! The code that both promises of tollgate share: names, digests, faults, kernel locks, settings, events and the ledger.
+//!
+//! The guard (`tollgate-guard`) and the vault (`tollgate-vault`) build on this crate and do not depend on each other.
+//! Programs depend on `tollgate`, which re-exports what they need.
+
+pub mod deadline;
+pub mod digest;
+pub mod error;
+pub mod event;
+pub mod file;
+pub mod ledger;
+pub mod lock;
+pub mod name;
+pub mod settings;
+pub mod sys;
+pub mod task;
+mod units;
+pub mod visible;

@@ -1,0 +1,206 @@
+//! Kernel locks between processes, and how files that processes share are opened.
+//!
+//! A lock is a value: while it lives, no other process or thread that asks for the same lock gets it. When the value is
+//! dropped, or the process dies for any reason, the kernel releases the lock. So there are no stale locks.
+//!
+//! Lock files are created once and never deleted. If one were deleted, two processes could each hold a lock on a file of
+//! that name.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::ops::Deref;
+use std::os::fd::AsFd;
+#[cfg(not(target_os = "linux"))]
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
+
+use crate::error::{At, Result};
+use crate::sys;
+
+/// The number of attempts that only yield the core. A holder that needs a few microseconds is done by then, and the
+/// shortest pause takes longer.
+const YIELDS: u32 = 20;
+
+/// The first pause between two attempts. Most guarded writes take less than a millisecond.
+const FIRST_PAUSE: Duration = Duration::from_micros(100);
+
+/// The longest pause: short enough that nobody notices it, long enough to leave the cores to processes that work.
+const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+
+/// A lock that is held. The file is closed with it.
+#[derive(Debug)]
+#[must_use = "a lock that is dropped at once locks nothing"]
+pub struct Lock {
+    file: File,
+}
+
+impl Lock {
+    /// Opens the lock file, creates it if it is missing, and takes the lock. `None` if others held it the whole time.
+    pub fn acquire(path: &Path, wait: Duration) -> Result<Option<Self>> {
+        let file = open(path)?;
+        Ok(take(&file, path, wait)?.then_some(Self { file }))
+    }
+
+    /// Takes the lock on a file that stays open for the next call. A file that was deleted is opened again.
+    ///
+    /// Threads that share the open file share its lock, so they must exclude each other before they call this.
+    pub fn borrow<'a>(
+        file: &'a mut Option<File>,
+        path: &Path,
+        wait: Duration,
+    ) -> Result<Option<BorrowedLock<'a>>> {
+        let file = match file.take().filter(has_name) {
+            Some(open) => file.insert(open),
+            None => file.insert(open(path)?),
+        };
+        Ok(take(file, path, wait)?.then_some(BorrowedLock(file)))
+    }
+
+    /// The lock file, which may hold a few bytes about its holder.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+/// A lock on a file that stays open after the lock is released.
+#[derive(Debug)]
+#[must_use = "a lock that is dropped at once locks nothing"]
+pub struct BorrowedLock<'a>(&'a File);
+
+impl Deref for BorrowedLock<'_> {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        self.0
+    }
+}
+
+impl Drop for BorrowedLock<'_> {
+    fn drop(&mut self) {
+        // If this fails, closing the file releases the lock.
+        let _ = self.0.unlock();
+    }
+}
+
+fn take(file: &File, path: &Path, wait: Duration) -> Result<bool> {
+    let mut pauses = Pauses::until(Instant::now() + wait);
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) if pauses.pause() => {}
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(TryLockError::Error(error)) => return Err(error).at("lock", path),
+        }
+    }
+}
+
+/// Opens a file that processes share and that is locked or written in place. Creates it if it is missing, never truncates
+/// it.
+pub fn open(path: &Path) -> Result<File> {
+    open_noatime(CWD, path, OFlags::RDWR | OFlags::CREATE).at("open", path)
+}
+
+/// Opens with `O_NOATIME` where that is allowed: on files of our own. Otherwise the first read after each write updates the
+/// access time, which costs as much as another write.
+///
+/// Does not follow a symbolic link. A file that this creates is open to its user and group.
+pub fn open_noatime(
+    folder: impl AsFd,
+    path: impl rustix::path::Arg + Copy,
+    flags: OFlags,
+) -> rustix::io::Result<File> {
+    let (flags, mode) = (flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::from_raw_mode(0o660));
+    loop {
+        #[cfg(target_os = "linux")]
+        let opened = match openat(folder.as_fd(), path, flags | OFlags::NOATIME, mode) {
+            Err(Errno::PERM) => openat(folder.as_fd(), path, flags, mode),
+            opened => opened,
+        };
+        #[cfg(not(target_os = "linux"))]
+        let opened = openat(folder.as_fd(), path, flags, mode);
+        match opened {
+            Err(Errno::INTR) => {}
+            opened => return opened.map(File::from),
+        }
+    }
+}
+
+/// Whether an open file still has a name: nobody has deleted or replaced it.
+///
+/// Asks the kernel for the link count only. A request for the time stamps would make the next write update them.
+pub fn has_name(file: &File) -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{AtFlags, StatxFlags, statx};
+        let found = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::NLINK);
+        found.is_ok_and(|found| found.stx_nlink > 0)
+    }
+    #[cfg(not(target_os = "linux"))]
+    file.metadata().is_ok_and(|found| found.nlink() > 0)
+}
+
+/// Whether nobody has this file open for writing. Where the kernel cannot tell, the answer is yes.
+///
+/// The kernel grants a read lease only while nobody has the file open for writing. Closing the file returns the lease.
+pub fn nobody_writes(file: File) -> io::Result<bool> {
+    match sys::take_read_lease(&file) {
+        Ok(()) => Ok(true),
+        Err(error) => Ok(error.kind() != io::ErrorKind::WouldBlock),
+    }
+}
+
+/// Growing pauses until a deadline.
+pub struct Pauses {
+    deadline: Instant,
+    yields: u32,
+    next: Duration,
+}
+
+impl Pauses {
+    /// Pauses until this instant.
+    pub fn until(deadline: Instant) -> Self {
+        Self { deadline, yields: 0, next: FIRST_PAUSE }
+    }
+
+    /// Pauses for this length of time.
+    pub fn lasting(wait: Duration) -> Self {
+        Self::until(Instant::now() + wait)
+    }
+
+    /// Waits a little and returns true. Returns false, without waiting, once the time is up.
+    pub fn pause(&mut self) -> bool {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return false;
+        }
+        if self.yields < YIELDS {
+            self.yields += 1;
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(self.next.min(left));
+            self.next = (self.next * 2).min(LONGEST_PAUSE);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_open_for_writing_is_noticed() {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let read = || File::open(&path).unwrap();
+        assert!(nobody_writes(read()).unwrap() && nobody_writes(read()).unwrap());
+        let writer = File::options().write(true).open(&path).unwrap();
+        assert!(!nobody_writes(read()).unwrap());
+        drop(writer);
+        assert!(nobody_writes(read()).unwrap());
+    }
+}

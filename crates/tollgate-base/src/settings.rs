@@ -1,0 +1,446 @@
+//! The settings in `.tollgate/config.toml`, with their defaults.
+//!
+//! This file does no I/O: text in, settings out. An unknown key is an error, because a misspelt setting must not be
+//! ignored silently.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize};
+
+use crate::name::Agent;
+pub use crate::units::{Size, Wait};
+
+/// The latest version of the configuration that this program can read.
+pub const CONFIG_VERSION: u32 = 1;
+
+/// All settings.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// The version of the file's format.
+    pub version: Option<u32>,
+    /// How files are guarded.
+    pub guard: GuardSettings,
+    /// How long replaced bytes are kept, and how many.
+    pub recovery: RecoverySettings,
+    /// The ledger.
+    pub ledger: LedgerSettings,
+    /// The tasks.
+    pub vault: VaultSettings,
+    /// What each agent may do: `[agent.NAME]`.
+    pub agent: BTreeMap<Agent, Role>,
+    /// The agents' log files.
+    pub log: LogSettings,
+    /// The hooks of agent programs.
+    pub hooks: HookSettings,
+}
+
+/// `[agent.X]`: what one agent may do.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Role {
+    /// A word for people.
+    pub role: Option<String>,
+    /// Actions that the agent executes.
+    pub allowed: Vec<String>,
+    /// Actions that the agent drafts, for a person to approve.
+    pub sensitive: Vec<String>,
+}
+
+/// `[guard]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GuardSettings {
+    /// Whether stale writes are refused.
+    pub mode: GuardMode,
+    /// Whether an agent may write files that it has not read in the turn.
+    pub unread: Unread,
+    /// Whether an acknowledged write survives a power failure.
+    pub durability: Durability,
+    /// How long a write waits until other programs have closed the file.
+    pub quiet_wait: Wait,
+    /// How long a write waits for another guarded write of the same file.
+    pub lock_wait: Wait,
+    /// How long after a write the replaced file gets its late-write check.
+    pub grace: Wait,
+    /// After this time, a reservation between two hooks expires.
+    pub reservation: Wait,
+    /// Whether files with several names (hard links) may be written.
+    pub hard_links: HardLinks,
+    /// Whether read-only files may be written.
+    pub read_only: ReadOnly,
+    /// More paths that agents must not change, relative to the workspace.
+    pub protected: Vec<PathBuf>,
+}
+
+impl Default for GuardSettings {
+    fn default() -> Self {
+        Self {
+            mode: GuardMode::default(),
+            unread: Unread::default(),
+            durability: Durability::default(),
+            // An editor holds a file open for a few milliseconds while it saves; a second covers a slow one.
+            quiet_wait: Wait(Duration::from_secs(1)),
+            // Long enough for a guarded write of a large file to a slow disk.
+            lock_wait: Wait(Duration::from_secs(10)),
+            // A late writer has resolved the path but not opened the file yet. That takes microseconds, unless the
+            // process is suspended.
+            grace: Wait(Duration::from_secs(2)),
+            reservation: Wait(Duration::from_secs(600)),
+            hard_links: HardLinks::default(),
+            read_only: ReadOnly::default(),
+            protected: Vec::new(),
+        }
+    }
+}
+
+/// `[recovery]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RecoverySettings {
+    /// How long replaced bytes are kept.
+    pub max_age: Wait,
+    /// The total number of bytes kept.
+    pub max_size: Size,
+}
+
+impl Default for RecoverySettings {
+    fn default() -> Self {
+        Self { max_age: Wait(Duration::from_secs(7 * 24 * 3600)), max_size: Size(256 << 20) }
+    }
+}
+
+/// `[ledger]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LedgerSettings {
+    /// Beyond this size, the ledger continues in a new file.
+    pub max_size: Size,
+}
+
+impl Default for LedgerSettings {
+    fn default() -> Self {
+        Self { max_size: Size(64 << 20) }
+    }
+}
+
+/// `[vault]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct VaultSettings {
+    /// Where the tasks are, relative to the workspace.
+    pub dir: PathBuf,
+    /// How long a leased claim lasts.
+    pub lease: Wait,
+    /// A file that was not renamed into place counts as complete once it has not changed for this time.
+    pub settle: Wait,
+    /// The number of failed attempts after which a task is rejected.
+    pub max_attempts: u32,
+    /// Whether an acknowledged step survives a power failure.
+    pub durability: Durability,
+    /// How machines agree on who owns a task.
+    pub sync: Sync,
+    /// With git: the name of the remote.
+    pub remote: String,
+    /// With git: the branch that the tasks are on.
+    pub branch: String,
+    /// With git: the prefix of the refs that hold claims.
+    pub claim_refs: String,
+    /// With git: how long the remote may take for one answer.
+    pub remote_timeout: Wait,
+    /// Removed: naming it is an error that says so.
+    #[serde(deserialize_with = "offline_was_removed")]
+    pub offline: (),
+    /// With git: whether the working tree follows the branch.
+    pub follow: bool,
+}
+
+impl Default for VaultSettings {
+    fn default() -> Self {
+        Self {
+            dir: PathBuf::from("vault"),
+            // Longer than a slow model thinks, short enough that a person still waits for the task.
+            lease: Wait(Duration::from_secs(30 * 60)),
+            // Editors and `cp` write without a pause, so nobody is still writing a file that has been unchanged for
+            // two seconds.
+            settle: Wait(Duration::from_secs(2)),
+            max_attempts: 3,
+            durability: Durability::default(),
+            sync: Sync::default(),
+            remote: "origin".into(),
+            branch: "main".into(),
+            claim_refs: "refs/tollgate/claims".into(),
+            // Enough for a slow line and a slow hook on the server. Git that takes longer hangs.
+            remote_timeout: Wait(Duration::from_secs(30)),
+            offline: (),
+            follow: true,
+        }
+    }
+}
+
+/// `[hooks]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HookSettings {
+    /// Whether a write goes through that could not be checked.
+    pub on_fault: OnFault,
+    /// After this time, a write counts as one that could not be checked.
+    pub deadline: Wait,
+    /// Formatters by file extension. A command reads the file on standard input and prints it formatted. `{path}` stands
+    /// for the file.
+    pub formatters: BTreeMap<String, Vec<String>>,
+}
+
+impl Default for HookSettings {
+    fn default() -> Self {
+        Self {
+            on_fault: OnFault::default(),
+            // Shorter than the 10 seconds that agent programs wait for a hook.
+            deadline: Wait(Duration::from_secs(8)),
+            formatters: BTreeMap::new(),
+        }
+    }
+}
+
+/// `[log]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogSettings {
+    /// The folder of the logs, relative to the workspace. `None`: the user's state folder.
+    pub dir: Option<PathBuf>,
+    /// Beyond this size, a log continues in a new file.
+    pub max_size: Size,
+    /// The number of old files that are kept.
+    pub keep: u32,
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        // About fifty thousand operations per file: weeks of a busy agent, and still quick to search.
+        Self { dir: None, max_size: Size(10 << 20), keep: 5 }
+    }
+}
+
+/// How machines agree on who owns a task.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sync {
+    /// There is one machine.
+    #[default]
+    None,
+    /// Through a git remote.
+    Git,
+}
+
+fn offline_was_removed<'de, D: Deserializer<'de>>(_: D) -> Result<(), D::Error> {
+    Err(D::Error::custom(
+        "`offline` was removed, because two machines could work on the same task: delete this line",
+    ))
+}
+
+/// Whether a write goes through that could not be checked, because the state is damaged or the disk is too slow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnFault {
+    /// The write is blocked, and the agent is told why.
+    #[default]
+    Block,
+    /// The write goes through.
+    Allow,
+}
+
+/// Whether stale writes are refused.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GuardMode {
+    /// Stale writes are refused.
+    #[default]
+    Enforce,
+    /// Every write goes through. The ledger records those that would have been refused.
+    Observe,
+    /// Writes are not compared with what the agent read.
+    Off,
+}
+
+/// The old name.
+pub use GuardMode as Mode;
+
+/// Whether an agent may write files that it has not read in the turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unread {
+    /// It may.
+    #[default]
+    Allow,
+    /// The file is compared with what the agent knew in earlier turns of the session. If it knew nothing, it may write.
+    Known,
+    /// It may not, unless the write creates the file.
+    Refuse,
+}
+
+/// Whether an acknowledged write survives a power failure.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// Data and folders are flushed before the answer.
+    #[default]
+    Durable,
+    /// The write survives the death of the process, but not of the machine.
+    Fast,
+}
+
+/// Whether files with several names (hard links) may be written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HardLinks {
+    /// The write is refused.
+    #[default]
+    Refuse,
+    /// The written name gets a file of its own. The other names keep the old file.
+    Detach,
+}
+
+/// Whether read-only files may be written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReadOnly {
+    /// The write is refused.
+    #[default]
+    Refuse,
+    /// A read-only file with the new bytes replaces the old one.
+    Replace,
+}
+
+/// Why a text is not valid settings.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The text is not TOML, or has a key or value that is not valid.
+    #[error("{0}")]
+    Toml(#[from] toml::de::Error),
+    /// The text was written for a later tollgate.
+    #[error("it has version {0}, this tollgate knows {CONFIG_VERSION}; install a newer tollgate")]
+    Newer(u32),
+}
+
+impl FromStr for Settings {
+    type Err = SettingsError;
+
+    fn from_str(text: &str) -> Result<Self, SettingsError> {
+        #[derive(Deserialize)]
+        struct OnlyVersion {
+            version: Option<u32>,
+        }
+        // The version first: with a later format, a message about an unknown key would be misleading.
+        match toml::from_str::<OnlyVersion>(text)?.version {
+            Some(version) if version > CONFIG_VERSION => Err(SettingsError::Newer(version)),
+            _ => Ok(toml::from_str(text)?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_file_means_the_defaults() {
+        assert_eq!("".parse::<Settings>().unwrap(), Settings::default());
+        assert_eq!(Settings::default().guard.unread, Unread::Allow);
+    }
+
+    #[test]
+    fn every_setting_is_read() {
+        let settings: Settings = r#"
+            version = 1
+            [guard]
+            mode = "observe"
+            unread = "known"
+            durability = "fast"
+            quiet_wait = "250ms"
+            lock_wait = "3s"
+            grace = "1m"
+            reservation = "2h"
+            hard_links = "detach"
+            read_only = "replace"
+            protected = ["secrets"]
+            [recovery]
+            max_age = "2d"
+            max_size = "1GiB"
+            [ledger]
+            max_size = "512KiB"
+            [vault]
+            dir = "tasks"
+            lease = "1h"
+            settle = "500ms"
+            max_attempts = 5
+            durability = "fast"
+            sync = "git"
+            remote = "team"
+            branch = "tasks"
+            claim_refs = "refs/heads/claims"
+            remote_timeout = "5s"
+            follow = false
+            [agent.cloud]
+            role = "cloud"
+            allowed = ["summarize", "triage"]
+            sensitive = ["send_email", "payment"]
+            [hooks]
+            on_fault = "allow"
+            deadline = "2s"
+            formatters = { rs = ["rustfmt"] }
+        "#
+        .parse()
+        .unwrap();
+        assert_eq!(settings.guard.mode, GuardMode::Observe);
+        assert_eq!(settings.guard.unread, Unread::Known);
+        assert_eq!(settings.guard.durability, Durability::Fast);
+        assert_eq!(settings.guard.quiet_wait.0, Duration::from_millis(250));
+        assert_eq!(settings.guard.reservation.0, Duration::from_secs(7200));
+        assert_eq!(settings.recovery.max_size.0, 1 << 30);
+        assert_eq!(settings.ledger.max_size.0, 512 << 10);
+        let vault = VaultSettings {
+            dir: "tasks".into(),
+            lease: Wait(Duration::from_secs(3600)),
+            settle: Wait(Duration::from_millis(500)),
+            max_attempts: 5,
+            durability: Durability::Fast,
+            sync: Sync::Git,
+            remote: "team".into(),
+            branch: "tasks".into(),
+            claim_refs: "refs/heads/claims".into(),
+            remote_timeout: Wait(Duration::from_secs(5)),
+            offline: (),
+            follow: false,
+        };
+        assert_eq!(settings.vault, vault);
+        let cloud = &settings.agent[&"cloud".parse::<Agent>().unwrap()];
+        assert_eq!(cloud.role.as_deref(), Some("cloud"));
+        assert_eq!(cloud.allowed, ["summarize", "triage"]);
+        assert_eq!(cloud.sensitive, ["send_email", "payment"]);
+        assert_eq!(settings.hooks.on_fault, OnFault::Allow);
+        assert_eq!(settings.hooks.formatters["rs"], ["rustfmt"]);
+    }
+
+    #[test]
+    fn errors_name_the_key_or_value_that_is_wrong() {
+        for (text, word) in [
+            ("[guard]\nmodus = 1", "modus"),
+            ("[guard]\ngrace = \"2 parsecs\"", "2 parsecs"),
+            ("[guard]\ngrace = 2", "in quotes"),
+            ("[recovery]\nmax_size = \"99999999999GiB\"", "not a size"),
+            ("version = 2\nnew_key = 1", "newer tollgate"),
+            ("not toml", "not toml"),
+            ("[vault]\nlease = \"soon\"", "soon"),
+            ("[vault]\nsync = \"dropbox\"", "dropbox"),
+            ("[agent.\"a/b\"]\nrole = \"x\"", "a/b"),
+            ("[agent.blue]\nallow = []", "allow"),
+        ] {
+            let error = text.parse::<Settings>().unwrap_err().to_string();
+            assert!(error.contains(word), "{text:?} gave {error:?}");
+        }
+    }
+}

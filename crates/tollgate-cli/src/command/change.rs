@@ -1,0 +1,70 @@
+//! Shared by the commands that change files: the change itself, and the `--expect` option.
+
+use serde_json::{Value, json};
+use tollgate::commit::Applied;
+use tollgate::digest::Digest;
+use tollgate::error::Result;
+use tollgate::gate::Gate;
+use tollgate::guard::{Expected, Outcome};
+use tollgate::turn::TurnState;
+
+use crate::answer::{Answer, Said};
+use crate::error::CliError;
+use crate::invocation::Invocation;
+use crate::report::change::ChangeVerb;
+use crate::words;
+
+/// Makes changes through the gate, in the given turn or in a new one, and answers with them.
+pub(crate) fn change(
+    invocation: &Invocation,
+    verb: ChangeVerb,
+    make: impl FnOnce(&Gate, &dyn TurnState) -> Result<Outcome<Vec<Applied>>>,
+    json: impl FnOnce(&[Applied]) -> Value,
+) -> Result<Answer, CliError> {
+    let gate = invocation.gate()?;
+    let turn = invocation.turn()?;
+    match make(&gate, turn.as_ref())? {
+        Outcome::Done(applied) => {
+            // The change is made. If this sweep fails, the next one does its work.
+            let _ = gate.workspace().sweep();
+            let view = invocation.viewpoint();
+            Ok(Answer::Done(Said {
+                words: words::applied(&view, verb, &applied),
+                notes: words::weaker_guarantees(&view, &applied),
+                json: json(&applied),
+            }))
+        }
+        Outcome::Refused(refused) => Ok(Answer::Refused(refused)),
+    }
+}
+
+pub(crate) fn change_one(
+    invocation: &Invocation,
+    verb: ChangeVerb,
+    make: impl FnOnce(&Gate, &dyn TurnState) -> Result<Outcome<Applied>>,
+) -> Result<Answer, CliError> {
+    let make = |gate: &Gate, turn: &dyn TurnState| Ok(make(gate, turn)?.map(|applied| vec![applied]));
+    change(invocation, verb, make, |applied| applied.first().map_or(Value::Null, applied_json))
+}
+
+pub(crate) fn applied_json(applied: &Applied) -> Value {
+    let mut json = json!({
+        "file_path": applied.path.to_string(),
+        "hash_before": applied.before.digest(),
+        "hash_after": applied.after.digest(),
+        "change_id": applied.id,
+        "guarantee": applied.guarantee,
+    });
+    if let Some(to) = &applied.moved_to {
+        json["moved_to"] = to.to_string().into();
+    }
+    json
+}
+
+/// `--expect`: a hash, or `absent`.
+pub(crate) fn expected(text: &str) -> Result<Expected, String> {
+    match text {
+        "absent" => Ok(Expected::Absent),
+        text => text.parse::<Digest>().map(Expected::Hash).map_err(|error| words::bad_expectation(&error)),
+    }
+}

@@ -1,0 +1,91 @@
+//! `tollgate launch PARENT -- COMMAND`: the process between `tollgate work` and its command. It ties the command's life to
+//! that of tollgate, then becomes the command.
+//!
+//! Only the child can ask for a signal at its parent's death. To do that between fork and exec would need unsafe code.
+//! Instead `work` starts tollgate again; that process asks for the signal and executes the command. The lock of the claim
+//! is an open file that stays open through both.
+//!
+//! The call is not in the command line that people see: `main` recognises it before clap parses anything.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use crate::output;
+use crate::words;
+
+/// The name of the call.
+pub(crate) const LAUNCH: &str = "launch";
+
+/// A shell's exit code for a command that cannot be run.
+const CANNOT_RUN: u8 = 127;
+
+/// A call by `tollgate work`.
+pub(crate) struct Launch {
+    /// The process that the command must not outlive.
+    parent: i32,
+    program: OsString,
+    arguments: Vec<OsString>,
+}
+
+/// The launch, if the call is exactly `tollgate launch PARENT -- COMMAND...`.
+pub(crate) fn called(mut words: impl Iterator<Item = OsString>) -> Option<Launch> {
+    words.next()?;
+    if words.next()? != LAUNCH {
+        return None;
+    }
+    let parent = words.next()?.to_str()?.parse().ok()?;
+    if words.next()? != "--" {
+        return None;
+    }
+    Some(Launch { parent, program: words.next()?, arguments: words.collect() })
+}
+
+impl Launch {
+    /// Becomes the command. Returns only if that fails.
+    pub(crate) fn run(&self) -> ExitCode {
+        // If the parent is dead already, nobody wants the command any more.
+        if die_with_parent(self.parent) {
+            let error = Command::new(&self.program).args(&self.arguments).exec();
+            output::tell(&words::cannot_run(&self.program, &error));
+        }
+        ExitCode::from(CANNOT_RUN)
+    }
+}
+
+/// SIGKILL, not SIGTERM: a command that catches the signal would outlive its claim.
+#[cfg(target_os = "linux")]
+fn die_with_parent(parent: i32) -> bool {
+    use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+    set_parent_process_death_signal(Some(Signal::KILL)).is_ok()
+        && getppid().map(Pid::as_raw_pid) == Some(parent)
+}
+
+/// Other systems have no such signal. There the lock alone protects: nobody gets the task while the command runs.
+#[cfg(not(target_os = "linux"))]
+fn die_with_parent(_: i32) -> bool {
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_exact_call_of_the_worker_is_recognised() {
+        let is_launch = |call: &str| called(call.split(' ').map(OsString::from)).is_some();
+        assert!(is_launch("tollgate launch 4711 -- make"));
+        assert!(is_launch("tollgate launch 4711 -- sh -c true"));
+        for call in [
+            "tollgate",
+            "tollgate launch",
+            "tollgate launch --help",
+            "tollgate launch x -- make",
+            "tollgate launch 4711 make",
+            "tollgate launch 4711 --",
+            "tollgate work -- launch 4711 -- make",
+        ] {
+            assert!(!is_launch(call), "{call}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! One task, from the claim to the release: verify, run the command, report the result.
+//!
+//! Invariants: the command and everything it starts hold the claim's lock as long as they run. A task is released as failed or
+//! returned only after the whole process group of the command was killed and no other process holds the lock.
+
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use tollgate::error::{Fault, Result};
+use tollgate::vault::block::Verdict;
+use tollgate::vault::claim::Mode;
+use tollgate::vault::retry::with_retry;
+use tollgate::vault::store::Landed;
+use tollgate::vault::{ClaimLock, Claimed, Owned, Release};
+
+use super::heartbeat::Fenced;
+use super::shift::{Shift, Stopped};
+use crate::command::launch::LAUNCH;
+use crate::words;
+
+/// The pause before a failed release is tried again. The work is done, and the disk may be full only for a while.
+const RELEASE_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest time that killed processes may take to die, which can be long on a busy machine.
+const BURIAL: Duration = Duration::from_secs(10);
+
+/// How a job ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    Done,
+    Drafted,
+    Failed,
+    GivenBack,
+    /// This worker no longer owns the claim, or another process still holds its lock, so the task was not released.
+    Lost,
+}
+
+/// What is left to do after the command has ended.
+pub(super) struct LetGo {
+    claimed: Claimed,
+    how: How,
+    began: Instant,
+}
+
+enum How {
+    /// Release the task with the command's result.
+    Release(Release),
+    /// Return the task without a result, for this reason.
+    GiveBack(&'static str),
+    /// Leave the task alone, because this worker no longer owns it.
+    Not,
+}
+
+impl Shift<'_> {
+    /// Works on one task. The caller then releases it.
+    pub(super) fn job(&self, claimed: Claimed) -> LetGo {
+        let began = Instant::now();
+        let how = self.work_on(&claimed);
+        LetGo { claimed, how, began }
+    }
+
+    fn work_on(&self, claimed: &Claimed) -> How {
+        let Claimed { task, claim, .. } = claimed;
+        // The contract asks for this check before the work begins.
+        match with_retry(|| self.tasks.vault.verify(task, &claim.id, self.invocation.now()), &sleep) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.tell(&words::claim_is_gone(task));
+                return How::Not;
+            }
+            Err(fault) => {
+                self.tell(&words::work_fault(&self.invocation.viewpoint(), &fault));
+                return How::GiveBack("the claim could not be verified");
+            }
+        }
+        self.show(&words::work_begins(claimed));
+        let (status, stopped) = match self.run(claimed) {
+            Ok(Ran::Ended(_, _, Some(Fenced::Lost))) => {
+                self.tell(&words::fenced_off(task));
+                return How::Not;
+            }
+            Ok(Ran::Ended(_, _, Some(Fenced::Silent))) => {
+                self.tell(&words::silent_for_a_lease(task));
+                return How::GiveBack("the remote was unreachable for a whole lease");
+            }
+            Ok(Ran::Ended(status, stopped, None)) => (status, stopped),
+            Ok(Ran::StillRuns) => {
+                self.tell(&words::something_still_runs(task));
+                return How::Not;
+            }
+            Ok(Ran::NotStarted) => return How::GiveBack("stopped"),
+            Err(error) => {
+                self.tell(&words::cannot_start(&error));
+                return How::GiveBack("the command could not be started");
+            }
+        };
+        match (status.success(), stopped) {
+            (true, _) => How::Release(Release::success()),
+            (false, Stopped::Yes) => How::GiveBack("stopped"),
+            (false, Stopped::No) => {
+                How::Release(Release::failure(words::exit_status(status.code(), status.signal())))
+            }
+        }
+    }
+
+    /// Releases or returns a task after the work.
+    pub(super) fn let_go(&self, LetGo { claimed, how, began }: LetGo) -> Ended {
+        let Claimed { task, claim, .. } = &claimed;
+        let how = match how {
+            How::Not => return Ended::Lost,
+            How::GiveBack(why) => return self.give_back(&claimed, why),
+            How::Release(how) => how,
+        };
+        let landed = self.insist(|| self.tasks.vault.release(task, &claim.id, &how, self.invocation.now()));
+        let Some(landed) = landed else { return Ended::Lost };
+        let success = how.verdict == Verdict::Success;
+        self.show(&words::work_ended(task, &landed, success, how.note.as_deref(), began.elapsed()));
+        match (success, claim.mode) {
+            (true, Mode::Execute) => Ended::Done,
+            (true, Mode::Draft) => Ended::Drafted,
+            (false, _) => Ended::Failed,
+        }
+    }
+
+    fn give_back(&self, claimed: &Claimed, why: &str) -> Ended {
+        let (task, id) = (&claimed.task, &claimed.claim.id);
+        match self.insist(|| self.tasks.vault.give_back(task, id, why, self.invocation.now())) {
+            Some(landed) => {
+                self.show(&words::given_back(task, &landed, why));
+                Ended::GivenBack
+            }
+            None => Ended::Lost,
+        }
+    }
+
+    /// Releases a task, and tries again as long as that fails. `None` if this worker no longer owns the task, or must stop
+    /// first: then the lock is released with this process, and another worker reclaims the task.
+    fn insist(&self, release: impl Fn() -> Result<Owned<Landed>>) -> Option<Landed> {
+        let mut told = false;
+        loop {
+            match with_retry(&release, &sleep) {
+                Ok(Ok(landed)) => return Some(landed),
+                Ok(Err(not_owner)) => {
+                    self.tell(&words::not_the_owner(&not_owner));
+                    return None;
+                }
+                Err(fault) => {
+                    if !std::mem::replace(&mut told, true) {
+                        self.tell(&words::work_fault(&self.invocation.viewpoint(), &fault));
+                    }
+                    if matches!(fault, Fault::Invalid { .. }) || self.must_end() {
+                        return None;
+                    }
+                    sleep(RELEASE_PAUSE);
+                }
+            }
+        }
+    }
+
+    fn run(&self, claimed: &Claimed) -> io::Result<Ran> {
+        let claim = &claimed.claim;
+        let mut command = Command::new(self.invocation.program());
+        command.arg(LAUNCH).arg(std::process::id().to_string()).arg("--").args(self.command);
+        command
+            .env("TOLLGATE_TASK_ID", claimed.task.as_str())
+            .env("TOLLGATE_CLAIM_ID", claim.id.as_str())
+            .env("TOLLGATE_AGENT", claim.agent.as_str())
+            .env("TOLLGATE_ACTION", claim.action.as_deref().unwrap_or_default())
+            .env("TOLLGATE_MODE", claim.mode.as_str());
+        if let Some(path) = &claimed.path {
+            command.env("TOLLGATE_TASK", path);
+        }
+        // Its own process group: Ctrl-C reaches only tollgate, and everything that the command starts can be killed with it.
+        command.stdin(Stdio::null()).process_group(0);
+        if self.quiet {
+            // Stdout is reserved for the JSON document.
+            command.stdout(io::stderr());
+        }
+        // Without a lock the claim has a lease, which the heartbeat renews.
+        let nothing = ClaimLock::nothing();
+        let lock = claimed.lock.as_ref().unwrap_or(&nothing);
+        let (child, borrowers) =
+            lock.lend(|| command.spawn()).map_err(|fault| io::Error::other(fault.to_string()))?;
+        let mut child = child?;
+        let group = Pid::from_child(&child);
+        // Kills the whole group and waits until it is dead: until then its processes hold the lock, and the task is not free.
+        let mut end = || -> io::Result<Option<ExitStatus>> {
+            // An error means that no process of the group is left.
+            let _ = kill_process_group(group, Signal::KILL);
+            let status = child.wait()?;
+            let gone = borrowers.are_gone(BURIAL).map_err(|fault| io::Error::other(fault.to_string()))?;
+            Ok(gone.then_some(status))
+        };
+        if !self.started(group) {
+            return Ok(end()?.map_or(Ran::StillRuns, |_| Ran::NotStarted));
+        }
+        let fenced = self.with_heartbeat(claimed, group, || {
+            // Waits without reaping: until the child is reaped its id cannot be reused, so killing its group is safe.
+            while let Err(error) = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+                if error != rustix::io::Errno::INTR {
+                    break;
+                }
+            }
+        });
+        let stopped = self.ended(group);
+        let succeeded = || {
+            let looked = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+            looked.ok().flatten().and_then(|status| status.exit_status()) == Some(0)
+        };
+        let status = if succeeded() { Some(child.wait()?) } else { end()? };
+        Ok(status.map_or(Ran::StillRuns, |status| Ran::Ended(status, stopped, fenced)))
+    }
+}
+
+enum Ran {
+    Ended(ExitStatus, Stopped, Option<Fenced>),
+    /// `tollgate work` was asked to stop before the command began.
+    NotStarted,
+    /// The command failed, but a process that it started left its group, still runs and holds the lock.
+    StillRuns,
+}

@@ -1,0 +1,158 @@
+//! The threads that run the jobs, and how they stop after a signal.
+//!
+//! Invariant: a thread lives at least as long as the command that it started, because the kernel sends the parent-death
+//! signal when that thread ends.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+use tollgate::error::{Fault, Result};
+
+use super::job::{Ended, LetGo};
+use super::queue::{Queue, Taken};
+use super::shift::Shift;
+use crate::report::work::Tally;
+use crate::words;
+
+/// The time between SIGTERM and SIGKILL for a command.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// How long a step waits for another one that can be sent to the remote together with it: shorter than any remote needs to
+/// answer, longer than the time from the end of one task to the claim of the next.
+const LINGER: Duration = Duration::from_millis(15);
+
+/// The threads of one worker.
+pub(super) struct Pool<'a> {
+    shift: &'a Shift<'a>,
+    queue: &'a Queue<'a>,
+}
+
+impl<'a> Pool<'a> {
+    pub(super) fn new(shift: &'a Shift<'a>, queue: &'a Queue<'a>) -> Self {
+        Self { shift, queue }
+    }
+
+    /// Works until no task is left, or until a signal.
+    pub(super) fn work(&self, jobs: u16, grace: Duration) -> Result<Tally> {
+        self.shift.tell(&words::work_starts(
+            &self.shift.invocation.viewpoint(),
+            self.shift.agent,
+            &self.shift.tasks.folder,
+        ));
+        self.shift.state().threads = usize::from(jobs);
+        let batched = self.shift.tasks.vault.store().batch(LINGER);
+        thread::scope(|scope| {
+            let _signals = on_signal(scope, || {
+                self.queue.close();
+                self.shift.state().asked += 1;
+                self.shift.notify();
+            })?;
+            for _ in 0..jobs {
+                scope.spawn(move || self.one_after_the_other(batched));
+            }
+            self.see_to_the_end(grace);
+            Ok::<_, Fault>(())
+        })?;
+        let mut shift = self.shift.state();
+        match shift.fault.take() {
+            Some(fault) => Err(fault),
+            None => Ok(shift.tally.clone()),
+        }
+    }
+
+    fn one_after_the_other(&self, batched: bool) {
+        let fault = thread::scope(|scope| {
+            loop {
+                match self.queue.take() {
+                    Ok(Taken::Task(claimed)) => {
+                        let rest = self.shift.job(*claimed);
+                        if batched {
+                            // In parallel with the next claim, so that both go to the remote together.
+                            scope.spawn(|| self.finish(rest));
+                        } else {
+                            self.finish(rest);
+                        }
+                    }
+                    Ok(Taken::NoMore(_)) => break None,
+                    Err(fault) => break Some(fault),
+                }
+            }
+        });
+        let mut shift = self.shift.state();
+        shift.threads -= 1;
+        shift.fault = shift.fault.take().or(fault);
+        drop(shift);
+        self.shift.notify();
+    }
+
+    fn finish(&self, rest: LetGo) {
+        let ended = self.shift.let_go(rest);
+        let mut shift = self.shift.state();
+        match ended {
+            Ended::Done => shift.tally.done += 1,
+            Ended::Drafted => shift.tally.drafted += 1,
+            Ended::Failed => shift.tally.failed += 1,
+            Ended::GivenBack => shift.tally.given_back += 1,
+            Ended::Lost => {}
+        }
+        drop(shift);
+        self.queue.finished(ended == Ended::Failed);
+    }
+
+    /// Waits for the threads. After a signal, running commands have the grace period to finish.
+    fn see_to_the_end(&self, grace: Duration) {
+        let mut shift =
+            self.shift.wait(self.shift.state(), None, |shift| shift.threads > 0 && shift.asked == 0);
+        if shift.threads == 0 {
+            return;
+        }
+        drop(shift);
+        self.shift.tell(&words::work_stops(grace));
+        let deadline = Instant::now() + grace;
+        shift = self
+            .shift
+            .wait(self.shift.state(), Some(deadline), |shift| shift.threads > 0 && shift.asked == 1);
+        shift.over = true;
+        for (group, told) in &mut shift.running {
+            *told = true;
+            signal(*group, Signal::TERM);
+        }
+        let deadline = Instant::now() + LAST_WORDS;
+        shift = self.shift.wait(shift, Some(deadline), |shift| shift.threads > 0 && shift.asked < 3);
+        for group in shift.running.keys() {
+            signal(*group, Signal::KILL);
+        }
+    }
+}
+
+fn signal(group: i32, signal: Signal) {
+    if let Some(group) = Pid::from_raw(group) {
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+/// Stops listening for signals when it is dropped.
+struct Listening(Handle);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+fn on_signal<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    act: impl Fn() + Send + 'scope,
+) -> Result<Listening> {
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|source| Fault::Io {
+        doing: "listen to",
+        path: "signals".into(),
+        source,
+    })?;
+    let handle = signals.handle();
+    scope.spawn(move || signals.forever().for_each(|_| act()));
+    Ok(Listening(handle))
+}

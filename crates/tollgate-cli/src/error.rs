@@ -1,0 +1,121 @@
+//! Why a command failed, as data. `words` turns these values into sentences.
+//!
+//! A refused change is not an error: it is an [`Answer`](crate::answer::Answer).
+
+use std::ffi::OsString;
+use std::io;
+use std::time::Duration;
+
+use tollgate::error::Fault;
+use tollgate::name::{Agent, TurnId};
+
+/// Why a command has no answer.
+#[derive(Debug)]
+pub(crate) enum CliError {
+    /// The arguments, the environment or the input are not valid.
+    Usage(UsageError),
+    /// The library reported a fault.
+    Fault(Fault),
+    /// The reader of stdout has closed it.
+    Hangup,
+    /// Stdout cannot be written, for example because its disk is full.
+    Stdout(io::Error),
+}
+
+/// What is wrong with the arguments, the environment or the input.
+#[derive(Debug)]
+pub(crate) enum UsageError {
+    NoTurn,
+    TurnOfAnother {
+        turn: TurnId,
+        owner: Agent,
+        agent: Agent,
+    },
+    /// An environment variable has a value that is not valid.
+    BadVariable {
+        name: &'static str,
+        why: Fault,
+    },
+    /// `edit` got different numbers of `--old` and `--new`.
+    UnpairedEdits {
+        old: usize,
+        new: usize,
+    },
+    /// The input of `apply` is not a list of changes.
+    BadChanges(serde_json::Error),
+    /// A change of `apply` has no action, or several.
+    NotOneAction {
+        index: usize,
+        actions: usize,
+    },
+    NotBase64 {
+        index: usize,
+    },
+    NoSuchHost(String),
+    /// `init --mcp` for a program whose hooks are installed.
+    HasHooks(&'static str),
+    /// `init --host` for a program with the MCP server.
+    HasServer(&'static str),
+    VaultNameIsNotText,
+    /// tollgate cannot safely add this vault to the configuration.
+    NameTheVaultYourself(String),
+    NoClaimId,
+    BadTitle,
+    /// tollgate could not parse the new task.
+    BadTask(String),
+    /// The new task would have another value than the one given with this option.
+    BadTaskOption {
+        option: &'static str,
+        value: String,
+    },
+    DraftIsNotText,
+    FailedIsNotDone,
+    NobodyDecides,
+    NoGitSync,
+    NoSuchProgram(OsString),
+    TokenNeeded,
+    BadToken,
+    AgentsDoNotServe,
+    /// The input of a hook cannot be understood.
+    BadPayload {
+        host: &'static str,
+        what: String,
+    },
+    HookFailed(&'static str),
+    HookTooSlow(Duration),
+}
+
+impl From<UsageError> for CliError {
+    fn from(error: UsageError) -> Self {
+        Self::Usage(error)
+    }
+}
+
+impl From<Fault> for CliError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            // The gate's name for copying a file to stdout.
+            Fault::Io { doing: "hand out", source, .. } => source.into(),
+            fault => Self::Fault(fault),
+        }
+    }
+}
+
+/// An error of stdout itself.
+impl From<io::Error> for CliError {
+    fn from(source: io::Error) -> Self {
+        if source.kind() == io::ErrorKind::BrokenPipe { Self::Hangup } else { Self::Stdout(source) }
+    }
+}
+
+impl CliError {
+    /// The exit code of the process.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            // `head` closes its input when it has enough lines. That is not a failure.
+            Self::Hangup => 0,
+            Self::Usage(_) | Self::Fault(Fault::Invalid { .. }) => 2,
+            Self::Fault(_) | Self::Stdout(_) => 3,
+        }
+    }
+}

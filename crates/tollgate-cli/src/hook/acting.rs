@@ -1,0 +1,236 @@
+//! One tool call of an agent: judged before the tool runs, recorded after it has run.
+//!
+//! Before the tool there are three steps, in this order: settle the agent's older calls, because their results are part of
+//! what the turn knows; judge this call; record it for the hook after the tool.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tollgate::digest::Digest;
+use tollgate::error::Fault;
+use tollgate::gate::{Gate, Mention, Ticket, ToolChange, ToolResult, ToolUse};
+use tollgate::guard::{Expected, Outcome, Refused};
+use tollgate::path::FilePath;
+use tollgate::refusal::ErrorType;
+use tollgate::settings::HookSettings;
+use tollgate::shared_turn::SharedTurn;
+use tollgate::turn::{Extent, FileState, TurnState};
+use tollgate::workspace::STATE_FOLDER;
+
+use super::formatter;
+use super::pending_call::{Expectation, LastChange};
+use super::plan::Plan;
+use super::session::Session;
+use super::settle;
+use super::shown::{has_word, is_same_text, shown};
+use crate::error::CliError;
+use crate::host::event::{Aftermath, Call, Deeds, Heard};
+use crate::host::{self, Host};
+use crate::invocation::Invocation;
+use crate::words;
+
+/// Everything that one tool call needs.
+pub(super) struct Acting<'h> {
+    pub(super) host: &'static dyn Host,
+    pub(super) heard: &'h Heard,
+    pub(super) invocation: &'h Invocation,
+    pub(super) gate: &'h Gate,
+    pub(super) session: &'h Session<'h>,
+    pub(super) settings: &'h HookSettings,
+}
+
+impl Acting<'_> {
+    /// The name of a call, the same before and after the tool: from its id, otherwise from its tool and input.
+    fn name_of(&self, call: &Call) -> String {
+        let id = match &call.id {
+            Some(id) => id.clone(),
+            None => format!("{}\0{}", call.tool, call.input),
+        };
+        self.session.call_name(id.as_bytes())
+    }
+
+    pub(super) fn before(
+        &self,
+        call: &Call,
+        plan: &Plan,
+        turn: &SharedTurn,
+    ) -> Result<Option<Value>, CliError> {
+        let name = self.name_of(call);
+        self.session.settle_finished(self.gate, &name)?;
+        if plan.reads.is_empty() && plan.changes.is_empty() && !plan.gave_up {
+            let foreign = self.foreign(plan, turn)?;
+            self.session.record(&name, turn, Expectation { foreign, ..Expectation::default() })?;
+            return Ok(None);
+        }
+        let (changes, predicted) = self.changes(call, plan, turn)?;
+        let foreign = self.foreign(plan, turn)?;
+        for change in &changes {
+            formatter::adopt(self.gate.workspace(), self.settings, turn, &change.path)?;
+        }
+        let tool_use =
+            ToolUse { call: name.clone(), tool: call.tool.clone(), reads: plan.reads.clone(), changes };
+        match self.judge(turn, &tool_use)? {
+            Outcome::Refused(refused) => Ok(Some(self.host.block(&self.refusal(call, &refused)))),
+            Outcome::Done(ticket) => {
+                let expectation = Expectation { ticket: Some(ticket.clone()), predicted, foreign };
+                if let Err(fault) = self.session.record(&name, turn, expectation) {
+                    // Without a record no later hook would end the reservation.
+                    let _ = self.gate.post_tool_use(turn, ticket, ToolResult::Failed);
+                    return Err(fault.into());
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Judges a call. If a file is busy, the call that holds it may be over without a report: then such calls of all agents
+    /// are settled first. This reads many files, so it is done only then.
+    fn judge(&self, turn: &SharedTurn, tool_use: &ToolUse) -> Result<Outcome<Ticket>, Fault> {
+        let outcome = self.gate.pre_tool_use(turn, tool_use)?;
+        let is_busy = |refused: &Refused| {
+            refused.refusals().iter().any(|refusal| refusal.error_type() == ErrorType::FileBusy)
+        };
+        if !matches!(&outcome, Outcome::Refused(refused) if is_busy(refused)) {
+            return Ok(outcome);
+        }
+        settle::abandoned(self.gate, &self.invocation.existing_turns()?)?;
+        self.gate.pre_tool_use(turn, tool_use)
+    }
+
+    fn refusal(&self, call: &Call, refused: &Refused) -> String {
+        let payload = refused.payload();
+        let actual = payload.actual_hash.map(|hash| hash.to_string()).unwrap_or_default();
+        let again = self.session.was_told(format!("{}\0{}\0{actual}", call.tool, call.input).as_bytes());
+        words::hook_refused(&self.invocation.viewpoint(), refused, again)
+    }
+
+    /// The changes for the gate, each file once, and the hashes that the files will have.
+    #[allow(clippy::type_complexity, reason = "two lists that are made in one pass")]
+    fn changes(
+        &self,
+        call: &Call,
+        plan: &Plan,
+        turn: &SharedTurn,
+    ) -> Result<(Vec<ToolChange>, Vec<(PathBuf, Digest)>), Fault> {
+        let (mut changes, mut predicted): (Vec<ToolChange>, Vec<_>) = (Vec::new(), Vec::new());
+        for planned in &plan.changes {
+            let path = self.gate.workspace().canonical(&planned.path)?;
+            let mut add = |path: &FilePath, text: Option<Digest>| {
+                let path = path.as_path().to_owned();
+                if changes.iter().any(|there| there.path == path) {
+                    return;
+                }
+                predicted.extend(text.map(|text| (path.clone(), text)));
+                let (extent, expected) = (planned.extent, Expected::Baseline);
+                changes.push(ToolChange { path, extent, expected, predicted: text });
+            };
+            if path.as_path().is_dir() {
+                // A change of a folder changes all files in it that the turn has seen,
+                let inside =
+                    turn.files()?.into_iter().filter(|(file, _)| file.as_path().starts_with(path.as_path()));
+                inside.for_each(|(file, _)| add(&file, None));
+                // and the protected files in it.
+                let root = self.gate.workspace().path();
+                let protected =
+                    host::protected().into_iter().chain([STATE_FOLDER.into()]).map(|file| root.join(file));
+                for file in protected.filter(|file| file.exists()) {
+                    if file.starts_with(path.as_path()) || path.as_path().starts_with(&file) {
+                        add(&self.gate.workspace().canonical(&file)?, None);
+                    }
+                }
+            } else {
+                add(&path, planned.digest(path.as_path()));
+            }
+        }
+        if plan.gave_up
+            && let Deeds::Shell { commands, .. } = &call.deeds
+        {
+            for path in turn.files_where(|path| self.is_named(commands, path) == Mention::Yes)? {
+                let (path, extent) = (path.as_path().to_owned(), Extent::Part);
+                if !changes.iter().any(|there| there.path == path) {
+                    changes.push(ToolChange { path, extent, expected: Expected::Baseline, predicted: None });
+                }
+            }
+        }
+        Ok((changes, predicted))
+    }
+
+    /// The files that the call gives to unknown programs, and that are not as the turn last saw them.
+    fn foreign(&self, plan: &Plan, turn: &SharedTurn) -> Result<Vec<PathBuf>, Fault> {
+        let mut foreign = Vec::new();
+        for named in &plan.named {
+            let Ok(path) = self.gate.workspace().canonical(named) else { continue };
+            if let Some(sighting) = turn.get(&path)?
+                && let Some(known) = sighting.baseline(Extent::Whole).digest()
+                && std::fs::read(path.as_path()).is_ok_and(|bytes| Digest::of(&bytes) != known)
+            {
+                foreign.push(path.as_path().to_owned());
+            }
+        }
+        Ok(foreign)
+    }
+
+    pub(super) fn after(&self, call: &Call, aftermath: &Aftermath) -> Result<Option<Value>, CliError> {
+        let Some((pending, since)) = self.session.take(&self.name_of(call))? else { return Ok(None) };
+        // The call may have begun in a turn that has ended.
+        let turn = match self.session.turn_of(&pending)? {
+            Some(turn) => turn,
+            None => self.session.turn(self.gate, self.heard.turn.as_deref())?,
+        };
+        let is_shell = matches!(call.deeds, Deeds::Shell { .. });
+        let (mut own, mut read) = (BTreeSet::new(), BTreeSet::new());
+        let mut lost = None;
+        if let Some(mut ticket) = pending.ticket {
+            own.extend(ticket.changes().map(|(path, _)| path.to_owned()));
+            lost = aftermath.replaced.as_ref().and_then(|(path, text)| {
+                let path = self.gate.workspace().canonical(self.heard.folder.join(path)).ok()?;
+                let (_, before) = ticket.changes().find(|(there, _)| *there == path.as_path())?;
+                let slipped_in = match before {
+                    FileState::Present(digest) => !is_same_text(&turn.text(digest).ok()??, text),
+                    FileState::Absent => true,
+                    FileState::Unreadable => false,
+                };
+                slipped_in.then_some((path, before, text))
+            });
+            ticket.judge_reads(|path, planned| {
+                // Reading does not change a file, so a change of it below is somebody else's.
+                read.insert(path.to_owned());
+                shown(&aftermath.shown, path, planned)
+            });
+            // A shell command that fails has often changed something before.
+            let failed = aftermath.failed && !is_shell;
+            let result = if failed { ToolResult::Failed } else { ToolResult::Succeeded };
+            self.gate.post_tool_use(&turn, ticket, result)?;
+        }
+        if let Deeds::Shell { commands, .. } = &call.deeds {
+            // Nearly all files are unchanged, and for those one look at the ctime is enough.
+            let changed = turn.files_where(|path| since.last_changed(path) != LastChange::Before)?;
+            let mut files: Vec<(FilePath, Mention)> = Vec::new();
+            for path in changed.into_iter().filter(|path| !own.contains(path.as_path())) {
+                let foreign = since.last_changed(path.as_path()) == LastChange::Near
+                    || read.contains(path.as_path())
+                    || pending.foreign.iter().any(|there| there == path.as_path());
+                let named = if foreign { Mention::No } else { self.is_named(commands, path.as_path()) };
+                files.push((path, named));
+            }
+            self.gate.look_again(&turn, &call.tool, &files)?;
+        }
+        let Some((path, before, text)) = lost else { return Ok(None) };
+        // If the text cannot be kept, the agent is told of it all the same.
+        let kept = self.gate.keep_overwritten(&turn, &path, before, text.as_bytes()).ok();
+        Ok(self.host.tell(&words::hook_lost(&self.invocation.viewpoint(), &path, text, kept.as_deref())))
+    }
+
+    /// Whether a command names a file, in whatever language its parts are written.
+    fn is_named(&self, commands: &[String], path: &Path) -> Mention {
+        let root = self.gate.workspace().path();
+        let spellings =
+            [Some(path), path.strip_prefix(root).ok(), path.strip_prefix(&self.heard.folder).ok()];
+        let names = |text: &str| {
+            spellings.iter().flatten().filter_map(|path| path.to_str()).any(|word| has_word(text, word))
+                || path.file_name().and_then(|name| name.to_str()).is_some_and(|name| has_word(text, name))
+        };
+        if commands.iter().any(|text| names(text)) { Mention::Yes } else { Mention::No }
+    }
+}

@@ -1,0 +1,166 @@
+//! A tool call in progress: the hook before the tool records it, the hook after the tool takes it.
+//!
+//! Each call is one file in the `calls` folder of its session. A process takes a call by renaming its file, so only one
+//! process gets it.
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tollgate::digest::Digest;
+use tollgate::error::Fault;
+use tollgate::gate::Ticket;
+use tollgate::name::{Agent, TurnId};
+use tollgate::shared_turn::SharedTurn;
+use tollgate::turn::TurnState;
+use tollgate_base::file::TEMPORARY;
+
+use super::process::Process;
+use crate::replace::{Access, replace_file};
+
+/// The version of the format. A file of a later version is left to the tollgate that wrote it.
+const VERSION: u32 = 1;
+
+/// A tool call in progress.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct PendingCall {
+    version: u32,
+    pub(super) turn: TurnId,
+    pub(super) agent: Agent,
+    /// `None` for a shell command that names no file.
+    pub(super) ticket: Option<Ticket>,
+    /// The hashes that the files will have, where that is known.
+    predicted: Vec<(PathBuf, Digest)>,
+    /// Files that the call names and that somebody else has changed: their next change is not the agent's own.
+    pub(super) foreign: Vec<PathBuf>,
+    /// The program that runs the tool.
+    host: Option<Process>,
+}
+
+/// What the hook before a tool knows about the call.
+#[derive(Debug, Default)]
+pub(super) struct Expectation {
+    pub(super) ticket: Option<Ticket>,
+    pub(super) predicted: Vec<(PathBuf, Digest)>,
+    pub(super) foreign: Vec<PathBuf>,
+}
+
+impl PendingCall {
+    /// Records a call in this folder under this name.
+    pub(super) fn record(
+        folder: &Path,
+        name: &str,
+        turn: &SharedTurn,
+        expectation: Expectation,
+    ) -> Result<(), Fault> {
+        let Expectation { ticket, predicted, foreign } = expectation;
+        let (id, agent) = (turn.id().clone(), turn.agent().clone());
+        let host = Process::of_host();
+        let call = Self { version: VERSION, turn: id, agent, ticket, predicted, foreign, host };
+        let bytes = serde_json::to_vec(&call).map_err(|error| Fault::Invalid { what: error.to_string() })?;
+        replace_file(&path(folder, name), &bytes, Access::Private)
+    }
+
+    /// Takes the call of this name, if it was recorded and no other process has taken it.
+    pub(super) fn take(folder: &Path, name: &str) -> Result<Option<(Self, Since)>, Fault> {
+        take(&path(folder, name))
+    }
+
+    /// Whether all files hold what the call was expected to write.
+    pub(super) fn is_done(&self) -> bool {
+        let holds = |(path, digest): &(PathBuf, Digest)| {
+            fs::read(path).is_ok_and(|bytes| Digest::of(&bytes) == *digest)
+        };
+        let all = self.ticket.as_ref().map_or(0, |ticket| ticket.changes().count());
+        all > 0 && self.predicted.len() == all && self.predicted.iter().all(holds)
+    }
+
+    /// Whether the program that runs the tool is dead.
+    pub(super) fn host_is_dead(&self) -> bool {
+        self.host.as_ref().is_some_and(|host| !host.is_alive())
+    }
+}
+
+fn path(folder: &Path, name: &str) -> PathBuf {
+    folder.join("calls").join(name)
+}
+
+/// The files of all recorded calls in this folder. Calls that are being recorded or taken have other names.
+pub(super) fn all(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder.join("calls")).into_iter().flatten().flatten();
+    let is_temporary =
+        |path: &Path| path.file_name().is_some_and(|name| name.as_bytes().starts_with(TEMPORARY.as_bytes()));
+    let paths = entries.map(|entry| entry.path());
+    paths.filter(|path| path.extension().is_none() && !is_temporary(path)).collect()
+}
+
+/// Reads a call without taking it.
+pub(super) fn peek(path: &Path) -> Option<PendingCall> {
+    let call: PendingCall = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    (call.version == VERSION).then_some(call)
+}
+
+/// Takes a call by renaming its file.
+pub(super) fn take(path: &Path) -> Result<Option<(PendingCall, Since)>, Fault> {
+    let fault = |doing| move |source| Fault::Io { doing, path: path.to_owned(), source };
+    let since = match fs::metadata(path) {
+        Ok(found) => Since(changed(&found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(fault("look at")(error)),
+    };
+    let taken = path.with_extension(format!("taken-{}", std::process::id()));
+    match fs::rename(path, &taken) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(fault("take")(error)),
+    }
+    let bytes = fs::read(&taken).map_err(fault("read"));
+    let _ = fs::remove_file(&taken);
+    match serde_json::from_slice::<PendingCall>(&bytes?) {
+        Ok(call) if call.version == VERSION => Ok(Some((call, since))),
+        _ => Err(Fault::Damaged { path: path.to_owned(), what: "it should describe a tool call".into() }),
+    }
+}
+
+/// When a call was recorded, by the kernel's clock for files.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Since(i128);
+
+/// When a file was last changed, by its ctime. Unlike the mtime, programs cannot set it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LastChange {
+    /// Before the call was recorded.
+    Before,
+    /// At about the same time, within the precision of the clock. The file must be read again, but this call did not
+    /// change it.
+    Near,
+    /// After the call was recorded, or nobody can tell.
+    Since,
+}
+
+impl Since {
+    pub(super) fn last_changed(self, path: &Path) -> LastChange {
+        // The kernel's clock ticks at least a hundred times a second. This is a little more than two ticks.
+        const TICKS: i128 = 30_000_000;
+        // lstat is the cheapest call that tells, and it runs for every file of the turn.
+        let Ok(found) = rustix::fs::lstat(path) else { return LastChange::Since };
+        // The times of a symbolic link do not tell about its target.
+        if rustix::fs::FileType::from_raw_mode(found.st_mode).is_symlink() {
+            return LastChange::Since;
+        }
+        #[allow(clippy::useless_conversion, reason = "their types depend on the system")]
+        let changed = i128::from(found.st_ctime) * 1_000_000_000 + i128::from(found.st_ctime_nsec);
+        match changed - self.0 {
+            0.. => LastChange::Since,
+            near if near >= -TICKS => LastChange::Near,
+            _ => LastChange::Before,
+        }
+    }
+}
+
+fn changed(metadata: &fs::Metadata) -> i128 {
+    i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec())
+}

@@ -1,0 +1,31 @@
+//! The effects of a shell command on files.
+
+use std::path::PathBuf;
+
+use tollgate::turn::Extent;
+
+/// The effects of a shell command on files.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Effects {
+    /// Files that the command prints.
+    pub(crate) reads: Vec<(PathBuf, Extent)>,
+    /// Files that the command changes.
+    pub(crate) changes: Vec<ShellChange>,
+    /// Files that the command gives to unknown programs.
+    pub(crate) named: Vec<PathBuf>,
+    /// Some of the command could not be parsed.
+    pub(crate) unclear: bool,
+    /// The command was too long or too deeply nested to be read to its end.
+    pub(crate) gave_up: bool,
+}
+
+/// A file that a command changes.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ShellChange {
+    /// The file, or a folder with everything in it.
+    pub(crate) path: PathBuf,
+    /// Whether the whole file is replaced.
+    pub(crate) extent: Extent,
+    /// The new text, if the command contains it.
+    pub(crate) text: Option<String>,
+}

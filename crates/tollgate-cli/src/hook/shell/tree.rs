@@ -1,0 +1,38 @@
+//! Small functions on the nodes of a parsed command.
+
+use tree_sitter::Node;
+
+pub(super) fn children(node: Node<'_>) -> Vec<Node<'_>> {
+    let mut cursor = node.walk();
+    node.named_children(&mut cursor).collect()
+}
+
+pub(super) fn slice<'t>(node: Node<'_>, text: &'t str) -> &'t str {
+    text.get(node.byte_range()).unwrap_or_default()
+}
+
+/// The name of a command, if it is a plain word.
+pub(super) fn name_of(node: Node<'_>, text: &str) -> String {
+    let node = match node.kind() {
+        "redirected_statement" => node.child_by_field_name("body").unwrap_or(node),
+        _ => node,
+    };
+    node.child_by_field_name("name").map(|name| slice(name, text).to_owned()).unwrap_or_default()
+}
+
+pub(super) fn has_expansion(heredoc: Node<'_>) -> bool {
+    let body = children(heredoc).into_iter().find(|part| part.kind() == "heredoc_body");
+    body.is_some_and(|body| {
+        children(body)
+            .iter()
+            .any(|part| part.kind().contains("expansion") || part.kind().contains("substitution"))
+    })
+}
+
+/// The text of a here-document, without tabs at the start of each line if it is indented (`<<-`).
+pub(super) fn unindented(text: &str, indented: bool) -> String {
+    match indented {
+        true => text.split_inclusive('\n').map(|line| line.trim_start_matches('\t')).collect(),
+        false => text.to_owned(),
+    }
+}

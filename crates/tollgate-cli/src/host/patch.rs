@@ -1,0 +1,149 @@
+//! Patches in the format `*** Begin Patch`: which files they add, change, move and delete, and the new text of each file.
+//!
+//! The new text is known only if every change has exactly one place in the file. If it has several, or if white space would
+//! have to be ignored, programs differ in which place they choose.
+
+use super::event::{Deed, Hunk};
+
+/// The effects of a patch, file by file.
+pub(crate) fn deeds(patch: &str) -> Vec<Deed> {
+    let mut deeds: Vec<Deed> = Vec::new();
+    for line in patch.lines() {
+        // Lines of text in a patch start with a sign or a space, so no text looks like a header.
+        let head = |word: &str| line.strip_prefix(word).map(|path| path.trim().into());
+        if let Some(path) = head("*** Add File: ") {
+            deeds.push(Deed::Write(path, Some(String::new())));
+        } else if let Some(path) = head("*** Update File: ") {
+            deeds.push(Deed::Patch(path, Vec::new()));
+        } else if let Some(path) = head("*** Delete File: ") {
+            deeds.push(Deed::Delete(path));
+        } else if let Some(to) = head("*** Move to: ") {
+            // A move deletes the file at its old path.
+            if let Some(Deed::Patch(from, _)) = deeds.last().cloned() {
+                deeds.pop();
+                deeds.push(Deed::Delete(from));
+            }
+            deeds.push(Deed::Write(to, None));
+        } else {
+            match deeds.last_mut() {
+                Some(Deed::Write(_, Some(text))) => {
+                    if let Some(line) = line.strip_prefix('+') {
+                        text.push_str(line);
+                        text.push('\n');
+                    }
+                }
+                Some(Deed::Patch(_, hunks)) => add(hunks, line),
+                _ => {}
+            }
+        }
+    }
+    deeds
+}
+
+/// Adds one line to the changes of a file.
+fn add(hunks: &mut Vec<Hunk>, line: &str) {
+    if let Some(below) = line.strip_prefix("@@") {
+        let below = Some(below.trim()).filter(|below| !below.is_empty()).map(str::to_owned);
+        return hunks.push(Hunk { below, ..Hunk::default() });
+    }
+    if line.starts_with("***") {
+        return;
+    }
+    if hunks.is_empty() {
+        hunks.push(Hunk::default());
+    }
+    let Some(hunk) = hunks.last_mut() else { return };
+    match (line.as_bytes().first(), line.get(1..)) {
+        (Some(b'-'), Some(text)) => hunk.old.push(text.to_owned()),
+        (Some(b'+'), Some(text)) => hunk.new.push(text.to_owned()),
+        (_, text) => {
+            // An empty line may lack its leading space.
+            let text = text.unwrap_or_default().to_owned();
+            hunk.old.push(text.clone());
+            hunk.new.push(text);
+        }
+    }
+}
+
+/// The text after these changes, if there is only one way to apply them.
+pub(crate) fn outcome(text: &str, hunks: &[Hunk]) -> Option<String> {
+    let mut lines: Vec<&str> = text.strip_suffix('\n')?.split('\n').collect();
+    let mut from = 0;
+    for hunk in hunks {
+        if let Some(below) = &hunk.below {
+            from += lines[from..].iter().position(|line| line.trim() == below)? + 1;
+        }
+        if hunk.old.is_empty() {
+            return None;
+        }
+        let mut places =
+            lines[from..].windows(hunk.old.len()).enumerate().filter(|(_, there)| **there == hunk.old[..]);
+        let at = from + places.next()?.0;
+        if places.next().is_some() {
+            return None;
+        }
+        lines.splice(at..at + hunk.old.len(), hunk.new.iter().map(String::as_str));
+        from = at + hunk.new.len();
+    }
+    Some(lines.join("\n") + "\n").filter(|_| !hunks.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hunk(below: Option<&str>, old: &[&str], new: &[&str]) -> Hunk {
+        let owned = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
+        Hunk { below: below.map(str::to_owned), old: owned(old), new: owned(new) }
+    }
+
+    #[test]
+    fn every_kind_of_change_is_found() {
+        let patch = "*** Begin Patch\n*** Add File: new.txt\n+one\n+*** Delete File: not.me\n*** Update File: a b.txt\n@@\n-x\n+y\n\
+                     *** Update File: old.txt\n*** Move to: moved.txt\n@@\n-x\n+y\n*** Delete File: gone.txt\n*** End Patch";
+        assert_eq!(
+            deeds(patch),
+            [
+                Deed::Write("new.txt".into(), Some("one\n*** Delete File: not.me\n".into())),
+                Deed::Patch("a b.txt".into(), vec![hunk(None, &["x"], &["y"])]),
+                Deed::Delete("old.txt".into()),
+                Deed::Write("moved.txt".into(), None),
+                Deed::Delete("gone.txt".into()),
+            ]
+        );
+        assert_eq!(deeds(""), []);
+        assert_eq!(deeds("*** Add File: x"), [Deed::Write("x".into(), Some(String::new()))]);
+        assert_eq!(deeds("*** Move to: x"), [Deed::Write("x".into(), None)]);
+    }
+
+    #[test]
+    fn the_new_text_is_known_if_there_is_one_way_to_apply_a_patch() {
+        let made = |text: &str, changes: &str| {
+            let patch = format!("*** Begin Patch\n*** Update File: f\n{changes}\n*** End Patch");
+            let [Deed::Patch(_, hunks)] = &deeds(&patch)[..] else { panic!("{patch}") };
+            outcome(text, hunks)
+        };
+        for (text, changes, expected) in [
+            ("a\nb\nc\n", "@@\n a\n-b\n+B\n c", "a\nB\nc\n"),
+            ("a\nb\n", "-b\n+B\n+C", "a\nB\nC\n"),
+            ("a\nb\n", "@@\n-a\n@@\n-b\n+B\n*** End of File", "B\n"),
+            ("fn x\n1\nfn y\n1\n", "@@ fn y\n-1\n+2", "fn x\n1\nfn y\n2\n"),
+            ("a\n\nb\n", "@@\n a\n\n-b\n+c", "a\n\nc\n"),
+        ] {
+            assert_eq!(made(text, changes).as_deref(), Some(expected), "{changes}");
+        }
+        for (text, changes) in [
+            ("a\na\n", "@@\n-a\n+b"),
+            ("someone\n", "@@\n-one\n+two"),
+            ("a \n", "@@\n-a\n+b"),
+            ("a\r\n", "@@\n-a\n+b"),
+            ("a", "@@\n-a\n+b"),
+            ("a\n", "@@\n+b"),
+            ("a\n", "@@ missing\n-a\n+b"),
+            ("a\n", ""),
+            ("", "@@\n-a"),
+        ] {
+            assert_eq!(made(text, changes), None, "{text:?} {changes}");
+        }
+    }
+}

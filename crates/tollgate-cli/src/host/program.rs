@@ -1,0 +1,71 @@
+//! The trait of an agent program. Each program has one file in this folder that implements it.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::event::Heard;
+use super::mcp::Registry;
+use super::setup::{Setup, Trust};
+
+/// An agent program.
+pub(crate) trait Host: Sync {
+    /// The name on the command line, in agents' names and in messages.
+    fn name(&self) -> &'static str;
+
+    /// Whether only this program sends a payload with these fields. Programs read each other's configuration, so a hook
+    /// that is called in the name of one program may have to answer another.
+    fn is_surely(&self, payload: &Value) -> bool;
+
+    /// The event in a payload, or what is wrong with the payload.
+    fn hear(&self, payload: &Value) -> Result<Heard, String>;
+
+    /// Whether a text that is not valid JSON may be the event before a tool, judging by the words in it.
+    fn may_be_before_a_tool(&self, text: &str) -> bool;
+
+    /// The answer that blocks the tool and gives the agent the reason.
+    fn block(&self, reason: &str) -> Value;
+
+    /// The answer after a tool that gives the agent a message; `None` if the program does not support that.
+    fn tell(&self, words: &str) -> Option<Value>;
+
+    /// The hooks in its configuration.
+    fn setup(&self) -> Setup;
+
+    /// The MCP servers in its configuration.
+    fn mcp(&self) -> Registry;
+
+    /// The files and folders that show that the program is used.
+    fn traces(&self) -> Traces;
+
+    /// Whether the program would call the installed hooks, judging by its settings.
+    fn trust(&self, home: Option<&Path>, root: &Path) -> Trust {
+        let _ = (home, root);
+        Trust::NotNeeded
+    }
+
+    /// A payload about this file and session, for testing the installed hooks.
+    fn canary(&self, session: &str, folder: &Path, event: Canary, file: &Path) -> Value;
+}
+
+/// The event of a canary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Canary {
+    /// The file is about to be read.
+    BeforeRead,
+    /// It was read.
+    AfterRead,
+    /// It is about to be overwritten.
+    BeforeWrite,
+}
+
+/// The names that show that a program is used.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Traces {
+    /// Its executable.
+    pub(crate) program: &'static str,
+    /// A folder below the user's home.
+    pub(crate) home: &'static str,
+    /// Files or folders in a project.
+    pub(crate) project: &'static [&'static str],
+}

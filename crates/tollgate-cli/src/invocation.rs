@@ -1,0 +1,337 @@
+//! One call of the command: from its arguments and its environment to a workspace, a turn and a gate.
+//!
+//! Two things are outside the workspace: the folder for turns, and the last known head of the ledger. This file knows where
+//! they are. Both are kept per workspace, under its id.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use jiff::Timestamp;
+use tollgate::error::Fault;
+use tollgate::gate::Gate;
+use tollgate::ledger::{Ledger, LedgerOptions};
+use tollgate::name::{Agent, TurnId};
+use tollgate::settings::LedgerSettings;
+use tollgate::shared_turn::{SharedTurn, SharedTurns};
+use tollgate::tasks::{open_workspace, workspace_id};
+use tollgate::turn::{Turn, TurnState};
+use tollgate::vault::claim::ClaimId;
+use tollgate::workspace::{Options, STATE_FOLDER, Workspace};
+
+use crate::answer::Form;
+use crate::error::{CliError, UsageError};
+use crate::global_args::GlobalArgs;
+use crate::host;
+use crate::root::{self, FoundBy};
+use crate::surroundings::Surroundings;
+use crate::turn_place::{TurnPlace, turn_places};
+use crate::words::Viewpoint;
+
+/// The arguments and the environment of this call.
+#[derive(Debug)]
+pub(crate) struct Invocation {
+    global: GlobalArgs,
+    surroundings: Surroundings,
+    /// Found once.
+    root: OnceLock<(PathBuf, FoundBy)>,
+}
+
+impl Invocation {
+    pub(crate) fn new(surroundings: Surroundings, global: GlobalArgs) -> Self {
+        Self { global, surroundings, root: OnceLock::new() }
+    }
+
+    /// The same call, for another workspace.
+    pub(crate) fn elsewhere(&self, workspace: &Path) -> Self {
+        let mut global = self.global.clone();
+        global.workspace = Some(workspace.to_owned());
+        Self::new(Surroundings::look(), global)
+    }
+
+    /// A call for another workspace, with separate folders for turns and state.
+    pub(crate) fn apart(root: &Path, runtime: &Path, state: &Path, agent: Option<Agent>) -> Self {
+        let surroundings = Surroundings {
+            turn: None,
+            agent: None,
+            claim_id: None,
+            runtime: Some(runtime.to_owned()),
+            state: Some(state.to_owned()),
+            ..Surroundings::look()
+        };
+        Self::new(surroundings, GlobalArgs::of(root, agent))
+    }
+
+    /// The global options.
+    pub(crate) fn global(&self) -> &GlobalArgs {
+        &self.global
+    }
+
+    pub(crate) fn form(&self) -> Form {
+        self.global.form()
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    /// The place and the time of the reader of this call's messages.
+    pub(crate) fn viewpoint(&self) -> Viewpoint {
+        let base = self.base().ok().and_then(|base| base.canonicalize().ok());
+        Viewpoint { base, now: self.now() }
+    }
+
+    pub(crate) fn uid(&self) -> u32 {
+        self.surroundings.uid
+    }
+
+    /// The folder that relative paths are relative to.
+    pub(crate) fn base(&self) -> Result<PathBuf, Fault> {
+        let folder = match (&self.surroundings.folder, &self.global.workspace) {
+            (_, Some(given)) if given.is_absolute() => return Ok(given.clone()),
+            (Ok(folder), _) => folder,
+            (Err(_), _) => return Err(Fault::Missing { what: "the current folder".into() }),
+        };
+        Ok(match &self.global.workspace {
+            Some(given) => folder.join(given),
+            None => folder.clone(),
+        })
+    }
+
+    /// The absolute path of a path that the user gave.
+    pub(crate) fn path(&self, given: &Path) -> Result<PathBuf, Fault> {
+        if given.as_os_str().is_empty() {
+            return Err(Fault::Invalid { what: "the path is empty".into() });
+        }
+        Ok(self.base()?.join(given))
+    }
+
+    /// The root of the workspace, canonical, and why it is the root.
+    pub(crate) fn root(&self) -> Result<(PathBuf, FoundBy), Fault> {
+        if let Some(root) = self.root.get() {
+            return Ok(root.clone());
+        }
+        let root = root::find(&self.base()?, self.global.workspace.is_some())?;
+        Ok(self.root.get_or_init(|| root).clone())
+    }
+
+    /// Whether the workspace has state. Commands that only read check this first, so that they never create state.
+    pub(crate) fn has_state(&self) -> Result<bool, Fault> {
+        Ok(self.root()?.0.join(STATE_FOLDER).join("version").exists())
+    }
+
+    pub(crate) fn workspace(&self) -> Result<Workspace, Fault> {
+        let (root, _) = self.root()?;
+        let options = Options {
+            ledger_head: self.ledger_head(&root)?,
+            protected: host::protected().into_iter().collect(),
+            ..Options::default()
+        };
+        open_workspace(&root, self.writer().as_ref(), options)
+    }
+
+    pub(crate) fn gate(&self) -> Result<Gate, Fault> {
+        Ok(Gate::new(self.workspace()?))
+    }
+
+    /// The ledger alone. It can be read even if the workspace cannot be opened.
+    pub(crate) fn ledger(&self) -> Result<Ledger, Fault> {
+        let (root, _) = self.root()?;
+        let state = root.join(STATE_FOLDER);
+        let max_size = LedgerSettings::default().max_size.0;
+        let head = self.ledger_head(&root)?;
+        Ok(Ledger::new(&state, &state.join("locks").join("ledger"), LedgerOptions { max_size, head }))
+    }
+
+    /// The file with the last known head of the ledger; `None` if the user has no folder for state.
+    pub(crate) fn ledger_head(&self, root: &Path) -> Result<Option<PathBuf>, Fault> {
+        let id = workspace_id(root)?;
+        Ok(self.surroundings.state.as_ref().map(|state| state.join("tollgate").join("heads").join(id)))
+    }
+
+    /// The agent given by an argument.
+    pub(crate) fn named_agent(&self) -> Option<&Agent> {
+        self.global.agent.as_ref()
+    }
+
+    /// The agent given by an argument or by the environment.
+    pub(crate) fn named_by_environment(&self) -> Result<Option<Agent>, CliError> {
+        match (&self.global.agent, &self.surroundings.agent) {
+            (Some(agent), _) => Ok(Some(agent.clone())),
+            (None, Some(agent)) => from_environment("TOLLGATE_AGENT", agent).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// The acting agent: given, else the user, else `cli`.
+    pub(crate) fn agent(&self) -> Result<Agent, CliError> {
+        if let Some(agent) = &self.global.agent {
+            return Ok(agent.clone());
+        }
+        if let Some(agent) = &self.surroundings.agent {
+            return from_environment("TOLLGATE_AGENT", agent);
+        }
+        let user = self.surroundings.user.as_deref().and_then(sanitised);
+        user.map_or_else(|| Ok("cli".parse()?), Ok)
+    }
+
+    /// The agent that runs this process, if one does. Then what only people may do is refused.
+    pub(crate) fn inside_an_agent(&self) -> Option<String> {
+        self.surroundings.agent.as_ref().map(|agent| agent.to_string_lossy().into_owned())
+    }
+
+    /// The agent that writes files: the owner of the given turn, else the acting agent.
+    pub(crate) fn writer(&self) -> Option<Agent> {
+        match self.turn_id() {
+            Ok(Some(_)) => self.shared_turn().ok().map(|(_, turn)| turn.agent().clone()),
+            _ => self.agent().ok(),
+        }
+    }
+
+    /// The claim given by an argument or by the environment.
+    pub(crate) fn claim_id(&self, named: Option<&ClaimId>) -> Result<ClaimId, CliError> {
+        match named {
+            Some(id) => Ok(id.clone()),
+            None => self.given_claim()?.ok_or_else(|| UsageError::NoClaimId.into()),
+        }
+    }
+
+    /// The token that visitors of a server must present, from the environment.
+    pub(crate) fn token(&self) -> Result<Option<String>, CliError> {
+        match &self.surroundings.token {
+            Some(token) => match token.to_str() {
+                Some(token) => Ok(Some(token.to_owned())),
+                None => Err(UsageError::BadToken.into()),
+            },
+            None => Ok(None),
+        }
+    }
+
+    /// The user's name, even if an agent is given.
+    pub(crate) fn person(&self) -> String {
+        let user = self.surroundings.user.as_deref().and_then(sanitised);
+        user.map_or_else(|| "somebody".to_owned(), |user| user.as_str().to_owned())
+    }
+
+    /// The claim given by the environment: the one under which this process was started.
+    pub(crate) fn given_claim(&self) -> Result<Option<ClaimId>, CliError> {
+        let given = self.surroundings.claim_id.as_ref();
+        given.map(|id| from_environment("TOLLGATE_CLAIM_ID", id)).transpose()
+    }
+
+    /// `PATH`
+    pub(crate) fn search_path(&self) -> Option<&OsStr> {
+        self.surroundings.path.as_deref()
+    }
+
+    /// The path of this program, for starting it again.
+    pub(crate) fn program(&self) -> &Path {
+        &self.surroundings.program
+    }
+
+    /// Whether the user has not configured how git runs ssh.
+    pub(crate) fn plain_ssh(&self) -> bool {
+        !self.surroundings.ssh
+    }
+
+    /// The user's folder for tollgate's state.
+    pub(crate) fn user_state(&self) -> Option<PathBuf> {
+        self.surroundings.state.as_ref().map(|state| state.join("tollgate"))
+    }
+
+    /// The turn given by an argument or by the environment.
+    pub(crate) fn turn_id(&self) -> Result<Option<TurnId>, CliError> {
+        match (&self.global.turn, &self.surroundings.turn) {
+            (Some(id), _) => Ok(Some(id.clone())),
+            (None, Some(id)) => from_environment("TOLLGATE_TURN", id).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// The turn of this command: the given one, else a new one for this command alone.
+    pub(crate) fn turn(&self) -> Result<Box<dyn TurnState>, CliError> {
+        match self.turn_id()? {
+            Some(_) => Ok(Box::new(self.shared_turn()?.1)),
+            None => Ok(Box::new(Turn::begin(TurnId::new()?, self.agent()?))),
+        }
+    }
+
+    /// The given turn, and the folder with all turns.
+    pub(crate) fn shared_turn(&self) -> Result<(SharedTurns, SharedTurn), CliError> {
+        let Some(id) = self.turn_id()? else { return Err(UsageError::NoTurn.into()) };
+        let mut why_not = Fault::Missing { what: format!("the turn `{id}`") };
+        for place in self.existing_turn_places()? {
+            // A folder that cannot be used is an error only if no other has the turn: another user may have created it.
+            let found = place.open().and_then(|turns| turns.open(&id).map(|turn| (turns, turn)));
+            match (found, &self.global.agent) {
+                (Ok((_, turn)), Some(agent)) if agent != turn.agent() => {
+                    let (turn, owner) = (turn.id().clone(), turn.agent().clone());
+                    return Err(UsageError::TurnOfAnother { turn, owner, agent: agent.clone() }.into());
+                }
+                (Ok(found), _) => return Ok(found),
+                (Err(Fault::Missing { .. }), _) => {}
+                (Err(fault), _) => why_not = fault,
+            }
+        }
+        Err(why_not.into())
+    }
+
+    /// All existing folders with turns.
+    pub(crate) fn existing_turns(&self) -> Result<Vec<SharedTurns>, Fault> {
+        self.existing_turn_places()?.iter().map(TurnPlace::open).collect()
+    }
+
+    /// All existing places, not only the best: a turn may have begun when there was no runtime folder.
+    fn existing_turn_places(&self) -> Result<Vec<TurnPlace>, Fault> {
+        let mut places = self.turn_places()?;
+        places.retain(TurnPlace::exists);
+        Ok(places)
+    }
+
+    /// The folder for new turns: the first place that can be used.
+    pub(crate) fn new_turns(&self) -> Result<SharedTurns, Fault> {
+        let mut refused = Fault::Invalid { what: "there is no folder for turns".into() };
+        for place in self.turn_places()? {
+            match place.open() {
+                Ok(turns) => return Ok(turns),
+                Err(fault) => refused = fault,
+            }
+        }
+        Err(refused)
+    }
+
+    fn turn_places(&self) -> Result<Vec<TurnPlace>, Fault> {
+        turn_places(&self.root()?.0, self.surroundings.uid, self.surroundings.runtime.as_deref())
+    }
+}
+
+fn from_environment<T>(name: &'static str, value: &OsString) -> Result<T, CliError>
+where
+    T: std::str::FromStr<Err = Fault>,
+{
+    value.to_string_lossy().parse().map_err(|why| UsageError::BadVariable { name, why }.into())
+}
+
+/// A user's name as the name of an agent; `None` if no valid character is left.
+fn sanitised(user: &str) -> Option<Agent> {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.@+".contains(c) { c } else { '-' };
+    let name: String = user.chars().map(plain).collect();
+    // The longest valid name. All characters are ASCII here.
+    name.trim_matches(['.', '-']).chars().take(64).collect::<String>().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_user_name_becomes_a_valid_agent_or_none() {
+        let name = |user: &str| sanitised(user).map(|agent| agent.as_str().to_owned());
+        assert_eq!(name("ada").as_deref(), Some("ada"));
+        assert_eq!(name("DOMAIN\\ada lovelace").as_deref(), Some("DOMAIN-ada-lovelace"));
+        assert_eq!(name("..ada\x1b[").as_deref(), Some("ada"));
+        assert_eq!(name(&"x".repeat(100)), Some("x".repeat(64)));
+        assert_eq!(name("--"), None);
+        assert_eq!(name("日本"), None);
+    }
+}

@@ -1,0 +1,78 @@
+//! Printing: which stream gets what, and which exit code the process ends with.
+//!
+//! Invariant: with `--json`, stdout gets one JSON document and nothing else.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use tollgate::guard::Refused;
+use tollgate::refusal::{ErrorType, Report};
+
+use crate::answer::{Answer, Form, json_line};
+use crate::error::CliError;
+use crate::words::{self, Viewpoint};
+
+/// Prints an answer or an error, and returns the exit code.
+pub(crate) fn print(view: &Viewpoint, form: Form, answer: &Result<Answer, CliError>) -> ExitCode {
+    let (stdout, stderr, code) = match answer {
+        Ok(Answer::Streamed) | Err(CliError::Hangup) => (String::new(), String::new(), 0),
+        Ok(Answer::Done(said)) => (said.stdout(form), said.stderr(form), 0),
+        Ok(Answer::NotValid(said)) => (said.stdout(form), said.stderr(form), 1),
+        Ok(Answer::Refused(refused) | Answer::ReadRefused(refused)) if form == Form::Json => {
+            (json_line(&refused.payload()), String::new(), 1)
+        }
+        Ok(Answer::ReadRefused(refused)) => (String::new(), words::refused(view, refused), 1),
+        Ok(Answer::Refused(refused)) => (stale_reports(refused), words::refused(view, refused), 1),
+        Err(error @ CliError::Stdout(_)) => (String::new(), words::error(view, error), error.exit_code()),
+        Err(error) if form == Form::Json => {
+            (json_line(&words::error_json(error)), String::new(), error.exit_code())
+        }
+        Err(error) => (String::new(), words::error(view, error), error.exit_code()),
+    };
+    // If stderr cannot be written, there is no other place to report that.
+    let _ = write(&mut io::stderr().lock(), &stderr);
+    match write(&mut io::stdout().lock(), &stdout).map_err(CliError::from) {
+        Ok(()) | Err(CliError::Hangup) => ExitCode::from(code),
+        Err(error) => {
+            let _ = write(&mut io::stderr().lock(), &words::error(view, &error));
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// Prints help, or why the command line is not valid, and returns the exit code. With `--json`, a usage error is a JSON
+/// document on stdout like every other error.
+pub(crate) fn print_parse_error(error: &clap::Error, words: impl Iterator<Item = OsString>) -> ExitCode {
+    let wants_json = words.skip(1).take_while(|word| word != "--").any(|word| word == "--json");
+    // If neither stream can be written, there is no other place to report that.
+    let _ = match wants_json && error.use_stderr() {
+        true => write(&mut io::stdout().lock(), &json_line(&words::parse_error_json(&error.to_string()))),
+        false => error.print(),
+    };
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+/// Prints a line on stdout at once, for a command that keeps running.
+pub(crate) fn say(text: &str) -> Result<(), CliError> {
+    Ok(write(&mut io::stdout().lock(), text)?)
+}
+
+/// Prints a line on stderr at once, for a command that keeps running.
+pub(crate) fn tell(text: &str) {
+    let _ = write(&mut io::stderr().lock(), text);
+}
+
+fn write(stream: &mut impl Write, text: &str) -> io::Result<()> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    writeln!(stream, "{text}")?;
+    stream.flush()
+}
+
+fn stale_reports(refused: &Refused) -> String {
+    let reports = refused.reports();
+    let stale = reports.iter().filter(|report| report.error_type == ErrorType::StaleFile);
+    stale.map(|report: &Report| json_line(report)).collect::<Vec<_>>().join("\n")
+}

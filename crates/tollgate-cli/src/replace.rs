@@ -1,0 +1,73 @@
+//! Replacing a small file in a folder that may not exist yet: readers see the old bytes or the new ones, never a part.
+//!
+//! The bytes are not flushed: after a power failure the file may be the old one or empty.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
+
+use tollgate::error::Fault;
+use tollgate::settings::Durability;
+use tollgate_base::file::replace_file_with_mode;
+
+/// The permissions of a replaced file, and of the folders that are created for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// For this user alone.
+    Private,
+    /// As the umask says; an existing file keeps its permissions.
+    Normal,
+    /// For everybody to read and run.
+    Executable,
+}
+
+/// Replaces a file. Creates missing folders.
+pub(crate) fn replace_file(path: &Path, bytes: &[u8], access: Access) -> Result<(), Fault> {
+    let mode = match access {
+        Access::Private => Some(0o600),
+        Access::Normal => fs::metadata(path).ok().map(|old| old.permissions().mode() & 0o7777),
+        Access::Executable => Some(0o755),
+    };
+    let replace = || replace_file_with_mode(path, bytes, Durability::Fast, mode);
+    match (replace(), path.parent()) {
+        (Err(Fault::Io { source, .. }), Some(folder)) if source.kind() == io::ErrorKind::NotFound => {
+            make_folder(folder, access)?;
+            replace()
+        }
+        (replaced, _) => replaced,
+    }
+}
+
+/// Creates a folder and the missing folders above it.
+pub(crate) fn make_folder(folder: &Path, access: Access) -> Result<(), Fault> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    if access == Access::Private {
+        builder.mode(0o700);
+    }
+    builder.create(folder).map_err(|source| Fault::Io {
+        doing: "create the folder",
+        path: folder.to_owned(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_with_its_folders_and_permissions() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a").join("b.json");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        replace_file(&path, b"one", Access::Private).unwrap();
+        assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"one".to_vec(), 0o600));
+        assert_eq!(mode(&folder.path().join("a")), 0o700);
+        replace_file(&path, b"two", Access::Normal).unwrap();
+        assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"two".to_vec(), 0o600));
+        replace_file(&path, b"three", Access::Executable).unwrap();
+        assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"three".to_vec(), 0o755));
+    }
+}

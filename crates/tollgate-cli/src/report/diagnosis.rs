@@ -1,0 +1,197 @@
+//! What `tollgate doctor` found: facts, how bad each is, and the printed finding.
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use serde::Serialize;
+use tollgate::commit::Guarantee;
+use tollgate::error::Fault;
+use tollgate::ledger::{Verdict, Wrong};
+use tollgate::name::Agent;
+use tollgate::settings::{GuardMode, Settings};
+use tollgate::vault::checkup::Finding;
+use tollgate::vault::store::Unfit;
+use tollgate_guard::doctor::Leftovers;
+use tollgate_guard::probe::{FileSystem, Reach};
+
+use crate::host::Trust;
+use crate::root::FoundBy;
+
+/// The result of one check.
+#[derive(Debug)]
+pub(crate) enum Fact {
+    Workspace {
+        root: PathBuf,
+        found_by: FoundBy,
+    },
+    Settings {
+        settings: Box<Settings>,
+        written: bool,
+    },
+    FileSystem(FileSystem),
+    /// The state and the workspace are on different file systems.
+    OtherFileSystem,
+    NoState,
+    State {
+        version: u32,
+    },
+    Privacy {
+        state: PathBuf,
+        mode: u32,
+        ours: bool,
+    },
+    /// Interrupted writes before and after the state was opened. Opening recovers them.
+    Leftovers {
+        before: Leftovers,
+        after: Leftovers,
+    },
+    Ledger {
+        verdict: Box<Verdict>,
+        head_file: Option<PathBuf>,
+    },
+    Recovery {
+        entries: usize,
+        bytes: u64,
+        late: usize,
+        room: u64,
+    },
+    Reservations {
+        live: usize,
+        void: usize,
+    },
+    Turns {
+        running: usize,
+    },
+    Vault {
+        folder: PathBuf,
+        open: usize,
+        healed: usize,
+        reclaimable: usize,
+        /// Agents that have claimed tasks and have no role.
+        unknown: Vec<Agent>,
+        unfit: Vec<Unfit>,
+    },
+    /// What the store's checkup found and fixed.
+    Store {
+        name: &'static str,
+        findings: Vec<Finding>,
+    },
+    Host(HostCheckup),
+    /// The check failed.
+    Broken {
+        check: &'static str,
+        fault: Fault,
+    },
+}
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Level {
+    Ok,
+    Warning,
+    Problem,
+}
+
+/// A finding, as it is printed.
+#[derive(Debug, Serialize)]
+pub(crate) struct Checked {
+    pub(crate) check: &'static str,
+    pub(crate) level: Level,
+    pub(crate) message: String,
+    /// How to fix it.
+    #[serde(rename = "mend")]
+    pub(crate) fix: Option<String>,
+}
+
+impl Fact {
+    pub(crate) fn check(&self) -> &'static str {
+        match self {
+            Self::Workspace { .. } => "workspace",
+            Self::Settings { .. } => "settings",
+            Self::FileSystem(_) | Self::OtherFileSystem => "file system",
+            Self::NoState | Self::State { .. } => "state",
+            Self::Privacy { .. } => "privacy",
+            Self::Leftovers { .. } => "leftovers",
+            Self::Ledger { .. } => "ledger",
+            Self::Recovery { .. } => "recovery",
+            Self::Reservations { .. } => "reservations",
+            Self::Turns { .. } => "turns",
+            Self::Vault { .. } => "vault",
+            Self::Store { name, .. } => name,
+            Self::Host(_) => "hooks",
+            Self::Broken { check, .. } => check,
+        }
+    }
+
+    pub(crate) fn level(&self) -> Level {
+        let warn_if = |warn: bool| if warn { Level::Warning } else { Level::Ok };
+        match self {
+            Self::Broken { .. } => Level::Problem,
+            Self::OtherFileSystem => Level::Warning,
+            Self::Settings { settings, .. } => warn_if(settings.guard.mode != GuardMode::Enforce),
+            Self::FileSystem(found) => {
+                warn_if(found.guarantee() != Guarantee::Full || found.reach == Reach::Network)
+            }
+            Self::Privacy { mode, ours, .. } => warn_if(mode & 0o007 != 0 || !ours),
+            Self::Leftovers { after, .. } => warn_if(!after.unknown.is_empty()),
+            Self::Ledger { verdict, head_file } => match &verdict.problem {
+                // The next append repairs it.
+                Some(problem) if problem.wrong == Wrong::Torn => Level::Warning,
+                Some(_) => Level::Problem,
+                None => warn_if(head_file.is_none()),
+            },
+            Self::Host(HostCheckup { hooks: HookState::InPlace { wrong: Some(_), .. }, .. }) => {
+                Level::Problem
+            }
+            Self::Host(HostCheckup { hooks: HookState::InPlace { trust, .. }, .. }) => {
+                warn_if(!matches!(trust, Trust::NotNeeded | Trust::Given))
+            }
+            Self::Host(HostCheckup { hooks, .. }) => warn_if(matches!(hooks, HookState::Outdated)),
+            Self::Recovery { late, .. } => warn_if(*late > 0),
+            Self::Store { findings, .. } => {
+                let refuses = |finding: &Finding| matches!(finding, Finding::RefusesClaims { .. });
+                let fine = |finding: &Finding| matches!(finding, Finding::Fine(_));
+                if findings.iter().any(refuses) {
+                    Level::Problem
+                } else {
+                    warn_if(!findings.iter().all(fine))
+                }
+            }
+            Self::Vault { reclaimable, unfit, .. } => warn_if(*reclaimable > 0 || !unfit.is_empty()),
+            Self::Workspace { .. }
+            | Self::NoState
+            | Self::State { .. }
+            | Self::Reservations { .. }
+            | Self::Turns { .. } => Level::Ok,
+        }
+    }
+}
+
+/// What was found about one agent program.
+#[derive(Debug)]
+pub(crate) struct HostCheckup {
+    pub(crate) host: &'static str,
+    /// The name of its executable.
+    pub(crate) program: &'static str,
+    /// The executable is in `PATH`.
+    pub(crate) installed: bool,
+    pub(crate) hooks: HookState,
+}
+
+/// The state of a program's hooks.
+#[derive(Debug)]
+pub(crate) enum HookState {
+    /// Not installed.
+    None,
+    /// Installed, but not as this version installs them.
+    Outdated,
+    /// Installed by this version.
+    InPlace {
+        trust: Trust,
+        /// When the program last called them.
+        called: Option<SystemTime>,
+        /// What is wrong with their answer; `None` if it is right.
+        wrong: Option<String>,
+    },
+}

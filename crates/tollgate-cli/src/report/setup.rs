@@ -1,0 +1,30 @@
+//! What `tollgate init` did to the configuration and to agent programs.
+
+use std::path::PathBuf;
+
+use crate::host::Became;
+
+/// What `init` did for one agent program: its hooks, or its MCP server.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct HostSetup {
+    pub(crate) host: &'static str,
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) done: Became,
+    /// What a person still has to do.
+    pub(crate) then: Option<&'static str>,
+}
+
+/// What `init` did to `.tollgate/config.toml`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ConfigSetup {
+    Written,
+    /// It existed, and was not changed.
+    Kept,
+    /// It existed, and the vault was added to it.
+    Changed,
+    Removed,
+    /// It was kept, because the user has changed it.
+    KeptAsChanged,
+    NothingToRemove,
+}

@@ -1,0 +1,16 @@
+//! How the tasks of one `tollgate work` ended.
+
+/// The number of tasks per outcome.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) done: u64,
+    pub(crate) drafted: u64,
+    pub(crate) failed: u64,
+    pub(crate) given_back: u64,
+}
+
+impl Tally {
+    pub(crate) fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}

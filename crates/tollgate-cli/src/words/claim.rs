@@ -1,0 +1,169 @@
+//! Claims and decisions: what was claimed, released, approved, rejected or reclaimed, and why not.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tollgate::error::Fault;
+use tollgate::vault::claim::{ClaimId, Mode, Tenure};
+use tollgate::vault::store::Landed;
+use tollgate::vault::{ClaimQueue, Claimed, NotOwner, Reason, Reclaimed, TaskName};
+use tollgate::visible::plain;
+
+use super::error::fault_words;
+use super::task::unfit;
+use super::text::{Viewpoint, counted, moment, seconds, short, shown};
+
+pub(crate) fn claimed(view: &Viewpoint, claimed: &Claimed) -> String {
+    let claim = &claimed.claim;
+    let mut words = format!("claimed `{}` for `{}`", plain(claimed.task.as_str()), claim.agent);
+    if let Some(path) = &claimed.path {
+        words += &format!("\n  file      {}", shown(view, path));
+    }
+    words += &format!("\n  claim id  {}", claim.id);
+    if let Some(action) = &claim.action {
+        words += &format!("\n  action    {}", plain(action));
+    }
+    if claim.mode == Mode::Draft {
+        words +=
+            "\n  mode      draft: describe what you would do with `tollgate task draft`, but do not do it";
+    }
+    if let Tenure::Leased(until) = claim.tenure {
+        words += &format!("\n  lease     until {}", moment(until));
+        words += &format!(
+            "\nhint: when it is done, run `tollgate task release {} --claim-id {}`",
+            plain(claimed.task.stem()),
+            claim.id
+        );
+    }
+    words
+}
+
+pub(crate) fn not_claimed(reason: Reason, why: &str) -> String {
+    let hint = match reason {
+        Reason::Lost => "claim another task: `tollgate task claim --next`",
+        Reason::NotEligible => {
+            "claim another task: `tollgate task claim --next`; `tollgate task why` explains it for each agent"
+        }
+        Reason::Blocked => "do the other task first, or claim another: `tollgate task claim --next`",
+        Reason::Incomplete => "wait for its author to finish, or fix the file, then claim it again",
+        Reason::None => "run `tollgate task list` to see all tasks, or `tollgate task add` to add one",
+    };
+    format!("refused: {}\nhint: {hint}", plain(why))
+}
+
+/// Why nothing can be claimed now. Some tasks may be complete after `wait`.
+pub(crate) fn nothing_to_claim(queue: &ClaimQueue, wait: Option<Duration>) -> String {
+    let mut why = Vec::new();
+    if let Some(wait) = wait {
+        why.push(format!("tasks written a moment ago will be complete in {}", seconds(wait)));
+    }
+    if queue.lost > 0 {
+        why.push(format!("{} already claimed by another agent", counted(queue.lost, "is", "are")));
+    }
+    if queue.blocked > 0 {
+        why.push(format!("{} for other tasks", counted(queue.blocked, "waits", "wait")));
+    }
+    if queue.foreign > 0 {
+        why.push(format!("{} for other agents only", counted(queue.foreign, "is", "are")));
+    }
+    let unreadable = queue.unfit.len() + queue.faults.len();
+    if unreadable > 0 {
+        why.push(format!("{} skipped", counted(unreadable, "was", "were")));
+    }
+    if why.is_empty() {
+        "no task can be claimed now".into()
+    } else {
+        format!("no task can be claimed now: {}", why.join(", "))
+    }
+}
+
+/// The tasks that were skipped while looking for one to claim.
+pub(crate) fn skipped(view: &Viewpoint, queue: &ClaimQueue) -> String {
+    let parts = [unfit(&queue.unfit), skipped_faults(view, &queue.faults)];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+pub(crate) fn skipped_faults(view: &Viewpoint, faults: &[(TaskName, Fault)]) -> String {
+    let line = |(task, fault): &(TaskName, Fault)| {
+        format!("note: skipped `{}`: {}", plain(task.as_str()), fault_words(view, fault))
+    };
+    faults.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+pub(crate) fn verified(task: &TaskName, id: &ClaimId, valid: bool) -> String {
+    let task = plain(task.as_str());
+    if valid {
+        format!("claim `{id}` owns `{task}`")
+    } else {
+        format!(
+            "claim `{id}` does not own `{task}`\nhint: stop working on it, because another agent may do the same work"
+        )
+    }
+}
+
+pub(crate) fn not_the_owner(not_owner: &NotOwner) -> String {
+    format!(
+        "refused: {}\nhint: check the claim ID; if it is right, the claim has ended: stop working on the task",
+        plain(&not_owner.to_string())
+    )
+}
+
+pub(crate) fn renewed(task: &TaskName, until: Option<Timestamp>) -> String {
+    let task = plain(task.as_str());
+    match until {
+        Some(until) => format!("renewed `{task}` until {}", moment(until)),
+        None => format!("`{task}` is held by a lock and needs no renewal"),
+    }
+}
+
+pub(crate) fn progress_noted(task: &TaskName) -> String {
+    format!("added the note to `{}`", plain(task.as_str()))
+}
+
+pub(crate) fn draft_added(task: &TaskName) -> String {
+    format!("added the draft to `{}`", plain(task.as_str()))
+}
+
+pub(crate) fn released(task: &TaskName, landed: &Landed) -> String {
+    let mut words = format!("released `{}` to `{}`", plain(task.as_str()), landed.slot);
+    if landed.task != *task {
+        words += &format!(
+            "\nnote: the name was taken there, so the task is now `{}`",
+            plain(landed.task.as_str())
+        );
+    }
+    words
+}
+
+// Decisions
+
+pub(crate) fn decided(landed: &Landed, verb: &str, by: &str) -> String {
+    format!("`{}` {verb} by `{}`, now in `{}`", plain(landed.task.as_str()), plain(by), landed.slot)
+}
+
+pub(crate) fn decision_refused(reason: &str, message: &str) -> String {
+    let hint = match reason {
+        "agent" => {
+            "ask a person to decide: `tollgate task approve` or `tollgate task reject` in their own shell"
+        }
+        _ => "run `tollgate task list` to see where it is",
+    };
+    format!("refused: {}\nhint: {hint}", plain(message))
+}
+
+pub(crate) fn reclaimed(done: &[Reclaimed], dry_run: bool) -> String {
+    if done.is_empty() {
+        return "no dead owners, nothing to reclaim".into();
+    }
+    let verb = if dry_run { "would reclaim" } else { "reclaimed" };
+    let line = |one: &Reclaimed| {
+        format!(
+            "{verb} `{}` from `{}` to `{}`: {}",
+            plain(one.task.as_str()),
+            one.agent,
+            one.to,
+            short(&plain(&one.reason))
+        )
+    };
+    done.iter().map(line).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,126 @@
+//! Errors: what went wrong, and what to do about it.
+
+use std::io;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tollgate::error::Fault;
+use tollgate::visible::plain;
+
+use super::text::{Viewpoint, short, shown};
+use super::usage::usage;
+use crate::error::CliError;
+
+/// An error on stderr.
+pub(crate) fn error(view: &Viewpoint, error: &CliError) -> String {
+    match error {
+        CliError::Usage(error) => {
+            let (message, hint) = usage(error);
+            format!("error: {}\nhint: {}", plain(&message), plain(&hint))
+        }
+        CliError::Fault(fault) => {
+            format!("error: {}\nhint: {}", fault_words(view, fault), plain(&hint(fault)))
+        }
+        CliError::Stdout(error) => format!(
+            "error: cannot write to standard output: {}\nhint: redirect the output to a disk with free space; the \
+             command itself has run, as `tollgate ledger tail` shows",
+            plain(&error.to_string())
+        ),
+        CliError::Hangup => String::new(),
+    }
+}
+
+pub(super) fn fault_words(view: &Viewpoint, fault: &Fault) -> String {
+    match fault {
+        Fault::Io { doing, path, source } => {
+            format!("cannot {doing} `{}`: {}", shown(view, path), plain(&source.to_string()))
+        }
+        // The TOML parser shows the place on several lines.
+        Fault::Config { path, what } if what.trim_end().contains('\n') => {
+            let lines =
+                what.trim_end().lines().map(|line| format!("  {}", plain(line)).trim_end().to_owned());
+            format!("`{}` is not valid\n{}", shown(view, path), lines.collect::<Vec<_>>().join("\n"))
+        }
+        Fault::Config { path, what } => match what.strip_prefix("it ") {
+            Some(what) => format!("`{}` {}", shown(view, path), plain(what)),
+            None => format!("`{}` is not valid: {}", shown(view, path), plain(what)),
+        },
+        Fault::NewerConfig { path, found, known } => {
+            format!("`{}` has version {found}, this tollgate knows {known}", shown(view, path))
+        }
+        Fault::Damaged { path, what } => format!("`{}` is damaged: {}", shown(view, path), plain(what)),
+        Fault::Missing { what } => match what.strip_prefix('`').and_then(|what| what.strip_suffix('`')) {
+            Some(path) => format!("`{}` does not exist", shown(view, Path::new(path))),
+            None => short(&plain(&fault.to_string())),
+        },
+        fault => short(&plain(&fault.to_string())),
+    }
+}
+
+/// An error in JSON.
+pub(crate) fn error_json(error: &CliError) -> Value {
+    match error {
+        CliError::Usage(error) => {
+            let (message, hint) = usage(error);
+            json!({"error": "USAGE", "message": message, "hint": hint})
+        }
+        CliError::Fault(fault) => {
+            json!({"error": fault.code(), "message": fault.to_string(), "hint": hint(fault)})
+        }
+        CliError::Hangup | CliError::Stdout(_) => Value::Null,
+    }
+}
+
+/// What to do about a fault. Every fault has a hint.
+pub(super) fn hint(fault: &Fault) -> String {
+    let hint = match fault {
+        Fault::Missing { what } => missing_hint(what),
+        Fault::Invalid { what } => invalid_hint(what),
+        Fault::Io { doing: "open the workspace", .. } => "give an existing folder with `-C DIR`",
+        Fault::Io { doing: "listen on", source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
+            "another program uses this port, perhaps another `tollgate serve`; `--listen 127.0.0.1:0` picks a free port"
+        }
+        Fault::Io { doing: "listen on", .. } => {
+            "`--listen` takes an address of this machine and a port above 1023, such as `127.0.0.1:7311`"
+        }
+        Fault::Io { source, .. } if source.kind() == io::ErrorKind::InvalidFilename => {
+            "give a shorter path: a name has at most 255 bytes, a path at most 4095"
+        }
+        fault => fault.hint().unwrap_or("try again; if it fails again, run `tollgate doctor`"),
+    };
+    hint.into()
+}
+
+fn missing_hint(what: &str) -> &'static str {
+    if what.starts_with("the turn ") {
+        "it has ended, was not used for a day, or belongs to another workspace; `tollgate turn list` lists the running \
+         turns, `tollgate turn begin` starts one"
+    } else if what.starts_with("the recovery ") {
+        "run `tollgate recovery list` to see all entries"
+    } else if what.starts_with("the task ") {
+        "run `tollgate task list` to see all tasks"
+    } else if what.starts_with("the vault ") {
+        "run `tollgate init --vault` to create one, or set `dir` under `[vault]` in `.tollgate/config.toml` to its folder"
+    } else if what == "the current folder" {
+        "go to a folder that exists, or give the workspace with `-C DIR`"
+    } else {
+        "check the path: a relative path starts at the current folder, or at `-C DIR`"
+    }
+}
+
+/// The library's message says what is wrong with the call; these hints name the options of the command line.
+fn invalid_hint(what: &str) -> &'static str {
+    if what.ends_with("is named twice in one change") {
+        "name each file once per call: put all edits of one file into one change, and move a file only to another path"
+    } else if what.ends_with("cannot be moved onto itself") {
+        "give another path as the target"
+    } else if what.starts_with("a draft cannot go to `Done`") {
+        "omit `--to`: the draft then goes to `Pending_Approval`"
+    } else if what.starts_with("the path is empty") {
+        "give the path of a file"
+    } else if what.contains("changes all the time") {
+        "stop the program that writes to it, then try again"
+    } else {
+        "run the command with `--help` to see how to call it"
+    }
+}

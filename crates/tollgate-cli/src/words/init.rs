@@ -1,0 +1,117 @@
+//! `tollgate init`: what it found, wrote and removed.
+
+use std::path::{Path, PathBuf};
+
+use tollgate::visible::plain;
+
+use super::text::{Viewpoint, short, shown};
+use crate::host::Became;
+use crate::report::setup::{ConfigSetup, HostSetup};
+use crate::root::FoundBy;
+
+/// Why this folder is the workspace.
+pub(super) fn found_by_words(found_by: FoundBy) -> &'static str {
+    match found_by {
+        FoundBy::Name => "given with `-C`",
+        FoundBy::State => "found `.tollgate`",
+        FoundBy::Git => "git root",
+        FoundBy::Here => "current folder",
+    }
+}
+
+pub(crate) fn init(root: &Path, found_by: FoundBy, done: ConfigSetup, git: bool, state: bool) -> String {
+    let root = short(&plain(&root.to_string_lossy()));
+    let mut words = format!("workspace `{root}` ({})\n", found_by_words(found_by));
+    words += match done {
+        ConfigSetup::Written => "wrote `.tollgate/config.toml`",
+        ConfigSetup::Kept => "found `.tollgate/config.toml`, not changed",
+        ConfigSetup::Changed => "found `.tollgate/config.toml`, added the vault to it",
+        ConfigSetup::Removed => "removed `.tollgate/config.toml`",
+        ConfigSetup::KeptAsChanged => {
+            "kept `.tollgate/config.toml`, because it was edited\nhint: delete it yourself if you do not need it"
+        }
+        ConfigSetup::NothingToRemove => "no `.tollgate/config.toml` found, nothing to remove",
+    };
+    match done {
+        ConfigSetup::Written | ConfigSetup::Kept | ConfigSetup::Changed => {
+            if git {
+                words +=
+                    "\ngit repository: you can commit `config.toml`; the rest of `.tollgate/` is ignored";
+            }
+            if state {
+                words += "\nfound state from earlier guarded writes";
+            }
+        }
+        ConfigSetup::Removed | ConfigSetup::KeptAsChanged | ConfigSetup::NothingToRemove if state => {
+            words += "\nkept the state (ledger, recovery) in `.tollgate`";
+            words += "\nhint: if you need neither, delete that folder while no agent works here";
+        }
+        _ => {}
+    }
+    words
+}
+
+/// The next steps for people who guard files with the command itself, with hooks, or with the MCP server.
+pub(crate) fn next_steps(hooked: &[HostSetup], registered: &[HostSetup]) -> String {
+    match (hooked, registered) {
+        ([], []) => {
+            "\nnext: run `tollgate doctor` to check protection on this file system\
+             \nnext: run `tollgate turn begin` to start a turn for `read` and `write`"
+        }
+        ([], _) => "\nnext: run `tollgate doctor` to check protection on this file system",
+        _ => "\nnext: run `tollgate doctor` to test the hooks and to check protection on this file system",
+    }
+    .into()
+}
+
+pub(crate) fn vault_made(view: &Viewpoint, folder: &Path, new: bool) -> String {
+    let folder = shown(view, folder);
+    if new {
+        format!("created the vault `{folder}`\nnext: run `tollgate task add TITLE` to add a task")
+    } else {
+        format!("found the vault `{folder}`")
+    }
+}
+
+/// What `init` did about the hooks of agent programs.
+pub(crate) fn hooked(hooked: &[HostSetup]) -> String {
+    let mut words = String::new();
+    for HostSetup { host, files, done, then } in hooked {
+        let files = file_list(files);
+        words += &match done {
+            Became::Written => format!("\ninstalled hooks for `{host}` in {files}"),
+            Became::Kept => format!("\nfound hooks for `{host}` in {files}, not changed"),
+            Became::Removed => format!("\nremoved the hooks for `{host}` from {files}"),
+            Became::NothingToRemove | Became::ByHand => format!("\nno hooks for `{host}` found"),
+        };
+        if let Some(then) = then {
+            words += &format!("\nnext: {then}");
+        }
+    }
+    words
+}
+
+fn file_list(files: &[PathBuf]) -> String {
+    files.iter().map(|file| format!("`{}`", file.display())).collect::<Vec<_>>().join(", ")
+}
+
+/// What `init` did about the MCP server.
+pub(crate) fn registered(registered: &[HostSetup]) -> String {
+    let mut words = String::new();
+    for HostSetup { host, files, done, then } in registered {
+        let files = file_list(files);
+        words += &match done {
+            Became::Written => format!("\nregistered the MCP server with `{host}` in {files}"),
+            Became::Kept => format!("\nfound the MCP server for `{host}` in {files}, not changed"),
+            Became::Removed => format!("\nremoved the MCP server for `{host}` from {files}"),
+            Became::NothingToRemove => format!("\nno MCP server for `{host}` found"),
+            Became::ByHand => {
+                format!("\n`{host}` keeps its MCP servers outside the workspace, so nothing was changed")
+            }
+        };
+        if let Some(then) = then {
+            words += &format!("\nnext: {then}");
+        }
+    }
+    words
+}

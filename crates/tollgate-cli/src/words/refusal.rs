@@ -1,0 +1,111 @@
+//! Refusals, for people and for models: what was refused, why, and what to do next.
+
+use tollgate::guard::Refused;
+use tollgate::refusal::{Reason, Refusal, Stale};
+use tollgate::turn::FileState;
+use tollgate::visible::plain;
+
+use super::text::{Viewpoint, ago, hash_or_none, shown};
+
+pub(crate) fn refused(view: &Viewpoint, refused: &Refused) -> String {
+    let all: Vec<String> = refused.refusals().iter().map(|refusal| refusal_words(view, refusal)).collect();
+    all.join("\n")
+}
+
+fn refusal_words(view: &Viewpoint, refusal: &Refusal) -> String {
+    let path = shown(view, refusal.path.as_path());
+    let (fact, hint) = match &refusal.reason {
+        Reason::Stale(stale) => return stale_words(view, &path, stale),
+        Reason::Busy { holder: Some(holder) } => (
+            format!("`{path}` is busy: `{holder}` is about to write it"),
+            format!("wait a moment, read `{path}` again, then retry"),
+        ),
+        Reason::Busy { holder: None } => (
+            format!("`{path}` is busy: another process has it open for writing"),
+            "retry in a moment; a file that is always open, such as a log, cannot be replaced: append to it"
+                .into(),
+        ),
+        Reason::Unread { .. } => (
+            format!("`{path}` was not read in this turn"),
+            format!("read `{path}` with the same `--turn`, then write on the basis of what you find"),
+        ),
+        Reason::Unreadable => (
+            format!("the last read of `{path}` failed, so its content is not known"),
+            format!("read `{path}` again; after a read that succeeds, write"),
+        ),
+        Reason::Outside => (
+            format!("`{path}` is outside the workspace"),
+            "choose a path inside the workspace, or give the right workspace with `-C DIR`; a symbolic link that leads out \
+             of the workspace counts as outside"
+                .into(),
+        ),
+        Reason::Protected => (
+            format!("`{path}` is protected"),
+            "choose another path, or ask a person to make the change".into(),
+        ),
+        Reason::NotAFile => (
+            format!("`{path}` is not a regular file"),
+            "choose the path of a file, not of a folder or a device".into(),
+        ),
+        Reason::HardLinked => (
+            format!("`{path}` has other names (hard links), and a write would separate them"),
+            "ask a person: they can break the link, or set `hard_links = \"detach\"` in \
+             `.tollgate/config.toml`"
+                .into(),
+        ),
+        Reason::ReadOnly => (
+            format!("`{path}` is read-only"),
+            "ask a person: they can change its permissions, or set `read_only = \"replace\"` in \
+             `.tollgate/config.toml`"
+                .into(),
+        ),
+        Reason::TextNotFound { found: 0, text } => (
+            format!("the old text is not in `{path}`\n  looked for  {}", plain(text)),
+            format!("read `{path}` again and copy the old text exactly, with its white space"),
+        ),
+        Reason::TextNotFound { found, text } => (
+            format!("the old text is in `{path}` {found} times\n  looked for  {}", plain(text)),
+            "give more of the lines around it, so that it is unique, or replace all with `--all`".into(),
+        ),
+        // A later library may have reasons that this file does not know. Its report has a sentence for each.
+        _ => {
+            let report = refusal.report();
+            (format!("`{path}`: {}", plain(&report.message)), plain(&report.recovery_hint))
+        }
+    };
+    format!("refused: {fact}\nhint: {hint}")
+}
+
+fn stale_words(view: &Viewpoint, path: &str, stale: &Stale) -> String {
+    let mut words = match stale.expected {
+        FileState::Absent => format!("refused: `{path}` already exists\n"),
+        seen => format!("refused: `{path}` is stale\n  you last saw  {}\n", hash_or_none(seen)),
+    };
+    words += &format!("  on disk       {}", hash_or_none(stale.actual));
+    if let Some(by) = &stale.changed_by {
+        words += &format!(", written by `{}` {}", by.agent, ago(view.now, by.time));
+    }
+    words.push('\n');
+    if let Some(diff) = &stale.diff {
+        for line in diff.lines() {
+            words += format!("    {}", plain(line)).trim_end();
+            words.push('\n');
+        }
+    }
+    words
+        + &match (stale.expected, stale.actual) {
+            (FileState::Absent, _) => {
+                format!("hint: read `{path}`, then change what you find or choose another path")
+            }
+            (_, FileState::Absent) => {
+                format!(
+                    "hint: read `{path}` again; if it was deleted on purpose, leave it, otherwise write it again"
+                )
+            }
+            _ => {
+                format!(
+                    "hint: read the whole of `{path}` again, redo your change on what you find, then write"
+                )
+            }
+        }
+}

@@ -1,0 +1,90 @@
+//! Pieces of sentences: paths, hashes, times, sizes and counts.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tollgate::turn::FileState;
+use tollgate::visible::plain;
+
+/// The place and the time of the reader of a message.
+#[derive(Debug)]
+pub(crate) struct Viewpoint {
+    /// The reader's folder, canonical. Paths below it are shown relative to it. `None` if it does not exist.
+    pub(crate) base: Option<PathBuf>,
+    /// Ages are relative to this time.
+    pub(crate) now: Timestamp,
+}
+
+/// A path as the user would type it: relative to their folder if it is below that folder.
+pub(super) fn shown(view: &Viewpoint, path: &Path) -> String {
+    let below = view.base.as_deref().and_then(|base| path.strip_prefix(base).ok());
+    let path = match below {
+        Some(below) if !below.as_os_str().is_empty() => below,
+        _ => path,
+    };
+    short(&plain(&path.to_string_lossy()))
+}
+
+/// An absolute path, quoted for a shell.
+pub(super) fn quoted(path: &Path) -> String {
+    format!("'{}'", plain(&path.to_string_lossy()).replace('\'', "'\\''"))
+}
+
+/// The text, with its middle cut out if it is too long to read.
+pub(super) fn short(text: &str) -> String {
+    const END: usize = 100;
+    let count = text.chars().count();
+    if count <= 3 * END {
+        return text.to_owned();
+    }
+    let first: String = text.chars().take(END).collect();
+    let last: String = text.chars().skip(count - END).collect();
+    format!("{first}...{last}")
+}
+
+pub(super) fn hash_or_none(state: FileState) -> String {
+    match state {
+        FileState::Present(digest) => digest.short(),
+        FileState::Absent => "no file".into(),
+        FileState::Unreadable => "unreadable".into(),
+    }
+}
+
+pub(super) fn ago(now: Timestamp, then: Timestamp) -> String {
+    let seconds = now.duration_since(then).as_secs().max(0);
+    match seconds {
+        0..120 => format!("{seconds} s ago"),
+        120..7_200 => format!("{} min ago", seconds / 60),
+        7_200..172_800 => format!("{} h ago", seconds / 3_600),
+        _ => format!("{} days ago", seconds / 86_400),
+    }
+}
+
+pub(super) fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_240 => format!("{bytes} B"),
+        10_240..10_485_760 => format!("{} KiB", bytes >> 10),
+        10_485_760..10_737_418_240 => format!("{} MiB", bytes >> 20),
+        _ => format!("{} GiB", bytes >> 30),
+    }
+}
+
+/// A time to wait, rounded up to seconds.
+pub(super) fn seconds(time: Duration) -> String {
+    format!("{} s", time.as_millis().div_ceil(1_000).max(1))
+}
+
+/// `1 file`, `2 files`.
+pub(super) fn count(number: usize, thing: &str) -> String {
+    counted(number, thing, &format!("{thing}s"))
+}
+
+pub(super) fn counted(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// A time, to the second. More digits are for programs.
+pub(super) fn moment(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

@@ -1,0 +1,166 @@
+//! Usage errors: what is wrong with a call, and how to call it instead.
+
+use serde_json::{Value, json};
+use tollgate::digest::NotADigest;
+use tollgate::visible::plain;
+
+use super::text::count;
+use crate::error::UsageError;
+
+/// The message and the hint of a usage error.
+pub(super) fn usage(error: &UsageError) -> (String, String) {
+    use UsageError as E;
+    let (message, hint): (String, String) = match error {
+        E::NoTurn => (
+            "no turn given".into(),
+            "start one with `tollgate turn begin`, then give `--turn ID` or set `TOLLGATE_TURN`".into(),
+        ),
+        E::TurnOfAnother { turn, owner, agent } => (
+            format!("the turn `{turn}` belongs to `{owner}`, not to `{agent}`"),
+            format!("omit `--agent`, or start a turn with `tollgate turn begin --agent {agent}`"),
+        ),
+        E::BadVariable { name, why } => {
+            (format!("invalid `{name}`: {why}"), format!("set `{name}` to a valid name, or unset it"))
+        }
+        E::UnpairedEdits { old, new } => (
+            format!("{} but {}", count(*old, "old text"), count(*new, "new text")),
+            "give one `--new` for each `--old`, in the same order; `--new ''` deletes the old text".into(),
+        ),
+        E::BadChanges(error) => (
+            format!("standard input is not a list of changes: {error}"),
+            "give a JSON list such as `[{\"path\":\"a.md\",\"content\":\"new\"}]`; see `tollgate apply --help`"
+                .into(),
+        ),
+        E::NotOneAction { index, actions } => (
+            match actions {
+                0 => format!("change {} of the list has no action", index + 1),
+                _ => format!("change {} of the list has {actions} actions", index + 1),
+            },
+            "give exactly one of `content`, `content_base64`, `edits`, `delete` and `move_to`".into(),
+        ),
+        E::NotBase64 { index } => (
+            format!("`content_base64` of change {} of the list is not base64", index + 1),
+            "use the standard alphabet with padding and no line breaks, or give text as `content`".into(),
+        ),
+        E::NoSuchHost(name) => (
+            format!("unknown agent program `{}`", plain(name)),
+            "run `tollgate hook --help` to see all agent programs".into(),
+        ),
+        E::HasHooks(host) => (
+            format!(
+                "`{host}` has hooks here; with the MCP server as well, tollgate would check each write of its agent twice"
+            ),
+            format!(
+                "first remove the hooks with `tollgate init --host {host} --remove`, or, if you want both, run \
+                 `tollgate init --host {host} --mcp {host}`"
+            ),
+        ),
+        E::HasServer(host) => (
+            format!(
+                "`{host}` has the MCP server here; with hooks as well, tollgate would check each write of its agent twice"
+            ),
+            format!(
+                "first remove the server with `tollgate init --mcp {host} --remove`, or, if you want both, run \
+                 `tollgate init --host {host} --mcp {host}`"
+            ),
+        ),
+        E::VaultNameIsNotText => {
+            ("the name of the vault's folder is not UTF-8".into(), "choose another name".into())
+        }
+        E::NameTheVaultYourself(dir) => (
+            "created the folders, but could not add the vault to `.tollgate/config.toml`: the file names another vault, \
+             or has an unusual form"
+                .into(),
+            format!("set `dir = \"{}\"` under `[vault]` in that file", plain(dir)),
+        ),
+        E::NoClaimId => (
+            "no claim ID given".into(),
+            "give `--claim-id ID`, as `task claim` printed it, or set `TOLLGATE_CLAIM_ID`".into(),
+        ),
+        E::BadTitle => (
+            "the title is empty, or has more than one line".into(),
+            "give one line; put more text into `--body`".into(),
+        ),
+        E::BadTask(why) => {
+            (format!("an agent could not read this task: {why}"), "change the body or the options".into())
+        }
+        E::BadTaskOption { option, value } => (
+            format!("invalid `--{option}`: `{}`", plain(value)),
+            match *option {
+                "due" => "give a day or a time, such as `2026-12-01` or `2026-12-01T09:00:00Z`",
+                _ => "choose a simpler text, without spaces at its start or end",
+            }
+            .into(),
+        ),
+        E::DraftIsNotText => ("the draft is not UTF-8".into(), "give the draft as text in UTF-8".into()),
+        E::FailedIsNotDone => (
+            "failed work cannot go to `Done`".into(),
+            "omit `--to` for another attempt, or give `--to Rejected` or `--to Pending_Approval`".into(),
+        ),
+        E::NobodyDecides => (
+            "`--by` is empty".into(),
+            "give the name of the person who decides, or omit `--by` to use your user name".into(),
+        ),
+        E::NoGitSync => (
+            "the vault of this workspace has no remote".into(),
+            "put the vault into a git clone and set `sync = \"git\"` under `[vault]` in `.tollgate/config.toml`".into(),
+        ),
+        E::NoSuchProgram(program) => (
+            format!("command not found: `{}`", plain(&program.to_string_lossy())),
+            "check the name and `PATH`; for shell built-ins use `sh -c '...'`".into(),
+        ),
+        E::TokenNeeded => (
+            "a server that other machines can reach needs a token".into(),
+            "set `TOLLGATE_TOKEN` to a long random text, or omit `--listen`".into(),
+        ),
+        E::BadToken => (
+            "`TOLLGATE_TOKEN` is not UTF-8".into(),
+            "use letters and digits, for example the output of `openssl rand -hex 16`".into(),
+        ),
+        E::AgentsDoNotServe => (
+            "agents may not start the dashboard, because approvals are made there".into(),
+            "start it outside the agent, or unset `TOLLGATE_AGENT`".into(),
+        ),
+        E::BadPayload { host, what } => (
+            format!("cannot understand the input that `{host}` sent to its hook: {what}"),
+            "check that `tollgate init --host` was run for this program, and that tollgate supports its version".into(),
+        ),
+        E::HookFailed(what) => (
+            format!("the tollgate hook failed: {what}"),
+            "run `tollgate doctor` to find the reason; `on_fault = \"allow\"` under `[hooks]` lets such writes through"
+                .into(),
+        ),
+        E::HookTooSlow(deadline) => (
+            format!("no answer within {} ms", deadline.as_millis()),
+            "try again in a moment; if it fails again, run `tollgate doctor`".into(),
+        ),
+    };
+    (message, hint)
+}
+
+/// A usage error in JSON, from the text that clap prints: the error, perhaps tips, the usage.
+pub(crate) fn parse_error_json(text: &str) -> Value {
+    let one_line = |text: &str| plain(&text.split_whitespace().collect::<Vec<_>>().join(" "));
+    let mut paragraphs = text.split("\n\n");
+    let message = paragraphs.next().unwrap_or_default();
+    let tip = paragraphs.find_map(|paragraph| paragraph.trim_start().strip_prefix("tip: "));
+    json!({
+        "error": "USAGE",
+        "message": one_line(message.strip_prefix("error: ").unwrap_or(message)),
+        "hint": tip.map_or_else(|| "run the command with `--help` to see how to call it".to_owned(), one_line),
+    })
+}
+
+// Messages for values that clap cannot parse. Clap prints them.
+
+pub(crate) fn bad_expectation(error: &NotADigest) -> String {
+    format!("{error}; or give `absent` if the file must not exist")
+}
+
+pub(crate) fn bad_line_number(text: &str) -> String {
+    format!("`{}` is not a line number; give lines from 1, as in `10:20`, `10:` or `:20`", plain(text))
+}
+
+pub(crate) fn lines_backwards(from: usize, to: usize) -> String {
+    format!("line {to} comes before line {from}; give the smaller number first")
+}

@@ -1,0 +1,131 @@
+//! The file that is at the path of a change, as the last look found it.
+//!
+//! Only this file decides that a write is stale, and only on a hash that was taken while nobody could write the file. Where
+//! the kernel grants no leases, the hash must stay the same for a moment.
+
+use std::time::Duration;
+
+use super::plan::{Base, Deed, Plan, nothing_there, stale};
+use super::staging::Staged;
+use crate::disk::{Quiet, Spot, Target};
+use crate::refusal::Reason;
+use crate::turn::FileState;
+use tollgate_base::digest::Digest;
+use tollgate_base::error::Result;
+use tollgate_base::lock::Pauses;
+
+/// How long a file may be missing before it counts as deleted. Some editors move the old file away before they write the
+/// new one.
+const GAP: Duration = Duration::from_millis(200);
+
+/// How long a hash must stay the same, where there are no leases.
+const SETTLE: Duration = Duration::from_millis(20);
+
+/// The file at the path.
+pub(super) struct Current {
+    pub(super) file: Option<Target>,
+    pub(super) state: FileState,
+    pub(super) quiet: Quiet,
+}
+
+/// The result of a look at a file.
+pub(super) enum Looked {
+    Ready,
+    Refused(Reason),
+    /// The path that the file should move to is taken.
+    Taken(Reason),
+    /// Another process has the file open for writing.
+    Busy,
+    /// The file was changed during the look.
+    Disturbed,
+}
+
+impl Default for Current {
+    fn default() -> Self {
+        Self { file: None, state: FileState::Absent, quiet: Quiet::Held }
+    }
+}
+
+impl Current {
+    /// Makes the file quiet, hashes it and compares.
+    pub(super) fn look(&mut self, spot: &Spot, plan: &Plan) -> Result<Looked> {
+        let Some(file) = &mut self.file else { return self.look_at_nothing(spot, plan) };
+        if plan.base == Base::Exactly(FileState::Absent) {
+            // No file should be there. There is no need to wait for quiet.
+            return Ok(Looked::Refused(stale(FileState::Absent, FileState::Present(file.hash()?))));
+        }
+        self.quiet = file.quiet();
+        if self.quiet == Quiet::Busy {
+            return Ok(Looked::Busy);
+        }
+        // Only from now on is the length final.
+        file.refresh()?;
+        let digest = file.hash()?;
+        if !file.undisturbed() || !spot.holds(file)? {
+            return Ok(Looked::Disturbed);
+        }
+        self.state = FileState::Present(digest);
+        if let Base::Exactly(expected) = plan.base
+            && expected != self.state
+        {
+            if self.quiet == Quiet::Unavailable && !settled(file, digest)? {
+                return Ok(Looked::Disturbed);
+            }
+            return Ok(Looked::Refused(stale(expected, self.state)));
+        }
+        Ok(Looked::Ready)
+    }
+
+    fn look_at_nothing(&mut self, spot: &Spot, plan: &Plan) -> Result<Looked> {
+        self.state = FileState::Absent;
+        self.quiet = Quiet::Held;
+        match (plan.base, &plan.deed) {
+            (Base::Exactly(expected @ FileState::Present(_)), _) => {
+                let mut pauses = Pauses::lasting(GAP);
+                while spot.inode()?.is_none() {
+                    if !pauses.pause() {
+                        return Ok(Looked::Refused(stale(expected, FileState::Absent)));
+                    }
+                }
+                Ok(Looked::Disturbed)
+            }
+            (_, Deed::Put { .. }) if spot.inode()?.is_some() => Ok(Looked::Disturbed),
+            (_, Deed::Put { .. }) => Ok(Looked::Ready),
+            (_, Deed::Remove | Deed::MoveTo(_)) => Err(nothing_there(&plan.place)),
+        }
+    }
+
+    /// After the swap: whether no other process has written the replaced file, or tried to.
+    pub(super) fn verify(&mut self, replacement: Option<&mut Staged>) -> Result<bool> {
+        let Some(file) = &mut self.file else { return Ok(true) };
+        if !file.undisturbed() {
+            return Ok(false);
+        }
+        if self.quiet == Quiet::Unavailable {
+            // Without a lease, only the bytes can tell.
+            file.refresh()?;
+            if FileState::Present(file.hash()?) != self.state {
+                return Ok(false);
+            }
+        }
+        // Another program may have changed owner or mode since they were copied.
+        if let Some(replacement) = replacement
+            && !file.same_owner_and_mode(&file.stat_now()?)
+        {
+            replacement.file.take_after(file)?;
+        }
+        Ok(true)
+    }
+
+    /// Closes the file, which ends the quiet.
+    pub(super) fn release(&mut self) {
+        self.file = None;
+    }
+}
+
+/// Whether a file's hash stays the same for a moment.
+fn settled(file: &mut Target, digest: Digest) -> Result<bool> {
+    std::thread::sleep(SETTLE);
+    file.refresh()?;
+    Ok(file.hash()? == digest)
+}

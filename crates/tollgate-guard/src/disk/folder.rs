@@ -1,0 +1,153 @@
+//! Folders that are open, so that no other process can replace them between two steps.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags, Stat};
+use rustix::io::{Errno, retry_on_intr};
+
+use tollgate_base::error::{At, Result};
+use tollgate_base::settings::Durability;
+
+/// An open folder, with its path for messages.
+#[derive(Debug, Clone)]
+pub(crate) struct Folder {
+    fd: Arc<OwnedFd>,
+    shown: Arc<Path>,
+    device: u64,
+    one_journal: bool,
+}
+
+impl Folder {
+    /// Opens a folder by its path and follows links: for trusted paths, such as the root of the workspace.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd =
+            retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty())).at("open the folder", path)?;
+        Self::from_fd(fd, path)
+    }
+
+    /// Opens a folder below this one. `below` must be canonical. A symbolic link in it can only have been created since,
+    /// and is an error.
+    pub(crate) fn open_below(&self, below: &Path) -> Result<Self> {
+        let shown = self.shown.join(below);
+        let fd = open_below(self.fd.as_fd(), below).at("open the folder", &shown)?;
+        Self::from_fd(fd, &shown)
+    }
+
+    fn from_fd(fd: OwnedFd, shown: &Path) -> Result<Self> {
+        let device = device_of(&rustix::fs::fstat(&fd).at("look at", shown)?);
+        let one_journal = has_one_journal(&fd);
+        Ok(Self { fd: Arc::new(fd), shown: shown.into(), device, one_journal })
+    }
+
+    pub(crate) fn same_device(&self, other: &Self) -> bool {
+        self.device == other.device
+    }
+
+    pub(crate) fn shown(&self) -> &Path {
+        &self.shown
+    }
+
+    /// Whether a flush of this folder makes all earlier changes durable, to any folder of its file system.
+    pub(crate) fn flushes_all(&self) -> bool {
+        self.one_journal
+    }
+
+    /// Makes the names in this folder durable. Without it, a power failure may undo renames that were acknowledged.
+    pub(crate) fn flush(&self, durability: Durability) -> Result<()> {
+        match durability {
+            Durability::Fast => Ok(()),
+            Durability::Durable => {
+                retry_on_intr(|| rustix::fs::fsync(&self.fd)).at("flush the folder", &self.shown)
+            }
+        }
+    }
+
+    /// Whether new files inherit something from this folder: its group or its ACL.
+    pub(crate) fn marks_new_files(&self) -> Result<bool> {
+        let stat = rustix::fs::fstat(&self.fd).at("look at", &self.shown)?;
+        let setgid = Mode::from_raw_mode(stat.st_mode).contains(Mode::SGID);
+        let mut nothing: [u8; 0] = [];
+        let acl = rustix::fs::fgetxattr(&self.fd, c"system.posix_acl_default", &mut nothing).is_ok();
+        Ok(setgid || acl)
+    }
+
+    /// The names in the folder, in no particular order.
+    pub(crate) fn names(&self) -> Result<Vec<OsString>> {
+        let read = || -> io::Result<Vec<OsString>> {
+            let mut names = Vec::new();
+            for entry in retry_on_intr(|| rustix::fs::Dir::read_from(&self.fd))? {
+                let entry = entry?;
+                let name = OsStr::from_bytes(entry.file_name().to_bytes());
+                if name != "." && name != ".." {
+                    names.push(name.to_owned());
+                }
+            }
+            Ok(names)
+        };
+        read().at("list the folder", &self.shown)
+    }
+}
+
+/// ext4 and XFS write all changes of names to one journal, in order, and a flush waits for the journal. Others (btrfs)
+/// log each folder separately.
+#[cfg(target_os = "linux")]
+fn has_one_journal(fd: &OwnedFd) -> bool {
+    const EXT4: i64 = 0xEF53;
+    const XFS: i64 = 0x5846_5342;
+    #[allow(clippy::unnecessary_cast, reason = "its type depends on the architecture")]
+    rustix::fs::fstatfs(fd).is_ok_and(|found| [EXT4, XFS].contains(&(found.f_type as i64)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn has_one_journal(_: &OwnedFd) -> bool {
+    false
+}
+
+impl AsFd for Folder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn open_below(root: BorrowedFd<'_>, below: &Path) -> io::Result<OwnedFd> {
+    use rustix::fs::ResolveFlags;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let path = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+    match retry_on_intr(|| rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)) {
+        // Old kernels lack this call, and some sandboxes forbid it.
+        Err(Errno::NOSYS | Errno::PERM) => walk_below(root, below),
+        answer => Ok(answer?),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_below(root: BorrowedFd<'_>, below: &Path) -> io::Result<OwnedFd> {
+    walk_below(root, below)
+}
+
+/// Opens one folder after the other without following links. Does in steps what `openat2` does with
+/// `RESOLVE_NO_SYMLINKS`.
+fn walk_below(root: BorrowedFd<'_>, below: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mut fd = rustix::fs::openat(root, ".", flags, Mode::empty())?;
+    for part in below {
+        if part == ".." {
+            return Err(Errno::XDEV.into());
+        }
+        fd = retry_on_intr(|| rustix::fs::openat(&fd, part, flags, Mode::empty()))?;
+    }
+    Ok(fd)
+}
+
+#[allow(clippy::unnecessary_cast, reason = "its type depends on the system")]
+fn device_of(stat: &Stat) -> u64 {
+    stat.st_dev as u64
+}

@@ -1,0 +1,14 @@
+//! The disk: every system call that reads or changes a guarded file is made here.
+//!
+//! A [`Folder`] is open, so that no other process can replace it between two steps. A [`Spot`] is a name in such a folder.
+//! A [`Target`] is the file found at a spot: it pins the inode, computes its hash, and can be held quiet. This code makes
+//! no decisions.
+
+mod attributes;
+mod folder;
+mod spot;
+mod target;
+
+pub(crate) use folder::Folder;
+pub(crate) use spot::{Found, Linked, Spot, Steady, Swap};
+pub(crate) use target::{Model, Ownership, Quiet, Target};

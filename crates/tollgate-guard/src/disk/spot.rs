@@ -1,0 +1,274 @@
+//! A spot: a name in an open folder, and every system call on that name.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
+use rustix::io::{Errno, retry_on_intr};
+
+use super::folder::Folder;
+use super::target::{Inode, Quiet, Target};
+use crate::stage::aside_name;
+use tollgate_base::error::{At, Result};
+use tollgate_base::lock::Pauses;
+
+/// A name in an open folder. The file may exist or not.
+#[derive(Debug, Clone)]
+pub(crate) struct Spot {
+    folder: Folder,
+    name: OsString,
+}
+
+/// What is at a spot.
+#[derive(Debug)]
+pub(crate) enum Found {
+    Nothing,
+    File(Target),
+    /// A file that this process may not read.
+    Unreadable,
+    /// Anything but a regular file.
+    NotAFile,
+}
+
+/// What is at a spot once nobody is writing it.
+#[derive(Debug)]
+pub(crate) enum Steady {
+    Nothing,
+    /// A quiet file. Where the kernel grants no leases, any file.
+    File(Target),
+    /// Another process had the file open for writing the whole time.
+    Busy(Target),
+    Unreadable,
+    NotAFile,
+}
+
+/// How a file was replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Swap {
+    /// In one atomic step.
+    Exchanged,
+    /// In two steps, because the file system cannot exchange names. A save in between is lost.
+    Renamed,
+}
+
+/// The result of giving a file a second name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Linked {
+    Done,
+    /// The name is taken.
+    Taken,
+    /// Files cannot have two names here.
+    Impossible,
+}
+
+impl Spot {
+    pub(crate) fn new(folder: &Folder, name: impl Into<OsString>) -> Self {
+        Self { folder: folder.clone(), name: name.into() }
+    }
+
+    pub(crate) fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    pub(crate) fn name(&self) -> &OsStr {
+        &self.name
+    }
+
+    pub(crate) fn beside(&self, name: impl Into<OsString>) -> Self {
+        Self::new(&self.folder, name)
+    }
+
+    pub(crate) fn shown(&self) -> PathBuf {
+        self.folder.shown().join(&self.name)
+    }
+
+    fn stat(&self) -> Result<Option<Stat>> {
+        match retry_on_intr(|| rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW)) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error).at("look at", self.shown()),
+        }
+    }
+
+    /// The inode that has this name now.
+    pub(crate) fn inode(&self) -> Result<Option<Inode>> {
+        Ok(self.stat()?.as_ref().map(Inode::of))
+    }
+
+    /// Whether this name belongs to that file now.
+    pub(crate) fn holds(&self, file: &Target) -> Result<bool> {
+        Ok(self.inode()? == Some(file.inode()))
+    }
+
+    /// Opens the file for reading. Never waits for a FIFO or wakes a device.
+    pub(crate) fn open(&self) -> Result<Found> {
+        match self.stat()? {
+            None => return Ok(Found::Nothing),
+            Some(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => {
+                return Ok(Found::NotAFile);
+            }
+            Some(_) => {}
+        }
+        // The file may have been replaced since: hence NONBLOCK, NOFOLLOW, and another check of the type below.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let fd = match retry_on_intr(|| rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty())) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Ok(Found::Nothing),
+            Err(Errno::ACCESS | Errno::PERM) => return Ok(Found::Unreadable),
+            Err(Errno::LOOP | Errno::NXIO | Errno::NODEV) => return Ok(Found::NotAFile),
+            Err(error) => return Err(error).at("open", self.shown()),
+        };
+        let stat = rustix::fs::fstat(&fd).at("look at", self.shown())?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Ok(Found::NotAFile);
+        }
+        Ok(Found::File(Target::new(fd.into(), stat, self.shown())))
+    }
+
+    /// Opens the file and makes it quiet.
+    pub(crate) fn steady(&self, wait: Duration) -> Result<Steady> {
+        let mut pauses = Pauses::lasting(wait);
+        loop {
+            let mut target = match self.open()? {
+                Found::File(target) => target,
+                Found::Nothing => return Ok(Steady::Nothing),
+                Found::Unreadable => return Ok(Steady::Unreadable),
+                Found::NotAFile => return Ok(Steady::NotAFile),
+            };
+            let quiet = target.quiet();
+            // Only from now on is the length final.
+            target.refresh()?;
+            match quiet {
+                Quiet::Held | Quiet::Unavailable => return Ok(Steady::File(target)),
+                Quiet::Busy if !pauses.pause() => return Ok(Steady::Busy(target)),
+                Quiet::Busy => {}
+            }
+        }
+    }
+
+    /// Creates a new file.
+    pub(crate) fn create(&self, mode: Mode) -> Result<Target> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = retry_on_intr(|| rustix::fs::openat(&self.folder, &self.name, flags, mode))
+            .at("create", self.shown())?;
+        let stat = rustix::fs::fstat(&fd).at("look at", self.shown())?;
+        Ok(Target::new(fd.into(), stat, self.shown()))
+    }
+
+    /// Exchanges the files of two names. Both must exist.
+    pub(crate) fn swap(&self, other: &Self) -> Result<Swap> {
+        match self.renameat(other, RenameFlags::EXCHANGE) {
+            Ok(()) => Ok(Swap::Exchanged),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => self.swap_in_steps(other),
+            Err(error) => Err(error).at("exchange", other.shown()),
+        }
+    }
+
+    /// For file systems without exchange: gives the file of `other` a second name, then renames ours over it.
+    fn swap_in_steps(&self, other: &Self) -> Result<Swap> {
+        let aside = self.beside(aside_name(&self.name));
+        other.link_to(&aside).at("keep a link of", other.shown())?;
+        match self.renameat(other, RenameFlags::empty()) {
+            Ok(()) => {
+                aside.renameat(self, RenameFlags::empty()).at("rename", aside.shown())?;
+                Ok(Swap::Renamed)
+            }
+            Err(error) => {
+                aside.remove()?;
+                Err(error).at("replace", other.shown())
+            }
+        }
+    }
+
+    fn renameat(&self, to: &Self, flags: RenameFlags) -> rustix::io::Result<()> {
+        retry_on_intr(|| {
+            if flags.is_empty() {
+                rustix::fs::renameat(&self.folder, &self.name, &to.folder, &to.name)
+            } else {
+                rustix::fs::renameat_with(&self.folder, &self.name, &to.folder, &to.name, flags)
+            }
+        })
+    }
+
+    /// Renames and replaces a file that has the other name. Only for names that tollgate itself chooses.
+    pub(crate) fn rename(&self, to: &Self) -> Result<()> {
+        self.renameat(to, RenameFlags::empty()).at("rename", self.shown())
+    }
+
+    /// Renames, unless the other name is taken. Returns whether it did. An error if there is nothing to rename.
+    pub(crate) fn rename_new(&self, to: &Self) -> Result<bool> {
+        match self.renameat(to, RenameFlags::NOREPLACE) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => self.finish_rename(to),
+            // A link fails, too, if the name is taken. Between the two steps, the file has both names.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match self.link_to(to) {
+                Ok(()) => self.remove().map(|()| true),
+                Err(Errno::EXIST) => self.finish_rename(to),
+                Err(error) => Err(error).at("rename", self.shown()),
+            },
+            Err(error) => Err(error).at("rename", self.shown()),
+        }
+    }
+
+    /// The other name is taken. If the same file has it, a crash interrupted the two steps of a rename: completes them.
+    /// Returns whether that was the case.
+    fn finish_rename(&self, to: &Self) -> Result<bool> {
+        let same = self.is_same_file(to)?;
+        if same {
+            self.remove()?;
+        }
+        Ok(same)
+    }
+
+    /// Whether both names belong to the same file.
+    pub(crate) fn is_same_file(&self, other: &Self) -> Result<bool> {
+        let inode = self.inode()?;
+        Ok(inode.is_some() && inode == other.inode()?)
+    }
+
+    /// Gives the file a second name, unless that name is taken.
+    pub(crate) fn link_new(&self, to: &Self) -> Result<Linked> {
+        match self.link_to(to) {
+            Ok(()) => Ok(Linked::Done),
+            Err(Errno::EXIST) => Ok(Linked::Taken),
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(Linked::Impossible),
+            Err(error) => Err(error).at("create", to.shown()),
+        }
+    }
+
+    fn link_to(&self, to: &Self) -> rustix::io::Result<()> {
+        retry_on_intr(|| rustix::fs::linkat(&self.folder, &self.name, &to.folder, &to.name, AtFlags::empty()))
+    }
+
+    /// Deletes the name, if it exists.
+    pub(crate) fn remove(&self) -> Result<()> {
+        match retry_on_intr(|| rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty())) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error).at("remove", self.shown()),
+        }
+    }
+
+    /// Creates a folder of this name. Returns false if the name existed.
+    pub(crate) fn make_folder(&self) -> Result<bool> {
+        let mode = Mode::RWXU | Mode::RWXG | Mode::RWXO;
+        match retry_on_intr(|| rustix::fs::mkdirat(&self.folder, &self.name, mode)) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(error) => Err(error).at("make the folder", self.shown()),
+        }
+    }
+
+    /// Deletes a folder if it is empty.
+    pub(crate) fn remove_empty_folder(&self) -> Result<()> {
+        match retry_on_intr(|| rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::REMOVEDIR)) {
+            Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => Ok(()),
+            Err(error) => Err(error).at("remove the folder", self.shown()),
+        }
+    }
+
+    /// Whether this process may write the file.
+    pub(crate) fn may_write(&self) -> bool {
+        rustix::fs::accessat(&self.folder, &self.name, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+    }
+}

@@ -1,0 +1,158 @@
+//! Edits: old text to new text, several as one.
+//!
+//! This file does no I/O: bytes in, bytes out. The old text must occur exactly once, unless all occurrences are to be
+//! replaced. All other bytes stay as they are, so a byte order mark and the line endings survive.
+
+use crate::refusal::Reason;
+use tollgate_base::error::{Fault, Result};
+
+/// One replacement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edit {
+    /// The old text.
+    pub old: String,
+    /// The new text.
+    pub new: String,
+    /// How many times the old text may occur.
+    pub occurrence: Occurrence,
+}
+
+/// How many times the old text of an edit may occur.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Occurrence {
+    /// Exactly once.
+    #[default]
+    Once,
+    /// At least once. All occurrences are replaced.
+    All,
+}
+
+impl Edit {
+    /// Replaces text that occurs exactly once.
+    pub fn once(old: impl Into<String>, new: impl Into<String>) -> Self {
+        Self { old: old.into(), new: new.into(), occurrence: Occurrence::Once }
+    }
+
+    /// Replaces all occurrences of a text.
+    pub fn all(old: impl Into<String>, new: impl Into<String>) -> Self {
+        Self { old: old.into(), new: new.into(), occurrence: Occurrence::All }
+    }
+}
+
+/// The number of characters that a refusal quotes from a text that was not found.
+const QUOTED: usize = 80;
+
+/// Makes the edits one after the other, each on the result of the previous one. The inner error is the reason for a
+/// refusal.
+pub(crate) fn apply(mut bytes: Vec<u8>, edits: &[Edit]) -> Result<std::result::Result<Vec<u8>, Reason>> {
+    if edits.is_empty() {
+        return Err(Fault::invalid("the list of edits is empty"));
+    }
+    for edit in edits {
+        if edit.old.is_empty() {
+            return Err(Fault::invalid("the old text of an edit is empty; to fill an empty file, write it"));
+        }
+        let (mut old, mut new) = (edit.old.clone(), edit.new.clone());
+        let mut places = find(&bytes, old.as_bytes());
+        if places.is_empty() && old.contains('\n') && !old.contains('\r') {
+            // Tools show text with LF line endings, even if the file has CRLF.
+            old = old.replace('\n', "\r\n");
+            places = find(&bytes, old.as_bytes());
+        }
+        if uses_crlf(&bytes) && !new.contains('\r') {
+            new = new.replace('\n', "\r\n");
+        }
+        match (places.len(), edit.occurrence) {
+            (1, _) | (2.., Occurrence::All) => bytes = replace(&bytes, &places, old.len(), new.as_bytes()),
+            (found, _) => {
+                let text = edit.old.chars().take(QUOTED).collect();
+                return Ok(Err(Reason::TextNotFound { found, text }));
+            }
+        }
+    }
+    Ok(Ok(bytes))
+}
+
+/// The positions of `needle`, without overlaps.
+fn find(hay: &[u8], needle: &[u8]) -> Vec<usize> {
+    let mut places = Vec::new();
+    let mut from = 0;
+    while let Some(at) = position(&hay[from..], needle) {
+        places.push(from + at);
+        from += at + needle.len();
+    }
+    places
+}
+
+fn position(hay: &[u8], needle: &[u8]) -> Option<usize> {
+    // The standard library searches text in linear time. Files that are not text are rare, so a simple search will do.
+    match (str::from_utf8(hay), str::from_utf8(needle)) {
+        (Ok(hay), Ok(needle)) => hay.find(needle),
+        _ => hay.windows(needle.len()).position(|window| window == needle),
+    }
+}
+
+fn uses_crlf(bytes: &[u8]) -> bool {
+    let lines = bytes.iter().filter(|&&byte| byte == b'\n').count();
+    let crlf = bytes.windows(2).filter(|pair| pair == b"\r\n").count();
+    crlf > 0 && crlf == lines
+}
+
+fn replace(bytes: &[u8], places: &[usize], length: usize, new: &[u8]) -> Vec<u8> {
+    let mut result = Vec::with_capacity(bytes.len() + places.len() * new.len());
+    let mut from = 0;
+    for &at in places {
+        result.extend_from_slice(&bytes[from..at]);
+        result.extend_from_slice(new);
+        from = at + length;
+    }
+    result.extend_from_slice(&bytes[from..]);
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edited(text: &[u8], edits: &[Edit]) -> std::result::Result<Vec<u8>, usize> {
+        apply(text.to_vec(), edits).unwrap().map_err(|reason| match reason {
+            Reason::TextNotFound { found, .. } => found,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn each_edit_works_on_the_result_of_the_previous_one() {
+        let edits = [Edit::once("one", "two"), Edit::once("two three", "four")];
+        assert_eq!(edited(b"one three", &edits), Ok(b"four".to_vec()));
+        assert_eq!(edited(b"a-a-a", &[Edit::all("a", "aa")]), Ok(b"aa-aa-aa".to_vec()));
+        assert_eq!(edited(b"aaa", &[Edit::all("aa", "b")]), Ok(b"ba".to_vec()));
+    }
+
+    #[test]
+    fn the_old_text_must_occur_once() {
+        assert_eq!(edited(b"x", &[Edit::once("y", "z")]), Err(0));
+        assert_eq!(edited(b"x x", &[Edit::once("x", "z")]), Err(2));
+        assert_eq!(edited(b"x", &[Edit::all("y", "z")]), Err(0));
+        assert_eq!(edited(b"a b", &[Edit::once("a", "c"), Edit::once("a", "d")]), Err(0));
+    }
+
+    #[test]
+    fn line_endings_and_byte_order_mark_survive() {
+        let text = b"\xef\xbb\xbfone\r\ntwo\r\n";
+        let edits = [Edit::once("one\ntwo", "1\n2\n3")];
+        assert_eq!(edited(text, &edits), Ok(b"\xef\xbb\xbf1\r\n2\r\n3\r\n".to_vec()));
+        assert_eq!(edited(b"a\r\nb\nc", &[Edit::once("b", "x\ny")]), Ok(b"a\r\nx\ny\nc".to_vec()));
+    }
+
+    #[test]
+    fn bytes_that_are_not_text_stay() {
+        assert_eq!(edited(b"\xff one \xfe", &[Edit::once("one", "two")]), Ok(b"\xff two \xfe".to_vec()));
+    }
+
+    #[test]
+    fn an_empty_list_or_an_empty_old_text_is_a_fault() {
+        assert!(apply(b"x".to_vec(), &[]).is_err());
+        assert!(apply(b"x".to_vec(), &[Edit::once("", "y")]).is_err());
+    }
+}

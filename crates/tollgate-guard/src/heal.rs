@@ -1,0 +1,337 @@
+//! Healing: completing or rolling back what a dead process left, and sweeping the stage.
+//!
+//! The question is always: what is this file in the stage? Its name says which bytes it should have before and after the
+//! swap, its bytes say which of the two it is, and the ledger says whether the change was acknowledged.
+//!
+//! | in the ledger | bytes | the file is | healing |
+//! |---|---|---|---|
+//! | no  | the new ones | the staged file of a change that was not made | settles it |
+//! | no  | the old ones | the replaced file of a change whose author died before the ledger line | adds the line |
+//! | no  | neither      | a foreign save that was swapped out | puts it back if the path still has the new bytes, else keeps and reports it |
+//! | yes | the old ones | the replaced file of an acknowledged change | moves it to recovery after the grace time |
+//! | yes | neither      | a replaced file that another program wrote late | keeps it in recovery and reports it |
+//!
+//! A settled file belongs to a change that was not made, and only awaits its late-write check. A file that was visible at the
+//! path is never deleted but moved to recovery, because another program may have opened it there and still write into it.
+//!
+//! The lock of its path tells whether the author of a staged file lives. If another process holds the lock, the file is left
+//! alone.
+
+use std::collections::{BTreeSet, HashSet};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::commit::{
+    Journal, JournalContent, JournalRecord, file_changed, finish_swap, folder_moved, give_back, put_back,
+    rollback,
+};
+use crate::disk::{Found, Spot};
+use crate::folder::files_below;
+use crate::late_write::{self, Swept};
+use crate::long_path::target_path;
+use crate::recovery::{self, keep_foreign, keep_late, settle};
+use crate::root::Root;
+use crate::stage::{ChangeId, Displaced, StageName, Standing, owner_of_aside, parse_unfinished};
+use crate::stripe_lock::{StripeLocks, stripe};
+use crate::turn::FileState;
+use tollgate_base::digest::Digest;
+use tollgate_base::error::Result;
+use tollgate_base::event::{Event, FileChanged, FolderMoved, Mutation, MutationStatus};
+use tollgate_base::ledger::Entry;
+use tollgate_base::lock::Lock;
+
+/// The largest difference between the clocks of machines and containers that share a workspace, for look-ups by time.
+const CLOCK_SKEW: Duration = Duration::from_secs(60);
+
+/// Which files in the stage to look at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    /// Only those that a crash left.
+    Crashed,
+    /// Also those whose late-write check is due.
+    Due,
+}
+
+/// Completes or rolls back what dead processes left. Returns the stripes that were skipped because a living process holds
+/// them.
+pub(crate) fn heal(root: &Root) -> Result<BTreeSet<u8>> {
+    let mut skipped = heal_journals(root)?;
+    skipped.extend(heal_stage(root, Scope::Crashed)?.1);
+    Ok(skipped)
+}
+
+/// Heals, makes the late-write checks that are due, and prunes recovery. Does nothing if another process sweeps.
+pub(crate) fn sweep(root: &Root) -> Result<Swept> {
+    let Some(_alone) = Lock::acquire(&root.state_path().join("locks/sweep"), Duration::ZERO)? else {
+        return Ok(Swept::default());
+    };
+    heal_journals(root)?;
+    let (mut swept, _) = heal_stage(root, Scope::Due)?;
+    swept.pruned = recovery::prune(root)?;
+    Ok(swept)
+}
+
+fn heal_journals(root: &Root) -> Result<BTreeSet<u8>> {
+    let mut skipped = BTreeSet::new();
+    for (number, unfinished) in Journal::unfinished(root)? {
+        if let Some(_lock) = root.stripes().acquire_one(number, Duration::ZERO)? {
+            unfinished.remove()?;
+        }
+    }
+    for journal in Journal::all(root)? {
+        let Some(content) = journal.read()? else { continue };
+        let paths =
+            content.records.iter().flat_map(|record| [Some(&record.path), record.to.as_ref()]).flatten();
+        let paths: Vec<&Path> = paths.map(PathBuf::as_path).collect();
+        let Some(_locks) = root.stripes().acquire(paths.iter().copied(), Duration::ZERO)? else {
+            skipped.extend(paths.into_iter().map(stripe));
+            continue;
+        };
+        // The author may have finished before we got the locks.
+        let Some(content) = journal.read()? else { continue };
+        let ids: Vec<ChangeId> =
+            content.records.iter().filter_map(|record| ChangeId::parse(&record.id)).collect();
+        let acknowledged = acknowledged(root, ids.iter())?;
+        if acknowledged.contains(ids.last().map_or("", ChangeId::as_str)) {
+            rollback::finish(root, &content)?;
+        } else if let Some(entry) = missing_line_of_folder(root, &content)? {
+            root.ledger().append(&[entry], root.ledger_flush())?;
+        } else {
+            rollback::roll_back(root, &content)?;
+            retract_lines(root, &content, &acknowledged)?;
+        }
+        journal.remove_for_good(root)?;
+    }
+    Ok(skipped)
+}
+
+/// A power failure can keep the first lines of a commit and lose the last one, which is the commit point. Then the commit is
+/// rolled back, and a new line says so for each line that was kept.
+fn retract_lines(root: &Root, content: &JournalContent, written: &HashSet<String>) -> Result<()> {
+    let retracted = |record: &&JournalRecord| written.contains(&record.id);
+    let entry = |record: &JournalRecord| {
+        let id = ChangeId::parse(&record.id)?;
+        let state = |digest: Option<Digest>| digest.map_or(FileState::Absent, FileState::Present);
+        let change = file_changed(&id, "recovered", &record.path, state(record.new), state(record.base));
+        Some(Entry {
+            time: root.now(),
+            agent: Some(content.agent.clone()),
+            turn: content.turn.clone(),
+            event: Event::Mutation(Mutation::File(change), MutationStatus::Undone),
+        })
+    };
+    let entries: Vec<Entry> = content.records.iter().filter(retracted).filter_map(entry).collect();
+    root.ledger().append(&entries, root.ledger_flush()).map(drop)
+}
+
+/// The ledger line of a folder that was moved by a process that died before it wrote the line. The caller holds the locks of
+/// both paths.
+fn missing_line_of_folder(root: &Root, content: &JournalContent) -> Result<Option<Entry>> {
+    let [record] = content.records.as_slice() else { return Ok(None) };
+    let Some(to) = record.folder_to() else { return Ok(None) };
+    let exists = |path: &Path| root.folder().open_below(path).is_ok();
+    if exists(&record.path) || !exists(to) {
+        return Ok(None);
+    }
+    let files = files_below(root, to)?.len();
+    let moved = folder_moved(&record.id, "recovered", (&record.path, to), files);
+    let moved = FolderMoved { recovered: true, ..moved };
+    Ok(Some(Entry {
+        time: root.now(),
+        agent: Some(content.agent.clone()),
+        turn: content.turn.clone(),
+        event: Event::Mutation(Mutation::Folder(moved), MutationStatus::Applied),
+    }))
+}
+
+/// Which of these changes have a ledger line. A line that cannot be read is a fault: otherwise a change that was acknowledged
+/// could be rolled back, because its line is damaged.
+fn acknowledged<'a>(root: &Root, ids: impl Iterator<Item = &'a ChangeId>) -> Result<HashSet<String>> {
+    let mut wanted: HashSet<&str> = HashSet::new();
+    let mut oldest: Option<Timestamp> = None;
+    for id in ids {
+        wanted.insert(id.as_str());
+        oldest = Some(oldest.map_or(id.time(), |oldest| oldest.min(id.time())));
+    }
+    let mut found = HashSet::new();
+    let Some(oldest) = oldest else { return Ok(found) };
+    let horizon = oldest.saturating_sub(CLOCK_SKEW).unwrap_or(Timestamp::MIN);
+    for line in root.ledger().newest_first()? {
+        let line = line?;
+        if line.time < horizon || found.len() == wanted.len() {
+            break;
+        }
+        if let Some(id) = line.event.keys().change
+            && wanted.contains(id)
+        {
+            found.insert(id.to_owned());
+        }
+    }
+    Ok(found)
+}
+
+fn heal_stage(root: &Root, scope: Scope) -> Result<(Swept, BTreeSet<u8>)> {
+    let mut swept = Swept::default();
+    let mut skipped = BTreeSet::new();
+    let mut names = root.stage().names()?;
+    if names.is_empty() {
+        return Ok((swept, skipped));
+    }
+    let asides: Vec<_> = names.extract_if(.., |name| owner_of_aside(name).is_some()).collect();
+    if !asides.is_empty() {
+        for name in asides {
+            heal_aside(root, &name)?;
+        }
+        // One of them may now have the name of its staged file.
+        names = root.stage().names()?;
+    }
+    let (mut staged, mut settled) = (Vec::new(), Vec::new());
+    for name in names {
+        if let Some(stage) = StageName::parse(&name) {
+            match stage.standing {
+                Standing::Open => staged.push(Displaced { name, stage }),
+                Standing::Settled => settled.push(Displaced { name, stage }),
+            }
+        } else if let Some((stripe, _)) = parse_unfinished(&name)
+            && let Some(_lock) = root.stripes().acquire_one(stripe, Duration::ZERO)?
+        {
+            root.staged(name).remove()?;
+            swept.removed += 1;
+        }
+    }
+    let acknowledged = acknowledged(root, staged.iter().map(|displaced| &displaced.stage.id))?;
+    let (known, unknown): (Vec<_>, Vec<_>) =
+        staged.into_iter().partition(|displaced| acknowledged.contains(displaced.stage.id.as_str()));
+    // The second name of a file that was created and acknowledged. Deleted at once, because until then the file counts as
+    // hard-linked.
+    let (second_names, known): (Vec<_>, Vec<_>) =
+        known.into_iter().partition(|displaced| displaced.stage.base == FileState::Absent);
+    for displaced in second_names {
+        root.staged(displaced.name).remove()?;
+    }
+    for displaced in unknown {
+        skipped.extend(heal_unacknowledged(root, &displaced, &mut swept)?);
+    }
+    if scope == Scope::Due {
+        settled.extend(known);
+        late_write::check(root, settled, &mut swept)?;
+    }
+    Ok((swept, skipped))
+}
+
+fn try_lock(root: &Root, path: &Path) -> Result<Option<StripeLocks>> {
+    root.stripes().acquire([path], Duration::ZERO)
+}
+
+/// A file set aside: a crash interrupted a two-step swap, or the undo of a creation.
+fn heal_aside(root: &Root, name: &OsStr) -> Result<()> {
+    let Some(staged) = owner_of_aside(name) else { return Ok(()) };
+    let Some(stage) = StageName::parse(staged) else { return Ok(()) };
+    let path = target_path(root, &stage.target)?;
+    let Some(_lock) = try_lock(root, &path)? else { return Ok(()) };
+    let aside = root.staged(name);
+    let Found::File(file) = aside.open()? else { return Ok(()) };
+    let digest = FileState::Present(file.hash()?);
+    let target = root.place_of(&path).spot(root.folder());
+    if target.as_ref().is_ok_and(|target| target.holds(&file).unwrap_or(false)) {
+        // A second name of the file at the path.
+        return aside.remove();
+    }
+    if finish_swap(&root.staged(staged))? {
+        // It has its stage name now, which says what it is.
+        return Ok(());
+    }
+    if digest == stage.new {
+        // Our own bytes.
+        return aside.remove();
+    }
+    if let Ok(target) = target
+        && aside.rename_new(&target)?
+    {
+        return Ok(());
+    }
+    keep_foreign(root, &aside)
+}
+
+/// Heals a staged file without a ledger line. Returns its stripe if it was skipped.
+fn heal_unacknowledged(root: &Root, displaced: &Displaced, swept: &mut Swept) -> Result<Option<u8>> {
+    let path = target_path(root, &displaced.stage.target)?;
+    let Some(_lock) = try_lock(root, &path)? else { return Ok(Some(stripe(&path))) };
+    // A file of a journalled commit is not healed alone: all of its files or none. Its journal could not be healed a moment
+    // ago, because another process works on another of its files.
+    for journal in Journal::all(root)? {
+        if journal.read()?.is_some_and(|content| content.names(&displaced.name)) {
+            return Ok(Some(stripe(&path)));
+        }
+    }
+    judge(root, displaced, &path, swept).map(|()| None)
+}
+
+/// Decides whether a change whose author is dead was made. The caller holds the lock of its path.
+fn judge(root: &Root, displaced: &Displaced, path: &Path, swept: &mut Swept) -> Result<()> {
+    let Displaced { name, stage } = displaced;
+    let spot = root.staged(name);
+    let Found::File(file) = spot.open()? else { return Ok(()) };
+    // The author may have finished before we got the lock.
+    if !acknowledged(root, [&stage.id].into_iter())?.is_empty() {
+        return Ok(());
+    }
+    let found = FileState::Present(file.hash()?);
+    let target = root.place_of(path).spot(root.folder());
+    let at_path = |target: &Spot| target.holds(&file).unwrap_or(false);
+    if stage.base == FileState::Absent && target.as_ref().is_ok_and(at_path) {
+        // A new file at its path, which still has its name in the stage.
+        add_missing_line(root, stage, path)?;
+        swept.completed += 1;
+        return spot.remove();
+    }
+    if stage.new == FileState::Absent && target.as_ref().is_ok_and(at_path) {
+        // A removal that had not deleted the first of the two names yet.
+        return spot.remove();
+    }
+    if found == stage.new {
+        return settle(root, &spot);
+    }
+    if found == stage.base {
+        add_missing_line(root, stage, path)?;
+        swept.completed += 1;
+        return Ok(());
+    }
+    // A foreign save. It belongs at the path, if the path still has the bytes of the change that is not acknowledged.
+    if let Ok(target) = target
+        && stage.base != FileState::Absent
+    {
+        let has_new = |spot: &Spot| {
+            Ok(match spot.open()? {
+                Found::File(file) => FileState::Present(file.hash()?) == stage.new,
+                Found::Nothing => stage.new == FileState::Absent,
+                Found::Unreadable | Found::NotAFile => false,
+            })
+        };
+        if has_new(&target)? {
+            swept.put_back += 1;
+            match stage.new {
+                FileState::Absent => give_back(root, &target, &spot)?,
+                _ => put_back(root, &target, &spot, &has_new)?,
+            }
+            return target.folder().flush(root.durability());
+        }
+    }
+    swept.late += 1;
+    keep_late(root, &spot, stage)
+}
+
+fn add_missing_line(root: &Root, stage: &StageName, path: &Path) -> Result<()> {
+    let change = file_changed(&stage.id, "recovered", path, stage.base, stage.new);
+    let change = Mutation::File(FileChanged { recovered: true, ..change });
+    let entry = Entry {
+        time: root.now(),
+        agent: Some(stage.agent.clone()),
+        turn: None,
+        event: Event::Mutation(change, MutationStatus::Applied),
+    };
+    root.ledger().append(&[entry], root.ledger_flush()).map(drop)
+}

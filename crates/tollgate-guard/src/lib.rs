@@ -1,0 +1,46 @@
+//! The file guard: a write never destroys a change that its author has not seen.
+//!
+//! [`gate`] has the calls that agents make, [`workspace`] opens the folder. This crate knows nothing about tasks.
+//!
+//! Calls go down only: gate, guard, commit, disk. `root` is what all of them work on.
+
+#[cfg(windows)]
+compile_error!("tollgate does not support Windows yet: its promises need more than a rename there");
+
+mod change;
+pub mod commit;
+pub mod conflict;
+mod diff;
+mod disk;
+pub mod doctor;
+pub mod edit;
+mod explain;
+pub mod folder;
+mod folder_change;
+pub mod gate;
+pub mod guard;
+mod heal;
+mod late_write;
+mod long_path;
+mod outcome;
+pub mod part;
+pub mod path;
+mod place;
+pub mod preview;
+pub mod probe;
+mod read;
+pub mod recovery;
+pub mod refusal;
+mod request;
+mod reservation;
+mod root;
+pub mod shared_turn;
+mod stage;
+mod state_folder;
+mod stripe_lock;
+mod tool_use;
+pub mod turn;
+mod turn_shard;
+pub mod workspace;
+
+pub use late_write::Swept;

@@ -1,0 +1,413 @@
+//! A turn kept in a folder, for processes that end before the turn does: commands in a script, hooks of one agent.
+//!
+//! The folder is private to its user and preferably in memory. `turn.json` says whose turn it is, `files/` holds what the
+//! agent knows (see `turn_shard.rs`), and `text/` holds bytes that the agent was shown.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::path::FilePath;
+use crate::turn::{Extent, FileState, Sighting, TEXT_PER_FILE, TEXT_PER_TURN, TurnState};
+use crate::turn_shard::{Shard, open_locked};
+use tollgate_base::digest::Digest;
+use tollgate_base::error::{At, Fault, Result};
+use tollgate_base::file::{names_in, replace_file};
+use tollgate_base::name::{Agent, TurnId};
+use tollgate_base::settings::Durability;
+
+/// The version of the format. A later version is refused.
+const VERSION: u32 = 1;
+
+/// A turn that nobody has used for a day belongs to an agent that is gone.
+const FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
+
+/// The turns of one workspace and one user.
+#[derive(Debug, Clone)]
+pub struct SharedTurns {
+    folder: PathBuf,
+}
+
+/// What remains of a turn after it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leaves {
+    /// Nothing.
+    Nothing,
+    /// What the agent last knew of each file, for `unread = "known"` in its later turns.
+    Known,
+}
+
+/// A turn that several processes share.
+#[derive(Debug)]
+pub struct SharedTurn {
+    folder: PathBuf,
+    known: PathBuf,
+    id: TurnId,
+    agent: Agent,
+    started: Timestamp,
+}
+
+#[derive(Serialize, Deserialize)]
+struct About {
+    version: u32,
+    agent: Agent,
+    started: Timestamp,
+}
+
+impl SharedTurns {
+    /// Keeps turns in this folder and creates it if it is missing. It must belong to this user and be closed to all others.
+    pub fn new(folder: PathBuf) -> Result<Self> {
+        private_folder(&folder)?;
+        Ok(Self { folder })
+    }
+
+    /// The folder, for other things that the short-lived processes of an agent share.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Begins a turn, and deletes forgotten ones.
+    pub fn begin(&self, id: TurnId, agent: Agent, now: Timestamp) -> Result<SharedTurn> {
+        self.forget(now)?;
+        let folder = self.turn_folder(&id);
+        for folder in [&self.folder.join("turns"), &folder, &folder.join("files"), &folder.join("text")] {
+            private_folder(folder)?;
+        }
+        let about = About { version: VERSION, agent, started: now };
+        let text = serde_json::to_vec(&about).map_err(|error| Fault::invalid(error.to_string()))?;
+        // No turn survives a power failure, because no agent does.
+        replace_file(&folder.join("turn.json"), &text, Durability::Fast)?;
+        self.open(&id)
+    }
+
+    /// Opens a turn that has begun and not ended.
+    pub fn open(&self, id: &TurnId) -> Result<SharedTurn> {
+        let folder = self.turn_folder(id);
+        let path = folder.join("turn.json");
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(Fault::Missing { what: format!("the turn `{id}`") });
+            }
+            Err(error) => return Err(error).at("read", &path),
+        };
+        let about: About = serde_json::from_slice(&text).map_err(|error| Fault::damaged(&path, error))?;
+        if about.version > VERSION {
+            return Err(Fault::NewerFormat { path, found: about.version, known: VERSION });
+        }
+        let known = self.folder.join("known").join(about.agent.as_str());
+        Ok(SharedTurn { folder, known, id: id.clone(), agent: about.agent, started: about.started })
+    }
+
+    /// The turns that have not ended, oldest first.
+    pub fn list(&self) -> Result<Vec<SharedTurn>> {
+        let mut turns = Vec::new();
+        for name in names_in(&self.folder.join("turns"))? {
+            let Some(id) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+            match self.open(&id) {
+                Ok(turn) => turns.push(turn),
+                // The turn has just ended, or is just being created.
+                Err(Fault::Missing { .. }) => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+        turns.sort_by_key(|turn| turn.started);
+        Ok(turns)
+    }
+
+    /// Ends a turn.
+    pub fn end(&self, turn: SharedTurn, leaves: Leaves) -> Result<()> {
+        if leaves == Leaves::Known {
+            private_folder(&self.folder.join("known"))?;
+            private_folder(&turn.known)?;
+            for (path, sighting) in turn.files()? {
+                let last = Sighting::new(sighting.baseline(Extent::Whole));
+                Shard::of(&turn.known, &path).update(&path, &mut |_| last)?;
+            }
+        }
+        remove_folder(&turn.folder)
+    }
+
+    fn turn_folder(&self, id: &TurnId) -> PathBuf {
+        self.folder.join("turns").join(id.as_str())
+    }
+
+    fn forget(&self, now: Timestamp) -> Result<()> {
+        for kind in ["turns", "known"] {
+            let folder = self.folder.join(kind);
+            for name in names_in(&folder)? {
+                let path = folder.join(name);
+                // The newest of the folders inside tells when the turn was last used.
+                let used = [path.clone(), path.join("files"), path.join("text")]
+                    .iter()
+                    .filter_map(|path| fs::metadata(path).ok()?.modified().ok())
+                    .max()
+                    .and_then(|used| Timestamp::try_from(used).ok());
+                if used.is_some_and(|used| now.duration_since(used).unsigned_abs() > FORGOTTEN) {
+                    remove_folder(&path)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SharedTurn {
+    /// When the turn began.
+    pub fn started(&self) -> Timestamp {
+        self.started
+    }
+
+    /// Every file that the turn knows, sorted by path.
+    pub fn files(&self) -> Result<Vec<(FilePath, Sighting)>> {
+        let mut files = Vec::new();
+        for shard in self.shards()? {
+            files.extend(shard.all()?);
+        }
+        files.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(files)
+    }
+
+    /// The files whose paths pass the filter, sorted by path. Reads nothing but the paths.
+    pub fn files_where(&self, mut wanted: impl FnMut(&Path) -> bool) -> Result<Vec<FilePath>> {
+        let mut files = Vec::new();
+        for shard in self.shards()? {
+            files.extend(shard.paths()?.into_iter().filter(|path| wanted(path)).map(FilePath::trusted));
+        }
+        files.sort_unstable();
+        Ok(files)
+    }
+
+    fn shards(&self) -> Result<Vec<Shard>> {
+        let folder = self.folder.join("files");
+        Ok(names_in(&folder)?.into_iter().map(|name| Shard::at(folder.join(name))).collect())
+    }
+
+    fn shard(&self, path: &FilePath) -> Shard {
+        Shard::of(&self.folder.join("files"), path)
+    }
+
+    /// Adds to the number of bytes of text. False if there is no room for them.
+    fn reserve_text(&self, count: usize) -> Result<bool> {
+        let path = self.folder.join("text_bytes");
+        let mut file = open_locked(&path)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).at("read", &path)?;
+        let used = text.trim().parse::<usize>().unwrap_or(0) + count;
+        if used > TEXT_PER_TURN {
+            return Ok(false);
+        }
+        // The length is fixed, so that one write replaces the number.
+        file.write_all_at(format!("{used:>20}\n").as_bytes(), 0).at("write", &path)?;
+        Ok(true)
+    }
+}
+
+impl TurnState for SharedTurn {
+    fn id(&self) -> &TurnId {
+        &self.id
+    }
+
+    fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    fn get(&self, path: &FilePath) -> Result<Option<Sighting>> {
+        self.shard(path).get(path)
+    }
+
+    fn update(&self, path: &FilePath, change: &mut dyn FnMut(Option<Sighting>) -> Sighting) -> Result<()> {
+        self.shard(path).update(path, change)
+    }
+
+    fn known(&self, path: &FilePath) -> Result<Option<FileState>> {
+        Ok(Shard::of(&self.known, path).get(path)?.map(|sighting| sighting.initial()))
+    }
+
+    fn keep_text(&self, digest: Digest, bytes: &[u8]) -> Result<()> {
+        let path = self.folder.join("text").join(digest.to_string());
+        if bytes.len() > TEXT_PER_FILE || path.exists() || !self.reserve_text(bytes.len())? {
+            return Ok(());
+        }
+        replace_file(&path, bytes, Durability::Fast)
+    }
+
+    fn text(&self, digest: Digest) -> Result<Option<Arc<[u8]>>> {
+        let path = self.folder.join("text").join(digest.to_string());
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(bytes.into())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).at("read", &path),
+        }
+    }
+}
+
+/// Creates a folder that only this user can enter, or checks that it is one. Where every user can write, another user may
+/// have created a folder of that name as a trap.
+fn private_folder(path: &Path) -> Result<()> {
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error).at("make the folder", path),
+    }
+    let metadata = fs::symlink_metadata(path).at("look at", path)?;
+    let private = metadata.is_dir()
+        && metadata.uid() == rustix::process::geteuid().as_raw()
+        && metadata.mode() & 0o077 == 0;
+    if private {
+        Ok(())
+    } else {
+        Err(Fault::damaged(path, "it must be a folder that only its owner can enter, and yours"))
+    }
+}
+
+fn remove_folder(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).at("remove the folder", path),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stripe_lock::stripe;
+
+    fn state(text: &str) -> FileState {
+        FileState::Present(Digest::of(text.as_bytes()))
+    }
+
+    fn path(name: &str) -> FilePath {
+        FilePath::trusted(Path::new("/w").join(name))
+    }
+
+    fn turns() -> (tempfile::TempDir, SharedTurns) {
+        let keep = tempfile::tempdir().unwrap();
+        let turns = SharedTurns::new(keep.path().join("run")).unwrap();
+        (keep, turns)
+    }
+
+    fn begin(turns: &SharedTurns, id: &str) -> SharedTurn {
+        turns.begin(id.parse().unwrap(), "blue".parse().unwrap(), Timestamp::now()).unwrap()
+    }
+
+    #[test]
+    fn processes_share_what_a_turn_knows() {
+        let (_keep, turns) = turns();
+        let first = begin(&turns, "t1");
+        first.observe(&path("a"), state("one"), Extent::Whole).unwrap();
+        first.observe(&path("b\nc"), FileState::Absent, Extent::Whole).unwrap();
+        first.observe(&path("u"), FileState::Unreadable, Extent::Whole).unwrap();
+        let second = turns.open(&"t1".parse().unwrap()).unwrap();
+        second.refused(&path("a")).unwrap();
+        second.observe(&path("a"), state("two"), Extent::Part).unwrap();
+        let sighting = first.get(&path("a")).unwrap().unwrap();
+        assert_eq!(sighting.initial(), state("one"));
+        assert_eq!(sighting.baseline(Extent::Whole), state("one"));
+        assert_eq!(sighting.baseline(Extent::Part), state("two"));
+        assert_eq!(first.get(&path("b\nc")).unwrap().unwrap().initial(), FileState::Absent);
+        assert_eq!(first.get(&path("u")).unwrap().unwrap().initial(), FileState::Unreadable);
+        assert_eq!(first.files().unwrap().len(), 3);
+        let wanted = first.files_where(|path| !path.ends_with("a")).unwrap();
+        assert_eq!(wanted, [path("b\nc"), path("u")]);
+        assert_eq!(first.get(&path("b")).unwrap(), None);
+    }
+
+    #[test]
+    fn an_ended_turn_leaves_nothing_or_what_the_agent_knew() {
+        let (keep, turns) = turns();
+        let turn = begin(&turns, "t1");
+        turn.observe(&path("a"), state("one"), Extent::Whole).unwrap();
+        turns.end(turn, Leaves::Nothing).unwrap();
+        assert!(turns.open(&"t1".parse().unwrap()).is_err());
+        assert_eq!(fs::read_dir(keep.path().join("run/turns")).unwrap().count(), 0);
+        let turn = begin(&turns, "t2");
+        assert_eq!(turn.known(&path("a")).unwrap(), None);
+        turn.observe(&path("a"), state("one"), Extent::Whole).unwrap();
+        turn.wrote(&path("a"), state("two")).unwrap();
+        turns.end(turn, Leaves::Known).unwrap();
+        let turn = begin(&turns, "t3");
+        assert_eq!(turn.get(&path("a")).unwrap(), None);
+        assert_eq!(turn.known(&path("a")).unwrap(), Some(state("two")));
+    }
+
+    #[test]
+    fn concurrent_updates_are_all_kept() {
+        let (_keep, turns) = turns();
+        begin(&turns, "t1");
+        std::thread::scope(|scope| {
+            for worker in 0..8 {
+                let turns = &turns;
+                scope.spawn(move || {
+                    let turn = turns.open(&"t1".parse().unwrap()).unwrap();
+                    for index in 0..100 {
+                        let name = path(&format!("{worker}-{index}"));
+                        turn.observe(&name, state("x"), Extent::Whole).unwrap();
+                        turn.wrote(&name, state("y")).unwrap();
+                    }
+                });
+            }
+        });
+        let files = turns.open(&"t1".parse().unwrap()).unwrap().files().unwrap();
+        assert_eq!(files.len(), 800);
+        assert!(files.iter().all(|(_, sighting)| sighting.initial() == state("x")));
+        assert!(files.iter().all(|(_, sighting)| sighting.baseline(Extent::Whole) == state("y")));
+    }
+
+    #[test]
+    fn an_unfinished_line_is_ignored_and_overwritten() {
+        let (keep, turns) = turns();
+        let turn = begin(&turns, "t1");
+        turn.observe(&path("a"), state("one"), Extent::Whole).unwrap();
+        let shard =
+            keep.path().join("run/turns/t1/files").join(format!("{:02x}", stripe(path("a").as_path())));
+        let whole = fs::read(&shard).unwrap();
+        for length in 0..whole.len() {
+            fs::write(&shard, &whole[..length]).unwrap();
+            assert_eq!(turn.get(&path("a")).unwrap(), None, "cut at {length}");
+            turn.observe(&path("a"), state("two"), Extent::Whole).unwrap();
+            assert_eq!(turn.get(&path("a")).unwrap().unwrap().initial(), state("two"), "cut at {length}");
+        }
+    }
+
+    #[test]
+    fn texts_are_kept_up_to_a_limit() {
+        let (_keep, turns) = turns();
+        let turn = begin(&turns, "t1");
+        turn.keep_text(Digest::of(b"x"), b"x").unwrap();
+        assert_eq!(turn.text(Digest::of(b"x")).unwrap().as_deref(), Some(b"x".as_slice()));
+        assert_eq!(turn.text(Digest::of(b"y")).unwrap(), None);
+        assert!(!turn.reserve_text(TEXT_PER_TURN).unwrap());
+        assert!(turn.reserve_text(TEXT_PER_TURN - 1).unwrap());
+        turn.keep_text(Digest::of(b"z"), b"z").unwrap();
+        assert_eq!(turn.text(Digest::of(b"z")).unwrap(), None);
+    }
+
+    #[test]
+    fn a_folder_open_to_others_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let keep = tempfile::tempdir().unwrap();
+        let folder = keep.path().join("run");
+        fs::create_dir(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(SharedTurns::new(folder.clone()).is_err());
+        fs::remove_dir(&folder).unwrap();
+        std::os::unix::fs::symlink(keep.path(), &folder).unwrap();
+        assert!(SharedTurns::new(folder).is_err());
+    }
+
+    #[test]
+    fn forgotten_turns_are_deleted() {
+        let (_keep, turns) = turns();
+        begin(&turns, "t1");
+        let later = Timestamp::now() + FORGOTTEN + Duration::from_secs(60);
+        turns.begin("t2".parse().unwrap(), "blue".parse().unwrap(), later).unwrap();
+        assert!(turns.open(&"t1".parse().unwrap()).is_err());
+    }
+}

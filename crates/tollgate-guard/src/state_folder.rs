@@ -1,0 +1,110 @@
+//! The folder `.tollgate/`: how it is found, created and checked, and the settings in it.
+//!
+//! The state is as private as the workspace itself: users outside the workspace's group never have access.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::stage::RecoveryKind;
+use tollgate_base::error::{At, Fault, Result};
+use tollgate_base::file::{TEMPORARY, replace_file, uninterrupted};
+use tollgate_base::lock::Lock;
+use tollgate_base::settings::{CONFIG_VERSION, Durability, Settings, SettingsError};
+
+/// The name of the state folder, in the root of the workspace.
+pub const STATE_FOLDER: &str = ".tollgate";
+
+/// The version of the state's format that this program reads and writes.
+pub const STATE_VERSION: u32 = 1;
+
+/// The longest time that a process waits while another creates the state, which takes a few milliseconds.
+const STATE_WAIT: Duration = Duration::from_secs(10);
+
+/// The nearest folder upward that has a state, else the nearest that is the root of a git checkout, else the folder itself.
+pub fn find_root(folder: &Path) -> PathBuf {
+    let has = |name: &'static str| move |folder: &&Path| folder.join(name).exists();
+    // A vault keeps its own state in a folder of the same name. That alone does not make it a workspace.
+    let of_a_vault = |folder: &&Path| {
+        let state = folder.join(STATE_FOLDER);
+        state.join("vault").exists() && !state.join("version").exists() && !state.join("config.toml").exists()
+    };
+    let has_state = |folder: &&Path| has(STATE_FOLDER)(folder) && !of_a_vault(folder);
+    let found = folder.ancestors().find(has_state).or_else(|| folder.ancestors().find(has(".git")));
+    found.unwrap_or(folder).to_owned()
+}
+
+/// The settings in a file. The defaults if the file does not exist.
+pub fn read_settings(path: &Path) -> Result<Settings> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Settings::default()),
+        Err(error) => return Err(error).at("read the configuration", path),
+    };
+    let path = path.to_owned();
+    text.parse().map_err(|error| match error {
+        SettingsError::Newer(found) => Fault::NewerConfig { path, found, known: CONFIG_VERSION },
+        SettingsError::Toml(error) => Fault::Config { path, what: error.to_string() },
+    })
+}
+
+/// Creates what is missing of the state. Several processes may do so at the same time.
+pub(crate) fn create(root: &Path, state: &Path) -> Result<()> {
+    if check_version(&state.join("version"))? {
+        return Ok(());
+    }
+    // The group may use the state if it may write the workspace. Other users never may.
+    let root_mode = fs::metadata(root).at("look at", root)?.mode();
+    let mode = if root_mode & 0o020 == 0 { 0o700 } else { 0o770 };
+    let recovery = RecoveryKind::ALL.map(|kind| format!("recovery/{}", kind.folder()));
+    let folders = ["", "locks", "stage", "journal", "recovery", "paths"].into_iter();
+    for name in folders.chain(recovery.iter().map(String::as_str)) {
+        let folder = state.join(name);
+        match uninterrupted(|| fs::DirBuilder::new().mode(mode).create(&folder)) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(error).at("make", &folder);
+            }
+            _ => {}
+        }
+    }
+    // One process at a time, so that every temporary file found below was left by a crash.
+    let lock = state.join("locks/state");
+    let Some(_alone) = Lock::acquire(&lock, STATE_WAIT)? else {
+        return Err(Fault::Locked { path: lock, waited_s: STATE_WAIT.as_secs() });
+    };
+    for item in fs::read_dir(state).at("list", state)? {
+        let item = item.at("list", state)?;
+        if item.file_name().as_encoded_bytes().starts_with(TEMPORARY.as_bytes()) {
+            fs::remove_file(item.path()).at("remove", item.path())?;
+        }
+    }
+    // People may commit their configuration. The rest belongs to this machine only.
+    write_once(&state.join(".gitignore"), "*\n!/.gitignore\n!/config.toml\n")?;
+    // Last, because this file says that everything else exists.
+    write_once(&state.join("version"), &format!("{STATE_VERSION}\n"))?;
+    // Without this, a power failure could remove the whole state, including writes that were acknowledged later.
+    fs::File::open(root).and_then(|open| open.sync_all()).at("flush the folder", root)
+}
+
+/// Whether the state exists, in a format that this program can read.
+fn check_version(path: &Path) -> Result<bool> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error).at("read", path),
+    };
+    match text.trim().parse::<u32>() {
+        Ok(found) if found > STATE_VERSION => {
+            Err(Fault::NewerFormat { path: path.to_owned(), found, known: STATE_VERSION })
+        }
+        Ok(_) => Ok(true),
+        Err(_) => Err(Fault::damaged(path, "it should hold the version of the state's format")),
+    }
+}
+
+/// Writes a file unless it exists. Flushes its folder, and with it the folders created there.
+fn write_once(path: &Path, text: &str) -> Result<()> {
+    if path.exists() { Ok(()) } else { replace_file(path, text.as_bytes(), Durability::Durable) }
+}

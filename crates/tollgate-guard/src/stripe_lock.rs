@@ -1,0 +1,196 @@
+//! Stripe locks: kernel locks on the paths of one workspace.
+//!
+//! The guarded files themselves are never locked, because a replacement would leave the lock on the old inode. Instead
+//! each path belongs to one of 256 stripes, chosen by the hash of the path, and each stripe is a lock file.
+//!
+//! A stripe's lock file starts with an 8-byte mark, followed by one line of text:
+//! - A holder sets a mark before it changes files and clears it when it is done. If the next holder finds a mark, the
+//!   last one died during a change, which must be recovered before anything else happens to these paths.
+//! - The line holds the reservations of the stripe's paths (see `reservation.rs`).
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tollgate_base::digest::Digest;
+use tollgate_base::error::{At, Fault, Result};
+use tollgate_base::lock::Lock;
+use tollgate_base::name::random_id;
+
+/// The length of a mark in bytes. The line follows.
+const MARK: usize = 8;
+
+/// The stripes of one workspace.
+#[derive(Debug, Clone)]
+pub(crate) struct Stripes {
+    folder: PathBuf,
+}
+
+/// Several locks. Every process takes them in the same order, so no two processes wait for each other.
+#[derive(Debug)]
+#[must_use = "a lock that is dropped at once locks nothing"]
+pub(crate) struct StripeLocks {
+    locks: Vec<(u8, Lock)>,
+}
+
+/// The marks of dead holders, each with its stripe.
+pub(crate) type Marks = Vec<(u8, [u8; MARK])>;
+
+/// The stripe of a path. The path is relative to the workspace, so it is the same in every container that mounts it.
+pub(crate) fn stripe(path: &Path) -> u8 {
+    Digest::of(path.as_os_str().as_bytes()).as_bytes()[0]
+}
+
+impl Stripes {
+    /// The stripes whose lock files are in this folder.
+    pub(crate) fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// Locks the stripes of these paths. `None` if others held one of them the whole time.
+    pub(crate) fn acquire<'a>(
+        &self,
+        paths: impl IntoIterator<Item = &'a Path>,
+        wait: Duration,
+    ) -> Result<Option<StripeLocks>> {
+        let stripes: BTreeSet<u8> = paths.into_iter().map(stripe).collect();
+        let deadline = Instant::now() + wait;
+        let mut locks = Vec::with_capacity(stripes.len());
+        for stripe in stripes {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.acquire_one(stripe, left)? {
+                Some(lock) => locks.push((stripe, lock)),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(StripeLocks { locks }))
+    }
+
+    /// Locks one stripe by its number.
+    pub(crate) fn acquire_one(&self, stripe: u8, wait: Duration) -> Result<Option<Lock>> {
+        Lock::acquire(&self.folder.join(format!("{stripe:02x}")), wait)
+    }
+}
+
+impl StripeLocks {
+    /// The marks that dead holders left.
+    pub(crate) fn marks(&self) -> Result<Marks> {
+        let mut marks = Vec::new();
+        for (stripe, lock) in &self.locks {
+            let mut mark = [0; MARK];
+            let length = lock.file().read_at(&mut mark, 0).at("read the lock", "locks")?;
+            if length > 0 && mark != [0; MARK] {
+                marks.push((*stripe, mark));
+            }
+        }
+        Ok(marks)
+    }
+
+    /// Marks the stripes: their holder is about to change files.
+    pub(crate) fn mark(&self) -> Result<()> {
+        let mark = u64::from_str_radix(&random_id()?, 16).unwrap_or(1).max(1).to_ne_bytes();
+        self.put(mark)
+    }
+
+    /// Clears the marks: the changes are complete.
+    pub(crate) fn clear(&self) -> Result<()> {
+        self.put([0; MARK])
+    }
+
+    fn put(&self, mark: [u8; MARK]) -> Result<()> {
+        self.locks
+            .iter()
+            .try_for_each(|(_, lock)| lock.file().write_all_at(&mark, 0).at("mark the lock", "locks"))
+    }
+
+    /// The line in the lock file of this path's stripe. Empty if there is none.
+    pub(crate) fn line(&self, path: &Path) -> Result<Vec<u8>> {
+        let file = self.file(path)?;
+        let mut text = vec![0; 1 << 10];
+        let mut length = 0;
+        loop {
+            match file.read_at(&mut text[length..], (MARK + length) as u64).at("read the lock", "locks")? {
+                0 => return Ok(first_line(&text[..length]).to_vec()),
+                count => length += count,
+            }
+            if text[..length].contains(&b'\n') {
+                return Ok(first_line(&text[..length]).to_vec());
+            }
+            if length == text.len() {
+                text.resize(2 * length, 0);
+            }
+        }
+    }
+
+    /// Replaces the line. The rest of a longer, earlier line stays behind the newline and does not count.
+    pub(crate) fn put_line(&self, path: &Path, mut line: Vec<u8>) -> Result<()> {
+        line.push(b'\n');
+        self.file(path)?.write_all_at(&line, MARK as u64).at("write to the lock", "locks")
+    }
+
+    fn file(&self, path: &Path) -> Result<&File> {
+        let number = stripe(path);
+        let held = self.locks.iter().find(|(held, _)| *held == number);
+        held.map(|(_, lock)| lock.file()).ok_or_else(|| Fault::invalid("the lock of this path is not held"))
+    }
+}
+
+/// The line in the bytes of a lock file, for readers without the lock.
+pub(crate) fn line_of(bytes: &[u8]) -> &[u8] {
+    bytes.get(MARK..).map_or(&[], first_line)
+}
+
+/// The first line of a text. Empty if the line has no end.
+fn first_line(text: &[u8]) -> &[u8] {
+    text.iter().position(|byte| *byte == b'\n').map_or(&[], |end| &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_excludes_until_it_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let stripes = Stripes::new(folder.path().to_owned());
+        let (a, b) = (Path::new("a"), Path::new("b"));
+        assert_ne!(stripe(a), stripe(b));
+        let held = stripes
+            .acquire([a, a], Duration::ZERO)
+            .unwrap()
+            .expect("a stripe that is asked for twice is locked once");
+        assert!(stripes.acquire([b, a], Duration::from_millis(1)).unwrap().is_none());
+        assert!(
+            stripes.acquire([b], Duration::ZERO).unwrap().is_some(),
+            "a failed attempt releases the locks that it took"
+        );
+        assert_eq!(held.marks().unwrap(), []);
+        held.mark().unwrap();
+        drop(held);
+        let held = stripes.acquire([a], Duration::ZERO).unwrap().unwrap();
+        assert_eq!(held.marks().unwrap().len(), 1, "the dead holder left a mark");
+        held.clear().unwrap();
+        assert_eq!(held.marks().unwrap(), []);
+        drop(held);
+        assert!(stripes.acquire([b, a], Duration::ZERO).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_line_is_replaced_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let locks = Stripes::new(folder.path().to_owned());
+        let (path, long) = (Path::new("a"), vec![b'x'; 5000]);
+        let held = locks.acquire([path], Duration::ZERO).unwrap().unwrap();
+        for line in [&b""[..], &long, b"short"] {
+            held.mark().unwrap();
+            held.put_line(path, line.to_vec()).unwrap();
+            assert_eq!(held.line(path).unwrap(), line);
+            let file = std::fs::read(folder.path().join(format!("{:02x}", stripe(path)))).unwrap();
+            assert_eq!(line_of(&file), line);
+        }
+        assert!(held.line(Path::new("b")).is_err(), "the stripe of `b` is not locked");
+    }
+}

@@ -1,0 +1,358 @@
+//! A turn: what one agent has read, and what it may therefore overwrite.
+//!
+//! Invariants: the first sighting of a path never changes; a new turn knows nothing; an ended turn leaves nothing.
+//! The rules are in [`Sighting`], which does no I/O. [`Turn`] keeps sightings in memory. [`crate::shared_turn`] keeps
+//! them in a folder, for processes that end before the turn does.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use crate::path::FilePath;
+use tollgate_base::digest::Digest;
+use tollgate_base::error::Result;
+use tollgate_base::name::{Agent, TurnId};
+
+/// What a file was at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileState {
+    /// The file existed and had these bytes.
+    Present(Digest),
+    /// The file did not exist.
+    Absent,
+    /// The file existed but could not be read, so its bytes are unknown.
+    Unreadable,
+}
+
+impl FileState {
+    /// The hash, if there were bytes to hash.
+    pub fn digest(self) -> Option<Digest> {
+        match self {
+            Self::Present(digest) => Some(digest),
+            Self::Absent | Self::Unreadable => None,
+        }
+    }
+}
+
+/// How much of a file a read showed, or a write replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// The whole file: a whole read, an overwrite, a deletion, a move.
+    Whole,
+    /// A part: a range of lines, an edit from old text to new text.
+    Part,
+}
+
+/// What the agent knew of one file, first and last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sighting {
+    first: FileState,
+    last: FileState,
+    /// A newer state that the agent has seen in part, after a refusal. Enough for an edit, not for an overwrite.
+    part: Option<FileState>,
+    /// The agent's last write to this file was refused, and it has not read the whole file since.
+    refused: bool,
+}
+
+impl Sighting {
+    /// The first sighting in this turn.
+    pub fn new(state: FileState) -> Self {
+        Self { first: state, last: state, part: None, refused: false }
+    }
+
+    /// The state at the first sighting. It never changes.
+    pub fn initial(&self) -> FileState {
+        self.first
+    }
+
+    /// The state that must be on disk for a write of this extent.
+    pub fn baseline(&self, write: Extent) -> FileState {
+        match (write, self.part) {
+            (Extent::Part, Some(part)) => part,
+            _ => self.last,
+        }
+    }
+
+    /// The agent read the file again.
+    pub fn read(&mut self, state: FileState, shown: Extent) {
+        match shown {
+            Extent::Whole => self.knows(state),
+            // Before a refusal, the agent does not know that the rest may have changed, so a partial read does not count.
+            Extent::Part if self.refused => self.part = Some(state),
+            Extent::Part => {}
+        }
+    }
+
+    /// The agent wrote the file itself.
+    pub fn wrote(&mut self, state: FileState) {
+        self.knows(state);
+    }
+
+    /// The agent's write was refused.
+    pub fn refused(&mut self) {
+        self.refused = true;
+    }
+
+    /// The fields, for writing them to disk: first, last, part, refused.
+    pub(crate) fn parts(&self) -> (FileState, FileState, Option<FileState>, bool) {
+        (self.first, self.last, self.part, self.refused)
+    }
+
+    /// A sighting that was written to disk.
+    pub(crate) fn from_parts(
+        first: FileState,
+        last: FileState,
+        part: Option<FileState>,
+        refused: bool,
+    ) -> Self {
+        Self { first, last, part, refused }
+    }
+
+    fn knows(&mut self, state: FileState) {
+        self.last = state;
+        self.part = None;
+        self.refused = false;
+    }
+}
+
+/// What a turn remembers. All methods take `&self`, because one turn may serve several calls at the same time.
+pub trait TurnState {
+    /// The turn's id.
+    fn id(&self) -> &TurnId;
+
+    /// The agent whose turn it is.
+    fn agent(&self) -> &Agent;
+
+    /// What the turn knows of this file.
+    fn get(&self, path: &FilePath) -> Result<Option<Sighting>>;
+
+    /// Changes what the turn knows of this file, atomically.
+    fn update(&self, path: &FilePath, change: &mut dyn FnMut(Option<Sighting>) -> Sighting) -> Result<()>;
+
+    /// What the agent last knew of this file in an earlier turn of the same session.
+    fn known(&self, path: &FilePath) -> Result<Option<FileState>>;
+
+    /// Keeps bytes that the agent was shown, so that a later refusal can show what changed. May keep nothing.
+    fn keep_text(&self, digest: Digest, bytes: &[u8]) -> Result<()>;
+
+    /// The bytes that were kept for this digest.
+    fn text(&self, digest: Digest) -> Result<Option<Arc<[u8]>>>;
+
+    /// Records a read.
+    fn observe(&self, path: &FilePath, state: FileState, shown: Extent) -> Result<()> {
+        self.update(path, &mut |seen| match seen {
+            None => Sighting::new(state),
+            Some(mut sighting) => {
+                sighting.read(state, shown);
+                sighting
+            }
+        })
+    }
+
+    /// Records a refusal. Does nothing for a file that the agent has never seen.
+    fn refused(&self, path: &FilePath) -> Result<()> {
+        let Some(seen) = self.get(path)? else { return Ok(()) };
+        self.update(path, &mut |now| {
+            let mut sighting = now.unwrap_or(seen);
+            sighting.refused();
+            sighting
+        })
+    }
+
+    /// Records the agent's own write.
+    fn wrote(&self, path: &FilePath, state: FileState) -> Result<()> {
+        self.update(path, &mut |seen| match seen {
+            None => Sighting::new(state),
+            Some(mut sighting) => {
+                sighting.wrote(state);
+                sighting
+            }
+        })
+    }
+}
+
+/// The old name.
+pub use TurnState as Sightings;
+
+/// The largest file that is kept for diffs. For larger files, a refusal has no diff.
+pub const TEXT_PER_FILE: usize = 256 * 1024;
+
+/// The number of bytes that one turn keeps for diffs, which limits its memory.
+pub const TEXT_PER_TURN: usize = 64 * 1024 * 1024;
+
+/// What an agent knew at the end of its turns, for the policy `unread = "known"`. Clones share the session.
+#[derive(Debug, Clone, Default)]
+pub struct Session(Arc<Mutex<HashMap<FilePath, FileState>>>);
+
+/// A turn kept in memory by the process that owns it.
+#[derive(Debug)]
+pub struct Turn {
+    id: TurnId,
+    agent: Agent,
+    session: Session,
+    memory: Mutex<Memory>,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    files: HashMap<FilePath, Sighting>,
+    texts: HashMap<Digest, Arc<[u8]>>,
+    text_bytes: usize,
+}
+
+impl Turn {
+    /// Begins a turn that knows nothing.
+    pub fn begin(id: TurnId, agent: Agent) -> Self {
+        Self::begin_in(id, agent, Session::default())
+    }
+
+    /// Begins a turn that knows nothing. At its end, the session remembers what the turn knew.
+    pub fn begin_in(id: TurnId, agent: Agent, session: Session) -> Self {
+        Self { id, agent, session, memory: Mutex::default() }
+    }
+
+    /// The hash of the file at its first sighting, by its canonical path. Does not read the file.
+    pub fn get_initial_hash(&self, path: &Path) -> Option<Digest> {
+        self.memory().files.get(path).and_then(|sighting| sighting.initial().digest())
+    }
+
+    /// Every file that the turn knows, in no particular order.
+    pub fn files(&self) -> Vec<(FilePath, Sighting)> {
+        self.memory().files.iter().map(|(path, sighting)| (path.clone(), *sighting)).collect()
+    }
+
+    /// Ends the turn. Only the session remembers what it knew.
+    pub fn end(self) {
+        let memory = self.memory.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.session.0);
+        known.extend(memory.files.into_iter().map(|(path, sighting)| (path, sighting.last)));
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        lock(&self.memory)
+    }
+}
+
+/// Every change under these locks is one assignment, so a panic leaves nothing incomplete.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl TurnState for Turn {
+    fn id(&self) -> &TurnId {
+        &self.id
+    }
+
+    fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    fn get(&self, path: &FilePath) -> Result<Option<Sighting>> {
+        Ok(self.memory().files.get(path).copied())
+    }
+
+    fn update(&self, path: &FilePath, change: &mut dyn FnMut(Option<Sighting>) -> Sighting) -> Result<()> {
+        let mut memory = self.memory();
+        let sighting = change(memory.files.get(path).copied());
+        memory.files.insert(path.clone(), sighting);
+        Ok(())
+    }
+
+    fn known(&self, path: &FilePath) -> Result<Option<FileState>> {
+        Ok(lock(&self.session.0).get(path).copied())
+    }
+
+    fn keep_text(&self, digest: Digest, bytes: &[u8]) -> Result<()> {
+        let mut memory = self.memory();
+        let room = bytes.len() <= TEXT_PER_FILE && memory.text_bytes + bytes.len() <= TEXT_PER_TURN;
+        if room && !memory.texts.contains_key(&digest) {
+            memory.text_bytes += bytes.len();
+            memory.texts.insert(digest, bytes.into());
+        }
+        Ok(())
+    }
+
+    fn text(&self, digest: Digest) -> Result<Option<Arc<[u8]>>> {
+        Ok(self.memory().texts.get(&digest).cloned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(text: &str) -> FileState {
+        FileState::Present(Digest::of(text.as_bytes()))
+    }
+
+    /// Each row: what happened to a file, and the state that an overwrite and an edit must then find on disk.
+    #[test]
+    fn the_baseline_follows_these_rules_and_the_initial_state_never_changes() {
+        enum Did {
+            Read(Extent, &'static str),
+            Wrote(&'static str),
+            Refused,
+        }
+        use Did::{Read, Refused, Wrote};
+        use Extent::{Part, Whole};
+        let table: &[(&[Did], &str, &str)] = &[
+            (&[], "a", "a"),
+            (&[Read(Whole, "b")], "b", "b"),
+            (&[Read(Part, "b")], "a", "a"),
+            (&[Wrote("b")], "b", "b"),
+            (&[Refused], "a", "a"),
+            (&[Refused, Read(Whole, "b")], "b", "b"),
+            (&[Refused, Read(Part, "b")], "a", "b"),
+            (&[Refused, Read(Part, "b"), Read(Part, "c")], "a", "c"),
+            (&[Refused, Read(Part, "b"), Read(Whole, "c")], "c", "c"),
+            (&[Refused, Read(Part, "b"), Wrote("c")], "c", "c"),
+            (&[Refused, Read(Whole, "b"), Read(Part, "c")], "b", "b"),
+        ];
+        for (index, (story, overwrite, edit)) in table.iter().enumerate() {
+            let mut sighting = Sighting::new(state("a"));
+            for did in *story {
+                match did {
+                    Read(extent, text) => sighting.read(state(text), *extent),
+                    Wrote(text) => sighting.wrote(state(text)),
+                    Refused => sighting.refused(),
+                }
+            }
+            assert_eq!(sighting.baseline(Whole), state(overwrite), "overwrite after story {index}");
+            assert_eq!(sighting.baseline(Part), state(edit), "edit after story {index}");
+            assert_eq!(sighting.initial(), state("a"), "initial after story {index}");
+        }
+    }
+
+    #[test]
+    fn a_new_turn_knows_nothing_and_the_session_knows_the_last_state() {
+        let path = FilePath::trusted("/w/a".into());
+        let session = Session::default();
+        let turn = |id: &str| Turn::begin_in(id.parse().unwrap(), "a".parse().unwrap(), session.clone());
+        let first = turn("t1");
+        first.observe(&path, state("one"), Extent::Whole).unwrap();
+        first.wrote(&path, state("two")).unwrap();
+        assert_eq!(first.get_initial_hash(Path::new("/w/a")), state("one").digest());
+        first.end();
+        let second = turn("t2");
+        assert!(second.get(&path).unwrap().is_none());
+        assert_eq!(second.get_initial_hash(Path::new("/w/a")), None);
+        assert_eq!(second.known(&path).unwrap(), Some(state("two")));
+    }
+
+    #[test]
+    fn kept_texts_are_limited() {
+        let turn = Turn::begin("t".parse().unwrap(), "a".parse().unwrap());
+        let large = vec![b'x'; TEXT_PER_FILE + 1];
+        turn.keep_text(Digest::of(&large), &large).unwrap();
+        assert!(turn.text(Digest::of(&large)).unwrap().is_none());
+        for index in 0..TEXT_PER_TURN / TEXT_PER_FILE + 1 {
+            let mut bytes = vec![b'x'; TEXT_PER_FILE];
+            bytes[..8].copy_from_slice(&index.to_le_bytes());
+            turn.keep_text(Digest::of(&bytes), &bytes).unwrap();
+        }
+        assert_eq!(turn.memory().text_bytes, TEXT_PER_TURN);
+    }
+}

@@ -1,0 +1,146 @@
+//! What a shared turn knows about files: 256 small files ("shards"), chosen by the hash of the path.
+//!
+//! A lookup costs the same in a turn of ten files and of ten thousand. Each line has a fixed length up to the path and is
+//! changed in place, under a lock, so a file that is read a thousand times takes one line.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::path::{FilePath, escape, unescape};
+use crate::stripe_lock::stripe;
+use crate::turn::{FileState, Sighting};
+use tollgate_base::error::{At, Result};
+
+/// The sightings of all paths with the same hash byte.
+pub(crate) struct Shard {
+    path: PathBuf,
+}
+
+/// The length of a line up to the path: the first state, the last state and the partly seen state (a letter and 64 digits
+/// each), whether the agent was refused, and a space.
+const FIXED: usize = 3 * 65 + 2;
+
+impl Shard {
+    /// The shard of this path.
+    pub(crate) fn of(folder: &Path, path: &FilePath) -> Self {
+        Self::at(folder.join(format!("{:02x}", stripe(path.as_path()))))
+    }
+
+    /// The shard in this file.
+    pub(crate) fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    pub(crate) fn get(&self, path: &FilePath) -> Result<Option<Sighting>> {
+        let mut file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).at("open", &self.path),
+        };
+        file.lock_shared().at("lock", &self.path)?;
+        let text = self.read(&mut file)?;
+        Ok(find(&text, path).and_then(|at| parse(&text[at..])))
+    }
+
+    pub(crate) fn update(
+        &self,
+        path: &FilePath,
+        change: &mut dyn FnMut(Option<Sighting>) -> Sighting,
+    ) -> Result<()> {
+        let mut file = open_locked(&self.path)?;
+        let text = self.read(&mut file)?;
+        let at = find(&text, path);
+        let before = at.and_then(|at| parse(&text[at..]));
+        let after = change(before);
+        if before == Some(after) {
+            return Ok(());
+        }
+        let fixed = print(after);
+        match at {
+            Some(at) => file.write_all_at(fixed.as_bytes(), at as u64),
+            None => {
+                // Overwrites a last line that its writer did not finish.
+                let end = text.rfind('\n').map_or(0, |newline| newline + 1) as u64;
+                let line = format!("{fixed}{}\n", escape(path.as_path()));
+                file.set_len(end).and_then(|()| file.write_all_at(line.as_bytes(), end))
+            }
+        }
+        .at("write", &self.path)
+    }
+
+    pub(crate) fn all(&self) -> Result<Vec<(FilePath, Sighting)>> {
+        let text = self.text()?;
+        let line = |line: &str| {
+            let path = unescape(line.get(FIXED..)?)?;
+            Some((FilePath::trusted(path), parse(line)?))
+        };
+        Ok(text.lines().filter_map(line).collect())
+    }
+
+    pub(crate) fn paths(&self) -> Result<Vec<PathBuf>> {
+        let text = self.text()?;
+        let words = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')?.get(FIXED..));
+        Ok(words.filter_map(unescape).collect())
+    }
+
+    fn text(&self) -> Result<String> {
+        let mut file = File::open(&self.path).at("open", &self.path)?;
+        file.lock_shared().at("lock", &self.path)?;
+        self.read(&mut file)
+    }
+
+    fn read(&self, file: &mut File) -> Result<String> {
+        let mut text = String::new();
+        file.read_to_string(&mut text).at("read", &self.path)?;
+        Ok(text)
+    }
+}
+
+/// Where the line of a path begins.
+fn find(text: &str, path: &FilePath) -> Option<usize> {
+    let word = escape(path.as_path());
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        if line.ends_with('\n') && line.get(FIXED..).is_some_and(|rest| rest.trim_end_matches('\n') == word) {
+            return Some(at);
+        }
+        at += line.len();
+    }
+    None
+}
+
+fn print(sighting: Sighting) -> String {
+    let (first, last, part, refused) = sighting.parts();
+    let state = |state: Option<FileState>| match state {
+        None => format!("-{:064}", 0),
+        Some(FileState::Absent) => format!("A{:064}", 0),
+        Some(FileState::Unreadable) => format!("U{:064}", 0),
+        Some(FileState::Present(digest)) => format!("P{digest}"),
+    };
+    format!("{}{}{}{} ", state(Some(first)), state(Some(last)), state(part), if refused { 'R' } else { '-' })
+}
+
+fn parse(line: &str) -> Option<Sighting> {
+    let state = |index: usize| -> Option<Option<FileState>> {
+        let word = line.get(index * 65..(index + 1) * 65)?;
+        Some(match word.as_bytes()[0] {
+            b'-' => None,
+            b'A' => Some(FileState::Absent),
+            b'U' => Some(FileState::Unreadable),
+            b'P' => Some(FileState::Present(word.get(1..)?.parse().ok()?)),
+            _ => return None,
+        })
+    };
+    Some(Sighting::from_parts(state(0)??, state(1)??, state(2)?, line.as_bytes().get(195) == Some(&b'R')))
+}
+
+/// Opens a file and locks it. Locks are held for microseconds only, so a wait without a limit is safe.
+pub(crate) fn open_locked(path: &Path) -> Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    let file = options.open(path).at("open", path)?;
+    file.lock().at("lock", path)?;
+    Ok(file)
+}

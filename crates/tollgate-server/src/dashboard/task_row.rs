@@ -1,0 +1,98 @@
+//! One task as a row of a list.
+
+use jiff::Timestamp;
+use maud::{Markup, html};
+use tollgate::vault::Vault;
+use tollgate::vault::brief::Priority;
+use tollgate::vault::claim::Tenure;
+use tollgate::vault::state::{Slot, State};
+use tollgate::vault::store::TaskSummary;
+
+use super::text::{Shown, age, encode, plain};
+
+/// One task as a row of a list.
+pub(super) struct TaskRow {
+    task: String,
+    slot: Slot,
+    priority: Priority,
+    action: Option<String>,
+    broken: Option<String>,
+    attempts: u32,
+    reason: Option<String>,
+    lapsed: bool,
+    since: Timestamp,
+}
+
+/// Reads the details of these tasks.
+pub(super) fn rows(vault: &Vault, listed: &[TaskSummary], now: Timestamp) -> Vec<TaskRow> {
+    let mut rows = Vec::with_capacity(listed.len());
+    for listed in listed {
+        let mut row = TaskRow {
+            task: listed.name.to_string(),
+            slot: listed.slot.clone(),
+            priority: listed.brief.as_ref().map(|brief| brief.priority).unwrap_or_default(),
+            action: listed.brief.as_ref().ok().and_then(|brief| brief.action.as_deref().map(str::to_owned)),
+            broken: listed.brief.as_ref().err().map(ToString::to_string),
+            attempts: 0,
+            reason: None,
+            lapsed: false,
+            since: listed.modified,
+        };
+        // A task in a final state has no claim record. If the task has moved since it was listed, the next read shows it.
+        if !listed.slot.state().is_final()
+            && let Ok(stored) = vault.get(&listed.name, now)
+            && stored.slot == listed.slot
+        {
+            row.attempts = stored.record.attempts;
+            row.reason.clone_from(&stored.record.reason);
+            if let Some(claim) = &stored.record.claim {
+                row.since = claim.at;
+                row.lapsed = matches!(claim.tenure, Tenure::Leased(until) if until < now);
+            }
+            if let Some(approval) = &stored.record.approval {
+                row.since = approval.at;
+            }
+        }
+        rows.push(row);
+    }
+    rows
+}
+
+impl TaskRow {
+    /// The agent that works on it; empty if none does.
+    pub(super) fn agent(&self) -> &str {
+        self.slot.agent().map_or("", |agent| agent.as_str())
+    }
+
+    pub(super) fn show(&self, now: Timestamp) -> Markup {
+        let address = format!("/tasks/{}", encode(&self.task));
+        let name = self.task.strip_suffix(".md").unwrap_or(&self.task);
+        html! {
+            a.task href=(address) title=(plain(&self.task)) { (Shown(name)) }
+            div.about {
+                @if self.priority < Priority::default() {
+                    span.priority data-level=(self.priority.0) { (self.priority.as_str()) }
+                }
+                @if let Some(agent) = self.slot.agent() { span.agent { (agent) } }
+                @if let Some(action) = &self.action { span.action { (Shown(action)) } }
+                @if self.attempts > 1 { span { "attempt " (self.attempts) } }
+                @if self.lapsed { span.bad { "lease expired" } }
+                @if let Some(broken) = &self.broken { span.bad { "unreadable: " (Shown(broken)) } }
+                @if let Some(reason) = &self.reason { span.reason { (Shown(reason)) } }
+                (age(self.since, now))
+            }
+        }
+    }
+}
+
+/// The name of a state, and the text for an empty list of it.
+pub(super) fn state_words(state: State) -> (&'static str, &'static str) {
+    match state {
+        State::NeedsAction => ("Needs action", "No task is waiting."),
+        State::InProgress => ("In progress", "No agent is working on a task."),
+        State::PendingApproval => ("Pending approval", "Nothing is waiting for you."),
+        State::Approved => ("Approved", "Nothing is waiting to be executed."),
+        State::Done => ("Done", "No task is done yet."),
+        State::Rejected => ("Rejected", "No task was rejected."),
+    }
+}

@@ -1,0 +1,93 @@
+//! What a store reports about its own health: interrupted steps, a round with a remote, problems.
+
+use std::path::PathBuf;
+
+use crate::state::{Slot, Verb};
+use tollgate_base::task::TaskName;
+
+/// An interrupted step of a process that died.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Healed {
+    /// The task.
+    pub task: TaskName,
+    /// What was being done.
+    pub verb: Option<Verb>,
+    /// What became of the step.
+    pub how: Repair,
+}
+
+/// What became of an interrupted step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repair {
+    /// It was finished.
+    Finished,
+    /// It was rolled back: nobody had been told of it.
+    RolledBack,
+}
+
+/// What one round with a remote brought.
+#[derive(Debug, Default)]
+pub struct Synced {
+    /// The position of the remote: for git, the commit of the branch.
+    pub tip: String,
+    /// Whether anything was new.
+    pub news: bool,
+    /// Files that were set aside for a person to look at.
+    pub aside: Vec<PathBuf>,
+    /// Whether the person's working tree could be brought up to date, if there is one.
+    pub followed: Option<Followed>,
+}
+
+/// What became of the person's working tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Followed {
+    /// It shows the remote's branch.
+    UpToDate,
+    /// It was fast-forwarded.
+    Forward,
+    /// Another branch is checked out, or none.
+    OtherBranch,
+    /// It has commits that are not on the remote yet; it lacks none.
+    Ahead,
+    /// It has commits that are not on the remote, and lacks some that are.
+    Diverged,
+    /// Something that a person has edited, staged or put there is in the way. In git's words.
+    InTheWay(String),
+}
+
+/// A problem that a checkup found, and fixed if that is possible.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finding {
+    /// All is well: what was checked, for people.
+    Fine(String),
+    /// The remote does not allow what a claim needs. In its own words, and where.
+    RefusesClaims {
+        /// What the remote refuses.
+        what: String,
+        /// Its own words.
+        said: String,
+    },
+    /// One task was in several folders. It stays in the first; the other copies are set aside.
+    Twice {
+        /// The task.
+        task: TaskName,
+        /// Where it stays.
+        kept: Slot,
+        /// Where the copies were.
+        removed: Vec<Slot>,
+    },
+    /// The remote had a claim of a task that is no longer where the claim says, and the owner is gone. Deleted.
+    OrphanedClaim {
+        /// The task.
+        task: TaskName,
+    },
+    /// The remote has a claim that this version cannot read. Left alone.
+    UnreadableClaim {
+        /// Where it is.
+        name: String,
+    },
+    /// The person's working tree cannot follow the remote.
+    NotFollowing(Followed),
+    /// Files that were set aside and that a person should look at.
+    Aside(Vec<PathBuf>),
+}

@@ -1,0 +1,134 @@
+//! The lock of a held claim: it lives exactly as long as the work.
+//!
+//! A store that can see which processes are alive gives every held claim a [`ClaimLock`]. While the value lives, the owner
+//! is alive. If the lock is a file descriptor, the worker's command can inherit it ([`ClaimLock::lend`]): such a lock
+//! belongs to the open file, not to a process, so the kernel releases it when the last process that has it ends.
+//! `kill -9` of tollgate alone frees nothing while the command runs; `kill -9` of everything frees the task at once.
+
+use std::any::Any;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, PipeReader};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+
+use tollgate_base::error::{At, Result};
+
+/// One spawn at a time: while a descriptor is lent to one command, no other command may inherit it.
+static LENDING: Mutex<()> = Mutex::new(());
+
+/// The lowest number of a lent descriptor. Scripts open their own files as 3 to 9 and would close a lock of that number
+/// without knowing; shells pick numbers from 10.
+const LOWEST_NUMBER: i32 = 100;
+
+/// The lock of a held claim. Dropping it ends the claim, unless a command has inherited it.
+#[must_use = "a lock that is dropped at once holds nothing"]
+pub struct ClaimLock {
+    token: Option<u64>,
+    kind: Kind,
+}
+
+enum Kind {
+    /// Nothing to keep: the proof that an expired lease is over, for example.
+    Nothing,
+    /// A lock that belongs to an open file.
+    File(File),
+    /// Anything else that ends the claim when it is dropped.
+    Guard(#[expect(dead_code, reason = "kept for its drop")] Box<dyn Any + Send + Sync>),
+}
+
+impl fmt::Debug for ClaimLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClaimLock").field("token", &self.token).finish_non_exhaustive()
+    }
+}
+
+/// Whether the owner of a held claim is alive.
+#[derive(Debug)]
+pub enum Liveness {
+    /// It is.
+    Alive,
+    /// It is gone for good. While the lock in here lives, nobody else can take the claim.
+    Gone(ClaimLock),
+    /// The store cannot tell any more; the claim is treated like a lease.
+    Unknown,
+}
+
+/// The processes that have inherited a lock: a command and everything it started.
+#[derive(Debug)]
+pub struct Borrowers {
+    /// All of them have the other end of this pipe. `None` if nothing was lent.
+    pipe: Option<PipeReader>,
+}
+
+impl Borrowers {
+    /// Whether all of them have ended, waiting at most this long. A zombie counts as ended.
+    pub fn are_gone(&self, patience: Duration) -> Result<bool> {
+        let Some(pipe) = &self.pipe else { return Ok(true) };
+        let deadline = Instant::now() + patience;
+        loop {
+            let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).ok();
+            // Nobody writes to the pipe, so the only event is that the last process has closed it.
+            match poll(&mut [PollFd::new(pipe, PollFlags::IN)], left.as_ref()) {
+                Err(Errno::INTR) => {}
+                heard => return heard.map(|ends| ends > 0).at("wait for", Path::new("the command")),
+            }
+        }
+    }
+}
+
+impl ClaimLock {
+    /// A lock with nothing behind it: for stores in memory, and as the proof that a lease has expired.
+    pub fn nothing() -> Self {
+        Self { token: None, kind: Kind::Nothing }
+    }
+
+    /// A lock that belongs to an open file, so that commands can inherit it. The token goes into the claim.
+    pub fn of_file(token: u64, file: File) -> Self {
+        Self { token: Some(token), kind: Kind::File(file) }
+    }
+
+    /// Any other value that ends the claim when it is dropped: the handle of an engine's lease, for example.
+    pub fn of_guard(token: u64, guard: impl Any + Send + Sync) -> Self {
+        Self { token: Some(token), kind: Kind::Guard(Box::new(guard)) }
+    }
+
+    /// The store's token for this lock; see [`crate::claim::Claim::hold`].
+    pub fn token(&self) -> Option<u64> {
+        self.token
+    }
+
+    /// Runs `spawn` while the lock's descriptor is inheritable. A command that is started inside keeps the lock until it
+    /// ends, and so does everything it starts. Start every command of this process through here, because one that is
+    /// started elsewhere at the same time would inherit the lock, too.
+    pub fn lend<T>(&self, spawn: impl FnOnce() -> T) -> Result<(T, Borrowers)> {
+        let Kind::File(file) = &self.kind else {
+            return Ok((spawn(), Borrowers { pipe: None }));
+        };
+        let lock = Path::new("the lock of the claim");
+        let (pipe, theirs) = io::pipe().at("make a pipe for", lock)?;
+        let _one_at_a_time = LENDING.lock().unwrap_or_else(PoisonError::into_inner);
+        let lent = inheritable(file.as_fd()).and_then(|lock| Ok((lock, inheritable(theirs.as_fd())?)));
+        // Closed when the command has its copies, before another may be started.
+        let _lent = lent.at("pass on", lock)?;
+        Ok((spawn(), Borrowers { pipe: Some(pipe) }))
+    }
+}
+
+/// Starts a program that must inherit no lock, even if one is being lent at this moment.
+pub(crate) fn without_locks<T>(spawn: impl FnOnce() -> T) -> T {
+    let _one_at_a_time = LENDING.lock().unwrap_or_else(PoisonError::into_inner);
+    spawn()
+}
+
+/// A copy of the descriptor that a command inherits: with a high number, or a low one if the limit is too low for that.
+fn inheritable(fd: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
+    let lent = fcntl_dupfd_cloexec(fd, LOWEST_NUMBER).or_else(|_| fcntl_dupfd_cloexec(fd, 0))?;
+    fcntl_setfd(&lent, FdFlags::empty())?;
+    Ok(lent)
+}

@@ -1,0 +1,129 @@
+//! The checks about approval: bound to the bytes, used once, and understood when it is done by hand.
+
+use super::harness::Fresh;
+use super::world::{World, at, slot_of};
+use crate::claim::Mode;
+use crate::denial::Reason;
+use crate::owner::ClaimKind;
+use crate::rules::Release;
+use crate::state::{Slot, State};
+use tollgate_base::digest::Digest;
+use tollgate_base::task::TaskName;
+
+/// A task that `cloud` has drafted.
+fn drafted(world: &World, task: &str) -> TaskName {
+    let task = world.add(task, "---\naction: pay\n---\nten coins");
+    let claimed = world.claim(&task, "cloud", ClaimKind::Leased, 1);
+    assert_eq!(claimed.claim.mode, Mode::Draft);
+    let done = Release { to: Some(State::Done), ..Release::success() };
+    assert!(world.vault.release(&task, &claimed.claim.id, &done, at(1)).is_err(), "a draft is not done");
+    assert_eq!(world.release(&claimed, &Release::success(), 2), State::PendingApproval);
+    task
+}
+
+pub(super) fn an_approval_is_for_this_text_and_once(fresh: Fresh<'_>) {
+    let world = &World::new(fresh());
+    let task = drafted(world, "x");
+    assert_eq!(world.denied(&task, "local", 3), Reason::NotEligible, "nobody approved it yet");
+    let approve = |task: &TaskName| world.vault.approve(task, "me", None, at(4)).expect("no fault");
+    let wrong = Some(Digest::of(b"something else"));
+    assert!(world.vault.approve(&task, "me", wrong, at(4)).expect("no fault").is_err());
+    assert!(approve(&task).is_ok());
+    assert!(approve(&task).is_err(), "a decision is made once");
+    assert_eq!(world.denied(&task, "cloud", 5), Reason::NotEligible, "it may only draft");
+    let executing = world.claim(&task, "local", ClaimKind::Leased, 5);
+    assert_eq!(executing.claim.mode, Mode::Execute);
+    assert_eq!(world.release(&executing, &Release::failure("no money"), 6), State::PendingApproval);
+    assert_eq!(world.denied(&task, "local", 7), Reason::NotEligible, "the approval is used up");
+    approve(&task).expect("it is there");
+    let executing = world.claim(&task, "local", ClaimKind::Leased, 8);
+    assert_eq!(world.release(&executing, &Release::success(), 9), State::Done);
+
+    let swapped = drafted(world, "y");
+    approve(&swapped).expect("it is there");
+    (world.harness.by_hand)(
+        &swapped,
+        &Slot::APPROVED,
+        &Slot::APPROVED,
+        Some(b"---\naction: pay\n---\na million"),
+    );
+    assert_eq!(world.denied(&swapped, "local", 9), Reason::NotEligible, "this is not what was approved");
+    assert_eq!(world.slot(&swapped), Some(Slot::PENDING), "a person decides again");
+    assert_eq!(world.text(&swapped), "---\naction: pay\n---\na million", "nothing was added to it");
+
+    let unwanted = drafted(world, "z");
+    assert!(world.vault.reject(&unwanted, "me", " ", at(9)).is_err(), "a reason is required");
+    let no = world.vault.reject(&unwanted, "me", "too dear", at(9)).expect("no fault");
+    assert!(no.is_ok());
+    assert_eq!(world.slot(&unwanted), Some(Slot::Free(State::Rejected)));
+    assert!(world.text(&unwanted).contains("**Reason**: too dear"));
+    assert!(world.vault.reject(&unwanted, "me", "again", at(9)).expect("no fault").is_err());
+}
+
+pub(super) fn an_edit_is_approved_with_the_rest(fresh: Fresh<'_>) {
+    let world = &World::new(fresh());
+    let task = drafted(world, "x");
+    let text = world.text(&task);
+    let seen = Digest::of(text.as_bytes());
+    // Shorter than what was there, so that nothing of the old end may stay.
+    let edited = text.replace("ten coins", "9").replace("**Result**: success\n", "");
+    let amend = |seen, text: &str| world.vault.amend(&task, "me", seen, text, at(4)).expect("no fault");
+    let other = Digest::of(b"something else");
+    assert!(amend(other, &edited).is_err(), "not what they began with");
+    assert!(world.vault.amend(&task, "me", seen, " \n", at(4)).is_err(), "nothing is left of it");
+    assert_eq!(world.text(&task), text, "nothing was done yet");
+    assert!(amend(seen, &edited).is_ok());
+    assert!(amend(seen, &edited).is_err(), "a decision is made once");
+    assert_eq!((world.slot(&task), world.text(&task)), (Some(Slot::APPROVED), edited.clone()));
+    let executing = world.claim(&task, "local", ClaimKind::Leased, 5);
+    assert!(world.text(&task).starts_with(&edited), "what was approved is what is executed");
+    assert_eq!(world.release(&executing, &Release::success(), 6), State::Done);
+}
+
+pub(super) fn a_manual_move_is_understood(fresh: Fresh<'_>) {
+    let world = &World::new(fresh());
+    let task = drafted(world, "x");
+    (world.harness.by_hand)(&task, &Slot::PENDING, &Slot::APPROVED, None);
+    let executing = world.claim(&task, "local", ClaimKind::Leased, 3);
+    assert_eq!(world.release(&executing, &Release::success(), 4), State::Done);
+    assert_eq!(world.kinds(&task), ["CLAIM", "RELEASE", "APPROVAL", "CLAIM", "RELEASE"]);
+
+    let edited = drafted(world, "y");
+    (world.harness.by_hand)(&edited, &Slot::PENDING, &Slot::APPROVED, Some(b"---\naction: pay\n---\nother"));
+    assert_eq!(world.denied(&edited, "local", 5), Reason::NotEligible, "not the bytes that were on offer");
+    assert_eq!(world.slot(&edited), Some(Slot::PENDING));
+    (world.harness.by_hand)(&edited, &Slot::PENDING, &Slot::APPROVED, None);
+    world.claim(&edited, "local", ClaimKind::Leased, 6);
+
+    let unknown = world.add("z", "---\naction: pay\n---\n");
+    (world.harness.by_hand)(&unknown, &Slot::NEEDS_ACTION, &Slot::APPROVED, None);
+    assert_eq!(world.denied(&unknown, "local", 7), Reason::NotEligible, "it was never on offer");
+    assert_eq!(world.slot(&unknown), Some(Slot::PENDING));
+
+    let taken = world.claim(&world.add("w", "text"), "blue", ClaimKind::Leased, 8);
+    (world.harness.by_hand)(&taken.task, &slot_of("blue"), &Slot::NEEDS_ACTION, None);
+    world.fenced_off(&taken.task, &taken.claim.id, 9);
+    let again = world.claim(&taken.task, "red", ClaimKind::Leased, 9);
+    assert!(again.claim.epoch > taken.claim.epoch);
+}
+
+pub(super) fn a_sensitive_execution_is_not_repeated(fresh: Fresh<'_>) {
+    let world = &World::new(fresh());
+    let approved = drafted(world, "x");
+    world.vault.approve(&approved, "me", None, at(3)).expect("no fault").expect("it is there");
+    // `local` may pay without asking, but for `cloud` it is sensitive.
+    let direct = world.add("y", "---\naction: pay\n---\n");
+    let harmless = world.add("z", "---\naction: triage\n---\n");
+    for (task, to) in [(&approved, Slot::PENDING), (&direct, Slot::PENDING), (&harmless, Slot::NEEDS_ACTION)]
+    {
+        let claimed = world.claim(task, "local", ClaimKind::Held, 4);
+        // A store without locks gives a lease, and then only time tells that the owner is dead.
+        let soon = if claimed.lock.is_some() { 5 } else { 1_000_000 };
+        (world.harness.kill)(claimed);
+        world.vault.reclaim(at(soon)).expect("no fault");
+        assert_eq!(world.slot(task), Some(to), "{task}");
+    }
+    let found = world.vault.get(&approved, at(6)).expect("it exists");
+    assert_eq!(found.record.reason.as_deref(), Some("interrupted"));
+    assert!(found.record.approval.is_none(), "the approval is used up");
+}

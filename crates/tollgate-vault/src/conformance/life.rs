@@ -1,0 +1,182 @@
+//! The life of a task: added, claimed, worked on, released.
+
+use super::harness::Fresh;
+use super::world::{LEASE, World, agent, at, claim_step, name, request, slot_of};
+use crate::claim::Tenure;
+use crate::denial::Reason;
+use crate::owner::ClaimKind;
+use crate::queue::Next;
+use crate::rules::{self, Release};
+use crate::state::{Slot, State};
+use crate::step::Outcome;
+
+pub(super) fn a_task_is_added_once(fresh: Fresh<'_>) {
+    let world = World::new(fresh());
+    let task = world.add("x", "first");
+    assert!(world.vault.add(&task, b"second", at(0)).is_err(), "the name is taken");
+    assert_eq!(world.text(&task), "first");
+    assert!(world.vault.add(&name("empty"), b"", at(0)).is_err());
+    assert_eq!(world.slot(&name("nowhere")), None);
+}
+
+pub(super) fn a_task_goes_through_its_life(fresh: Fresh<'_>) {
+    let world = World::new(fresh());
+    let task = world.add("x", "# Do it");
+    let claimed = world.claim(&task, "blue", ClaimKind::Leased, 1);
+    let id = &claimed.claim.id;
+    assert_eq!(world.slot(&task), Some(slot_of("blue")));
+    assert!(world.text(&task).starts_with("# Do it\n<!-- tollgate c-"), "{}", world.text(&task));
+    assert!(world.text(&task).contains("**Status**: processing"));
+    assert!(world.vault.verify(&task, id, at(2)).expect("no fault"));
+    assert_eq!(world.denied(&task, "blue", 2), Reason::Lost, "not even for an agent of the same name");
+    assert_eq!(world.vault.progress(&task, id, "half way", at(3)).expect("no fault"), Ok(()));
+    assert_eq!(world.release(&claimed, &Release::success(), 11), State::Done);
+    let text = world.text(&task);
+    assert!(text.starts_with("# Do it\n<!-- tollgate c-") && text.contains("half way\n"), "{text}");
+    assert!(text.contains("**Status**: Done\n") && text.contains("**Duration**: 10\n"), "{text}");
+    assert!(text.ends_with("**Result**: success\n**Next State**: Done\n"), "{text}");
+    world.fenced_off(&task, id, 12);
+    assert_eq!(world.kinds(&task), ["CLAIM", "RELEASE"], "each once, in order");
+    assert_eq!(world.denied(&task, "blue", 13), Reason::NotEligible);
+    let (all, each) = world.vault.figures(at(13)).expect("no fault");
+    assert_eq!((all.total_claims, all.active_claims, each.len()), (1, 0, 1));
+}
+
+pub(super) fn a_stale_step_does_nothing(fresh: Fresh<'_>) {
+    let world = World::new(fresh());
+    let task = world.add("x", "text");
+    let found = world.get(&task);
+    let (first, second) = (claim_step(&found, "blue"), claim_step(&found, "red"));
+    let apply = |step| world.harness.store.apply(step).expect("no fault");
+    let Outcome::Done(landed) = apply(&first) else { panic!("nobody else is there") };
+    let text = world.text(&task);
+    assert!(matches!(apply(&second), Outcome::Conflict), "the other was faster");
+    let Outcome::Done(again) = apply(&first) else { panic!("the same step gets the same answer") };
+    assert_eq!(again, landed);
+    assert_eq!(world.text(&task), text);
+    assert_eq!(world.kinds(&task), ["CLAIM"], "one effect, one event");
+    assert_eq!(world.slot(&task), Some(slot_of("blue")));
+    assert_eq!(world.harness.store.read(&found, u64::MAX).expect("no fault"), None, "that version is gone");
+}
+
+pub(super) fn a_lease_lasts_as_long_as_it_is_renewed(fresh: Fresh<'_>) {
+    let world = World::new(fresh());
+    let task = world.add("x", "text");
+    let id = world.claim(&task, "blue", ClaimKind::Leased, 0).claim.id;
+    let reclaim = |now: i64| world.vault.reclaim(at(now)).expect("no fault").0.len();
+    assert_eq!(reclaim(LEASE), 0);
+    let renewed =
+        world.vault.renew(&task, &id, at(LEASE - 1)).expect("no fault").expect("the owner can renew");
+    assert_eq!(renewed.tenure, Tenure::Leased(at(2 * LEASE - 1)));
+    assert_eq!(reclaim(2 * LEASE - 2), 0);
+    assert!(world.vault.verify(&task, &id, at(2 * LEASE - 2)).expect("no fault"), "which extends it too");
+    assert_eq!(reclaim(3 * LEASE - 3), 0);
+    world.vault.progress(&task, &id, "x", at(3 * LEASE - 3)).expect("no fault").expect("the owner");
+    assert_eq!(reclaim(4 * LEASE - 4), 0);
+    // Somebody sees that the lease has expired; before they reclaim the task, the owner renews.
+    let late = rules::reclaim(&world.get(&task), 3, at(5 * LEASE)).expect("a step");
+    world.vault.renew(&task, &id, at(4 * LEASE)).expect("no fault").expect("the owner");
+    let outcome = world.harness.store.apply(&late).expect("no fault");
+    assert!(matches!(outcome, Outcome::Conflict), "a renewed claim is not reclaimed: {outcome:?}");
+    assert_eq!(reclaim(5 * LEASE + 1), 1, "nothing was heard of the owner");
+    world.fenced_off(&task, &id, 5 * LEASE);
+    let late = world.claim(&task, "blue", ClaimKind::Leased, 0);
+    let to = world.release(&late, &Release::success(), 2 * LEASE);
+    assert_eq!(to, State::Done, "an expired lease can be released if nobody took the task");
+    assert!(world.kinds(&task).iter().any(|kind| kind == "RENEW"));
+}
+
+pub(super) fn failed_work_is_retried_and_then_rejected(fresh: Fresh<'_>) {
+    let world = World::new(fresh());
+    let task = world.add("x", "text");
+    let first = world.claim(&task, "blue", ClaimKind::Leased, 1);
+    let done = Release { to: Some(State::Done), ..Release::failure("no") };
+    assert!(world.vault.release(&task, &first.claim.id, &done, at(1)).is_err(), "failed work is never done");
+    assert_eq!(world.release(&first, &Release::failure("exit status 1"), 2), State::NeedsAction);
+    let given = world.claim(&task, "blue", ClaimKind::Leased, 3);
+    let back = world.vault.give_back(&task, &given.claim.id, "stopped", at(4)).expect("no fault");
+    assert_eq!(back.expect("the owner").slot, Slot::NEEDS_ACTION);
+    let second = world.claim(&task, "red", ClaimKind::Leased, 5);
+    let to = world.release(&second, &Release::failure("exit status 1"), 6);
+    assert_eq!(to, State::NeedsAction, "two attempts");
+    let third = world.claim(&task, "blue", ClaimKind::Leased, 7);
+    assert_eq!(world.release(&third, &Release::failure("exit status 2"), 8), State::Rejected);
+    assert!(world.text(&task).contains("gave up after 3 attempts: exit status 2"), "{}", world.text(&task));
+}
+
+pub(super) fn nothing_is_overwritten(fresh: Fresh<'_>) {
+    let world = World::new(fresh());
+    let task = world.add("x", "old");
+    let old = world.claim(&task, "blue", ClaimKind::Leased, 1);
+    world.release(&old, &Release::success(), 2);
+    let before = world.text(&task);
+    world.add("x", "new");
+    let new = world.claim(&task, "blue", ClaimKind::Leased, 3);
+    let done = world.vault.release(&task, &new.claim.id, &Release::success(), at(4)).expect("no fault");
+    let landed = done.expect("a release never fails because of a name");
+    assert_eq!(landed.task, task.beside(new.claim.id.as_str()), "and the answer has the new name");
+    assert_eq!(world.text(&task), before);
+    assert!(world.text(&landed.task).starts_with("new"));
+    // Two tasks of one name at the same time: the second waits until the first is final.
+    let first = world.claim(&world.add("y", "first"), "blue", ClaimKind::Leased, 5);
+    let second = world.add("y", "second");
+    let found = world.harness.store.get(&second, Some(State::NeedsAction), at(6)).expect("no fault");
+    assert_eq!(found.and_then(|task| task.twin), Some(slot_of("blue")));
+    let next = world.vault.claim_next(&request("red", ClaimKind::Leased), at(6)).expect("no fault");
+    assert!(matches!(next, (Next::Nothing(None), queue) if queue.lost == 1));
+    world.release(&first, &Release::success(), 7);
+    world.claim(&second, "red", ClaimKind::Leased, 8);
+}
+
+pub(super) fn order_and_dependencies(fresh: Fresh<'_>) {
+    let world = World::new(fresh());
+    world.add("low", "---\npriority: low\n---\n");
+    world.add("due", "---\npriority: high\ndue: 2030-01-01\n---\n");
+    world.add("high", "**Priority**: high\n");
+    world.add("late", "---\npriority: urgent\nafter: low\n---\n");
+    world.add("never", "---\npriority: urgent\nafter: [nowhere]\n---\n");
+    world.add("self", "---\nafter: self\n---\n");
+    world.add("broken", "---\naction: pay\n");
+    world.add("foreign", "---\naction: other\n---\n");
+    let who = request("cloud", ClaimKind::Leased);
+    let mut order = Vec::new();
+    loop {
+        let (next, queue) = world.vault.claim_next(&who, at(1)).expect("no fault");
+        let Next::Claimed(claimed) = next else {
+            assert_eq!((queue.blocked, queue.foreign, queue.unfit.len()), (2, 1, 1), "{queue:?}");
+            break;
+        };
+        order.push(claimed.task.stem().to_owned());
+        world.release(&claimed, &Release::success(), 2);
+    }
+    assert_eq!(order, ["due", "high", "low", "late"]);
+    for (task, reason, word) in [
+        ("never", Reason::Blocked, "does not exist"),
+        ("self", Reason::Blocked, "itself"),
+        ("broken", Reason::Incomplete, "closing"),
+        ("foreign", Reason::NotEligible, "`other`"),
+        ("low", Reason::NotEligible, "`Done`"),
+    ] {
+        let why = world.vault.why(&name(task), &agent("cloud"), at(3)).expect("no fault");
+        let denied = why.expect_err("it cannot be claimed");
+        assert!(denied.reason() == reason && denied.to_string().contains(word), "{denied:?}");
+    }
+}
+
+pub(super) fn a_draft_needs_no_file(fresh: Fresh<'_>) {
+    let world = World::new(fresh());
+    let task = world.add("x", "---\naction: pay\n---\nten coins");
+    let claimed = world.claim(&task, "cloud", ClaimKind::Leased, 1);
+    let id = &claimed.claim.id;
+    assert!(world.vault.draft(&task, id, " \n", at(2)).is_err(), "a draft needs some text");
+    let draft = "Dear bank,\n\n<!-- tollgate c-0123456789abcdef -->\nten coins, please";
+    assert_eq!(world.vault.draft(&task, id, draft, at(2)).expect("no fault"), Ok(()));
+    let text = world.text(&task);
+    assert!(text.contains("\n## Draft\n\nDear bank,\n\n <!-- tollgate c-0123"), "it opens no block: {text}");
+    assert_eq!(world.release(&claimed, &Release::success(), 3), State::PendingApproval);
+    let text = world.text(&task);
+    assert!(text.contains("ten coins, please\n\n## Completion\n"), "{text}");
+    world.vault.approve(&task, "me", None, at(4)).expect("no fault").expect("it is there");
+    world.claim(&task, "local", ClaimKind::Leased, 5);
+    assert!(world.text(&task).starts_with(&text), "what was approved is what is executed");
+}

@@ -1,0 +1,239 @@
+//! Lost answers: the step was taken, and its answer did not arrive.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use jiff::Timestamp;
+
+use super::harness::{Fresh, Harness};
+use super::world::{World, at, request, slot_of, terms};
+use crate::checkup::Healed;
+use crate::claim::Claim;
+use crate::claim_lock::{ClaimLock, Liveness};
+use crate::event::{Cursor, Entry, EventPage};
+use crate::figures::Tally;
+use crate::owner::{ClaimKind, ClaimOutcome};
+use crate::rules::Release;
+use crate::state::{Slot, State};
+use crate::step::{Outcome, Step};
+use crate::store::{Landed, Scan, Store, Task};
+use crate::vault::Vault;
+use tollgate_base::error::{Fault, Result};
+use tollgate_base::name::{Agent, ClaimId};
+use tollgate_base::task::TaskName;
+
+/// A store whose answers to the next steps get lost.
+pub(super) struct Forgetful {
+    store: Arc<dyn Store>,
+    /// The number of answers that will be lost.
+    losing: AtomicUsize,
+    /// The number of answers that were lost.
+    lost: AtomicUsize,
+    /// Whether it also forgets to heal.
+    pub(super) heals: bool,
+}
+
+impl Forgetful {
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, losing: 0.into(), lost: 0.into(), heals: true }
+    }
+}
+
+impl Store for Forgetful {
+    fn apply(&self, step: &Step) -> Result<Outcome> {
+        let outcome = self.store.apply(step)?;
+        if self.losing.load(Ordering::SeqCst) == 0 {
+            return Ok(outcome);
+        }
+        self.losing.fetch_sub(1, Ordering::SeqCst);
+        self.lost.fetch_add(1, Ordering::SeqCst);
+        Ok(Outcome::Unknown(Fault::Invalid { what: "the answer was lost".to_owned() }))
+    }
+
+    fn scan(&self, state: State, now: Timestamp) -> Result<Scan> {
+        self.store.scan(state, now)
+    }
+
+    fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Task>> {
+        self.store.get(task, state, now)
+    }
+
+    fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>> {
+        self.store.read(task, limit)
+    }
+
+    fn add(&self, task: &TaskName, text: &[u8], now: Timestamp) -> Result<Option<Landed>> {
+        self.store.add(task, text, now)
+    }
+
+    fn record(&self, events: &[Entry]) -> Result<()> {
+        self.store.record(events)
+    }
+
+    fn events(&self, after: &Cursor, limit: usize) -> Result<EventPage> {
+        self.store.events(after, limit)
+    }
+
+    fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {
+        self.store.tallies()
+    }
+
+    fn hold(&self, claim: &ClaimId) -> Result<Option<ClaimLock>> {
+        self.store.hold(claim)
+    }
+
+    fn liveness(&self, claim: &Claim, now: Timestamp) -> Result<Liveness> {
+        self.store.liveness(claim, now)
+    }
+
+    fn heal(&self) -> Result<Vec<Healed>> {
+        if self.heals { self.store.heal() } else { Ok(Vec::new()) }
+    }
+
+    fn folder(&self) -> Option<&Path> {
+        self.store.folder()
+    }
+}
+
+/// A verb, what it does, and where the task is afterwards.
+struct Verb {
+    name: &'static str,
+    /// Which kinds of events it adds.
+    tells: &'static [&'static str],
+    prepare: fn(&World, &TaskName),
+    act: fn(&Vault, &TaskName) -> bool,
+    to: Slot,
+}
+
+fn owned(vault: &Vault, task: &TaskName) -> ClaimId {
+    let record = vault.get(task, at(2)).expect("it exists").record;
+    record.claim.expect("it is claimed").id
+}
+
+fn verbs() -> Vec<Verb> {
+    let claim = |world: &World, task: &TaskName| drop(world.claim(task, "cloud", ClaimKind::Leased, 1));
+    let draft = |world: &World, task: &TaskName| {
+        let claimed = world.claim(task, "cloud", ClaimKind::Leased, 1);
+        world.release(&claimed, &Release::success(), 2);
+    };
+    vec![
+        Verb {
+            name: "claim",
+            tells: &["CLAIM"],
+            prepare: |_, _| (),
+            act: |vault, task| {
+                let answer = vault.claim(task, &request("cloud", ClaimKind::Held), at(1));
+                matches!(answer, Ok(ClaimOutcome::Claimed(_)))
+            },
+            to: slot_of("cloud"),
+        },
+        Verb {
+            name: "renew",
+            tells: &["RENEW"],
+            prepare: claim,
+            act: |vault, task| matches!(vault.renew(task, &owned(vault, task), at(2)), Ok(Ok(_))),
+            to: slot_of("cloud"),
+        },
+        Verb {
+            name: "progress",
+            tells: &[],
+            prepare: claim,
+            act: |vault, task| matches!(vault.progress(task, &owned(vault, task), "half", at(2)), Ok(Ok(()))),
+            to: slot_of("cloud"),
+        },
+        Verb {
+            name: "draft",
+            tells: &[],
+            prepare: claim,
+            act: |vault, task| matches!(vault.draft(task, &owned(vault, task), "half", at(2)), Ok(Ok(()))),
+            to: slot_of("cloud"),
+        },
+        Verb {
+            name: "release",
+            tells: &["RELEASE"],
+            prepare: claim,
+            act: |vault, task| {
+                let done = vault.release(task, &owned(vault, task), &Release::success(), at(2));
+                matches!(done, Ok(Ok(landed)) if landed.slot == Slot::PENDING)
+            },
+            to: Slot::PENDING,
+        },
+        Verb {
+            name: "release to a final state",
+            tells: &["RELEASE"],
+            prepare: claim,
+            act: |vault, task| {
+                let how = Release { to: Some(State::Rejected), ..Release::failure("no") };
+                matches!(vault.release(task, &owned(vault, task), &how, at(2)), Ok(Ok(_)))
+            },
+            to: Slot::Free(State::Rejected),
+        },
+        Verb {
+            name: "give back",
+            tells: &["RELEASE"],
+            prepare: claim,
+            act: |vault, task| matches!(vault.give_back(task, &owned(vault, task), "stop", at(2)), Ok(Ok(_))),
+            to: Slot::NEEDS_ACTION,
+        },
+        Verb {
+            name: "approve",
+            tells: &["APPROVAL"],
+            prepare: draft,
+            act: |vault, task| matches!(vault.approve(task, "me", None, at(3)), Ok(Ok(_))),
+            to: Slot::APPROVED,
+        },
+        Verb {
+            name: "amend",
+            tells: &["APPROVAL"],
+            prepare: draft,
+            act: |vault, task| {
+                let found = vault.get(task, at(3)).expect("it exists");
+                let seen = vault.digest(&found).expect("no fault").expect("unchanged");
+                matches!(vault.amend(task, "me", seen, "other", at(3)), Ok(Ok(_)))
+            },
+            to: Slot::APPROVED,
+        },
+        Verb {
+            name: "reject",
+            tells: &["APPROVAL"],
+            prepare: draft,
+            act: |vault, task| matches!(vault.reject(task, "me", "no", at(3)), Ok(Ok(_))),
+            to: Slot::Free(State::Rejected),
+        },
+        Verb {
+            name: "reclaim",
+            tells: &["RECLAIM"],
+            prepare: claim,
+            act: |vault, _| matches!(vault.reclaim(at(1_000_000)), Ok((done, _)) if done.len() == 1),
+            to: Slot::NEEDS_ACTION,
+        },
+    ]
+}
+
+pub(super) fn a_lost_answer_is_asked_for_again(fresh: Fresh<'_>) {
+    for verb in verbs() {
+        // What it does when no answer is lost is what it must do when one is.
+        let mut expected = None;
+        for losing in 0..=3 {
+            let told = format!("{}, {losing} answers lost", verb.name);
+            let harness = fresh();
+            let forgetful = Arc::new(Forgetful::new(harness.store));
+            let store = Arc::clone(&forgetful) as Arc<dyn Store>;
+            let world = World::new(Harness { store, ..harness });
+            let task = world.add("x", "---\naction: pay\n---\nten coins");
+            (verb.prepare)(&world, &task);
+            let before = world.kinds(&task).len();
+            forgetful.losing.store(losing, Ordering::SeqCst);
+            let vault = Vault::new(Arc::clone(&forgetful) as Arc<dyn Store>, terms());
+            assert!((verb.act)(&vault, &task), "{told}: it was done");
+            assert_eq!(forgetful.lost.load(Ordering::SeqCst), losing, "{told}");
+            assert_eq!(world.kinds(&task)[before..], *verb.tells, "{told}: one effect, one event");
+            assert_eq!(world.slot(&task), Some(verb.to.clone()), "{told}");
+            let text = world.text(&task);
+            let shape = (text.lines().count(), text.matches("<!-- tollgate").count());
+            assert_eq!(*expected.get_or_insert(shape), shape, "{told}: {text}");
+        }
+    }
+}

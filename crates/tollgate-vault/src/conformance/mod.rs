@@ -1,0 +1,67 @@
+//! Checks that any store can be put through. They end with a race.
+//!
+//! Write a function that makes a fresh [`Harness`] around your store and call [`run`] in a test:
+//!
+//! ```text
+//! conformance::run(&|| Harness::new(Arc::new(MyStore::new()), kill, by_hand));
+//! ```
+//!
+//! A check panics and says what it expected. Each check gets a fresh store.
+
+mod approval;
+mod events;
+mod harness;
+mod life;
+mod lost_answers;
+mod race;
+mod recovery;
+mod world;
+
+#[cfg(test)]
+use std::sync::Arc;
+
+#[cfg(test)]
+use crate::store::Store;
+
+pub use harness::{ByHand, Fresh, Harness, Interrupt, Interrupted};
+
+/// All checks.
+pub fn run(fresh: Fresh<'_>) {
+    let checks: [fn(Fresh<'_>); 18] = [
+        life::a_task_is_added_once,
+        life::a_task_goes_through_its_life,
+        life::a_stale_step_does_nothing,
+        life::a_lease_lasts_as_long_as_it_is_renewed,
+        life::failed_work_is_retried_and_then_rejected,
+        life::nothing_is_overwritten,
+        life::order_and_dependencies,
+        life::a_draft_needs_no_file,
+        approval::an_approval_is_for_this_text_and_once,
+        approval::an_edit_is_approved_with_the_rest,
+        approval::a_manual_move_is_understood,
+        approval::a_sensitive_execution_is_not_repeated,
+        recovery::a_dead_owner_is_replaced_and_fenced_off,
+        recovery::a_zombie_changes_nothing,
+        recovery::interrupted_steps_are_healed,
+        lost_answers::a_lost_answer_is_asked_for_again,
+        events::events_have_no_gaps,
+        race::claimants_race_for_tasks,
+    ];
+    for check in checks {
+        check(fresh);
+    }
+}
+
+/// The check of interrupted steps alone.
+#[cfg(test)]
+pub(crate) fn check_interrupted_steps(fresh: Fresh<'_>) {
+    recovery::interrupted_steps_are_healed(fresh);
+}
+
+/// The same store, with an empty `heal`.
+#[cfg(test)]
+pub(crate) fn without_healing(store: Arc<dyn Store>) -> Arc<dyn Store> {
+    let mut store = lost_answers::Forgetful::new(store);
+    store.heals = false;
+    Arc::new(store)
+}

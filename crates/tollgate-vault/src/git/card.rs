@@ -1,0 +1,102 @@
+//! The card of a task: what the remote knows about it from its first claim until it is final. The authority.
+//!
+//! A card is a commit without parents and without files; its message is one line of JSON. Each task has its own ref on the
+//! remote, which points to its card. To take the next step of a task, a clone changes this ref from the card that it has
+//! seen to a new one; the remote refuses everybody else. Because a card is a commit, its ref may also be under
+//! `refs/heads/`, for hosts that allow nothing else.
+//!
+//! Invariants: no two cards are the same, because each contains a random number, so "it is already there" is never mistaken
+//! for "I have won". The name of the ref is a hash, so no name of a task can lead git to another ref.
+
+use serde::{Deserialize, Serialize};
+
+use crate::claim::{ClaimId, ClaimRecord};
+use tollgate_base::digest::Digest;
+use tollgate_base::error::{Fault, Result};
+use tollgate_base::name::random_id;
+use tollgate_base::task::TaskName;
+
+/// The version of the JSON in a card.
+const FORMAT: u32 = 1;
+
+/// What the remote knows about a task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Card {
+    tollgate: u32,
+    pub(super) task: TaskName,
+    /// The clone that wrote it. Only that clone can see whether the owner is alive.
+    pub(super) clone: String,
+    /// How long the owner may be silent, by the clock of the machine that waits.
+    pub(super) lease_ms: u64,
+    #[serde(rename = "note")]
+    pub(super) record: ClaimRecord,
+    /// A new random number for each card. A change of it is the heartbeat.
+    beat: String,
+}
+
+impl Card {
+    pub(super) fn new(task: &TaskName, clone: &str, lease_ms: u64, record: ClaimRecord) -> Result<Self> {
+        let (task, clone) = (task.clone(), clone.to_owned());
+        Ok(Self { tollgate: FORMAT, task, clone, lease_ms, record, beat: random_id()? })
+    }
+
+    /// The next card of the same owner, with this record.
+    pub(super) fn renewed(&self, record: ClaimRecord) -> Result<Self> {
+        Self::new(&self.task, &self.clone, self.lease_ms, record)
+    }
+
+    /// Whether this clone wrote it for this claim.
+    pub(super) fn belongs_to(&self, clone: &str, claim: &ClaimId) -> bool {
+        self.clone == clone && self.record.claim.as_ref().is_some_and(|found| found.id == *claim)
+    }
+
+    pub(super) fn to_line(&self) -> Result<String> {
+        serde_json::to_string(self).map_err(|error| Fault::invalid(error.to_string()))
+    }
+
+    /// `None` if it is damaged or was written by a later version. Then nobody may claim the task.
+    pub(super) fn from_line(line: &str) -> Option<Self> {
+        serde_json::from_str::<Self>(line.trim()).ok().filter(|card| card.tollgate == FORMAT)
+    }
+}
+
+/// The last part of the name of the task's ref.
+pub(super) fn ref_of(task: &TaskName) -> String {
+    Digest::of(task.as_str().as_bytes()).to_string()[..40].to_owned()
+}
+
+/// Whether this is the name of an object. Nothing else is ever passed to git as one.
+pub(super) fn is_oid(text: &str) -> bool {
+    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::Slot;
+
+    #[test]
+    fn a_card_is_one_line_and_no_two_are_the_same() {
+        let task: TaskName = "x".parse().unwrap();
+        let record =
+            ClaimRecord { reason: Some("two\nlines".into()), ..ClaimRecord::new(Slot::NEEDS_ACTION) };
+        let card = Card::new(&task, "here", 5, record.clone()).unwrap();
+        let line = card.to_line().unwrap();
+        assert!(!line.contains('\n') && line.contains("\"note\":"), "{line}");
+        assert_eq!(Card::from_line(&line), Some(card.clone()));
+        assert_ne!(card.renewed(record).unwrap(), card);
+        for bad in ["", "{}", "[]", &line.replace("\"tollgate\":1", "\"tollgate\":2"), &line[1..]] {
+            assert_eq!(Card::from_line(bad), None, "{bad}");
+        }
+        assert!(Card::from_line(&line.replace("x.md", "../x.md")).is_none());
+    }
+
+    #[test]
+    fn every_task_name_gives_a_plain_ref() {
+        for name in ["-d", "a b", "x..y~^:?*[\\", "@{0}", "日本", "a.lock"] {
+            let name = ref_of(&name.parse().unwrap());
+            assert!(is_oid(&name), "{name}");
+        }
+        assert_ne!(ref_of(&"a".parse().unwrap()), ref_of(&"A".parse().unwrap()));
+    }
+}

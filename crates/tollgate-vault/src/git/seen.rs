@@ -1,0 +1,150 @@
+//! What this clone last saw of the remote, and since when: one small file.
+//!
+//! If a card has not changed for a whole lease since this clone first saw it, its owner is gone. The time is measured by a
+//! clock that nobody can set ([`super::clock`]). After a restart of the machine the measurement starts from zero, so it is
+//! never longer than the true time. No clock of another machine is trusted.
+//!
+//! Invariant: the file is replaced only under the lock of the conversation. It is read without the lock.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::card::{Card, ref_of};
+use super::clock::millis_since_boot;
+use super::file;
+use super::remote::View;
+use crate::claim::ClaimId;
+use crate::folder::disk::Disk;
+use tollgate_base::error::{Fault, Result};
+use tollgate_base::settings::Durability;
+use tollgate_base::task::TaskName;
+
+/// The version of this file, and of all files beside it.
+const FORMAT: u32 = 1;
+
+/// What this clone last saw.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Seen {
+    format: u32,
+    /// The commit of the remote's branch.
+    pub(super) tip: String,
+    /// The commit that the tree shows.
+    pub(super) imported: Option<String>,
+    /// The cards, by the last part of the names of their refs.
+    cards: BTreeMap<String, SeenCard>,
+}
+
+/// A card, as it was last seen.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct SeenCard {
+    pub(super) oid: String,
+    /// `None` if it cannot be read.
+    pub(super) card: Option<Card>,
+    /// When this clone first saw it, in milliseconds since the machine was started.
+    since_ms: u64,
+}
+
+impl SeenCard {
+    /// How long this clone has known it.
+    pub(super) fn unchanged_for(&self) -> Duration {
+        Duration::from_millis(millis_since_boot().saturating_sub(self.since_ms))
+    }
+}
+
+impl Seen {
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let Some(bytes) = file::read(path)? else {
+            return Ok(Self { format: FORMAT, ..Self::default() });
+        };
+        let seen: Self = serde_json::from_slice(&bytes).map_err(|error| Fault::damaged(path, error))?;
+        if seen.format > FORMAT {
+            return Err(Fault::NewerFormat { path: path.to_owned(), found: seen.format, known: FORMAT });
+        }
+        Ok(seen)
+    }
+
+    /// Not flushed: after a power cut the next look sees everything again, and the waiting times start from zero.
+    pub(super) fn write(&self, disk: &Disk, path: &Path) -> Result<()> {
+        let bytes = serde_json::to_vec(self).map_err(|error| Fault::invalid(error.to_string()))?;
+        disk.replace_file(path, &bytes, Durability::Fast)
+    }
+
+    /// Takes over what a look found. A card that has not changed keeps its time.
+    pub(super) fn learn(&mut self, view: View) {
+        self.tip = view.tip;
+        let mut old = std::mem::take(&mut self.cards);
+        for (name, oid, card) in view.cards {
+            let seen = match old.remove(&name) {
+                // A time in the future is from before a restart of the machine.
+                Some(seen) if seen.oid == oid && seen.since_ms <= millis_since_boot() => seen,
+                _ => SeenCard { oid, card, since_ms: millis_since_boot() },
+            };
+            self.cards.insert(name, seen);
+        }
+    }
+
+    /// Whether both saw the same branch and the same cards.
+    pub(super) fn same_as(&self, other: &Self) -> bool {
+        let oids = |seen: &Self| seen.cards.values().map(|card| card.oid.clone()).collect::<Vec<_>>();
+        self.tip == other.tip && oids(self) == oids(other)
+    }
+
+    pub(super) fn card(&self, task: &TaskName) -> Option<&SeenCard> {
+        self.cards.get(&ref_of(task))
+    }
+
+    /// A card of this clone that the remote took.
+    pub(super) fn put(&mut self, card: Card, oid: String) {
+        self.cards
+            .insert(ref_of(&card.task), SeenCard { oid, card: Some(card), since_ms: millis_since_boot() });
+    }
+
+    pub(super) fn remove(&mut self, task: &TaskName) {
+        self.cards.remove(&ref_of(task));
+    }
+
+    /// The card of a claim.
+    pub(super) fn of_claim(&self, claim: &ClaimId) -> Option<(&SeenCard, &Card)> {
+        self.cards.values().find_map(|seen| {
+            let card = seen.card.as_ref()?;
+            card.record.claim.as_ref().filter(|found| found.id == *claim).map(|_| (seen, card))
+        })
+    }
+
+    pub(super) fn cards(&self) -> impl Iterator<Item = (&String, &SeenCard)> {
+        self.cards.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::ClaimRecord;
+    use crate::state::Slot;
+
+    #[test]
+    fn a_card_that_does_not_change_keeps_its_time() {
+        let task: TaskName = "x".parse().unwrap();
+        let card = || Card::new(&task, "there", 1, ClaimRecord::new(Slot::NEEDS_ACTION)).unwrap();
+        let view =
+            |oid: &str| View { tip: "t".into(), cards: vec![(ref_of(&task), oid.into(), Some(card()))] };
+        let mut seen = Seen::default();
+        seen.learn(view("1"));
+        let since = |seen: &mut Seen, ms| seen.cards.get_mut(&ref_of(&task)).unwrap().since_ms -= ms;
+        since(&mut seen, 60_000);
+        seen.learn(view("1"));
+        assert!(seen.card(&task).unwrap().unchanged_for() >= Duration::from_secs(60));
+        seen.learn(view("2"));
+        assert!(seen.card(&task).unwrap().unchanged_for() < Duration::from_secs(60));
+        // The machine was restarted, so the time starts from zero.
+        seen.cards.get_mut(&ref_of(&task)).unwrap().since_ms = u64::MAX;
+        assert_eq!(seen.card(&task).unwrap().unchanged_for(), Duration::ZERO);
+        seen.learn(view("2"));
+        assert!(seen.card(&task).unwrap().since_ms <= millis_since_boot());
+        seen.learn(View { tip: "t".into(), cards: Vec::new() });
+        assert!(seen.card(&task).is_none());
+    }
+}

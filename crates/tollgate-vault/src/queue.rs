@@ -1,0 +1,160 @@
+//! The queue of claimable tasks: by priority, then due time, then age.
+//!
+//! A queue is built from one scan and then used up, so that draining ten thousand tasks costs ten thousand claims and not
+//! ten thousand scans. A task that arrives later is pushed, or found by the next scan.
+//!
+//! Invariant: the queue only proposes. Whether a task may be claimed is judged on what is there at the claim.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::brief::Rank;
+use crate::denial::{Denial, Reason};
+use crate::owner::{ClaimOutcome, ClaimRequest, Claimed};
+use crate::reclaim::Skipped;
+use crate::state::{Slot, State};
+use crate::store::{Ready, TaskSummary, Unfit};
+use crate::vault::Vault;
+use tollgate_base::error::Result;
+use tollgate_base::task::TaskName;
+
+/// The tasks that an agent might claim, in order.
+#[derive(Debug, Default)]
+pub struct ClaimQueue {
+    waiting: BinaryHeap<Reverse<(Rank, TaskName, State)>>,
+    /// Recently written tasks are complete after this time.
+    soonest: Option<Duration>,
+    /// What cannot be a task, or cannot be read.
+    pub unfit: Vec<Unfit>,
+    /// Tasks that were skipped because of a fault.
+    pub faults: Vec<Skipped>,
+    /// The number of tasks that wait for other tasks.
+    pub blocked: usize,
+    /// The number of tasks that only other agents may claim.
+    pub foreign: usize,
+    /// The number of tasks that another agent claimed first.
+    pub lost: usize,
+}
+
+/// What came of asking for the next task.
+#[derive(Debug)]
+pub enum Next {
+    /// This one.
+    Claimed(Box<Claimed>),
+    /// None. Some may be complete after this time.
+    Nothing(Option<Duration>),
+}
+
+impl ClaimQueue {
+    /// The number of tasks that are left.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether none is left.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    fn young(&mut self, wait: Duration) {
+        self.soonest = Some(self.soonest.map_or(wait, |soonest| soonest.min(wait)));
+    }
+}
+
+impl Vault {
+    /// The queue for this agent, by one scan. Also heals what dead processes left.
+    pub fn queue(&self, request: &ClaimRequest, now: Timestamp) -> Result<ClaimQueue> {
+        self.heal()?;
+        let mut queue = ClaimQueue::default();
+        let mut waiting = Vec::new();
+        for state in [State::Approved, State::NeedsAction] {
+            let scan = self.store().scan(state, now)?;
+            queue.unfit.extend(scan.unfit);
+            waiting.reserve(scan.tasks.len());
+            for task in scan.tasks {
+                waiting.extend(self.rank(&mut queue, request, task));
+            }
+        }
+        // From a vector at once: linear, so that claiming one of a hundred thousand tasks does not sort all of them.
+        queue.waiting = waiting.into();
+        Ok(queue)
+    }
+
+    fn rank(
+        &self,
+        queue: &mut ClaimQueue,
+        request: &ClaimRequest,
+        task: TaskSummary,
+    ) -> Option<Reverse<(Rank, TaskName, State)>> {
+        let state = task.slot.state();
+        let brief = match task.brief {
+            Ok(brief) => brief,
+            Err(broken) => {
+                queue.unfit.push(Unfit { name: task.name.to_string(), state, why: broken.to_string() });
+                return None;
+            }
+        };
+        if self.terms().roles.mode(&request.agent, brief.action.as_deref(), state).is_err() {
+            queue.foreign += 1;
+            return None;
+        }
+        if let Ready::After(wait) = task.ready
+            && !request.renamed_in
+        {
+            queue.young(wait);
+            return None;
+        }
+        Some(Reverse((brief.rank(task.modified), task.name, state)))
+    }
+
+    /// Pushes a task that has just arrived.
+    pub fn push(
+        &self,
+        queue: &mut ClaimQueue,
+        task: &TaskName,
+        request: &ClaimRequest,
+        now: Timestamp,
+    ) -> Result<()> {
+        if let Some(task) = self.store().get(task, None, now)?
+            && matches!(task.slot.state(), State::NeedsAction | State::Approved)
+            && let Some(ranked) = self.rank(queue, request, task.summary())
+        {
+            queue.waiting.push(ranked);
+        }
+        Ok(())
+    }
+
+    /// Claims the first task in the queue that can be claimed. A fault of one task does not stop the others.
+    pub fn next(&self, queue: &mut ClaimQueue, request: &ClaimRequest, now: Timestamp) -> Result<Next> {
+        while let Some(Reverse((_, task, state))) = queue.waiting.pop() {
+            match self.claim_in(Some(state), &task, request, now) {
+                // Somebody claimed it before we looked: not a race, the queue is only old.
+                Ok(None) => queue.lost += 1,
+                Ok(Some(ClaimOutcome::Claimed(claimed))) => return Ok(Next::Claimed(claimed)),
+                Ok(Some(ClaimOutcome::Denied(denied))) => match (denied.reason(), denied.wait()) {
+                    (_, Some(wait)) => queue.young(wait),
+                    // The claim that moves the file away is visible before the file is gone.
+                    _ if matches!(&denied.why, Denial::Twin(Slot::InProgress(_))) => queue.lost += 1,
+                    (Reason::Blocked, _) => queue.blocked += 1,
+                    (Reason::Incomplete, _) => {
+                        queue.unfit.push(Unfit { name: task.to_string(), state, why: denied.to_string() });
+                    }
+                    (Reason::Lost, _) => queue.lost += 1,
+                    (Reason::NotEligible | Reason::None, _) => {}
+                },
+                Err(fault) => queue.faults.push((task, fault)),
+            }
+        }
+        Ok(Next::Nothing(queue.soonest))
+    }
+
+    /// Claims the next task, by one scan.
+    pub fn claim_next(&self, request: &ClaimRequest, now: Timestamp) -> Result<(Next, ClaimQueue)> {
+        let mut queue = self.queue(request, now)?;
+        let next = self.next(&mut queue, request, now)?;
+        Ok((next, queue))
+    }
+}

@@ -1,0 +1,267 @@
+//! What the rules need from a place that keeps tasks. A store keeps; it does not decide.
+//!
+//! To write a store, implement [`Store`]: five methods look at tasks and change them, two record and replay what
+//! happened. Everything else has a default that is right for a store without files, locks or a remote. There is one way
+//! to change a task, [`Store::apply`]: one [`Step`], compared with the version that the rules have seen, together with
+//! its events, as one atomic act. That is what a rename, a push of a ref and a transaction of an engine can all do.
+//! The `conformance` module (a feature of this crate) checks all of it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::brief::{Brief, Broken};
+use crate::checkup::{Finding, Healed, Synced};
+use crate::claim::{Claim, ClaimRecord};
+use crate::claim_lock::{ClaimLock, Liveness};
+use crate::event::{Cursor, Entry, EventPage};
+use crate::figures::Tally;
+use crate::state::{Slot, State};
+pub use crate::step::{Landed, Version};
+use crate::step::{Outcome, Step};
+use crate::watch::{Wake, Watch};
+use tollgate_base::error::Result;
+use tollgate_base::name::{Agent, ClaimId};
+use tollgate_base::task::TaskName;
+
+/// Whether a task is complete, so that it may be claimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ready {
+    /// It is.
+    Now,
+    /// Somebody wrote it a moment ago. If nobody writes to it, it is complete after this time.
+    After(Duration),
+    /// It has no text yet.
+    Empty,
+    /// A program has it open for writing.
+    Open,
+}
+
+/// A task as the store has it.
+#[derive(Debug, Clone)]
+pub struct Task {
+    /// Its name.
+    pub name: TaskName,
+    /// Where it is.
+    pub slot: Slot,
+    /// What [`Step::version`] is compared with.
+    pub version: Version,
+    /// What tollgate knows about it beside its text, as far as it still holds in this slot.
+    pub record: ClaimRecord,
+    /// What its author asks for.
+    pub brief: Result<Brief, Broken>,
+    /// Whether it may be claimed yet.
+    pub ready: Ready,
+    /// Another task of the same name that tollgate is dealing with, in this slot.
+    pub twin: Option<Slot>,
+    /// When its text last changed.
+    pub modified: Timestamp,
+    /// When anything about it last changed, including its slot.
+    pub changed: Timestamp,
+    /// The length of its text in bytes.
+    pub len: u64,
+    /// Its file, if it has one.
+    pub path: Option<PathBuf>,
+}
+
+impl Task {
+    /// A task with this text, for stores that keep no files: always complete, without a twin or a path.
+    pub fn new(
+        name: TaskName,
+        slot: Slot,
+        version: Version,
+        record: ClaimRecord,
+        text: &[u8],
+        changed: Timestamp,
+    ) -> Self {
+        Self {
+            record: record.seen_in(&slot),
+            name,
+            slot,
+            version,
+            brief: Brief::read(text),
+            ready: if text.is_empty() { Ready::Empty } else { Ready::Now },
+            twin: None,
+            modified: changed,
+            changed,
+            len: text.len() as u64,
+            path: None,
+        }
+    }
+
+    /// The same for a listing.
+    pub fn summary(self) -> TaskSummary {
+        let Self { name, slot, brief, ready, modified, .. } = self;
+        TaskSummary { name, slot, brief, ready, modified }
+    }
+}
+
+/// A task in a listing.
+#[derive(Debug, Clone)]
+pub struct TaskSummary {
+    /// Its name.
+    pub name: TaskName,
+    /// Where it is.
+    pub slot: Slot,
+    /// What its author asks for.
+    pub brief: Result<Brief, Broken>,
+    /// Whether it may be claimed yet. Whether a program has it open is checked only at the claim.
+    pub ready: Ready,
+    /// When its text last changed.
+    pub modified: Timestamp,
+}
+
+/// Something in a vault that cannot be a task: a directory, a link, a name with control characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unfit {
+    /// Its name, safe to print.
+    pub name: String,
+    /// Where it is.
+    pub state: State,
+    /// Why it cannot be a task.
+    pub why: String,
+}
+
+/// Everything in one state.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// The tasks, in any order.
+    pub tasks: Vec<TaskSummary>,
+    /// What cannot be a task.
+    pub unfit: Vec<Unfit>,
+}
+
+/// What a heartbeat found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heartbeat {
+    /// The claim is alive, and the store knows it.
+    Alive,
+    /// Another agent has the task: the work must stop.
+    Lost,
+}
+
+/// A place that keeps tasks.
+///
+/// An `Err` from any method means that nothing was changed. A change whose fate is unknown is [`Outcome::Unknown`].
+pub trait Store: Send + Sync {
+    // Looking.
+
+    /// All tasks in one state. Must be cheap: every claim of "the next task" asks for it.
+    fn scan(&self, state: State, now: Timestamp) -> Result<Scan>;
+
+    /// One task: in this state, or wherever it is (then states that are not final come first).
+    fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Task>>;
+
+    /// The text of exactly this version, up to `limit` bytes; `None` if the task has changed since.
+    fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>>;
+
+    // Changing.
+
+    /// Takes one step, all of it or nothing. A step that was taken before, as its id shows, is not taken again: the
+    /// answer is the same as the first time.
+    fn apply(&self, step: &Step) -> Result<Outcome>;
+
+    /// Puts a new task into `Needs_Action`. `None` if there is one of this name.
+    fn add(&self, task: &TaskName, text: &[u8], now: Timestamp) -> Result<Option<Landed>>;
+
+    // Events: what happened.
+
+    /// Records events that belong to no step, such as a lost race.
+    fn record(&self, events: &[Entry]) -> Result<()>;
+
+    /// The events after a cursor, the oldest first, at most `limit` of them, without gaps.
+    fn events(&self, after: &Cursor, limit: usize) -> Result<EventPage>;
+
+    /// What each agent's claims add up to since the beginning. The default reads all events.
+    fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {
+        let (mut tallies, mut cursor) = (BTreeMap::new(), Cursor::START);
+        loop {
+            let page = self.events(&cursor, 1000)?;
+            for entry in &page.events {
+                Tally::add_to(&mut tallies, entry.agent.as_ref(), &entry.event);
+            }
+            if !page.more {
+                return Ok(tallies);
+            }
+            cursor = page.next;
+        }
+    }
+
+    /// Calls `wake` whenever something may have changed in these states, or an owner may be gone, until the [`Watch`] is
+    /// dropped. `None`: this store cannot tell, so the caller has to look at intervals.
+    fn watch(&self, states: &[State], wake: Wake) -> Result<Option<Watch>> {
+        let _ = (states, wake);
+        Ok(None)
+    }
+
+    // Tenure: is the owner alive?
+
+    /// Takes the lock of a claim that is about to be made. `None`: this store knows no locks, so the claim gets a lease.
+    fn hold(&self, claim: &ClaimId) -> Result<Option<ClaimLock>> {
+        let _ = claim;
+        Ok(None)
+    }
+
+    /// Whether the owner of a held claim is alive.
+    fn liveness(&self, claim: &Claim, now: Timestamp) -> Result<Liveness> {
+        let _ = (claim, now);
+        Ok(Liveness::Unknown)
+    }
+
+    /// How often the store must hear that a claim is alive; `None`: never, it sees that by itself.
+    fn heartbeat_interval(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Tells the store that the owner of a claim is alive.
+    fn heartbeat(&self, task: &TaskName, claim: &ClaimId) -> Result<Heartbeat> {
+        let _ = (task, claim);
+        Ok(Heartbeat::Alive)
+    }
+
+    /// The same for every held claim of this machine, in whichever process its owner is.
+    fn heartbeat_all(&self) -> Result<()> {
+        Ok(())
+    }
+
+    // Checkup: what keeps the store healthy.
+
+    /// Finishes or rolls back the steps of processes that died. Cheap when there are none.
+    fn heal(&self) -> Result<Vec<Healed>> {
+        Ok(Vec::new())
+    }
+
+    /// Brings this machine up to date with a remote; `None` if there is none.
+    fn sync(&self) -> Result<Option<Synced>> {
+        Ok(None)
+    }
+
+    /// Looks for problems, fixes those that can be fixed, and reports them.
+    fn checkup(&self) -> Result<Vec<Finding>> {
+        Ok(Vec::new())
+    }
+
+    /// What keeps the store from being used right now, one sentence each. Cheap: `/health` asks for it.
+    fn problems(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Deletes leftovers that nothing refers to. Nothing depends on it.
+    fn sweep(&self, now: Timestamp) -> Result<()> {
+        let _ = now;
+        Ok(())
+    }
+
+    /// From now on a step may wait this long for others, to share one round trip. Whether this store does that.
+    fn batch(&self, wait: Duration) -> bool {
+        let _ = wait;
+        false
+    }
+
+    /// The folder in which people see the tasks, if there is one.
+    fn folder(&self) -> Option<&Path> {
+        None
+    }
+}

@@ -1,0 +1,6 @@
+//! The vault, as crates outside of it use it: public API only.
+
+#![allow(clippy::unwrap_used, reason = "tests may")]
+
+mod memory;
+mod model;

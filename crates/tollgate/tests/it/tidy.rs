@@ -51,6 +51,29 @@ fn guard_and_vault_do_not_know_each_other() {
     }
 }
 
+/// The production code of these crates, without its tests.
+fn production(crates: &'static [&'static str]) -> impl Iterator<Item = (String, String)> {
+    let folders: Vec<String> = crates.iter().map(|name| format!("crates/{name}/src/")).collect();
+    let test = |name: &str| name.ends_with("/tests.rs") || name.contains("/tests/");
+    sources()
+        .into_iter()
+        .filter(move |(name, _)| folders.iter().any(|folder| name.starts_with(folder)) && !test(name))
+        .map(|(name, text)| (name, text.split("#[cfg(test)]\nmod tests").next().unwrap().to_owned()))
+}
+
+/// A new store changes nothing here.
+#[test]
+fn the_command_line_and_the_server_do_not_know_which_store_they_use() {
+    let mut seen = 0;
+    for (name, text) in production(&["tollgate-cli", "tollgate-server"]) {
+        for word in ["FolderStore", "GitStore", "Sync::", "vault::folder", "vault::git", "tollgate_vault"] {
+            assert!(!text.contains(word), "{name} has {word}");
+        }
+        seen += 1;
+    }
+    assert!(seen > 100, "{seen}");
+}
+
 /// A method in another file than its type is an import that no `use` shows: the type's own file could call it.
 #[test]
 fn methods_are_in_the_file_of_their_type() {

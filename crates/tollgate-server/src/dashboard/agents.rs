@@ -71,7 +71,7 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace) -> Result<View> {
     }
     let main = html! {
         h1 { "Agents " span.count { (agents.len()) } }
-        @if agents.is_empty() {
+        @if agents.values().all(AgentCard::has_never_worked) {
             div.empty {
                 p { "No agent has worked here yet. In the workspace, run:" }
                 dl.commands {
@@ -88,6 +88,11 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace) -> Result<View> {
 }
 
 impl AgentCard<'_> {
+    /// Whether the agent is only named in the settings.
+    fn has_never_worked(&self) -> bool {
+        self.tasks.is_empty() && self.turns == 0 && self.latest.is_empty() && self.figures.is_none()
+    }
+
     fn show(&self, name: &str, now: Timestamp) -> Markup {
         let id = format!("agent-{name}");
         let is_busy = !self.tasks.is_empty() || self.turns > 0;

@@ -12,7 +12,10 @@ use tollgate_base::task::TaskName;
 pub use tollgate_base::task::Verdict;
 
 /// How every block opens.
-const OPENING: &[u8] = b"<!-- tollgate ";
+const OPENING: &str = "<!-- tollgate ";
+
+/// The line of an open block that changes when it is closed.
+const PROCESSING: &str = "**Status**: processing";
 
 /// The end of an attempt, as it is written into the file.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -32,80 +35,65 @@ pub struct Completion {
 
 /// How many bytes at the start are the author's: all before the first line that opens a block.
 pub fn author_len(bytes: &[u8]) -> usize {
-    line_starts(bytes).find(|&at| bytes[at..].starts_with(OPENING)).unwrap_or(bytes.len())
+    line_starts(bytes).find(|&at| bytes[at..].starts_with(OPENING.as_bytes())).unwrap_or(bytes.len())
 }
 
 fn line_starts(bytes: &[u8]) -> impl Iterator<Item = usize> + '_ {
     std::iter::once(0).chain(bytes.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(at, _)| at + 1))
 }
 
+/// Where this line begins. Spaces at its end do not count.
+fn find_line(bytes: &[u8], wanted: &str) -> Option<usize> {
+    line_starts(bytes).find(|&at| {
+        let line = bytes[at..].split(|b| *b == b'\n').next().unwrap_or_default();
+        line.trim_ascii_end() == wanted.as_bytes()
+    })
+}
+
+/// What separates new text from the byte it comes after, if any.
+pub(crate) fn gap(last: Option<u8>) -> &'static str {
+    if matches!(last, None | Some(b'\n')) { "" } else { "\n" }
+}
+
 /// A claim's block. `last` is the byte it comes after, if any.
 pub fn open(last: Option<u8>, id: &ClaimId, task: &TaskName, agent: &Agent, at: Timestamp) -> String {
-    let gap = if matches!(last, None | Some(b'\n')) { "" } else { "\n" };
+    let (gap, task, at) = (gap(last), task.stem(), second(at));
     format!(
-        "{gap}<!-- tollgate {id} -->\n\
-         # Claimed Task: {}\n\n\
+        "{gap}{OPENING}{id} -->\n\
+         # Claimed Task: {task}\n\n\
          **Claimed By**: {agent}\n\
-         **Claimed At**: {}\n\
-         **Status**: processing\n\n\
+         **Claimed At**: {at}\n\
+         {PROCESSING}\n\n\
          ## Progress\n\n\
-         <!-- Agent adds progress notes here -->\n",
-        task.stem(),
-        second(at)
+         <!-- Agent adds progress notes here -->\n"
     )
 }
 
 /// Where this claim's block begins.
 pub fn find(bytes: &[u8], id: &ClaimId) -> Option<usize> {
-    let opening = format!("<!-- tollgate {id} -->");
-    line_starts(bytes).find(|&at| {
-        let line = bytes[at..].split(|b| *b == b'\n').next().unwrap_or_default();
-        line.trim_ascii_end() == opening.as_bytes()
-    })
+    find_line(bytes, &format!("{OPENING}{id} -->"))
 }
 
 /// The block with its end written in: the status becomes the next state, the completion follows.
 pub fn close(block: &[u8], completion: &Completion) -> Vec<u8> {
-    const STATUS: &[u8] = b"**Status**: processing";
-    let mut closed = Vec::with_capacity(block.len() + 256);
-    let status = line_starts(block).find(|&at| {
-        let line = block[at..].split(|b| *b == b'\n').next().unwrap_or_default();
-        line.trim_ascii_end() == STATUS
-    });
-    match status {
-        Some(at) => {
-            closed.extend_from_slice(&block[..at]);
-            closed.extend_from_slice(format!("**Status**: {}", completion.next).as_bytes());
-            closed.extend_from_slice(&block[at + STATUS.len()..]);
-        }
-        // The worker changed the line. It is theirs; the completion says the same.
-        None => closed.extend_from_slice(block),
+    let Completion { at, duration_s, verdict, next, note } = completion;
+    let mut closed = block.to_vec();
+    // If the worker changed the line, it is theirs; the completion says the same.
+    if let Some(at) = find_line(block, PROCESSING) {
+        drop(closed.splice(at..at + PROCESSING.len(), format!("**Status**: {next}").into_bytes()));
     }
-    if closed.last().is_some_and(|last| *last != b'\n') {
-        closed.push(b'\n');
-    }
-    closed.extend_from_slice(completion.text().as_bytes());
+    let (gap, at, verdict) = (gap(closed.last().copied()), second(*at), verdict.as_str());
+    let note = note.as_ref().map_or_else(String::new, |note| format!("**Note**: {}\n", plain(note)));
+    let text = format!(
+        "{gap}\n## Completion\n\n\
+         **Completed At**: {at}\n\
+         **Duration**: {duration_s}\n\
+         **Result**: {verdict}\n\
+         **Next State**: {next}\n\
+         {note}"
+    );
+    closed.extend_from_slice(text.as_bytes());
     closed
-}
-
-impl Completion {
-    fn text(&self) -> String {
-        let mut text = format!(
-            "\n## Completion\n\n\
-             **Completed At**: {}\n\
-             **Duration**: {}\n\
-             **Result**: {}\n\
-             **Next State**: {}\n",
-            second(self.at),
-            self.duration_s,
-            self.verdict.as_str(),
-            self.next
-        );
-        if let Some(note) = &self.note {
-            text.push_str(&format!("**Note**: {}\n", plain(note)));
-        }
-        text
-    }
 }
 
 /// A progress note, to be put at the end of an open block.
@@ -116,31 +104,29 @@ pub fn progress(at: Timestamp, text: &str) -> String {
 /// A draft, to be appended to an open block. A person reads and approves it, so its lines stay as they are, except that
 /// none can open a block.
 pub fn draft(text: &str) -> String {
-    let kept = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
-    let text: String = text.trim_end().chars().filter(kept).collect();
-    let opening = String::from_utf8_lossy(OPENING).into_owned();
-    let lines = text
-        .lines()
-        .map(|line| if line.starts_with(&opening) { format!(" {line}\n") } else { format!("{line}\n") });
-    format!("\n## Draft\n\n{}", lines.collect::<String>())
+    let mut draft = "\n## Draft\n\n".to_owned();
+    for line in printable(text.trim_end()).lines() {
+        draft.extend([if line.starts_with(OPENING) { " " } else { "" }, line, "\n"]);
+    }
+    draft
 }
 
 /// A decision of a person, for a task that nobody works on. Opens a block too, so that it is not taken for metadata.
 pub fn rejection(last: Option<u8>, by: &str, reason: &str, at: Timestamp) -> String {
-    let gap = if matches!(last, None | Some(b'\n')) { "" } else { "\n" };
+    let (gap, by, at, reason) = (gap(last), plain(by), second(at), plain(reason));
     format!(
-        "{gap}<!-- tollgate decision -->\n## Decision\n\n**Rejected By**: {}\n**Rejected At**: {}\n**Reason**: {}\n",
-        plain(by),
-        second(at),
-        plain(reason)
+        "{gap}{OPENING}decision -->\n## Decision\n\n**Rejected By**: {by}\n**Rejected At**: {at}\n**Reason**: {reason}\n"
     )
 }
 
 /// Text from outside on one line of ours: its further lines are indented, so that none of them can open a block or
 /// pass for a line of tollgate's.
 fn plain(text: &str) -> String {
-    let kept = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
-    text.trim().chars().filter(kept).collect::<String>().replace('\n', "\n  ")
+    printable(text.trim()).replace('\n', "\n  ")
+}
+
+fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
 /// Whole seconds: what people read.

@@ -32,12 +32,11 @@ impl Words {
     pub(crate) fn read(text: &str, cut: bool) -> Result<Self, Broken> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut words = Self::default();
-        let mut lines = text.lines().enumerate();
-        if text.lines().next().is_some_and(|first| first.trim_end() == "---") {
-            lines.next();
+        let mut lines = (1..).zip(text.lines()).peekable();
+        if lines.next_if(|(_, first)| first.trim_end() == "---").is_some() {
             words.read_front(&mut lines, cut)?;
         }
-        words.read_bold(lines);
+        words.read_bold(lines.map(|(_, line)| line.trim()));
         Ok(words)
     }
 
@@ -56,73 +55,45 @@ impl Words {
     ) -> Result<(), Broken> {
         for (number, line) in lines {
             let trimmed = line.trim();
-            if line.trim_end() == "---" || line.trim_end() == "..." {
+            let broken = |what: &str| Broken(format!("line {number} of its frontmatter {what}"));
+            let item = trimmed.strip_prefix('-').filter(|rest| rest.is_empty() || rest.starts_with(' '));
+            if matches!(line.trim_end(), "---" | "...") {
                 return Ok(());
-            }
-            if trimmed.is_empty() || trimmed.starts_with('#') {
+            } else if trimmed.is_empty() || trimmed.starts_with('#') {
                 continue;
-            }
-            let indented = line.starts_with([' ', '\t']);
-            if let Some(item) =
-                trimmed.strip_prefix('-').filter(|rest| rest.is_empty() || rest.starts_with(' '))
-            {
-                let Some((_, value)) = self.front.last_mut() else {
-                    return Err(Broken(format!(
-                        "line {} of its frontmatter is a list without a key",
-                        number + 1
-                    )));
-                };
+            } else if let Some(item) = item {
+                let (_, value) = self.front.last_mut().ok_or_else(|| broken("is a list without a key"))?;
                 add_item(value, item.trim(), number);
-            } else if indented || matches!(trimmed, "]" | "}" | "]," | "},") {
+            } else if line.starts_with([' ', '\t']) || matches!(trimmed, "]" | "}" | "]," | "},") {
                 // Belongs to the key above: the rest of an object, of a folded text. A list of objects keeps its first
                 // line; anything else under a key of ours is not understood.
-                if let Some((_, value)) = self.front.last_mut()
-                    && !matches!(value, Value::Many(_))
-                {
-                    *value = Value::Odd(number + 1);
+                if let Some((_, value @ (Value::One(_) | Value::Odd(_)))) = self.front.last_mut() {
+                    *value = Value::Odd(number);
                 }
             } else {
-                let Some((key, value)) = split_key(line) else {
-                    return Err(Broken(format!(
-                        "line {} of its frontmatter is not `key: value`",
-                        number + 1
-                    )));
-                };
+                let (key, value) = split_key(line).ok_or_else(|| broken("is not `key: value`"))?;
                 if self.front.iter().any(|(k, _)| *k == key) {
                     return Err(Broken(format!("`{key}` is in its frontmatter twice")));
                 }
-                let value = scalar_or_list(value, number);
-                self.front.push((key, value));
+                self.front.push((key, scalar_or_list(value).unwrap_or(Value::Odd(number))));
             }
         }
         let rest = if cut { " within the first 64 KiB" } else { "" };
         Err(Broken(format!("its frontmatter has no closing `---`{rest}")))
     }
 
-    fn read_bold<'a>(&mut self, lines: impl Iterator<Item = (usize, &'a str)>) {
+    fn read_bold<'a>(&mut self, lines: impl Iterator<Item = &'a str>) {
         let mut fenced = false;
-        for (_, line) in lines {
-            let line = line.trim();
-            if line.starts_with("```") || line.starts_with("~~~") {
-                fenced = !fenced;
-            }
-            if fenced {
-                continue;
-            }
+        for line in lines {
+            fenced ^= line.starts_with("```") || line.starts_with("~~~");
             let line = line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")).unwrap_or(line);
             // `**Action**: x` and `**Action:** x`
             let Some((key, rest)) = line.strip_prefix("**").and_then(|rest| rest.split_once("**")) else {
                 continue;
             };
-            let value = match key.strip_suffix(':') {
-                Some(_) => rest,
-                None => match rest.trim_start().strip_prefix(':') {
-                    Some(value) => value,
-                    None => continue,
-                },
-            };
+            let value = if key.ends_with(':') { Some(rest) } else { rest.trim_start().strip_prefix(':') };
             let key = normal(key.trim_end_matches(':'));
-            if !self.bold.iter().any(|(k, _)| *k == key) {
+            if let Some(value) = value.filter(|_| !fenced && !self.bold.iter().any(|(k, _)| *k == key)) {
                 self.bold.push((key, Value::One(value.trim().trim_matches('`').trim().to_owned())));
             }
         }
@@ -147,20 +118,19 @@ fn split_key(line: &str) -> Option<(String, &str)> {
     (value && !key.trim().is_empty()).then(|| (normal(key.trim()), rest.trim()))
 }
 
-fn scalar_or_list(text: &str, number: usize) -> Value {
-    if let Some(inner) = text.strip_prefix('[') {
-        // `[[note]]` is a link to a note, not a list of lists.
-        if inner.starts_with('[') && text.ends_with("]]") && !text.contains("]],") {
-            return Value::One(text.to_owned());
+/// What stands behind a key; `None` if it is something else.
+fn scalar_or_list(text: &str) -> Option<Value> {
+    // `[[note]]` is a link to a note, not a list of lists.
+    let is_link = text.starts_with("[[") && text.ends_with("]]") && !text.contains("]],");
+    match text.strip_prefix('[') {
+        Some(_) if is_link => Some(Value::One(text.to_owned())),
+        Some(inner) => {
+            let items = without_comment(inner).strip_suffix(']')?.split(',').map(|item| scalar(item.trim()));
+            let items = items.filter(|item| item.as_ref().is_none_or(|item| !item.is_empty()));
+            items.collect::<Option<_>>().map(Value::Many)
         }
-        let Some(inner) = without_comment(inner).strip_suffix(']') else { return Value::Odd(number + 1) };
-        let items = inner.split(',').map(|item| scalar(item.trim()));
-        let items: Option<Vec<String>> = items.collect();
-        return items.map_or(Value::Odd(number + 1), |items| {
-            Value::Many(items.into_iter().filter(|item| !item.is_empty()).collect())
-        });
+        None => scalar(text).map(Value::One),
     }
-    scalar(text).map_or(Value::Odd(number + 1), Value::One)
 }
 
 fn add_item(value: &mut Value, item: &str, number: usize) {
@@ -171,7 +141,7 @@ fn add_item(value: &mut Value, item: &str, number: usize) {
     let item = item.strip_prefix("uid:").map_or(item, str::trim);
     match (value, scalar(item)) {
         (Value::Many(items), Some(item)) => items.push(item),
-        (value, _) => *value = Value::Odd(number + 1),
+        (value, _) => *value = Value::Odd(number),
     }
 }
 
@@ -179,16 +149,12 @@ fn add_item(value: &mut Value, item: &str, number: usize) {
 fn scalar(text: &str) -> Option<String> {
     let text = without_comment(text);
     match text.chars().next() {
-        None => Some(String::new()),
         Some('"') => {
-            let inner = text[1..].strip_suffix('"').filter(|_| text.len() > 1)?;
+            let inner = text[1..].strip_suffix('"')?;
             // An escape could hide a character; none is needed in a word of ours.
             (!inner.contains(['\\', '"'])).then(|| inner.to_owned())
         }
-        Some('\'') => {
-            let inner = text[1..].strip_suffix('\'').filter(|_| text.len() > 1)?;
-            Some(inner.replace("''", "'"))
-        }
+        Some('\'') => Some(text[1..].strip_suffix('\'')?.replace("''", "'")),
         Some('{' | '&' | '*' | '!' | '|' | '>' | '%' | '@' | '`') => None,
         Some('[') if !text.starts_with("[[") => None,
         _ if matches!(text, "~" | "null" | "Null" | "NULL") => Some(String::new()),

@@ -30,22 +30,18 @@ impl Roles {
     /// In which mode the agent may claim a task with this action from this state.
     pub fn mode(&self, agent: &Agent, action: Option<&str>, state: State) -> Result<Mode, NotAllowed> {
         let (Some(action), Some(role)) = (action, self.0.get(agent)) else { return Ok(Mode::Execute) };
-        let allowed = has(&role.allowed, action);
-        if state != State::Approved && has(&role.sensitive, action) {
+        let is_approved = state == State::Approved;
+        let drafts = |role: &Role| !is_approved && has(&role.sensitive, action);
+        let executes = |role: &Role| has(&role.allowed, action);
+        if drafts(role) {
             return Ok(Mode::Draft);
         }
-        if allowed {
+        if executes(role) {
             return Ok(Mode::Execute);
         }
-        let is_approved = state == State::Approved;
-        let may = |role: &Role| has(&role.allowed, action) || !is_approved && has(&role.sensitive, action);
-        let others = self.0.iter().filter(|(_, role)| may(role)).map(|(name, _)| name.clone());
-        Err(NotAllowed {
-            agent: agent.clone(),
-            action: action.to_owned(),
-            is_approved,
-            others: others.collect(),
-        })
+        let others = self.0.iter().filter(|(_, role)| drafts(role) || executes(role));
+        let others = others.map(|(name, _)| name.clone()).collect();
+        Err(NotAllowed { agent: agent.clone(), action: action.to_owned(), is_approved, others })
     }
 }
 
@@ -65,13 +61,12 @@ pub struct NotAllowed {
 impl fmt::Display for NotAllowed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { agent, action, is_approved, others } = self;
-        let others: Vec<_> = others.iter().map(|name| format!("`{name}`")).collect();
-        let others =
-            if others.is_empty() { "no agent may".to_owned() } else { format!("{} may", others.join(", ")) };
+        let names: Vec<_> = others.iter().map(|name| format!("`{name}`")).collect();
+        let others = if names.is_empty() { "no agent".to_owned() } else { names.join(", ") };
         if *is_approved {
-            write!(f, "`{action}` is approved, but `{agent}` is not allowed to execute it; {others}")
+            write!(f, "`{action}` is approved, but `{agent}` is not allowed to execute it; {others} may")
         } else {
-            write!(f, "`{action}` is not among the actions of `{agent}`; {others}")
+            write!(f, "`{action}` is not among the actions of `{agent}`; {others} may")
         }
     }
 }

@@ -1,50 +1,55 @@
 //! Applying a step: written down, then carried out, then marked as done.
 //!
 //! Invariants: all of this happens under the lock of the task's stripe. The process may die at any act; `heal`
-//! then finishes the step or rolls it back. Into an owner's slot the move comes first and the block second, because only
-//! the owner may write there; out of it the block is closed first, because everybody may look at the result.
+//! then finishes the step or rolls it back, with the same functions. Into an owner's slot the move comes first and the
+//! block second, because only the owner may write there; out of it the block is closed first, because everybody may look
+//! at the result.
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
-use super::disk::date_back;
-use super::effect::{change_of, read};
-use super::layout::{FolderStore, version};
-use super::log::{LockedLog, Plan};
+use rustix::fs::OFlags;
+
+use super::disk::{Moved, date_back, is_at, no_name_left, open_task, read};
+use super::layout::FolderStore;
+use super::log::{Change, LockedLog, Plan, version};
 use crate::claim::Tenure;
 use crate::event::Entry;
 use crate::state::{Slot, Verb};
-use crate::step::{Edit, Outcome, Step};
+use crate::step::{Edit, Landed, Outcome, Step};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Result};
+use tollgate_base::task::TaskName;
 
 impl FolderStore {
     /// Takes a step, if the task is at its version.
     pub(super) fn take(&self, log: &mut LockedLog, step: &Step) -> Result<Outcome> {
         let path = self.path(&step.task, &step.from);
         // Opened for writing at once, so that a missing permission is found before anything is done.
-        let Some((file, seen)) = self.disk.open_task(&path, step.edit != Edit::Keep)? else {
-            return Ok(Outcome::Conflict);
+        let flags = if step.edit == Edit::Keep { OFlags::RDONLY } else { OFlags::RDWR };
+        let is_same = |found: &fs::Metadata| version(found, log.state.notes.get(&step.task)) == step.version;
+        let Some((file, found)) = open_task(&path, flags)?.filter(|(_, found)| is_same(found)) else {
+            return Ok(self.taken_before(log, step)?.map_or(Outcome::Conflict, Outcome::Done));
         };
-        if version(&seen, log.state.notes.get(&step.task)) != step.version {
-            return Ok(Outcome::Conflict);
-        }
         let mut plan = Plan {
             step: step.clone(),
-            ino: seen.ino,
-            len: seen.len,
+            ino: found.ino(),
+            len: found.len(),
             journal: self.options.journal.id().to_owned(),
-            change: change_of(step, &file, seen.len).at("read", &path)?,
+            change: change_of(step, &file, found.len()).at("read", &path)?,
         };
         if step.records_digest {
-            let text = read(&file, 0, seen.len).at("read", &path)?;
+            let text = read(&file, 0, found.len()).at("read", &path)?;
             plan.step.record = step.record_after(&step.edited(&text));
         }
-        let plan = log.begin(&self.disk, plan)?;
-        let outcome = if step.verb == Some(Verb::Claim) {
-            self.carry_claim(log, &plan, &file)
-        } else {
-            self.carry_other(log, &plan, &file)
-        };
+        let is_claim = step.verb == Some(Verb::Claim);
+        if !is_claim && !is_as_checked(step, &file, &path)? {
+            return Ok(Outcome::Changed);
+        }
+        log.begin(&plan)?;
+        let outcome = if is_claim { self.claim(log, &plan, &file) } else { self.carry_out(log, &plan) };
         if !matches!(outcome, Ok(Outcome::Done(_) | Outcome::Unknown(_))) {
             // If it cannot be rolled back now, the next process does it.
             let undone = self.roll_back(log, &plan);
@@ -53,8 +58,25 @@ impl FolderStore {
         outcome
     }
 
+    /// Where this step brought the task, if it was taken before and its answer was lost.
+    fn taken_before(&self, log: &LockedLog, step: &Step) -> Result<Option<Landed>> {
+        let names = [step.fallback_name(), step.task.clone()];
+        let is_noted =
+            |name: &&TaskName| log.state.notes.get(name).is_some_and(|noted| noted.step == step.id);
+        if let Some(name) = names.iter().find(is_noted) {
+            return Ok(Some(self.landed(step, name.clone())));
+        }
+        // Nothing is noted about a final task, but the journal tells. It may also tell of a claim that was rolled back.
+        let may_tell = step.verb != Some(Verb::Claim) && !step.events.is_empty();
+        if !may_tell || !self.options.journal.has(&step.id, step.at)? {
+            return Ok(None);
+        }
+        let name = names.into_iter().find(|name| self.path(name, &step.to).exists());
+        Ok(Some(self.landed(step, name.unwrap_or_else(|| step.task.clone()))))
+    }
+
     /// The move, then the block, then the journal.
-    fn carry_claim(&self, log: &mut LockedLog, plan: &Plan, file: &File) -> Result<Outcome> {
+    fn claim(&self, log: &mut LockedLog, plan: &Plan, file: &File) -> Result<Outcome> {
         let step = &plan.step;
         let Some(task) = self.transfer(plan)? else { return Ok(Outcome::Conflict) };
         let path = self.path(&task, &step.to);
@@ -62,15 +84,13 @@ impl FolderStore {
             return Ok(Outcome::Conflict);
         }
         // Checked here, where nobody else writes, and before anything is added.
-        if let Some(approved) = step.check
-            && Digest::of(&read(file, 0, plan.len).at("read", &path)?) != approved
-        {
+        if !is_as_checked(step, file, &path)? {
             return Ok(Outcome::Changed);
         }
         if let Some(change) = &plan.change {
-            self.disk.write_tail(file, &path, change.at, &change.new)?;
+            self.disk.replace_tail(file, &path, change.at, &change.new)?;
         }
-        if !self.disk.is_at(&path, plan.ino) {
+        if !is_at(&path, plan.ino) {
             // A person moved it away at that moment. The edit went with it and did not bring it back.
             return Ok(Outcome::Conflict);
         }
@@ -83,54 +103,169 @@ impl FolderStore {
             self.sync_move(step)?;
         }
         self.append(&step.events)?;
-        log.done(&self.disk, plan, &task)?;
+        log.done(plan, &task)?;
         if outlives_a_power_cut {
-            log.sync(&self.disk)?;
+            log.sync()?;
         }
-        Ok(Outcome::Done(self.landed(plan, task)))
+        Ok(Outcome::Done(self.landed(step, task)))
     }
 
-    /// The edit, then the move, then the journal.
-    fn carry_other(&self, log: &mut LockedLog, plan: &Plan, file: &File) -> Result<Outcome> {
+    fn carry_out(&self, log: &mut LockedLog, plan: &Plan) -> Result<Outcome> {
         let step = &plan.step;
-        let path = self.path(&step.task, &step.from);
-        if let Some(sha256) = step.check
-            && Digest::of(&read(file, 0, u64::MAX).at("read", &path)?) != sha256
-        {
-            return Ok(Outcome::Changed);
-        }
-        if let Some(change) = &plan.change {
-            self.disk.replace_tail(file, &path, change.at, &change.new)?;
-            if step.to == Slot::NEEDS_ACTION {
-                // So that the next attempt can begin at once. The file of another user cannot be dated; it settles first.
-                let _ = date_back(file);
-            }
-            // Without it a power cut could leave a finished task without its result.
-            self.disk.sync(file, &path)?;
-        }
-        if step.from == step.to && !self.disk.is_at(&path, plan.ino) {
-            return Ok(Outcome::Conflict);
-        }
-        let Some(task) = self.transfer(plan)? else { return Ok(Outcome::Conflict) };
-        if plan.change.is_some() {
-            // If an editor saved it at that moment, it is another file, which must not be there without its result.
-            let landed = self.path(&task, &step.to);
-            if !self.disk.is_at(&landed, plan.ino) {
-                self.put_in(plan, &landed)?;
-            }
-        }
+        let Some(task) = self.finish(plan)? else { return Ok(Outcome::Conflict) };
         // From here on it has happened. What is missing is the journal's line, which the next process can add.
-        let told = self
-            .sync_move(step)
-            .and_then(|()| self.append(&step.events))
-            .and_then(|()| log.done(&self.disk, plan, &task));
-        Ok(match told {
-            Ok(()) => Outcome::Done(self.landed(plan, task)),
+        let told = self.sync_move(step).and_then(|()| self.append(&step.events));
+        Ok(match told.and_then(|()| log.done(plan, &task)) {
+            Ok(()) => Outcome::Done(self.landed(step, task)),
             Err(fault) => Outcome::Unknown(fault),
         })
+    }
+
+    /// The edit, then the move, as far as they are not made. `None`: the file is gone. Otherwise its name now.
+    pub(super) fn finish(&self, plan: &Plan) -> Result<Option<TaskName>> {
+        let step = &plan.step;
+        let Some((name, slot, ino)) = self.whereabouts(plan) else { return Ok(None) };
+        if slot == step.to && step.from != step.to {
+            return Ok(Some(name));
+        }
+        self.put_in(plan, &self.path(&name, &slot))?;
+        let Some(task) = self.transfer(plan)? else { return Ok(None) };
+        let landed = self.path(&task, &step.to);
+        if !is_at(&landed, ino) {
+            // An editor saved it at that moment: it is another file, which must not be there without its result.
+            self.put_in(plan, &landed)?;
+        }
+        Ok(Some(task))
     }
 
     fn append(&self, events: &[Entry]) -> Result<()> {
         if events.is_empty() { Ok(()) } else { self.options.journal.append(events) }
     }
+
+    /// Moves the file; `None` if it is not there. The answer is its name, the fallback name if its own is taken.
+    pub(super) fn transfer(&self, plan: &Plan) -> Result<Option<TaskName>> {
+        let step = &plan.step;
+        if step.from == step.to {
+            return Ok(Some(step.task.clone()));
+        }
+        let from = self.path(&step.task, &step.from);
+        self.transfer_to(&from, plan.ino, &step.task, &step.to, &step.fallback_suffix)
+    }
+
+    pub(super) fn transfer_to(
+        &self,
+        from: &Path,
+        ino: u64,
+        task: &TaskName,
+        to: &Slot,
+        fallback_suffix: &str,
+    ) -> Result<Option<TaskName>> {
+        for name in [task.clone(), task.beside(fallback_suffix)] {
+            match self.disk.transfer(from, &self.path(&name, to), ino)? {
+                Moved::Done => return Ok(Some(name)),
+                Moved::Missing => return Ok(None),
+                Moved::Taken => {}
+            }
+        }
+        Err(no_name_left(task, to))
+    }
+
+    /// Without it a power cut could bring the file back to where it was, although its step is marked as done. A rename is
+    /// one act of the file system's journal: if it is on the disk for one folder, it is for the other.
+    pub(super) fn sync_move(&self, step: &Step) -> Result<()> {
+        if step.from == step.to { Ok(()) } else { self.disk.sync_folder(&self.slot_folder(&step.to)) }
+    }
+
+    fn landed(&self, step: &Step, task: TaskName) -> Landed {
+        Landed { path: Some(self.path(&task, &step.to)), task, slot: step.to.clone() }
+    }
+
+    /// Where the file of a plan is, and which file it is there.
+    pub(super) fn whereabouts(&self, plan: &Plan) -> Option<(TaskName, Slot, u64)> {
+        let step = &plan.step;
+        let ino = |name: &TaskName, slot: &Slot| {
+            let found = fs::symlink_metadata(self.path(name, slot)).ok().filter(fs::Metadata::is_file)?;
+            Some((name.clone(), slot.clone(), found.ino()))
+        };
+        let from = ino(&step.task, &step.from);
+        if step.from == step.to {
+            return from;
+        }
+        let there = [step.task.clone(), step.fallback_name()].map(|name| ino(&name, &step.to));
+        let mut there = there.into_iter().flatten();
+        // If an editor saved it in between, it has another inode. Its name identifies it, if it is nowhere else.
+        let is_gone = from.is_none() && step.verb == Some(Verb::Claim);
+        there.clone().find(|found| found.2 == plan.ino).or_else(|| there.next().filter(|_| is_gone)).or(from)
+    }
+
+    /// Removes the change from the file again, if it, or a part of it, is in there and nothing else has changed.
+    pub(super) fn take_out(&self, plan: &Plan, path: &Path) -> Result<()> {
+        if let Some(change) = &plan.change
+            && let Some((file, found)) = open_task(path, OFlags::RDWR)?
+            && let Some(end) = change.end_in(&file, found.len()).at("read", path)?
+            && end != change.old
+        {
+            self.disk.replace_tail(&file, path, change.at, &change.old)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the change, also if a part of it is in the file.
+    fn put_in(&self, plan: &Plan, path: &Path) -> Result<()> {
+        let Some(mut change) = plan.change.clone() else { return Ok(()) };
+        let Some((file, found)) = open_task(path, OFlags::RDWR)? else { return Ok(()) };
+        if change.end_in(&file, found.len()).at("read", path)?.is_none() {
+            // Somebody has changed the file since: make the change on what is there.
+            let Some(other) = change_of(&plan.step, &file, found.len()).at("read", path)? else {
+                return Ok(());
+            };
+            change = other;
+        }
+        self.disk.replace_tail(&file, path, change.at, &change.new)?;
+        if plan.step.to == Slot::NEEDS_ACTION {
+            // So that the next attempt can begin at once. The file of another user cannot be dated; it settles first.
+            let _ = date_back(&file, 1);
+        }
+        // Without it a power cut could leave a finished task without its result.
+        self.disk.sync(&file, path)
+    }
+}
+
+/// Whether the text is the one that the step is about.
+fn is_as_checked(step: &Step, file: &File, path: &Path) -> Result<bool> {
+    match step.check {
+        Some(sha256) => Ok(Digest::of(&read(file, 0, u64::MAX).at("read", path)?) == sha256),
+        None => Ok(true),
+    }
+}
+
+impl Change {
+    /// The end of a file of this length, from where the change begins, if it is somewhere between old and new.
+    fn end_in(&self, file: &File, len: u64) -> io::Result<Option<Vec<u8>>> {
+        let most = self.at + self.new.len().max(self.old.len()) as u64;
+        if len < self.at || len > most {
+            return Ok(None);
+        }
+        let end = read(file, self.at, len)?;
+        let is_mixed =
+            |(at, byte): (usize, &u8)| [&self.new, &self.old].iter().any(|bytes| bytes.get(at) == Some(byte));
+        Ok(end.iter().enumerate().all(is_mixed).then_some(end))
+    }
+}
+
+/// What the step changes in a file of this length: only from the first byte that differs, so that the plan is short.
+fn change_of(step: &Step, file: &File, len: u64) -> io::Result<Option<Change>> {
+    let start = match &step.edit {
+        Edit::Keep => return Ok(None),
+        Edit::Close(..) | Edit::Replace(_) => 0,
+        // The last byte tells whether the text ends with a newline.
+        Edit::Open | Edit::Progress(..) | Edit::Draft(..) | Edit::Reject(..) => len.saturating_sub(1),
+    };
+    let end = read(file, start, len)?;
+    Ok(step.tail(&end).map(|tail| {
+        let old = &end[tail.at..];
+        let same = old.iter().zip(&tail.bytes).take_while(|(old, new)| old == new).count();
+        let at = start + (tail.at + same) as u64;
+        Change { at, old: old[same..].to_vec(), new: tail.bytes[same..].to_vec() }
+    }))
 }

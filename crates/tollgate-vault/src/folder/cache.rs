@@ -4,141 +4,115 @@
 //! while inode, size and both dates are the same. A file that had changed a moment before it was read may change again
 //! within the same tick of the clock, unseen, so it is not remembered yet.
 //!
-//! The file: `TGC3`, then entries in the order of their inodes: inode, size, mtime, ctime (8 bytes each), the length of the
-//! rest (4 bytes), the rest as JSON. For the most common rest, a brief that asks for nothing, the length is 0.
+//! The file: `TGC3`, then entries: the file's fingerprint (32 bytes), the length of the brief (4 bytes), the brief as JSON.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use super::disk::Seen;
 use crate::brief::Brief;
 
 const MAGIC: &[u8; 4] = b"TGC3";
 
-/// An entry without its rest.
-const FIXED: usize = 36;
-
-/// The cache of one folder. Ask for files in the order of their inodes.
+/// The cache of one folder.
 #[derive(Default)]
-pub(super) struct Cache {
-    /// The file as it was read.
-    old: Vec<u8>,
-    /// Where in it the next entry is.
-    at: usize,
-    /// The file as it will be written.
+pub(super) struct Cache<'a> {
+    known: HashMap<[u8; 32], &'a [u8]>,
+    /// The file as it will be written: all that was found or added.
     new: Vec<u8>,
     found: usize,
     added: usize,
-    /// How many entries were passed because nobody asked for them.
-    passed: usize,
 }
 
-impl Cache {
-    pub(super) fn load(path: &Path) -> Self {
-        let old = fs::read(path).ok().filter(|old| old.starts_with(MAGIC)).unwrap_or_default();
-        Self { at: MAGIC.len(), new: MAGIC.to_vec(), old, ..Self::default() }
+impl<'a> Cache<'a> {
+    pub(super) fn parse(file: &'a [u8]) -> Self {
+        let mut cache = Self { new: MAGIC.to_vec(), ..Self::default() };
+        let mut rest = file.strip_prefix(MAGIC).unwrap_or_default();
+        while let Some((fingerprint, after)) = rest.split_first_chunk::<32>()
+            && let Some((len, after)) = after.split_first_chunk::<4>()
+            && let Some((brief, after)) = after.split_at_checked(u32::from_le_bytes(*len) as usize)
+        {
+            cache.known.insert(*fingerprint, brief);
+            rest = after;
+        }
+        cache
     }
 
     /// What was read in this file before, if it has not changed.
-    pub(super) fn find(&mut self, seen: &Seen) -> Option<Brief> {
-        let numbers = seen.numbers();
-        loop {
-            let (known, rest) = entry(&self.old, self.at)?;
-            if known[0] > numbers[0] {
-                return None;
-            }
-            let start = self.at;
-            self.at += FIXED + rest.len();
-            if known == numbers {
-                let brief =
-                    if rest.is_empty() { Brief::default() } else { serde_json::from_slice(rest).ok()? };
-                self.new.extend_from_slice(&self.old[start..self.at]);
-                self.found += 1;
-                return Some(brief);
-            }
-            self.passed += 1;
+    pub(super) fn find(&mut self, fingerprint: &[u8; 32]) -> Option<Brief> {
+        let json = *self.known.get(fingerprint)?;
+        let brief = serde_json::from_slice(json).ok()?;
+        self.keep(fingerprint, json);
+        self.found += 1;
+        Some(brief)
+    }
+
+    pub(super) fn add(&mut self, fingerprint: &[u8; 32], brief: &Brief) {
+        if let Ok(json) = serde_json::to_vec(brief) {
+            self.keep(fingerprint, &json);
+            self.added += 1;
         }
     }
 
-    pub(super) fn add(&mut self, seen: &Seen, brief: &Brief) {
-        let rest = if *brief == Brief::default() { Ok(Vec::new()) } else { serde_json::to_vec(brief) };
-        let Ok(rest) = rest else { return };
-        let Ok(len) = u32::try_from(rest.len()) else { return };
-        self.new.extend(seen.numbers().into_iter().flat_map(u64::to_le_bytes));
+    fn keep(&mut self, fingerprint: &[u8; 32], json: &[u8]) {
+        let Ok(len) = u32::try_from(json.len()) else { return };
+        self.new.extend_from_slice(fingerprint);
         self.new.extend_from_slice(&len.to_le_bytes());
-        self.new.extend_from_slice(&rest);
-        self.added += 1;
+        self.new.extend_from_slice(json);
     }
 
     /// Writes it if that is worth it: when a twentieth is new, or most of it is useless.
     pub(super) fn save(&self, path: &Path, stage: &Path) {
-        let worth = self.added > 4 + self.found / 20;
-        let useless = self.passed > 256 + 3 * self.found;
-        if !worth && !useless {
-            return;
-        }
+        let is_worth_it = self.added > 4 + self.found / 20 || self.known.len() > 256 + 4 * self.found;
         // Nothing depends on it: if it cannot be written, the files are read again.
-        if fs::write(stage, &self.new).and_then(|()| fs::rename(stage, path)).is_err() {
+        if is_worth_it && fs::write(stage, &self.new).and_then(|()| fs::rename(stage, path)).is_err() {
             let _ = fs::remove_file(stage);
         }
     }
-}
-
-fn entry(bytes: &[u8], at: usize) -> Option<([u64; 4], &[u8])> {
-    let fixed = bytes.get(at..at + FIXED)?;
-    let word = |at: usize| fixed[at..at + 8].try_into().map(u64::from_le_bytes).unwrap_or(0);
-    let len = u32::from_le_bytes(fixed[32..].try_into().ok()?) as usize;
-    let rest = bytes.get(at + FIXED..at + FIXED + len)?;
-    Some(([word(0), word(8), word(16), word(24)], rest))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn seen(ino: u64) -> Seen {
-        Seen { ino, len: 1, modified: (-2, 0), changed: (3, 0), is_file: true }
-    }
-
-    fn brief(n: u64) -> Brief {
+    fn brief(n: u8) -> Brief {
         Brief { action: n.is_multiple_of(2).then(|| n.to_string().into()), ..Brief::default() }
     }
 
     #[test]
-    fn an_entry_holds_while_the_dates_are_the_same() {
+    fn an_entry_holds_while_the_fingerprint_is_the_same() {
         let folder = tempfile::tempdir().unwrap();
         let (path, stage) = (folder.path().join("c"), folder.path().join("s"));
-        let mut cache = Cache::load(&path);
+        let mut cache = Cache::parse(b"");
         for n in 0..100 {
-            assert!(cache.find(&seen(n)).is_none());
-            cache.add(&seen(n), &brief(n));
+            assert!(cache.find(&[n; 32]).is_none());
+            cache.add(&[n; 32], &brief(n));
         }
         cache.save(&path, &stage);
-        let mut cache = Cache::load(&path);
+        let file = fs::read(&path).unwrap();
+        let mut cache = Cache::parse(&file);
         for n in (0..100).filter(|n| n % 3 != 0) {
-            assert_eq!(cache.find(&seen(n)), Some(brief(n)));
+            assert_eq!(cache.find(&[n; 32]), Some(brief(n)));
         }
-        for other in [
-            Seen { len: 2, ..seen(1) },
-            Seen { modified: (0, 0), ..seen(1) },
-            Seen { changed: (3, 1), ..seen(1) },
-        ] {
-            assert!(Cache::load(&path).find(&other).is_none());
+        for at in 0..32 {
+            let mut other = [1; 32];
+            other[at] = 2;
+            assert!(cache.find(&other).is_none());
         }
+        fs::remove_file(&path).unwrap();
+        cache.save(&path, &stage);
+        assert!(!path.exists(), "nothing is new, and little is useless");
     }
 
     #[test]
     fn a_torn_cache_is_an_empty_one() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("c");
-        let mut good = Cache::load(&path);
-        good.add(&seen(1), &brief(1));
-        good.add(&seen(2), &brief(2));
+        let mut good = Cache::parse(b"");
+        good.add(&[1; 32], &brief(1));
+        good.add(&[2; 32], &brief(2));
         for cut in 0..good.new.len() {
-            fs::write(&path, &good.new[..cut]).unwrap();
-            assert!(Cache::load(&path).find(&seen(2)).is_none(), "cut at {cut}");
+            assert!(Cache::parse(&good.new[..cut]).find(&[2; 32]).is_none(), "cut at {cut}");
         }
-        fs::write(&path, [0xff; 4096]).unwrap();
-        assert!(Cache::load(&path).find(&seen(1)).is_none());
+        assert!(Cache::parse(&good.new).find(&[2; 32]).is_some());
+        assert!(Cache::parse(&[0xff; 4096]).find(&[0xff; 32]).is_none());
     }
 }

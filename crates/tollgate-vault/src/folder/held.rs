@@ -7,9 +7,9 @@
 //! Invariants: the byte is locked before the claim is written down, and the claim says in which file. Whoever gets the
 //! lock of that byte in that file has proof that the owner is gone for good, because an id is never used again.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rustix::fs::{CWD, OFlags, RenameFlags};
@@ -81,10 +81,10 @@ pub(super) fn make(path: &Path) -> Result<()> {
     }
     let id = random_id()?;
     let stage = path.with_file_name("stage").join(&id);
-    let mut options = OpenOptions::new();
-    let file = options.create_new(true).write(true).mode(0o660).open(&stage).at("create", &stage)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+    let mut file = open_noatime(CWD, &stage, flags).at("create", &stage)?;
     // Once in the life of a vault. Without the flush a power cut could leave the name without the id.
-    (&file).write_all(id.as_bytes()).and_then(|()| file.sync_all()).at("write", &stage)?;
+    file.write_all(id.as_bytes()).and_then(|()| file.sync_all()).at("write", &stage)?;
     match rustix::fs::renameat_with(CWD, &stage, CWD, path, RenameFlags::NOREPLACE) {
         // Another process was faster.
         Err(Errno::EXIST) => std::fs::remove_file(&stage).at("delete", &stage),

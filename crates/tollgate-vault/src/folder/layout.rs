@@ -1,26 +1,20 @@
 //! The folders of a vault: where the file of a task is, and where tollgate keeps what explains it.
 
-use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::disk::{Disk, Seen};
-use super::log::{Logs, Noted};
+use super::disk::Disk;
 use super::{held, migrate};
 use crate::event::Journal;
 use crate::state::{Slot, State};
-use crate::step::{Landed, Version};
 use tollgate_base::error::{At, Result};
 use tollgate_base::lock::nobody_writes;
-use tollgate_base::name::{Agent, StepId};
+use tollgate_base::name::Agent;
 use tollgate_base::settings::Durability;
 use tollgate_base::task::TaskName;
-
-/// How to find out whether a program has a file open for writing.
-pub type Quiet = fn(File) -> io::Result<bool>;
 
 /// How the folders are used.
 #[derive(Clone)]
@@ -31,9 +25,9 @@ pub struct FolderOptions {
     pub settle: Duration,
     /// Where events are recorded.
     pub journal: Arc<dyn Journal>,
-    /// How to find out whether a program has a file open for writing. Without it only `settle` protects against
-    /// half-written tasks.
-    pub quiet: Option<Quiet>,
+    /// How to find out whether nobody has a file open for writing. Without it only `settle` protects against half-written
+    /// tasks.
+    pub quiet: Option<fn(File) -> io::Result<bool>>,
 }
 
 impl FolderOptions {
@@ -44,9 +38,6 @@ impl FolderOptions {
     }
 }
 
-/// The latest answers, by step, so that a step that is applied again gets the same answer.
-pub(super) type Answers = Arc<Mutex<VecDeque<(StepId, Landed)>>>;
-
 /// Tasks in folders.
 #[derive(Clone)]
 pub struct FolderStore {
@@ -54,36 +45,29 @@ pub struct FolderStore {
     pub(super) private: PathBuf,
     pub(super) options: FolderOptions,
     pub(super) disk: Disk,
-    pub(super) logs: Logs,
-    pub(super) answers: Answers,
 }
 
 impl FolderStore {
     /// Opens a vault and makes the folders that are missing.
     pub fn open(vault: &Path, options: FolderOptions) -> Result<Self> {
-        // A folder of its own, because a vault may be a workspace too, whose state lies beside it.
-        let private = vault.join(".tollgate").join("vault");
-        for state in State::ALL {
-            make_folder(&vault.join(state.as_str()))?;
-        }
-        for folder in ["logs", "owed", "stage", "cache"] {
-            make_folder(&private.join(folder))?;
-        }
-        migrate::to_this_format(&private, &*options.journal)?;
         // Without a trailing or doubled slash.
         let vault: PathBuf = vault.components().collect();
-        let root = File::open(&vault).at("open", &vault)?;
-        let disk = Disk::new(options.durability, vault.clone(), root);
+        // A folder of its own, because a vault may be a workspace too, whose state lies beside it.
+        let private = vault.join(".tollgate").join("vault");
+        let states = State::ALL.map(|state| vault.join(state.as_str()));
+        let folders = ["logs", "owed", "stage", "cache"].map(|name| private.join(name));
+        for folder in states.iter().chain(&folders) {
+            fs::create_dir_all(folder).at("make the folder", folder)?;
+        }
+        migrate::to_this_format(&private, &*options.journal)?;
         held::make(&private.join("held"))?;
-        let logs = Logs::new(private.join("logs"));
-        Ok(Self { vault, private, options, disk, logs, answers: Arc::default() })
+        let disk = Disk::new(options.durability);
+        Ok(Self { vault, private, options, disk })
     }
 
     /// Where a task's file is in this slot.
     pub(crate) fn path(&self, task: &TaskName, slot: &Slot) -> PathBuf {
-        let mut path = self.slot_folder(slot);
-        path.push(task.as_str());
-        path
+        self.slot_folder(slot).join(task.as_str())
     }
 
     pub(super) fn slot_folder(&self, slot: &Slot) -> PathBuf {
@@ -99,32 +83,22 @@ impl FolderStore {
         &self.disk
     }
 
-    /// What is to happen at every act from here on.
-    #[cfg(test)]
-    pub(crate) fn set_fates(&mut self, fates: super::disk::Fates) {
-        self.disk.fates = Some(fates);
-    }
-
     /// Where a file is made before it gets its name.
     pub(crate) fn stage(&self, name: &str) -> PathBuf {
-        self.private("stage", name)
-    }
-
-    pub(super) fn private(&self, folder: &str, name: &str) -> PathBuf {
-        let mut path = self.private.join(folder);
-        path.push(name);
-        path
+        self.private.join("stage").join(name)
     }
 
     /// The slots in which a task may be, the likeliest first.
     pub(super) fn slots(&self, state: Option<State>) -> Result<Vec<Slot>> {
-        let wanted = |at: State| state.is_none_or(|state| state == at);
-        let free = [State::NeedsAction, State::Approved, State::PendingApproval];
-        let mut slots: Vec<Slot> = free.into_iter().filter(|at| wanted(*at)).map(Slot::Free).collect();
-        if wanted(State::InProgress) {
-            slots.extend(self.agents()?.into_iter().map(Slot::InProgress));
+        use State::{Approved, Done, InProgress, NeedsAction, PendingApproval, Rejected};
+        let mut slots = Vec::new();
+        for at in [NeedsAction, Approved, PendingApproval, InProgress, Done, Rejected] {
+            match at {
+                _ if state.is_some_and(|state| state != at) => {}
+                InProgress => slots.extend(self.agents()?.into_iter().map(Slot::InProgress)),
+                _ => slots.push(Slot::Free(at)),
+            }
         }
-        slots.extend([State::Done, State::Rejected].into_iter().filter(|at| wanted(*at)).map(Slot::Free));
         Ok(slots)
     }
 
@@ -141,18 +115,4 @@ impl FolderStore {
         agents.sort();
         Ok(agents)
     }
-}
-
-fn make_folder(path: &Path) -> Result<()> {
-    match fs::create_dir_all(path) {
-        Err(error) if !path.is_dir() => Err(error).at("make the folder", path),
-        _ => Ok(()),
-    }
-}
-
-/// Changes with everything that can happen to a file: ctime cannot be set back, and our own steps have ids.
-pub(super) fn version(seen: &Seen, noted: Option<&Noted>) -> Version {
-    let mut bytes: Vec<u8> = seen.numbers().into_iter().flat_map(u64::to_le_bytes).collect();
-    bytes.extend(noted.map_or("", |noted| noted.step.as_str()).bytes());
-    Version::new(bytes)
 }

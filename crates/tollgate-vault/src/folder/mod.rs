@@ -9,13 +9,7 @@
 
 mod apply;
 mod cache;
-mod carried;
-#[cfg(test)]
-mod chaos;
-#[cfg(test)]
-mod crash;
 pub(crate) mod disk;
-mod effect;
 mod heal;
 mod held;
 mod layout;
@@ -24,7 +18,7 @@ pub(crate) mod migrate;
 mod scan;
 mod store;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod watch;
 
-pub use self::layout::{FolderOptions, FolderStore, Quiet};
+pub use self::layout::{FolderOptions, FolderStore};

@@ -4,17 +4,18 @@
 //! and remembered ([`super::cache`]) until its dates say that it may have changed.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use rustix::fs::{AtFlags, Dir, OFlags, statat};
+use rustix::fs::{CWD, OFlags};
 
 use super::cache::Cache;
-use super::disk::{Seen, names_in};
+use super::disk::{fingerprint, read};
 use super::layout::FolderStore;
 use crate::brief::{Brief, Broken, HEAD};
 use crate::state::{Slot, State};
@@ -36,40 +37,45 @@ impl FolderStore {
             }
             return Ok(scan);
         }
-        let path = self.private("cache", state.as_str());
-        let mut cache = Cache::load(&path);
+        let path = self.private.join("cache").join(state.as_str());
+        let known = fs::read(&path).unwrap_or_default();
+        let mut cache = Cache::parse(&known);
         self.scan_folder(&Slot::Free(state), &mut cache, now, &mut scan)?;
         cache.save(&path, &self.stage(&random_id()?));
         Ok(scan)
     }
 
-    fn scan_folder(&self, slot: &Slot, cache: &mut Cache, now: Timestamp, scan: &mut Scan) -> Result<()> {
+    fn scan_folder(&self, slot: &Slot, cache: &mut Cache<'_>, now: Timestamp, scan: &mut Scan) -> Result<()> {
         let path = self.slot_folder(slot);
-        let folder = match File::open(&path) {
+        let entries = match fs::read_dir(&path) {
             // An agent's folder that somebody has just deleted.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            folder => folder.at("read", &path)?,
+            entries => entries.at("read", &path)?,
         };
-        let mut names = names(&folder, slot.state(), scan).at("read", &path)?;
-        // In the order in which they lie on the disk, and in the cache.
-        names.sort_unstable_by_key(|(_, ino)| *ino);
-        scan.tasks.reserve(names.len());
-        for (name, _) in names {
-            // Claimed since the folder was read.
-            let Ok(found) = statat(&folder, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
-            let seen = Seen::from(&found);
-            if !seen.is_file {
-                scan.unfit.push(unfit(name.as_str(), slot.state(), "it is not a plain file"));
+        for entry in entries {
+            let entry = entry.at("read", &path)?;
+            let name = entry.file_name();
+            if !is_task(&name) {
                 continue;
             }
-            let modified = modified(&seen);
-            let brief = match cache.find(&seen) {
+            // Claimed since the folder was read.
+            let Ok(found) = entry.metadata() else { continue };
+            let name = match fit(&name, &found) {
+                Ok(name) => name,
+                Err(why) => {
+                    let name = name.to_string_lossy().escape_debug().to_string();
+                    scan.unfit.push(Unfit { name, state: slot.state(), why });
+                    continue;
+                }
+            };
+            let (fingerprint, modified) = (fingerprint(&found), modified(&found));
+            let brief = match cache.find(&fingerprint) {
                 Some(brief) => Ok(brief),
-                None => match read_brief(&folder, &name) {
+                None => match read_brief(&entry.path()) {
                     Ok(brief) => {
-                        let age = now.duration_since(changed(&seen).max(modified));
+                        let age = now.duration_since(changed(&found).max(modified));
                         if let (Ok(brief), true) = (&brief, age > CERTAIN) {
-                            cache.add(&seen, brief);
+                            cache.add(&fingerprint, brief);
                         }
                         brief
                     }
@@ -77,61 +83,23 @@ impl FolderStore {
                     Err(error) => Err(Broken(format!("cannot read `{name}`: {error}"))),
                 },
             };
-            let ready = ready(&seen, self.options.settle, now);
+            let ready = ready(&found, self.options.settle, now);
             scan.tasks.push(TaskSummary { name, slot: slot.clone(), brief, ready, modified });
         }
         Ok(())
     }
-
-    /// The names alone of the tasks in one state.
-    pub(crate) fn scan_names(&self, state: State) -> Result<Vec<(TaskName, Slot)>> {
-        let mut names = Vec::new();
-        for slot in self.slots(Some(state))? {
-            let found = names_in(&self.slot_folder(&slot))?;
-            let tasks = found.iter().filter_map(|name| TaskName::of_file(name).ok());
-            names.extend(tasks.map(|task| (task, slot.clone())));
-        }
-        Ok(names)
-    }
 }
 
-/// The names and inodes of what may be a task.
-fn names(folder: &File, state: State, scan: &mut Scan) -> io::Result<Vec<(TaskName, u64)>> {
-    let mut names = Vec::new();
-    for entry in Dir::read_from(folder)? {
-        let entry = entry?;
-        let name = entry.file_name().to_bytes();
-        if !is_task(OsStr::from_bytes(name)) {
-            continue;
-        }
-        match str::from_utf8(name) {
-            Ok(name) => match TaskName::of_file(name) {
-                Ok(task) => names.push((task, entry.ino())),
-                Err(error) => scan.unfit.push(unfit(name, state, &error.to_string())),
-            },
-            Err(_) => {
-                scan.unfit.push(unfit(&String::from_utf8_lossy(name), state, "its name is not UTF-8"));
-            }
-        }
-    }
-    Ok(names)
+/// The task's name, or why this cannot be a task.
+fn fit(name: &OsStr, found: &Metadata) -> Result<TaskName, String> {
+    let name = name.to_str().ok_or("its name is not UTF-8")?;
+    let task = TaskName::of_file(name).map_err(|error| error.to_string())?;
+    if found.is_file() { Ok(task) } else { Err("it is not a plain file".to_owned()) }
 }
 
-fn unfit(name: &str, state: State, why: &str) -> Unfit {
-    Unfit { name: name.escape_debug().to_string(), state, why: why.to_owned() }
-}
-
-fn read_brief(folder: &File, task: &TaskName) -> io::Result<Result<Brief, Broken>> {
-    let file = open_noatime(folder, task.as_str(), OFlags::RDONLY | OFlags::NONBLOCK)?;
-    // Most tasks are short.
-    let mut head = [0; 4 << 10];
-    let read = file.read_at(&mut head, 0)?;
-    if read < head.len() {
-        return Ok(Brief::read(&head[..read]));
-    }
-    let mut head = Vec::new();
-    file.take(HEAD as u64).read_to_end(&mut head)?;
-    Ok(Brief::read(&head))
+fn read_brief(path: &Path) -> io::Result<Result<Brief, Broken>> {
+    let file = open_noatime(CWD, path, OFlags::RDONLY | OFlags::NONBLOCK)?;
+    Ok(Brief::read(&read(&file, 0, HEAD as u64)?))
 }
 
 /// By its name alone: not hidden, and it ends in `.md`.
@@ -141,33 +109,30 @@ pub(super) fn is_task(name: &OsStr) -> bool {
 }
 
 /// When its bytes last changed, or were said to.
-pub(super) fn modified(seen: &Seen) -> Timestamp {
-    stamp(seen.modified)
+pub(super) fn modified(found: &Metadata) -> Timestamp {
+    stamp(found.mtime(), found.mtime_nsec())
 }
 
 /// When anything about it last changed, including its folder. Nobody can set this back.
-pub(super) fn changed(seen: &Seen) -> Timestamp {
-    stamp(seen.changed)
+pub(super) fn changed(found: &Metadata) -> Timestamp {
+    stamp(found.ctime(), found.ctime_nsec())
 }
 
-fn stamp((seconds, nanos): (i64, i64)) -> Timestamp {
+fn stamp(seconds: i64, nanos: i64) -> Timestamp {
     Timestamp::new(seconds, i32::try_from(nanos).unwrap_or(0)).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 /// Whether a file is complete, as far as its dates tell.
-pub(super) fn ready(seen: &Seen, settle: Duration, now: Timestamp) -> Ready {
-    if seen.len == 0 {
+pub(super) fn ready(found: &Metadata, settle: Duration, now: Timestamp) -> Ready {
+    if found.len() == 0 {
         return Ready::Empty;
     }
-    let (modified, changed) = (modified(seen), changed(seen));
-    // Writing sets both dates alike. Moving sets only the change: the file was moved in after it was written.
-    if changed > modified {
-        return Ready::Now;
-    }
+    let (modified, changed) = (modified(found), changed(found));
     let settle = SignedDuration::try_from(settle).unwrap_or(SignedDuration::MAX);
     let age = now.duration_since(changed);
-    // From the future: somebody has set the clock back, and waiting for that time would take long.
-    if age >= settle || age < -settle {
+    // Writing sets both dates alike. Moving sets only the change: the file was moved in after it was written. A date from
+    // the future: somebody has set the clock back, and waiting for that time would take long.
+    if changed > modified || age >= settle || age < -settle {
         return Ready::Now;
     }
     Ready::After(Duration::try_from(settle - age).unwrap_or_default())

@@ -1,20 +1,19 @@
 //! The folder store as the rules see it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rustix::fs::Access;
+use rustix::fs::{Access, OFlags};
 
-use super::disk::{Moved, date_back};
-use super::layout::{FolderStore, version};
-use super::log::{LockedLog, Noted, stripe_of};
-use super::{carried, effect, held, scan, watch};
+use super::disk::{Moved, date_back, is_at, open_task, read};
+use super::layout::FolderStore;
+use super::log::{Noted, stripe_of, version};
+use super::{held, migrate, scan, watch};
 use crate::brief::{Brief, HEAD};
 use crate::checkup::Healed;
 use crate::claim::{Claim, ClaimRecord};
@@ -26,15 +25,11 @@ use crate::step::{Landed, Outcome, Step};
 use crate::store::{Ready, Scan, Store, Task};
 use crate::watch::{Wake, Watch};
 use tollgate_base::error::{At, Fault, Result};
-use tollgate_base::name::{Agent, ClaimId, StepId, random_id};
+use tollgate_base::name::{Agent, ClaimId, random_id};
 use tollgate_base::task::TaskName;
 
 /// The longest wait for a task's lock. A step takes a millisecond; on a disk that is slow to flush, a second.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
-
-/// How many answers are remembered, so that a step that is applied again gets the same answer. A retry follows at once, so
-/// this is more than all threads of a process can have under way.
-const ANSWERS: usize = 256;
 
 impl FolderStore {
     /// The task in this slot, if it is there.
@@ -46,17 +41,16 @@ impl FolderStore {
         now: Timestamp,
     ) -> Result<Option<Task>> {
         let path = self.path(task, slot);
-        let Some((file, seen)) = self.disk.open_task(&path, false)? else { return Ok(None) };
-        let mut head = vec![0; usize::try_from(seen.len).unwrap_or(HEAD).min(HEAD)];
-        let read = file.read_at(&mut head, 0).at("read", &path)?;
+        let Some((file, found)) = open_task(&path, OFlags::RDONLY)? else { return Ok(None) };
+        let head = read(&file, 0, HEAD as u64).at("read", &path)?;
         let twin = noted.map(|noted| &noted.record.slot).filter(|other| {
             *other != slot && fs::symlink_metadata(self.path(task, other)).is_ok_and(|found| found.is_file())
         });
-        let mut ready = scan::ready(&seen, self.options.settle, now);
+        let mut ready = scan::ready(&found, self.options.settle, now);
         if let (Some(quiet), Slot::Free(_), Ready::Now | Ready::After(_)) = (self.options.quiet, slot, ready)
             && !quiet(file).at("look at", &path)?
         {
-            if !self.disk.is_at(&path, seen.ino) {
+            if !is_at(&path, found.ino()) {
                 // Somebody claimed it at this moment: it is the new owner who writes.
                 return Ok(None);
             }
@@ -66,30 +60,16 @@ impl FolderStore {
         Ok(Some(Task {
             name: task.clone(),
             slot: slot.clone(),
-            version: version(&seen, noted),
+            version: version(&found, noted),
             record: noted.map_or_else(new, |noted| noted.record.clone().seen_in(slot)),
-            brief: Brief::read(&head[..read]),
+            brief: Brief::read(&head),
             ready,
             twin: twin.cloned(),
-            modified: scan::modified(&seen),
-            changed: scan::changed(&seen),
-            len: seen.len,
+            modified: scan::modified(&found),
+            changed: scan::changed(&found),
+            len: found.len(),
             path: Some(path),
         }))
-    }
-
-    /// The lock of everything that is done to a task.
-    fn lock(&self, task: &TaskName) -> Result<LockedLog> {
-        let locked = || Fault::Locked { path: self.private.join("logs"), waited_s: LOCK_WAIT.as_secs() };
-        self.logs.lock(stripe_of(task), LOCK_WAIT, &self.disk)?.ok_or_else(locked)
-    }
-
-    fn answers(&self) -> std::sync::MutexGuard<'_, VecDeque<(StepId, Landed)>> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn answer(&self, step: &Step) -> Option<Landed> {
-        self.answers().iter().find(|(id, _)| *id == step.id).map(|(_, landed)| landed.clone())
     }
 }
 
@@ -99,21 +79,25 @@ impl Store for FolderStore {
     }
 
     fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Task>> {
-        let (mut noted, is_pending) = self.logs.noted(task)?;
+        let stripe = stripe_of(task);
+        let mut known = self.read_log(stripe)?;
         // A process may have died on the way. If it is alive, the task is as it was before its step.
-        if is_pending && let Some(mut log) = self.logs.lock(stripe_of(task), Duration::ZERO, &self.disk)? {
+        if known.pending.is_some()
+            && let Some(mut log) = self.lock_log(stripe, Duration::ZERO)?
+        {
             self.heal_stripe(&mut log)?;
-            noted = log.state.notes.remove(task);
+            known = log.state;
         }
+        let noted = known.notes.get(task);
         // Nearly always it is where it was put.
-        let slot = noted.as_ref().map(|noted| &noted.record.slot);
-        if let Some(slot) = slot.filter(|slot| state.is_none_or(|state| slot.state() == state))
-            && let Some(found) = self.look(task, slot, noted.as_ref(), now)?
+        let likely = noted.map(|noted| &noted.record.slot);
+        if let Some(slot) = likely.filter(|slot| state.is_none_or(|state| slot.state() == state))
+            && let Some(found) = self.look(task, slot, noted, now)?
         {
             return Ok(Some(found));
         }
         for slot in self.slots(state)? {
-            if let Some(found) = self.look(task, &slot, noted.as_ref(), now)? {
+            if let Some(found) = self.look(task, &slot, noted, now)? {
                 return Ok(Some(found));
             }
         }
@@ -122,50 +106,41 @@ impl Store for FolderStore {
 
     fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>> {
         let path = self.path(&task.name, &task.slot);
-        let (noted, _) = self.logs.noted(&task.name)?;
-        let Some((file, seen)) = self.disk.open_task(&path, false)? else { return Ok(None) };
-        if version(&seen, noted.as_ref()) != task.version {
-            return Ok(None);
+        let known = self.read_log(stripe_of(&task.name))?;
+        match open_task(&path, OFlags::RDONLY)? {
+            Some((file, found)) if version(&found, known.notes.get(&task.name)) == task.version => {
+                read(&file, 0, limit).at("read", &path).map(Some)
+            }
+            _ => Ok(None),
         }
-        effect::read(&file, 0, limit).at("read", &path).map(Some)
     }
 
     fn apply(&self, step: &Step) -> Result<Outcome> {
-        if let Some(landed) = self.answer(step) {
-            return Ok(Outcome::Done(landed));
-        }
-        let mut log = self.lock(&step.task)?;
-        let outcome = match self.heal_before(&mut log, step)? {
-            Some(landed) => Outcome::Done(landed),
-            None => self.take(&mut log, step)?,
+        let Some(mut log) = self.lock_log(stripe_of(&step.task), LOCK_WAIT)? else {
+            return Err(Fault::Locked { path: self.private.join("logs"), waited_s: LOCK_WAIT.as_secs() });
         };
-        if let Outcome::Done(landed) = &outcome {
-            let mut answers = self.answers();
-            answers.truncate(ANSWERS - 1);
-            answers.push_front((step.id.clone(), landed.clone()));
-        }
-        Ok(outcome)
+        self.heal_stripe(&mut log)?;
+        self.take(&mut log, step)
     }
 
     fn add(&self, task: &TaskName, text: &[u8], _now: Timestamp) -> Result<Option<Landed>> {
         let stage = self.stage(&random_id()?);
         let file = self.disk.create(&stage, text)?;
         let meta = file.metadata().at("look at", &stage)?;
-        date_back(&file).at("date", &stage)?;
+        date_back(&file, 1).at("date", &stage)?;
         let slot = Slot::NEEDS_ACTION;
         let path = self.path(task, &slot);
         let moved = self.disk.transfer(&stage, &path, meta.ino());
-        if !matches!(moved, Ok(Moved::Done)) {
-            let _ = fs::remove_file(&stage);
-        }
-        Ok(match moved? {
+        // There only if it was not moved.
+        let _ = fs::remove_file(&stage);
+        match moved? {
             Moved::Done => {
                 self.disk.sync_folder(&self.slot_folder(&slot))?;
-                Some(Landed { task: task.clone(), slot, path: Some(path) })
+                Ok(Some(Landed { task: task.clone(), slot, path: Some(path) }))
             }
-            Moved::Taken => None,
-            Moved::Missing => return Err(Fault::Missing { what: format!("`{}`", stage.display()) }),
-        })
+            Moved::Taken => Ok(None),
+            Moved::Missing => Err(Fault::Missing { what: format!("`{}`", stage.display()) }),
+        }
     }
 
     fn record(&self, events: &[Entry]) -> Result<()> {
@@ -179,7 +154,7 @@ impl Store for FolderStore {
     fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {
         let journal = &self.options.journal;
         let mut tallies = journal.tallies()?;
-        carried::add(&self.private, journal.id(), &mut tallies)?;
+        migrate::add_carried(&self.private, journal.id(), &mut tallies)?;
         Ok(tallies)
     }
 

@@ -1,5 +1,6 @@
 //! Watching the vault's folders through the kernel's events, so that a new task is seen within milliseconds.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind, RenameMode};
@@ -20,22 +21,16 @@ struct Folders {
 /// Watches these states, and the locks of held claims.
 pub(super) fn start(vault: &Path, held: &Path, states: &[State], wake: Wake) -> Result<Watch> {
     let states: Vec<_> = states.iter().map(|state| (*state, vault.join(state.as_str()))).collect();
-    let folders = Folders { states, held: held.to_owned() };
-    let mut watched: Vec<_> = folders
-        .states
-        .iter()
-        .map(|(state, folder)| {
-            let recursive = *state == State::InProgress;
-            (folder.clone(), if recursive { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive })
-        })
-        .collect();
-    watched.push((folders.held.clone(), RecursiveMode::NonRecursive));
+    let folders = Folders { states: states.clone(), held: held.to_owned() };
     let cannot = |error: notify::Error| {
         Fault::invalid(format!("cannot watch `{}`: {error}", vault.display().to_string().escape_debug()))
     };
-    let mut watcher =
-        notify::recommended_watcher(move |event| folders.heard(event, &wake)).map_err(cannot)?;
-    for (folder, mode) in watched {
+    let heard = move |event| folders.heard(event, &wake);
+    let mut watcher = notify::recommended_watcher(heard).map_err(cannot)?;
+    watcher.watch(held, RecursiveMode::NonRecursive).map_err(cannot)?;
+    for (state, folder) in states {
+        let all = state == State::InProgress;
+        let mode = if all { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
         watcher.watch(&folder, mode).map_err(cannot)?;
     }
     Ok(Watch::new(watcher))
@@ -55,17 +50,13 @@ impl Folders {
             _ => Noticed::Touched,
         };
         for path in &event.paths {
-            if *path == self.held {
-                if how == Noticed::Written {
-                    wake(Change::OwnerGone);
-                }
-                continue;
+            if *path == self.held && how == Noticed::Written {
+                wake(Change::OwnerGone);
             }
-            let within = |folder: &PathBuf| path.starts_with(folder);
-            let Some((state, _)) = self.states.iter().find(|(_, folder)| within(folder)) else { continue };
-            let name = path.file_name().unwrap_or_default();
-            let task = name.to_str().filter(|_| is_task(name)).and_then(|name| TaskName::of_file(name).ok());
-            wake(match task {
+            let within = self.states.iter().find(|(_, folder)| path.starts_with(folder));
+            let Some((state, _)) = within else { continue };
+            let name = path.file_name().filter(|name| is_task(name)).and_then(OsStr::to_str);
+            wake(match name.and_then(|name| TaskName::of_file(name).ok()) {
                 Some(task) => Change::Task { task, state: *state, how },
                 None => Change::State(*state),
             });

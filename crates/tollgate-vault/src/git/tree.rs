@@ -11,12 +11,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
+
 use super::branch::{Branch, Delta};
 use super::edits::Edits;
 use super::file::read;
 use crate::folder::FolderStore;
-use crate::folder::disk::{self, Moved};
+use crate::folder::disk::{Moved, date_back};
 use crate::state::{Slot, State};
+use crate::store::Store;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Result};
 use tollgate_base::name::random_id;
@@ -99,7 +102,7 @@ impl Tree {
         // Files that arrive together would have the same age. Each clone gives them another order, because otherwise all
         // clones would try to claim the same task, again and again.
         let order = Digest::of(order_of(&self.clone, path).as_bytes()).as_bytes()[0];
-        disk::date_back_by(&file, 1 + i64::from(order) * 1_000_000).at("date", &stage)?;
+        date_back(&file, 1 + i64::from(order) * 1_000_000).at("date", &stage)?;
         if let Some(folder) = path.parent() {
             disk.make_folder(folder)?;
         }
@@ -117,8 +120,9 @@ impl Tree {
     fn all_of(&self, commit: &str) -> Result<Vec<Delta>> {
         let mut here: BTreeMap<(TaskName, Slot), Option<String>> = BTreeMap::new();
         for state in State::ALL {
-            for listed in self.folder.scan_names(state)? {
-                here.insert(listed, None);
+            // Only the names count, and they do not depend on the time.
+            for task in self.folder.scan(state, Timestamp::UNIX_EPOCH)?.tasks {
+                here.insert((task.name, task.slot), None);
             }
         }
         for (task, slot, oid) in self.branch.listed(commit)? {

@@ -10,11 +10,9 @@ use jiff::Timestamp;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::disk::{Died, Fate};
-use super::layout::FolderStore;
-use super::tests;
-use super::tests::NOW;
+use super::{Died, Fate, NOW, options};
 use crate::event::MemoryJournal;
+use crate::folder::FolderStore;
 use crate::owner::{ClaimKind, ClaimRequest};
 use crate::queue::Next;
 use crate::rules::Release;
@@ -68,7 +66,7 @@ fn work(store: FolderStore, who: &str, owners: &BTreeMap<String, AtomicUsize>, d
 fn workers_that_die_at_random_do_every_task_once() {
     let folder = tempfile::tempdir().unwrap();
     let journal = Arc::new(MemoryJournal::default());
-    let store = FolderStore::open(folder.path(), tests::options(&journal)).unwrap();
+    let store = FolderStore::open(folder.path(), options(&journal)).unwrap();
     let owners: BTreeMap<String, AtomicUsize> =
         (0..TASKS).map(|n| (format!("t{n}.md"), AtomicUsize::new(0))).collect();
     for task in owners.keys() {

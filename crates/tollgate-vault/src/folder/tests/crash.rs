@@ -13,13 +13,12 @@ use jiff::Timestamp;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::disk::{Died, Fate, Fates};
-use super::layout::{FolderOptions, FolderStore};
-use super::log::LogState;
-use super::tests::NOW;
+use super::{Died, Fate, Fates, NOW};
 use crate::claim::Claim;
 use crate::event::{Cursor, Entry, EventPage, Journal, MemoryJournal};
 use crate::figures::Tally;
+use crate::folder::log::LogState;
+use crate::folder::{FolderOptions, FolderStore};
 use crate::owner::{ClaimKind, ClaimOutcome, ClaimRequest, Claimed};
 use crate::roles::{Role, Roles};
 use crate::rules::Release;
@@ -177,7 +176,7 @@ impl World {
 
     fn logs(&self) -> Vec<LogState> {
         let store = self.store(None);
-        (0..=u8::MAX).map(|stripe| store.logs.read(stripe).unwrap()).collect()
+        (0..=u8::MAX).map(|stripe| store.read_log(stripe).unwrap()).collect()
     }
 
     fn pending(&self) -> usize {

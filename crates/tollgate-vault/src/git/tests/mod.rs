@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::event::{Journal, MemoryJournal};
-use crate::folder::disk::{Died, Fate};
+use crate::folder::tests::{Died, Fate};
 use crate::{
     ClaimDenied, ClaimKind, ClaimOutcome, ClaimRequest, Claimed, FolderOptions, Release, Terms, Vault,
 };

@@ -1,0 +1,273 @@
+//! The logs: steps that are under way, interrupted or owed, between processes and on a full disk.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{Died, Fate, NOW, World, asked, claimed, later, options, refused};
+use crate::Reason;
+use crate::claim::ClaimId;
+use crate::event::{Cursor, Entry, EventPage, Journal, MemoryJournal};
+use crate::figures::Tally;
+use crate::folder::log::stripe_of;
+use crate::folder::{FolderOptions, FolderStore};
+use crate::owner::{ClaimKind, ClaimRequest};
+use crate::queue::Next;
+use crate::rules::Release;
+use crate::vault::{Terms, Vault};
+use tollgate_base::error::Result;
+use tollgate_base::name::{Agent, StepId};
+use tollgate_base::task::TaskName;
+
+#[test]
+fn two_workspaces_share_a_vault() {
+    struct Named(&'static str, MemoryJournal);
+    impl Journal for Named {
+        fn id(&self) -> &str {
+            self.0
+        }
+        fn append(&self, events: &[Entry]) -> Result<()> {
+            self.1.append(events)
+        }
+        fn has(&self, step: &StepId, since: Timestamp) -> Result<bool> {
+            self.1.has(step, since)
+        }
+        fn events(&self, after: &Cursor, limit: usize) -> Result<EventPage> {
+            self.1.events(after, limit)
+        }
+        fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {
+            self.1.tallies()
+        }
+    }
+    let world = World::new();
+    let journals = ["one", "two"].map(|name| Arc::new(Named(name, MemoryJournal::default())));
+    let [one, two] = journals.clone().map(|journal| {
+        let store = FolderOptions { journal, ..options(&world.journal) };
+        FolderStore::open(world.folder.path(), store).unwrap()
+    });
+    let vault = |store: &FolderStore| Vault::new(Arc::new(store.clone()), Terms::default());
+    let task: TaskName = "x".parse().unwrap();
+    vault(&one).add(&task, b"text", NOW).unwrap();
+    let owner = claimed(vault(&one).claim(&task, &asked("a"), later()).unwrap());
+    assert_eq!(refused(vault(&two).claim(&task, &asked("a"), later()).unwrap()).reason(), Reason::Lost);
+    // The first dies between the move and its ledger line; the second settles it, but not into its own ledger.
+    struct Deaf(Arc<Named>);
+    impl Journal for Deaf {
+        fn id(&self) -> &str {
+            self.0.id()
+        }
+        fn append(&self, _events: &[Entry]) -> Result<()> {
+            std::panic::resume_unwind(Box::new(Died))
+        }
+        fn has(&self, step: &StepId, since: Timestamp) -> Result<bool> {
+            self.0.has(step, since)
+        }
+        fn events(&self, after: &Cursor, limit: usize) -> Result<EventPage> {
+            self.0.events(after, limit)
+        }
+        fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {
+            self.0.tallies()
+        }
+    }
+    let mut dying = one.clone();
+    dying.options.journal = Arc::new(Deaf(Arc::clone(&journals[0])));
+    let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        vault(&dying).release(&task, &owner.claim.id, &Release::success(), later())
+    }));
+    assert!(died.is_err());
+    vault(&two).heal().unwrap();
+    assert!(world.at("Done/x.md").exists());
+    assert_eq!(journals[1].1.all().len(), 0, "not its business");
+    assert_eq!(journals[0].1.all().len(), 1);
+    for _ in 0..2 {
+        vault(&one).heal().unwrap();
+        assert_eq!(journals[0].1.all().len(), 2, "once, when the first comes back");
+    }
+}
+
+#[test]
+fn a_later_format_is_refused() {
+    let world = World::new();
+    fs::write(world.at(".tollgate/vault/format"), "3\n").unwrap();
+    let error = FolderStore::open(world.folder.path(), options(&world.journal)).map(|_| ()).unwrap_err();
+    assert_eq!(error.code(), "NEWER_FORMAT");
+}
+
+/// Twenty tasks in the hands of one agent, all of the stripe 7, so that one log grows.
+fn one_long_log(world: &World, now: Timestamp) -> (PathBuf, Vec<TaskName>, Vec<ClaimId>) {
+    let names = (0..).map(|number| format!("task {number}").parse::<TaskName>().unwrap());
+    let tasks: Vec<TaskName> = names.filter(|name| stripe_of(name) == 7).take(20).collect();
+    let asked = ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: true };
+    let mut claims = Vec::new();
+    for task in &tasks {
+        world.vault.add(task, b"x\n", NOW).unwrap();
+        claims.push(claimed(world.vault.claim(task, &asked, now).unwrap()).claim.id);
+    }
+    (world.folder.path().join(".tollgate/vault/logs/07"), tasks, claims)
+}
+
+#[test]
+fn a_log_that_cannot_be_rewritten_goes_on() {
+    for act in ["create", "replace"] {
+        let (world, now) = (World::new(), Timestamp::now());
+        let (log, tasks, claims) = one_long_log(&world, now);
+        let full = world.with(|store| {
+            let fate = move |at| if at == act { Fate::Fail(libc::ENOSPC) } else { Fate::Go };
+            store.set_fates(Arc::new(fate));
+        });
+        let before = fs::metadata(&log).unwrap().ino();
+        for round in 0..200 {
+            let (task, id) = (&tasks[round % 20], &claims[round % 20]);
+            assert_eq!(full.progress(task, id, "on the way", now).unwrap(), Ok(()));
+        }
+        let found = fs::metadata(&log).unwrap();
+        assert!(found.ino() == before && found.len() > 100 << 10, "{act}: {} bytes", found.len());
+        // There is room again.
+        assert_eq!(world.vault.progress(&tasks[0], &claims[0], "on the way", now).unwrap(), Ok(()));
+        assert!(fs::metadata(&log).unwrap().len() < 64 << 10, "{act}");
+        for (task, id) in tasks.iter().zip(&claims) {
+            assert!(full.verify(task, id, now).unwrap() && world.vault.verify(task, id, now).unwrap());
+        }
+    }
+}
+
+#[test]
+fn processes_see_each_others_logs_while_they_are_rewritten() {
+    let (world, now) = (World::new(), Timestamp::now());
+    let other = FolderStore::open(world.folder.path(), options(&world.journal)).unwrap();
+    let other = Vault::new(Arc::new(other), Terms::default());
+    let vaults = [&world.vault, &other];
+    // It is read in parts, and written anew again and again.
+    let (log, tasks, claims) = one_long_log(&world, now);
+    let mut anew = 0;
+    for round in 0..300 {
+        let before = fs::metadata(&log).unwrap().ino();
+        let (task, id) = (&tasks[round % 20], &claims[round % 20]);
+        assert_eq!(vaults[round % 2].progress(task, id, "on the way", now).unwrap(), Ok(()));
+        anew += u32::from(fs::metadata(&log).unwrap().ino() != before);
+        for vault in vaults {
+            assert!(vault.verify(task, id, now).unwrap(), "round {round}");
+        }
+    }
+    assert!(anew > 2, "written anew {anew} times");
+    for (number, (task, id)) in tasks.iter().zip(&claims).enumerate() {
+        let released = vaults[number % 2].release(task, id, &Release::success(), now).unwrap();
+        assert!(released.is_ok());
+        assert!(vaults.iter().all(|vault| !vault.verify(task, id, now).unwrap()));
+    }
+    assert!(world.store.read_log(7).unwrap().notes.is_empty());
+}
+
+#[test]
+fn state_that_is_deleted_while_in_use_is_reported() {
+    let world = World::new();
+    let (now, task) = (Timestamp::now(), "x".parse::<TaskName>().unwrap());
+    let asked = ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: true };
+    world.vault.add(&task, b"x\n", NOW).unwrap();
+    claimed(world.vault.claim(&task, &asked, now).unwrap());
+    fs::remove_dir_all(world.folder.path().join(".tollgate")).unwrap();
+    let fault = world.vault.queue(&asked, now).unwrap_err().to_string();
+    assert!(fault.contains("start tollgate again"), "{fault}");
+    let after = FolderStore::open(world.folder.path(), options(&world.journal)).unwrap();
+    assert!(Vault::new(Arc::new(after), Terms::default()).queue(&asked, now).unwrap().is_empty());
+}
+
+#[test]
+fn a_release_that_was_interrupted_is_finished_by_the_next_look() {
+    let world = World::new();
+    let (now, task) = (Timestamp::now(), "x".parse::<TaskName>().unwrap());
+    let asked = ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: true };
+    world.vault.add(&task, b"x\n", NOW).unwrap();
+    let id = claimed(world.vault.claim(&task, &asked, now).unwrap()).claim.id;
+    dies(|| dying(&world, "move").release(&task, &id, &Release::success(), now));
+    assert!(world.at("In_Progress/blue/x.md").exists());
+    // What was written down is finished by whoever asks for this task, not only by those who heal all.
+    let other = FolderStore::open(world.folder.path(), options(&world.journal)).unwrap();
+    assert!(!Vault::new(Arc::new(other), Terms::default()).verify(&task, &id, now).unwrap());
+    assert!(world.at("Done/x.md").exists());
+}
+
+/// A vault whose user dies before this act.
+fn dying(world: &World, act: &'static str) -> Vault {
+    world.with(|store| {
+        store.set_fates(Arc::new(move |at| if at == act { Fate::Die } else { Fate::Go }));
+    })
+}
+
+fn dies<T>(act: impl FnOnce() -> T) {
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).is_err());
+}
+
+/// Two tasks of one stripe.
+fn neighbours(world: &World) -> [TaskName; 2] {
+    let names = (0..).map(|number| format!("task {number}").parse::<TaskName>().unwrap());
+    let mut names = names.filter(|name| stripe_of(name) == 7);
+    std::array::from_fn(|_| {
+        let name = names.next().unwrap();
+        world.vault.add(&name, b"x\n", NOW).unwrap();
+        name
+    })
+}
+
+#[test]
+fn a_claim_first_heals_its_stripe() {
+    let world = World::new();
+    let [first, second] = neighbours(&world);
+    let mut queue = world.vault.queue(&asked("blue"), later()).unwrap();
+    // After the move: the file is in nobody's hands.
+    dies(|| dying(&world, "write").claim(&first, &asked("red"), later()));
+    assert!(world.at("In_Progress/red").join(first.as_str()).exists());
+    let Next::Claimed(taken) = world.vault.next(&mut queue, &asked("blue"), later()).unwrap() else {
+        panic!("the other one is there")
+    };
+    assert_eq!(taken.task, first, "its claim was rolled back, so it can be claimed");
+    let Next::Claimed(taken) = world.vault.next(&mut queue, &asked("blue"), later()).unwrap() else {
+        panic!("the other one is there")
+    };
+    assert_eq!(taken.task, second);
+    assert!(world.store.read_log(7).unwrap().pending.is_none());
+}
+
+#[test]
+fn an_owners_step_first_heals_its_stripe() {
+    let world = World::new();
+    let [first, second] = neighbours(&world);
+    let mine = claimed(world.vault.claim(&second, &asked("blue"), later()).unwrap());
+    dies(|| dying(&world, "write").claim(&first, &asked("red"), later()));
+    let done = world.vault.release(&second, &mine.claim.id, &Release::success(), later()).unwrap();
+    assert!(done.is_ok());
+    assert!(world.at("Needs_Action").join(first.as_str()).exists());
+    assert!(world.store.read_log(7).unwrap().pending.is_none());
+}
+
+#[test]
+fn a_full_disk_leaves_the_log_readable() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    // Of a claim: the plan, the mark that it was done. Then the mark that it was taken back.
+    for failing in 0..3 {
+        let world = World::new();
+        let task: TaskName = "x".parse().unwrap();
+        world.vault.add(&task, b"x\n", NOW).unwrap();
+        let (written, here) = (AtomicUsize::new(0), world.at("Needs_Action/x.md"));
+        let full = world.with(|store| {
+            store.set_fates(Arc::new(move |act| {
+                let number = if act == "note" { written.fetch_add(1, Ordering::SeqCst) } else { usize::MAX };
+                // The mark, and the empty log that marks the rollback.
+                let fails =
+                    number == failing || failing == 2 && (number == 1 || act == "cut" && here.exists());
+                if fails { Fate::Fail(libc::ENOSPC) } else { Fate::Go }
+            }));
+        });
+        let asked =
+            ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: true };
+        assert!(full.claim(&task, &asked, Timestamp::now()).is_err());
+        let state = world.store.read_log(stripe_of(&task)).unwrap();
+        assert_eq!((state.notes.len(), state.pending.is_some()), (0, failing == 2), "{failing}");
+        assert!(world.at("Needs_Action/x.md").exists());
+        claimed(world.vault.claim(&task, &asked, Timestamp::now()).unwrap());
+    }
+}

@@ -1,0 +1,248 @@
+//! Tasks as people and programs leave them in the folders: what is claimed, what is not, and what stays as it is.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{Fate, NOW, World, asked, claimed, later, refused};
+use crate::Reason;
+use crate::event::Entry;
+use crate::folder::log::stripe_of;
+use crate::owner::{ClaimOutcome, ClaimRequest};
+use crate::queue::Next;
+use crate::rules::Release;
+use crate::state::State;
+use crate::vault::Vault;
+use tollgate_base::settings::Durability;
+use tollgate_base::task::TaskName;
+
+#[test]
+fn a_task_that_is_being_written_is_not_claimed() {
+    let world = World::new();
+    let task: TaskName = "x".parse().unwrap();
+    let path = world.at("Needs_Action/x.md");
+    let written = Timestamp::now();
+    fs::write(&path, "half of").unwrap();
+    let not = refused(world.vault.claim(&task, &asked("a"), written).unwrap());
+    assert!(
+        not.reason() == Reason::Incomplete && not.wait().is_some_and(|wait| wait <= Duration::from_secs(3)),
+        "{not:?}"
+    );
+    let (next, queue) = world.vault.claim_next(&asked("a"), written).unwrap();
+    assert!(matches!(next, Next::Nothing(Some(_))) && queue.unfit.is_empty(), "it is worth waiting for");
+    // Somebody has it open, however old it is.
+    let open = world.with(|store| store.options.quiet = Some(|_| Ok(false)));
+    let not = refused(open.claim(&task, &asked("a"), later()).unwrap());
+    assert!(not.reason() == Reason::Incomplete && not.to_string().contains("open for writing"), "{not:?}");
+    // Who saw the rename knows better than the dates.
+    let hint = ClaimRequest { renamed_in: true, ..asked("a") };
+    claimed(world.vault.claim(&task, &hint, written).unwrap());
+
+    fs::write(world.at("y"), "whole").unwrap();
+    filetime_back(&world.at("y"));
+    fs::rename(world.at("y"), world.at("Needs_Action/y.md")).unwrap();
+    claimed(world.vault.claim(&"y".parse().unwrap(), &asked("a"), Timestamp::now()).unwrap());
+
+    fs::write(world.at("Needs_Action/z.md"), "").unwrap();
+    let not = refused(world.vault.claim(&"z".parse().unwrap(), &asked("a"), later()).unwrap());
+    assert!(not.to_string().contains("empty"));
+
+    world.vault.add(&"added".parse().unwrap(), b"text", NOW).unwrap();
+    claimed(world.vault.claim(&"added".parse().unwrap(), &asked("a"), Timestamp::now()).unwrap());
+
+    fs::write(world.at("Needs_Action/old.md"), "text").unwrap();
+    claimed(world.vault.claim(&"old".parse().unwrap(), &asked("a"), later()).unwrap());
+}
+
+/// As if it had been written a while ago.
+fn filetime_back(path: &Path) {
+    let file = File::options().write(true).open(path).unwrap();
+    file.set_modified(std::time::SystemTime::now() - Duration::from_secs(1)).unwrap();
+}
+
+#[test]
+fn unfit_files_do_not_stop_the_others() {
+    use std::os::unix::ffi::OsStrExt;
+    let world = World::new();
+    let folder = world.at("Needs_Action");
+    fs::write(folder.join(std::ffi::OsStr::from_bytes(b"\xff.md")), "x").unwrap();
+    fs::write(folder.join("a\x1b[31m\n.md"), "x").unwrap();
+    fs::create_dir(folder.join("folder.md")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", folder.join("link.md")).unwrap();
+    let fifo = folder.join("pipe.md");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    fs::write(folder.join("broken.md"), "---\naction: pay\n").unwrap();
+    fs::write(folder.join("notes.txt"), "x").unwrap();
+    fs::write(folder.join(".hidden.md"), "x").unwrap();
+    fs::write(folder.join("good.md"), "x").unwrap();
+    let (next, queue) = world.vault.claim_next(&asked("a"), later()).unwrap();
+    let Next::Claimed(claimed) = next else { panic!("{queue:?}") };
+    assert_eq!(claimed.task.as_str(), "good.md");
+    let mut names: Vec<_> = queue.unfit.iter().map(|unfit| unfit.name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["a\\u{1b}[31m\\n.md", "broken.md", "folder.md", "link.md", "pipe.md", "\u{fffd}.md"]);
+    for name in ["folder", "link", "pipe"] {
+        let fault = world.vault.claim(&name.parse().unwrap(), &asked("a"), later()).unwrap_err();
+        assert!(fault.to_string().contains("not a plain file"), "{fault}");
+    }
+    assert!(fs::symlink_metadata(&fifo).is_ok(), "and nothing was moved");
+}
+
+#[test]
+fn names_and_sizes_at_the_limit() {
+    let world = World::new();
+    let long = TaskName::of_file(&format!("{}.md", "ö".repeat(126))).unwrap();
+    for round in 0..2 {
+        fs::write(world.at("Needs_Action").join(long.as_str()), format!("round {round}")).unwrap();
+        let owner = claimed(world.vault.claim(&long, &asked("a"), later()).unwrap());
+        let done = world.vault.release(&owner.task, &owner.claim.id, &Release::success(), later()).unwrap();
+        let Ok(landed) = done else { panic!("{done:?}") };
+        assert!(fs::read(landed.path.unwrap()).unwrap().starts_with(format!("round {round}").as_bytes()));
+        assert_eq!(landed.task == long, round == 0, "the second gets a name beside the first");
+    }
+    assert_eq!(fs::read_dir(world.at("Done")).unwrap().count(), 2);
+
+    let size = 100 << 20;
+    File::create(world.at("Needs_Action/big.md")).unwrap().set_len(size).unwrap();
+    let task = "big".parse().unwrap();
+    let owner = claimed(world.vault.claim(&task, &asked("a"), later()).unwrap());
+    world.vault.release(&task, &owner.claim.id, &Release::success(), later()).unwrap().unwrap();
+    let meta = fs::metadata(world.at("Done/big.md")).unwrap();
+    assert!(
+        meta.len() > size && meta.blocks() * 512 < size,
+        "its holes are still holes: it was never copied"
+    );
+}
+
+#[test]
+fn the_owner_may_rewrite_the_file() {
+    let world = World::new();
+    let task: TaskName = "x".parse().unwrap();
+    world.vault.add(&task, b"text", NOW).unwrap();
+    let owner = claimed(world.vault.claim(&task, &asked("a"), later()).unwrap());
+    let path = owner.path.unwrap();
+    // As editors save: another inode, and here without the block.
+    fs::write(world.at("new"), "my own words, no block").unwrap();
+    fs::rename(world.at("new"), &path).unwrap();
+    let done = world.vault.release(&task, &owner.claim.id, &Release::success(), later()).unwrap();
+    assert!(done.is_ok());
+    let text = fs::read_to_string(world.at("Done/x.md")).unwrap();
+    assert!(text.starts_with("my own words, no block\n<!-- tollgate c-"), "{text}");
+    assert!(text.ends_with("**Next State**: Done\n"));
+}
+
+#[test]
+fn a_claim_does_not_bring_back_a_file_that_a_person_moved_away() {
+    let world = World::new();
+    let task: TaskName = "x".parse().unwrap();
+    for act in ["move", "write", "note"] {
+        world.vault.add(&task, b"text", NOW).unwrap();
+        let (here, there, away) =
+            (world.at("Needs_Action/x.md"), world.at("In_Progress/a/x.md"), world.at("away.md"));
+        let gone = away.clone();
+        let vault = world.with(|store| {
+            store.disk.fates = Some(Arc::new(move |at| {
+                let source = if there.exists() { &there } else { &here };
+                if at == act && source.exists() && (act == "move" || there.exists()) {
+                    fs::rename(source, &gone).unwrap();
+                }
+                Fate::Go
+            }));
+        });
+        let answer = vault.claim(&task, &asked("a"), later()).unwrap();
+        assert!(away.exists() && !world.at("In_Progress/a/x.md").exists(), "{act}");
+        assert!(!world.at("Needs_Action/x.md").exists(), "{act}");
+        if let ClaimOutcome::Claimed(owner) = answer {
+            assert_eq!(act, "note", "taken away after the claim was made");
+            assert!(!world.vault.verify(&task, &owner.claim.id, later()).unwrap());
+            let done = world.vault.release(&task, &owner.claim.id, &Release::success(), later()).unwrap();
+            assert!(done.is_err());
+        }
+        assert!(world.vault.reclaim(later()).unwrap().1.is_empty());
+        assert!(world.store.read_log(stripe_of(&task)).unwrap().notes.is_empty(), "{act}: swept");
+        fs::remove_file(&away).unwrap();
+    }
+}
+
+#[test]
+fn a_fault_is_not_a_lost_race() {
+    let world = World::new();
+    for name in ["a", "b"] {
+        world.vault.add(&name.parse().unwrap(), b"text", NOW).unwrap();
+    }
+    fs::write(world.at("In_Progress/blue"), "not a folder").unwrap();
+    let (next, queue) = world.vault.claim_next(&asked("blue"), later()).unwrap();
+    assert!(matches!(next, Next::Nothing(_)) && queue.faults.len() == 2, "{queue:?}");
+    assert!(world.vault.claim(&"a".parse().unwrap(), &asked("blue"), later()).is_err());
+    let failed = |event: &Entry| event.event.action_type() == "CLAIM_FAILED";
+    assert!(world.journal.all().iter().all(failed), "nothing happened but failures");
+    let (next, _) = world.vault.claim_next(&asked("red"), later()).unwrap();
+    assert!(matches!(next, Next::Claimed(_)), "what one cannot do, another can");
+    let (all, each) = world.vault.figures(NOW).unwrap();
+    assert!((all.claim_success_rate - 0.25).abs() < 1e-9, "{all:?}");
+    assert_eq!((all.claim_conflicts_avoided, each.len()), (0, 2));
+}
+
+#[test]
+fn the_cache_notices_every_change() {
+    let world = World::new();
+    for n in 0..100 {
+        world.vault.add(&format!("t{n}").parse().unwrap(), b"---\npriority: normal\n---\n", NOW).unwrap();
+    }
+    let first = |vault: &Vault| {
+        let line = vault.list(State::NeedsAction, later()).unwrap();
+        let mut ranked: Vec<_> =
+            line.tasks.iter().map(|l| (l.brief.clone().unwrap().priority, l.name.clone())).collect();
+        ranked.sort();
+        ranked[0].1.to_string()
+    };
+    first(&world.vault);
+    let cache = world.at(".tollgate/vault/cache/Needs_Action");
+    assert!(fs::metadata(&cache).unwrap().len() > 100 * 36);
+    // The same size, in place.
+    fs::write(world.at("Needs_Action/t7.md"), "---\npriority: urgent\n---\n").unwrap();
+    assert_eq!(first(&world.vault), "t7.md");
+    // A file that was written a moment ago may change again unseen, so it is read again.
+    let recent = World::new();
+    for n in 0..100 {
+        recent.vault.add(&format!("t{n}").parse().unwrap(), b"x", NOW).unwrap();
+    }
+    assert_eq!(recent.vault.list(State::NeedsAction, Timestamp::now()).unwrap().tasks.len(), 100);
+    assert!(!recent.at(".tollgate/vault/cache/Needs_Action").exists());
+    fs::remove_file(&cache).unwrap();
+    assert_eq!(first(&world.vault), "t7.md");
+}
+
+#[test]
+fn durable_steps_do_the_same() {
+    let world = World::new();
+    let vault = world.with(|store| store.disk.durability = Durability::Durable);
+    let task: TaskName = "x".parse().unwrap();
+    vault.add(&task, b"text", NOW).unwrap();
+    let owner = claimed(vault.claim(&task, &asked("a"), later()).unwrap());
+    vault.progress(&task, &owner.claim.id, "on it", later()).unwrap().unwrap();
+    let done = vault.release(&task, &owner.claim.id, &Release::success(), later()).unwrap();
+    assert!(done.is_ok());
+    assert!(fs::read_to_string(world.at("Done/x.md")).unwrap().ends_with("**Next State**: Done\n"));
+}
+
+#[test]
+fn a_task_stays_if_both_of_its_names_are_taken() {
+    let world = World::new();
+    let task: TaskName = "x".parse().unwrap();
+    world.vault.add(&task, b"x\n", NOW).unwrap();
+    let id = claimed(world.vault.claim(&task, &asked("blue"), later()).unwrap()).claim.id;
+    let others = [world.at("Done/x.md"), world.at(&format!("Done/x.{id}.md"))];
+    others.iter().for_each(|other| fs::write(other, "another").unwrap());
+    let release = || world.vault.release(&task, &id, &Release::success(), later());
+    assert!(release().unwrap_err().to_string().contains("move one of the files away"));
+    assert!(world.at("In_Progress/blue/x.md").exists() && world.vault.verify(&task, &id, later()).unwrap());
+    fs::remove_file(&others[1]).unwrap();
+    assert!(release().unwrap().is_ok());
+    assert_eq!(fs::read_to_string(&others[0]).unwrap(), "another");
+    assert!(fs::read_to_string(&others[1]).unwrap().contains("## Completion"));
+}

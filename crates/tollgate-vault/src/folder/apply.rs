@@ -1,26 +1,36 @@
-//! Applying a step: written down, then carried out, then marked as done.
+//! Applying a step: written down, then carried out, then marked as done. And healing: the next process finishes or rolls
+//! back the step of one that died.
 //!
-//! Invariants: all of this happens under the lock of the task's stripe. The process may die at any act; `heal`
-//! then finishes the step or rolls it back, with the same functions. Into an owner's slot the move comes first and the
-//! block second, because only the owner may write there; out of it the block is closed first, because everybody may look
-//! at the result.
+//! Into an owner's slot the move comes first and the block second, because only the owner may write there; out of it the
+//! block is closed first, because everybody may look at the result. An interrupted claim is rolled back: nobody was told of
+//! it, so nobody works on it. Its block is cut off and the file goes back to where it was, so that the approved text is
+//! still the approved text. Every other step is finished: a completion that was written down moves the task and never
+//! repeats the work.
+//!
+//! Invariants: all of this happens under the lock of the task's stripe, so the process that began an interrupted step is
+//! gone. Each function may die at any act and be run again from the start by another process. The file is known by its
+//! inode, which no act of ours changes.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 
+use super::FolderStore;
 use super::disk::{Moved, date_back, is_at, no_name_left, open_task, read};
-use super::layout::FolderStore;
-use super::log::{Change, LockedLog, Plan, version};
-use crate::claim::Tenure;
-use crate::event::Entry;
+use super::log::{Change, LockedLog, Plan, stripe_of, version};
+use crate::checkup::{Healed, Repair};
+use crate::claim::{StepId, Tenure};
+use crate::event::{Entry, Event};
 use crate::state::{Slot, Verb};
 use crate::step::{Edit, Landed, Outcome, Step};
 use tollgate_base::digest::Digest;
-use tollgate_base::error::{At, Result};
+use tollgate_base::error::{At, Fault, Result};
+use tollgate_base::event::TaskReclaimed;
+use tollgate_base::file::names_in;
 use tollgate_base::task::TaskName;
 
 impl FolderStore {
@@ -122,7 +132,7 @@ impl FolderStore {
     }
 
     /// The edit, then the move, as far as they are not made. `None`: the file is gone. Otherwise its name now.
-    pub(super) fn finish(&self, plan: &Plan) -> Result<Option<TaskName>> {
+    fn finish(&self, plan: &Plan) -> Result<Option<TaskName>> {
         let step = &plan.step;
         let Some((name, slot, ino)) = self.whereabouts(plan) else { return Ok(None) };
         if slot == step.to && step.from != step.to {
@@ -138,12 +148,91 @@ impl FolderStore {
         Ok(Some(task))
     }
 
+    /// Finishes the interrupted step of a stripe, or rolls it back.
+    pub(super) fn heal_stripe(&self, log: &mut LockedLog) -> Result<Option<Healed>> {
+        let Some(plan) = log.state.pending.take() else { return Ok(None) };
+        let (task, verb) = (plan.step.task.clone(), plan.step.verb);
+        if verb == Some(Verb::Claim) {
+            self.roll_back(log, &plan)?;
+            return Ok(Some(Healed { task, verb, how: Repair::RolledBack }));
+        }
+        let landed = self.finish(&plan)?;
+        self.sync_move(&plan.step)?;
+        self.journal_once(&plan, &plan.step.id, &plan.step.events)?;
+        log.done(&plan, &landed.unwrap_or(task.clone()))?;
+        Ok(Some(Healed { task, verb, how: Repair::Finished }))
+    }
+
+    /// Rolls a step back.
+    fn roll_back(&self, log: &mut LockedLog, plan: &Plan) -> Result<()> {
+        let step = &plan.step;
+        // The id of the step that rolls this one back: the same whoever does it, and however often.
+        let undo = format!("s-{}", &Digest::of(step.id.as_str().as_bytes()).to_string()[..16]);
+        if let Some((name, slot, ino)) = self.whereabouts(plan) {
+            let path = self.path(&name, &slot);
+            self.take_out(plan, &path)?;
+            if slot != step.from {
+                self.transfer_to(&path, ino, &step.task, &step.from, &undo)?;
+            }
+        }
+        // If the journal has told of the step, it must tell of its end.
+        if !step.events.is_empty() && self.options.journal.has(&step.id, step.at)? {
+            let undo: StepId = undo.parse()?;
+            let reclaimed = TaskReclaimed {
+                task: step.task.clone(),
+                attempt: None,
+                reason: Some("claim cut short".to_owned()),
+                step: undo.clone(),
+            };
+            let event = Event::Reclaim(reclaimed, step.from.state());
+            let entry = Entry { time: step.at, agent: step.to.agent().cloned(), turn: None, event };
+            self.journal_once(plan, &undo, &[entry])?;
+        }
+        log.undone()
+    }
+
+    /// Records the events of an interrupted step, unless they are recorded. Events of another workspace's journal are left
+    /// for it in `owed/`.
+    fn journal_once(&self, plan: &Plan, step: &StepId, events: &[Entry]) -> Result<()> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        let journal = &self.options.journal;
+        if plan.journal == journal.id() {
+            return if journal.has(step, plan.step.at)? { Ok(()) } else { journal.append(events) };
+        }
+        let mut owed = plan.clone();
+        owed.step.id = step.clone();
+        owed.step.events = events.to_vec();
+        let bytes = serde_json::to_vec(&owed).map_err(|error| Fault::invalid(error.to_string()))?;
+        let path = self.private.join("owed").join(step.as_str());
+        self.disk.replace_via(&self.stage(step.as_str()), &path, &bytes)
+    }
+
+    /// Records the events that other workspaces have left for this journal.
+    pub(super) fn record_owed(&self) -> Result<()> {
+        let folder = self.private.join("owed");
+        for name in names_in(&folder)? {
+            let path = folder.join(name);
+            let Ok(bytes) = fs::read(&path) else { continue };
+            let Ok(plan) = serde_json::from_slice::<Plan>(&bytes) else { continue };
+            if plan.journal == self.options.journal.id()
+                && let Some(_log) = self.lock_log(stripe_of(&plan.step.task), Duration::ZERO)?
+                && path.exists()
+            {
+                self.journal_once(&plan, &plan.step.id, &plan.step.events)?;
+                self.disk.remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+
     fn append(&self, events: &[Entry]) -> Result<()> {
         if events.is_empty() { Ok(()) } else { self.options.journal.append(events) }
     }
 
     /// Moves the file; `None` if it is not there. The answer is its name, the fallback name if its own is taken.
-    pub(super) fn transfer(&self, plan: &Plan) -> Result<Option<TaskName>> {
+    fn transfer(&self, plan: &Plan) -> Result<Option<TaskName>> {
         let step = &plan.step;
         if step.from == step.to {
             return Ok(Some(step.task.clone()));
@@ -152,7 +241,7 @@ impl FolderStore {
         self.transfer_to(&from, plan.ino, &step.task, &step.to, &step.fallback_suffix)
     }
 
-    pub(super) fn transfer_to(
+    fn transfer_to(
         &self,
         from: &Path,
         ino: u64,
@@ -172,7 +261,7 @@ impl FolderStore {
 
     /// Without it a power cut could bring the file back to where it was, although its step is marked as done. A rename is
     /// one act of the file system's journal: if it is on the disk for one folder, it is for the other.
-    pub(super) fn sync_move(&self, step: &Step) -> Result<()> {
+    fn sync_move(&self, step: &Step) -> Result<()> {
         if step.from == step.to { Ok(()) } else { self.disk.sync_folder(&self.slot_folder(&step.to)) }
     }
 
@@ -181,7 +270,7 @@ impl FolderStore {
     }
 
     /// Where the file of a plan is, and which file it is there.
-    pub(super) fn whereabouts(&self, plan: &Plan) -> Option<(TaskName, Slot, u64)> {
+    fn whereabouts(&self, plan: &Plan) -> Option<(TaskName, Slot, u64)> {
         let step = &plan.step;
         let ino = |name: &TaskName, slot: &Slot| {
             let found = fs::symlink_metadata(self.path(name, slot)).ok().filter(fs::Metadata::is_file)?;
@@ -199,7 +288,7 @@ impl FolderStore {
     }
 
     /// Removes the change from the file again, if it, or a part of it, is in there and nothing else has changed.
-    pub(super) fn take_out(&self, plan: &Plan, path: &Path) -> Result<()> {
+    fn take_out(&self, plan: &Plan, path: &Path) -> Result<()> {
         if let Some(change) = &plan.change
             && let Some((file, found)) = open_task(path, OFlags::RDWR)?
             && let Some(end) = change.end_in(&file, found.len()).at("read", path)?

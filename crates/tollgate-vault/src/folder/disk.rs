@@ -221,15 +221,8 @@ pub(super) fn fingerprint(found: &Metadata) -> [u8; 32] {
 
 /// Makes a file some nanoseconds, less than a second, older than the move that follows: that is how one sees that it was
 /// complete when it came. Without this the two have one date if they fall into one tick of the clock of files.
-pub(crate) fn date_back(file: &File, nanos: i64) -> io::Result<()> {
-    let meta = file.metadata()?;
-    let nanos = meta.mtime_nsec() - nanos;
-    let written = rustix::fs::Timespec {
-        tv_sec: meta.mtime() - i64::from(nanos < 0),
-        tv_nsec: nanos.rem_euclid(1_000_000_000),
-    };
-    let times = rustix::fs::Timestamps { last_access: written, last_modification: written };
-    Ok(rustix::fs::futimens(file, &times)?)
+pub(crate) fn date_back(file: &File, nanos: u64) -> io::Result<()> {
+    file.set_modified(file.metadata()?.modified()? - Duration::from_nanos(nanos))
 }
 
 /// What is there cannot be a task.

@@ -19,8 +19,8 @@ use rustix::fs::{CWD, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::FolderStore;
 use super::disk::{Disk, fingerprint, read};
-use super::layout::FolderStore;
 use crate::claim::{ClaimRecord, StepId};
 use crate::step::{Step, Version};
 use tollgate_base::digest::Digest;

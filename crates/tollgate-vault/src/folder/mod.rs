@@ -3,16 +3,14 @@
 //! Every step of a task is taken under a kernel lock of that task's stripe, so the processes of all workspaces that share
 //! the vault exclude each other. People and programs that know nothing of the lock only ever see atomic moves, and a move
 //! never replaces anything. A step is written down before it is taken (`log`); if the process dies, the next one
-//! finishes the step or rolls it back (`heal`).
+//! finishes the step or rolls it back (`apply`).
 //!
 //! Invariants: the folder that a file is in is the task's state, whoever put it there; `.tollgate/` only explains it.
 
 mod apply;
 mod cache;
 pub(crate) mod disk;
-mod heal;
 mod held;
-mod layout;
 mod log;
 pub(crate) mod migrate;
 mod scan;
@@ -21,4 +19,101 @@ mod store;
 pub(crate) mod tests;
 mod watch;
 
-pub use self::layout::{FolderOptions, FolderStore};
+use std::fs::{self, File};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::disk::Disk;
+use crate::event::Journal;
+use crate::state::{Slot, State};
+use tollgate_base::error::{At, Result};
+use tollgate_base::lock::nobody_writes;
+use tollgate_base::name::Agent;
+use tollgate_base::settings::Durability;
+use tollgate_base::task::TaskName;
+
+/// How the folders are used.
+#[derive(Clone)]
+pub struct FolderOptions {
+    /// Whether an acknowledged step survives a power cut.
+    pub durability: Durability,
+    /// A file that was not renamed into place is complete when it has not changed for this long.
+    pub settle: Duration,
+    /// Where events are recorded.
+    pub journal: Arc<dyn Journal>,
+    /// How to find out whether nobody has a file open for writing. Without it only `settle` protects against half-written
+    /// tasks.
+    pub quiet: Option<fn(File) -> io::Result<bool>>,
+}
+
+impl FolderOptions {
+    /// Durable, with two seconds to settle.
+    pub fn new(journal: Arc<dyn Journal>) -> Self {
+        let (durability, settle) = (Durability::Durable, Duration::from_secs(2));
+        Self { durability, settle, journal, quiet: Some(nobody_writes) }
+    }
+}
+
+/// Tasks in folders.
+#[derive(Clone)]
+pub struct FolderStore {
+    vault: PathBuf,
+    private: PathBuf,
+    options: FolderOptions,
+    disk: Disk,
+}
+
+impl FolderStore {
+    /// Where a task's file is in this slot.
+    pub(crate) fn path(&self, task: &TaskName, slot: &Slot) -> PathBuf {
+        self.slot_folder(slot).join(task.as_str())
+    }
+
+    fn slot_folder(&self, slot: &Slot) -> PathBuf {
+        let folder = self.vault.join(slot.state().as_str());
+        match slot {
+            Slot::InProgress(agent) => folder.join(agent.as_str()),
+            Slot::Free(_) => folder,
+        }
+    }
+
+    /// The only code that changes files here, for the store that lays its own tree over this one.
+    pub(crate) fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
+    /// Where a file is made before it gets its name.
+    pub(crate) fn stage(&self, name: &str) -> PathBuf {
+        self.private.join("stage").join(name)
+    }
+
+    /// The slots in which a task may be, the likeliest first.
+    fn slots(&self, state: Option<State>) -> Result<Vec<Slot>> {
+        use State::{Approved, Done, InProgress, NeedsAction, PendingApproval, Rejected};
+        let mut slots = Vec::new();
+        for at in [NeedsAction, Approved, PendingApproval, InProgress, Done, Rejected] {
+            match at {
+                _ if state.is_some_and(|state| state != at) => {}
+                InProgress => slots.extend(self.agents()?.into_iter().map(Slot::InProgress)),
+                _ => slots.push(Slot::Free(at)),
+            }
+        }
+        Ok(slots)
+    }
+
+    /// All agents that have, or had, something in progress.
+    fn agents(&self) -> Result<Vec<Agent>> {
+        let folder = self.vault.join(State::InProgress.as_str());
+        let mut agents = Vec::new();
+        for entry in fs::read_dir(&folder).at("read", &folder)? {
+            let entry = entry.at("read", &folder)?;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                agents.extend(entry.file_name().to_str().and_then(|name| name.parse::<Agent>().ok()));
+            }
+        }
+        agents.sort();
+        Ok(agents)
+    }
+}

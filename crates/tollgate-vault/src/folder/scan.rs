@@ -14,38 +14,28 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use rustix::fs::{CWD, OFlags};
 
+use super::FolderStore;
 use super::cache::Cache;
 use super::disk::{fingerprint, read};
-use super::layout::FolderStore;
 use crate::brief::{Brief, Broken, HEAD};
-use crate::state::{Slot, State};
+use crate::state::Slot;
 use crate::store::{Ready, Scan, TaskSummary, Unfit};
 use tollgate_base::error::{At, Result};
 use tollgate_base::lock::open_noatime;
-use tollgate_base::name::random_id;
 use tollgate_base::task::TaskName;
 
 /// A file that was this old when it was read cannot have changed since within the same tick of the clock that dates it.
 const CERTAIN: SignedDuration = SignedDuration::from_secs(2);
 
 impl FolderStore {
-    pub(super) fn scan_state(&self, state: State, now: Timestamp) -> Result<Scan> {
-        let mut scan = Scan::default();
-        if state == State::InProgress {
-            for agent in self.agents()? {
-                self.scan_folder(&Slot::InProgress(agent), &mut Cache::default(), now, &mut scan)?;
-            }
-            return Ok(scan);
-        }
-        let path = self.private.join("cache").join(state.as_str());
-        let known = fs::read(&path).unwrap_or_default();
-        let mut cache = Cache::parse(&known);
-        self.scan_folder(&Slot::Free(state), &mut cache, now, &mut scan)?;
-        cache.save(&path, &self.stage(&random_id()?));
-        Ok(scan)
-    }
-
-    fn scan_folder(&self, slot: &Slot, cache: &mut Cache<'_>, now: Timestamp, scan: &mut Scan) -> Result<()> {
+    /// Adds what is in one folder.
+    pub(super) fn scan_folder(
+        &self,
+        slot: &Slot,
+        cache: &mut Cache<'_>,
+        now: Timestamp,
+        scan: &mut Scan,
+    ) -> Result<()> {
         let path = self.slot_folder(slot);
         let entries = match fs::read_dir(&path) {
             // An agent's folder that somebody has just deleted.

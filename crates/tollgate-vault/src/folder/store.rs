@@ -10,11 +10,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rustix::fs::{Access, OFlags};
 
-use super::disk::{Moved, date_back, is_at, open_task, read};
-use super::layout::FolderStore;
+use super::cache::Cache;
+use super::disk::{Disk, Moved, date_back, is_at, open_task, read};
 use super::log::{Noted, stripe_of, version};
-use super::{held, migrate, scan, watch};
-use crate::brief::{Brief, HEAD};
+use super::{FolderOptions, FolderStore, held, migrate, scan, watch};
+use crate::brief::HEAD;
 use crate::checkup::Healed;
 use crate::claim::{Claim, ClaimRecord};
 use crate::claim_lock::{ClaimLock, Liveness};
@@ -25,13 +25,34 @@ use crate::step::{Landed, Outcome, Step};
 use crate::store::{Ready, Scan, Store, Task};
 use crate::watch::{Wake, Watch};
 use tollgate_base::error::{At, Fault, Result};
+use tollgate_base::file::names_in;
 use tollgate_base::name::{Agent, ClaimId, random_id};
 use tollgate_base::task::TaskName;
 
 /// The longest wait for a task's lock. A step takes a millisecond; on a disk that is slow to flush, a second.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 
+/// A staged file is moved at once. One that is older than this was left by a process that died.
+const STAGED_S: i64 = 3600;
+
 impl FolderStore {
+    /// Opens a vault and makes the folders that are missing.
+    pub fn open(vault: &Path, options: FolderOptions) -> Result<Self> {
+        // Without a trailing or doubled slash.
+        let vault: PathBuf = vault.components().collect();
+        // A folder of its own, because a vault may be a workspace too, whose state lies beside it.
+        let private = vault.join(".tollgate").join("vault");
+        let states = State::ALL.map(|state| vault.join(state.as_str()));
+        let folders = ["logs", "owed", "stage", "cache"].map(|name| private.join(name));
+        for folder in states.iter().chain(&folders) {
+            fs::create_dir_all(folder).at("make the folder", folder)?;
+        }
+        migrate::to_this_format(&private, &*options.journal)?;
+        held::make(&private.join("held"))?;
+        let disk = Disk::new(options.durability);
+        Ok(Self { vault, private, options, disk })
+    }
+
     /// The task in this slot, if it is there.
     fn look(
         &self,
@@ -56,26 +77,34 @@ impl FolderStore {
             }
             ready = Ready::Open;
         }
-        let new = || ClaimRecord::new(slot.clone());
+        let record = noted.map_or_else(|| ClaimRecord::new(slot.clone()), |noted| noted.record.clone());
+        let (version, changed) = (version(&found, noted), scan::changed(&found));
         Ok(Some(Task {
-            name: task.clone(),
-            slot: slot.clone(),
-            version: version(&found, noted),
-            record: noted.map_or_else(new, |noted| noted.record.clone().seen_in(slot)),
-            brief: Brief::read(&head),
             ready,
             twin: twin.cloned(),
             modified: scan::modified(&found),
-            changed: scan::changed(&found),
             len: found.len(),
             path: Some(path),
+            ..Task::new(task.clone(), slot.clone(), version, record, &head, changed)
         }))
     }
 }
 
 impl Store for FolderStore {
     fn scan(&self, state: State, now: Timestamp) -> Result<Scan> {
-        self.scan_state(state, now)
+        let mut scan = Scan::default();
+        if state == State::InProgress {
+            for agent in self.agents()? {
+                self.scan_folder(&Slot::InProgress(agent), &mut Cache::default(), now, &mut scan)?;
+            }
+            return Ok(scan);
+        }
+        let path = self.private.join("cache").join(state.as_str());
+        let known = fs::read(&path).unwrap_or_default();
+        let mut cache = Cache::parse(&known);
+        self.scan_folder(&Slot::Free(state), &mut cache, now, &mut scan)?;
+        cache.save(&path, &self.stage(&random_id()?));
+        Ok(scan)
     }
 
     fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Task>> {
@@ -171,7 +200,21 @@ impl Store for FolderStore {
     }
 
     fn heal(&self) -> Result<Vec<Healed>> {
-        self.heal_all()
+        let logs = self.private.join("logs");
+        if !logs.exists() {
+            return Err(Fault::damaged(&logs, "it was deleted while in use: start tollgate again"));
+        }
+        let mut healed = Vec::new();
+        for stripe in 0..=u8::MAX {
+            // If somebody has the lock, the step is under way right now.
+            if self.read_log(stripe)?.pending.is_some()
+                && let Some(mut log) = self.lock_log(stripe, Duration::ZERO)?
+            {
+                healed.extend(self.heal_stripe(&mut log)?);
+            }
+        }
+        self.record_owed()?;
+        Ok(healed)
     }
 
     fn problems(&self) -> Vec<String> {
@@ -184,8 +227,28 @@ impl Store for FolderStore {
         State::ALL.into_iter().filter_map(|state| problem(self.vault.join(state.as_str()))).collect()
     }
 
+    // Deletes records of tasks that are nowhere, only under the lock of the stripe, and staged files of processes that died.
     fn sweep(&self, now: Timestamp) -> Result<()> {
-        self.sweep_all(now)
+        let found = |task: &TaskName, slot: &Slot| fs::symlink_metadata(self.path(task, slot)).is_ok();
+        for stripe in 0..=u8::MAX {
+            for (task, noted) in self.read_log(stripe)?.notes {
+                if !found(&task, &noted.record.slot)
+                    && let Some(mut log) = self.lock_log(stripe, Duration::ZERO)?
+                    && log.state.pending.is_none()
+                    && !self.slots(None)?.iter().any(|slot| found(&task, slot))
+                {
+                    log.forget(&task)?;
+                }
+            }
+        }
+        let stage = self.private.join("stage");
+        for path in names_in(&stage)?.iter().map(|name| stage.join(name)) {
+            let is_old = |found: fs::Metadata| now.as_second() - found.ctime() > STAGED_S;
+            if fs::symlink_metadata(&path).is_ok_and(is_old) {
+                self.disk.remove(&path)?;
+            }
+        }
+        Ok(())
     }
 
     fn folder(&self) -> Option<&Path> {

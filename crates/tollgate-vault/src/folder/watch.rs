@@ -12,21 +12,15 @@ use crate::watch::{Change, Noticed, Wake, Watch};
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::task::TaskName;
 
-/// What is watched.
-struct Folders {
-    states: Vec<(State, PathBuf)>,
-    held: PathBuf,
-}
-
 /// Watches these states, and the locks of held claims.
 pub(super) fn start(vault: &Path, held: &Path, states: &[State], wake: Wake) -> Result<Watch> {
     let states: Vec<_> = states.iter().map(|state| (*state, vault.join(state.as_str()))).collect();
-    let folders = Folders { states: states.clone(), held: held.to_owned() };
     let cannot = |error: notify::Error| {
         Fault::invalid(format!("cannot watch `{}`: {error}", vault.display().to_string().escape_debug()))
     };
-    let heard = move |event| folders.heard(event, &wake);
-    let mut watcher = notify::recommended_watcher(heard).map_err(cannot)?;
+    let (folders, lock) = (states.clone(), held.to_owned());
+    let hears = move |event| heard(event, &folders, &lock, &wake);
+    let mut watcher = notify::recommended_watcher(hears).map_err(cannot)?;
     watcher.watch(held, RecursiveMode::NonRecursive).map_err(cannot)?;
     for (state, folder) in states {
         let all = state == State::InProgress;
@@ -36,30 +30,28 @@ pub(super) fn start(vault: &Path, held: &Path, states: &[State], wake: Wake) -> 
     Ok(Watch::new(watcher))
 }
 
-impl Folders {
-    fn heard(&self, event: notify::Result<notify::Event>, wake: &Wake) {
-        let event = match event {
-            Ok(event) if !event.need_rescan() => event,
-            // Some were lost.
-            _ => return wake(Change::Everything),
-        };
-        let how = match event.kind {
-            EventKind::Modify(ModifyKind::Name(RenameMode::To)) => Noticed::MovedIn,
-            EventKind::Access(AccessKind::Close(AccessMode::Write)) => Noticed::Written,
-            EventKind::Access(_) => return,
-            _ => Noticed::Touched,
-        };
-        for path in &event.paths {
-            if *path == self.held && how == Noticed::Written {
-                wake(Change::OwnerGone);
-            }
-            let within = self.states.iter().find(|(_, folder)| path.starts_with(folder));
-            let Some((state, _)) = within else { continue };
-            let name = path.file_name().filter(|name| is_task(name)).and_then(OsStr::to_str);
-            wake(match name.and_then(|name| TaskName::of_file(name).ok()) {
-                Some(task) => Change::Task { task, state: *state, how },
-                None => Change::State(*state),
-            });
+fn heard(event: notify::Result<notify::Event>, folders: &[(State, PathBuf)], held: &Path, wake: &Wake) {
+    let event = match event {
+        Ok(event) if !event.need_rescan() => event,
+        // Some were lost.
+        _ => return wake(Change::Everything),
+    };
+    let how = match event.kind {
+        EventKind::Modify(ModifyKind::Name(RenameMode::To)) => Noticed::MovedIn,
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => Noticed::Written,
+        EventKind::Access(_) => return,
+        _ => Noticed::Touched,
+    };
+    for path in &event.paths {
+        if *path == *held && how == Noticed::Written {
+            wake(Change::OwnerGone);
         }
+        let within = folders.iter().find(|(_, folder)| path.starts_with(folder));
+        let Some((state, _)) = within else { continue };
+        let name = path.file_name().filter(|name| is_task(name)).and_then(OsStr::to_str);
+        wake(match name.and_then(|name| TaskName::of_file(name).ok()) {
+            Some(task) => Change::Task { task, state: *state, how },
+            None => Change::State(*state),
+        });
     }
 }

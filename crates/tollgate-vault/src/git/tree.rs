@@ -102,7 +102,7 @@ impl Tree {
         // Files that arrive together would have the same age. Each clone gives them another order, because otherwise all
         // clones would try to claim the same task, again and again.
         let order = Digest::of(order_of(&self.clone, path).as_bytes()).as_bytes()[0];
-        date_back(&file, 1 + i64::from(order) * 1_000_000).at("date", &stage)?;
+        date_back(&file, 1 + u64::from(order) * 1_000_000).at("date", &stage)?;
         if let Some(folder) = path.parent() {
             disk.make_folder(folder)?;
         }

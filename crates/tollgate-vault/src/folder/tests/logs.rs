@@ -17,7 +17,10 @@ use crate::folder::log::stripe_of;
 use crate::folder::{FolderOptions, FolderStore};
 use crate::owner::{ClaimKind, ClaimRequest};
 use crate::queue::Next;
-use crate::rules::Release;
+use crate::rules::{self, Release};
+use crate::state::{Slot, State};
+use crate::step::Outcome;
+use crate::store::Store;
 use crate::vault::{Terms, Vault};
 use tollgate_base::error::Result;
 use tollgate_base::name::{Agent, StepId};
@@ -163,6 +166,28 @@ fn processes_see_each_others_logs_while_they_are_rewritten() {
 }
 
 #[test]
+fn another_process_recognises_a_step_that_was_taken() {
+    let world = World::new();
+    let other = FolderStore::open(world.folder.path(), options(&world.journal)).unwrap();
+    for (name, to) in [("x", State::Done), ("y", State::PendingApproval)] {
+        let task: TaskName = name.parse().unwrap();
+        world.vault.add(&task, b"text", NOW).unwrap();
+        claimed(world.vault.claim(&task, &asked("a"), later()).unwrap());
+        let found = world.store.get(&task, None, later()).unwrap().unwrap();
+        let how = Release { to: Some(to), ..Release::success() };
+        let step = rules::release(&found, &how, 3, later()).unwrap();
+        let before = world.journal.all().len();
+        for store in [&world.store, &other, &world.store] {
+            let outcome = store.apply(&step).unwrap();
+            assert!(
+                matches!(outcome, Outcome::Done(landed) if landed.task == task && landed.slot == Slot::Free(to))
+            );
+            assert_eq!(world.journal.all().len(), before + 1, "one effect, one event");
+        }
+    }
+}
+
+#[test]
 fn state_that_is_deleted_while_in_use_is_reported() {
     let world = World::new();
     let (now, task) = (Timestamp::now(), "x".parse::<TaskName>().unwrap());
@@ -267,6 +292,12 @@ fn a_full_disk_leaves_the_log_readable() {
         assert!(full.claim(&task, &asked, Timestamp::now()).is_err());
         let state = world.store.read_log(stripe_of(&task)).unwrap();
         assert_eq!((state.notes.len(), state.pending.is_some()), (0, failing == 2), "{failing}");
+        let log = world.at(&format!(".tollgate/vault/logs/{:02x}", stripe_of(&task)));
+        assert_eq!(
+            fs::metadata(log).unwrap().len() == 0,
+            failing < 2,
+            "{failing}: a log without records is empty"
+        );
         assert!(world.at("Needs_Action/x.md").exists());
         claimed(world.vault.claim(&task, &asked, Timestamp::now()).unwrap());
     }

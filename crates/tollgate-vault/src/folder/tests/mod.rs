@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::layout::{FolderOptions, FolderStore};
+use super::{FolderOptions, FolderStore};
 use crate::ClaimDenied;
 use crate::event::{Journal, MemoryJournal};
 use crate::owner::{ClaimKind, ClaimOutcome, ClaimRequest, Claimed};

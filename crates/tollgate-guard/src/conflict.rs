@@ -5,13 +5,13 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::disk::{gone_is_none, modified};
 use crate::refusal::{ChangedBy, Stale};
 use crate::root::Root;
 use tollgate_base::error::{At, Result};
@@ -32,12 +32,9 @@ pub struct Conflict {
 /// The details of the refused write with this ledger line, if they are still kept.
 pub(crate) fn read(root: &Root, seq: u64) -> Result<Option<Conflict>> {
     let path = folder(root).join(seq.to_string());
-    match fs::read(&path) {
-        // If the writer died before it finished, there are no details.
-        Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).at("read", &path),
-    }
+    let bytes = gone_is_none(fs::read(&path).at("read", &path))?;
+    // If the writer died before it finished, there are no details.
+    Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
 }
 
 /// Keeps the details of a refusal. Errors are ignored, because the refusal matters more.
@@ -60,14 +57,10 @@ pub(crate) fn prune(root: &Root, now: Timestamp, max_age: Duration) -> Result<us
     let mut kept: Vec<(u64, PathBuf)> = names_in(&folder)?.into_iter().filter_map(number).collect();
     // Newest first.
     kept.sort_unstable_by(|a, b| b.cmp(a));
-    let old = |path: &PathBuf| {
-        let written = fs::symlink_metadata(path).and_then(|found| found.modified()).ok();
-        let written = written.and_then(|written| Timestamp::try_from(written).ok());
-        written.is_some_and(|written| now.duration_since(written).unsigned_abs() > max_age)
-    };
+    let old = |written| now.duration_since(written).unsigned_abs() > max_age;
     let mut pruned = 0;
     for (index, (_, path)) in kept.iter().enumerate() {
-        if index >= MOST || old(path) {
+        if index >= MOST || modified(path).is_some_and(old) {
             fs::remove_file(path).at("remove", path)?;
             pruned += 1;
         }

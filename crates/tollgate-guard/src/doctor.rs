@@ -6,15 +6,12 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use jiff::Timestamp;
-
 use crate::probe::PROBE_PREFIX;
-use crate::reservation::Reservation;
+pub use crate::reservation::Reservation;
 use crate::stage::{StageName, parse_unfinished};
 use crate::stripe_lock::line_of;
 use tollgate_base::error::Result;
 use tollgate_base::file::names_in;
-use tollgate_base::name::Agent;
 
 /// Files of work in progress.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,16 +25,7 @@ pub struct Leftovers {
     /// Files in the stage that tollgate did not create. It never touches them.
     pub unknown: Vec<PathBuf>,
     /// Reservations for tool calls of agents' own programs.
-    pub reservations: Vec<Reserved>,
-}
-
-/// One reservation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reserved {
-    /// The agent that reserved the file.
-    pub agent: Agent,
-    /// When the reservation began.
-    pub since: Timestamp,
+    pub reservations: Vec<Reservation>,
 }
 
 /// Looks at the state in this folder. A missing folder counts as empty.
@@ -65,8 +53,7 @@ pub fn leftovers(state: &Path) -> Result<Leftovers> {
     for name in names_in(&locks)? {
         // A file that is being changed right now counts as empty.
         let bytes = fs::read(locks.join(name)).unwrap_or_default();
-        let reserved = Reservation::all_in(line_of(&bytes)).into_iter();
-        found.reservations.extend(reserved.map(|there| Reserved { agent: there.agent, since: there.since }));
+        found.reservations.extend(Reservation::all_in(line_of(&bytes)));
     }
     found.reservations.sort_by_key(|reserved| reserved.since);
     Ok(found)
@@ -96,7 +83,9 @@ mod tests {
         assert_eq!(found.unfinished, 2);
         assert_eq!(found.staged, 0);
         assert_eq!(found.unknown, [state.path().join("stage/notes.txt")]);
-        let blue = Reserved { agent: "blue".parse().unwrap(), since: Timestamp::UNIX_EPOCH };
-        assert_eq!(found.reservations, [blue], "text after the first line does not count");
+        let [blue] = found.reservations.as_slice() else {
+            panic!("text after the first line does not count")
+        };
+        assert_eq!((blue.agent.as_str(), blue.since), ("blue", jiff::Timestamp::UNIX_EPOCH));
     }
 }

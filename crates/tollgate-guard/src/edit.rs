@@ -3,6 +3,8 @@
 //! This file does no I/O: bytes in, bytes out. The old text must occur exactly once, unless all occurrences are to be
 //! replaced. All other bytes stay as they are, so a byte order mark and the line endings survive.
 
+use bstr::ByteSlice as _;
+
 use crate::refusal::Reason;
 use tollgate_base::error::{Fault, Result};
 
@@ -53,61 +55,27 @@ pub(crate) fn apply(mut bytes: Vec<u8>, edits: &[Edit]) -> Result<std::result::R
             return Err(Fault::invalid("the old text of an edit is empty; to fill an empty file, write it"));
         }
         let (mut old, mut new) = (edit.old.clone(), edit.new.clone());
-        let mut places = find(&bytes, old.as_bytes());
-        if places.is_empty() && old.contains('\n') && !old.contains('\r') {
+        let mut found = bytes.find_iter(&old).count();
+        if found == 0 && old.contains('\n') && !old.contains('\r') {
             // Tools show text with LF line endings, even if the file has CRLF.
             old = old.replace('\n', "\r\n");
-            places = find(&bytes, old.as_bytes());
+            found = bytes.find_iter(&old).count();
         }
         if uses_crlf(&bytes) && !new.contains('\r') {
             new = new.replace('\n', "\r\n");
         }
-        match (places.len(), edit.occurrence) {
-            (1, _) | (2.., Occurrence::All) => bytes = replace(&bytes, &places, old.len(), new.as_bytes()),
-            (found, _) => {
-                let text = edit.old.chars().take(QUOTED).collect();
-                return Ok(Err(Reason::TextNotFound { found, text }));
-            }
+        if found == 0 || found > 1 && edit.occurrence == Occurrence::Once {
+            let text = edit.old.chars().take(QUOTED).collect();
+            return Ok(Err(Reason::TextNotFound { found, text }));
         }
+        bytes = bytes.replace(old, new);
     }
     Ok(Ok(bytes))
 }
 
-/// The positions of `needle`, without overlaps.
-fn find(hay: &[u8], needle: &[u8]) -> Vec<usize> {
-    let mut places = Vec::new();
-    let mut from = 0;
-    while let Some(at) = position(&hay[from..], needle) {
-        places.push(from + at);
-        from += at + needle.len();
-    }
-    places
-}
-
-fn position(hay: &[u8], needle: &[u8]) -> Option<usize> {
-    // The standard library searches text in linear time. Files that are not text are rare, so a simple search will do.
-    match (str::from_utf8(hay), str::from_utf8(needle)) {
-        (Ok(hay), Ok(needle)) => hay.find(needle),
-        _ => hay.windows(needle.len()).position(|window| window == needle),
-    }
-}
-
 fn uses_crlf(bytes: &[u8]) -> bool {
-    let lines = bytes.iter().filter(|&&byte| byte == b'\n').count();
-    let crlf = bytes.windows(2).filter(|pair| pair == b"\r\n").count();
-    crlf > 0 && crlf == lines
-}
-
-fn replace(bytes: &[u8], places: &[usize], length: usize, new: &[u8]) -> Vec<u8> {
-    let mut result = Vec::with_capacity(bytes.len() + places.len() * new.len());
-    let mut from = 0;
-    for &at in places {
-        result.extend_from_slice(&bytes[from..at]);
-        result.extend_from_slice(new);
-        from = at + length;
-    }
-    result.extend_from_slice(&bytes[from..]);
-    result
+    let crlf = bytes.find_iter("\r\n").count();
+    crlf > 0 && crlf == bytes.find_iter("\n").count()
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! Refusing a request: telling the turn, the ledger and the agent, with all that is known about the change in the way.
 
+use std::time::Duration;
+
+use similar::TextDiff;
+
 use crate::conflict;
-use crate::diff;
 use crate::disk::Found;
-use crate::outcome::Refused;
 use crate::path::FilePath;
-use crate::refusal::{ChangedBy, ErrorType, Reason, Refusal};
+use crate::refusal::{ChangedBy, ErrorType, Outcome, Reason, Refusal, Refused};
 use crate::request::Request;
 use crate::turn::{FileState, TEXT_PER_FILE};
 use tollgate_base::digest::Digest;
@@ -16,15 +18,26 @@ use tollgate_base::ledger::Entry;
 /// The number of ledger lines in which to look for the author of a change. An older change is no news to the agent.
 const LINES: usize = 256;
 
+/// The length of a diff: enough to see what changed. A model that needs more reads the file again anyway.
+const DIFF_BYTES: usize = 4096;
+
+/// The time for a diff. A late refusal would be worse than one without a diff.
+const DIFF_TIME: Duration = Duration::from_millis(100);
+
 /// Refuses a request. There must be at least one refusal.
-pub(crate) fn refuse(request: &Request<'_>, mut refusals: Vec<Refusal>) -> Result<Refused> {
+pub(crate) fn refuse<T>(request: &Request<'_>, mut refusals: Vec<Refusal>) -> Result<Outcome<T>> {
     refusals.sort_by(|a, b| a.path.cmp(&b.path));
     for refusal in &mut refusals {
         request.turn.refused(&refusal.path)?;
         explain(request, refusal)?;
     }
     record(request, &refusals, RefusalStatus::Denied)?;
-    Ok(Refused::new(refusals))
+    Ok(Outcome::Refused(Refused { refusals }))
+}
+
+/// Records a refusal that is not enforced.
+pub(crate) fn observe(request: &Request<'_>, path: &FilePath, reason: Reason) -> Result<()> {
+    record(request, &[Refusal::new(path.clone(), reason)], RefusalStatus::Observed)
 }
 
 /// Writes the ledger lines of refusals.
@@ -33,7 +46,7 @@ pub(crate) fn record(request: &Request<'_>, refusals: &[Refusal], status: Refusa
         let (baseline_hash, current_hash) = refusal.hashes();
         let refused = WriteRefused {
             tool_name: request.tool.to_owned(),
-            target_file: request.ledger_path(&refusal.path),
+            target_file: request.key(&refusal.path).display().to_string(),
             baseline_hash,
             current_hash,
         };
@@ -41,7 +54,7 @@ pub(crate) fn record(request: &Request<'_>, refusals: &[Refusal], status: Refusa
             ErrorType::StaleFile => Event::MutationConflict(refused, status, ErrorType::StaleFile),
             error => Event::MutationRefused(refused, status, error),
         };
-        request.author().entry(request.root, event)
+        request.entry(event)
     };
     let entries: Vec<Entry> = refusals.iter().map(entry).collect();
     // Flushed: auditors look for refusals, and nothing else would bring these lines back.
@@ -56,14 +69,14 @@ pub(crate) fn record(request: &Request<'_>, refusals: &[Refusal], status: Refusa
 
 /// Adds the author of the bytes on disk, and the diff.
 fn explain(request: &Request<'_>, refusal: &mut Refusal) -> Result<()> {
-    let path = request.ledger_path(&refusal.path);
+    let path = request.key(&refusal.path).display().to_string();
     let Reason::Stale(stale) = &mut refusal.reason else { return Ok(()) };
     stale.changed_by = author_of(request, &path, stale.actual)?;
     if let (Some(old), Some(new)) = (stale.expected.digest(), stale.actual.digest())
         && let Some(old) = request.turn.text(old)?
         && let Some(new) = current_text(request, &refusal.path, new)?
     {
-        stale.diff = diff::bounded(&old, &new);
+        stale.diff = bounded_diff(&old, &new);
     }
     Ok(())
 }
@@ -91,5 +104,45 @@ fn current_text(request: &Request<'_>, path: &FilePath, digest: Digest) -> Resul
             Ok((now == digest).then_some(bytes))
         }
         _ => Ok(None),
+    }
+}
+
+/// A unified diff of limited length. `None` if the bytes are not text.
+pub(crate) fn bounded_diff(old: &[u8], new: &[u8]) -> Option<String> {
+    let (old, new) = (str::from_utf8(old).ok()?, str::from_utf8(new).ok()?);
+    if old.contains('\0') || new.contains('\0') {
+        return None;
+    }
+    let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(old, new);
+    let text = diff.unified_diff().context_radius(2).header("what you read", "on disk").to_string();
+    if text.len() <= DIFF_BYTES {
+        return Some(text);
+    }
+    let end = (0..=DIFF_BYTES).rev().find(|&end| text.is_char_boundary(end))?;
+    let end = text[..end].rfind('\n').map_or(end, |newline| newline + 1);
+    Some(format!("{}... ({} bytes more)\n", &text[..end], text.len() - end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_shown() {
+        let text = bounded_diff(b"a\nb\nc\n", b"a\nB\nc\n").unwrap();
+        assert!(text.contains("-b\n+B\n"), "{text}");
+    }
+
+    #[test]
+    fn a_long_diff_is_cut_and_says_so() {
+        let (old, new) = ("ä\n".repeat(10_000), "ö\n".repeat(10_000));
+        let text = bounded_diff(old.as_bytes(), new.as_bytes()).unwrap();
+        assert!(text.len() < DIFF_BYTES + 50 && text.ends_with("bytes more)\n"));
+    }
+
+    #[test]
+    fn bytes_that_are_not_text_are_not_shown() {
+        assert_eq!(bounded_diff(b"\xff", b"a"), None);
+        assert_eq!(bounded_diff(b"a", b"\0"), None);
     }
 }

@@ -1,28 +1,30 @@
-//! Listing folders and looking at what is in them.
+//! Folders: listing them, looking at what is in them, creating and moving them.
 //!
-//! A folder has no bytes to lose, so nothing here is compared with a baseline. But the border of the workspace holds: every
-//! path is resolved first, and then opened below the root with links forbidden.
+//! A folder has no bytes to lose, so it is not compared with a baseline. But the border of the workspace holds: every path is
+//! resolved first, and then opened below the root with links forbidden. When a folder moves, the turn still knows the files
+//! in it. Other agents that knew these files find them missing.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::Metadata;
 use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType};
+use rustix::fs::FileType;
 
-use crate::disk::Folder;
-use crate::outcome::{Outcome, Refused};
+use crate::commit::{Journal, folder_moved, make_folders, remove_folders};
+use crate::disk::{Spot, gone_is_none};
+use crate::explain::refuse;
+use crate::guard::{changeable, lock};
 use crate::path::FilePath;
-use crate::place::{Located, Place};
-use crate::refusal::{Reason, Refusal};
+use crate::place::Located;
+use crate::refusal::{Outcome, Reason, Refusal};
+use crate::request::Request;
 use crate::root::Root;
+use crate::stage::ChangeId;
 use crate::state_folder::STATE_FOLDER;
+use crate::turn::FileState;
 use tollgate_base::error::{At, Fault, Result};
-
-/// The old names.
-pub use {EntryKind as Kind, FolderEntry as Named};
+use tollgate_base::event::{Event, Mutation, MutationStatus};
 
 /// What kind of thing a name in a folder is. Links are not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,112 +57,197 @@ pub struct Listing {
     pub entries: Vec<FolderEntry>,
 }
 
-/// A file or folder and its metadata.
-#[derive(Debug, Clone)]
-pub struct PathInfo {
-    /// The canonical path.
-    pub path: FilePath,
-    /// The metadata.
-    pub metadata: Metadata,
-}
-
-/// Lists a folder.
 pub(crate) fn list(root: &Root, path: &Path) -> Result<Outcome<Listing>> {
     let (path, below) = match root.locate(path)? {
         Located::Inside(place) => (place.path, place.relative),
         Located::Root(path) => (path, PathBuf::new()),
-        Located::Outside(path) => return Ok(outside(path)),
+        Located::Outside(path) => return Ok(Outcome::refused(path, Reason::Outside)),
     };
-    let entries = entries(root, &below)?;
+    let is_state = |name: &OsString| name == STATE_FOLDER && below.as_os_str().is_empty();
+    let entry = |(name, kind)| {
+        let kind = match kind {
+            FileType::RegularFile => EntryKind::File,
+            FileType::Directory => EntryKind::Folder,
+            FileType::Symlink => EntryKind::Link,
+            _ => EntryKind::Other,
+        };
+        FolderEntry { name, kind }
+    };
+    let found = root.folder.open_below(&below)?.entries()?.into_iter();
+    let mut entries: Vec<FolderEntry> = found.filter(|(name, _)| !is_state(name)).map(entry).collect();
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(Outcome::Done(Listing { path, entries }))
 }
 
 /// The metadata of a file or folder. Follows a link that stays in the workspace.
-pub(crate) fn look_at(root: &Root, path: &Path) -> Result<Outcome<PathInfo>> {
+pub(crate) fn look_at(root: &Root, path: &Path) -> Result<Outcome<Metadata>> {
     let place = match root.locate(path)? {
         Located::Inside(place) => place,
-        Located::Root(path) => {
-            let metadata = std::fs::metadata(&path).at("look at", &path)?;
-            return Ok(Outcome::Done(PathInfo { path, metadata }));
-        }
-        Located::Outside(path) => return Ok(outside(path)),
+        Located::Root(path) => return std::fs::metadata(&path).at("look at", &path).map(Outcome::Done),
+        Located::Outside(path) => return Ok(Outcome::refused(path, Reason::Outside)),
     };
-    let missing = || Fault::Missing { what: format!("`{}`", place.path) };
-    if !place.missing.is_empty() {
-        return Err(missing());
-    }
-    let folder = root.folder().open_below(place.relative.parent().unwrap_or(Path::new("")))?;
-    match metadata_in(&folder, &place) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(missing()),
-        answer => {
-            let metadata = answer.at("look at", &place.path)?;
-            Ok(Outcome::Done(PathInfo { path: place.path, metadata }))
-        }
-    }
-}
-
-/// All files below a folder, relative to the workspace. Includes everything that is not a folder.
-pub(crate) fn files_below(root: &Root, folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for FolderEntry { name, kind } in entries(root, &folder)? {
-            let path = folder.join(name);
-            if kind == EntryKind::Folder { folders.push(path) } else { found.push(path) }
-        }
-    }
-    Ok(found)
-}
-
-fn entries(root: &Root, below: &Path) -> Result<Vec<FolderEntry>> {
-    let folder = root.folder().open_below(below)?;
-    let read = || -> io::Result<Vec<FolderEntry>> {
-        let mut entries = Vec::new();
-        for entry in Dir::read_from(folder.as_fd())? {
-            let entry = entry?;
-            let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if name == "." || name == ".." || (name == STATE_FOLDER && below.as_os_str().is_empty()) {
-                continue;
-            }
-            let kind = match entry.file_type() {
-                // Some file systems do not say.
-                FileType::Unknown => {
-                    match rustix::fs::statat(folder.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW) {
-                        Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-                        // Deleted in the meantime.
-                        Err(_) => continue,
-                    }
-                }
-                known => known,
-            };
-            let kind = match kind {
-                FileType::RegularFile => EntryKind::File,
-                FileType::Directory => EntryKind::Folder,
-                FileType::Symlink => EntryKind::Link,
-                _ => EntryKind::Other,
-            };
-            entries.push(FolderEntry { name: name.to_owned(), kind });
-        }
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(entries)
+    let found = match place.missing.is_empty() {
+        true => gone_is_none(metadata(&root.spot(&place.relative)?).at("look at", &place.path))?,
+        false => None,
     };
-    read().at("list the folder", folder.shown())
-}
-
-fn outside<T>(path: FilePath) -> Outcome<T> {
-    Outcome::Refused(Refused::unrecorded(Refusal::new(path, Reason::Outside)))
+    found.map(Outcome::Done).ok_or_else(|| Fault::Missing { what: format!("`{}`", place.path) })
 }
 
 #[cfg(target_os = "linux")]
-fn metadata_in(folder: &Folder, place: &Place) -> io::Result<Metadata> {
+fn metadata(spot: &Spot) -> io::Result<Metadata> {
     use rustix::fs::{Mode, OFlags};
     // A handle that cannot read: it needs no permission on the file and does not wait for a FIFO.
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(folder.as_fd(), &place.name, flags, Mode::empty())?;
+    let fd = rustix::fs::openat(spot.folder(), spot.name(), flags, Mode::empty())?;
     std::fs::File::from(fd).metadata()
 }
 
 #[cfg(not(target_os = "linux"))]
-fn metadata_in(_: &Folder, place: &Place) -> io::Result<Metadata> {
-    std::fs::symlink_metadata(place.path.as_path())
+fn metadata(spot: &Spot) -> io::Result<Metadata> {
+    std::fs::symlink_metadata(spot.shown())
+}
+
+/// Creates a folder and its missing parents. Does nothing if it exists.
+pub(crate) fn create(request: &Request<'_>, path: &Path) -> Result<Outcome<FilePath>> {
+    let root = request.root;
+    if let Located::Root(path) = root.locate(path)? {
+        return Ok(Outcome::Done(path));
+    }
+    let mut refusals = Vec::new();
+    let Some(place) = changeable(root, path, Reason::Protected, &mut refusals)? else {
+        return refuse(request, refusals);
+    };
+    make_durable_folders(root, place.missing.iter().chain([&place.relative]))?;
+    match root.folder.open_below(&place.relative) {
+        Ok(_) => Ok(Outcome::Done(place.path)),
+        Err(_) => Err(Fault::invalid(format!("`{}` exists and is not a folder", place.path))),
+    }
+}
+
+/// Moves a folder to another path, which must be free. The turn still knows the files in it.
+pub(crate) fn move_to(request: &Request<'_>, path: &Path, to: &Path) -> Result<Outcome<FilePath>> {
+    let Request { root, turn, .. } = *request;
+    let mut refusals = Vec::new();
+    let from = changeable(root, path, Reason::Protected, &mut refusals)?;
+    let to = changeable(root, to, Reason::Protected, &mut refusals)?;
+    let (Some(from), Some(to)) = (from, to) else { return refuse(request, refusals) };
+    if to.relative.starts_with(&from.relative) {
+        return Err(Fault::invalid(format!("`{}` cannot be moved into itself", from.path)));
+    }
+    let files = root.files_below(&from.relative)?;
+    if files.iter().any(|file| root.is_protected(file)) {
+        return refuse(request, vec![Refusal::new(from.path, Reason::Protected)]);
+    }
+    // Waits for agents that are writing one of these files. Agents that come later find them missing.
+    let mut paths: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+    paths.extend([from.relative.as_path(), to.relative.as_path()]);
+    let locks = match lock(request, &paths, None)? {
+        Ok(locks) => locks,
+        Err(refusal) => return refuse(request, vec![refusal]),
+    };
+    // From now on, the next process completes or undoes what this one leaves unfinished.
+    locks.mark()?;
+    let id = ChangeId::new(root.now())?;
+    let both = (from.relative.as_path(), to.relative.as_path());
+    let journal = Journal::of_move(request, &id, both, &to.missing)?;
+    make_durable_folders(root, &to.missing)?;
+    let (source, target) = (root.spot(&from.relative)?, root.spot(&to.relative)?);
+    if !source.rename_new(&target)? {
+        remove_folders(root, &to.missing)?;
+        journal.remove_for_good(root)?;
+        locks.clear()?;
+        return Err(Fault::invalid(format!("`{}` exists already", to.path)));
+    }
+    // Without these, a power failure could bring the old name back, or lose both.
+    target.folder().flush(root.durability())?;
+    source.folder().flush(root.durability())?;
+    for file in &files {
+        let Ok(rest) = file.strip_prefix(&from.relative) else { continue };
+        let old = FilePath::trusted(root.path().join(file));
+        let new = FilePath::trusted(to.path.as_path().join(rest));
+        if let Some(sighting) = turn.get(&old)? {
+            turn.update(&new, &mut |_| Some(sighting))?;
+            turn.wrote(&old, FileState::Absent)?;
+        }
+    }
+    let moved = folder_moved(id.as_str(), request.tool, both, files.len());
+    let event = Event::Mutation(Mutation::Folder(moved), MutationStatus::Applied);
+    root.record(Some(turn.agent()), Some(turn.id()), event)?;
+    // The move is final. If this fails, the next process finds the ledger line and deletes the journal.
+    let _ = journal.remove().and_then(|()| locks.clear());
+    Ok(Outcome::Done(to.path))
+}
+
+/// Creates these folders, outermost first.
+fn make_durable_folders<'a>(root: &Root, folders: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
+    let mut made = Vec::new();
+    make_folders(root, folders, &mut made)?;
+    // Without this, a power failure could delete a folder that was acknowledged, with all files in it.
+    made.iter().try_for_each(|(_, parent)| parent.flush(root.durability()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edit::Edit;
+    use crate::gate::Gate;
+    use crate::part::Part;
+    use crate::request::Expected;
+    use crate::turn::Turn;
+    use crate::workspace::{Options, Workspace};
+
+    fn world() -> (tempfile::TempDir, Gate, Turn) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("d/sub")).unwrap();
+        std::fs::write(folder.path().join("d/sub/a"), "one").unwrap();
+        std::os::unix::fs::symlink("/etc", folder.path().join("out")).unwrap();
+        let gate = Gate::new(Workspace::open(folder.path(), Options::default()).unwrap());
+        let turn = gate.begin_turn("blue".parse().unwrap()).unwrap();
+        (folder, gate, turn)
+    }
+
+    fn done<T>(outcome: Result<Outcome<T>>) -> T {
+        match outcome.unwrap() {
+            Outcome::Done(done) => done,
+            Outcome::Refused(refused) => panic!("{refused:?}"),
+        }
+    }
+
+    #[test]
+    fn a_listing_leaves_out_the_state_and_never_leaves_the_workspace() {
+        let (_keep, gate, _turn) = world();
+        let workspace = gate.workspace();
+        let names: Vec<(OsString, EntryKind)> =
+            done(workspace.list("")).entries.into_iter().map(|entry| (entry.name, entry.kind)).collect();
+        assert_eq!(names, [("d".into(), EntryKind::Folder), ("out".into(), EntryKind::Link)]);
+        assert!(matches!(workspace.list("out"), Ok(Outcome::Refused(_))));
+        assert!(matches!(workspace.look_at("out/passwd"), Ok(Outcome::Refused(_))));
+        assert_eq!(done(workspace.look_at("d/sub/a")).len(), 3);
+        assert!(matches!(workspace.look_at("d/gone"), Err(Fault::Missing { .. })));
+    }
+
+    #[test]
+    fn a_turn_still_knows_the_files_of_a_moved_folder() {
+        let (keep, gate, turn) = world();
+        done(gate.read(&turn, "d/sub/a", Part::Whole));
+        std::fs::write(keep.path().join("d/sub/a"), "foreign").unwrap();
+        done(gate.move_folder(&turn, "d", "x/y"));
+        let refused = gate.write(&turn, "x/y/sub/a", "mine", Expected::Baseline).unwrap();
+        assert!(matches!(refused, Outcome::Refused(_)), "the agent has not seen the foreign change");
+        done(gate.create_folder(&turn, "d"));
+        assert!(gate.move_folder(&turn, "d", "x/y").is_err(), "the new path is taken");
+        assert!(gate.move_folder(&turn, "x", "x/y/z").is_err());
+        assert!(matches!(gate.move_folder(&turn, ".tollgate", "t"), Ok(Outcome::Refused(_))));
+    }
+
+    #[test]
+    fn a_preview_is_not_a_read() {
+        let (keep, gate, turn) = world();
+        done(gate.read(&turn, "d/sub/a", Part::Whole));
+        std::fs::write(keep.path().join("d/sub/a"), "one two").unwrap();
+        let preview = done(gate.preview("d/sub/a", &[Edit::once("one", "1")]));
+        assert_eq!((preview.before.as_slice(), preview.after.as_slice()), (&b"one two"[..], &b"1 two"[..]));
+        let refused = gate.write(&turn, "d/sub/a", "1", Expected::Baseline).unwrap();
+        assert!(matches!(refused, Outcome::Refused(_)));
+    }
 }

@@ -3,35 +3,59 @@
 //! [`Gate::read`], [`Gate::write`] and their siblings do the work themselves. [`Gate::pre_tool_use`] and
 //! [`Gate::post_tool_use`] surround a tool that does it: the first checks and reserves, the second settles the result.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::change::{Action, Change, Expected};
 use crate::commit::Applied;
-use crate::disk::Steady;
-use crate::edit::Edit;
-use crate::folder_change;
-use crate::guard::{Admission, READ_WAIT, admit};
-use crate::outcome::Outcome;
-use crate::part::Part;
+use crate::disk::{Found, Spot};
+use crate::edit::{self, Edit};
+use crate::folder;
+use crate::guard::{READ_WAIT, admit};
+use crate::part::{Part, Selection};
 use crate::path::FilePath;
-use crate::preview::{self, Preview};
-pub use crate::read::Read;
-use crate::read::{read, read_to};
-use crate::recovery;
-use crate::request::Request;
+use crate::place::Located;
+use crate::refusal::{Outcome, Reason};
+use crate::request::{Action, Change, Expected, Request};
 use crate::tool_use;
 pub use crate::tool_use::{Mention, Ticket, ToolChange, ToolResult, ToolUse};
-use crate::turn::{FileState, Session, Turn, TurnState};
+use crate::turn::{Extent, FileState, Session, TEXT_PER_FILE, Turn, TurnState};
 use crate::workspace::Workspace;
 use tollgate_base::digest::Digest;
-use tollgate_base::error::{Fault, Result};
+use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::event::{Event, TurnMark};
 use tollgate_base::ledger::Flush;
+use tollgate_base::lock::Pauses;
 use tollgate_base::name::{Agent, TurnId};
 
-/// The old name.
-pub use crate::tool_use::Mention as Named;
+/// Up to this size, a file is read completely before the caller gets a byte, so that a slow caller does not keep other
+/// programs from saving it. Larger files are streamed.
+const READ_AT_ONCE: u64 = 16 << 20;
+
+/// The result of a read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Read {
+    /// The file.
+    pub path: FilePath,
+    /// The hash of the whole file, even if only a part was read.
+    pub sha256: Digest,
+    /// The size of the whole file in bytes.
+    pub size: u64,
+    /// The bytes of the part.
+    pub bytes: Vec<u8>,
+}
+
+/// What an edit would make of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Preview {
+    /// The file.
+    pub path: FilePath,
+    /// The hash of the file.
+    pub sha256: Digest,
+    /// The current bytes.
+    pub before: Vec<u8>,
+    /// The bytes after the edit.
+    pub after: Vec<u8>,
+}
 
 /// The calls that agents make. Clones share the workspace.
 #[derive(Clone)]
@@ -51,7 +75,7 @@ impl Gate {
     }
 
     fn request<'a>(&'a self, turn: &'a dyn TurnState, tool: &'a str) -> Request<'a> {
-        Request { root: self.workspace.root(), turn, tool }
+        Request { root: &self.workspace, turn, tool }
     }
 
     /// Begins a turn in this process.
@@ -84,7 +108,7 @@ impl Gate {
     }
 
     fn record(&self, turn: &dyn TurnState, event: Event) -> Result<()> {
-        let entry = self.request(turn, "").author().entry(self.workspace.root(), event);
+        let entry = self.workspace.entry(Some(turn.agent()), Some(turn.id()), event);
         self.workspace.ledger().append(&[entry], Flush::No).map(drop)
     }
 
@@ -96,7 +120,9 @@ impl Gate {
 
     /// Reads a file, or a part of it, and records what the agent saw.
     pub fn read(&self, turn: &dyn TurnState, path: impl AsRef<Path>, part: Part) -> Result<Outcome<Read>> {
-        read(self.workspace.root(), turn, path.as_ref(), part)
+        let mut bytes = Vec::new();
+        let read = self.read_to(turn, path, part, &mut bytes)?;
+        Ok(read.map(|read| Read { bytes, ..read }))
     }
 
     /// Like [`Gate::read`], but streams the bytes to a writer.
@@ -107,17 +133,66 @@ impl Gate {
         part: Part,
         sink: &mut dyn Write,
     ) -> Result<Outcome<Read>> {
-        read_to(self.workspace.root(), turn, path.as_ref(), part, sink)
+        let root = self.workspace();
+        let path = match root.locate(path.as_ref())? {
+            Located::Inside(place) => place.path,
+            Located::Outside(path) => return Ok(Outcome::refused(path, Reason::Outside)),
+            Located::Root(path) => return Ok(Outcome::refused(path, Reason::NotAFile)),
+        };
+        let found = match root.spot_anywhere(&path)? {
+            Some(spot) => steady(&spot, turn.get(&path)?.is_some())?,
+            None => Found::Nothing,
+        };
+        let mut file = match found {
+            Found::File(file) => file,
+            Found::NotAFile => return Ok(Outcome::refused(path, Reason::NotAFile)),
+            Found::Nothing => {
+                turn.observe(&path, FileState::Absent, Extent::Whole)?;
+                return Err(path.missing());
+            }
+            Found::Unreadable => {
+                turn.observe(&path, FileState::Unreadable, Extent::Whole)?;
+                return Err(io::Error::from(io::ErrorKind::PermissionDenied)).at("read", &path);
+            }
+        };
+        let size = file.len();
+        let mut selection = Selection::new(part);
+        let mut feed = |chunk: &[u8]| selection.feed(chunk, sink).at("hand out", &path);
+        let sha256 = if size <= READ_AT_ONCE {
+            let (bytes, digest) = file.read()?;
+            file.let_go();
+            if size <= TEXT_PER_FILE as u64 {
+                turn.keep_text(digest, &bytes)?;
+            }
+            feed(&bytes)?;
+            digest
+        } else {
+            file.let_go();
+            file.stream(feed)?
+        };
+        let shown = selection.finish(sink).at("hand out", &path)?;
+        turn.observe(&path, FileState::Present(sha256), shown)?;
+        Ok(Outcome::Done(Read { path, sha256, size, bytes: Vec::new() }))
     }
 
     /// Reads a file without recording the read in any turn.
     pub fn peek(&self, path: impl AsRef<Path>) -> Result<Outcome<Read>> {
-        preview::peek(self.workspace.root(), path.as_ref())
+        self.read(&Turn::begin(TurnId::new()?, "nobody".parse()?), path, Part::Whole)
     }
 
     /// What these edits would make of a file. Changes and records nothing.
+    ///
+    /// An agent that sees a diff has not seen the whole file, so a preview does not count as a read. If it did, the agent
+    /// could overwrite changes that it has not seen.
     pub fn preview(&self, path: impl AsRef<Path>, edits: &[Edit]) -> Result<Outcome<Preview>> {
-        preview::preview(self.workspace.root(), path.as_ref(), edits)
+        let Read { path, sha256, bytes: before, .. } = match self.peek(path)? {
+            Outcome::Done(read) => read,
+            Outcome::Refused(refused) => return Ok(Outcome::Refused(refused)),
+        };
+        Ok(match edit::apply(before.clone(), edits)? {
+            Ok(after) => Outcome::Done(Preview { path, sha256, before, after }),
+            Err(reason) => Outcome::refused(path, reason),
+        })
     }
 
     /// Writes a file. Creates it if it does not exist.
@@ -178,36 +253,32 @@ impl Gate {
         self.apply_as(turn, "write_files", changes)
     }
 
-    /// Makes all of these changes or none. The ledger names this tool.
-    pub fn apply_as(
+    fn apply_as(
         &self,
         turn: &dyn TurnState,
         tool: &str,
         changes: Vec<Change>,
     ) -> Result<Outcome<Vec<Applied>>> {
         match admit(self.request(turn, tool), changes)? {
-            Admission::Granted(permit) => permit.commit(),
-            Admission::Refused(refused) => Ok(Outcome::Refused(refused)),
+            Outcome::Done(permit) => permit.commit(),
+            Outcome::Refused(refused) => Ok(Outcome::Refused(refused)),
         }
     }
 
     fn one(&self, turn: &dyn TurnState, tool: &str, change: Change) -> Result<Outcome<Applied>> {
-        match self.apply_as(turn, tool, vec![change])? {
-            Outcome::Done(mut applied) => match applied.pop() {
-                Some(applied) => Ok(Outcome::Done(applied)),
-                None => Err(Fault::invalid("nothing was changed")),
-            },
+        match self.apply_as(turn, tool, vec![change])?.map(|mut applied| applied.pop()) {
+            Outcome::Done(Some(applied)) => Ok(Outcome::Done(applied)),
+            Outcome::Done(None) => Err(Fault::invalid("nothing was changed")),
             Outcome::Refused(refused) => Ok(Outcome::Refused(refused)),
         }
     }
 
     /// Writes bytes from recovery back to their path. The bytes that they replace go to recovery.
     pub fn restore(&self, turn: &dyn TurnState, id: &str) -> Result<Outcome<Applied>> {
-        let root = self.workspace.root();
-        let (entry, bytes) = recovery::read(root, id)?;
-        let spot = root.spot_anywhere(&entry.path)?;
+        let (entry, bytes) = self.workspace.recovered(id)?;
+        let spot = self.workspace.spot_anywhere(&entry.path)?;
         let expected = match spot.map(|spot| spot.steady(READ_WAIT)).transpose()? {
-            Some(Steady::File(file) | Steady::Busy(file)) => Expected::Hash(file.hash()?),
+            Some((Found::File(file), _)) => Expected::Hash(file.hash()?),
             _ => Expected::Absent,
         };
         self.one(turn, "restore", Change::new(entry.path.as_path(), Action::Write(bytes)).expecting(expected))
@@ -215,7 +286,7 @@ impl Gate {
 
     /// Creates a folder and its missing parents. Does nothing if it exists.
     pub fn create_folder(&self, turn: &dyn TurnState, path: impl AsRef<Path>) -> Result<Outcome<FilePath>> {
-        folder_change::create(&self.request(turn, "create_directory"), path.as_ref())
+        folder::create(&self.request(turn, "create_directory"), path.as_ref())
     }
 
     /// Moves a folder to another path, which must be free. The turn still knows the files in it.
@@ -225,17 +296,17 @@ impl Gate {
         path: impl AsRef<Path>,
         to: impl AsRef<Path>,
     ) -> Result<Outcome<FilePath>> {
-        folder_change::move_to(&self.request(turn, "move_file"), path.as_ref(), to.as_ref())
+        folder::move_to(&self.request(turn, "move_file"), path.as_ref(), to.as_ref())
     }
 
     /// Before a tool runs: compares every file that it will change with what the turn knows, and reserves all of them.
     pub fn pre_tool_use(&self, turn: &dyn TurnState, tool_use: &ToolUse) -> Result<Outcome<Ticket>> {
-        tool_use::before(self.workspace.root(), turn, tool_use)
+        tool_use::before(&self.request(turn, &tool_use.tool), tool_use)
     }
 
     /// After the tool: remembers what it read and wrote, and ends its reservations.
     pub fn post_tool_use(&self, turn: &dyn TurnState, ticket: Ticket, result: ToolResult) -> Result<()> {
-        tool_use::after(self.workspace.root(), turn, ticket, result)
+        tool_use::after(&self.workspace, turn, ticket, result)
     }
 
     /// Keeps bytes that another program saved and the agent's own tool overwrote, if its program reports what it replaced.
@@ -247,7 +318,7 @@ impl Gate {
         before: FileState,
         bytes: &[u8],
     ) -> Result<String> {
-        tool_use::keep_overwritten(self.workspace.root(), turn, path, before, bytes)
+        tool_use::keep_overwritten(&self.request(turn, ""), path, before, bytes)
     }
 
     /// After a tool that may have changed files without announcing them: looks at these files again. Returns those with
@@ -261,6 +332,18 @@ impl Gate {
         tool: &str,
         files: &[(FilePath, Mention)],
     ) -> Result<Vec<FilePath>> {
-        tool_use::look_again(self.workspace.root(), turn, tool, files)
+        tool_use::look_again(&self.request(turn, tool), files)
+    }
+}
+
+/// Opens a file once nobody is writing it. Some editors move the old file away before they write the new one, so a file that
+/// the turn has seen may be missing for a moment.
+fn steady(spot: &Spot, seen: bool) -> Result<Found> {
+    let mut pauses = Pauses::lasting(READ_WAIT);
+    loop {
+        match spot.steady(READ_WAIT)?.0 {
+            Found::Nothing if seen && pauses.pause() => {}
+            found => return Ok(found),
+        }
     }
 }

@@ -8,35 +8,27 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-pub use crate::change::{Action, Change, Expected};
-use crate::commit::{self, Applied, Base, Committed, Deed, Left, Plan, stale};
-use crate::disk::{Found, Steady};
+use crate::commit::{Applied, Base, Deed, Plan, commit};
+use crate::disk::{Found, Quiet};
 use crate::edit::{self, Edit};
-use crate::explain::{record, refuse};
+use crate::explain::{observe, refuse};
 use crate::heal::heal;
-pub use crate::outcome::{Outcome, Refused};
 use crate::path::FilePath;
 use crate::place::{Located, Place};
+pub use crate::refusal::{Outcome, Refused};
 use crate::refusal::{Reason, Refusal};
 use crate::request::Request;
+pub use crate::request::{Action, Change, Expected};
 use crate::reservation::Reservation;
 use crate::root::Root;
 use crate::stripe_lock::StripeLocks;
-use crate::turn::{Extent, FileState, TEXT_PER_FILE};
+use crate::turn::{Extent, FileState};
 use tollgate_base::error::{Fault, Result};
-use tollgate_base::event::RefusalStatus;
 use tollgate_base::lock::Pauses;
-use tollgate_base::name::Agent;
 use tollgate_base::settings::{GuardMode, Unread};
 
 /// How long a reader waits while a file is being written, before it takes the bytes that are there.
 pub(crate) const READ_WAIT: Duration = Duration::from_millis(50);
-
-/// The answer of the guard.
-pub(crate) enum Admission<P> {
-    Granted(P),
-    Refused(Refused),
-}
 
 /// The permission to make some changes, with the locks of their files. [`Permit::commit`] uses it up.
 #[must_use = "a permit that is not committed changes nothing"]
@@ -46,18 +38,8 @@ pub(crate) struct Permit<'a> {
     locks: StripeLocks,
 }
 
-/// The answer to a request for locks.
-pub(crate) enum Locking {
-    Locked(StripeLocks),
-    /// Another process or agent uses the path at this index.
-    Busy {
-        index: usize,
-        holder: Option<Agent>,
-    },
-}
-
 /// Asks for the permission to make all of these changes together.
-pub(crate) fn admit<'a>(request: Request<'a>, changes: Vec<Change>) -> Result<Admission<Permit<'a>>> {
+pub(crate) fn admit<'a>(request: Request<'a>, changes: Vec<Change>) -> Result<Outcome<Permit<'a>>> {
     if changes.is_empty() {
         return Err(Fault::invalid("the list of changes is empty"));
     }
@@ -67,15 +49,13 @@ pub(crate) fn admit<'a>(request: Request<'a>, changes: Vec<Change>) -> Result<Ad
         let mut place = |path: &Path| changeable(request.root, path, Reason::NotAFile, &mut refusals);
         let from = place(&change.path)?;
         let to = match &change.action {
-            Action::MoveTo(to) => Some(place(to)?),
+            Action::MoveTo(to) => place(to)?,
             _ => None,
         };
-        if let (Some(from), Some(to)) = (from, to.map_or(Some(None), |to| to.map(Some))) {
-            wanted.push((from, to, change));
-        }
+        wanted.extend(from.map(|from| (from, to, change)));
     }
     if !refusals.is_empty() {
-        return refuse(&request, refusals).map(Admission::Refused);
+        return refuse(&request, refusals);
     }
     let paths: Vec<&Place> =
         wanted.iter().flat_map(|(place, to, _)| [Some(place), to.as_ref()]).flatten().collect();
@@ -85,11 +65,8 @@ pub(crate) fn admit<'a>(request: Request<'a>, changes: Vec<Change>) -> Result<Ad
     }
     let relative: Vec<&Path> = paths.iter().map(|place| place.relative.as_path()).collect();
     let locks = match lock(&request, &relative, None)? {
-        Locking::Locked(locks) => locks,
-        Locking::Busy { index, holder } => {
-            let refusal = Refusal::new(paths[index].path.clone(), Reason::Busy { holder });
-            return refuse(&request, vec![refusal]).map(Admission::Refused);
-        }
+        Ok(locks) => locks,
+        Err(refusal) => return refuse(&request, vec![refusal]),
     };
     let mut plans = Vec::with_capacity(wanted.len());
     for (place, to, change) in wanted {
@@ -99,49 +76,30 @@ pub(crate) fn admit<'a>(request: Request<'a>, changes: Vec<Change>) -> Result<Ad
         }
     }
     if !refusals.is_empty() {
-        return refuse(&request, refusals).map(Admission::Refused);
+        return refuse(&request, refusals);
     }
-    Ok(Admission::Granted(Permit { request, plans, locks }))
+    Ok(Outcome::Done(Permit { request, plans, locks }))
 }
 
 impl Permit<'_> {
-    /// Makes the changes.
     pub(crate) fn commit(self) -> Result<Outcome<Vec<Applied>>> {
         let Self { request, plans, locks } = self;
         // The agent knows the bytes that it writes, so a later refusal can show how they were changed.
-        let text = |plan: &Plan| match &plan.deed {
-            Deed::Put { bytes, .. } if bytes.len() <= TEXT_PER_FILE => Some(bytes.clone()),
-            Deed::Put { .. } | Deed::Remove | Deed::MoveTo(_) => None,
-        };
-        let texts: Vec<Option<Vec<u8>>> = plans.iter().map(text).collect();
-        // If this process dies, or the disk fails during an undo, the next process to lock these paths heals first.
-        locks.mark()?;
-        let committed = commit::commit(request.root, plans, request.author())?;
-        if !matches!(committed, Committed::Applied { left: Left::Something, .. }) {
-            // If a mark cannot be cleared, the next process heals, which finds nothing to do.
-            let _ = locks.clear();
-        }
-        match committed {
-            Committed::Refused(refusals) => refuse(&request, refusals).map(Outcome::Refused),
-            Committed::Applied { changes, observed, .. } => {
-                if !observed.is_empty() {
-                    record(&request, &observed, RefusalStatus::Observed)?;
-                }
-                for (applied, text) in changes.iter().zip(texts) {
-                    if let (Some(digest), Some(text)) = (applied.after.digest(), text) {
-                        request.turn.keep_text(digest, &text)?;
-                    }
-                    match &applied.moved_to {
-                        None => request.turn.wrote(&applied.path, applied.after)?,
-                        Some(to) => {
-                            request.turn.wrote(&applied.path, FileState::Absent)?;
-                            request.turn.wrote(to, applied.after)?;
-                        }
-                    }
-                }
-                Ok(Outcome::Done(changes))
+        for plan in &plans {
+            if let Deed::Put { bytes, digest } = &plan.deed {
+                request.turn.keep_text(*digest, bytes)?;
             }
         }
+        let outcome = commit(&request, plans, &locks)?;
+        if let Outcome::Done(changes) = &outcome {
+            for Applied { path, moved_to, after, .. } in changes {
+                if moved_to.is_some() {
+                    request.turn.wrote(path, FileState::Absent)?;
+                }
+                request.turn.wrote(moved_to.as_ref().unwrap_or(path), *after)?;
+            }
+        }
+        Ok(outcome)
     }
 }
 
@@ -165,14 +123,22 @@ pub(crate) fn changeable(
 /// Locks these paths, unless another agent is about to write one of them. Heals first what a dead process left on them.
 ///
 /// `call` is the tool call that the request belongs to: it may lock what it has reserved.
-pub(crate) fn lock(request: &Request<'_>, paths: &[&Path], call: Option<&str>) -> Result<Locking> {
+pub(crate) fn lock(
+    request: &Request<'_>,
+    paths: &[&Path],
+    call: Option<&str>,
+) -> Result<std::result::Result<StripeLocks, Refusal>> {
+    let busy = |path: &Path, holder| {
+        let path = FilePath::trusted(request.root.path().join(path));
+        Ok(Err(Refusal::new(path, Reason::Busy { holder })))
+    };
     let settings = &request.root.settings().guard;
     let mut pauses = Pauses::lasting(settings.quiet_wait.0);
     let mut healed = None;
     let mut healing = Pauses::lasting(settings.lock_wait.0);
     loop {
-        let Some(locks) = request.root.stripes().acquire(paths.iter().copied(), settings.lock_wait.0)? else {
-            return Ok(Locking::Busy { index: 0, holder: None });
+        let Some(locks) = request.root.stripes.acquire(paths.iter().copied(), settings.lock_wait.0)? else {
+            return busy(paths[0], None);
         };
         let marks = locks.marks()?;
         if !marks.is_empty() && healed.as_ref() != Some(&marks) {
@@ -182,41 +148,36 @@ pub(crate) fn lock(request: &Request<'_>, paths: &[&Path], call: Option<&str>) -
             if marks.iter().all(|(stripe, _)| !skipped.contains(stripe)) {
                 healed = Some(marks);
             } else if !healing.pause() {
-                return Ok(Locking::Busy { index: 0, holder: None });
+                return busy(paths[0], None);
             }
             continue;
         }
         let mut reserved = None;
-        for (index, path) in paths.iter().enumerate() {
-            if let Some(reservation) = Reservation::of(request.root, &locks, path)? {
+        for path in paths {
+            if let Some(reservation) = Reservation::of(request.root, &locks, path)?
                 // An agent never blocks itself, not even with a call that did not end.
-                let own =
-                    reservation.turn == *request.turn.id() && reservation.agent == *request.turn.agent();
-                if !own && Some(reservation.call.as_str()) != call {
-                    reserved = Some((index, reservation.agent));
-                    break;
-                }
+                && !reservation.is_of(request.turn)
+                && Some(reservation.call.as_str()) != call
+            {
+                reserved = Some((path, reservation.agent));
+                break;
             }
         }
-        match reserved {
-            None => return Ok(Locking::Locked(locks)),
-            Some((index, holder)) => {
-                drop(locks);
-                if !pauses.pause() {
-                    return Ok(Locking::Busy { index, holder: Some(holder) });
-                }
-            }
+        let Some((path, holder)) = reserved else { return Ok(Ok(locks)) };
+        drop(locks);
+        if !pauses.pause() {
+            return busy(path, Some(holder));
         }
     }
 }
 
-/// What must be on disk for a change of this extent, or why the change is refused.
+/// What must be on disk for a change of this extent, or why the change is refused. `find` opens the file.
 pub(crate) fn base(
     request: &Request<'_>,
     path: &FilePath,
     extent: Extent,
     expected: Expected,
-    exists: &dyn Fn() -> Result<bool>,
+    find: &dyn Fn() -> Result<Found>,
 ) -> Result<std::result::Result<Base, Reason>> {
     let settings = &request.root.settings().guard;
     let state = match expected {
@@ -233,12 +194,19 @@ pub(crate) fn base(
         Some(FileState::Unreadable) => Reason::Unreadable,
         Some(state) if settings.mode == GuardMode::Observe => return Ok(Ok(Base::Observed(state))),
         Some(state) => return Ok(Ok(Base::Exactly(state))),
-        None if !exists()? => return Ok(Ok(Base::Exactly(FileState::Absent))),
-        None if settings.unread == Unread::Refuse => Reason::Unread { actual: FileState::Unreadable },
-        None => return Ok(Ok(Base::Any)),
+        None => match find()? {
+            Found::Nothing => return Ok(Ok(Base::Exactly(FileState::Absent))),
+            _ if settings.unread != Unread::Refuse => return Ok(Ok(Base::Any)),
+            Found::File(file) if settings.mode != GuardMode::Observe => {
+                Reason::Unread { actual: FileState::Present(file.hash()?) }
+            }
+            // A read would not help.
+            Found::NotAFile if settings.mode != GuardMode::Observe => Reason::NotAFile,
+            _ => Reason::Unread { actual: FileState::Unreadable },
+        },
     };
     if settings.mode == GuardMode::Observe {
-        record(request, &[Refusal::new(path.clone(), reason)], RefusalStatus::Observed)?;
+        observe(request, path, reason)?;
         return Ok(Ok(Base::Any));
     }
     Ok(Err(reason))
@@ -255,23 +223,12 @@ fn plan(
         (Action::Create(_), _) => Expected::Absent,
         (_, expected) => expected,
     };
-    let exists = || {
-        Ok(match place.missing.is_empty() {
-            true => place.spot(request.root.folder())?.inode()?.is_some(),
-            false => false,
-        })
+    let find = || match place.missing.is_empty() {
+        true => request.root.spot(&place.relative)?.open(),
+        false => Ok(Found::Nothing),
     };
-    let base = match base(request, &place.path, extent, expected, &exists)? {
+    let base = match base(request, &place.path, extent, expected, &find)? {
         Ok(base) => base,
-        Err(Reason::Unread { .. }) => {
-            let reason = match place.spot(request.root.folder())?.open()? {
-                Found::File(file) => Reason::Unread { actual: FileState::Present(file.hash()?) },
-                // A read would not help.
-                Found::NotAFile => Reason::NotAFile,
-                Found::Nothing | Found::Unreadable => Reason::Unread { actual: FileState::Unreadable },
-            };
-            return Ok(Err(Refusal::new(place.path, reason)));
-        }
         Err(reason) => return Ok(Err(Refusal::new(place.path, reason))),
     };
     let deed = match (change.action, to) {
@@ -293,29 +250,25 @@ fn plan_edit(
 ) -> Result<std::result::Result<Plan, Refusal>> {
     let refusal = |reason| Ok(Err(Refusal::new(place.path.clone(), reason)));
     let missing = |actual| match base {
-        Base::Exactly(expected @ FileState::Present(_)) => Ok(stale(expected, actual)),
-        _ => Err(Fault::Missing { what: format!("`{}`", place.path) }),
+        Base::Exactly(expected @ FileState::Present(_)) => Ok(Reason::stale(expected, actual)),
+        _ => Err(place.path.missing()),
     };
     if !place.missing.is_empty() {
         return refusal(missing(FileState::Absent)?);
     }
-    let spot = place.spot(request.root.folder())?;
+    let spot = request.root.spot(&place.relative)?;
     let (bytes, digest) = match spot.steady(request.root.settings().guard.quiet_wait.0)? {
-        Steady::File(file) => file.read()?,
-        Steady::Busy(_) => return refusal(Reason::Busy { holder: None }),
-        Steady::Nothing => return refusal(missing(FileState::Absent)?),
-        Steady::Unreadable => return refusal(Reason::Unreadable),
-        Steady::NotAFile => return refusal(Reason::NotAFile),
+        (Found::File(_), Quiet::Busy) => return refusal(Reason::Busy { holder: None }),
+        (Found::File(file), _) => file.read()?,
+        (Found::Nothing, _) => return refusal(missing(FileState::Absent)?),
+        (Found::Unreadable, _) => return refusal(Reason::Unreadable),
+        (Found::NotAFile, _) => return refusal(Reason::NotAFile),
     };
     let actual = FileState::Present(digest);
     match base {
-        Base::Exactly(expected) if expected != actual => return refusal(stale(expected, actual)),
+        Base::Exactly(expected) if expected != actual => return refusal(Reason::stale(expected, actual)),
         Base::Observed(expected) if expected != actual => {
-            record(
-                request,
-                &[Refusal::new(place.path.clone(), stale(expected, actual))],
-                RefusalStatus::Observed,
-            )?;
+            observe(request, &place.path, Reason::stale(expected, actual))?;
         }
         _ => {}
     }

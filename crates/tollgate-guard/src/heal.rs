@@ -17,27 +17,23 @@
 //! The lock of its path tells whether the author of a staged file lives. If another process holds the lock, the file is left
 //! alone.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::commit::{
-    Journal, JournalContent, JournalRecord, file_changed, finish_swap, folder_moved, give_back, put_back,
-    rollback,
+    Journal, JournalContent, JournalRecord, complete, file_changed, finish_swap, folder_moved, give_back,
+    put_back, roll_back,
 };
 use crate::disk::{Found, Spot};
-use crate::folder::files_below;
-use crate::late_write::{self, Swept};
-use crate::long_path::target_path;
-use crate::recovery::{self, keep_foreign, keep_late, settle};
+use crate::recovery::{Swept, check, keep_foreign, keep_late, prune, settle};
 use crate::root::Root;
-use crate::stage::{ChangeId, Displaced, StageName, Standing, owner_of_aside, parse_unfinished};
-use crate::stripe_lock::{StripeLocks, stripe};
+use crate::stage::{ChangeId, StageName, Standing, owner_of_aside, parse_unfinished};
+use crate::stripe_lock::stripe;
 use crate::turn::FileState;
-use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_base::event::{Event, FileChanged, FolderMoved, Mutation, MutationStatus};
 use tollgate_base::ledger::Entry;
@@ -46,20 +42,11 @@ use tollgate_base::lock::Lock;
 /// The largest difference between the clocks of machines and containers that share a workspace, for look-ups by time.
 const CLOCK_SKEW: Duration = Duration::from_secs(60);
 
-/// Which files in the stage to look at.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Scope {
-    /// Only those that a crash left.
-    Crashed,
-    /// Also those whose late-write check is due.
-    Due,
-}
-
 /// Completes or rolls back what dead processes left. Returns the stripes that were skipped because a living process holds
 /// them.
 pub(crate) fn heal(root: &Root) -> Result<BTreeSet<u8>> {
     let mut skipped = heal_journals(root)?;
-    skipped.extend(heal_stage(root, Scope::Crashed)?.1);
+    skipped.extend(heal_stage(root, &mut Swept::default())?.1);
     Ok(skipped)
 }
 
@@ -69,25 +56,24 @@ pub(crate) fn sweep(root: &Root) -> Result<Swept> {
         return Ok(Swept::default());
     };
     heal_journals(root)?;
-    let (mut swept, _) = heal_stage(root, Scope::Due)?;
-    swept.pruned = recovery::prune(root)?;
+    let mut swept = Swept::default();
+    let (awaiting_check, _) = heal_stage(root, &mut swept)?;
+    check(root, awaiting_check, &mut swept)?;
+    swept.pruned = prune(root)?;
     Ok(swept)
 }
 
 fn heal_journals(root: &Root) -> Result<BTreeSet<u8>> {
     let mut skipped = BTreeSet::new();
     for (number, unfinished) in Journal::unfinished(root)? {
-        if let Some(_lock) = root.stripes().acquire_one(number, Duration::ZERO)? {
+        if let Some(_lock) = root.stripes.acquire_one(number, Duration::ZERO)? {
             unfinished.remove()?;
         }
     }
     for journal in Journal::all(root)? {
         let Some(content) = journal.read()? else { continue };
-        let paths =
-            content.records.iter().flat_map(|record| [Some(&record.path), record.to.as_ref()]).flatten();
-        let paths: Vec<&Path> = paths.map(PathBuf::as_path).collect();
-        let Some(_locks) = root.stripes().acquire(paths.iter().copied(), Duration::ZERO)? else {
-            skipped.extend(paths.into_iter().map(stripe));
+        let Some(_locks) = root.stripes.acquire(content.paths(), Duration::ZERO)? else {
+            skipped.extend(content.paths().map(stripe));
             continue;
         };
         // The author may have finished before we got the locks.
@@ -96,11 +82,12 @@ fn heal_journals(root: &Root) -> Result<BTreeSet<u8>> {
             content.records.iter().filter_map(|record| ChangeId::parse(&record.id)).collect();
         let acknowledged = acknowledged(root, ids.iter())?;
         if acknowledged.contains(ids.last().map_or("", ChangeId::as_str)) {
-            rollback::finish(root, &content)?;
-        } else if let Some(entry) = missing_line_of_folder(root, &content)? {
-            root.ledger().append(&[entry], root.ledger_flush())?;
+            complete(root, &content)?;
+        } else if let Some(moved) = missing_line_of_folder(root, &content)? {
+            let event = Event::Mutation(Mutation::Folder(moved), MutationStatus::Applied);
+            root.record(Some(&content.agent), content.turn.as_ref(), event)?;
         } else {
-            rollback::roll_back(root, &content)?;
+            roll_back(root, &content)?;
             retract_lines(root, &content, &acknowledged)?;
         }
         journal.remove_for_good(root)?;
@@ -113,15 +100,10 @@ fn heal_journals(root: &Root) -> Result<BTreeSet<u8>> {
 fn retract_lines(root: &Root, content: &JournalContent, written: &HashSet<String>) -> Result<()> {
     let retracted = |record: &&JournalRecord| written.contains(&record.id);
     let entry = |record: &JournalRecord| {
-        let id = ChangeId::parse(&record.id)?;
-        let state = |digest: Option<Digest>| digest.map_or(FileState::Absent, FileState::Present);
-        let change = file_changed(&id, "recovered", &record.path, state(record.new), state(record.base));
-        Some(Entry {
-            time: root.now(),
-            agent: Some(content.agent.clone()),
-            turn: content.turn.clone(),
-            event: Event::Mutation(Mutation::File(change), MutationStatus::Undone),
-        })
+        let (id, before, after) = (ChangeId::parse(&record.id)?, record.new.into(), record.base.into());
+        let change = Mutation::File(file_changed(&id, "recovered", &record.path, before, after));
+        let event = Event::Mutation(change, MutationStatus::Undone);
+        Some(root.entry(Some(&content.agent), content.turn.as_ref(), event))
     };
     let entries: Vec<Entry> = content.records.iter().filter(retracted).filter_map(entry).collect();
     root.ledger().append(&entries, root.ledger_flush()).map(drop)
@@ -129,35 +111,24 @@ fn retract_lines(root: &Root, content: &JournalContent, written: &HashSet<String
 
 /// The ledger line of a folder that was moved by a process that died before it wrote the line. The caller holds the locks of
 /// both paths.
-fn missing_line_of_folder(root: &Root, content: &JournalContent) -> Result<Option<Entry>> {
+fn missing_line_of_folder(root: &Root, content: &JournalContent) -> Result<Option<FolderMoved>> {
     let [record] = content.records.as_slice() else { return Ok(None) };
     let Some(to) = record.folder_to() else { return Ok(None) };
-    let exists = |path: &Path| root.folder().open_below(path).is_ok();
+    let exists = |path: &Path| root.folder.open_below(path).is_ok();
     if exists(&record.path) || !exists(to) {
         return Ok(None);
     }
-    let files = files_below(root, to)?.len();
-    let moved = folder_moved(&record.id, "recovered", (&record.path, to), files);
-    let moved = FolderMoved { recovered: true, ..moved };
-    Ok(Some(Entry {
-        time: root.now(),
-        agent: Some(content.agent.clone()),
-        turn: content.turn.clone(),
-        event: Event::Mutation(Mutation::Folder(moved), MutationStatus::Applied),
-    }))
+    let moved = folder_moved(&record.id, "recovered", (&record.path, to), root.files_below(to)?.len());
+    Ok(Some(FolderMoved { recovered: true, ..moved }))
 }
 
 /// Which of these changes have a ledger line. A line that cannot be read is a fault: otherwise a change that was acknowledged
 /// could be rolled back, because its line is damaged.
 fn acknowledged<'a>(root: &Root, ids: impl Iterator<Item = &'a ChangeId>) -> Result<HashSet<String>> {
-    let mut wanted: HashSet<&str> = HashSet::new();
-    let mut oldest: Option<Timestamp> = None;
-    for id in ids {
-        wanted.insert(id.as_str());
-        oldest = Some(oldest.map_or(id.time(), |oldest| oldest.min(id.time())));
-    }
+    // Ids sort by age.
+    let wanted: BTreeMap<&str, Timestamp> = ids.map(|id| (id.as_str(), id.time())).collect();
     let mut found = HashSet::new();
-    let Some(oldest) = oldest else { return Ok(found) };
+    let Some((_, oldest)) = wanted.first_key_value() else { return Ok(found) };
     let horizon = oldest.saturating_sub(CLOCK_SKEW).unwrap_or(Timestamp::MIN);
     for line in root.ledger().newest_first()? {
         let line = line?;
@@ -165,7 +136,7 @@ fn acknowledged<'a>(root: &Root, ids: impl Iterator<Item = &'a ChangeId>) -> Res
             break;
         }
         if let Some(id) = line.event.keys().change
-            && wanted.contains(id)
+            && wanted.contains_key(id)
         {
             found.insert(id.to_owned());
         }
@@ -173,69 +144,54 @@ fn acknowledged<'a>(root: &Root, ids: impl Iterator<Item = &'a ChangeId>) -> Res
     Ok(found)
 }
 
-fn heal_stage(root: &Root, scope: Scope) -> Result<(Swept, BTreeSet<u8>)> {
-    let mut swept = Swept::default();
+/// Heals what dead processes left in the stage. Returns the files that await their late-write check, and the stripes that
+/// were skipped.
+fn heal_stage(root: &Root, swept: &mut Swept) -> Result<(Vec<StageName>, BTreeSet<u8>)> {
     let mut skipped = BTreeSet::new();
-    let mut names = root.stage().names()?;
-    if names.is_empty() {
-        return Ok((swept, skipped));
-    }
-    let asides: Vec<_> = names.extract_if(.., |name| owner_of_aside(name).is_some()).collect();
-    if !asides.is_empty() {
-        for name in asides {
-            heal_aside(root, &name)?;
+    let mut names = root.stage.names()?;
+    if names.iter().any(|name| owner_of_aside(name).is_some()) {
+        for name in &names {
+            heal_aside(root, name)?;
         }
         // One of them may now have the name of its staged file.
-        names = root.stage().names()?;
+        names = root.stage.names()?;
     }
-    let (mut staged, mut settled) = (Vec::new(), Vec::new());
+    let (mut open, mut awaiting_check) = (Vec::new(), Vec::new());
     for name in names {
         if let Some(stage) = StageName::parse(&name) {
-            match stage.standing {
-                Standing::Open => staged.push(Displaced { name, stage }),
-                Standing::Settled => settled.push(Displaced { name, stage }),
-            }
+            if stage.standing == Standing::Open { open.push(stage) } else { awaiting_check.push(stage) }
         } else if let Some((stripe, _)) = parse_unfinished(&name)
-            && let Some(_lock) = root.stripes().acquire_one(stripe, Duration::ZERO)?
+            && let Some(_lock) = root.stripes.acquire_one(stripe, Duration::ZERO)?
         {
             root.staged(name).remove()?;
             swept.removed += 1;
         }
     }
-    let acknowledged = acknowledged(root, staged.iter().map(|displaced| &displaced.stage.id))?;
-    let (known, unknown): (Vec<_>, Vec<_>) =
-        staged.into_iter().partition(|displaced| acknowledged.contains(displaced.stage.id.as_str()));
-    // The second name of a file that was created and acknowledged. Deleted at once, because until then the file counts as
-    // hard-linked.
-    let (second_names, known): (Vec<_>, Vec<_>) =
-        known.into_iter().partition(|displaced| displaced.stage.base == FileState::Absent);
-    for displaced in second_names {
-        root.staged(displaced.name).remove()?;
+    let acknowledged = acknowledged(root, open.iter().map(|stage| &stage.id))?;
+    for stage in open {
+        if !acknowledged.contains(stage.id.as_str()) {
+            skipped.extend(heal_unacknowledged(root, &stage, swept)?);
+        } else if stage.base == FileState::Absent {
+            // The second name of a file that was created and acknowledged. Deleted at once, because until then the file
+            // counts as hard-linked.
+            root.staged(root.stage_file_name(&stage)?).remove()?;
+        } else {
+            awaiting_check.push(stage);
+        }
     }
-    for displaced in unknown {
-        skipped.extend(heal_unacknowledged(root, &displaced, &mut swept)?);
-    }
-    if scope == Scope::Due {
-        settled.extend(known);
-        late_write::check(root, settled, &mut swept)?;
-    }
-    Ok((swept, skipped))
-}
-
-fn try_lock(root: &Root, path: &Path) -> Result<Option<StripeLocks>> {
-    root.stripes().acquire([path], Duration::ZERO)
+    Ok((awaiting_check, skipped))
 }
 
 /// A file set aside: a crash interrupted a two-step swap, or the undo of a creation.
 fn heal_aside(root: &Root, name: &OsStr) -> Result<()> {
     let Some(staged) = owner_of_aside(name) else { return Ok(()) };
     let Some(stage) = StageName::parse(staged) else { return Ok(()) };
-    let path = target_path(root, &stage.target)?;
-    let Some(_lock) = try_lock(root, &path)? else { return Ok(()) };
+    let path = root.target_path(&stage.target)?;
+    let Some(_lock) = root.stripes.acquire([path.as_path()], Duration::ZERO)? else { return Ok(()) };
     let aside = root.staged(name);
     let Found::File(file) = aside.open()? else { return Ok(()) };
     let digest = FileState::Present(file.hash()?);
-    let target = root.place_of(&path).spot(root.folder());
+    let target = root.spot(&path);
     if target.as_ref().is_ok_and(|target| target.holds(&file).unwrap_or(false)) {
         // A second name of the file at the path.
         return aside.remove();
@@ -257,30 +213,31 @@ fn heal_aside(root: &Root, name: &OsStr) -> Result<()> {
 }
 
 /// Heals a staged file without a ledger line. Returns its stripe if it was skipped.
-fn heal_unacknowledged(root: &Root, displaced: &Displaced, swept: &mut Swept) -> Result<Option<u8>> {
-    let path = target_path(root, &displaced.stage.target)?;
-    let Some(_lock) = try_lock(root, &path)? else { return Ok(Some(stripe(&path))) };
+fn heal_unacknowledged(root: &Root, stage: &StageName, swept: &mut Swept) -> Result<Option<u8>> {
+    let path = root.target_path(&stage.target)?;
+    let spot = root.staged(root.stage_file_name(stage)?);
+    let Some(_lock) = root.stripes.acquire([path.as_path()], Duration::ZERO)? else {
+        return Ok(Some(stripe(&path)));
+    };
     // A file of a journalled commit is not healed alone: all of its files or none. Its journal could not be healed a moment
     // ago, because another process works on another of its files.
     for journal in Journal::all(root)? {
-        if journal.read()?.is_some_and(|content| content.names(&displaced.name)) {
+        if journal.read()?.is_some_and(|content| content.names(spot.name())) {
             return Ok(Some(stripe(&path)));
         }
     }
-    judge(root, displaced, &path, swept).map(|()| None)
+    judge(root, &spot, stage, &path, swept).map(|()| None)
 }
 
 /// Decides whether a change whose author is dead was made. The caller holds the lock of its path.
-fn judge(root: &Root, displaced: &Displaced, path: &Path, swept: &mut Swept) -> Result<()> {
-    let Displaced { name, stage } = displaced;
-    let spot = root.staged(name);
+fn judge(root: &Root, spot: &Spot, stage: &StageName, path: &Path, swept: &mut Swept) -> Result<()> {
     let Found::File(file) = spot.open()? else { return Ok(()) };
     // The author may have finished before we got the lock.
     if !acknowledged(root, [&stage.id].into_iter())?.is_empty() {
         return Ok(());
     }
     let found = FileState::Present(file.hash()?);
-    let target = root.place_of(path).spot(root.folder());
+    let target = root.spot(path);
     let at_path = |target: &Spot| target.holds(&file).unwrap_or(false);
     if stage.base == FileState::Absent && target.as_ref().is_ok_and(at_path) {
         // A new file at its path, which still has its name in the stage.
@@ -293,7 +250,7 @@ fn judge(root: &Root, displaced: &Displaced, path: &Path, swept: &mut Swept) -> 
         return spot.remove();
     }
     if found == stage.new {
-        return settle(root, &spot);
+        return settle(root, spot);
     }
     if found == stage.base {
         add_missing_line(root, stage, path)?;
@@ -314,24 +271,18 @@ fn judge(root: &Root, displaced: &Displaced, path: &Path, swept: &mut Swept) -> 
         if has_new(&target)? {
             swept.put_back += 1;
             match stage.new {
-                FileState::Absent => give_back(root, &target, &spot)?,
-                _ => put_back(root, &target, &spot, &has_new)?,
+                FileState::Absent => give_back(root, &target, spot)?,
+                _ => put_back(root, &target, spot, &has_new)?,
             }
             return target.folder().flush(root.durability());
         }
     }
     swept.late += 1;
-    keep_late(root, &spot, stage)
+    keep_late(root, spot, stage)
 }
 
 fn add_missing_line(root: &Root, stage: &StageName, path: &Path) -> Result<()> {
     let change = file_changed(&stage.id, "recovered", path, stage.base, stage.new);
     let change = Mutation::File(FileChanged { recovered: true, ..change });
-    let entry = Entry {
-        time: root.now(),
-        agent: Some(stage.agent.clone()),
-        turn: None,
-        event: Event::Mutation(change, MutationStatus::Applied),
-    };
-    root.ledger().append(&[entry], root.ledger_flush()).map(drop)
+    root.record(Some(&stage.agent), None, Event::Mutation(change, MutationStatus::Applied))
 }

@@ -7,28 +7,20 @@
 #[cfg(windows)]
 compile_error!("tollgate does not support Windows yet: its promises need more than a rename there");
 
-mod change;
 pub mod commit;
 pub mod conflict;
-mod diff;
 mod disk;
 pub mod doctor;
 pub mod edit;
 mod explain;
 pub mod folder;
-mod folder_change;
 pub mod gate;
 pub mod guard;
 mod heal;
-mod late_write;
-mod long_path;
-mod outcome;
 pub mod part;
 pub mod path;
 mod place;
-pub mod preview;
 pub mod probe;
-mod read;
 pub mod recovery;
 pub mod refusal;
 mod request;
@@ -43,4 +35,4 @@ pub mod turn;
 mod turn_shard;
 pub mod workspace;
 
-pub use late_write::Swept;
+pub use recovery::Swept;

@@ -4,14 +4,16 @@
 //! give the same `FilePath`, and a file that does not exist has one too. [`escape`] writes any path as one word of ASCII,
 //! for file names and journals.
 
-use std::borrow::Borrow;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt;
+use std::ops::Deref;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
+
+use tollgate_base::error::Fault;
 
 /// An absolute, canonical path. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -21,6 +23,11 @@ impl FilePath {
     /// A path that the caller knows to be canonical.
     pub(crate) fn trusted(path: PathBuf) -> Self {
         Self(path.into())
+    }
+
+    /// The fault that there is no such file.
+    pub(crate) fn missing(&self) -> Fault {
+        Fault::Missing { what: format!("`{self}`") }
     }
 
     /// As a standard path.
@@ -47,10 +54,30 @@ impl Serialize for FilePath {
     }
 }
 
-/// Lets a map with `FilePath` keys be queried with a `&Path`.
-impl Borrow<Path> for FilePath {
-    fn borrow(&self) -> &Path {
+/// A path that JSON holds as one word, because paths need not be UTF-8.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct EscapedPath(pub(crate) PathBuf);
+
+impl Deref for EscapedPath {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
         &self.0
+    }
+}
+
+impl From<EscapedPath> for String {
+    fn from(path: EscapedPath) -> Self {
+        escape(&path)
+    }
+}
+
+impl TryFrom<String> for EscapedPath {
+    type Error = &'static str;
+
+    fn try_from(word: String) -> Result<Self, Self::Error> {
+        unescape(&word).map(Self).ok_or("not a path")
     }
 }
 
@@ -69,7 +96,7 @@ pub fn escape(path: &Path) -> String {
 }
 
 /// Reverses [`escape`]. `None` if the word is not an escaped path.
-pub fn unescape(word: &str) -> Option<PathBuf> {
+pub(crate) fn unescape(word: &str) -> Option<PathBuf> {
     let mut bytes = Vec::with_capacity(word.len());
     let mut rest = word.bytes();
     while let Some(byte) = rest.next() {
@@ -83,19 +110,6 @@ pub fn unescape(word: &str) -> Option<PathBuf> {
         });
     }
     Some(OsString::from_vec(bytes).into())
-}
-
-/// Removes `.` and `..` from an absolute path without looking at the disk, for the part of a path that does not exist.
-pub(crate) fn normalise(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::from("/");
-    for part in path {
-        if part == OsStr::new("..") {
-            plain.pop();
-        } else if part != OsStr::new(".") && part != OsStr::new("/") {
-            plain.push(part);
-        }
-    }
-    plain
 }
 
 #[cfg(test)]
@@ -113,11 +127,5 @@ mod tests {
         assert_eq!(escape(Path::new("src/a.rs")), "src=a.rs");
         assert_eq!(unescape("%zz"), None);
         assert_eq!(unescape("%f"), None);
-    }
-
-    #[test]
-    fn dots_are_removed_without_looking_at_the_disk() {
-        assert_eq!(normalise(Path::new("/a/./b/../c")), Path::new("/a/c"));
-        assert_eq!(normalise(Path::new("/../..")), Path::new("/"));
     }
 }

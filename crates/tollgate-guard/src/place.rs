@@ -4,13 +4,11 @@
 //! workspace; then by opening the folder along that path with links forbidden. If another process replaces a folder with
 //! a link in between, the second step fails. It never leads elsewhere.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-use crate::disk::{Folder, Spot};
-use crate::path::{FilePath, normalise};
+use crate::path::FilePath;
 use tollgate_base::error::{At, Result};
 
 /// The kernel's limit.
@@ -26,8 +24,6 @@ pub(crate) struct Place {
     pub(crate) path: FilePath,
     /// The path relative to the workspace, which is the same in every container that mounts the workspace.
     pub(crate) relative: PathBuf,
-    /// The last part of the path.
-    pub(crate) name: OsString,
     /// The parent folders that do not exist yet, outermost first, relative to the workspace.
     pub(crate) missing: Vec<PathBuf>,
 }
@@ -46,7 +42,9 @@ pub(crate) fn locate(root: &Path, path: &Path) -> Result<Located> {
     let canonical = FilePath::trusted(canonical(&root.join(path))?);
     let Ok(relative) = canonical.as_path().strip_prefix(root) else { return Ok(Located::Outside(canonical)) };
     let relative = relative.to_owned();
-    let Some(name) = relative.file_name().map(OsString::from) else { return Ok(Located::Root(canonical)) };
+    if relative.file_name().is_none() {
+        return Ok(Located::Root(canonical));
+    }
     let mut missing: Vec<PathBuf> = relative
         .ancestors()
         .skip(1)
@@ -54,7 +52,7 @@ pub(crate) fn locate(root: &Path, path: &Path) -> Result<Located> {
         .map(Path::to_owned)
         .collect();
     missing.reverse();
-    Ok(Located::Inside(Place { path: canonical, relative, name, missing }))
+    Ok(Located::Inside(Place { path: canonical, relative, missing }))
 }
 
 /// Like `realpath`, but the part of the path that does not exist is kept as written.
@@ -63,53 +61,24 @@ pub(crate) fn canonical(path: &Path) -> Result<PathBuf> {
         // The kernel would not check this: it never sees the part after the first missing folder.
         return Err(rustix::io::Errno::NAMETOOLONG).at("find", path);
     }
-    match fs::canonicalize(path) {
-        Ok(canonical) => return Ok(canonical),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error).at("find", path),
-    }
-    let mut way = path.to_owned();
-    // Each round resolves the first link that leads to something missing.
-    for _ in 0..MAX_LINKS {
-        let mut resolved = PathBuf::from("/");
-        let mut parts = way.iter();
-        let mut next = None;
-        while let Some(part) = parts.next() {
-            if part == "/" || part == "." {
-                continue;
-            }
-            if part == ".." {
-                resolved.pop();
-                continue;
-            }
-            let here = resolved.join(part);
-            match fs::symlink_metadata(&here) {
-                Ok(metadata) if metadata.is_symlink() => {
-                    let target = fs::read_link(&here).at("follow", &here)?;
-                    next = Some(resolved.join(target).join(parts.as_path()));
-                    break;
-                }
-                Ok(_) => resolved = here,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    return Ok(normalise(&here.join(parts.as_path())));
-                }
-                Err(error) => return Err(error).at("find", path),
-            }
-        }
-        match next {
-            Some(target) => way = target,
-            // The file was created while this function ran.
-            None => return Ok(resolved),
-        }
-    }
-    Err(rustix::io::Errno::LOOP).at("find", path)
+    resolve(path, MAX_LINKS).at("find", path)
 }
 
-impl Place {
-    /// Opens the folder, which must exist.
-    pub(crate) fn spot(&self, root: &Folder) -> Result<Spot> {
-        let folder = self.relative.parent().unwrap_or(Path::new(""));
-        Ok(Spot::new(&root.open_below(folder)?, self.name.clone()))
+fn resolve(path: &Path, links: usize) -> io::Result<PathBuf> {
+    let (parent, last) = match (fs::canonicalize(path), path.parent(), path.components().next_back()) {
+        (Err(error), Some(parent), Some(last)) if error.kind() == io::ErrorKind::NotFound => (parent, last),
+        (answer, ..) => return answer,
+    };
+    let mut resolved = resolve(parent, links)?;
+    let Component::Normal(name) = last else {
+        resolved.pop();
+        return Ok(resolved);
+    };
+    match fs::read_link(resolved.join(name)) {
+        Ok(_) if links == 0 => Err(rustix::io::Errno::LOOP.into()),
+        // A link that leads to something missing.
+        Ok(target) => resolve(&resolved.join(target), links - 1),
+        Err(_) => Ok(resolved.join(name)),
     }
 }
 

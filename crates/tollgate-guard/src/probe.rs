@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, RenameFlags};
 
 use crate::commit::Guarantee;
-use crate::disk::{Folder, Found, Quiet, Spot, Swap};
+use crate::disk::{Folder, Linked, Quiet, Spot, Swap};
 use tollgate_base::error::Result;
 use tollgate_base::name::random_id;
 
@@ -59,46 +60,40 @@ pub fn probe(folder: &Path) -> Result<FileSystem> {
     let spot = Spot::new(&parent, name.clone());
     spot.make_folder()?;
     let answer = parent.open_below(Path::new(&name)).and_then(|below| {
-        let answer = try_everything(&below);
+        let answer = try_everything(&below, name_of(folder));
         for name in below.names()? {
             Spot::new(&below, name).remove()?;
         }
         answer
     });
     spot.remove_empty_folder()?;
-    let (name, reach) = name_of(folder);
-    answer.map(|found| FileSystem { name, reach, ..found })
+    answer
 }
 
-fn try_everything(folder: &Folder) -> Result<FileSystem> {
+fn try_everything(folder: &Folder, (name, reach): (Option<&'static str>, Reach)) -> Result<FileSystem> {
     let file = |name: &str| -> Result<Spot> {
         let spot = Spot::new(folder, name);
-        spot.create(Mode::RUSR | Mode::WUSR)?.write(name.as_bytes())?;
+        spot.create(Mode::RUSR | Mode::WUSR)?.write(name.as_bytes(), 0)?;
         Ok(spot)
     };
     let (a, b) = (file("a")?, file("b")?);
     Ok(FileSystem {
-        name: None,
-        reach: Reach::Unknown,
+        name,
+        reach,
         lease: leases(&file("lease")?)?,
         exchange: matches!(a.swap(&b), Ok(Swap::Exchanged)),
         no_replace: renames_without_replacing(&a, &b),
-        links: rustix::fs::link(a.shown(), Spot::new(folder, "second").shown()).is_ok(),
+        links: a.link_new(&a.beside("second"))? == Linked::Done,
     })
 }
 
 /// Also checks that no lease is granted while the file is open for writing. Such a lease would be worse than none.
 fn leases(spot: &Spot) -> Result<bool> {
+    let quiet_is = |wanted| -> Result<bool> { Ok(spot.steady(Duration::ZERO)?.1 == wanted) };
     let writer = std::fs::OpenOptions::new().write(true).open(spot.shown());
-    let refused = match spot.open()? {
-        Found::File(mut file) => writer.is_ok() && file.quiet() == Quiet::Busy,
-        _ => false,
-    };
+    let refused = writer.is_ok() && quiet_is(Quiet::Busy)?;
     drop(writer);
-    Ok(match spot.open()? {
-        Found::File(mut file) => refused && file.quiet() == Quiet::Held,
-        _ => false,
-    })
+    Ok(refused && quiet_is(Quiet::Held)?)
 }
 
 fn renames_without_replacing(taken: &Spot, other: &Spot) -> bool {
@@ -111,7 +106,6 @@ fn renames_without_replacing(taken: &Spot, other: &Spot) -> bool {
         && rename(&free, other).is_ok()
 }
 
-#[cfg(target_os = "linux")]
 fn name_of(folder: &Path) -> (Option<&'static str>, Reach) {
     use Reach::{Local, Network, Unknown};
     let Ok(found) = rustix::fs::statfs(folder) else { return (None, Unknown) };
@@ -140,11 +134,6 @@ fn name_of(folder: &Path) -> (Option<&'static str>, Reach) {
         _ => return (None, Unknown),
     };
     (Some(name), reach)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn name_of(_: &Path) -> (Option<&'static str>, Reach) {
-    (None, Reach::Unknown)
 }
 
 #[cfg(test)]

@@ -3,10 +3,13 @@
 //! A file in recovery is the replaced file itself, renamed and never copied: a program that still writes into it then
 //! writes into what is kept. Its name says what it was (see `stage.rs`). Recovery is limited by age and by size; a late
 //! write is never deleted for lack of space before bytes that an agent wrote.
+//!
+//! The late-write check: a program may have resolved a path just before a guarded write replaced the file, and opened it
+//! just after. It then writes into the replaced file, which nobody reads any more. So tollgate keeps replaced files in the
+//! stage, hashes each one again after a grace time, and moves it to recovery. The ledger reports a file that was changed.
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,8 +18,7 @@ use rustix::fs::Mode;
 use serde::Serialize;
 
 use crate::conflict;
-use crate::disk::{Found, Spot};
-use crate::long_path::{stage_file_name, target_path};
+use crate::disk::{Found, Quiet, Spot, Target, gone_is_none, modified};
 use crate::path::FilePath;
 use crate::root::Root;
 pub use crate::stage::RecoveryKind;
@@ -26,14 +28,18 @@ use crate::turn::FileState;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::event::{Event, LateWrite};
-use tollgate_base::ledger::Entry;
 use tollgate_base::name::Agent;
+use tollgate_base::settings::Durability;
 
 /// Often enough to respect the limits, rarely enough that writes do not pay for it.
 const PRUNE_EVERY: Duration = Duration::from_secs(60);
 
-/// The old names.
-pub use {RecoveryEntry as Kept, RecoveryKind as Kind};
+/// The number of replaced files that a process collects before it checks those that are due. The ledger is then flushed
+/// once for all of them.
+const BATCH: usize = 64;
+
+/// The number of grace times after which a file is checked even though a program still has it open for writing.
+const PATIENCE: u32 = 10;
 
 /// One file in recovery.
 #[derive(Debug, Clone, Serialize)]
@@ -56,16 +62,16 @@ pub struct RecoveryEntry {
     name: OsString,
 }
 
-/// All files in recovery, newest first. Includes replaced files that still await their late-write check.
+/// The files in recovery, newest first. Includes replaced files that still await their late-write check.
 pub(crate) fn list(root: &Root) -> Result<Vec<RecoveryEntry>> {
     let mut entries = Vec::new();
     for kind in RecoveryKind::ALL {
-        let folder = root.recovery(kind)?;
+        let folder = root.recovery_folder(kind)?;
         for name in folder.names()? {
             entries.extend(entry(root, &Spot::new(&folder, name), kind)?);
         }
     }
-    for name in root.stage().names()? {
+    for name in root.stage.names()? {
         let staged = entry(root, &root.staged(name), RecoveryKind::Replaced)?;
         entries.extend(staged.filter(|entry| entry.sha256.is_some()));
     }
@@ -74,10 +80,26 @@ pub(crate) fn list(root: &Root) -> Result<Vec<RecoveryEntry>> {
     Ok(entries)
 }
 
+/// One file in recovery, with its bytes.
+pub(crate) fn read(root: &Root, id: &str) -> Result<(RecoveryEntry, Vec<u8>)> {
+    let missing = || Fault::Missing { what: format!("the recovery entry `{}`", id.escape_debug()) };
+    let mut entry = list(root)?.into_iter().find(|entry| entry.id == id).ok_or_else(missing)?;
+    // In the meantime, another process may move the file from the stage to recovery.
+    let kept = RecoveryKind::ALL.map(|kind| root.recovery_folder(kind));
+    for folder in [Ok(root.stage.clone())].into_iter().chain(kept) {
+        if let Found::File(file) = Spot::new(&folder?, &entry.name).open()? {
+            let (bytes, digest) = file.read()?;
+            entry.sha256 = Some(digest);
+            return Ok((entry, bytes));
+        }
+    }
+    Err(missing())
+}
+
 fn entry(root: &Root, spot: &Spot, kind: RecoveryKind) -> Result<Option<RecoveryEntry>> {
     let Some(stage) = StageName::parse(spot.name()) else { return Ok(None) };
     let Found::File(file) = spot.open()? else { return Ok(None) };
-    let relative = target_path(root, &stage.target)?;
+    let relative = root.target_path(&stage.target)?;
     Ok(Some(RecoveryEntry {
         id: stage.id.as_str().to_owned(),
         path: FilePath::trusted(root.path().join(relative)),
@@ -94,25 +116,6 @@ fn entry(root: &Root, spot: &Spot, kind: RecoveryKind) -> Result<Option<Recovery
     }))
 }
 
-/// One file in recovery, with its bytes.
-pub(crate) fn read(root: &Root, id: &str) -> Result<(RecoveryEntry, Vec<u8>)> {
-    let missing = || Fault::Missing { what: format!("the recovery entry `{}`", id.escape_debug()) };
-    let mut entry = list(root)?.into_iter().find(|entry| entry.id == id).ok_or_else(missing)?;
-    // In the meantime, another process may move the file from the stage to recovery.
-    let mut folders = vec![root.stage().clone()];
-    for kind in RecoveryKind::ALL {
-        folders.push(root.recovery(kind)?);
-    }
-    for folder in folders {
-        if let Found::File(file) = Spot::new(&folder, &entry.name).open()? {
-            let (bytes, digest) = file.read()?;
-            entry.sha256 = Some(digest);
-            return Ok((entry, bytes));
-        }
-    }
-    Err(missing())
-}
-
 /// Deletes files beyond the limits in the settings. Returns the number of deleted files.
 ///
 /// This looks at every file in recovery, so it does nothing if the last time was less than a minute ago.
@@ -120,8 +123,7 @@ pub(crate) fn prune(root: &Root) -> Result<usize> {
     let settings = &root.settings().recovery;
     let now = root.now();
     let stamp = root.state_path().join("recovery/pruned");
-    let last = fs::metadata(&stamp).and_then(|stamp| stamp.modified()).ok();
-    let last = last.and_then(|last| Timestamp::try_from(last).ok()).unwrap_or(Timestamp::UNIX_EPOCH);
+    let last = modified(&stamp).unwrap_or(Timestamp::UNIX_EPOCH);
     if now.duration_since(last).unsigned_abs() < PRUNE_EVERY.min(settings.max_age.0) {
         return Ok(0);
     }
@@ -129,7 +131,7 @@ pub(crate) fn prune(root: &Root) -> Result<usize> {
     let mut room = settings.max_size.0;
     let mut pruned = conflict::prune(root, now, settings.max_age.0)?;
     for kind in RecoveryKind::ALL {
-        let folder = root.recovery(kind)?;
+        let folder = root.recovery_folder(kind)?;
         // The names begin with the time: newest first.
         let mut names = folder.names()?;
         names.sort_unstable_by(|a, b| b.cmp(a));
@@ -150,18 +152,15 @@ pub(crate) fn prune(root: &Root) -> Result<usize> {
 }
 
 /// Moves a file from the stage to recovery.
-pub(crate) fn keep(root: &Root, spot: &Spot, kind: RecoveryKind) -> Result<()> {
-    let name: OsString = owner_of_aside(spot.name()).unwrap_or(spot.name()).into();
-    match spot.rename(&Spot::new(&root.recovery(kind)?, name)) {
-        // Another process was faster.
-        Err(Fault::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        answer => answer,
-    }
+fn keep(root: &Root, spot: &Spot, kind: RecoveryKind) -> Result<()> {
+    let name = owner_of_aside(spot.name()).unwrap_or(spot.name());
+    // If it is gone, another process was faster.
+    gone_is_none(spot.rename(&Spot::new(&root.recovery_folder(kind)?, name))).map(drop)
 }
 
 /// Moves a late write to recovery and reports it in the ledger.
 pub(crate) fn keep_late(root: &Root, spot: &Spot, stage: &StageName) -> Result<()> {
-    report_late(root, stage, hash_at(spot)?)?;
+    report_late(root, stage, spot.hash()?)?;
     keep(root, spot, RecoveryKind::Late)
 }
 
@@ -169,12 +168,10 @@ pub(crate) fn keep_late(root: &Root, spot: &Spot, stage: &StageName) -> Result<(
 pub(crate) fn keep_foreign(root: &Root, spot: &Spot) -> Result<()> {
     let name = owner_of_aside(spot.name()).unwrap_or(spot.name());
     let Some(stage) = StageName::parse(name) else { return Ok(()) };
-    match spot.open()? {
-        Found::File(file) if FileState::Present(file.hash()?) == stage.base => {
-            keep(root, spot, RecoveryKind::Replaced)
-        }
-        Found::File(_) => keep_late(root, spot, &stage),
-        _ => Ok(()),
+    match spot.hash()? {
+        None => Ok(()),
+        found if found == stage.base.digest() => keep(root, spot, RecoveryKind::Replaced),
+        Some(_) => keep_late(root, spot, &stage),
     }
 }
 
@@ -182,10 +179,7 @@ pub(crate) fn keep_foreign(root: &Root, spot: &Spot) -> Result<()> {
 pub(crate) fn settle(root: &Root, spot: &Spot) -> Result<()> {
     let Some(stage) = StageName::parse(spot.name()) else { return Ok(()) };
     match (StageName { standing: Standing::Settled, ..stage }).file_name() {
-        Some(name) => match spot.rename(&spot.beside(name)) {
-            Err(Fault::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            answer => answer,
-        },
+        Some(name) => gone_is_none(spot.rename(&spot.beside(name))).map(drop),
         // With the mark, the name would be one letter too long for the file system.
         None => keep(root, spot, RecoveryKind::TakenBack),
     }
@@ -194,26 +188,21 @@ pub(crate) fn settle(root: &Root, spot: &Spot) -> Result<()> {
 /// Copies a file to recovery that cannot be renamed, because it is on another file system. Then deletes it.
 pub(crate) fn keep_copy(root: &Root, spot: &Spot, stage: &StageName) -> Result<()> {
     let Found::File(file) = spot.open()? else { return Ok(()) };
-    let replaced = FileState::Present(file.hash()?) == stage.base;
+    let found = file.hash()?;
+    let replaced = FileState::Present(found) == stage.base;
     if !replaced {
-        report_late(root, stage, hash_at(spot)?)?;
+        report_late(root, stage, Some(found))?;
     }
     let kind = if replaced { RecoveryKind::Replaced } else { RecoveryKind::Late };
-    let name = stage_file_name(root, stage)?;
-    let folder = root.recovery(kind)?;
-    // Has another name until it is complete. After a crash, the file is copied again.
-    let path = target_path(root, &stage.target)?;
-    let unfinished = root.staged(unfinished_name(stripe(&path), &stage.id));
-    unfinished.remove()?;
-    let copy = unfinished.create(Mode::RUSR | Mode::WUSR)?;
-    let mut at = 0;
-    file.stream(|chunk| {
-        copy.file().write_all_at(chunk, at).at("write", spot.shown())?;
-        at += chunk.len() as u64;
-        Ok(())
+    write(root, stage, kind, &|copy| {
+        let mut at = 0;
+        file.stream(|chunk| {
+            copy.write(chunk, at)?;
+            at += chunk.len() as u64;
+            Ok(())
+        })
+        .map(drop)
     })?;
-    copy.flush(root.durability())?;
-    unfinished.rename(&Spot::new(&folder, name))?;
     spot.remove()
 }
 
@@ -228,34 +217,103 @@ pub(crate) fn keep_overwritten(
 ) -> Result<String> {
     let (standing, id, agent) = (Standing::Settled, ChangeId::new(root.now())?, agent.clone());
     let stage = StageName { standing, id, base, new, agent, target: TargetName::Path(path.to_owned()) };
-    let unfinished = root.staged(unfinished_name(stripe(path), &stage.id));
-    let copy = unfinished.create(Mode::RUSR | Mode::WUSR)?;
-    let folder = root.recovery(RecoveryKind::Late)?;
-    let name = stage_file_name(root, &stage)?;
-    let kept = copy
-        .write(bytes)
-        .and_then(|()| copy.flush(root.durability()))
-        .and_then(|()| unfinished.rename(&Spot::new(&folder, name)));
-    kept.inspect_err(|_| drop(unfinished.remove()))?;
+    write(root, &stage, RecoveryKind::Late, &|copy| copy.write(bytes, 0))?;
     report_late(root, &stage, Some(Digest::of(bytes)))?;
     Ok(stage.id.as_str().to_owned())
+}
+
+/// Writes a new file in recovery. It has another name until it is complete. After a crash, it is written again.
+fn write(
+    root: &Root,
+    stage: &StageName,
+    kind: RecoveryKind,
+    fill: &dyn Fn(&Target) -> Result<()>,
+) -> Result<()> {
+    let path = root.target_path(&stage.target)?;
+    let kept = Spot::new(&root.recovery_folder(kind)?, root.stage_file_name(stage)?);
+    let unfinished = root.staged(unfinished_name(stripe(&path), &stage.id));
+    unfinished.remove()?;
+    let copy = unfinished.create(Mode::RUSR | Mode::WUSR)?;
+    let written =
+        fill(&copy).and_then(|()| copy.flush(root.durability())).and_then(|()| unfinished.rename(&kept));
+    written.inspect_err(|_| drop(unfinished.remove()))
 }
 
 fn report_late(root: &Root, stage: &StageName, found: Option<Digest>) -> Result<()> {
     let late = LateWrite {
         recovery_id: stage.id.as_str().to_owned(),
-        target_file: target_path(root, &stage.target)?.display().to_string(),
+        target_file: root.target_path(&stage.target)?.display().to_string(),
         baseline_hash: stage.base.digest(),
         found_hash: found,
         replaced_by: stage.agent.clone(),
     };
-    let entry = Entry { time: root.now(), agent: None, turn: None, event: Event::LateExternalWrite(late) };
-    root.ledger().append(&[entry], root.ledger_flush()).map(drop)
+    root.record(None, None, Event::LateExternalWrite(late))
 }
 
-fn hash_at(spot: &Spot) -> Result<Option<Digest>> {
-    match spot.open()? {
-        Found::File(file) => file.hash().map(Some),
-        Found::Nothing | Found::Unreadable | Found::NotAFile => Ok(None),
+/// What a sweep has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Replaced files that passed the late-write check and went to recovery.
+    pub kept: usize,
+    /// Writes by programs outside tollgate that were found late.
+    pub late: usize,
+    /// Changes whose missing ledger line was added.
+    pub completed: usize,
+    /// Saves by programs outside tollgate that were put back at their path.
+    pub put_back: usize,
+    /// Staged files of changes that were not made.
+    pub removed: usize,
+    /// Recovery files that were too old or too many.
+    pub pruned: usize,
+}
+
+/// Remembers a file that this process has replaced. From time to time, checks those that are due.
+pub(crate) fn check_later(root: &Root, replaced: StageName) {
+    let due: Vec<StageName> = {
+        let mut waiting = root.awaiting_check();
+        waiting.push(replaced);
+        if waiting.len() < BATCH || !is_due(root, &waiting[0].id, 1) {
+            return;
+        }
+        let count = waiting.iter().take_while(|stage| is_due(root, &stage.id, 1)).count();
+        waiting.drain(..count).collect()
+    };
+    // If this fails, the files stay in the stage, and the next sweep checks them.
+    let _ = check(root, due, &mut Swept::default());
+}
+
+/// Checks those of these files that are due. Their changes have ledger lines, or are settled.
+pub(crate) fn check(root: &Root, mut replaced: Vec<StageName>, swept: &mut Swept) -> Result<()> {
+    replaced.retain(|stage| is_due(root, &stage.id, 1));
+    if !replaced.is_empty() && root.durability() == Durability::Durable {
+        // Once a file has left the stage, a lost ledger line can no longer be restored from its name.
+        root.ledger().sync()?;
     }
+    for stage in replaced {
+        let spot = root.staged(root.stage_file_name(&stage)?);
+        let Found::File(mut file) = spot.open()? else { continue };
+        // Without the lease, a late writer could write just after the hash was taken.
+        let busy = file.quiet() == Quiet::Busy;
+        if busy && !is_due(root, &stage.id, PATIENCE) {
+            continue;
+        }
+        file.refresh()?;
+        let found = FileState::Present(file.hash()?);
+        if !busy && found == stage.base {
+            swept.kept += 1;
+            keep(root, &spot, RecoveryKind::Replaced)?;
+        } else if !busy && found == stage.new && stage.standing == Standing::Settled {
+            swept.removed += 1;
+            keep(root, &spot, RecoveryKind::TakenBack)?;
+        } else {
+            swept.late += 1;
+            keep_late(root, &spot, &stage)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_due(root: &Root, id: &ChangeId, times: u32) -> bool {
+    let grace = root.settings().guard.grace.0 * times;
+    root.now().duration_since(id.time()).unsigned_abs() >= grace
 }

@@ -1,9 +1,10 @@
-//! A refusal: the answer "no", with a reason that programs can act on.
+//! The answer to a call: done, or refused with a reason that programs can act on.
 //!
 //! One refusal has two exact renderings. The [`Payload`] is for controllers and has five keys. The [`Report`] is for the
 //! agent and says what to do. Their shapes are a contract: the JSON Schemas in `schemas/` are generated from these types.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -15,6 +16,73 @@ use tollgate_base::digest::Digest;
 use tollgate_base::name::Agent;
 
 pub use tollgate_base::event::ErrorType;
+
+/// The answer to a call: done, or refused.
+#[derive(Debug)]
+#[must_use = "a refusal is an answer, not an error: it has to be looked at"]
+pub enum Outcome<T> {
+    /// It was done.
+    Done(T),
+    /// It was refused, and nothing was changed.
+    Refused(Refused),
+}
+
+impl<T> Outcome<T> {
+    /// The refusal of a read. The ledger does not record it, because a read changes nothing.
+    pub(crate) fn refused(path: FilePath, reason: Reason) -> Self {
+        Self::Refused(Refused { refusals: vec![Refusal::new(path, reason)] })
+    }
+
+    /// Changes the value of [`Outcome::Done`].
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Outcome<U> {
+        match self {
+            Self::Done(value) => Outcome::Done(f(value)),
+            Self::Refused(refused) => Outcome::Refused(refused),
+        }
+    }
+
+    /// Turns a refusal into an error, for callers that use `?`.
+    pub fn into_result(self) -> Result<T, Refused> {
+        match self {
+            Self::Done(value) => Ok(value),
+            Self::Refused(refused) => Err(refused),
+        }
+    }
+}
+
+/// One or more refusals of one call, sorted by path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// There is at least one.
+    pub(crate) refusals: Vec<Refusal>,
+}
+
+impl Refused {
+    /// The refusals. There is at least one.
+    pub fn refusals(&self) -> &[Refusal] {
+        &self.refusals
+    }
+
+    /// The payload of the first refusal, for the controller.
+    pub fn payload(&self) -> Payload {
+        self.refusals[0].payload()
+    }
+
+    /// One report per file, for the agent.
+    pub fn reports(&self) -> Vec<Report> {
+        self.refusals.iter().map(Refusal::report).collect()
+    }
+}
+
+impl fmt::Display for Refused {
+    /// One line per file.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = |refusal: &Refusal| format!("`{}`: {}", refusal.path, refusal.words().0);
+        f.write_str(&self.refusals.iter().map(line).collect::<Vec<_>>().join("\n"))
+    }
+}
+
+impl std::error::Error for Refused {}
 
 /// A refusal. Nothing on disk was changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +128,12 @@ pub enum Reason {
         /// The beginning of the old text.
         text: String,
     },
+}
+
+impl Reason {
+    pub(crate) fn stale(expected: FileState, actual: FileState) -> Self {
+        Self::Stale(Stale { expected, actual, changed_by: None, diff: None })
+    }
 }
 
 /// A change that the agent has not seen.
@@ -165,35 +239,29 @@ impl Refusal {
         Self { path, reason }
     }
 
+    fn kind(&self) -> (ErrorType, Resolution) {
+        match self.reason {
+            Reason::Stale(_) => (ErrorType::StaleFile, Resolution::ReReadRequired),
+            Reason::Busy { .. } => (ErrorType::FileBusy, Resolution::RetryLater),
+            Reason::Unread { .. } => (ErrorType::UnreadFile, Resolution::ReadRequired),
+            Reason::Unreadable => (ErrorType::UnreadableFile, Resolution::ReadRequired),
+            Reason::Outside => (ErrorType::OutsideWorkspace, Resolution::ChooseAnotherPath),
+            Reason::Protected => (ErrorType::ProtectedPath, Resolution::ChooseAnotherPath),
+            Reason::NotAFile => (ErrorType::NotAFile, Resolution::ChooseAnotherPath),
+            Reason::HardLinked => (ErrorType::HardLinked, Resolution::AskAPerson),
+            Reason::ReadOnly => (ErrorType::ReadOnly, Resolution::AskAPerson),
+            Reason::TextNotFound { .. } => (ErrorType::TextNotFound, Resolution::ReadRequired),
+        }
+    }
+
     /// The kind of refusal.
     pub fn error_type(&self) -> ErrorType {
-        match self.reason {
-            Reason::Stale(_) => ErrorType::StaleFile,
-            Reason::Busy { .. } => ErrorType::FileBusy,
-            Reason::Unread { .. } => ErrorType::UnreadFile,
-            Reason::Unreadable => ErrorType::UnreadableFile,
-            Reason::Outside => ErrorType::OutsideWorkspace,
-            Reason::Protected => ErrorType::ProtectedPath,
-            Reason::NotAFile => ErrorType::NotAFile,
-            Reason::HardLinked => ErrorType::HardLinked,
-            Reason::ReadOnly => ErrorType::ReadOnly,
-            Reason::TextNotFound { .. } => ErrorType::TextNotFound,
-        }
+        self.kind().0
     }
 
     /// What to do.
     pub fn resolution(&self) -> Resolution {
-        match self.error_type() {
-            ErrorType::StaleFile => Resolution::ReReadRequired,
-            ErrorType::FileBusy => Resolution::RetryLater,
-            ErrorType::UnreadFile | ErrorType::UnreadableFile | ErrorType::TextNotFound => {
-                Resolution::ReadRequired
-            }
-            ErrorType::OutsideWorkspace | ErrorType::ProtectedPath | ErrorType::NotAFile => {
-                Resolution::ChooseAnotherPath
-            }
-            ErrorType::HardLinked | ErrorType::ReadOnly => Resolution::AskAPerson,
-        }
+        self.kind().1
     }
 
     /// The expected hash and the hash on disk, if known.
@@ -225,73 +293,65 @@ impl Refusal {
             error_type: self.error_type(),
             message,
             details: Details { path: self.path.to_string(), baseline_hash, current_disk_hash },
-            recovery_hint,
+            recovery_hint: recovery_hint.into(),
         }
     }
 
-    fn words(&self) -> (Cow<'static, str>, Cow<'static, str>) {
-        let (message, hint) = match &self.reason {
+    fn words(&self) -> (Cow<'static, str>, &'static str) {
+        match &self.reason {
             Reason::Stale(stale) => (
                 match (stale.expected, stale.actual) {
-                    (_, FileState::Absent) => "Target missing. Re-read required.",
-                    (FileState::Absent, _) => "Target already exists. Re-read required.",
-                    _ => "File modified by another actor. Re-read required.",
+                    (_, FileState::Absent) => "Target missing. Re-read required.".into(),
+                    (FileState::Absent, _) => "Target already exists. Re-read required.".into(),
+                    _ => "File modified by another actor. Re-read required.".into(),
                 },
                 "Perform a new 'read_file' to see the latest changes before attempting to write again.",
             ),
-            Reason::Busy { holder: Some(holder) } => {
-                return (
-                    format!("Agent '{holder}' is about to write this file.").into(),
-                    "Wait a moment, read the file again, then retry.".into(),
-                );
-            }
+            Reason::Busy { holder: Some(holder) } => (
+                format!("Agent '{holder}' is about to write this file.").into(),
+                "Wait a moment, read the file again, then retry.",
+            ),
             Reason::Busy { holder: None } => (
-                "Another process has the file open for writing.",
+                "Another process has the file open for writing.".into(),
                 "Retry in a moment. A file that is always open, such as a log, cannot be replaced: append to it instead.",
             ),
             Reason::Unread { .. } => (
-                "The file was not read in this turn.",
+                "The file was not read in this turn.".into(),
                 "Perform a 'read_file' first, then write on the basis of what you find.",
             ),
             Reason::Unreadable => (
-                "The last read of this file failed, so what it holds is not known.",
+                "The last read of this file failed, so what it holds is not known.".into(),
                 "Perform a 'read_file' that succeeds, then write.",
             ),
             Reason::Outside => (
-                "The path leads out of the workspace.",
+                "The path leads out of the workspace.".into(),
                 "Choose a path inside the workspace. Symbolic links that lead out of it do not count as inside.",
             ),
             Reason::Protected => (
-                "The path is reserved and cannot be changed by an agent.",
+                "The path is reserved and cannot be changed by an agent.".into(),
                 "Choose another path, or ask a person to make the change.",
             ),
             Reason::NotAFile => (
-                "The target is not a regular file.",
+                "The target is not a regular file.".into(),
                 "Choose the path of a file, not of a directory or a device.",
             ),
             Reason::HardLinked => (
-                "The file has several names (hard links), and a replacement would separate them.",
+                "The file has several names (hard links), and a replacement would separate them.".into(),
                 "Ask a person. They can break the link, or set `hard_links = \"detach\"`.",
             ),
             Reason::ReadOnly => (
-                "The file is read-only.",
+                "The file is read-only.".into(),
                 "Ask a person. They can change its permissions, or set `read_only = \"replace\"`.",
             ),
-            Reason::TextNotFound { found: 0, text } => {
-                return (
-                    format!("The old text is not in the file: {text:?}").into(),
-                    "Perform a new 'read_file' and copy the old text exactly, with its white space.".into(),
-                );
-            }
-            Reason::TextNotFound { found, text } => {
-                return (
-                    format!("The old text is in the file {found} times: {text:?}").into(),
-                    "Give more of the lines around it, so that it is unique, or ask for all to be replaced."
-                        .into(),
-                );
-            }
-        };
-        (message.into(), hint.into())
+            Reason::TextNotFound { found: 0, text } => (
+                format!("The old text is not in the file: {text:?}").into(),
+                "Perform a new 'read_file' and copy the old text exactly, with its white space.",
+            ),
+            Reason::TextNotFound { found, text } => (
+                format!("The old text is in the file {found} times: {text:?}").into(),
+                "Give more of the lines around it, so that it is unique, or ask for all to be replaced.",
+            ),
+        }
     }
 }
 
@@ -303,4 +363,26 @@ pub fn payload_schema() -> schemars::Schema {
 /// The JSON Schema of the report.
 pub fn report_schema() -> schemars::Schema {
     schemars::schema_for!(Report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_can_be_used_as_an_error() {
+        let refusal = |path: &str, reason| Refusal::new(FilePath::trusted(path.into()), reason);
+        let refusals = vec![refusal("/w/a", Reason::Outside), refusal("/w/b", Reason::ReadOnly)];
+        let refused = Refused { refusals };
+        let answer = || -> Result<(), Box<dyn std::error::Error>> {
+            assert_eq!(Outcome::Done(7).into_result()?, 7);
+            Ok(Outcome::Refused(refused.clone()).into_result()?)
+        };
+        let error = answer().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`/w/a`: The path leads out of the workspace.\n`/w/b`: The file is read-only."
+        );
+        assert_eq!(error.downcast_ref::<Refused>(), Some(&refused));
+    }
 }

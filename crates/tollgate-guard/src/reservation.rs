@@ -7,35 +7,39 @@
 //!
 //! Reservations are read and written only under the lock of their path, which every function here takes as an argument.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::path::{escape, unescape};
+use crate::path::EscapedPath;
 use crate::root::Root;
 use crate::stripe_lock::StripeLocks;
+use crate::turn::TurnState;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::event::{Event, ReservationVoid};
-use tollgate_base::ledger::{Entry, Flush};
+use tollgate_base::ledger::Flush;
 use tollgate_base::name::{Agent, TurnId};
 
 /// The version of the line. A later version is refused.
 const VERSION: u32 = 1;
 
+/// One reservation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Reservation {
-    /// The file, escaped. Relative to the workspace if it is inside.
-    path: String,
+pub struct Reservation {
+    /// The file. Relative to the workspace if it is inside.
+    pub(crate) path: EscapedPath,
     /// The id of the tool call.
     pub(crate) call: String,
-    tool: String,
-    pub(crate) agent: Agent,
+    pub(crate) tool: String,
+    /// The agent that reserved the file.
+    pub agent: Agent,
     pub(crate) turn: TurnId,
     /// The hash that the file will have, if the tool's input determines it.
     pub(crate) predicted: Option<Digest>,
-    pub(crate) since: Timestamp,
+    /// When the reservation began.
+    pub since: Timestamp,
 }
 
 /// All reservations of one stripe.
@@ -45,55 +49,41 @@ struct StripeLine {
     reservations: Vec<Reservation>,
 }
 
-/// The tool call that reserves a path.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ReservedBy<'a> {
-    pub(crate) call: &'a str,
-    pub(crate) tool: &'a str,
-    pub(crate) agent: &'a Agent,
-    pub(crate) turn: &'a TurnId,
-    pub(crate) predicted: Option<Digest>,
-}
-
 impl Reservation {
     /// The reservation of a path, if there is one. Deletes an expired one and records that in the ledger.
     pub(crate) fn of(root: &Root, locks: &StripeLocks, path: &Path) -> Result<Option<Self>> {
         let mut all = read(locks, path)?;
-        let word = escape(path);
-        let Some(at) = all.iter().position(|there| there.path == word) else { return Ok(None) };
+        let Some(at) = all.iter().position(|there| *there.path == *path) else { return Ok(None) };
         let age = root.now().duration_since(all[at].since).unsigned_abs();
         if age <= root.settings().guard.reservation.0 {
             return Ok(Some(all.swap_remove(at)));
         }
         let void = all.swap_remove(at);
+        let event = Event::ReservationExpired(ReservationVoid {
+            tool_name: void.tool,
+            target_file: path.display().to_string(),
+            since: void.since,
+        });
         // The ledger line first: if this process dies in between, the line is written twice, but never lost.
-        root.ledger().append(&[void.expired(root.now())], Flush::No)?;
+        root.ledger().append(&[root.entry(Some(&void.agent), Some(&void.turn), event)], Flush::No)?;
         write(locks, path, all)?;
         Ok(None)
     }
 
     /// Reserves a path. Replaces an earlier reservation, which can only be the agent's own.
-    pub(crate) fn put(root: &Root, locks: &StripeLocks, path: &Path, by: ReservedBy<'_>) -> Result<()> {
-        let mut all = read(locks, path)?;
-        let word = escape(path);
-        all.retain(|there| there.path != word);
-        all.push(Self {
-            path: word,
-            call: by.call.to_owned(),
-            tool: by.tool.to_owned(),
-            agent: by.agent.clone(),
-            turn: by.turn.clone(),
-            predicted: by.predicted,
-            since: root.now(),
-        });
-        write(locks, path, all)
+    pub(crate) fn put(self, locks: &StripeLocks) -> Result<()> {
+        let path = self.path.clone();
+        let mut all = read(locks, &path)?;
+        all.retain(|there| there.path != path);
+        all.push(self);
+        write(locks, &path, all)
     }
 
     /// Ends the reservation of this call. That of another call stays.
     pub(crate) fn end(locks: &StripeLocks, path: &Path, call: &str) -> Result<()> {
         let mut all = read(locks, path)?;
-        let (word, before) = (escape(path), all.len());
-        all.retain(|there| there.path != word || there.call != call);
+        let before = all.len();
+        all.retain(|there| *there.path != *path || there.call != call);
         if all.len() < before { write(locks, path, all) } else { Ok(()) }
     }
 
@@ -102,18 +92,8 @@ impl Reservation {
         serde_json::from_slice::<StripeLine>(text).map(|line| line.reservations).unwrap_or_default()
     }
 
-    fn expired(&self, now: Timestamp) -> Entry {
-        let path = unescape(&self.path).unwrap_or_else(|| PathBuf::from(&self.path));
-        Entry {
-            time: now,
-            agent: Some(self.agent.clone()),
-            turn: Some(self.turn.clone()),
-            event: Event::ReservationExpired(ReservationVoid {
-                tool_name: self.tool.clone(),
-                target_file: path.display().to_string(),
-                since: self.since,
-            }),
-        }
+    pub(crate) fn is_of(&self, turn: &dyn TurnState) -> bool {
+        self.turn == *turn.id() && self.agent == *turn.agent()
     }
 }
 

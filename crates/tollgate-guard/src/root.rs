@@ -5,20 +5,25 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
+use rustix::fs::FileType;
 
-use crate::disk::{Folder, Spot};
+use crate::disk::{Folder, Spot, gone_is_none};
 use crate::path::FilePath;
-use crate::place::{self, Located, Place};
-use crate::stage::{Displaced, RecoveryKind};
+use crate::place::{self, Located};
+use crate::stage::{RecoveryKind, StageName, TargetName};
 use crate::state_folder::{self, STATE_FOLDER, read_settings};
 use crate::stripe_lock::Stripes;
+use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
-use tollgate_base::ledger::{Flush, Ledger, LedgerOptions};
+use tollgate_base::event::Event;
+use tollgate_base::file::replace_file;
+use tollgate_base::ledger::{Entry, Flush, Ledger, LedgerOptions};
+use tollgate_base::name::{Agent, TurnId};
 use tollgate_base::settings::{Durability, Settings};
 
 /// What the library does not take from its environment by itself.
@@ -49,20 +54,21 @@ impl Default for Options {
     }
 }
 
-/// The root of a workspace.
-pub(crate) struct Root {
+/// The root of a workspace. A [`Workspace`](crate::workspace::Workspace) shares it.
+pub struct Root {
     path: PathBuf,
-    folder: Folder,
-    stage: Folder,
+    /// The workspace.
+    pub(crate) folder: Folder,
+    pub(crate) stage: Folder,
     recovery: Folder,
-    journal: Folder,
+    pub(crate) journal: Folder,
     settings: Settings,
-    stripes: Stripes,
+    pub(crate) stripes: Stripes,
     ledger: Ledger,
     protected: Vec<PathBuf>,
     open: Vec<PathBuf>,
     clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    displaced: Mutex<Vec<Displaced>>,
+    awaiting_check: Mutex<Vec<StageName>>,
 }
 
 impl Root {
@@ -88,27 +94,29 @@ impl Root {
             stage: below("stage")?,
             recovery: below("recovery")?,
             journal: below("journal")?,
-            stripes: Stripes::new(state_path.join("locks")),
+            stripes: Stripes { folder: state_path.join("locks") },
             ledger: Ledger::new(&state_path, &state_path.join("locks/ledger"), ledger_options),
             path,
             settings,
             protected,
             open: options.open,
             clock: options.clock,
-            displaced: Mutex::default(),
+            awaiting_check: Mutex::default(),
         })
     }
 
     /// The canonical path of the workspace.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(crate) fn state_path(&self) -> PathBuf {
+    /// The folder of the state.
+    pub fn state_path(&self) -> PathBuf {
         self.path.join(STATE_FOLDER)
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
+    /// The settings in force.
+    pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
@@ -116,7 +124,8 @@ impl Root {
         self.settings.guard.durability
     }
 
-    pub(crate) fn ledger(&self) -> &Ledger {
+    /// The ledger.
+    pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
@@ -128,43 +137,35 @@ impl Root {
         }
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
+    pub(crate) fn entry(&self, agent: Option<&Agent>, turn: Option<&TurnId>, event: Event) -> Entry {
+        Entry { time: self.now(), agent: agent.cloned(), turn: turn.cloned(), event }
+    }
+
+    /// Appends a ledger line that nothing else would bring back after a power failure.
+    pub(crate) fn record(&self, agent: Option<&Agent>, turn: Option<&TurnId>, event: Event) -> Result<()> {
+        self.ledger.append(&[self.entry(agent, turn, event)], self.ledger_flush()).map(drop)
+    }
+
+    /// The time, by the workspace's clock.
+    pub fn now(&self) -> Timestamp {
         (self.clock)()
     }
 
-    /// The folder of the workspace.
-    pub(crate) fn folder(&self) -> &Folder {
-        &self.folder
-    }
-
-    pub(crate) fn stage(&self) -> &Folder {
-        &self.stage
-    }
-
-    /// A file in the stage.
     pub(crate) fn staged(&self, name: impl Into<OsString>) -> Spot {
         Spot::new(&self.stage, name)
     }
 
-    pub(crate) fn journal(&self) -> &Folder {
-        &self.journal
-    }
-
-    pub(crate) fn recovery(&self, kind: RecoveryKind) -> Result<Folder> {
+    pub(crate) fn recovery_folder(&self, kind: RecoveryKind) -> Result<Folder> {
         self.recovery.open_below(Path::new(kind.folder()))
     }
 
-    pub(crate) fn stripes(&self) -> &Stripes {
-        &self.stripes
-    }
-
     /// The files that this process has replaced and not checked yet, oldest first.
-    pub(crate) fn displaced(&self) -> MutexGuard<'_, Vec<Displaced>> {
-        self.displaced.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn awaiting_check(&self) -> MutexGuard<'_, Vec<StageName>> {
+        self.awaiting_check.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The canonical path of a file, which need not exist or be in the workspace.
-    pub(crate) fn canonical(&self, path: &Path) -> Result<FilePath> {
+    pub fn canonical(&self, path: impl AsRef<Path>) -> Result<FilePath> {
         place::canonical(&self.path.join(path)).map(FilePath::trusted)
     }
 
@@ -172,29 +173,66 @@ impl Root {
         place::locate(&self.path, path)
     }
 
-    /// The place of a relative path that was recorded earlier.
-    pub(crate) fn place_of(&self, relative: &Path) -> Place {
-        Place {
-            path: FilePath::trusted(self.path.join(relative)),
-            relative: relative.to_owned(),
-            name: relative.file_name().unwrap_or_default().to_owned(),
-            missing: Vec::new(),
-        }
+    /// The spot of a file, relative to the workspace. Its folder must exist.
+    pub(crate) fn spot(&self, relative: &Path) -> Result<Spot> {
+        let folder = self.folder.open_below(relative.parent().unwrap_or(Path::new("")))?;
+        Ok(Spot::new(&folder, relative.file_name().unwrap_or_default()))
     }
 
     /// The spot of a file inside or outside the workspace. `None` if its folder does not exist.
     pub(crate) fn spot_anywhere(&self, path: &FilePath) -> Result<Option<Spot>> {
         let path = path.as_path();
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
-        let opened = match folder.strip_prefix(&self.path) {
+        let opened = gone_is_none(match folder.strip_prefix(&self.path) {
             Ok(below) => self.folder.open_below(below),
             Err(_) => Folder::open(folder),
-        };
-        match opened {
-            Ok(folder) => Ok(Some(Spot::new(&folder, name))),
-            Err(Fault::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(fault) => Err(fault),
+        })?;
+        Ok(opened.map(|folder| Spot::new(&folder, name)))
+    }
+
+    /// All files below a folder, relative to the workspace. Includes everything that is not a folder.
+    pub(crate) fn files_below(&self, folder: &Path) -> Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        let mut folders = vec![folder.to_owned()];
+        while let Some(folder) = folders.pop() {
+            for (name, kind) in self.folder.open_below(&folder)?.entries()? {
+                let path = folder.join(name);
+                if kind == FileType::Directory { folders.push(path) } else { found.push(path) }
+            }
         }
+        Ok(found)
+    }
+
+    /// The file name of a staged file. A path that is too long for a name is written to `.tollgate/paths/`, once and for
+    /// good, and the name has its hash.
+    pub(crate) fn stage_file_name(&self, stage: &StageName) -> Result<OsString> {
+        if let Some(name) = stage.file_name() {
+            return Ok(name);
+        }
+        let too_long = || Fault::invalid("the name of a staged file is too long");
+        let TargetName::Path(path) = &stage.target else { return Err(too_long()) };
+        let bytes = path.as_os_str().as_bytes();
+        let hash = Digest::of(bytes);
+        let file = self.long_path(hash);
+        if !file.exists() {
+            replace_file(&file, bytes, self.durability())?;
+        }
+        let stage = StageName { target: TargetName::Hashed(hash), ..stage.clone() };
+        stage.file_name().ok_or_else(too_long)
+    }
+
+    pub(crate) fn target_path(&self, target: &TargetName) -> Result<PathBuf> {
+        match target {
+            TargetName::Path(path) => Ok(path.clone()),
+            TargetName::Hashed(hash) => {
+                let file = self.long_path(*hash);
+                Ok(OsString::from_vec(fs::read(&file).at("read", &file)?).into())
+            }
+        }
+    }
+
+    fn long_path(&self, hash: Digest) -> PathBuf {
+        self.state_path().join("paths").join(hash.to_string())
     }
 
     /// Whether agents must not change this path, which is relative to the workspace.

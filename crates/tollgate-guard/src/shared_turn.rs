@@ -13,8 +13,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::disk::{gone_is_none, modified};
 use crate::path::FilePath;
-use crate::turn::{Extent, FileState, Sighting, TEXT_PER_FILE, TEXT_PER_TURN, TurnState};
+use crate::turn::{Extent, FileState, Sighting, SightingChange, TEXT_PER_FILE, TEXT_PER_TURN, TurnState};
 use crate::turn_shard::{Shard, open_locked};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
@@ -90,13 +91,8 @@ impl SharedTurns {
     pub fn open(&self, id: &TurnId) -> Result<SharedTurn> {
         let folder = self.turn_folder(id);
         let path = folder.join("turn.json");
-        let text = match fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(Fault::Missing { what: format!("the turn `{id}`") });
-            }
-            Err(error) => return Err(error).at("read", &path),
-        };
+        let missing = || Fault::Missing { what: format!("the turn `{id}`") };
+        let text = gone_is_none(fs::read(&path).at("read", &path))?.ok_or_else(missing)?;
         let about: About = serde_json::from_slice(&text).map_err(|error| Fault::damaged(&path, error))?;
         if about.version > VERSION {
             return Err(Fault::NewerFormat { path, found: about.version, known: VERSION });
@@ -128,7 +124,7 @@ impl SharedTurns {
             private_folder(&turn.known)?;
             for (path, sighting) in turn.files()? {
                 let last = Sighting::new(sighting.baseline(Extent::Whole));
-                Shard::of(&turn.known, &path).update(&path, &mut |_| last)?;
+                Shard::of(&turn.known, &path).update(&path, &mut |_| Some(last))?;
             }
         }
         remove_folder(&turn.folder)
@@ -146,9 +142,8 @@ impl SharedTurns {
                 // The newest of the folders inside tells when the turn was last used.
                 let used = [path.clone(), path.join("files"), path.join("text")]
                     .iter()
-                    .filter_map(|path| fs::metadata(path).ok()?.modified().ok())
-                    .max()
-                    .and_then(|used| Timestamp::try_from(used).ok());
+                    .filter_map(|path| modified(path))
+                    .max();
                 if used.is_some_and(|used| now.duration_since(used).unsigned_abs() > FORGOTTEN) {
                     remove_folder(&path)?;
                 }
@@ -166,27 +161,19 @@ impl SharedTurn {
 
     /// Every file that the turn knows, sorted by path.
     pub fn files(&self) -> Result<Vec<(FilePath, Sighting)>> {
+        let folder = self.folder.join("files");
         let mut files = Vec::new();
-        for shard in self.shards()? {
-            files.extend(shard.all()?);
+        for name in names_in(&folder)? {
+            files.extend(Shard::at(folder.join(name)).all()?);
         }
         files.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(files)
     }
 
-    /// The files whose paths pass the filter, sorted by path. Reads nothing but the paths.
+    /// The files whose paths pass the filter, sorted by path.
     pub fn files_where(&self, mut wanted: impl FnMut(&Path) -> bool) -> Result<Vec<FilePath>> {
-        let mut files = Vec::new();
-        for shard in self.shards()? {
-            files.extend(shard.paths()?.into_iter().filter(|path| wanted(path)).map(FilePath::trusted));
-        }
-        files.sort_unstable();
-        Ok(files)
-    }
-
-    fn shards(&self) -> Result<Vec<Shard>> {
-        let folder = self.folder.join("files");
-        Ok(names_in(&folder)?.into_iter().map(|name| Shard::at(folder.join(name))).collect())
+        let files = self.files()?.into_iter().map(|(path, _)| path);
+        Ok(files.filter(|path| wanted(path.as_path())).collect())
     }
 
     fn shard(&self, path: &FilePath) -> Shard {
@@ -222,7 +209,7 @@ impl TurnState for SharedTurn {
         self.shard(path).get(path)
     }
 
-    fn update(&self, path: &FilePath, change: &mut dyn FnMut(Option<Sighting>) -> Sighting) -> Result<()> {
+    fn update(&self, path: &FilePath, change: &mut SightingChange<'_>) -> Result<()> {
         self.shard(path).update(path, change)
     }
 
@@ -240,11 +227,7 @@ impl TurnState for SharedTurn {
 
     fn text(&self, digest: Digest) -> Result<Option<Arc<[u8]>>> {
         let path = self.folder.join("text").join(digest.to_string());
-        match fs::read(&path) {
-            Ok(bytes) => Ok(Some(bytes.into())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).at("read", &path),
-        }
+        Ok(gone_is_none(fs::read(&path).at("read", &path))?.map(Arc::from))
     }
 }
 
@@ -268,10 +251,7 @@ fn private_folder(path: &Path) -> Result<()> {
 }
 
 fn remove_folder(path: &Path) -> Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).at("remove the folder", path),
-        _ => Ok(()),
-    }
+    gone_is_none(fs::remove_dir_all(path).at("remove the folder", path)).map(drop)
 }
 
 #[cfg(test)]

@@ -28,6 +28,8 @@ const SETTLED: &str = "1s";
 /// the comma, it cannot be read as a staged file whose target ends with a tilde.
 const ASIDE: &str = ",~";
 
+const BESIDE: &str = ".tollgate-";
+
 /// The longest name that the usual file systems accept.
 const NAME_MAX: usize = 255;
 
@@ -85,13 +87,6 @@ pub(crate) enum TargetName {
     Path(PathBuf),
     /// The path itself is in `.tollgate/paths/`.
     Hashed(Digest),
-}
-
-/// A file that a guarded write replaced and that awaits the late-write check.
-#[derive(Debug, Clone)]
-pub(crate) struct Displaced {
-    pub(crate) name: OsString,
-    pub(crate) stage: StageName,
 }
 
 /// Why a file is kept in recovery.
@@ -177,10 +172,19 @@ pub(crate) fn unfinished_name(stripe: u8, id: &ChangeId) -> OsString {
     format!("tmp,{stripe:02x},{}", id.as_str()).into()
 }
 
-/// The stripe and the id of an unfinished file.
 pub(crate) fn parse_unfinished(name: &OsStr) -> Option<(u8, ChangeId)> {
     let (stripe, id) = name.to_str()?.strip_prefix("tmp,")?.split_once(',')?;
     Some((u8::from_str_radix(stripe, 16).ok()?, ChangeId::parse(id)?))
+}
+
+/// The name of a staged or deleted file that is not in the stage but beside its target, because the target is on another
+/// file system than the state.
+pub(crate) fn name_beside(id: &ChangeId) -> OsString {
+    format!("{BESIDE}{}", id.as_str()).into()
+}
+
+pub(crate) fn is_beside(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(BESIDE.as_bytes())
 }
 
 /// 43 characters instead of the 64 of hex: two hashes and a path must fit into 255.

@@ -8,9 +8,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::disk::gone_is_none;
 use crate::stage::RecoveryKind;
 use tollgate_base::error::{At, Fault, Result};
-use tollgate_base::file::{TEMPORARY, replace_file, uninterrupted};
+use tollgate_base::file::{TEMPORARY, names_in, replace_file, uninterrupted};
 use tollgate_base::lock::Lock;
 use tollgate_base::settings::{CONFIG_VERSION, Durability, Settings, SettingsError};
 
@@ -38,11 +39,8 @@ pub fn find_root(folder: &Path) -> PathBuf {
 
 /// The settings in a file. The defaults if the file does not exist.
 pub fn read_settings(path: &Path) -> Result<Settings> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Settings::default()),
-        Err(error) => return Err(error).at("read the configuration", path),
-    };
+    let text = gone_is_none(fs::read_to_string(path).at("read the configuration", path))?;
+    let Some(text) = text else { return Ok(Settings::default()) };
     let path = path.to_owned();
     text.parse().map_err(|error| match error {
         SettingsError::Newer(found) => Fault::NewerConfig { path, found, known: CONFIG_VERSION },
@@ -74,10 +72,9 @@ pub(crate) fn create(root: &Path, state: &Path) -> Result<()> {
     let Some(_alone) = Lock::acquire(&lock, STATE_WAIT)? else {
         return Err(Fault::Locked { path: lock, waited_s: STATE_WAIT.as_secs() });
     };
-    for item in fs::read_dir(state).at("list", state)? {
-        let item = item.at("list", state)?;
-        if item.file_name().as_encoded_bytes().starts_with(TEMPORARY.as_bytes()) {
-            fs::remove_file(item.path()).at("remove", item.path())?;
+    for name in names_in(state)? {
+        if name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes()) {
+            fs::remove_file(state.join(&name)).at("remove", state.join(&name))?;
         }
     }
     // People may commit their configuration. The rest belongs to this machine only.
@@ -90,11 +87,7 @@ pub(crate) fn create(root: &Path, state: &Path) -> Result<()> {
 
 /// Whether the state exists, in a format that this program can read.
 fn check_version(path: &Path) -> Result<bool> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(error).at("read", path),
-    };
+    let Some(text) = gone_is_none(fs::read_to_string(path).at("read", path))? else { return Ok(false) };
     match text.trim().parse::<u32>() {
         Ok(found) if found > STATE_VERSION => {
             Err(Fault::NewerFormat { path: path.to_owned(), found, known: STATE_VERSION })

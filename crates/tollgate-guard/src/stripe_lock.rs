@@ -10,6 +10,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ const MARK: usize = 8;
 /// The stripes of one workspace.
 #[derive(Debug, Clone)]
 pub(crate) struct Stripes {
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
 }
 
 /// Several locks. Every process takes them in the same order, so no two processes wait for each other.
@@ -45,11 +46,6 @@ pub(crate) fn stripe(path: &Path) -> u8 {
 }
 
 impl Stripes {
-    /// The stripes whose lock files are in this folder.
-    pub(crate) fn new(folder: PathBuf) -> Self {
-        Self { folder }
-    }
-
     /// Locks the stripes of these paths. `None` if others held one of them the whole time.
     pub(crate) fn acquire<'a>(
         &self,
@@ -69,14 +65,12 @@ impl Stripes {
         Ok(Some(StripeLocks { locks }))
     }
 
-    /// Locks one stripe by its number.
     pub(crate) fn acquire_one(&self, stripe: u8, wait: Duration) -> Result<Option<Lock>> {
         Lock::acquire(&self.folder.join(format!("{stripe:02x}")), wait)
     }
 }
 
 impl StripeLocks {
-    /// The marks that dead holders left.
     pub(crate) fn marks(&self) -> Result<Marks> {
         let mut marks = Vec::new();
         for (stripe, lock) in &self.locks {
@@ -95,7 +89,6 @@ impl StripeLocks {
         self.put(mark)
     }
 
-    /// Clears the marks: the changes are complete.
     pub(crate) fn clear(&self) -> Result<()> {
         self.put([0; MARK])
     }
@@ -108,21 +101,11 @@ impl StripeLocks {
 
     /// The line in the lock file of this path's stripe. Empty if there is none.
     pub(crate) fn line(&self, path: &Path) -> Result<Vec<u8>> {
-        let file = self.file(path)?;
-        let mut text = vec![0; 1 << 10];
-        let mut length = 0;
-        loop {
-            match file.read_at(&mut text[length..], (MARK + length) as u64).at("read the lock", "locks")? {
-                0 => return Ok(first_line(&text[..length]).to_vec()),
-                count => length += count,
-            }
-            if text[..length].contains(&b'\n') {
-                return Ok(first_line(&text[..length]).to_vec());
-            }
-            if length == text.len() {
-                text.resize(2 * length, 0);
-            }
-        }
+        let mut file = self.file(path)?;
+        let mut bytes = Vec::new();
+        let read = file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_end(&mut bytes));
+        read.at("read the lock", "locks")?;
+        Ok(line_of(&bytes).to_vec())
     }
 
     /// Replaces the line. The rest of a longer, earlier line stays behind the newline and does not count.
@@ -138,13 +121,9 @@ impl StripeLocks {
     }
 }
 
-/// The line in the bytes of a lock file, for readers without the lock.
+/// The line in the bytes of a lock file, which other processes also read without the lock. Empty if the line has no end.
 pub(crate) fn line_of(bytes: &[u8]) -> &[u8] {
-    bytes.get(MARK..).map_or(&[], first_line)
-}
-
-/// The first line of a text. Empty if the line has no end.
-fn first_line(text: &[u8]) -> &[u8] {
+    let text = bytes.get(MARK..).unwrap_or_default();
     text.iter().position(|byte| *byte == b'\n').map_or(&[], |end| &text[..end])
 }
 
@@ -155,7 +134,7 @@ mod tests {
     #[test]
     fn a_lock_excludes_until_it_is_dropped() {
         let folder = tempfile::tempdir().unwrap();
-        let stripes = Stripes::new(folder.path().to_owned());
+        let stripes = Stripes { folder: folder.path().to_owned() };
         let (a, b) = (Path::new("a"), Path::new("b"));
         assert_ne!(stripe(a), stripe(b));
         let held = stripes
@@ -181,7 +160,7 @@ mod tests {
     #[test]
     fn a_line_is_replaced_whole() {
         let folder = tempfile::tempdir().unwrap();
-        let locks = Stripes::new(folder.path().to_owned());
+        let locks = Stripes { folder: folder.path().to_owned() };
         let (path, long) = (Path::new("a"), vec![b'x'; 5000]);
         let held = locks.acquire([path], Duration::ZERO).unwrap().unwrap();
         for line in [&b""[..], &long, b"short"] {

@@ -7,17 +7,15 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::change::Expected;
-use crate::commit::{Base, file_changed, stale};
-use crate::disk::{Found, Steady};
-use crate::explain::{author_of, record, refuse};
-use crate::guard::{Locking, READ_WAIT, base, lock};
-use crate::outcome::Outcome;
-use crate::path::FilePath;
+use crate::commit::{Base, file_changed};
+use crate::disk::{Found, Quiet};
+use crate::explain::{author_of, observe, record, refuse};
+use crate::guard::{READ_WAIT, base, lock};
+use crate::path::{EscapedPath, FilePath};
 use crate::recovery;
-use crate::refusal::{Reason, Refusal};
-use crate::request::Request;
-use crate::reservation::{Reservation, ReservedBy};
+use crate::refusal::{Outcome, Reason, Refusal};
+use crate::request::{Expected, Request};
+use crate::reservation::Reservation;
 use crate::root::Root;
 use crate::stage::ChangeId;
 use crate::stripe_lock::StripeLocks;
@@ -54,8 +52,7 @@ pub struct ToolChange {
     pub predicted: Option<Digest>,
 }
 
-/// What [`Gate::pre_tool_use`](crate::gate::Gate::pre_tool_use) passes to
-/// [`Gate::post_tool_use`](crate::gate::Gate::post_tool_use), perhaps in another process.
+/// What `Gate::pre_tool_use` passes to `Gate::post_tool_use`, perhaps in another process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[must_use = "a tool call that was allowed must be settled"]
 pub struct Ticket {
@@ -66,11 +63,6 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// The id of the tool call.
-    pub fn call(&self) -> &str {
-        &self.call
-    }
-
     /// The canonical paths of the files that the tool may change, with their states before the call.
     pub fn changes(&self) -> impl Iterator<Item = (&Path, FileState)> {
         self.changes.iter().map(|(path, state)| (path.as_path(), *state))
@@ -105,204 +97,175 @@ pub enum ToolResult {
     Failed,
 }
 
-/// Before a tool runs: compares every file that it will change with what the turn knows, and reserves all of them.
-pub(crate) fn before(root: &Root, turn: &dyn TurnState, tool_use: &ToolUse) -> Result<Outcome<Ticket>> {
-    let request = Request { root, turn, tool: &tool_use.tool };
+pub(crate) fn before(request: &Request<'_>, tool_use: &ToolUse) -> Result<Outcome<Ticket>> {
+    let Request { root, turn, .. } = *request;
     let observing = root.settings().guard.mode == GuardMode::Observe;
+    let (call, tool) = (tool_use.call.clone(), tool_use.tool.clone());
     let mut reads = Vec::new();
     for (path, extent) in &tool_use.reads {
         let path = root.canonical(path)?;
-        reads.push((path.as_path().to_owned(), *extent == Extent::Whole, state_of(root, &path)?.0));
+        reads.push((path.as_path().to_owned(), *extent == Extent::Whole, Now::of(root, &path)?.state));
     }
     let mut refusals = Vec::new();
     let mut paths = Vec::new();
     for change in &tool_use.changes {
         let path = root.canonical(&change.path)?;
-        if root.is_protected(Path::new(&request.ledger_path(&path))) {
+        let key = request.key(&path);
+        if root.is_protected(&key) {
             refusals.push(Refusal::new(path.clone(), Reason::Protected));
         }
-        paths.push((path.clone(), PathBuf::from(request.ledger_path(&path))));
+        paths.push((path, key));
     }
     let keys: Vec<&Path> = paths.iter().map(|(_, key)| key.as_path()).collect();
-    let locks = match lock(&request, &keys, Some(&tool_use.call))? {
-        Locking::Locked(locks) => locks,
-        Locking::Busy { index, holder } => {
-            refusals.push(Refusal::new(paths[index].0.clone(), Reason::Busy { holder }));
-            if observing {
-                // An agent that is only observed gets no reservation either: others must not wait for it.
-                record(&request, &refusals, RefusalStatus::Observed)?;
-                let (call, tool) = (tool_use.call.clone(), tool_use.tool.clone());
-                return Ok(Outcome::Done(Ticket { call, tool, reads, changes: Vec::new() }));
+    let locks = match lock(request, &keys, Some(&call))? {
+        Ok(locks) => locks,
+        Err(refusal) => {
+            refusals.push(refusal);
+            if !observing {
+                return refuse(request, refusals);
             }
-            return refuse(&request, refusals).map(Outcome::Refused);
+            // An agent that is only observed gets no reservation either: others must not wait for it.
+            record(request, &refusals, RefusalStatus::Observed)?;
+            return Ok(Outcome::Done(Ticket { call, tool, reads, changes: Vec::new() }));
         }
     };
     if observing && !refusals.is_empty() {
-        record(&request, &std::mem::take(&mut refusals), RefusalStatus::Observed)?;
+        record(request, &std::mem::take(&mut refusals), RefusalStatus::Observed)?;
     }
     let mut changes = Vec::new();
     for (change, (path, _)) in tool_use.changes.iter().zip(&paths) {
-        let (state, busy) = state_of(root, path)?;
+        let Now { state, quiet, .. } = Now::of(root, path)?;
         changes.push((path.as_path().to_owned(), state));
-        match base(&request, path, change.extent, change.expected, &|| Ok(state != FileState::Absent))? {
-            Ok(Base::Exactly(expected)) if expected != state => refusals.push(Refusal::new(
-                path.clone(),
-                if busy { Reason::Busy { holder: None } } else { stale(expected, state) },
-            )),
+        let find = || root.spot_anywhere(path)?.map_or(Ok(Found::Nothing), |spot| spot.open());
+        let reason = match base(request, path, change.extent, change.expected, &find)? {
+            Ok(Base::Exactly(expected)) if expected != state => match quiet {
+                Quiet::Busy => Reason::Busy { holder: None },
+                Quiet::Held | Quiet::Unavailable => Reason::stale(expected, state),
+            },
             Ok(Base::Observed(expected)) if expected != state => {
-                record(
-                    &request,
-                    &[Refusal::new(path.clone(), stale(expected, state))],
-                    RefusalStatus::Observed,
-                )?;
+                observe(request, path, Reason::stale(expected, state))?;
+                continue;
             }
-            Ok(_) => {}
-            Err(Reason::Unread { .. }) => {
-                // A read would not help if it is not a file.
-                let unread = Reason::Unread { actual: state };
-                let reason = if is_file(root, path)? { unread } else { Reason::NotAFile };
-                refusals.push(Refusal::new(path.clone(), reason));
-            }
-            Err(reason) => refusals.push(Refusal::new(path.clone(), reason)),
-        }
+            Ok(_) => continue,
+            Err(reason) => reason,
+        };
+        refusals.push(Refusal::new(path.clone(), reason));
     }
     if !refusals.is_empty() {
-        return refuse(&request, refusals).map(Outcome::Refused);
+        return refuse(request, refusals);
     }
     for (change, (_, key)) in tool_use.changes.iter().zip(&paths) {
-        let (call, tool) = (tool_use.call.as_str(), tool_use.tool.as_str());
-        let by = ReservedBy { call, tool, agent: turn.agent(), turn: turn.id(), predicted: change.predicted };
-        if let Err(fault) = Reservation::put(root, &locks, key, by) {
+        let reservation = Reservation {
+            path: EscapedPath(key.clone()),
+            call: call.clone(),
+            tool: tool.clone(),
+            agent: turn.agent().clone(),
+            turn: turn.id().clone(),
+            predicted: change.predicted,
+            since: root.now(),
+        };
+        if let Err(fault) = reservation.put(&locks) {
             // The tool will not run, and nobody else would end the reservations made so far.
-            let undo = |key: &PathBuf| Reservation::end(&locks, key, call);
-            paths.iter().for_each(|(_, key)| drop(undo(key)));
+            paths.iter().for_each(|(_, key)| drop(Reservation::end(&locks, key, &call)));
             return Err(fault);
         }
     }
-    let ticket = Ticket { call: tool_use.call.clone(), tool: tool_use.tool.clone(), reads, changes };
-    Ok(Outcome::Done(ticket))
+    Ok(Outcome::Done(Ticket { call, tool, reads, changes }))
 }
 
-/// After the tool: remembers what it read and wrote, and ends its reservations.
 pub(crate) fn after(root: &Root, turn: &dyn TurnState, ticket: Ticket, result: ToolResult) -> Result<()> {
     let request = Request { root, turn, tool: &ticket.tool };
-    for (path, whole, before) in &ticket.reads {
-        let path = FilePath::trusted(path.clone());
-        let (after, _) = state_of(root, &path)?;
-        let shown = if *whole { Extent::Whole } else { Extent::Part };
+    for (path, whole, before) in ticket.reads {
+        let path = FilePath::trusted(path);
+        let now = Now::of(root, &path)?;
         // If the file changed during the read, nobody knows which of the two states the agent saw. With the older one, a
         // later write may be refused. With the newer one, an update might be lost.
-        let seen = *before;
+        let seen = before;
         if result == ToolResult::Failed && seen != FileState::Absent {
             // The agent saw nothing, unless the failure told it that the file does not exist.
             continue;
         }
-        turn.observe(&path, seen, shown)?;
-        if after == seen
-            && let Some(digest) = seen.digest()
-        {
-            keep_text_of(root, turn, &path, digest)?;
+        turn.observe(&path, seen, if whole { Extent::Whole } else { Extent::Part })?;
+        if now.state == seen {
+            now.keep_text(turn)?;
         }
     }
     let mut lines = Vec::new();
-    let keys: Vec<PathBuf> = (ticket.changes.iter())
-        .map(|(path, _)| request.ledger_path(&FilePath::trusted(path.clone())).into())
-        .collect();
+    let paths = ticket.changes.into_iter().map(|(path, before)| (FilePath::trusted(path), before));
+    let changes: Vec<_> = paths.map(|(path, before)| (request.key(&path), path, before)).collect();
+    let keys: Vec<&Path> = changes.iter().map(|(key, ..)| key.as_path()).collect();
     let locks = locks_of(root, &keys)?;
-    for ((path, before), key) in ticket.changes.iter().zip(&keys) {
-        let path = FilePath::trusted(path.clone());
+    for (key, path, before) in &changes {
         let predicted = Reservation::of(root, &locks, key)?
             .filter(|reservation| reservation.call == ticket.call)
             .and_then(|reservation| reservation.predicted);
-        let (after, _) = state_of(root, &path)?;
+        let now = Now::of(root, path)?;
+        let (changed, after) = (now.state != *before, now.state.digest());
         let own = match result {
             // The tool did not write a file that is unchanged, so the baseline must not move.
-            ToolResult::Succeeded => after != *before || predicted.is_some() && after.digest() == predicted,
-            ToolResult::Failed => after != *before && after.digest().is_some() && after.digest() == predicted,
+            ToolResult::Succeeded => changed || predicted.is_some() && after == predicted,
+            ToolResult::Failed => changed && after.is_some() && after == predicted,
         };
         if own {
-            turn.wrote(&path, after)?;
-            if let Some(digest) = after.digest() {
-                keep_text_of(root, turn, &path, digest)?;
-            }
-            if after != *before || predicted.is_some() {
-                lines.push(applied_line(&request, key, *before, after)?);
-            }
+            turn.wrote(path, now.state)?;
+            now.keep_text(turn)?;
+            lines.push(applied_line(&request, key, *before, now.state)?);
         }
         Reservation::end(&locks, key, &ticket.call)?;
     }
-    if !lines.is_empty() {
-        root.ledger().append(&lines, Flush::No)?;
-    }
-    Ok(())
+    append(root, &lines)
 }
 
-/// Keeps bytes that another program saved and the agent's own tool overwrote, if its program reports what it replaced.
-/// Returns their id in recovery.
 pub(crate) fn keep_overwritten(
-    root: &Root,
-    turn: &dyn TurnState,
+    request: &Request<'_>,
     path: &FilePath,
     before: FileState,
     bytes: &[u8],
 ) -> Result<String> {
-    let request = Request { root, turn, tool: "" };
-    let key = PathBuf::from(request.ledger_path(path));
-    let _locks = locks_of(root, std::slice::from_ref(&key))?;
-    let after = state_of(root, path)?.0;
-    recovery::keep_overwritten(root, &key, [before, after], turn.agent(), bytes)
+    let key = request.key(path);
+    let _locks = locks_of(request.root, &[&key])?;
+    let after = Now::of(request.root, path)?.state;
+    recovery::keep_overwritten(request.root, &key, [before, after], request.turn.agent(), bytes)
 }
 
-/// After a tool that may have changed files without announcing them: looks at these files again. Returns those with
-/// foreign changes.
-///
-/// A change is the agent's own if the tool mentioned the file and no other guarded agent wrote these bytes or has reserved
-/// the file. Then the turn knows the new state. Any other change is foreign: the turn's next write is refused.
-pub(crate) fn look_again(
-    root: &Root,
-    turn: &dyn TurnState,
-    tool: &str,
-    files: &[(FilePath, Mention)],
-) -> Result<Vec<FilePath>> {
-    let request = Request { root, turn, tool };
+pub(crate) fn look_again(request: &Request<'_>, files: &[(FilePath, Mention)]) -> Result<Vec<FilePath>> {
+    let turn = request.turn;
     let (mut lines, mut foreign) = (Vec::new(), Vec::new());
     for (path, mention) in files {
         let Some(sighting) = turn.get(path)? else { continue };
-        let (before, after) = (sighting.baseline(Extent::Whole), state_of(root, path)?.0);
-        if after == before || after == FileState::Unreadable {
+        let (before, now) = (sighting.baseline(Extent::Whole), Now::of(request.root, path)?);
+        if now.state == before || now.state == FileState::Unreadable {
             continue;
         }
-        let key = PathBuf::from(request.ledger_path(path));
-        if *mention == Mention::No || is_by_another(&request, &key, after)? {
+        let key = request.key(path);
+        if *mention == Mention::No || is_by_another(request, &key, now.state)? {
             foreign.push(path.clone());
             continue;
         }
-        turn.wrote(path, after)?;
-        if let Some(digest) = after.digest() {
-            keep_text_of(root, turn, path, digest)?;
-        }
-        lines.push(applied_line(&request, &key, before, after)?);
+        turn.wrote(path, now.state)?;
+        now.keep_text(turn)?;
+        lines.push(applied_line(request, &key, before, now.state)?);
     }
-    if !lines.is_empty() {
-        root.ledger().append(&lines, Flush::No)?;
-    }
+    append(request.root, &lines)?;
     Ok(foreign)
 }
 
+fn append(root: &Root, lines: &[Entry]) -> Result<()> {
+    if lines.is_empty() { Ok(()) } else { root.ledger().append(lines, Flush::No).map(drop) }
+}
+
 /// The locks of these paths, even if another agent has reserved them.
-fn locks_of(root: &Root, keys: &[PathBuf]) -> Result<StripeLocks> {
+fn locks_of(root: &Root, keys: &[&Path]) -> Result<StripeLocks> {
     let wait = root.settings().guard.lock_wait.0;
-    let locks = root.stripes().acquire(keys.iter().map(PathBuf::as_path), wait)?;
-    let path = || keys.first().cloned().unwrap_or_default();
+    let locks = root.stripes.acquire(keys.iter().copied(), wait)?;
+    let path = || keys.first().map(PathBuf::from).unwrap_or_default();
     locks.ok_or_else(|| Fault::Locked { path: path(), waited_s: wait.as_secs() })
 }
 
 /// Whether another agent wrote this state, or another turn has reserved the file.
 fn is_by_another(request: &Request<'_>, key: &Path, state: FileState) -> Result<bool> {
-    let locks = locks_of(request.root, &[key.to_owned()])?;
-    if let Some(reservation) = Reservation::of(request.root, &locks, key)?
-        && (reservation.turn != *request.turn.id() || reservation.agent != *request.turn.agent())
-    {
+    let locks = locks_of(request.root, &[key])?;
+    if Reservation::of(request.root, &locks, key)?.is_some_and(|there| !there.is_of(request.turn)) {
         return Ok(true);
     }
     let author = author_of(request, &key.display().to_string(), state)?;
@@ -316,35 +279,37 @@ fn applied_line(request: &Request<'_>, key: &Path, before: FileState, after: Fil
         guarantee: Some(Guarantee::Reserved),
         ..file_changed(&id, request.tool, key, before, after)
     };
-    let event = Event::Mutation(Mutation::File(change), MutationStatus::Applied);
-    Ok(request.author().entry(request.root, event))
+    Ok(request.entry(Event::Mutation(Mutation::File(change), MutationStatus::Applied)))
 }
 
-/// The state of a file, and whether another process was writing it the whole time.
-fn state_of(root: &Root, path: &FilePath) -> Result<(FileState, bool)> {
-    let Some(spot) = root.spot_anywhere(path)? else { return Ok((FileState::Absent, false)) };
-    Ok(match spot.steady(READ_WAIT)? {
-        Steady::File(file) => (FileState::Present(file.hash()?), false),
-        Steady::Busy(file) => (FileState::Present(file.hash()?), true),
-        Steady::Nothing => (FileState::Absent, false),
-        Steady::Unreadable | Steady::NotAFile => (FileState::Unreadable, false),
-    })
+struct Now {
+    state: FileState,
+    /// `Busy`: another process was writing it the whole time.
+    quiet: Quiet,
+    /// Its bytes, if they are few enough to be kept for diffs.
+    text: Option<Vec<u8>>,
 }
 
-fn is_file(root: &Root, path: &FilePath) -> Result<bool> {
-    let Some(spot) = root.spot_anywhere(path)? else { return Ok(true) };
-    Ok(!matches!(spot.open()?, Found::NotAFile))
-}
+impl Now {
+    fn of(root: &Root, path: &FilePath) -> Result<Self> {
+        let spot = root.spot_anywhere(path)?;
+        let (found, quiet) = spot.map_or(Ok((Found::Nothing, Quiet::Held)), |spot| spot.steady(READ_WAIT))?;
+        let (state, text) = match found {
+            Found::File(file) if file.len() <= TEXT_PER_FILE as u64 => {
+                let (bytes, digest) = file.read()?;
+                (FileState::Present(digest), Some(bytes))
+            }
+            Found::File(file) => (FileState::Present(file.hash()?), None),
+            Found::Nothing => (FileState::Absent, None),
+            Found::Unreadable | Found::NotAFile => (FileState::Unreadable, None),
+        };
+        Ok(Self { state, quiet, text })
+    }
 
-fn keep_text_of(root: &Root, turn: &dyn TurnState, path: &FilePath, digest: Digest) -> Result<()> {
-    let Some(spot) = root.spot_anywhere(path)? else { return Ok(()) };
-    if let Steady::File(file) = spot.steady(READ_WAIT)?
-        && file.len() <= TEXT_PER_FILE as u64
-    {
-        let (bytes, now) = file.read()?;
-        if now == digest {
-            turn.keep_text(digest, &bytes)?;
+    fn keep_text(&self, turn: &dyn TurnState) -> Result<()> {
+        match (self.state.digest(), &self.text) {
+            (Some(digest), Some(text)) => turn.keep_text(digest, text),
+            _ => Ok(()),
         }
     }
-    Ok(())
 }

@@ -5,7 +5,6 @@
 //! them in a folder, for processes that end before the turn does.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -37,6 +36,12 @@ impl FileState {
     }
 }
 
+impl From<Option<Digest>> for FileState {
+    fn from(digest: Option<Digest>) -> Self {
+        digest.map_or(Self::Absent, Self::Present)
+    }
+}
+
 /// How much of a file a read showed, or a write replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
@@ -49,12 +54,12 @@ pub enum Extent {
 /// What the agent knew of one file, first and last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sighting {
-    first: FileState,
-    last: FileState,
+    pub(crate) first: FileState,
+    pub(crate) last: FileState,
     /// A newer state that the agent has seen in part, after a refusal. Enough for an edit, not for an overwrite.
-    part: Option<FileState>,
+    pub(crate) part: Option<FileState>,
     /// The agent's last write to this file was refused, and it has not read the whole file since.
-    refused: bool,
+    pub(crate) refused: bool,
 }
 
 impl Sighting {
@@ -77,46 +82,31 @@ impl Sighting {
     }
 
     /// The agent read the file again.
-    pub fn read(&mut self, state: FileState, shown: Extent) {
+    #[must_use]
+    pub fn read(self, state: FileState, shown: Extent) -> Self {
         match shown {
-            Extent::Whole => self.knows(state),
+            Extent::Whole => self.wrote(state),
             // Before a refusal, the agent does not know that the rest may have changed, so a partial read does not count.
-            Extent::Part if self.refused => self.part = Some(state),
-            Extent::Part => {}
+            Extent::Part if self.refused => Self { part: Some(state), ..self },
+            Extent::Part => self,
         }
     }
 
     /// The agent wrote the file itself.
-    pub fn wrote(&mut self, state: FileState) {
-        self.knows(state);
+    #[must_use]
+    pub fn wrote(self, state: FileState) -> Self {
+        Self { first: self.first, ..Self::new(state) }
     }
 
     /// The agent's write was refused.
-    pub fn refused(&mut self) {
-        self.refused = true;
-    }
-
-    /// The fields, for writing them to disk: first, last, part, refused.
-    pub(crate) fn parts(&self) -> (FileState, FileState, Option<FileState>, bool) {
-        (self.first, self.last, self.part, self.refused)
-    }
-
-    /// A sighting that was written to disk.
-    pub(crate) fn from_parts(
-        first: FileState,
-        last: FileState,
-        part: Option<FileState>,
-        refused: bool,
-    ) -> Self {
-        Self { first, last, part, refused }
-    }
-
-    fn knows(&mut self, state: FileState) {
-        self.last = state;
-        self.part = None;
-        self.refused = false;
+    #[must_use]
+    pub fn refused(self) -> Self {
+        Self { refused: true, ..self }
     }
 }
+
+/// From what a turn knows of a file to what it knows next. `None`: nothing, as before.
+pub type SightingChange<'a> = dyn FnMut(Option<Sighting>) -> Option<Sighting> + 'a;
 
 /// What a turn remembers. All methods take `&self`, because one turn may serve several calls at the same time.
 pub trait TurnState {
@@ -130,7 +120,7 @@ pub trait TurnState {
     fn get(&self, path: &FilePath) -> Result<Option<Sighting>>;
 
     /// Changes what the turn knows of this file, atomically.
-    fn update(&self, path: &FilePath, change: &mut dyn FnMut(Option<Sighting>) -> Sighting) -> Result<()>;
+    fn update(&self, path: &FilePath, change: &mut SightingChange<'_>) -> Result<()>;
 
     /// What the agent last knew of this file in an earlier turn of the same session.
     fn known(&self, path: &FilePath) -> Result<Option<FileState>>;
@@ -143,39 +133,19 @@ pub trait TurnState {
 
     /// Records a read.
     fn observe(&self, path: &FilePath, state: FileState, shown: Extent) -> Result<()> {
-        self.update(path, &mut |seen| match seen {
-            None => Sighting::new(state),
-            Some(mut sighting) => {
-                sighting.read(state, shown);
-                sighting
-            }
-        })
+        self.update(path, &mut |seen| Some(seen.map_or(Sighting::new(state), |seen| seen.read(state, shown))))
     }
 
     /// Records a refusal. Does nothing for a file that the agent has never seen.
     fn refused(&self, path: &FilePath) -> Result<()> {
-        let Some(seen) = self.get(path)? else { return Ok(()) };
-        self.update(path, &mut |now| {
-            let mut sighting = now.unwrap_or(seen);
-            sighting.refused();
-            sighting
-        })
+        self.update(path, &mut |seen| seen.map(Sighting::refused))
     }
 
     /// Records the agent's own write.
     fn wrote(&self, path: &FilePath, state: FileState) -> Result<()> {
-        self.update(path, &mut |seen| match seen {
-            None => Sighting::new(state),
-            Some(mut sighting) => {
-                sighting.wrote(state);
-                sighting
-            }
-        })
+        self.update(path, &mut |seen| Some(seen.map_or(Sighting::new(state), |seen| seen.wrote(state))))
     }
 }
-
-/// The old name.
-pub use TurnState as Sightings;
 
 /// The largest file that is kept for diffs. For larger files, a refusal has no diff.
 pub const TEXT_PER_FILE: usize = 256 * 1024;
@@ -214,11 +184,6 @@ impl Turn {
         Self { id, agent, session, memory: Mutex::default() }
     }
 
-    /// The hash of the file at its first sighting, by its canonical path. Does not read the file.
-    pub fn get_initial_hash(&self, path: &Path) -> Option<Digest> {
-        self.memory().files.get(path).and_then(|sighting| sighting.initial().digest())
-    }
-
     /// Every file that the turn knows, in no particular order.
     pub fn files(&self) -> Vec<(FilePath, Sighting)> {
         self.memory().files.iter().map(|(path, sighting)| (path.clone(), *sighting)).collect()
@@ -254,10 +219,10 @@ impl TurnState for Turn {
         Ok(self.memory().files.get(path).copied())
     }
 
-    fn update(&self, path: &FilePath, change: &mut dyn FnMut(Option<Sighting>) -> Sighting) -> Result<()> {
+    fn update(&self, path: &FilePath, change: &mut SightingChange<'_>) -> Result<()> {
         let mut memory = self.memory();
         let sighting = change(memory.files.get(path).copied());
-        memory.files.insert(path.clone(), sighting);
+        memory.files.extend(sighting.map(|sighting| (path.clone(), sighting)));
         Ok(())
     }
 
@@ -314,11 +279,11 @@ mod tests {
         for (index, (story, overwrite, edit)) in table.iter().enumerate() {
             let mut sighting = Sighting::new(state("a"));
             for did in *story {
-                match did {
+                sighting = match did {
                     Read(extent, text) => sighting.read(state(text), *extent),
                     Wrote(text) => sighting.wrote(state(text)),
                     Refused => sighting.refused(),
-                }
+                };
             }
             assert_eq!(sighting.baseline(Whole), state(overwrite), "overwrite after story {index}");
             assert_eq!(sighting.baseline(Part), state(edit), "edit after story {index}");
@@ -334,11 +299,10 @@ mod tests {
         let first = turn("t1");
         first.observe(&path, state("one"), Extent::Whole).unwrap();
         first.wrote(&path, state("two")).unwrap();
-        assert_eq!(first.get_initial_hash(Path::new("/w/a")), state("one").digest());
+        assert_eq!(first.get(&path).unwrap().unwrap().initial(), state("one"));
         first.end();
         let second = turn("t2");
         assert!(second.get(&path).unwrap().is_none());
-        assert_eq!(second.get_initial_hash(Path::new("/w/a")), None);
         assert_eq!(second.known(&path).unwrap(), Some(state("two")));
     }
 

@@ -4,13 +4,14 @@
 //! changed in place, under a lock, so a file that is read a thousand times takes one line.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _};
+use std::io::Read as _;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::disk::gone_is_none;
 use crate::path::{FilePath, escape, unescape};
 use crate::stripe_lock::stripe;
-use crate::turn::{FileState, Sighting};
+use crate::turn::{FileState, Sighting, SightingChange};
 use tollgate_base::error::{At, Result};
 
 /// The sightings of all paths with the same hash byte.
@@ -23,40 +24,26 @@ pub(crate) struct Shard {
 const FIXED: usize = 3 * 65 + 2;
 
 impl Shard {
-    /// The shard of this path.
     pub(crate) fn of(folder: &Path, path: &FilePath) -> Self {
         Self::at(folder.join(format!("{:02x}", stripe(path.as_path()))))
     }
 
-    /// The shard in this file.
     pub(crate) fn at(path: PathBuf) -> Self {
         Self { path }
     }
 
     pub(crate) fn get(&self, path: &FilePath) -> Result<Option<Sighting>> {
-        let mut file = match File::open(&self.path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).at("open", &self.path),
-        };
-        file.lock_shared().at("lock", &self.path)?;
-        let text = self.read(&mut file)?;
+        let text = self.text()?;
         Ok(find(&text, path).and_then(|at| parse(&text[at..])))
     }
 
-    pub(crate) fn update(
-        &self,
-        path: &FilePath,
-        change: &mut dyn FnMut(Option<Sighting>) -> Sighting,
-    ) -> Result<()> {
+    pub(crate) fn update(&self, path: &FilePath, change: &mut SightingChange<'_>) -> Result<()> {
         let mut file = open_locked(&self.path)?;
-        let text = self.read(&mut file)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).at("read", &self.path)?;
         let at = find(&text, path);
         let before = at.and_then(|at| parse(&text[at..]));
-        let after = change(before);
-        if before == Some(after) {
-            return Ok(());
-        }
+        let Some(after) = change(before).filter(|after| before != Some(*after)) else { return Ok(()) };
         let fixed = print(after);
         match at {
             Some(at) => file.write_all_at(fixed.as_bytes(), at as u64),
@@ -71,29 +58,20 @@ impl Shard {
     }
 
     pub(crate) fn all(&self) -> Result<Vec<(FilePath, Sighting)>> {
-        let text = self.text()?;
         let line = |line: &str| {
-            let path = unescape(line.get(FIXED..)?)?;
+            let path = unescape(line.strip_suffix('\n')?.get(FIXED..)?)?;
             Some((FilePath::trusted(path), parse(line)?))
         };
-        Ok(text.lines().filter_map(line).collect())
+        Ok(self.text()?.split_inclusive('\n').filter_map(line).collect())
     }
 
-    pub(crate) fn paths(&self) -> Result<Vec<PathBuf>> {
-        let text = self.text()?;
-        let words = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')?.get(FIXED..));
-        Ok(words.filter_map(unescape).collect())
-    }
-
+    /// Empty if nothing was written yet.
     fn text(&self) -> Result<String> {
-        let mut file = File::open(&self.path).at("open", &self.path)?;
-        file.lock_shared().at("lock", &self.path)?;
-        self.read(&mut file)
-    }
-
-    fn read(&self, file: &mut File) -> Result<String> {
         let mut text = String::new();
-        file.read_to_string(&mut text).at("read", &self.path)?;
+        if let Some(mut file) = gone_is_none(File::open(&self.path).at("open", &self.path))? {
+            file.lock_shared().at("lock", &self.path)?;
+            file.read_to_string(&mut text).at("read", &self.path)?;
+        }
         Ok(text)
     }
 }
@@ -111,8 +89,7 @@ fn find(text: &str, path: &FilePath) -> Option<usize> {
     None
 }
 
-fn print(sighting: Sighting) -> String {
-    let (first, last, part, refused) = sighting.parts();
+fn print(Sighting { first, last, part, refused }: Sighting) -> String {
     let state = |state: Option<FileState>| match state {
         None => format!("-{:064}", 0),
         Some(FileState::Absent) => format!("A{:064}", 0),
@@ -133,7 +110,8 @@ fn parse(line: &str) -> Option<Sighting> {
             _ => return None,
         })
     };
-    Some(Sighting::from_parts(state(0)??, state(1)??, state(2)?, line.as_bytes().get(195) == Some(&b'R')))
+    let refused = line.as_bytes().get(195) == Some(&b'R');
+    Some(Sighting { first: state(0)??, last: state(1)??, part: state(2)?, refused })
 }
 
 /// Opens a file and locks it. Locks are held for microseconds only, so a wait without a limit is safe.

@@ -277,7 +277,7 @@ fn turn() {
     let look_up = |sample: usize| {
         for step in 0..1000 {
             let path = &paths[(sample * 7919 + step * 104_729) % FILES];
-            black_box(turn.get_initial_hash(path.as_path()).unwrap());
+            black_box(turn.get(path).unwrap().unwrap().initial());
         }
     };
     let (thousand, _) = sample(200, look_up, |_| ());

@@ -79,7 +79,7 @@
 //! - [`workspace`]: the folder, its settings and its state. [`settings`] lists what can be set.
 //! - [`event`]: everything that is recorded. [`ledger`]: the record, one line each, with a chain of hashes.
 //! - [`recovery`]: the bytes that guarded writes replaced. [`conflict`]: what refused writes ran into.
-//! - [`folder`]: listing, making and moving folders; [`preview`]: what an edit would do.
+//! - [`folder`]: listing folders. [`edit`], [`part`]: what to replace in a file, and what to read of it.
 //! - [`commit`]: how files are changed so that nothing is lost, step by step.
 //!
 //! # Limitations
@@ -102,8 +102,8 @@ pub mod tasks;
 
 pub use tollgate_base::{digest, error, event, ledger, name, settings, visible};
 pub use tollgate_guard::{
-    Swept, commit, conflict, edit, folder, gate, guard, part, path, preview, recovery, refusal, shared_turn,
-    turn, workspace,
+    Swept, commit, conflict, edit, folder, gate, guard, part, path, recovery, refusal, shared_turn, turn,
+    workspace,
 };
 pub use tollgate_vault as vault;
 

@@ -22,7 +22,7 @@ pub enum Mutation {
 }
 
 /// A file that was created, overwritten, deleted or moved.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChanged {
     /// The id of the change.
     pub id: String,
@@ -89,10 +89,10 @@ words! {
         /// No save of another program can be lost. One that comes late is kept and reported.
         Full = "full",
         /// No kernel lease (another user's file, a network file system): a save in place that comes in between is found
-        /// by the second look, after the write was acknowledged.
+        /// by the late-write check, after the write was acknowledged.
         NoQuiet = "no_quiet",
-        /// The file is on another file system than the state: no second look.
-        NoSecondLook = "no_second_look",
+        /// The file is on another file system than the state: no late-write check.
+        NoLateWriteCheck = "no_second_look",
         /// The file system cannot exchange two names: a save that falls between check and rename is lost.
         NoExchange = "no_exchange",
         /// The agent's own tool wrote the file between two hooks, under a reservation.

@@ -55,7 +55,7 @@ pub(super) fn guarantee(guarantee: Guarantee) -> Option<&'static str> {
             "this file system has no file leases, so if another program saves the file during a write, tollgate \
              detects and keeps that save only afterwards",
         ),
-        Guarantee::NoSecondLook => Some(
+        Guarantee::NoLateWriteCheck => Some(
             "the file is on another file system than `.tollgate`, so late writes by other programs are not detected",
         ),
         Guarantee::NoExchange => Some(

@@ -5,10 +5,9 @@
 
 use std::time::Duration;
 
-use super::plan::{Base, Deed, Plan, nothing_there, stale};
+use super::plan::{Base, Deed, Looked, Plan};
 use super::staging::Staged;
 use crate::disk::{Quiet, Spot, Target};
-use crate::refusal::Reason;
 use crate::turn::FileState;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
@@ -28,31 +27,13 @@ pub(super) struct Current {
     pub(super) quiet: Quiet,
 }
 
-/// The result of a look at a file.
-pub(super) enum Looked {
-    Ready,
-    Refused(Reason),
-    /// The path that the file should move to is taken.
-    Taken(Reason),
-    /// Another process has the file open for writing.
-    Busy,
-    /// The file was changed during the look.
-    Disturbed,
-}
-
-impl Default for Current {
-    fn default() -> Self {
-        Self { file: None, state: FileState::Absent, quiet: Quiet::Held }
-    }
-}
-
 impl Current {
     /// Makes the file quiet, hashes it and compares.
     pub(super) fn look(&mut self, spot: &Spot, plan: &Plan) -> Result<Looked> {
         let Some(file) = &mut self.file else { return self.look_at_nothing(spot, plan) };
         if plan.base == Base::Exactly(FileState::Absent) {
             // No file should be there. There is no need to wait for quiet.
-            return Ok(Looked::Refused(stale(FileState::Absent, FileState::Present(file.hash()?))));
+            return Ok(plan.stale(FileState::Absent, FileState::Present(file.hash()?)));
         }
         self.quiet = file.quiet();
         if self.quiet == Quiet::Busy {
@@ -62,16 +43,16 @@ impl Current {
         file.refresh()?;
         let digest = file.hash()?;
         if !file.undisturbed() || !spot.holds(file)? {
-            return Ok(Looked::Disturbed);
+            return Ok(Looked::Busy);
         }
         self.state = FileState::Present(digest);
         if let Base::Exactly(expected) = plan.base
             && expected != self.state
         {
             if self.quiet == Quiet::Unavailable && !settled(file, digest)? {
-                return Ok(Looked::Disturbed);
+                return Ok(Looked::Busy);
             }
-            return Ok(Looked::Refused(stale(expected, self.state)));
+            return Ok(plan.stale(expected, self.state));
         }
         Ok(Looked::Ready)
     }
@@ -84,14 +65,14 @@ impl Current {
                 let mut pauses = Pauses::lasting(GAP);
                 while spot.inode()?.is_none() {
                     if !pauses.pause() {
-                        return Ok(Looked::Refused(stale(expected, FileState::Absent)));
+                        return Ok(plan.stale(expected, FileState::Absent));
                     }
                 }
-                Ok(Looked::Disturbed)
+                Ok(Looked::Busy)
             }
-            (_, Deed::Put { .. }) if spot.inode()?.is_some() => Ok(Looked::Disturbed),
+            (_, Deed::Put { .. }) if spot.inode()?.is_some() => Ok(Looked::Busy),
             (_, Deed::Put { .. }) => Ok(Looked::Ready),
-            (_, Deed::Remove | Deed::MoveTo(_)) => Err(nothing_there(&plan.place)),
+            (_, Deed::Remove | Deed::MoveTo(_)) => Err(plan.place.path.missing()),
         }
     }
 
@@ -110,20 +91,14 @@ impl Current {
         }
         // Another program may have changed owner or mode since they were copied.
         if let Some(replacement) = replacement
-            && !file.same_owner_and_mode(&file.stat_now()?)
+            && file.model_now()? != file.as_model()
         {
             replacement.file.take_after(file)?;
         }
         Ok(true)
     }
-
-    /// Closes the file, which ends the quiet.
-    pub(super) fn release(&mut self) {
-        self.file = None;
-    }
 }
 
-/// Whether a file's hash stays the same for a moment.
 fn settled(file: &mut Target, digest: Digest) -> Result<bool> {
     std::thread::sleep(SETTLE);
     file.refresh()?;

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Mode;
 use serde::{Deserialize, Serialize};
 
-use super::plan::Author;
 use crate::disk::{Found, Spot};
+use crate::path::EscapedPath;
+use crate::request::Request;
 use crate::root::Root;
-use crate::stage::ChangeId;
+use crate::stage::{ChangeId, StageName};
 use crate::stripe_lock::stripe;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
@@ -27,21 +28,34 @@ const VERSION: u32 = 1;
 pub(crate) struct JournalRecord {
     /// The id of its ledger line.
     pub(crate) id: String,
-    #[serde(with = "as_word")]
-    pub(crate) path: PathBuf,
-    #[serde(with = "as_word_or_none")]
-    pub(crate) to: Option<PathBuf>,
+    pub(crate) path: EscapedPath,
+    pub(crate) to: Option<EscapedPath>,
     pub(crate) base: Option<Digest>,
     pub(crate) new: Option<Digest>,
     /// The name of the staged or deleted file. It is in the stage, or beside the target if the name starts with a dot.
-    #[serde(with = "as_word_or_none")]
-    pub(crate) staged: Option<PathBuf>,
+    pub(crate) staged: Option<EscapedPath>,
     /// The folders that the change creates.
-    #[serde(with = "as_words")]
-    pub(crate) made: Vec<PathBuf>,
+    pub(crate) made: Vec<EscapedPath>,
 }
 
 impl JournalRecord {
+    pub(super) fn new<'a>(
+        id: &ChangeId,
+        path: &Path,
+        staged: Option<&OsStr>,
+        made: impl IntoIterator<Item = &'a PathBuf>,
+    ) -> Self {
+        Self {
+            id: id.as_str().to_owned(),
+            path: EscapedPath(path.to_owned()),
+            to: None,
+            base: None,
+            new: None,
+            staged: staged.map(|name| EscapedPath(name.into())),
+            made: made.into_iter().cloned().map(EscapedPath).collect(),
+        }
+    }
+
     /// The new path of a moved folder. A folder has no hash.
     pub(crate) fn folder_to(&self) -> Option<&Path> {
         self.to.as_deref().filter(|_| self.base.is_none())
@@ -57,25 +71,17 @@ pub(crate) struct JournalContent {
 }
 
 impl JournalContent {
-    /// Whether this staged file belongs to the commit.
     pub(crate) fn names(&self, staged: &OsStr) -> bool {
-        self.records
-            .iter()
-            .any(|record| record.staged.as_ref().is_some_and(|name| name.as_os_str() == staged))
+        self.records.iter().any(|record| record.staged.as_deref() == Some(Path::new(staged)))
+    }
+
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.records.iter().flat_map(|record| [Some(&*record.path), record.to.as_deref()]).flatten()
     }
 }
 
-/// A journal on disk.
 pub(crate) struct Journal {
     spot: Spot,
-}
-
-/// A change that is about to create a temporary file or folder: which change, by which agent, of which path.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Intent<'a> {
-    pub(crate) id: &'a ChangeId,
-    pub(crate) agent: &'a Agent,
-    pub(crate) path: &'a Path,
 }
 
 impl Journal {
@@ -83,28 +89,25 @@ impl Journal {
     /// holds for as long as it lives.
     pub(crate) fn write(
         root: &Root,
-        author: Author<'_>,
+        agent: &Agent,
+        turn: Option<&TurnId>,
         records: Vec<JournalRecord>,
         durability: Durability,
     ) -> Result<Self> {
         let stripe = records.first().map_or(0, |record| stripe(&record.path));
-        let content = JournalContent {
-            version: VERSION,
-            agent: author.agent.clone(),
-            turn: author.turn.cloned(),
-            records,
-        };
+        let (agent, turn) = (agent.clone(), turn.cloned());
+        let content = JournalContent { version: VERSION, agent, turn, records };
         let bytes = serde_json::to_vec(&content).map_err(|error| Fault::invalid(error.to_string()))?;
         let id = random_id()?;
-        let unfinished = Spot::new(root.journal(), format!("{id}.{stripe:02x}.tmp"));
-        let spot = Spot::new(root.journal(), format!("{id}.json"));
+        let unfinished = Spot::new(&root.journal, format!("{id}.{stripe:02x}.tmp"));
+        let spot = Spot::new(&root.journal, format!("{id}.json"));
         let file = unfinished.create(Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP)?;
         let written = file
-            .write(&bytes)
+            .write(&bytes, 0)
             .and_then(|()| file.flush(durability))
             .and_then(|()| unfinished.rename(&spot))
             // Otherwise the first swap could reach the disk before the journal that undoes it.
-            .and_then(|()| root.journal().flush(durability));
+            .and_then(|()| root.journal.flush(durability));
         if let Err(fault) = written {
             unfinished.remove()?;
             spot.remove()?;
@@ -115,23 +118,23 @@ impl Journal {
 
     /// The incomplete journals, each with the stripe whose lock its writer holds for as long as it lives.
     pub(crate) fn unfinished(root: &Root) -> Result<Vec<(u8, Spot)>> {
-        let names = root.journal().names()?;
+        let names = root.journal.names()?;
         let stripe_of = |name: &OsStr| {
             let stripe = name.to_str()?.strip_suffix(".tmp")?.rsplit_once('.')?.1;
             u8::from_str_radix(stripe, 16).ok()
         };
         Ok(names
             .into_iter()
-            .filter_map(|name| Some((stripe_of(&name)?, Spot::new(root.journal(), name))))
+            .filter_map(|name| Some((stripe_of(&name)?, Spot::new(&root.journal, name))))
             .collect())
     }
 
     /// All complete journals. With an incomplete one, nothing was swapped yet.
     pub(crate) fn all(root: &Root) -> Result<Vec<Self>> {
-        let names = root.journal().names()?;
+        let names = root.journal.names()?;
         let finished =
             names.into_iter().filter(|name| Path::new(name).extension().is_some_and(|end| end == "json"));
-        Ok(finished.map(|name| Self { spot: Spot::new(root.journal(), name) }).collect())
+        Ok(finished.map(|name| Self { spot: Spot::new(&root.journal, name) }).collect())
     }
 
     /// The content. `None` if the journal no longer exists.
@@ -148,42 +151,31 @@ impl Journal {
         }
     }
 
-    /// An intent to create folders, so that a crash does not leave them behind. Not flushed, because a power failure cannot
-    /// do more harm than leave an empty folder.
-    pub(crate) fn of_folders(root: &Root, change: Intent<'_>, made: Vec<PathBuf>) -> Result<Self> {
-        Self::of_intent(root, change, None, made)
-    }
-
-    /// An intent to create a file beside the target. Not flushed: without it, a power failure can leave an empty file. But
-    /// its deletion is flushed, if the name is used for anything else.
-    pub(crate) fn of_file(root: &Root, change: Intent<'_>, name: &OsStr) -> Result<Self> {
-        Self::of_intent(root, change, Some(name.into()), Vec::new())
-    }
-
-    fn of_intent(
+    /// An intent to create folders, or a file beside the target, so that a crash does not leave them behind. Not flushed,
+    /// because a power failure cannot do more harm than leave an empty folder or file. But if the file's name is used for
+    /// anything else, the deletion of the intent is flushed.
+    pub(crate) fn of_intent(
         root: &Root,
-        change: Intent<'_>,
-        staged: Option<PathBuf>,
-        made: Vec<PathBuf>,
+        change: &StageName,
+        staged: Option<&OsStr>,
+        made: &[PathBuf],
     ) -> Result<Self> {
-        let (id, path) = (change.id.as_str().to_owned(), change.path.to_owned());
-        let record = JournalRecord { id, path, to: None, base: None, new: None, staged, made };
-        let author = Author { agent: change.agent, turn: None, tool: "" };
-        Self::write(root, author, vec![record], Durability::Fast)
+        let path = root.target_path(&change.target)?;
+        let record = JournalRecord::new(&change.id, &path, staged, made);
+        Self::write(root, &change.agent, None, vec![record], Durability::Fast)
     }
 
     /// An intent to move a folder. A crash does not undo the move: the next process adds the ledger line. Flushed, because
     /// nothing else says which agent moved the folder.
     pub(crate) fn of_move(
-        root: &Root,
-        author: Author<'_>,
+        Request { root, turn, .. }: &Request<'_>,
         id: &ChangeId,
         (path, to): (&Path, &Path),
-        made: Vec<PathBuf>,
+        made: &[PathBuf],
     ) -> Result<Self> {
-        let (id, path, to) = (id.as_str().to_owned(), path.to_owned(), Some(to.to_owned()));
-        let record = JournalRecord { id, path, to, base: None, new: None, staged: None, made };
-        Self::write(root, author, vec![record], root.durability())
+        let to = Some(EscapedPath(to.to_owned()));
+        let record = JournalRecord { to, ..JournalRecord::new(id, path, None, made) };
+        Self::write(root, turn.agent(), Some(turn.id()), vec![record], root.durability())
     }
 
     /// Deletes the journal of a commit that was made. If a power failure brings it back, the ledger says that the commit was
@@ -196,57 +188,6 @@ impl Journal {
     /// may have made the same change.
     pub(crate) fn remove_for_good(self, root: &Root) -> Result<()> {
         self.spot.remove()?;
-        root.journal().flush(root.durability())
-    }
-}
-
-/// Paths need not be UTF-8, JSON must be.
-mod as_word {
-    use std::path::{Path, PathBuf};
-
-    use crate::path::{escape, unescape};
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(super) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&escape(path))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
-        unescape(&String::deserialize(deserializer)?).ok_or_else(|| D::Error::custom("not a path"))
-    }
-}
-
-mod as_word_or_none {
-    use std::path::PathBuf;
-
-    use crate::path::{escape, unescape};
-    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
-
-    #[allow(clippy::ref_option, reason = "the shape that serde calls")]
-    pub(super) fn serialize<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
-        path.as_deref().map(escape).serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<PathBuf>, D::Error> {
-        let word = Option::<String>::deserialize(deserializer)?;
-        word.map(|word| unescape(&word).ok_or_else(|| D::Error::custom("not a path"))).transpose()
-    }
-}
-
-mod as_words {
-    use std::path::PathBuf;
-
-    use crate::path::{escape, unescape};
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(super) fn serialize<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(paths.iter().map(|path| escape(path)))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, D::Error> {
-        let words = Vec::<String>::deserialize(deserializer)?;
-        words.iter().map(|word| unescape(word).ok_or_else(|| D::Error::custom("not a path"))).collect()
+        root.journal.flush(root.durability())
     }
 }

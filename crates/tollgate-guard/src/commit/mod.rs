@@ -13,16 +13,14 @@
 //! 7. Append the **ledger line**: the commit point. A crash before it undoes a journalled commit; after it, the commit is
 //!    final.
 //! 8. The replaced file stays under its stage name. After a grace time it gets the **late-write check** (see
-//!    `late_write.rs`): a program that resolved the path before step 5 and opened the file after step 6 has written into
+//!    `recovery.rs`): a program that resolved the path before step 5 and opened the file after step 6 has written into
 //!    it. The check finds, keeps and reports that write.
 //!
 //! A commit of one file needs no journal, because the stage name says everything.
 
 mod current;
 mod journal;
-mod new_folders;
 mod plan;
-pub(crate) mod rollback;
 mod staging;
 mod step;
 mod undo;
@@ -30,110 +28,115 @@ mod undo;
 use std::time::Instant;
 
 use crate::disk::Folder;
-use crate::refusal::{Reason, Refusal};
+use crate::explain::{record, refuse};
+use crate::refusal::{Outcome, Refusal};
+use crate::request::Request;
 use crate::root::Root;
+use crate::stripe_lock::StripeLocks;
 use tollgate_base::error::Result;
+use tollgate_base::event::RefusalStatus;
 use tollgate_base::ledger::{Entry, Flush};
 use tollgate_base::lock::Pauses;
 use tollgate_base::settings::Durability;
 
-use current::Looked;
 pub(crate) use journal::{Journal, JournalContent, JournalRecord};
+use plan::Looked;
 pub use plan::{Applied, Guarantee};
-pub(crate) use plan::{Author, Base, Committed, Deed, Left, Plan, file_changed, folder_moved, stale};
+pub(crate) use plan::{Base, Deed, Plan, file_changed, folder_moved};
+pub(crate) use staging::{make_folders, remove_folders};
 use step::Step;
-pub(crate) use undo::{finish_swap, give_back, put_back, remove_folder};
+pub(crate) use undo::{complete, finish_swap, give_back, put_back, roll_back};
 
 /// The number of times that a commit starts again because of a foreign save, before it says that the file is busy. Each
 /// round takes a fraction of a millisecond, so only a program that saves without a pause comes near this limit.
 const ROUNDS: usize = 200;
 
-/// Makes all of these changes or none. The caller holds the locks of all paths.
-pub(crate) fn commit(root: &Root, plans: Vec<Plan>, author: Author<'_>) -> Result<Committed> {
+/// Makes all of these changes or none. The caller has locked all paths.
+pub(crate) fn commit(
+    request: &Request<'_>,
+    plans: Vec<Plan>,
+    locks: &StripeLocks,
+) -> Result<Outcome<Vec<Applied>>> {
     let begun = Instant::now();
-    let mut steps = Vec::with_capacity(plans.len());
-    for plan in plans {
-        steps.push(Step::new(root, plan, author)?);
-    }
-    let outcome = rounds(root, &mut steps, author, begun);
-    if !matches!(outcome, Ok(Committed::Applied { .. })) {
-        for step in &mut steps {
-            step.discard_hidden(root);
+    // If this process dies, or the disk fails during an undo, the next process to lock these paths heals first.
+    locks.mark()?;
+    let steps = plans.into_iter().map(|plan| Step::new(request, plan));
+    let mut steps = steps.collect::<Result<Vec<Step>>>()?;
+    let answer = rounds(request, &mut steps, locks, begun);
+    if let Ok(Ok(changes)) = answer {
+        let observed: Vec<Refusal> = steps.iter().filter_map(Step::observed).collect();
+        if !observed.is_empty() {
+            record(request, &observed, RefusalStatus::Observed)?;
         }
-        for step in steps.iter_mut().rev() {
-            step.remove_new_folders(root)?;
-        }
+        return Ok(Outcome::Done(changes));
     }
-    outcome
+    for step in &mut steps {
+        step.discard_hidden(request.root);
+    }
+    for step in steps.iter_mut().rev() {
+        step.folders.remove(request.root)?;
+    }
+    let refusals = answer?.err().unwrap_or_default();
+    // If a mark cannot be cleared, the next process heals, which finds nothing to do.
+    let _ = locks.clear();
+    refuse(request, refusals)
 }
 
-fn rounds(root: &Root, steps: &mut [Step], author: Author<'_>, begun: Instant) -> Result<Committed> {
-    let settings = &root.settings().guard;
-    let mut busy = Pauses::lasting(settings.quiet_wait.0);
+fn rounds(
+    request: &Request<'_>,
+    steps: &mut [Step],
+    locks: &StripeLocks,
+    begun: Instant,
+) -> Result<std::result::Result<Vec<Applied>, Vec<Refusal>>> {
+    let mut busy = Pauses::lasting(request.root.settings().guard.quiet_wait.0);
     for _ in 0..ROUNDS {
-        let staged = look_at_all(steps, |step| step.stage(root))?;
-        if !staged.refused.is_empty() {
-            return Ok(Committed::Refused(staged.refused));
-        }
-        let looked = look_at_all(steps, Step::look)?;
-        if !looked.refused.is_empty() {
-            return Ok(Committed::Refused(looked.refused));
-        }
-        let again = staged.again.or(looked.again);
-        if let Some(refusal) = again {
-            // Lets other processes open the file before the next attempt.
-            steps.iter_mut().for_each(Step::release_quiet);
-            if !busy.pause() {
-                return Ok(Committed::Refused(vec![refusal]));
+        let mut again = None;
+        // All bytes are staged before the first file is made quiet, so that other programs wait for a moment only.
+        let looks: [fn(&mut Step, &Root) -> Result<Looked>; 2] = [Step::stage, |step, _| step.look()];
+        for look in looks {
+            let mut refused = Vec::new();
+            for step in steps.iter_mut() {
+                match look(step, request.root)? {
+                    Looked::Ready => {}
+                    Looked::Refused(refusal) => refused.push(refusal),
+                    Looked::Busy => again = Some(step.busy()),
+                }
             }
-            continue;
-        }
-        match apply(root, steps, author, begun)? {
-            Tried::Done(changes, left) => {
-                let observed = steps.iter().filter_map(Step::observed).collect();
-                return Ok(Committed::Applied { changes, observed, left });
+            if !refused.is_empty() {
+                return Ok(Err(refused));
             }
-            Tried::Missed => steps.iter_mut().for_each(Step::release_quiet),
+        }
+        if again.is_none()
+            && let Some(changes) = apply(request, steps, locks, begun)?
+        {
+            return Ok(Ok(changes));
+        }
+        // Lets other processes open the file before the next attempt.
+        steps.iter_mut().for_each(Step::release_quiet);
+        if let Some(refusal) = again
+            && !busy.pause()
+        {
+            return Ok(Err(vec![refusal]));
         }
     }
-    let refusals = steps.iter().map(|step| step.refusal(Reason::Busy { holder: None }));
-    Ok(Committed::Refused(refusals.collect()))
+    Ok(Err(steps.iter().map(Step::busy).collect()))
 }
 
-/// The result of a look at all files.
-#[derive(Default)]
-struct LookedAtAll {
-    refused: Vec<Refusal>,
-    /// A file that another process is writing, if there is one.
-    again: Option<Refusal>,
-}
-
-fn look_at_all(steps: &mut [Step], mut look: impl FnMut(&mut Step) -> Result<Looked>) -> Result<LookedAtAll> {
-    let mut all = LookedAtAll::default();
-    for step in steps {
-        match look(step)? {
-            Looked::Ready => {}
-            Looked::Refused(reason) => all.refused.push(step.refusal(reason)),
-            Looked::Taken(reason) => all.refused.push(step.refusal_of_target(reason)),
-            Looked::Busy | Looked::Disturbed => all.again = Some(step.refusal(Reason::Busy { holder: None })),
-        }
-    }
-    Ok(all)
-}
-
-enum Tried {
-    Done(Vec<Applied>, Left),
-    /// A foreign save came in between, so all changes were undone.
-    Missed,
-}
-
-fn apply(root: &Root, steps: &mut [Step], author: Author<'_>, begun: Instant) -> Result<Tried> {
+/// Makes the changes. `None` if a foreign save came in between: then all changes were undone.
+fn apply(
+    request: &Request<'_>,
+    steps: &mut [Step],
+    locks: &StripeLocks,
+    begun: Instant,
+) -> Result<Option<Vec<Applied>>> {
+    let Request { root, turn, .. } = request;
     let durability = root.durability();
     for step in steps.iter_mut() {
         step.name_stage(root)?;
     }
     let journal = if steps.len() > 1 || steps.iter().any(Step::needs_journal) {
-        Some(Journal::write(root, author, steps.iter().map(Step::record).collect(), durability)?)
+        let records = steps.iter().map(Step::record).collect();
+        Some(Journal::write(root, turn.agent(), Some(turn.id()), records, durability)?)
     } else {
         None
     };
@@ -144,8 +147,7 @@ fn apply(root: &Root, steps: &mut [Step], author: Author<'_>, begun: Instant) ->
         if matched {
             // The commit point. If the lines cannot be written, the changes are undone. Only the first line has the time.
             let mut took_us = Some(u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX));
-            let lines = steps.iter().map(|step| step.line(root, author, took_us.take()));
-            let lines: Vec<Entry> = lines.collect();
+            let lines: Vec<Entry> = steps.iter().map(|step| step.line(request, took_us.take())).collect();
             let flush = match durability {
                 // After a single swap or removal, the ledger line can be restored from the name of the replaced file.
                 Durability::Durable if journal.is_some() || steps.iter().any(Step::leaves_no_trace) => {
@@ -159,14 +161,17 @@ fn apply(root: &Root, steps: &mut [Step], author: Author<'_>, begun: Instant) ->
     });
     if matches!(attempt, Ok(true)) {
         let changes = steps.iter().map(Step::applied).collect();
-        // The changes are made. If something below fails, the next process to heal the workspace does it.
+        // The changes are made. If something below fails, the marks stay, and the next process to lock these paths does it:
+        // until then, a new file may have a second name in the stage.
         let mut tidy = true;
         for step in steps.iter_mut() {
             tidy &= step.finish(root).is_ok();
         }
         // Last, and only if the rest succeeded: on another file system, only the journal says what is left to do.
-        tidy = tidy && journal.is_none_or(|journal| journal.remove().is_ok());
-        return Ok(Tried::Done(changes, if tidy { Left::Nothing } else { Left::Something }));
+        if tidy && journal.is_none_or(|journal| journal.remove().is_ok()) {
+            let _ = locks.clear();
+        }
+        return Ok(Some(changes));
     }
     for step in steps.iter_mut().rev() {
         step.undo(root)?;
@@ -175,7 +180,7 @@ fn apply(root: &Root, steps: &mut [Step], author: Author<'_>, begun: Instant) ->
     if let Some(journal) = journal {
         journal.remove_for_good(root)?;
     }
-    attempt.map(|_| Tried::Missed)
+    attempt.map(|_| None)
 }
 
 /// Whether all files could be swapped and no foreign save came in between.
@@ -200,7 +205,7 @@ fn flush_folders(steps: &[Step], durability: Durability) -> Result<()> {
     // In the order of the changes.
     let mut folders: Vec<Folder> = steps.iter().flat_map(Step::changed_folders).collect();
     if let Some(last) = folders.last()
-        && folders.iter().all(|folder| folder.flushes_all() && folder.same_device(last))
+        && folders.iter().all(|folder| folder.flushes_all && folder.same_device(last))
     {
         return last.flush(durability);
     }

@@ -4,16 +4,12 @@ use std::path::Path;
 
 use crate::path::FilePath;
 use crate::place::Place;
-use crate::refusal::{Reason, Refusal, Stale};
-use crate::root::Root;
+use crate::refusal::{Reason, Refusal};
 use crate::stage::ChangeId;
 use crate::turn::FileState;
 use tollgate_base::digest::Digest;
-use tollgate_base::error::Fault;
 pub use tollgate_base::event::Guarantee;
-use tollgate_base::event::{Event, FileChanged, FolderMoved};
-use tollgate_base::ledger::Entry;
-use tollgate_base::name::{Agent, TurnId};
+use tollgate_base::event::{FileChanged, FolderMoved};
 
 /// One change of one file.
 #[derive(Debug)]
@@ -27,8 +23,10 @@ pub(crate) struct Plan {
 #[derive(Debug)]
 pub(crate) enum Deed {
     /// It gets these bytes. It is created if it does not exist.
-    Put { bytes: Vec<u8>, digest: Digest },
-    /// It is deleted.
+    Put {
+        bytes: Vec<u8>,
+        digest: Digest,
+    },
     Remove,
     /// It is moved to another path, which must be free.
     MoveTo(Place),
@@ -48,7 +46,6 @@ impl Deed {
         }
     }
 
-    /// The new path of a move.
     pub(crate) fn moved_to(&self) -> Option<&Place> {
         match self {
             Self::MoveTo(to) => Some(to),
@@ -60,7 +57,6 @@ impl Deed {
 /// What must be on disk for the change to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Base {
-    /// Anything.
     Any,
     /// This state. Otherwise the change is refused.
     Exactly(FileState),
@@ -68,36 +64,22 @@ pub(crate) enum Base {
     Observed(FileState),
 }
 
-/// The agent that makes a change, its turn and its tool.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Author<'a> {
-    pub(crate) agent: &'a Agent,
-    pub(crate) turn: Option<&'a TurnId>,
-    pub(crate) tool: &'a str,
+/// The result of a look at a file.
+pub(super) enum Looked {
+    Ready,
+    Refused(Refusal),
+    /// Another process has the file open for writing, or changed it during the look.
+    Busy,
 }
 
-impl Author<'_> {
-    /// A ledger line of this author.
-    pub(crate) fn entry(&self, root: &Root, event: Event) -> Entry {
-        Entry { time: root.now(), agent: Some(self.agent.clone()), turn: self.turn.cloned(), event }
+impl Plan {
+    pub(super) fn refuse(&self, reason: Reason) -> Looked {
+        Looked::Refused(Refusal::new(self.place.path.clone(), reason))
     }
-}
 
-/// The result of a commit.
-#[derive(Debug)]
-pub(crate) enum Committed {
-    /// All changes were made. The refusals are those that were only observed.
-    Applied { changes: Vec<Applied>, observed: Vec<Refusal>, left: Left },
-    /// No change was made.
-    Refused(Vec<Refusal>),
-}
-
-/// Whether a successful commit left temporary files behind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Left {
-    Nothing,
-    /// Something could not be deleted. Until the workspace is healed, a new file may have a second name in the stage.
-    Something,
+    pub(super) fn stale(&self, expected: FileState, actual: FileState) -> Looked {
+        self.refuse(Reason::stale(expected, actual))
+    }
 }
 
 /// One change that was made.
@@ -117,7 +99,6 @@ pub struct Applied {
     pub guarantee: Guarantee,
 }
 
-/// The ledger's record of a changed file.
 pub(crate) fn file_changed(
     id: &ChangeId,
     tool: &str,
@@ -131,15 +112,10 @@ pub(crate) fn file_changed(
         target_file: target.display().to_string(),
         hash_before: before.digest(),
         hash_after: after.digest(),
-        moved_to: None,
-        guarantee: None,
-        owner: None,
-        recovered: false,
-        took_us: None,
+        ..FileChanged::default()
     }
 }
 
-/// The ledger's record of a moved folder.
 pub(crate) fn folder_moved(id: &str, tool: &str, (from, to): (&Path, &Path), files: usize) -> FolderMoved {
     FolderMoved {
         id: id.to_owned(),
@@ -150,12 +126,4 @@ pub(crate) fn folder_moved(id: &str, tool: &str, (from, to): (&Path, &Path), fil
         files,
         recovered: false,
     }
-}
-
-pub(crate) fn stale(expected: FileState, actual: FileState) -> Reason {
-    Reason::Stale(Stale { expected, actual, changed_by: None, diff: None })
-}
-
-pub(crate) fn nothing_there(place: &Place) -> Fault {
-    Fault::Missing { what: format!("`{}`", place.path) }
 }

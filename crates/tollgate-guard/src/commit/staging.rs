@@ -1,72 +1,63 @@
-//! A staged file: new bytes, written to a file of their own before they take their place.
+//! What a change creates before it is made: a staged file with the new bytes, and the folders that its path lacks.
+
+use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
 
-use super::journal::{Intent, Journal};
-use crate::disk::{Model, Ownership, Spot, Target};
+use super::journal::Journal;
+use crate::disk::{Folder, Model, Ownership, Spot, Target, gone_is_none};
 use crate::root::Root;
-use crate::stage::{ChangeId, unfinished_name};
+use crate::stage::{StageName, name_beside, unfinished_name};
 use crate::stripe_lock::stripe;
 use tollgate_base::error::Result;
 
-/// A file with new bytes.
 pub(super) struct Staged {
     pub(super) spot: Spot,
     pub(super) file: Target,
     /// The file whose owner, mode and attributes it has. `None` if it will be a new file.
     pub(super) model: Option<Model>,
     pub(super) ownership: Ownership,
-    pub(super) exposure: Exposure,
+    /// It was visible at the path for a moment, so a program may have opened it there: it stays for the late-write check.
+    /// Until then it may be used again or deleted.
+    pub(super) exposed: bool,
     /// Names a file that was created beside the target, until the journal of the commit does.
     intent: Option<Journal>,
 }
 
-/// Whether other programs may have seen a staged file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Exposure {
-    /// They have not, so it may be used again or deleted.
-    Hidden,
-    /// It was visible at the path for a moment, so a program may have opened it there. It stays for the late-write check.
-    Exposed,
-}
-
-/// The name of a staged or deleted file that is not in the stage but beside its target, because the target is on another
-/// file system than the state.
-pub(super) fn name_beside(id: &ChangeId) -> String {
-    format!(".tollgate-{}", id.as_str())
-}
-
-/// Whether a file has such a name.
-pub(super) fn is_beside(spot: &Spot) -> bool {
-    spot.name().as_encoded_bytes().starts_with(b".tollgate-")
-}
-
 impl Staged {
     /// Creates the file, still empty, for a change of `spot`.
-    pub(super) fn create(root: &Root, change: Intent<'_>, spot: &Spot, model: Option<Model>) -> Result<Self> {
+    pub(super) fn create(root: &Root, change: &StageName, spot: &Spot, model: Option<Model>) -> Result<Self> {
         // Private until it has the mode of its model. A new file gets the usual mode, less the umask.
         let mode = if model.is_some() { Mode::RUSR | Mode::WUSR } else { Mode::from_raw_mode(0o666) };
-        let beside = spot.beside(name_beside(change.id));
-        let (spot, file, intent) = if !spot.folder().same_device(root.stage()) {
-            // No sweep looks beside the target, so the intent names the file until the journal does.
-            let intent = Journal::of_file(root, change, beside.name())?;
-            let file = beside.create(mode)?;
-            (beside, file, Some(intent))
-        } else {
-            let staged_at = root.staged(unfinished_name(stripe(change.path), change.id));
-            let file = if model.is_none() && spot.folder().marks_new_files()? {
-                create_and_move(root, change, &beside, &staged_at, mode)?
-            } else {
-                staged_at.create(mode)?
-            };
-            (staged_at, file, None)
+        let path = root.target_path(&change.target)?;
+        let staged_at = root.staged(unfinished_name(stripe(&path), &change.id));
+        let staged = |spot, file, intent| {
+            Ok(Self { spot, file, model, ownership: Ownership::Kept, exposed: false, intent })
         };
-        Ok(Self { spot, file, model, ownership: Ownership::Kept, exposure: Exposure::Hidden, intent })
+        let same_device = spot.folder().same_device(&root.stage);
+        if same_device && (model.is_some() || !spot.folder().marks_new_files()?) {
+            let file = staged_at.create(mode)?;
+            return staged(staged_at, file, None);
+        }
+        // No sweep looks beside the target, so the intent names the file until the journal does.
+        let beside = spot.beside(name_beside(&change.id));
+        let intent = Journal::of_intent(root, change, Some(beside.name()), &[])?;
+        let created = beside.create(mode).and_then(|file| match same_device {
+            // A new file, which has the group or the ACL of its folder now.
+            true => beside.rename(&staged_at).map(|()| file),
+            false => Ok(file),
+        });
+        let file = match created {
+            Ok(file) if !same_device => return staged(beside, file, Some(intent)),
+            Ok(file) => Ok(file),
+            Err(fault) => beside.remove().and(Err(fault)),
+        };
+        intent.remove()?;
+        staged(staged_at, file?, None)
     }
 
-    /// Writes the bytes, with the owner, mode and attributes of the file that they replace.
     pub(super) fn fill(&mut self, root: &Root, bytes: &[u8], replaces: Option<&Target>) -> Result<()> {
-        self.file.write(bytes)?;
+        self.file.write(bytes, 0)?;
         if let Some(target) = replaces {
             self.ownership = self.file.take_after(target)?;
         }
@@ -88,19 +79,59 @@ impl Staged {
     }
 }
 
-/// Creates a new file in the folder of its target, because it inherits the folder's group or ACL, and moves it to the stage.
-fn create_and_move(
-    root: &Root,
-    change: Intent<'_>,
-    created_at: &Spot,
-    staged_at: &Spot,
-    mode: Mode,
-) -> Result<Target> {
-    let intent = Journal::of_file(root, change, created_at.name())?;
-    let created = created_at.create(mode).and_then(|file| created_at.rename(staged_at).map(|()| file));
-    if created.is_err() {
-        created_at.remove()?;
+/// The folders that one change has created.
+#[derive(Default)]
+pub(super) struct NewFolders {
+    /// Each with the folder in which it was created.
+    pub(super) made: Vec<(PathBuf, Folder)>,
+    /// Names the folders until the change is made or undone, so that a crash does not leave them behind.
+    intent: Option<Journal>,
+}
+
+impl NewFolders {
+    pub(super) fn make(&mut self, root: &Root, change: &StageName, missing: &[PathBuf]) -> Result<()> {
+        if !missing.is_empty() && self.intent.is_none() {
+            self.intent = Some(Journal::of_intent(root, change, None, missing)?);
+        }
+        make_folders(root, missing, &mut self.made)
     }
-    intent.remove()?;
-    created
+
+    /// The change was not made: deletes those that are empty.
+    pub(super) fn remove(&mut self, root: &Root) -> Result<()> {
+        remove_folders(root, self.made.iter().map(|(path, _)| path))?;
+        self.keep()
+    }
+
+    /// The change was made: the folders stay.
+    pub(super) fn keep(&mut self) -> Result<()> {
+        self.intent.take().map_or(Ok(()), Journal::remove)
+    }
+}
+
+/// Creates these folders, outermost first, and adds each to `made`, unless another process was faster.
+pub(crate) fn make_folders<'a>(
+    root: &Root,
+    folders: impl IntoIterator<Item = &'a PathBuf>,
+    made: &mut Vec<(PathBuf, Folder)>,
+) -> Result<()> {
+    for path in folders {
+        let spot = root.spot(path)?;
+        if spot.make_folder()? {
+            made.push((path.clone(), spot.folder().clone()));
+        }
+    }
+    Ok(())
+}
+
+/// Deletes those of these folders that are empty, innermost first.
+pub(crate) fn remove_folders<P: AsRef<Path>>(
+    root: &Root,
+    folders: impl IntoIterator<Item = P, IntoIter: DoubleEndedIterator>,
+) -> Result<()> {
+    for folder in folders.into_iter().rev() {
+        if let Some(spot) = gone_is_none(root.spot(folder.as_ref()))? {
+            spot.remove_empty_folder()?;
+        }
+    }
+    Ok(())
 }

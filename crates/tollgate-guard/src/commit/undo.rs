@@ -1,16 +1,18 @@
-//! Undoing single changes of names.
+//! Undoing single changes of names, and rolling back or completing a commit whose process died, from its journal.
 //!
 //! Each function looks at the disk and not at how far the change came, so it may be interrupted and repeated. A save that
 //! another program made in the meantime stays at the path; the file that cannot go back there is kept in recovery.
 
 use std::path::Path;
 
-use crate::disk::{Found, Spot, Target};
-use crate::recovery::{keep_foreign, settle};
+use super::journal::{JournalContent, JournalRecord};
+use super::staging::remove_folders;
+use crate::disk::{Found, Spot, Target, gone_is_none};
+use crate::recovery::{keep_copy, keep_foreign, settle};
 use crate::root::Root;
-use crate::stage::{StageName, aside_name};
+use crate::stage::{ChangeId, StageName, Standing, TargetName, aside_name, is_beside};
 use crate::turn::FileState;
-use tollgate_base::error::{Fault, Result};
+use tollgate_base::error::Result;
 
 /// The most swaps that one undo makes. Each round ends the undo, unless another foreign save comes within microseconds.
 const SWAPS: usize = 64;
@@ -88,21 +90,124 @@ pub(crate) fn give_back(root: &Root, spot: &Spot, kept: &Spot) -> Result<()> {
     if kept.rename_new(spot)? { Ok(()) } else { keep_foreign(root, kept) }
 }
 
-/// Deletes a folder, given relative to the workspace, if it is empty.
-pub(crate) fn remove_folder(root: &Root, folder: &Path) -> Result<()> {
-    let Some(name) = folder.file_name() else { return Ok(()) };
-    let parent = folder.parent().unwrap_or(Path::new(""));
-    match gone_is_none(root.folder().open_below(parent))? {
-        Some(parent) => Spot::new(&parent, name).remove_empty_folder(),
-        None => Ok(()),
+/// Completes a commit that was made: copies replaced files to recovery that are still beside their targets, because they are
+/// on another file system.
+pub(crate) fn complete(root: &Root, content: &JournalContent) -> Result<()> {
+    for record in &content.records {
+        let (Some(name), Some(id)) = (&record.staged, ChangeId::parse(&record.id)) else { continue };
+        let Ok(spot) = root.spot(&record.path) else { continue };
+        let staged = staged_spot(root, &spot, name);
+        if !is_beside(staged.name()) || staged.inode()?.is_none() {
+            continue;
+        }
+        if record.base.is_none() {
+            // The second name of a new file.
+            staged.remove()?;
+            continue;
+        }
+        keep_copy(root, &staged, &stage_of(record, id, content))?;
+    }
+    Ok(())
+}
+
+/// The name that the file would have in the stage.
+fn stage_of(record: &JournalRecord, id: ChangeId, content: &JournalContent) -> StageName {
+    StageName {
+        standing: Standing::Open,
+        id,
+        base: record.base.into(),
+        new: record.new.into(),
+        agent: content.agent.clone(),
+        target: TargetName::Path(record.path.0.clone()),
     }
 }
 
-/// Turns "not found" into `None`.
-pub(crate) fn gone_is_none<T>(answer: Result<T>) -> Result<Option<T>> {
-    match answer {
-        Ok(value) => Ok(Some(value)),
-        Err(Fault::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(fault) => Err(fault),
+/// Undoes what was done of a commit. The caller holds the locks of its paths.
+pub(crate) fn roll_back(root: &Root, content: &JournalContent) -> Result<()> {
+    for record in content.records.iter().rev() {
+        undo_record(root, record, content)?;
     }
+    for record in content.records.iter().rev() {
+        remove_folders(root, record.made.iter().map(|folder| &folder.0))?;
+    }
+    // Before the journal is deleted: without it, nobody would undo what a power failure brings back.
+    let durability = root.durability();
+    root.stage.flush(durability)?;
+    for path in content.paths() {
+        if let Ok(spot) = root.spot(path) {
+            spot.folder().flush(durability)?;
+        }
+    }
+    Ok(())
+}
+
+fn undo_record(root: &Root, record: &JournalRecord, content: &JournalContent) -> Result<()> {
+    let Ok(spot) = root.spot(&record.path) else {
+        // The folder is gone, so nothing can be put back there. The sweep keeps what is in the stage.
+        return Ok(());
+    };
+    if let Some(to) = &record.to {
+        return undo_move(root, record, &spot, to);
+    }
+    let Some(staged) = record.staged.as_ref().map(|name| staged_spot(root, &spot, name)) else {
+        return Ok(());
+    };
+    if (record.base, record.new) == (None, None) {
+        // An intent: the file was created, and nothing else happened to it.
+        return staged.remove();
+    }
+    finish_swap(&staged)?;
+    let ours = |spot: &Spot| Ok(record.new.is_some() && spot.hash()? == record.new);
+    match (record.base, record.new) {
+        (Some(_), Some(_)) => {
+            if staged.inode()?.is_none() || ours(&staged)? {
+                // Not swapped, or already swapped back.
+            } else if ours(&spot)? {
+                // The replaced file belongs at the path, whether it has the old bytes or a foreign save.
+                put_back(root, &spot, &staged, &ours)?;
+            } else {
+                // Another program saved over our bytes. Its save stays, and the replaced file is kept.
+                keep_foreign(root, &staged)?;
+            }
+        }
+        (None, Some(_)) => {
+            let made = match staged.inode()? {
+                // Two names of one file. Equal bytes are no proof: another program may have created that file.
+                Some(_) => staged.is_same_file(&spot)?,
+                // Where files cannot have two names, it was moved to the path.
+                None => ours(&spot)?,
+            };
+            if made {
+                take_back(root, &spot, &staged, &ours)?;
+            }
+        }
+        (_, None) => {
+            if staged.inode()?.is_some() {
+                give_back(root, &spot, &staged)?;
+            }
+        }
+    }
+    // No sweep looks beside the target.
+    if is_beside(staged.name()) && staged.inode()?.is_some() {
+        match ChangeId::parse(&record.id) {
+            Some(id) if !ours(&staged)? => {
+                keep_copy(root, &staged, &stage_of(record, id, content))?;
+            }
+            _ => staged.remove()?,
+        }
+    }
+    Ok(())
+}
+
+fn undo_move(root: &Root, record: &JournalRecord, spot: &Spot, to: &Path) -> Result<()> {
+    let Ok(to) = root.spot(to) else { return Ok(()) };
+    let moved_away = spot.inode()?.is_none() || spot.is_same_file(&to)?;
+    if moved_away && record.base.is_some() && to.hash()? == record.base {
+        to.rename_new(spot)?;
+    }
+    Ok(())
+}
+
+fn staged_spot(root: &Root, spot: &Spot, name: &Path) -> Spot {
+    if is_beside(name.as_os_str()) { spot.beside(name) } else { root.staged(name) }
 }

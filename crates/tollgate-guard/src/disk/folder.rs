@@ -7,10 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags, Stat};
+use jiff::Timestamp;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
-use tollgate_base::error::{At, Result};
+use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::settings::Durability;
 
 /// An open folder, with its path for messages.
@@ -19,7 +20,8 @@ pub(crate) struct Folder {
     fd: Arc<OwnedFd>,
     shown: Arc<Path>,
     device: u64,
-    one_journal: bool,
+    /// Whether a flush of this folder makes all earlier changes durable, to any folder of its file system.
+    pub(crate) flushes_all: bool,
 }
 
 impl Folder {
@@ -40,9 +42,10 @@ impl Folder {
     }
 
     fn from_fd(fd: OwnedFd, shown: &Path) -> Result<Self> {
-        let device = device_of(&rustix::fs::fstat(&fd).at("look at", shown)?);
-        let one_journal = has_one_journal(&fd);
-        Ok(Self { fd: Arc::new(fd), shown: shown.into(), device, one_journal })
+        #[allow(clippy::unnecessary_cast, reason = "its type depends on the system")]
+        let device = rustix::fs::fstat(&fd).at("look at", shown)?.st_dev as u64;
+        let flushes_all = has_one_journal(&fd);
+        Ok(Self { fd: Arc::new(fd), shown: shown.into(), device, flushes_all })
     }
 
     pub(crate) fn same_device(&self, other: &Self) -> bool {
@@ -51,11 +54,6 @@ impl Folder {
 
     pub(crate) fn shown(&self) -> &Path {
         &self.shown
-    }
-
-    /// Whether a flush of this folder makes all earlier changes durable, to any folder of its file system.
-    pub(crate) fn flushes_all(&self) -> bool {
-        self.one_journal
     }
 
     /// Makes the names in this folder durable. Without it, a power failure may undo renames that were acknowledged.
@@ -79,16 +77,31 @@ impl Folder {
 
     /// The names in the folder, in no particular order.
     pub(crate) fn names(&self) -> Result<Vec<OsString>> {
-        let read = || -> io::Result<Vec<OsString>> {
-            let mut names = Vec::new();
+        Ok(self.entries()?.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// The names in the folder, and what they are, in no particular order. Links are not followed.
+    pub(crate) fn entries(&self) -> Result<Vec<(OsString, FileType)>> {
+        let read = || -> io::Result<Vec<(OsString, FileType)>> {
+            let mut entries = Vec::new();
             for entry in retry_on_intr(|| rustix::fs::Dir::read_from(&self.fd))? {
                 let entry = entry?;
                 let name = OsStr::from_bytes(entry.file_name().to_bytes());
-                if name != "." && name != ".." {
-                    names.push(name.to_owned());
-                }
+                let kind = match entry.file_type() {
+                    _ if name == "." || name == ".." => continue,
+                    // Some file systems do not say.
+                    FileType::Unknown => {
+                        match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+                            Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                            // Deleted in the meantime.
+                            Err(_) => continue,
+                        }
+                    }
+                    known => known,
+                };
+                entries.push((name.to_owned(), kind));
             }
-            Ok(names)
+            Ok(entries)
         };
         read().at("list the folder", &self.shown)
     }
@@ -96,17 +109,11 @@ impl Folder {
 
 /// ext4 and XFS write all changes of names to one journal, in order, and a flush waits for the journal. Others (btrfs)
 /// log each folder separately.
-#[cfg(target_os = "linux")]
 fn has_one_journal(fd: &OwnedFd) -> bool {
     const EXT4: i64 = 0xEF53;
     const XFS: i64 = 0x5846_5342;
     #[allow(clippy::unnecessary_cast, reason = "its type depends on the architecture")]
     rustix::fs::fstatfs(fd).is_ok_and(|found| [EXT4, XFS].contains(&(found.f_type as i64)))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn has_one_journal(_: &OwnedFd) -> bool {
-    false
 }
 
 impl AsFd for Folder {
@@ -115,27 +122,9 @@ impl AsFd for Folder {
     }
 }
 
-#[cfg(target_os = "linux")]
+/// Opens one folder after the other without following links. `openat2` would do it in one step, but old kernels and other
+/// systems lack it, and some sandboxes forbid it.
 fn open_below(root: BorrowedFd<'_>, below: &Path) -> io::Result<OwnedFd> {
-    use rustix::fs::ResolveFlags;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let path = if below.as_os_str().is_empty() { Path::new(".") } else { below };
-    match retry_on_intr(|| rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)) {
-        // Old kernels lack this call, and some sandboxes forbid it.
-        Err(Errno::NOSYS | Errno::PERM) => walk_below(root, below),
-        answer => Ok(answer?),
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn open_below(root: BorrowedFd<'_>, below: &Path) -> io::Result<OwnedFd> {
-    walk_below(root, below)
-}
-
-/// Opens one folder after the other without following links. Does in steps what `openat2` does with
-/// `RESOLVE_NO_SYMLINKS`.
-fn walk_below(root: BorrowedFd<'_>, below: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mut fd = rustix::fs::openat(root, ".", flags, Mode::empty())?;
     for part in below {
@@ -147,7 +136,16 @@ fn walk_below(root: BorrowedFd<'_>, below: &Path) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-#[allow(clippy::unnecessary_cast, reason = "its type depends on the system")]
-fn device_of(stat: &Stat) -> u64 {
-    stat.st_dev as u64
+/// Turns "not found" into `None`.
+pub(crate) fn gone_is_none<T>(answer: Result<T>) -> Result<Option<T>> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(Fault::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// When a file was last written.
+pub(crate) fn modified(path: &Path) -> Option<Timestamp> {
+    std::fs::symlink_metadata(path).and_then(|found| found.modified()).ok()?.try_into().ok()
 }

@@ -4,11 +4,10 @@
 //! A [`Target`] is the file found at a spot: it pins the inode, computes its hash, and can be held quiet. This code makes
 //! no decisions.
 
-mod attributes;
 mod folder;
 mod spot;
 mod target;
 
-pub(crate) use folder::Folder;
-pub(crate) use spot::{Found, Linked, Spot, Steady, Swap};
+pub(crate) use folder::{Folder, gone_is_none, modified};
+pub(crate) use spot::{Found, Linked, Spot, Swap};
 pub(crate) use target::{Model, Ownership, Quiet, Target};

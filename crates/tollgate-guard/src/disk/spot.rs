@@ -7,9 +7,10 @@ use std::time::Duration;
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::folder::Folder;
+use super::folder::{Folder, gone_is_none};
 use super::target::{Inode, Quiet, Target};
 use crate::stage::aside_name;
+use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Result};
 use tollgate_base::lock::Pauses;
 
@@ -31,18 +32,6 @@ pub(crate) enum Found {
     NotAFile,
 }
 
-/// What is at a spot once nobody is writing it.
-#[derive(Debug)]
-pub(crate) enum Steady {
-    Nothing,
-    /// A quiet file. Where the kernel grants no leases, any file.
-    File(Target),
-    /// Another process had the file open for writing the whole time.
-    Busy(Target),
-    Unreadable,
-    NotAFile,
-}
-
 /// How a file was replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Swap {
@@ -56,7 +45,6 @@ pub(crate) enum Swap {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Linked {
     Done,
-    /// The name is taken.
     Taken,
     /// Files cannot have two names here.
     Impossible,
@@ -84,11 +72,8 @@ impl Spot {
     }
 
     fn stat(&self) -> Result<Option<Stat>> {
-        match retry_on_intr(|| rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW)) {
-            Ok(stat) => Ok(Some(stat)),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(error).at("look at", self.shown()),
-        }
+        let stat = retry_on_intr(|| rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW));
+        gone_is_none(stat.at("look at", self.shown()))
     }
 
     /// The inode that has this name now.
@@ -126,28 +111,29 @@ impl Spot {
         Ok(Found::File(Target::new(fd.into(), stat, self.shown())))
     }
 
-    /// Opens the file and makes it quiet.
-    pub(crate) fn steady(&self, wait: Duration) -> Result<Steady> {
+    /// Opens the file and makes it quiet. The answer `Busy`: another process had it open for writing the whole time.
+    pub(crate) fn steady(&self, wait: Duration) -> Result<(Found, Quiet)> {
         let mut pauses = Pauses::lasting(wait);
         loop {
-            let mut target = match self.open()? {
-                Found::File(target) => target,
-                Found::Nothing => return Ok(Steady::Nothing),
-                Found::Unreadable => return Ok(Steady::Unreadable),
-                Found::NotAFile => return Ok(Steady::NotAFile),
-            };
+            let mut found = self.open()?;
+            let Found::File(target) = &mut found else { return Ok((found, Quiet::Held)) };
             let quiet = target.quiet();
             // Only from now on is the length final.
             target.refresh()?;
-            match quiet {
-                Quiet::Held | Quiet::Unavailable => return Ok(Steady::File(target)),
-                Quiet::Busy if !pauses.pause() => return Ok(Steady::Busy(target)),
-                Quiet::Busy => {}
+            if quiet != Quiet::Busy || !pauses.pause() {
+                return Ok((found, quiet));
             }
         }
     }
 
-    /// Creates a new file.
+    /// The hash of the file. `None` if there is no file that can be read.
+    pub(crate) fn hash(&self) -> Result<Option<Digest>> {
+        match self.open()? {
+            Found::File(file) => file.hash().map(Some),
+            Found::Nothing | Found::Unreadable | Found::NotAFile => Ok(None),
+        }
+    }
+
     pub(crate) fn create(&self, mode: Mode) -> Result<Target> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = retry_on_intr(|| rustix::fs::openat(&self.folder, &self.name, flags, mode))
@@ -169,16 +155,12 @@ impl Spot {
     fn swap_in_steps(&self, other: &Self) -> Result<Swap> {
         let aside = self.beside(aside_name(&self.name));
         other.link_to(&aside).at("keep a link of", other.shown())?;
-        match self.renameat(other, RenameFlags::empty()) {
-            Ok(()) => {
-                aside.renameat(self, RenameFlags::empty()).at("rename", aside.shown())?;
-                Ok(Swap::Renamed)
-            }
-            Err(error) => {
-                aside.remove()?;
-                Err(error).at("replace", other.shown())
-            }
+        if let Err(error) = self.renameat(other, RenameFlags::empty()) {
+            aside.remove()?;
+            return Err(error).at("replace", other.shown());
         }
+        aside.rename(self)?;
+        Ok(Swap::Renamed)
     }
 
     fn renameat(&self, to: &Self, flags: RenameFlags) -> rustix::io::Result<()> {
@@ -198,30 +180,20 @@ impl Spot {
 
     /// Renames, unless the other name is taken. Returns whether it did. An error if there is nothing to rename.
     pub(crate) fn rename_new(&self, to: &Self) -> Result<bool> {
-        match self.renameat(to, RenameFlags::NOREPLACE) {
-            Ok(()) => Ok(true),
-            Err(Errno::EXIST) => self.finish_rename(to),
+        let renamed = match self.renameat(to, RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(true),
             // A link fails, too, if the name is taken. Between the two steps, the file has both names.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match self.link_to(to) {
-                Ok(()) => self.remove().map(|()| true),
-                Err(Errno::EXIST) => self.finish_rename(to),
-                Err(error) => Err(error).at("rename", self.shown()),
-            },
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => self.link_to(to),
+            Err(error) => Err(error),
+        };
+        match renamed {
+            // If the same file has the other name, a crash interrupted the two steps: completes them.
+            Err(Errno::EXIST) if !self.is_same_file(to)? => Ok(false),
+            Ok(()) | Err(Errno::EXIST) => self.remove().map(|()| true),
             Err(error) => Err(error).at("rename", self.shown()),
         }
     }
 
-    /// The other name is taken. If the same file has it, a crash interrupted the two steps of a rename: completes them.
-    /// Returns whether that was the case.
-    fn finish_rename(&self, to: &Self) -> Result<bool> {
-        let same = self.is_same_file(to)?;
-        if same {
-            self.remove()?;
-        }
-        Ok(same)
-    }
-
-    /// Whether both names belong to the same file.
     pub(crate) fn is_same_file(&self, other: &Self) -> Result<bool> {
         let inode = self.inode()?;
         Ok(inode.is_some() && inode == other.inode()?)
@@ -241,12 +213,9 @@ impl Spot {
         retry_on_intr(|| rustix::fs::linkat(&self.folder, &self.name, &to.folder, &to.name, AtFlags::empty()))
     }
 
-    /// Deletes the name, if it exists.
     pub(crate) fn remove(&self) -> Result<()> {
-        match retry_on_intr(|| rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty())) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(error) => Err(error).at("remove", self.shown()),
-        }
+        let removed = retry_on_intr(|| rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty()));
+        gone_is_none(removed.at("remove", self.shown())).map(drop)
     }
 
     /// Creates a folder of this name. Returns false if the name existed.
@@ -259,7 +228,6 @@ impl Spot {
         }
     }
 
-    /// Deletes a folder if it is empty.
     pub(crate) fn remove_empty_folder(&self) -> Result<()> {
         match retry_on_intr(|| rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::REMOVEDIR)) {
             Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => Ok(()),
@@ -267,7 +235,6 @@ impl Spot {
         }
     }
 
-    /// Whether this process may write the file.
     pub(crate) fn may_write(&self) -> bool {
         rustix::fs::accessat(&self.folder, &self.name, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
     }

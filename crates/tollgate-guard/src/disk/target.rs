@@ -5,10 +5,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use rustix::fs::{Gid, Mode, RawMode, Stat, Uid};
-use rustix::io::retry_on_intr;
+use rustix::fs::{Gid, Mode, RawMode, Stat, Uid, XattrFlags};
+use rustix::io::{Errno, retry_on_intr};
 
-use super::attributes;
 use tollgate_base::digest::{Digest, Hasher};
 use tollgate_base::error::{At, Result};
 use tollgate_base::settings::Durability;
@@ -29,6 +28,12 @@ impl Inode {
 /// What a replacement copies: the file, its mode and its owners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Model(Inode, RawMode, u32, u32);
+
+impl Model {
+    fn of(stat: &Stat) -> Self {
+        Self(Inode::of(stat), stat.st_mode, stat.st_uid, stat.st_gid)
+    }
+}
 
 /// The answer to a request for quiet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,16 +63,12 @@ impl Target {
         Self { file, stat, shown, leased: false }
     }
 
-    pub(crate) fn file(&self) -> &File {
-        &self.file
-    }
-
     pub(crate) fn inode(&self) -> Inode {
         Inode::of(&self.stat)
     }
 
     pub(crate) fn as_model(&self) -> Model {
-        Model(self.inode(), self.stat.st_mode, self.stat.st_uid, self.stat.st_gid)
+        Model::of(&self.stat)
     }
 
     /// The length when the file was opened or refreshed.
@@ -78,7 +79,7 @@ impl Target {
     /// The number of names that the file has now.
     #[allow(clippy::useless_conversion, reason = "its type depends on the architecture")]
     pub(crate) fn links(&self) -> Result<u64> {
-        Ok(u64::from(rustix::fs::fstat(&self.file).at("look at", &self.shown)?.st_nlink))
+        Ok(u64::from(self.stat_now()?.st_nlink))
     }
 
     /// Whether the mode forbids everybody to write. Root may write anything, so `may_write` is not enough.
@@ -86,7 +87,6 @@ impl Target {
         !Mode::from_raw_mode(self.stat.st_mode).intersects(Mode::WUSR | Mode::WGRP | Mode::WOTH)
     }
 
-    /// Asks for quiet once.
     pub(crate) fn quiet(&mut self) -> Quiet {
         match sys::take_read_lease(&self.file) {
             Ok(()) => {
@@ -147,12 +147,12 @@ impl Target {
 
     /// Updates the length and the other metadata.
     pub(crate) fn refresh(&mut self) -> Result<()> {
-        self.stat = rustix::fs::fstat(&self.file).at("look at", &self.shown)?;
+        self.stat = self.stat_now()?;
         Ok(())
     }
 
-    pub(crate) fn write(&self, bytes: &[u8]) -> Result<()> {
-        self.file.write_all_at(bytes, 0).at("write", &self.shown)
+    pub(crate) fn write(&self, bytes: &[u8], at: u64) -> Result<()> {
+        self.file.write_all_at(bytes, at).at("write", &self.shown)
     }
 
     /// Makes the bytes durable. Mandatory before an exchange: the file system does not flush for it, so a power failure
@@ -166,7 +166,7 @@ impl Target {
 
     /// Gives this file the owner, mode and extended attributes of another.
     pub(crate) fn take_after(&mut self, model: &Self) -> Result<Ownership> {
-        let model_stat = rustix::fs::fstat(&model.file).at("look at", &model.shown)?;
+        let model_stat = model.stat_now()?;
         let mut ownership = Ownership::Kept;
         // Owner before mode, because a new owner clears the set-id bits.
         let (uid, gid) = (model_stat.st_uid, model_stat.st_gid);
@@ -181,17 +181,17 @@ impl Target {
         }
         let mode = Mode::from_raw_mode(model_stat.st_mode) & Mode::from_raw_mode(0o7777);
         retry_on_intr(|| rustix::fs::fchmod(&self.file, mode)).at("set the mode of", &self.shown)?;
-        attributes::copy(&model.file, &self.file).at("copy the extended attributes to", &self.shown)?;
+        copy_attributes(&model.file, &self.file).at("copy the extended attributes to", &self.shown)?;
         self.refresh()?;
         Ok(ownership)
     }
 
-    /// Whether owner, group and mode are still the same as when the file was opened.
-    pub(crate) fn same_owner_and_mode(&self, now: &Stat) -> bool {
-        (self.stat.st_mode, self.stat.st_uid, self.stat.st_gid) == (now.st_mode, now.st_uid, now.st_gid)
+    /// What a replacement of the file must copy now.
+    pub(crate) fn model_now(&self) -> Result<Model> {
+        Ok(Model::of(&self.stat_now()?))
     }
 
-    pub(crate) fn stat_now(&self) -> Result<Stat> {
+    fn stat_now(&self) -> Result<Stat> {
         rustix::fs::fstat(&self.file).at("look at", &self.shown)
     }
 }
@@ -208,4 +208,49 @@ pub(crate) enum Ownership {
     Kept,
     /// Only root may change the owner of a file.
     Lost,
+}
+
+/// Copies the extended attributes of one file to another (`user.*`, ACLs, SELinux labels), and removes `user.*` attributes
+/// that the first one lacks. Capabilities are not copied, because the kernel itself removes them from a file that is
+/// written.
+fn copy_attributes(from: &File, to: &File) -> rustix::io::Result<()> {
+    let list = |file: &File| -> rustix::io::Result<Vec<Vec<u8>>> {
+        let mut names = vec![0; 4096];
+        let length = loop {
+            match rustix::fs::flistxattr(file, &mut names) {
+                Err(Errno::RANGE) => names.resize(names.len() * 4, 0),
+                // The file system has no attributes.
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
+                length => break length?,
+            }
+        };
+        let names = names[..length].split(|&byte| byte == 0);
+        Ok(names.filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect())
+    };
+    let theirs = list(from)?;
+    for name in &theirs {
+        if name == b"security.capability" {
+            continue;
+        }
+        let mut value = vec![0; 64 * 1024];
+        let length = match rustix::fs::fgetxattr(from, name.as_slice(), &mut value) {
+            Ok(length) => length,
+            Err(Errno::NODATA) => continue,
+            Err(error) => return Err(error),
+        };
+        let copied = retry_on_intr(|| {
+            rustix::fs::fsetxattr(to, name.as_slice(), &value[..length], XattrFlags::empty())
+        });
+        match copied {
+            // Only root or the security module may set the other attributes.
+            Err(_) if !name.starts_with(b"user.") && !name.starts_with(b"system.posix_acl") => {}
+            answer => answer?,
+        }
+    }
+    for extra in list(to)? {
+        if extra.starts_with(b"user.") && !theirs.contains(&extra) {
+            rustix::fs::fremovexattr(to, extra.as_slice())?;
+        }
+    }
+    Ok(())
 }

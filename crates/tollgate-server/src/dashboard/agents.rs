@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use tollgate::error::Result;
 use tollgate::event::Event;
 use tollgate::ledger::Line;
-use tollgate::turn::Sightings as _;
+use tollgate::turn::TurnState as _;
 use tollgate::vault::figures::Figures;
 use tollgate::vault::state::State;
 use tollgate::vault::store::TaskSummary;

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use tollgate::error::{Fault, Result};
 use tollgate::path::FilePath;
 use tollgate::shared_turn::SharedTurn;
-use tollgate::turn::{Extent, FileState, Sighting, Sightings as _};
+use tollgate::turn::{Extent, FileState, Sighting, TurnState as _};
 use tollgate::workspace::Workspace;
 
 use super::text::{Shown, ago, count};

@@ -13,7 +13,7 @@ use tollgate::error::Result;
 use tollgate::gate::Gate;
 use tollgate::name::{Agent, TurnId};
 use tollgate::path::FilePath;
-use tollgate::turn::{Session, Sightings, Turn};
+use tollgate::turn::{Session, Turn, TurnState};
 
 /// The number of running turns. Each may keep some megabytes for diffs, and a server that runs for weeks must not grow with
 /// turns that were never ended. The turn that was unused for longest is ended first.

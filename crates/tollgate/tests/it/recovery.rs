@@ -2,7 +2,7 @@
 
 use tollgate::digest::Digest;
 use tollgate::guard::Outcome;
-use tollgate::recovery::Kind;
+use tollgate::recovery::RecoveryKind;
 
 use crate::world::{World, open};
 
@@ -24,7 +24,8 @@ fn replaced_and_deleted_bytes_are_kept_before_and_after_the_late_write_check() {
         assert_eq!(hashes, [Digest::of(b"two"), Digest::of(b"one")], "newest first");
         assert!(
             kept.iter()
-                .all(|kept| kept.path.as_path() == world.root().join("a") && kept.kind == Kind::Replaced)
+                .all(|kept| kept.path.as_path() == world.root().join("a")
+                    && kept.kind == RecoveryKind::Replaced)
         );
         assert!(kept.iter().all(|kept| kept.replaced_by.as_str() == "blue" && kept.size == 3));
         assert_eq!(world.gate.workspace().recovered(&kept[1].id).unwrap().1, b"one");
@@ -67,7 +68,7 @@ fn a_late_foreign_write_is_found_kept_and_reported() {
     assert_eq!((swept.late, swept.kept), (1, 0));
     world.holds("a", "two");
     let kept = world.gate.workspace().recovery().unwrap();
-    assert_eq!(kept[0].kind, Kind::Late);
+    assert_eq!(kept[0].kind, RecoveryKind::Late);
     let (kept, bytes) = world.gate.workspace().recovered(&kept[0].id).unwrap();
     assert_eq!(bytes, b"one and more");
     assert_eq!(kept.sha256, Some(Digest::of(b"one and more")));

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use tollgate::digest::Digest;
-use tollgate::gate::{Named, Ticket, ToolChange, ToolResult, ToolUse};
+use tollgate::gate::{Mention, Ticket, ToolChange, ToolResult, ToolUse};
 use tollgate::guard::{Expected, Outcome, Refused};
 use tollgate::refusal::ErrorType;
 use tollgate::turn::{Extent, FileState, TurnState};
@@ -287,9 +287,13 @@ fn an_unannounced_change_is_the_agents_own_only_if_named_and_not_by_another_agen
     world.outsider_writes("named", "two");
     world.outsider_writes("unnamed", "two");
     red.writes("reds", "two").done();
-    let files =
-        [("named", Named::Yes), ("unnamed", Named::No), ("reds", Named::Yes), ("touched", Named::Yes)]
-            .map(|(path, named)| (world.gate.workspace().canonical(path).unwrap(), named));
+    let files = [
+        ("named", Mention::Yes),
+        ("unnamed", Mention::No),
+        ("reds", Mention::Yes),
+        ("touched", Mention::Yes),
+    ]
+    .map(|(path, named)| (world.gate.workspace().canonical(path).unwrap(), named));
     let foreign = world.gate.look_again(&blue.turn, "Bash", &files).unwrap();
     assert_eq!(foreign, [files[1].0.clone(), files[2].0.clone()]);
     let _ = pre(&blue, &writes("w1", &["named", "touched"])).unwrap();

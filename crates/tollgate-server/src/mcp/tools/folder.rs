@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::os::unix::fs::MetadataExt;
-use tollgate::folder::{Kind, Named};
+use tollgate::folder::{EntryKind, FolderEntry};
 use tollgate::guard::Outcome;
 
 use super::call::{Call, done};
@@ -23,14 +23,14 @@ pub(super) fn create(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     Ok(Answer::text(format!("Successfully created directory {}", given.path)))
 }
 
-fn mark(kind: Kind) -> &'static str {
-    if kind == Kind::Folder { "[DIR]" } else { "[FILE]" }
+fn mark(kind: EntryKind) -> &'static str {
+    if kind == EntryKind::Folder { "[DIR]" } else { "[FILE]" }
 }
 
 pub(super) fn list(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: PathArguments = call.arguments(value)?;
     let listing = done(call.gate.workspace().list(call.path(&given.path)?))?;
-    let line = |entry: &Named| format!("{} {}", mark(entry.kind), entry.name.to_string_lossy());
+    let line = |entry: &FolderEntry| format!("{} {}", mark(entry.kind), entry.name.to_string_lossy());
     Ok(Answer::text(listing.entries.iter().map(line).collect::<Vec<_>>().join("\n")))
 }
 
@@ -64,14 +64,14 @@ struct SizesArguments {
 pub(super) fn list_with_sizes(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: SizesArguments = call.arguments(value)?;
     let listing = done(call.gate.workspace().list(call.path(&given.path)?))?;
-    let size = |entry: &Named| {
+    let size = |entry: &FolderEntry| {
         // A link out of the workspace does not even reveal a size.
         match call.gate.workspace().look_at(listing.path.as_path().join(&entry.name)) {
-            Ok(Outcome::Done(look)) => look.metadata.len(),
+            Ok(Outcome::Done(look)) => look.len(),
             _ => 0,
         }
     };
-    let mut rows: Vec<(String, Kind, u64)> = listing
+    let mut rows: Vec<(String, EntryKind, u64)> = listing
         .entries
         .iter()
         .map(|entry| (entry.name.to_string_lossy().into_owned(), entry.kind, size(entry)))
@@ -80,13 +80,13 @@ pub(super) fn list_with_sizes(call: &Call<'_>, value: Value) -> Result<Answer, A
         SortBy::Name => rows.sort_by_cached_key(|(name, ..)| collate::key(name)),
         SortBy::Size => rows.sort_by_key(|(_, _, size)| std::cmp::Reverse(*size)),
     }
-    let folders = rows.iter().filter(|(_, kind, _)| *kind == Kind::Folder).count();
-    let total = rows.iter().filter(|(_, kind, _)| *kind != Kind::Folder).map(|(.., size)| size).sum();
+    let folders = rows.iter().filter(|(_, kind, _)| *kind == EntryKind::Folder).count();
+    let total = rows.iter().filter(|(_, kind, _)| *kind != EntryKind::Folder).map(|(.., size)| size).sum();
     let mut lines: Vec<String> = rows
         .iter()
         .map(|(name, kind, size)| {
             let size =
-                if *kind == Kind::Folder { String::new() } else { format!("{:>10}", shown_size(*size)) };
+                if *kind == EntryKind::Folder { String::new() } else { format!("{:>10}", shown_size(*size)) };
             format!("{} {name:<30} {size}", mark(*kind))
         })
         .collect();
@@ -160,13 +160,13 @@ pub(super) fn tree(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
 fn branches(call: &Call<'_>, root: &Path, below: &Path, exclude: &[Glob]) -> Result<Vec<Branch>, Answer> {
     let listing = done(call.gate.workspace().list(root.join(below)))?;
     let mut branches = Vec::with_capacity(listing.entries.len());
-    for Named { name, kind } in listing.entries {
+    for FolderEntry { name, kind } in listing.entries {
         let relative = below.join(&name);
         if exclude.iter().any(|glob| glob.matches(&relative.to_string_lossy())) {
             continue;
         }
         let (r#type, children) = match kind {
-            Kind::Folder => ("directory", Some(branches_of(call, root, &relative, exclude)?)),
+            EntryKind::Folder => ("directory", Some(branches_of(call, root, &relative, exclude)?)),
             _ => ("file", None),
         };
         branches.push(Branch { name: name.to_string_lossy().into_owned(), r#type, children });
@@ -222,18 +222,18 @@ fn search_below(
     let workspace = call.gate.workspace();
     // A folder that cannot be listed is skipped.
     let Ok(Outcome::Done(listing)) = workspace.list(root.join(below)) else { return };
-    for Named { name, kind } in listing.entries {
+    for FolderEntry { name, kind } in listing.entries {
         let relative = below.join(&name);
         let text = relative.to_string_lossy();
         if exclude.iter().any(|glob| glob.matches(&text)) {
             continue;
         }
         let full: PathBuf = root.join(&relative);
-        let shown = || kind != Kind::Link || matches!(workspace.look_at(&full), Ok(Outcome::Done(_)));
+        let shown = || kind != EntryKind::Link || matches!(workspace.look_at(&full), Ok(Outcome::Done(_)));
         if pattern.matches(&text) && shown() {
             found.push(full.to_string_lossy().into_owned());
         }
-        if kind == Kind::Folder {
+        if kind == EntryKind::Folder {
             search_below(call, root, &relative, pattern, exclude, found);
         }
     }
@@ -241,7 +241,7 @@ fn search_below(
 
 pub(super) fn info(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: PathArguments = call.arguments(value)?;
-    let metadata = done(call.gate.workspace().look_at(call.path(&given.path)?))?.metadata;
+    let metadata = done(call.gate.workspace().look_at(call.path(&given.path)?))?;
     let time = |time: std::io::Result<std::time::SystemTime>| match time.ok().map(Timestamp::try_from) {
         Some(Ok(time)) => format!("{time:.3}"),
         _ => "unknown".to_owned(),

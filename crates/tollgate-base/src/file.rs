@@ -71,6 +71,15 @@ pub fn names_in(folder: &Path) -> Result<Vec<OsString>> {
     }
 }
 
+/// The version that a state file in JSON has, whatever else a later version may have put into it.
+pub(crate) fn version_in(json: &[u8]) -> Option<u32> {
+    #[derive(serde::Deserialize)]
+    struct OnlyVersion {
+        version: u32,
+    }
+    serde_json::from_slice::<OnlyVersion>(json).ok().map(|found| found.version)
+}
+
 /// Repeats a call that a signal interrupted. The standard library does so for reads and writes only.
 pub fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {

@@ -99,7 +99,7 @@ macro_rules! events {
             }
 
             /// `None` if it is not as this version writes it.
-            fn read<'de, D>(action_type: &str, payload: D, result: D) -> Option<Self>
+            pub(crate) fn read<'de, D>(action_type: &str, payload: D, result: D) -> Option<Self>
             where
                 D: Deserializer<'de> + Copy,
             {
@@ -178,21 +178,6 @@ fn status<P>(payload: &P, of: impl Fn(&P) -> &'static str) -> &'static str {
 }
 
 impl Event {
-    /// From the parts of a line. `whole` gives payload and result as values, if they are not as this version writes them.
-    pub(crate) fn from_parts<'de, D>(
-        action_type: &str,
-        (payload, result): (D, D),
-        whole: impl FnOnce() -> (Value, Value),
-    ) -> Self
-    where
-        D: Deserializer<'de> + Copy,
-    {
-        Self::read(action_type, payload, result).unwrap_or_else(|| {
-            let (payload, result) = whole();
-            Self::Other { action_type: action_type.to_owned(), payload, result }
-        })
-    }
-
     /// The names by which a line is found again.
     pub fn keys(&self) -> Keys<'_> {
         match self {
@@ -245,7 +230,8 @@ impl<'de> Deserialize<'de> for Event {
             result: Value,
         }
         let Parts { action_type, payload, result } = Parts::deserialize(deserializer)?;
-        Ok(Self::from_parts(&action_type, (&payload, &result), || (payload.clone(), result.clone())))
+        let known = Self::read(&action_type, &payload, &result);
+        Ok(known.unwrap_or(Self::Other { action_type, payload, result }))
     }
 }
 

@@ -17,9 +17,10 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{At, Fault, Result};
+use crate::file::version_in;
 
-use super::cursor::Cursor;
-use super::files::open_to_read;
+use super::files::{Ledger, open_to_read};
+use super::line::Cursor;
 
 const VERSION: u32 = 1;
 
@@ -36,38 +37,38 @@ struct Record {
     disputed: bool,
 }
 
-/// What is remembered, if anything is.
-pub(super) fn remembered(path: &Path) -> Result<Option<Cursor>> {
-    Ok(load(path)?.map(|record| record.head))
-}
+impl Ledger {
+    /// What is remembered, if anything is.
+    pub(super) fn remembered(&self) -> Result<Option<Cursor>> {
+        let Some(path) = &self.options.head else { return Ok(None) };
+        Ok(load(path)?.map(|record| record.head))
+    }
 
-/// Remembers `after`, unless what is remembered contradicts `before`, where the ledger ended until now.
-pub(super) fn remember(path: &Path, before: Cursor, after: Cursor) {
-    let record = match load(path) {
-        // Not replaced: disputed, of a later version, or not readable.
-        Ok(Some(Record { disputed: true, .. })) | Err(_) => return,
-        Ok(Some(Record { head, .. }))
-            if head.seq > before.seq || (head.seq == before.seq && head != before) =>
-        {
-            Record { version: VERSION, head, disputed: true }
-        }
-        Ok(_) => Record { version: VERSION, head: after, disputed: false },
-    };
-    // An append does not fail because the witness cannot be written.
-    let _ = save(path, &record);
+    /// Remembers `after`, unless what is remembered contradicts `before`, where the ledger ended until now.
+    pub(super) fn remember(&self, before: Cursor, after: Cursor) {
+        let Some(path) = &self.options.head else { return };
+        let (head, disputed) = match load(path) {
+            // Not replaced: disputed, of a later version, or not readable.
+            Ok(Some(Record { disputed: true, .. })) | Err(_) => return,
+            Ok(Some(Record { head, .. }))
+                if head.seq > before.seq || (head.seq == before.seq && head != before) =>
+            {
+                (head, true)
+            }
+            Ok(_) => (after, false),
+        };
+        // An append does not fail because the witness cannot be written.
+        let _ = save(path, &Record { version: VERSION, head, disputed });
+    }
 }
 
 fn load(path: &Path) -> Result<Option<Record>> {
     let Some(file) = open_to_read(path)? else { return Ok(None) };
     let mut bytes = Vec::new();
     file.take(2 * LENGTH as u64).read_to_end(&mut bytes).at("read", path)?;
-    #[derive(Deserialize)]
-    struct OnlyVersion {
-        version: u32,
-    }
-    match serde_json::from_slice::<OnlyVersion>(&bytes) {
-        Ok(OnlyVersion { version }) if version > VERSION => {
-            Err(Fault::NewerFormat { path: path.to_owned(), found: version, known: VERSION })
+    match version_in(&bytes) {
+        Some(found) if found > VERSION => {
+            Err(Fault::NewerFormat { path: path.to_owned(), found, known: VERSION })
         }
         // A record that a power cut has torn counts as none.
         _ => Ok(serde_json::from_slice(&bytes).ok()),

@@ -13,7 +13,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tollgate::gate::Gate;
-use tollgate::ledger::Line;
 use tollgate::settings::{Durability, Settings, Wait};
 use tollgate::vault::Vault;
 use tollgate::workspace::{self, Workspace};
@@ -145,8 +144,11 @@ impl World {
     }
 
     pub(crate) fn ledger(&self, action_type: &str) -> Vec<Value> {
-        let lines = self.gate.workspace().ledger().lines_after(0).unwrap();
-        lines.iter().map(Line::json).filter(|line| line["action_type"] == action_type).collect()
+        let mut lines = Vec::new();
+        let mut follower = self.gate.workspace().ledger().follow();
+        follower.advance(usize::MAX, |line| lines.push(line.json())).unwrap();
+        lines.retain(|line: &Value| line["action_type"] == action_type);
+        lines
     }
 
     /// A client on a new connection, after the handshake.

@@ -9,7 +9,6 @@ use tollgate::digest::Digest;
 use tollgate::edit::Edit;
 use tollgate::gate::Gate;
 use tollgate::guard::{Change, Expected, Outcome, Refused};
-use tollgate::ledger::Line;
 use tollgate::part::Part;
 use tollgate::refusal::ErrorType;
 use tollgate::settings::Settings;
@@ -71,7 +70,9 @@ impl World {
 
     /// The ledger, oldest line first.
     pub(crate) fn ledger(&self) -> Vec<Value> {
-        self.gate.workspace().ledger().lines_after(0).unwrap().iter().map(Line::json).collect()
+        let mut lines = Vec::new();
+        self.gate.workspace().ledger().follow().advance(usize::MAX, |line| lines.push(line.json())).unwrap();
+        lines
     }
 
     pub(crate) fn lines_of(&self, action_type: &str) -> Vec<Value> {

@@ -8,23 +8,15 @@ fn kept(cursor: Cursor) -> Cursor {
     read.to_string().parse().unwrap()
 }
 
-fn resumed(world: &World, cursor: Cursor) -> Resumed {
-    world.ledger().follow_from(kept(cursor)).unwrap()
-}
-
-#[track_caller]
 fn follower(world: &World, cursor: Cursor) -> Follower {
-    match resumed(world, cursor) {
-        Resumed::Following(follower) => follower,
-        Resumed::Lost(lost) => panic!("lost: {lost:?}"),
-    }
+    world.ledger().follow_from(kept(cursor))
 }
 
 #[track_caller]
 fn lost(world: &World, cursor: Cursor) -> Lost {
-    match resumed(world, cursor) {
-        Resumed::Following(follower) => panic!("found: {follower:?}"),
-        Resumed::Lost(lost) => lost,
+    match next(&mut follower(world, cursor), 1) {
+        (lines, Followed::Lost(lost)) if lines.is_empty() => lost,
+        found => panic!("found: {found:?}"),
     }
 }
 
@@ -37,7 +29,7 @@ fn next(follower: &mut Follower, most: usize) -> (Vec<u64>, Followed) {
 
 /// All cursors of a ledger: `cursors[n]` is after line `n`.
 fn cursors(world: &World) -> Vec<Cursor> {
-    let lines = world.ledger().lines_after(0).unwrap();
+    let lines = lines_after(&world.ledger(), 0);
     std::iter::once(Cursor::START).chain(lines.iter().map(Line::cursor)).collect()
 }
 

@@ -16,3 +16,4 @@ pub mod sys;
 pub mod task;
 mod units;
 pub mod visible;
+mod words;

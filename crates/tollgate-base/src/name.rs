@@ -8,9 +8,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
-use crate::digest::HEX;
 use crate::error::{Fault, Result};
 
 /// Longest name: two names and two hashes must fit into a file name of 255 bytes.
@@ -39,7 +38,7 @@ fn check_id(prefix: &str, text: &str) -> Result<(), String> {
 macro_rules! checked {
     ($(#[$doc:meta])* $name:ident, $kind:literal, $check:expr) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(try_from = "String")]
         pub struct $name(Arc<str>);
 
@@ -61,17 +60,11 @@ macro_rules! checked {
 
             fn from_str(text: &str) -> Result<Self> {
                 let check: fn(&str) -> Result<(), String> = $check;
-                match check(text) {
-                    Ok(()) => Ok(Self(text.into())),
-                    Err(why) => {
-                        let shown: String = text.chars().take(SHOWN).collect();
-                        Err(Fault::invalid(format!(
-                            concat!("`{}` is not ", $kind, ": {}"),
-                            shown.escape_debug(),
-                            why
-                        )))
-                    }
-                }
+                check(text).map_err(|why| {
+                    let shown: String = text.chars().take(SHOWN).collect();
+                    Fault::invalid(format!(concat!("`{}` is not ", $kind, ": {}"), shown.escape_debug(), why))
+                })?;
+                Ok(Self(text.into()))
             }
         }
 
@@ -80,12 +73,6 @@ macro_rules! checked {
 
             fn try_from(text: String) -> Result<Self> {
                 text.parse()
-            }
-        }
-
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(&self.0)
             }
         }
     };
@@ -99,7 +86,7 @@ macro_rules! id {
         impl $name {
             /// A new id. Its 64 random bits make it unique.
             pub fn new() -> Result<Self> {
-                Ok(Self(random_word($prefix)?.into()))
+                Ok(Self(format!("{}{}", $prefix, random_id()?).into()))
             }
         }
     };
@@ -127,16 +114,9 @@ id! {
 
 /// Sixteen random hex digits.
 pub fn random_id() -> Result<String> {
-    random_word("")
-}
-
-fn random_word(prefix: &str) -> Result<String> {
     let bits = getrandom::u64()
         .map_err(|error| Fault::invalid(format!("the system has no random numbers: {error}")))?;
-    let mut word = String::with_capacity(prefix.len() + 16);
-    word.push_str(prefix);
-    word.extend((0..16).rev().map(|digit| char::from(HEX[(bits >> (4 * digit)) as usize & 15])));
-    Ok(word)
+    Ok(format!("{bits:016x}"))
 }
 
 #[cfg(test)]

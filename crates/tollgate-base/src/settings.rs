@@ -266,9 +266,6 @@ pub enum GuardMode {
     Off,
 }
 
-/// The old name.
-pub use GuardMode as Mode;
-
 /// Whether an agent may write files that it has not read in the turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]

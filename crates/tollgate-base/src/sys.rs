@@ -13,120 +13,71 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
+
+/// The commands for leases, which only Linux has. The values are the same on every architecture.
+const F_SETSIG: libc::c_int = 10;
+const F_SETLEASE: libc::c_int = 1024;
+const F_GETLEASE: libc::c_int = 1025;
 
 #[cfg(target_os = "linux")]
-mod imp {
-    use super::{File, io};
-    use std::os::fd::AsRawFd;
-
-    /// Missing in the `libc` crate. The value is the same on every architecture.
-    const F_SETSIG: libc::c_int = 10;
-
-    fn fcntl(file: &File, command: libc::c_int, argument: libc::c_int) -> io::Result<libc::c_int> {
-        // SAFETY: the descriptor is open for as long as `file` is borrowed, and the three commands used here take an
-        // int by value; the kernel reads or writes no memory of ours.
-        let answer = unsafe { libc::fcntl(file.as_raw_fd(), command, argument) };
-        if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
-    }
-
-    /// Takes a read lease: the kernel grants it only while nobody has the file open for writing.
-    pub fn take_read_lease(file: &File) -> io::Result<()> {
-        // By default, the kernel announces a broken lease with SIGIO, which would end the process. SIGURG is ignored.
-        fcntl(file, F_SETSIG, libc::SIGURG)?;
-        fcntl(file, libc::F_SETLEASE, libc::F_RDLCK)?;
-        Ok(())
-    }
-
-    /// Whether the lease is still in force.
-    pub fn has_read_lease(file: &File) -> io::Result<bool> {
-        Ok(fcntl(file, libc::F_GETLEASE, 0)? == libc::F_RDLCK)
-    }
-
-    /// Returns the lease.
-    pub fn drop_lease(file: &File) -> io::Result<()> {
-        fcntl(file, libc::F_SETLEASE, libc::F_UNLCK).map(drop)
-    }
+fn lease(file: &File, command: libc::c_int, argument: libc::c_int) -> io::Result<libc::c_int> {
+    // SAFETY: the descriptor is open for as long as `file` is borrowed, and the three commands used here take an
+    // int by value; the kernel reads or writes no memory of ours.
+    let answer = unsafe { libc::fcntl(file.as_raw_fd(), command, argument) };
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
 }
 
 #[cfg(not(target_os = "linux"))]
-mod imp {
-    use super::{File, io};
+fn lease(_: &File, _: libc::c_int, _: libc::c_int) -> io::Result<libc::c_int> {
+    Err(io::ErrorKind::Unsupported.into())
+}
 
-    /// Takes a read lease: the kernel grants it only while nobody has the file open for writing.
-    pub fn take_read_lease(_: &File) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
+/// Takes a read lease: the kernel grants it only while nobody has the file open for writing.
+pub fn take_read_lease(file: &File) -> io::Result<()> {
+    // By default, the kernel announces a broken lease with SIGIO, which would end the process. SIGURG is ignored.
+    lease(file, F_SETSIG, libc::SIGURG)?;
+    lease(file, F_SETLEASE, libc::F_RDLCK as libc::c_int)?;
+    Ok(())
+}
 
-    /// Whether the lease is still in force.
-    pub fn has_read_lease(_: &File) -> io::Result<bool> {
-        Ok(false)
-    }
+/// Whether the lease is still in force.
+pub fn has_read_lease(file: &File) -> io::Result<bool> {
+    Ok(lease(file, F_GETLEASE, 0)? == libc::F_RDLCK as libc::c_int)
+}
 
-    /// Returns the lease.
-    pub fn drop_lease(_: &File) -> io::Result<()> {
-        Ok(())
+/// Returns the lease.
+pub fn drop_lease(file: &File) -> io::Result<()> {
+    lease(file, F_SETLEASE, libc::F_UNLCK as libc::c_int).map(drop)
+}
+
+/// Makes a call about the lock on one byte, and returns the kernel's answer.
+fn byte_lock(file: &File, command: libc::c_int, at: u64) -> io::Result<libc::flock> {
+    // SAFETY: all zeros is a valid value of this struct of numbers.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = libc::off_t::try_from(at).map_err(|_| io::ErrorKind::InvalidInput)?;
+    lock.l_len = 1;
+    // SAFETY: the descriptor is open for as long as `file` is borrowed, and both commands read and write the one
+    // struct they are given, which lives until they return.
+    let answer = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) };
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(lock) }
+}
+
+/// Locks one byte, unless it is locked through another open file. The file must be open for writing.
+pub fn try_lock_byte(file: &File, at: u64) -> io::Result<bool> {
+    match byte_lock(file, libc::F_OFD_SETLK, at) {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
-pub use imp::{drop_lease, has_read_lease, take_read_lease};
-
-#[cfg(any(target_os = "linux", target_os = "macos"))]
-mod bytes {
-    use super::{File, io};
-    use std::os::fd::AsRawFd;
-
-    fn ask(file: &File, command: libc::c_int, kind: libc::c_int, at: u64) -> io::Result<libc::flock> {
-        // SAFETY: all zeros is a valid value of this struct of numbers.
-        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-        lock.l_type = kind as libc::c_short;
-        lock.l_whence = libc::SEEK_SET as libc::c_short;
-        lock.l_start = libc::off_t::try_from(at).map_err(|_| io::ErrorKind::InvalidInput)?;
-        lock.l_len = 1;
-        // SAFETY: the descriptor is open for as long as `file` is borrowed, and both commands read and write the one
-        // struct they are given, which lives until they return.
-        let answer = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) };
-        if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(lock) }
-    }
-
-    /// Locks one byte, unless it is locked through another open file. The file must be open for writing.
-    pub fn try_lock_byte(file: &File, at: u64) -> io::Result<bool> {
-        match ask(file, libc::F_OFD_SETLK, libc::F_WRLCK, at) {
-            Ok(_) => Ok(true),
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Unlocks one byte.
-    pub fn unlock_byte(file: &File, at: u64) -> io::Result<()> {
-        ask(file, libc::F_OFD_SETLK, libc::F_UNLCK, at).map(drop)
-    }
-
-    /// Whether one byte is locked through another open file.
-    pub fn is_byte_locked(file: &File, at: u64) -> io::Result<bool> {
-        ask(file, libc::F_OFD_GETLK, libc::F_WRLCK, at)
-            .map(|lock| lock.l_type != libc::F_UNLCK as libc::c_short)
-    }
+/// Whether one byte is locked through another open file.
+pub fn is_byte_locked(file: &File, at: u64) -> io::Result<bool> {
+    byte_lock(file, libc::F_OFD_GETLK, at).map(|lock| lock.l_type != libc::F_UNLCK as libc::c_short)
 }
-
-#[cfg(not(any(target_os = "linux", target_os = "macos")))]
-mod bytes {
-    use super::{File, io};
-
-    pub fn try_lock_byte(_: &File, _: u64) -> io::Result<bool> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    pub fn unlock_byte(_: &File, _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    pub fn is_byte_locked(_: &File, _: u64) -> io::Result<bool> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
-
-pub use bytes::{is_byte_locked, try_lock_byte, unlock_byte};
 
 /// Timers that end the process.
 pub mod timer {

@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 use crate::name::Agent;
-
-use super::words::words;
+use crate::words::words;
 
 /// What was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -193,24 +192,14 @@ pub struct TailMoved {
 
 /// A hash as the guard writes it: with the name of its kind in front.
 mod prefixed {
-    use std::fmt;
-
     use serde::{Deserialize, Deserializer, Serializer};
 
     use crate::digest::Digest;
 
-    struct Prefixed(Digest);
-
-    impl fmt::Display for Prefixed {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "sha256:{}", self.0)
-        }
-    }
-
     #[expect(clippy::ref_option, reason = "the shape that serde calls")]
     pub(super) fn serialize<S: Serializer>(hash: &Option<Digest>, serializer: S) -> Result<S::Ok, S::Error> {
         match hash {
-            Some(hash) => serializer.collect_str(&Prefixed(*hash)),
+            Some(hash) => serializer.collect_str(&format_args!("sha256:{hash}")),
             None => serializer.serialize_none(),
         }
     }

@@ -11,7 +11,8 @@ use notify::{RecursiveMode, Watcher};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use tollgate::error::Fault;
-use tollgate::ledger::{ActionType, Cursor, Followed, Ledger, Line, Verification};
+use tollgate::event::Event;
+use tollgate::ledger::{Cursor, Followed, Ledger, Line, Verification};
 use tollgate::name::Agent;
 
 use crate::answer::{Answer, Form, Said, json_line};
@@ -66,7 +67,7 @@ struct LedgerTailArgs {
         long = "type",
         value_name = "TYPE",
         ignore_case = true,
-        value_parser = PossibleValuesParser::new(ActionType::ALL.iter().map(|known| known.as_str()))
+        value_parser = PossibleValuesParser::new(Event::ACTION_TYPES)
     )]
     action_type: Option<String>,
 }

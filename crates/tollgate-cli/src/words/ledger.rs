@@ -15,7 +15,7 @@ pub(crate) fn ledger_line(line: &Line) -> String {
     for (target, arrow) in line.event.described().targets().zip(["  ", " -> "]) {
         words += &format!("{arrow}{}", short(&plain(target)));
     }
-    for word in line.event.result_words() {
+    for (_, word) in line.event.result_words() {
         words += &format!("  {}", plain(word));
     }
     words

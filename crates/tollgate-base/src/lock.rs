@@ -9,7 +9,6 @@
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::AsFd;
-#[cfg(not(target_os = "linux"))]
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -91,27 +90,15 @@ pub fn open_noatime(
 }
 
 /// Whether an open file still has a name: nobody has deleted or replaced it.
-///
-/// Asks the kernel for the link count only. A request for the time stamps would make the next write update them.
 pub fn has_name(file: &File) -> bool {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::fs::{AtFlags, StatxFlags, statx};
-        let found = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::NLINK);
-        found.is_ok_and(|found| found.stx_nlink > 0)
-    }
-    #[cfg(not(target_os = "linux"))]
     file.metadata().is_ok_and(|found| found.nlink() > 0)
 }
 
 /// Whether nobody has this file open for writing. Where the kernel cannot tell, the answer is yes.
-///
-/// The kernel grants a read lease only while nobody has the file open for writing. Closing the file returns the lease.
 pub fn nobody_writes(file: File) -> io::Result<bool> {
-    match sys::take_read_lease(&file) {
-        Ok(()) => Ok(true),
-        Err(error) => Ok(error.kind() != io::ErrorKind::WouldBlock),
-    }
+    // Closing the file returns the lease.
+    let lease = sys::take_read_lease(&file);
+    Ok(!lease.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock))
 }
 
 /// Growing pauses until a deadline.

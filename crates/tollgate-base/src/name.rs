@@ -34,9 +34,10 @@ fn check_id(prefix: &str, text: &str) -> Result<(), String> {
     Err(format!("it should be `{prefix}` and 16 hex digits"))
 }
 
-/// A string type that is checked when it is parsed: `$check` says what is wrong with a text.
+/// A string type that is checked when it is parsed: `$check` says what is wrong with a text. With a prefix, it is for
+/// random ids.
 macro_rules! checked {
-    ($(#[$doc:meta])* $name:ident, $kind:literal, $check:expr) => {
+    ($(#[$doc:meta])* $name:ident, $kind:literal, $check:expr $(, $prefix:literal)?) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(try_from = "String")]
@@ -47,6 +48,13 @@ macro_rules! checked {
             pub fn as_str(&self) -> &str {
                 &self.0
             }
+
+            $(
+                /// A new id. Its 64 random bits make it unique.
+                pub fn new() -> Result<Self> {
+                    Ok(Self(format!("{}{}", $prefix, random_id()?).into()))
+                }
+            )?
         }
 
         impl fmt::Display for $name {
@@ -78,38 +86,24 @@ macro_rules! checked {
     };
 }
 
-/// A checked string type for random ids with a prefix.
-macro_rules! id {
-    ($(#[$doc:meta])* $name:ident, $kind:literal, $prefix:literal, $check:expr) => {
-        checked! { $(#[$doc])* $name, $kind, $check }
-
-        impl $name {
-            /// A new id. Its 64 random bits make it unique.
-            pub fn new() -> Result<Self> {
-                Ok(Self(format!("{}{}", $prefix, random_id()?).into()))
-            }
-        }
-    };
-}
-
 checked! {
     /// The name of an agent, or of a person at the command line.
     Agent, "a valid agent name", check_name
 }
 
-id! {
+checked! {
     /// One stretch of an agent's work, from a request to its answer. Hosts may choose their own ids.
-    TurnId, "a valid turn id", "t-", check_name
+    TurnId, "a valid turn id", check_name, "t-"
 }
 
-id! {
+checked! {
     /// The id of a claim. A caller that presents it acts as the owner of the task.
-    ClaimId, "a claim id", "c-", |text| check_id("c-", text)
+    ClaimId, "a claim id", |text| check_id("c-", text), "c-"
 }
 
-id! {
+checked! {
     /// The id of one step of a task. The client makes it, so that a step whose answer was lost can be retried safely.
-    StepId, "a step id", "s-", |text| check_id("s-", text)
+    StepId, "a step id", |text| check_id("s-", text), "s-"
 }
 
 /// Sixteen random hex digits.

@@ -25,19 +25,15 @@ pub struct TaskName(Arc<str>);
 impl TaskName {
     /// Takes a file name exactly as it is in a folder. Does not add `.md`.
     pub fn of_file(name: &str) -> Result<Self> {
-        let wrong = if name.is_empty() || name == ".md" {
-            "it is empty"
-        } else if name.len() > LONGEST {
-            "it is longer than 255 bytes"
-        } else if name.contains('/') {
-            "it has a `/`"
-        } else if name.chars().any(char::is_control) {
-            "it has a control character"
-        } else if name.starts_with('.') {
-            "it starts with a dot"
-        } else if !name.ends_with(".md") {
-            "it does not end in `.md`"
-        } else {
+        let faults = [
+            (name.is_empty() || name == ".md", "it is empty"),
+            (name.len() > LONGEST, "it is longer than 255 bytes"),
+            (name.contains('/'), "it has a `/`"),
+            (name.chars().any(char::is_control), "it has a control character"),
+            (name.starts_with('.'), "it starts with a dot"),
+            (!name.ends_with(".md"), "it does not end in `.md`"),
+        ];
+        let Some((_, wrong)) = faults.into_iter().find(|(found, _)| *found) else {
             return Ok(Self(name.into()));
         };
         let shown: String = name.chars().take(80).collect();

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tollgate::ledger::{Entry, Flush};
+use tollgate::ledger::Entry;
+use tollgate::settings::Durability;
 use tollgate::workspace::{Options, Workspace};
 
 const TOLLGATE: &str = env!("CARGO_BIN_EXE_tollgate");
@@ -97,7 +98,7 @@ fn workspace(root: &Path, tasks: usize, lines: usize) -> PathBuf {
     let ledger = Workspace::open(&root, Options::default()).unwrap().ledger().clone();
     for batch in 0..lines.div_ceil(10_000) {
         let entries: Vec<Entry> = (0..10_000.min(lines - batch * 10_000)).map(entry).collect();
-        ledger.append(&entries, Flush::No).unwrap();
+        ledger.append(&entries, Durability::Fast).unwrap();
     }
     root
 }

@@ -96,7 +96,7 @@ pub(crate) fn move_to(request: &Request<'_>, path: &Path, to: &Path) -> Result<O
     }
     let moved = folder_moved(id.as_str(), request.tool, both, files.len());
     let event = Event::Mutation(Mutation::Folder(moved), MutationStatus::Applied);
-    root.ledger().append(&[request.author().entry(root, event)], root.ledger_flush())?;
+    root.ledger().append(&[request.author().entry(root, event)], root.durability())?;
     // The move is final. If this fails, the next process finds the ledger line and deletes the journal.
     let _ = journal.remove().and_then(|()| locks.clear());
     Ok(Outcome::Done(to.path))

@@ -27,8 +27,8 @@ use crate::workspace::Workspace;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::event::{Event, TurnMark};
-use tollgate_base::ledger::Flush;
 use tollgate_base::name::{Agent, TurnId};
+use tollgate_base::settings::Durability;
 
 /// The old name.
 pub use crate::tool_use::Mention as Named;
@@ -85,7 +85,7 @@ impl Gate {
 
     fn record(&self, turn: &dyn TurnState, event: Event) -> Result<()> {
         let entry = self.request(turn, "").author().entry(self.workspace.root(), event);
-        self.workspace.ledger().append(&[entry], Flush::No).map(drop)
+        self.workspace.ledger().append(&[entry], Durability::Fast).map(drop)
     }
 
     /// The hash of a file when the turn first saw it, for any spelling of its path. Does not read the file.

@@ -98,7 +98,7 @@ fn heal_journals(root: &Root) -> Result<BTreeSet<u8>> {
         if acknowledged.contains(ids.last().map_or("", ChangeId::as_str)) {
             rollback::finish(root, &content)?;
         } else if let Some(entry) = missing_line_of_folder(root, &content)? {
-            root.ledger().append(&[entry], root.ledger_flush())?;
+            root.ledger().append(&[entry], root.durability())?;
         } else {
             rollback::roll_back(root, &content)?;
             retract_lines(root, &content, &acknowledged)?;
@@ -124,7 +124,7 @@ fn retract_lines(root: &Root, content: &JournalContent, written: &HashSet<String
         })
     };
     let entries: Vec<Entry> = content.records.iter().filter(retracted).filter_map(entry).collect();
-    root.ledger().append(&entries, root.ledger_flush()).map(drop)
+    root.ledger().append(&entries, root.durability()).map(drop)
 }
 
 /// The ledger line of a folder that was moved by a process that died before it wrote the line. The caller holds the locks of
@@ -333,5 +333,5 @@ fn add_missing_line(root: &Root, stage: &StageName, path: &Path) -> Result<()> {
         turn: None,
         event: Event::Mutation(change, MutationStatus::Applied),
     };
-    root.ledger().append(&[entry], root.ledger_flush()).map(drop)
+    root.ledger().append(&[entry], root.durability()).map(drop)
 }

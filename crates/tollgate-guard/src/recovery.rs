@@ -250,7 +250,7 @@ fn report_late(root: &Root, stage: &StageName, found: Option<Digest>) -> Result<
         replaced_by: stage.agent.clone(),
     };
     let entry = Entry { time: root.now(), agent: None, turn: None, event: Event::LateExternalWrite(late) };
-    root.ledger().append(&[entry], root.ledger_flush()).map(drop)
+    root.ledger().append(&[entry], root.durability()).map(drop)
 }
 
 fn hash_at(spot: &Spot) -> Result<Option<Digest>> {

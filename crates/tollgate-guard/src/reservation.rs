@@ -18,8 +18,9 @@ use crate::stripe_lock::StripeLocks;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::event::{Event, ReservationVoid};
-use tollgate_base::ledger::{Entry, Flush};
+use tollgate_base::ledger::Entry;
 use tollgate_base::name::{Agent, TurnId};
+use tollgate_base::settings::Durability;
 
 /// The version of the line. A later version is refused.
 const VERSION: u32 = 1;
@@ -67,7 +68,7 @@ impl Reservation {
         }
         let void = all.swap_remove(at);
         // The ledger line first: if this process dies in between, the line is written twice, but never lost.
-        root.ledger().append(&[void.expired(root.now())], Flush::No)?;
+        root.ledger().append(&[void.expired(root.now())], Durability::Fast)?;
         write(locks, path, all)?;
         Ok(None)
     }

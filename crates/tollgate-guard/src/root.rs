@@ -18,7 +18,7 @@ use crate::stage::{Displaced, RecoveryKind};
 use crate::state_folder::{self, STATE_FOLDER, read_settings};
 use crate::stripe_lock::Stripes;
 use tollgate_base::error::{At, Fault, Result};
-use tollgate_base::ledger::{Flush, Ledger, LedgerOptions};
+use tollgate_base::ledger::{Ledger, LedgerOptions};
 use tollgate_base::settings::{Durability, Settings};
 
 /// What the library does not take from its environment by itself.
@@ -118,14 +118,6 @@ impl Root {
 
     pub(crate) fn ledger(&self) -> &Ledger {
         &self.ledger
-    }
-
-    /// How to append ledger lines that nothing else would bring back after a power failure.
-    pub(crate) fn ledger_flush(&self) -> Flush {
-        match self.durability() {
-            Durability::Durable => Flush::Data,
-            Durability::Fast => Flush::No,
-        }
     }
 
     pub(crate) fn now(&self) -> Timestamp {

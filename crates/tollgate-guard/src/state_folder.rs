@@ -12,7 +12,7 @@ use crate::stage::RecoveryKind;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::{TEMPORARY, replace_file, uninterrupted};
 use tollgate_base::lock::Lock;
-use tollgate_base::settings::{CONFIG_VERSION, Durability, Settings, SettingsError};
+use tollgate_base::settings::{Durability, Settings};
 
 /// The name of the state folder, in the root of the workspace.
 pub const STATE_FOLDER: &str = ".tollgate";
@@ -43,11 +43,7 @@ pub fn read_settings(path: &Path) -> Result<Settings> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Settings::default()),
         Err(error) => return Err(error).at("read the configuration", path),
     };
-    let path = path.to_owned();
-    text.parse().map_err(|error| match error {
-        SettingsError::Newer(found) => Fault::NewerConfig { path, found, known: CONFIG_VERSION },
-        SettingsError::Toml(error) => Fault::Config { path, what: error.to_string() },
-    })
+    Settings::parse(&text, path)
 }
 
 /// Creates what is missing of the state. Several processes may do so at the same time.

@@ -25,8 +25,8 @@ use crate::turn::{Extent, FileState, TEXT_PER_FILE, TurnState};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::event::{Event, FileChanged, Guarantee, Mutation, MutationStatus, RefusalStatus};
-use tollgate_base::ledger::{Entry, Flush};
-use tollgate_base::settings::GuardMode;
+use tollgate_base::ledger::Entry;
+use tollgate_base::settings::{Durability, GuardMode};
 
 /// A tool call of an agent program: the files that it reads and changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -232,7 +232,7 @@ pub(crate) fn after(root: &Root, turn: &dyn TurnState, ticket: Ticket, result: T
         Reservation::end(&locks, key, &ticket.call)?;
     }
     if !lines.is_empty() {
-        root.ledger().append(&lines, Flush::No)?;
+        root.ledger().append(&lines, Durability::Fast)?;
     }
     Ok(())
 }
@@ -284,7 +284,7 @@ pub(crate) fn look_again(
         lines.push(applied_line(&request, &key, before, after)?);
     }
     if !lines.is_empty() {
-        root.ledger().append(&lines, Flush::No)?;
+        root.ledger().append(&lines, Durability::Fast)?;
     }
     Ok(foreign)
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use tollgate_base::error::{Fault, Result};
-use tollgate_base::ledger::{self, Entry, Flush, Followed, Ledger, Line};
+use tollgate_base::ledger::{self, Entry, Followed, Ledger, Line};
 use tollgate_base::name::{Agent, StepId};
 use tollgate_base::settings::Durability;
 use tollgate_vault::event::{Cursor, EventPage, Journal};
@@ -28,7 +28,7 @@ pub type Observer = Arc<dyn Fn(&Entry) + Send + Sync>;
 pub struct LedgerJournal {
     ledger: Ledger,
     id: String,
-    flush: Flush,
+    durability: Durability,
     observer: Option<Observer>,
 }
 
@@ -36,11 +36,7 @@ impl LedgerJournal {
     /// The `id` is the same for all processes that use this ledger, and for none that use another. The observer is
     /// called for every event after it is in the ledger.
     pub fn new(ledger: Ledger, id: String, durability: Durability, observer: Option<Observer>) -> Self {
-        let flush = match durability {
-            Durability::Durable => Flush::Data,
-            Durability::Fast => Flush::No,
-        };
-        Self { ledger, id, flush, observer }
+        Self { ledger, id, durability, observer }
     }
 }
 
@@ -50,7 +46,7 @@ impl Journal for LedgerJournal {
     }
 
     fn append(&self, events: &[Entry]) -> Result<()> {
-        self.ledger.append(events, self.flush)?;
+        self.ledger.append(events, self.durability)?;
         if let Some(observer) = &self.observer {
             events.iter().for_each(|event| observer(event));
         }

@@ -70,17 +70,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Where to look
-//!
-//! - [`gate`]: the calls that agents make, and the two around the tools of an agent's own program.
-//! - [`tasks`]: opens the vault of a workspace. [`vault`]: the verbs, and the trait to write a store of your own.
-//! - [`turn`]: what an agent saw first and knew last; [`shared_turn`]: the same for short-lived processes.
-//! - [`refusal`]: the answer "no", for controllers and for agents.
-//! - [`workspace`]: the folder, its settings and its state. [`settings`] lists what can be set.
-//! - [`event`]: everything that is recorded. [`ledger`]: the record, one line each, with a chain of hashes.
-//! - [`recovery`]: the bytes that guarded writes replaced. [`conflict`]: what refused writes ran into.
-//! - [`folder`]: listing, making and moving folders; [`preview`]: what an edit would do.
-//! - [`commit`]: how files are changed so that nothing is lost, step by step.
+//! Start with [`gate`] for files and with [`tasks`] for tasks; [`vault`] has the trait to write a store of your own.
 //!
 //! # Limitations
 //!

@@ -94,30 +94,21 @@ pub fn create(workspace: &Workspace, options: TaskOptions) -> Result<Tasks> {
 /// Opens a workspace so that this agent, or any, writes only those of the vault's files that it may write: new tasks, and
 /// the tasks that it has claimed.
 pub fn open_workspace(root: &Path, agent: Option<&Agent>, mut options: Options) -> Result<Workspace> {
-    if options.settings.is_none() {
-        options.settings = Some(read_settings(&root.join(STATE_FOLDER).join("config.toml"))?);
+    let settings = match options.settings.take() {
+        Some(settings) => settings,
+        None => read_settings(&root.join(STATE_FOLDER).join("config.toml"))?,
+    };
+    if let Ok(vault) = fs::canonicalize(vault_folder(root, &settings))
+        && has_vault(&vault, &settings)
+    {
+        let inside = vault.strip_prefix(root).unwrap_or(&vault);
+        let states = State::ALL.into_iter().filter(|state| *state != State::NeedsAction);
+        options.protected.extend(states.map(|state| inside.join(state.as_str())));
+        options.protected.push(inside.join(STATE_FOLDER));
+        let claimed = files_in(inside, &settings).join(State::InProgress.as_str());
+        options.open.extend(agent.map(|agent| claimed.join(agent.as_str())));
     }
-    if let Some(settings) = &options.settings {
-        let (protected, open) = protected_paths(root, settings, agent);
-        options.protected.extend(protected);
-        options.open.extend(open);
-    }
-    Workspace::open(root, options)
-}
-
-/// What agents must not write, and the exceptions below that.
-fn protected_paths(root: &Path, settings: &Settings, agent: Option<&Agent>) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let Ok(vault) = fs::canonicalize(vault_folder(root, settings)) else { return Default::default() };
-    if !has_vault(&vault, settings) {
-        return Default::default();
-    }
-    let inside = vault.strip_prefix(root).unwrap_or(&vault);
-    let states = State::ALL.into_iter().filter(|state| *state != State::NeedsAction);
-    let mut protected: Vec<PathBuf> = states.map(|state| inside.join(state.as_str())).collect();
-    protected.push(inside.join(STATE_FOLDER));
-    let tasks = files_in(inside, settings);
-    let own = |agent: &Agent| tasks.join(State::InProgress.as_str()).join(agent.as_str());
-    (protected, agent.map(own).into_iter().collect())
+    Workspace::open(root, Options { settings: Some(settings), ..options })
 }
 
 /// Where the vault of a workspace is, whether or not it exists.

@@ -4,9 +4,11 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
-use super::files::{FileChanged, FolderMoved, Mutation, MutationStatus, RefusalStatus};
 use super::kind::Event;
-use super::tasks::{Decision, EndedAttempt, TaskClaimed, TaskDecided};
+use super::payload::{
+    Decision, EndedAttempt, FileChanged, FolderMoved, Mutation, MutationStatus, RefusalStatus, TaskClaimed,
+    TaskDecided,
+};
 use crate::task::{State, Verdict};
 
 /// An event for people.
@@ -140,11 +142,10 @@ impl Event {
             Self::Approval(TaskDecided { task, decision, .. }) => {
                 let task = Task(task.as_str());
                 match decision {
-                    Decision::Approve { by, edited_from: None, .. } => {
-                        (Good, "{} approved {}", vec![Person(by), task])
-                    }
-                    Decision::Approve { by, edited_from: Some(_), .. } => {
-                        (Good, "{} edited and approved {}", vec![Person(by), task])
+                    Decision::Approve { by, edited_from, .. } => {
+                        let edited = "{} edited and approved {}";
+                        let template = edited_from.map_or("{} approved {}", |_| edited);
+                        (Good, template, vec![Person(by), task])
                     }
                     Decision::Reject { by, reason: why } => {
                         reason = Some(why);

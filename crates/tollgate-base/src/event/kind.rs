@@ -5,13 +5,7 @@ use serde_json::Value;
 
 use crate::task::State;
 
-use super::files::{
-    ErrorType, FileChanged, FolderMoved, LateWrite, Mutation, MutationStatus, RefusalStatus, ReservationVoid,
-    TailMoved, TurnMark, WriteRefused,
-};
-use super::tasks::{
-    ClaimFailed, ClaimLost, ClaimRenewed, TaskClaimed, TaskDecided, TaskReclaimed, TaskReleased,
-};
+use super::payload::*;
 
 /// Each line: the variant, its payload, the keys of its result if they vary, the word of its type, and `=>` the
 /// status if it follows from the payload.

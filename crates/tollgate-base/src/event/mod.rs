@@ -9,20 +9,12 @@
 //!   [`Event::Other`], which is written back as it was read.
 
 mod described;
-mod files;
 mod kind;
-mod tasks;
+mod payload;
 
 pub use described::{Described, Part, Tone};
-pub use files::{
-    ErrorType, FileChanged, FileOwner, FolderMoved, Guarantee, LateWrite, Mutation, MutationStatus,
-    RefusalStatus, ReservationVoid, TailMoved, TurnMark, WriteRefused,
-};
 pub use kind::{Event, Keys};
-pub use tasks::{
-    ClaimFailed, ClaimLost, ClaimRenewed, Decision, EndedAttempt, TaskClaimed, TaskDecided, TaskReclaimed,
-    TaskReleased,
-};
+pub use payload::*;
 
 #[cfg(test)]
 mod tests;

@@ -24,26 +24,19 @@ use crate::digest::Digest;
 use crate::error::{At, Fault, Result};
 use crate::event::{Event, TailMoved};
 use crate::lock::open_noatime;
+use crate::settings::Durability;
 
 use super::files::{Ledger, open_to_read};
 use super::line::{Cursor, Entry, seq_of};
 use super::read::{Backwards, first_line};
 
-/// Whether an append survives a power cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flush {
-    /// Not necessarily: it survives the end of the process, not of the machine.
-    No,
-    /// The lines, and all before them, are on the disk when the call returns.
-    Data,
-}
-
 impl Ledger {
-    /// Adds a line for each entry, all or none. The answer is the lines' numbers, in the order of the entries.
+    /// Adds a line for each entry, all or none. The answer is the lines' numbers, in the order of the entries. If they are
+    /// to be durable, they and all lines before them are on the disk when the call returns.
     ///
     /// If the ledger's tail was damaged, a line of type `LEDGER_HEALED` comes before them; it is not in the answer. The
     /// cost does not depend on the length of the ledger.
-    pub fn append(&self, entries: &[Entry], flush: Flush) -> Result<Range<u64>> {
+    pub fn append(&self, entries: &[Entry], durability: Durability) -> Result<Range<u64>> {
         let Some(first) = entries.first() else { return Ok(0..0) };
         let _lock = self.lock()?;
         let file = self.open_to_append()?;
@@ -63,7 +56,7 @@ impl Ledger {
         }
 
         write_whole(&file, size, &text, &file).at("append to", &self.path)?;
-        if flush == Flush::Data
+        if durability == Durability::Durable
             && let Err(error) = file.sync_data()
         {
             // The caller gets an error, so the lines must not stay. Some file systems report a full disk only now.
@@ -160,7 +153,7 @@ impl Ledger {
         // From now on only the new file is flushed. Without this, a power cut could remove lines from the middle of the
         // ledger.
         file.sync_data().at("flush", &self.path)?;
-        if rename_to_new_name(&self.path, &self.full_file(first)).is_err() {
+        if rename_to_new_name(&self.path, &self.folder.join(format!("ledger-{first}.jsonl"))).is_err() {
             return Ok((file, size));
         }
         Ok((self.open_to_append()?, 0))

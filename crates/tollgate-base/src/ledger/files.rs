@@ -72,10 +72,6 @@ impl Ledger {
         }
         Ok(files)
     }
-
-    pub(super) fn full_file(&self, first_seq: u64) -> PathBuf {
-        self.folder.join(format!("ledger-{first_seq}.jsonl"))
-    }
 }
 
 /// One file of a ledger. Full files are opened when they are read, because most need not be.

@@ -36,17 +36,11 @@ pub enum Followed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lost {
     /// Files with older lines were deleted, among them that of this cursor.
-    Deleted {
-        /// The number of the first line that is there.
-        first: u64,
-    },
+    Deleted,
     /// The ledger has another line in this place: the line was edited, or the cursor is from another ledger.
     Changed,
     /// The ledger ends before this place.
-    Cut {
-        /// The number of the last line that is there; 0 if there is none.
-        last: u64,
-    },
+    Cut,
 }
 
 /// A reader that remembers how far it has come.
@@ -139,11 +133,11 @@ fn files_after(cursor: Cursor, mut files: Vec<LedgerFile>) -> Result<Result<Vec<
     if cursor == Cursor::START {
         return Ok(Ok(files));
     }
-    let (mut after, mut first_after) = (Vec::new(), None);
+    let (mut after, mut later) = (Vec::new(), false);
     while let Some(mut file) = files.pop() {
         // Full files are named by their first line: most need not be opened.
-        if let Some(first) = file.first.filter(|first| *first > cursor.seq.saturating_add(1)) {
-            first_after = Some(first);
+        if file.first.is_some_and(|first| first > cursor.seq.saturating_add(1)) {
+            later = true;
             after.push(file);
             continue;
         }
@@ -156,17 +150,17 @@ fn files_after(cursor: Cursor, mut files: Vec<LedgerFile>) -> Result<Result<Vec<
                 file.from = line.end;
                 true
             }
-            Some((seq, line)) if seq == cursor.seq || first_after.is_some() || line.end < whole => {
+            Some((seq, line)) if seq == cursor.seq || later || line.end < whole => {
                 return Ok(Err(Lost::Changed));
             }
-            Some((last, _)) => return Ok(Err(Lost::Cut { last })),
+            Some(_) => return Ok(Err(Lost::Cut)),
             // Its first line tells what the line before it was, even if the file of that one is not there any more.
             None => match serde_json::from_slice(&first_line(&lines.file).at("read", &*file.path)?) {
                 Ok(Link { seq, prev }) if seq == cursor.seq.saturating_add(1) && prev != cursor.hash => {
                     return Ok(Err(Lost::Changed));
                 }
                 Ok(Link { seq, .. }) => {
-                    first_after = Some(seq);
+                    later = true;
                     seq == cursor.seq.saturating_add(1)
                 }
                 Err(_) => false,
@@ -179,5 +173,5 @@ fn files_after(cursor: Cursor, mut files: Vec<LedgerFile>) -> Result<Result<Vec<
             return Ok(Ok(after));
         }
     }
-    Ok(Err(first_after.map_or(Lost::Cut { last: 0 }, |first| Lost::Deleted { first })))
+    Ok(Err(if later { Lost::Deleted } else { Lost::Cut }))
 }

@@ -9,7 +9,7 @@
 //! Limit: other users keep their heads in their own state folders. If they have appended past the remembered line, the
 //! next append replaces the witness without comparing, because that would cost as much as they have written.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -77,21 +77,13 @@ fn load(path: &Path) -> Result<Option<Record>> {
 
 fn save(path: &Path, record: &Record) -> io::Result<()> {
     let json = serde_json::to_string(record)?;
-    let file = match open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            if let Some(folder) = path.parent() {
-                // The XDG rules: what is made in the user's state folder is for the user alone.
-                DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-            }
-            open(path)?
-        }
-        opened => opened?,
-    };
+    if let Some(folder) = path.parent() {
+        // The XDG rules: what is made in the user's state folder is for the user alone.
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    let file = options.open(path)?;
     file.write_all_at(format!("{json:<0$}\n", LENGTH - 1).as_bytes(), 0)?;
     file.set_len(LENGTH as u64)
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.create(true).truncate(false).write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(path)
 }

@@ -102,7 +102,8 @@ pub struct Line {
     pub turn: Option<TurnId>,
     /// What happened.
     pub event: Event,
-    text: Box<str>,
+    /// Exactly as it stands in the file, without its newline.
+    pub(super) text: Box<str>,
 }
 
 impl Line {
@@ -131,11 +132,6 @@ impl Line {
             result: value(result),
         });
         Ok(Self { seq, prev, time, agent, turn, event, text: text.into() })
-    }
-
-    /// The line exactly as it stands in the file, without its newline. Its SHA-256 is the next line's `prev`.
-    pub fn text(&self) -> &str {
-        &self.text
     }
 
     /// The place after this line.

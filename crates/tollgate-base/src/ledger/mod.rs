@@ -29,7 +29,6 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
-pub use append::Flush;
 pub use files::{Ledger, LedgerOptions};
 pub use follow::{Followed, Follower, Lost};
 pub use line::{Cursor, Entry, Line};

@@ -50,7 +50,7 @@ impl<F: Borrow<File>> Backwards<F> {
         let Some(newline) = self.end.checked_sub(1) else { return Ok(None) };
         let start = self.after_newline_before(newline)?;
         let bytes = if self.holds(start, newline) {
-            self.block[length(self.start, start)?..length(self.start, newline)?].to_owned()
+            self.block[(start - self.start) as usize..(newline - self.start) as usize].to_owned()
         } else {
             read(self.file.borrow(), start, newline)?
         };
@@ -102,7 +102,7 @@ impl<F: Borrow<File>> Backwards<F> {
                 self.block = read(self.file.borrow(), start, end)?;
                 self.start = start;
             }
-            let before = &self.block[..length(self.start, end)?];
+            let before = &self.block[..(end - self.start) as usize];
             if let Some(at) = before.iter().rposition(|byte| *byte == b'\n') {
                 return Ok(self.start + at as u64 + 1);
             }
@@ -117,13 +117,9 @@ impl<F: Borrow<File>> Backwards<F> {
 }
 
 fn read(file: &File, start: u64, end: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; length(start, end)?];
+    let mut bytes = vec![0; usize::try_from(end - start).map_err(io::Error::other)?];
     file.read_exact_at(&mut bytes, start)?;
     Ok(bytes)
-}
-
-fn length(start: u64, end: u64) -> io::Result<usize> {
-    usize::try_from(end - start).map_err(io::Error::other)
 }
 
 pub(super) fn first_line(mut file: &File) -> io::Result<Vec<u8>> {

@@ -101,7 +101,7 @@ impl Ledger {
                 Followed::Lost(_) if read > 0 || start.is_none() => return Ok(agents),
                 Followed::Lost(lost) => {
                     // A ledger that begins in the middle is not a new one. What was counted before stays counted.
-                    if !matches!(lost, Lost::Deleted { .. }) {
+                    if !matches!(lost, Lost::Deleted) {
                         agents.clear();
                     }
                     follower = self.follow();

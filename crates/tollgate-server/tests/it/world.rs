@@ -64,7 +64,7 @@ impl World {
         let keep = tempfile::tempdir().unwrap();
         let root = keep.path().canonicalize().unwrap().join("w");
         fs::create_dir(&root).unwrap();
-        let mut settings: Settings = settings.parse().unwrap();
+        let mut settings = Settings::parse(settings, "config.toml".as_ref()).unwrap();
         settings.guard.durability = Durability::Fast;
         settings.vault.durability = Durability::Fast;
         settings.vault.settle = Wait(Duration::ZERO);

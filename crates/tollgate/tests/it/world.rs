@@ -29,7 +29,7 @@ impl World {
     pub(crate) fn with(settings: &str) -> Self {
         let keep = tempfile::tempdir().unwrap();
         fs::create_dir(keep.path().join("w")).unwrap();
-        let mut settings: Settings = settings.parse().unwrap();
+        let mut settings = Settings::parse(settings, "config.toml".as_ref()).unwrap();
         settings.guard.durability = tollgate::settings::Durability::Fast;
         let gate = open(&keep.path().join("w"), settings);
         Self { keep, gate }

@@ -19,7 +19,7 @@ fn a_line_cut_at_any_byte_is_moved_to_its_own_file() {
         let moved = TailMoved { bytes_dropped: (cut - last) as u64, kept_in: "ledger.torn-3".into() };
         assert_eq!(healed.event, Event::LedgerHealed(moved));
         let text = format!(r#""payload":{{"bytes_dropped":{},"kept_in":"ledger.torn-3"}}"#, cut - last);
-        assert!(healed.text().contains(&text), "{}", healed.text());
+        assert!(healed.text.contains(&text), "{}", healed.text);
         world.good(4);
         assert_eq!(&world.bytes()[..last], &whole[..last]);
     }
@@ -147,7 +147,7 @@ fn a_head_that_cannot_be_used_does_not_stop_an_append() {
     let world = World::new();
     assert_eq!(world.ledger().verify().unwrap().remembered, None);
     let line = world.append([1, 2]).remove(1);
-    let head = Cursor { seq: 2, hash: Digest::of(line.text().as_bytes()) };
+    let head = Cursor { seq: 2, hash: Digest::of(line.text.as_bytes()) };
     assert_eq!(world.ledger().verify().unwrap().remembered, Some(head));
     let folder = world.head().parent().unwrap().metadata().unwrap();
     assert_eq!(folder.permissions().mode() & 0o777, 0o700);
@@ -163,7 +163,7 @@ fn a_head_that_cannot_be_used_does_not_stop_an_append() {
     assert!(matches!(world.ledger().verify(), Err(Fault::NewerFormat { found: 2, .. })));
 
     let nowhere = world.ledger_with(Some(world.path("lock/head")));
-    nowhere.append(&[entry(json!(5))], Flush::No).unwrap();
+    nowhere.append(&[entry(json!(5))], Durability::Fast).unwrap();
 }
 
 #[test]
@@ -219,5 +219,5 @@ fn a_reader_that_may_not_take_the_lock_may_read() {
     let ledger = Ledger::new(world.folder.path(), &world.path("nowhere/lock"), options);
     assert_eq!(ledger.verify().unwrap().lines, 5);
     assert_eq!(ledger.newest_first().unwrap().count(), 5);
-    assert!(ledger.append(&[entry(json!(6))], Flush::No).is_err());
+    assert!(ledger.append(&[entry(json!(6))], Durability::Fast).is_err());
 }

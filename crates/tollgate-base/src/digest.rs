@@ -39,11 +39,6 @@ impl Digest {
 pub struct Hasher(sha2::Sha256);
 
 impl Hasher {
-    /// Starts with no bytes.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Adds bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
@@ -55,17 +50,9 @@ impl Hasher {
     }
 }
 
-/// The hex digits.
-pub const HEX: &[u8; 16] = b"0123456789abcdef";
-
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = [0; 64];
-        for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
-            pair[0] = HEX[usize::from(byte >> 4)];
-            pair[1] = HEX[usize::from(byte & 15)];
-        }
-        f.pad(str::from_utf8(&text).map_err(|_| fmt::Error)?)
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -121,7 +108,7 @@ mod tests {
     #[test]
     fn empty_bytes_have_the_published_digest() {
         assert_eq!(Digest::of(b"").to_string(), EMPTY);
-        assert_eq!(Hasher::new().finish(), Digest::of(b""));
+        assert_eq!(Hasher::default().finish(), Digest::of(b""));
     }
 
     #[test]

@@ -29,36 +29,34 @@ pub fn replace_file_with_mode(
     mode: Option<u32>,
 ) -> Result<()> {
     let temporary = path.with_file_name(format!("{TEMPORARY}{}", random_id()?));
-    let written = write(&temporary, bytes, durability, mode)
-        .and_then(|()| uninterrupted(|| fs::rename(&temporary, path)).at("rename", &temporary));
-    if written.is_err() {
+    let is_durable = durability == Durability::Durable;
+    let replace = || {
+        let mut options = File::options();
+        // From the start, so that the bytes of a private file are never public.
+        options.write(true).create_new(true).mode(mode.unwrap_or(0o666));
+        let mut file = uninterrupted(|| options.open(&temporary)).at("create", &temporary)?;
+        if let Some(mode) = mode {
+            // The umask may have removed some permissions.
+            let permissions = fs::Permissions::from_mode(mode);
+            file.set_permissions(permissions).at("change the permissions of", &temporary)?;
+        }
+        file.write_all(bytes).at("write", &temporary)?;
+        if is_durable {
+            // Otherwise a power failure could leave an empty file under the final name.
+            file.sync_all().at("flush", &temporary)?;
+        }
+        uninterrupted(|| fs::rename(&temporary, path)).at("rename", &temporary)
+    };
+    replace().inspect_err(|_| {
         // If this fails too, the name says that the file may be deleted.
         let _ = fs::remove_file(&temporary);
-    }
-    written?;
-    match (durability, path.parent()) {
+    })?;
+    match path.parent() {
         // Otherwise a power failure could bring the old bytes back.
-        (Durability::Durable, Some(folder)) => {
+        Some(folder) if is_durable => {
             File::open(folder).and_then(|folder| folder.sync_all()).at("flush the folder", folder)
         }
         _ => Ok(()),
-    }
-}
-
-fn write(path: &Path, bytes: &[u8], durability: Durability, mode: Option<u32>) -> Result<()> {
-    let mut options = File::options();
-    // From the start, so that the bytes of a private file are never public.
-    options.write(true).create_new(true).mode(mode.unwrap_or(0o666));
-    let mut file = uninterrupted(|| options.open(path)).at("create", path)?;
-    if let Some(mode) = mode {
-        // The umask may have removed some permissions.
-        file.set_permissions(fs::Permissions::from_mode(mode)).at("change the permissions of", path)?;
-    }
-    file.write_all(bytes).at("write", path)?;
-    match durability {
-        // Otherwise a power failure could leave an empty file under the final name.
-        Durability::Durable => file.sync_all().at("flush", path),
-        Durability::Fast => Ok(()),
     }
 }
 
@@ -69,6 +67,15 @@ pub fn names_in(folder: &Path) -> Result<Vec<OsString>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error).at("list the folder", folder),
     }
+}
+
+/// The version that a state file in JSON has, whatever else a later version may have put into it.
+pub(crate) fn version_in(json: &[u8]) -> Option<u32> {
+    #[derive(serde::Deserialize)]
+    struct OnlyVersion {
+        version: u32,
+    }
+    serde_json::from_slice::<OnlyVersion>(json).ok().map(|found| found.version)
 }
 
 /// Repeats a call that a signal interrupted. The standard library does so for reads and writes only.

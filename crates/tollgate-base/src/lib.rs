@@ -3,7 +3,6 @@
 //! The guard (`tollgate-guard`) and the vault (`tollgate-vault`) build on this crate and do not depend on each other.
 //! Programs depend on `tollgate`, which re-exports what they need.
 
-pub mod deadline;
 pub mod digest;
 pub mod error;
 pub mod event;
@@ -16,3 +15,4 @@ pub mod sys;
 pub mod task;
 mod units;
 pub mod visible;
+mod words;

@@ -8,9 +8,7 @@
 
 use std::fs::{File, TryLockError};
 use std::io;
-use std::ops::Deref;
 use std::os::fd::AsFd;
-#[cfg(not(target_os = "linux"))]
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -42,60 +40,21 @@ impl Lock {
     /// Opens the lock file, creates it if it is missing, and takes the lock. `None` if others held it the whole time.
     pub fn acquire(path: &Path, wait: Duration) -> Result<Option<Self>> {
         let file = open(path)?;
-        Ok(take(&file, path, wait)?.then_some(Self { file }))
-    }
-
-    /// Takes the lock on a file that stays open for the next call. A file that was deleted is opened again.
-    ///
-    /// Threads that share the open file share its lock, so they must exclude each other before they call this.
-    pub fn borrow<'a>(
-        file: &'a mut Option<File>,
-        path: &Path,
-        wait: Duration,
-    ) -> Result<Option<BorrowedLock<'a>>> {
-        let file = match file.take().filter(has_name) {
-            Some(open) => file.insert(open),
-            None => file.insert(open(path)?),
-        };
-        Ok(take(file, path, wait)?.then_some(BorrowedLock(file)))
+        let mut pauses = Pauses::lasting(wait);
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(Self { file })),
+                Err(TryLockError::WouldBlock) if pauses.pause() => {}
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(TryLockError::Error(error)) => return Err(error).at("lock", path),
+            }
+        }
     }
 
     /// The lock file, which may hold a few bytes about its holder.
     pub fn file(&self) -> &File {
         &self.file
-    }
-}
-
-/// A lock on a file that stays open after the lock is released.
-#[derive(Debug)]
-#[must_use = "a lock that is dropped at once locks nothing"]
-pub struct BorrowedLock<'a>(&'a File);
-
-impl Deref for BorrowedLock<'_> {
-    type Target = File;
-
-    fn deref(&self) -> &File {
-        self.0
-    }
-}
-
-impl Drop for BorrowedLock<'_> {
-    fn drop(&mut self) {
-        // If this fails, closing the file releases the lock.
-        let _ = self.0.unlock();
-    }
-}
-
-fn take(file: &File, path: &Path, wait: Duration) -> Result<bool> {
-    let mut pauses = Pauses::until(Instant::now() + wait);
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(true),
-            Err(TryLockError::WouldBlock) if pauses.pause() => {}
-            Err(TryLockError::WouldBlock) => return Ok(false),
-            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(TryLockError::Error(error)) => return Err(error).at("lock", path),
-        }
     }
 }
 
@@ -131,27 +90,15 @@ pub fn open_noatime(
 }
 
 /// Whether an open file still has a name: nobody has deleted or replaced it.
-///
-/// Asks the kernel for the link count only. A request for the time stamps would make the next write update them.
 pub fn has_name(file: &File) -> bool {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::fs::{AtFlags, StatxFlags, statx};
-        let found = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::NLINK);
-        found.is_ok_and(|found| found.stx_nlink > 0)
-    }
-    #[cfg(not(target_os = "linux"))]
     file.metadata().is_ok_and(|found| found.nlink() > 0)
 }
 
 /// Whether nobody has this file open for writing. Where the kernel cannot tell, the answer is yes.
-///
-/// The kernel grants a read lease only while nobody has the file open for writing. Closing the file returns the lease.
 pub fn nobody_writes(file: File) -> io::Result<bool> {
-    match sys::take_read_lease(&file) {
-        Ok(()) => Ok(true),
-        Err(error) => Ok(error.kind() != io::ErrorKind::WouldBlock),
-    }
+    // Closing the file returns the lease.
+    let lease = sys::take_read_lease(&file);
+    Ok(!lease.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock))
 }
 
 /// Growing pauses until a deadline.
@@ -162,14 +109,9 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// Pauses until this instant.
-    pub fn until(deadline: Instant) -> Self {
-        Self { deadline, yields: 0, next: FIRST_PAUSE }
-    }
-
     /// Pauses for this length of time.
     pub fn lasting(wait: Duration) -> Self {
-        Self::until(Instant::now() + wait)
+        Self { deadline: Instant::now() + wait, yields: 0, next: FIRST_PAUSE }
     }
 
     /// Waits a little and returns true. Returns false, without waiting, once the time is up.

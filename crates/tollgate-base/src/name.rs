@@ -8,9 +8,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
-use crate::digest::HEX;
 use crate::error::{Fault, Result};
 
 /// Longest name: two names and two hashes must fit into a file name of 255 bytes.
@@ -35,11 +34,12 @@ fn check_id(prefix: &str, text: &str) -> Result<(), String> {
     Err(format!("it should be `{prefix}` and 16 hex digits"))
 }
 
-/// A string type that is checked when it is parsed: `$check` says what is wrong with a text.
+/// A string type that is checked when it is parsed: `$check` says what is wrong with a text. With a prefix, it is for
+/// random ids.
 macro_rules! checked {
-    ($(#[$doc:meta])* $name:ident, $kind:literal, $check:expr) => {
+    ($(#[$doc:meta])* $name:ident, $kind:literal, $check:expr $(, $prefix:literal)?) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(try_from = "String")]
         pub struct $name(Arc<str>);
 
@@ -48,6 +48,13 @@ macro_rules! checked {
             pub fn as_str(&self) -> &str {
                 &self.0
             }
+
+            $(
+                /// A new id. Its 64 random bits make it unique.
+                pub fn new() -> Result<Self> {
+                    Ok(Self(format!("{}{}", $prefix, random_id()?).into()))
+                }
+            )?
         }
 
         impl fmt::Display for $name {
@@ -61,17 +68,11 @@ macro_rules! checked {
 
             fn from_str(text: &str) -> Result<Self> {
                 let check: fn(&str) -> Result<(), String> = $check;
-                match check(text) {
-                    Ok(()) => Ok(Self(text.into())),
-                    Err(why) => {
-                        let shown: String = text.chars().take(SHOWN).collect();
-                        Err(Fault::invalid(format!(
-                            concat!("`{}` is not ", $kind, ": {}"),
-                            shown.escape_debug(),
-                            why
-                        )))
-                    }
-                }
+                check(text).map_err(|why| {
+                    let shown: String = text.chars().take(SHOWN).collect();
+                    Fault::invalid(format!(concat!("`{}` is not ", $kind, ": {}"), shown.escape_debug(), why))
+                })?;
+                Ok(Self(text.into()))
             }
         }
 
@@ -82,26 +83,6 @@ macro_rules! checked {
                 text.parse()
             }
         }
-
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(&self.0)
-            }
-        }
-    };
-}
-
-/// A checked string type for random ids with a prefix.
-macro_rules! id {
-    ($(#[$doc:meta])* $name:ident, $kind:literal, $prefix:literal, $check:expr) => {
-        checked! { $(#[$doc])* $name, $kind, $check }
-
-        impl $name {
-            /// A new id. Its 64 random bits make it unique.
-            pub fn new() -> Result<Self> {
-                Ok(Self(random_word($prefix)?.into()))
-            }
-        }
     };
 }
 
@@ -110,33 +91,26 @@ checked! {
     Agent, "a valid agent name", check_name
 }
 
-id! {
+checked! {
     /// One stretch of an agent's work, from a request to its answer. Hosts may choose their own ids.
-    TurnId, "a valid turn id", "t-", check_name
+    TurnId, "a valid turn id", check_name, "t-"
 }
 
-id! {
+checked! {
     /// The id of a claim. A caller that presents it acts as the owner of the task.
-    ClaimId, "a claim id", "c-", |text| check_id("c-", text)
+    ClaimId, "a claim id", |text| check_id("c-", text), "c-"
 }
 
-id! {
+checked! {
     /// The id of one step of a task. The client makes it, so that a step whose answer was lost can be retried safely.
-    StepId, "a step id", "s-", |text| check_id("s-", text)
+    StepId, "a step id", |text| check_id("s-", text), "s-"
 }
 
 /// Sixteen random hex digits.
 pub fn random_id() -> Result<String> {
-    random_word("")
-}
-
-fn random_word(prefix: &str) -> Result<String> {
     let bits = getrandom::u64()
         .map_err(|error| Fault::invalid(format!("the system has no random numbers: {error}")))?;
-    let mut word = String::with_capacity(prefix.len() + 16);
-    word.push_str(prefix);
-    word.extend((0..16).rev().map(|digit| char::from(HEX[(bits >> (4 * digit)) as usize & 15])));
-    Ok(word)
+    Ok(format!("{bits:016x}"))
 }
 
 #[cfg(test)]

@@ -4,18 +4,18 @@
 //! ignored silently.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::str::FromStr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Fault, Result};
 use crate::name::Agent;
 pub use crate::units::{Size, Wait};
 
 /// The latest version of the configuration that this program can read.
-pub const CONFIG_VERSION: u32 = 1;
+const CONFIG_VERSION: u32 = 1;
 
 /// All settings.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -266,9 +266,6 @@ pub enum GuardMode {
     Off,
 }
 
-/// The old name.
-pub use GuardMode as Mode;
-
 /// Whether an agent may write files that it has not read in the turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -315,29 +312,21 @@ pub enum ReadOnly {
     Replace,
 }
 
-/// Why a text is not valid settings.
-#[derive(Debug, thiserror::Error)]
-pub enum SettingsError {
-    /// The text is not TOML, or has a key or value that is not valid.
-    #[error("{0}")]
-    Toml(#[from] toml::de::Error),
-    /// The text was written for a later tollgate.
-    #[error("it has version {0}, this tollgate knows {CONFIG_VERSION}; install a newer tollgate")]
-    Newer(u32),
-}
-
-impl FromStr for Settings {
-    type Err = SettingsError;
-
-    fn from_str(text: &str) -> Result<Self, SettingsError> {
+impl Settings {
+    /// The settings in the text of the file at this path.
+    pub fn parse(text: &str, path: &Path) -> Result<Self> {
         #[derive(Deserialize)]
         struct OnlyVersion {
             version: Option<u32>,
         }
+        let invalid =
+            |error: toml::de::Error| Fault::Config { path: path.to_owned(), what: error.to_string() };
         // The version first: with a later format, a message about an unknown key would be misleading.
-        match toml::from_str::<OnlyVersion>(text)?.version {
-            Some(version) if version > CONFIG_VERSION => Err(SettingsError::Newer(version)),
-            _ => Ok(toml::from_str(text)?),
+        match toml::from_str::<OnlyVersion>(text).map_err(invalid)?.version {
+            Some(found) if found > CONFIG_VERSION => {
+                Err(Fault::NewerConfig { path: path.to_owned(), found, known: CONFIG_VERSION })
+            }
+            _ => toml::from_str(text).map_err(invalid),
         }
     }
 }
@@ -346,15 +335,19 @@ impl FromStr for Settings {
 mod tests {
     use super::*;
 
+    fn parse(text: &str) -> Result<Settings> {
+        Settings::parse(text, Path::new("config.toml"))
+    }
+
     #[test]
     fn an_empty_file_means_the_defaults() {
-        assert_eq!("".parse::<Settings>().unwrap(), Settings::default());
+        assert_eq!(parse("").unwrap(), Settings::default());
         assert_eq!(Settings::default().guard.unread, Unread::Allow);
     }
 
     #[test]
     fn every_setting_is_read() {
-        let settings: Settings = r#"
+        let text = r#"
             version = 1
             [guard]
             mode = "observe"
@@ -392,9 +385,8 @@ mod tests {
             on_fault = "allow"
             deadline = "2s"
             formatters = { rs = ["rustfmt"] }
-        "#
-        .parse()
-        .unwrap();
+        "#;
+        let settings = parse(text).unwrap();
         assert_eq!(settings.guard.mode, GuardMode::Observe);
         assert_eq!(settings.guard.unread, Unread::Known);
         assert_eq!(settings.guard.durability, Durability::Fast);
@@ -432,14 +424,14 @@ mod tests {
             ("[guard]\ngrace = \"2 parsecs\"", "2 parsecs"),
             ("[guard]\ngrace = 2", "in quotes"),
             ("[recovery]\nmax_size = \"99999999999GiB\"", "not a size"),
-            ("version = 2\nnew_key = 1", "newer tollgate"),
+            ("version = 2\nnew_key = 1", "has version 2"),
             ("not toml", "not toml"),
             ("[vault]\nlease = \"soon\"", "soon"),
             ("[vault]\nsync = \"dropbox\"", "dropbox"),
             ("[agent.\"a/b\"]\nrole = \"x\"", "a/b"),
             ("[agent.blue]\nallow = []", "allow"),
         ] {
-            let error = text.parse::<Settings>().unwrap_err().to_string();
+            let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(word), "{text:?} gave {error:?}");
         }
     }

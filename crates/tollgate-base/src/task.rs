@@ -9,34 +9,31 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Fault, Result};
+use crate::words::words;
 
 /// The longest file name that Linux file systems take.
 const LONGEST: usize = 255;
 
 /// The name of a task: the name of its file.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct TaskName(Arc<str>);
 
 impl TaskName {
     /// Takes a file name exactly as it is in a folder. Does not add `.md`.
     pub fn of_file(name: &str) -> Result<Self> {
-        let wrong = if name.is_empty() || name == ".md" {
-            "it is empty"
-        } else if name.len() > LONGEST {
-            "it is longer than 255 bytes"
-        } else if name.contains('/') {
-            "it has a `/`"
-        } else if name.chars().any(char::is_control) {
-            "it has a control character"
-        } else if name.starts_with('.') {
-            "it starts with a dot"
-        } else if !name.ends_with(".md") {
-            "it does not end in `.md`"
-        } else {
+        let faults = [
+            (name.is_empty() || name == ".md", "it is empty"),
+            (name.len() > LONGEST, "it is longer than 255 bytes"),
+            (name.contains('/'), "it has a `/`"),
+            (name.chars().any(char::is_control), "it has a control character"),
+            (name.starts_with('.'), "it starts with a dot"),
+            (!name.ends_with(".md"), "it does not end in `.md`"),
+        ];
+        let Some((_, wrong)) = faults.into_iter().find(|(found, _)| *found) else {
             return Ok(Self(name.into()));
         };
         let shown: String = name.chars().take(80).collect();
@@ -88,64 +85,28 @@ impl TryFrom<String> for TaskName {
     }
 }
 
-impl Serialize for TaskName {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
+words! {
+    /// The states of a task, in the order in which a task passes through them. Each is a folder of the vault.
+    State {
+        /// The task waits for an agent to claim it.
+        NeedsAction = "Needs_Action",
+        /// An agent works on the task.
+        InProgress = "In_Progress",
+        /// The task waits for a person's decision.
+        PendingApproval = "Pending_Approval",
+        /// A person approved the task; it waits for an agent that may execute it.
+        Approved = "Approved",
+        /// The task is done.
+        Done = "Done",
+        /// The task will not be done: a person rejected it, or too many attempts failed.
+        Rejected = "Rejected",
     }
-}
-
-/// The states of a task. Each is a folder of the vault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum State {
-    /// The task waits for an agent to claim it.
-    #[serde(rename = "Needs_Action")]
-    NeedsAction,
-    /// An agent works on the task.
-    #[serde(rename = "In_Progress")]
-    InProgress,
-    /// The task waits for a person's decision.
-    #[serde(rename = "Pending_Approval")]
-    PendingApproval,
-    /// A person approved the task; it waits for an agent that may execute it.
-    Approved,
-    /// The task is done.
-    Done,
-    /// The task will not be done: a person rejected it, or too many attempts failed.
-    Rejected,
 }
 
 impl State {
-    /// All states, in the order in which a task passes through them.
-    pub const ALL: [Self; 6] = [
-        Self::NeedsAction,
-        Self::InProgress,
-        Self::PendingApproval,
-        Self::Approved,
-        Self::Done,
-        Self::Rejected,
-    ];
-
-    /// The name of the state in all output, and of its folder.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NeedsAction => "Needs_Action",
-            Self::InProgress => "In_Progress",
-            Self::PendingApproval => "Pending_Approval",
-            Self::Approved => "Approved",
-            Self::Done => "Done",
-            Self::Rejected => "Rejected",
-        }
-    }
-
     /// Whether a task stays here unless a person moves it.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Done | Self::Rejected)
-    }
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
     }
 }
 
@@ -163,23 +124,13 @@ impl FromStr for State {
     }
 }
 
-/// What the owner does with the task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// Execute it.
-    Execute,
-    /// Write a draft for a person to approve.
-    Draft,
-}
-
-impl Mode {
-    /// `execute` or `draft`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Execute => "execute",
-            Self::Draft => "draft",
-        }
+words! {
+    /// What the owner does with the task.
+    Mode {
+        /// Execute it.
+        Execute = "execute",
+        /// Write a draft for a person to approve.
+        Draft = "draft",
     }
 }
 
@@ -193,23 +144,13 @@ pub enum Tenure {
     Leased(Timestamp),
 }
 
-/// How an attempt ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// The work is done.
-    Success,
-    /// The work is not done.
-    Failure,
-}
-
-impl Verdict {
-    /// `success` or `failure`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Failure => "failure",
-        }
+words! {
+    /// How an attempt ended.
+    Verdict {
+        /// The work is done.
+        Success = "success",
+        /// The work is not done.
+        Failure = "failure",
     }
 }
 

@@ -15,29 +15,20 @@ pub struct Wait(pub Duration);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
-/// Splits a number from its unit: `64 MiB` is `(64, "MiB")`.
-fn number_and_unit(text: &str) -> Option<(u64, &str)> {
+/// The number before a unit, times what this unit stands for: `64 MiB`.
+fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    Some((text[..digits].parse().ok()?, text[digits..].trim()))
+    let (number, unit) = (text[..digits].parse::<u64>().ok()?, text[digits..].trim());
+    number.checked_mul(units.iter().find(|(name, _)| *name == unit)?.1)
 }
 
 impl FromStr for Wait {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parsed = number_and_unit(text).and_then(|(number, unit)| {
-            let unit_ms = match unit {
-                "ms" => 1,
-                "s" => 1_000,
-                "m" => 60_000,
-                "h" => 3_600_000,
-                "d" => 86_400_000,
-                _ => return None,
-            };
-            number.checked_mul(unit_ms)
-        });
-        parsed.map(|ms| Self(Duration::from_millis(ms))).ok_or_else(|| {
+        let units = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+        parse(text, &units).map(|ms| Self(Duration::from_millis(ms))).ok_or_else(|| {
             format!("`{text}` is not a length of time: write `500ms`, `2s`, `10m`, `12h` or `7d`")
         })
     }
@@ -47,17 +38,8 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parsed = number_and_unit(text).and_then(|(number, unit)| {
-            let shift = match unit {
-                "" | "B" => 0,
-                "KiB" => 10,
-                "MiB" => 20,
-                "GiB" => 30,
-                _ => return None,
-            };
-            number.checked_mul(1 << shift)
-        });
-        parsed
+        let units = [("", 1), ("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
+        parse(text, &units)
             .map(Self)
             .ok_or_else(|| format!("`{text}` is not a size: write `4096`, `512KiB`, `64MiB` or `2GiB`"))
     }

@@ -15,26 +15,20 @@ pub fn is_invisible(c: char) -> bool {
 
 /// The text on one line, with every character visible.
 pub fn plain(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_invisible(c) { plain.extend(c.escape_default()) } else { plain.push(c) }
-    }
-    plain
+    escaped(text, |c| c.escape_default().collect())
 }
 
 /// JSON text with the same meaning and every character visible. Invisible characters occur only inside its strings.
 pub fn plain_json(json: &str) -> String {
-    let mut plain = String::with_capacity(json.len());
-    for c in json.chars() {
-        if is_invisible(c) {
-            let escaped =
-                c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect::<String>();
-            plain.push_str(&escaped);
-        } else {
-            plain.push(c);
-        }
+    escaped(json, |c| c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect())
+}
+
+fn escaped(text: &str, escape: impl Fn(char) -> String) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_invisible(c) { escaped.push_str(&escape(c)) } else { escaped.push(c) }
     }
-    plain
+    escaped
 }
 
 #[cfg(test)]

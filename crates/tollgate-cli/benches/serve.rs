@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tollgate::ledger::{ActionType, Entry, Flush};
+use tollgate::ledger::Entry;
+use tollgate::settings::Durability;
 use tollgate::workspace::{Options, Workspace};
 
 const TOLLGATE: &str = env!("CARGO_BIN_EXE_tollgate");
@@ -97,7 +98,7 @@ fn workspace(root: &Path, tasks: usize, lines: usize) -> PathBuf {
     let ledger = Workspace::open(&root, Options::default()).unwrap().ledger().clone();
     for batch in 0..lines.div_ceil(10_000) {
         let entries: Vec<Entry> = (0..10_000.min(lines - batch * 10_000)).map(entry).collect();
-        ledger.append(&entries, Flush::No).unwrap();
+        ledger.append(&entries, Durability::Fast).unwrap();
     }
     root
 }
@@ -106,18 +107,18 @@ fn entry(number: usize) -> Entry {
     let hash = format!("sha256:{number:064x}");
     let (action_type, payload, result) = match number % 4 {
         0 => (
-            ActionType::MutationConflict,
+            "MUTATION_CONFLICT",
             json!({"tool_name": "write_file", "target_file": "src/main.rs", "baseline_hash": hash, "current_hash": hash}),
             json!({"status": "DENIED", "error_type": "STALE_FILE"}),
         ),
         1 => (
-            ActionType::Claim,
+            "CLAIM",
             json!({"task": format!("task-{number:06}.md"), "claim_id": "c-0123456789abcdef", "epoch": number, "mode": "execute",
                 "from": "Needs_Action", "attempt": 1, "waited_ms": number, "step": "s-0123456789abcdef"}),
             json!({"status": "CLAIMED"}),
         ),
         _ => (
-            ActionType::Mutation,
+            "MUTATION",
             json!({"id": "0123456789abcdef012345", "tool_name": "write_file", "target_file": "src/main.rs",
                 "hash_before": hash, "hash_after": hash, "guarantee": "full", "took_us": number}),
             json!({"status": "APPLIED"}),

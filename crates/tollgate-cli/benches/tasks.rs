@@ -68,7 +68,7 @@ fn open(vault: &Path, durability: Durability) -> Vault {
     let state = vault.join(".tollgate");
     fs::create_dir_all(&state).unwrap();
     let ledger = Ledger::new(&state, &state.join("lock"), LedgerOptions { max_size: 64 << 20, head: None });
-    let journal = Arc::new(LedgerJournal::new(ledger, "bench".into(), durability));
+    let journal = Arc::new(LedgerJournal::new(ledger, "bench".into(), durability, None));
     let options = FolderOptions { durability, ..FolderOptions::new(journal) };
     Vault::new(Arc::new(FolderStore::open(vault, options).unwrap()), Terms::default())
 }

@@ -58,7 +58,7 @@ pub(crate) fn record(request: &Request<'_>, refusals: &[Refusal], status: Refusa
     };
     let entries: Vec<Entry> = refusals.iter().map(entry).collect();
     // Flushed: auditors look for refusals, and nothing else would bring these lines back.
-    let numbers = request.root.ledger().append(&entries, request.root.ledger_flush())?;
+    let numbers = request.root.ledger().append(&entries, request.root.durability())?;
     for (number, refusal) in numbers.zip(refusals) {
         if let Reason::Stale(stale) = &refusal.reason {
             conflict::keep(request.root, number, stale);

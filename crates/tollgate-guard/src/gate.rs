@@ -23,9 +23,9 @@ use crate::workspace::Workspace;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::event::{Event, TurnMark};
-use tollgate_base::ledger::Flush;
 use tollgate_base::lock::Pauses;
 use tollgate_base::name::{Agent, TurnId};
+use tollgate_base::settings::Durability;
 
 /// Up to this size, a file is read completely before the caller gets a byte, so that a slow caller does not keep other
 /// programs from saving it. Larger files are streamed.
@@ -109,7 +109,7 @@ impl Gate {
 
     fn record(&self, turn: &dyn TurnState, event: Event) -> Result<()> {
         let entry = self.workspace.entry(Some(turn.agent()), Some(turn.id()), event);
-        self.workspace.ledger().append(&[entry], Flush::No).map(drop)
+        self.workspace.ledger().append(&[entry], Durability::Fast).map(drop)
     }
 
     /// The hash of a file when the turn first saw it, for any spelling of its path. Does not read the file.

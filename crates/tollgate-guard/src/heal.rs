@@ -106,7 +106,7 @@ fn retract_lines(root: &Root, content: &JournalContent, written: &HashSet<String
         Some(root.entry(Some(&content.agent), content.turn.as_ref(), event))
     };
     let entries: Vec<Entry> = content.records.iter().filter(retracted).filter_map(entry).collect();
-    root.ledger().append(&entries, root.ledger_flush()).map(drop)
+    root.ledger().append(&entries, root.durability()).map(drop)
 }
 
 /// The ledger line of a folder that was moved by a process that died before it wrote the line. The caller holds the locks of

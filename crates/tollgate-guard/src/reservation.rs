@@ -19,8 +19,8 @@ use crate::turn::TurnState;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::event::{Event, ReservationVoid};
-use tollgate_base::ledger::Flush;
 use tollgate_base::name::{Agent, TurnId};
+use tollgate_base::settings::Durability;
 
 /// The version of the line. A later version is refused.
 const VERSION: u32 = 1;
@@ -65,7 +65,7 @@ impl Reservation {
             since: void.since,
         });
         // The ledger line first: if this process dies in between, the line is written twice, but never lost.
-        root.ledger().append(&[root.entry(Some(&void.agent), Some(&void.turn), event)], Flush::No)?;
+        root.ledger().append(&[root.entry(Some(&void.agent), Some(&void.turn), event)], Durability::Fast)?;
         write(locks, path, all)?;
         Ok(None)
     }

@@ -22,7 +22,7 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::event::Event;
 use tollgate_base::file::replace_file;
-use tollgate_base::ledger::{Entry, Flush, Ledger, LedgerOptions};
+use tollgate_base::ledger::{Entry, Ledger, LedgerOptions};
 use tollgate_base::name::{Agent, TurnId};
 use tollgate_base::settings::{Durability, Settings};
 
@@ -129,21 +129,13 @@ impl Root {
         &self.ledger
     }
 
-    /// How to append ledger lines that nothing else would bring back after a power failure.
-    pub(crate) fn ledger_flush(&self) -> Flush {
-        match self.durability() {
-            Durability::Durable => Flush::Data,
-            Durability::Fast => Flush::No,
-        }
-    }
-
     pub(crate) fn entry(&self, agent: Option<&Agent>, turn: Option<&TurnId>, event: Event) -> Entry {
         Entry { time: self.now(), agent: agent.cloned(), turn: turn.cloned(), event }
     }
 
     /// Appends a ledger line that nothing else would bring back after a power failure.
     pub(crate) fn record(&self, agent: Option<&Agent>, turn: Option<&TurnId>, event: Event) -> Result<()> {
-        self.ledger.append(&[self.entry(agent, turn, event)], self.ledger_flush()).map(drop)
+        self.ledger.append(&[self.entry(agent, turn, event)], self.durability()).map(drop)
     }
 
     /// The time, by the workspace's clock.

@@ -13,7 +13,7 @@ use crate::stage::RecoveryKind;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::{TEMPORARY, names_in, replace_file, uninterrupted};
 use tollgate_base::lock::Lock;
-use tollgate_base::settings::{CONFIG_VERSION, Durability, Settings, SettingsError};
+use tollgate_base::settings::{Durability, Settings};
 
 /// The name of the state folder, in the root of the workspace.
 pub const STATE_FOLDER: &str = ".tollgate";
@@ -41,11 +41,7 @@ pub fn find_root(folder: &Path) -> PathBuf {
 pub fn read_settings(path: &Path) -> Result<Settings> {
     let text = gone_is_none(fs::read_to_string(path).at("read the configuration", path))?;
     let Some(text) = text else { return Ok(Settings::default()) };
-    let path = path.to_owned();
-    text.parse().map_err(|error| match error {
-        SettingsError::Newer(found) => Fault::NewerConfig { path, found, known: CONFIG_VERSION },
-        SettingsError::Toml(error) => Fault::Config { path, what: error.to_string() },
-    })
+    Settings::parse(&text, path)
 }
 
 /// Creates what is missing of the state. Several processes may do so at the same time.

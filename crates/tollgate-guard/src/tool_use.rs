@@ -23,8 +23,8 @@ use crate::turn::{Extent, FileState, TEXT_PER_FILE, TurnState};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::event::{Event, FileChanged, Guarantee, Mutation, MutationStatus, RefusalStatus};
-use tollgate_base::ledger::{Entry, Flush};
-use tollgate_base::settings::GuardMode;
+use tollgate_base::ledger::Entry;
+use tollgate_base::settings::{Durability, GuardMode};
 
 /// A tool call of an agent program: the files that it reads and changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -251,7 +251,7 @@ pub(crate) fn look_again(request: &Request<'_>, files: &[(FilePath, Mention)]) -
 }
 
 fn append(root: &Root, lines: &[Entry]) -> Result<()> {
-    if lines.is_empty() { Ok(()) } else { root.ledger().append(lines, Flush::No).map(drop) }
+    if lines.is_empty() { Ok(()) } else { root.ledger().append(lines, Durability::Fast).map(drop) }
 }
 
 /// The locks of these paths, even if another agent has reserved them.

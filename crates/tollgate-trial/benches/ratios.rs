@@ -17,7 +17,7 @@ use tollgate::digest::Digest;
 use tollgate::event::{Event, FileChanged, Guarantee, Mutation, MutationStatus};
 use tollgate::gate::Gate;
 use tollgate::guard::{Action, Change, Expected, Outcome};
-use tollgate::ledger::{Entry, Flush, Ledger, LedgerOptions};
+use tollgate::ledger::{Entry, Ledger, LedgerOptions};
 use tollgate::name::TurnId;
 use tollgate::part::Part;
 use tollgate::settings::{Durability, Settings};
@@ -210,7 +210,7 @@ fn ledger() {
         let mut left = lines;
         while left > 0 {
             let some = left.min(1000);
-            ledger.append(&vec![entry(); some], Flush::No).unwrap();
+            ledger.append(&vec![entry(); some], Durability::Fast).unwrap();
             left -= some;
         }
         ledger
@@ -218,7 +218,7 @@ fn ledger() {
     let (long, short) = (ledger("long", 1_000_000), ledger("short", 10));
     let line = [entry()];
     let append = |ledger: &Ledger| {
-        black_box(ledger.append(&line, Flush::No).unwrap());
+        black_box(ledger.append(&line, Durability::Fast).unwrap());
     };
     let pair = sample(2000, |_| append(&long), |_| append(&short));
     row("ledger line number 1,000,000 / number 10", pair, &ratio(pair), "1.0");

@@ -3,11 +3,12 @@
 //! The vault knows no ledger file and the ledger no vault; here the two meet.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
 use tollgate_base::error::{Fault, Result};
-use tollgate_base::ledger::{self, Entry, Flush, Followed, Ledger, Line, Resumed};
+use tollgate_base::ledger::{self, Entry, Followed, Ledger, Line};
 use tollgate_base::name::{Agent, StepId};
 use tollgate_base::settings::Durability;
 use tollgate_vault::event::{Cursor, EventPage, Journal};
@@ -19,29 +20,23 @@ const CLOCK_SLACK: SignedDuration = SignedDuration::from_hours(1);
 /// How many lines are read at once: little enough memory, however long the ledger is.
 const AT_ONCE: usize = 1000;
 
+/// Called for every event.
+pub type Observer = Arc<dyn Fn(&Entry) + Send + Sync>;
+
 /// A ledger in which the events of a vault are recorded.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct LedgerJournal {
     ledger: Ledger,
     id: String,
-    flush: Flush,
+    durability: Durability,
+    observer: Option<Observer>,
 }
 
 impl LedgerJournal {
-    /// The `id` is the same for all processes that use this ledger, and for none that use another.
-    pub fn new(ledger: Ledger, id: String, durability: Durability) -> Self {
-        let flush = match durability {
-            Durability::Durable => Flush::Data,
-            Durability::Fast => Flush::No,
-        };
-        Self { ledger, id, flush }
-    }
-
-    fn lost(&self) -> Fault {
-        Fault::damaged(
-            self.ledger.path(),
-            "it does not contain the line of the cursor: read it from the start",
-        )
+    /// The `id` is the same for all processes that use this ledger, and for none that use another. The observer is
+    /// called for every event after it is in the ledger.
+    pub fn new(ledger: Ledger, id: String, durability: Durability, observer: Option<Observer>) -> Self {
+        Self { ledger, id, durability, observer }
     }
 }
 
@@ -51,7 +46,11 @@ impl Journal for LedgerJournal {
     }
 
     fn append(&self, events: &[Entry]) -> Result<()> {
-        self.ledger.append(events, self.flush).map(drop)
+        self.ledger.append(events, self.durability)?;
+        if let Some(observer) = &self.observer {
+            events.iter().for_each(|event| observer(event));
+        }
+        Ok(())
     }
 
     fn has(&self, step: &StepId, since: Timestamp) -> Result<bool> {
@@ -72,10 +71,7 @@ impl Journal for LedgerJournal {
             "" => ledger::Cursor::START,
             text => text.parse()?,
         };
-        let mut follower = match self.ledger.follow_from(after)? {
-            Resumed::Following(follower) => follower,
-            Resumed::Lost(_) => return Err(self.lost()),
-        };
+        let mut follower = self.ledger.follow_from(after);
         let mut page = EventPage::default();
         while page.events.len() < limit {
             // The lines of guarded writes are in the same ledger and are skipped.
@@ -90,7 +86,10 @@ impl Journal for LedgerJournal {
             match followed {
                 Followed::Further => {}
                 Followed::ToTheEnd | Followed::Doubtful => break,
-                Followed::Lost(_) => return Err(self.lost()),
+                Followed::Lost(_) => {
+                    let what = "it does not contain the line of the cursor: read it from the start";
+                    return Err(Fault::damaged(self.ledger.path(), what));
+                }
             }
         }
         page.next = Cursor::new(follower.cursor().to_string());
@@ -115,7 +114,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let options = LedgerOptions { max_size: 1 << 20, head: None };
         let ledger = Ledger::new(folder.path(), &folder.path().join("lock"), options);
-        let journal = LedgerJournal::new(ledger.clone(), "x".into(), Durability::Fast);
+        let journal = LedgerJournal::new(ledger.clone(), "x".into(), Durability::Fast, None);
         let now = Timestamp::now();
         let entry = |time| {
             let step = StepId::new().unwrap();
@@ -129,7 +128,7 @@ mod tests {
         assert!(journal.has(&new, now).unwrap() && journal.has(&old, yesterday).unwrap());
         assert!(!journal.has(&StepId::new().unwrap(), now).unwrap());
         assert!(!journal.has(&old, now).unwrap(), "nobody reads a year of lines for a step of today");
-        let line = ledger.lines_after(2).unwrap().remove(0).json();
+        let line = ledger.newest_first().unwrap().next().unwrap().unwrap().json();
         assert_eq!(
             (&line["action_type"], &line["payload"]),
             (&json!("RECLAIM"), &json!({"task": "x.md", "step": new}))

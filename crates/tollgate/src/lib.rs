@@ -94,8 +94,10 @@
 //! - Full protection needs Linux and a local file system. Elsewhere the weaker [`Guarantee`](commit::Guarantee) is
 //!   written into each ledger line.
 
-#[cfg(windows)]
-compile_error!("tollgate does not support Windows yet: its promises need more than a rename there");
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+compile_error!(
+    "tollgate supports Linux and macOS: its promises need locks and renames that differ elsewhere"
+);
 
 pub mod ledger_journal;
 pub mod tasks;

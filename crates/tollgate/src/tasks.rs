@@ -1,9 +1,8 @@
 //! Opening the vault of a workspace: which store, which journal, which terms, and what agents must not write.
 //!
 //! Everything that uses tasks opens them here: the command line, the server, other programs. So all processes of a
-//! workspace agree on the journal's id, and a new store is one function and one line in `STORES`.
+//! workspace agree on the journal's id, and a new store is one more arm of a `match`.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -11,22 +10,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use jiff::Timestamp;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Result};
-use tollgate_base::name::{Agent, StepId};
+use tollgate_base::name::Agent;
 use tollgate_base::settings::{Settings, Sync};
 use tollgate_base::task::State;
 use tollgate_guard::workspace::{Options, STATE_FOLDER, Workspace, read_settings};
-use tollgate_vault::event::{Cursor, Entry, EventPage, Journal};
-use tollgate_vault::figures::Tally;
 use tollgate_vault::roles::Roles;
 use tollgate_vault::{FolderOptions, FolderStore, GitOptions, GitStore, Store, Terms, Vault};
 
-use crate::ledger_journal::LedgerJournal;
-
-/// Called for every event.
-pub type Observer = Arc<dyn Fn(&Entry) + Send + std::marker::Sync>;
+use crate::ledger_journal::{LedgerJournal, Observer};
 
 /// What the library does not take from its surroundings by itself.
 #[derive(Clone, Default)]
@@ -50,59 +43,6 @@ pub struct Tasks {
     pub settle: Duration,
 }
 
-/// A kind of store.
-struct Kind {
-    name: &'static str,
-    /// Whether the settings choose it.
-    is_chosen: fn(&Settings) -> bool,
-    /// Where the files of the tasks are, if the vault is in this folder.
-    folder: fn(&Path) -> PathBuf,
-    open: fn(&Opening<'_>) -> Result<Arc<dyn Store>>,
-}
-
-/// What a store is opened with.
-struct Opening<'a> {
-    vault: &'a Path,
-    settings: &'a Settings,
-    own_ssh: bool,
-    folder: FolderOptions,
-}
-
-/// All stores. The first that the settings choose is used.
-const STORES: &[Kind] = &[
-    Kind {
-        name: "git",
-        is_chosen: |settings| settings.vault.sync == Sync::Git,
-        folder: GitStore::folder_in,
-        open: open_git,
-    },
-    Kind { name: "folder", is_chosen: |_| true, folder: Path::to_owned, open: open_folder },
-];
-
-fn kind(settings: &Settings) -> &'static Kind {
-    STORES.iter().find(|kind| (kind.is_chosen)(settings)).unwrap_or(&STORES[STORES.len() - 1])
-}
-
-fn open_folder(opening: &Opening<'_>) -> Result<Arc<dyn Store>> {
-    Ok(Arc::new(FolderStore::open(opening.vault, opening.folder.clone())?))
-}
-
-fn open_git(opening: &Opening<'_>) -> Result<Arc<dyn Store>> {
-    let vault = &opening.settings.vault;
-    let options = GitOptions {
-        program: "git".into(),
-        remote: vault.remote.clone(),
-        branch: vault.branch.clone(),
-        claim_refs: vault.claim_refs.clone(),
-        lease: vault.lease.0,
-        patience: vault.remote_timeout.0,
-        follow: vault.follow,
-        plain_ssh: !opening.own_ssh,
-        folder: opening.folder.clone(),
-    };
-    Ok(Arc::new(GitStore::open(opening.vault, options)?))
-}
-
 /// The vault of a workspace; `None` if it has none. Looking for one does not make one.
 pub fn open(workspace: &Workspace, options: TaskOptions) -> Result<Option<Tasks>> {
     let folder = vault_folder(workspace.path(), workspace.settings());
@@ -116,17 +56,28 @@ pub fn create(workspace: &Workspace, options: TaskOptions) -> Result<Tasks> {
     fs::create_dir_all(&folder).at("make the folder", &folder)?;
     let folder = fs::canonicalize(&folder).at("open the vault", &folder)?;
     let id = workspace_id(workspace.path())?;
-    let ledger = LedgerJournal::new(workspace.ledger().clone(), id, settings.vault.durability);
-    let journal: Arc<dyn Journal> = match options.observer {
-        Some(observer) => Arc::new(Observed { ledger, observer }),
-        None => Arc::new(ledger),
-    };
-    let mut folder_options = FolderOptions::new(journal);
-    folder_options.durability = settings.vault.durability;
+    let (ledger, durability) = (workspace.ledger().clone(), settings.vault.durability);
+    let mut folder_options =
+        FolderOptions::new(Arc::new(LedgerJournal::new(ledger, id, durability, options.observer)));
+    folder_options.durability = durability;
     folder_options.settle = settings.vault.settle.0;
-    let opening = Opening { vault: &folder, settings, own_ssh: options.own_ssh, folder: folder_options };
-    let kind = kind(settings);
-    let store = (kind.open)(&opening)?;
+    let (name, store): (_, Arc<dyn Store>) = match settings.vault.sync {
+        Sync::None => ("folder", Arc::new(FolderStore::open(&folder, folder_options)?)),
+        Sync::Git => {
+            let git_options = GitOptions {
+                program: "git".into(),
+                remote: settings.vault.remote.clone(),
+                branch: settings.vault.branch.clone(),
+                claim_refs: settings.vault.claim_refs.clone(),
+                lease: settings.vault.lease.0,
+                patience: settings.vault.remote_timeout.0,
+                follow: settings.vault.follow,
+                plain_ssh: !options.own_ssh,
+                folder: folder_options,
+            };
+            ("git", Arc::new(GitStore::open(&folder, git_options)?))
+        }
+    };
     let terms = Terms {
         roles: Roles(settings.agent.clone()),
         lease: settings.vault.lease.0,
@@ -135,7 +86,7 @@ pub fn create(workspace: &Workspace, options: TaskOptions) -> Result<Tasks> {
     Ok(Tasks {
         folder: store.folder().map_or(folder.clone(), Path::to_owned),
         vault: Vault::new(store, terms),
-        store: kind.name,
+        store: name,
         settle: settings.vault.settle.0,
     })
 }
@@ -143,30 +94,21 @@ pub fn create(workspace: &Workspace, options: TaskOptions) -> Result<Tasks> {
 /// Opens a workspace so that this agent, or any, writes only those of the vault's files that it may write: new tasks, and
 /// the tasks that it has claimed.
 pub fn open_workspace(root: &Path, agent: Option<&Agent>, mut options: Options) -> Result<Workspace> {
-    if options.settings.is_none() {
-        options.settings = Some(read_settings(&root.join(STATE_FOLDER).join("config.toml"))?);
+    let settings = match options.settings.take() {
+        Some(settings) => settings,
+        None => read_settings(&root.join(STATE_FOLDER).join("config.toml"))?,
+    };
+    if let Ok(vault) = fs::canonicalize(vault_folder(root, &settings))
+        && has_vault(&vault, &settings)
+    {
+        let inside = vault.strip_prefix(root).unwrap_or(&vault);
+        let states = State::ALL.into_iter().filter(|state| *state != State::NeedsAction);
+        options.protected.extend(states.map(|state| inside.join(state.as_str())));
+        options.protected.push(inside.join(STATE_FOLDER));
+        let claimed = files_in(inside, &settings).join(State::InProgress.as_str());
+        options.open.extend(agent.map(|agent| claimed.join(agent.as_str())));
     }
-    if let Some(settings) = &options.settings {
-        let (protected, open) = protected_paths(root, settings, agent);
-        options.protected.extend(protected);
-        options.open.extend(open);
-    }
-    Workspace::open(root, options)
-}
-
-/// What agents must not write, and the exceptions below that.
-fn protected_paths(root: &Path, settings: &Settings, agent: Option<&Agent>) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let Ok(vault) = fs::canonicalize(vault_folder(root, settings)) else { return Default::default() };
-    if !has_vault(&vault, settings) {
-        return Default::default();
-    }
-    let inside = vault.strip_prefix(root).unwrap_or(&vault);
-    let states = State::ALL.into_iter().filter(|state| *state != State::NeedsAction);
-    let mut protected: Vec<PathBuf> = states.map(|state| inside.join(state.as_str())).collect();
-    protected.push(inside.join(STATE_FOLDER));
-    let tasks = (kind(settings).folder)(inside);
-    let own = |agent: &Agent| tasks.join(State::InProgress.as_str()).join(agent.as_str());
-    (protected, agent.map(own).into_iter().collect())
+    Workspace::open(root, Options { settings: Some(settings), ..options })
 }
 
 /// Where the vault of a workspace is, whether or not it exists.
@@ -179,12 +121,19 @@ pub fn vault_folder(root: &Path, settings: &Settings) -> PathBuf {
 
 /// Where the files of the tasks are: in the vault, or in the store's own view of it.
 pub fn tasks_folder(root: &Path, settings: &Settings) -> PathBuf {
-    (kind(settings).folder)(&vault_folder(root, settings))
+    files_in(&vault_folder(root, settings), settings)
+}
+
+fn files_in(vault: &Path, settings: &Settings) -> PathBuf {
+    match settings.vault.sync {
+        Sync::None => vault.to_owned(),
+        Sync::Git => GitStore::folder_in(vault),
+    }
 }
 
 /// Whether the workspace has a vault in this folder. A store that keeps the tasks elsewhere may show none of them.
 pub fn has_vault(folder: &Path, settings: &Settings) -> bool {
-    is_vault(folder) || kind(settings).name != "folder"
+    is_vault(folder) || settings.vault.sync != Sync::None
 }
 
 /// Whether this folder is a vault. Its first folder is enough: the others are made when they are needed.
@@ -202,36 +151,6 @@ pub fn workspace_id(root: &Path) -> Result<String> {
     let born = metadata.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
     known.extend(born.map_or(0, |born| born.as_nanos()).to_le_bytes());
     Ok(Digest::of(&known).to_string()[..16].to_owned())
-}
-
-/// The ledger, and somebody who is told what goes into it.
-struct Observed {
-    ledger: LedgerJournal,
-    observer: Observer,
-}
-
-impl Journal for Observed {
-    fn id(&self) -> &str {
-        self.ledger.id()
-    }
-
-    fn append(&self, events: &[Entry]) -> Result<()> {
-        self.ledger.append(events)?;
-        events.iter().for_each(|event| (self.observer)(event));
-        Ok(())
-    }
-
-    fn has(&self, step: &StepId, since: Timestamp) -> Result<bool> {
-        self.ledger.has(step, since)
-    }
-
-    fn events(&self, after: &Cursor, limit: usize) -> Result<EventPage> {
-        self.ledger.events(after, limit)
-    }
-
-    fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {
-        self.ledger.tallies()
-    }
 }
 
 #[cfg(test)]

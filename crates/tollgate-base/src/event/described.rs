@@ -4,12 +4,12 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
-use std::fmt::Write as _;
-
-use super::files::{FileChanged, FolderMoved, Mutation, MutationStatus, RefusalStatus};
-use super::kinds::Event;
-use super::tasks::{Decision, EndedAttempt, TaskClaimed, TaskDecided};
-use crate::task::State;
+use super::kind::Event;
+use super::payload::{
+    Decision, EndedAttempt, FileChanged, FolderMoved, Mutation, MutationStatus, RefusalStatus, TaskClaimed,
+    TaskDecided,
+};
+use crate::task::{State, Verdict};
 
 /// An event for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,161 +70,128 @@ impl Event {
         use Part::{Agent, Code, File, Person, Task, Words};
         use Tone::{Bad, Good, Neutral};
         let (mut detail, mut reason) = (None, None);
-        let (sentence, tone) = match self {
-            Self::Mutation(Mutation::File(change), status) => match status {
-                MutationStatus::Applied => (changed(change), Good),
-                MutationStatus::Undone => (undone(&change.target_file), Bad),
-            },
-            Self::Mutation(Mutation::Folder(moved), status) => {
-                let FolderMoved { target_file, moved_to, .. } = moved;
-                match status {
-                    MutationStatus::Applied => (
-                        vec![Agent, Words(" moved "), File(target_file), Words(" to "), File(moved_to)],
-                        Good,
-                    ),
-                    MutationStatus::Undone => (undone(target_file), Bad),
-                }
+        let (tone, template, parts) = match self {
+            Self::Mutation(
+                Mutation::File(FileChanged { target_file, .. })
+                | Mutation::Folder(FolderMoved { target_file, .. }),
+                MutationStatus::Undone,
+            ) => {
+                let template = "the change of {} by {} was rolled back after a power cut";
+                (Bad, template, vec![File(target_file), Agent])
             }
-            Self::MutationConflict(refused, RefusalStatus::Denied, _) => {
-                (vec![Agent, Words(" was refused: "), File(&refused.target_file), Words(" is stale")], Bad)
+            Self::Mutation(
+                Mutation::File(FileChanged { target_file, moved_to: Some(to), .. })
+                | Mutation::Folder(FolderMoved { target_file, moved_to: to, .. }),
+                MutationStatus::Applied,
+            ) => (Good, "{} moved {} to {}", vec![Agent, File(target_file), File(to)]),
+            Self::Mutation(Mutation::File(change), MutationStatus::Applied) => {
+                let template = match (change.hash_before, change.hash_after) {
+                    (_, None) => "{} deleted {}",
+                    (None, Some(_)) => "{} created {}",
+                    (Some(_), Some(_)) => "{} wrote {}",
+                };
+                (Good, template, vec![Agent, File(&change.target_file)])
             }
-            Self::MutationConflict(refused, RefusalStatus::Observed, _) => {
-                (vec![Agent, Words(" wrote over a change of "), File(&refused.target_file)], Bad)
+            Self::MutationConflict(refused, status, _) => {
+                let template = match status {
+                    RefusalStatus::Denied => "{} was refused: {} is stale",
+                    RefusalStatus::Observed => "{} wrote over a change of {}",
+                };
+                (Bad, template, vec![Agent, File(&refused.target_file)])
             }
-            Self::MutationRefused(refused, RefusalStatus::Denied, error) => (
-                vec![
-                    Agent,
-                    Words(" was refused: "),
-                    File(&refused.target_file),
-                    Words(" "),
-                    Code(error.as_str()),
-                ],
-                Bad,
-            ),
-            Self::MutationRefused(refused, RefusalStatus::Observed, error) => (
-                vec![
-                    Agent,
-                    Words(" wrote "),
-                    File(&refused.target_file),
-                    Words(" in spite of "),
-                    Code(error.as_str()),
-                ],
-                Bad,
-            ),
+            Self::MutationRefused(refused, status, error) => {
+                let template = match status {
+                    RefusalStatus::Denied => "{} was refused: {} {}",
+                    RefusalStatus::Observed => "{} wrote {} in spite of {}",
+                };
+                (Bad, template, vec![Agent, File(&refused.target_file), Code(error.as_str())])
+            }
             Self::LateExternalWrite(late) => {
-                let end = Words(" too late; its bytes are kept");
-                (vec![Words("another program wrote "), File(&late.target_file), end], Bad)
+                (Bad, "another program wrote {} too late; its bytes are kept", vec![File(&late.target_file)])
             }
             Self::ReservationExpired(void) => {
                 detail = Some(format!("tool {}, reserved at {}", void.tool_name, void.since));
-                (
-                    vec![
-                        Words("the reservation of "),
-                        File(&void.target_file),
-                        Words(" by "),
-                        Agent,
-                        Words(" expired"),
-                    ],
-                    Bad,
-                )
+                (Bad, "the reservation of {} by {} expired", vec![File(&void.target_file), Agent])
             }
             Self::Claim(TaskClaimed { task, claim_id, attempt, mode, .. }) => {
-                detail = Some(format!("{claim_id}, attempt {attempt}, mode {}", mode.as_str()));
-                (vec![Agent, Words(" claimed "), Task(task.as_str())], Neutral)
+                detail = Some(format!("{claim_id}, attempt {attempt}, mode {mode}"));
+                (Neutral, "{} claimed {}", vec![Agent, Task(task.as_str())])
             }
             Self::ClaimLost(lost) => {
-                (vec![Agent, Words(" lost the race for "), Task(lost.task.as_str())], Neutral)
+                (Neutral, "{} lost the race for {}", vec![Agent, Task(lost.task.as_str())])
             }
             Self::ClaimFailed(failed) => {
                 reason = Some(failed.error.as_str());
-                (vec![Agent, Words(" could not claim "), Task(failed.task.as_str())], Bad)
+                (Bad, "{} could not claim {}", vec![Agent, Task(failed.task.as_str())])
             }
             Self::Renew(renewed) => {
                 detail = Some(renewed.claim_id.to_string());
-                (vec![Agent, Words(" renewed the claim on "), Task(renewed.task.as_str())], Neutral)
+                (Neutral, "{} renewed the claim on {}", vec![Agent, Task(renewed.task.as_str())])
             }
             Self::Release(released, state) => {
                 detail = Some(ended(&released.attempt));
                 reason = released.reason.as_deref();
                 let tone = match (state, released.attempt.result) {
                     (State::Done, _) => Good,
-                    (_, crate::task::Verdict::Failure) => Bad,
-                    (_, crate::task::Verdict::Success) => Neutral,
+                    (_, Verdict::Failure) => Bad,
+                    (_, Verdict::Success) => Neutral,
                 };
                 let task = Task(released.task.as_str());
-                (vec![Agent, Words(" released "), task, Words(" to "), Part::State(*state)], tone)
+                (tone, "{} released {} to {}", vec![Agent, task, Part::State(*state)])
             }
             Self::Approval(TaskDecided { task, decision, .. }) => {
                 let task = Task(task.as_str());
                 match decision {
-                    Decision::Approve { by, edited_from: None, .. } => {
-                        (vec![Person(by), Words(" approved "), task], Good)
-                    }
-                    Decision::Approve { by, edited_from: Some(_), .. } => {
-                        (vec![Person(by), Words(" edited and approved "), task], Good)
+                    Decision::Approve { by, edited_from, .. } => {
+                        let edited = "{} edited and approved {}";
+                        let template = edited_from.map_or("{} approved {}", |_| edited);
+                        (Good, template, vec![Person(by), task])
                     }
                     Decision::Reject { by, reason: why } => {
                         reason = Some(why);
-                        (vec![Person(by), Words(" rejected "), task], Neutral)
+                        (Neutral, "{} rejected {}", vec![Person(by), task])
                     }
                     Decision::Void { reason: why } => {
                         reason = Some(why);
-                        (vec![Words("the approval of "), task, Words(" is void")], Neutral)
+                        (Neutral, "the approval of {} is void", vec![task])
                     }
                 }
             }
             Self::Reclaim(reclaimed, state) => {
-                let mut more = format!("to {state}");
-                if let Some(attempt) = &reclaimed.attempt {
-                    let _ = write!(more, ", {}", ended(attempt));
-                }
-                detail = Some(more);
+                let attempt = reclaimed.attempt.as_ref().map(|attempt| format!(", {}", ended(attempt)));
+                detail = Some(format!("to {state}{}", attempt.unwrap_or_default()));
                 reason = reclaimed.reason.as_deref();
-                (vec![Task(reclaimed.task.as_str()), Words(" was taken back from "), Agent], Bad)
+                (Bad, "{} was taken back from {}", vec![Task(reclaimed.task.as_str()), Agent])
             }
-            Self::TurnStarted(_) => (vec![Agent, Words(" began a turn")], Neutral),
-            Self::TurnEnded(_) => (vec![Agent, Words(" ended a turn")], Neutral),
+            Self::TurnStarted(_) => (Neutral, "{} began a turn", vec![Agent]),
+            Self::TurnEnded(_) => (Neutral, "{} ended a turn", vec![Agent]),
             Self::LedgerHealed(moved) => {
                 detail = Some(format!("{} bytes, kept in {}", moved.bytes_dropped, moved.kept_in));
-                (vec![Words("a torn line was moved out of the ledger")], Bad)
+                (Bad, "a torn line was moved out of the ledger", vec![])
             }
             Self::Other { action_type, payload, .. } => {
-                let mut sentence = vec![Agent, Words(" "), Code(action_type)];
+                let mut parts = vec![Agent, Code(action_type)];
                 let file = payload["target_file"].as_str().map(File);
                 if let Some(target) = file.or_else(|| payload["task"].as_str().map(Task)) {
-                    sentence.extend([Words(" "), target]);
+                    parts.extend([Words(" "), target]);
                 }
                 if let Some(to) = payload["moved_to"].as_str() {
-                    sentence.extend([Words(" to "), File(to)]);
+                    parts.extend([Words(" to "), File(to)]);
                 }
-                (sentence, Neutral)
+                (Neutral, "{} {}{}{}{}{}", parts)
             }
         };
+        let mut parts = parts.into_iter();
+        let mut sentence = Vec::new();
+        for words in template.split("{}") {
+            sentence.extend(Some(Words(words)).filter(|_| !words.is_empty()));
+            sentence.extend(parts.next());
+        }
         Described { sentence, detail, reason, tone }
     }
 }
 
-fn changed(change: &FileChanged) -> Vec<Part<'_>> {
-    use Part::{Agent, File, Words};
-    let file = File(&change.target_file);
-    match change {
-        FileChanged { moved_to: Some(to), .. } => {
-            vec![Agent, Words(" moved "), file, Words(" to "), File(to)]
-        }
-        FileChanged { hash_after: None, .. } => vec![Agent, Words(" deleted "), file],
-        FileChanged { hash_before: None, .. } => vec![Agent, Words(" created "), file],
-        FileChanged { hash_before: Some(_), hash_after: Some(_), .. } => {
-            vec![Agent, Words(" wrote "), file]
-        }
-    }
-}
-
-fn undone(file: &str) -> Vec<Part<'_>> {
-    let end = Part::Words(" was rolled back after a power cut");
-    vec![Part::Words("the change of "), Part::File(file), Part::Words(" by "), Part::Agent, end]
-}
-
 fn ended(attempt: &EndedAttempt) -> String {
     let EndedAttempt { claim_id, result, duration_s, .. } = attempt;
-    format!("{claim_id}, {} after {duration_s} s", result.as_str())
+    format!("{claim_id}, {result} after {duration_s} s")
 }

@@ -1,7 +1,6 @@
 //! What the ledger records: one variant of [`Event`] for each `action_type`, with a typed payload and a typed result.
 //!
-//! The list in this file is the only definition. From it come the enum, the words of [`ActionType`], writing and
-//! reading; what people read of an event is the one `match` in `described.rs`. Code that acts on events matches without
+//! The list in `kind.rs` is the only definition; what people read of an event is the one `match` in `described.rs`. Code that acts on events matches without
 //! a wildcard, so that a new event does not compile until every reader has an answer for it.
 //!
 //! Invariants:
@@ -10,20 +9,12 @@
 //!   [`Event::Other`], which is written back as it was read.
 
 mod described;
-mod files;
-mod kinds;
-mod tasks;
-#[cfg(test)]
-mod tests;
-mod words;
+mod kind;
+mod payload;
 
 pub use described::{Described, Part, Tone};
-pub use files::{
-    ErrorType, FileChanged, FileOwner, FolderMoved, Guarantee, LateWrite, Mutation, MutationStatus,
-    RefusalStatus, ReservationVoid, TailMoved, TurnMark, WriteRefused,
-};
-pub use kinds::{ActionType, Event, Keys};
-pub use tasks::{
-    ClaimFailed, ClaimLost, ClaimRenewed, Decision, EndedAttempt, TaskClaimed, TaskDecided, TaskReclaimed,
-    TaskReleased,
-};
+pub use kind::{Event, Keys};
+pub use payload::*;
+
+#[cfg(test)]
+mod tests;

@@ -226,8 +226,8 @@ fn every_event_has_exactly_these_bytes_and_is_read_back_from_them() {
         assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
         seen.push(name.to_owned());
     }
-    for known in ActionType::ALL {
-        assert!(seen.iter().any(|name| name == known.as_str()), "{known} is not in this test");
+    for known in Event::ACTION_TYPES {
+        assert!(seen.iter().any(|name| name == known), "{known} is not in this test");
     }
 }
 
@@ -266,7 +266,7 @@ fn the_words_of_a_result_are_those_in_the_file() {
         let result: Value = serde_json::from_str(result).unwrap();
         let values = result.as_object().into_iter().flat_map(serde_json::Map::values);
         let words: Vec<&str> = values.filter_map(Value::as_str).collect();
-        assert_eq!(event.result_words(), words);
+        assert_eq!(event.result_words().into_iter().map(|(_, word)| word).collect::<Vec<_>>(), words);
     }
 }
 
@@ -333,16 +333,18 @@ fn people_read_one_sentence_about_each() {
 
 #[test]
 fn types_of_lines_have_their_names() {
-    for kind in ActionType::ALL {
-        assert_eq!(kind.as_str().parse::<ActionType>().unwrap(), *kind);
-        let name = format!("{kind:?}").chars().fold(String::new(), |mut text, c| {
-            if c.is_uppercase() && !text.is_empty() {
-                text.push('_');
-            }
-            text.push(c.to_ascii_uppercase());
-            text
-        });
-        assert_eq!(json!(kind), json!(name));
+    for (event, ..) in all() {
+        let Event::Other { .. } = event else {
+            let name: String = format!("{event:?}").chars().take_while(|c| c.is_alphanumeric()).collect();
+            let name = name.chars().fold(String::new(), |mut text, c| {
+                if c.is_uppercase() && !text.is_empty() {
+                    text.push('_');
+                }
+                text.push(c.to_ascii_uppercase());
+                text
+            });
+            assert_eq!(event.action_type(), name);
+            continue;
+        };
     }
-    assert!("NONSENSE".parse::<ActionType>().unwrap_err().to_string().contains("MUTATION_CONFLICT"));
 }

@@ -11,137 +11,72 @@
 //! Only what a power cut can leave is repaired: bytes after the last line that is JSON with a number. A last line that is
 //! JSON but does not fit the chain was edited; the next line is chained to its bytes as they are, and `verify` names it.
 
-use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::ops::Range;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::PoisonError;
 
-use jiff::Timestamp;
 use rustix::fs::{CWD, OFlags, RenameFlags};
 use rustix::io::Errno;
-use serde::Deserialize;
 
 use crate::digest::Digest;
 use crate::error::{At, Fault, Result};
 use crate::event::{Event, TailMoved};
-use crate::lock::{Lock, open_noatime};
+use crate::lock::open_noatime;
+use crate::settings::Durability;
 
-use super::cursor::Cursor;
-use super::files::{Flush, LOCK_WAIT, Shared, open_to_read};
-use super::head;
-use super::line::{Entry, Placed};
-use super::read::{BLOCK, Backwards};
-use super::writer::{Ended, Growing, Writer};
+use super::files::{Ledger, open_to_read};
+use super::line::{Cursor, Entry, seq_of};
+use super::read::{Backwards, first_line};
 
-/// The length of two ordinary lines.
-const ORDINARY: usize = 960;
+impl Ledger {
+    /// Adds a line for each entry, all or none. The answer is the lines' numbers, in the order of the entries. If they are
+    /// to be durable, they and all lines before them are on the disk when the call returns.
+    ///
+    /// If the ledger's tail was damaged, a line of type `LEDGER_HEALED` comes before them; it is not in the answer. The
+    /// cost does not depend on the length of the ledger.
+    pub fn append(&self, entries: &[Entry], durability: Durability) -> Result<Range<u64>> {
+        let Some(first) = entries.first() else { return Ok(0..0) };
+        let _lock = self.lock()?;
+        let file = self.open_to_append()?;
+        let length = file.metadata().at("look at", &self.path)?.len();
+        let (before, whole) = self.find_end(&file, length)?;
 
-/// The end of the ledger as it is found: the last good line, and how much of the growing file is whole.
-struct End {
-    head: Cursor,
-    whole: u64,
-    /// Damaged bytes after that.
-    torn: u64,
-}
-
-pub(super) fn append(ledger: &Shared, entries: &[Entry], flush: Flush) -> Result<Range<u64>> {
-    let Some(first) = entries.first() else { return Ok(0..0) };
-    let mut writer = ledger.writer.lock().unwrap_or_else(PoisonError::into_inner);
-    let Writer { lock, growing } = &mut *writer;
-    let _lock = Lock::borrow(lock, &ledger.lock, LOCK_WAIT)?.ok_or_else(|| ledger.locked())?;
-    let last = growing.take();
-    let (file, found, known) = ledger.open_growing(last)?;
-    let end = ledger.find_end(&file, &found, known)?;
-    let before = end.head;
-
-    let mut text = Text { head: before, bytes: Vec::with_capacity(ORDINARY) };
-    if end.torn > 0 {
-        let healed = ledger.cut_torn_tail(&file, &end, first.time)?;
-        text.add(&healed)?;
-    }
-    let (file, found, size) = ledger.with_room(file, found, end.whole)?;
-    let number = text.head.seq;
-    entries.iter().try_for_each(|entry| text.add(entry))?;
-
-    write_whole(&file, size, &text.bytes, |bytes| (&file).write(bytes)).at("append to", &ledger.path)?;
-    if flush == Flush::Data
-        && let Err(error) = file.sync_data()
-    {
-        // The caller gets an error, so the lines must not stay. Some file systems report a full disk only now.
-        let _ = file.set_len(size);
-        return Err(error).at("flush", &ledger.path);
-    }
-    if let Some(path) = &ledger.options.head {
-        head::remember(path, before, text.head);
-    }
-    let ended = Ended { size: size + text.bytes.len() as u64, head: text.head };
-    *growing = Some(Growing { file, dev: found.dev(), ino: found.ino(), ended });
-    Ok(number + 1..text.head.seq + 1)
-}
-
-/// Lines that are chained to each other, as bytes.
-struct Text {
-    head: Cursor,
-    bytes: Vec<u8>,
-}
-
-impl Text {
-    fn add(&mut self, entry: &Entry) -> Result<()> {
-        let Entry { time, agent, turn, event } = entry;
-        let next = self.head.seq.checked_add(1);
-        let seq = next.ok_or_else(|| Fault::invalid("the ledger's numbers have run out"))?;
-        let start = self.bytes.len();
-        let (prev, time, agent, turn) = (self.head.hash, *time, agent.as_ref(), turn.as_ref());
-        let line = Placed { seq, prev, time, agent, turn, event };
-        serde_json::to_writer(&mut self.bytes, &line)
-            .map_err(|error| Fault::invalid(format!("a ledger line cannot be written as JSON: {error}")))?;
-        self.head = Cursor { seq, hash: Digest::of(&self.bytes[start..]) };
-        self.bytes.push(b'\n');
-        Ok(())
-    }
-}
-
-/// Writes all bytes at the end of a file that is `size` long, or leaves it as it was.
-fn write_whole(
-    file: &File,
-    size: u64,
-    bytes: &[u8],
-    mut write: impl FnMut(&[u8]) -> io::Result<usize>,
-) -> io::Result<()> {
-    let mut rest = bytes;
-    // One write, as a rule. A disk that becomes full takes a part of the bytes and gives the error at the next write.
-    while !rest.is_empty() {
-        let error = match write(rest) {
-            Ok(written @ 1..) => {
-                rest = rest.get(written..).unwrap_or_default();
-                continue;
-            }
-            Ok(0) => io::Error::from(io::ErrorKind::WriteZero),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => error,
-        };
-        // If this fails too, the tail stays torn until the next append.
-        let _ = file.set_len(size);
-        return Err(error);
-    }
-    Ok(())
-}
-
-impl Shared {
-    /// The file that grows. If it is the one that is open already, also what is known about its end.
-    fn open_growing(&self, last: Option<Growing>) -> Result<(File, Metadata, Option<Ended>)> {
-        if let Some(last) = last
-            && let Ok(found) = self.path.symlink_metadata()
-            && last.is(&found)
-        {
-            return Ok((last.file, found, Some(last.ended)));
+        let (mut head, mut text) = (before, Vec::new());
+        if whole < length {
+            let kept_in = self.cut_torn_tail(&file, whole, before.seq.saturating_add(1))?;
+            let event = Event::LedgerHealed(TailMoved { bytes_dropped: length - whole, kept_in });
+            head = Entry { time: first.time, agent: None, turn: None, event }.write(&mut text, head)?;
         }
-        self.open_to_append().map(|(file, found)| (file, found, None))
+        let (file, size) = self.with_room(file, whole)?;
+        let last = head.seq;
+        for entry in entries {
+            head = entry.write(&mut text, head)?;
+        }
+
+        write_whole(&file, size, &text, &file).at("append to", &self.path)?;
+        if durability == Durability::Durable
+            && let Err(error) = file.sync_data()
+        {
+            // The caller gets an error, so the lines must not stay. Some file systems report a full disk only now.
+            let _ = file.set_len(size);
+            return Err(error).at("flush", &self.path);
+        }
+        self.remember(before, head);
+        Ok(last + 1..head.seq + 1)
     }
 
-    fn open_to_append(&self) -> Result<(File, Metadata)> {
+    /// Makes every line that was appended until now survive a power cut.
+    pub fn sync(&self) -> Result<()> {
+        // The current file is enough: the others were flushed before they got their names.
+        match open_to_read(&self.path)? {
+            Some(file) => file.sync_data().at("flush", &self.path),
+            None => Ok(()),
+        }
+    }
+
+    fn open_to_append(&self) -> Result<File> {
         let open =
             |more| open_noatime(CWD, &self.path, OFlags::RDWR | OFlags::APPEND | OFlags::NONBLOCK | more);
         let file = match open(OFlags::empty()) {
@@ -154,55 +89,41 @@ impl Shared {
             }
             opened => opened.at("open", &self.path)?,
         };
-        let found = file.metadata().at("look at", &self.path)?;
-        if !found.is_file() {
+        if !file.metadata().at("look at", &self.path)?.is_file() {
             return Err(Fault::damaged(&self.path, "it is not a regular file"));
         }
-        Ok((file, found))
+        Ok(file)
     }
 
     fn flush_folder(&self) -> Result<()> {
         File::open(&self.folder).and_then(|folder| folder.sync_all()).at("flush", &self.folder)
     }
 
-    fn find_end(&self, file: &File, found: &Metadata, known: Option<Ended>) -> Result<End> {
-        let (mut block, mut number): (_, Number) = (BLOCK, seq_of);
-        if let Some(Ended { size, head }) = known {
-            if size == found.len() {
-                // Not read again: the next line is chained to the line as we wrote it, which reveals a later edit.
-                return Ok(End { head, whole: size, torn: 0 });
-            }
-            // Other processes have added lines. Enough for one ordinary line.
-            block = ORDINARY as u64 / 2;
-            // The machine has run since then, so every line is whole.
-            number = first_number;
-        }
-        if let Some((head, whole)) = last_line(file, found.len(), block, number).at("read", &self.path)? {
-            return Ok(End { head, whole, torn: found.len() - whole });
+    /// The last line that is JSON with a number, and how much of the growing file is whole.
+    fn find_end(&self, growing: &File, length: u64) -> Result<(Cursor, u64)> {
+        if let Some(found) = last_line(growing, length).at("read", &self.path)? {
+            return Ok(found);
         }
         // The file has no good line: it is new, or damaged from its first line on. The chain goes on from the file before.
-        let mut head = Cursor::START;
-        if let Some((_, path)) = self.full_files(None)?.pop()
-            && let Some(full) = open_to_read(&path)?
-        {
-            let length = full.metadata().at("look at", &path)?.len();
-            if let Some((last, _)) = last_line(&full, length, BLOCK, seq_of).at("read", &path)? {
-                head = last;
+        for mut file in self.files()?.into_iter().rev() {
+            if let Some((open, found)) = file.take()?
+                && let Some((head, _)) = last_line(&open, found.len()).at("read", &*file.path)?
+            {
+                return Ok((head, 0));
             }
         }
-        Ok(End { head, whole: 0, torn: found.len() })
+        Ok((Cursor::START, 0))
     }
 
-    /// Moves the damaged bytes to a file of their own. Returns the entry that records it.
-    fn cut_torn_tail(&self, file: &File, end: &End, time: Timestamp) -> Result<Entry> {
-        let seq = end.head.seq.saturating_add(1);
+    /// Moves the bytes from here on to a file of their own, and returns its name.
+    fn cut_torn_tail(&self, file: &File, from: u64, seq: u64) -> Result<String> {
         let (mut name, mut copy) = (format!("ledger.torn-{seq}"), 1);
         let kept = loop {
             let path = self.folder.join(&name);
             match OpenOptions::new().write(true).create_new(true).mode(0o660).open(&path) {
                 Ok(kept) => {
                     // On the disk, with its name, before the only other copy is cut off.
-                    if let Err(error) = keep(file, end.whole, &kept) {
+                    if let Err(error) = keep(file, from, &kept) {
                         let _ = std::fs::remove_file(&path);
                         return Err(error).at("keep the damaged end of the ledger in", path);
                     }
@@ -217,68 +138,41 @@ impl Shared {
             }
         };
         self.flush_folder()?;
-        file.set_len(end.whole).at("cut the damaged end of", &self.path)?;
-        Ok(Entry {
-            time,
-            agent: None,
-            turn: None,
-            event: Event::LedgerHealed(TailMoved { bytes_dropped: end.torn, kept_in: kept }),
-        })
+        file.set_len(from).at("cut the damaged end of", &self.path)?;
+        Ok(kept)
     }
 
     /// The file to append to, and its size. A full one gets its final name, and a new one is made. If that fails, the ledger
     /// goes on in the full file and the next append tries again: an append must not fail because a file is too long.
-    fn with_room(&self, file: File, found: Metadata, size: u64) -> Result<(File, Metadata, u64)> {
+    fn with_room(&self, file: File, size: u64) -> Result<(File, u64)> {
         if size == 0 || size < self.options.max_size {
-            return Ok((file, found, size));
+            return Ok((file, size));
         }
-        let Some(first) = first_seq(&file).at("read", &self.path)? else { return Ok((file, found, size)) };
+        let first = first_line(&file).at("read", &self.path)?;
+        let Some(first) = seq_of(&first) else { return Ok((file, size)) };
         // From now on only the new file is flushed. Without this, a power cut could remove lines from the middle of the
         // ledger.
         file.sync_data().at("flush", &self.path)?;
-        if rename_to_new_name(&self.path, &self.full_file(first)).is_err() {
-            return Ok((file, found, size));
+        if rename_to_new_name(&self.path, &self.folder.join(format!("ledger-{first}.jsonl"))).is_err() {
+            return Ok((file, size));
         }
-        let (file, found) = self.open_to_append()?;
-        Ok((file, found, 0))
+        Ok((self.open_to_append()?, 0))
     }
 }
 
-/// How the number of a line is found.
-type Number = fn(&[u8]) -> Option<u64>;
-
-/// The last line that is JSON with a number, and where it ends.
-fn last_line(file: &File, length: u64, block: u64, number: Number) -> io::Result<Option<(Cursor, u64)>> {
-    let mut lines = Backwards::new(file, length, block)?;
-    while let Some(found) = lines.next()? {
-        if let Some(seq) = number(&found.bytes) {
-            return Ok(Some((Cursor { seq, hash: Digest::of(&found.bytes) }, found.end)));
-        }
-    }
-    Ok(None)
+/// Writes all bytes at the end of a file that is `size` long, or leaves it as it was.
+fn write_whole(file: &File, size: u64, bytes: &[u8], mut to: impl Write) -> io::Result<()> {
+    // One write, as a rule. A disk that becomes full takes a part of the bytes and gives the error at the next write.
+    to.write_all(bytes).inspect_err(|_| {
+        // If this fails too, the tail stays torn until the next append.
+        let _ = file.set_len(size);
+    })
 }
 
-fn first_seq(mut file: &File) -> io::Result<Option<u64>> {
-    file.seek(SeekFrom::Start(0))?;
-    let mut line = Vec::new();
-    BufReader::new(file).read_until(b'\n', &mut line)?;
-    Ok(seq_of(&line))
-}
-
-/// Only the number. Whether the rest is right, `verify` says.
-fn seq_of(line: &[u8]) -> Option<u64> {
-    #[derive(Deserialize)]
-    struct OnlySeq {
-        seq: u64,
-    }
-    serde_json::from_slice::<OnlySeq>(line).ok().map(|line| line.seq)
-}
-
-/// The number, without parsing the rest of the line.
-fn first_number(line: &[u8]) -> Option<u64> {
-    let rest = line.strip_prefix(br#"{"seq":"#)?;
-    let digits = rest.iter().position(|byte| !byte.is_ascii_digit())?;
-    str::from_utf8(&rest[..digits]).ok()?.parse().ok()
+/// The place after the last line that is JSON with a number, and where that line ends.
+fn last_line(file: &File, length: u64) -> io::Result<Option<(Cursor, u64)>> {
+    let last = Backwards::new(file, length)?.next_numbered()?;
+    Ok(last.map(|(seq, found)| (Cursor { seq, hash: Digest::of(&found.bytes) }, found.end)))
 }
 
 fn keep(mut file: &File, from: u64, mut kept: &File) -> io::Result<()> {
@@ -304,6 +198,23 @@ fn rename_to_new_name(from: &Path, to: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    /// A file that takes as many bytes as these answers say, or fails.
+    struct Answers<'a, I>(&'a File, I);
+
+    impl<I: Iterator<Item = Result<usize, i32>>> Write for Answers<'_, I> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            match self.1.next().unwrap() {
+                Ok(0) => Ok(0),
+                Ok(most) => self.0.write(&bytes[..bytes.len().min(most)]),
+                Err(error) => Err(io::Error::from_raw_os_error(error)),
+            }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
     #[test]
     fn a_write_that_fails_leaves_the_file_as_it_was() {
         let folder = tempfile::tempdir().unwrap();
@@ -311,14 +222,9 @@ mod tests {
         for takes_first in 0..10 {
             std::fs::write(&path, "old\n").unwrap();
             let file = OpenOptions::new().append(true).open(&path).unwrap();
-            let mut answers =
-                [Err(libc::EINTR), Ok(takes_first), Err(libc::EINTR), Err(libc::ENOSPC)].into_iter();
-            let error = write_whole(&file, 4, b"0123456789\n", |bytes| match answers.next().unwrap() {
-                Ok(0) => Ok(0),
-                Ok(some) => (&file).write(&bytes[..some]),
-                Err(error) => Err(io::Error::from_raw_os_error(error)),
-            })
-            .unwrap_err();
+            let answers = [Err(libc::EINTR), Ok(takes_first), Err(libc::EINTR), Err(libc::ENOSPC)];
+            let to = Answers(&file, answers.into_iter());
+            let error = write_whole(&file, 4, b"0123456789\n", to).unwrap_err();
             let full = if takes_first == 0 { io::ErrorKind::WriteZero } else { io::ErrorKind::StorageFull };
             assert_eq!(error.kind(), full);
             assert_eq!(std::fs::read_to_string(&path).unwrap(), "old\n", "after {takes_first} bytes");
@@ -330,7 +236,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("f");
         let file = OpenOptions::new().append(true).create(true).open(&path).unwrap();
-        write_whole(&file, 0, b"0123456789\n", |bytes| (&file).write(&bytes[..bytes.len().min(3)])).unwrap();
+        let to = Answers(&file, std::iter::repeat(Ok(3)));
+        write_whole(&file, 0, b"0123456789\n", to).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "0123456789\n");
     }
 }

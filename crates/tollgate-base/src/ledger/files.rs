@@ -1,29 +1,19 @@
 //! The files of a ledger.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{At, Fault, Result};
+use crate::file::names_in;
 use crate::lock::Lock;
-
-use super::writer::Writer;
 
 /// The longest time an append waits for the lock. An append takes less than a millisecond, plus a flush, so a process
 /// that holds the lock for this long hangs.
-pub(super) const LOCK_WAIT: Duration = Duration::from_secs(10);
-
-/// Whether an append survives a power cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flush {
-    /// Not necessarily: it survives the end of the process, not of the machine.
-    No,
-    /// The lines, and all before them, are on the disk when the call returns.
-    Data,
-}
+const LOCK_WAIT: Duration = Duration::from_secs(10);
 
 /// How a ledger is kept.
 #[derive(Debug, Clone)]
@@ -34,86 +24,87 @@ pub struct LedgerOptions {
     pub head: Option<PathBuf>,
 }
 
-/// The ledger of one workspace. Clones share what they know about its end.
+/// The ledger of one workspace.
 #[derive(Debug, Clone)]
-pub struct Ledger(pub(super) Arc<Shared>);
-
-#[derive(Debug)]
-pub(super) struct Shared {
+pub struct Ledger {
     pub(super) folder: PathBuf,
     pub(super) path: PathBuf,
-    pub(super) lock: PathBuf,
+    lock: PathBuf,
     pub(super) options: LedgerOptions,
-    pub(super) writer: Mutex<Writer>,
 }
 
 impl Ledger {
     /// The ledger in this folder, guarded by this lock file. No file is read or made yet. The folder must exist before
     /// the first append.
     pub fn new(folder: &Path, lock: &Path, options: LedgerOptions) -> Self {
-        Self(Arc::new(Shared {
-            folder: folder.to_owned(),
-            path: folder.join("ledger.jsonl"),
-            lock: lock.to_owned(),
-            options,
-            writer: Mutex::default(),
-        }))
+        let path = folder.join("ledger.jsonl");
+        Self { folder: folder.to_owned(), path, lock: lock.to_owned(), options }
     }
 
     /// The file that grows.
     pub fn path(&self) -> &Path {
-        &self.0.path
+        &self.path
     }
-}
 
-impl Shared {
     pub(super) fn lock(&self) -> Result<Lock> {
-        Lock::acquire(&self.lock, LOCK_WAIT)?.ok_or_else(|| self.locked())
+        let locked = || Fault::Locked { path: self.lock.clone(), waited_s: LOCK_WAIT.as_secs() };
+        Lock::acquire(&self.lock, LOCK_WAIT)?.ok_or_else(locked)
     }
 
-    pub(super) fn locked(&self) -> Fault {
-        Fault::Locked { path: self.lock.clone(), waited_s: LOCK_WAIT.as_secs() }
-    }
-
-    /// The full files, the oldest first, with the number of their first line. With `before`: only those before that
-    /// file, should it be a full one by now.
-    pub(super) fn full_files(&self, before: Option<&File>) -> Result<Vec<(u64, PathBuf)>> {
-        let mut found = Vec::new();
-        let items = match self.folder.read_dir() {
-            // Nothing has happened in this workspace yet.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
-            items => items.at("list", &self.folder)?,
-        };
-        for item in items {
-            let name = item.at("list", &self.folder)?.file_name();
-            if let Some(first) = name.to_str().and_then(first_seq_in) {
-                found.push((first, self.folder.join(&name)));
+    /// The files as they are at this moment, the oldest first.
+    pub(super) fn files(&self) -> Result<Vec<LedgerFile>> {
+        let mut growing = LedgerFile { path: self.path.as_path().into(), first: None, open: None, from: 0 };
+        // Opened before the full files are listed: should it become a full one in between, it is in the list and ends
+        // it. In the other order its lines could be left out.
+        growing.open = growing.take()?;
+        let name_of_full = |name: &str| name.strip_prefix("ledger-")?.strip_suffix(".jsonl")?.parse().ok();
+        let full = names_in(&self.folder)?.into_iter().filter_map(|name| {
+            let first = name.to_str().and_then(name_of_full)?;
+            Some(LedgerFile { path: self.folder.join(name).into(), first: Some(first), open: None, from: 0 })
+        });
+        let mut files: Vec<LedgerFile> = full.collect();
+        files.sort_unstable_by_key(|file| file.first);
+        if let Some((_, found)) = &growing.open {
+            if let Some(at) = files.iter().position(|full| full.is_now(found)) {
+                files.truncate(at);
             }
+            files.push(growing);
         }
-        found.sort_unstable();
-        if let Some(before) = before {
-            let id = identity(before).at("look at", &self.path)?;
-            let same =
-                |path: &Path| path.symlink_metadata().is_ok_and(|found| (found.dev(), found.ino()) == id);
-            if let Some(at) = found.iter().position(|(_, path)| same(path)) {
-                found.truncate(at);
-            }
-        }
-        Ok(found)
-    }
-
-    pub(super) fn full_file(&self, first_seq: u64) -> PathBuf {
-        self.folder.join(format!("ledger-{first_seq}.jsonl"))
+        Ok(files)
     }
 }
 
-pub(super) fn first_seq_in(name: &str) -> Option<u64> {
-    name.strip_prefix("ledger-")?.strip_suffix(".jsonl")?.parse().ok()
+/// One file of a ledger. Full files are opened when they are read, because most need not be.
+#[derive(Debug)]
+pub(super) struct LedgerFile {
+    pub(super) path: Arc<Path>,
+    /// The number of the first line: in the name of a full file, not known of the one that grows.
+    pub(super) first: Option<u64>,
+    /// Once it is open: how it was at that moment. What is added later is not read.
+    pub(super) open: Option<(File, Metadata)>,
+    /// Where reading begins.
+    pub(super) from: u64,
 }
 
-pub(super) fn identity(file: &File) -> io::Result<(u64, u64)> {
-    let found = file.metadata()?;
-    Ok((found.dev(), found.ino()))
+impl LedgerFile {
+    /// The file, open. `None` if it does not exist (any more).
+    pub(super) fn take(&mut self) -> Result<Option<(File, Metadata)>> {
+        if self.open.is_some() {
+            return Ok(self.open.take());
+        }
+        let Some(file) = open_to_read(&self.path)? else { return Ok(None) };
+        let found = file.metadata().at("look at", &*self.path)?;
+        Ok(Some((file, found)))
+    }
+
+    /// Whether this file is now at its path.
+    pub(super) fn is_now(&self, file: &Metadata) -> bool {
+        self.path.symlink_metadata().is_ok_and(|now| is_same_file(&now, file))
+    }
+}
+
+pub(super) fn is_same_file(a: &Metadata, b: &Metadata) -> bool {
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
 }
 
 /// `None` if the file does not exist.

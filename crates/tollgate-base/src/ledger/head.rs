@@ -9,7 +9,7 @@
 //! Limit: other users keep their heads in their own state folders. If they have appended past the remembered line, the
 //! next append replaces the witness without comparing, because that would cost as much as they have written.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -17,9 +17,10 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{At, Fault, Result};
+use crate::file::version_in;
 
-use super::cursor::Cursor;
-use super::files::open_to_read;
+use super::files::{Ledger, open_to_read};
+use super::line::Cursor;
 
 const VERSION: u32 = 1;
 
@@ -36,38 +37,38 @@ struct Record {
     disputed: bool,
 }
 
-/// What is remembered, if anything is.
-pub(super) fn remembered(path: &Path) -> Result<Option<Cursor>> {
-    Ok(load(path)?.map(|record| record.head))
-}
+impl Ledger {
+    /// What is remembered, if anything is.
+    pub(super) fn remembered(&self) -> Result<Option<Cursor>> {
+        let Some(path) = &self.options.head else { return Ok(None) };
+        Ok(load(path)?.map(|record| record.head))
+    }
 
-/// Remembers `after`, unless what is remembered contradicts `before`, where the ledger ended until now.
-pub(super) fn remember(path: &Path, before: Cursor, after: Cursor) {
-    let record = match load(path) {
-        // Not replaced: disputed, of a later version, or not readable.
-        Ok(Some(Record { disputed: true, .. })) | Err(_) => return,
-        Ok(Some(Record { head, .. }))
-            if head.seq > before.seq || (head.seq == before.seq && head != before) =>
-        {
-            Record { version: VERSION, head, disputed: true }
-        }
-        Ok(_) => Record { version: VERSION, head: after, disputed: false },
-    };
-    // An append does not fail because the witness cannot be written.
-    let _ = save(path, &record);
+    /// Remembers `after`, unless what is remembered contradicts `before`, where the ledger ended until now.
+    pub(super) fn remember(&self, before: Cursor, after: Cursor) {
+        let Some(path) = &self.options.head else { return };
+        let (head, disputed) = match load(path) {
+            // Not replaced: disputed, of a later version, or not readable.
+            Ok(Some(Record { disputed: true, .. })) | Err(_) => return,
+            Ok(Some(Record { head, .. }))
+                if head.seq > before.seq || (head.seq == before.seq && head != before) =>
+            {
+                (head, true)
+            }
+            Ok(_) => (after, false),
+        };
+        // An append does not fail because the witness cannot be written.
+        let _ = save(path, &Record { version: VERSION, head, disputed });
+    }
 }
 
 fn load(path: &Path) -> Result<Option<Record>> {
     let Some(file) = open_to_read(path)? else { return Ok(None) };
     let mut bytes = Vec::new();
     file.take(2 * LENGTH as u64).read_to_end(&mut bytes).at("read", path)?;
-    #[derive(Deserialize)]
-    struct OnlyVersion {
-        version: u32,
-    }
-    match serde_json::from_slice::<OnlyVersion>(&bytes) {
-        Ok(OnlyVersion { version }) if version > VERSION => {
-            Err(Fault::NewerFormat { path: path.to_owned(), found: version, known: VERSION })
+    match version_in(&bytes) {
+        Some(found) if found > VERSION => {
+            Err(Fault::NewerFormat { path: path.to_owned(), found, known: VERSION })
         }
         // A record that a power cut has torn counts as none.
         _ => Ok(serde_json::from_slice(&bytes).ok()),
@@ -76,21 +77,13 @@ fn load(path: &Path) -> Result<Option<Record>> {
 
 fn save(path: &Path, record: &Record) -> io::Result<()> {
     let json = serde_json::to_string(record)?;
-    let file = match open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            if let Some(folder) = path.parent() {
-                // The XDG rules: what is made in the user's state folder is for the user alone.
-                DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-            }
-            open(path)?
-        }
-        opened => opened?,
-    };
+    if let Some(folder) = path.parent() {
+        // The XDG rules: what is made in the user's state folder is for the user alone.
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    let file = options.open(path)?;
     file.write_all_at(format!("{json:<0$}\n", LENGTH - 1).as_bytes(), 0)?;
     file.set_len(LENGTH as u64)
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.create(true).truncate(false).write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(path)
 }

@@ -1,4 +1,7 @@
-//! One line of the ledger: before it has its place, and as it is read.
+//! One line of the ledger, written and read, and the place after it.
+
+use std::fmt;
+use std::str::FromStr;
 
 use jiff::Timestamp;
 use serde::de::Error as _;
@@ -7,10 +10,46 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::digest::Digest;
+use crate::error::{Fault, Result};
 use crate::event::Event;
 use crate::name::{Agent, TurnId};
 
-use super::cursor::Cursor;
+/// A place in a ledger, after one of its lines: the number and the SHA-256 of that line. The next line is chained to it,
+/// so a cursor does not fit another ledger, or this one after the line was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cursor {
+    /// The line's number.
+    pub seq: u64,
+    /// The SHA-256 of the line without its newline.
+    pub hash: Digest,
+}
+
+impl Cursor {
+    /// Before the first line of any ledger.
+    pub const START: Self = Self { seq: 0, hash: Digest::from_bytes([0; 32]) };
+}
+
+impl fmt::Display for Cursor {
+    /// As one word, such as `17-3f2a...`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.seq, self.hash)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let read = || {
+            let (seq, hash) = text.split_once('-')?;
+            Some(Self { seq: seq.parse().ok()?, hash: hash.parse().ok()? })
+        };
+        read().ok_or_else(|| {
+            let shown: String = text.chars().take(120).collect();
+            Fault::invalid(format!("`{}` is not a place in a ledger", shown.escape_debug()))
+        })
+    }
+}
 
 /// What happened, before it has its place in the ledger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -24,6 +63,28 @@ pub struct Entry {
     /// What.
     #[serde(flatten)]
     pub event: Event,
+}
+
+impl Entry {
+    /// Adds the line of this entry to `text` and returns the place after it.
+    pub(super) fn write(&self, text: &mut Vec<u8>, after: Cursor) -> Result<Cursor> {
+        /// The order of the fields is the order of the keys in the file.
+        #[derive(Serialize)]
+        struct Placed<'a> {
+            seq: u64,
+            prev: Digest,
+            #[serde(flatten)]
+            entry: &'a Entry,
+        }
+        let seq =
+            after.seq.checked_add(1).ok_or_else(|| Fault::invalid("the ledger's numbers have run out"))?;
+        let start = text.len();
+        serde_json::to_writer(&mut *text, &Placed { seq, prev: after.hash, entry: self })
+            .map_err(|error| Fault::invalid(format!("a ledger line cannot be written as JSON: {error}")))?;
+        let hash = Digest::of(&text[start..]);
+        text.push(b'\n');
+        Ok(Cursor { seq, hash })
+    }
 }
 
 /// One line of the ledger, as it was read.
@@ -41,14 +102,15 @@ pub struct Line {
     pub turn: Option<TurnId>,
     /// What happened.
     pub event: Event,
-    text: Box<str>,
+    /// Exactly as it stands in the file, without its newline.
+    pub(super) text: Box<str>,
 }
 
 impl Line {
     /// From the bytes of a line without its newline.
     pub(super) fn parse(bytes: &[u8]) -> serde_json::Result<Self> {
         #[derive(Deserialize)]
-        struct Parts<'a> {
+        struct RawLine<'a> {
             seq: u64,
             prev: Digest,
             time: Timestamp,
@@ -61,16 +123,15 @@ impl Line {
             result: &'a RawValue,
         }
         let text = str::from_utf8(bytes).map_err(serde_json::Error::custom)?;
-        let Parts { seq, prev, time, agent, turn, action_type, payload, result } =
+        let RawLine { seq, prev, time, agent, turn, action_type, payload, result } =
             serde_json::from_str(text)?;
         let value = |raw: &RawValue| serde_json::from_str(raw.get()).unwrap_or_default();
-        let event = Event::from_parts(&action_type, (payload, result), || (value(payload), value(result)));
+        let event = Event::read(&action_type, payload, result).unwrap_or_else(|| Event::Other {
+            action_type,
+            payload: value(payload),
+            result: value(result),
+        });
         Ok(Self { seq, prev, time, agent, turn, event, text: text.into() })
-    }
-
-    /// The line exactly as it stands in the file, without its newline. Its SHA-256 is the next line's `prev`.
-    pub fn text(&self) -> &str {
-        &self.text
     }
 
     /// The place after this line.
@@ -84,14 +145,18 @@ impl Line {
     }
 }
 
-/// An entry in its place. The order of the fields is the order of the keys in the file.
-#[derive(Serialize)]
-pub(super) struct Placed<'a> {
+/// What ties a line to the one before.
+#[derive(Deserialize)]
+pub(super) struct Link {
     pub(super) seq: u64,
     pub(super) prev: Digest,
-    pub(super) time: Timestamp,
-    pub(super) agent: Option<&'a Agent>,
-    pub(super) turn: Option<&'a TurnId>,
-    #[serde(flatten)]
-    pub(super) event: &'a Event,
+}
+
+/// Only the number. Whether the rest is right, `verify` says.
+pub(super) fn seq_of(line: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct OnlySeq {
+        seq: u64,
+    }
+    serde_json::from_slice::<OnlySeq>(line).ok().map(|line| line.seq)
 }

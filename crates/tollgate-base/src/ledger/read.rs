@@ -1,40 +1,33 @@
-//! Reading the ledger from its end, block by block.
-//!
-//! Readers take no lock, so that a viewer never delays an agent. They may meet a write that is not finished: bytes after
-//! the last newline. Those are not a line yet and are passed over.
+//! Reading the lines of a ledger: from the end, block by block, and from the oldest line on.
 
 use std::borrow::Borrow;
-use std::fmt;
 use std::fs::File;
-use std::io;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Take};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
+use crate::digest::Digest;
 use crate::error::{At, Fault, Result};
 
-use super::files::{Shared, open_to_read};
-use super::line::Line;
+use super::files::{Ledger, LedgerFile};
+use super::line::{Line, seq_of};
 
 /// How much is read at once: about thirty ordinary lines, and little enough for a hook that needs only the last one.
 pub(super) const BLOCK: u64 = 16 * 1024;
 
+/// The number of lines that are read for one page, wanted or not: some tens of milliseconds.
+const LOOK: usize = 5_000;
+
 /// The whole lines of one file, the last first.
+#[derive(Debug)]
 pub(super) struct Backwards<F> {
-    file: F,
+    pub(super) file: F,
     /// The bytes from here on were handed out already, or are not a whole line.
-    end: u64,
+    pub(super) end: u64,
     /// Bytes of the file, from `start` on.
     block: Vec<u8>,
     start: u64,
-    /// The number of bytes that are read at once.
-    much: u64,
-}
-
-/// The part of a line that bisection needs.
-#[derive(serde::Deserialize)]
-struct Numbered {
-    seq: u64,
 }
 
 /// A line without its newline, and where it lies.
@@ -46,61 +39,58 @@ pub(super) struct Found {
 }
 
 impl<F: Borrow<File>> Backwards<F> {
-    /// The lines of a file of this length, reading `much` bytes at once.
-    pub(super) fn new(file: F, length: u64, much: u64) -> io::Result<Self> {
-        let mut lines = Self { file, end: 0, block: Vec::new(), start: 0, much };
+    /// The lines of a file of this length.
+    pub(super) fn new(file: F, length: u64) -> io::Result<Self> {
+        let mut lines = Self { file, end: 0, block: Vec::new(), start: 0 };
         lines.end = lines.after_newline_before(length)?;
         Ok(lines)
-    }
-
-    /// Where the lines that were not yet handed out end.
-    pub(super) fn end(&self) -> u64 {
-        self.end
     }
 
     pub(super) fn next(&mut self) -> io::Result<Option<Found>> {
         let Some(newline) = self.end.checked_sub(1) else { return Ok(None) };
         let start = self.after_newline_before(newline)?;
-        let bytes = self.bytes(start, newline)?;
+        let bytes = if self.holds(start, newline) {
+            self.block[(start - self.start) as usize..(newline - self.start) as usize].to_owned()
+        } else {
+            read(self.file.borrow(), start, newline)?
+        };
         let end = std::mem::replace(&mut self.end, start);
         Ok(Some(Found { bytes, start, end }))
     }
 
-    /// The last line whose number is at most `seq`, with its number. Damaged lines have none and are passed over.
-    pub(super) fn last_up_to(&mut self, seq: u64) -> io::Result<Option<(u64, Found)>> {
-        self.end = self.bisect(seq.saturating_add(1))?;
+    /// The next line that has a number, with its number. Damaged lines have none and are passed over.
+    pub(super) fn next_numbered(&mut self) -> io::Result<Option<(u64, Found)>> {
         while let Some(found) = self.next()? {
-            if let Ok(Numbered { seq }) = serde_json::from_slice(&found.bytes) {
+            if let Some(seq) = seq_of(&found.bytes) {
                 return Ok(Some((seq, found)));
             }
         }
         Ok(None)
     }
 
-    /// Where the lines with a smaller number than `seq` end. A damaged line has no number and counts as smaller, so that
-    /// it is not left out.
-    fn bisect(&mut self, seq: u64) -> io::Result<u64> {
+    /// Leaves out the lines from the number `seq` on, by bisection. A damaged line has no number and counts as smaller,
+    /// so that it is not left out.
+    pub(super) fn leave_out_from(&mut self, seq: u64) -> io::Result<()> {
         // Lines that end at `low` or before are smaller, lines that begin at `high` or after are not.
         let (mut low, mut high) = (0, self.end);
         while low < high {
             let middle = self.after_newline_before(low + (high - low) / 2)?;
             let end = if middle > low { middle } else { high };
-            let (block, much) = (Vec::new(), self.much);
-            let mut lines = Backwards { file: self.file.borrow(), end, block, start: 0, much };
-            let mut large = None;
-            while large.is_none()
-                && lines.end > low
-                && let Some(found) = lines.next()?
+            self.end = end;
+            let mut is_smaller = None;
+            while is_smaller.is_none()
+                && self.end > low
+                && let Some(found) = self.next()?
             {
-                let line = serde_json::from_slice::<Numbered>(&found.bytes).ok();
-                large = line.map(|line| line.seq >= seq);
+                is_smaller = seq_of(&found.bytes).map(|found| found < seq);
             }
-            match large {
-                Some(true) => high = lines.end,
+            match is_smaller {
+                Some(false) => high = self.end,
                 _ => low = end,
             }
         }
-        Ok(low)
+        self.end = low;
+        Ok(())
     }
 
     /// The place after the last newline before `end`; 0 if there is none. Keeps one block, so that a long stretch without
@@ -108,11 +98,11 @@ impl<F: Borrow<File>> Backwards<F> {
     fn after_newline_before(&mut self, mut end: u64) -> io::Result<u64> {
         while end > 0 {
             if !self.holds(end - 1, end) {
-                let start = end.saturating_sub(self.much);
+                let start = end.saturating_sub(BLOCK);
                 self.block = read(self.file.borrow(), start, end)?;
                 self.start = start;
             }
-            let before = &self.block[..length(self.start, end)?];
+            let before = &self.block[..(end - self.start) as usize];
             if let Some(at) = before.iter().rposition(|byte| *byte == b'\n') {
                 return Ok(self.start + at as u64 + 1);
             }
@@ -121,124 +111,58 @@ impl<F: Borrow<File>> Backwards<F> {
         Ok(0)
     }
 
-    fn bytes(&self, start: u64, end: u64) -> io::Result<Vec<u8>> {
-        if self.holds(start, end) {
-            return Ok(self.block[length(self.start, start)?..length(self.start, end)?].to_owned());
-        }
-        read(self.file.borrow(), start, end)
-    }
-
     fn holds(&self, start: u64, end: u64) -> bool {
         self.start <= start && end <= self.start + self.block.len() as u64
     }
 }
 
 fn read(file: &File, start: u64, end: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; length(start, end)?];
+    let mut bytes = vec![0; usize::try_from(end - start).map_err(io::Error::other)?];
     file.read_exact_at(&mut bytes, start)?;
     Ok(bytes)
 }
 
-fn length(start: u64, end: u64) -> io::Result<usize> {
-    usize::try_from(end - start).map_err(io::Error::other)
+pub(super) fn first_line(mut file: &File) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    BufReader::new(file).read_until(b'\n', &mut line)?;
+    Ok(line)
 }
 
-/// Where [`NewestFirst`] is.
-enum Place {
-    In(PathBuf, Backwards<File>),
-    /// Before the next older file, if there is one.
-    Between,
-    Done,
-}
-
-/// The lines of a ledger, the newest first. See [`super::Ledger::newest_first`].
+/// The lines of a ledger, the newest first. See [`Ledger::newest_first`].
+#[derive(Debug)]
 pub struct NewestFirst {
-    ledger: Arc<Shared>,
-    place: Place,
-    /// The full files that were not read yet, the oldest first. Listed after the growing file was read: most callers stop
-    /// before that.
-    older: Option<Vec<(u64, PathBuf)>>,
+    /// The files that were not read yet, the oldest first.
+    files: Vec<LedgerFile>,
+    reading: Option<(Arc<Path>, Backwards<File>)>,
+    /// Lines from this number on are left out.
+    before: u64,
 }
 
 impl NewestFirst {
-    pub(super) fn new(ledger: &Arc<Shared>) -> Result<Self> {
-        let mut lines = Self { ledger: ledger.clone(), place: Place::Between, older: None };
-        lines.enter(ledger.path.clone())?;
-        Ok(lines)
-    }
-
-    /// Begins with the line before this number.
-    pub(super) fn before(ledger: &Arc<Shared>, seq: u64) -> Result<Self> {
-        let mut lines = Self::new(ledger)?;
-        loop {
-            if let Place::In(path, found) = &mut lines.place {
-                let end = found.bisect(seq).at("read", &*path)?;
-                if end > 0 {
-                    found.end = end;
-                    return Ok(lines);
-                }
-                if lines.older.is_none() {
-                    lines.older = Some(ledger.full_files(Some(&found.file))?);
-                }
-            }
-            // All lines of this file come later. Full files are named by their first line: most need not be opened.
-            let older = match &mut lines.older {
-                Some(older) => older,
-                none => none.insert(ledger.full_files(None)?),
-            };
-            while older.last().is_some_and(|(first, _)| *first >= seq) {
-                older.pop();
-            }
-            lines.place = Place::Between;
-            match older.pop() {
-                Some((_, path)) => lines.enter(path)?,
-                None => {
-                    lines.place = Place::Done;
-                    return Ok(lines);
-                }
-            }
-        }
-    }
-
-    /// Goes to the end of this file, if it exists.
-    fn enter(&mut self, path: PathBuf) -> Result<()> {
-        if let Some(file) = open_to_read(&path)? {
-            let length = file.metadata().at("look at", &path)?.len();
-            let lines = Backwards::new(file, length, BLOCK).at("read", &path)?;
-            self.place = Place::In(path, lines);
-        }
-        Ok(())
-    }
-
     fn step(&mut self) -> Result<Option<Line>> {
         loop {
-            match &mut self.place {
-                Place::Done => return Ok(None),
-                Place::In(path, lines) => {
-                    if let Some(found) = lines.next().at("read", &*path)? {
-                        return Line::parse(&found.bytes).map(Some).map_err(|error| {
-                            Fault::damaged(
-                                path,
-                                format!("what is at byte {} is not a ledger line: {error}", found.start),
-                            )
-                        });
-                    }
-                    if self.older.is_none() {
-                        // By identity: the file may have become a full one while it was read.
-                        self.older = Some(self.ledger.full_files(Some(&lines.file))?);
-                    }
-                    self.place = Place::Between;
+            if let Some((path, lines)) = &mut self.reading
+                && let Some(found) = lines.next().at("read", &**path)?
+            {
+                // All lines of older files have smaller numbers.
+                self.before = u64::MAX;
+                return Line::parse(&found.bytes).map(Some).map_err(|error| {
+                    let at = found.start;
+                    Fault::damaged(path, format!("what is at byte {at} is not a ledger line: {error}"))
+                });
+            }
+            let Some(mut file) = self.files.pop() else { return Ok(None) };
+            // Full files are named by their first line: most need not be opened.
+            if file.first.is_some_and(|first| first >= self.before) {
+                continue;
+            }
+            if let Some((open, found)) = file.take()? {
+                let mut lines = Backwards::new(open, found.len()).at("read", &*file.path)?;
+                if self.before < u64::MAX {
+                    lines.leave_out_from(self.before).at("read", &*file.path)?;
                 }
-                Place::Between => {
-                    let older = match &mut self.older {
-                        Some(older) => older,
-                        none => none.insert(self.ledger.full_files(None)?),
-                    };
-                    match older.pop() {
-                        Some((_, path)) => self.enter(path)?,
-                        None => self.place = Place::Done,
-                    }
-                }
+                self.reading = Some((file.path, lines));
             }
         }
     }
@@ -251,14 +175,112 @@ impl Iterator for NewestFirst {
         let step = self.step();
         // After a damaged line the next can be read. After an error of the disk nothing can.
         if matches!(&step, Err(fault) if !matches!(fault, Fault::Damaged { .. })) {
-            self.place = Place::Done;
+            (self.files, self.reading) = (Vec::new(), None);
         }
         step.transpose()
     }
 }
 
-impl fmt::Debug for NewestFirst {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NewestFirst").field("path", &self.ledger.path).finish_non_exhaustive()
+/// Some lines of the ledger.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Page {
+    /// The lines, the newest first.
+    pub lines: Vec<Line>,
+    /// There are older lines, wanted or not: ask for those before this number.
+    pub older: Option<u64>,
+    /// The number of damaged lines that were left out.
+    pub damaged: usize,
+}
+
+impl Ledger {
+    /// All lines of all files, the newest first. Each line is read when it is asked for, and no lock is taken. A damaged
+    /// line is an `Err` in its place; the lines before it still follow.
+    pub fn newest_first(&self) -> Result<NewestFirst> {
+        self.newest_before(u64::MAX)
+    }
+
+    /// The lines with a smaller number than `seq`, the newest first. Finds its place by bisection, so that the middle of a
+    /// long ledger costs no more than its end.
+    pub fn newest_before(&self, seq: u64) -> Result<NewestFirst> {
+        Ok(NewestFirst { files: self.files()?, reading: None, before: seq })
+    }
+
+    /// The newest wanted lines, at most `count`; with `before`, of those before that number.
+    ///
+    /// The cost does not grow with the ledger: a page that finds too few wanted lines ends after a bounded number of
+    /// lines and says where the next page goes on.
+    pub fn page(
+        &self,
+        count: usize,
+        before: Option<u64>,
+        mut wanted: impl FnMut(&Line) -> bool,
+    ) -> Result<Page> {
+        let mut page = Page::default();
+        let mut last = None;
+        for (looked, line) in self.newest_before(before.unwrap_or(u64::MAX))?.enumerate() {
+            if looked == LOOK || page.lines.len() == count {
+                page.older = last;
+                break;
+            }
+            match line {
+                Ok(line) => {
+                    last = Some(line.seq);
+                    if wanted(&line) {
+                        page.lines.push(line);
+                    }
+                }
+                Err(Fault::Damaged { .. }) => page.damaged += 1,
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(page)
+    }
+}
+
+/// The lines of some files, the oldest first, damaged or not.
+pub(super) struct OldestFirst {
+    /// The files that were not read yet, the oldest last.
+    files: Vec<LedgerFile>,
+    reading: Option<(Arc<Path>, BufReader<Take<File>>)>,
+    /// The number of lines of that file that were read.
+    line: u64,
+}
+
+/// A line without its newline, and its place.
+pub(super) struct Seen {
+    pub(super) file: Arc<Path>,
+    /// From 1, where reading this file began.
+    pub(super) line: u64,
+    /// Whether it has a newline.
+    pub(super) whole: bool,
+    pub(super) bytes: Vec<u8>,
+    pub(super) hash: Digest,
+}
+
+impl OldestFirst {
+    pub(super) fn new(files: Vec<LedgerFile>) -> Self {
+        Self { files: files.into_iter().rev().collect(), reading: None, line: 0 }
+    }
+
+    pub(super) fn next(&mut self) -> Result<Option<Seen>> {
+        loop {
+            if let Some((path, reader)) = &mut self.reading {
+                let mut bytes = Vec::new();
+                reader.read_until(b'\n', &mut bytes).at("read", &**path)?;
+                if !bytes.is_empty() {
+                    self.line += 1;
+                    let whole = bytes.pop_if(|last| *last == b'\n').is_some();
+                    let (file, hash) = (path.clone(), Digest::of(&bytes));
+                    return Ok(Some(Seen { file, line: self.line, whole, bytes, hash }));
+                }
+            }
+            let Some(mut next) = self.files.pop() else { return Ok(None) };
+            // A file that was deleted since it was listed is passed over: its lines will be found missing.
+            if let Some((mut file, found)) = next.take()? {
+                file.seek(SeekFrom::Start(next.from)).at("read", &*next.path)?;
+                let rest = file.take(found.len().saturating_sub(next.from));
+                (self.reading, self.line) = (Some((next.path, BufReader::new(rest))), 0);
+            }
+        }
     }
 }

@@ -17,14 +17,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Fault, Result};
 use crate::event::Event;
-use crate::file::replace_file;
+use crate::file::{replace_file, version_in};
 use crate::name::Agent;
 use crate::settings::Durability;
 
-use super::cursor::Cursor;
 use super::files::{Ledger, open_to_read};
-use super::follow::{Followed, Follower, Resumed};
-use super::place::Lost;
+use super::follow::{Followed, Lost};
+use super::line::Cursor;
 
 /// The version of the file. A later one is neither read nor replaced.
 const VERSION: u32 = 1;
@@ -49,21 +48,12 @@ pub struct Tally {
 impl Tally {
     /// Counts one event for its agent, who is listed from the first event that counts.
     pub fn add_to(tallies: &mut BTreeMap<Agent, Self>, agent: Option<&Agent>, event: &Event) {
-        let mut one = Self::default();
-        one.add(event);
-        if let Some(agent) = agent
-            && one != Self::default()
-        {
-            tallies.entry(agent.clone()).or_default().add(event);
-        }
-    }
-
-    /// Counts one event.
-    pub fn add(&mut self, event: &Event) {
+        let Some(agent) = agent else { return };
+        let tally = tallies.entry(agent.clone());
         match event {
-            Event::Claim(_) => self.claims += 1,
-            Event::ClaimLost(_) => self.lost += 1,
-            Event::ClaimFailed(_) => self.failed += 1,
+            Event::Claim(_) => tally.or_default().claims += 1,
+            Event::ClaimLost(_) => tally.or_default().lost += 1,
+            Event::ClaimFailed(_) => tally.or_default().failed += 1,
             Event::MutationConflict(..)
             | Event::MutationRefused(..)
             | Event::Mutation(..)
@@ -89,22 +79,14 @@ struct Checkpoint {
     agents: BTreeMap<Agent, Tally>,
 }
 
-/// What is in the file.
-enum Kept {
-    Nothing,
-    Ours(Checkpoint),
-    Newer,
-}
-
 impl Ledger {
     /// The sums of each agent that has tried to claim something.
     pub fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {
-        let kept = self.kept();
-        let may_keep = !matches!(kept, Kept::Newer);
-        let (mut follower, mut agents) = match kept {
-            Kept::Ours(kept) => self.resume(kept)?,
-            Kept::Nothing | Kept::Newer => (self.follow(), BTreeMap::new()),
-        };
+        let kept = self.kept_sums();
+        let is_newer = version_in(&kept).is_some_and(|version| version > VERSION);
+        let kept = if is_newer { None } else { serde_json::from_slice::<Checkpoint>(&kept).ok() };
+        let (start, mut agents) = kept.map_or_else(Default::default, |kept| (Some(kept.cursor), kept.agents));
+        let mut follower = self.follow_from(start.unwrap_or(Cursor::START));
         let mut read = 0;
         loop {
             let followed = follower.advance(FAR, |line| {
@@ -116,10 +98,17 @@ impl Ledger {
                 // Whether every line is as it was written is for `verify` to say.
                 Followed::ToTheEnd | Followed::Doubtful => break,
                 // It was cut or replaced while it was read: the caller gets what was there, and nothing is kept.
-                Followed::Lost(_) => return Ok(agents),
+                Followed::Lost(_) if read > 0 || start.is_none() => return Ok(agents),
+                Followed::Lost(lost) => {
+                    // A ledger that begins in the middle is not a new one. What was counted before stays counted.
+                    if !matches!(lost, Lost::Deleted) {
+                        agents.clear();
+                    }
+                    follower = self.follow();
+                }
             }
         }
-        if read > FAR && may_keep {
+        if read > FAR && !is_newer {
             // The answer is right without it, also for those who may not write here.
             let _ = self.keep(&Checkpoint {
                 version: VERSION,
@@ -130,34 +119,19 @@ impl Ledger {
         Ok(agents)
     }
 
-    fn resume(&self, kept: Checkpoint) -> Result<(Follower, BTreeMap<Agent, Tally>)> {
-        Ok(match self.follow_from(kept.cursor)? {
-            Resumed::Following(follower) => (follower, kept.agents),
-            // A ledger that begins in the middle is not a new one. What was counted before stays counted.
-            Resumed::Lost(Lost::Deleted { .. }) => (self.follow(), kept.agents),
-            Resumed::Lost(Lost::Changed | Lost::Cut { .. }) => (self.follow(), BTreeMap::new()),
-        })
-    }
-
     fn kept_path(&self) -> PathBuf {
-        self.0.folder.join("figures.json")
+        self.folder.join("figures.json")
     }
 
     /// What cannot be read says nothing: the answer is in the ledger.
-    fn kept(&self) -> Kept {
-        #[derive(Deserialize)]
-        struct OnlyVersion {
-            version: u32,
-        }
-        let Ok(Some(file)) = open_to_read(&self.kept_path()) else { return Kept::Nothing };
+    fn kept_sums(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        if file.take(LARGEST).read_to_end(&mut bytes).is_err() {
-            return Kept::Nothing;
+        if let Ok(Some(file)) = open_to_read(&self.kept_path())
+            && file.take(LARGEST).read_to_end(&mut bytes).is_err()
+        {
+            bytes.clear();
         }
-        match serde_json::from_slice::<OnlyVersion>(&bytes) {
-            Ok(OnlyVersion { version }) if version > VERSION => Kept::Newer,
-            _ => serde_json::from_slice(&bytes).map_or(Kept::Nothing, Kept::Ours),
-        }
+        bytes
     }
 
     fn keep(&self, checkpoint: &Checkpoint) -> Result<()> {

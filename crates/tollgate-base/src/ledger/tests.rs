@@ -6,12 +6,13 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::event::{Event, TailMoved};
-
 use super::read::BLOCK;
 use super::*;
 use crate::digest::Digest;
+use crate::error::{Fault, Result};
+use crate::event::{Event, TailMoved};
 use crate::lock::Lock;
+use crate::settings::Durability;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -71,7 +72,7 @@ impl World {
     fn append(&self, numbers: impl IntoIterator<Item = u64>) -> Vec<Line> {
         let entries: Vec<Entry> =
             numbers.into_iter().map(|number| entry(json!({"number": number}))).collect();
-        appended(&self.ledger(), &entries, Flush::No)
+        appended(&self.ledger(), &entries, Durability::Fast)
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -104,10 +105,10 @@ impl World {
 
     #[track_caller]
     fn good(&self, lines: u64) {
-        let verdict = self.ledger().verify().unwrap();
-        assert_eq!(verdict.problem, None);
-        assert_eq!((verdict.lines, verdict.first_seq), (lines, Some(1)));
-        assert_eq!(verdict.head.map(|head| head.seq), Some(lines));
+        let found = self.ledger().verify().unwrap();
+        assert_eq!(found.problem, None);
+        assert_eq!((found.lines, found.first_seq), (lines, Some(1)));
+        assert_eq!(found.head.map(|head| head.seq), Some(lines));
     }
 
     fn problem(&self) -> Problem {
@@ -123,10 +124,18 @@ impl World {
     }
 }
 
+/// The lines after this number that are not damaged, the oldest first.
+fn lines_after(ledger: &Ledger, seq: u64) -> Vec<Line> {
+    let good = ledger.newest_first().unwrap().filter_map(Result::ok);
+    let mut lines: Vec<Line> = good.take_while(|line| line.seq > seq).collect();
+    lines.reverse();
+    lines
+}
+
 /// The lines of these entries, read back.
-fn appended(ledger: &Ledger, entries: &[Entry], flush: Flush) -> Vec<Line> {
-    let numbers = ledger.append(entries, flush).unwrap();
-    let mut lines = ledger.lines_after(numbers.start.saturating_sub(1)).unwrap();
+fn appended(ledger: &Ledger, entries: &[Entry], durability: Durability) -> Vec<Line> {
+    let numbers = ledger.append(entries, durability).unwrap();
+    let mut lines = lines_after(ledger, numbers.start.saturating_sub(1));
     lines.truncate(entries.len());
     assert_eq!(lines.iter().map(|line| line.seq).collect::<Vec<_>>(), numbers.collect::<Vec<_>>());
     lines
@@ -154,12 +163,12 @@ fn an_empty_ledger_is_valid() {
     let world = World::new();
     let ledger = world.ledger();
     assert_eq!(ledger.newest_first().unwrap().count(), 0);
-    assert_eq!(ledger.lines_after(0).unwrap(), []);
-    assert!(ledger.append(&[], Flush::Data).unwrap().is_empty());
+    assert_eq!(lines_after(&ledger, 0), []);
+    assert!(ledger.append(&[], Durability::Durable).unwrap().is_empty());
     ledger.sync().unwrap();
-    let verdict = ledger.verify().unwrap();
-    let nothing = Verdict { lines: 0, first_seq: None, head: None, remembered: None, problem: None };
-    assert_eq!(verdict, nothing);
+    let found = ledger.verify().unwrap();
+    let nothing = Verification { lines: 0, first_seq: None, head: None, remembered: None, problem: None };
+    assert_eq!(found, nothing);
     assert_eq!(world.files(), [""; 0], "to look does not make files");
 
     let options = LedgerOptions { max_size: 1, head: None };
@@ -178,7 +187,7 @@ fn a_line_has_exactly_these_bytes() {
     assert_eq!(world.text(), std::slice::from_ref(&first));
     let second = world.append([2]).remove(0);
     assert_eq!((second.seq, second.prev), (2, Digest::of(first.as_bytes())));
-    assert_eq!(world.text()[1], second.text());
+    assert_eq!(world.text()[1], *second.text);
     assert_eq!(second.event, entry(json!({"number": 2})).event, "what no version writes so is kept as it is");
     assert_eq!(fs::metadata(world.path("ledger.jsonl")).unwrap().permissions().mode() & 0o117, 0);
 }
@@ -189,7 +198,7 @@ fn two_ledger_objects_continue_one_chain() {
     let (a, b) = (world.ledger(), world.ledger());
     for number in 1..=10 {
         let from = if number % 3 == 0 { &b } else { &a };
-        let lines = appended(from, &[entry(json!(number)), entry(json!("and"))], Flush::Data);
+        let lines = appended(from, &[entry(json!(number)), entry(json!("and"))], Durability::Durable);
         assert_eq!([lines[0].seq, lines[1].seq], [2 * number - 1, 2 * number]);
     }
     a.sync().unwrap();
@@ -205,7 +214,9 @@ fn many_writers_append_at_once() {
             let ledger = world.ledger();
             scope.spawn(move || {
                 for number in 0..200 {
-                    ledger.append(&[entry(json!({"thread": thread, "number": number}))], Flush::No).unwrap();
+                    ledger
+                        .append(&[entry(json!({"thread": thread, "number": number}))], Durability::Fast)
+                        .unwrap();
                 }
             });
         }
@@ -220,7 +231,7 @@ fn many_writers_append_at_once() {
     assert!(world.files().len() > 5, "files became full in the meantime");
     for thread in 0..8 {
         let mine = |line: &Line| payload(line)["thread"] == thread;
-        let numbers = world.ledger().lines_after(0).unwrap().into_iter().filter(mine);
+        let numbers = lines_after(&world.ledger(), 0).into_iter().filter(mine);
         assert!(numbers.map(|line| payload(&line)["number"].as_u64().unwrap()).eq(0..200));
     }
 }
@@ -231,7 +242,7 @@ fn a_full_file_is_renamed_and_the_chain_goes_on() {
     assert_eq!(world.files(), ["ledger-1.jsonl", "ledger-4.jsonl", "ledger.jsonl"]);
     world.good(7);
     assert_eq!(world.seqs(), descending(7));
-    let after: Vec<u64> = world.ledger().lines_after(2).unwrap().iter().map(|line| line.seq).collect();
+    let after: Vec<u64> = lines_after(&world.ledger(), 2).iter().map(|line| line.seq).collect();
     assert_eq!(after, [3, 4, 5, 6, 7]);
 
     fs::remove_file(world.path("ledger-4.jsonl")).unwrap();
@@ -292,10 +303,10 @@ fn lines_of_any_length_are_read_backwards() {
         let world = World::new();
         let ledger = world.ledger();
         for number in 0..3 {
-            ledger.append(&[entry(json!("x".repeat(fill))), entry(json!(number))], Flush::No).unwrap();
+            ledger.append(&[entry(json!("x".repeat(fill))), entry(json!(number))], Durability::Fast).unwrap();
         }
         assert_eq!(world.seqs(), descending(6), "fill {fill}");
-        let lines = world.ledger().lines_after(0).unwrap();
+        let lines = lines_after(&world.ledger(), 0);
         assert_eq!(payload(&lines[4]).as_str().unwrap().len(), fill);
         assert_eq!(world.append([7])[0].seq, 7);
         world.good(7);
@@ -311,7 +322,7 @@ fn a_folder_that_cannot_be_written_is_a_clear_error() {
     // Permissions do not hold for root; where the kernel itself says no, they do not matter.
     let folder = if rustix::process::geteuid().is_root() { Path::new("/sys/kernel") } else { &closed };
     let ledger = Ledger::new(folder, &world.path("lock"), LedgerOptions { max_size: 1, head: None });
-    let fault = ledger.append(&[entry(json!(1))], Flush::No).unwrap_err();
+    let fault = ledger.append(&[entry(json!(1))], Durability::Fast).unwrap_err();
     let Fault::Io { path, source, .. } = &fault else { panic!("{fault}") };
     assert_eq!(*path, folder.join("ledger.jsonl"));
     let denied = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
@@ -324,7 +335,7 @@ fn a_link_is_not_followed() {
     let world = World::new();
     fs::write(world.path("elsewhere"), "").unwrap();
     std::os::unix::fs::symlink(world.path("elsewhere"), world.path("ledger.jsonl")).unwrap();
-    let fault = world.ledger().append(&[entry(json!(1))], Flush::No).unwrap_err();
+    let fault = world.ledger().append(&[entry(json!(1))], Durability::Fast).unwrap_err();
     assert!(fault.to_string().contains("ledger.jsonl"), "{fault}");
     assert_eq!(fs::read(world.path("elsewhere")).unwrap(), b"");
 }
@@ -337,14 +348,18 @@ fn a_process_that_keeps_the_files_open_notices_what_others_do() {
         // Also several in a row by one of them, and more than one at once.
         let ledger = &ledgers[usize::from(number % 5 < 2)];
         let entries = vec![entry(json!({"number": number})); 1 + usize::from(number % 7 == 0)];
-        appended(ledger, &entries, Flush::No);
+        appended(ledger, &entries, Durability::Fast);
     }
     assert!(world.files().len() > 5, "it went on in new files");
     world.good(69);
     // One of the others was killed while it wrote.
     fs::write(world.path("ledger.jsonl"), [&world.bytes()[..], b"{\"seq\":70,\"pr"].concat()).unwrap();
     let [known, _] = ledgers;
-    assert_eq!(appended(&known, &[entry(json!("after"))], Flush::No)[0].seq, 71, "the healing has number 70");
+    assert_eq!(
+        appended(&known, &[entry(json!("after"))], Durability::Fast)[0].seq,
+        71,
+        "the healing has number 70"
+    );
     assert_eq!(fs::read(world.path("ledger.torn-70")).unwrap(), b"{\"seq\":70,\"pr");
     // A process that has the old lock file open and one that opens the new file still exclude each other.
     fs::remove_file(world.path("lock")).unwrap();
@@ -352,7 +367,7 @@ fn a_process_that_keeps_the_files_open_notices_what_others_do() {
         for ledger in [known, world.ledger_with(None)] {
             scope.spawn(move || {
                 for number in 0..300 {
-                    ledger.append(&[entry(json!({"number": number}))], Flush::No).unwrap();
+                    ledger.append(&[entry(json!({"number": number}))], Durability::Fast).unwrap();
                 }
             });
         }

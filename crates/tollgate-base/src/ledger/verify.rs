@@ -3,23 +3,19 @@
 //! Each line has the hash of the line before. If that hash is wrong, either of the two lines was edited. The line after
 //! both decides: if it has the right hash of the second line, the first one was edited.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Take};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::digest::Digest;
-use crate::error::{At, Fault, Result};
+use crate::error::{Fault, Result};
 
-use super::cursor::Cursor;
-use super::files::{Shared, open_to_read};
-use super::head;
+use super::files::Ledger;
+use super::line::{Cursor, Link};
+use super::read::{OldestFirst, Seen};
 
-/// What [`super::Ledger::verify`] found.
+/// What [`Ledger::verify`] found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Verdict {
+pub struct Verification {
     /// The number of good lines, up to the end or to the problem.
     pub lines: u64,
     /// The number of the first line.
@@ -67,55 +63,57 @@ pub enum Wrong {
     Rewritten,
 }
 
-/// What ties a line to the one before.
-#[derive(Deserialize)]
-struct Link {
-    seq: u64,
-    prev: Digest,
-}
-
-/// A line with its place.
-struct Seen {
-    file: Arc<Path>,
-    line: u64,
-    whole: bool,
-    hash: Digest,
-    link: Option<Link>,
+impl Ledger {
+    /// Reads all lines and reports the first that is not as it was written. Needs memory for two lines, however long the
+    /// ledger is.
+    pub fn verify(&self) -> Result<Verification> {
+        // Locked only until the length is known, so that no unfinished write is read. A reader that may not take the
+        // lock may still read: an auditor with a read-only copy.
+        let lock = match self.lock() {
+            Err(Fault::Io { .. }) => None,
+            lock => Some(lock?),
+        };
+        // Before the files, for readers without the lock: the ledger may grow after its head was remembered.
+        let remembered = self.remembered()?;
+        let mut lines = OldestFirst::new(self.files()?);
+        drop(lock);
+        let mut found = Verification { lines: 0, first_seq: None, head: None, remembered, problem: None };
+        let mut before: Option<Seen> = None;
+        while let Some(line) = lines.next()? {
+            let end = found.head.unwrap_or(Cursor::START);
+            found.problem = judge(&line, before.as_ref(), end, remembered, &mut lines)?;
+            if found.problem.is_some() {
+                return Ok(found);
+            }
+            let seq = end.seq + 1;
+            found.first_seq.get_or_insert(seq);
+            found.head = Some(Cursor { seq, hash: line.hash });
+            found.lines += 1;
+            before = Some(line);
+        }
+        let end = found.head.unwrap_or(Cursor::START);
+        if let Some(remembered) = remembered.filter(|remembered| remembered.seq > end.seq) {
+            let last = before.filter(|last| *last.file == *self.path);
+            found.problem = Some(Problem {
+                file: self.path.clone(),
+                line: last.map_or(0, |last| last.line) + 1,
+                seq: end.seq + 1,
+                missing: remembered.seq - end.seq,
+                wrong: Wrong::CutTail,
+            });
+        }
+        Ok(found)
+    }
 }
 
 impl Seen {
+    fn link(&self) -> Option<Link> {
+        serde_json::from_slice(&self.bytes).ok()
+    }
+
     fn problem(&self, seq: u64, wrong: Wrong) -> Problem {
         Problem { file: self.file.to_path_buf(), line: self.line, seq, missing: 0, wrong }
     }
-}
-
-pub(super) fn verify(ledger: &Shared) -> Result<Verdict> {
-    let (mut lines, remembered) = Lines::of(ledger)?;
-    let mut verdict = Verdict { lines: 0, first_seq: None, head: None, remembered, problem: None };
-    let mut before: Option<Seen> = None;
-    while let Some(line) = lines.next()? {
-        let end = verdict.head.unwrap_or(Cursor::START);
-        verdict.problem = judge(&line, before.as_ref(), end, remembered, &mut lines)?;
-        if verdict.problem.is_some() {
-            return Ok(verdict);
-        }
-        let seq = end.seq + 1;
-        verdict.first_seq.get_or_insert(seq);
-        verdict.head = Some(Cursor { seq, hash: line.hash });
-        verdict.lines += 1;
-        before = Some(line);
-    }
-    let end = verdict.head.unwrap_or(Cursor::START);
-    if let Some(remembered) = remembered.filter(|remembered| remembered.seq > end.seq) {
-        verdict.problem = Some(Problem {
-            file: ledger.path.clone(),
-            line: lines.read_of(&ledger.path) + 1,
-            seq: end.seq + 1,
-            missing: remembered.seq - end.seq,
-            wrong: Wrong::CutTail,
-        });
-    }
-    Ok(verdict)
 }
 
 /// What is wrong with this line, if the ledger is good up to `end`. Reads further lines only if something is.
@@ -124,14 +122,13 @@ fn judge(
     before: Option<&Seen>,
     end: Cursor,
     remembered: Option<Cursor>,
-    rest: &mut Lines,
+    rest: &mut OldestFirst,
 ) -> Result<Option<Problem>> {
     let expected = end.seq + 1;
-    let link = match &line.link {
-        _ if !line.whole => return Ok(Some(line.problem(expected, Wrong::Torn))),
-        None => return Ok(Some(line.problem(expected, Wrong::NotALine))),
-        Some(link) => link,
-    };
+    if !line.whole {
+        return Ok(Some(line.problem(expected, Wrong::Torn)));
+    }
+    let Some(link) = line.link() else { return Ok(Some(line.problem(expected, Wrong::NotALine))) };
     Ok(match (link.seq == expected, link.prev == end.hash) {
         (true, true) => {
             let known = remembered.filter(|remembered| remembered.seq == expected);
@@ -140,12 +137,12 @@ fn judge(
         // In its place, with a wrong number.
         (false, true) => Some(line.problem(expected, Wrong::Edited)),
         (true, false) => match before {
-            Some(before) if innocent(line, link, remembered, rest)? => {
+            Some(before) if innocent(line, &link, remembered, rest)? => {
                 Some(before.problem(end.seq, Wrong::Edited))
             }
             _ => Some(line.problem(expected, Wrong::Edited)),
         },
-        (false, false) if link.seq < expected || rest.contain(expected)? => {
+        (false, false) if link.seq < expected || contain(rest, expected)? => {
             Some(line.problem(link.seq, Wrong::Reordered))
         }
         (false, false) => {
@@ -156,102 +153,19 @@ fn judge(
 
 /// Whether the line's bytes have the hash that the next line, or else the remembered head, has for it. If neither has
 /// one: yes, because more of a line is payload than chain.
-fn innocent(line: &Seen, link: &Link, remembered: Option<Cursor>, rest: &mut Lines) -> Result<bool> {
-    if let Some(Seen { link: Some(next), .. }) = rest.next()? {
+fn innocent(line: &Seen, link: &Link, remembered: Option<Cursor>, rest: &mut OldestFirst) -> Result<bool> {
+    if let Some(next) = rest.next()?.and_then(|next| next.link()) {
         return Ok(next.prev == line.hash);
     }
     Ok(remembered.is_none_or(|known| known.seq != link.seq || known.hash == line.hash))
 }
 
-/// The lines of all files, the oldest first.
-struct Lines {
-    /// The files that were not read yet, the oldest last. Full files are opened when they are read.
-    files: Vec<(PathBuf, Option<Take<File>>)>,
-    reading: Option<(Arc<Path>, BufReader<Take<File>>)>,
-    /// The number of lines of that file that were read.
-    line: u64,
-    bytes: Vec<u8>,
-}
-
-impl Lines {
-    /// The lines as they are at this moment, and the remembered head.
-    fn of(ledger: &Shared) -> Result<(Self, Option<Cursor>)> {
-        // Locked only until the length is known, so that no unfinished write is read. A reader that may not take the
-        // lock may still read: an auditor with a read-only copy.
-        let lock = match ledger.lock() {
-            Err(Fault::Io { .. }) => None,
-            lock => Some(lock?),
-        };
-        // In this order, for readers without the lock: the ledger may grow after its head was remembered, and the
-        // growing file may become a full one after it was opened.
-        let remembered = ledger.options.head.as_deref().map(head::remembered).transpose()?.flatten();
-        let growing = open_to_read(&ledger.path)?;
-        let mut files = Vec::new();
-        for (_, path) in ledger.full_files(growing.as_ref())? {
-            files.push((path, None));
-        }
-        if let Some(file) = growing {
-            let length = file.metadata().at("look at", &ledger.path)?.len();
-            files.push((ledger.path.clone(), Some(file.take(length))));
-        }
-        drop(lock);
-        files.reverse();
-        Ok((Self { files, reading: None, line: 0, bytes: Vec::new() }, remembered))
-    }
-
-    fn next(&mut self) -> Result<Option<Seen>> {
-        loop {
-            let Some((path, file)) = &mut self.reading else {
-                let Some((path, file)) = self.files.pop() else { return Ok(None) };
-                let file = match file {
-                    Some(file) => file,
-                    None => match open_to_read(&path)? {
-                        Some(file) => file.take(u64::MAX),
-                        // Deleted since it was listed: its lines will be found missing.
-                        None => continue,
-                    },
-                };
-                self.reading = Some((path.into(), BufReader::new(file)));
-                self.line = 0;
-                continue;
-            };
-            self.bytes.clear();
-            file.read_until(b'\n', &mut self.bytes).at("read", &*path)?;
-            if self.bytes.is_empty() {
-                if self.files.is_empty() {
-                    return Ok(None);
-                }
-                self.reading = None;
-                continue;
-            }
-            self.line += 1;
-            let whole = self.bytes.last() == Some(&b'\n');
-            let bytes = self.bytes.strip_suffix(b"\n").unwrap_or(&self.bytes);
-            return Ok(Some(Seen {
-                file: path.clone(),
-                line: self.line,
-                whole,
-                hash: Digest::of(bytes),
-                link: serde_json::from_slice(bytes).ok(),
-            }));
+/// Whether a later line has this number.
+fn contain(rest: &mut OldestFirst, seq: u64) -> Result<bool> {
+    while let Some(line) = rest.next()? {
+        if line.link().is_some_and(|link| link.seq == seq) {
+            return Ok(true);
         }
     }
-
-    /// The number of lines of this file that were read, if it was the last one.
-    fn read_of(&self, path: &Path) -> u64 {
-        match &self.reading {
-            Some((reading, _)) if **reading == *path => self.line,
-            _ => 0,
-        }
-    }
-
-    /// Whether a later line has this number.
-    fn contain(&mut self, seq: u64) -> Result<bool> {
-        while let Some(line) = self.next()? {
-            if line.link.is_some_and(|link| link.seq == seq) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
+    Ok(false)
 }

@@ -210,7 +210,7 @@ fn make_vault(
     let text = with_vault(&text, dir, known);
     let named = text.is_some();
     if let Some(text) = text {
-        match text.parse::<Settings>() {
+        match Settings::parse(&text, config) {
             Ok(now) if now.vault.dir == Path::new(dir) => {
                 fs::write(config, text).map_err(at("write", config))?;
             }
@@ -343,7 +343,8 @@ mod tests {
 
     #[test]
     fn the_template_has_the_defaults_except_for_unread_files() {
-        let mut settings: Settings = TEMPLATE.parse().unwrap();
+        let parse = |text: &str| Settings::parse(text, Path::new("config.toml"));
+        let mut settings = parse(TEMPLATE).unwrap();
         assert_eq!(settings.guard.unread, Unread::Known);
         settings.guard.unread = Unread::default();
         assert_eq!(settings, Settings { version: Some(1), ..Settings::default() });
@@ -358,7 +359,7 @@ mod tests {
         assert!(roles.lines().all(|line| line.starts_with("# ") || line.starts_with(" may")), "{roles}");
         let all: String = settings_part.lines().map(|line| uncomment(line) + "\n").collect();
         assert!(all.contains("\nmax_age = ") && all.contains("\nprotected = "), "{all}");
-        let mut settings: Settings = all.parse().unwrap();
+        let mut settings = parse(&all).unwrap();
         settings.guard.unread = Unread::default();
         assert_eq!(settings, Settings { version: Some(1), ..Settings::default() });
     }
@@ -367,7 +368,7 @@ mod tests {
     fn the_vault_can_be_added_to_any_configuration() {
         let named = |text: &str| {
             let text = with_vault(text, "my tasks", false).unwrap();
-            let dir = text.parse::<Settings>().map(|settings| settings.vault.dir);
+            let dir = Settings::parse(&text, Path::new("config.toml")).map(|settings| settings.vault.dir);
             (text, dir)
         };
         for text in [TEMPLATE, "", "version = 1\n", "version = 1\n[vault]\nlease = \"1m\"\n"] {

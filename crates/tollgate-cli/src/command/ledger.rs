@@ -11,7 +11,8 @@ use notify::{RecursiveMode, Watcher};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use tollgate::error::Fault;
-use tollgate::ledger::{ActionType, Cursor, Followed, Follower, Ledger, Line, Resumed, Verdict};
+use tollgate::event::Event;
+use tollgate::ledger::{Cursor, Followed, Ledger, Line, Verification};
 use tollgate::name::Agent;
 
 use crate::answer::{Answer, Form, Said, json_line};
@@ -66,7 +67,7 @@ struct LedgerTailArgs {
         long = "type",
         value_name = "TYPE",
         ignore_case = true,
-        value_parser = PossibleValuesParser::new(ActionType::ALL.iter().map(|known| known.as_str()))
+        value_parser = PossibleValuesParser::new(Event::ACTION_TYPES)
     )]
     action_type: Option<String>,
 }
@@ -160,7 +161,7 @@ fn follow(
     let (mut watched, mut more) = (false, false);
     let mut stdout = BufWriter::new(io::stdout().lock());
     let newest = Newest::of(ledger, args.lines, wanted)?;
-    let (mut follower, mut fresh): (_, Vec<Line>) = (follower_from(ledger, newest.end)?, newest.lines.into());
+    let (mut follower, mut fresh): (_, Vec<Line>) = (ledger.follow_from(newest.end), newest.lines.into());
     loop {
         for line in &fresh {
             match invocation.form() {
@@ -197,18 +198,10 @@ fn follow(
         match followed {
             Followed::ToTheEnd | Followed::Doubtful => {}
             Followed::Further => more = true,
+            // The place is gone, because the ledger was moved or truncated.
             Followed::Lost(_) => (follower, more) = (ledger.follow(), true),
         }
     }
-}
-
-/// Follows the ledger from this place. If the place is gone, because the ledger was moved or truncated, follows the ledger
-/// from its start.
-fn follower_from(ledger: &Ledger, cursor: Cursor) -> Result<Follower, Fault> {
-    Ok(match ledger.follow_from(cursor)? {
-        Resumed::Following(follower) => follower,
-        Resumed::Lost(_) => ledger.follow(),
-    })
 }
 
 /// Whether the reader of stdout has closed it.
@@ -231,7 +224,7 @@ fn verify(invocation: &Invocation) -> Result<Answer, CliError> {
 }
 
 /// Without serde, because a path in it may not be UTF-8.
-fn verdict_json(verdict: &Verdict, head_file: Option<&std::path::Path>) -> Value {
+fn verdict_json(verdict: &Verification, head_file: Option<&std::path::Path>) -> Value {
     let problem = verdict.problem.as_ref().map(|problem| {
         json!({
             "file": problem.file.to_string_lossy(),

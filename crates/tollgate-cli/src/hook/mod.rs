@@ -24,7 +24,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 use tollgate::settings::{GuardMode, HookSettings, OnFault};
-use tollgate_base::deadline::Deadline;
+use tollgate_base::sys::Deadline;
 
 use crate::error::{CliError, UsageError};
 use crate::global_args::GlobalArgs;

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 use tollgate::commit::Guarantee;
 use tollgate::error::Fault;
-use tollgate::ledger::{Verdict, Wrong};
+use tollgate::ledger::{Verification, Wrong};
 use tollgate::name::Agent;
 use tollgate::settings::{GuardMode, Settings};
 use tollgate::vault::checkup::Finding;
@@ -46,7 +46,7 @@ pub(crate) enum Fact {
         after: Leftovers,
     },
     Ledger {
-        verdict: Box<Verdict>,
+        verdict: Box<Verification>,
         head_file: Option<PathBuf>,
     },
     Recovery {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tollgate::commit::Guarantee;
 use tollgate::error::Fault;
-use tollgate::ledger::Verdict;
+use tollgate::ledger::Verification;
 use tollgate::settings::{Durability, GuardMode, Settings, Unread};
 use tollgate::visible::plain;
 use tollgate::workspace::{STATE_FOLDER, STATE_VERSION};
@@ -224,7 +224,11 @@ fn leftover_words(view: &Viewpoint, before: &Leftovers, after: &Leftovers) -> (S
     }
 }
 
-fn ledger_words(view: &Viewpoint, verdict: &Verdict, head_file: Option<&Path>) -> (String, Option<String>) {
+fn ledger_words(
+    view: &Viewpoint,
+    verdict: &Verification,
+    head_file: Option<&Path>,
+) -> (String, Option<String>) {
     if let Some(found) = &verdict.problem {
         let (fact, hint) = problem(view, found, head_file);
         return (fact, Some(hint));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tollgate::ledger::{Line, Problem, Verdict, Wrong};
+use tollgate::ledger::{Line, Problem, Verification, Wrong};
 use tollgate::visible::plain;
 
 use super::text::{Viewpoint, count, moment, quoted, short, shown};
@@ -15,7 +15,7 @@ pub(crate) fn ledger_line(line: &Line) -> String {
     for (target, arrow) in line.event.described().targets().zip(["  ", " -> "]) {
         words += &format!("{arrow}{}", short(&plain(target)));
     }
-    for word in line.event.result_words() {
+    for (_, word) in line.event.result_words() {
         words += &format!("  {}", plain(word));
     }
     words
@@ -31,7 +31,7 @@ pub(crate) fn damaged_lines(damaged: usize) -> String {
     }
 }
 
-pub(crate) fn verdict(view: &Viewpoint, verdict: &Verdict, head_file: Option<&Path>) -> String {
+pub(crate) fn verdict(view: &Viewpoint, verdict: &Verification, head_file: Option<&Path>) -> String {
     match (&verdict.problem, verdict.head, verdict.remembered) {
         (Some(found), ..) => {
             let (fact, hint) = problem(view, found, head_file);
@@ -54,7 +54,7 @@ pub(crate) fn verdict(view: &Viewpoint, verdict: &Verdict, head_file: Option<&Pa
     }
 }
 
-fn whole_lines(verdict: &Verdict) -> String {
+fn whole_lines(verdict: &Verification) -> String {
     count(usize::try_from(verdict.lines).unwrap_or(usize::MAX), "line")
 }
 

@@ -35,7 +35,7 @@ use crate::root::Root;
 use crate::stripe_lock::StripeLocks;
 use tollgate_base::error::Result;
 use tollgate_base::event::RefusalStatus;
-use tollgate_base::ledger::{Entry, Flush};
+use tollgate_base::ledger::Entry;
 use tollgate_base::lock::Pauses;
 use tollgate_base::settings::Durability;
 
@@ -151,9 +151,9 @@ fn apply(
             let flush = match durability {
                 // After a single swap or removal, the ledger line can be restored from the name of the replaced file.
                 Durability::Durable if journal.is_some() || steps.iter().any(Step::leaves_no_trace) => {
-                    Flush::Data
+                    Durability::Durable
                 }
-                _ => Flush::No,
+                _ => Durability::Fast,
             };
             root.ledger().append(&lines, flush)?;
         }

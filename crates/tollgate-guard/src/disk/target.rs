@@ -113,7 +113,7 @@ impl Target {
 
     /// Reads the file up to the length that it had when it was opened, even if it grows in the meantime.
     pub(crate) fn stream(&self, mut sink: impl FnMut(&[u8]) -> Result<()>) -> Result<Digest> {
-        let mut hasher = Hasher::new();
+        let mut hasher = Hasher::default();
         let mut buffer = vec![0; CHUNK.min(usize::try_from(self.len()).unwrap_or(CHUNK)).max(1)];
         let mut at = 0;
         while at < self.len() {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tollgate::error::Result;
 use tollgate::event::{Described, Event, Part, Tone};
-use tollgate::ledger::{ActionType, Line};
+use tollgate::ledger::Line;
 
 use super::text::{Shown, age, count, encode};
 use super::view::{View, Visit};
@@ -66,8 +66,8 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &LedgerQuery)
                 "Kind"
                 select name="kind" {
                     option value="" { "all" }
-                    @for kind in ActionType::ALL {
-                        option value=(kind.as_str()) selected[query.kind == kind.as_str()] { (kind.as_str()) }
+                    @for kind in Event::ACTION_TYPES {
+                        option value=(kind) selected[query.kind == *kind] { (kind) }
                     }
                 }
             }

@@ -80,8 +80,8 @@ fn the_edited_text_is_what_is_approved() {
     assert_eq!(visitor.sends("/tasks/x.md/edit", &[("text", "nine coins\r\nto Ada")]).status, 303);
     assert_eq!(world.state("x"), State::Approved);
     assert_eq!(world.text("x"), before.replace("ten coins", "nine coins\nto Ada"), "and nothing else");
-    let lines = world.workspace().ledger().lines_after(0).unwrap();
-    let line = lines.iter().rfind(|line| line.event.action_type() == "APPROVAL").unwrap().json();
+    let mut lines = world.workspace().ledger().newest_first().unwrap().map(Result::unwrap);
+    let line = lines.find(|line| line.event.action_type() == "APPROVAL").unwrap().json();
     let hash = |text: &str| Digest::of(text.as_bytes()).to_string();
     assert_eq!(
         (&line["payload"]["sha256"], &line["payload"]["by"]),

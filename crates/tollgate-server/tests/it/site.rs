@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tollgate::error::Result;
 use tollgate::event::{Event, TurnMark};
 use tollgate::gate::Gate;
-use tollgate::ledger::{Entry, Flush, Ledger};
+use tollgate::ledger::{Entry, Ledger};
 use tollgate::name::TurnId;
 use tollgate::settings::{Durability, Settings, Wait};
 use tollgate::shared_turn::{Leaves, SharedTurns};
@@ -124,7 +124,7 @@ impl World {
             event: Event::TurnStarted(TurnMark {}),
         };
         let entries: Vec<Entry> = (0..count).map(|_| entry.clone()).collect();
-        self.here.ledger().append(&entries, Flush::No).unwrap();
+        self.here.ledger().append(&entries, Durability::Fast).unwrap();
     }
 
     /// The names of the tasks that the board shows in a state.

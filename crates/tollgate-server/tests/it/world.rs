@@ -13,7 +13,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tollgate::gate::Gate;
-use tollgate::ledger::Line;
 use tollgate::settings::{Durability, Settings, Wait};
 use tollgate::vault::Vault;
 use tollgate::workspace::{self, Workspace};
@@ -65,7 +64,7 @@ impl World {
         let keep = tempfile::tempdir().unwrap();
         let root = keep.path().canonicalize().unwrap().join("w");
         fs::create_dir(&root).unwrap();
-        let mut settings: Settings = settings.parse().unwrap();
+        let mut settings = Settings::parse(settings, "config.toml".as_ref()).unwrap();
         settings.guard.durability = Durability::Fast;
         settings.vault.durability = Durability::Fast;
         settings.vault.settle = Wait(Duration::ZERO);
@@ -145,8 +144,11 @@ impl World {
     }
 
     pub(crate) fn ledger(&self, action_type: &str) -> Vec<Value> {
-        let lines = self.gate.workspace().ledger().lines_after(0).unwrap();
-        lines.iter().map(Line::json).filter(|line| line["action_type"] == action_type).collect()
+        let mut lines = Vec::new();
+        let mut follower = self.gate.workspace().ledger().follow();
+        follower.advance(usize::MAX, |line| lines.push(line.json())).unwrap();
+        lines.retain(|line: &Value| line["action_type"] == action_type);
+        lines
     }
 
     /// A client on a new connection, after the handshake.

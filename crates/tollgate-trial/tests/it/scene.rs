@@ -12,7 +12,6 @@ use serde_json::Value;
 use tollgate::digest::Digest;
 use tollgate::gate::Gate;
 use tollgate::guard::{Expected, Outcome};
-use tollgate::ledger::Line;
 use tollgate::part::Part;
 use tollgate::settings::{Durability, Settings};
 use tollgate::workspace::{Options, Workspace};
@@ -346,8 +345,10 @@ pub(crate) fn names(root: &Path, folder: &str) -> Vec<String> {
 }
 
 pub(crate) fn lines_of(workspace: &Workspace, action_type: &str) -> Vec<Value> {
-    let lines = workspace.ledger().lines_after(0).unwrap();
-    lines.iter().map(Line::json).filter(|line| line["action_type"] == action_type).collect()
+    let mut lines = Vec::new();
+    workspace.ledger().follow().advance(usize::MAX, |line| lines.push(line.json())).unwrap();
+    lines.retain(|line: &Value| line["action_type"] == action_type);
+    lines
 }
 
 pub(crate) fn mutations(workspace: &Workspace) -> Vec<Value> {

@@ -9,7 +9,6 @@ use tollgate::digest::Digest;
 use tollgate::edit::Edit;
 use tollgate::gate::Gate;
 use tollgate::guard::{Change, Expected, Outcome, Refused};
-use tollgate::ledger::Line;
 use tollgate::part::Part;
 use tollgate::refusal::ErrorType;
 use tollgate::settings::Settings;
@@ -30,7 +29,7 @@ impl World {
     pub(crate) fn with(settings: &str) -> Self {
         let keep = tempfile::tempdir().unwrap();
         fs::create_dir(keep.path().join("w")).unwrap();
-        let mut settings: Settings = settings.parse().unwrap();
+        let mut settings = Settings::parse(settings, "config.toml".as_ref()).unwrap();
         settings.guard.durability = tollgate::settings::Durability::Fast;
         let gate = open(&keep.path().join("w"), settings);
         Self { keep, gate }
@@ -71,7 +70,9 @@ impl World {
 
     /// The ledger, oldest line first.
     pub(crate) fn ledger(&self) -> Vec<Value> {
-        self.gate.workspace().ledger().lines_after(0).unwrap().iter().map(Line::json).collect()
+        let mut lines = Vec::new();
+        self.gate.workspace().ledger().follow().advance(usize::MAX, |line| lines.push(line.json())).unwrap();
+        lines
     }
 
     pub(crate) fn lines_of(&self, action_type: &str) -> Vec<Value> {

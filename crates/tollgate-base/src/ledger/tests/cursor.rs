@@ -8,23 +8,15 @@ fn kept(cursor: Cursor) -> Cursor {
     read.to_string().parse().unwrap()
 }
 
-fn resumed(world: &World, cursor: Cursor) -> Resumed {
-    world.ledger().follow_from(kept(cursor)).unwrap()
-}
-
-#[track_caller]
 fn follower(world: &World, cursor: Cursor) -> Follower {
-    match resumed(world, cursor) {
-        Resumed::Following(follower) => follower,
-        Resumed::Lost(lost) => panic!("lost: {lost:?}"),
-    }
+    world.ledger().follow_from(kept(cursor))
 }
 
 #[track_caller]
 fn lost(world: &World, cursor: Cursor) -> Lost {
-    match resumed(world, cursor) {
-        Resumed::Following(follower) => panic!("found: {follower:?}"),
-        Resumed::Lost(lost) => lost,
+    match next(&mut follower(world, cursor), 1) {
+        (lines, Followed::Lost(lost)) if lines.is_empty() => lost,
+        found => panic!("found: {found:?}"),
     }
 }
 
@@ -37,7 +29,7 @@ fn next(follower: &mut Follower, most: usize) -> (Vec<u64>, Followed) {
 
 /// All cursors of a ledger: `cursors[n]` is after line `n`.
 fn cursors(world: &World) -> Vec<Cursor> {
-    let lines = world.ledger().lines_after(0).unwrap();
+    let lines = lines_after(&world.ledger(), 0);
     std::iter::once(Cursor::START).chain(lines.iter().map(Line::cursor)).collect()
 }
 
@@ -128,7 +120,7 @@ fn follow_while_others_append(world: &World, lines: u64) {
             let ledger = world.ledger();
             scope.spawn(move || {
                 for number in 0..lines / 4 {
-                    ledger.append(&[entry(json!({"number": number}))], Flush::No).unwrap();
+                    ledger.append(&[entry(json!({"number": number}))], Durability::Fast).unwrap();
                 }
             });
         }
@@ -179,7 +171,7 @@ fn a_torn_tail_is_not_read_and_what_replaces_it_is() {
         let mut waiting = follower(&world, cursors[4]);
         assert_eq!(next(&mut waiting, 9).0, [0; 0]);
         let last_known = lost(&world, cursors[5]);
-        assert_eq!(last_known, Lost::Cut { last: 4 });
+        assert_eq!(last_known, Lost::Cut);
         // Cuts the tail off, says so in line 5 unless nothing was torn, and adds a line.
         world.append([6]);
         let expected: &[u64] = if cut == start_of_last { &[5] } else { &[5, 6] };
@@ -196,10 +188,10 @@ fn a_cursor_whose_line_is_not_there_is_told_so() {
     other.append([7]);
     other.append((1..=20).rev());
     for (seq, cursor) in cursors(&other).into_iter().enumerate().skip(1) {
-        let expected = if seq > 12 { Lost::Cut { last: 12 } } else { Lost::Changed };
+        let expected = if seq > 12 { Lost::Cut } else { Lost::Changed };
         assert_eq!(lost(&world, cursor), expected, "from another ledger, after line {seq}");
     }
-    assert_eq!(lost(&World::new(), kept[4]), Lost::Cut { last: 0 });
+    assert_eq!(lost(&World::new(), kept[4]), Lost::Cut);
 
     let path = world.path("ledger-6.jsonl");
     let text = fs::read_to_string(&path).unwrap();
@@ -215,7 +207,7 @@ fn a_cursor_whose_line_is_not_there_is_told_so() {
     let mut before_the_gap = follower(&world, kept[4]);
     assert_eq!(next(&mut before_the_gap, 9), (vec![5, 11, 12], Followed::Doubtful));
     fs::remove_file(world.path("ledger-1.jsonl")).unwrap();
-    assert_eq!(lost(&world, kept[9]), Lost::Deleted { first: 11 });
+    assert_eq!(lost(&world, kept[9]), Lost::Deleted);
     let mut at_the_gap = follower(&world, kept[10]);
     assert_eq!(next(&mut at_the_gap, 9), (vec![11, 12], Followed::ToTheEnd), "the next line vouches for it");
 }
@@ -227,7 +219,7 @@ fn a_follower_whose_place_is_gone_stops_until_it_is_back() {
     let mut following = follower(&world, Cursor::START);
     assert_eq!(next(&mut following, 9).0.len(), 6);
     world.write(&world.text()[..3]);
-    let cut = Followed::Lost(Lost::Cut { last: 3 });
+    let cut = Followed::Lost(Lost::Cut);
     assert_eq!(next(&mut following, 9), (vec![], cut));
     world.append([14, 15, 16, 17]);
     assert_eq!(next(&mut following, 9), (vec![], Followed::Lost(Lost::Changed)), "not a silent restart");

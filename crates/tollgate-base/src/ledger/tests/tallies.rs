@@ -39,7 +39,7 @@ fn rolled_back() -> Event {
 fn append(world: &World, agent: &str, events: impl IntoIterator<Item = Event>) {
     let entry = |event| Entry { agent: Some(agent.parse().unwrap()), event, ..entry(json!({})) };
     let entries: Vec<Entry> = events.into_iter().map(entry).collect();
-    world.ledger().append(&entries, Flush::No).unwrap();
+    world.ledger().append(&entries, Durability::Fast).unwrap();
 }
 
 /// `count` claims by blue.

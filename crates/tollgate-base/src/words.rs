@@ -1,6 +1,6 @@
-//! Enums of words as they stand in the ledger.
+//! Enums of words: each variant has exactly one spelling, in JSON, in files and in output.
 
-/// An enum of words as they stand in the ledger.
+/// An enum of words.
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)* }) => {
         $(#[$meta])*
@@ -10,16 +10,22 @@ macro_rules! words {
         }
 
         impl $name {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$variant),*];
+            /// All of them, in order.
+            pub const ALL: [Self; [$($word),*].len()] = [$(Self::$variant),*];
 
-            /// As it stands in the ledger.
+            /// The word.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)*
                 }
             }
         }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
     };
 }
-pub(super) use words;
+pub(crate) use words;

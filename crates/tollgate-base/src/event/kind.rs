@@ -1,54 +1,11 @@
-//! The one list of events: from it come the enum, the words of [`ActionType`], writing and reading.
+//! The one list of events: from it come the enum, the words of its types and results, writing and reading.
 
-use std::fmt;
-use std::str::FromStr;
-
-use serde::de::Deserializer;
-use serde::ser::SerializeStruct;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use crate::error::{Fault, Result};
 use crate::task::State;
 
-use super::files::{
-    ErrorType, FileChanged, FolderMoved, LateWrite, Mutation, MutationStatus, RefusalStatus, ReservationVoid,
-    TailMoved, TurnMark, WriteRefused,
-};
-use super::tasks::{
-    ClaimFailed, ClaimLost, ClaimRenewed, TaskClaimed, TaskDecided, TaskReclaimed, TaskReleased,
-};
-use super::words::words;
-
-/// The result of an event, written: a status that follows from the payload, or the keys that vary.
-macro_rules! write_result {
-    ($parts:ident, $payload:ident; => $status:expr) => {
-        $parts.serialize_field("result", &Status { status: status($payload, $status) })?;
-    };
-    ($parts:ident, $payload:ident; $($key:ident: $type:ty),+) => {
-        #[derive(Serialize)]
-        struct Varies<'a> {
-            $($key: &'a $type,)+
-        }
-        $parts.serialize_field("result", &Varies { $($key),+ })?;
-    };
-}
-
-/// The result of an event, read and checked.
-macro_rules! read_result {
-    ($payload:ident, $result:ident; => $status:expr) => {
-        if Status::<&str>::deserialize($result).ok()?.status != status(&$payload, $status) {
-            return None;
-        }
-    };
-    ($payload:ident, $result:ident; $($key:ident: $type:ty),+) => {
-        #[derive(Deserialize)]
-        struct Varies {
-            $($key: $type,)+
-        }
-        let Varies { $($key),+ } = Varies::deserialize($result).ok()?;
-    };
-}
+use super::payload::*;
 
 /// Each line: the variant, its payload, the keys of its result if they vary, the word of its type, and `=>` the
 /// status if it follows from the payload.
@@ -72,12 +29,10 @@ macro_rules! events {
             },
         }
 
-        words! {
-            /// The types of events that this version writes.
-            ActionType { $($(#[$doc])* $name = $word,)* }
-        }
-
         impl Event {
+            /// The types of events that this version writes.
+            pub const ACTION_TYPES: &[&str] = &[$($word),*];
+
             /// The type, as it stands in the ledger.
             pub fn action_type(&self) -> &str {
                 match self {
@@ -86,49 +41,46 @@ macro_rules! events {
                 }
             }
 
-            /// The words of the result: the status, and the type of error if there is one.
-            pub fn result_words(&self) -> Vec<&str> {
+            /// The result, by key: the status, and the type of error if there is one.
+            pub fn result_words(&self) -> Vec<(&str, &str)> {
                 match self {
                     $(Self::$name(_payload $(, $key)*) => {
-                        vec![$($key.as_str(),)* $(status(_payload, $status))?]
+                        vec![$((stringify!($key), $key.as_str()),)* $(("status", status(_payload, $status)))?]
                     })*
                     Self::Other { result, .. } => {
-                        ["status", "error_type"].iter().filter_map(|key| result[key].as_str()).collect()
+                        let word = |key| Some((key, result[key].as_str()?));
+                        ["status", "error_type"].into_iter().filter_map(word).collect()
                     }
                 }
             }
 
             /// `None` if it is not as this version writes it.
-            fn read<'de, D>(action_type: &str, payload: D, result: D) -> Option<Self>
+            pub(crate) fn read<'de, D>(action_type: &str, payload: D, result: D) -> Option<Self>
             where
-                D: Deserializer<'de> + Copy,
+                D: Deserializer<'de>,
             {
-                match action_type {
-                    $($word => {
-                        let payload = <$payload>::deserialize(payload).ok()?;
-                        read_result!(payload, result; $($key: $type),* $(=> $status)?);
-                        Some(Self::$name(payload $(, $key)*))
-                    })*
-                    _ => None,
-                }
+                let result = Value::deserialize(result).ok()?;
+                let event = match action_type {
+                    $($word => Self::$name(
+                        <$payload>::deserialize(payload).ok()?
+                        $(, <$type>::deserialize(&result[stringify!($key)]).ok()?)*
+                    ),)*
+                    _ => return None,
+                };
+                event.result_words().into_iter().all(|(key, word)| result[key] == word).then_some(event)
             }
         }
 
         impl Serialize for Event {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                let mut parts = serializer.serialize_struct("Event", 3)?;
-                parts.serialize_field("action_type", self.action_type())?;
+                let (action_type, words) = (self.action_type(), self.result_words());
+                let result = words.into_iter().collect();
                 match self {
-                    $(Self::$name(payload $(, $key)*) => {
-                        parts.serialize_field("payload", payload)?;
-                        write_result!(parts, payload; $($key: $type),* $(=> $status)?);
-                    })*
+                    $(Self::$name(payload, ..) => Parts { action_type, payload, result }.serialize(serializer),)*
                     Self::Other { payload, result, .. } => {
-                        parts.serialize_field("payload", payload)?;
-                        parts.serialize_field("result", result)?;
+                        Parts { action_type, payload, result: result.clone() }.serialize(serializer)
                     }
                 }
-                parts.end()
             }
         }
     };
@@ -167,32 +119,27 @@ events! {
     LedgerHealed(TailMoved) = "LEDGER_HEALED" => |_| "HEALED";
 }
 
-/// A result that is a status and nothing else.
+/// An event as it stands in the ledger.
 #[derive(Serialize, Deserialize)]
-struct Status<S> {
-    status: S,
+struct Parts<T, P> {
+    action_type: T,
+    payload: P,
+    result: Value,
 }
 
 fn status<P>(payload: &P, of: impl Fn(&P) -> &'static str) -> &'static str {
     of(payload)
 }
 
-impl Event {
-    /// From the parts of a line. `whole` gives payload and result as values, if they are not as this version writes them.
-    pub(crate) fn from_parts<'de, D>(
-        action_type: &str,
-        (payload, result): (D, D),
-        whole: impl FnOnce() -> (Value, Value),
-    ) -> Self
-    where
-        D: Deserializer<'de> + Copy,
-    {
-        Self::read(action_type, payload, result).unwrap_or_else(|| {
-            let (payload, result) = whole();
-            Self::Other { action_type: action_type.to_owned(), payload, result }
-        })
+impl<'de> Deserialize<'de> for Event {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Parts::<String, Value> { action_type, payload, result } = Parts::deserialize(deserializer)?;
+        let known = Self::read(&action_type, &payload, &result);
+        Ok(known.unwrap_or(Self::Other { action_type, payload, result }))
     }
+}
 
+impl Event {
     /// The names by which a line is found again.
     pub fn keys(&self) -> Keys<'_> {
         match self {
@@ -234,38 +181,4 @@ pub struct Keys<'a> {
     pub task: Option<&'a str>,
     /// The step of the task.
     pub step: Option<&'a str>,
-}
-
-impl<'de> Deserialize<'de> for Event {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Parts {
-            action_type: String,
-            payload: Value,
-            result: Value,
-        }
-        let Parts { action_type, payload, result } = Parts::deserialize(deserializer)?;
-        Ok(Self::from_parts(&action_type, (&payload, &result), || (payload.clone(), result.clone())))
-    }
-}
-
-impl fmt::Display for ActionType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl FromStr for ActionType {
-    type Err = Fault;
-
-    fn from_str(text: &str) -> Result<Self> {
-        Self::ALL.iter().copied().find(|known| known.as_str() == text).ok_or_else(|| {
-            let known: Vec<&str> = Self::ALL.iter().map(|known| known.as_str()).collect();
-            Fault::invalid(format!(
-                "`{}` is not a type of ledger line: {}",
-                text.escape_debug(),
-                known.join(", ")
-            ))
-        })
-    }
 }

@@ -254,12 +254,6 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
-    /// From now on a step may wait this long for others, to share one round trip. Whether this store does that.
-    fn batch(&self, wait: Duration) -> bool {
-        let _ = wait;
-        false
-    }
-
     /// The folder in which people see the tasks, if there is one.
     fn folder(&self) -> Option<&Path> {
         None

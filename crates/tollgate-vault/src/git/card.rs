@@ -10,7 +10,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::claim::{ClaimId, ClaimRecord};
+use crate::claim::ClaimRecord;
+use crate::store::Version;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::random_id;
@@ -40,16 +41,6 @@ impl Card {
         Ok(Self { tollgate: FORMAT, task, clone, lease_ms, record, beat: random_id()? })
     }
 
-    /// The next card of the same owner, with this record.
-    pub(super) fn renewed(&self, record: ClaimRecord) -> Result<Self> {
-        Self::new(&self.task, &self.clone, self.lease_ms, record)
-    }
-
-    /// Whether this clone wrote it for this claim.
-    pub(super) fn belongs_to(&self, clone: &str, claim: &ClaimId) -> bool {
-        self.clone == clone && self.record.claim.as_ref().is_some_and(|found| found.id == *claim)
-    }
-
     pub(super) fn to_line(&self) -> Result<String> {
         serde_json::to_string(self).map_err(|error| Fault::invalid(error.to_string()))
     }
@@ -70,6 +61,22 @@ pub(super) fn is_oid(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
+/// The version of a task: the object of its card on the remote, then the version of its file in the tree. The first byte is
+/// the length of the object's name; 0 if there is no card.
+pub(super) fn join_versions(card: Option<&str>, file: &Version) -> Version {
+    let card = card.unwrap_or_default();
+    let len = u8::try_from(card.len()).unwrap_or(0);
+    Version::new([&[len], card.as_bytes(), file.as_bytes()].concat())
+}
+
+/// Both parts of a version; `None` if this store did not make it.
+pub(super) fn split_version(version: &Version) -> Option<(Option<String>, Version)> {
+    let (len, rest) = version.as_bytes().split_first()?;
+    let (card, file) = rest.split_at_checked(usize::from(*len))?;
+    let card = str::from_utf8(card).ok()?;
+    Some(((!card.is_empty()).then(|| card.to_owned()), Version::new(file)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,7 +91,7 @@ mod tests {
         let line = card.to_line().unwrap();
         assert!(!line.contains('\n') && line.contains("\"note\":"), "{line}");
         assert_eq!(Card::from_line(&line), Some(card.clone()));
-        assert_ne!(card.renewed(record).unwrap(), card);
+        assert_ne!(Card::new(&task, "here", 5, record).unwrap(), card);
         for bad in ["", "{}", "[]", &line.replace("\"tollgate\":1", "\"tollgate\":2"), &line[1..]] {
             assert_eq!(Card::from_line(bad), None, "{bad}");
         }
@@ -98,5 +105,17 @@ mod tests {
             assert!(is_oid(&name), "{name}");
         }
         assert_ne!(ref_of(&"a".parse().unwrap()), ref_of(&"A".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_version_has_both_parts() {
+        let file = Version::new(*b"\x05file");
+        for card in [None, Some("1".repeat(40)), Some("2".repeat(64))] {
+            let both = join_versions(card.as_deref(), &file);
+            assert_eq!(split_version(&both), Some((card, file.clone())));
+        }
+        for foreign in [&[][..], &[9, 1], &[1, 0xff]] {
+            assert_eq!(split_version(&Version::new(foreign)), None);
+        }
     }
 }

@@ -1,39 +1,115 @@
-//! The checkup: what the remote allows, tasks in two folders, cards of tasks that are gone.
+//! One round with the remote, and the checkup: what the remote allows, tasks in two folders, cards of tasks that are gone.
+//!
+//! In every round the person's working tree follows by a fast-forward that git itself allows, and only while the person is on
+//! the branch and has no commit that the remote lacks. Git refuses if a file that would change is edited, staged or in the
+//! way; then nothing is changed. Nothing is ever stashed, merged or rebased for a person.
+//!
+//! A claim needs refs of its own, and several changes in one act. That is tried once for each remote, before the first push,
+//! with refs that are deleted at once: some hosts refuse the claim of a push and take the rest, even with `--atomic`.
 //!
 //! Invariants: a superfluous copy of a task is set aside, never only deleted. A card is deleted only if it is still the one
 //! that was seen, and only if its owner cannot be alive.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::fs;
 
-use super::clone::{Conversation, LocalClone};
-use super::commit::{NewCommit, PathChange};
-use super::probe::Probe;
+use super::branch::{Delta, NewCommit};
+use super::card::{Card, ref_of};
+use super::clone::{Conversation, GitStore};
 use super::remote::{Pushed, Update};
-use super::seen::{Seen, SeenCard};
+use super::seen::Seen;
+use super::tree::read;
 use crate::block::author_len;
-use crate::checkup::{Finding, Followed};
+use crate::checkup::{Finding, Followed, Synced};
+use crate::claim::ClaimRecord;
 use crate::claim_lock::Liveness;
 use crate::state::{Slot, State};
 use crate::store::Store;
 use tollgate_base::error::Result;
+use tollgate_base::name::random_id;
+use tollgate_base::settings::Durability;
 use tollgate_base::task::TaskName;
 
-/// How often the fix of tasks in two folders is made again because the branch has moved.
-const TRIES: u32 = 10;
+/// The state that has come furthest comes first.
+const FURTHEST: [State; 6] = [
+    State::Done,
+    State::Rejected,
+    State::PendingApproval,
+    State::InProgress,
+    State::Approved,
+    State::NeedsAction,
+];
 
-impl LocalClone {
+impl GitStore {
+    /// Tries what the remote allows, unless that was tried before. A refusal is a fault.
+    pub(super) fn probe_once(&self, talk: &Conversation) -> Result<()> {
+        if read(&self.private.join("probed"))?.is_some_and(|bytes| bytes == self.probed().as_bytes()) {
+            return Ok(());
+        }
+        match self.probe(talk)? {
+            None => Ok(()),
+            Some(said) => Err(self.remote.refused(&format!(
+                "{} ({said}); try `claim_refs = \"refs/heads/tollgate/claims\"`",
+                self.probed_refs()
+            ))),
+        }
+    }
+
+    /// What a claim needs, for messages.
+    fn probed_refs(&self) -> String {
+        format!("refs under `{}`", self.remote.claim_refs)
+    }
+
+    /// The remote and the refs that were tried.
+    fn probed(&self) -> String {
+        format!("{} {}\n", self.remote.name, self.remote.claim_refs)
+    }
+
+    /// Tries it now, and remembers the result. The answer is why the remote refuses, in its own words.
+    fn probe(&self, talk: &Conversation) -> Result<Option<String>> {
+        let path = self.private.join("probed");
+        let refused = self.try_claim_refs(talk)?;
+        if refused.is_none() {
+            self.tasks().disk().replace_file(&path, self.probed().as_bytes(), Durability::Fast)?;
+        } else {
+            let _ = fs::remove_file(&path);
+        }
+        Ok(refused)
+    }
+
+    fn try_claim_refs(&self, talk: &Conversation) -> Result<Option<String>> {
+        let mut updates = Vec::new();
+        for _ in 0..2 {
+            let task: TaskName = format!("probe-{}", random_id()?).parse()?;
+            let card = Card::new(&task, &self.id, 0, ClaimRecord::new(Slot::NEEDS_ACTION))?;
+            let (name, new) = (self.remote.card_ref(&ref_of(&task)), self.tree.branch.make_card(&card)?);
+            updates.push(Update { name, old: None, new: Some(new) });
+        }
+        match self.remote.push(&updates, talk.0.file())? {
+            Pushed::Taken => {}
+            Pushed::Refused(what) => return Ok(Some(what)),
+            Pushed::Moved(what) | Pushed::Unclear(what) => return Err(self.remote.unreachable(&what)),
+        }
+        for update in &mut updates {
+            update.old = update.new.take();
+        }
+        Ok(match self.remote.push(&updates, talk.0.file())? {
+            Pushed::Refused(what) => Some(format!("refs cannot be deleted: {what}")),
+            _ => None,
+        })
+    }
+
     /// Looks at the remote, the tree and the person's working tree, and fixes what can be fixed.
-    pub(super) fn checkup(&self) -> Result<Vec<Finding>> {
+    pub(super) fn check_all(&self) -> Result<Vec<Finding>> {
         let talk = self.converse()?;
-        if let Probe::Refused(said) = self.probe(&talk)? {
+        if let Some(said) = self.probe(&talk)? {
             return Ok(vec![Finding::RefusesClaims { what: self.probed_refs(), said }]);
         }
         let (branch, remote) = (&self.remote.branch, &self.remote.name);
         let mut findings = vec![Finding::Fine(format!(
             "branch `{branch}` of `{remote}` allows everything that a claim needs"
         ))];
-        let synced = self.sync(&talk)?;
+        let synced = self.sync_once(&talk)?;
         self.fix_twice(&talk, &mut findings)?;
         self.delete_orphans(&talk, &mut findings)?;
         match synced.followed {
@@ -47,57 +123,88 @@ impl LocalClone {
         Ok(findings)
     }
 
+    /// Settles what was interrupted, looks at the remote, and brings the tree and the working tree up to date.
+    pub(super) fn sync_once(&self, talk: &Conversation) -> Result<Synced> {
+        let (aside, imported) = (self.tree.kept_aside(), self.seen()?.imported);
+        self.settle(talk)?;
+        self.look(talk)?;
+        let seen = self.seen()?;
+        let followed = self.options.follow.then(|| self.follow(&seen.tip)).transpose()?;
+        Ok(Synced {
+            news: seen.imported != imported,
+            aside: self.tree.kept_aside().into_iter().filter(|path| !aside.contains(path)).collect(),
+            tip: seen.tip,
+            followed,
+        })
+    }
+
+    fn follow(&self, tip: &str) -> Result<Followed> {
+        let (git, branch, own) = (&self.remote.git, &self.tree.branch, self.remote.branch_ref());
+        let (name, merging) = self.repository.checked_out()?;
+        let head = git.local(&["rev-parse", "--verify", "--quiet", &own], &[])?;
+        if !head.ok || name != own {
+            return Ok(Followed::OtherBranch);
+        }
+        let head = head.text();
+        if head == tip {
+            return Ok(Followed::UpToDate);
+        }
+        if !branch.is_ancestor(&head, tip)? {
+            let is_ahead = branch.is_ancestor(tip, &head)?;
+            return Ok(if is_ahead { Followed::Ahead } else { Followed::Diverged });
+        }
+        if let Some(file) = merging {
+            return Ok(Followed::InTheWay(format!("You have not concluded your merge ({file} exists).")));
+        }
+        let merge = ["-c", "merge.autoStash=false", "merge", "--ff-only", "--quiet", "--no-stat", tip];
+        let ran = git.local(&merge, &[])?;
+        if ran.ok {
+            return Ok(Followed::Forward);
+        }
+        let line = ran.err.lines().find(|line| !line.starts_with("hint:") && !line.starts_with("Updating "));
+        Ok(Followed::InTheWay(line.unwrap_or("git gave no reason").trim_start_matches("error: ").to_owned()))
+    }
+
     /// Fixes tasks that are in several folders, as merges by people leave them.
     fn fix_twice(&self, talk: &Conversation, findings: &mut Vec<Finding>) -> Result<()> {
-        for _ in 0..TRIES {
-            let seen = self.seen()?;
-            let found = self.twice(&seen)?;
-            if found.is_empty() {
-                return Ok(());
-            }
-            let mut changes = Vec::new();
-            for (task, _, removed) in &found {
-                let path = |slot| PathChange::Remove(self.tree.branch.path_of(task, slot));
-                changes.extend(removed.iter().map(path));
-            }
+        let mut found = Vec::new();
+        let is_fixed = self.publish(talk, |seen| {
+            self.catch_up()?;
+            found = self.twice(seen)?;
+            let copies =
+                found.iter().flat_map(|(task, _, removed)| removed.iter().map(move |slot| (task, slot)));
+            let changes: Vec<_> =
+                copies.map(|(task, slot)| (self.tree.branch.path_of(task, slot), None)).collect();
             let names: Vec<&str> = found.iter().map(|(task, ..)| task.stem()).collect();
             let message = format!("tollgate: {} was in several folders", names.join(", "));
-            let made = self.maker.make(&[], &[NewCommit { message, changes }], &seen.tip)?;
-            let (name, new) = (self.remote.branch_ref(), made.commits.first().cloned());
-            match self.remote.push(&[Update { name, old: Some(seen.tip.clone()), new }], &talk.0)? {
-                Pushed::Taken => {
-                    for (task, kept, removed) in found {
-                        for slot in &removed {
-                            self.tree.set_aside(&self.folder().path(&task, slot), &task)?;
-                        }
-                        findings.push(Finding::Twice { task, kept, removed });
-                    }
-                    return self.look(talk).map(drop);
-                }
-                Pushed::Refused(what) => return Err(self.refused(&what)),
-                Pushed::Moved(_) => drop(self.look(talk)?),
-                Pushed::Unclear(what) => drop(self.look(talk).map_err(|_| self.remote.unreachable(&what))?),
+            Ok((!found.is_empty()).then_some((NewCommit { message, changes }, None)))
+        })?;
+        for (task, kept, removed) in found.into_iter().filter(|_| is_fixed) {
+            for slot in &removed {
+                self.tree.set_aside(&self.tasks().path(&task, slot), &task)?;
             }
+            findings.push(Finding::Twice { task, kept, removed });
         }
-        Ok(())
+        self.catch_up()
     }
 
     /// The tasks that are in several folders: where each belongs, and where its copies are. Two tasks of one name are not
     /// one task if their authors wrote different texts.
     fn twice(&self, seen: &Seen) -> Result<Vec<(TaskName, Slot, Vec<Slot>)>> {
         let mut places: BTreeMap<TaskName, Vec<(Slot, String)>> = BTreeMap::new();
-        for (task, slot, oid) in self.tree.branch.listed(&seen.tip)? {
-            places.entry(task).or_default().push((slot, oid));
+        for Delta { task, slot, new, .. } in self.tree.branch.diff(None, &seen.tip)? {
+            places.entry(task).or_default().extend(new.map(|oid| (slot, oid)));
         }
         places.retain(|_, slots| slots.len() > 1);
-        let oids = places.values().flatten().map(|(_, oid)| oid.as_str());
-        let contents = self.tree.branch.blobs(oids)?;
+        let contents = self.tree.branch.blobs(places.values().flatten().map(|(_, oid)| oid))?;
         let author = |oid: &String| contents.get(oid).map(|bytes| &bytes[..author_len(bytes)]);
         let mut found = Vec::new();
         for (task, mut slots) in places {
             let card = seen.card(&task).and_then(|found| found.card.as_ref()).map(|card| &card.record.slot);
             // It belongs where its card says; without a card, where it has come furthest.
-            slots.sort_by_key(|(slot, _)| (card != Some(slot), rank(slot)));
+            slots.sort_by_key(|(slot, _)| {
+                (card != Some(slot), FURTHEST.iter().position(|state| *state == slot.state()))
+            });
             let (kept, first) = slots.remove(0);
             let removed: Vec<Slot> = slots
                 .into_iter()
@@ -116,48 +223,31 @@ impl LocalClone {
     /// Deletes the cards of tasks that are not where the card says and whose owners are gone.
     fn delete_orphans(&self, talk: &Conversation, findings: &mut Vec<Finding>) -> Result<()> {
         let seen = self.seen()?;
-        let on_branch: Vec<(TaskName, Slot)> =
-            self.tree.branch.listed(&seen.tip)?.into_iter().map(|(task, slot, _)| (task, slot)).collect();
-        for (name, found) in seen.cards() {
+        let on_branch = self.tree.branch.diff(None, &seen.tip)?;
+        for (name, found) in &seen.cards {
             let name = self.remote.card_ref(name);
             let Some(card) = &found.card else {
                 findings.push(Finding::UnreadableClaim { name });
                 continue;
             };
             // A task that a person moved keeps its card, because the card has the fencing number.
-            let is_used = on_branch.iter().any(|(task, slot)| {
+            let is_used = on_branch.iter().any(|Delta { task, slot, .. }| {
                 *task == card.task && (*slot == card.record.slot || !slot.state().is_final())
             });
-            if is_used || self.may_be_alive(found)? {
+            let is_alive = match &card.record.claim {
+                Some(claim) if card.clone == self.id => {
+                    matches!(self.tasks().liveness(claim, claim.at)?, Liveness::Alive)
+                }
+                _ => !found.is_silent(card),
+            };
+            if is_used || is_alive {
                 continue;
             }
             let delete = Update { name, old: Some(found.oid.clone()), new: None };
-            if self.remote.push(&[delete], &talk.0)? == Pushed::Taken {
+            if self.remote.push(&[delete], talk.0.file())? == Pushed::Taken {
                 findings.push(Finding::OrphanedClaim { task: card.task.clone() });
             }
         }
-        self.look(talk).map(drop)
-    }
-
-    fn may_be_alive(&self, found: &SeenCard) -> Result<bool> {
-        let Some(card) = &found.card else { return Ok(true) };
-        match &card.record.claim {
-            Some(claim) if card.clone == self.id => {
-                Ok(matches!(self.folder().liveness(claim, claim.at)?, Liveness::Alive))
-            }
-            _ => Ok(found.unchanged_for() < Duration::from_millis(card.lease_ms)),
-        }
-    }
-}
-
-/// The state that has come furthest comes first.
-fn rank(slot: &Slot) -> u8 {
-    match slot.state() {
-        State::Done => 0,
-        State::Rejected => 1,
-        State::PendingApproval => 2,
-        State::InProgress => 3,
-        State::Approved => 4,
-        State::NeedsAction => 5,
+        self.look(talk)
     }
 }

@@ -1,45 +1,155 @@
 //! This clone of the repository: its tree, what it has seen of the remote, and the lock of its conversation.
 //!
 //! Invariants: one process of a clone talks to the remote at a time, under the lock of the [`Conversation`]. The tree and
-//! the state files of the clone change only under that lock.
+//! the state files of the clone change only under that lock. What comes from the settings and is passed to git is a plain
+//! name; git cannot read it as an option.
 
-use std::fs::{File, TryLockError};
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::VecDeque;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use super::answers::Answers;
+use rustix::fs::{CWD, RenameFlags};
+
+use super::branch::Branch;
 use super::card::Card;
-use super::commit::Maker;
-use super::options::GitOptions;
-use super::remote::Remote;
+use super::remote::{Pushed, Remote, Update};
+use super::repository::{Repository, Settings};
+use super::run::Git;
 use super::seen::Seen;
-use super::tree::Tree;
-use crate::claim::{ClaimId, ClaimRecord};
-use crate::folder::FolderStore;
+use super::tree::{Tree, read};
+use crate::claim::{ClaimId, ClaimRecord, StepId};
+use crate::folder::{FolderOptions, FolderStore};
+use crate::store::Landed;
 use tollgate_base::error::{At, Fault, Result};
-use tollgate_base::lock::Pauses;
+use tollgate_base::lock::Lock;
+use tollgate_base::name::random_id;
 use tollgate_base::task::TaskName;
 
-/// This clone.
+/// How the git store is used.
 #[derive(Clone)]
-pub(super) struct LocalClone {
+pub struct GitOptions {
+    /// The program.
+    pub program: PathBuf,
+    /// The name of the remote.
+    pub remote: String,
+    /// The branch that the tasks are on.
+    pub branch: String,
+    /// Where on the remote the cards are: the beginning of the names of their refs.
+    pub claim_refs: String,
+    /// How long an owner may be silent before another machine may take its task.
+    pub lease: Duration,
+    /// How long the remote may take for one answer.
+    pub patience: Duration,
+    /// Whether the person's working tree is brought up to date.
+    pub follow: bool,
+    /// Whether the environment leaves it to tollgate how ssh is run.
+    pub plain_ssh: bool,
+    /// How the folders of the tree are used.
+    pub folder: FolderOptions,
+}
+
+impl GitOptions {
+    pub(super) fn check(&self) -> Result<()> {
+        for (what, name) in
+            [("remote", &self.remote), ("branch", &self.branch), ("claim_refs", &self.claim_refs)]
+        {
+            if !is_ref_name(name) {
+                return Err(Fault::invalid(format!("`[vault] {what}` cannot be `{}`", name.escape_debug())));
+            }
+        }
+        if !self.claim_refs.starts_with("refs/") {
+            return Err(Fault::invalid("`[vault] claim_refs` must start with `refs/`"));
+        }
+        Ok(())
+    }
+}
+
+/// Whether git reads this as a ref or a remote and as nothing else: not an option, a pattern or a path.
+fn is_ref_name(name: &str) -> bool {
+    let is_plain =
+        |c: char| c.is_ascii_alphanumeric() || "-_./@".contains(c) || !c.is_ascii() && !c.is_control();
+    let is_part = |part: &str| {
+        !part.is_empty() && !part.starts_with(['.', '-']) && !part.ends_with('.') && !part.ends_with(".lock")
+    };
+    name.len() < 200
+        && name.chars().all(is_plain)
+        && !name.contains("..")
+        && !name.contains("@{")
+        && name.split('/').all(is_part)
+}
+
+/// Tasks over git.
+#[derive(Clone)]
+pub struct GitStore {
+    /// The id of this clone.
     pub(super) id: String,
     pub(super) options: GitOptions,
+    pub(super) repository: Repository,
     pub(super) remote: Remote,
-    pub(super) maker: Maker,
     pub(super) tree: Tree,
     /// The folder of the state files.
     pub(super) private: PathBuf,
-    pub(super) answers: Arc<Answers>,
+    /// The latest steps of this process that were pushed, and where those that were taken have landed.
+    pub(super) answers: Arc<Mutex<VecDeque<(StepId, Option<Landed>)>>>,
 }
 
 /// The lock of the conversation with the remote.
-pub(super) struct Conversation(pub(super) File);
+pub(super) struct Conversation(pub(super) Lock);
 
-impl LocalClone {
+impl GitStore {
+    /// The folder in which people and agents see the tasks of the vault in `vault`.
+    pub fn folder_in(vault: &Path) -> PathBuf {
+        private(vault).join("tree")
+    }
+
+    /// Opens the vault in this folder, which must be inside a repository that has the remote.
+    pub fn open(vault: &Path, options: GitOptions) -> Result<Self> {
+        options.check()?;
+        let private = private(vault);
+        let git = Git {
+            program: options.program.clone(),
+            folder: vault.to_owned(),
+            repository: None,
+            talking: private.join("talking"),
+            patience: options.patience,
+            batch_ssh: false,
+        };
+        git.check_version()?;
+        let repository = Repository::find(git, vault, private.join("repository"))?;
+        for folder in ["tree", "aside", "edits", "repository"] {
+            let path = private.join(folder);
+            fs::create_dir_all(&path).at("make the folder", &path)?;
+        }
+        let ignore = private.join(".gitignore");
+        if !ignore.exists() {
+            fs::write(&ignore, "*\n").at("write", &ignore)?;
+        }
+        let Settings { author, has_ssh } = repository.refresh(&options.remote, &options.branch)?;
+        let batch_ssh = options.plain_ssh && !has_ssh;
+        let (folder, own) = (repository.top.clone(), Some((repository.own.clone(), repository.index())));
+        let git = Git { folder, repository: own, batch_ssh, ..repository.git.clone() };
+        let id = clone_id(&private)?;
+        let remote = Remote {
+            git: git.clone(),
+            name: options.remote.clone(),
+            branch: options.branch.clone(),
+            claim_refs: options.claim_refs.clone(),
+        };
+        let tree = Tree {
+            branch: Branch { git, prefix: repository.prefix.clone(), author },
+            folder: FolderStore::open(&Self::folder_in(vault), options.folder.clone())?,
+            edits: private.join("edits"),
+            aside: private.join("aside"),
+            clone: id.clone(),
+        };
+        Ok(Self { id, options, repository, remote, tree, private, answers: Arc::default() })
+    }
+
     /// The tasks in the tree.
-    pub(super) fn folder(&self) -> &FolderStore {
+    pub(super) fn tasks(&self) -> &FolderStore {
         &self.tree.folder
     }
 
@@ -47,73 +157,70 @@ impl LocalClone {
     pub(super) fn converse(&self) -> Result<Conversation> {
         // The other process may be waiting for an answer of the remote, and may then look once more.
         let wait = 3 * self.options.patience + Duration::from_secs(10);
-        let mut pauses = Pauses::lasting(wait);
-        let mut waited = 0_u32;
+        let deadline = Instant::now() + wait;
         loop {
-            match self.try_converse()? {
-                Some(talk) => return Ok(talk),
-                None if pauses.pause() => {
-                    waited += 1;
-                    if waited.is_multiple_of(100) {
-                        self.remote.git.kill_orphan();
-                    }
-                }
-                None => {
-                    return Err(Fault::Locked { path: self.private.join("lock"), waited_s: wait.as_secs() });
-                }
+            if let Some(talk) = self.try_converse(Duration::from_millis(500))? {
+                return Ok(talk);
+            }
+            self.remote.git.kill_orphan();
+            if Instant::now() > deadline {
+                return Err(Fault::Locked { path: self.private.join("lock"), waited_s: wait.as_secs() });
             }
         }
     }
 
-    /// `None` if another process of this clone talks to the remote.
-    pub(super) fn try_converse(&self) -> Result<Option<Conversation>> {
-        let path = self.private.join("lock");
-        let file = tollgate_base::lock::open(&path)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Conversation(file))),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error).at("lock", &path),
-        }
-    }
-
-    fn seen_path(&self) -> PathBuf {
-        self.private.join("seen.json")
+    /// `None` if another process of this clone talks to the remote all this time.
+    pub(super) fn try_converse(&self, wait: Duration) -> Result<Option<Conversation>> {
+        let lock = Lock::acquire(&self.private.join("lock"), wait)?;
+        lock.map(|lock| {
+            self.repository.refresh(&self.remote.name, &self.remote.branch)?;
+            Ok(Conversation(lock))
+        })
+        .transpose()
     }
 
     pub(super) fn seen(&self) -> Result<Seen> {
-        Seen::read(&self.seen_path())
+        Seen::read(&self.private.join("seen.json"))
     }
 
     pub(super) fn keep(&self, seen: &Seen) -> Result<()> {
-        seen.write(self.folder().disk(), &self.seen_path())
+        seen.write(self.tasks().disk(), &self.private.join("seen.json"))
     }
 
-    /// Looks at the remote and brings the tree up to date. The answer is the files that were set aside.
-    pub(super) fn look(&self, talk: &Conversation) -> Result<Vec<PathBuf>> {
+    /// Looks at the remote and brings the tree up to date.
+    pub(super) fn look(&self, talk: &Conversation) -> Result<()> {
         self.glance(talk)?;
         self.catch_up()
     }
 
     /// Looks at the remote and leaves the tree as it is.
     pub(super) fn glance(&self, talk: &Conversation) -> Result<()> {
-        let view = self.remote.look(&talk.0)?;
+        let view = self.remote.look(talk.0.file())?;
         let mut seen = self.seen()?;
         seen.learn(view);
         self.keep(&seen)
     }
 
-    /// Brings the tree up to date with what was seen. The answer is the files that were set aside.
-    pub(super) fn catch_up(&self) -> Result<Vec<PathBuf>> {
+    /// Brings the tree up to date with what was seen.
+    pub(super) fn catch_up(&self) -> Result<()> {
         let mut seen = self.seen()?;
-        if seen.tip.is_empty() {
-            return Ok(Vec::new());
+        if seen.tip.is_empty() || seen.imported.as_ref() == Some(&seen.tip) {
+            return Ok(());
         }
-        let aside = self.tree.import(seen.imported.as_deref(), &seen.tip)?;
-        if seen.imported.as_ref() != Some(&seen.tip) {
-            seen.imported = Some(seen.tip.clone());
-            self.keep(&seen)?;
+        self.tree.import(seen.imported.as_deref(), &seen.tip)?;
+        seen.imported = Some(seen.tip.clone());
+        self.keep(&seen)
+    }
+
+    /// Pushes, and answers whether the remote took it. If it did not, or perhaps did, there is a new glance at it.
+    pub(super) fn push(&self, talk: &Conversation, updates: &[Update]) -> Result<bool> {
+        match self.remote.push(updates, talk.0.file())? {
+            Pushed::Taken => return Ok(true),
+            Pushed::Refused(what) => return Err(self.remote.refused(&what)),
+            Pushed::Moved(_) => self.glance(talk)?,
+            Pushed::Unclear(what) => self.glance(talk).map_err(|_| self.remote.unreachable(&what))?,
         }
-        Ok(aside)
+        Ok(false)
     }
 
     /// A new card of this clone.
@@ -130,11 +237,67 @@ impl LocalClone {
         claim: &ClaimId,
     ) -> Option<(&'a String, &'a Card)> {
         let found = seen.card(task)?;
-        let card = found.card.as_ref().filter(|card| card.belongs_to(&self.id, claim))?;
-        Some((&found.oid, card))
+        let card = found.card.as_ref().filter(|card| card.clone == self.id)?;
+        card.record.claim.as_ref().filter(|found| found.id == *claim).map(|_| (&found.oid, card))
+    }
+}
+
+/// Where tollgate keeps what belongs to its clone.
+fn private(vault: &Path) -> PathBuf {
+    vault.join(".tollgate").join("git")
+}
+
+/// The id of this clone. A copy of the folder is another clone, because it does not have the locks of the first one.
+fn clone_id(private: &Path) -> Result<String> {
+    let path = private.join("clone");
+    let ino = fs::metadata(private).at("look at", private)?.ino();
+    loop {
+        if let Some(text) = read(&path)? {
+            match String::from_utf8_lossy(&text).trim().split_once(' ') {
+                Some((id, of)) if of == ino.to_string() => return Ok(id.to_owned()),
+                _ => fs::remove_file(&path).at("delete", &path)?,
+            }
+        }
+        let id = random_id()?;
+        let stage = private.join(format!("clone-{id}"));
+        fs::write(&stage, format!("{id} {ino}\n")).at("write", &stage)?;
+        // If several processes get here at the same time, one sets the id and the others read it.
+        match rustix::fs::renameat_with(CWD, &stage, CWD, &path, RenameFlags::NOREPLACE) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::EXIST) => fs::remove_file(&stage).at("delete", &stage)?,
+            Err(error) => return Err(error).at("rename", &stage),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_git_would_misread_are_refused() {
+        for good in ["origin", "main", "feature/x", "refs/tollgate/claims", "zweig-ä"] {
+            assert!(is_ref_name(good), "{good}");
+        }
+        let bad = [
+            "", "-d", "--mirror", "a b", "a..b", "a//b", "/a", "a/", ".a", "a/.b", "a.lock", "a\n", "a:b",
+            "+a", "*",
+        ];
+        for bad in bad {
+            assert!(!is_ref_name(bad), "{bad}");
+        }
     }
 
-    pub(super) fn refused(&self, what: &str) -> Fault {
-        Fault::RemoteRefused { remote: self.remote.name.clone(), what: what.to_owned() }
+    #[test]
+    fn a_copy_of_a_clone_is_another_clone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (here, there) = (folder.path().join("a"), folder.path().join("b"));
+        for path in [&here, &there] {
+            fs::create_dir(path).unwrap();
+        }
+        let id = clone_id(&here).unwrap();
+        assert_eq!(clone_id(&here).unwrap(), id);
+        fs::copy(here.join("clone"), there.join("clone")).unwrap();
+        assert_ne!(clone_id(&there).unwrap(), id);
     }
 }

@@ -5,69 +5,45 @@
 //! - **The remote** is the authority. Each task that was ever claimed and is not final has a card there (`card`), behind a
 //!   ref of its own. The remote's compare-and-swap of that ref decides who may take the next step, and nothing else does.
 //! - **The branch** has the move of the markdown file, as a commit. Card and commit change in one push that the remote takes
-//!   as a whole or not at all (`remote`), made for exactly the tip that was seen (`plan`). So a claim is checked against
+//!   as a whole or not at all (`remote`), made for exactly the tip that was seen (`push`). So a claim is checked against
 //!   what is on the branch at that moment: a clone that is behind cannot claim a task that was finished in the meantime.
 //! - **On one machine** a [`FolderStore`](crate::FolderStore) excludes the workers from each other, with its locks, held
 //!   claims, log and journal. It works in a tree of tollgate's own (`tree`), `<vault>/.tollgate/git/tree`, which shows the
 //!   vault's folders as they are on the branch.
 //! - **The person's** index, working tree and branch are theirs. They follow by a fast-forward that git itself allows
-//!   (`sync`), or not at all.
+//!   (`checkup`), or not at all.
 //!
-//! # One step
-//!
-//! 1. Take the lock of the conversation (`clone`): one at a time for each clone. Settle what an earlier process left
-//!    (`pending`).
-//! 2. Make the card and the commit for the tip that was last seen (`plan`). Write down what is about to be pushed.
-//! 3. Push both (`push`). Taken: go on. Moved: look, bring the tree up to date, and if the task is still the same, go to 2;
-//!    otherwise somebody else was faster. Refused: say why. Unclear: look, and trust what is there.
-//! 4. Take the same step in the tree, with its events. Only now is it done.
-//!
-//! An owner's heartbeat is a new card and no commit (`heartbeat`). An owner on another machine is gone when its card has not
-//! changed for a whole lease by the clock of the machine that waits (`seen`). Its task is reclaimed by a compare-and-swap of
-//! that very card. So an owner that was only slow is fenced off: the remote takes nothing from it any more, and its file is
-//! set aside for a person.
+//! A step is pushed first (`push`) and then taken in the tree, with its events (`pending`); only then is it done. An owner on
+//! another machine is gone when its card has not changed for a whole lease by the clock of the machine that waits (`seen`).
+//! Its task is reclaimed by a compare-and-swap of that very card, so an owner that was only slow is fenced off: the remote
+//! takes nothing from it any more, and its file is set aside for a person. `docs/git.md` describes each act.
 //!
 //! Invariants: the user's own `git` program does all the talking (`run`). Imports go one way, from this file down to `run`.
 
-mod add;
-mod answers;
-mod batch;
 mod branch;
 mod card;
 mod checkup;
-mod clock;
 mod clone;
-mod commit;
-mod edits;
-mod file;
-mod heartbeat;
-mod offline;
-mod open;
-mod options;
 mod pending;
-mod plan;
-mod probe;
-mod process;
 mod push;
 mod remote;
+mod repository;
 mod run;
 mod seen;
-mod sync;
 #[cfg(test)]
 mod tests;
 mod tree;
-mod version;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use self::answers::Fate;
-use self::batch::Batches;
-use self::clone::LocalClone;
+use self::card::{join_versions, split_version};
 use self::seen::Seen;
 use crate::brief::Broken;
 use crate::checkup::{Finding, Healed, Synced};
@@ -80,180 +56,183 @@ use crate::step::{Outcome, Step};
 use crate::store::{Heartbeat, Landed, Scan, Store, Task};
 use crate::watch::{Wake, Watch};
 use tollgate_base::error::{Fault, Result};
+use tollgate_base::file::{TEMPORARY, names_in};
 use tollgate_base::name::Agent;
 use tollgate_base::task::TaskName;
 
-pub use self::options::GitOptions;
+pub use self::clone::{GitOptions, GitStore};
 
-/// Tasks over git.
-#[derive(Clone)]
-pub struct GitStore {
-    local: LocalClone,
-    batches: Arc<Batches>,
+/// A temporary file gets its name at once. One that is older than this was left by a process that died.
+const LEFT_S: i64 = 3600;
+
+/// Adds what the remote knows about a task to what the tree knows.
+fn overlay(store: &GitStore, mut task: Task, seen: &Seen) -> Task {
+    let found = seen.card(&task.name);
+    task.version = join_versions(found.map(|found| found.oid.as_str()), &task.version);
+    match found.map(|found| found.card.as_ref()) {
+        None => task.record = ClaimRecord::new(task.slot.clone()),
+        Some(None) => {
+            let why = "a later version of tollgate wrote its claim, or its claim is damaged";
+            task.brief = Err(Broken(why.to_owned()));
+        }
+        Some(Some(card)) => {
+            let id = |record: &ClaimRecord| record.claim.as_ref().map(|claim| claim.id.clone());
+            let is_ours = card.clone == store.id;
+            let is_same = task.record.slot == card.record.slot && id(&task.record) == id(&card.record);
+            // The tree of the owner's machine may know more: its renewals reach the remote only now and then.
+            if !(is_ours && is_same && task.record.claim.is_some()) {
+                task.record = card.record.clone().seen_in(&task.slot);
+            }
+            if let Some(claim) = task.record.claim.as_mut().filter(|_| !is_ours) {
+                // No clock of another machine is trusted: only silence shows that its owner is gone.
+                claim.tenure = Tenure::Held;
+            }
+            let is_there = |slot: &&Slot| store.tasks().path(&task.name, slot).is_file();
+            task.twin = Some(&card.record.slot).filter(|slot| **slot != task.slot).filter(is_there).cloned();
+        }
+    }
+    task
 }
 
-impl GitStore {
-    /// The folder in which people and agents see the tasks of the vault in `vault`.
-    pub fn folder_in(vault: &Path) -> PathBuf {
-        open::folder_in(vault)
-    }
-
-    /// Opens the vault in this folder, which must be inside a repository that has the remote.
-    pub fn open(vault: &Path, options: GitOptions) -> Result<Self> {
-        Ok(Self { local: LocalClone::open(vault, options)?, batches: Arc::default() })
-    }
-
-    /// Adds what the remote knows about a task to what the tree knows.
-    fn overlay(&self, mut task: Task, seen: &Seen) -> Task {
-        let found = seen.card(&task.name);
-        task.version = version::join(found.map(|found| found.oid.as_str()), &task.version);
-        match found.map(|found| found.card.as_ref()) {
-            None => task.record = ClaimRecord::new(task.slot.clone()),
-            Some(None) => {
-                let why = "a later version of tollgate wrote its claim, or its claim is damaged";
-                task.brief = Err(Broken(why.to_owned()));
-            }
-            Some(Some(card)) => {
-                let id = |record: &ClaimRecord| record.claim.as_ref().map(|claim| claim.id.clone());
-                let is_ours = card.clone == self.local.id;
-                let is_same = task.record.slot == card.record.slot && id(&task.record) == id(&card.record);
-                // The tree of the owner's machine may know more: its renewals reach the remote only now and then.
-                if !(is_ours && is_same && task.record.claim.is_some()) {
-                    task.record = card.record.clone().seen_in(&task.slot);
-                }
-                if let Some(claim) = task.record.claim.as_mut().filter(|_| !is_ours) {
-                    // No clock of another machine is trusted: only silence shows that its owner is gone.
-                    claim.tenure = Tenure::Held;
-                }
-                let is_there = |slot: &&Slot| self.local.folder().path(&task.name, slot).is_file();
-                task.twin =
-                    Some(&card.record.slot).filter(|slot| **slot != task.slot).filter(is_there).cloned();
-            }
+/// Deletes temporary files in this folder that crashes left.
+fn sweep_folder(folder: &Path, now: Timestamp) -> Result<()> {
+    for name in names_in(folder)? {
+        let path = folder.join(&name);
+        let is_old = |found: fs::Metadata| now.as_second() - found.ctime() > LEFT_S;
+        if name.as_bytes().starts_with(TEMPORARY.as_bytes()) && fs::symlink_metadata(&path).is_ok_and(is_old)
+        {
+            // Nothing depends on it.
+            let _ = fs::remove_file(&path);
         }
-        task
     }
+    Ok(())
 }
 
 impl Store for GitStore {
     fn scan(&self, state: State, now: Timestamp) -> Result<Scan> {
-        self.local.folder().scan(state, now)
+        self.tasks().scan(state, now)
     }
 
     fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Task>> {
-        let seen = self.local.seen()?;
-        Ok(self.local.folder().get(task, state, now)?.map(|found| self.overlay(found, &seen)))
+        let seen = self.seen()?;
+        Ok(self.tasks().get(task, state, now)?.map(|found| overlay(self, found, &seen)))
     }
 
     fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>> {
         // A new card does not change the text.
-        let Some((_, version)) = version::split(&task.version) else { return Ok(None) };
-        self.local.folder().read(&Task { version, ..task.clone() }, limit)
+        let Some((_, version)) = split_version(&task.version) else { return Ok(None) };
+        self.tasks().read(&Task { version, ..task.clone() }, limit)
     }
 
     fn apply(&self, step: &Step) -> Result<Outcome> {
-        if let Some(Fate::Taken(landed)) = self.local.answers.get(&step.id) {
-            return Ok(Outcome::Done(landed));
-        }
-        match self.batches.take(step, |batch| self.local.take_batch(batch)) {
-            // Something failed after the step was pushed, so the remote may have it.
-            Err(fault) if self.local.answers.get(&step.id) == Some(Fate::Pushed) => {
-                Ok(Outcome::Unknown(fault))
-            }
-            outcome => outcome,
+        let outcome = match self.answer_to(&step.id) {
+            Some(Some(landed)) => return Ok(Outcome::Done(landed)),
+            _ => self.take(step),
+        };
+        match (outcome, self.answer_to(&step.id)) {
+            // Something failed after the step was taken, or after it was pushed, so that the remote may have it.
+            (Err(_), Some(Some(landed))) => Ok(Outcome::Done(landed)),
+            (Err(fault), Some(None)) => Ok(Outcome::Unknown(fault)),
+            (outcome, _) => outcome,
         }
     }
 
     fn add(&self, task: &TaskName, text: &[u8], now: Timestamp) -> Result<Option<Landed>> {
-        self.local.add(task, text, now)
+        self.put_new(task, text, now)
     }
 
     fn record(&self, events: &[Entry]) -> Result<()> {
-        self.local.folder().record(events)
+        self.tasks().record(events)
     }
 
     fn events(&self, after: &Cursor, limit: usize) -> Result<EventPage> {
-        self.local.folder().events(after, limit)
+        self.tasks().events(after, limit)
     }
 
     fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {
-        self.local.folder().tallies()
+        self.tasks().tallies()
     }
 
     fn watch(&self, states: &[State], wake: Wake) -> Result<Option<Watch>> {
-        self.local.folder().watch(states, wake)
+        self.tasks().watch(states, wake)
     }
 
     fn hold(&self, claim: &ClaimId) -> Result<Option<ClaimLock>> {
-        self.local.folder().hold(claim)
+        self.tasks().hold(claim)
     }
 
     fn liveness(&self, claim: &Claim, now: Timestamp) -> Result<Liveness> {
-        let seen = self.local.seen()?;
+        let seen = self.seen()?;
         match seen.of_claim(&claim.id) {
-            Some((found, card)) if card.clone != self.local.id => {
-                let is_gone = found.unchanged_for() >= Duration::from_millis(card.lease_ms);
-                Ok(if is_gone { Liveness::Gone(ClaimLock::nothing()) } else { Liveness::Alive })
+            Some((found, card)) if card.clone != self.id => {
+                Ok(if found.is_silent(card) { Liveness::Gone(ClaimLock::nothing()) } else { Liveness::Alive })
             }
-            _ => self.local.folder().liveness(claim, now),
+            _ => self.tasks().liveness(claim, now),
         }
     }
 
     /// A third of the lease: an owner that was not heard three times in a row is gone.
     fn heartbeat_interval(&self) -> Option<Duration> {
-        Some(self.local.options.lease / 3)
+        Some(self.options.lease / 3)
     }
 
     fn heartbeat(&self, task: &TaskName, claim: &ClaimId) -> Result<Heartbeat> {
-        self.local.heartbeat(task, claim)
+        let talk = self.converse()?;
+        self.settle(&talk)?;
+        self.replace_card(&talk, task, claim, None)
     }
 
     fn heartbeat_all(&self) -> Result<()> {
-        self.local.heartbeat_all()
+        for found in self.seen()?.cards.values() {
+            if let Some(card) = found.card.as_ref().filter(|card| card.clone == self.id)
+                && let Some(claim) = &card.record.claim
+                && claim.tenure == Tenure::Held
+                && matches!(self.tasks().liveness(claim, claim.at)?, Liveness::Alive)
+            {
+                self.heartbeat(&card.task, &claim.id)?;
+            }
+        }
+        Ok(())
     }
 
     fn heal(&self) -> Result<Vec<Healed>> {
         let mut healed = Vec::new();
-        if self.local.is_pending()
-            && let Some(talk) = self.local.try_converse()?
+        if self.pending_path().exists()
+            && let Some(talk) = self.try_converse(Duration::ZERO)?
         {
-            match self.local.settle(&talk) {
+            match self.settle(&talk) {
                 Ok(settled) => healed = settled,
                 // Nobody can tell now what became of the step. The next process that reaches the remote settles it.
                 Err(Fault::Unreachable { .. }) => {}
                 Err(fault) => return Err(fault),
             }
         }
-        healed.extend(self.local.folder().heal()?);
+        healed.extend(self.tasks().heal()?);
         Ok(healed)
     }
 
     fn sync(&self) -> Result<Option<Synced>> {
-        let talk = self.local.converse()?;
-        self.local.probe_once(&talk)?;
-        self.local.sync(&talk).map(Some)
+        let talk = self.converse()?;
+        self.probe_once(&talk)?;
+        self.sync_once(&talk).map(Some)
     }
 
     fn checkup(&self) -> Result<Vec<Finding>> {
-        self.local.checkup()
+        self.check_all()
     }
 
     fn problems(&self) -> Vec<String> {
-        self.local.folder().problems()
+        self.tasks().problems()
     }
 
     fn sweep(&self, now: Timestamp) -> Result<()> {
-        for folder in [&self.local.private, &self.local.tree.edits.folder] {
-            file::sweep(folder, now)?;
+        for folder in [&self.private, &self.private.join("repository"), &self.tree.edits] {
+            sweep_folder(folder, now)?;
         }
-        self.local.folder().sweep(now)
-    }
-
-    fn batch(&self, wait: Duration) -> bool {
-        self.batches.set_wait(wait);
-        true
+        self.tasks().sweep(now)
     }
 
     fn folder(&self) -> Option<&Path> {
-        self.local.folder().folder()
+        self.tasks().folder()
     }
 }

@@ -1,73 +1,109 @@
-//! After the push: the same step in the tree; and settling a step that was interrupted between the two.
+//! After the push: the same step in the tree; and settling what was interrupted between the two, or done without the remote.
 //!
-//! Before a push, its steps are written down with the names of their objects. A process that finds this file looks at the
-//! remote: if one of the commits is on the branch, the steps were taken, and are finished here; if not, they never happened.
+//! Before a push, its step is written down with the names of its objects. A process that finds this file looks at the remote:
+//! if one of the commits is on the branch, the step was taken, and is finished here; if not, it never happened.
 //!
 //! Invariants: all of this happens under the lock of the conversation. A push that outlives tollgate keeps that lock, so no
-//! push of our own can change what is looked at. What the remote has taken is never undone here. The folder store gets the
-//! steps without their events, because it may roll a claim back and take it again; the events are recorded once, after it.
+//! push of our own can change what is looked at. What the remote has taken is never undone here. The folder store gets a
+//! step without its events, because it may roll a claim back and take it again; the events are recorded once, after it.
+//!
+//! Earlier versions could work without the remote and listed the tasks in `owed.json`. This version cannot, because two
+//! machines could then work on one task. When it reaches the remote for the first time, each listed task goes from where the
+//! branch has it to where it is here. If somebody else has dealt with the task in the meantime, the remote is right, and the
+//! file is set aside for a person.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::{MutexGuard, PoisonError};
 
+use jiff::Timestamp;
+use serde::Deserialize;
 use serde_json::Value;
 
-use super::answers::Fate;
-use super::clone::{Conversation, LocalClone};
-use super::file::read;
-use super::plan::Plan;
+use super::branch::NewCommit;
+use super::card::ref_of;
+use super::clone::{Conversation, GitStore};
+use super::push::Plan;
+use super::remote::Update;
+use super::tree::read;
 use crate::checkup::{Healed, Repair};
+use crate::claim::StepId;
 use crate::folder::migrate::to_current_form;
+use crate::state::Slot;
 use crate::step::{Edit, Outcome, Step};
-use crate::store::{Landed, Store};
+use crate::store::{Landed, Store, Task};
 use tollgate_base::error::{Fault, Result};
+use tollgate_base::task::TaskName;
 
 /// How often the step is tried again because an agent writes to the file at the same moment.
 const TRIES: u32 = 64;
 
-/// Whether the events of a step may be in the journal already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Events {
-    /// The step is finished for the first time.
-    New,
-    /// The process that pushed the step may have recorded them before it died.
-    MaybeRecorded,
+/// How many steps of this process are remembered, so that one that is applied again gets the same answer: more than all
+/// threads of a process can have under way. A retry follows at once; what must survive a crash is in `pending.json`.
+const REMEMBERED: usize = 256;
+
+/// A task that was changed without the remote.
+#[derive(Debug, Deserialize)]
+struct Owed {
+    /// Where the branch has it; `None`: it is new.
+    from: Option<(TaskName, Slot)>,
+    /// The tip of the branch at that time.
+    base: String,
+    /// The object of its card at that time.
+    card: Option<String>,
 }
 
-impl LocalClone {
-    /// Takes the step in the tree, too.
-    pub(super) fn finish(&self, plan: &Plan, events: Events) -> Result<Landed> {
-        let step = &plan.step;
-        let path = self.folder().path(&plan.landing, &step.to);
-        self.finish_in_tree(step)?;
-        self.show_the_branch(plan, &path)?;
-        if step.from.agent().is_some() {
-            self.tree.edits.forget(&step.task);
-        }
-        if events == Events::New || !self.options.folder.journal.has(&step.id, step.at)? {
-            self.folder().record(&step.events)?;
-        }
-        let landed = Landed { task: plan.landing.clone(), slot: step.to.clone(), path: Some(path) };
-        self.answers.set(&step.id, Fate::Taken(landed.clone()));
-        Ok(landed)
+impl GitStore {
+    fn answers(&self) -> MutexGuard<'_, VecDeque<(StepId, Option<Landed>)>> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn finish_in_tree(&self, step: &Step) -> Result<()> {
-        let folder = self.folder();
+    /// What became of a step of this process that was pushed. `Some(None)`: the answer of the remote is missing.
+    pub(super) fn answer_to(&self, step: &StepId) -> Option<Option<Landed>> {
+        self.answers().iter().find(|(id, _)| id == step).map(|(_, landed)| landed.clone())
+    }
+
+    pub(super) fn remember(&self, step: &StepId, landed: Option<Landed>) {
+        let mut answers = self.answers();
+        answers.retain(|(id, _)| id != step);
+        answers.truncate(REMEMBERED - 1);
+        answers.push_front((step.clone(), landed));
+    }
+
+    /// The remote does not have this step.
+    pub(super) fn not_taken(&self, step: &StepId) {
+        self.answers().retain(|(id, landed)| id != step || landed.is_some());
+    }
+
+    /// Takes the step in the tree, too, without its events.
+    pub(super) fn finish_in_tree(&self, plan: &Plan) -> Result<Landed> {
+        let step = &plan.step;
+        let path = self.tasks().path(&plan.landing, &step.to);
+        self.apply_in_tree(step)?;
+        self.show_the_branch(plan, &path)?;
+        if step.from.agent().is_some() {
+            self.tree.forget_edits(&step.task);
+        }
+        Ok(Landed { task: plan.landing.clone(), slot: step.to.clone(), path: Some(path) })
+    }
+
+    fn apply_in_tree(&self, step: &Step) -> Result<()> {
+        let tasks = self.tasks();
         for _ in 0..TRIES {
-            let found = folder.get(&step.task, Some(step.from.state()), step.at)?;
+            let found = tasks.get(&step.task, Some(step.from.state()), step.at)?;
             // The file is gone, or the step was finished before a crash.
             let Some(found) = found.filter(|found| found.slot == step.from) else { return Ok(()) };
             // The remote has decided, so the text is not compared again. An edit that replaces all of it is an exception.
             let check = step.check.filter(|_| matches!(step.edit, Edit::Replace(_)));
             let local = Step { version: found.version, check, events: Vec::new(), ..step.clone() };
-            match folder.apply(&local)? {
+            match tasks.apply(&local)? {
                 Outcome::Done(_) => return Ok(()),
                 Outcome::Changed => break,
                 Outcome::Conflict | Outcome::Unknown(_) => {}
             }
         }
         // Something else writes to it here. On the branch it is no longer there.
-        self.tree.set_aside(&folder.path(&step.task, &step.from), &step.task).map(drop)
+        self.tree.set_aside(&tasks.path(&step.task, &step.from), &step.task)
     }
 
     /// Makes sure that the file in the tree is the one that the step brought to the branch.
@@ -76,10 +112,7 @@ impl LocalClone {
         if plan.step.to.agent().is_some() && local.is_some() {
             return Ok(());
         }
-        let text = match &plan.text {
-            Some(text) => Some(text.clone()),
-            None => self.tree.branch.text(&self.seen()?.tip, &plan.landing, &plan.step.to)?,
-        };
+        let text = self.tree.branch.text(&self.seen()?.tip, &plan.landing, &plan.step.to)?;
         // `None`: somebody has moved it since. The next import brings in where it is now.
         let Some(text) = text.filter(|text| local.as_ref() != Some(text)) else { return Ok(()) };
         if local.is_some() {
@@ -89,7 +122,7 @@ impl LocalClone {
     }
 
     /// Whether one of these commits is on the branch.
-    pub(super) fn any_landed<'a>(&self, commits: impl IntoIterator<Item = &'a String>) -> Result<bool> {
+    pub(super) fn any_landed(&self, commits: &[String]) -> Result<bool> {
         let tip = self.seen()?.tip;
         for commit in commits {
             if self.tree.branch.is_ancestor(commit, &tip)? {
@@ -99,59 +132,123 @@ impl LocalClone {
         Ok(false)
     }
 
-    fn pending_path(&self) -> PathBuf {
+    pub(super) fn pending_path(&self) -> PathBuf {
         self.private.join("pending.json")
     }
 
-    pub(super) fn is_pending(&self) -> bool {
-        self.pending_path().exists()
-    }
-
-    /// Writes down the steps that are about to be pushed.
-    pub(super) fn write_down(&self, plans: &[&Plan]) -> Result<()> {
-        let bytes = serde_json::to_vec(plans).map_err(|error| Fault::invalid(error.to_string()))?;
+    /// Writes down the step that is about to be pushed.
+    pub(super) fn write_down(&self, plan: &Plan) -> Result<()> {
+        let bytes = serde_json::to_vec(&[plan]).map_err(|error| Fault::invalid(error.to_string()))?;
         // Flushed: otherwise a claim could be on the remote after a power cut and nobody here would know.
-        let disk = self.folder().disk();
+        let disk = self.tasks().disk();
         disk.replace_file(&self.pending_path(), &bytes, disk.durability)?;
-        for plan in plans {
-            self.answers.set(&plan.step.id, Fate::Pushed);
-        }
+        self.remember(&plan.step.id, None);
         Ok(())
     }
 
-    /// The remote did not take these steps, and nothing else is under way.
-    pub(super) fn forget<'a>(&self, plans: impl IntoIterator<Item = &'a Plan>) -> Result<()> {
-        self.folder().disk().remove(&self.pending_path())?;
-        for plan in plans {
-            self.answers.not_taken(&plan.step.id);
-        }
+    /// Nothing is under way any more: the remote did not take this step, or it is finished here.
+    pub(super) fn forget(&self, plan: &Plan) -> Result<()> {
+        self.tasks().disk().remove(&self.pending_path())?;
+        self.not_taken(&plan.step.id);
         Ok(())
     }
 
-    /// Finishes the steps that were interrupted between the push and the tree, or finds out that they never happened.
+    /// Finishes the step that was interrupted between the push and the tree, or finds out that it never happened.
     pub(super) fn settle(&self, talk: &Conversation) -> Result<Vec<Healed>> {
         let path = self.pending_path();
         let mut healed = Vec::new();
         if let Some(bytes) = read(&path)? {
             let plans = parse(&bytes).map_err(|error| Fault::damaged(&path, error))?;
             // The folder store rolls its part back first, so that a step that the remote has starts from the beginning.
-            self.folder().heal()?;
+            self.tasks().heal()?;
             // Only a glance: what a step does to the tree comes from the step, together with its events.
             self.glance(talk)?;
-            let landed = self.any_landed(plans.iter().flat_map(|plan| &plan.commits))?;
+            // Earlier versions pushed several steps at once, which the remote took or did not take together.
+            let commits: Vec<String> = plans.iter().flat_map(|plan| plan.commits.clone()).collect();
+            let landed = self.any_landed(&commits)?;
             let how = if landed { Repair::Finished } else { Repair::RolledBack };
             for plan in &plans {
+                let step = &plan.step;
                 if landed {
-                    self.finish(plan, Events::MaybeRecorded)?;
+                    let landed = self.finish_in_tree(plan)?;
+                    // The process that pushed the step may have recorded its events before it died.
+                    if !self.options.folder.journal.has(&step.id, step.at)? {
+                        self.tasks().record(&step.events)?;
+                    }
+                    self.remember(&step.id, Some(landed));
                 }
-                healed.push(Healed { task: plan.step.task.clone(), verb: plan.step.verb, how });
+                healed.push(Healed { task: step.task.clone(), verb: step.verb, how });
             }
-            self.forget(&plans)?;
+            self.tasks().disk().remove(&path)?;
+            plans.iter().for_each(|plan| self.not_taken(&plan.step.id));
         }
         self.publish_offline_work(talk)?;
         // A process may also have died between its look and this.
         self.catch_up()?;
         Ok(healed)
+    }
+
+    /// Publishes what an earlier version did offline. Cheap if there is nothing.
+    pub(super) fn publish_offline_work(&self, talk: &Conversation) -> Result<()> {
+        let path = self.private.join("owed.json");
+        let Some(bytes) = read(&path)? else { return Ok(()) };
+        let all: BTreeMap<TaskName, Owed> =
+            serde_json::from_slice(&bytes).map_err(|error| Fault::damaged(&path, error))?;
+        // Only a glance: what others did must not be mistaken for what was done here.
+        self.glance(talk)?;
+        for (task, owed) in &all {
+            let Some(found) = self.tasks().get(task, None, Timestamp::UNIX_EPOCH)? else { continue };
+            if !self.publish_owed(talk, &found, owed)? {
+                self.withdraw(&found, owed)?;
+            }
+        }
+        // The cards have changed, too.
+        self.glance(talk)?;
+        self.tasks().disk().remove(&path)
+    }
+
+    /// Whether the remote has the task now as it is here.
+    fn publish_owed(&self, talk: &Conversation, task: &Task, owed: &Owed) -> Result<bool> {
+        let branch = &self.tree.branch;
+        let Some(text) = self.tasks().read(task, u64::MAX)? else { return Ok(false) };
+        let mut is_there = false;
+        let is_taken = self.publish(talk, |seen| {
+            if let Some(there) = branch.text(&seen.tip, &task.name, &task.slot)? {
+                // Published before a crash, or by somebody else.
+                is_there = there == text;
+                return Ok(None);
+            }
+            let was = |commit: &str| match &owed.from {
+                Some((name, slot)) => branch.text(commit, name, slot),
+                None => Ok(Some(Vec::new())),
+            };
+            let now = was(&seen.tip)?;
+            let old = seen.card(&task.name).map(|found| found.oid.clone());
+            if now.is_none() || now != was(&owed.base)? || old != owed.card {
+                return Ok(None);
+            }
+            let is_known = !task.slot.state().is_final() && task.record.epoch > 0;
+            let card = is_known.then(|| self.new_card(&task.name, task.record.clone())).transpose()?;
+            let new = card.map(|card| branch.make_card(&card)).transpose()?;
+            let name = self.remote.card_ref(&ref_of(&task.name));
+            let has_card = old.is_some() || new.is_some();
+            let mut changes = vec![(branch.path_of(&task.name, &task.slot), Some(text.clone()))];
+            changes.extend(owed.from.iter().map(|(name, slot)| (branch.path_of(name, slot), None)));
+            let message = format!("tollgate: {} went to {} while offline", task.name.stem(), task.slot);
+            Ok(Some((NewCommit { message, changes }, has_card.then_some(Update { name, old, new }))))
+        })?;
+        Ok(is_taken || is_there)
+    }
+
+    /// Sets the file aside, and shows the task where the branch still has it.
+    fn withdraw(&self, task: &Task, owed: &Owed) -> Result<()> {
+        self.tree.set_aside(&self.tasks().path(&task.name, &task.slot), &task.name)?;
+        let Some((name, slot)) = &owed.from else { return Ok(()) };
+        let path = self.tasks().path(name, slot);
+        match self.tree.branch.text(&self.seen()?.tip, name, slot)? {
+            Some(text) if !path.exists() => self.tree.put(&path, &text),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -1,160 +1,123 @@
-//! Taking a batch of steps: each step is one commit, and all of them go to the remote with their cards in one push.
+//! What this clone pushes: steps with their cards, new tasks, heartbeats.
 //!
-//! If the branch has moved, each step is checked again on the new tip. A step that came too late gets its answer; the others
-//! are pushed again.
+//! The commit and the card of a step go to the remote in one push. If the branch has moved, the step is checked again on the
+//! new tip: it came too late, or it is pushed again.
 //!
 //! Invariants: all of this happens under the lock of the conversation. A step is done only when the remote has it. After
-//! [`LocalClone::write_down`] a fault means that the fate of the steps is unknown.
+//! [`GitStore::write_down`] a fault means that the fate of the step is unknown. A heartbeat never touches the
+//! branch, so it does not make the history longer, and only the claim whose id is on the card can replace it.
 
-use std::mem::take;
-use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::add::TRIES;
-use super::answers::Fate;
-use super::batch::Ticket;
-use super::card::Card;
-use super::clone::{Conversation, LocalClone};
-use super::heartbeat::UNCLEAR;
-use super::pending::Events;
-use super::plan::Plan;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::branch::NewCommit;
+use super::card::{Card, ref_of, split_version};
+use super::clone::{Conversation, GitStore};
 use super::remote::{Pushed, Update};
 use super::seen::Seen;
-use super::version;
-use crate::state::Slot;
-use crate::step::{Outcome, Step};
-use crate::store::Landed;
+use crate::claim::{ClaimId, ClaimRecord};
+use crate::folder::disk::no_name_left;
+use crate::state::{Slot, State, Verb};
+use crate::step::{Edit, Outcome, Step};
+use crate::store::{Heartbeat, Landed, Store, Task, Version};
+use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::task::TaskName;
+
+/// How often a commit is made again because the branch has moved. Each time somebody else got through, so this number is
+/// reached only if hundreds push all the time.
+const TRIES: u32 = 300;
 
 /// How often the remote may say that somebody else was faster when nobody was. Clones that push at the same moment hold
 /// the locks of the server for a few milliseconds each.
 const STUCK: u32 = 12;
 
-/// A step on its way, and who waits for it.
-type Flight = (Plan, Arc<Ticket>);
+/// How often a push without a clear answer is tried again, if a look shows that nothing happened.
+const UNCLEAR: u32 = 3;
 
-/// Why the remote did not take a push.
-enum NotTaken {
-    Unreachable(String),
-    Refused(String),
+/// A step on its way to the remote.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Plan {
+    pub(super) step: Step,
+    /// The version of the file in the tree.
+    #[serde(skip)]
+    pub(super) version: Version,
+    /// The name that the task gets.
+    pub(super) landing: TaskName,
+    /// The object of the card before the step.
+    pub(super) old: Option<String>,
+    /// The card after the step, and its object.
+    pub(super) card: Option<(String, Card)>,
+    /// The commits that were pushed for it, each for another tip.
+    pub(super) commits: Vec<String>,
 }
 
-/// What a step needs first.
-enum Start {
-    Push(Box<Plan>),
-    Nothing(Outcome),
-}
-
-impl LocalClone {
-    /// Takes these steps. A step without an answer was not taken, or its fate is unknown.
-    pub(super) fn take_batch(&self, batch: &[Arc<Ticket>]) -> Result<()> {
+impl GitStore {
+    /// Begins a conversation in which something is pushed.
+    fn begin(&self) -> Result<Conversation> {
         let talk = self.converse()?;
         self.settle(&talk)?;
         self.probe_once(&talk)?;
-        let mut flights = Vec::new();
-        for ticket in batch {
-            match self.start(&talk, &ticket.step) {
-                Ok(Start::Push(plan)) => flights.push((*plan, Arc::clone(ticket))),
-                Ok(Start::Nothing(outcome)) => ticket.answer(Ok(outcome)),
-                Err(fault) => ticket.answer(Err(fault)),
-            }
-        }
-        match self.push_until_taken(&talk, &mut flights)? {
-            Ok(()) => {}
-            // The rule may be against one of the steps only.
-            Err(NotTaken::Refused(_)) if flights.len() > 1 => {
-                for flight in flights {
-                    let mut alone = vec![flight];
-                    if let Err(why) = self.push_until_taken(&talk, &mut alone)? {
-                        self.not_taken(&alone, &why)?;
-                    }
-                }
-            }
-            Err(why) => self.not_taken(&flights, &why)?,
-        }
-        Ok(())
+        Ok(talk)
     }
 
-    fn start(&self, talk: &Conversation, step: &Step) -> Result<Start> {
+    /// Takes a step.
+    pub(super) fn take(&self, step: &Step) -> Result<Outcome> {
+        let talk = self.begin()?;
         if let Some(landed) = self.taken_before(step)? {
-            return Ok(Start::Nothing(Outcome::Done(landed)));
+            return Ok(Outcome::Done(landed));
         }
-        let Some((card, file)) = version::split(&step.version) else {
-            return Ok(Start::Nothing(Outcome::Conflict));
-        };
-        let is_renewed = self.answers.get(&step.id) == Some(Fate::Renewed);
-        if !is_renewed && self.seen()?.card(&step.task).map(|found| &found.oid) != card.as_ref() {
-            return Ok(Start::Nothing(Outcome::Conflict));
-        }
+        let Some((old, version)) = split_version(&step.version) else { return Ok(Outcome::Conflict) };
         if step.verb.is_none() {
-            return self.renew(talk, step, file).map(Start::Nothing);
+            return self.renew(&talk, step, old, version);
         }
-        Ok(Start::Push(Box::new(Plan::new(step, file, card))))
+        let (step, landing) = (step.clone(), step.task.clone());
+        let mut plan = Plan { step, version, landing, old, card: None, commits: Vec::new() };
+        self.push_until_taken(&talk, &mut plan)
     }
 
     /// Where the step brought the task, if it was taken before and its answer was lost.
     fn taken_before(&self, step: &Step) -> Result<Option<Landed>> {
-        match self.answers.get(&step.id) {
-            Some(Fate::Taken(landed)) => Ok(Some(landed)),
+        match self.answer_to(&step.id) {
             // Another process has settled it: the journal tells how.
-            Some(Fate::Pushed) if self.options.folder.journal.has(&step.id, step.at)? => {
-                let is_there = |name: &TaskName| self.folder().path(name, &step.to).exists();
+            Some(None) if self.options.folder.journal.has(&step.id, step.at)? => {
+                let is_there = |name: &TaskName| self.tasks().path(name, &step.to).exists();
                 let task = Some(step.fallback_name()).filter(is_there).unwrap_or_else(|| step.task.clone());
-                let path = Some(self.folder().path(&task, &step.to));
+                let path = Some(self.tasks().path(&task, &step.to));
                 Ok(Some(Landed { task, slot: step.to.clone(), path }))
             }
-            Some(Fate::Pushed) => {
-                self.answers.not_taken(&step.id);
+            Some(None) => {
+                self.not_taken(&step.id);
                 Ok(None)
             }
-            Some(Fate::Renewed) | None => Ok(None),
+            answer => Ok(answer.flatten()),
         }
     }
 
-    /// Answers steps that the remote did not take, or perhaps did.
-    fn not_taken(&self, flights: &[Flight], why: &NotTaken) -> Result<()> {
-        if let NotTaken::Refused(_) = why {
-            self.forget(flights.iter().map(|(plan, _)| plan))?;
-        }
-        for (_, ticket) in flights {
-            ticket.answer(match why {
-                NotTaken::Refused(what) => Err(self.refused(what)),
-                // The next process that reaches the remote finds out.
-                NotTaken::Unreachable(what) => Ok(Outcome::Unknown(self.remote.unreachable(what))),
-            });
-        }
-        Ok(())
-    }
-
-    /// Pushes, looks and tries again, until the remote has the steps or others were faster. Steps that got their answer
-    /// leave the list.
-    fn push_until_taken(
-        &self,
-        talk: &Conversation,
-        flights: &mut Vec<Flight>,
-    ) -> Result<Result<(), NotTaken>> {
+    /// Pushes, looks and tries again, until the remote has the step or somebody else was faster.
+    fn push_until_taken(&self, talk: &Conversation, plan: &mut Plan) -> Result<Outcome> {
         let (mut unclear, mut stuck) = (0, 0);
+        if !self.shows_the_branch(&plan.step)? {
+            // The tree has changed under the step.
+            return Ok(Outcome::Conflict);
+        }
         for tried in 0..TRIES {
             let seen = self.seen()?;
-            if tried == 0 && !self.shows_the_branch(flights, &seen)? {
-                // The tree has changed under the steps.
-                self.conflict(take(flights));
-            }
-            let updates = self.make(flights, &seen)?;
-            if flights.is_empty() {
-                self.forget([])?;
-                return Ok(Ok(()));
-            }
-            self.write_down(&flights.iter().map(|(plan, _)| plan).collect::<Vec<_>>())?;
+            let updates = match self.prepare(plan, &seen)? {
+                Ok(updates) => updates,
+                Err(outcome) => return self.forget(plan).map(|()| outcome),
+            };
+            self.write_down(plan)?;
             let began = Instant::now();
-            let (is_clear, said) = match self.remote.push(&updates, &talk.0)? {
+            let (is_clear, said) = match self.remote.push(&updates, talk.0.file())? {
                 Pushed::Taken => {
-                    self.learn_own(flights)?;
-                    return self.finish_all(flights).map(Ok);
+                    self.learn_own(plan)?;
+                    return self.finish_pushed(plan);
                 }
-                Pushed::Refused(what) => return Ok(Err(NotTaken::Refused(what))),
+                Pushed::Refused(what) => return self.give_up(plan, &what),
                 Pushed::Moved(what) => (true, what),
                 Pushed::Unclear(what) => (false, what),
             };
@@ -163,110 +126,247 @@ impl LocalClone {
                 sleep(backoff(began.elapsed(), tried));
             }
             match self.glance(talk) {
-                Ok(()) => {}
-                Err(Fault::Unreachable { .. }) => return Ok(Err(NotTaken::Unreachable(said))),
-                Err(fault) => return Err(fault),
+                // The next process that reaches the remote finds out.
+                Err(Fault::Unreachable { .. }) => {
+                    return Ok(Outcome::Unknown(self.remote.unreachable(&said)));
+                }
+                looked => looked?,
             }
             unclear += u32::from(!is_clear);
             // The remote says that somebody else was faster, and nobody was: a server process holds a lock at this moment,
             // or left one when it crashed.
             stuck += u32::from(is_clear && self.seen()?.same_as(&seen));
             // An unclear push may also get through later than a following one.
-            if unclear > 0 && self.any_landed(flights.iter().flat_map(|(plan, _)| &plan.commits))? {
-                return self.finish_all(flights).map(Ok);
+            if unclear > 0 && self.any_landed(&plan.commits)? {
+                return self.finish_pushed(plan);
             }
             if unclear > UNCLEAR || stuck > STUCK {
                 // The remote answers, but takes nothing.
-                return Ok(Err(NotTaken::Refused(said)));
+                return self.give_up(plan, &said);
             }
             self.catch_up()?;
         }
-        Ok(Err(NotTaken::Refused(format!("the branch `{}` changes all the time", self.remote.branch))))
+        self.give_up(plan, &format!("the branch `{}` changes all the time", self.remote.branch))
     }
 
-    fn finish_all(&self, flights: &mut Vec<Flight>) -> Result<()> {
-        let mut done = Vec::new();
-        for (plan, ticket) in take(flights) {
-            let landed = self.finish(&plan, Events::New)?;
-            ticket.answer(Ok(Outcome::Done(landed)));
-            done.push(plan);
-        }
-        self.forget(&done)?;
-        self.catch_up().map(drop)
+    fn give_up(&self, plan: &Plan, what: &str) -> Result<Outcome> {
+        self.forget(plan)?;
+        Err(self.remote.refused(what))
     }
 
-    /// These steps came too late.
-    fn conflict(&self, flights: impl IntoIterator<Item = Flight>) {
-        for (plan, ticket) in flights {
-            self.answers.not_taken(&plan.step.id);
-            ticket.answer(Ok(Outcome::Conflict));
-        }
+    fn finish_pushed(&self, plan: &Plan) -> Result<Outcome> {
+        let landed = self.finish_in_tree(plan)?;
+        self.tasks().record(&plan.step.events)?;
+        self.remember(&plan.step.id, Some(landed.clone()));
+        self.forget(plan)?;
+        self.catch_up()?;
+        Ok(Outcome::Done(landed))
     }
 
-    /// Whether the tasks are on the branch where the tree shows them. All other code keeps it so; if it is not so, this
-    /// brings the tree in order.
-    fn shows_the_branch(&self, flights: &[Flight], seen: &Seen) -> Result<bool> {
-        let places = flights.iter().map(|(plan, _)| (&plan.step.task, &plan.step.from));
-        let is_shown = |(task, slot): &(&TaskName, &Slot)| self.folder().path(task, slot).exists();
-        let shown: Vec<_> = places.filter(is_shown).collect();
-        if shown.is_empty() || !self.tree.branch.lacks(&seen.tip, shown)? {
+    /// Whether the task is on the branch where the tree shows it. All other code keeps it so; if it is not so, this brings
+    /// the tree in order.
+    fn shows_the_branch(&self, step: &Step) -> Result<bool> {
+        let mut seen = self.seen()?;
+        if !self.tasks().path(&step.task, &step.from).exists()
+            || self.tree.branch.text(&seen.tip, &step.task, &step.from)?.is_some()
+        {
             return Ok(true);
         }
-        let mut seen = seen.clone();
         seen.imported = None;
         self.keep(&seen)?;
-        self.catch_up()?;
-        Ok(false)
-    }
-
-    /// Makes the objects of the steps that can still be taken, and says how the refs change. The others get their answer.
-    fn make(&self, flights: &mut Vec<Flight>, seen: &Seen) -> Result<Vec<Update>> {
-        let mut commits = Vec::new();
-        for (mut plan, ticket) in take(flights) {
-            match self.stage(&plan, seen)? {
-                Ok(staged) => {
-                    commits.push(self.dress(&mut plan, staged)?);
-                    flights.push((plan, ticket));
-                }
-                Err(outcome) => {
-                    self.answers.not_taken(&plan.step.id);
-                    ticket.answer(Ok(outcome));
-                }
-            }
-        }
-        if flights.is_empty() {
-            return Ok(Vec::new());
-        }
-        let cards: Vec<&Card> =
-            flights.iter().filter_map(|(plan, _)| plan.card.as_ref().map(|(_, card)| card)).collect();
-        let made = self.maker.make(&cards, &commits, &seen.tip)?;
-        let mut cards = made.cards.into_iter();
-        let (name, new) = (self.remote.branch_ref(), made.commits.last().cloned());
-        let mut updates = vec![Update { name, old: Some(seen.tip.clone()), new }];
-        for ((plan, _), commit) in flights.iter_mut().zip(made.commits) {
-            plan.commits.push(commit);
-            if let Some((oid, _)) = &mut plan.card {
-                *oid = cards.next().unwrap_or_default();
-            }
-            updates.extend(self.card_updates(plan));
-        }
-        Ok(updates)
+        self.catch_up().map(|()| false)
     }
 
     /// Remembers what the remote took from this clone, so that nobody has to look.
-    fn learn_own(&self, flights: &[Flight]) -> Result<()> {
+    fn learn_own(&self, plan: &Plan) -> Result<()> {
         let mut seen = self.seen()?;
-        for (plan, _) in flights {
-            if let Some(commit) = plan.commits.last() {
-                seen.tip.clone_from(commit);
-            }
-            seen.remove(&plan.step.task);
-            if let Some((oid, card)) = &plan.card {
-                seen.put(card.clone(), oid.clone());
+        seen.tip = plan.commits.last().cloned().unwrap_or_default();
+        seen.imported = Some(seen.tip.clone());
+        seen.cards.remove(&ref_of(&plan.step.task));
+        if let Some((oid, card)) = &plan.card {
+            seen.put(card.clone(), oid.clone());
+        }
+        self.keep(&seen)
+    }
+
+    /// Makes the objects of a step for what is here now, and says how the refs change; or why it cannot be taken.
+    pub(super) fn prepare(&self, plan: &mut Plan, seen: &Seen) -> Result<Result<Vec<Update>, Outcome>> {
+        let (step, tasks, branch) = (&plan.step, self.tasks(), &self.tree.branch);
+        if seen.card(&step.task).map(|found| &found.oid) != plan.old.as_ref() {
+            return Ok(Err(Outcome::Conflict));
+        }
+        let found = tasks.get(&step.task, Some(step.from.state()), step.at)?;
+        let is_same = |found: &Task| found.slot == step.from && found.version == plan.version;
+        let Some(found) = found.filter(is_same) else { return Ok(Err(Outcome::Conflict)) };
+        let Some(text) = tasks.read(&found, u64::MAX)? else { return Ok(Err(Outcome::Conflict)) };
+        if step.check.is_some_and(|sha256| sha256 != Digest::of(&text)) {
+            return Ok(Err(Outcome::Changed));
+        }
+        let mut text = step.edited(&text);
+        if step.from.agent().is_some() {
+            text = self.tree.with_edits(&step.task, text)?;
+        }
+        let is_taken = |name: &TaskName| step.from != step.to && tasks.path(name, &step.to).exists();
+        plan.landing = step.task.clone();
+        if is_taken(&plan.landing) {
+            plan.landing = step.fallback_name();
+            if is_taken(&plan.landing) {
+                return Err(no_name_left(&step.task, &step.to));
             }
         }
-        seen.imported = Some(seen.tip.clone());
-        self.keep(&seen)
+        let card = step.record_after(&text).map(|record| self.new_card(&plan.landing, record)).transpose()?;
+        let removed = (branch.path_of(&step.task, &step.from), None);
+        let put = (branch.path_of(&plan.landing, &step.to), Some(text));
+        let commit = NewCommit { message: message(step, &plan.landing), changes: vec![removed, put] };
+        let mut made = branch.make(card.as_ref(), Some((&commit, &seen.tip)))?;
+        let (name, new) = (self.remote.branch_ref(), made.pop());
+        plan.commits.extend(new.clone());
+        plan.card = made.pop().zip(card);
+        let mut updates = vec![Update { name, old: Some(seen.tip.clone()), new }];
+        updates.extend(self.card_updates(plan));
+        Ok(Ok(updates))
+    }
+
+    /// How the refs of the cards change.
+    fn card_updates(&self, plan: &Plan) -> impl Iterator<Item = Update> {
+        let card_ref = |task: &TaskName| self.remote.card_ref(&ref_of(task));
+        let (old, new) = (plan.old.clone(), plan.card.as_ref().map(|(oid, _)| oid.clone()));
+        let (before, after) = (card_ref(&plan.step.task), card_ref(&plan.landing));
+        let updates = if before == after {
+            vec![Update { name: after, old, new }]
+        } else {
+            vec![Update { name: before, old, new: None }, Update { name: after, old: None, new }]
+        };
+        updates.into_iter().filter(|update| update.old.is_some() || update.new.is_some())
+    }
+
+    /// Puts a new task on the branch and into the tree. `None` if there is one of this name.
+    pub(super) fn put_new(&self, task: &TaskName, text: &[u8], now: Timestamp) -> Result<Option<Landed>> {
+        let talk = self.begin()?;
+        let (tasks, slot) = (self.tasks(), Slot::NEEDS_ACTION);
+        if self.seen()?.tip.is_empty() {
+            self.look(&talk)?;
+        }
+        let is_taken = self.publish(&talk, |_| {
+            self.catch_up()?;
+            if tasks.get(task, Some(State::NeedsAction), now)?.is_some() {
+                return Ok(None);
+            }
+            let changes = vec![(self.tree.branch.path_of(task, &slot), Some(text.to_vec()))];
+            let message = format!("tollgate: new task {}", task.stem());
+            Ok(Some((NewCommit { message, changes }, None)))
+        })?;
+        // If the process dies before this, the next conversation brings the task in.
+        self.catch_up()?;
+        let path = Some(tasks.path(task, &slot));
+        Ok(is_taken.then(|| Landed { task: task.clone(), slot, path }))
+    }
+
+    /// Puts a commit on the branch, with a change of a card if need be, and makes it again if the branch has moved. Whether
+    /// the branch has it: `change` may find that it is no longer wanted. The tree stays as it is.
+    pub(super) fn publish(
+        &self,
+        talk: &Conversation,
+        mut change: impl FnMut(&Seen) -> Result<Option<(NewCommit, Option<Update>)>>,
+    ) -> Result<bool> {
+        let mut commits = Vec::new();
+        for _ in 0..TRIES {
+            if self.any_landed(&commits)? {
+                return Ok(true);
+            }
+            let mut seen = self.seen()?;
+            let Some((commit, card)) = change(&seen)? else { return Ok(false) };
+            let new = self.tree.branch.make(None, Some((&commit, &seen.tip)))?.remove(0);
+            commits.push(new.clone());
+            let (name, old) = (self.remote.branch_ref(), Some(seen.tip));
+            let mut updates = vec![Update { name, old, new: Some(new.clone()) }];
+            updates.extend(card);
+            if self.push(talk, &updates)? {
+                seen.tip = new;
+                return self.keep(&seen).map(|()| true);
+            }
+        }
+        Err(self.remote.takes_nothing())
+    }
+
+    /// Takes a step of the owner that moves nothing: a renewal, a progress note, a draft. It replaces the card if that is
+    /// due, so that the remote is not asked all the time. The text reaches the branch with the release.
+    pub(super) fn renew(
+        &self,
+        talk: &Conversation,
+        step: &Step,
+        card: Option<String>,
+        version: Version,
+    ) -> Result<Outcome> {
+        let seen = self.seen()?;
+        let found = seen.card(&step.task);
+        let owner = step.record.as_ref().and_then(|record| Some((record, &record.claim.as_ref()?.id)));
+        // A heartbeat, or an earlier try of this step, may have replaced the card. It is still the card of this claim.
+        let is_own = owner.is_some_and(|(_, claim)| self.own_card(&seen, &step.task, claim).is_some());
+        if !is_own && found.map(|found| &found.oid) != card.as_ref() {
+            return Ok(Outcome::Conflict);
+        }
+        let is_due = found
+            .is_some_and(|found| found.card.is_some() && found.unchanged_for() >= self.options.lease / 6);
+        if let Some((record, claim)) = owner.filter(|_| is_due) {
+            match self.replace_card(talk, &step.task, claim, Some(record)) {
+                Ok(Heartbeat::Alive) => {}
+                Ok(Heartbeat::Lost) => return Ok(Outcome::Conflict),
+                // The owner's text is kept all the same. It does not extend the claim on the remote.
+                Err(Fault::Unreachable { .. })
+                    if matches!(step.edit, Edit::Progress(..) | Edit::Draft(..)) => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+        self.tasks().apply(&Step { version, ..step.clone() })
+    }
+
+    /// Replaces the card of this claim by a new one, with this record or with the old one.
+    pub(super) fn replace_card(
+        &self,
+        talk: &Conversation,
+        task: &TaskName,
+        claim: &ClaimId,
+        record: Option<&ClaimRecord>,
+    ) -> Result<Heartbeat> {
+        for _ in 0..=UNCLEAR {
+            let mut seen = self.seen()?;
+            // An earlier heartbeat whose answer was lost may have changed the card. It is still the card of this claim.
+            let Some((old, card)) = self.own_card(&seen, task, claim) else { return Ok(Heartbeat::Lost) };
+            let card = Card::new(task, &self.id, card.lease_ms, record.unwrap_or(&card.record).clone())?;
+            let new = self.tree.branch.make_card(&card)?;
+            let name = self.remote.card_ref(&ref_of(task));
+            if self.push(talk, &[Update { name, old: Some(old.clone()), new: Some(new.clone()) }])? {
+                seen.put(card, new);
+                self.keep(&seen)?;
+                return Ok(Heartbeat::Alive);
+            }
+            self.catch_up()?;
+            if self.seen()?.card(task).is_some_and(|found| found.oid == new) {
+                return Ok(Heartbeat::Alive);
+            }
+        }
+        Err(self.remote.takes_nothing())
+    }
+}
+
+/// The commit's message: one line, for people.
+fn message(step: &Step, landing: &TaskName) -> String {
+    let task = step.task.stem();
+    let who = step.from.agent().or_else(|| step.to.agent()).map_or("tollgate", |agent| agent.as_str());
+    let what = match step.verb {
+        Some(Verb::Claim) => format!("{who} claims {task}"),
+        Some(Verb::Release) => format!("{who} releases {task} to {}", step.to),
+        Some(Verb::Reclaim) => format!("{task} is reclaimed from {who}, to {}", step.to),
+        Some(Verb::Approve) => format!("{task} is approved"),
+        Some(Verb::Reject) => format!("{task} is rejected"),
+        Some(Verb::Reopen) => format!("{task} was changed and waits for approval again"),
+        None => task.to_owned(),
+    };
+    if step.task == *landing {
+        format!("tollgate: {what}")
+    } else {
+        format!("tollgate: {what}, as {}", landing.stem())
     }
 }
 

@@ -10,8 +10,7 @@
 use std::fs::File;
 
 use super::card::{Card, is_oid, ref_of};
-use super::process::Ran;
-use super::run::Git;
+use super::run::{Git, Ran};
 use tollgate_base::error::{Fault, Result};
 
 /// Where the copies of the remote's refs are kept in the user's repository.
@@ -76,19 +75,22 @@ impl Remote {
             format!("+{}:{MIRROR}/branch", self.branch_ref()),
             format!("+{}/*:{MIRROR}/cards/*", self.claim_refs),
         ];
-        let mut arguments: Vec<String> =
-            ["fetch", "--quiet", "--prune", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head"]
-                .map(str::to_owned)
-                .to_vec();
-        arguments.extend(["--".to_owned(), self.name.clone()]);
-        arguments.extend(specs);
-        let ran = self.git.remote(arguments, lock)?;
+        let mut arguments = vec![
+            "fetch",
+            "--quiet",
+            "--prune",
+            "--no-tags",
+            "--no-recurse-submodules",
+            "--no-write-fetch-head",
+        ];
+        arguments.extend(["--", &self.name, &specs[0], &specs[1]]);
+        let ran = self.git.remote(&arguments, lock)?;
         if !ran.ok {
-            return Err(self.not_fetched(&ran));
+            let is_missing = ran.err.contains("couldn't find remote ref");
+            return Err(if is_missing { self.no_branch() } else { self.unreachable(&why(&ran)) });
         }
         let format = "--format=%(refname) %(objectname) %(contents:subject)";
-        let listed = self.git.must(["for-each-ref", format, MIRROR])?;
-        self.view(&listed)
+        self.view(&self.git.must(&["for-each-ref", format, MIRROR], &[])?.text())
     }
 
     fn view(&self, listed: &str) -> Result<View> {
@@ -116,35 +118,34 @@ impl Remote {
         ))
     }
 
-    fn not_fetched(&self, ran: &Ran) -> Fault {
-        if ran.err.contains("couldn't find remote ref") {
-            return self.no_branch();
-        }
-        self.unreachable(&if ran.hung { "it does not answer".to_owned() } else { why(&ran.err) })
-    }
-
     pub(super) fn unreachable(&self, what: &str) -> Fault {
         Fault::Unreachable { remote: self.name.clone(), what: what.to_owned() }
     }
 
+    pub(super) fn refused(&self, what: &str) -> Fault {
+        Fault::RemoteRefused { remote: self.name.clone(), what: what.to_owned() }
+    }
+
+    /// The fault after too many tries.
+    pub(super) fn takes_nothing(&self) -> Fault {
+        self.unreachable("it does not take a push and gives no reason")
+    }
+
     /// Changes all of these refs, or none.
     pub(super) fn push(&self, updates: &[Update], lock: &File) -> Result<Pushed> {
-        let mut arguments: Vec<String> =
-            ["push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no"]
-                .map(str::to_owned)
-                .to_vec();
-        if updates.len() > 1 {
-            arguments.push("--atomic".to_owned());
-        }
-        for update in updates {
-            let old = update.old.as_deref().unwrap_or_default();
-            arguments.push(format!("--force-with-lease={}:{old}", update.name));
+        let mut arguments: Vec<String> = Vec::new();
+        for Update { name, old, .. } in updates {
+            arguments.push(format!("--force-with-lease={name}:{}", old.as_deref().unwrap_or_default()));
         }
         arguments.extend(["--".to_owned(), self.name.clone()]);
-        for update in updates {
-            arguments.push(format!("{}:{}", update.new.as_deref().unwrap_or_default(), update.name));
+        for Update { name, new, .. } in updates {
+            arguments.push(format!("{}:{name}", new.as_deref().unwrap_or_default()));
         }
-        let ran = self.git.remote(arguments, lock)?;
+        let mut all =
+            vec!["push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no"];
+        all.extend((updates.len() > 1).then_some("--atomic"));
+        all.extend(arguments.iter().map(String::as_str));
+        let ran = self.git.remote(&all, lock)?;
         Ok(judge(&ran, updates))
     }
 }
@@ -153,10 +154,7 @@ impl Remote {
 fn judge(ran: &Ran, updates: &[Update]) -> Pushed {
     let out = String::from_utf8_lossy(&ran.out);
     let report: Vec<(char, &str, &str)> = out.lines().filter_map(report_line).collect();
-    let unclear = || {
-        let why = if ran.hung { "it does not answer".to_owned() } else { why(&ran.err) };
-        Pushed::Unclear(why)
-    };
+    let unclear = || Pushed::Unclear(why(ran));
     if ran.ok {
         let taken = |update: &Update| {
             // `=`: the ref already had this value. That does not prove that this push set it, so the caller looks.
@@ -181,7 +179,7 @@ fn judge(ran: &Ran, updates: &[Update]) -> Pushed {
     // A missing permission is reported before any ref.
     let denied = ["ermission denied", "denied to", "not allowed to push", "403", "read-only", "read only"];
     if rejected.is_empty() && denied.iter().any(|word| ran.err.contains(word)) {
-        return Pushed::Refused(why(&ran.err));
+        return Pushed::Refused(why(ran));
     }
     unclear()
 }
@@ -231,12 +229,14 @@ fn complaint(causes: &[&str], err: &str) -> String {
     }
 }
 
-/// The most useful line of git's error messages.
-fn why(err: &str) -> String {
-    let is_reason =
-        |line: &&str| line.starts_with("fatal:") || line.starts_with("error:") || line.starts_with("ssh:");
-    let line = err.lines().find(is_reason).or_else(|| err.lines().next()).unwrap_or("git gave no reason");
-    line.trim_start_matches("fatal: ").trim_start_matches("error: ").to_owned()
+/// Why a program failed: the most useful line of its error messages.
+fn why(ran: &Ran) -> String {
+    let is_reason = |line: &&str| ["fatal:", "error:", "ssh:"].iter().any(|word| line.starts_with(word));
+    let line = ran.killed.or_else(|| ran.err.lines().find(is_reason)).or_else(|| ran.err.lines().next());
+    line.unwrap_or("git gave no reason")
+        .trim_start_matches("fatal: ")
+        .trim_start_matches("error: ")
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -248,14 +248,16 @@ mod tests {
     }
 
     fn ran(ok: bool, out: &str, err: &str) -> Ran {
-        Ran { ok, out: out.as_bytes().to_vec(), err: err.into(), hung: false }
+        Ran { ok, out: out.as_bytes().to_vec(), err: err.into(), killed: None }
     }
 
     #[test]
     fn a_card_in_the_ref_of_another_task_is_not_trusted() {
         use crate::claim::ClaimRecord;
         use crate::state::Slot;
-        let git = Git::new("git".as_ref(), "/".as_ref(), std::time::Duration::ZERO);
+        let [program, folder, talking] = ["git", "/", "/"].map(std::path::PathBuf::from);
+        let patience = std::time::Duration::ZERO;
+        let git = Git { program, folder, repository: None, talking, patience, batch_ssh: false };
         let remote =
             Remote { git, name: "origin".into(), branch: "main".into(), claim_refs: "refs/t".into() };
         let card =

@@ -1,24 +1,25 @@
-//! The user's own `git` program: started without prompts, ended in time.
+//! The user's own `git` program: started without prompts, heard within limits, ended in time.
 //!
 //! Credentials, ssh, proxies and certificates are those that the user has set up for git. git asks nothing at a terminal,
 //! inherits nothing from the environment of an outer git, and writes its messages in English, so that they can be parsed.
 //!
 //! Invariants: no argument from outside is in a place where git would read it as an option. A program that does not end in
-//! time is killed with its whole process group. A program that talks to the remote has the lock of the conversation as its
-//! standard input, so the lock is not free before the last such program has ended, even if tollgate is killed.
+//! time, or writes without end, is killed with its whole process group. A program that talks to the remote has the lock of
+//! the conversation as its standard input, so the lock is not free before the last such program has ended, even if tollgate
+//! is killed.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::clock::millis_since_boot;
-use super::process::{self, Given, Ran};
 use crate::claim_lock::without_locks;
 use tollgate_base::error::{Fault, Result};
 
@@ -28,6 +29,12 @@ const OLDEST: (u32, u32) = (2, 29);
 
 /// The longest time for commands that only touch the disk. If one takes longer, the disk is broken.
 const LOCAL: Duration = Duration::from_secs(60);
+
+/// The most bytes of error messages, and of what a program that talks to the remote prints: a server may send anything.
+const MESSAGES: usize = 1 << 20;
+
+/// The most bytes that a command that only touches the disk prints: the texts of all tasks that have changed, at once.
+const TEXTS: usize = 1 << 30;
 
 /// Variables of an outer git, or of a careless shell. Each of them would lead our git to another repository.
 const NOT_INHERITED: [&str; 15] = [
@@ -48,8 +55,9 @@ const NOT_INHERITED: [&str; 15] = [
     "GIT_EDITOR",
 ];
 
-/// Turns off settings that would make git do more than it is asked, or ask a person.
-const QUIET: [&str; 8] = [
+/// Turns off settings of the user that would make git do more than it is asked, or ask a person. Settings of the repository
+/// are not read at all (`repository`).
+const QUIET: [&str; 9] = [
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
     "core.quotePath=false",
@@ -58,45 +66,59 @@ const QUIET: [&str; 8] = [
     "submodule.recurse=false",
     "push.followTags=false",
     "fetch.writeCommitGraph=false",
+    "protocol.ext.allow=never",
 ];
 
-/// A repository, and how git is run in it.
+/// Milliseconds since this machine was started: for measuring how long something has not changed.
+///
+/// This is not the time of day, which every verb of the vault takes as an argument. Nobody can set this clock, on Linux it
+/// goes on while the machine sleeps, and a stored value that lies in the future is from before a restart.
+pub(super) fn millis_since_boot() -> u64 {
+    #[cfg(target_os = "linux")]
+    const ID: rustix::time::ClockId = rustix::time::ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    const ID: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
+    let now = rustix::time::clock_gettime(ID);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
+}
+
+/// What a program answered.
+#[derive(Debug)]
+pub(super) struct Ran {
+    pub(super) ok: bool,
+    pub(super) out: Vec<u8>,
+    /// Its error messages, whole lines, without control characters.
+    pub(super) err: String,
+    /// Why it was killed, if it was.
+    pub(super) killed: Option<&'static str>,
+}
+
+impl Ran {
+    pub(super) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.out).trim_end().to_owned()
+    }
+}
+
+/// How git is run, and in which repository.
 #[derive(Debug, Clone)]
 pub(super) struct Git {
-    program: PathBuf,
-    folder: PathBuf,
-    repository: Option<PathBuf>,
+    pub(super) program: PathBuf,
+    /// The folder in which it runs.
+    pub(super) folder: PathBuf,
+    /// The repository and its index; `None` for the repository that the folder is in.
+    pub(super) repository: Option<(PathBuf, PathBuf)>,
     /// The file that names the program that talks to the remote.
-    talking: Option<PathBuf>,
-    patience: Duration,
-    batch_ssh: bool,
+    pub(super) talking: PathBuf,
+    pub(super) patience: Duration,
+    /// Runs ssh in batch mode. Only if the user has not configured how ssh is run.
+    pub(super) batch_ssh: bool,
 }
 
 impl Git {
-    /// For the repository that this folder is in.
-    pub(super) fn new(program: &Path, folder: &Path, patience: Duration) -> Self {
-        Self {
-            program: program.to_owned(),
-            folder: folder.to_owned(),
-            repository: None,
-            talking: None,
-            patience,
-            batch_ssh: false,
-        }
-    }
-
-    /// For exactly this repository. `talking` is the file that names the program that talks to its remote.
-    pub(super) fn within(mut self, top: PathBuf, repository: PathBuf, talking: PathBuf) -> Self {
-        self.folder = top;
-        self.repository = Some(repository);
-        self.talking = Some(talking);
-        self
-    }
-
     /// Kills a program that still talks to the remote although its time is up, because the tollgate that started it was
     /// killed. Its process id and its start time identify it, so a later process with the same id is safe.
     pub(super) fn kill_orphan(&self) {
-        let Some(text) = self.talking.as_ref().and_then(|path| fs::read_to_string(path).ok()) else { return };
+        let Ok(text) = fs::read_to_string(&self.talking) else { return };
         let mut numbers = text.split_whitespace().filter_map(|word| word.parse::<u64>().ok());
         let (Some(pid), Some(started), Some(until)) = (numbers.next(), numbers.next(), numbers.next()) else {
             return;
@@ -109,23 +131,19 @@ impl Git {
 
     /// Writes down which program talks to the remote, for [`Git::kill_orphan`] of the next process. If that fails, the next
     /// process waits until the program ends by itself.
-    fn write_down(&self, child: &Child, patience: Duration) {
+    fn write_down(&self, child: &Child) {
         let pid = u64::from(child.id());
-        if let (Some(path), Some(started)) = (&self.talking, started_at(pid)) {
-            let until = millis_since_boot() + 2 * u64::try_from(patience.as_millis()).unwrap_or(u64::MAX / 4);
-            let _ = fs::write(path, format!("{pid} {started} {until}\n"));
+        if let Some(started) = started_at(pid) {
+            let patience = u64::try_from(self.patience.as_millis()).unwrap_or(u64::MAX / 4);
+            let _ =
+                fs::write(&self.talking, format!("{pid} {started} {}\n", millis_since_boot() + 2 * patience));
         }
-    }
-
-    /// Runs ssh in batch mode. Only if the user has not configured how ssh is run.
-    pub(super) fn with_batch_ssh(mut self) -> Self {
-        self.batch_ssh = true;
-        self
     }
 
     /// Makes sure that git is installed and recent enough.
     pub(super) fn check_version(&self) -> Result<()> {
-        let text = self.must(["--version"])?;
+        let ran = self.must(&["--version"], &[])?;
+        let text = ran.text();
         let mut numbers = text.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok());
         match (numbers.next(), numbers.next()) {
             (Some(major), Some(minor)) if (major, minor) >= OLDEST => Ok(()),
@@ -138,23 +156,21 @@ impl Git {
         }
     }
 
-    fn command<I: IntoIterator<Item = S>, S: Into<OsString>>(&self, arguments: I) -> Command {
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.arg("-C").arg(&self.folder);
-        if let Some(repository) = &self.repository {
-            let mut option = OsString::from("--git-dir=");
-            option.push(repository);
-            command.arg(option);
-        }
         for setting in QUIET {
             command.arg("-c").arg(setting);
         }
         // A stalled transfer ends by itself, even if tollgate is no longer there to end it.
         let stalled = self.patience.as_secs().max(1);
         command.arg("-c").arg("http.lowSpeedLimit=1").arg("-c").arg(format!("http.lowSpeedTime={stalled}"));
-        command.args(arguments.into_iter().map(Into::into));
+        command.args(arguments);
         for name in NOT_INHERITED {
             command.env_remove(name);
+        }
+        if let Some((repository, index)) = &self.repository {
+            command.env("GIT_DIR", repository).env("GIT_INDEX_FILE", index);
         }
         command
             .env("LC_ALL", "C")
@@ -172,51 +188,135 @@ impl Git {
         command
     }
 
-    /// Runs a command that only touches the disk and must succeed. The answer is its output as text.
-    pub(super) fn must<const N: usize>(&self, arguments: [&str; N]) -> Result<String> {
-        let ran = self.local(&arguments, &Given::Nothing)?;
+    /// Runs a command that only touches the disk, with this input, and must succeed.
+    pub(super) fn must(&self, arguments: &[&str], input: &[u8]) -> Result<Ran> {
+        let ran = self.local(arguments, input)?;
         if ran.ok {
-            Ok(ran.text())
-        } else {
-            Err(failed(arguments.first().copied().unwrap_or_default(), &ran))
+            return Ok(ran);
         }
+        let last = ran.err.lines().last().unwrap_or("it gave no reason");
+        let why = if ran.killed.is_some() { "it did not end" } else { last };
+        Err(Fault::invalid(format!("`git {}` failed: {why}", arguments.first().unwrap_or(&""))))
     }
 
-    /// Runs a command that only touches the disk.
-    pub(super) fn local(&self, arguments: &[&str], given: &Given<'_>) -> Result<Ran> {
-        self.run(self.command(arguments.iter().copied()), given, LOCAL)
+    /// Runs a command that only touches the disk, with this input.
+    pub(super) fn local(&self, arguments: &[&str], input: &[u8]) -> Result<Ran> {
+        let mut command = self.command(arguments);
+        if !input.is_empty() {
+            command.stdin(Stdio::piped());
+        }
+        let child = self.start(&mut command)?;
+        self.hear(child, input, TEXTS, LOCAL)
     }
 
     /// Runs a command that talks to the remote.
-    pub(super) fn remote<S: Into<OsString>>(&self, arguments: Vec<S>, lock: &File) -> Result<Ran> {
-        self.run(self.command(arguments), &Given::Lock(lock), self.patience)
+    pub(super) fn remote(&self, arguments: &[&str], lock: &File) -> Result<Ran> {
+        let lock = lock.try_clone().map_err(|source| self.fault("lend the lock to", source))?;
+        let child = self.start(self.command(arguments).stdin(lock))?;
+        self.write_down(&child);
+        self.hear(child, &[], MESSAGES, self.patience)
     }
 
-    fn run(&self, mut command: Command, given: &Given<'_>, patience: Duration) -> Result<Ran> {
-        match given {
-            Given::Nothing => {}
-            Given::Bytes(_) => drop(command.stdin(Stdio::piped())),
-            Given::Lock(lock) => {
-                let lock = lock.try_clone().map_err(|source| self.fault("lend the lock to", source))?;
-                command.stdin(Stdio::from(lock));
-            }
-        }
-        let mut child = without_locks(|| command.spawn()).map_err(|source| self.fault("run", source))?;
-        if matches!(given, Given::Lock(_)) {
-            self.write_down(&child, patience);
-        }
-        let ran = process::run(&mut child, given, patience);
-        if !matches!(ran, Ok(Ran { hung: false, .. })) {
-            // It may have ended in the meantime.
-            let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
-            let _ = child.wait();
-        }
-        ran.map_err(|source| self.fault("talk to", source))
+    fn start(&self, command: &mut Command) -> Result<Child> {
+        without_locks(|| command.spawn()).map_err(|source| self.fault("run", source))
     }
 
     fn fault(&self, doing: &'static str, source: io::Error) -> Fault {
         Fault::Io { doing, path: self.program.clone(), source }
     }
+
+    /// Gives a program its input and reads its output until it ends, or has to be killed.
+    fn hear(&self, mut child: Child, input: &[u8], most: usize, patience: Duration) -> Result<Ran> {
+        let ran = thread::scope(|scope| {
+            if let Some(mut stdin) = child.stdin.take() {
+                // In its own thread, because a program may print before it has read everything. If it has read enough or
+                // has died, the write fails, and its status shows which.
+                scope.spawn(move || stdin.write_all(input));
+            }
+            let ran = listen(&mut child, most, Instant::now() + patience);
+            if !matches!(ran, Ok(Ran { killed: None, .. })) {
+                // It may have ended in the meantime.
+                let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+                let _ = child.wait();
+            }
+            ran
+        });
+        ran.map_err(|source| self.fault("talk to", source))
+    }
+}
+
+/// A pipe that a program writes to, until it is closed; what it has written; and the most that it may write.
+struct Stream(Option<File>, Vec<u8>, usize);
+
+impl Stream {
+    fn new(pipe: Option<impl Into<OwnedFd>>, most: usize) -> io::Result<Self> {
+        let pipe = pipe.map(|pipe| File::from(pipe.into()));
+        pipe.as_ref().map(|pipe| rustix::io::ioctl_fionbio(pipe, true)).transpose()?;
+        Ok(Self(pipe, Vec::new(), most))
+    }
+
+    /// Whether there was something to read.
+    fn read(&mut self) -> io::Result<bool> {
+        let Some(pipe) = &mut self.0 else { return Ok(false) };
+        let mut bytes = vec![0; 64 << 10];
+        match pipe.read(&mut bytes) {
+            Ok(0) => self.0 = None,
+            Ok(len) => self.1.extend_from_slice(&bytes[..len]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+}
+
+fn listen(child: &mut Child, most: usize, deadline: Instant) -> io::Result<Ran> {
+    let mut streams = [Stream::new(child.stdout.take(), most)?, Stream::new(child.stderr.take(), MESSAGES)?];
+    let killed = loop {
+        // Asked before the read: a program that has ended by now has written everything, so if there is nothing to read,
+        // everything was read. A program that it started may go on and keep the pipes open (a shared ssh connection does),
+        // so only its own end counts.
+        let has_ended = child.try_wait()?.is_some();
+        let mut is_silent = true;
+        for stream in &mut streams {
+            is_silent &= !stream.read()?;
+        }
+        if has_ended && is_silent {
+            break None;
+        }
+        if streams.iter().any(|Stream(_, written, most)| written.len() > *most) {
+            break Some("it writes without end");
+        }
+        if Instant::now() > deadline {
+            break Some("it does not answer");
+        }
+        if is_silent {
+            wait_for(&streams)?;
+        }
+    };
+    let ok = killed.is_none() && child.wait()?.success();
+    let [Stream(_, out, _), Stream(_, err, _)] = streams;
+    Ok(Ran { ok, out, err: printable(&err), killed })
+}
+
+/// Waits until there is something to read, for a moment at most.
+fn wait_for(streams: &[Stream]) -> io::Result<()> {
+    let pipes = streams.iter().filter_map(|stream| stream.0.as_ref());
+    let mut fds: Vec<_> = pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
+    // A program that has closed both pipes ends at once, so its end is checked often.
+    let millis = if fds.is_empty() { 1 } else { 20 };
+    match poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: millis * 1_000_000 })) {
+        Err(error) if error != rustix::io::Errno::INTR => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Without control characters and empty lines, because a server may send anything.
+fn printable(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let plain = |line: &str| line.chars().filter(|c| !c.is_control()).collect::<String>().trim().to_owned();
+    let lines = text.split(['\n', '\r']).map(plain).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// When a process was started, in the kernel's own count. Only Linux has this file.
@@ -226,17 +326,16 @@ fn started_at(pid: u64) -> Option<u64> {
     text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// The fault for a git command that had to succeed.
-pub(super) fn failed(what: &str, ran: &Ran) -> Fault {
-    let why = if ran.hung { "it did not end" } else { ran.err.lines().last().unwrap_or("it gave no reason") };
-    Fault::invalid(format!("`git {what}` failed: {why}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Instant;
+    use std::path::Path;
     use tollgate_base::lock::Pauses;
+
+    fn git(program: PathBuf, folder: &Path, patience: Duration) -> Git {
+        let (folder, talking) = (folder.to_owned(), folder.join("talking"));
+        Git { program, folder, repository: None, talking, patience, batch_ssh: false }
+    }
 
     /// A program in the place of git. Another process writes it, because a file that a child of some thread still has open
     /// for writing cannot be run.
@@ -250,7 +349,7 @@ mod tests {
             .status()
             .unwrap();
         assert!(written.success());
-        Git::new(&path, folder, Duration::from_millis(200))
+        git(path, folder, Duration::from_millis(200))
     }
 
     fn lock(folder: &Path) -> File {
@@ -264,8 +363,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let git = script(folder.path(), "sleep 1000 & echo $! > pid; echo begun; wait");
         let began = Instant::now();
-        let ran = git.remote(vec!["push"], &lock(folder.path())).unwrap();
-        assert!(ran.hung && !ran.ok && ran.text() == "begun", "{ran:?}");
+        let ran = git.remote(&["push"], &lock(folder.path())).unwrap();
+        assert!(ran.killed.is_some() && !ran.ok && ran.text() == "begun", "{ran:?}");
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
         let pid = fs::read_to_string(folder.path().join("pid")).unwrap();
         let gone = || {
@@ -283,7 +382,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let git = script(folder.path(), "echo begun; exec sleep 1000");
         let held = lock(folder.path());
-        let mut command = git.command(["push"]);
+        let mut command = git.command(&["push"]);
         command.stdin(Stdio::from(held.try_clone().unwrap()));
         let mut child = command.spawn().unwrap();
         // As if tollgate had been killed.
@@ -303,11 +402,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let git = script(folder.path(), "cat; printf 'remote: \\033[31mred\\r\\n\\n' >&2; exit 3");
         let bytes = vec![b'x'; 1 << 20];
-        let ran = git.local(&["cat"], &Given::Bytes(&bytes)).unwrap();
-        assert!(!ran.ok && !ran.hung);
+        let ran = git.local(&["cat"], &bytes).unwrap();
+        assert!(!ran.ok && ran.killed.is_none());
         assert_eq!(ran.out.len(), bytes.len());
         assert_eq!(ran.err, "remote: [31mred");
-        assert!(failed("cat", &ran).to_string().contains("remote: [31mred"));
+        let fault = git.must(&["cat"], &bytes).unwrap_err();
+        assert_eq!(fault.to_string(), "`git cat` failed: remote: [31mred");
     }
 
     #[test]
@@ -322,7 +422,7 @@ mod tests {
             let checked = script(folder.path(), &format!("echo '{version}'")).check_version();
             assert_eq!(checked.is_ok(), fine, "{version}: {checked:?}");
         }
-        let none = Git::new(Path::new("/nowhere/git"), folder.path(), LOCAL).check_version();
+        let none = git("/nowhere/git".into(), folder.path(), LOCAL).check_version();
         assert!(none.unwrap_err().to_string().contains("/nowhere/git"));
     }
 }

@@ -1,7 +1,7 @@
 //! What this clone last saw of the remote, and since when: one small file.
 //!
 //! If a card has not changed for a whole lease since this clone first saw it, its owner is gone. The time is measured by a
-//! clock that nobody can set ([`super::clock`]). After a restart of the machine the measurement starts from zero, so it is
+//! clock that nobody can set ([`millis_since_boot`]). After a restart of the machine the measurement starts from zero, so it is
 //! never longer than the true time. No clock of another machine is trusted.
 //!
 //! Invariant: the file is replaced only under the lock of the conversation. It is read without the lock.
@@ -13,9 +13,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::card::{Card, ref_of};
-use super::clock::millis_since_boot;
-use super::file;
 use super::remote::View;
+use super::run::millis_since_boot;
+use super::tree::read;
 use crate::claim::ClaimId;
 use crate::folder::disk::Disk;
 use tollgate_base::error::{Fault, Result};
@@ -34,7 +34,7 @@ pub(super) struct Seen {
     /// The commit that the tree shows.
     pub(super) imported: Option<String>,
     /// The cards, by the last part of the names of their refs.
-    cards: BTreeMap<String, SeenCard>,
+    pub(super) cards: BTreeMap<String, SeenCard>,
 }
 
 /// A card, as it was last seen.
@@ -52,11 +52,16 @@ impl SeenCard {
     pub(super) fn unchanged_for(&self) -> Duration {
         Duration::from_millis(millis_since_boot().saturating_sub(self.since_ms))
     }
+
+    /// Whether its owner was not heard for a whole lease.
+    pub(super) fn is_silent(&self, card: &Card) -> bool {
+        self.unchanged_for() >= Duration::from_millis(card.lease_ms)
+    }
 }
 
 impl Seen {
     pub(super) fn read(path: &Path) -> Result<Self> {
-        let Some(bytes) = file::read(path)? else {
+        let Some(bytes) = read(path)? else {
             return Ok(Self { format: FORMAT, ..Self::default() });
         };
         let seen: Self = serde_json::from_slice(&bytes).map_err(|error| Fault::damaged(path, error))?;
@@ -102,20 +107,12 @@ impl Seen {
             .insert(ref_of(&card.task), SeenCard { oid, card: Some(card), since_ms: millis_since_boot() });
     }
 
-    pub(super) fn remove(&mut self, task: &TaskName) {
-        self.cards.remove(&ref_of(task));
-    }
-
     /// The card of a claim.
     pub(super) fn of_claim(&self, claim: &ClaimId) -> Option<(&SeenCard, &Card)> {
         self.cards.values().find_map(|seen| {
             let card = seen.card.as_ref()?;
             card.record.claim.as_ref().filter(|found| found.id == *claim).map(|_| (seen, card))
         })
-    }
-
-    pub(super) fn cards(&self) -> impl Iterator<Item = (&String, &SeenCard)> {
-        self.cards.iter()
     }
 }
 

@@ -20,10 +20,6 @@ use crate::words;
 /// The time between SIGTERM and SIGKILL for a command.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// How long a step waits for another one that can be sent to the remote together with it: shorter than any remote needs to
-/// answer, longer than the time from the end of one task to the claim of the next.
-const LINGER: Duration = Duration::from_millis(15);
-
 /// The threads of one worker.
 pub(super) struct Pool<'a> {
     shift: &'a Shift<'a>,
@@ -43,7 +39,6 @@ impl<'a> Pool<'a> {
             &self.shift.tasks.folder,
         ));
         self.shift.state().threads = usize::from(jobs);
-        let batched = self.shift.tasks.vault.store().batch(LINGER);
         thread::scope(|scope| {
             let _signals = on_signal(scope, || {
                 self.queue.close();
@@ -51,7 +46,7 @@ impl<'a> Pool<'a> {
                 self.shift.notify();
             })?;
             for _ in 0..jobs {
-                scope.spawn(move || self.one_after_the_other(batched));
+                scope.spawn(move || self.one_after_the_other());
             }
             self.see_to_the_end(grace);
             Ok::<_, Fault>(())
@@ -63,24 +58,14 @@ impl<'a> Pool<'a> {
         }
     }
 
-    fn one_after_the_other(&self, batched: bool) {
-        let fault = thread::scope(|scope| {
-            loop {
-                match self.queue.take() {
-                    Ok(Taken::Task(claimed)) => {
-                        let rest = self.shift.job(*claimed);
-                        if batched {
-                            // In parallel with the next claim, so that both go to the remote together.
-                            scope.spawn(|| self.finish(rest));
-                        } else {
-                            self.finish(rest);
-                        }
-                    }
-                    Ok(Taken::NoMore(_)) => break None,
-                    Err(fault) => break Some(fault),
-                }
+    fn one_after_the_other(&self) {
+        let fault = loop {
+            match self.queue.take() {
+                Ok(Taken::Task(claimed)) => self.finish(self.shift.job(*claimed)),
+                Ok(Taken::NoMore(_)) => break None,
+                Err(fault) => break Some(fault),
             }
-        });
+        };
         let mut shift = self.shift.state();
         shift.threads -= 1;
         shift.fault = shift.fault.take().or(fault);

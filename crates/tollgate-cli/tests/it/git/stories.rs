@@ -147,6 +147,26 @@ fn a_hanging_push_of_a_dead_process_is_ended_by_the_next_command() {
     assert_eq!(remote.on_branch(), ["In_Progress/red/t0.md"]);
 }
 
+/// A program in the place of ssh runs the server's command here. How ssh is run belongs into the user's own configuration.
+#[test]
+fn the_users_own_ssh_is_used_and_the_repositorys_is_not() {
+    let remote = Remote::with_tasks(1);
+    let world = remote.clone("");
+    let [ssh, evil, witness, home] = ["ssh", "evil", "witness", "home"].map(|name| world.tmp().join(name));
+    super::crowd::executable(&ssh, "#!/bin/sh\nfor last; do :; done\nexec sh -c \"$last\"\n");
+    let text = format!("#!/bin/sh\ntouch {}\nexec {} \"$@\"\n", witness.display(), ssh.display());
+    super::crowd::executable(&evil, &text);
+    let url = format!("ssh://127.0.0.1:1{}", remote.path.display());
+    git(&world.root(), &["remote", "set-url", "origin", &url]);
+    git(&world.root(), &["config", "core.sshCommand", evil.to_str().unwrap()]);
+    tollgate(&world, "sync --json").ends().is(3).fault("REMOTE_UNREACHABLE");
+    fs::create_dir_all(&home).unwrap();
+    fs::write(home.join(".gitconfig"), format!("[core]\n\tsshCommand = {}\n", ssh.display())).unwrap();
+    tollgate(&world, "task claim t0 --agent blue").ends().is(0);
+    assert_eq!(remote.on_branch(), ["In_Progress/blue/t0.md"]);
+    assert!(!witness.exists(), "the repository's ssh was run");
+}
+
 #[test]
 fn an_agent_may_write_to_its_own_task() {
     let remote = Remote::with_tasks(2);

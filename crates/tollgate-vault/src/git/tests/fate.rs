@@ -183,7 +183,7 @@ fn killed_at_every_act_around_a_push() {
             let after = Machine::open(machine.path.clone(), |options| options.folder.journal = journal);
             after.vault.heal().unwrap();
             after.sync();
-            assert!(!after.store.local.is_pending());
+            assert!(!after.store.pending_path().exists());
             // A held claim of a dead owner is reclaimed. A result that is on the branch is not done again.
             after.reclaim(&task);
             if after.slot(&task) != Some(Slot::Free(State::Done)) {

@@ -112,11 +112,9 @@ fn the_disk_fails_at_every_act_around_a_push() {
             let mut failing = machine.store.clone();
             let acts = Arc::new(AtomicUsize::new(0));
             let count = Arc::clone(&acts);
-            failing.local.tree.folder.set_fates(Arc::new(move |_| {
-                match count.fetch_add(1, Ordering::SeqCst) {
-                    number if number == act => Fate::Fail(NO_SPACE),
-                    _ => Fate::Go,
-                }
+            failing.tree.folder.set_fates(Arc::new(move |_| match count.fetch_add(1, Ordering::SeqCst) {
+                number if number == act => Fate::Fail(NO_SPACE),
+                _ => Fate::Go,
             }));
             match failing.apply(&step) {
                 Err(_) => {
@@ -135,7 +133,7 @@ fn the_disk_fails_at_every_act_around_a_push() {
             assert_eq!(machine.slot(&task), Some(step.to.clone()), "act {act}");
             machine.settle();
             assert_eq!(told(&machine, &step.id), 1, "act {act}: also after it was settled");
-            assert!(!machine.store.local.is_pending() && machine.kept_aside().is_empty(), "act {act}");
+            assert!(!machine.store.pending_path().exists() && machine.kept_aside().is_empty(), "act {act}");
             if acts.load(Ordering::SeqCst) <= act {
                 break;
             }
@@ -151,8 +149,25 @@ fn a_look_that_was_interrupted_is_completed_by_the_next_conversation() {
     let (machine, other) = (world.machine("a"), world.machine("b"));
     machine.sync();
     other.add("x", "text\n");
-    machine.store.local.glance(&machine.store.local.converse().unwrap()).unwrap();
+    machine.store.glance(&machine.store.converse().unwrap()).unwrap();
     assert_eq!(machine.slot("x"), None);
     machine.add("y", "text\n");
     assert_eq!(machine.slot("x"), Some(Slot::NEEDS_ACTION));
+}
+
+#[test]
+fn temporary_files_that_crashes_left_are_deleted_after_a_while() {
+    let world = World::new();
+    let machine = world.machine("a");
+    let folders = [machine.store.private.clone(), machine.store.private.join("repository")];
+    for folder in &folders {
+        fs::write(folder.join("tmp-1"), "x").unwrap();
+    }
+    for (later, is_kept) in [(0, true), (7200, false)] {
+        machine.store.sweep(now() + Duration::from_secs(later)).unwrap();
+        for folder in &folders {
+            assert_eq!(folder.join("tmp-1").exists(), is_kept);
+        }
+    }
+    assert!(folders[1].join("config").exists());
 }

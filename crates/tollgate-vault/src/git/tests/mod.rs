@@ -6,11 +6,12 @@ mod lost_answers;
 mod old_state;
 mod people;
 mod race;
+mod safe;
 
-use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
@@ -187,14 +188,14 @@ impl Machine {
     }
 
     pub(super) fn kept_aside(&self) -> Vec<PathBuf> {
-        self.store.local.tree.kept_aside()
+        self.store.tree.kept_aside()
     }
 
     /// Settles interrupted pushes. Unlike `heal`, it waits for the lock, of which a process that another test is just
     /// starting has a copy for an instant.
     pub(super) fn settle(&self) -> usize {
-        let local = &self.store.local;
-        local.settle(&local.converse().unwrap()).unwrap().len()
+        let store = &self.store;
+        store.settle(&store.converse().unwrap()).unwrap().len()
     }
 
     /// Reclaims the task of an owner that is gone. The lock of a claim may be copied for an instant, too.
@@ -237,7 +238,7 @@ impl Machine {
 pub(super) fn doomed(vault: &Path, journal: &Arc<MemoryJournal>, act: usize) -> GitStore {
     let mut store = GitStore::open(vault, options(journal)).unwrap();
     let acts = AtomicUsize::new(0);
-    store.local.tree.folder.set_fates(Arc::new(move |_| match acts.fetch_add(1, Ordering::SeqCst) {
+    store.tree.folder.set_fates(Arc::new(move |_| match acts.fetch_add(1, Ordering::SeqCst) {
         number if number == act => Fate::Die,
         _ => Fate::Go,
     }));

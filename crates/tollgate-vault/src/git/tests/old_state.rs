@@ -26,7 +26,7 @@ fn work_that_an_earlier_version_did_offline_is_published_or_set_aside() {
     let moved = |task: &str| json!({"from": [task, {"Free": "Needs_Action"}], "base": base, "card": null});
     let new = json!({"from": null, "base": base, "card": null});
     let owed = json!({"new.md": new, "twice.md": new, "x.md": moved("x.md"), "y.md": moved("y.md")});
-    let list = machine.store.local.private.join("owed.json");
+    let list = machine.store.private.join("owed.json");
     fs::write(&list, owed.to_string()).unwrap();
     // In the meantime somebody else did one of them, and added another task of the same name.
     other.sync();
@@ -66,7 +66,7 @@ fn an_interrupted_push_of_an_earlier_version_is_settled() {
     let away = goes_away_after_a_push(&world);
     assert!(matches!(machine.store.apply(&step).unwrap(), Outcome::Unknown(_)));
     fs::rename(away, world.remote()).unwrap();
-    let pending = machine.store.local.private.join("pending.json");
+    let pending = machine.store.private.join("pending.json");
     let mut plans: Value = serde_json::from_slice(&fs::read(&pending).unwrap()).unwrap();
     let step_of_old = &mut plans[0]["step"];
     step_of_old["edit"] = json!({"Amend": [0, "new text\n"]});

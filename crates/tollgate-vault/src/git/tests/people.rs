@@ -90,6 +90,42 @@ fn a_file_in_the_way_stays_and_claims_continue() {
 }
 
 #[test]
+fn a_person_in_the_middle_of_a_merge_is_not_disturbed() {
+    let world = World::new();
+    let machine = world.machine("a");
+    git(&machine.path, &["checkout", "--quiet", "-b", "mine"]);
+    git(&machine.path, &["commit", "--quiet", "--allow-empty", "-m", "mine"]);
+    git(&machine.path, &["checkout", "--quiet", "main"]);
+    git(&machine.path, &["merge", "--quiet", "--no-ff", "--no-commit", "mine"]);
+    let head = || git(&machine.path, &["rev-parse", "HEAD"]);
+    let before = head();
+    machine.add("x", "text\n");
+    let words = "You have not concluded your merge (MERGE_HEAD exists).";
+    assert_eq!(machine.sync().followed, Some(Followed::InTheWay(words.into())));
+    assert_eq!(head(), before);
+    git(&machine.path, &["merge", "--abort"]);
+    assert_eq!(machine.sync().followed, Some(Followed::Forward));
+}
+
+/// A second working tree of one repository has its own index and its own branch.
+#[test]
+fn a_linked_working_tree_follows() {
+    let world = World::new();
+    let first = world.person("a");
+    git(&first, &["checkout", "--quiet", "-b", "elsewhere"]);
+    git(&first, &["worktree", "add", "--quiet", "../b", "main"]);
+    let machine = Machine::open(world.folder.path().join("b"), |_| ());
+    machine.add("x", "text\n");
+    assert_eq!(machine.sync().followed, Some(Followed::Forward));
+    assert!(machine.path.join("vault/Needs_Action/x.md").exists());
+    for path in [&machine.path, &first] {
+        assert_eq!(git(path, &["status", "--short", "--untracked-files=no"]), "");
+    }
+    let claimed = machine.claim("x", "blue");
+    assert_eq!(machine.release(&claimed), State::Done);
+}
+
+#[test]
 fn people_and_workers_push_at_the_same_time_and_nothing_is_lost() {
     const COMMITS: usize = 12;
     let world = World::new();

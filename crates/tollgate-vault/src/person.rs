@@ -4,18 +4,15 @@
 
 use jiff::Timestamp;
 
-use crate::denial::{NotDecided, WhyNotDecided};
+use crate::denial::{Allowed, Denial};
 use crate::rules;
 use crate::state::{Slot, State};
-use crate::step::{Outcome, Step};
+use crate::step::Step;
 use crate::store::{Landed, Task};
 use crate::vault::Vault;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_base::task::TaskName;
-
-/// The answer to a person's decision.
-pub type Decided = std::result::Result<Landed, NotDecided>;
 
 impl Vault {
     /// A person approves the task as it is. `seen` is the digest of what the person has seen, if that is known.
@@ -25,13 +22,8 @@ impl Vault {
         by: &str,
         seen: Option<Digest>,
         now: Timestamp,
-    ) -> Result<Decided> {
-        self.decide_pending(task, now, |found, sha256| {
-            if seen.is_some_and(|seen| seen != sha256) {
-                return Ok(None);
-            }
-            rules::approve(found, by, sha256, now).map(Some)
-        })
+    ) -> Result<Allowed<Landed>> {
+        self.decide_pending(task, seen, now, |found, sha256| rules::approve(found, by, sha256, None, now))
     }
 
     /// A person changes the task's text to `text` and approves that. `seen` is the digest of the text they started from; if
@@ -43,64 +35,43 @@ impl Vault {
         seen: Digest,
         text: &str,
         now: Timestamp,
-    ) -> Result<Decided> {
-        self.decide_pending(task, now, |found, sha256| {
-            if seen != sha256 {
-                return Ok(None);
-            }
-            rules::amend(found, by, seen, text, now).map(Some)
-        })
+    ) -> Result<Allowed<Landed>> {
+        self.decide_pending(task, Some(seen), now, |found, _| rules::amend(found, by, seen, text, now))
     }
 
     /// A person rejects the task, which needs a reason. Not possible while somebody works on it.
-    pub fn reject(&self, task: &TaskName, by: &str, reason: &str, now: Timestamp) -> Result<Decided> {
-        self.heal()?;
-        let Some(found) = self.store().get(task, None, now)? else {
-            return Ok(not_decided(task, WhyNotDecided::Missing));
-        };
-        if matches!(found.slot, Slot::InProgress(_)) || found.slot.state().is_final() {
-            return Ok(not_decided(task, WhyNotDecided::Elsewhere(found.slot)));
+    pub fn reject(&self, task: &TaskName, by: &str, reason: &str, now: Timestamp) -> Result<Allowed<Landed>> {
+        self.store().heal()?;
+        match self.store().get(task, None, now)? {
+            None => Ok(Err(Denial::Missing(task.clone()))),
+            Some(found) if matches!(found.slot, Slot::InProgress(_)) || found.slot.state().is_final() => {
+                Ok(Err(Denial::Elsewhere(found.name, found.slot)))
+            }
+            Some(found) => self.decide(&rules::reject(&found, by, reason, now)?),
         }
-        self.decide(task, &rules::reject(&found, by, reason, now)?)
     }
 
-    /// A decision about a task in `Pending_Approval`. `next` gets the task and the digest of its text; `None`: this is not
-    /// what the person has seen.
+    /// A decision about a task in `Pending_Approval` that has the text with the digest `seen`, if that is known.
     fn decide_pending(
         &self,
         task: &TaskName,
+        seen: Option<Digest>,
         now: Timestamp,
-        next: impl FnOnce(&Task, Digest) -> Result<Option<Step>>,
-    ) -> Result<Decided> {
-        self.heal()?;
+        next: impl FnOnce(&Task, Digest) -> Result<Step>,
+    ) -> Result<Allowed<Landed>> {
+        self.store().heal()?;
         let Some(found) = self.store().get(task, Some(State::PendingApproval), now)? else {
-            return Ok(not_decided(
-                task,
-                match self.store().get(task, None, now)? {
-                    Some(found) => WhyNotDecided::Elsewhere(found.slot),
-                    None => WhyNotDecided::Missing,
-                },
-            ));
+            let elsewhere = self.store().get(task, None, now)?.map(|found| found.slot);
+            let missing = || Denial::Missing(task.clone());
+            return Ok(Err(elsewhere.map_or_else(missing, |slot| Denial::Elsewhere(task.clone(), slot))));
         };
-        let step = match self.digest(&found)? {
-            Some(sha256) => next(&found, sha256)?,
-            None => None,
-        };
-        match step {
-            Some(step) => self.decide(task, &step),
-            None => Ok(not_decided(task, WhyNotDecided::Changed)),
+        match self.digest(&found)? {
+            Some(sha256) if seen.is_none_or(|seen| seen == sha256) => self.decide(&next(&found, sha256)?),
+            _ => Ok(Err(Denial::Changed(found.name))),
         }
     }
 
-    fn decide(&self, task: &TaskName, step: &Step) -> Result<Decided> {
-        match self.apply(step)? {
-            Outcome::Done(landed) => Ok(Ok(landed)),
-            Outcome::Unknown(fault) => Err(fault),
-            Outcome::Conflict | Outcome::Changed => Ok(not_decided(task, WhyNotDecided::Changed)),
-        }
+    fn decide(&self, step: &Step) -> Result<Allowed<Landed>> {
+        Ok(self.apply(step)?.landed()?.ok_or_else(|| Denial::Changed(step.task.clone())))
     }
-}
-
-fn not_decided(task: &TaskName, why: WhyNotDecided) -> Decided {
-    Err(NotDecided { task: task.clone(), why })
 }

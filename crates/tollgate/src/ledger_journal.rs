@@ -10,7 +10,7 @@ use tollgate_base::error::{Fault, Result};
 use tollgate_base::ledger::{self, Entry, Flush, Followed, Ledger, Line, Resumed};
 use tollgate_base::name::{Agent, StepId};
 use tollgate_base::settings::Durability;
-use tollgate_vault::event::{Cursor, EventPage, Journal};
+use tollgate_vault::event::{EventPage, Journal};
 use tollgate_vault::figures::Tally;
 
 /// The clocks of processes on one machine agree; this allows for one that was set while a step was under way.
@@ -67,8 +67,8 @@ impl Journal for LedgerJournal {
         Ok(false)
     }
 
-    fn events(&self, after: &Cursor, limit: usize) -> Result<EventPage> {
-        let after = match after.as_str() {
+    fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
+        let after = match after {
             "" => ledger::Cursor::START,
             text => text.parse()?,
         };
@@ -76,25 +76,23 @@ impl Journal for LedgerJournal {
             Resumed::Following(follower) => follower,
             Resumed::Lost(_) => return Err(self.lost()),
         };
-        let mut page = EventPage::default();
-        while page.events.len() < limit {
+        let mut events = Vec::new();
+        while events.len() < limit {
             // The lines of guarded writes are in the same ledger and are skipped.
-            let most = (limit - page.events.len()).min(AT_ONCE);
+            let most = (limit - events.len()).min(AT_ONCE);
             let followed = follower.advance(most, |line| {
                 let Line { time, agent, turn, event, .. } = line;
                 if event.keys().task.is_some() {
-                    page.events.push(Entry { time, agent, turn, event });
+                    events.push(Entry { time, agent, turn, event });
                 }
             })?;
-            page.more = followed == Followed::Further;
             match followed {
                 Followed::Further => {}
                 Followed::ToTheEnd | Followed::Doubtful => break,
                 Followed::Lost(_) => return Err(self.lost()),
             }
         }
-        page.next = Cursor::new(follower.cursor().to_string());
-        Ok(page)
+        Ok((events, follower.cursor().to_string()))
     }
 
     fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {

@@ -18,7 +18,7 @@ use tollgate_base::name::{Agent, StepId};
 use tollgate_base::settings::{Settings, Sync};
 use tollgate_base::task::State;
 use tollgate_guard::workspace::{Options, STATE_FOLDER, Workspace, read_settings};
-use tollgate_vault::event::{Cursor, Entry, EventPage, Journal};
+use tollgate_vault::event::{Entry, EventPage, Journal};
 use tollgate_vault::figures::Tally;
 use tollgate_vault::roles::Roles;
 use tollgate_vault::{FolderOptions, FolderStore, GitOptions, GitStore, Store, Terms, Vault};
@@ -133,7 +133,7 @@ pub fn create(workspace: &Workspace, options: TaskOptions) -> Result<Tasks> {
         max_attempts: settings.vault.max_attempts,
     };
     Ok(Tasks {
-        folder: store.folder().map_or(folder.clone(), Path::to_owned),
+        folder: (kind.folder)(&folder),
         vault: Vault::new(store, terms),
         store: kind.name,
         settle: settings.vault.settle.0,
@@ -225,7 +225,7 @@ impl Journal for Observed {
         self.ledger.has(step, since)
     }
 
-    fn events(&self, after: &Cursor, limit: usize) -> Result<EventPage> {
+    fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
         self.ledger.events(after, limit)
     }
 

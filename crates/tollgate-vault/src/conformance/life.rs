@@ -5,10 +5,9 @@ use super::world::{LEASE, World, agent, at, claim_step, name, request, slot_of};
 use crate::claim::Tenure;
 use crate::denial::Reason;
 use crate::owner::ClaimKind;
-use crate::queue::Next;
 use crate::rules::{self, Release};
 use crate::state::{Slot, State};
-use crate::step::Outcome;
+use crate::step::StepOutcome;
 
 pub(super) fn a_task_is_added_once(fresh: Fresh<'_>) {
     let world = World::new(fresh());
@@ -48,10 +47,10 @@ pub(super) fn a_stale_step_does_nothing(fresh: Fresh<'_>) {
     let found = world.get(&task);
     let (first, second) = (claim_step(&found, "blue"), claim_step(&found, "red"));
     let apply = |step| world.harness.store.apply(step).expect("no fault");
-    let Outcome::Done(landed) = apply(&first) else { panic!("nobody else is there") };
+    let StepOutcome::Done(landed) = apply(&first) else { panic!("nobody else is there") };
     let text = world.text(&task);
-    assert!(matches!(apply(&second), Outcome::Conflict), "the other was faster");
-    let Outcome::Done(again) = apply(&first) else { panic!("the same step gets the same answer") };
+    assert!(matches!(apply(&second), StepOutcome::Conflict), "the other was faster");
+    let StepOutcome::Done(again) = apply(&first) else { panic!("the same step gets the same answer") };
     assert_eq!(again, landed);
     assert_eq!(world.text(&task), text);
     assert_eq!(world.kinds(&task), ["CLAIM"], "one effect, one event");
@@ -77,7 +76,7 @@ pub(super) fn a_lease_lasts_as_long_as_it_is_renewed(fresh: Fresh<'_>) {
     let late = rules::reclaim(&world.get(&task), 3, at(5 * LEASE)).expect("a step");
     world.vault.renew(&task, &id, at(4 * LEASE)).expect("no fault").expect("the owner");
     let outcome = world.harness.store.apply(&late).expect("no fault");
-    assert!(matches!(outcome, Outcome::Conflict), "a renewed claim is not reclaimed: {outcome:?}");
+    assert!(matches!(outcome, StepOutcome::Conflict), "a renewed claim is not reclaimed: {outcome:?}");
     assert_eq!(reclaim(5 * LEASE + 1), 1, "nothing was heard of the owner");
     world.fenced_off(&task, &id, 5 * LEASE);
     let late = world.claim(&task, "blue", ClaimKind::Leased, 0);
@@ -123,7 +122,7 @@ pub(super) fn nothing_is_overwritten(fresh: Fresh<'_>) {
     let found = world.harness.store.get(&second, Some(State::NeedsAction), at(6)).expect("no fault");
     assert_eq!(found.and_then(|task| task.twin), Some(slot_of("blue")));
     let next = world.vault.claim_next(&request("red", ClaimKind::Leased), at(6)).expect("no fault");
-    assert!(matches!(next, (Next::Nothing(None), queue) if queue.lost == 1));
+    assert!(matches!(next, (None, queue) if queue.lost == 1 && queue.soonest.is_none()));
     world.release(&first, &Release::success(), 7);
     world.claim(&second, "red", ClaimKind::Leased, 8);
 }
@@ -142,7 +141,7 @@ pub(super) fn order_and_dependencies(fresh: Fresh<'_>) {
     let mut order = Vec::new();
     loop {
         let (next, queue) = world.vault.claim_next(&who, at(1)).expect("no fault");
-        let Next::Claimed(claimed) = next else {
+        let Some(claimed) = next else {
             assert_eq!((queue.blocked, queue.foreign, queue.unfit.len()), (2, 1, 1), "{queue:?}");
             break;
         };

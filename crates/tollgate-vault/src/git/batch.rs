@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::step::{Outcome, Step};
+use crate::step::{Step, StepOutcome};
 use tollgate_base::error::{Fault, Result};
 
 /// The steps that wait in one process.
@@ -25,11 +25,11 @@ pub(super) struct Batches {
 /// A step that waits for its answer.
 pub(super) struct Ticket {
     pub(super) step: Step,
-    answer: Mutex<Option<Result<Outcome>>>,
+    answer: Mutex<Option<Result<StepOutcome>>>,
 }
 
 impl Ticket {
-    pub(super) fn answer(&self, outcome: Result<Outcome>) {
+    pub(super) fn answer(&self, outcome: Result<StepOutcome>) {
         *locked(&self.answer) = Some(outcome);
     }
 
@@ -53,7 +53,7 @@ impl Batches {
         &self,
         step: &Step,
         take: impl FnOnce(&[Arc<Ticket>]) -> Result<()>,
-    ) -> Result<Outcome> {
+    ) -> Result<StepOutcome> {
         let ticket = Arc::new(Ticket { step: step.clone(), answer: Mutex::new(None) });
         locked(&self.waiting).push(Arc::clone(&ticket));
         self.arrived.notify_all();

@@ -143,7 +143,7 @@ impl LocalClone {
         let Some(card) = &found.card else { return Ok(true) };
         match &card.record.claim {
             Some(claim) if card.clone == self.id => {
-                Ok(matches!(self.folder().liveness(claim, claim.at)?, Liveness::Alive))
+                Ok(matches!(self.folder().liveness(claim)?, Liveness::Alive))
             }
             _ => Ok(found.unchanged_for() < Duration::from_millis(card.lease_ms)),
         }

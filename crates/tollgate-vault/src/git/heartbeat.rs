@@ -9,8 +9,8 @@ use super::clone::{Conversation, LocalClone};
 use super::remote::{Pushed, Update};
 use crate::claim::{ClaimId, ClaimRecord, Tenure};
 use crate::claim_lock::Liveness;
-use crate::step::{Edit, Outcome, Step};
-use crate::store::{Heartbeat, Store, Version};
+use crate::step::{Edit, Step, StepOutcome};
+use crate::store::{Store, Version};
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::task::TaskName;
 
@@ -18,8 +18,8 @@ use tollgate_base::task::TaskName;
 pub(super) const UNCLEAR: u32 = 3;
 
 impl LocalClone {
-    /// Tells the remote that the owner of a claim is alive.
-    pub(super) fn heartbeat(&self, task: &TaskName, claim: &ClaimId) -> Result<Heartbeat> {
+    /// Tells the remote that the owner of a claim is alive; false if it is no longer the owner.
+    pub(super) fn heartbeat(&self, task: &TaskName, claim: &ClaimId) -> Result<bool> {
         let talk = self.converse()?;
         self.settle(&talk)?;
         self.replace_card(&talk, task, claim, None)
@@ -31,7 +31,7 @@ impl LocalClone {
             if let Some(card) = found.card.as_ref().filter(|card| card.clone == self.id)
                 && let Some(claim) = &card.record.claim
                 && claim.tenure == Tenure::Held
-                && matches!(self.folder().liveness(claim, claim.at)?, Liveness::Alive)
+                && matches!(self.folder().liveness(claim)?, Liveness::Alive)
             {
                 self.heartbeat(&card.task, &claim.id)?;
             }
@@ -41,7 +41,7 @@ impl LocalClone {
 
     /// Takes a step of the owner that moves nothing: a renewal, a progress note, a draft. It replaces the card if that is
     /// due, so that the remote is not asked all the time. The text reaches the branch with the release.
-    pub(super) fn renew(&self, talk: &Conversation, step: &Step, version: Version) -> Result<Outcome> {
+    pub(super) fn renew(&self, talk: &Conversation, step: &Step, version: Version) -> Result<StepOutcome> {
         let seen = self.seen()?;
         let is_due = seen
             .card(&step.task)
@@ -51,8 +51,8 @@ impl LocalClone {
             && self.answers.get(&step.id) != Some(Fate::Renewed)
         {
             match self.replace_card(talk, &step.task, &claim.id, Some(record)) {
-                Ok(Heartbeat::Alive) => self.answers.set(&step.id, Fate::Renewed),
-                Ok(Heartbeat::Lost) => return Ok(Outcome::Conflict),
+                Ok(true) => self.answers.set(&step.id, Fate::Renewed),
+                Ok(false) => return Ok(StepOutcome::Conflict),
                 // The owner's text is kept all the same. It does not extend the claim on the remote.
                 Err(Fault::Unreachable { .. })
                     if matches!(step.edit, Edit::Progress(..) | Edit::Draft(..)) => {}
@@ -60,7 +60,7 @@ impl LocalClone {
             }
         }
         let outcome = self.folder().apply(&Step { version, ..step.clone() })?;
-        if let Outcome::Done(landed) = &outcome {
+        if let StepOutcome::Done(landed) = &outcome {
             self.answers.set(&step.id, Fate::Taken(landed.clone()));
         }
         Ok(outcome)
@@ -73,11 +73,11 @@ impl LocalClone {
         task: &TaskName,
         claim: &ClaimId,
         record: Option<&ClaimRecord>,
-    ) -> Result<Heartbeat> {
+    ) -> Result<bool> {
         for _ in 0..=UNCLEAR {
             let mut seen = self.seen()?;
             // An earlier heartbeat whose answer was lost may have changed the card. It is still the card of this claim.
-            let Some((old, card)) = self.own_card(&seen, task, claim) else { return Ok(Heartbeat::Lost) };
+            let Some((old, card)) = self.own_card(&seen, task, claim) else { return Ok(false) };
             let card = card.renewed(record.unwrap_or(&card.record).clone())?;
             let new = self.maker.make_card(&card)?;
             let name = self.remote.card_ref(&ref_of(task));
@@ -86,14 +86,14 @@ impl LocalClone {
                 Pushed::Taken => {
                     seen.put(card, new);
                     self.keep(&seen)?;
-                    return Ok(Heartbeat::Alive);
+                    return Ok(true);
                 }
                 Pushed::Refused(what) => return Err(self.refused(&what)),
                 Pushed::Moved(_) => drop(self.look(talk)?),
                 Pushed::Unclear(what) => drop(self.look(talk).map_err(|_| self.remote.unreachable(&what))?),
             }
             if self.seen()?.card(task).is_some_and(|found| found.oid == new) {
-                return Ok(Heartbeat::Alive);
+                return Ok(true);
             }
         }
         Err(self.remote.unreachable("it does not take a push and gives no reason"))

@@ -70,15 +70,14 @@ use self::batch::Batches;
 use self::clone::LocalClone;
 use self::seen::Seen;
 use crate::brief::Broken;
-use crate::checkup::{Finding, Healed, Synced};
+use crate::checkup::{Finding, Synced};
 use crate::claim::{Claim, ClaimId, ClaimRecord, Tenure};
 use crate::claim_lock::{ClaimLock, Liveness};
-use crate::event::{Cursor, Entry, EventPage};
+use crate::event::{Entry, EventPage};
 use crate::figures::Tally;
 use crate::state::{Slot, State};
-use crate::step::{Outcome, Step};
-use crate::store::{Heartbeat, Landed, Scan, Store, Task};
-use crate::watch::{Wake, Watch};
+use crate::step::{Step, StepOutcome};
+use crate::store::{Landed, Scan, Store, Task, Wake, Watch};
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::Agent;
 use tollgate_base::task::TaskName;
@@ -150,14 +149,14 @@ impl Store for GitStore {
         self.local.folder().read(&Task { version, ..task.clone() }, limit)
     }
 
-    fn apply(&self, step: &Step) -> Result<Outcome> {
+    fn apply(&self, step: &Step) -> Result<StepOutcome> {
         if let Some(Fate::Taken(landed)) = self.local.answers.get(&step.id) {
-            return Ok(Outcome::Done(landed));
+            return Ok(StepOutcome::Done(landed));
         }
         match self.batches.take(step, |batch| self.local.take_batch(batch)) {
             // Something failed after the step was pushed, so the remote may have it.
             Err(fault) if self.local.answers.get(&step.id) == Some(Fate::Pushed) => {
-                Ok(Outcome::Unknown(fault))
+                Ok(StepOutcome::Unknown(fault))
             }
             outcome => outcome,
         }
@@ -171,7 +170,7 @@ impl Store for GitStore {
         self.local.folder().record(events)
     }
 
-    fn events(&self, after: &Cursor, limit: usize) -> Result<EventPage> {
+    fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
         self.local.folder().events(after, limit)
     }
 
@@ -187,14 +186,14 @@ impl Store for GitStore {
         self.local.folder().hold(claim)
     }
 
-    fn liveness(&self, claim: &Claim, now: Timestamp) -> Result<Liveness> {
+    fn liveness(&self, claim: &Claim) -> Result<Liveness> {
         let seen = self.local.seen()?;
         match seen.of_claim(&claim.id) {
             Some((found, card)) if card.clone != self.local.id => {
                 let is_gone = found.unchanged_for() >= Duration::from_millis(card.lease_ms);
                 Ok(if is_gone { Liveness::Gone(ClaimLock::nothing()) } else { Liveness::Alive })
             }
-            _ => self.local.folder().liveness(claim, now),
+            _ => self.local.folder().liveness(claim),
         }
     }
 
@@ -203,7 +202,7 @@ impl Store for GitStore {
         Some(self.local.options.lease / 3)
     }
 
-    fn heartbeat(&self, task: &TaskName, claim: &ClaimId) -> Result<Heartbeat> {
+    fn heartbeat(&self, task: &TaskName, claim: &ClaimId) -> Result<bool> {
         self.local.heartbeat(task, claim)
     }
 
@@ -211,8 +210,8 @@ impl Store for GitStore {
         self.local.heartbeat_all()
     }
 
-    fn heal(&self) -> Result<Vec<Healed>> {
-        let mut healed = Vec::new();
+    fn heal(&self) -> Result<usize> {
+        let mut healed = 0;
         if self.local.is_pending()
             && let Some(talk) = self.local.try_converse()?
         {
@@ -223,8 +222,7 @@ impl Store for GitStore {
                 Err(fault) => return Err(fault),
             }
         }
-        healed.extend(self.local.folder().heal()?);
-        Ok(healed)
+        Ok(healed + self.local.folder().heal()?)
     }
 
     fn sync(&self) -> Result<Option<Synced>> {
@@ -251,9 +249,5 @@ impl Store for GitStore {
     fn batch(&self, wait: Duration) -> bool {
         self.batches.set_wait(wait);
         true
-    }
-
-    fn folder(&self) -> Option<&Path> {
-        self.local.folder().folder()
     }
 }

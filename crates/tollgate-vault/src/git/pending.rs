@@ -15,9 +15,8 @@ use super::answers::Fate;
 use super::clone::{Conversation, LocalClone};
 use super::file::read;
 use super::plan::Plan;
-use crate::checkup::{Healed, Repair};
 use crate::folder::migrate::to_current_form;
-use crate::step::{Edit, Outcome, Step};
+use crate::step::{Edit, Step, StepOutcome};
 use crate::store::{Landed, Store};
 use tollgate_base::error::{Fault, Result};
 
@@ -61,9 +60,9 @@ impl LocalClone {
             let check = step.check.filter(|_| matches!(step.edit, Edit::Replace(_)));
             let local = Step { version: found.version, check, events: Vec::new(), ..step.clone() };
             match folder.apply(&local)? {
-                Outcome::Done(_) => return Ok(()),
-                Outcome::Changed => break,
-                Outcome::Conflict | Outcome::Unknown(_) => {}
+                StepOutcome::Done(_) => return Ok(()),
+                StepOutcome::Changed => break,
+                StepOutcome::Conflict | StepOutcome::Unknown(_) => {}
             }
         }
         // Something else writes to it here. On the branch it is no longer there.
@@ -129,29 +128,27 @@ impl LocalClone {
     }
 
     /// Finishes the steps that were interrupted between the push and the tree, or finds out that they never happened.
-    pub(super) fn settle(&self, talk: &Conversation) -> Result<Vec<Healed>> {
+    pub(super) fn settle(&self, talk: &Conversation) -> Result<usize> {
         let path = self.pending_path();
-        let mut healed = Vec::new();
+        let mut settled = 0;
         if let Some(bytes) = read(&path)? {
             let plans = parse(&bytes).map_err(|error| Fault::damaged(&path, error))?;
             // The folder store rolls its part back first, so that a step that the remote has starts from the beginning.
             self.folder().heal()?;
             // Only a glance: what a step does to the tree comes from the step, together with its events.
             self.glance(talk)?;
-            let landed = self.any_landed(plans.iter().flat_map(|plan| &plan.commits))?;
-            let how = if landed { Repair::Finished } else { Repair::RolledBack };
-            for plan in &plans {
-                if landed {
+            if self.any_landed(plans.iter().flat_map(|plan| &plan.commits))? {
+                for plan in &plans {
                     self.finish(plan, Events::MaybeRecorded)?;
                 }
-                healed.push(Healed { task: plan.step.task.clone(), verb: plan.step.verb, how });
             }
+            settled = plans.len();
             self.forget(&plans)?;
         }
         self.publish_offline_work(talk)?;
         // A process may also have died between its look and this.
         self.catch_up()?;
-        Ok(healed)
+        Ok(settled)
     }
 }
 

@@ -12,7 +12,7 @@ use super::seen::Seen;
 use crate::claim::ClaimRecord;
 use crate::folder::disk::no_name_left;
 use crate::state::Verb;
-use crate::step::{Outcome, Step};
+use crate::step::{Step, StepOutcome};
 use crate::store::{Store, Task, Version};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
@@ -54,17 +54,17 @@ impl Plan {
 
 impl LocalClone {
     /// The result of the step on what is here now; or why it cannot be taken.
-    pub(super) fn stage(&self, plan: &Plan, seen: &Seen) -> Result<Result<Staged, Outcome>> {
+    pub(super) fn stage(&self, plan: &Plan, seen: &Seen) -> Result<Result<Staged, StepOutcome>> {
         let (step, folder) = (&plan.step, self.folder());
         if seen.card(&step.task).map(|found| &found.oid) != plan.old.as_ref() {
-            return Ok(Err(Outcome::Conflict));
+            return Ok(Err(StepOutcome::Conflict));
         }
         let found = folder.get(&step.task, Some(step.from.state()), step.at)?;
         let is_same = |found: &Task| found.slot == step.from && found.version == plan.version;
-        let Some(found) = found.filter(is_same) else { return Ok(Err(Outcome::Conflict)) };
-        let Some(text) = folder.read(&found, u64::MAX)? else { return Ok(Err(Outcome::Conflict)) };
+        let Some(found) = found.filter(is_same) else { return Ok(Err(StepOutcome::Conflict)) };
+        let Some(text) = folder.read(&found, u64::MAX)? else { return Ok(Err(StepOutcome::Conflict)) };
         if step.check.is_some_and(|sha256| sha256 != Digest::of(&text)) {
-            return Ok(Err(Outcome::Changed));
+            return Ok(Err(StepOutcome::Changed));
         }
         let mut text = step.edited(&text);
         if step.from.agent().is_some() {

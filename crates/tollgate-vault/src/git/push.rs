@@ -23,7 +23,7 @@ use super::remote::{Pushed, Update};
 use super::seen::Seen;
 use super::version;
 use crate::state::Slot;
-use crate::step::{Outcome, Step};
+use crate::step::{Step, StepOutcome};
 use crate::store::Landed;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::task::TaskName;
@@ -44,7 +44,7 @@ enum NotTaken {
 /// What a step needs first.
 enum Start {
     Push(Box<Plan>),
-    Nothing(Outcome),
+    Nothing(StepOutcome),
 }
 
 impl LocalClone {
@@ -79,14 +79,14 @@ impl LocalClone {
 
     fn start(&self, talk: &Conversation, step: &Step) -> Result<Start> {
         if let Some(landed) = self.taken_before(step)? {
-            return Ok(Start::Nothing(Outcome::Done(landed)));
+            return Ok(Start::Nothing(StepOutcome::Done(landed)));
         }
         let Some((card, file)) = version::split(&step.version) else {
-            return Ok(Start::Nothing(Outcome::Conflict));
+            return Ok(Start::Nothing(StepOutcome::Conflict));
         };
         let is_renewed = self.answers.get(&step.id) == Some(Fate::Renewed);
         if !is_renewed && self.seen()?.card(&step.task).map(|found| &found.oid) != card.as_ref() {
-            return Ok(Start::Nothing(Outcome::Conflict));
+            return Ok(Start::Nothing(StepOutcome::Conflict));
         }
         if step.verb.is_none() {
             return self.renew(talk, step, file).map(Start::Nothing);
@@ -122,7 +122,7 @@ impl LocalClone {
             ticket.answer(match why {
                 NotTaken::Refused(what) => Err(self.refused(what)),
                 // The next process that reaches the remote finds out.
-                NotTaken::Unreachable(what) => Ok(Outcome::Unknown(self.remote.unreachable(what))),
+                NotTaken::Unreachable(what) => Ok(StepOutcome::Unknown(self.remote.unreachable(what))),
             });
         }
         Ok(())
@@ -188,7 +188,7 @@ impl LocalClone {
         let mut done = Vec::new();
         for (plan, ticket) in take(flights) {
             let landed = self.finish(&plan, Events::New)?;
-            ticket.answer(Ok(Outcome::Done(landed)));
+            ticket.answer(Ok(StepOutcome::Done(landed)));
             done.push(plan);
         }
         self.forget(&done)?;
@@ -199,7 +199,7 @@ impl LocalClone {
     fn conflict(&self, flights: impl IntoIterator<Item = Flight>) {
         for (plan, ticket) in flights {
             self.answers.not_taken(&plan.step.id);
-            ticket.answer(Ok(Outcome::Conflict));
+            ticket.answer(Ok(StepOutcome::Conflict));
         }
     }
 

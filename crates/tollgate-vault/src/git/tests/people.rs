@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::Next;
 use crate::checkup::Followed;
 use crate::claim::Mode;
 use crate::roles::{Role, Roles};
@@ -126,8 +125,7 @@ fn people_and_workers_push_at_the_same_time_and_nothing_is_lost() {
                     loop {
                         let last = done.load(Ordering::SeqCst);
                         machine.sync();
-                        while let (Next::Claimed(claimed), _) = machine.vault.claim_next(&who, now()).unwrap()
-                        {
+                        while let (Some(claimed), _) = machine.vault.claim_next(&who, now()).unwrap() {
                             assert_eq!(machine.release(&claimed), State::Done);
                         }
                         if last {

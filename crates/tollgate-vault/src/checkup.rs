@@ -57,15 +57,9 @@ pub enum Finding {
         removed: Vec<Slot>,
     },
     /// The remote had a claim of a task that is no longer where the claim says, and the owner is gone. Deleted.
-    OrphanedClaim {
-        /// The task.
-        task: TaskName,
-    },
+    OrphanedClaim(TaskName),
     /// The remote has a claim that this version cannot read. Left alone.
-    UnreadableClaim {
-        /// Where it is.
-        name: String,
-    },
+    UnreadableClaim(String),
     /// The person's working tree cannot follow the remote.
     NotFollowing(Followed),
     /// Files that were set aside and that a person should look at.

@@ -181,18 +181,6 @@ impl Vault {
         Ok(self.as_owner(task, id, now, next)?.map(|(_, landed)| landed))
     }
 
-    /// Returns the task without having worked on it. It does not count as an attempt.
-    pub fn give_back(
-        &self,
-        task: &TaskName,
-        id: &ClaimId,
-        why: &str,
-        now: Timestamp,
-    ) -> Result<Owned<Landed>> {
-        let next = |task: &Task, claim: &Claim| rules::give_back(task, claim, why, now);
-        Ok(self.as_owner(task, id, now, next)?.map(|(_, landed)| landed))
-    }
-
     /// The task and the claim, if it owns the task.
     fn owned(&self, task: &TaskName, id: &ClaimId, now: Timestamp) -> Result<Owned<(Task, Claim)>> {
         let found = self.store().get(task, Some(State::InProgress), now)?;

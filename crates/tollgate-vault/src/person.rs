@@ -47,7 +47,7 @@ impl Vault {
             Some(found) if matches!(found.slot, Slot::InProgress(_)) || found.slot.state().is_final() => {
                 Ok(Err(Denial::Elsewhere(found.name, found.slot)))
             }
-            Some(found) => self.decide(&rules::reject(&found, by, reason, now)?),
+            Some(found) => self.decide(&found, rules::reject(&found, by, reason, now)?),
         }
     }
 
@@ -66,12 +66,18 @@ impl Vault {
             return Ok(Err(elsewhere.map_or_else(missing, |slot| Denial::Elsewhere(task.clone(), slot))));
         };
         match self.digest(&found)? {
-            Some(sha256) if seen.is_none_or(|seen| seen == sha256) => self.decide(&next(&found, sha256)?),
+            Some(sha256) if seen.is_none_or(|seen| seen == sha256) => {
+                self.decide(&found, next(&found, sha256)?)
+            }
             _ => Ok(Err(Denial::Changed(found.name))),
         }
     }
 
-    fn decide(&self, step: &Step) -> Result<Allowed<Landed>> {
-        Ok(self.apply(step)?.landed()?.ok_or_else(|| Denial::Changed(step.task.clone())))
+    fn decide(&self, found: &Task, step: Step) -> Result<Allowed<Landed>> {
+        if let Some(twin) = &found.twin {
+            // The record of this name belongs to the other task. The step would take its owner's claim away.
+            return Ok(Err(Denial::Twin(step.task, twin.clone())));
+        }
+        Ok(self.apply(&step)?.landed()?.ok_or(Denial::Changed(step.task)))
     }
 }

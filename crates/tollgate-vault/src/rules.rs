@@ -50,17 +50,24 @@ pub struct Release {
     pub to: Option<State>,
     /// A note for the task's text and the ledger.
     pub note: Option<String>,
+    /// Whether it counts as an attempt.
+    pub counts: bool,
 }
 
 impl Release {
     /// The work is done. Where the task goes follows from the claim.
     pub fn success() -> Self {
-        Self { verdict: Verdict::Success, to: None, note: None }
+        Self { verdict: Verdict::Success, to: None, note: None, counts: true }
     }
 
     /// The work failed.
     pub fn failure(note: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Failure, to: None, note: Some(note.into()) }
+        Self { verdict: Verdict::Failure, note: Some(note.into()), ..Self::success() }
+    }
+
+    /// Nobody has worked on the task, as when the worker is asked to stop.
+    pub fn give_back(why: impl Into<String>) -> Self {
+        Self { counts: false, ..Self::failure(why) }
     }
 }
 
@@ -167,71 +174,62 @@ pub(crate) fn claim_failed(task: &TaskName, agent: &Agent, why: &Fault, at: Time
 }
 
 /// Where a failed or interrupted attempt leads, and why.
-fn after_failure(record: &ClaimRecord, claim: &Claim, limit: u32, why: &str) -> (State, Option<String>) {
+fn after_failure(record: &ClaimRecord, claim: &Claim, limit: u32, why: &str) -> (State, String) {
     if claim.sensitive && claim.mode == Mode::Execute {
         // The action may have happened. A person decides whether it should happen again.
-        (State::PendingApproval, Some(why.to_owned()))
+        (State::PendingApproval, why.to_owned())
     } else if record.attempts >= limit {
-        (State::Rejected, Some(format!("gave up after {} attempts: {why}", record.attempts)))
+        (State::Rejected, format!("gave up after {} attempts: {why}", record.attempts))
     } else {
-        (State::NeedsAction, Some(why.to_owned()))
+        (State::NeedsAction, why.to_owned())
     }
 }
 
 /// Releasing a task.
 pub(crate) fn release(task: &Task, claim: &Claim, how: &Release, limit: u32, at: Timestamp) -> Result<Step> {
     let failed = how.verdict == Verdict::Failure;
-    let (next, reason) = match how.to {
+    let limit = if how.counts { limit } else { u32::MAX };
+    let (note, draft) = (how.note.clone(), claim.mode == Mode::Draft);
+    let (next, reason, note) = match how.to {
         Some(State::Done) if failed => return Err(Fault::invalid("failed work cannot go to `Done`")),
-        Some(State::Done) if claim.mode == Mode::Draft => {
+        Some(State::Done) if draft => {
             return Err(Fault::invalid(
                 "a draft cannot go to `Done`: it goes to `Pending_Approval`, where a person decides",
             ));
         }
-        Some(to @ (State::PendingApproval | State::Rejected | State::Done)) => (to, how.note.clone()),
+        Some(to @ (State::PendingApproval | State::Rejected | State::Done)) => (to, note.clone(), note),
         Some(other) => {
             return Err(Fault::invalid(format!(
                 "a task cannot be released to `{other}`: use `Done`, `Pending_Approval` or `Rejected`"
             )));
         }
-        None if failed => after_failure(&task.record, claim, limit, how.note.as_deref().unwrap_or("failed")),
-        None if claim.mode == Mode::Draft => (State::PendingApproval, None),
-        None => (State::Done, None),
+        None if failed => {
+            let (next, why) = after_failure(&task.record, claim, limit, note.as_deref().unwrap_or("failed"));
+            (next, Some(why.clone()), Some(why))
+        }
+        None => (if draft { State::PendingApproval } else { State::Done }, None, note),
     };
-    let note = if how.to.is_none() && failed { reason.clone() } else { how.note.clone() };
-    leave(task, claim, Verb::Release, how.verdict, (next, reason, note), at)
-}
-
-/// Returning a task without having worked on it, as when the worker is asked to stop. It does not count as an attempt.
-pub(crate) fn give_back(task: &Task, claim: &Claim, why: &str, at: Timestamp) -> Result<Step> {
-    let (next, reason) = after_failure(&task.record, claim, u32::MAX, why);
-    let mut step = leave(task, claim, Verb::Release, Verdict::Failure, (next, reason.clone(), reason), at)?;
-    if let Some(record) = &mut step.record {
+    let mut step = leave(task, claim, Verb::Release, how.verdict, (next, reason, note), at)?;
+    if let Some(record) = step.record.as_mut().filter(|_| !how.counts) {
         record.attempts = record.attempts.saturating_sub(1);
     }
     Ok(step)
 }
 
-/// Reclaiming a task from an owner that is gone.
-pub(crate) fn reclaim(task: &Task, limit: u32, at: Timestamp) -> Result<Step> {
-    match &task.record.claim {
-        Some(claim) => {
-            let (next, reason) = after_failure(&task.record, claim, limit, "interrupted");
-            leave(task, claim, Verb::Reclaim, Verdict::Failure, (next, reason.clone(), reason), at)
-        }
-        // A person or another program put it there without a claim.
-        None => {
-            let mut step = step(task, Some(Verb::Reclaim), Slot::NEEDS_ACTION, at)?;
-            let reclaimed = TaskReclaimed {
-                task: task.name.clone(),
-                attempt: None,
-                reason: Some("no claim".to_owned()),
-                step: step.id.clone(),
-            };
-            tell(&mut step, task.slot.agent(), Event::Reclaim(reclaimed, State::NeedsAction));
-            Ok(step)
-        }
+/// Reclaiming a task from an owner that is gone: the step, and why the task goes where it goes.
+pub(crate) fn reclaim(task: &Task, limit: u32, at: Timestamp) -> Result<(Step, String)> {
+    if let Some(claim) = &task.record.claim {
+        let (next, reason) = after_failure(&task.record, claim, limit, "interrupted");
+        let why = (next, Some(reason.clone()), Some(reason.clone()));
+        return Ok((leave(task, claim, Verb::Reclaim, Verdict::Failure, why, at)?, reason));
     }
+    // A person or another program put it there without a claim.
+    let mut step = step(task, Some(Verb::Reclaim), Slot::NEEDS_ACTION, at)?;
+    let (name, reason) = (task.name.clone(), "no claim".to_owned());
+    let reclaimed =
+        TaskReclaimed { task: name, attempt: None, reason: Some(reason.clone()), step: step.id.clone() };
+    tell(&mut step, task.slot.agent(), Event::Reclaim(reclaimed, State::NeedsAction));
+    Ok((step, reason))
 }
 
 fn leave(

@@ -168,7 +168,12 @@ fn verbs() -> Vec<Verb> {
             name: "give back",
             tells: &["RELEASE"],
             prepare: claim,
-            act: |vault, task| matches!(vault.give_back(task, &owned(vault, task), "stop", at(2)), Ok(Ok(_))),
+            act: |vault, task| {
+                matches!(
+                    vault.release(task, &owned(vault, task), &Release::give_back("stop"), at(2)),
+                    Ok(Ok(_))
+                )
+            },
             to: Slot::NEEDS_ACTION,
         },
         Verb {

@@ -55,7 +55,7 @@ pub(super) fn a_zombie_changes_nothing(fresh: Fresh<'_>) {
         let steps = [
             rules::release(&before, &claim, &Release::success(), 3, at(2)),
             rules::extend(&before, progress, Duration::from_secs(60), at(2)),
-            rules::give_back(&before, &claim, "stopped", at(2)),
+            rules::release(&before, &claim, &Release::give_back("stopped"), 3, at(2)),
         ];
         assert_eq!(world.vault.reclaim(at(1_000_000)).expect("no fault").0.len(), 1);
         if taken_again {
@@ -89,7 +89,7 @@ pub(super) fn interrupted_steps_are_healed(fresh: Fresh<'_>) {
         },
         |world, task| {
             world.claim(task, "blue", ClaimKind::Leased, 1);
-            rules::reclaim(&world.get(task), 3, at(2)).expect("a step")
+            rules::reclaim(&world.get(task), 3, at(2)).expect("a step").0
         },
         |world, task| {
             let claimed = world.claim(task, "blue", ClaimKind::Leased, 1);

@@ -132,6 +132,6 @@ impl World {
         denied(self.vault.progress(task, id, "x", at(now)).expect("no fault").is_err());
         denied(self.vault.draft(task, id, "x", at(now)).expect("no fault").is_err());
         denied(self.vault.release(task, id, &Release::success(), at(now)).expect("no fault").is_err());
-        denied(self.vault.give_back(task, id, "x", at(now)).expect("no fault").is_err());
+        denied(self.vault.release(task, id, &Release::give_back("x"), at(now)).expect("no fault").is_err());
     }
 }

@@ -121,7 +121,7 @@ impl LocalClone {
         for (name, found) in seen.cards() {
             let name = self.remote.card_ref(name);
             let Some(card) = &found.card else {
-                findings.push(Finding::UnreadableClaim { name });
+                findings.push(Finding::UnreadableClaim(name));
                 continue;
             };
             // A task that a person moved keeps its card, because the card has the fencing number.
@@ -133,7 +133,7 @@ impl LocalClone {
             }
             let delete = Update { name, old: Some(found.oid.clone()), new: None };
             if self.remote.push(&[delete], &talk.0)? == Pushed::Taken {
-                findings.push(Finding::OrphanedClaim { task: card.task.clone() });
+                findings.push(Finding::OrphanedClaim(card.task.clone()));
             }
         }
         self.look(talk).map(drop)

@@ -182,7 +182,10 @@ impl Side {
             }
             Op::GiveBack(task) => {
                 let (task, id) = known(*task);
-                format!("{:?}", self.vault.give_back(&task, &id, "stop", now).unwrap().is_ok())
+                format!(
+                    "{:?}",
+                    self.vault.release(&task, &id, &Release::give_back("stop"), now).unwrap().is_ok()
+                )
             }
             Op::Progress(task) => {
                 let (task, id) = known(*task);

@@ -305,7 +305,7 @@ impl Worker {
         let now = self.invocation.now();
         let release = match note {
             // The demo is over.
-            None => return self.vault.give_back(&claimed.task, id, "stopped", now).map(drop),
+            None => Release::give_back("stopped"),
             Some(note) => Release { note: Some(note), ..Release::success() },
         };
         self.vault.release(&claimed.task, id, &release, now).map(drop)

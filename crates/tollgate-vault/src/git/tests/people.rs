@@ -199,7 +199,7 @@ fn a_person_may_move_a_claimed_task_away_and_the_result_is_set_aside() {
     assert!(fs::read_to_string(&aside[0]).unwrap().ends_with("the result\n"));
     drop(claimed);
     let found = machine.store.checkup().unwrap();
-    assert!(found.contains(&Finding::OrphanedClaim { task: name("x") }), "{found:?}");
+    assert!(found.contains(&Finding::OrphanedClaim(name("x"))), "{found:?}");
     assert_eq!(world.cards(), 0);
 }
 

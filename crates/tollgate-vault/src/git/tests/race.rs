@@ -142,7 +142,8 @@ fn a_heartbeat_of_an_old_claim_is_lost() {
     let first = machine.claim("x", "blue");
     let beat = |id| machine.store.heartbeat(&name("x"), id).unwrap();
     assert!(beat(&first.claim.id));
-    let back = machine.vault.give_back(&first.task, &first.claim.id, "stop", now()).unwrap();
+    let back =
+        machine.vault.release(&first.task, &first.claim.id, &Release::give_back("stop"), now()).unwrap();
     back.unwrap();
     assert!(!beat(&first.claim.id), "nobody owns it");
     // The same agent on the same machine, so only the claim's id is different.

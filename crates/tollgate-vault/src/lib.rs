@@ -47,7 +47,6 @@ pub mod folder;
 mod frontmatter;
 pub mod git;
 mod owner;
-mod person;
 mod queue;
 mod reclaim;
 pub mod retry;

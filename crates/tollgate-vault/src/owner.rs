@@ -15,14 +15,10 @@ use crate::rules::{self, Release, lease_until};
 use crate::state::{Slot, State};
 use crate::step::{Edit, Step, StepOutcome};
 use crate::store::{Landed, Task};
-use crate::vault::{Vault, restless};
+use crate::vault::{TRIES, Vault, restless};
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::Agent;
 use tollgate_base::task::TaskName;
-
-/// How often a verb starts again because the task was changed at the same moment, by the worker's own editor for example.
-/// Each start is a fresh look, so this number is reached only if something writes all the time.
-const TRIES: u32 = 64;
 
 /// How long a claim lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,11 +114,9 @@ impl Vault {
 
     /// The text in `Approved` is not what was approved: a person decides again.
     fn reopen<T>(&self, name: &TaskName, now: Timestamp) -> Result<Allowed<T>> {
-        for _ in 0..TRIES {
-            let Some(task) = self.store().get(name, Some(State::Approved), now)? else { break };
-            if self.apply(&rules::reopen(&task, now)?)?.landed()?.is_some() {
-                break;
-            }
+        if let Some(task) = self.store().get(name, Some(State::Approved), now)? {
+            // If somebody changes it at this moment, the next claim comes here again.
+            self.apply(&rules::reopen(&task, now)?)?.landed()?;
         }
         Ok(Err(Denial::NotAsApproved(name.clone())))
     }

@@ -1,7 +1,9 @@
-//! A store under the rules.
+//! A store under the rules: looking at tasks, adding them, and a person's verbs (approve, amend, reject).
 //!
 //! Data flows one way: a verb looks at a task, the pure [`crate::rules`] make a [`Step`] of it, the store takes the step as
 //! one act or says that somebody else was faster. The rules know no store; a store knows no rules.
+//!
+//! Invariants: an approval is bound to the text that was approved; a decision is made once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use jiff::Timestamp;
 use crate::claim::Mode;
 use crate::denial::{Allowed, Denial};
 use crate::figures::{Figures, Tally};
-use crate::rules::Terms;
+use crate::rules::{self, Terms};
 use crate::state::{Slot, State};
 use crate::step::{Step, StepOutcome};
 use crate::store::{Landed, Ready, Store, Task};
@@ -23,8 +25,9 @@ use tollgate_base::task::TaskName;
 /// How often a step is applied again after its answer was lost. A store that loses four answers in a row is out of reach.
 const RETRIES: u32 = 3;
 
-/// How often a text is read again because the task changed between the look and the read.
-const READ_TRIES: u32 = 16;
+/// How often a verb starts again because the task was changed at the same moment, by the worker's own editor for example.
+/// Each start is a fresh look, so this number is reached only if something writes all the time.
+pub(crate) const TRIES: u32 = 64;
 
 /// A store under the rules. Cheap to clone.
 #[derive(Clone)]
@@ -66,7 +69,7 @@ impl Vault {
 
     /// One task and its text, up to a limit.
     pub fn get_with_text(&self, task: &TaskName, limit: u64, now: Timestamp) -> Result<(Task, Vec<u8>)> {
-        for _ in 0..READ_TRIES {
+        for _ in 0..TRIES {
             let found = self.get(task, now)?;
             if let Some(text) = self.store.read(&found, limit)? {
                 return Ok((found, text));
@@ -92,6 +95,72 @@ impl Vault {
         }
         let each = parts.iter().map(|(agent, (active, tally))| Figures::new(agent.as_str(), *active, tally));
         Ok((Figures::sum(parts.values()), each.collect()))
+    }
+
+    /// A person approves the task as it is. `seen` is the digest of what the person has seen, if that is known.
+    pub fn approve(
+        &self,
+        task: &TaskName,
+        by: &str,
+        seen: Option<Digest>,
+        now: Timestamp,
+    ) -> Result<Allowed<Landed>> {
+        self.decide_pending(task, seen, now, |found, sha256| rules::approve(found, by, sha256, None, now))
+    }
+
+    /// A person changes the task's text to `text` and approves that. `seen` is the digest of the text they started from; if
+    /// the task has another text by now, nothing is done.
+    pub fn amend(
+        &self,
+        task: &TaskName,
+        by: &str,
+        seen: Digest,
+        text: &str,
+        now: Timestamp,
+    ) -> Result<Allowed<Landed>> {
+        self.decide_pending(task, Some(seen), now, |found, _| rules::amend(found, by, seen, text, now))
+    }
+
+    /// A person rejects the task, which needs a reason. Not possible while somebody works on it.
+    pub fn reject(&self, task: &TaskName, by: &str, reason: &str, now: Timestamp) -> Result<Allowed<Landed>> {
+        self.store.heal()?;
+        match self.store.get(task, None, now)? {
+            None => Ok(Err(Denial::Missing(task.clone()))),
+            Some(found) if matches!(found.slot, Slot::InProgress(_)) || found.slot.state().is_final() => {
+                Ok(Err(Denial::Elsewhere(found.name, found.slot)))
+            }
+            Some(found) => self.decide(&found, rules::reject(&found, by, reason, now)?),
+        }
+    }
+
+    /// A decision about a task in `Pending_Approval` that has the text with the digest `seen`, if that is known.
+    fn decide_pending(
+        &self,
+        task: &TaskName,
+        seen: Option<Digest>,
+        now: Timestamp,
+        next: impl FnOnce(&Task, Digest) -> Result<Step>,
+    ) -> Result<Allowed<Landed>> {
+        self.store.heal()?;
+        let Some(found) = self.store.get(task, Some(State::PendingApproval), now)? else {
+            let elsewhere = self.store.get(task, None, now)?.map(|found| found.slot);
+            let missing = || Denial::Missing(task.clone());
+            return Ok(Err(elsewhere.map_or_else(missing, |slot| Denial::Elsewhere(task.clone(), slot))));
+        };
+        match self.digest(&found)? {
+            Some(sha256) if seen.is_none_or(|seen| seen == sha256) => {
+                self.decide(&found, next(&found, sha256)?)
+            }
+            _ => Ok(Err(Denial::Changed(found.name))),
+        }
+    }
+
+    fn decide(&self, found: &Task, step: Step) -> Result<Allowed<Landed>> {
+        if let Some(twin) = &found.twin {
+            // The record of this name belongs to the other task. The step would take its owner's claim away.
+            return Ok(Err(Denial::Twin(step.task, twin.clone())));
+        }
+        Ok(self.apply(&step)?.landed()?.ok_or(Denial::Changed(step.task)))
     }
 
     /// Applies a step. If its answer is lost, applies the same step again: the store sees by its id whether it was taken.

@@ -136,10 +136,7 @@ impl Vault {
         let lease = self.terms().lease;
         match self.as_owner(task, id, now, |task, _| rules::renew(task, lease, now))? {
             Err(not_owner) => Ok(Err(not_owner)),
-            Ok((step, _)) => {
-                let claim = step.record.and_then(|record| record.claim);
-                claim.map(Ok).ok_or_else(|| Fault::invalid("internal error: the renewal has no claim"))
-            }
+            Ok(_) => Ok(self.owned(task, id, now)?.map(|(_, claim)| claim)),
         }
     }
 
@@ -171,8 +168,7 @@ impl Vault {
         now: Timestamp,
     ) -> Result<Owned<Landed>> {
         let limit = self.terms().max_attempts;
-        let next = |task: &Task, claim: &Claim| rules::release(task, claim, how, limit, now);
-        Ok(self.as_owner(task, id, now, next)?.map(|(_, landed)| landed))
+        self.as_owner(task, id, now, |task, claim| rules::release(task, claim, how, limit, now))
     }
 
     /// The task and the claim, if it owns the task.
@@ -195,15 +191,14 @@ impl Vault {
         id: &ClaimId,
         now: Timestamp,
         next: impl Fn(&Task, &Claim) -> Result<Step>,
-    ) -> Result<Owned<(Step, Landed)>> {
+    ) -> Result<Owned<Landed>> {
         for _ in 0..TRIES {
             let (found, claim) = match self.owned(task, id, now)? {
                 Ok(owned) => owned,
                 Err(not_owner) => return Ok(Err(not_owner)),
             };
-            let step = next(&found, &claim)?;
-            if let Some(landed) = self.apply(&step)?.landed()? {
-                return Ok(Ok((step, landed)));
+            if let Some(landed) = self.apply(&next(&found, &claim)?)?.landed()? {
+                return Ok(Ok(landed));
             }
         }
         Err(restless(task))

@@ -75,8 +75,9 @@ impl Vault {
             None => self.lease_is_over(found.changed, now),
         };
         let (Some(proof), Some(agent)) = (proof, found.slot.agent().cloned()) else { return Ok(None) };
-        let (step, reason) = rules::reclaim(&found, self.terms().max_attempts, now)?;
-        let reclaimed = Reclaimed { task: found.name, agent, to: step.to.state(), reason };
+        let (step, why) = rules::reclaim(&found, self.terms().max_attempts, now)?;
+        let reclaimed =
+            Reclaimed { task: found.name, agent, to: step.to.state(), reason: why.unwrap_or_default() };
         Ok(Some((proof, step, reclaimed)))
     }
 

@@ -174,14 +174,14 @@ pub(crate) fn claim_failed(task: &TaskName, agent: &Agent, why: &Fault, at: Time
 }
 
 /// Where a failed or interrupted attempt leads, and why.
-fn after_failure(record: &ClaimRecord, claim: &Claim, limit: u32, why: &str) -> (State, String) {
+fn after_failure(record: &ClaimRecord, claim: &Claim, limit: u32, why: &str) -> (State, Option<String>) {
     if claim.sensitive && claim.mode == Mode::Execute {
         // The action may have happened. A person decides whether it should happen again.
-        (State::PendingApproval, why.to_owned())
+        (State::PendingApproval, Some(why.to_owned()))
     } else if record.attempts >= limit {
-        (State::Rejected, format!("gave up after {} attempts: {why}", record.attempts))
+        (State::Rejected, Some(format!("gave up after {} attempts: {why}", record.attempts)))
     } else {
-        (State::NeedsAction, why.to_owned())
+        (State::NeedsAction, Some(why.to_owned()))
     }
 }
 
@@ -190,46 +190,43 @@ pub(crate) fn release(task: &Task, claim: &Claim, how: &Release, limit: u32, at:
     let failed = how.verdict == Verdict::Failure;
     let limit = if how.counts { limit } else { u32::MAX };
     let (note, draft) = (how.note.clone(), claim.mode == Mode::Draft);
-    let (next, reason, note) = match how.to {
+    let (next, note) = match how.to {
         Some(State::Done) if failed => return Err(Fault::invalid("failed work cannot go to `Done`")),
         Some(State::Done) if draft => {
             return Err(Fault::invalid(
                 "a draft cannot go to `Done`: it goes to `Pending_Approval`, where a person decides",
             ));
         }
-        Some(to @ (State::PendingApproval | State::Rejected | State::Done)) => (to, note.clone(), note),
+        Some(to @ (State::PendingApproval | State::Rejected | State::Done)) => (to, note),
         Some(other) => {
             return Err(Fault::invalid(format!(
                 "a task cannot be released to `{other}`: use `Done`, `Pending_Approval` or `Rejected`"
             )));
         }
-        None if failed => {
-            let (next, why) = after_failure(&task.record, claim, limit, note.as_deref().unwrap_or("failed"));
-            (next, Some(why.clone()), Some(why))
-        }
-        None => (if draft { State::PendingApproval } else { State::Done }, None, note),
+        None if failed => after_failure(&task.record, claim, limit, note.as_deref().unwrap_or("failed")),
+        None => (if draft { State::PendingApproval } else { State::Done }, note),
     };
-    let mut step = leave(task, claim, Verb::Release, how.verdict, (next, reason, note), at)?;
-    if let Some(record) = step.record.as_mut().filter(|_| !how.counts) {
-        record.attempts = record.attempts.saturating_sub(1);
+    let mut step = leave(task, claim, Verb::Release, how.verdict, next, note, at)?;
+    if let Some(record) = &mut step.record {
+        // A draft that succeeded is where it belongs, so its note is not a reason.
+        record.reason.take_if(|_| how.to.is_none() && !failed);
+        record.attempts = record.attempts.saturating_sub(u32::from(!how.counts));
     }
     Ok(step)
 }
 
 /// Reclaiming a task from an owner that is gone: the step, and why the task goes where it goes.
-pub(crate) fn reclaim(task: &Task, limit: u32, at: Timestamp) -> Result<(Step, String)> {
+pub(crate) fn reclaim(task: &Task, limit: u32, at: Timestamp) -> Result<(Step, Option<String>)> {
     if let Some(claim) = &task.record.claim {
-        let (next, reason) = after_failure(&task.record, claim, limit, "interrupted");
-        let why = (next, Some(reason.clone()), Some(reason.clone()));
-        return Ok((leave(task, claim, Verb::Reclaim, Verdict::Failure, why, at)?, reason));
+        let (next, why) = after_failure(&task.record, claim, limit, "interrupted");
+        return Ok((leave(task, claim, Verb::Reclaim, Verdict::Failure, next, why.clone(), at)?, why));
     }
     // A person or another program put it there without a claim.
     let mut step = step(task, Some(Verb::Reclaim), Slot::NEEDS_ACTION, at)?;
-    let (name, reason) = (task.name.clone(), "no claim".to_owned());
-    let reclaimed =
-        TaskReclaimed { task: name, attempt: None, reason: Some(reason.clone()), step: step.id.clone() };
+    let (name, why) = (task.name.clone(), Some("no claim".to_owned()));
+    let reclaimed = TaskReclaimed { task: name, attempt: None, reason: why.clone(), step: step.id.clone() };
     tell(&mut step, task.slot.agent(), Event::Reclaim(reclaimed, State::NeedsAction));
-    Ok((step, reason))
+    Ok((step, why))
 }
 
 fn leave(
@@ -237,27 +234,26 @@ fn leave(
     claim: &Claim,
     verb: Verb,
     verdict: Verdict,
-    (next, reason, note): (State, Option<String>, Option<String>),
+    next: State,
+    note: Option<String>,
     at: Timestamp,
 ) -> Result<Step> {
     let mut step = step(task, Some(verb), Slot::Free(next), at)?;
     let duration_s = u64::try_from(at.as_second() - claim.at.as_second()).unwrap_or(0);
     let attempt =
         EndedAttempt { claim_id: claim.id.clone(), epoch: claim.epoch, result: verdict, duration_s };
-    let (name, id) = (task.name.clone(), step.id.clone());
-    let why = reason.as_ref().or(note.as_ref()).cloned();
+    let (name, id, reason) = (task.name.clone(), step.id.clone(), note.clone());
     let event = match verb {
         Verb::Reclaim => {
-            let attempt = Some(attempt);
-            Event::Reclaim(TaskReclaimed { task: name, attempt, reason: why, step: id }, next)
+            Event::Reclaim(TaskReclaimed { task: name, attempt: Some(attempt), reason, step: id }, next)
         }
-        _ => Event::Release(TaskReleased { task: name, attempt, reason: why, step: id }, next),
+        _ => Event::Release(TaskReleased { task: name, attempt, reason, step: id }, next),
     };
     tell(&mut step, Some(&claim.agent), event);
     step.fallback_suffix = claim.id.to_string();
+    step.record = (!next.is_final()).then(|| unclaimed(task, &step.to, note.clone()));
     step.edit = Edit::Close(claim.clone(), Completion { at, duration_s, verdict, next, note });
     step.records_digest = next == State::PendingApproval;
-    step.record = (!next.is_final()).then(|| unclaimed(task, &step.to, reason));
     Ok(step)
 }
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::answers::Fate;
 use super::clone::{Conversation, LocalClone};
 use super::file::read;
-use super::plan::Plan;
+use super::plan::PushPlan;
 use crate::folder::migrate::to_current_form;
 use crate::step::{Edit, Step, StepOutcome};
 use crate::store::{Landed, Store};
@@ -34,7 +34,7 @@ pub(super) enum Events {
 
 impl LocalClone {
     /// Takes the step in the tree, too.
-    pub(super) fn finish(&self, plan: &Plan, events: Events) -> Result<Landed> {
+    pub(super) fn finish(&self, plan: &PushPlan, events: Events) -> Result<Landed> {
         let step = &plan.step;
         let path = self.folder().path(&plan.landing, &step.to);
         self.finish_in_tree(step)?;
@@ -70,7 +70,7 @@ impl LocalClone {
     }
 
     /// Makes sure that the file in the tree is the one that the step brought to the branch.
-    fn show_the_branch(&self, plan: &Plan, path: &Path) -> Result<()> {
+    fn show_the_branch(&self, plan: &PushPlan, path: &Path) -> Result<()> {
         let local = read(path)?;
         if plan.step.to.agent().is_some() && local.is_some() {
             return Ok(());
@@ -107,7 +107,7 @@ impl LocalClone {
     }
 
     /// Writes down the steps that are about to be pushed.
-    pub(super) fn write_down(&self, plans: &[&Plan]) -> Result<()> {
+    pub(super) fn write_down(&self, plans: &[&PushPlan]) -> Result<()> {
         let bytes = serde_json::to_vec(plans).map_err(|error| Fault::invalid(error.to_string()))?;
         // Flushed: otherwise a claim could be on the remote after a power cut and nobody here would know.
         let disk = self.folder().disk();
@@ -119,7 +119,7 @@ impl LocalClone {
     }
 
     /// The remote did not take these steps, and nothing else is under way.
-    pub(super) fn forget<'a>(&self, plans: impl IntoIterator<Item = &'a Plan>) -> Result<()> {
+    pub(super) fn forget<'a>(&self, plans: impl IntoIterator<Item = &'a PushPlan>) -> Result<()> {
         self.folder().disk().remove(&self.pending_path())?;
         for plan in plans {
             self.answers.not_taken(&plan.step.id);
@@ -152,7 +152,7 @@ impl LocalClone {
     }
 }
 
-fn parse(bytes: &[u8]) -> serde_json::Result<Vec<Plan>> {
+fn parse(bytes: &[u8]) -> serde_json::Result<Vec<PushPlan>> {
     let mut plans: Value = serde_json::from_slice(bytes)?;
     plans.as_array_mut().into_iter().flatten().for_each(to_current_form);
     serde_json::from_value(plans)

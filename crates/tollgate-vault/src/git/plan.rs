@@ -20,7 +20,7 @@ use tollgate_base::task::TaskName;
 
 /// A step on its way to the remote.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Plan {
+pub(super) struct PushPlan {
     pub(super) step: Step,
     /// The version of the file in the tree.
     #[serde(skip)]
@@ -45,7 +45,7 @@ pub(super) struct Staged {
     record: Option<ClaimRecord>,
 }
 
-impl Plan {
+impl PushPlan {
     pub(super) fn new(step: &Step, version: Version, old: Option<String>) -> Self {
         let (step, landing) = (step.clone(), step.task.clone());
         Self { step, version, landing, old, card: None, commits: Vec::new(), text: None }
@@ -54,7 +54,7 @@ impl Plan {
 
 impl LocalClone {
     /// The result of the step on what is here now; or why it cannot be taken.
-    pub(super) fn stage(&self, plan: &Plan, seen: &Seen) -> Result<Result<Staged, StepOutcome>> {
+    pub(super) fn stage(&self, plan: &PushPlan, seen: &Seen) -> Result<Result<Staged, StepOutcome>> {
         let (step, folder) = (&plan.step, self.folder());
         if seen.card(&step.task).map(|found| &found.oid) != plan.old.as_ref() {
             return Ok(Err(StepOutcome::Conflict));
@@ -83,7 +83,7 @@ impl LocalClone {
     }
 
     /// Gives the plan its card, and makes its commit.
-    pub(super) fn dress(&self, plan: &mut Plan, staged: Staged) -> Result<NewCommit> {
+    pub(super) fn dress(&self, plan: &mut PushPlan, staged: Staged) -> Result<NewCommit> {
         let Staged { landing, text, record } = staged;
         let is_same =
             |(_, card): &(String, Card)| card.task == landing && Some(&card.record) == record.as_ref();
@@ -105,7 +105,7 @@ impl LocalClone {
     }
 
     /// How the refs of the cards change.
-    pub(super) fn card_updates(&self, plan: &Plan) -> Vec<Update> {
+    pub(super) fn card_updates(&self, plan: &PushPlan) -> Vec<Update> {
         let card_ref = |task: &TaskName| self.remote.card_ref(&ref_of(task));
         let (old, new) = (plan.old.clone(), plan.card.as_ref().map(|(oid, _)| oid.clone()));
         let (before, after) = (card_ref(&plan.step.task), card_ref(&plan.landing));

@@ -18,7 +18,7 @@ use super::card::Card;
 use super::clone::{Conversation, LocalClone};
 use super::heartbeat::UNCLEAR;
 use super::pending::Events;
-use super::plan::Plan;
+use super::plan::PushPlan;
 use super::remote::{Pushed, Update};
 use super::seen::Seen;
 use super::version;
@@ -33,7 +33,7 @@ use tollgate_base::task::TaskName;
 const STUCK: u32 = 12;
 
 /// A step on its way, and who waits for it.
-type Flight = (Plan, Arc<Ticket>);
+type Flight = (PushPlan, Arc<Ticket>);
 
 /// Why the remote did not take a push.
 enum NotTaken {
@@ -43,7 +43,7 @@ enum NotTaken {
 
 /// What a step needs first.
 enum Start {
-    Push(Box<Plan>),
+    Push(Box<PushPlan>),
     Nothing(StepOutcome),
 }
 
@@ -91,7 +91,7 @@ impl LocalClone {
         if step.verb.is_none() {
             return self.renew(talk, step, file).map(Start::Nothing);
         }
-        Ok(Start::Push(Box::new(Plan::new(step, file, card))))
+        Ok(Start::Push(Box::new(PushPlan::new(step, file, card))))
     }
 
     /// Where the step brought the task, if it was taken before and its answer was lost.

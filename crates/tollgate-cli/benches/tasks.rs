@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use tollgate::ledger::{Ledger, LedgerOptions};
 use tollgate::ledger_journal::LedgerJournal;
 use tollgate::settings::Durability;
-use tollgate::vault::{ClaimKind, ClaimRequest, FolderOptions, FolderStore, Next, Release, Terms, Vault};
+use tollgate::vault::{ClaimKind, ClaimRequest, FolderOptions, FolderStore, Release, Terms, Vault};
 
 const TOLLGATE: &str = env!("CARGO_BIN_EXE_tollgate");
 const PROCESSES: usize = 4;
@@ -84,7 +84,7 @@ fn worker(vault: &Path, agent: &str, durability: &str) {
         if queue.is_empty() {
             break;
         }
-        while let Next::Claimed(claimed) = vault.next(&mut queue, &asked, Timestamp::now()).unwrap() {
+        while let Some(claimed) = vault.next(&mut queue, &asked, Timestamp::now()) {
             assert!(vault.verify(&claimed.task, &claimed.claim.id, Timestamp::now()).unwrap());
             let released =
                 vault.release(&claimed.task, &claimed.claim.id, &Release::success(), Timestamp::now());

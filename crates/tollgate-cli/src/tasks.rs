@@ -34,7 +34,7 @@ impl Deref for Tasks {
 impl Tasks {
     /// Synchronises once with the remote, if there is one.
     pub(crate) fn sync(&self) -> Result<Option<Synced>> {
-        self.vault.sync()
+        self.vault.store().sync()
     }
 
     /// For servers: from now on, a background thread synchronises with the remote every few seconds and sends a heartbeat
@@ -45,7 +45,7 @@ impl Tasks {
         let pause = interval.clamp(Duration::from_millis(100), Duration::from_secs(10));
         thread::spawn(move || {
             loop {
-                let _ = vault.sync().and_then(|_| vault.store().heartbeat_all());
+                let _ = vault.store().sync().and_then(|_| vault.store().heartbeat_all());
                 thread::sleep(pause);
             }
         });
@@ -64,7 +64,7 @@ impl Invocation {
     /// The vault of this workspace, with all interrupted steps recovered. Never creates a vault.
     pub(crate) fn tasks(&self) -> Result<Tasks, CliError> {
         let tasks = self.tasks_or_fault()?;
-        tasks.vault.heal()?;
+        tasks.vault.store().heal()?;
         Ok(tasks)
     }
 

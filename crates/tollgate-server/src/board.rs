@@ -106,7 +106,7 @@ impl Board {
     }
 
     fn read_column(&mut self, vault: &Vault, state: State, now: Timestamp) -> Result<()> {
-        let scan = vault.list(state, now)?;
+        let scan = vault.store().scan(state, now)?;
         let mut column = Column { unfit: scan.unfit, ..Column::default() };
         for listed in scan.tasks {
             column.put(listed);
@@ -139,7 +139,7 @@ impl Board {
     fn look(&mut self, vault: &Vault, task: &TaskName, state: State, now: Timestamp) -> bool {
         let column = &mut self.columns[state as usize];
         let was_unfit = column.unfit.iter().any(|unfit| unfit.name == task.as_str());
-        match vault.get_in(task, state, now) {
+        match vault.store().get(task, Some(state), now) {
             Ok(Some(task)) => column.put(task.summary()),
             Ok(None) => column.take(&Slot::Free(state), task),
             Err(_) => return false,

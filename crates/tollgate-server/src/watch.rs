@@ -16,7 +16,7 @@ use notify::{ErrorKind, Event, EventKind, RecommendedWatcher, RecursiveMode, Wat
 use tokio::sync::Notify;
 use tollgate::shared_turn::SharedTurns;
 use tollgate::vault::state::State;
-use tollgate::vault::watch::{Change, Watch};
+use tollgate::vault::store::{Change, Watch};
 use tollgate::vault::{TaskName, Vault};
 use tollgate::workspace::STATE_FOLDER;
 
@@ -74,7 +74,7 @@ impl Touched {
     fn add(&mut self, change: Change) {
         let Self::These { tasks, states } = self else { return };
         match change {
-            Change::Task { task, state, .. } => drop(tasks.insert((state, task))),
+            Change::Task(task, state, _) => drop(tasks.insert((state, task))),
             Change::State(state) => drop(states.insert(state)),
             Change::OwnerGone => {}
             Change::Everything => *self = Self::Everything,
@@ -165,8 +165,8 @@ impl FolderWatch {
     /// Watches the tasks of this vault, and no other.
     pub(crate) fn watch_tasks(&self, vault: Option<&Vault>) {
         let seen = self.seen.clone();
-        let watch =
-            vault.map(|vault| vault.watch(&State::ALL, Arc::new(move |change| seen.see_task(change))));
+        let watch = vault
+            .map(|vault| vault.store().watch(&State::ALL, Arc::new(move |change| seen.see_task(change))));
         let (watch, blind) = match watch {
             None => (None, false),
             Some(Ok(Some(watch))) => (Some(watch), false),

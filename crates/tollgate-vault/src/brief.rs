@@ -30,28 +30,25 @@ impl Default for Priority {
     }
 }
 
+/// The words for each priority. Tollgate itself writes the first.
+const PRIORITIES: [&[&str]; 5] = [
+    &["critical", "0", "p0", "urgent", "highest"],
+    &["high", "1", "p1"],
+    &["normal", "2", "p2", "medium"],
+    &["low", "3", "p3"],
+    &["lowest", "4", "p4"],
+];
+
 impl Priority {
-    /// As people write it; `None` if it is no priority.
+    /// As people write it; `None` if it is not a priority.
     pub fn read(text: &str) -> Option<Self> {
-        Some(Self(match text.trim().to_ascii_lowercase().as_str() {
-            "0" | "p0" | "critical" | "urgent" | "highest" => 0,
-            "1" | "p1" | "high" => 1,
-            "2" | "p2" | "medium" | "normal" => 2,
-            "3" | "p3" | "low" => 3,
-            "4" | "p4" | "lowest" => 4,
-            _ => return None,
-        }))
+        let word = text.trim().to_ascii_lowercase();
+        (0..).zip(PRIORITIES).find(|(_, words)| words.contains(&&*word)).map(|(level, _)| Self(level))
     }
 
     /// The word tollgate itself writes.
     pub fn as_str(self) -> &'static str {
-        match self.0 {
-            0 => "critical",
-            1 => "high",
-            2 => "normal",
-            3 => "low",
-            _ => "lowest",
-        }
+        PRIORITIES[usize::from(self.0.min(4))][0]
     }
 }
 
@@ -122,12 +119,11 @@ fn due(text: &str) -> Option<Timestamp> {
     if let Ok(time) = text.parse::<Timestamp>() {
         return Some(time);
     }
-    let local = text.parse::<civil::DateTime>().ok();
+    let is_day = text.len() == "2026-11-20".len();
     // A bare day is due when it ends.
-    let day = || text.parse::<civil::Date>().ok().map(|day| day.at(23, 59, 59, 0));
-    let whole_day = text.len() == "2026-11-20".len();
-    let time = if whole_day { day() } else { local };
-    time?.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp())
+    let day = || text.parse::<civil::Date>().map(|day| day.at(23, 59, 59, 0));
+    let time: civil::DateTime = if is_day { day().ok()? } else { text.parse().ok()? };
+    time.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp())
 }
 
 fn after(words: &Words) -> Result<Vec<TaskName>, Broken> {

@@ -1,29 +1,9 @@
-//! What a store reports about its own health: interrupted steps, a round with a remote, problems.
+//! What a store reports about a round with its remote, and about its own health.
 
 use std::path::PathBuf;
 
-use crate::state::{Slot, Verb};
+use crate::state::Slot;
 use tollgate_base::task::TaskName;
-
-/// An interrupted step of a process that died.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Healed {
-    /// The task.
-    pub task: TaskName,
-    /// What was being done.
-    pub verb: Option<Verb>,
-    /// What became of the step.
-    pub how: Repair,
-}
-
-/// What became of an interrupted step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repair {
-    /// It was finished.
-    Finished,
-    /// It was rolled back: nobody had been told of it.
-    RolledBack,
-}
 
 /// What one round with a remote brought.
 #[derive(Debug, Default)]
@@ -77,15 +57,9 @@ pub enum Finding {
         removed: Vec<Slot>,
     },
     /// The remote had a claim of a task that is no longer where the claim says, and the owner is gone. Deleted.
-    OrphanedClaim {
-        /// The task.
-        task: TaskName,
-    },
+    OrphanedClaim(TaskName),
     /// The remote has a claim that this version cannot read. Left alone.
-    UnreadableClaim {
-        /// Where it is.
-        name: String,
-    },
+    UnreadableClaim(String),
     /// The person's working tree cannot follow the remote.
     NotFollowing(Followed),
     /// Files that were set aside and that a person should look at.

@@ -43,9 +43,12 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Whether its lease has expired. A held claim never expires.
-    pub fn lapsed(&self, now: Timestamp) -> bool {
-        matches!(self.tenure, Tenure::Leased(until) if until < now)
+    /// Until when it lasts unless it is renewed; `None` as long as it is held.
+    pub fn lease_until(&self) -> Option<Timestamp> {
+        match self.tenure {
+            Tenure::Leased(until) => Some(until),
+            Tenure::Held => None,
+        }
     }
 }
 

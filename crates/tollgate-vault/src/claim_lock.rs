@@ -6,7 +6,6 @@
 //! `kill -9` of tollgate alone frees nothing while the command runs; `kill -9` of everything frees the task at once.
 
 use std::any::Any;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, PipeReader};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,24 +27,18 @@ const LOWEST_NUMBER: i32 = 100;
 
 /// The lock of a held claim. Dropping it ends the claim, unless a command has inherited it.
 #[must_use = "a lock that is dropped at once holds nothing"]
+#[derive(Debug)]
 pub struct ClaimLock {
     token: Option<u64>,
     kind: Kind,
 }
 
+#[derive(Debug)]
 enum Kind {
-    /// Nothing to keep: the proof that an expired lease is over, for example.
-    Nothing,
     /// A lock that belongs to an open file.
     File(File),
     /// Anything else that ends the claim when it is dropped.
     Guard(#[expect(dead_code, reason = "kept for its drop")] Box<dyn Any + Send + Sync>),
-}
-
-impl fmt::Debug for ClaimLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClaimLock").field("token", &self.token).finish_non_exhaustive()
-    }
 }
 
 /// Whether the owner of a held claim is alive.
@@ -59,17 +52,15 @@ pub enum Liveness {
     Unknown,
 }
 
-/// The processes that have inherited a lock: a command and everything it started.
+/// The processes that have inherited a lock: a command and everything it started. All of them have the other end of this
+/// pipe. `None` if nothing was lent.
 #[derive(Debug)]
-pub struct Borrowers {
-    /// All of them have the other end of this pipe. `None` if nothing was lent.
-    pipe: Option<PipeReader>,
-}
+pub struct Borrowers(Option<PipeReader>);
 
 impl Borrowers {
     /// Whether all of them have ended, waiting at most this long. A zombie counts as ended.
     pub fn are_gone(&self, patience: Duration) -> Result<bool> {
-        let Some(pipe) = &self.pipe else { return Ok(true) };
+        let Some(pipe) = &self.0 else { return Ok(true) };
         let deadline = Instant::now() + patience;
         loop {
             let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).ok();
@@ -85,7 +76,7 @@ impl Borrowers {
 impl ClaimLock {
     /// A lock with nothing behind it: for stores in memory, and as the proof that a lease has expired.
     pub fn nothing() -> Self {
-        Self { token: None, kind: Kind::Nothing }
+        Self { token: None, kind: Kind::Guard(Box::new(())) }
     }
 
     /// A lock that belongs to an open file, so that commands can inherit it. The token goes into the claim.
@@ -107,16 +98,14 @@ impl ClaimLock {
     /// ends, and so does everything it starts. Start every command of this process through here, because one that is
     /// started elsewhere at the same time would inherit the lock, too.
     pub fn lend<T>(&self, spawn: impl FnOnce() -> T) -> Result<(T, Borrowers)> {
-        let Kind::File(file) = &self.kind else {
-            return Ok((spawn(), Borrowers { pipe: None }));
-        };
+        let Kind::File(file) = &self.kind else { return Ok((spawn(), Borrowers(None))) };
         let lock = Path::new("the lock of the claim");
         let (pipe, theirs) = io::pipe().at("make a pipe for", lock)?;
         let _one_at_a_time = LENDING.lock().unwrap_or_else(PoisonError::into_inner);
         let lent = inheritable(file.as_fd()).and_then(|lock| Ok((lock, inheritable(theirs.as_fd())?)));
         // Closed when the command has its copies, before another may be started.
         let _lent = lent.at("pass on", lock)?;
-        Ok((spawn(), Borrowers { pipe: Some(pipe) }))
+        Ok((spawn(), Borrowers(Some(pipe))))
     }
 }
 

@@ -6,9 +6,9 @@
 //! between, the next one finishes the step; [`Journal::has`] keeps its events from being recorded twice.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use crate::figures::Tally;
 use tollgate_base::error::{Fault, Result};
@@ -17,35 +17,12 @@ use tollgate_base::name::{Agent, StepId};
 pub use tollgate_base::event::Event;
 pub use tollgate_base::ledger::Entry;
 
-/// A place in a store's history: after the last event that was read. Only the store that made it knows what it means.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cursor(String);
+/// How many events are read at once: little memory, however long the history is.
+pub(crate) const PAGE: usize = 1000;
 
-impl Cursor {
-    /// Before the first event.
-    pub const START: Self = Self(String::new());
-
-    /// A place that the store describes by this text. Empty is the start.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// The text it was made of.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-/// Some events in a row.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct EventPage {
-    /// The events, the oldest first.
-    pub events: Vec<Entry>,
-    /// Where the next page begins.
-    pub next: Cursor,
-    /// Whether there are more events at this moment.
-    pub more: bool,
-}
+/// Some events in a row, the oldest first, and the cursor after the last of them: a text that only the store understands.
+/// The empty text is the cursor before the first event.
+pub type EventPage = (Vec<Entry>, String);
 
 /// Where a store records events, if it does not keep them itself.
 pub trait Journal: Send + Sync {
@@ -59,22 +36,22 @@ pub trait Journal: Send + Sync {
     fn has(&self, step: &StepId, since: Timestamp) -> Result<bool>;
 
     /// The events after a cursor; see [`crate::store::Store::events`].
-    fn events(&self, after: &Cursor, limit: usize) -> Result<EventPage>;
+    fn events(&self, after: &str, limit: usize) -> Result<EventPage>;
 
-    /// What each agent's claims add up to; see [`crate::store::Store::tallies`].
-    fn tallies(&self) -> Result<BTreeMap<Agent, Tally>>;
+    /// What each agent's claims add up to since the beginning. The default reads all events.
+    fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {
+        tallies(|after| self.events(after, PAGE))
+    }
 }
 
 /// A journal in memory, for tests.
 #[derive(Debug, Default)]
-pub struct MemoryJournal {
-    events: std::sync::Mutex<Vec<Entry>>,
-}
+pub struct MemoryJournal(Mutex<Vec<Entry>>);
 
 impl MemoryJournal {
     /// All events so far.
     pub fn all(&self) -> Vec<Entry> {
-        self.events.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -84,7 +61,7 @@ impl Journal for MemoryJournal {
     }
 
     fn append(&self, events: &[Entry]) -> Result<()> {
-        self.events.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend_from_slice(events);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(events);
         Ok(())
     }
 
@@ -92,31 +69,31 @@ impl Journal for MemoryJournal {
         Ok(self.all().iter().any(|entry| entry.event.keys().step == Some(step.as_str())))
     }
 
-    fn events(&self, after: &Cursor, limit: usize) -> Result<EventPage> {
+    fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
         page(&self.all(), after, limit)
-    }
-
-    fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {
-        let mut tallies = BTreeMap::new();
-        for entry in self.all() {
-            Tally::add_to(&mut tallies, entry.agent.as_ref(), &entry.event);
-        }
-        Ok(tallies)
     }
 }
 
 /// A page of events that are all in memory; the cursor is their number.
-pub fn page(all: &[Entry], after: &Cursor, limit: usize) -> Result<EventPage> {
-    let read = match after.as_str() {
-        "" => 0,
-        text => text.parse().ok().filter(|read| *read <= all.len()).ok_or_else(|| {
-            Fault::invalid(format!("`{}` is not a cursor of this journal", text.escape_debug()))
-        })?,
-    };
+pub fn page(all: &[Entry], after: &str, limit: usize) -> Result<EventPage> {
+    let foreign = || Fault::invalid(format!("`{}` is not a cursor of this journal", after.escape_debug()));
+    let read = if after.is_empty() { Some(0) } else { after.parse().ok() };
+    let read = read.filter(|read| *read <= all.len()).ok_or_else(foreign)?;
     let end = all.len().min(read.saturating_add(limit));
-    Ok(EventPage {
-        events: all[read..end].to_vec(),
-        next: Cursor::new(end.to_string()),
-        more: end < all.len(),
-    })
+    Ok((all[read..end].to_vec(), end.to_string()))
+}
+
+/// What all events add up to, read page by page.
+pub(crate) fn tallies(page: impl Fn(&str) -> Result<EventPage>) -> Result<BTreeMap<Agent, Tally>> {
+    let (mut tallies, mut cursor) = (BTreeMap::new(), String::new());
+    loop {
+        let (events, next) = page(&cursor)?;
+        for entry in &events {
+            Tally::add_to(&mut tallies, entry.agent.as_ref(), &entry.event);
+        }
+        if events.len() < PAGE {
+            return Ok(tallies);
+        }
+        cursor = next;
+    }
 }

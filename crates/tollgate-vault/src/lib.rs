@@ -10,7 +10,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use tollgate_vault::event::MemoryJournal;
-//! use tollgate_vault::{ClaimKind, ClaimOutcome, ClaimRequest, FolderOptions, FolderStore, Release, Terms, Vault};
+//! use tollgate_vault::{ClaimKind, ClaimRequest, FolderOptions, FolderStore, Release, Terms, Vault};
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # let folder = folder.path();
@@ -20,9 +20,8 @@
 //! vault.add(&"water-the-plants".parse()?, b"# Water the plants\n", now)?;
 //!
 //! let request = ClaimRequest { agent: "blue".parse()?, kind: ClaimKind::Leased, renamed_in: false };
-//! let ClaimOutcome::Claimed(claimed) = vault.claim(&"water-the-plants".parse()?, &request, now)? else {
-//!     panic!("another agent was faster")
-//! };
+//! // A denial (another agent was faster, for example) is an answer, not a fault: hence the two results.
+//! let claimed = vault.claim(&"water-the-plants".parse()?, &request, now)??;
 //! // ... work ...
 //! let released = vault.release(&claimed.task, &claimed.claim.id, &Release::success(), now)?;
 //! assert_eq!(released?.path, Some(folder.join("Done/water-the-plants.md")));
@@ -48,7 +47,6 @@ pub mod folder;
 mod frontmatter;
 pub mod git;
 mod owner;
-mod person;
 mod queue;
 mod reclaim;
 pub mod retry;
@@ -59,21 +57,19 @@ pub mod state;
 pub mod step;
 pub mod store;
 mod vault;
-pub mod watch;
 
 pub use self::brief::Brief;
 pub use self::claim::{Claim, ClaimRecord};
 pub use self::claim_lock::ClaimLock;
-pub use self::denial::{ClaimDenied, Denial, NotDecided, NotOwner, Reason};
+pub use self::denial::{Allowed, Denial, NotOwner, Owned, Reason};
 pub use self::folder::{FolderOptions, FolderStore};
 pub use self::git::{GitOptions, GitStore};
-pub use self::owner::{ClaimKind, ClaimOutcome, ClaimRequest, Claimed, Owned};
-pub use self::person::Decided;
-pub use self::queue::{ClaimQueue, Next};
+pub use self::owner::{ClaimKind, ClaimRequest, Claimed};
+pub use self::queue::ClaimQueue;
 pub use self::reclaim::{Reclaimed, Skipped};
-pub use self::rules::Release;
-pub use self::step::{Outcome, Step};
+pub use self::rules::{Release, Terms};
+pub use self::step::{Step, StepOutcome};
 pub use self::store::{Landed, Store, Task, TaskSummary};
-pub use self::vault::{Terms, Vault};
+pub use self::vault::Vault;
 pub use tollgate_base::name::{Agent, ClaimId, StepId};
 pub use tollgate_base::task::{Mode, State, TaskName, Verdict};

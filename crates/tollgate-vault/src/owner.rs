@@ -7,21 +7,18 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 
-use crate::claim::{Claim, ClaimId, ClaimRecord, Tenure};
-use crate::claim_lock::{ClaimLock, Liveness};
-use crate::denial::{ClaimDenied, Denial, NotOwner};
-use crate::rules::{self, NewClaim, Release, Told, lease_until};
+use crate::block;
+use crate::claim::{Claim, ClaimId, ClaimRecord};
+use crate::claim_lock::ClaimLock;
+use crate::denial::{Allowed, Denial, NotOwner, Owned};
+use crate::rules::{self, Release, lease_until};
 use crate::state::{Slot, State};
-use crate::step::{Outcome, Step};
+use crate::step::{Edit, Step, StepOutcome};
 use crate::store::{Landed, Task};
-use crate::vault::Vault;
+use crate::vault::{TRIES, Vault, restless};
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::Agent;
 use tollgate_base::task::TaskName;
-
-/// How often a verb starts again because the task was changed at the same moment, by the worker's own editor for example.
-/// Each start is a fresh look, so this number is reached only if something writes all the time.
-const TRIES: u32 = 64;
 
 /// How long a claim lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,24 +53,12 @@ pub struct Claimed {
     pub lock: Option<ClaimLock>,
 }
 
-/// What came of asking for a task.
-#[derive(Debug)]
-pub enum ClaimOutcome {
-    /// The agent owns it.
-    Claimed(Box<Claimed>),
-    /// It does not.
-    Denied(ClaimDenied),
-}
-
-/// The answer to a verb that only the owner may use.
-pub type Owned<T> = std::result::Result<T, NotOwner>;
-
 impl Vault {
     /// Claims this task.
-    pub fn claim(&self, task: &TaskName, request: &ClaimRequest, now: Timestamp) -> Result<ClaimOutcome> {
-        self.heal()?;
-        let missing = || ClaimOutcome::Denied(ClaimDenied { task: task.clone(), why: Denial::Missing });
-        Ok(self.claim_in(None, task, request, now)?.unwrap_or_else(missing))
+    pub fn claim(&self, task: &TaskName, request: &ClaimRequest, now: Timestamp) -> Result<Allowed<Claimed>> {
+        self.store().heal()?;
+        let claimed = self.claim_in(None, task, request, now)?;
+        Ok(claimed.unwrap_or_else(|| Err(Denial::Missing(task.clone()))))
     }
 
     /// Claims this task, if it is in this state; `None` if it is not there.
@@ -83,7 +68,7 @@ impl Vault {
         task: &TaskName,
         request: &ClaimRequest,
         now: Timestamp,
-    ) -> Result<Option<ClaimOutcome>> {
+    ) -> Result<Option<Allowed<Claimed>>> {
         let claimed = self.try_claim(state, task, request, now);
         if let Err(fault) = &claimed {
             // The caller must hear of this fault, not of one that keeps it from being recorded.
@@ -99,109 +84,79 @@ impl Vault {
         name: &TaskName,
         request: &ClaimRequest,
         now: Timestamp,
-    ) -> Result<Option<ClaimOutcome>> {
-        let denied = |why| Ok(Some(ClaimOutcome::Denied(ClaimDenied { task: name.clone(), why })));
+    ) -> Result<Option<Allowed<Claimed>>> {
+        let agent = &request.agent;
         let Some(task) = self.store().get(name, state, now)? else { return Ok(None) };
-        let mode = match self.judge(&task, &request.agent, request.renamed_in, now)? {
+        let mode = match self.judge(&task, agent, request.renamed_in, now)? {
             Ok(mode) => mode,
-            Err(why) => return denied(why),
+            Err(denial) => return Ok(Some(Err(denial))),
         };
         let ClaimRecord { approval, offered, .. } = &task.record;
         if task.slot == Slot::APPROVED && approval.is_none() && offered.is_none() {
-            self.reopen(name, now)?;
-            return denied(Denial::NotAsApproved);
+            return self.reopen(name, now).map(Some);
         }
         let id = ClaimId::new()?;
         let lock = match request.kind {
             ClaimKind::Held => self.store().hold(&id)?,
             ClaimKind::Leased => None,
         };
-        let action = task.brief.as_ref().ok().and_then(|brief| brief.action.as_deref());
-        let new = NewClaim {
-            id,
-            agent: request.agent.clone(),
-            tenure: match &lock {
-                Some(_) => Tenure::Held,
-                None => Tenure::Leased(lease_until(now, self.terms().lease)),
-            },
-            hold: lock.as_ref().and_then(ClaimLock::token),
-            mode,
-            sensitive: self.terms().roles.is_sensitive(action),
-        };
-        let step = rules::claim(&task, new, now)?;
+        let (step, claim) = rules::claim(&task, id, agent, mode, lock.as_ref(), self.terms(), now)?;
         match self.apply(&step)? {
-            Outcome::Done(landed) => {
-                let claim = step.record.and_then(|record| record.claim);
-                let claim =
-                    claim.ok_or_else(|| Fault::invalid("internal error: the claim step has no claim"))?;
-                let Landed { task, path, .. } = landed;
-                Ok(Some(ClaimOutcome::Claimed(Box::new(Claimed { task, path, claim, lock }))))
+            StepOutcome::Done(Landed { task, path, .. }) => Ok(Some(Ok(Claimed { task, path, claim, lock }))),
+            StepOutcome::Unknown(fault) => Err(fault),
+            StepOutcome::Conflict => {
+                self.store().record(&[rules::lost(name, task.slot.state(), agent, now)?])?;
+                Ok(Some(Err(Denial::RaceLost(name.clone()))))
             }
-            Outcome::Unknown(fault) => Err(fault),
-            Outcome::Conflict => {
-                let lost = rules::lost(name, task.slot.state(), &request.agent, now)?;
-                self.store().record(&[lost])?;
-                denied(Denial::RaceLost)
-            }
-            Outcome::Changed => {
-                self.reopen(name, now)?;
-                denied(Denial::NotAsApproved)
-            }
+            StepOutcome::Changed => self.reopen(name, now).map(Some),
         }
     }
 
     /// The text in `Approved` is not what was approved: a person decides again.
-    fn reopen(&self, task: &TaskName, now: Timestamp) -> Result<()> {
-        for _ in 0..TRIES {
-            let Some(task) = self.store().get(task, Some(State::Approved), now)? else { break };
-            match self.apply(&rules::reopen(&task, now)?)? {
-                Outcome::Done(_) => break,
-                Outcome::Unknown(fault) => return Err(fault),
-                Outcome::Conflict | Outcome::Changed => {}
-            }
+    fn reopen<T>(&self, name: &TaskName, now: Timestamp) -> Result<Allowed<T>> {
+        if let Some(task) = self.store().get(name, Some(State::Approved), now)? {
+            // If somebody changes it at this moment, the next claim comes here again.
+            self.apply(&rules::reopen(&task, now)?)?.landed()?;
         }
-        Ok(())
+        Ok(Err(Denial::NotAsApproved(name.clone())))
     }
 
     /// Whether this claim still owns the task. Also extends its lease when half of it is over.
     pub fn verify(&self, task: &TaskName, id: &ClaimId, now: Timestamp) -> Result<bool> {
-        let Ok(found) = self.owned(task, id, now)? else { return Ok(false) };
-        let half_over = |claim: &Claim| match claim.tenure {
-            Tenure::Held => false,
-            Tenure::Leased(until) => until < lease_until(now, self.terms().lease / 2),
-        };
-        if !found.record.claim.as_ref().is_some_and(half_over) {
+        let lease = self.terms().lease;
+        let Ok((_, claim)) = self.owned(task, id, now)? else { return Ok(false) };
+        if claim.lease_until().is_none_or(|until| until >= lease_until(now, lease / 2)) {
             return Ok(true);
         }
-        let renewed =
-            self.as_owner(task, id, now, |task| rules::renew(task, self.terms().lease, now, Told::No))?;
-        Ok(renewed.is_ok())
+        Ok(self.as_owner(task, id, now, |task, _| rules::extend(task, Edit::Keep, lease, now))?.is_ok())
     }
 
     /// Extends a lease. The answer is the claim as it is now.
     pub fn renew(&self, task: &TaskName, id: &ClaimId, now: Timestamp) -> Result<Owned<Claim>> {
-        let renewed =
-            self.as_owner(task, id, now, |task| rules::renew(task, self.terms().lease, now, Told::Yes))?;
-        Ok(match renewed {
-            Err(not_owner) => Err(not_owner),
-            Ok((step, _)) => {
-                let claim = step.record.and_then(|record| record.claim);
-                Ok(claim.ok_or_else(|| Fault::invalid("internal error: the renewal has no claim"))?)
-            }
-        })
+        let lease = self.terms().lease;
+        match self.as_owner(task, id, now, |task, _| rules::renew(task, lease, now))? {
+            Err(not_owner) => Ok(Err(not_owner)),
+            Ok(_) => Ok(self.owned(task, id, now)?.map(|(_, claim)| claim)),
+        }
     }
 
     /// Adds the owner's progress note to the task's text.
     pub fn progress(&self, task: &TaskName, id: &ClaimId, text: &str, now: Timestamp) -> Result<Owned<()>> {
-        let next = |task: &Task| rules::progress(task, text, self.terms().lease, now);
-        Ok(self.as_owner(task, id, now, next)?.map(drop))
+        self.write(task, id, Edit::Progress(id.clone(), block::progress(now, text)), now)
     }
 
     /// Adds the owner's draft to the task's text, for a person to approve. Owners of a task with a file may write it there
     /// themselves.
     pub fn draft(&self, task: &TaskName, id: &ClaimId, text: &str, now: Timestamp) -> Result<Owned<()>> {
-        let next = |task: &Task| rules::draft(task, text, self.terms().lease, now);
-        Ok(self.as_owner(task, id, now, next)?.map(drop))
+        if text.trim().is_empty() {
+            return Err(Fault::invalid("a draft needs some text"));
+        }
+        self.write(task, id, Edit::Draft(id.clone(), block::draft(text)), now)
+    }
+
+    fn write(&self, task: &TaskName, id: &ClaimId, edit: Edit, now: Timestamp) -> Result<Owned<()>> {
+        let lease = self.terms().lease;
+        Ok(self.as_owner(task, id, now, |task, _| rules::extend(task, edit.clone(), lease, now))?.map(drop))
     }
 
     /// Releases the task: its block is closed, then it moves.
@@ -213,30 +168,19 @@ impl Vault {
         now: Timestamp,
     ) -> Result<Owned<Landed>> {
         let limit = self.terms().max_attempts;
-        let released = self.as_owner(task, id, now, |task| rules::release(task, how, limit, now))?;
-        Ok(released.map(|(_, landed)| landed))
+        self.as_owner(task, id, now, |task, claim| rules::release(task, claim, how, limit, now))
     }
 
-    /// Returns the task without having worked on it. It does not count as an attempt.
-    pub fn give_back(
-        &self,
-        task: &TaskName,
-        id: &ClaimId,
-        why: &str,
-        now: Timestamp,
-    ) -> Result<Owned<Landed>> {
-        let returned = self.as_owner(task, id, now, |task| rules::give_back(task, why, now))?;
-        Ok(returned.map(|(_, landed)| landed))
-    }
-
-    /// The task, if this claim owns it.
-    fn owned(&self, task: &TaskName, id: &ClaimId, now: Timestamp) -> Result<Owned<Task>> {
+    /// The task and the claim, if it owns the task.
+    fn owned(&self, task: &TaskName, id: &ClaimId, now: Timestamp) -> Result<Owned<(Task, Claim)>> {
         let found = self.store().get(task, Some(State::InProgress), now)?;
-        let claim = found.as_ref().and_then(|task| task.record.claim.as_ref());
-        let not_owner = |owner| NotOwner { task: task.clone(), claim: id.clone(), owner };
-        Ok(match (found.as_ref(), claim) {
-            (Some(found), Some(claim)) if claim.id == *id => Ok(found.clone()),
-            (_, claim) => Err(not_owner(claim.map(|claim| claim.agent.clone()))),
+        let claim = found.as_ref().and_then(|task| task.record.claim.clone());
+        Ok(match (found, claim) {
+            (Some(found), Some(claim)) if claim.id == *id => Ok((found, claim)),
+            (_, other) => {
+                let owner = other.map(|claim| claim.agent);
+                Err(NotOwner { task: task.clone(), claim: id.clone(), owner })
+            }
         })
     }
 
@@ -246,35 +190,17 @@ impl Vault {
         task: &TaskName,
         id: &ClaimId,
         now: Timestamp,
-        next: impl Fn(&Task) -> Result<Step>,
-    ) -> Result<Owned<(Step, Landed)>> {
+        next: impl Fn(&Task, &Claim) -> Result<Step>,
+    ) -> Result<Owned<Landed>> {
         for _ in 0..TRIES {
-            let found = match self.owned(task, id, now)? {
-                Ok(found) => found,
+            let (found, claim) = match self.owned(task, id, now)? {
+                Ok(owned) => owned,
                 Err(not_owner) => return Ok(Err(not_owner)),
             };
-            let step = next(&found)?;
-            match self.apply(&step)? {
-                Outcome::Done(landed) => return Ok(Ok((step, landed))),
-                Outcome::Unknown(fault) => return Err(fault),
-                Outcome::Conflict | Outcome::Changed => {}
+            if let Some(landed) = self.apply(&next(&found, &claim)?)?.landed()? {
+                return Ok(Ok(landed));
             }
         }
-        Err(Fault::invalid(format!("`{task}` changes all the time: stop the program that writes to it")))
-    }
-
-    /// If the owner is gone: the proof of it.
-    pub(crate) fn owner_gone(&self, claim: &Claim, now: Timestamp) -> Result<Option<ClaimLock>> {
-        match claim.tenure {
-            Tenure::Leased(_) => Ok(claim.lapsed(now).then(ClaimLock::nothing)),
-            Tenure::Held => Ok(match self.store().liveness(claim, now)? {
-                Liveness::Alive => None,
-                Liveness::Gone(lock) => Some(lock),
-                // Nobody can tell any more, so the claim gets as long as a lease.
-                Liveness::Unknown => {
-                    (lease_until(claim.at, self.terms().lease) < now).then(ClaimLock::nothing)
-                }
-            }),
-        }
+        Err(restless(task))
     }
 }

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use crate::brief::Rank;
 use crate::denial::{Denial, Reason};
-use crate::owner::{ClaimOutcome, ClaimRequest, Claimed};
+use crate::owner::{ClaimRequest, Claimed};
 use crate::reclaim::Skipped;
 use crate::state::{Slot, State};
 use crate::store::{Ready, TaskSummary, Unfit};
@@ -25,8 +25,8 @@ use tollgate_base::task::TaskName;
 #[derive(Debug, Default)]
 pub struct ClaimQueue {
     waiting: BinaryHeap<Reverse<(Rank, TaskName, State)>>,
-    /// Recently written tasks are complete after this time.
-    soonest: Option<Duration>,
+    /// If tasks were skipped because they were written a moment ago: the first is complete after this time.
+    pub soonest: Option<Duration>,
     /// What cannot be a task, or cannot be read.
     pub unfit: Vec<Unfit>,
     /// Tasks that were skipped because of a fault.
@@ -39,22 +39,8 @@ pub struct ClaimQueue {
     pub lost: usize,
 }
 
-/// What came of asking for the next task.
-#[derive(Debug)]
-pub enum Next {
-    /// This one.
-    Claimed(Box<Claimed>),
-    /// None. Some may be complete after this time.
-    Nothing(Option<Duration>),
-}
-
 impl ClaimQueue {
-    /// The number of tasks that are left.
-    pub fn len(&self) -> usize {
-        self.waiting.len()
-    }
-
-    /// Whether none is left.
+    /// Whether no task is left.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -62,12 +48,25 @@ impl ClaimQueue {
     fn young(&mut self, wait: Duration) {
         self.soonest = Some(self.soonest.map_or(wait, |soonest| soonest.min(wait)));
     }
+
+    fn skip(&mut self, task: &TaskName, state: State, denial: &Denial) {
+        match (denial, denial.reason()) {
+            (Denial::Young(_, wait), _) => self.young(*wait),
+            // The claim that moves the file away is visible before the file is gone.
+            (Denial::Twin(_, Slot::InProgress(_)), _) | (_, Reason::Lost) => self.lost += 1,
+            (_, Reason::Blocked) => self.blocked += 1,
+            (_, Reason::Incomplete) => {
+                self.unfit.push(Unfit { name: task.to_string(), state, why: denial.to_string() });
+            }
+            (_, Reason::NotEligible | Reason::None) => {}
+        }
+    }
 }
 
 impl Vault {
     /// The queue for this agent, by one scan. Also heals what dead processes left.
     pub fn queue(&self, request: &ClaimRequest, now: Timestamp) -> Result<ClaimQueue> {
-        self.heal()?;
+        self.store().heal()?;
         let mut queue = ClaimQueue::default();
         let mut waiting = Vec::new();
         for state in [State::Approved, State::NeedsAction] {
@@ -128,33 +127,26 @@ impl Vault {
     }
 
     /// Claims the first task in the queue that can be claimed. A fault of one task does not stop the others.
-    pub fn next(&self, queue: &mut ClaimQueue, request: &ClaimRequest, now: Timestamp) -> Result<Next> {
+    pub fn next(&self, queue: &mut ClaimQueue, request: &ClaimRequest, now: Timestamp) -> Option<Claimed> {
         while let Some(Reverse((_, task, state))) = queue.waiting.pop() {
             match self.claim_in(Some(state), &task, request, now) {
+                Ok(Some(Ok(claimed))) => return Some(claimed),
+                Ok(Some(Err(denial))) => queue.skip(&task, state, &denial),
                 // Somebody claimed it before we looked: not a race, the queue is only old.
                 Ok(None) => queue.lost += 1,
-                Ok(Some(ClaimOutcome::Claimed(claimed))) => return Ok(Next::Claimed(claimed)),
-                Ok(Some(ClaimOutcome::Denied(denied))) => match (denied.reason(), denied.wait()) {
-                    (_, Some(wait)) => queue.young(wait),
-                    // The claim that moves the file away is visible before the file is gone.
-                    _ if matches!(&denied.why, Denial::Twin(Slot::InProgress(_))) => queue.lost += 1,
-                    (Reason::Blocked, _) => queue.blocked += 1,
-                    (Reason::Incomplete, _) => {
-                        queue.unfit.push(Unfit { name: task.to_string(), state, why: denied.to_string() });
-                    }
-                    (Reason::Lost, _) => queue.lost += 1,
-                    (Reason::NotEligible | Reason::None, _) => {}
-                },
                 Err(fault) => queue.faults.push((task, fault)),
             }
         }
-        Ok(Next::Nothing(queue.soonest))
+        None
     }
 
     /// Claims the next task, by one scan.
-    pub fn claim_next(&self, request: &ClaimRequest, now: Timestamp) -> Result<(Next, ClaimQueue)> {
+    pub fn claim_next(
+        &self,
+        request: &ClaimRequest,
+        now: Timestamp,
+    ) -> Result<(Option<Claimed>, ClaimQueue)> {
         let mut queue = self.queue(request, now)?;
-        let next = self.next(&mut queue, request, now)?;
-        Ok((next, queue))
+        Ok((self.next(&mut queue, request, now), queue))
     }
 }

@@ -4,12 +4,12 @@
 
 use jiff::Timestamp;
 
-use crate::claim_lock::ClaimLock;
-use crate::event::Event;
+use crate::claim::{Claim, Tenure};
+use crate::claim_lock::{ClaimLock, Liveness};
 use crate::rules::{self, lease_until};
-use crate::state::{Slot, State};
-use crate::step::{Outcome, Step};
-use crate::store::Task;
+use crate::state::State;
+use crate::step::Step;
+use crate::store::TaskSummary;
 use crate::vault::Vault;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::Agent;
@@ -34,10 +34,10 @@ pub type Skipped = (TaskName, Fault);
 impl Vault {
     /// Reclaims the tasks of all owners that are gone. A task that cannot be looked at is skipped.
     pub fn reclaim(&self, now: Timestamp) -> Result<(Vec<Reclaimed>, Vec<Skipped>)> {
-        self.heal()?;
+        self.store().heal()?;
         let (mut done, mut skipped) = (Vec::new(), Vec::new());
         for task in self.store().scan(State::InProgress, now)?.tasks {
-            match self.reclaim_one(&task.name, &task.slot, now) {
+            match self.reclaim_one(&task, now) {
                 Ok(reclaimed) => done.extend(reclaimed),
                 Err(fault) => skipped.push((task.name, fault)),
             }
@@ -48,50 +48,53 @@ impl Vault {
 
     /// What [`Vault::reclaim`] would do.
     pub fn reclaimable(&self, now: Timestamp) -> Result<Vec<Reclaimed>> {
-        let mut would = Vec::new();
-        for task in self.store().scan(State::InProgress, now)?.tasks {
-            let Some(task) = self.store().get(&task.name, Some(State::InProgress), now)? else { continue };
-            would.extend(self.proof_and_step(&task, now)?.and_then(|(_, step)| told(&task, &step)));
-        }
-        Ok(would)
+        let tasks = self.store().scan(State::InProgress, now)?.tasks;
+        let found = tasks.iter().filter_map(|listed| self.abandoned(listed, now).transpose());
+        found.map(|found| Ok(found?.2)).collect()
     }
 
-    fn reclaim_one(&self, name: &TaskName, slot: &Slot, now: Timestamp) -> Result<Option<Reclaimed>> {
-        let Some(task) = self.store().get(name, Some(State::InProgress), now)? else { return Ok(None) };
-        if task.slot != *slot {
-            // Two tasks of one name: the other has the claim. This one comes up when that one is gone.
-            return Ok(None);
-        }
+    fn reclaim_one(&self, listed: &TaskSummary, now: Timestamp) -> Result<Option<Reclaimed>> {
         // The proof is held until the step is taken, so that nobody else reclaims the task, too.
-        let Some((_proof, step)) = self.proof_and_step(&task, now)? else { return Ok(None) };
-        match self.apply(&step)? {
-            Outcome::Done(_) => Ok(told(&task, &step)),
-            Outcome::Unknown(fault) => Err(fault),
-            // The owner was not gone after all, or somebody else reclaimed the task.
-            Outcome::Conflict | Outcome::Changed => Ok(None),
-        }
+        let Some((_proof, step, reclaimed)) = self.abandoned(listed, now)? else { return Ok(None) };
+        // If it does not land, the owner was not gone after all, or somebody else reclaimed the task.
+        Ok(self.apply(&step)?.landed()?.map(|_| reclaimed))
     }
 
-    fn proof_and_step(&self, task: &Task, now: Timestamp) -> Result<Option<(ClaimLock, Step)>> {
-        let proof = match &task.record.claim {
+    /// If the owner of a task is gone: the proof of it, the step that reclaims the task, and what comes of that.
+    fn abandoned(
+        &self,
+        listed: &TaskSummary,
+        now: Timestamp,
+    ) -> Result<Option<(ClaimLock, Step, Reclaimed)>> {
+        let found = self.store().get(&listed.name, Some(State::InProgress), now)?;
+        // Of two tasks of one name only one has the claim. The other comes up when that one is gone.
+        let Some(found) = found.filter(|found| found.slot == listed.slot) else { return Ok(None) };
+        let proof = match &found.record.claim {
             Some(claim) => self.owner_gone(claim, now)?,
             // A person, or a program that knows only the folders, put it there without a claim. It gets as long as a lease.
-            None => (lease_until(task.changed, self.terms().lease) < now).then(ClaimLock::nothing),
+            None => self.lease_is_over(found.changed, now),
         };
-        let Some(proof) = proof else { return Ok(None) };
-        Ok(Some((proof, rules::reclaim(task, self.terms().max_attempts, now)?)))
+        let (Some(proof), Some(agent)) = (proof, found.slot.agent().cloned()) else { return Ok(None) };
+        let (step, why) = rules::reclaim(&found, self.terms().max_attempts, now)?;
+        let reclaimed =
+            Reclaimed { task: found.name, agent, to: step.to.state(), reason: why.unwrap_or_default() };
+        Ok(Some((proof, step, reclaimed)))
     }
-}
 
-fn told(task: &Task, step: &Step) -> Option<Reclaimed> {
-    let reason = step.events.iter().find_map(|entry| match &entry.event {
-        Event::Reclaim(reclaimed, _) => reclaimed.reason.clone(),
-        _ => None,
-    });
-    Some(Reclaimed {
-        task: task.name.clone(),
-        agent: task.slot.agent()?.clone(),
-        to: step.to.state(),
-        reason: reason.unwrap_or_default(),
-    })
+    /// If the owner is gone: the proof of it.
+    fn owner_gone(&self, claim: &Claim, now: Timestamp) -> Result<Option<ClaimLock>> {
+        Ok(match claim.tenure {
+            Tenure::Leased(until) => (until < now).then(ClaimLock::nothing),
+            Tenure::Held => match self.store().liveness(claim)? {
+                Liveness::Alive => None,
+                Liveness::Gone(lock) => Some(lock),
+                // Nobody can tell any more, so the claim gets as long as a lease.
+                Liveness::Unknown => self.lease_is_over(claim.at, now),
+            },
+        })
+    }
+
+    fn lease_is_over(&self, since: Timestamp, now: Timestamp) -> Option<ClaimLock> {
+        (lease_until(since, self.terms().lease) < now).then(ClaimLock::nothing)
+    }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::denial::{Denial, Reason};
-use crate::owner::{ClaimOutcome, ClaimRequest};
+use crate::denial::{Allowed, Denial};
+use crate::owner::{ClaimRequest, Claimed};
 use crate::vault::Vault;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::task::TaskName;
@@ -56,18 +56,15 @@ impl Vault {
         settle: Duration,
         now: &dyn Fn() -> Timestamp,
         sleep: &dyn Fn(Duration),
-    ) -> Result<ClaimOutcome> {
+    ) -> Result<Allowed<Claimed>> {
         let deadline = now().checked_add(2 * settle + Duration::from_secs(1)).unwrap_or(Timestamp::MAX);
         loop {
-            let outcome = with_retry(|| self.claim(task, request, now()), sleep)?;
-            let ClaimOutcome::Denied(denied) = &outcome else { return Ok(outcome) };
-            if denied.reason() != Reason::Incomplete || now() > deadline {
-                return Ok(outcome);
-            }
-            match denied.why {
-                Denial::Young(wait) => sleep(wait),
-                Denial::Empty | Denial::OpenForWriting => sleep(LOOK_AGAIN),
-                _ => return Ok(outcome),
+            let claimed = with_retry(|| self.claim(task, request, now()), sleep)?;
+            match &claimed {
+                _ if now() > deadline => return Ok(claimed),
+                Err(Denial::Young(_, wait)) => sleep(*wait),
+                Err(Denial::Empty(_) | Denial::OpenForWriting(_)) => sleep(LOOK_AGAIN),
+                _ => return Ok(claimed),
             }
         }
     }

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::block::{self, Completion, Verdict};
+use crate::block::{Completion, Verdict};
 use crate::claim::{Approval, Claim, ClaimId, ClaimRecord, Mode, StepId, Tenure};
+use crate::claim_lock::ClaimLock;
 use crate::event::{Entry, Event};
+use crate::roles::Roles;
 use crate::state::{Slot, State, Verb, may_go};
 use crate::step::{Edit, Step};
 use crate::store::Task;
@@ -22,15 +24,21 @@ use tollgate_base::event::{
 use tollgate_base::name::Agent;
 use tollgate_base::task::TaskName;
 
-/// A claim that is about to be made.
+/// What the rules need to know from the configuration.
 #[derive(Debug, Clone)]
-pub(crate) struct NewClaim {
-    pub(crate) id: ClaimId,
-    pub(crate) agent: Agent,
-    pub(crate) tenure: Tenure,
-    pub(crate) hold: Option<u64>,
-    pub(crate) mode: Mode,
-    pub(crate) sensitive: bool,
+pub struct Terms {
+    /// Who may do what.
+    pub roles: Roles,
+    /// How long a claim without a lock lasts.
+    pub lease: Duration,
+    /// The number of attempts after which a task is rejected.
+    pub max_attempts: u32,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self { roles: Roles::default(), lease: Duration::from_secs(30 * 60), max_attempts: 3 }
+    }
 }
 
 /// How an owner releases a task.
@@ -42,17 +50,24 @@ pub struct Release {
     pub to: Option<State>,
     /// A note for the task's text and the ledger.
     pub note: Option<String>,
+    /// Whether it counts as an attempt.
+    pub counts: bool,
 }
 
 impl Release {
     /// The work is done. Where the task goes follows from the claim.
     pub fn success() -> Self {
-        Self { verdict: Verdict::Success, to: None, note: None }
+        Self { verdict: Verdict::Success, to: None, note: None, counts: true }
     }
 
     /// The work failed.
     pub fn failure(note: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Failure, to: None, note: Some(note.into()) }
+        Self { verdict: Verdict::Failure, note: Some(note.into()), ..Self::success() }
+    }
+
+    /// Nobody has worked on the task, as when the worker is asked to stop.
+    pub fn give_back(why: impl Into<String>) -> Self {
+        Self { counts: false, ..Self::failure(why) }
     }
 }
 
@@ -80,7 +95,6 @@ fn step(task: &Task, verb: Option<Verb>, to: Slot, at: Timestamp) -> Result<Step
     })
 }
 
-/// Adds an event.
 fn tell(step: &mut Step, agent: Option<&Agent>, event: Event) {
     step.events.push(Entry { time: step.at, agent: agent.cloned(), turn: None, event });
 }
@@ -90,34 +104,40 @@ fn decided(step: &mut Step, decision: Decision) {
     tell(step, None, Event::Approval(decided));
 }
 
-/// Claiming a task.
-pub(crate) fn claim(task: &Task, new: NewClaim, at: Timestamp) -> Result<Step> {
-    let mut step = step(task, Some(Verb::Claim), Slot::InProgress(new.agent.clone()), at)?;
+/// Claiming a task. With a lock the claim lasts as long as that, otherwise it gets a lease.
+pub(crate) fn claim(
+    task: &Task,
+    id: ClaimId,
+    agent: &Agent,
+    mode: Mode,
+    lock: Option<&ClaimLock>,
+    terms: &Terms,
+    at: Timestamp,
+) -> Result<(Step, Claim)> {
+    let mut step = step(task, Some(Verb::Claim), Slot::InProgress(agent.clone()), at)?;
     let action = task.brief.as_ref().ok().and_then(|brief| brief.action.clone());
-    let from = task.slot.state();
+    let (from, attempts) = (task.slot.state(), task.record.attempts + 1);
+    let lease = || Tenure::Leased(lease_until(at, terms.lease));
     let claim = Claim {
         epoch: task.record.next_epoch(at),
-        agent: new.agent,
+        agent: agent.clone(),
         at,
-        tenure: new.tenure,
-        hold: new.hold,
-        mode: new.mode,
-        action,
+        tenure: lock.map_or_else(lease, |_| Tenure::Held),
+        hold: lock.and_then(ClaimLock::token),
+        mode,
         // Somebody called approved work sensitive, whatever the configuration says now.
-        sensitive: new.sensitive || from == State::Approved,
+        sensitive: from == State::Approved || terms.roles.is_sensitive(action.as_deref()),
+        action,
         from,
-        id: new.id,
+        id,
     };
     if from == State::Approved {
-        let by_hand = task.record.approval.is_none();
-        let approved = task.record.approval.as_ref().map(|approval| approval.sha256).or(task.record.offered);
-        let approved = approved.ok_or_else(|| Fault::invalid(format!("nobody approved `{}`", task.name)))?;
-        step.check = Some(approved);
-        if by_hand {
-            decided(
-                &mut step,
-                Decision::Approve { by: "hand".to_owned(), sha256: approved, edited_from: None },
-            );
+        let approval = task.record.approval.as_ref();
+        let sha256 = approval.map(|approval| approval.sha256).or(task.record.offered);
+        let sha256 = sha256.ok_or_else(|| Fault::invalid(format!("nobody approved `{}`", task.name)))?;
+        step.check = Some(sha256);
+        if approval.is_none() {
+            decided(&mut step, Decision::Approve { by: "hand".to_owned(), sha256, edited_from: None });
         }
     }
     // Since it arrived there, or was last written.
@@ -126,26 +146,19 @@ pub(crate) fn claim(task: &Task, new: NewClaim, at: Timestamp) -> Result<Step> {
         task: task.name.clone(),
         claim_id: claim.id.clone(),
         epoch: claim.epoch,
-        mode: claim.mode,
+        mode,
         from,
-        attempt: task.record.attempts + 1,
+        attempt: attempts,
         waited_ms: i64::try_from(waited_ms).unwrap_or(i64::MAX),
         step: step.id.clone(),
     };
-    tell(&mut step, Some(&claim.agent), Event::Claim(claimed));
+    tell(&mut step, Some(agent), Event::Claim(claimed));
     step.fallback_suffix = claim.id.to_string();
     step.edit = Edit::Open;
-    step.record = Some(ClaimRecord {
-        slot: step.to.clone(),
-        epoch: claim.epoch,
-        attempts: task.record.attempts + 1,
-        claim: Some(claim),
-        // Used once.
-        approval: None,
-        offered: None,
-        reason: None,
-    });
-    Ok(step)
+    // An approval is used once, so it is not kept.
+    let (epoch, owned) = (claim.epoch, Some(claim.clone()));
+    step.record = Some(ClaimRecord { epoch, attempts, claim: owned, ..ClaimRecord::new(step.to.clone()) });
+    Ok((step, claim))
 }
 
 /// A race that another agent won.
@@ -172,68 +185,48 @@ fn after_failure(record: &ClaimRecord, claim: &Claim, limit: u32, why: &str) -> 
     }
 }
 
-fn owned(task: &Task) -> Result<&Claim> {
-    task.record.claim.as_ref().ok_or_else(|| Fault::invalid(format!("nobody has claimed `{}`", task.name)))
-}
-
 /// Releasing a task.
-pub(crate) fn release(task: &Task, how: &Release, limit: u32, at: Timestamp) -> Result<Step> {
-    let claim = owned(task)?.clone();
+pub(crate) fn release(task: &Task, claim: &Claim, how: &Release, limit: u32, at: Timestamp) -> Result<Step> {
     let failed = how.verdict == Verdict::Failure;
-    let (next, reason) = match how.to {
+    let limit = if how.counts { limit } else { u32::MAX };
+    let (note, draft) = (how.note.clone(), claim.mode == Mode::Draft);
+    let (next, note) = match how.to {
         Some(State::Done) if failed => return Err(Fault::invalid("failed work cannot go to `Done`")),
-        Some(State::Done) if claim.mode == Mode::Draft => {
+        Some(State::Done) if draft => {
             return Err(Fault::invalid(
                 "a draft cannot go to `Done`: it goes to `Pending_Approval`, where a person decides",
             ));
         }
-        Some(State::PendingApproval | State::Rejected | State::Done) => {
-            (how.to.unwrap_or(State::Done), how.note.clone())
-        }
+        Some(to @ (State::PendingApproval | State::Rejected | State::Done)) => (to, note),
         Some(other) => {
             return Err(Fault::invalid(format!(
                 "a task cannot be released to `{other}`: use `Done`, `Pending_Approval` or `Rejected`"
             )));
         }
-        None if failed => after_failure(&task.record, &claim, limit, how.note.as_deref().unwrap_or("failed")),
-        None if claim.mode == Mode::Draft => (State::PendingApproval, None),
-        None => (State::Done, None),
+        None if failed => after_failure(&task.record, claim, limit, note.as_deref().unwrap_or("failed")),
+        None => (if draft { State::PendingApproval } else { State::Done }, note),
     };
-    let note = if how.to.is_none() && failed { reason.clone() } else { how.note.clone() };
-    leave(task, &claim, Verb::Release, how.verdict, (next, reason, note), at)
-}
-
-/// Returning a task without having worked on it, as when the worker is asked to stop. It does not count as an attempt.
-pub(crate) fn give_back(task: &Task, why: &str, at: Timestamp) -> Result<Step> {
-    let claim = owned(task)?.clone();
-    let (next, reason) = after_failure(&task.record, &claim, u32::MAX, why);
-    let mut step = leave(task, &claim, Verb::Release, Verdict::Failure, (next, reason.clone(), reason), at)?;
+    let mut step = leave(task, claim, Verb::Release, how.verdict, next, note, at)?;
     if let Some(record) = &mut step.record {
-        record.attempts = record.attempts.saturating_sub(1);
+        // A draft that succeeded is where it belongs, so its note is not a reason.
+        record.reason.take_if(|_| how.to.is_none() && !failed);
+        record.attempts = record.attempts.saturating_sub(u32::from(!how.counts));
     }
     Ok(step)
 }
 
-/// Reclaiming a task from an owner that is gone.
-pub(crate) fn reclaim(task: &Task, limit: u32, at: Timestamp) -> Result<Step> {
-    match &task.record.claim {
-        Some(claim) => {
-            let (next, reason) = after_failure(&task.record, claim, limit, "interrupted");
-            leave(task, claim, Verb::Reclaim, Verdict::Failure, (next, reason.clone(), reason), at)
-        }
-        // A person or another program put it there without a claim.
-        None => {
-            let mut step = step(task, Some(Verb::Reclaim), Slot::NEEDS_ACTION, at)?;
-            let reclaimed = TaskReclaimed {
-                task: task.name.clone(),
-                attempt: None,
-                reason: Some("no claim".to_owned()),
-                step: step.id.clone(),
-            };
-            tell(&mut step, task.slot.agent(), Event::Reclaim(reclaimed, State::NeedsAction));
-            Ok(step)
-        }
+/// Reclaiming a task from an owner that is gone: the step, and why the task goes where it goes.
+pub(crate) fn reclaim(task: &Task, limit: u32, at: Timestamp) -> Result<(Step, Option<String>)> {
+    if let Some(claim) = &task.record.claim {
+        let (next, why) = after_failure(&task.record, claim, limit, "interrupted");
+        return Ok((leave(task, claim, Verb::Reclaim, Verdict::Failure, next, why.clone(), at)?, why));
     }
+    // A person or another program put it there without a claim.
+    let mut step = step(task, Some(Verb::Reclaim), Slot::NEEDS_ACTION, at)?;
+    let (name, why) = (task.name.clone(), Some("no claim".to_owned()));
+    let reclaimed = TaskReclaimed { task: name, attempt: None, reason: why.clone(), step: step.id.clone() };
+    tell(&mut step, task.slot.agent(), Event::Reclaim(reclaimed, State::NeedsAction));
+    Ok((step, why))
 }
 
 fn leave(
@@ -241,42 +234,46 @@ fn leave(
     claim: &Claim,
     verb: Verb,
     verdict: Verdict,
-    (next, reason, note): (State, Option<String>, Option<String>),
+    next: State,
+    note: Option<String>,
     at: Timestamp,
 ) -> Result<Step> {
     let mut step = step(task, Some(verb), Slot::Free(next), at)?;
     let duration_s = u64::try_from(at.as_second() - claim.at.as_second()).unwrap_or(0);
     let attempt =
         EndedAttempt { claim_id: claim.id.clone(), epoch: claim.epoch, result: verdict, duration_s };
-    let (name, id) = (task.name.clone(), step.id.clone());
-    let why = reason.as_ref().or(note.as_ref()).cloned();
+    let (name, id, reason) = (task.name.clone(), step.id.clone(), note.clone());
     let event = match verb {
         Verb::Reclaim => {
-            let attempt = Some(attempt);
-            Event::Reclaim(TaskReclaimed { task: name, attempt, reason: why, step: id }, next)
+            Event::Reclaim(TaskReclaimed { task: name, attempt: Some(attempt), reason, step: id }, next)
         }
-        _ => Event::Release(TaskReleased { task: name, attempt, reason: why, step: id }, next),
+        _ => Event::Release(TaskReleased { task: name, attempt, reason, step: id }, next),
     };
     tell(&mut step, Some(&claim.agent), event);
     step.fallback_suffix = claim.id.to_string();
+    step.record = (!next.is_final()).then(|| unclaimed(task, &step.to, note.clone()));
     step.edit = Edit::Close(claim.clone(), Completion { at, duration_s, verdict, next, note });
     step.records_digest = next == State::PendingApproval;
-    step.record = (!next.is_final()).then(|| ClaimRecord {
-        slot: step.to.clone(),
-        claim: None,
-        offered: None,
-        approval: None,
-        reason,
-        ..task.record.clone()
-    });
     Ok(step)
 }
 
-/// A person approves exactly this text.
-pub(crate) fn approve(task: &Task, by: &str, sha256: Digest, at: Timestamp) -> Result<Step> {
+/// What is still known about a task that nobody has claimed or approved any more.
+fn unclaimed(task: &Task, slot: &Slot, reason: Option<String>) -> ClaimRecord {
+    let ClaimRecord { epoch, attempts, .. } = task.record;
+    ClaimRecord { epoch, attempts, reason, ..ClaimRecord::new(slot.clone()) }
+}
+
+/// A person approves exactly the text with this digest; `edited_from`: after they changed the text that had that one.
+pub(crate) fn approve(
+    task: &Task,
+    by: &str,
+    sha256: Digest,
+    edited_from: Option<Digest>,
+    at: Timestamp,
+) -> Result<Step> {
     let mut step = step(task, Some(Verb::Approve), Slot::APPROVED, at)?;
-    decided(&mut step, Decision::Approve { by: by.to_owned(), sha256, edited_from: None });
-    step.check = Some(sha256);
+    decided(&mut step, Decision::Approve { by: by.to_owned(), sha256, edited_from });
+    step.check = edited_from.or(Some(sha256));
     let approval = Some(Approval { sha256, by: by.to_owned(), at });
     step.record = Some(ClaimRecord { slot: step.to.clone(), approval, reason: None, ..task.record.clone() });
     Ok(step)
@@ -287,15 +284,7 @@ pub(crate) fn amend(task: &Task, by: &str, seen: Digest, text: &str, at: Timesta
     if text.trim().is_empty() {
         return Err(Fault::invalid("a task needs some text"));
     }
-    let mut step = approve(task, by, Digest::of(text.as_bytes()), at)?;
-    step.check = Some(seen);
-    for entry in &mut step.events {
-        if let Event::Approval(TaskDecided { decision: Decision::Approve { edited_from, .. }, .. }) =
-            &mut entry.event
-        {
-            *edited_from = Some(seen);
-        }
-    }
+    let mut step = approve(task, by, Digest::of(text.as_bytes()), Some(seen), at)?;
     step.edit = Edit::Replace(text.to_owned());
     Ok(step)
 }
@@ -317,62 +306,30 @@ pub(crate) fn reopen(task: &Task, at: Timestamp) -> Result<Step> {
     let mut step = step(task, Some(Verb::Reopen), Slot::PENDING, at)?;
     decided(&mut step, Decision::Void { reason: "changed".to_owned() });
     step.records_digest = true;
-    let reason = Some("changed after it was approved".to_owned());
-    step.record = Some(ClaimRecord {
-        slot: step.to.clone(),
-        approval: None,
-        offered: None,
-        reason,
-        ..task.record.clone()
-    });
+    step.record = Some(unclaimed(task, &step.to, Some("changed after it was approved".to_owned())));
     Ok(step)
 }
 
-/// Whether a renewal gets its own event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// The owner asked for it.
-    Yes,
-    /// It happens along the way.
-    No,
-}
-
-/// Extending a lease.
-pub(crate) fn renew(task: &Task, lease: Duration, at: Timestamp, told: Told) -> Result<Step> {
-    let mut claim = owned(task)?.clone();
+/// A step of the owner that moves nothing: an edit, if any. It extends the lease along the way.
+pub(crate) fn extend(task: &Task, edit: Edit, lease: Duration, at: Timestamp) -> Result<Step> {
     let mut step = step(task, None, task.slot.clone(), at)?;
-    if let Tenure::Leased(until) = &mut claim.tenure {
+    let claim = step.record.as_mut().and_then(|record| record.claim.as_mut());
+    if let Some(Tenure::Leased(until)) = claim.map(|claim| &mut claim.tenure) {
         *until = (*until).max(lease_until(at, lease));
     }
-    if told == Told::Yes {
-        let renewed = ClaimRenewed {
-            task: task.name.clone(),
-            claim_id: claim.id.clone(),
-            tenure: claim.tenure.clone(),
-            step: step.id.clone(),
-        };
-        tell(&mut step, Some(&claim.agent), Event::Renew(renewed));
-    }
-    step.record = Some(ClaimRecord { claim: Some(claim), ..task.record.clone() });
+    step.edit = edit;
     Ok(step)
 }
 
-/// A progress note by the owner, which also renews the lease.
-pub(crate) fn progress(task: &Task, text: &str, lease: Duration, at: Timestamp) -> Result<Step> {
-    let id = owned(task)?.id.clone();
-    let mut step = renew(task, lease, at, Told::No)?;
-    step.edit = Edit::Progress(id, block::progress(at, text));
-    Ok(step)
-}
-
-/// The owner's draft, which also renews the lease.
-pub(crate) fn draft(task: &Task, text: &str, lease: Duration, at: Timestamp) -> Result<Step> {
-    if text.trim().is_empty() {
-        return Err(Fault::invalid("a draft needs some text"));
+/// Extending a lease because the owner asks for it, so that it is recorded.
+pub(crate) fn renew(task: &Task, lease: Duration, at: Timestamp) -> Result<Step> {
+    let mut step = extend(task, Edit::Keep, lease, at)?;
+    if let Some(Claim { id, tenure, agent, .. }) =
+        step.record.as_ref().and_then(|record| record.claim.clone())
+    {
+        let renewed = ClaimRenewed { task: task.name.clone(), claim_id: id, tenure, step: step.id.clone() };
+        tell(&mut step, Some(&agent), Event::Renew(renewed));
     }
-    let id = owned(task)?.id.clone();
-    let mut step = renew(task, lease, at, Told::No)?;
-    step.edit = Edit::Draft(id, block::draft(text));
     Ok(step)
 }
 

@@ -1,8 +1,6 @@
 //! One step of one task: what a store applies as one atomic act. Pure.
 //!
-//! Invariants: a store applies a step only if the task is still at [`Step::version`]; it calls [`Step::edited`] for the
-//! new text and [`Step::record_after`] for what to remember; the author's text stays as it is, except for a person's own
-//! edit.
+//! Invariant: the author's text stays as it is, except for a person's own edit.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,25 +13,12 @@ use crate::claim::{Claim, ClaimRecord};
 use crate::event::Entry;
 use crate::state::{Slot, Verb};
 use tollgate_base::digest::Digest;
-use tollgate_base::error::Fault;
+use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::{ClaimId, StepId};
 use tollgate_base::task::TaskName;
 
 /// Changes with everything that happens to a task, whoever does it. Only the store that made it knows what it means.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Version(Arc<[u8]>);
-
-impl Version {
-    /// A version with these bytes.
-    pub fn new(bytes: impl Into<Arc<[u8]>>) -> Self {
-        Self(bytes.into())
-    }
-
-    /// The bytes it was made of.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
+pub type Version = Arc<[u8]>;
 
 /// Where a step has brought a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,19 +87,12 @@ pub struct Step {
     pub events: Vec<Entry>,
 }
 
-/// From byte `at` to the end, the text becomes these bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Tail {
-    pub(crate) at: usize,
-    pub(crate) bytes: Vec<u8>,
-}
-
 impl Step {
     /// The whole text after the step.
     pub fn edited(&self, text: &[u8]) -> Vec<u8> {
         match self.tail(text) {
             None => text.to_vec(),
-            Some(tail) => [&text[..tail.at], &tail.bytes].concat(),
+            Some((at, tail)) => [&text[..at], &tail].concat(),
         }
     }
 
@@ -132,10 +110,10 @@ impl Step {
         self.task.beside(&self.fallback_suffix)
     }
 
-    /// The change to `text`; `None` if there is none.
-    pub(crate) fn tail(&self, text: &[u8]) -> Option<Tail> {
+    /// The change to `text`: from which byte to the end, and what is there instead; `None` if there is none.
+    pub(crate) fn tail(&self, text: &[u8]) -> Option<(usize, Vec<u8>)> {
         let last = text.last().copied();
-        let append = |more: String| Some(Tail { at: text.len(), bytes: more.into_bytes() });
+        let append = |more: String| Some((text.len(), more.into_bytes()));
         match &self.edit {
             Edit::Keep => None,
             Edit::Open => {
@@ -143,11 +121,11 @@ impl Step {
                 append(block::open(last, &claim.id, &self.task, &claim.agent, claim.at))
             }
             Edit::Close(claim, completion) => match block::find(text, &claim.id) {
-                Some(at) => Some(Tail { at, bytes: block::close(&text[at..], completion) }),
+                Some(at) => Some((at, block::close(&text[at..], completion))),
                 // The worker has rewritten the file without the block. A new one records how the attempt ended.
                 None => {
                     let opened = block::open(last, &claim.id, &self.task, &claim.agent, claim.at);
-                    append(String::from_utf8_lossy(&block::close(opened.as_bytes(), completion)).into_owned())
+                    Some((text.len(), block::close(opened.as_bytes(), completion)))
                 }
             },
             Edit::Progress(_, line) | Edit::Draft(_, line) => {
@@ -157,14 +135,14 @@ impl Step {
             Edit::Reject(by, reason) => append(block::rejection(last, by, reason, self.at)),
             // Somebody else has changed the text: do not overwrite that.
             Edit::Replace(_) if self.check.is_none_or(|seen| Digest::of(text) != seen) => None,
-            Edit::Replace(new) => Some(Tail { at: 0, bytes: new.clone().into_bytes() }),
+            Edit::Replace(new) => Some((0, new.clone().into_bytes())),
         }
     }
 }
 
 /// What came of a step.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum StepOutcome {
     /// It was taken.
     Done(Landed),
     /// The task is not at the step's version: somebody else was faster. Nothing was changed.
@@ -173,4 +151,15 @@ pub enum Outcome {
     Changed,
     /// The step may or may not have been taken, because the answer was lost. The same step may be applied again.
     Unknown(Fault),
+}
+
+impl StepOutcome {
+    /// Where the task is now; `None`: somebody else has changed it, and nothing was done.
+    pub(crate) fn landed(self) -> Result<Option<Landed>> {
+        match self {
+            Self::Done(landed) => Ok(Some(landed)),
+            Self::Conflict | Self::Changed => Ok(None),
+            Self::Unknown(fault) => Err(fault),
+        }
+    }
 }

@@ -6,22 +6,23 @@
 //! its events, as one atomic act. That is what a rename, a push of a ref and a transaction of an engine can all do.
 //! The `conformance` module (a feature of this crate) checks all of it.
 
+use std::any::Any;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::brief::{Brief, Broken};
-use crate::checkup::{Finding, Healed, Synced};
+use crate::checkup::{Finding, Synced};
 use crate::claim::{Claim, ClaimRecord};
 use crate::claim_lock::{ClaimLock, Liveness};
-use crate::event::{Cursor, Entry, EventPage};
+use crate::event::{self, Entry, EventPage};
 use crate::figures::Tally;
 use crate::state::{Slot, State};
 pub use crate::step::{Landed, Version};
-use crate::step::{Outcome, Step};
-use crate::watch::{Wake, Watch};
+use crate::step::{Step, StepOutcome};
 use tollgate_base::error::Result;
 use tollgate_base::name::{Agent, ClaimId};
 use tollgate_base::task::TaskName;
@@ -133,18 +134,40 @@ pub struct Scan {
     pub unfit: Vec<Unfit>,
 }
 
-/// What a heartbeat found out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heartbeat {
-    /// The claim is alive, and the store knows it.
-    Alive,
-    /// Another agent has the task: the work must stop.
-    Lost,
+/// What may have changed. Only a hint: what a task may do is judged on what the store has at that moment, so a lost hint
+/// costs time, never correctness.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// A task arrived in this state, or changed there, or left it.
+    Task(TaskName, State, Noticed),
+    /// Something in this state that cannot be told more precisely.
+    State(State),
+    /// An owner let go of a claim, or died.
+    OwnerGone,
+    /// Anything: hints were lost.
+    Everything,
 }
+
+/// How a change was noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Noticed {
+    /// The task was moved in, so it is complete.
+    MovedIn,
+    /// A program finished writing it; it is complete when it has settled.
+    Written,
+    /// Something else: it was moved away, created, or its attributes changed.
+    Touched,
+}
+
+/// Called by the store on a thread of its own, so it must return quickly.
+pub type Wake = Arc<dyn Fn(Change) + Send + Sync>;
+
+/// The store's own watcher. Wake-ups end when it is dropped.
+pub type Watch = Box<dyn Any + Send>;
 
 /// A place that keeps tasks.
 ///
-/// An `Err` from any method means that nothing was changed. A change whose fate is unknown is [`Outcome::Unknown`].
+/// An `Err` from any method means that nothing was changed. A change whose fate is unknown is [`StepOutcome::Unknown`].
 pub trait Store: Send + Sync {
     // Looking.
 
@@ -161,7 +184,7 @@ pub trait Store: Send + Sync {
 
     /// Takes one step, all of it or nothing. A step that was taken before, as its id shows, is not taken again: the
     /// answer is the same as the first time.
-    fn apply(&self, step: &Step) -> Result<Outcome>;
+    fn apply(&self, step: &Step) -> Result<StepOutcome>;
 
     /// Puts a new task into `Needs_Action`. `None` if there is one of this name.
     fn add(&self, task: &TaskName, text: &[u8], now: Timestamp) -> Result<Option<Landed>>;
@@ -171,42 +194,29 @@ pub trait Store: Send + Sync {
     /// Records events that belong to no step, such as a lost race.
     fn record(&self, events: &[Entry]) -> Result<()>;
 
-    /// The events after a cursor, the oldest first, at most `limit` of them, without gaps.
-    fn events(&self, after: &Cursor, limit: usize) -> Result<EventPage>;
+    /// The events after a cursor, at most `limit` of them, without gaps. If there are fewer, these are all for now.
+    fn events(&self, after: &str, limit: usize) -> Result<EventPage>;
 
     /// What each agent's claims add up to since the beginning. The default reads all events.
     fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {
-        let (mut tallies, mut cursor) = (BTreeMap::new(), Cursor::START);
-        loop {
-            let page = self.events(&cursor, 1000)?;
-            for entry in &page.events {
-                Tally::add_to(&mut tallies, entry.agent.as_ref(), &entry.event);
-            }
-            if !page.more {
-                return Ok(tallies);
-            }
-            cursor = page.next;
-        }
+        event::tallies(|after| self.events(after, event::PAGE))
     }
 
     /// Calls `wake` whenever something may have changed in these states, or an owner may be gone, until the [`Watch`] is
     /// dropped. `None`: this store cannot tell, so the caller has to look at intervals.
-    fn watch(&self, states: &[State], wake: Wake) -> Result<Option<Watch>> {
-        let _ = (states, wake);
+    fn watch(&self, _states: &[State], _wake: Wake) -> Result<Option<Watch>> {
         Ok(None)
     }
 
     // Tenure: is the owner alive?
 
     /// Takes the lock of a claim that is about to be made. `None`: this store knows no locks, so the claim gets a lease.
-    fn hold(&self, claim: &ClaimId) -> Result<Option<ClaimLock>> {
-        let _ = claim;
+    fn hold(&self, _claim: &ClaimId) -> Result<Option<ClaimLock>> {
         Ok(None)
     }
 
     /// Whether the owner of a held claim is alive.
-    fn liveness(&self, claim: &Claim, now: Timestamp) -> Result<Liveness> {
-        let _ = (claim, now);
+    fn liveness(&self, _claim: &Claim) -> Result<Liveness> {
         Ok(Liveness::Unknown)
     }
 
@@ -215,10 +225,9 @@ pub trait Store: Send + Sync {
         None
     }
 
-    /// Tells the store that the owner of a claim is alive.
-    fn heartbeat(&self, task: &TaskName, claim: &ClaimId) -> Result<Heartbeat> {
-        let _ = (task, claim);
-        Ok(Heartbeat::Alive)
+    /// Tells the store that the owner of a claim is alive. Whether the claim still owns the task; if not, its work must stop.
+    fn heartbeat(&self, _task: &TaskName, _claim: &ClaimId) -> Result<bool> {
+        Ok(true)
     }
 
     /// The same for every held claim of this machine, in whichever process its owner is.
@@ -228,9 +237,9 @@ pub trait Store: Send + Sync {
 
     // Checkup: what keeps the store healthy.
 
-    /// Finishes or rolls back the steps of processes that died. Cheap when there are none.
-    fn heal(&self) -> Result<Vec<Healed>> {
-        Ok(Vec::new())
+    /// Finishes or rolls back the steps of processes that died, and counts them. Cheap when there are none.
+    fn heal(&self) -> Result<usize> {
+        Ok(0)
     }
 
     /// Brings this machine up to date with a remote; `None` if there is none.
@@ -249,13 +258,7 @@ pub trait Store: Send + Sync {
     }
 
     /// Deletes leftovers that nothing refers to. Nothing depends on it.
-    fn sweep(&self, now: Timestamp) -> Result<()> {
-        let _ = now;
+    fn sweep(&self, _now: Timestamp) -> Result<()> {
         Ok(())
-    }
-
-    /// The folder in which people see the tasks, if there is one.
-    fn folder(&self) -> Option<&Path> {
-        None
     }
 }

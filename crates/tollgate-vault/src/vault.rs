@@ -1,51 +1,33 @@
-//! A store under the rules.
+//! A store under the rules: looking at tasks, adding them, and a person's verbs (approve, amend, reject).
 //!
 //! Data flows one way: a verb looks at a task, the pure [`crate::rules`] make a [`Step`] of it, the store takes the step as
 //! one act or says that somebody else was faster. The rules know no store; a store knows no rules.
+//!
+//! Invariants: an approval is bound to the text that was approved; a decision is made once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::checkup::{Finding, Healed, Synced};
 use crate::claim::Mode;
-use crate::denial::{ClaimDenied, Denial};
-use crate::event::{Cursor, EventPage};
+use crate::denial::{Allowed, Denial};
 use crate::figures::{Figures, Tally};
-use crate::roles::Roles;
+use crate::rules::{self, Terms};
 use crate::state::{Slot, State};
-use crate::step::{Outcome, Step};
-use crate::store::{Heartbeat, Landed, Ready, Scan, Store, Task};
-use crate::watch::{Wake, Watch};
+use crate::step::{Step, StepOutcome};
+use crate::store::{Landed, Ready, Store, Task};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
-use tollgate_base::name::{Agent, ClaimId};
+use tollgate_base::name::Agent;
 use tollgate_base::task::TaskName;
 
 /// How often a step is applied again after its answer was lost. A store that loses four answers in a row is out of reach.
 const RETRIES: u32 = 3;
 
-/// How often a text is read again because the task changed between the look and the read.
-const READ_TRIES: u32 = 16;
-
-/// What the rules need to know from the configuration.
-#[derive(Debug, Clone)]
-pub struct Terms {
-    /// Who may do what.
-    pub roles: Roles,
-    /// How long a claim without a lock lasts.
-    pub lease: Duration,
-    /// The number of attempts after which a task is rejected.
-    pub max_attempts: u32,
-}
-
-impl Default for Terms {
-    fn default() -> Self {
-        Self { roles: Roles::default(), lease: Duration::from_secs(30 * 60), max_attempts: 3 }
-    }
-}
+/// How often a verb starts again because the task was changed at the same moment, by the worker's own editor for example.
+/// Each start is a fresh look, so this number is reached only if something writes all the time.
+pub(crate) const TRIES: u32 = 64;
 
 /// A store under the rules. Cheap to clone.
 #[derive(Clone)]
@@ -70,12 +52,6 @@ impl Vault {
         &self.terms
     }
 
-    /// Finishes or rolls back the steps of processes that died. Cheap when there are none; every verb that begins
-    /// something calls it first.
-    pub fn heal(&self) -> Result<Vec<Healed>> {
-        self.store.heal()
-    }
-
     /// Puts a new task into `Needs_Action`.
     pub fn add(&self, task: &TaskName, text: &[u8], now: Timestamp) -> Result<Landed> {
         if text.is_empty() {
@@ -85,51 +61,26 @@ impl Vault {
         self.store.add(task, text, now)?.ok_or_else(taken)
     }
 
-    /// All tasks in one state.
-    pub fn list(&self, state: State, now: Timestamp) -> Result<Scan> {
-        self.store.scan(state, now)
-    }
-
     /// One task, wherever it is.
     pub fn get(&self, task: &TaskName, now: Timestamp) -> Result<Task> {
-        self.store.get(task, None, now)?.ok_or_else(|| missing(task))
-    }
-
-    /// One task, if it is in this state.
-    pub fn get_in(&self, task: &TaskName, state: State, now: Timestamp) -> Result<Option<Task>> {
-        self.store.get(task, Some(state), now)
-    }
-
-    /// The text of exactly this version, up to a limit; `None` if the task has changed since.
-    pub fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>> {
-        self.store.read(task, limit)
+        let missing = || Fault::Missing { what: format!("the task `{task}`") };
+        self.store.get(task, None, now)?.ok_or_else(missing)
     }
 
     /// One task and its text, up to a limit.
     pub fn get_with_text(&self, task: &TaskName, limit: u64, now: Timestamp) -> Result<(Task, Vec<u8>)> {
-        for _ in 0..READ_TRIES {
+        for _ in 0..TRIES {
             let found = self.get(task, now)?;
             if let Some(text) = self.store.read(&found, limit)? {
                 return Ok((found, text));
             }
         }
-        Err(Fault::invalid(format!("`{task}` changes all the time: stop the program that writes to it")))
+        Err(restless(task))
     }
 
     /// The SHA-256 of the text of exactly this version; `None` if the task has changed since.
     pub fn digest(&self, task: &Task) -> Result<Option<Digest>> {
         Ok(self.store.read(task, u64::MAX)?.map(|text| Digest::of(&text)))
-    }
-
-    /// Whether the agent may claim the task now: in which mode, or why not.
-    pub fn why(
-        &self,
-        task: &TaskName,
-        agent: &Agent,
-        now: Timestamp,
-    ) -> Result<std::result::Result<Mode, ClaimDenied>> {
-        let found = self.get(task, now)?;
-        Ok(self.judge(&found, agent, false, now)?.map_err(|why| ClaimDenied { task: task.clone(), why }))
     }
 
     /// The figures of `/health`: of all agents together, and of each.
@@ -146,40 +97,86 @@ impl Vault {
         Ok((Figures::sum(parts.values()), each.collect()))
     }
 
-    /// The events after a cursor, the oldest first, without gaps.
-    pub fn events(&self, after: &Cursor, limit: usize) -> Result<EventPage> {
-        self.store.events(after, limit)
+    /// A person approves the task as it is. `seen` is the digest of what the person has seen, if that is known.
+    pub fn approve(
+        &self,
+        task: &TaskName,
+        by: &str,
+        seen: Option<Digest>,
+        now: Timestamp,
+    ) -> Result<Allowed<Landed>> {
+        self.decide_pending(task, seen, now, |found, sha256| rules::approve(found, by, sha256, None, now))
     }
 
-    /// Calls `wake` whenever something may have changed in these states. `None`: look at intervals instead.
-    pub fn watch(&self, states: &[State], wake: Wake) -> Result<Option<Watch>> {
-        self.store.watch(states, wake)
+    /// A person changes the task's text to `text` and approves that. `seen` is the digest of the text they started from; if
+    /// the task has another text by now, nothing is done.
+    pub fn amend(
+        &self,
+        task: &TaskName,
+        by: &str,
+        seen: Digest,
+        text: &str,
+        now: Timestamp,
+    ) -> Result<Allowed<Landed>> {
+        self.decide_pending(task, Some(seen), now, |found, _| rules::amend(found, by, seen, text, now))
     }
 
-    /// Brings this machine up to date with a remote; `None` if there is none.
-    pub fn sync(&self) -> Result<Option<Synced>> {
-        self.store.sync()
+    /// A person rejects the task, which needs a reason. Not possible while somebody works on it.
+    pub fn reject(&self, task: &TaskName, by: &str, reason: &str, now: Timestamp) -> Result<Allowed<Landed>> {
+        self.store.heal()?;
+        match self.store.get(task, None, now)? {
+            None => Ok(Err(Denial::Missing(task.clone()))),
+            Some(found) if matches!(found.slot, Slot::InProgress(_)) || found.slot.state().is_final() => {
+                Ok(Err(Denial::Elsewhere(found.name, found.slot)))
+            }
+            Some(found) => self.decide(&found, rules::reject(&found, by, reason, now)?),
+        }
     }
 
-    /// Looks for problems in the store and fixes those that can be fixed.
-    pub fn checkup(&self) -> Result<Vec<Finding>> {
-        self.store.checkup()
+    /// A decision about a task in `Pending_Approval` that has the text with the digest `seen`, if that is known.
+    fn decide_pending(
+        &self,
+        task: &TaskName,
+        seen: Option<Digest>,
+        now: Timestamp,
+        next: impl FnOnce(&Task, Digest) -> Result<Step>,
+    ) -> Result<Allowed<Landed>> {
+        self.store.heal()?;
+        let Some(found) = self.store.get(task, Some(State::PendingApproval), now)? else {
+            let elsewhere = self.store.get(task, None, now)?.map(|found| found.slot);
+            let missing = || Denial::Missing(task.clone());
+            return Ok(Err(elsewhere.map_or_else(missing, |slot| Denial::Elsewhere(task.clone(), slot))));
+        };
+        match self.digest(&found)? {
+            Some(sha256) if seen.is_none_or(|seen| seen == sha256) => {
+                self.decide(&found, next(&found, sha256)?)
+            }
+            _ => Ok(Err(Denial::Changed(found.name))),
+        }
     }
 
-    /// Tells the store that the owner of a claim is alive.
-    pub fn heartbeat(&self, task: &TaskName, claim: &ClaimId) -> Result<Heartbeat> {
-        self.store.heartbeat(task, claim)
+    fn decide(&self, found: &Task, step: Step) -> Result<Allowed<Landed>> {
+        if let Some(twin) = &found.twin {
+            // The record of this name belongs to the other task. The step would take its owner's claim away.
+            return Ok(Err(Denial::Twin(step.task, twin.clone())));
+        }
+        Ok(self.apply(&step)?.landed()?.ok_or(Denial::Changed(step.task)))
     }
 
     /// Applies a step. If its answer is lost, applies the same step again: the store sees by its id whether it was taken.
-    pub(crate) fn apply(&self, step: &Step) -> Result<Outcome> {
+    pub(crate) fn apply(&self, step: &Step) -> Result<StepOutcome> {
         for _ in 0..RETRIES {
             match self.store.apply(step)? {
-                Outcome::Unknown(_) => {}
+                StepOutcome::Unknown(_) => {}
                 outcome => return Ok(outcome),
             }
         }
         self.store.apply(step)
+    }
+
+    /// Whether the agent may claim the task now: in which mode, or why not.
+    pub fn why(&self, task: &TaskName, agent: &Agent, now: Timestamp) -> Result<Allowed<Mode>> {
+        self.judge(&self.get(task, now)?, agent, false, now)
     }
 
     /// The filter before every claim.
@@ -189,44 +186,47 @@ impl Vault {
         agent: &Agent,
         renamed_in: bool,
         now: Timestamp,
-    ) -> Result<std::result::Result<Mode, Denial>> {
-        let state = match &task.slot {
-            Slot::InProgress(owner) => return Ok(Err(Denial::Owned(owner.clone()))),
-            Slot::Free(State::PendingApproval) => return Ok(Err(Denial::AwaitsApproval)),
-            Slot::Free(state) if state.is_final() => return Ok(Err(Denial::Final(*state))),
-            Slot::Free(state) => *state,
-        };
-        let brief = match &task.brief {
-            Ok(brief) => brief,
-            Err(broken) => return Ok(Err(Denial::Broken(broken.clone()))),
-        };
-        match task.ready {
-            Ready::Now => {}
-            Ready::After(_) if renamed_in => {}
-            Ready::After(wait) => return Ok(Err(Denial::Young(wait))),
-            Ready::Empty => return Ok(Err(Denial::Empty)),
-            Ready::Open => return Ok(Err(Denial::OpenForWriting)),
-        }
-        if let Some(twin) = &task.twin {
-            return Ok(Err(Denial::Twin(twin.clone())));
-        }
-        let mode = match self.terms.roles.mode(agent, brief.action.as_deref(), state) {
-            Ok(mode) => mode,
-            Err(not_allowed) => return Ok(Err(Denial::NotAllowed(not_allowed))),
-        };
-        for before in &brief.after {
-            if *before == task.name {
-                return Ok(Err(Denial::WaitsForItself));
+    ) -> Result<Allowed<Mode>> {
+        let allowed = self.judge_alone(task, agent, renamed_in);
+        for before in task.brief.iter().flat_map(|brief| &brief.after).filter(|_| allowed.is_ok()) {
+            let name = task.name.clone();
+            if *before == name {
+                return Ok(Err(Denial::WaitsForItself(name)));
             }
             if self.store.get(before, Some(State::Done), now)?.is_none() {
-                let slot = self.store.get(before, None, now)?.map(|found| found.slot);
-                return Ok(Err(Denial::WaitsFor(before.clone(), slot)));
+                return Ok(Err(match self.store.get(before, None, now)? {
+                    Some(found) => Denial::WaitsFor(name, before.clone(), found.slot),
+                    None => Denial::WaitsForMissing(name, before.clone()),
+                }));
             }
         }
-        Ok(Ok(mode))
+        Ok(allowed)
+    }
+
+    /// The same without the tasks that it waits for.
+    fn judge_alone(&self, task: &Task, agent: &Agent, renamed_in: bool) -> Allowed<Mode> {
+        let name = task.name.clone();
+        let state = match &task.slot {
+            Slot::InProgress(owner) => return Err(Denial::Owned(name, owner.clone())),
+            Slot::Free(State::PendingApproval) => return Err(Denial::AwaitsApproval(name)),
+            Slot::Free(state) if state.is_final() => return Err(Denial::Elsewhere(name, task.slot.clone())),
+            Slot::Free(state) => *state,
+        };
+        let brief = task.brief.as_ref().map_err(|broken| Denial::Broken(name.clone(), broken.clone()))?;
+        match task.ready {
+            Ready::After(wait) if !renamed_in => return Err(Denial::Young(name, wait)),
+            Ready::Empty => return Err(Denial::Empty(name)),
+            Ready::Open => return Err(Denial::OpenForWriting(name)),
+            Ready::Now | Ready::After(_) => {}
+        }
+        if let Some(twin) = &task.twin {
+            return Err(Denial::Twin(name, twin.clone()));
+        }
+        self.terms.roles.mode(agent, brief.action.as_deref(), state).map_err(Denial::NotAllowed)
     }
 }
 
-pub(crate) fn missing(task: &TaskName) -> Fault {
-    Fault::Missing { what: format!("the task `{task}`") }
+/// Something changes a task faster than it can be read or changed.
+pub(crate) fn restless(task: &TaskName) -> Fault {
+    Fault::invalid(format!("`{task}` changes all the time: stop the program that writes to it"))
 }

@@ -11,7 +11,7 @@ use tollgate_base::error::{Fault, Result};
 use tollgate_base::ledger::{self, Entry, Followed, Ledger, Line};
 use tollgate_base::name::{Agent, StepId};
 use tollgate_base::settings::Durability;
-use tollgate_vault::event::{Cursor, EventPage, Journal};
+use tollgate_vault::event::{EventPage, Journal};
 use tollgate_vault::figures::Tally;
 
 /// The clocks of processes on one machine agree; this allows for one that was set while a step was under way.
@@ -66,23 +66,22 @@ impl Journal for LedgerJournal {
         Ok(false)
     }
 
-    fn events(&self, after: &Cursor, limit: usize) -> Result<EventPage> {
-        let after = match after.as_str() {
+    fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
+        let after = match after {
             "" => ledger::Cursor::START,
             text => text.parse()?,
         };
         let mut follower = self.ledger.follow_from(after);
-        let mut page = EventPage::default();
-        while page.events.len() < limit {
+        let mut events = Vec::new();
+        while events.len() < limit {
             // The lines of guarded writes are in the same ledger and are skipped.
-            let most = (limit - page.events.len()).min(AT_ONCE);
+            let most = (limit - events.len()).min(AT_ONCE);
             let followed = follower.advance(most, |line| {
                 let Line { time, agent, turn, event, .. } = line;
                 if event.keys().task.is_some() {
-                    page.events.push(Entry { time, agent, turn, event });
+                    events.push(Entry { time, agent, turn, event });
                 }
             })?;
-            page.more = followed == Followed::Further;
             match followed {
                 Followed::Further => {}
                 Followed::ToTheEnd | Followed::Doubtful => break,
@@ -92,8 +91,7 @@ impl Journal for LedgerJournal {
                 }
             }
         }
-        page.next = Cursor::new(follower.cursor().to_string());
-        Ok(page)
+        Ok((events, follower.cursor().to_string()))
     }
 
     fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {

@@ -44,7 +44,7 @@
 //! # Claim, work, release
 //!
 //! ```
-//! use tollgate::{ClaimKind, ClaimOutcome, ClaimRequest, Options, Release, State, Workspace, tasks};
+//! use tollgate::{ClaimKind, ClaimRequest, Options, Release, State, Workspace, tasks};
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # let folder = folder.path();
@@ -56,13 +56,10 @@
 //!     Ok(ClaimRequest { agent: agent.parse()?, kind: ClaimKind::Leased, renamed_in: false })
 //! };
 //! let task = "water-the-plants".parse()?;
-//! let ClaimOutcome::Claimed(claimed) = vault.claim(&task, &request("blue")?, workspace.now())? else {
-//!     panic!("another agent was faster")
-//! };
+//! // A denial (another agent was faster, for example) is an answer, not a fault: hence the two results.
+//! let claimed = vault.claim(&task, &request("blue")?, workspace.now())??;
 //! // A second agent hears that the task has an owner.
-//! let ClaimOutcome::Denied(denied) = vault.claim(&task, &request("red")?, workspace.now())? else {
-//!     panic!("two owners")
-//! };
+//! let denied = vault.claim(&task, &request("red")?, workspace.now())?.unwrap_err();
 //! assert_eq!(denied.to_string(), "`blue` has claimed `water-the-plants.md`");
 //!
 //! let landed = vault.release(&task, &claimed.claim.id, &Release::success(), workspace.now())??;
@@ -123,6 +120,5 @@ pub use tollgate_guard::refusal::Refusal;
 pub use tollgate_guard::turn::Turn;
 pub use tollgate_guard::workspace::{Options, Workspace};
 pub use tollgate_vault::{
-    Claim, ClaimDenied, ClaimKind, ClaimOutcome, ClaimRequest, Claimed, Next, NotOwner, Release, Store, Task,
-    Vault,
+    Claim, ClaimKind, ClaimRequest, Claimed, Denial, NotOwner, Release, Store, Task, Vault,
 };

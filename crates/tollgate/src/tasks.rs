@@ -84,7 +84,7 @@ pub fn create(workspace: &Workspace, options: TaskOptions) -> Result<Tasks> {
         max_attempts: settings.vault.max_attempts,
     };
     Ok(Tasks {
-        folder: store.folder().map_or(folder.clone(), Path::to_owned),
+        folder: (kind.folder)(&folder),
         vault: Vault::new(store, terms),
         store: name,
         settle: settings.vault.settle.0,

@@ -109,7 +109,7 @@ fn look(invocation: &Invocation, root: &Path, facts: &mut Vec<Fact>) {
         match invocation.tasks_of(workspace) {
             Ok(Some(tasks)) => {
                 // First, because it synchronises with the remote.
-                match tasks.vault.checkup() {
+                match tasks.vault.store().checkup() {
                     Ok(findings) if findings.is_empty() => {}
                     findings => {
                         let name = tasks.store;
@@ -125,10 +125,10 @@ fn look(invocation: &Invocation, root: &Path, facts: &mut Vec<Fact>) {
 }
 
 fn vault(invocation: &Invocation, tasks: &Tasks) -> Result<Fact, Fault> {
-    let healed = tasks.vault.heal()?.len();
+    let healed = tasks.vault.store().heal()?;
     let (mut open, mut unfit) = (0, Vec::new());
     for state in State::ALL.into_iter().filter(|state| !state.is_final()) {
-        let scan = tasks.vault.list(state, invocation.now())?;
+        let scan = tasks.vault.store().scan(state, invocation.now())?;
         open += scan.tasks.len();
         unfit.extend(scan.unfit);
     }

@@ -93,13 +93,13 @@ pub(super) fn store_words(view: &Viewpoint, findings: &[Finding]) -> (String, Op
                     removed.join(", ")
                 ));
             }
-            Finding::OrphanedClaim { task } => {
+            Finding::OrphanedClaim(task) => {
                 words.push(format!(
                     "deleted a claim of `{}`, which is no longer where the claim says",
                     plain(task.as_str())
                 ));
             }
-            Finding::UnreadableClaim { name } => {
+            Finding::UnreadableClaim(name) => {
                 words.push(format!("this version cannot read `{}`", plain(name)));
                 fix = Some("install a newer tollgate; if there is none, delete that ref".to_owned());
             }

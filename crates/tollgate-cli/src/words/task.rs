@@ -70,7 +70,7 @@ pub(crate) fn board(board: &[(State, Vec<Row>)], max_attempts: u32, whole: bool)
         let longest = rows().map(|row| text(row).chars().count()).max().unwrap_or(0);
         longest.min(48)
     };
-    let (name, action) = (width(&|row| plain(row.task.as_str())), width(&action_of));
+    let (name, action) = (width(&|row| plain(row.task.name.as_str())), width(&action_of));
     let mut lines = Vec::new();
     for (state, rows) in board {
         lines.push(format!("{state:<16} {}", rows.len()));
@@ -93,21 +93,21 @@ pub(crate) fn board(board: &[(State, Vec<Row>)], max_attempts: u32, whole: bool)
 }
 
 fn action_of(row: &Row) -> String {
-    row.brief.as_ref().ok().and_then(|brief| brief.action.as_deref()).map(plain).unwrap_or_default()
+    row.task.brief.as_ref().ok().and_then(|brief| brief.action.as_deref()).map(plain).unwrap_or_default()
 }
 
 fn row_words(row: &Row, name: usize, action: usize, max_attempts: u32) -> String {
-    let mut words = match &row.brief {
+    let mut words = match &row.task.brief {
         Ok(brief) => format!("  {:<8}", brief.priority.as_str()),
         Err(_) => format!("  {:<8}", "?"),
     };
     words += &format!(
         "  {:<name$}  {:<action$}  {:>7}",
-        plain(row.task.as_str()),
+        plain(row.task.name.as_str()),
         action_of(row),
         lasting(row.age_s)
     );
-    if let Some(agent) = row.slot.agent() {
+    if let Some(agent) = row.task.slot.agent() {
         words += &format!("  by {agent}");
     }
     let number = row.record.attempts;
@@ -122,7 +122,7 @@ fn row_words(row: &Row, name: usize, action: usize, max_attempts: u32) -> String
         Some(reason) => words += &format!("  {}", short(&plain(reason))),
         None => {}
     }
-    if let Err(broken) = &row.brief {
+    if let Err(broken) = &row.task.brief {
         words += &format!("  cannot be read: {}", plain(&broken.to_string()));
     }
     words

@@ -14,10 +14,9 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use tollgate::digest::Digest;
 use tollgate::error::{Fault, Result};
-use tollgate::vault::denial::WhyNotDecided;
 use tollgate::vault::retry::with_retry;
 use tollgate::vault::state;
-use tollgate::vault::{Decided, NotDecided, TaskName, Vault};
+use tollgate::vault::{Allowed, Denial, Landed, TaskName, Vault};
 
 use super::anatomy::Anatomy;
 use super::approvals::{ApprovalsQuery, Trouble};
@@ -70,7 +69,7 @@ impl Decision {
     async fn decide(
         self,
         token: &str,
-        make: impl Fn(&Vault, &TaskName, &str) -> Result<Decided> + Send + 'static,
+        make: impl Fn(&Vault, &TaskName, &str) -> Result<Allowed<Landed>> + Send + 'static,
     ) -> Response {
         if !self.session.sent(&self.site, token) {
             return self.again(Trouble::Forged).await;
@@ -112,13 +111,12 @@ fn is_waiting(vault: &Vault, task: &TaskName) -> bool {
 }
 
 /// The task, if it is still what the page showed; otherwise the reason why it cannot be decided.
-fn as_shown(vault: &Vault, task: &TaskName, seen: Digest) -> Result<std::result::Result<Sheet, Decided>> {
+fn as_shown(vault: &Vault, task: &TaskName, seen: Digest) -> Result<Allowed<Sheet>> {
     let sheet = Sheet::read(vault, task, Timestamp::now())?;
-    let not_decided = |why| NotDecided { task: task.clone(), why };
     Ok(match sheet.stored.slot.state() {
         state::State::PendingApproval if sheet.exact == Some(seen) => Ok(sheet),
-        state::State::PendingApproval => Err(Err(not_decided(WhyNotDecided::Changed))),
-        _ => Err(Err(not_decided(WhyNotDecided::Elsewhere(sheet.stored.slot)))),
+        state::State::PendingApproval => Err(Denial::Changed(task.clone())),
+        _ => Err(Denial::Elsewhere(task.clone(), sheet.stored.slot)),
     })
 }
 
@@ -152,7 +150,7 @@ pub(super) async fn reject(
     decision
         .decide(&form.token, move |vault, task, person| match as_shown(vault, task, form.seen)? {
             Ok(_) => vault.reject(task, person, &reason, Timestamp::now()),
-            Err(decided) => Ok(decided),
+            Err(denial) => Ok(Err(denial)),
         })
         .await
 }
@@ -171,7 +169,7 @@ pub(super) async fn edit(
                 let text = with_edit(&sheet.text, &form.text);
                 vault.amend(task, person, form.seen, &text, Timestamp::now())
             }
-            Err(decided) => Ok(decided),
+            Err(denial) => Ok(Err(denial)),
         })
         .await
 }

@@ -17,7 +17,7 @@ use tollgate::settings::{Durability, Role, Settings, Wait};
 use tollgate::shared_turn::SharedTurns;
 use tollgate::turn::Turn;
 use tollgate::vault::state::State;
-use tollgate::vault::{ClaimKind, ClaimOutcome, ClaimRequest, Claimed, Release, TaskName, Vault};
+use tollgate::vault::{ClaimKind, ClaimRequest, Claimed, Release, TaskName, Vault};
 use tollgate::workspace::{Options, Workspace};
 use tollgate_server::serve::{Bound, Stop};
 use tollgate_server::site::{Site, SiteOptions};
@@ -146,8 +146,8 @@ impl World {
         let asked =
             ClaimRequest { agent: agent.parse().unwrap(), kind: ClaimKind::Leased, renamed_in: false };
         match self.vault().claim(&name(task), &asked, Timestamp::now()).unwrap() {
-            ClaimOutcome::Claimed(claimed) => *claimed,
-            ClaimOutcome::Denied(not) => panic!("{not:?}"),
+            Ok(claimed) => claimed,
+            Err(not) => panic!("{not:?}"),
         }
     }
 
@@ -168,7 +168,8 @@ impl World {
 
     /// Waits until the kernel has told the server about every task that waits for approval.
     fn server_knows_what_waits(&self) {
-        let waiting = self.vault().list(State::PendingApproval, Timestamp::now()).unwrap().tasks.len();
+        let waiting =
+            self.vault().store().scan(State::PendingApproval, Timestamp::now()).unwrap().tasks.len();
         self.hears("/health", &format!("\"pending_approvals\":{waiting},"));
     }
 

@@ -14,7 +14,7 @@ use tollgate::name::TurnId;
 use tollgate::settings::{Durability, Settings, Wait};
 use tollgate::shared_turn::{Leaves, SharedTurns};
 use tollgate::vault::state::State;
-use tollgate::vault::{ClaimKind, ClaimOutcome, ClaimRequest, Release, TaskName, Vault};
+use tollgate::vault::{ClaimKind, ClaimRequest, Release, TaskName, Vault};
 use tollgate::workspace::{Options, Workspace};
 use tollgate_server::feed::{FeedEvent, Subscription};
 use tollgate_server::serve::{Bound, Stop};
@@ -138,7 +138,7 @@ impl World {
 
     /// The names of the tasks in the folder of a state.
     fn on_disk(&self, state: State) -> Vec<String> {
-        let scan = self.here.tasks().unwrap().list(state, Timestamp::now()).unwrap();
+        let scan = self.here.tasks().unwrap().store().scan(state, Timestamp::now()).unwrap();
         let mut names: Vec<String> = scan.tasks.iter().map(|task| task.name.to_string()).collect();
         names.sort();
         names
@@ -233,7 +233,7 @@ fn changes_of_turns_and_tasks_are_in_the_feed() {
     world.until(&mut events, |event| matches!(event, FeedEvent::Turns));
     // The folder of this agent did not exist before.
     let asked = ClaimRequest { agent: "red".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: true };
-    world.here.tasks().unwrap().claim(&"a".parse().unwrap(), &asked, Timestamp::now()).unwrap();
+    world.here.tasks().unwrap().claim(&"a".parse().unwrap(), &asked, Timestamp::now()).unwrap().unwrap();
     world.until(&mut events, |event| matches!(event, FeedEvent::Board));
     world.board_is_right();
     let path = world.here.vault().join("In_Progress/red/a.md");
@@ -277,7 +277,7 @@ fn the_board_always_shows_what_is_in_the_folders() {
                 let agent = ["red", "green"][usize::try_from(roll(2)).unwrap()].parse().unwrap();
                 let asked = ClaimRequest { agent, kind: ClaimKind::Leased, renamed_in: true };
                 match vault.claim(&task, &asked, now) {
-                    Ok(ClaimOutcome::Claimed(claimed)) if roll(2) == 0 => {
+                    Ok(Ok(claimed)) if roll(2) == 0 => {
                         vault.release(&claimed.task, &claimed.claim.id, &Release::success(), now).is_ok()
                     }
                     claiming => claiming.is_ok(),

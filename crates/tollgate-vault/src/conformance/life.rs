@@ -3,12 +3,11 @@
 use super::harness::Fresh;
 use super::world::{LEASE, World, agent, at, claim_step, name, request, slot_of};
 use crate::claim::Tenure;
-use crate::denial::Reason;
+use crate::denial::{Denial, Reason};
 use crate::owner::ClaimKind;
-use crate::queue::Next;
 use crate::rules::{self, Release};
 use crate::state::{Slot, State};
-use crate::step::Outcome;
+use crate::step::StepOutcome;
 
 pub(super) fn a_task_is_added_once(fresh: Fresh<'_>) {
     let world = World::new(fresh());
@@ -48,10 +47,10 @@ pub(super) fn a_stale_step_does_nothing(fresh: Fresh<'_>) {
     let found = world.get(&task);
     let (first, second) = (claim_step(&found, "blue"), claim_step(&found, "red"));
     let apply = |step| world.harness.store.apply(step).expect("no fault");
-    let Outcome::Done(landed) = apply(&first) else { panic!("nobody else is there") };
+    let StepOutcome::Done(landed) = apply(&first) else { panic!("nobody else is there") };
     let text = world.text(&task);
-    assert!(matches!(apply(&second), Outcome::Conflict), "the other was faster");
-    let Outcome::Done(again) = apply(&first) else { panic!("the same step gets the same answer") };
+    assert!(matches!(apply(&second), StepOutcome::Conflict), "the other was faster");
+    let StepOutcome::Done(again) = apply(&first) else { panic!("the same step gets the same answer") };
     assert_eq!(again, landed);
     assert_eq!(world.text(&task), text);
     assert_eq!(world.kinds(&task), ["CLAIM"], "one effect, one event");
@@ -74,10 +73,10 @@ pub(super) fn a_lease_lasts_as_long_as_it_is_renewed(fresh: Fresh<'_>) {
     world.vault.progress(&task, &id, "x", at(3 * LEASE - 3)).expect("no fault").expect("the owner");
     assert_eq!(reclaim(4 * LEASE - 4), 0);
     // Somebody sees that the lease has expired; before they reclaim the task, the owner renews.
-    let late = rules::reclaim(&world.get(&task), 3, at(5 * LEASE)).expect("a step");
+    let late = rules::reclaim(&world.get(&task), 3, at(5 * LEASE)).expect("a step").0;
     world.vault.renew(&task, &id, at(4 * LEASE)).expect("no fault").expect("the owner");
     let outcome = world.harness.store.apply(&late).expect("no fault");
-    assert!(matches!(outcome, Outcome::Conflict), "a renewed claim is not reclaimed: {outcome:?}");
+    assert!(matches!(outcome, StepOutcome::Conflict), "a renewed claim is not reclaimed: {outcome:?}");
     assert_eq!(reclaim(5 * LEASE + 1), 1, "nothing was heard of the owner");
     world.fenced_off(&task, &id, 5 * LEASE);
     let late = world.claim(&task, "blue", ClaimKind::Leased, 0);
@@ -94,7 +93,8 @@ pub(super) fn failed_work_is_retried_and_then_rejected(fresh: Fresh<'_>) {
     assert!(world.vault.release(&task, &first.claim.id, &done, at(1)).is_err(), "failed work is never done");
     assert_eq!(world.release(&first, &Release::failure("exit status 1"), 2), State::NeedsAction);
     let given = world.claim(&task, "blue", ClaimKind::Leased, 3);
-    let back = world.vault.give_back(&task, &given.claim.id, "stopped", at(4)).expect("no fault");
+    let back =
+        world.vault.release(&task, &given.claim.id, &Release::give_back("stopped"), at(4)).expect("no fault");
     assert_eq!(back.expect("the owner").slot, Slot::NEEDS_ACTION);
     let second = world.claim(&task, "red", ClaimKind::Leased, 5);
     let to = world.release(&second, &Release::failure("exit status 1"), 6);
@@ -123,7 +123,18 @@ pub(super) fn nothing_is_overwritten(fresh: Fresh<'_>) {
     let found = world.harness.store.get(&second, Some(State::NeedsAction), at(6)).expect("no fault");
     assert_eq!(found.and_then(|task| task.twin), Some(slot_of("blue")));
     let next = world.vault.claim_next(&request("red", ClaimKind::Leased), at(6)).expect("no fault");
-    assert!(matches!(next, (Next::Nothing(None), queue) if queue.lost == 1));
+    assert!(matches!(next, (None, queue) if queue.lost == 1 && queue.soonest.is_none()));
+    // A person decides about the second. The first keeps its owner.
+    (world.harness.by_hand)(&second, &Slot::NEEDS_ACTION, &Slot::PENDING, None);
+    let decided = [
+        world.vault.approve(&second, "me", None, at(6)).expect("no fault"),
+        world.vault.reject(&second, "me", "no", at(6)).expect("no fault"),
+    ];
+    for denied in decided {
+        assert!(matches!(denied, Err(Denial::Twin(..) | Denial::Elsewhere(..))), "{denied:?}");
+    }
+    assert!(world.vault.verify(&first.task, &first.claim.id, at(6)).expect("no fault"), "it has its owner");
+    (world.harness.by_hand)(&second, &Slot::PENDING, &Slot::NEEDS_ACTION, None);
     world.release(&first, &Release::success(), 7);
     world.claim(&second, "red", ClaimKind::Leased, 8);
 }
@@ -142,7 +153,7 @@ pub(super) fn order_and_dependencies(fresh: Fresh<'_>) {
     let mut order = Vec::new();
     loop {
         let (next, queue) = world.vault.claim_next(&who, at(1)).expect("no fault");
-        let Next::Claimed(claimed) = next else {
+        let Some(claimed) = next else {
             assert_eq!((queue.blocked, queue.foreign, queue.unfit.len()), (2, 1, 1), "{queue:?}");
             break;
         };

@@ -1,7 +1,6 @@
 //! Lost answers: the step was taken, and its answer did not arrive.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,15 +8,14 @@ use jiff::Timestamp;
 
 use super::harness::{Fresh, Harness};
 use super::world::{World, at, request, slot_of, terms};
-use crate::checkup::Healed;
 use crate::claim::Claim;
 use crate::claim_lock::{ClaimLock, Liveness};
-use crate::event::{Cursor, Entry, EventPage};
+use crate::event::{Entry, EventPage};
 use crate::figures::Tally;
-use crate::owner::{ClaimKind, ClaimOutcome};
+use crate::owner::ClaimKind;
 use crate::rules::Release;
 use crate::state::{Slot, State};
-use crate::step::{Outcome, Step};
+use crate::step::{Step, StepOutcome};
 use crate::store::{Landed, Scan, Store, Task};
 use crate::vault::Vault;
 use tollgate_base::error::{Fault, Result};
@@ -42,14 +40,14 @@ impl Forgetful {
 }
 
 impl Store for Forgetful {
-    fn apply(&self, step: &Step) -> Result<Outcome> {
+    fn apply(&self, step: &Step) -> Result<StepOutcome> {
         let outcome = self.store.apply(step)?;
         if self.losing.load(Ordering::SeqCst) == 0 {
             return Ok(outcome);
         }
         self.losing.fetch_sub(1, Ordering::SeqCst);
         self.lost.fetch_add(1, Ordering::SeqCst);
-        Ok(Outcome::Unknown(Fault::Invalid { what: "the answer was lost".to_owned() }))
+        Ok(StepOutcome::Unknown(Fault::Invalid { what: "the answer was lost".to_owned() }))
     }
 
     fn scan(&self, state: State, now: Timestamp) -> Result<Scan> {
@@ -72,7 +70,7 @@ impl Store for Forgetful {
         self.store.record(events)
     }
 
-    fn events(&self, after: &Cursor, limit: usize) -> Result<EventPage> {
+    fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
         self.store.events(after, limit)
     }
 
@@ -84,16 +82,12 @@ impl Store for Forgetful {
         self.store.hold(claim)
     }
 
-    fn liveness(&self, claim: &Claim, now: Timestamp) -> Result<Liveness> {
-        self.store.liveness(claim, now)
+    fn liveness(&self, claim: &Claim) -> Result<Liveness> {
+        self.store.liveness(claim)
     }
 
-    fn heal(&self) -> Result<Vec<Healed>> {
-        if self.heals { self.store.heal() } else { Ok(Vec::new()) }
-    }
-
-    fn folder(&self) -> Option<&Path> {
-        self.store.folder()
+    fn heal(&self) -> Result<usize> {
+        if self.heals { self.store.heal() } else { Ok(0) }
     }
 }
 
@@ -125,7 +119,7 @@ fn verbs() -> Vec<Verb> {
             prepare: |_, _| (),
             act: |vault, task| {
                 let answer = vault.claim(task, &request("cloud", ClaimKind::Held), at(1));
-                matches!(answer, Ok(ClaimOutcome::Claimed(_)))
+                matches!(answer, Ok(Ok(_)))
             },
             to: slot_of("cloud"),
         },
@@ -174,7 +168,12 @@ fn verbs() -> Vec<Verb> {
             name: "give back",
             tells: &["RELEASE"],
             prepare: claim,
-            act: |vault, task| matches!(vault.give_back(task, &owned(vault, task), "stop", at(2)), Ok(Ok(_))),
+            act: |vault, task| {
+                matches!(
+                    vault.release(task, &owned(vault, task), &Release::give_back("stop"), at(2)),
+                    Ok(Ok(_))
+                )
+            },
             to: Slot::NEEDS_ACTION,
         },
         Verb {

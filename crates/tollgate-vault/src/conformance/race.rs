@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::harness::Fresh;
 use super::world::{World, at, name, request};
 use crate::owner::ClaimKind;
-use crate::queue::Next;
 use crate::rules::Release;
 use crate::state::{Slot, State};
 
@@ -33,8 +32,7 @@ pub(super) fn claimants_race_for_tasks(fresh: Fresh<'_>) {
                     if queue.is_empty() {
                         return;
                     }
-                    while let Next::Claimed(claimed) = vault.next(&mut queue, &who, at(1)).expect("no fault")
-                    {
+                    while let Some(claimed) = vault.next(&mut queue, &who, at(1)) {
                         worked[claimed.task.stem()].fetch_add(1, Ordering::SeqCst);
                         let id = &claimed.claim.id;
                         assert!(vault.verify(&claimed.task, id, at(1)).expect("no fault"));

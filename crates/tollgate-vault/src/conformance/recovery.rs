@@ -1,12 +1,16 @@
 //! Dead owners, zombies, and steps that were interrupted.
 
+use std::time::Duration;
+
 use super::harness::{Fresh, Interrupted};
 use super::world::{World, at, claim_step};
+use crate::claim::Claim;
 use crate::event::Entry;
 use crate::owner::ClaimKind;
 use crate::rules::{self, Release};
 use crate::state::{Slot, State, Verb};
-use crate::step::{Outcome, Step};
+use crate::step::{Edit, Step, StepOutcome};
+use crate::store::Task;
 use tollgate_base::digest::Digest;
 use tollgate_base::task::TaskName;
 
@@ -34,17 +38,24 @@ pub(super) fn a_dead_owner_is_replaced_and_fenced_off(fresh: Fresh<'_>) {
     assert_eq!(world.text(&task).matches("## Completion").count(), 2, "each attempt has its end");
 }
 
+fn claimed_task(world: &World, task: &TaskName) -> (Task, Claim) {
+    let task = world.get(task);
+    let claim = task.record.claim.clone().expect("it is claimed");
+    (task, claim)
+}
+
 /// An owner that was thought dead wakes up in the middle of its next step.
 pub(super) fn a_zombie_changes_nothing(fresh: Fresh<'_>) {
     for taken_again in [false, true] {
         let world = World::new(fresh());
         let task = world.add("x", "text");
         world.claim(&task, "blue", ClaimKind::Leased, 1);
-        let before = world.get(&task);
+        let (before, claim) = claimed_task(&world, &task);
+        let progress = Edit::Progress(claim.id.clone(), "- alive\n".to_owned());
         let steps = [
-            rules::release(&before, &Release::success(), 3, at(2)),
-            rules::progress(&before, "alive", std::time::Duration::from_secs(60), at(2)),
-            rules::give_back(&before, "stopped", at(2)),
+            rules::release(&before, &claim, &Release::success(), 3, at(2)),
+            rules::extend(&before, progress, Duration::from_secs(60), at(2)),
+            rules::release(&before, &claim, &Release::give_back("stopped"), 3, at(2)),
         ];
         assert_eq!(world.vault.reclaim(at(1_000_000)).expect("no fault").0.len(), 1);
         if taken_again {
@@ -53,7 +64,7 @@ pub(super) fn a_zombie_changes_nothing(fresh: Fresh<'_>) {
         let (text, slot) = (world.text(&task), world.slot(&task));
         for step in steps {
             let outcome = world.harness.store.apply(&step.expect("a step")).expect("no fault");
-            assert!(matches!(outcome, Outcome::Conflict), "{outcome:?}");
+            assert!(matches!(outcome, StepOutcome::Conflict), "{outcome:?}");
         }
         assert_eq!((world.text(&task), world.slot(&task)), (text, slot));
         assert!(!world.kinds(&task).iter().any(|kind| kind == "RELEASE"));
@@ -67,23 +78,25 @@ pub(super) fn interrupted_steps_are_healed(fresh: Fresh<'_>) {
         |world, task| claim_step(&world.get(task), "blue"),
         |world, task| {
             world.claim(task, "blue", ClaimKind::Leased, 1);
-            rules::release(&world.get(task), &Release::success(), 3, at(2)).expect("a step")
+            let (task, claim) = claimed_task(world, task);
+            rules::release(&task, &claim, &Release::success(), 3, at(2)).expect("a step")
         },
         |world, task| {
             world.claim(task, "blue", ClaimKind::Leased, 1);
-            rules::draft(&world.get(task), "a draft", std::time::Duration::from_secs(60), at(2))
-                .expect("a step")
+            let (task, claim) = claimed_task(world, task);
+            let draft = Edit::Draft(claim.id, "\n## Draft\n\na draft\n".to_owned());
+            rules::extend(&task, draft, Duration::from_secs(60), at(2)).expect("a step")
         },
         |world, task| {
             world.claim(task, "blue", ClaimKind::Leased, 1);
-            rules::reclaim(&world.get(task), 3, at(2)).expect("a step")
+            rules::reclaim(&world.get(task), 3, at(2)).expect("a step").0
         },
         |world, task| {
             let claimed = world.claim(task, "blue", ClaimKind::Leased, 1);
             let to = Some(State::PendingApproval);
             world.release(&claimed, &Release { to, ..Release::success() }, 2);
             let sha256 = Digest::of(world.text(task).as_bytes());
-            rules::approve(&world.get(task), "me", sha256, at(3)).expect("a step")
+            rules::approve(&world.get(task), "me", sha256, None, at(3)).expect("a step")
         },
         |world, task| rules::reject(&world.get(task), "me", "no", at(2)).expect("a step"),
     ];
@@ -96,7 +109,7 @@ pub(super) fn interrupted_steps_are_healed(fresh: Fresh<'_>) {
             let interrupted = interrupt(&step, act);
             let told = format!("verb {number}, act {act}");
             // A process that another test is just starting has a copy of every lock for an instant.
-            let mut pauses = tollgate_base::lock::Pauses::lasting(std::time::Duration::from_secs(10));
+            let mut pauses = tollgate_base::lock::Pauses::lasting(Duration::from_secs(10));
             let mut slots;
             while {
                 world.harness.store.heal().expect("no fault");
@@ -122,7 +135,7 @@ pub(super) fn interrupted_steps_are_healed(fresh: Fresh<'_>) {
                 Interrupted::Died | Interrupted::No => {}
             }
             let outcome = world.harness.store.apply(&step).expect("no fault");
-            assert!(matches!(outcome, Outcome::Done(_) | Outcome::Conflict), "{told}: {outcome:?}");
+            assert!(matches!(outcome, StepOutcome::Done(_) | StepOutcome::Conflict), "{told}: {outcome:?}");
             let times = world.events().iter().filter(|event| of_step(event, &step)).count();
             assert!(times <= step.events.len(), "{told}: no event twice");
             if interrupted == Interrupted::No {

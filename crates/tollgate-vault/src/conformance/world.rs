@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::claim::{ClaimId, Mode, Tenure};
+use crate::claim::{ClaimId, Mode};
 use crate::denial::Reason;
-use crate::event::{Cursor, Entry};
-use crate::owner::{ClaimKind, ClaimOutcome, ClaimRequest, Claimed};
+use crate::event::Entry;
+use crate::owner::{ClaimKind, ClaimRequest, Claimed};
 use crate::roles::{Role, Roles};
-use crate::rules::{self, NewClaim, Release};
+use crate::rules::{self, Release, Terms};
 use crate::state::{Slot, State};
 use crate::step::Step;
 use crate::store::Task;
-use crate::vault::{Terms, Vault};
+use crate::vault::Vault;
 use tollgate_base::name::Agent;
 use tollgate_base::task::TaskName;
 
@@ -64,15 +64,8 @@ pub(super) fn terms() -> Terms {
 
 /// A step that claims the task for this agent.
 pub(super) fn claim_step(task: &Task, who: &str) -> Step {
-    let new = NewClaim {
-        id: ClaimId::new().expect("random numbers"),
-        agent: agent(who),
-        tenure: Tenure::Leased(at(LEASE)),
-        hold: None,
-        mode: Mode::Execute,
-        sensitive: false,
-    };
-    rules::claim(task, new, at(1)).expect("a step")
+    let id = ClaimId::new().expect("random numbers");
+    rules::claim(task, id, &agent(who), Mode::Execute, None, &terms(), at(1)).expect("a step").0
 }
 
 impl World {
@@ -91,15 +84,15 @@ impl World {
 
     pub(super) fn claim(&self, task: &TaskName, who: &str, kind: ClaimKind, now: i64) -> Claimed {
         match self.vault.claim(task, &request(who, kind), at(now)).expect("no fault") {
-            ClaimOutcome::Claimed(claimed) => *claimed,
-            ClaimOutcome::Denied(denied) => panic!("`{who}` should have got `{task}`: {denied}"),
+            Ok(claimed) => claimed,
+            Err(denied) => panic!("`{who}` should have got `{task}`: {denied}"),
         }
     }
 
     pub(super) fn denied(&self, task: &TaskName, who: &str, now: i64) -> Reason {
         match self.vault.claim(task, &request(who, ClaimKind::Leased), at(now)).expect("no fault") {
-            ClaimOutcome::Claimed(_) => panic!("`{who}` should not have got `{task}`"),
-            ClaimOutcome::Denied(denied) => denied.reason(),
+            Ok(_) => panic!("`{who}` should not have got `{task}`"),
+            Err(denied) => denied.reason(),
         }
     }
 
@@ -120,9 +113,7 @@ impl World {
     }
 
     pub(super) fn events(&self) -> Vec<Entry> {
-        let page = self.vault.events(&Cursor::START, usize::MAX).expect("no fault");
-        assert!(!page.more, "there was no limit");
-        page.events
+        self.vault.store().events("", usize::MAX).expect("no fault").0
     }
 
     pub(super) fn kinds(&self, task: &TaskName) -> Vec<String> {
@@ -141,6 +132,6 @@ impl World {
         denied(self.vault.progress(task, id, "x", at(now)).expect("no fault").is_err());
         denied(self.vault.draft(task, id, "x", at(now)).expect("no fault").is_err());
         denied(self.vault.release(task, id, &Release::success(), at(now)).expect("no fault").is_err());
-        denied(self.vault.give_back(task, id, "x", at(now)).expect("no fault").is_err());
+        denied(self.vault.release(task, id, &Release::give_back("x"), at(now)).expect("no fault").is_err());
     }
 }

@@ -22,11 +22,10 @@ use rustix::fs::OFlags;
 use super::FolderStore;
 use super::disk::{Moved, date_back, is_at, no_name_left, open_task, read};
 use super::log::{Change, LockedLog, Plan, stripe_of, version};
-use crate::checkup::{Healed, Repair};
 use crate::claim::{StepId, Tenure};
 use crate::event::{Entry, Event};
 use crate::state::{Slot, Verb};
-use crate::step::{Edit, Landed, Outcome, Step};
+use crate::step::{Edit, Landed, Step, StepOutcome};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::event::TaskReclaimed;
@@ -35,13 +34,13 @@ use tollgate_base::task::TaskName;
 
 impl FolderStore {
     /// Takes a step, if the task is at its version.
-    pub(super) fn take(&self, log: &mut LockedLog, step: &Step) -> Result<Outcome> {
+    pub(super) fn take(&self, log: &mut LockedLog, step: &Step) -> Result<StepOutcome> {
         let path = self.path(&step.task, &step.from);
         // Opened for writing at once, so that a missing permission is found before anything is done.
         let flags = if step.edit == Edit::Keep { OFlags::RDONLY } else { OFlags::RDWR };
         let is_same = |found: &fs::Metadata| version(found, log.state.notes.get(&step.task)) == step.version;
         let Some((file, found)) = open_task(&path, flags)?.filter(|(_, found)| is_same(found)) else {
-            return Ok(self.taken_before(log, step)?.map_or(Outcome::Conflict, Outcome::Done));
+            return Ok(self.taken_before(log, step)?.map_or(StepOutcome::Conflict, StepOutcome::Done));
         };
         let mut plan = Plan {
             step: step.clone(),
@@ -56,11 +55,11 @@ impl FolderStore {
         }
         let is_claim = step.verb == Some(Verb::Claim);
         if !is_claim && !is_as_checked(step, &file, &path)? {
-            return Ok(Outcome::Changed);
+            return Ok(StepOutcome::Changed);
         }
         log.begin(&plan)?;
         let outcome = if is_claim { self.claim(log, &plan, &file) } else { self.carry_out(log, &plan) };
-        if !matches!(outcome, Ok(Outcome::Done(_) | Outcome::Unknown(_))) {
+        if !matches!(outcome, Ok(StepOutcome::Done(_) | StepOutcome::Unknown(_))) {
             // If it cannot be rolled back now, the next process does it.
             let undone = self.roll_back(log, &plan);
             return outcome.and_then(|outcome| undone.map(|()| outcome));
@@ -86,23 +85,23 @@ impl FolderStore {
     }
 
     /// The move, then the block, then the journal.
-    fn claim(&self, log: &mut LockedLog, plan: &Plan, file: &File) -> Result<Outcome> {
+    fn claim(&self, log: &mut LockedLog, plan: &Plan, file: &File) -> Result<StepOutcome> {
         let step = &plan.step;
-        let Some(task) = self.transfer(plan)? else { return Ok(Outcome::Conflict) };
+        let Some(task) = self.transfer(plan)? else { return Ok(StepOutcome::Conflict) };
         let path = self.path(&task, &step.to);
         if file.metadata().at("look at", &path)?.len() != plan.len {
-            return Ok(Outcome::Conflict);
+            return Ok(StepOutcome::Conflict);
         }
         // Checked here, where nobody else writes, and before anything is added.
         if !is_as_checked(step, file, &path)? {
-            return Ok(Outcome::Changed);
+            return Ok(StepOutcome::Changed);
         }
         if let Some(change) = &plan.change {
             self.disk.replace_tail(file, &path, change.at, &change.new)?;
         }
         if !is_at(&path, plan.ino) {
             // A person moved it away at that moment. The edit went with it and did not bring it back.
-            return Ok(Outcome::Conflict);
+            return Ok(StepOutcome::Conflict);
         }
         // After a power cut, a claim without its mark is rolled back. That is safe for a held claim, because its owner died
         // too. An owner elsewhere must find its lease, and a sensitive action must be seen to have begun: flush those.
@@ -117,17 +116,17 @@ impl FolderStore {
         if outlives_a_power_cut {
             log.sync()?;
         }
-        Ok(Outcome::Done(self.landed(step, task)))
+        Ok(StepOutcome::Done(self.landed(step, task)))
     }
 
-    fn carry_out(&self, log: &mut LockedLog, plan: &Plan) -> Result<Outcome> {
+    fn carry_out(&self, log: &mut LockedLog, plan: &Plan) -> Result<StepOutcome> {
         let step = &plan.step;
-        let Some(task) = self.finish(plan)? else { return Ok(Outcome::Conflict) };
+        let Some(task) = self.finish(plan)? else { return Ok(StepOutcome::Conflict) };
         // From here on it has happened. What is missing is the journal's line, which the next process can add.
         let told = self.sync_move(step).and_then(|()| self.append(&step.events));
         Ok(match told.and_then(|()| log.done(plan, &task)) {
-            Ok(()) => Outcome::Done(self.landed(step, task)),
-            Err(fault) => Outcome::Unknown(fault),
+            Ok(()) => StepOutcome::Done(self.landed(step, task)),
+            Err(fault) => StepOutcome::Unknown(fault),
         })
     }
 
@@ -149,18 +148,15 @@ impl FolderStore {
     }
 
     /// Finishes the interrupted step of a stripe, or rolls it back.
-    pub(super) fn heal_stripe(&self, log: &mut LockedLog) -> Result<Option<Healed>> {
-        let Some(plan) = log.state.pending.take() else { return Ok(None) };
-        let (task, verb) = (plan.step.task.clone(), plan.step.verb);
-        if verb == Some(Verb::Claim) {
-            self.roll_back(log, &plan)?;
-            return Ok(Some(Healed { task, verb, how: Repair::RolledBack }));
+    pub(super) fn heal_stripe(&self, log: &mut LockedLog) -> Result<()> {
+        let Some(plan) = log.state.pending.take() else { return Ok(()) };
+        if plan.step.verb == Some(Verb::Claim) {
+            return self.roll_back(log, &plan);
         }
         let landed = self.finish(&plan)?;
         self.sync_move(&plan.step)?;
         self.journal_once(&plan, &plan.step.id, &plan.step.events)?;
-        log.done(&plan, &landed.unwrap_or(task.clone()))?;
-        Ok(Some(Healed { task, verb, how: Repair::Finished }))
+        log.done(&plan, landed.as_ref().unwrap_or(&plan.step.task))
     }
 
     /// Rolls a step back.
@@ -351,10 +347,9 @@ fn change_of(step: &Step, file: &File, len: u64) -> io::Result<Option<Change>> {
         Edit::Open | Edit::Progress(..) | Edit::Draft(..) | Edit::Reject(..) => len.saturating_sub(1),
     };
     let end = read(file, start, len)?;
-    Ok(step.tail(&end).map(|tail| {
-        let old = &end[tail.at..];
-        let same = old.iter().zip(&tail.bytes).take_while(|(old, new)| old == new).count();
-        let at = start + (tail.at + same) as u64;
-        Change { at, old: old[same..].to_vec(), new: tail.bytes[same..].to_vec() }
+    Ok(step.tail(&end).map(|(at, new)| {
+        let old = &end[at..];
+        let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
+        Change { at: start + (at + same) as u64, old: old[same..].to_vec(), new: new[same..].to_vec() }
     }))
 }

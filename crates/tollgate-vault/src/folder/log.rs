@@ -257,7 +257,7 @@ impl LockedLog {
 /// The version of a task: changes with everything that can happen to its file, and our own steps have ids.
 pub(super) fn version(found: &Metadata, noted: Option<&Noted>) -> Version {
     let step = noted.map_or("", |noted| noted.step.as_str());
-    Version::new([&fingerprint(found)[..], step.as_bytes()].concat())
+    Version::from([&fingerprint(found)[..], step.as_bytes()].concat())
 }
 
 /// The stripe of a task: the same for all its fallback names.

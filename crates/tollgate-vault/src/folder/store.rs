@@ -15,15 +15,13 @@ use super::disk::{Disk, Moved, date_back, is_at, open_task, read};
 use super::log::{Noted, stripe_of, version};
 use super::{FolderOptions, FolderStore, held, migrate, scan, watch};
 use crate::brief::HEAD;
-use crate::checkup::Healed;
 use crate::claim::{Claim, ClaimRecord};
 use crate::claim_lock::{ClaimLock, Liveness};
-use crate::event::{Cursor, Entry, EventPage};
+use crate::event::{Entry, EventPage};
 use crate::figures::Tally;
 use crate::state::{Slot, State};
-use crate::step::{Landed, Outcome, Step};
-use crate::store::{Ready, Scan, Store, Task};
-use crate::watch::{Wake, Watch};
+use crate::step::{Landed, Step, StepOutcome};
+use crate::store::{Ready, Scan, Store, Task, Wake, Watch};
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::names_in;
 use tollgate_base::name::{Agent, ClaimId, random_id};
@@ -144,7 +142,7 @@ impl Store for FolderStore {
         }
     }
 
-    fn apply(&self, step: &Step) -> Result<Outcome> {
+    fn apply(&self, step: &Step) -> Result<StepOutcome> {
         let Some(mut log) = self.lock_log(stripe_of(&step.task), LOCK_WAIT)? else {
             return Err(Fault::Locked { path: self.private.join("logs"), waited_s: LOCK_WAIT.as_secs() });
         };
@@ -176,7 +174,7 @@ impl Store for FolderStore {
         self.options.journal.append(events)
     }
 
-    fn events(&self, after: &Cursor, limit: usize) -> Result<EventPage> {
+    fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
         self.options.journal.events(after, limit)
     }
 
@@ -195,22 +193,23 @@ impl Store for FolderStore {
         held::hold(&self.private.join("held"), claim).map(Some)
     }
 
-    fn liveness(&self, claim: &Claim, _now: Timestamp) -> Result<Liveness> {
+    fn liveness(&self, claim: &Claim) -> Result<Liveness> {
         held::liveness(&self.private.join("held"), claim)
     }
 
-    fn heal(&self) -> Result<Vec<Healed>> {
+    fn heal(&self) -> Result<usize> {
         let logs = self.private.join("logs");
         if !logs.exists() {
             return Err(Fault::damaged(&logs, "it was deleted while in use: start tollgate again"));
         }
-        let mut healed = Vec::new();
+        let mut healed = 0;
         for stripe in 0..=u8::MAX {
             // If somebody has the lock, the step is under way right now.
             if self.read_log(stripe)?.pending.is_some()
                 && let Some(mut log) = self.lock_log(stripe, Duration::ZERO)?
             {
-                healed.extend(self.heal_stripe(&mut log)?);
+                healed += usize::from(log.state.pending.is_some());
+                self.heal_stripe(&mut log)?;
             }
         }
         self.record_owed()?;
@@ -249,9 +248,5 @@ impl Store for FolderStore {
             }
         }
         Ok(())
-    }
-
-    fn folder(&self) -> Option<&Path> {
-        Some(&self.vault)
     }
 }

@@ -8,7 +8,7 @@ use notify::{RecursiveMode, Watcher};
 
 use super::scan::is_task;
 use crate::state::State;
-use crate::watch::{Change, Noticed, Wake, Watch};
+use crate::store::{Change, Noticed, Wake, Watch};
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::task::TaskName;
 
@@ -27,7 +27,7 @@ pub(super) fn start(vault: &Path, held: &Path, states: &[State], wake: Wake) -> 
         let mode = if all { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
         watcher.watch(&folder, mode).map_err(cannot)?;
     }
-    Ok(Watch::new(watcher))
+    Ok(Box::new(watcher))
 }
 
 fn heard(event: notify::Result<notify::Event>, folders: &[(State, PathBuf)], held: &Path, wake: &Wake) {
@@ -50,7 +50,7 @@ fn heard(event: notify::Result<notify::Event>, folders: &[(State, PathBuf)], hel
         let Some((state, _)) = within else { continue };
         let name = path.file_name().filter(|name| is_task(name)).and_then(OsStr::to_str);
         wake(match name.and_then(|name| TaskName::of_file(name).ok()) {
-            Some(task) => Change::Task { task, state: *state, how },
+            Some(task) => Change::Task(task, *state, how),
             None => Change::State(*state),
         });
     }

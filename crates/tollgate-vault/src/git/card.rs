@@ -66,15 +66,15 @@ pub(super) fn is_oid(text: &str) -> bool {
 pub(super) fn join_versions(card: Option<&str>, file: &Version) -> Version {
     let card = card.unwrap_or_default();
     let len = u8::try_from(card.len()).unwrap_or(0);
-    Version::new([&[len], card.as_bytes(), file.as_bytes()].concat())
+    Version::from([&[len], card.as_bytes(), file].concat())
 }
 
 /// Both parts of a version; `None` if this store did not make it.
 pub(super) fn split_version(version: &Version) -> Option<(Option<String>, Version)> {
-    let (len, rest) = version.as_bytes().split_first()?;
+    let (len, rest) = version.split_first()?;
     let (card, file) = rest.split_at_checked(usize::from(*len))?;
     let card = str::from_utf8(card).ok()?;
-    Some(((!card.is_empty()).then(|| card.to_owned()), Version::new(file)))
+    Some(((!card.is_empty()).then(|| card.to_owned()), Version::from(file)))
 }
 
 #[cfg(test)]
@@ -109,13 +109,13 @@ mod tests {
 
     #[test]
     fn a_version_has_both_parts() {
-        let file = Version::new(*b"\x05file");
+        let file = Version::from(*b"\x05file");
         for card in [None, Some("1".repeat(40)), Some("2".repeat(64))] {
             let both = join_versions(card.as_deref(), &file);
             assert_eq!(split_version(&both), Some((card, file.clone())));
         }
         for foreign in [&[][..], &[9, 1], &[1, 0xff]] {
-            assert_eq!(split_version(&Version::new(foreign)), None);
+            assert_eq!(split_version(&Version::from(foreign)), None);
         }
     }
 }

@@ -227,7 +227,7 @@ impl GitStore {
         for (name, found) in &seen.cards {
             let name = self.remote.card_ref(name);
             let Some(card) = &found.card else {
-                findings.push(Finding::UnreadableClaim { name });
+                findings.push(Finding::UnreadableClaim(name));
                 continue;
             };
             // A task that a person moved keeps its card, because the card has the fencing number.
@@ -236,7 +236,7 @@ impl GitStore {
             });
             let is_alive = match &card.record.claim {
                 Some(claim) if card.clone == self.id => {
-                    matches!(self.tasks().liveness(claim, claim.at)?, Liveness::Alive)
+                    matches!(self.tasks().liveness(claim)?, Liveness::Alive)
                 }
                 _ => !found.is_silent(card),
             };
@@ -245,7 +245,7 @@ impl GitStore {
             }
             let delete = Update { name, old: Some(found.oid.clone()), new: None };
             if self.remote.push(&[delete], talk.0.file())? == Pushed::Taken {
-                findings.push(Finding::OrphanedClaim { task: card.task.clone() });
+                findings.push(Finding::OrphanedClaim(card.task.clone()));
             }
         }
         self.look(talk)

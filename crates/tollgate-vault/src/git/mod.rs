@@ -46,15 +46,14 @@ use jiff::Timestamp;
 use self::card::{join_versions, split_version};
 use self::seen::Seen;
 use crate::brief::Broken;
-use crate::checkup::{Finding, Healed, Synced};
+use crate::checkup::{Finding, Synced};
 use crate::claim::{Claim, ClaimId, ClaimRecord, Tenure};
 use crate::claim_lock::{ClaimLock, Liveness};
-use crate::event::{Cursor, Entry, EventPage};
+use crate::event::{Entry, EventPage};
 use crate::figures::Tally;
 use crate::state::{Slot, State};
-use crate::step::{Outcome, Step};
-use crate::store::{Heartbeat, Landed, Scan, Store, Task};
-use crate::watch::{Wake, Watch};
+use crate::step::{Step, StepOutcome};
+use crate::store::{Landed, Scan, Store, Task, Wake, Watch};
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::file::{TEMPORARY, names_in};
 use tollgate_base::name::Agent;
@@ -124,15 +123,15 @@ impl Store for GitStore {
         self.tasks().read(&Task { version, ..task.clone() }, limit)
     }
 
-    fn apply(&self, step: &Step) -> Result<Outcome> {
+    fn apply(&self, step: &Step) -> Result<StepOutcome> {
         let outcome = match self.answer_to(&step.id) {
-            Some(Some(landed)) => return Ok(Outcome::Done(landed)),
+            Some(Some(landed)) => return Ok(StepOutcome::Done(landed)),
             _ => self.take(step),
         };
         match (outcome, self.answer_to(&step.id)) {
             // Something failed after the step was taken, or after it was pushed, so that the remote may have it.
-            (Err(_), Some(Some(landed))) => Ok(Outcome::Done(landed)),
-            (Err(fault), Some(None)) => Ok(Outcome::Unknown(fault)),
+            (Err(_), Some(Some(landed))) => Ok(StepOutcome::Done(landed)),
+            (Err(fault), Some(None)) => Ok(StepOutcome::Unknown(fault)),
             (outcome, _) => outcome,
         }
     }
@@ -145,7 +144,7 @@ impl Store for GitStore {
         self.tasks().record(events)
     }
 
-    fn events(&self, after: &Cursor, limit: usize) -> Result<EventPage> {
+    fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
         self.tasks().events(after, limit)
     }
 
@@ -161,13 +160,13 @@ impl Store for GitStore {
         self.tasks().hold(claim)
     }
 
-    fn liveness(&self, claim: &Claim, now: Timestamp) -> Result<Liveness> {
+    fn liveness(&self, claim: &Claim) -> Result<Liveness> {
         let seen = self.seen()?;
         match seen.of_claim(&claim.id) {
             Some((found, card)) if card.clone != self.id => {
                 Ok(if found.is_silent(card) { Liveness::Gone(ClaimLock::nothing()) } else { Liveness::Alive })
             }
-            _ => self.tasks().liveness(claim, now),
+            _ => self.tasks().liveness(claim),
         }
     }
 
@@ -176,7 +175,7 @@ impl Store for GitStore {
         Some(self.options.lease / 3)
     }
 
-    fn heartbeat(&self, task: &TaskName, claim: &ClaimId) -> Result<Heartbeat> {
+    fn heartbeat(&self, task: &TaskName, claim: &ClaimId) -> Result<bool> {
         let talk = self.converse()?;
         self.settle(&talk)?;
         self.replace_card(&talk, task, claim, None)
@@ -187,7 +186,7 @@ impl Store for GitStore {
             if let Some(card) = found.card.as_ref().filter(|card| card.clone == self.id)
                 && let Some(claim) = &card.record.claim
                 && claim.tenure == Tenure::Held
-                && matches!(self.tasks().liveness(claim, claim.at)?, Liveness::Alive)
+                && matches!(self.tasks().liveness(claim)?, Liveness::Alive)
             {
                 self.heartbeat(&card.task, &claim.id)?;
             }
@@ -195,8 +194,8 @@ impl Store for GitStore {
         Ok(())
     }
 
-    fn heal(&self) -> Result<Vec<Healed>> {
-        let mut healed = Vec::new();
+    fn heal(&self) -> Result<usize> {
+        let mut healed = 0;
         if self.pending_path().exists()
             && let Some(talk) = self.try_converse(Duration::ZERO)?
         {
@@ -207,8 +206,7 @@ impl Store for GitStore {
                 Err(fault) => return Err(fault),
             }
         }
-        healed.extend(self.tasks().heal()?);
-        Ok(healed)
+        Ok(healed + self.tasks().heal()?)
     }
 
     fn sync(&self) -> Result<Option<Synced>> {
@@ -230,9 +228,5 @@ impl Store for GitStore {
             sweep_folder(folder, now)?;
         }
         self.tasks().sweep(now)
-    }
-
-    fn folder(&self) -> Option<&Path> {
-        self.tasks().folder()
     }
 }

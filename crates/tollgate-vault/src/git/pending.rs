@@ -23,14 +23,13 @@ use serde_json::Value;
 use super::branch::NewCommit;
 use super::card::ref_of;
 use super::clone::{Conversation, GitStore};
-use super::push::Plan;
+use super::push::PushPlan;
 use super::remote::Update;
 use super::tree::read;
-use crate::checkup::{Healed, Repair};
 use crate::claim::StepId;
 use crate::folder::migrate::to_current_form;
 use crate::state::Slot;
-use crate::step::{Edit, Outcome, Step};
+use crate::step::{Edit, Step, StepOutcome};
 use crate::store::{Landed, Store, Task};
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::task::TaskName;
@@ -76,7 +75,7 @@ impl GitStore {
     }
 
     /// Takes the step in the tree, too, without its events.
-    pub(super) fn finish_in_tree(&self, plan: &Plan) -> Result<Landed> {
+    pub(super) fn finish_in_tree(&self, plan: &PushPlan) -> Result<Landed> {
         let step = &plan.step;
         let path = self.tasks().path(&plan.landing, &step.to);
         self.apply_in_tree(step)?;
@@ -97,9 +96,9 @@ impl GitStore {
             let check = step.check.filter(|_| matches!(step.edit, Edit::Replace(_)));
             let local = Step { version: found.version, check, events: Vec::new(), ..step.clone() };
             match tasks.apply(&local)? {
-                Outcome::Done(_) => return Ok(()),
-                Outcome::Changed => break,
-                Outcome::Conflict | Outcome::Unknown(_) => {}
+                StepOutcome::Done(_) => return Ok(()),
+                StepOutcome::Changed => break,
+                StepOutcome::Conflict | StepOutcome::Unknown(_) => {}
             }
         }
         // Something else writes to it here. On the branch it is no longer there.
@@ -107,7 +106,7 @@ impl GitStore {
     }
 
     /// Makes sure that the file in the tree is the one that the step brought to the branch.
-    fn show_the_branch(&self, plan: &Plan, path: &Path) -> Result<()> {
+    fn show_the_branch(&self, plan: &PushPlan, path: &Path) -> Result<()> {
         let local = read(path)?;
         if plan.step.to.agent().is_some() && local.is_some() {
             return Ok(());
@@ -137,7 +136,7 @@ impl GitStore {
     }
 
     /// Writes down the step that is about to be pushed.
-    pub(super) fn write_down(&self, plan: &Plan) -> Result<()> {
+    pub(super) fn write_down(&self, plan: &PushPlan) -> Result<()> {
         let bytes = serde_json::to_vec(&[plan]).map_err(|error| Fault::invalid(error.to_string()))?;
         // Flushed: otherwise a claim could be on the remote after a power cut and nobody here would know.
         let disk = self.tasks().disk();
@@ -147,16 +146,16 @@ impl GitStore {
     }
 
     /// Nothing is under way any more: the remote did not take this step, or it is finished here.
-    pub(super) fn forget(&self, plan: &Plan) -> Result<()> {
+    pub(super) fn forget(&self, plan: &PushPlan) -> Result<()> {
         self.tasks().disk().remove(&self.pending_path())?;
         self.not_taken(&plan.step.id);
         Ok(())
     }
 
     /// Finishes the step that was interrupted between the push and the tree, or finds out that it never happened.
-    pub(super) fn settle(&self, talk: &Conversation) -> Result<Vec<Healed>> {
+    pub(super) fn settle(&self, talk: &Conversation) -> Result<usize> {
         let path = self.pending_path();
-        let mut healed = Vec::new();
+        let mut settled = 0;
         if let Some(bytes) = read(&path)? {
             let plans = parse(&bytes).map_err(|error| Fault::damaged(&path, error))?;
             // The folder store rolls its part back first, so that a step that the remote has starts from the beginning.
@@ -165,11 +164,9 @@ impl GitStore {
             self.glance(talk)?;
             // Earlier versions pushed several steps at once, which the remote took or did not take together.
             let commits: Vec<String> = plans.iter().flat_map(|plan| plan.commits.clone()).collect();
-            let landed = self.any_landed(&commits)?;
-            let how = if landed { Repair::Finished } else { Repair::RolledBack };
-            for plan in &plans {
-                let step = &plan.step;
-                if landed {
+            if self.any_landed(&commits)? {
+                for plan in &plans {
+                    let step = &plan.step;
                     let landed = self.finish_in_tree(plan)?;
                     // The process that pushed the step may have recorded its events before it died.
                     if !self.options.folder.journal.has(&step.id, step.at)? {
@@ -177,15 +174,15 @@ impl GitStore {
                     }
                     self.remember(&step.id, Some(landed));
                 }
-                healed.push(Healed { task: step.task.clone(), verb: step.verb, how });
             }
+            settled = plans.len();
             self.tasks().disk().remove(&path)?;
             plans.iter().for_each(|plan| self.not_taken(&plan.step.id));
         }
         self.publish_offline_work(talk)?;
         // A process may also have died between its look and this.
         self.catch_up()?;
-        Ok(healed)
+        Ok(settled)
     }
 
     /// Publishes what an earlier version did offline. Cheap if there is nothing.
@@ -252,7 +249,7 @@ impl GitStore {
     }
 }
 
-fn parse(bytes: &[u8]) -> serde_json::Result<Vec<Plan>> {
+fn parse(bytes: &[u8]) -> serde_json::Result<Vec<PushPlan>> {
     let mut plans: Value = serde_json::from_slice(bytes)?;
     plans.as_array_mut().into_iter().flatten().for_each(to_current_form);
     serde_json::from_value(plans)

@@ -21,8 +21,8 @@ use super::seen::Seen;
 use crate::claim::{ClaimId, ClaimRecord};
 use crate::folder::disk::no_name_left;
 use crate::state::{Slot, State, Verb};
-use crate::step::{Edit, Outcome, Step};
-use crate::store::{Heartbeat, Landed, Store, Task, Version};
+use crate::step::{Edit, Step, StepOutcome};
+use crate::store::{Landed, Store, Task, Version};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::task::TaskName;
@@ -40,7 +40,7 @@ const UNCLEAR: u32 = 3;
 
 /// A step on its way to the remote.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Plan {
+pub(super) struct PushPlan {
     pub(super) step: Step,
     /// The version of the file in the tree.
     #[serde(skip)]
@@ -65,17 +65,17 @@ impl GitStore {
     }
 
     /// Takes a step.
-    pub(super) fn take(&self, step: &Step) -> Result<Outcome> {
+    pub(super) fn take(&self, step: &Step) -> Result<StepOutcome> {
         let talk = self.begin()?;
         if let Some(landed) = self.taken_before(step)? {
-            return Ok(Outcome::Done(landed));
+            return Ok(StepOutcome::Done(landed));
         }
-        let Some((old, version)) = split_version(&step.version) else { return Ok(Outcome::Conflict) };
+        let Some((old, version)) = split_version(&step.version) else { return Ok(StepOutcome::Conflict) };
         if step.verb.is_none() {
             return self.renew(&talk, step, old, version);
         }
         let (step, landing) = (step.clone(), step.task.clone());
-        let mut plan = Plan { step, version, landing, old, card: None, commits: Vec::new() };
+        let mut plan = PushPlan { step, version, landing, old, card: None, commits: Vec::new() };
         self.push_until_taken(&talk, &mut plan)
     }
 
@@ -98,11 +98,11 @@ impl GitStore {
     }
 
     /// Pushes, looks and tries again, until the remote has the step or somebody else was faster.
-    fn push_until_taken(&self, talk: &Conversation, plan: &mut Plan) -> Result<Outcome> {
+    fn push_until_taken(&self, talk: &Conversation, plan: &mut PushPlan) -> Result<StepOutcome> {
         let (mut unclear, mut stuck) = (0, 0);
         if !self.shows_the_branch(&plan.step)? {
             // The tree has changed under the step.
-            return Ok(Outcome::Conflict);
+            return Ok(StepOutcome::Conflict);
         }
         for tried in 0..TRIES {
             let seen = self.seen()?;
@@ -128,7 +128,7 @@ impl GitStore {
             match self.glance(talk) {
                 // The next process that reaches the remote finds out.
                 Err(Fault::Unreachable { .. }) => {
-                    return Ok(Outcome::Unknown(self.remote.unreachable(&said)));
+                    return Ok(StepOutcome::Unknown(self.remote.unreachable(&said)));
                 }
                 looked => looked?,
             }
@@ -149,18 +149,18 @@ impl GitStore {
         self.give_up(plan, &format!("the branch `{}` changes all the time", self.remote.branch))
     }
 
-    fn give_up(&self, plan: &Plan, what: &str) -> Result<Outcome> {
+    fn give_up(&self, plan: &PushPlan, what: &str) -> Result<StepOutcome> {
         self.forget(plan)?;
         Err(self.remote.refused(what))
     }
 
-    fn finish_pushed(&self, plan: &Plan) -> Result<Outcome> {
+    fn finish_pushed(&self, plan: &PushPlan) -> Result<StepOutcome> {
         let landed = self.finish_in_tree(plan)?;
         self.tasks().record(&plan.step.events)?;
         self.remember(&plan.step.id, Some(landed.clone()));
         self.forget(plan)?;
         self.catch_up()?;
-        Ok(Outcome::Done(landed))
+        Ok(StepOutcome::Done(landed))
     }
 
     /// Whether the task is on the branch where the tree shows it. All other code keeps it so; if it is not so, this brings
@@ -178,7 +178,7 @@ impl GitStore {
     }
 
     /// Remembers what the remote took from this clone, so that nobody has to look.
-    fn learn_own(&self, plan: &Plan) -> Result<()> {
+    fn learn_own(&self, plan: &PushPlan) -> Result<()> {
         let mut seen = self.seen()?;
         seen.tip = plan.commits.last().cloned().unwrap_or_default();
         seen.imported = Some(seen.tip.clone());
@@ -190,17 +190,21 @@ impl GitStore {
     }
 
     /// Makes the objects of a step for what is here now, and says how the refs change; or why it cannot be taken.
-    pub(super) fn prepare(&self, plan: &mut Plan, seen: &Seen) -> Result<Result<Vec<Update>, Outcome>> {
+    pub(super) fn prepare(
+        &self,
+        plan: &mut PushPlan,
+        seen: &Seen,
+    ) -> Result<Result<Vec<Update>, StepOutcome>> {
         let (step, tasks, branch) = (&plan.step, self.tasks(), &self.tree.branch);
         if seen.card(&step.task).map(|found| &found.oid) != plan.old.as_ref() {
-            return Ok(Err(Outcome::Conflict));
+            return Ok(Err(StepOutcome::Conflict));
         }
         let found = tasks.get(&step.task, Some(step.from.state()), step.at)?;
         let is_same = |found: &Task| found.slot == step.from && found.version == plan.version;
-        let Some(found) = found.filter(is_same) else { return Ok(Err(Outcome::Conflict)) };
-        let Some(text) = tasks.read(&found, u64::MAX)? else { return Ok(Err(Outcome::Conflict)) };
+        let Some(found) = found.filter(is_same) else { return Ok(Err(StepOutcome::Conflict)) };
+        let Some(text) = tasks.read(&found, u64::MAX)? else { return Ok(Err(StepOutcome::Conflict)) };
         if step.check.is_some_and(|sha256| sha256 != Digest::of(&text)) {
-            return Ok(Err(Outcome::Changed));
+            return Ok(Err(StepOutcome::Changed));
         }
         let mut text = step.edited(&text);
         if step.from.agent().is_some() {
@@ -228,7 +232,7 @@ impl GitStore {
     }
 
     /// How the refs of the cards change.
-    fn card_updates(&self, plan: &Plan) -> impl Iterator<Item = Update> {
+    fn card_updates(&self, plan: &PushPlan) -> impl Iterator<Item = Update> {
         let card_ref = |task: &TaskName| self.remote.card_ref(&ref_of(task));
         let (old, new) = (plan.old.clone(), plan.card.as_ref().map(|(oid, _)| oid.clone()));
         let (before, after) = (card_ref(&plan.step.task), card_ref(&plan.landing));
@@ -297,21 +301,21 @@ impl GitStore {
         step: &Step,
         card: Option<String>,
         version: Version,
-    ) -> Result<Outcome> {
+    ) -> Result<StepOutcome> {
         let seen = self.seen()?;
         let found = seen.card(&step.task);
         let owner = step.record.as_ref().and_then(|record| Some((record, &record.claim.as_ref()?.id)));
         // A heartbeat, or an earlier try of this step, may have replaced the card. It is still the card of this claim.
         let is_own = owner.is_some_and(|(_, claim)| self.own_card(&seen, &step.task, claim).is_some());
         if !is_own && found.map(|found| &found.oid) != card.as_ref() {
-            return Ok(Outcome::Conflict);
+            return Ok(StepOutcome::Conflict);
         }
         let is_due = found
             .is_some_and(|found| found.card.is_some() && found.unchanged_for() >= self.options.lease / 6);
         if let Some((record, claim)) = owner.filter(|_| is_due) {
             match self.replace_card(talk, &step.task, claim, Some(record)) {
-                Ok(Heartbeat::Alive) => {}
-                Ok(Heartbeat::Lost) => return Ok(Outcome::Conflict),
+                Ok(true) => {}
+                Ok(false) => return Ok(StepOutcome::Conflict),
                 // The owner's text is kept all the same. It does not extend the claim on the remote.
                 Err(Fault::Unreachable { .. })
                     if matches!(step.edit, Edit::Progress(..) | Edit::Draft(..)) => {}
@@ -328,22 +332,22 @@ impl GitStore {
         task: &TaskName,
         claim: &ClaimId,
         record: Option<&ClaimRecord>,
-    ) -> Result<Heartbeat> {
+    ) -> Result<bool> {
         for _ in 0..=UNCLEAR {
             let mut seen = self.seen()?;
             // An earlier heartbeat whose answer was lost may have changed the card. It is still the card of this claim.
-            let Some((old, card)) = self.own_card(&seen, task, claim) else { return Ok(Heartbeat::Lost) };
+            let Some((old, card)) = self.own_card(&seen, task, claim) else { return Ok(false) };
             let card = Card::new(task, &self.id, card.lease_ms, record.unwrap_or(&card.record).clone())?;
             let new = self.tree.branch.make_card(&card)?;
             let name = self.remote.card_ref(&ref_of(task));
             if self.push(talk, &[Update { name, old: Some(old.clone()), new: Some(new.clone()) }])? {
                 seen.put(card, new);
                 self.keep(&seen)?;
-                return Ok(Heartbeat::Alive);
+                return Ok(true);
             }
             self.catch_up()?;
             if self.seen()?.card(task).is_some_and(|found| found.oid == new) {
-                return Ok(Heartbeat::Alive);
+                return Ok(true);
             }
         }
         Err(self.remote.takes_nothing())

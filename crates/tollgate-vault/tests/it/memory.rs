@@ -11,11 +11,11 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_vault::claim_lock::Liveness;
 use tollgate_vault::conformance::{self, Harness};
-use tollgate_vault::event::{self, Cursor, Entry, EventPage};
+use tollgate_vault::event::{self, Entry, EventPage};
 use tollgate_vault::state::Slot;
 use tollgate_vault::store::{Scan, Version};
 use tollgate_vault::{
-    Claim, ClaimId, ClaimLock, ClaimRecord, Landed, Outcome, State, Step, StepId, Store, Task, TaskName,
+    Claim, ClaimId, ClaimLock, ClaimRecord, Landed, State, Step, StepId, StepOutcome, Store, Task, TaskName,
 };
 
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Inside {
     }
 
     fn task(&self, name: &TaskName, slot: &Slot, entry: &Kept) -> Task {
-        let version = Version::new(entry.version.to_le_bytes());
+        let version = Version::from(entry.version.to_le_bytes());
         let record = self.records.get(name);
         let twin = record.map(|record| record.slot.clone());
         let twin = twin.filter(|twin| twin != slot && self.tasks.contains_key(&(name.clone(), twin.clone())));
@@ -78,7 +78,7 @@ impl Inside {
     /// The entry, if it still has this version.
     fn entry(&self, name: &TaskName, slot: &Slot, version: &Version) -> Option<&Kept> {
         let entry = self.tasks.get(&(name.clone(), slot.clone()));
-        entry.filter(|entry| version.as_bytes() == entry.version.to_le_bytes())
+        entry.filter(|entry| **version == entry.version.to_le_bytes())
     }
 }
 
@@ -106,16 +106,16 @@ impl Store for MemoryStore {
         Ok(entry.map(|entry| entry.text[..entry.text.len().min(limit)].to_vec()))
     }
 
-    fn apply(&self, step: &Step) -> Result<Outcome> {
+    fn apply(&self, step: &Step) -> Result<StepOutcome> {
         let mut inside = self.inside();
         if let Some(landed) = inside.answers.get(&step.id) {
-            return Ok(Outcome::Done(landed.clone()));
+            return Ok(StepOutcome::Done(landed.clone()));
         }
         let Some(entry) = inside.entry(&step.task, &step.from, &step.version) else {
-            return Ok(Outcome::Conflict);
+            return Ok(StepOutcome::Conflict);
         };
         if step.check.is_some_and(|sha256| sha256 != Digest::of(&entry.text)) {
-            return Ok(Outcome::Changed);
+            return Ok(StepOutcome::Changed);
         }
         let text = step.edited(&entry.text);
         inside.tasks.remove(&(step.task.clone(), step.from.clone()));
@@ -130,7 +130,7 @@ impl Store for MemoryStore {
         inside.events.extend_from_slice(&step.events);
         let landed = Landed { task, slot: step.to.clone(), path: None };
         inside.answers.insert(step.id.clone(), landed.clone());
-        Ok(Outcome::Done(landed))
+        Ok(StepOutcome::Done(landed))
     }
 
     fn add(&self, task: &TaskName, text: &[u8], now: Timestamp) -> Result<Option<Landed>> {
@@ -149,7 +149,7 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn events(&self, after: &Cursor, limit: usize) -> Result<EventPage> {
+    fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
         event::page(&self.inside().events, after, limit)
     }
 
@@ -157,7 +157,7 @@ impl Store for MemoryStore {
         Ok(Some(ClaimLock::nothing()))
     }
 
-    fn liveness(&self, claim: &Claim, _now: Timestamp) -> Result<Liveness> {
+    fn liveness(&self, claim: &Claim) -> Result<Liveness> {
         let is_dead = self.inside().dead.contains(&claim.id);
         Ok(if is_dead { Liveness::Gone(ClaimLock::nothing()) } else { Liveness::Alive })
     }
@@ -194,7 +194,7 @@ impl Store for Simple {
         self.0.read(task, limit)
     }
 
-    fn apply(&self, step: &Step) -> Result<Outcome> {
+    fn apply(&self, step: &Step) -> Result<StepOutcome> {
         self.0.apply(step)
     }
 
@@ -206,7 +206,7 @@ impl Store for Simple {
         self.0.record(events)
     }
 
-    fn events(&self, after: &Cursor, limit: usize) -> Result<EventPage> {
+    fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
         self.0.events(after, limit)
     }
 }

@@ -11,12 +11,11 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 
 use tollgate_base::settings::{Durability, Role};
-use tollgate_vault::event::{Cursor, Journal, MemoryJournal};
+use tollgate_vault::event::{Journal, MemoryJournal};
 use tollgate_vault::roles::Roles;
 use tollgate_vault::state::Slot;
 use tollgate_vault::{
-    ClaimId, ClaimKind, ClaimOutcome, ClaimRequest, FolderOptions, FolderStore, Release, State, TaskName,
-    Terms, Vault,
+    ClaimId, ClaimKind, ClaimRequest, FolderOptions, FolderStore, Release, State, TaskName, Terms, Vault,
 };
 
 use crate::memory::MemoryStore;
@@ -161,12 +160,12 @@ impl Side {
                 format!("{:?}", self.vault.add(&name(*task), text(*task).as_bytes(), now).is_ok())
             }
             Op::Claim(task, agent) => match self.vault.claim(&name(*task), &request(*agent), now).unwrap() {
-                ClaimOutcome::Claimed(claimed) => {
+                Ok(claimed) => {
                     let told = format!("{:?}", claimed.claim.mode);
                     self.claims.insert(*task, (claimed.task, claimed.claim.id));
                     told
                 }
-                ClaimOutcome::Denied(denied) => format!("{:?}", denied.reason()),
+                Err(denied) => format!("{:?}", denied.reason()),
             },
             Op::Release(task, how) => {
                 let (task, id) = known(*task);
@@ -183,7 +182,10 @@ impl Side {
             }
             Op::GiveBack(task) => {
                 let (task, id) = known(*task);
-                format!("{:?}", self.vault.give_back(&task, &id, "stop", now).unwrap().is_ok())
+                format!(
+                    "{:?}",
+                    self.vault.release(&task, &id, &Release::give_back("stop"), now).unwrap().is_ok()
+                )
             }
             Op::Progress(task) => {
                 let (task, id) = known(*task);
@@ -213,7 +215,7 @@ impl Side {
             Op::Move(task, from, to) => {
                 let to = slot(*to);
                 // Nothing is there: a person's file manager would ask before it replaces something.
-                let there = self.vault.list(to.state(), now).unwrap().tasks;
+                let there = self.vault.store().scan(to.state(), now).unwrap().tasks;
                 if !there.iter().any(|listed| listed.name == name(*task)) {
                     (self.by_hand)(&name(*task), &slot(*from), &to, None);
                 }
@@ -231,10 +233,10 @@ impl Side {
         let now = Timestamp::from_second(10_000_000_000 + self.now).unwrap();
         let mut seen = Vec::new();
         for state in State::ALL {
-            for listed in self.vault.list(state, now).unwrap().tasks {
+            for listed in self.vault.store().scan(state, now).unwrap().tasks {
                 let short = listed.name.as_str()[..2].to_owned();
                 let told = self.vault.get(&listed.name, now).unwrap();
-                let bytes = self.vault.read(&told, u64::MAX).unwrap().unwrap();
+                let bytes = self.vault.store().read(&told, u64::MAX).unwrap().unwrap();
                 let blocks = String::from_utf8(bytes).unwrap().matches("<!-- tollgate").count();
                 let record = &told.record;
                 seen.push(format!(
@@ -249,7 +251,7 @@ impl Side {
         }
         seen.sort();
         let mut kinds = BTreeMap::<String, usize>::new();
-        let events = self.vault.events(&Cursor::START, usize::MAX).unwrap().events;
+        let events = self.vault.store().events("", usize::MAX).unwrap().0;
         for event in events.iter().filter(|event| event.event.action_type() != "CLAIM_LOST") {
             *kinds.entry(format!("{:?}", event.event.action_type())).or_default() += 1;
         }

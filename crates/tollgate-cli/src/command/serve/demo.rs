@@ -20,7 +20,7 @@ use tollgate::shared_turn::Leaves;
 use tollgate::turn::TurnState;
 use tollgate::vault::claim::Mode;
 use tollgate::vault::state::State;
-use tollgate::vault::{ClaimKind, ClaimRequest, Claimed, Next, Release, TaskName, Vault};
+use tollgate::vault::{ClaimKind, ClaimRequest, Claimed, Release, TaskName, Vault};
 use tollgate::workspace::STATE_FOLDER;
 
 use crate::invocation::Invocation;
@@ -236,7 +236,8 @@ impl Feeder {
                 return;
             }
             let now = jiff::Timestamp::now();
-            let count = |state| self.tasks.list(state, now).map_or(usize::MAX, |scan| scan.tasks.len());
+            let count =
+                |state| self.tasks.store().scan(state, now).map_or(usize::MAX, |scan| scan.tasks.len());
             // Few enough for a person to read.
             if round % 9 == 0 && count(State::PendingApproval) < 3 {
                 let _ = self.adds(TaskKind::Email);
@@ -272,7 +273,7 @@ impl Worker {
         while pace.rest(wait) {
             wait = 600;
             // An error affects one task only, and another agent reclaims it.
-            if let Ok((Next::Claimed(claimed), _)) = self.vault.claim_next(&asked, self.invocation.now())
+            if let Ok((Some(claimed), _)) = self.vault.claim_next(&asked, self.invocation.now())
                 && self.does(&claimed, pace).is_ok()
             {
                 wait = 1_400;
@@ -304,7 +305,7 @@ impl Worker {
         let now = self.invocation.now();
         let release = match note {
             // The demo is over.
-            None => return self.vault.give_back(&claimed.task, id, "stopped", now).map(drop),
+            None => Release::give_back("stopped"),
             Some(note) => Release { note: Some(note), ..Release::success() },
         };
         self.vault.release(&claimed.task, id, &release, now).map(drop)

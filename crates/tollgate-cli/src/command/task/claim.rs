@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 use tollgate::name::Agent;
 use tollgate::vault::retry::with_retry;
-use tollgate::vault::{ClaimDenied, ClaimKind, ClaimOutcome, ClaimRequest, Claimed, Next, Reason, TaskName};
+use tollgate::vault::{ClaimKind, ClaimRequest, Claimed, Denial, Reason, TaskName};
 
 use crate::answer::{Answer, Said};
 use crate::error::CliError;
@@ -44,18 +44,18 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskClaimArgs) -> Result<Answe
                 &|| invocation.now(),
                 &sleep,
             )? {
-                ClaimOutcome::Claimed(claimed) => Ok(said_claimed(invocation, &claimed)),
-                ClaimOutcome::Denied(denied) => Ok(said_not_claimed(&agent, &denied)),
+                Ok(claimed) => Ok(said_claimed(invocation, &claimed)),
+                Err(denied) => Ok(said_not_claimed(task, &agent, &denied)),
             }
         }
         None => {
             let (next, queue) = with_retry(|| tasks.vault.claim_next(&request, invocation.now()), &sleep)?;
             let notes = words::skipped(&invocation.viewpoint(), &queue);
             match next {
-                Next::Claimed(claimed) => Ok(with_notes(said_claimed(invocation, &claimed), notes)),
-                Next::Nothing(wait) => {
-                    let nothing = said_nothing_to_claim(&agent, &words::nothing_to_claim(&queue, wait));
-                    Ok(with_notes(nothing, notes))
+                Some(claimed) => Ok(with_notes(said_claimed(invocation, &claimed), notes)),
+                None => {
+                    let sentence = words::nothing_to_claim(&queue, queue.soonest);
+                    Ok(with_notes(said_nothing_to_claim(&agent, &sentence), notes))
                 }
             }
         }
@@ -70,9 +70,9 @@ pub(crate) fn said_claimed(invocation: &Invocation, claimed: &Claimed) -> Answer
     })
 }
 
-fn said_not_claimed(agent: &Agent, denied: &ClaimDenied) -> Answer {
+fn said_not_claimed(task: &TaskName, agent: &Agent, denied: &Denial) -> Answer {
     let notes = words::not_claimed(denied.reason(), &denied.to_string());
-    Answer::NotValid(Said { notes, json: denied.json(agent), ..Said::default() })
+    Answer::NotValid(Said { notes, json: denied.json(task, agent), ..Said::default() })
 }
 
 pub(crate) fn said_nothing_to_claim(agent: &Agent, sentence: &str) -> Answer {

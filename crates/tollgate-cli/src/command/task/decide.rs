@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use tollgate::digest::Digest;
 use tollgate::vault::retry::with_retry;
-use tollgate::vault::{Decided, Reclaimed, TaskName};
+use tollgate::vault::{Allowed, Landed, Reclaimed, TaskName};
 
 use crate::answer::{Answer, Said};
 use crate::error::{CliError, UsageError};
@@ -99,7 +99,7 @@ pub(crate) fn reject(invocation: &Invocation, args: &TaskRejectArgs) -> Result<A
     Ok(said(&args.task, decided, "rejected", &by))
 }
 
-fn said(task: &TaskName, decided: Decided, verb: &str, by: &str) -> Answer {
+fn said(task: &TaskName, decided: Allowed<Landed>, verb: &str, by: &str) -> Answer {
     match decided {
         Err(why) => refused(Some(task), "not_possible", &why.to_string()),
         Ok(landed) => {

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use serde_json::{Value, json};
+use tollgate::vault::shown::Row;
 use tollgate::vault::state::State;
 
 use crate::answer::{Answer, Said};
@@ -40,8 +41,7 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskListArgs) -> Result<Answer
         unfit.extend(strange);
         board.push((state, rows));
     }
-    let json: Vec<Value> =
-        board.iter().flat_map(|(_, rows)| rows.iter().map(|row| Value::Object(row.json()))).collect();
+    let json: Vec<Value> = board.iter().flat_map(|(_, rows)| rows.iter().map(Row::json)).collect();
     Ok(Answer::Done(Said {
         words: words::board(&board, tasks.vault.terms().max_attempts, args.state.is_some()),
         notes: words::together(&[old, words::unfit(&unfit)]),

@@ -11,7 +11,6 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tollgate::error::Result;
 use tollgate::vault::Claimed;
 use tollgate::vault::claim::Tenure;
-use tollgate::vault::store::Heartbeat;
 
 use super::shift::Shift;
 use crate::words;
@@ -60,11 +59,11 @@ impl Shift<'_> {
         while over.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
             let asked = Instant::now();
             let fenced = match self.heartbeat(claimed) {
-                Ok(Heartbeat::Alive) => {
+                Ok(true) => {
                     (heard, pause, told) = (asked, interval, false);
                     continue;
                 }
-                Ok(Heartbeat::Lost) => Fenced::Lost,
+                Ok(false) => Fenced::Lost,
                 Err(fault) => {
                     if !std::mem::replace(&mut told, true) {
                         self.tell(&words::work_fault(&self.invocation.viewpoint(), &fault));
@@ -83,13 +82,12 @@ impl Shift<'_> {
         None
     }
 
-    /// Renews a lease, or tells the store that the holder of a held claim is alive.
-    fn heartbeat(&self, claimed: &Claimed) -> Result<Heartbeat> {
+    /// Renews a lease, or tells the store that the holder of a held claim is alive. Whether it still owns the task.
+    fn heartbeat(&self, claimed: &Claimed) -> Result<bool> {
         let (vault, task, id) = (&self.tasks.vault, &claimed.task, &claimed.claim.id);
         match claimed.claim.tenure {
-            Tenure::Held => vault.heartbeat(task, id),
-            Tenure::Leased(_) if vault.verify(task, id, self.invocation.now())? => Ok(Heartbeat::Alive),
-            Tenure::Leased(_) => Ok(Heartbeat::Lost),
+            Tenure::Held => vault.store().heartbeat(task, id),
+            Tenure::Leased(_) => vault.verify(task, id, self.invocation.now()),
         }
     }
 }

@@ -128,7 +128,8 @@ impl Shift<'_> {
 
     fn give_back(&self, claimed: &Claimed, why: &str) -> Ended {
         let (task, id) = (&claimed.task, &claimed.claim.id);
-        match self.insist(|| self.tasks.vault.give_back(task, id, why, self.invocation.now())) {
+        let how = Release::give_back(why);
+        match self.insist(|| self.tasks.vault.release(task, id, &how, self.invocation.now())) {
             Some(landed) => {
                 self.show(&words::given_back(task, &landed, why));
                 Ended::GivenBack

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use tollgate::error::Result;
 use tollgate::vault::retry::{is_transient, with_retry};
 use tollgate::vault::state::State;
-use tollgate::vault::watch::{Change, Noticed, Watch};
-use tollgate::vault::{ClaimOutcome, ClaimQueue, ClaimRequest, Claimed, Next, TaskName};
+use tollgate::vault::store::{Change, Noticed, Watch};
+use tollgate::vault::{ClaimQueue, ClaimRequest, Claimed, TaskName};
 
 use crate::answer::Form;
 use crate::invocation::Invocation;
@@ -113,7 +113,8 @@ impl<'a> Queue<'a> {
     pub(super) fn watch(&self) -> Option<Watch> {
         let news = self.news.clone();
         let states = [State::NeedsAction, State::Approved, State::Done];
-        let watch = self.tasks.vault.watch(&states, std::sync::Arc::new(move |change| news.hear(change)));
+        let watch =
+            self.tasks.vault.store().watch(&states, std::sync::Arc::new(move |change| news.hear(change)));
         watch.unwrap_or_else(|fault| {
             self.tell(&words::not_watching(&fault.to_string(), self.interval));
             None
@@ -144,7 +145,7 @@ impl<'a> Queue<'a> {
             match self.try_take(&mut waiting) {
                 Ok(Some(claimed)) => {
                     self.news.lock().busy += 1;
-                    return Ok(Taken::Task(claimed));
+                    return Ok(Taken::Task(Box::new(claimed)));
                 }
                 Ok(None) => {}
                 Err(fault) if self.once => return Err(fault),
@@ -167,7 +168,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    fn try_take(&self, waiting: &mut Waiting) -> Result<Option<Box<Claimed>>> {
+    fn try_take(&self, waiting: &mut Waiting) -> Result<Option<Claimed>> {
         let mut heard = self.news.lock();
         let (moved_in, written) = (take(&mut heard.moved_in), take(&mut heard.written));
         let (look, done, let_go) = (take(&mut heard.look), take(&mut heard.done), take(&mut heard.let_go));
@@ -195,13 +196,13 @@ impl<'a> Queue<'a> {
         for task in moved_in.iter().chain(&written) {
             vault.push(&mut waiting.line, task, &self.request, self.invocation.now())?;
         }
-        let next = vault.next(&mut waiting.line, &self.request, self.invocation.now())?;
-        if let Some(claimed) = self.sort_out(waiting, next) {
+        let next = vault.next(&mut waiting.line, &self.request, self.invocation.now());
+        if let Some(claimed) = next.or_else(|| self.sort_out(waiting)) {
             return Ok(Some(claimed));
         }
-        let next = vault.next(&mut waiting.fresh, &certain, self.invocation.now())?;
-        if let Next::Claimed(claimed) = next {
-            return Ok(Some(claimed));
+        let next = vault.next(&mut waiting.fresh, &certain, self.invocation.now());
+        if next.is_some() {
+            return Ok(next);
         }
         // With `--once`, the first look has reclaimed them.
         waiting.let_go |= let_go && !self.once;
@@ -211,30 +212,25 @@ impl<'a> Queue<'a> {
         Ok(None)
     }
 
-    /// The claimed task, if there is one. Prints notes about the tasks that were skipped.
-    fn sort_out(&self, waiting: &mut Waiting, next: Next) -> Option<Box<Claimed>> {
-        let claimed = match next {
-            Next::Claimed(claimed) => return Some(claimed),
-            Next::Nothing(wait) => {
-                // A little later, because the clocks of file systems are coarse.
-                waiting.ripe = wait.map(|wait| Instant::now() + wait + Duration::from_millis(10));
-                None
-            }
-        };
+    /// Prints notes about the tasks that were skipped. Returns one that can be claimed after all.
+    fn sort_out(&self, waiting: &mut Waiting) -> Option<Claimed> {
+        // A little later, because the clocks of file systems are coarse.
+        let ripe = |wait| Instant::now() + wait + Duration::from_millis(10);
+        waiting.ripe = waiting.line.soonest.map(ripe);
         for unfit in take(&mut waiting.line.unfit) {
             self.tell_once(waiting, &words::unfit(&[unfit]));
         }
         for (task, fault) in take(&mut waiting.line.faults) {
             let again = || self.tasks.vault.claim(&task, &self.request, self.invocation.now());
             let fault = match is_transient(&fault).then(|| with_retry(again, &sleep)) {
-                Some(Ok(ClaimOutcome::Claimed(claimed))) => return Some(claimed),
-                Some(Ok(ClaimOutcome::Denied(_))) => continue,
+                Some(Ok(Ok(claimed))) => return Some(claimed),
+                Some(Ok(Err(_))) => continue,
                 Some(Err(fault)) => fault,
                 None => fault,
             };
             self.tell_once(waiting, &words::skipped_faults(&self.invocation.viewpoint(), &[(task, fault)]));
         }
-        claimed
+        None
     }
 
     /// Synchronises once with the remote, if there is one.
@@ -309,10 +305,10 @@ impl News {
         self.change(|heard| match change {
             Change::Everything => heard.look = true,
             Change::OwnerGone => heard.let_go = true,
-            Change::Task { state: State::Done, .. } => heard.done = true,
-            Change::Task { task, how: Noticed::MovedIn, .. } => drop(heard.moved_in.insert(task)),
-            Change::Task { task, how: Noticed::Written, .. } => drop(heard.written.insert(task)),
-            Change::Task { how: Noticed::Touched, .. } | Change::State(_) => {}
+            Change::Task(_, State::Done, _) => heard.done = true,
+            Change::Task(task, _, Noticed::MovedIn) => drop(heard.moved_in.insert(task)),
+            Change::Task(task, _, Noticed::Written) => drop(heard.written.insert(task)),
+            Change::Task(_, _, Noticed::Touched) | Change::State(_) => {}
         });
     }
 }

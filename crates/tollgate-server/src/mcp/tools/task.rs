@@ -13,9 +13,7 @@ use tollgate::vault::retry::with_retry;
 use tollgate::vault::shown::{MOST_SHOWN, noted_json};
 use tollgate::vault::state::State;
 use tollgate::vault::store::Landed;
-use tollgate::vault::{
-    ClaimOutcome, ClaimRequest, Claimed, Next, NotOwner, Owned, Reason, Release, TaskName,
-};
+use tollgate::vault::{Claim, ClaimQueue, ClaimRequest, Claimed, NotOwner, Owned, Reason, Release, TaskName};
 
 use super::call::Call;
 use super::schema::states;
@@ -108,12 +106,19 @@ pub(super) fn list(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     rows.truncate(given.limit.unwrap_or(LISTED));
     let shown = rows.iter().map(|row| {
         let mut json = row.json();
-        if !row.record.claim.as_ref().is_some_and(|claim| call.connection.owns(claim)) {
-            json.shift_remove("claim_id");
-        }
-        Value::Object(json)
+        hide_claim(call, row.record.claim.as_ref(), &mut json);
+        json
     });
     Ok(Answer::value(json!({"tasks": shown.collect::<Vec<_>>(), "total": total})))
+}
+
+/// The id of a claim is for its owner only.
+fn hide_claim(call: &Call<'_>, claim: Option<&Claim>, json: &mut Value) {
+    if !claim.is_some_and(|claim| call.connection.owns(claim))
+        && let Some(json) = json.as_object_mut()
+    {
+        json.shift_remove("claim_id");
+    }
 }
 
 #[derive(Deserialize)]
@@ -124,15 +129,10 @@ struct GetArguments {
 pub(super) fn get(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: GetArguments = call.arguments(value)?;
     let tasks = call.tasks()?;
-    tasks.vault.heal()?;
+    tasks.vault.store().heal()?;
     let (task, bytes) = tasks.vault.get_with_text(&given.task.parse()?, MOST_SHOWN, Timestamp::now())?;
     let mut json = tasks.vault.details(&task, Timestamp::now())?;
-    if let Some(claim) = &task.record.claim
-        && !call.connection.owns(claim)
-        && let Some(json) = json.as_object_mut()
-    {
-        json.shift_remove("claim_id");
-    }
+    hide_claim(call, task.record.claim.as_ref(), &mut json);
     match String::from_utf8(bytes) {
         Ok(text) => json["content"] = text.into(),
         Err(error) => {
@@ -156,7 +156,7 @@ pub(super) fn claim(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let request = ClaimRequest { agent, kind: call.connection.tenure(), renamed_in: false };
     let Some(task) = &task else {
         return match next(tasks, &request)? {
-            Some(claimed) => Ok(taken(call, *claimed)),
+            Some(claimed) => Ok(taken(call, claimed)),
             None => {
                 let (agent, reason) = (&request.agent, Reason::None);
                 let message = "there is no task to claim";
@@ -168,23 +168,21 @@ pub(super) fn claim(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
         };
     };
     match tasks.vault.claim_when_complete(task, &request, tasks.settle, &Timestamp::now, &sleep)? {
-        ClaimOutcome::Claimed(claimed) => Ok(taken(call, *claimed)),
-        ClaimOutcome::Denied(denied) => Err(refused(denied.json(&request.agent), hint(denied.reason()))),
+        Ok(claimed) => Ok(taken(call, claimed)),
+        Err(denied) => Err(refused(denied.json(task, &request.agent), hint(denied.reason()))),
     }
 }
 
 /// Claims the next task. If a file was written a moment ago, waits until it counts as complete, as for a named task.
-fn next(tasks: &Tasks, request: &ClaimRequest) -> Result<Option<Box<Claimed>>, Answer> {
+fn next(tasks: &Tasks, request: &ClaimRequest) -> Result<Option<Claimed>, Answer> {
     let look = || with_retry(|| tasks.vault.claim_next(request, Timestamp::now()), &sleep);
-    let (mut found, _) = look()?;
-    if let Next::Nothing(Some(wait)) = found {
-        sleep(wait.min(tasks.settle));
-        (found, _) = look()?;
+    match look()? {
+        (None, ClaimQueue { soonest: Some(wait), .. }) => {
+            sleep(wait.min(tasks.settle));
+            Ok(look()?.0)
+        }
+        (found, _) => Ok(found),
     }
-    Ok(match found {
-        Next::Claimed(claimed) => Some(claimed),
-        Next::Nothing(_) => None,
-    })
 }
 
 fn taken(call: &Call<'_>, claimed: Claimed) -> Answer {
@@ -293,7 +291,7 @@ struct ReleaseArguments {
 pub(super) fn release(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: ReleaseArguments = call.arguments(value)?;
     let own = Own::new(&given.task, &given.claim_id)?;
-    let how = Release { verdict: given.result, to: given.to, note: given.note };
+    let how = Release { verdict: given.result, to: given.to, note: given.note, counts: true };
     let landed: Landed = own.act(call, |tasks, now| tasks.vault.release(&own.task, &own.id, &how, now))?;
     call.connection.let_go(&own.id);
     Ok(Answer::value(landed.json()))

@@ -14,10 +14,9 @@ use super::{Died, Fate, NOW, options};
 use crate::event::MemoryJournal;
 use crate::folder::FolderStore;
 use crate::owner::{ClaimKind, ClaimRequest};
-use crate::queue::Next;
-use crate::rules::Release;
+use crate::rules::{Release, Terms};
 use crate::store::Store;
-use crate::vault::{Terms, Vault};
+use crate::vault::Vault;
 
 const TASKS: usize = 80;
 const WORKERS: u64 = 6;
@@ -48,7 +47,7 @@ fn work(store: FolderStore, who: &str, owners: &BTreeMap<String, AtomicUsize>, d
     let asked = ClaimRequest { agent: who.parse().unwrap(), kind: ClaimKind::Held, renamed_in: false };
     vault.reclaim(now()).unwrap();
     let mut line = vault.queue(&asked, now()).unwrap();
-    while let Next::Claimed(claimed) = vault.next(&mut line, &asked, now()).unwrap() {
+    while let Some(claimed) = vault.next(&mut line, &asked, now()) {
         // Goes before the claim's lock does, whichever way this ends.
         let working = Working::begin(&owners[claimed.task.as_str()]);
         assert!(vault.verify(&claimed.task, &claimed.claim.id, now()).unwrap());

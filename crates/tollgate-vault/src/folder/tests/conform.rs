@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::{Fate, NOW, options};
+use super::{Fate, options};
 use crate::claim_lock::Liveness;
 use crate::conformance::{self, Harness, Interrupted};
 use crate::event::MemoryJournal;
@@ -26,7 +26,7 @@ fn harness() -> Harness {
         drop(claimed);
         // A process that another test is just starting has a copy of every lock for an instant.
         let mut pauses = tollgate_base::lock::Pauses::lasting(Duration::from_secs(10));
-        while matches!(killer.liveness(&claim, NOW).unwrap(), Liveness::Alive) && pauses.pause() {}
+        while matches!(killer.liveness(&claim).unwrap(), Liveness::Alive) && pauses.pause() {}
     };
     let by_hand = move |task: &TaskName, from: &Slot, to: &Slot, text: Option<&[u8]>| {
         let _keep = &folder;

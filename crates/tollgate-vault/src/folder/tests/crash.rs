@@ -15,16 +15,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Died, Fate, Fates, NOW};
 use crate::claim::Claim;
-use crate::event::{Cursor, Entry, EventPage, Journal, MemoryJournal};
+use crate::event::{Entry, EventPage, Journal, MemoryJournal};
 use crate::figures::Tally;
 use crate::folder::log::LogState;
 use crate::folder::{FolderOptions, FolderStore};
-use crate::owner::{ClaimKind, ClaimOutcome, ClaimRequest, Claimed};
+use crate::owner::{ClaimKind, ClaimRequest, Claimed};
 use crate::roles::{Role, Roles};
-use crate::rules::Release;
+use crate::rules::{Release, Terms};
 use crate::state::State;
 use crate::store::Store;
-use crate::vault::{Terms, Vault};
+use crate::vault::Vault;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Result};
 use tollgate_base::name::{Agent, StepId};
@@ -65,7 +65,7 @@ impl Journal for Ledger {
         self.inner.has(step, since)
     }
 
-    fn events(&self, after: &Cursor, limit: usize) -> Result<EventPage> {
+    fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
         self.inner.events(after, limit)
     }
 
@@ -126,8 +126,8 @@ impl World {
 
     fn claim(&self, who: &str) -> Claimed {
         match self.vault(None).claim(&self.task, &asked(who), at(1)).unwrap() {
-            ClaimOutcome::Claimed(claimed) => *claimed,
-            ClaimOutcome::Denied(not) => panic!("{not:?}"),
+            Ok(claimed) => claimed,
+            Err(not) => panic!("{not:?}"),
         }
     }
 
@@ -313,9 +313,7 @@ fn finish(world: &World, told: &str) {
                 assert!(yes.is_ok(), "{told}");
             }
             State::NeedsAction | State::Approved => {
-                let ClaimOutcome::Claimed(claimed) =
-                    vault.claim(&world.task, &asked("local"), at(7)).unwrap()
-                else {
+                let Ok(claimed) = vault.claim(&world.task, &asked("local"), at(7)).unwrap() else {
                     panic!("{told}: it cannot be claimed")
                 };
                 let done = vault.release(&world.task, &claimed.claim.id, &Release::success(), at(8)).unwrap();

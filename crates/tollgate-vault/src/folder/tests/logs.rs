@@ -11,17 +11,17 @@ use jiff::Timestamp;
 use super::{Died, Fate, NOW, World, asked, claimed, later, options, refused};
 use crate::Reason;
 use crate::claim::ClaimId;
-use crate::event::{Cursor, Entry, EventPage, Journal, MemoryJournal};
+use crate::event::{Entry, EventPage, Journal, MemoryJournal};
 use crate::figures::Tally;
 use crate::folder::log::stripe_of;
 use crate::folder::{FolderOptions, FolderStore};
 use crate::owner::{ClaimKind, ClaimRequest};
-use crate::queue::Next;
+use crate::rules::Terms;
 use crate::rules::{self, Release};
 use crate::state::{Slot, State};
-use crate::step::Outcome;
+use crate::step::StepOutcome;
 use crate::store::Store;
-use crate::vault::{Terms, Vault};
+use crate::vault::Vault;
 use tollgate_base::error::Result;
 use tollgate_base::name::{Agent, StepId};
 use tollgate_base::task::TaskName;
@@ -39,7 +39,7 @@ fn two_workspaces_share_a_vault() {
         fn has(&self, step: &StepId, since: Timestamp) -> Result<bool> {
             self.1.has(step, since)
         }
-        fn events(&self, after: &Cursor, limit: usize) -> Result<EventPage> {
+        fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
             self.1.events(after, limit)
         }
         fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {
@@ -69,7 +69,7 @@ fn two_workspaces_share_a_vault() {
         fn has(&self, step: &StepId, since: Timestamp) -> Result<bool> {
             self.0.has(step, since)
         }
-        fn events(&self, after: &Cursor, limit: usize) -> Result<EventPage> {
+        fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
             self.0.events(after, limit)
         }
         fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {
@@ -82,12 +82,12 @@ fn two_workspaces_share_a_vault() {
         vault(&dying).release(&task, &owner.claim.id, &Release::success(), later())
     }));
     assert!(died.is_err());
-    vault(&two).heal().unwrap();
+    vault(&two).store().heal().unwrap();
     assert!(world.at("Done/x.md").exists());
     assert_eq!(journals[1].1.all().len(), 0, "not its business");
     assert_eq!(journals[0].1.all().len(), 1);
     for _ in 0..2 {
-        vault(&one).heal().unwrap();
+        vault(&one).store().heal().unwrap();
         assert_eq!(journals[0].1.all().len(), 2, "once, when the first comes back");
     }
 }
@@ -172,15 +172,15 @@ fn another_process_recognises_a_step_that_was_taken() {
     for (name, to) in [("x", State::Done), ("y", State::PendingApproval)] {
         let task: TaskName = name.parse().unwrap();
         world.vault.add(&task, b"text", NOW).unwrap();
-        claimed(world.vault.claim(&task, &asked("a"), later()).unwrap());
+        let owner = claimed(world.vault.claim(&task, &asked("a"), later()).unwrap());
         let found = world.store.get(&task, None, later()).unwrap().unwrap();
         let how = Release { to: Some(to), ..Release::success() };
-        let step = rules::release(&found, &how, 3, later()).unwrap();
+        let step = rules::release(&found, &owner.claim, &how, 3, later()).unwrap();
         let before = world.journal.all().len();
         for store in [&world.store, &other, &world.store] {
             let outcome = store.apply(&step).unwrap();
             assert!(
-                matches!(outcome, Outcome::Done(landed) if landed.task == task && landed.slot == Slot::Free(to))
+                matches!(outcome, StepOutcome::Done(landed) if landed.task == task && landed.slot == Slot::Free(to))
             );
             assert_eq!(world.journal.all().len(), before + 1, "one effect, one event");
         }
@@ -246,11 +246,11 @@ fn a_claim_first_heals_its_stripe() {
     // After the move: the file is in nobody's hands.
     dies(|| dying(&world, "write").claim(&first, &asked("red"), later()));
     assert!(world.at("In_Progress/red").join(first.as_str()).exists());
-    let Next::Claimed(taken) = world.vault.next(&mut queue, &asked("blue"), later()).unwrap() else {
+    let Some(taken) = world.vault.next(&mut queue, &asked("blue"), later()) else {
         panic!("the other one is there")
     };
     assert_eq!(taken.task, first, "its claim was rolled back, so it can be claimed");
-    let Next::Claimed(taken) = world.vault.next(&mut queue, &asked("blue"), later()).unwrap() else {
+    let Some(taken) = world.vault.next(&mut queue, &asked("blue"), later()) else {
         panic!("the other one is there")
     };
     assert_eq!(taken.task, second);

@@ -15,10 +15,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{FolderOptions, FolderStore};
-use crate::ClaimDenied;
+use crate::denial::{Allowed, Denial};
 use crate::event::{Journal, MemoryJournal};
-use crate::owner::{ClaimKind, ClaimOutcome, ClaimRequest, Claimed};
-use crate::vault::{Terms, Vault};
+use crate::owner::{ClaimKind, ClaimRequest, Claimed};
+use crate::rules::Terms;
+use crate::vault::Vault;
 use tollgate_base::settings::Durability;
 
 /// What is to happen at an act.
@@ -110,16 +111,16 @@ fn asked(who: &str) -> ClaimRequest {
     ClaimRequest { agent: who.parse().unwrap(), kind: ClaimKind::Leased, renamed_in: false }
 }
 
-fn claimed(claiming: ClaimOutcome) -> Claimed {
+fn claimed(claiming: Allowed<Claimed>) -> Claimed {
     match claiming {
-        ClaimOutcome::Claimed(claimed) => *claimed,
-        ClaimOutcome::Denied(not) => panic!("{not:?}"),
+        Ok(claimed) => claimed,
+        Err(not) => panic!("{not:?}"),
     }
 }
 
-fn refused(claiming: ClaimOutcome) -> ClaimDenied {
+fn refused(claiming: Allowed<Claimed>) -> Denial {
     match claiming {
-        ClaimOutcome::Claimed(claimed) => panic!("{claimed:?}"),
-        ClaimOutcome::Denied(not) => not,
+        Ok(claimed) => panic!("{claimed:?}"),
+        Err(not) => not,
     }
 }

@@ -49,9 +49,7 @@ fn harness(template: &World) -> Harness {
         drop(claimed);
         // A process that another test is just starting has a copy of every lock for an instant.
         let mut pauses = Pauses::lasting(Duration::from_secs(10));
-        while matches!(killer.liveness(&claim, Timestamp::UNIX_EPOCH).unwrap(), Liveness::Alive)
-            && pauses.pause()
-        {}
+        while matches!(killer.liveness(&claim).unwrap(), Liveness::Alive) && pauses.pause() {}
     };
     let home = Arc::clone(&world);
     // The person does it in a clone of their own, and it comes by way of the remote.

@@ -181,7 +181,7 @@ fn killed_at_every_act_around_a_push() {
             drop(claimed);
             let journal = Arc::clone(&machine.journal);
             let after = Machine::open(machine.path.clone(), |options| options.folder.journal = journal);
-            after.vault.heal().unwrap();
+            after.vault.store().heal().unwrap();
             after.sync();
             assert!(!after.store.pending_path().exists());
             // A held claim of a dead owner is reclaimed. A result that is on the branch is not done again.

@@ -3,7 +3,7 @@
 
 use super::fate::hook;
 use super::*;
-use crate::rules::{self, NewClaim};
+use crate::rules;
 use crate::{Mode, StepId};
 
 /// Makes the remote disappear as soon as it has taken a push, before it answers. The answer is where it went.
@@ -21,22 +21,15 @@ pub(super) fn goes_away_after_a_push(world: &World) -> PathBuf {
 fn claim_step(machine: &Machine, task: &str) -> Step {
     let task = machine.store.get(&name(task), None, now()).unwrap().unwrap();
     let id = ClaimId::new().unwrap();
-    let new = NewClaim {
-        agent: "blue".parse().unwrap(),
-        tenure: Tenure::Leased(now() + Duration::from_secs(600)),
-        hold: None,
-        mode: Mode::Execute,
-        sensitive: false,
-        id,
-    };
-    rules::claim(&task, new, now()).unwrap()
+    let terms = Terms { lease: Duration::from_secs(600), ..Terms::default() };
+    rules::claim(&task, id, &"blue".parse().unwrap(), Mode::Execute, None, &terms, now()).unwrap().0
 }
 
 fn release_step(machine: &Machine, task: &str) -> Step {
     let step = claim_step(machine, task);
-    assert!(matches!(machine.store.apply(&step).unwrap(), Outcome::Done(_)));
+    assert!(matches!(machine.store.apply(&step).unwrap(), StepOutcome::Done(_)));
     let task = machine.store.get(&name(task), None, now()).unwrap().unwrap();
-    rules::release(&task, &Release::success(), 3, now()).unwrap()
+    rules::release(&task, task.record.claim.as_ref().unwrap(), &Release::success(), 3, now()).unwrap()
 }
 
 /// A claim, and a release to a final state, after which the remote has no card.
@@ -57,7 +50,7 @@ fn a_step_gets_its_answer_when_the_remote_is_back() {
             let away = goes_away_after_a_push(&world);
             for _ in 0..2 {
                 let outcome = machine.store.apply(&step).unwrap();
-                assert!(matches!(outcome, Outcome::Unknown(Fault::Unreachable { .. })), "{outcome:?}");
+                assert!(matches!(outcome, StepOutcome::Unknown(Fault::Unreachable { .. })), "{outcome:?}");
             }
             assert_eq!(told(&machine, &step.id), 0);
             fs::rename(away, world.remote()).unwrap();
@@ -66,11 +59,13 @@ fn a_step_gets_its_answer_when_the_remote_is_back() {
                 let other = Machine::open(machine.path.clone(), |options| options.folder.journal = journal);
                 assert_eq!(other.settle(), 1);
             }
-            let Outcome::Done(landed) = machine.store.apply(&step).unwrap() else {
+            let StepOutcome::Done(landed) = machine.store.apply(&step).unwrap() else {
                 panic!("the remote took it")
             };
             assert_eq!((&landed.task, &landed.slot), (&step.task, &step.to));
-            let Outcome::Done(again) = machine.store.apply(&step).unwrap() else { panic!("the same answer") };
+            let StepOutcome::Done(again) = machine.store.apply(&step).unwrap() else {
+                panic!("the same answer")
+            };
             assert_eq!(again, landed);
             assert_eq!(told(&machine, &step.id), 1, "one effect, one event");
             assert_eq!(world.on_branch(), [format!("{}/x.md", step.to)]);
@@ -121,11 +116,11 @@ fn the_disk_fails_at_every_act_around_a_push() {
                     assert_eq!(tip(), before, "act {act}: an error means that nothing was changed");
                     errors += 1;
                 }
-                Ok(Outcome::Unknown(_)) => unknown += 1,
-                Ok(Outcome::Done(_)) => {}
+                Ok(StepOutcome::Unknown(_)) => unknown += 1,
+                Ok(StepOutcome::Done(_)) => {}
                 Ok(other) => panic!("act {act}: {other:?}"),
             }
-            let Outcome::Done(landed) = machine.store.apply(&step).unwrap() else {
+            let StepOutcome::Done(landed) = machine.store.apply(&step).unwrap() else {
                 panic!("act {act}: nobody else wants it")
             };
             assert_eq!(landed.slot, step.to, "act {act}");

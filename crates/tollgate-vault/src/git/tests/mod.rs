@@ -17,9 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::event::{Journal, MemoryJournal};
 use crate::folder::tests::{Died, Fate};
-use crate::{
-    ClaimDenied, ClaimKind, ClaimOutcome, ClaimRequest, Claimed, FolderOptions, Release, Terms, Vault,
-};
+use crate::{ClaimKind, ClaimRequest, Claimed, Denial, FolderOptions, Release, Terms, Vault};
 use tollgate_base::lock::Pauses;
 use tollgate_base::settings::Durability;
 
@@ -160,15 +158,15 @@ impl Machine {
 
     pub(super) fn claim(&self, task: &str, who: &str) -> Claimed {
         match self.vault.claim(&name(task), &request(who), now()).unwrap() {
-            ClaimOutcome::Claimed(claimed) => *claimed,
-            ClaimOutcome::Denied(denied) => panic!("`{who}` should have got `{task}`: {denied:?}"),
+            Ok(claimed) => claimed,
+            Err(denied) => panic!("`{who}` should have got `{task}`: {denied:?}"),
         }
     }
 
-    pub(super) fn denied(&self, task: &str, who: &str) -> ClaimDenied {
+    pub(super) fn denied(&self, task: &str, who: &str) -> Denial {
         match self.vault.claim(&name(task), &request(who), now()).unwrap() {
-            ClaimOutcome::Claimed(_) => panic!("`{who}` should not have got `{task}`"),
-            ClaimOutcome::Denied(denied) => denied,
+            Ok(_) => panic!("`{who}` should not have got `{task}`"),
+            Err(denied) => denied,
         }
     }
 
@@ -195,7 +193,7 @@ impl Machine {
     /// starting has a copy for an instant.
     pub(super) fn settle(&self) -> usize {
         let store = &self.store;
-        store.settle(&store.converse().unwrap()).unwrap().len()
+        store.settle(&store.converse().unwrap()).unwrap()
     }
 
     /// Reclaims the task of an owner that is gone. The lock of a claim may be copied for an instant, too.
@@ -223,8 +221,8 @@ impl Machine {
         self.journal.all().iter().filter(is_it).count()
     }
 
-    pub(super) fn tree(&self) -> &Path {
-        self.store.folder().unwrap()
+    pub(super) fn tree(&self) -> PathBuf {
+        GitStore::folder_in(&self.path.join("vault"))
     }
 
     /// What the agent writes to its file.

@@ -64,7 +64,7 @@ fn an_interrupted_push_of_an_earlier_version_is_settled() {
     let seen = machine.vault.digest(&task).unwrap().unwrap();
     let step = rules::amend(&task, "me", seen, "new text\n", now()).unwrap();
     let away = goes_away_after_a_push(&world);
-    assert!(matches!(machine.store.apply(&step).unwrap(), Outcome::Unknown(_)));
+    assert!(matches!(machine.store.apply(&step).unwrap(), StepOutcome::Unknown(_)));
     fs::rename(away, world.remote()).unwrap();
     let pending = machine.store.private.join("pending.json");
     let mut plans: Value = serde_json::from_slice(&fs::read(&pending).unwrap()).unwrap();

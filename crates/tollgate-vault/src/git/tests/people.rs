@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::Next;
 use crate::checkup::Followed;
 use crate::claim::Mode;
 use crate::roles::{Role, Roles};
@@ -162,8 +161,7 @@ fn people_and_workers_push_at_the_same_time_and_nothing_is_lost() {
                     loop {
                         let last = done.load(Ordering::SeqCst);
                         machine.sync();
-                        while let (Next::Claimed(claimed), _) = machine.vault.claim_next(&who, now()).unwrap()
-                        {
+                        while let (Some(claimed), _) = machine.vault.claim_next(&who, now()).unwrap() {
                             assert_eq!(machine.release(&claimed), State::Done);
                         }
                         if last {
@@ -237,7 +235,7 @@ fn a_person_may_move_a_claimed_task_away_and_the_result_is_set_aside() {
     assert!(fs::read_to_string(&aside[0]).unwrap().ends_with("the result\n"));
     drop(claimed);
     let found = machine.store.checkup().unwrap();
-    assert!(found.contains(&Finding::OrphanedClaim { task: name("x") }), "{found:?}");
+    assert!(found.contains(&Finding::OrphanedClaim(name("x"))), "{found:?}");
     assert_eq!(world.cards(), 0);
 }
 

@@ -326,7 +326,7 @@ impl Step {
         let spots = [self.spot.as_ref(), self.to.as_ref(), staged].into_iter().flatten().map(Spot::folder);
         let parents = self.folders.made.iter().map(|(_, parent)| parent);
         let changed = self.stand != Stand::Same;
-        parents.chain(spots).cloned().filter(move |_| changed)
+        parents.chain(spots).filter(move |_| changed).cloned()
     }
 
     pub(super) fn applied(&self) -> Applied {

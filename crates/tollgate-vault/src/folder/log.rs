@@ -90,7 +90,7 @@ enum Line {
     /// It was rolled back.
     Undone,
     /// This is known about a task.
-    Noted(TaskName, Noted),
+    Noted(TaskName, Box<Noted>),
 }
 
 impl Line {
@@ -123,7 +123,7 @@ impl LogState {
                         state.settle(plan.step, landed);
                     }
                 }
-                Ok(Line::Noted(task, noted)) => drop(state.notes.insert(task, noted)),
+                Ok(Line::Noted(task, noted)) => drop(state.notes.insert(task, *noted)),
                 // Cut short by a power cut.
                 Err(_) => break,
             }
@@ -248,7 +248,7 @@ impl LockedLog {
     fn rewrite(&mut self) -> Result<()> {
         let mut bytes = Vec::new();
         for (task, noted) in &self.state.notes {
-            bytes.extend(Line::Noted(task.clone(), noted.clone()).bytes()?);
+            bytes.extend(Line::Noted(task.clone(), Box::new(noted.clone())).bytes()?);
         }
         self.disk.replace_via(&self.path.with_extension("new"), &self.path, &bytes)
     }
@@ -296,7 +296,7 @@ mod tests {
         let noted = Noted { step: StepId::new().unwrap(), record: ClaimRecord::new(Slot::NEEDS_ACTION) };
         let mut bytes = Vec::new();
         for name in ["a", "b"] {
-            bytes.extend(Line::Noted(name.parse().unwrap(), noted.clone()).bytes().unwrap());
+            bytes.extend(Line::Noted(name.parse().unwrap(), Box::new(noted.clone())).bytes().unwrap());
         }
         let first = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
         for end in first..bytes.len() {

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tollgate::ledger::{Ledger, LedgerOptions};
-use tollgate::ledger_journal::LedgerJournal;
 use tollgate::settings::Durability;
+use tollgate::tasks::LedgerJournal;
 use tollgate::vault::{ClaimKind, ClaimRequest, FolderOptions, FolderStore, Next, Release, Terms, Vault};
 
 const TOLLGATE: &str = env!("CARGO_BIN_EXE_tollgate");

@@ -249,7 +249,6 @@ mod tests {
     use super::*;
     use serde_json::json;
     use tollgate_base::event::{Event, TaskReclaimed};
-    use tollgate_base::ledger::LedgerOptions;
 
     #[test]
     fn a_new_folder_at_the_same_path_is_another_workspace() {
@@ -266,8 +265,7 @@ mod tests {
     #[test]
     fn a_recorded_step_is_found_again() {
         let folder = tempfile::tempdir().unwrap();
-        let options = LedgerOptions { max_size: 1 << 20, head: None };
-        let ledger = Ledger::new(folder.path(), &folder.path().join("lock"), options);
+        let ledger = Ledger::new(folder.path(), &folder.path().join("lock"), 1 << 20, None);
         let journal = LedgerJournal::new(ledger.clone(), "x".into(), Durability::Fast, None);
         let now = Timestamp::now();
         let entry = |time| {

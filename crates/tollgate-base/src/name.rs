@@ -12,11 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Fault, Result};
 
-/// Longest name: two names and two hashes must fit into a file name of 255 bytes.
+/// Longest name: two names and two hashes must fit into a file name of 255 bytes. A message quotes no more of a bad one.
 const MAX: usize = 64;
-
-/// How much of a bad value an error message quotes.
-const SHOWN: usize = 64;
 
 fn check_name(text: &str) -> Result<(), String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@+".contains(c);
@@ -69,7 +66,7 @@ macro_rules! checked {
             fn from_str(text: &str) -> Result<Self> {
                 let check: fn(&str) -> Result<(), String> = $check;
                 check(text).map_err(|why| {
-                    let shown: String = text.chars().take(SHOWN).collect();
+                    let shown: String = text.chars().take(MAX).collect();
                     Fault::invalid(format!(concat!("`{}` is not ", $kind, ": {}"), shown.escape_debug(), why))
                 })?;
                 Ok(Self(text.into()))

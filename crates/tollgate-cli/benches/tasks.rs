@@ -12,9 +12,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use tollgate::ledger::{Ledger, LedgerOptions};
-use tollgate::ledger_journal::LedgerJournal;
+use tollgate::ledger::Ledger;
 use tollgate::settings::Durability;
+use tollgate::tasks::LedgerJournal;
 use tollgate::vault::{ClaimKind, ClaimRequest, FolderOptions, FolderStore, Release, Terms, Vault};
 
 const TOLLGATE: &str = env!("CARGO_BIN_EXE_tollgate");
@@ -67,7 +67,7 @@ fn fill(vault: &Path, tasks: usize) {
 fn open(vault: &Path, durability: Durability) -> Vault {
     let state = vault.join(".tollgate");
     fs::create_dir_all(&state).unwrap();
-    let ledger = Ledger::new(&state, &state.join("lock"), LedgerOptions { max_size: 64 << 20, head: None });
+    let ledger = Ledger::new(&state, &state.join("lock"), 64 << 20, None);
     let journal = Arc::new(LedgerJournal::new(ledger, "bench".into(), durability, None));
     let options = FolderOptions { durability, ..FolderOptions::new(journal) };
     Vault::new(Arc::new(FolderStore::open(vault, options).unwrap()), Terms::default())

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use jiff::Timestamp;
 use tollgate::error::Fault;
 use tollgate::gate::Gate;
-use tollgate::ledger::{Ledger, LedgerOptions};
+use tollgate::ledger::Ledger;
 use tollgate::name::{Agent, TurnId};
 use tollgate::settings::LedgerSettings;
 use tollgate::shared_turn::{SharedTurn, SharedTurns};
@@ -140,7 +140,7 @@ impl Invocation {
         let state = root.join(STATE_FOLDER);
         let max_size = LedgerSettings::default().max_size.0;
         let head = self.ledger_head(&root)?;
-        Ok(Ledger::new(&state, &state.join("locks").join("ledger"), LedgerOptions { max_size, head }))
+        Ok(Ledger::new(&state, &state.join("locks").join("ledger"), max_size, head))
     }
 
     /// The file with the last known head of the ledger; `None` if the user has no folder for state.

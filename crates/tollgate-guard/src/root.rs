@@ -22,7 +22,7 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::event::Event;
 use tollgate_base::file::replace_file;
-use tollgate_base::ledger::{Entry, Ledger, LedgerOptions};
+use tollgate_base::ledger::{Entry, Ledger};
 use tollgate_base::name::{Agent, TurnId};
 use tollgate_base::settings::{Durability, Settings};
 
@@ -84,8 +84,7 @@ impl Root {
         state_folder::create(&path, &state_path)?;
         let state = folder.open_below(Path::new(STATE_FOLDER))?;
         let below = |name: &str| state.open_below(Path::new(name));
-        let ledger_options =
-            LedgerOptions { max_size: settings.ledger.max_size.0, head: options.ledger_head };
+        let max_size = settings.ledger.max_size.0;
         let mut protected = settings.guard.protected.clone();
         protected.extend(options.protected);
         protected.push(STATE_FOLDER.into());
@@ -95,7 +94,7 @@ impl Root {
             recovery: below("recovery")?,
             journal: below("journal")?,
             stripes: Stripes { folder: state_path.join("locks") },
-            ledger: Ledger::new(&state_path, &state_path.join("locks/ledger"), ledger_options),
+            ledger: Ledger::new(&state_path, &state_path.join("locks/ledger"), max_size, options.ledger_head),
             path,
             settings,
             protected,

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tollgate::gate::Gate;
+use tollgate::settings::Settings;
 use tollgate::workspace::{self, Workspace};
 use tollgate_server::mcp::{self, Options, serve_stdio};
 
@@ -34,7 +35,8 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     if arguments.next().as_deref() == Some("serve") {
         let (folder, fast) = (arguments.next().unwrap(), arguments.next().as_deref() == Some("fast"));
-        let settings = fast.then(|| "[guard]\ndurability = \"fast\"\n".parse().unwrap());
+        let text = "[guard]\ndurability = \"fast\"\n";
+        let settings = fast.then(|| Settings::parse(text, "config.toml".as_ref()).unwrap());
         let options = workspace::Options { settings, ..Default::default() };
         let gate = Gate::new(Workspace::open(folder, options).unwrap());
         return serve_stdio(&mcp::Server::new(gate, Options::new("bench".parse().unwrap()))).unwrap();

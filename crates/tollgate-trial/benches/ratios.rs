@@ -17,7 +17,7 @@ use tollgate::digest::Digest;
 use tollgate::event::{Event, FileChanged, Guarantee, Mutation, MutationStatus};
 use tollgate::gate::Gate;
 use tollgate::guard::{Action, Change, Expected, Outcome};
-use tollgate::ledger::{Entry, Ledger, LedgerOptions};
+use tollgate::ledger::{Entry, Ledger};
 use tollgate::name::TurnId;
 use tollgate::part::Part;
 use tollgate::settings::{Durability, Settings};
@@ -205,8 +205,7 @@ fn ledger() {
         let folder = keep.path().join(name);
         fs::create_dir(&folder).unwrap();
         // In one file of any length.
-        let options = LedgerOptions { max_size: u64::MAX, head: None };
-        let ledger = Ledger::new(&folder, &folder.join("lock"), options);
+        let ledger = Ledger::new(&folder, &folder.join("lock"), u64::MAX, None);
         let mut left = lines;
         while left > 0 {
             let some = left.min(1000);
@@ -225,7 +224,7 @@ fn ledger() {
     // Another process has appended in the meantime, so the end must be found again.
     let reopened = |name: &str| {
         let folder = keep.path().join(name);
-        Ledger::new(&folder, &folder.join("lock"), LedgerOptions { max_size: u64::MAX, head: None })
+        Ledger::new(&folder, &folder.join("lock"), u64::MAX, None)
     };
     let pair = sample(2000, |_| append(&reopened("long")), |_| append(&reopened("short")));
     row(

@@ -96,7 +96,6 @@ compile_error!(
     "tollgate supports Linux and macOS: its promises need locks and renames that differ elsewhere"
 );
 
-pub mod ledger_journal;
 pub mod tasks;
 
 pub use tollgate_base::{digest, error, event, ledger, name, settings, visible};

@@ -145,7 +145,7 @@ impl Ledger {
     /// The file to append to, and its size. A full one gets its final name, and a new one is made. If that fails, the ledger
     /// goes on in the full file and the next append tries again: an append must not fail because a file is too long.
     fn with_room(&self, file: File, size: u64) -> Result<(File, u64)> {
-        if size == 0 || size < self.options.max_size {
+        if size == 0 || size < self.max_size {
             return Ok((file, size));
         }
         let first = first_line(&file).at("read", &self.path)?;

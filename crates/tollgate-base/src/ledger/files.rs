@@ -15,30 +15,23 @@ use crate::lock::Lock;
 /// that holds the lock for this long hangs.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 
-/// How a ledger is kept.
-#[derive(Debug, Clone)]
-pub struct LedgerOptions {
-    /// When the file is at least this large, the ledger goes on in a new one.
-    pub max_size: u64,
-    /// The file outside the workspace that remembers the last known head. It and its folder are made when needed.
-    pub head: Option<PathBuf>,
-}
-
 /// The ledger of one workspace.
 #[derive(Debug, Clone)]
 pub struct Ledger {
     pub(super) folder: PathBuf,
     pub(super) path: PathBuf,
     lock: PathBuf,
-    pub(super) options: LedgerOptions,
+    pub(super) max_size: u64,
+    pub(super) head: Option<PathBuf>,
 }
 
 impl Ledger {
     /// The ledger in this folder, guarded by this lock file. No file is read or made yet. The folder must exist before
-    /// the first append.
-    pub fn new(folder: &Path, lock: &Path, options: LedgerOptions) -> Self {
+    /// the first append. When the file is at least `max_size` large, the ledger goes on in a new one. `head` is the file
+    /// outside the workspace that remembers the last known head; it and its folder are made when needed.
+    pub fn new(folder: &Path, lock: &Path, max_size: u64, head: Option<PathBuf>) -> Self {
         let path = folder.join("ledger.jsonl");
-        Self { folder: folder.to_owned(), path, lock: lock.to_owned(), options }
+        Self { folder: folder.to_owned(), path, lock: lock.to_owned(), max_size, head }
     }
 
     /// The file that grows.

@@ -40,13 +40,13 @@ struct Record {
 impl Ledger {
     /// What is remembered, if anything is.
     pub(super) fn remembered(&self) -> Result<Option<Cursor>> {
-        let Some(path) = &self.options.head else { return Ok(None) };
+        let Some(path) = &self.head else { return Ok(None) };
         Ok(load(path)?.map(|record| record.head))
     }
 
     /// Remembers `after`, unless what is remembered contradicts `before`, where the ledger ended until now.
     pub(super) fn remember(&self, before: Cursor, after: Cursor) {
-        let Some(path) = &self.options.head else { return };
+        let Some(path) = &self.head else { return };
         let (head, disputed) = match load(path) {
             // Not replaced: disputed, of a later version, or not readable.
             Ok(Some(Record { disputed: true, .. })) | Err(_) => return,

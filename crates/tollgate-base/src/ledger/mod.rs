@@ -29,7 +29,7 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
-pub use files::{Ledger, LedgerOptions};
+pub use files::Ledger;
 pub use follow::{Followed, Follower, Lost};
 pub use line::{Cursor, Entry, Line};
 pub use read::{NewestFirst, Page};

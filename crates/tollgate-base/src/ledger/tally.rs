@@ -82,9 +82,13 @@ struct Checkpoint {
 impl Ledger {
     /// The sums of each agent that has tried to claim something.
     pub fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {
-        let kept = self.kept_sums();
-        let is_newer = version_in(&kept).is_some_and(|version| version > VERSION);
-        let kept = if is_newer { None } else { serde_json::from_slice::<Checkpoint>(&kept).ok() };
+        let mut bytes = Vec::new();
+        // What cannot be read says nothing: the answer is in the ledger.
+        if let Ok(Some(file)) = open_to_read(&self.kept_path()) {
+            let _ = file.take(LARGEST).read_to_end(&mut bytes);
+        }
+        let is_newer = version_in(&bytes).is_some_and(|version| version > VERSION);
+        let kept = if is_newer { None } else { serde_json::from_slice::<Checkpoint>(&bytes).ok() };
         let (start, mut agents) = kept.map_or_else(Default::default, |kept| (Some(kept.cursor), kept.agents));
         let mut follower = self.follow_from(start.unwrap_or(Cursor::START));
         let mut read = 0;
@@ -121,17 +125,6 @@ impl Ledger {
 
     fn kept_path(&self) -> PathBuf {
         self.folder.join("figures.json")
-    }
-
-    /// What cannot be read says nothing: the answer is in the ledger.
-    fn kept_sums(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        if let Ok(Some(file)) = open_to_read(&self.kept_path())
-            && file.take(LARGEST).read_to_end(&mut bytes).is_err()
-        {
-            bytes.clear();
-        }
-        bytes
     }
 
     fn keep(&self, checkpoint: &Checkpoint) -> Result<()> {

@@ -57,8 +57,7 @@ impl World {
     }
 
     fn ledger_with(&self, head: Option<PathBuf>) -> Ledger {
-        let options = LedgerOptions { max_size: self.max_size, head };
-        Ledger::new(self.folder.path(), &self.path("lock"), options)
+        Ledger::new(self.folder.path(), &self.path("lock"), self.max_size, head)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -171,8 +170,7 @@ fn an_empty_ledger_is_valid() {
     assert_eq!(found, nothing);
     assert_eq!(world.files(), [""; 0], "to look does not make files");
 
-    let options = LedgerOptions { max_size: 1, head: None };
-    let nowhere = Ledger::new(&world.path("nowhere"), &world.path("nowhere/lock"), options);
+    let nowhere = Ledger::new(&world.path("nowhere"), &world.path("nowhere/lock"), 1, None);
     assert_eq!(nowhere.newest_first().unwrap().count(), 0);
     assert_eq!(nowhere.verify().unwrap(), nothing);
 }
@@ -321,7 +319,7 @@ fn a_folder_that_cannot_be_written_is_a_clear_error() {
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
     // Permissions do not hold for root; where the kernel itself says no, they do not matter.
     let folder = if rustix::process::geteuid().is_root() { Path::new("/sys/kernel") } else { &closed };
-    let ledger = Ledger::new(folder, &world.path("lock"), LedgerOptions { max_size: 1, head: None });
+    let ledger = Ledger::new(folder, &world.path("lock"), 1, None);
     let fault = ledger.append(&[entry(json!(1))], Durability::Fast).unwrap_err();
     let Fault::Io { path, source, .. } = &fault else { panic!("{fault}") };
     assert_eq!(*path, folder.join("ledger.jsonl"));

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use tollgate::workspace::STATE_VERSION;
 
-use crate::world::{World, open};
+use crate::world::{World, open, parse};
 
 /// Changes `a` from "one" to "two". Returns the path of the replaced file in the stage.
 fn written() -> (World, PathBuf) {
@@ -28,7 +28,7 @@ fn forget_last_line(world: &World) {
 }
 
 fn reopen(world: &World) -> tollgate::gate::Gate {
-    open(&world.root(), "[guard]\ngrace = \"0ms\"".parse().unwrap())
+    open(&world.root(), parse("[guard]\ngrace = \"0ms\""))
 }
 
 #[test]

@@ -4,7 +4,7 @@ use tollgate::digest::Digest;
 use tollgate::guard::Outcome;
 use tollgate::recovery::RecoveryKind;
 
-use crate::world::{World, open};
+use crate::world::{World, open, parse};
 
 /// The late-write check is due at once.
 const NOW: &str = "[guard]\ngrace = \"0ms\"";
@@ -90,7 +90,7 @@ fn the_late_write_check_waits_until_the_replaced_file_is_closed() {
         std::fs::read_dir(world.root().join(".tollgate/stage")).unwrap().next().unwrap().unwrap().path();
     let world = {
         // With a grace time of zero, the check would not wait at all.
-        let settings = "[guard]\ngrace = \"1h\"".parse().unwrap();
+        let settings = parse("[guard]\ngrace = \"1h\"");
         let late = jiff::Timestamp::now() + std::time::Duration::from_secs(2 * 3600);
         let options = tollgate::workspace::Options {
             settings: Some(settings),
@@ -116,7 +116,7 @@ fn recovery_is_limited_by_age_and_size() {
         scope.spawn(|| agent_writes(&world, 5)).join().unwrap();
     });
     assert_eq!(workspace.sweep().unwrap().kept, 5);
-    let later = "[guard]\ngrace = \"0ms\"\n[recovery]\nmax_age = \"0ms\"".parse().unwrap();
+    let later = parse("[guard]\ngrace = \"0ms\"\n[recovery]\nmax_age = \"0ms\"");
     let gate = open(&world.root(), later);
     while gate.workspace().sweep().unwrap().pruned < 5 && !gate.workspace().recovery().unwrap().is_empty() {}
     assert!(gate.workspace().recovery().unwrap().is_empty());

@@ -29,7 +29,7 @@ impl World {
     pub(crate) fn with(settings: &str) -> Self {
         let keep = tempfile::tempdir().unwrap();
         fs::create_dir(keep.path().join("w")).unwrap();
-        let mut settings = Settings::parse(settings, "config.toml".as_ref()).unwrap();
+        let mut settings = parse(settings);
         settings.guard.durability = tollgate::settings::Durability::Fast;
         let gate = open(&keep.path().join("w"), settings);
         Self { keep, gate }
@@ -78,6 +78,10 @@ impl World {
     pub(crate) fn lines_of(&self, action_type: &str) -> Vec<Value> {
         self.ledger().into_iter().filter(|line| line["action_type"] == action_type).collect()
     }
+}
+
+pub(crate) fn parse(settings: &str) -> Settings {
+    Settings::parse(settings, "config.toml".as_ref()).unwrap()
 }
 
 pub(crate) fn open(root: &Path, settings: Settings) -> Gate {

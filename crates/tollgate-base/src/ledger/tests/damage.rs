@@ -215,8 +215,7 @@ fn verify_waits_for_an_unfinished_write() {
 #[test]
 fn a_reader_that_may_not_take_the_lock_may_read() {
     let world = World::rotated(5, 3);
-    let options = LedgerOptions { max_size: 1, head: None };
-    let ledger = Ledger::new(world.folder.path(), &world.path("nowhere/lock"), options);
+    let ledger = Ledger::new(world.folder.path(), &world.path("nowhere/lock"), 1, None);
     assert_eq!(ledger.verify().unwrap().lines, 5);
     assert_eq!(ledger.newest_first().unwrap().count(), 5);
     assert!(ledger.append(&[entry(json!(6))], Durability::Fast).is_err());

@@ -85,6 +85,25 @@ pub(crate) enum UsageError {
     HookTooSlow(Duration),
 }
 
+/// Why nobody can decide here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NoPerson {
+    /// This agent runs the command, or is named in it.
+    Agent(String),
+    /// Standard input or standard error is not a terminal.
+    NoTerminal,
+}
+
+impl NoPerson {
+    /// The word in JSON.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Agent(_) => "agent",
+            Self::NoTerminal => "no_terminal",
+        }
+    }
+}
+
 impl From<UsageError> for CliError {
     fn from(error: UsageError) -> Self {
         Self::Usage(error)

@@ -177,7 +177,8 @@ impl Invocation {
 
     /// The agent that runs this process, if one does. Then what only people may do is refused.
     pub(crate) fn inside_an_agent(&self) -> Option<String> {
-        self.surroundings.agent.as_ref().map(|agent| agent.to_string_lossy().into_owned())
+        let given = self.surroundings.agent.as_ref().map(|agent| agent.to_string_lossy().into_owned());
+        given.or_else(|| host::around(Surroundings::has).map(str::to_owned))
     }
 
     /// The agent that writes files: the owner of the given turn, else the acting agent.

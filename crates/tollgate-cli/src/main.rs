@@ -15,6 +15,7 @@ mod hook;
 mod host;
 mod invocation;
 mod output;
+mod person;
 mod replace;
 mod report;
 mod root;

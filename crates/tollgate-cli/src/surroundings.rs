@@ -45,6 +45,11 @@ impl Surroundings {
         env::var_os(variable).filter(|folder| !folder.is_empty()).map(PathBuf::from)
     }
 
+    /// Whether this variable of an agent program is set.
+    pub(crate) fn has(variable: &str) -> bool {
+        env::var_os(variable).is_some_and(|value| !value.is_empty())
+    }
+
     /// The folder for temporary files.
     pub(crate) fn temporary() -> PathBuf {
         env::temp_dir()

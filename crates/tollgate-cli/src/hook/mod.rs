@@ -52,6 +52,9 @@ pub(crate) fn answer(called: &'static dyn Host, global: &GlobalArgs) -> Option<V
         Ok((hook, plan))
     }));
     match understood {
+        Ok(Ok((Hook { host, .. }, Plan { people_only: Some(command), .. }))) => {
+            Some(host.block(&words::hook_people_only(&command)))
+        }
         Ok(Ok((hook, plan))) if plan.weight() == Weight::Harmless => {
             // If this fails or takes long, no update is lost.
             catch_unwind(AssertUnwindSafe(|| hook.run(&plan, &mut |_| {}))).ok()?.ok()?

@@ -28,6 +28,8 @@ pub(super) struct Plan {
     pub(super) shell: bool,
     /// Files that it gives to unknown programs.
     pub(super) named: Vec<PathBuf>,
+    /// A command of tollgate that only a person may run.
+    pub(super) people_only: Option<String>,
     /// The shell command could not be parsed, so it may do anything.
     pub(super) unclear: bool,
     /// The shell command was not read to its end, so it may change every file that it names.
@@ -78,6 +80,7 @@ impl Plan {
         self.unclear |= effects.unclear;
         self.gave_up |= effects.gave_up;
         self.named.extend(effects.named);
+        self.people_only = self.people_only.take().or(effects.people_only);
         // A command that cannot be parsed may not run at all, so it does not count as reading.
         if !effects.unclear {
             self.reads.extend(effects.reads);

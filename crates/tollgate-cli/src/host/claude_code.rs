@@ -88,6 +88,10 @@ impl Host for ClaudeCode {
         Trust::NotNeeded
     }
 
+    fn shell_marks(&self) -> &'static [&'static str] {
+        &["CLAUDECODE"]
+    }
+
     fn canary(&self, session: &str, folder: &Path, event: Canary, file: &Path) -> Value {
         canary(session, folder, event, file)
     }

@@ -97,6 +97,10 @@ impl Host for Cline {
         Traces { program: "cline", home: ".cline", project: &[".cline", ".clinerules"] }
     }
 
+    fn shell_marks(&self) -> &'static [&'static str] {
+        &["CLINE_ACTIVE"]
+    }
+
     fn canary(&self, session: &str, folder: &Path, event: Canary, file: &Path) -> Value {
         let (name, field, tool, input) = match event {
             Canary::BeforeRead => {

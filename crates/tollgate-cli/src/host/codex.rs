@@ -149,6 +149,10 @@ impl Host for Codex {
         }
     }
 
+    fn shell_marks(&self) -> &'static [&'static str] {
+        &["CODEX_THREAD_ID", "CODEX_SANDBOX", "CODEX_CI"]
+    }
+
     fn canary(&self, session: &str, folder: &Path, event: Canary, file: &Path) -> Value {
         let mut payload = claude_code::canary(session, folder, event, file);
         let path = file.display();

@@ -96,6 +96,10 @@ impl Host for Copilot {
         Traces { program: "copilot", home: ".copilot", project: &[".github/hooks", ".github/copilot"] }
     }
 
+    fn shell_marks(&self) -> &'static [&'static str] {
+        &["COPILOT_CLI"]
+    }
+
     fn canary(&self, session: &str, folder: &Path, event: Canary, file: &Path) -> Value {
         let (tool, args) = match event {
             Canary::BeforeRead | Canary::AfterRead => ("view", json!({"path": file})),

@@ -97,6 +97,10 @@ impl Host for Cursor {
         Traces { program: "cursor-agent", home: ".cursor", project: &[".cursor"] }
     }
 
+    fn shell_marks(&self) -> &'static [&'static str] {
+        &["CURSOR_AGENT"]
+    }
+
     fn canary(&self, session: &str, folder: &Path, event: Canary, file: &Path) -> Value {
         let (name, tool, input) = match event {
             Canary::BeforeRead => ("preToolUse", "Read", json!({"file_path": file})),

@@ -87,6 +87,10 @@ impl Host for Gemini {
         Traces { program: "gemini", home: ".gemini", project: &[".gemini", "GEMINI.md"] }
     }
 
+    fn shell_marks(&self) -> &'static [&'static str] {
+        &["GEMINI_CLI"]
+    }
+
     fn canary(&self, session: &str, folder: &Path, event: Canary, file: &Path) -> Value {
         let (name, tool, input) = match event {
             Canary::BeforeRead => ("BeforeTool", "read_file", json!({"file_path": file})),

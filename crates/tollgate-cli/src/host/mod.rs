@@ -60,6 +60,11 @@ pub(crate) fn is_found(host: &dyn Host, home: Option<&Path>, path: &[PathBuf], r
         || traces.project.iter().any(|name| root.join(name).exists())
 }
 
+/// The program whose agent runs this process, judging by the variables that programs set for their agents' commands.
+pub(crate) fn around(is_set: impl Fn(&str) -> bool) -> Option<&'static str> {
+    ALL.into_iter().find(|host| host.shell_marks().iter().any(|mark| is_set(mark))).map(Host::name)
+}
+
 /// The files that configure the hooks. Agents may not change them, because they could disable the guard.
 pub(crate) fn protected() -> Vec<PathBuf> {
     ALL.iter().flat_map(|host| host.setup().files()).collect()

@@ -91,6 +91,10 @@ impl Host for Opencode {
         }
     }
 
+    fn shell_marks(&self) -> &'static [&'static str] {
+        &["OPENCODE", "OPENCODE_CLIENT"]
+    }
+
     fn canary(&self, session: &str, folder: &Path, event: Canary, file: &Path) -> Value {
         let (hook, tool, args) = match event {
             Canary::BeforeRead => ("tool.execute.before", "read", json!({"filePath": file})),

@@ -38,6 +38,9 @@ pub(crate) trait Host: Sync {
     /// The files and folders that show that the program is used.
     fn traces(&self) -> Traces;
 
+    /// The environment variables by which a command knows that an agent of this program runs it.
+    fn shell_marks(&self) -> &'static [&'static str];
+
     /// Whether the program would call the installed hooks, judging by its settings.
     fn trust(&self, home: Option<&Path>, root: &Path) -> Trust {
         let _ = (home, root);

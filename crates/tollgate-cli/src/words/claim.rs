@@ -11,7 +11,8 @@ use tollgate::visible::plain;
 
 use super::error::fault_words;
 use super::task::unfit;
-use super::text::{Viewpoint, counted, moment, seconds, short, shown};
+use super::text::{Viewpoint, counted, moment, seconds, short, shown, size};
+use crate::error::NoPerson;
 
 pub(crate) fn claimed(view: &Viewpoint, claimed: &Claimed) -> String {
     let claim = &claimed.claim;
@@ -141,11 +142,45 @@ pub(crate) fn decided(landed: &Landed, verb: &str, by: &str) -> String {
     format!("`{}` {verb} by `{}`, now in `{}`", plain(landed.task.as_str()), plain(by), landed.slot)
 }
 
+/// Why nobody can decide here.
+pub(crate) fn nobody_decides(why: &NoPerson) -> String {
+    match why {
+        NoPerson::Agent(agent) => {
+            format!("`{}` is an agent, and only people approve and reject tasks", plain(agent))
+        }
+        NoPerson::NoTerminal => {
+            "only people approve and reject tasks, and no person can read and type here: standard input or standard \
+             error is not a terminal"
+                .into()
+        }
+    }
+}
+
+/// The question after the text of a task.
+pub(crate) fn decide(task: &TaskName, verb: &str) -> String {
+    format!("{verb} `{}`, exactly as shown above? type `yes` to {verb} it:", plain(task.as_str()))
+}
+
+pub(crate) fn not_confirmed(task: &TaskName, verb: &str) -> String {
+    format!("the answer was not `yes`, so `{}` stays as it is: nothing to {verb}", plain(task.as_str()))
+}
+
+pub(crate) fn not_as_expected(task: &TaskName) -> String {
+    format!("the text of `{}` is not the text that `--expect` names", plain(task.as_str()))
+}
+
+pub(crate) fn too_long_to_decide(task: &TaskName, bytes: u64) -> String {
+    format!("`{}` has {}, too much to show it whole", plain(task.as_str()), size(bytes))
+}
+
 pub(crate) fn decision_refused(reason: &str, message: &str) -> String {
     let hint = match reason {
-        "agent" => {
-            "ask a person to decide: `tollgate task approve` or `tollgate task reject` in their own shell"
+        "agent" | "no_terminal" => {
+            "ask a person to decide: on the dashboard (`tollgate serve`), or with `tollgate task approve` or `tollgate \
+             task reject` in their own terminal"
         }
+        "not_confirmed" => "run the command again and type `yes` if that is your decision",
+        "too_long" => "shorten the file, then decide",
         _ => "run `tollgate task list` to see where it is",
     };
     format!("refused: {}\nhint: {hint}", plain(message))

@@ -1,5 +1,6 @@
 //! What an agent's model reads when its tool call was refused. The first line is for programs, the rest are instructions.
 
+use serde_json::json;
 use tollgate::guard::Refused;
 use tollgate::path::FilePath;
 use tollgate::refusal::{Reason, Refusal, Stale};
@@ -96,6 +97,17 @@ pub(crate) fn hook_lost(view: &Viewpoint, path: &FilePath, text: &str, kept: Opt
         "Someone else changed `{path}` just before this write, so the write replaced text that you have not seen. Read \
          `{path}` and restore what is missing.{kept} The replaced text was:\n{}{cut}",
         &text[..end]
+    )
+}
+
+/// A shell command that only a person may run.
+pub(crate) fn hook_people_only(command: &str) -> String {
+    let message = format!("only a person may run `{command}`");
+    let hint = "ask a person to do it: on the dashboard (`tollgate serve`), or in their own terminal";
+    format!(
+        "{}\nOnly a person may run `{command}`, so this command was blocked. Nothing was changed. Tell the person what you \
+         need and why; they do it on the dashboard or in their own terminal.",
+        json_line(&json!({"error": "PEOPLE_ONLY", "message": message, "hint": hint})),
     )
 }
 

@@ -25,23 +25,24 @@ mod work;
 
 pub(crate) use change::{STDIN_IS_READ, applied, weaker_guarantees};
 pub(crate) use claim::{
-    claimed, decided, decision_refused, draft_added, not_claimed, not_the_owner, nothing_to_claim,
-    progress_noted, reclaimed, released, renewed, skipped, skipped_faults, verified,
+    claimed, decide, decided, decision_refused, draft_added, nobody_decides, not_as_expected, not_claimed,
+    not_confirmed, not_the_owner, nothing_to_claim, progress_noted, reclaimed, released, renewed, skipped,
+    skipped_faults, too_long_to_decide, verified,
 };
 pub(crate) use doctor::{diagnosis, finding};
 pub(crate) use error::{error, error_json};
 pub(crate) use git::{
     fenced_off, may_be_old, not_following, put_aside, silent_for_a_lease, synced, together,
 };
-pub(crate) use hook::{hook_fault, hook_lost, hook_refused};
+pub(crate) use hook::{hook_fault, hook_lost, hook_people_only, hook_refused};
 pub(crate) use init::{hooked, init, next_steps, registered, vault_made};
 pub(crate) use ledger::{damaged_lines, ledger_line, verdict};
 pub(crate) use recovery::kept;
 pub(crate) use refusal::refused;
 pub(crate) use serve::serving;
 pub(crate) use task::{
-    agents_do_not_decide, bad_priority, bad_verdict, board, event_line, figures, log_line, may_claim,
-    no_vault, task_added, task_is_there, task_shown, unfit,
+    bad_priority, bad_verdict, board, event_line, figures, log_line, may_claim, no_vault, task_added,
+    task_for_decision, task_is_there, task_shown, unfit,
 };
 pub(crate) use text::Viewpoint;
 pub(crate) use turn::{turn_ended, turn_shown, turns};

@@ -13,9 +13,9 @@ use tollgate::vault::figures::Figures;
 use tollgate::vault::shown::Row;
 use tollgate::vault::state::{Slot, State};
 use tollgate::vault::store::{Landed, Task, Unfit};
-use tollgate::visible::plain;
+use tollgate::visible::{is_invisible, plain};
 
-use super::text::{Viewpoint, ago, count, moment, short, shown};
+use super::text::{Viewpoint, ago, count, counted, moment, short, shown};
 use crate::answer::{Answer, Said};
 use crate::report::diagnosis::Fact;
 
@@ -37,10 +37,6 @@ pub(crate) fn bad_priority(text: &str) -> String {
 
 pub(crate) fn bad_verdict() -> String {
     "use `success` or `failure`".into()
-}
-
-pub(crate) fn agents_do_not_decide(agent: &str) -> String {
-    format!("`{}` is an agent, and only people approve and reject tasks", plain(agent))
 }
 
 // New tasks, and views
@@ -174,13 +170,42 @@ pub(crate) fn task_shown(view: &Viewpoint, task: &Task, bytes: &[u8]) -> String 
     if let Some(approval) = &task.record.approval {
         words += &format!("\n  approved  by {} {}", plain(&approval.by), ago(view.now, approval.at));
     }
-    words.push('\n');
-    for line in String::from_utf8_lossy(bytes).lines() {
-        words.push('\n');
-        words += &plain(line);
-    }
+    words += "\n\n";
+    words += &unrendered(bytes);
     if task.len > bytes.len() as u64 {
         words += &format!("\n... and {} more bytes", task.len - bytes.len() as u64);
+    }
+    words
+}
+
+/// Every line of a text, with invisible characters and bytes that are not UTF-8 marked.
+fn unrendered(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for (number, line) in chunk.valid().split('\n').enumerate() {
+            if number > 0 {
+                text.push('\n');
+            }
+            text += &plain(line.strip_suffix('\r').unwrap_or(line));
+        }
+        for byte in chunk.invalid() {
+            text += &format!("\\x{byte:02x}");
+        }
+    }
+    text.truncate(text.trim_end_matches('\n').len());
+    text
+}
+
+/// A task, whole, for the person who decides about it.
+pub(crate) fn task_for_decision(view: &Viewpoint, task: &Task, bytes: &[u8]) -> String {
+    let hidden = String::from_utf8_lossy(bytes).chars().filter(|c| *c != '\n' && is_invisible(*c)).count();
+    let mut words = task_shown(view, task, bytes);
+    words += "\n--- end of the text";
+    if hidden > 0 {
+        words += &format!(
+            "; {} marked, as in \\u{{200b}}: look at them before you decide",
+            counted(hidden, "invisible character is", "invisible characters are")
+        );
     }
     words
 }

@@ -49,8 +49,8 @@ fn trace(world: &World, more: &[String], verb: &[String], log: &Path) {
     all.extend(more.iter().cloned());
     all.extend(["--".into(), env!("CARGO_BIN_EXE_tollgate").into()]);
     all.extend(verb.iter().cloned());
-    // strace dies by the same signal, so its log tells whether the command was killed.
-    let _ = world.program("strace", all).ends();
+    // strace dies by the same signal, so its log tells whether the command was killed. A person decides on a terminal.
+    let _ = world.program("strace", all).typed("yes");
 }
 
 /// The calls that change a file, each by its name and its number among the calls of that name.
@@ -96,7 +96,7 @@ fn dies_at_every_call(settings: &str, verb: &Verb) {
         let state = found["state"].as_str().unwrap();
         if state == verb.states[0] {
             undone += 1;
-            world.tollgate((verb.words)(&world, &task)).ends().is(0);
+            world.tollgate((verb.words)(&world, &task)).typed("yes").is(0);
             assert_eq!(row(&world, &task)["state"], verb.states[1], "{name} {nth}");
         } else {
             assert_eq!(state, verb.states[1], "{name} {nth}");

@@ -128,7 +128,7 @@ fn a_sensitive_action_is_drafted_approved_and_executed_once() {
     exit 1
     --- stderr
     refused: `cloud` is an agent, and only people approve and reject tasks
-    hint: ask a person to decide: `tollgate task approve` or `tollgate task reject` in their own shell
+    hint: ask a person to decide: on the dashboard (`tollgate serve`), or with `tollgate task approve` or `tollgate task reject` in their own terminal
     ");
     let refused =
         world.tollgate(["task", "reject", "rent", "--reason", "x", "--json"]).env("TOLLGATE_AGENT", "local");
@@ -137,12 +137,9 @@ fn a_sensitive_action_is_drafted_approved_and_executed_once() {
     // The approval holds only for the bytes that the person saw.
     let seen = world.json("task show rent")["sha256"].as_str().unwrap().to_owned();
     let other = "0".repeat(64);
-    world.run(&format!("task approve rent --expect {other}")).is(1);
-    insta::assert_snapshot!(world.run(&format!("task approve rent --expect {seen}")).filtered, @r"
-    exit 0
-    --- stdout
-    `rent.md` approved by `ada`, now in `Approved`
-    ");
+    world.tollgate(["task", "approve", "rent", "--expect", &other]).typed("yes").is(1);
+    let said = world.tollgate(["task", "approve", "rent", "--expect", &seen]).typed("yes").is(0);
+    assert!(said.shown.ends_with("`rent.md` approved by `ada`, now in `Approved`\n"), "{}", said.shown);
     assert_eq!(
         why("cloud"),
         "`payment` is approved, but `cloud` is not allowed to execute it; `local` may\n"
@@ -159,7 +156,7 @@ fn a_sensitive_action_is_drafted_approved_and_executed_once() {
         (&json!("Pending_Approval"), &json!("changed after it was approved"))
     );
     fs::write(world.path("vault/Pending_Approval/rent.md"), approved).unwrap();
-    world.run("task approve rent --by boss").is(0);
+    world.tollgate(["task", "approve", "rent", "--by", "boss"]).typed("yes").is(0);
     assert_eq!(work(&world, "--agent local --once --json", execute).ends().is(0).json()["done"], 1);
     assert_eq!(fs::read_to_string(world.tmp().join("paid")).unwrap(), "paid\n");
     let decisions: Vec<String> = world
@@ -174,7 +171,7 @@ fn a_sensitive_action_is_drafted_approved_and_executed_once() {
     world.run("task add Again --action payment").is(0);
     work(&world, "--agent local --once", "exit 1").ends().is(1);
     assert!(world.path("vault/Pending_Approval/again.md").exists());
-    world.tollgate(["task", "reject", "again", "--reason", "not twice"]).ends().is(0);
+    world.tollgate(["task", "reject", "again", "--reason", "not twice"]).typed("yes").is(0);
     let text = fs::read_to_string(world.path("vault/Rejected/again.md")).unwrap();
     assert!(text.contains("**Rejected By**: ada\n") && text.contains("**Reason**: not twice\n"), "{text}");
 }

@@ -5,23 +5,30 @@ use std::thread::sleep;
 use clap::Args;
 use serde_json::{Value, json};
 use tollgate::digest::Digest;
+use tollgate::name::Agent;
 use tollgate::vault::retry::with_retry;
+use tollgate::vault::shown::MOST_SHOWN;
+use tollgate::vault::state::State;
+use tollgate::vault::store::Task;
 use tollgate::vault::{Allowed, Landed, Reclaimed, TaskName};
 
 use crate::answer::{Answer, Said};
-use crate::error::{CliError, UsageError};
+use crate::error::{CliError, NoPerson, UsageError};
 use crate::invocation::Invocation;
+use crate::person::Person;
+use crate::tasks::Tasks;
 use crate::words;
+
+/// How often a task that changes while it is read is read again.
+const READ_TRIES: usize = 10;
 
 /// Approve a task in `Pending_Approval`; an agent that is allowed may then execute it once
 ///
-/// The approval holds for the bytes of the file. If they change before the task is executed, a person must approve it again.
-/// Only people approve: inside an agent (TOLLGATE_AGENT is set) this command is refused.
+/// Only people approve, and only what they have seen: the command shows the whole text of the task, with marks for invisible
+/// characters, and asks. It needs a terminal, and is refused in a pipe, with --agent, and inside an agent. The approval holds
+/// for the bytes that were shown. If they change before the task is executed, a person must approve it again.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Example
-  tollgate task show pay-the-rent
-  tollgate task approve pay-the-rent --by ada")]
+#[command(after_help = "Example\n  tollgate task approve pay-the-rent --by ada")]
 pub(crate) struct TaskApproveArgs {
     /// Task name, with or without `.md`
     task: TaskName,
@@ -34,6 +41,8 @@ pub(crate) struct TaskApproveArgs {
 }
 
 /// Reject a task that nobody is working on
+///
+/// Shows the task and asks. Like `approve`, it needs a terminal.
 #[derive(Debug, Args)]
 #[command(after_help = "Example\n  tollgate task reject pay-the-rent --reason 'it was paid in March'")]
 pub(crate) struct TaskRejectArgs {
@@ -58,20 +67,65 @@ pub(crate) struct TaskReclaimArgs {
     dry_run: bool,
 }
 
-/// The person who decides, or the refusal inside an agent.
-fn person(invocation: &Invocation, named: Option<&String>) -> Result<Result<String, Answer>, CliError> {
-    if let Some(agent) = invocation.inside_an_agent() {
-        let message = words::agents_do_not_decide(&agent);
-        return Ok(Err(refused(None, "agent", &message)));
+/// A decision that a person is about to make about a task.
+struct Deciding<'i> {
+    invocation: &'i Invocation,
+    person: Person,
+    tasks: Tasks,
+    by: String,
+}
+
+impl<'i> Deciding<'i> {
+    /// The person at this terminal and their name; or the refusal, if nobody can decide here.
+    fn begin(
+        invocation: &'i Invocation,
+        task: &TaskName,
+        by: Option<&String>,
+    ) -> Result<Result<Self, Answer>, CliError> {
+        let refuse = |why: &NoPerson| Ok(Err(refused(task, why.word(), &words::nobody_decides(why))));
+        let person = match Person::here(invocation) {
+            Ok(person) => person,
+            Err(why) => return refuse(&why),
+        };
+        let by = match by {
+            Some(by) if by.trim().is_empty() => return Err(UsageError::NobodyDecides.into()),
+            Some(by) => by.clone(),
+            None => invocation.person(),
+        };
+        let tasks = invocation.fresh_tasks()?;
+        match by.parse::<Agent>() {
+            Ok(agent) if tasks.vault.terms().roles.knows(&agent) => refuse(&NoPerson::Agent(by)),
+            _ => Ok(Ok(Self { invocation, person, tasks, by })),
+        }
     }
-    match named {
-        Some(by) if by.trim().is_empty() => Err(UsageError::NobodyDecides.into()),
-        Some(by) => Ok(Ok(by.clone())),
-        None => Ok(Ok(invocation.agent()?.as_str().to_owned())),
+
+    /// The task in this state, or in any, with its text up to the limit.
+    fn found(&self, task: &TaskName, state: Option<State>) -> Result<Option<(Task, Vec<u8>)>, CliError> {
+        let store = self.tasks.vault.store();
+        for _ in 0..READ_TRIES {
+            let Some(found) = store.get(task, state, self.invocation.now())? else { return Ok(None) };
+            if let Some(text) = store.read(&found, MOST_SHOWN)? {
+                return Ok(Some((found, text)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Shows the whole task, unrendered, and asks. Returns the digest of what was shown if the person agreed.
+    fn agreed(&self, found: &Task, bytes: &[u8], verb: &str) -> Result<Result<Digest, Answer>, CliError> {
+        let task = &found.name;
+        if found.len > bytes.len() as u64 {
+            return Ok(Err(refused(task, "too_long", &words::too_long_to_decide(task, found.len))));
+        }
+        let text = words::task_for_decision(&self.invocation.viewpoint(), found, bytes);
+        if self.person.agrees(&text, &words::decide(task, verb))? {
+            return Ok(Ok(Digest::of(bytes)));
+        }
+        Ok(Err(refused(task, "not_confirmed", &words::not_confirmed(task, verb))))
     }
 }
 
-fn refused(task: Option<&TaskName>, reason: &str, message: &str) -> Answer {
+fn refused(task: &TaskName, reason: &str, message: &str) -> Answer {
     Answer::NotValid(Said {
         notes: words::decision_refused(reason, message),
         json: json!({"task": task, "refused": true, "reason": reason, "message": message}),
@@ -80,28 +134,48 @@ fn refused(task: Option<&TaskName>, reason: &str, message: &str) -> Answer {
 }
 
 pub(crate) fn approve(invocation: &Invocation, args: &TaskApproveArgs) -> Result<Answer, CliError> {
-    let by = match person(invocation, args.by.as_ref())? {
-        Ok(by) => by,
+    let task = &args.task;
+    let deciding = match Deciding::begin(invocation, task, args.by.as_ref())? {
+        Ok(deciding) => deciding,
         Err(answer) => return Ok(answer),
     };
-    let tasks = invocation.fresh_tasks()?;
-    let decided = with_retry(|| tasks.vault.approve(&args.task, &by, args.expect, invocation.now()), &sleep)?;
-    Ok(said(&args.task, decided, "approved", &by))
+    let seen = match deciding.found(task, Some(State::PendingApproval))? {
+        Some((found, bytes)) => match deciding.agreed(&found, &bytes, "approve")? {
+            Ok(seen) => seen,
+            Err(answer) => return Ok(answer),
+        },
+        // The vault says why not. If the task appears at this moment, its text is not this one, so it is not approved.
+        None => Digest::of(b"nobody has seen this task"),
+    };
+    if args.expect.is_some_and(|expected| expected != seen) {
+        return Ok(refused(task, "not_possible", &words::not_as_expected(task)));
+    }
+    let Deciding { tasks, by, .. } = &deciding;
+    let decided = with_retry(|| tasks.vault.approve(task, by, Some(seen), invocation.now()), &sleep)?;
+    Ok(said(task, decided, "approved", by))
 }
 
 pub(crate) fn reject(invocation: &Invocation, args: &TaskRejectArgs) -> Result<Answer, CliError> {
-    let by = match person(invocation, args.by.as_ref())? {
-        Ok(by) => by,
+    let deciding = match Deciding::begin(invocation, &args.task, args.by.as_ref())? {
+        Ok(deciding) => deciding,
         Err(answer) => return Ok(answer),
     };
-    let tasks = invocation.fresh_tasks()?;
-    let decided = with_retry(|| tasks.vault.reject(&args.task, &by, &args.reason, invocation.now()), &sleep)?;
-    Ok(said(&args.task, decided, "rejected", &by))
+    // A task that is being worked on, or that is finished, cannot be rejected: the vault says so.
+    if let Some((found, bytes)) = deciding.found(&args.task, None)?
+        && !found.slot.state().is_final()
+        && found.slot.state() != State::InProgress
+        && let Err(answer) = deciding.agreed(&found, &bytes, "reject")?
+    {
+        return Ok(answer);
+    }
+    let Deciding { tasks, by, .. } = &deciding;
+    let decided = with_retry(|| tasks.vault.reject(&args.task, by, &args.reason, invocation.now()), &sleep)?;
+    Ok(said(&args.task, decided, "rejected", by))
 }
 
 fn said(task: &TaskName, decided: Allowed<Landed>, verb: &str, by: &str) -> Answer {
     match decided {
-        Err(why) => refused(Some(task), "not_possible", &why.to_string()),
+        Err(why) => refused(task, "not_possible", &why.to_string()),
         Ok(landed) => {
             let mut json = landed.json();
             json["by"] = json!(by);

@@ -13,6 +13,8 @@ pub(crate) struct Effects {
     pub(crate) changes: Vec<ShellChange>,
     /// Files that the command gives to unknown programs.
     pub(crate) named: Vec<PathBuf>,
+    /// A command of tollgate in it that only a person may run.
+    pub(crate) people_only: Option<String>,
     /// Some of the command could not be parsed.
     pub(crate) unclear: bool,
     /// The command was too long or too deeply nested to be read to its end.

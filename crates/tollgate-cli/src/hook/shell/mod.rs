@@ -9,6 +9,7 @@
 
 mod effects;
 mod glob;
+mod people;
 mod programs;
 mod reader;
 mod redirect;

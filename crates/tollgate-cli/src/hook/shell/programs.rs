@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use tollgate::turn::Extent;
 
+use super::people::people_only;
 use super::redirect::{Output, Redirects};
 use super::state::Shell;
 use super::word::Word;
@@ -63,9 +64,11 @@ impl AfterProgram {
 /// Adds the effects of one command.
 pub(super) fn run(shell: &mut Shell, words: &[Word], output: Output, redirects: &Redirects) -> AfterProgram {
     let Some((name, arguments)) = without_prefix(words).split_first() else { return AfterProgram::Quiet };
-    let Some(name) = name.as_text().and_then(|name| name.rsplit('/').next()) else {
-        return AfterProgram::Quiet;
-    };
+    let name = name.as_text().and_then(|name| name.rsplit('/').next());
+    if shell.effects.people_only.is_none() {
+        shell.effects.people_only = people_only(name, arguments);
+    }
+    let Some(name) = name else { return AfterProgram::Quiet };
     let given = ProgramArgs { words: arguments };
     let shown = output == Output::Shown;
     match name {
@@ -138,14 +141,22 @@ pub(super) fn run(shell: &mut Shell, words: &[Word], output: Output, redirects: 
             let text = arguments.first().and_then(Word::as_text).map(str::to_owned);
             patched(shell, &text.or_else(|| redirects.text.clone()).unwrap_or_default());
         }
-        "bash" | "sh" | "zsh" | "dash" | "ksh" => {
+        "watch" => {
+            let script = given.operands("n").0.into_iter().map(Word::into_text).collect::<Option<Vec<_>>>();
+            return script.map_or(AfterProgram::Quiet, |script| AfterProgram::Script(script.join(" ")));
+        }
+        // `script` runs its command in another shell, and so do the programs that change the user.
+        "bash" | "sh" | "zsh" | "dash" | "ksh" | "fish" | "script" | "su" | "runuser" => {
             let flag = arguments.iter().position(|word| {
                 word.as_text().is_some_and(|word| {
                     word.starts_with('-') && !word.starts_with("--") && word.ends_with('c')
                 })
             });
+            let long = |word: &Word| word.as_text()?.strip_prefix("--command=").map(str::to_owned);
             if let Some(script) = flag.and_then(|flag| arguments.get(flag + 1)?.as_text()) {
                 return AfterProgram::Script(script.to_owned());
+            } else if let Some(script) = arguments.iter().find_map(long) {
+                return AfterProgram::Script(script);
             } else if arguments.is_empty()
                 && let Some(script) = &redirects.text
             {
@@ -185,7 +196,8 @@ fn without_prefix(mut words: &[Word]) -> &[Word] {
         let Some(name) = words.first().and_then(Word::as_text) else { return words };
         let takes_value = match name.rsplit('/').next().unwrap_or(name) {
             "sudo" | "doas" => "ugC",
-            "command" | "builtin" | "exec" | "nohup" | "time" | "then" | "do" | "else" => "",
+            "command" | "builtin" | "exec" | "nohup" | "setsid" | "unbuffer" | "time" | "then" | "do"
+            | "else" => "",
             "env" => "uC",
             "timeout" => "sk",
             "nice" | "ionice" => "ncp",

@@ -6,6 +6,7 @@ use std::path::Path;
 use tree_sitter::{Node, ParseOptions, Parser};
 
 use super::effects::Effects;
+use super::people::may_be_people_only;
 use super::programs::{self, AfterProgram};
 use super::redirect::{Output, Redirects};
 use super::state::{PATIENCE, Shell};
@@ -16,7 +17,11 @@ use super::word::Word;
 pub(crate) fn effects(command: &str, folder: &Path, home: Option<&Path>) -> Effects {
     let mut reader = Reader { shell: Shell::new(folder, home) };
     reader.text(command, Output::Shown, 0);
-    reader.shell.effects
+    let mut effects = reader.shell.effects;
+    if effects.unclear && effects.people_only.is_none() {
+        effects.people_only = may_be_people_only(command);
+    }
+    effects
 }
 
 /// A shell whose commands are read and not run.
@@ -234,7 +239,11 @@ impl Reader {
                 // It holds for this command only, and no known program depends on it.
                 "variable_assignment" => {}
                 "file_redirect" => redirects.add(&self.shell.env, child, text),
-                "herestring_redirect" => {}
+                // A shell adds a newline.
+                "herestring_redirect" => {
+                    let word = child.named_child(0).map(|word| self.shell.env.word(word, text));
+                    redirects.text = word.and_then(Word::into_text).map(|text| text + "\n");
+                }
                 "command_name" => words.push(match child.named_child(0) {
                     Some(name) => self.shell.env.word(name, text),
                     None => Word::Unknown,

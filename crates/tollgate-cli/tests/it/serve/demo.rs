@@ -53,7 +53,7 @@ fn a_new_user_sees_a_refusal_a_successful_retry_claims_and_an_approval_in_ten_se
     let pending =
         fs::read_dir(root.join("vault/Pending_Approval")).unwrap().next().unwrap().unwrap().file_name();
     let task = pending.to_str().unwrap();
-    world.tollgate(["-C", root.to_str().unwrap(), "task", "approve", task, "--by", "ada"]).ends().is(0);
+    world.tollgate(["-C", root.to_str().unwrap(), "task", "approve", task, "--by", "ada"]).typed("yes").is(0);
     until("the approved task to be done", || root.join("vault/Done").join(task).exists().then_some(()));
     assert!(fs::read_to_string(root.join("outbox.md")).unwrap().contains("- sent: "));
     let took = served.ends(Signal::INT);

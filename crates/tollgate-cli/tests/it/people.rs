@@ -1,0 +1,189 @@
+//! What only people decide: a terminal, the whole text, and a typed answer.
+
+use std::fs;
+
+use crate::hook::{HOSTS, Program};
+use crate::world::World;
+
+const ROLES: &str = "[vault]\nsettle = \"0ms\"\ndurability = \"fast\"\n\
+                     [agent.cloud]\nsensitive = [\"payment\"]\n[agent.local]\nallowed = [\"payment\"]\n";
+
+/// A workspace in which `rent` waits for a person.
+fn pending(draft: &str) -> World {
+    let world = World::with(ROLES);
+    world.run("init --vault").is(0);
+    world.run("task add Rent --action payment").is(0);
+    let id = world.json("task claim rent --agent cloud")["claim_id"].as_str().unwrap().to_owned();
+    world.tollgate(["task", "draft", "rent", "--claim-id", &id, draft]).ends().is(0);
+    world.run(&format!("task release rent --claim-id {id}")).is(0);
+    assert!(is_in(&world, "Pending_Approval"));
+    world
+}
+
+fn is_in(world: &World, state: &str) -> bool {
+    world.path(format!("vault/{state}/rent.md")).exists()
+}
+
+#[test]
+fn without_a_terminal_nobody_decides() {
+    let world = pending("pay 900");
+    let decisions = [vec!["task", "approve", "rent"], vec!["task", "reject", "rent", "--reason", "no"]];
+    for words in &decisions {
+        // A pipe, a name, and both.
+        for more in [vec![], vec!["--by", "ada"], vec!["--by", "cloud"]] {
+            let run = || world.tollgate(words.iter().chain(&more)).stdin("yes\n");
+            let ran = run().ends().is(1);
+            assert!(ran.stderr().contains("only people approve and reject tasks"), "{ran}");
+            assert!(ran.stderr().contains("hint: ask a person to decide: on the dashboard"), "{ran}");
+            let json =
+                world.tollgate(words.iter().chain(&more).chain(&["--json"])).stdin("yes\n").ends().is(1);
+            assert_eq!(json.json()["reason"], "no_terminal");
+        }
+    }
+    assert!(is_in(&world, "Pending_Approval"));
+    assert_eq!(world.json("ledger tail --type APPROVAL").as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn an_agent_cannot_decide_even_on_a_terminal() {
+    let world = pending("pay 900");
+    let decisions = [vec!["task", "approve", "rent"], vec!["task", "reject", "rent", "--reason", "no"]];
+    for words in &decisions {
+        for more in [["--agent", "cloud"], ["--agent", "ada"], ["--by", "cloud"]] {
+            let said = world.tollgate(words.iter().chain(&more)).typed("yes").is(1);
+            assert!(said.shown.contains("is an agent, and only people approve and reject"), "{}", said.shown);
+        }
+        for (name, value) in [
+            ("TOLLGATE_AGENT", "cloud"),
+            ("CLAUDECODE", "1"),
+            ("CODEX_THREAD_ID", "x"),
+            ("GEMINI_CLI", "1"),
+            ("OPENCODE", "1"),
+            ("CURSOR_AGENT", "1"),
+            ("COPILOT_CLI", "1"),
+            ("CLINE_ACTIVE", "true"),
+        ] {
+            let said = world.tollgate(words).env(name, value).typed("yes").is(1);
+            assert!(said.shown.contains("is an agent"), "{name}: {}", said.shown);
+        }
+    }
+    assert!(is_in(&world, "Pending_Approval"));
+}
+
+#[test]
+fn a_person_sees_the_whole_text_and_types_the_answer() {
+    let world = pending("pay 900 to\u{202e}eda\u{200b}");
+    let file = world.path("vault/Pending_Approval/rent.md");
+    let text = [fs::read(&file).unwrap(), b"see \x1b[8mhidden\xff\n".to_vec()].concat();
+    fs::write(&file, &text).unwrap();
+    let approve = || world.tollgate(["task", "approve", "rent"]);
+    for answer in ["", "y", "no", "yes please", "YES", "ja"] {
+        let said = approve().typed(answer).is(1);
+        assert!(said.shown.contains("the answer was not `yes`"), "{answer}: {}", said.shown);
+    }
+    let json = world.tollgate(["task", "approve", "rent", "--json"]).typed_with_stdout("no").is(1);
+    assert_eq!(json.json()["reason"], "not_confirmed");
+    assert!(is_in(&world, "Pending_Approval"));
+    let said = approve().typed("yes").is(0);
+    let readable = String::from_utf8_lossy(&text);
+    for line in readable.lines().filter(|line| !line.contains(['\u{202e}', '\u{1b}'])) {
+        assert!(said.shown.contains(line), "`{line}` is not in\n{}", said.shown);
+    }
+    let shown = said.shown;
+    assert!(shown.contains("pay 900 to\\u{202e}eda\\u{200b}\n"), "{shown}");
+    assert!(shown.contains("see \\u{1b}[8mhidden\\xff\n"), "{shown}");
+    assert!(!shown.contains(['\u{1b}', '\u{202e}', '\u{200b}']), "{shown:?}");
+    assert!(shown.contains("3 invisible characters are marked"), "{shown}");
+    assert!(shown.find("pay 900") < shown.find("type `yes` to approve it:"), "{shown}");
+    let line = &world.json("ledger tail --type APPROVAL")[0];
+    assert_eq!((&line["payload"]["by"], &line["result"]["status"]), (&"ada".into(), &"APPROVED".into()));
+    assert_eq!(line["payload"]["sha256"], crate::world::hash(&text));
+}
+
+#[test]
+fn a_text_that_changed_after_it_was_shown_is_not_approved() {
+    let world = pending("pay 900");
+    let file = world.path("vault/Pending_Approval/rent.md");
+    let said = world.tollgate(["task", "approve", "rent"]).typed_after("yes", || {
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(&file, text.replace("900", "9000")).unwrap();
+    });
+    assert!(said.is(1).shown.contains("refused: "));
+    assert!(is_in(&world, "Pending_Approval"));
+}
+
+#[test]
+fn what_was_typed_before_the_text_was_shown_is_not_an_answer() {
+    let world = pending("pay 900");
+    let said = world.tollgate(["task", "approve", "rent"]).typed_too_early("yes", "no");
+    assert!(said.is(1).shown.contains("the answer was not `yes`"));
+    assert!(is_in(&world, "Pending_Approval"));
+}
+
+#[test]
+fn a_text_that_is_too_long_to_be_shown_is_not_decided() {
+    let world = pending("pay 900");
+    let file = world.path("vault/Pending_Approval/rent.md");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text + &"x".repeat(1 << 20)).unwrap();
+    let said = world.tollgate(["task", "approve", "rent"]).typed("yes").is(1);
+    assert!(said.shown.contains("too much to show it whole"), "{}", said.shown);
+    assert!(is_in(&world, "Pending_Approval"));
+}
+
+#[test]
+fn a_hooked_shell_cannot_run_what_only_people_run() {
+    let world = pending("pay 900");
+    for host in HOSTS {
+        let agent = Program::new(&world, host, "s");
+        for command in [
+            "tollgate task approve rent",
+            "tollgate task approve rent --by ada",
+            "tollgate task reject rent --reason no",
+            "tollgate task return rent",
+            "tollgate serve --listen 127.0.0.1:0 &",
+            "tollgate token add blue",
+            "tollgate trust",
+            "tollgate init --host codex --remove",
+            "tollgate --json -C . task --agent x approve rent",
+            "/usr/local/bin/tollgate task approve rent",
+            "env -u TOLLGATE_AGENT TOLLGATE_AGENT= tollgate task approve rent",
+            "TOLLGATE_AGENT= tollgate trust",
+            "bash -c 'cd . && tollgate task approve rent'",
+            "sh -c \"bash -c 'tollgate task approve rent'\"",
+            "bash <<< 'tollgate task approve rent'",
+            "bash <<E\ntollgate task approve rent\nE",
+            "eval tollgate task approve rent",
+            "sudo -u ada timeout 5 nohup tollgate task approve rent",
+            "script -qec 'tollgate task approve rent' /dev/null <<< yes",
+            "echo rent | xargs -n1 tollgate task approve",
+            "find . -name x -exec tollgate task approve rent \\;",
+            "echo $(tollgate task approve rent)",
+            "x=task; y=approve; tollgate $x $y rent",
+            "alias t=tollgate; t task approve rent",
+            "$SOMETHING task approve rent",
+            "tollgate task $SOMETHING rent",
+            "if true; then (tollgate task approve rent); fi | cat",
+            "tollgate task approve rent; ((",
+        ] {
+            let reason = agent.runs(command).blocked();
+            let first: serde_json::Value = serde_json::from_str(reason.lines().next().unwrap()).unwrap();
+            assert_eq!(first["error"], "PEOPLE_ONLY", "{host}: {command}: {reason}");
+        }
+        for command in [
+            "tollgate task list",
+            "tollgate task show rent",
+            "tollgate task why rent --agent cloud",
+            "tollgate task approve --help",
+            "tollgate help serve",
+            "tollgate doctor",
+            "grep -r 'tollgate task approve' vault",
+            "echo tollgate task approve",
+            "git commit -m 'tollgate task approve'",
+            "ls trust serve token",
+        ] {
+            assert_eq!(agent.asks(&agent.before(&crate::hook::Tool::Shell(command), "c")), None, "{command}");
+        }
+    }
+    assert!(is_in(&world, "Pending_Approval"));
+}

@@ -12,6 +12,7 @@ use tollgate::error::Fault;
 use tollgate::gate::Gate;
 use tollgate::ledger::Ledger;
 use tollgate::name::{Agent, TurnId};
+use tollgate::protected::Protected;
 use tollgate::settings::LedgerSettings;
 use tollgate::shared_turn::{SharedTurn, SharedTurns};
 use tollgate::tasks::{open_workspace, workspace_id};
@@ -25,7 +26,7 @@ use crate::global_args::GlobalArgs;
 use crate::host;
 use crate::root::{self, FoundBy};
 use crate::surroundings::Surroundings;
-use crate::turn_place::{TurnPlace, turn_places};
+use crate::turn_place::{TurnPlace, turn_folder_in_memory, turn_places};
 use crate::words::Viewpoint;
 
 /// The arguments and the environment of this call.
@@ -124,10 +125,18 @@ impl Invocation {
         let (root, _) = self.root()?;
         let options = Options {
             ledger_head: self.ledger_head(&root)?,
-            protected: host::protected().into_iter().collect(),
+            protected: self.protected(),
             ..Options::default()
         };
         open_workspace(&root, self.writer().as_ref(), options)
+    }
+
+    /// What agents must not change here: the switches of agent programs, and the user's own folders for tollgate.
+    fn protected(&self) -> Protected {
+        let Surroundings { state, config, runtime, uid, .. } = &self.surroundings;
+        let own = [state, config, runtime].into_iter().flatten().map(|folder| folder.join("tollgate"));
+        let paths = own.chain([turn_folder_in_memory(*uid)]).collect();
+        Protected { paths, anywhere: host::switches(), ..Protected::default() }
     }
 
     pub(crate) fn gate(&self) -> Result<Gate, Fault> {

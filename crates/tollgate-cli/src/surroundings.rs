@@ -32,6 +32,8 @@ pub(crate) struct Surroundings {
     pub(crate) runtime: Option<PathBuf>,
     /// The user's folder for state: `XDG_STATE_HOME`, else `~/.local/state`.
     pub(crate) state: Option<PathBuf>,
+    /// The user's folder for configuration: `XDG_CONFIG_HOME`, else `~/.config`.
+    pub(crate) config: Option<PathBuf>,
 }
 
 impl Surroundings {
@@ -78,6 +80,7 @@ impl Surroundings {
             runtime: folder("XDG_RUNTIME_DIR"),
             state: folder("XDG_STATE_HOME")
                 .or_else(|| folder("HOME").map(|home| home.join(".local").join("state"))),
+            config: folder("XDG_CONFIG_HOME").or_else(|| folder("HOME").map(|home| home.join(".config"))),
         }
     }
 }

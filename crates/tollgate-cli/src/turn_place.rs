@@ -41,6 +41,14 @@ impl TurnPlace {
     }
 }
 
+/// A folder in memory that every user may write to.
+const MEMORY: &str = "/dev/shm";
+
+/// The folder in memory for the turns of a user without a runtime folder.
+pub(crate) fn turn_folder_in_memory(uid: u32) -> PathBuf {
+    Path::new(MEMORY).join(format!("tollgate-{uid}"))
+}
+
 /// All places for the turns of a workspace, the best first.
 pub(crate) fn turn_places(root: &Path, uid: u32, runtime: Option<&Path>) -> Result<Vec<TurnPlace>, Fault> {
     let id = workspace_id(root)?;
@@ -48,9 +56,8 @@ pub(crate) fn turn_places(root: &Path, uid: u32, runtime: Option<&Path>) -> Resu
     if let Some(runtime) = runtime {
         places.push(TurnPlace { parent: runtime.join("tollgate"), name: id.clone().into() });
     }
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() {
-        places.push(TurnPlace { parent: memory.join(format!("tollgate-{uid}")), name: id.into() });
+    if Path::new(MEMORY).is_dir() {
+        places.push(TurnPlace { parent: turn_folder_in_memory(uid), name: id.into() });
     }
     // One folder for each user: several may share the workspace.
     let name = uid.to_string().into();

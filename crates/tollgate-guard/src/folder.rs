@@ -135,7 +135,9 @@ pub(crate) fn move_to(request: &Request<'_>, path: &Path, to: &Path) -> Result<O
         return Err(Fault::invalid(format!("`{}` cannot be moved into itself", from.path)));
     }
     let files = root.files_below(&from.relative)?;
-    if files.iter().any(|file| root.is_protected(file)) {
+    if files.iter().any(|file| root.protects(file, &root.path().join(file)))
+        || !root.protected_within(&from.path).is_empty()
+    {
         return refuse(request, vec![Refusal::new(from.path, Reason::Protected)]);
     }
     // Waits for agents that are writing one of these files. Agents that come later find them missing.

@@ -110,8 +110,11 @@ pub(crate) fn changeable(
     at_root: Reason,
     refusals: &mut Vec<Refusal>,
 ) -> Result<Option<Place>> {
+    let given = path;
     let (path, reason) = match root.locate(path)? {
-        Located::Inside(place) if root.is_protected(&place.relative) => (place.path, Reason::Protected),
+        Located::Inside(place) if root.protects(given, place.path.as_path()) => {
+            (place.path, Reason::Protected)
+        }
         Located::Inside(place) => return Ok(Some(place)),
         Located::Outside(path) => (path, Reason::Outside),
         Located::Root(path) => (path, at_root),

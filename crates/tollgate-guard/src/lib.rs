@@ -21,6 +21,7 @@ pub mod part;
 pub mod path;
 mod place;
 pub mod probe;
+pub mod protected;
 pub mod recovery;
 pub mod refusal;
 mod request;

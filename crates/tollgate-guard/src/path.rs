@@ -96,7 +96,7 @@ pub fn escape(path: &Path) -> String {
 }
 
 /// Reverses [`escape`]. `None` if the word is not an escaped path.
-pub(crate) fn unescape(word: &str) -> Option<PathBuf> {
+pub fn unescape(word: &str) -> Option<PathBuf> {
     let mut bytes = Vec::with_capacity(word.len());
     let mut rest = word.bytes();
     while let Some(byte) = rest.next() {

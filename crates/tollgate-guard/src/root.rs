@@ -15,6 +15,7 @@ use rustix::fs::FileType;
 use crate::disk::{Folder, Spot, gone_is_none};
 use crate::path::FilePath;
 use crate::place::{self, Located};
+use crate::protected::{Protected, normalise};
 use crate::stage::{RecoveryKind, StageName, TargetName};
 use crate::state_folder::{self, STATE_FOLDER, read_settings};
 use crate::stripe_lock::Stripes;
@@ -33,10 +34,8 @@ pub struct Options {
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// A file outside the workspace that remembers the head of the ledger, so that a truncated ledger is noticed.
     pub ledger_head: Option<PathBuf>,
-    /// Paths that agents must not change, in addition to `.tollgate` and those in the settings. Relative to the workspace.
-    pub protected: Vec<PathBuf>,
-    /// Paths below protected ones that agents may change. The nearest folder in the two lists decides.
-    pub open: Vec<PathBuf>,
+    /// What agents must not change, in addition to the paths in the settings.
+    pub protected: Protected,
     /// Settings to use instead of those in the configuration file.
     pub settings: Option<Settings>,
 }
@@ -47,8 +46,7 @@ impl Default for Options {
         Self {
             clock: Arc::new(Timestamp::now),
             ledger_head: None,
-            protected: Vec::new(),
-            open: Vec::new(),
+            protected: Protected::default(),
             settings: None,
         }
     }
@@ -65,8 +63,7 @@ pub struct Root {
     settings: Settings,
     pub(crate) stripes: Stripes,
     ledger: Ledger,
-    protected: Vec<PathBuf>,
-    open: Vec<PathBuf>,
+    protected: Protected,
     clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     awaiting_check: Mutex<Vec<StageName>>,
 }
@@ -85,9 +82,9 @@ impl Root {
         let state = folder.open_below(Path::new(STATE_FOLDER))?;
         let below = |name: &str| state.open_below(Path::new(name));
         let max_size = settings.ledger.max_size.0;
-        let mut protected = settings.guard.protected.clone();
-        protected.extend(options.protected);
-        protected.push(STATE_FOLDER.into());
+        let mut protected = options.protected;
+        protected.paths.extend(settings.guard.protected.iter().cloned());
+        let protected = protected.below(&path);
         Ok(Self {
             folder,
             stage: below("stage")?,
@@ -98,7 +95,6 @@ impl Root {
             path,
             settings,
             protected,
-            open: options.open,
             clock: options.clock,
             awaiting_check: Mutex::default(),
         })
@@ -226,12 +222,20 @@ impl Root {
         self.state_path().join("paths").join(hash.to_string())
     }
 
-    /// Whether agents must not change this path, which is relative to the workspace.
-    pub(crate) fn is_protected(&self, relative: &Path) -> bool {
-        let nearest = |named: &[PathBuf]| {
-            let above = named.iter().filter(|folder| relative.starts_with(folder));
-            above.map(|folder| folder.components().count()).max()
-        };
-        nearest(&self.protected).is_some_and(|protected| Some(protected) >= nearest(&self.open))
+    /// Whether agents must not change this path.
+    pub fn is_protected(&self, path: impl AsRef<Path>) -> Result<bool> {
+        let path = path.as_ref();
+        Ok(self.protects(path, self.canonical(path)?.as_path()))
+    }
+
+    /// The same: the path as it is given, and as it is after all links are resolved.
+    pub(crate) fn protects(&self, given: &Path, canonical: &Path) -> bool {
+        let given = normalise(&self.path.join(given));
+        self.protected.covers(&self.path, canonical) || self.protected.covers(&self.path, &given)
+    }
+
+    /// The protected paths that exist below this folder, which agents must therefore not move or delete.
+    pub fn protected_within(&self, folder: &FilePath) -> Vec<PathBuf> {
+        self.protected.within(&self.path, folder.as_path())
     }
 }

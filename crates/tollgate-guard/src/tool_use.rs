@@ -52,6 +52,13 @@ pub struct ToolChange {
     pub predicted: Option<Digest>,
 }
 
+impl ToolChange {
+    /// A change of some part of a file that the turn must know, with an unknown result.
+    pub fn part(path: PathBuf) -> Self {
+        Self { path, extent: Extent::Part, expected: Expected::Baseline, predicted: None }
+    }
+}
+
 /// What `Gate::pre_tool_use` passes to `Gate::post_tool_use`, perhaps in another process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[must_use = "a tool call that was allowed must be settled"]
@@ -111,7 +118,7 @@ pub(crate) fn before(request: &Request<'_>, tool_use: &ToolUse) -> Result<Outcom
     for change in &tool_use.changes {
         let path = root.canonical(&change.path)?;
         let key = request.key(&path);
-        if root.is_protected(&key) {
+        if root.protects(&change.path, path.as_path()) {
             refusals.push(Refusal::new(path.clone(), Reason::Protected));
         }
         paths.push((path, key));

@@ -19,6 +19,7 @@ use tollgate_base::ledger::{self, Entry, Followed, Ledger, Line};
 use tollgate_base::name::{Agent, StepId};
 use tollgate_base::settings::{Durability, Settings, Sync};
 use tollgate_base::task::State;
+use tollgate_guard::protected::Protected;
 use tollgate_guard::workspace::{Options, STATE_FOLDER, Workspace, read_settings};
 use tollgate_vault::event::{EventPage, Journal};
 use tollgate_vault::figures::Tally;
@@ -102,17 +103,21 @@ pub fn open_workspace(root: &Path, agent: Option<&Agent>, mut options: Options) 
         Some(settings) => settings,
         None => read_settings(&root.join(STATE_FOLDER).join("config.toml"))?,
     };
-    if let Ok(vault) = fs::canonicalize(vault_folder(root, &settings))
-        && has_vault(&vault, &settings)
-    {
-        let inside = vault.strip_prefix(root).unwrap_or(&vault);
-        let states = State::ALL.into_iter().filter(|state| *state != State::NeedsAction);
-        options.protected.extend(states.map(|state| inside.join(state.as_str())));
-        options.protected.push(inside.join(STATE_FOLDER));
-        let claimed = files_in(inside, &settings).join(State::InProgress.as_str());
-        options.open.extend(agent.map(|agent| claimed.join(agent.as_str())));
-    }
+    protect_vault(root, &settings, agent, &mut options.protected);
     Workspace::open(root, Options { settings: Some(settings), ..options })
+}
+
+/// Adds what agents must not change in the vault: everything except new tasks and their own. The folders stay in place.
+fn protect_vault(root: &Path, settings: &Settings, agent: Option<&Agent>, protected: &mut Protected) {
+    let Ok(vault) = fs::canonicalize(vault_folder(root, settings)) else { return };
+    if !has_vault(&vault, settings) {
+        return;
+    }
+    let folder = |state: &State| vault.join(state.as_str());
+    protected.fixed.extend(State::ALL.iter().map(folder));
+    protected.paths.extend(State::ALL.iter().filter(|state| **state != State::NeedsAction).map(folder));
+    let claimed = files_in(&vault, settings).join(State::InProgress.as_str());
+    protected.open.extend(agent.map(|agent| claimed.join(agent.as_str())));
 }
 
 /// Where the vault of a workspace is, whether or not it exists.

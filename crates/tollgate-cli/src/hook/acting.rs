@@ -16,7 +16,6 @@ use tollgate::refusal::ErrorType;
 use tollgate::settings::HookSettings;
 use tollgate::shared_turn::SharedTurn;
 use tollgate::turn::{Extent, FileState, TurnState};
-use tollgate::workspace::STATE_FOLDER;
 
 use super::formatter;
 use super::pending_call::{Expectation, LastChange};
@@ -25,8 +24,8 @@ use super::session::Session;
 use super::settle;
 use super::shown::{has_word, is_same_text, shown};
 use crate::error::CliError;
+use crate::host::Host;
 use crate::host::event::{Aftermath, Call, Deeds, Heard};
-use crate::host::{self, Host};
 use crate::invocation::Invocation;
 use crate::words;
 
@@ -58,7 +57,7 @@ impl Acting<'_> {
     ) -> Result<Option<Value>, CliError> {
         let name = self.name_of(call);
         self.session.settle_finished(self.gate, &name)?;
-        if plan.reads.is_empty() && plan.changes.is_empty() && !plan.gave_up {
+        if plan.reads.is_empty() && plan.changes.is_empty() && plan.touched.is_empty() && !plan.gave_up {
             let foreign = self.foreign(plan, turn)?;
             self.session.record(&name, turn, Expectation { foreign, ..Expectation::default() })?;
             return Ok(None);
@@ -114,8 +113,16 @@ impl Acting<'_> {
         turn: &SharedTurn,
     ) -> Result<(Vec<ToolChange>, Vec<(PathBuf, Digest)>), Fault> {
         let (mut changes, mut predicted): (Vec<ToolChange>, Vec<_>) = (Vec::new(), Vec::new());
+        let workspace = self.gate.workspace();
+        // As it was given: the path of a protected file may lead through a link.
+        let touched = plan.touched.iter().chain(plan.changes.iter().map(|planned| &planned.path));
+        for path in touched {
+            if workspace.is_protected(path)? && !changes.iter().any(|there| there.path == *path) {
+                changes.push(ToolChange::part(path.clone()));
+            }
+        }
         for planned in &plan.changes {
-            let path = self.gate.workspace().canonical(&planned.path)?;
+            let path = workspace.canonical(&planned.path)?;
             let mut add = |path: &FilePath, text: Option<Digest>| {
                 let path = path.as_path().to_owned();
                 if changes.iter().any(|there| there.path == path) {
@@ -130,13 +137,10 @@ impl Acting<'_> {
                 let inside =
                     turn.files()?.into_iter().filter(|(file, _)| file.as_path().starts_with(path.as_path()));
                 inside.for_each(|(file, _)| add(&file, None));
-                // and the protected files in it.
-                let root = self.gate.workspace().path();
-                let protected =
-                    host::protected().into_iter().chain([STATE_FOLDER.into()]).map(|file| root.join(file));
-                for file in protected.filter(|file| file.exists()) {
-                    if file.starts_with(path.as_path()) || path.as_path().starts_with(&file) {
-                        add(&self.gate.workspace().canonical(&file)?, None);
+                // and everything protected in it. git itself leaves its own files alone.
+                if !planned.by_git {
+                    for file in workspace.protected_within(&path) {
+                        add(&workspace.canonical(&file)?, None);
                     }
                 }
             } else {
@@ -147,9 +151,8 @@ impl Acting<'_> {
             && let Deeds::Shell { commands, .. } = &call.deeds
         {
             for path in turn.files_where(|path| self.is_named(commands, path) == Mention::Yes)? {
-                let (path, extent) = (path.as_path().to_owned(), Extent::Part);
-                if !changes.iter().any(|there| there.path == path) {
-                    changes.push(ToolChange { path, extent, expected: Expected::Baseline, predicted: None });
+                if !changes.iter().any(|there| there.path == path.as_path()) {
+                    changes.push(ToolChange::part(path.as_path().to_owned()));
                 }
             }
         }

@@ -24,6 +24,8 @@ pub(super) enum Weight {
 pub(super) struct Plan {
     pub(super) reads: Vec<(PathBuf, Extent)>,
     pub(super) changes: Vec<Planned>,
+    /// Paths that it creates or changes without changing the content of a file.
+    pub(super) touched: Vec<PathBuf>,
     /// A shell runs it, so it may do more than is listed here.
     pub(super) shell: bool,
     /// Files that it gives to unknown programs.
@@ -42,6 +44,8 @@ pub(super) struct Planned {
     pub(super) path: PathBuf,
     pub(super) extent: Extent,
     pub(super) text: Text,
+    /// In a folder, only the files that git tracks.
+    pub(super) by_git: bool,
 }
 
 /// What is known about the new text of a file.
@@ -55,7 +59,11 @@ pub(super) enum Text {
 
 impl Plan {
     pub(super) fn weight(&self) -> Weight {
-        if self.changes.is_empty() && !self.unclear { Weight::Harmless } else { Weight::Writes }
+        if self.changes.is_empty() && self.touched.is_empty() && !self.unclear {
+            Weight::Harmless
+        } else {
+            Weight::Writes
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -71,7 +79,7 @@ impl Plan {
             Deed::Patch(path, hunks) => (path, Extent::Part, Text::Patched(hunks.clone())),
             Deed::Delete(path) => (path, Extent::Whole, Text::Unknown),
         };
-        self.changes.push(Planned { path: folder.join(path), extent, text });
+        self.changes.push(Planned { path: folder.join(path), extent, text, by_git: false });
     }
 }
 
@@ -80,6 +88,7 @@ impl Plan {
         self.unclear |= effects.unclear;
         self.gave_up |= effects.gave_up;
         self.named.extend(effects.named);
+        self.touched.extend(effects.touched);
         self.people_only = self.people_only.take().or(effects.people_only);
         // A command that cannot be parsed may not run at all, so it does not count as reading.
         if !effects.unclear {
@@ -89,6 +98,7 @@ impl Plan {
             path: change.path,
             extent: change.extent,
             text: change.text.map_or(Text::Unknown, Text::Exactly),
+            by_git: change.by_git,
         }));
     }
 }

@@ -63,6 +63,10 @@ impl Host for ClaudeCode {
         Setup::Shared { file: ".claude/settings.json", base: json!({}), entries }
     }
 
+    fn switches(&self) -> &'static [&'static str] {
+        &[".claude/settings.json", ".claude/settings.local.json", ".mcp.json", ".claude.json"]
+    }
+
     fn mcp(&self) -> Registry {
         Registry::servers(".mcp.json", self.name())
             .then("start `claude` here once and approve the server `tollgate`")

@@ -86,6 +86,10 @@ impl Host for Cline {
         ])
     }
 
+    fn switches(&self) -> &'static [&'static str] {
+        &[".cline/hooks/*", ".clinerules/hooks/*", "Cline/Hooks/*", "cline_mcp_settings.json"]
+    }
+
     fn mcp(&self) -> Registry {
         Registry::by_hand(
             "add this to `~/.cline/data/settings/cline_mcp_settings.json`, with the path of this workspace: {\"mcpServers\": {\"tollgate\": {\"command\": \"tollgate\", \"args\": \

@@ -106,6 +106,10 @@ impl Host for Codex {
         Setup::Shared { file: FILE, base: json!({}), entries }
     }
 
+    fn switches(&self) -> &'static [&'static str] {
+        &[".codex/hooks.json", ".codex/config.toml"]
+    }
+
     fn mcp(&self) -> Registry {
         Registry::tables(".codex/config.toml", self.name())
             .then("start `codex` here once and trust this folder; it ignores the file until then")

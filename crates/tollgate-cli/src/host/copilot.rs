@@ -87,6 +87,17 @@ impl Host for Copilot {
         Setup::Own(vec![(".github/hooks/tollgate.json", text, Access::Normal)])
     }
 
+    fn switches(&self) -> &'static [&'static str] {
+        &[
+            ".github/hooks/*",
+            ".github/mcp.json",
+            ".vscode/mcp.json",
+            ".copilot/config.json",
+            ".copilot/mcp-config.json",
+            ".copilot/hooks/*",
+        ]
+    }
+
     fn mcp(&self) -> Registry {
         let entry = |words: Vec<&str>| json!({"type": "local", "command": words[0], "args": words[1..], "tools": ["*"]});
         Registry::json(".github/mcp.json", "mcpServers", json!({}), entry, self.name())

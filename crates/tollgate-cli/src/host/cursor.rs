@@ -83,6 +83,10 @@ impl Host for Cursor {
         Setup::Shared { file: ".cursor/hooks.json", base: json!({"version": 1}), entries }
     }
 
+    fn switches(&self) -> &'static [&'static str] {
+        &[".cursor/hooks.json", ".cursor/mcp.json"]
+    }
+
     fn mcp(&self) -> Registry {
         // Cursor does not start servers in the workspace's folder.
         let entry = |words: Vec<&str>| {

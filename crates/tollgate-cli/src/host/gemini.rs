@@ -79,6 +79,10 @@ impl Host for Gemini {
         Setup::Shared { file: ".gemini/settings.json", base: json!({}), entries }
     }
 
+    fn switches(&self) -> &'static [&'static str] {
+        &[".gemini/settings.json", ".gemini/trustedFolders.json", ".gemini/extensions/*"]
+    }
+
     fn mcp(&self) -> Registry {
         Registry::servers(".gemini/settings.json", self.name())
     }

@@ -65,7 +65,28 @@ pub(crate) fn around(is_set: impl Fn(&str) -> bool) -> Option<&'static str> {
     ALL.into_iter().find(|host| host.shell_marks().iter().any(|mark| is_set(mark))).map(Host::name)
 }
 
-/// The files that configure the hooks. Agents may not change them, because they could disable the guard.
-pub(crate) fn protected() -> Vec<PathBuf> {
-    ALL.iter().flat_map(|host| host.setup().files()).collect()
+/// The files that enable or disable hooks and MCP servers, as ends of paths.
+pub(crate) fn switches() -> Vec<PathBuf> {
+    ALL.iter().flat_map(|host| host.switches()).map(PathBuf::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_that_init_writes_is_a_switch() {
+        for host in ALL {
+            let is_switch = |file: &Path| {
+                host.switches().iter().map(Path::new).any(|end| {
+                    file.ends_with(end)
+                        || end.ends_with("*")
+                            && file.parent().is_some_and(|folder| Some(folder) == end.parent())
+                })
+            };
+            for file in host.setup().files().into_iter().chain(host.mcp().files()) {
+                assert!(is_switch(&file), "{}: {}", host.name(), file.display());
+            }
+        }
+    }
 }

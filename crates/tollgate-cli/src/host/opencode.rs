@@ -77,6 +77,18 @@ impl Host for Opencode {
         )])
     }
 
+    fn switches(&self) -> &'static [&'static str] {
+        // The user's own plugins are in `~/.config/opencode`.
+        &[
+            "opencode.json",
+            "opencode.jsonc",
+            ".opencode/plugin/*",
+            ".opencode/plugins/*",
+            "opencode/plugin/*",
+            "opencode/plugins/*",
+        ]
+    }
+
     fn mcp(&self) -> Registry {
         let base = json!({"$schema": "https://opencode.ai/config.json"});
         let entry = |words: Vec<&str>| json!({"type": "local", "command": words, "enabled": true});

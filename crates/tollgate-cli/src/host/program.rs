@@ -32,6 +32,10 @@ pub(crate) trait Host: Sync {
     /// The hooks in its configuration.
     fn setup(&self) -> Setup;
 
+    /// The files that enable or disable its hooks and MCP servers, as ends of paths: in every project and in the user's home.
+    /// The last part may be `*`. Agents may not change them, because they could disable the guard.
+    fn switches(&self) -> &'static [&'static str];
+
     /// The MCP servers in its configuration.
     fn mcp(&self) -> Registry;
 

@@ -11,6 +11,8 @@ pub(crate) struct Effects {
     pub(crate) reads: Vec<(PathBuf, Extent)>,
     /// Files that the command changes.
     pub(crate) changes: Vec<ShellChange>,
+    /// Paths that the command creates or changes without changing the content of a file.
+    pub(crate) touched: Vec<PathBuf>,
     /// Files that the command gives to unknown programs.
     pub(crate) named: Vec<PathBuf>,
     /// A command of tollgate in it that only a person may run.
@@ -30,4 +32,6 @@ pub(crate) struct ShellChange {
     pub(crate) extent: Extent,
     /// The new text, if the command contains it.
     pub(crate) text: Option<String>,
+    /// In a folder, only the files that git tracks.
+    pub(crate) by_git: bool,
 }

@@ -37,6 +37,9 @@ const SHOW_SOME: [(&str, &str); 16] = [
 /// The largest number of files of unknown programs that are listed.
 const NAMED: usize = 100;
 
+/// The largest number of paths of one command that are only touched.
+const TOUCHED: usize = 1_000;
+
 /// Whether a program prints all or some of its input.
 pub(super) fn lets_through(name: &str) -> bool {
     let filters = ["sed", "awk", "gawk", "mawk", "grep", "egrep", "fgrep", "rg", "tee", "tr"];
@@ -128,6 +131,16 @@ pub(super) fn run(shell: &mut Shell, words: &[Word], output: Output, redirects: 
         }
         "mv" | "cp" | "install" | "ln" => transfer(shell, name, &given),
         "rm" | "unlink" | "shred" => change(shell, given.operands("nsz").0, Extent::Whole, None),
+        "mkdir" | "rmdir" | "touch" | "mkfifo" => {
+            let paths = given.operands("mdrt").0.into_iter().flat_map(|word| shell.env.paths(word));
+            let paths: Vec<PathBuf> = paths.take(TOUCHED).collect();
+            shell.effects.touched.extend(paths);
+        }
+        "chmod" | "chown" | "chgrp" => {
+            let paths = given.operands("").0.into_iter().skip(1).flat_map(|word| shell.env.paths(word));
+            let paths: Vec<PathBuf> = paths.take(TOUCHED).collect();
+            shell.effects.touched.extend(paths);
+        }
         "truncate" => change(shell, given.operands("sr").0, Extent::Whole, None),
         "patch" => {
             change(shell, given.operands("piodrBD").0.into_iter().take(1).collect(), Extent::Part, None);
@@ -303,9 +316,10 @@ fn sed(shell: &mut Shell, given: &ProgramArgs<'_>, shown: bool, redirects: &Redi
 fn transfer(shell: &mut Shell, name: &str, given: &ProgramArgs<'_>) {
     let (mut operands, _) = given.operands("tSmgo");
     let into = given.words.iter().position(|word| word.as_text() == Some("-t"));
+    let long = |word: &Word| word.as_text()?.strip_prefix("--target-directory=").map(Word::text);
     let target = match into.and_then(|at| given.words.get(at + 1)) {
         Some(folder) => Some(folder.clone()),
-        None => operands.pop(),
+        None => given.words.iter().find_map(long).or_else(|| operands.pop()),
     };
     let Some(target) = target.and_then(Word::into_text).and_then(|text| shell.env.path(&text)) else {
         if name == "mv" {
@@ -350,7 +364,9 @@ fn git(shell: &mut Shell, given: &ProgramArgs<'_>) {
                 .into_iter()
                 .filter(|word| shell.env.paths(word.clone()).iter().any(|path| path.exists()));
             let files = files.collect();
+            let others = shell.effects.changes.len();
             change(shell, files, Extent::Whole, None);
+            shell.effects.changes[others..].iter_mut().for_each(|change| change.by_git = true);
         }
         Some("mv") => transfer(shell, "mv", &ProgramArgs { words: rest }),
         _ => {}

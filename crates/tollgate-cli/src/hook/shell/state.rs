@@ -74,7 +74,7 @@ impl Shell {
                     change.extent = extent;
                 }
             }
-            None => changes.push(ShellChange { path, extent, text }),
+            None => changes.push(ShellChange { path, extent, text, by_git: false }),
         }
     }
 }

@@ -3,6 +3,7 @@
 mod answers;
 mod faults;
 mod payloads;
+mod protected;
 mod real;
 mod setup;
 mod stories;

@@ -1,0 +1,184 @@
+//! What agents must not change: one list, in one place.
+//!
+//! A change of such a path could run commands (the hooks and the configuration of git), disable the guard (its state, the
+//! configuration of agent programs), or decide for a person (the folders of the vault). Paths are compared as they are given
+//! and as they are after all links are resolved.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use crate::state_folder::STATE_FOLDER;
+
+/// The name of a git directory, or of the file that names one.
+const GIT: &str = ".git";
+
+/// Every name, as the last part of an entry of [`Protected::anywhere`].
+const ANY: &str = "*";
+
+/// What agents must not change. Every path with a part `.git` or `.tollgate`, and every git directory, belongs to it.
+#[derive(Debug, Clone, Default)]
+pub struct Protected {
+    /// These paths and everything below them. Relative to the workspace, or absolute.
+    pub paths: Vec<PathBuf>,
+    /// Paths below protected ones whose content agents may change. The nearest path in the two lists decides.
+    pub open: Vec<PathBuf>,
+    /// Ends of paths, in every folder. The last part may be `*`.
+    pub anywhere: Vec<PathBuf>,
+    /// Folders that must stay where they are. What is in them may change.
+    pub fixed: Vec<PathBuf>,
+}
+
+impl Protected {
+    /// The same, with absolute paths.
+    pub(crate) fn below(mut self, root: &Path) -> Self {
+        for list in [&mut self.paths, &mut self.open, &mut self.fixed] {
+            list.iter_mut().for_each(|path| *path = root.join(&*path));
+        }
+        self
+    }
+
+    /// Whether agents must not change this absolute path.
+    pub(crate) fn covers(&self, root: &Path, path: &Path) -> bool {
+        let length = |path: &Path| path.components().count();
+        let listed = self.paths.iter().filter(|folder| path.starts_with(folder)).map(|folder| length(folder));
+        let open = self.open.iter().filter(|folder| path.starts_with(folder) && path != *folder);
+        // The folders above the workspace are not the agent's business, whatever their names are.
+        let (above, parts) = match path.strip_prefix(root) {
+            Ok(below) => (length(root), below),
+            Err(_) => (0, path),
+        };
+        let parts: Vec<&OsStr> = parts.iter().collect();
+        let is_ours = |part: &&OsStr| *part == GIT || *part == STATE_FOLDER;
+        let named = parts.iter().rposition(is_ours).map(|at| above + at + 1);
+        let ends = self.anywhere.iter().filter_map(|end| found(&parts, end)).map(|at| above + at);
+        let fixed = self.fixed.iter().any(|folder| path == folder).then_some(usize::MAX);
+        let protected = listed.chain(named).chain(ends).chain(fixed).max();
+        let open = open.map(|folder| length(folder)).max();
+        protected.is_some_and(|protected| Some(protected) >= open) || is_in_git_directory(root, path)
+    }
+
+    /// The protected paths below this folder that exist: those that do not depend on a name in every folder.
+    pub(crate) fn within(&self, root: &Path, folder: &Path) -> Vec<PathBuf> {
+        let without_star = |end: &PathBuf| match end.ends_with(ANY) {
+            true => end.parent().map(|folder| root.join(folder)),
+            false => Some(root.join(end)),
+        };
+        let own = [root.join(GIT), root.join(STATE_FOLDER), folder.join(STATE_FOLDER)];
+        let all = self.paths.iter().chain(&self.fixed).cloned();
+        let all = all.chain(self.anywhere.iter().filter_map(without_star)).chain(own);
+        all.filter(|path| path.starts_with(folder) && path.symlink_metadata().is_ok()).collect()
+    }
+}
+
+/// The number of parts up to and including the first place at which these parts contain the given ones.
+fn found(parts: &[&OsStr], wanted: &Path) -> Option<usize> {
+    let wanted: Vec<&OsStr> = wanted.iter().collect();
+    let fits = |(part, wanted): (&&OsStr, &&OsStr)| part == wanted || *wanted == ANY;
+    let at = parts.windows(wanted.len().max(1)).position(|here| here.iter().zip(&wanted).all(fits))?;
+    Some(at + wanted.len())
+}
+
+/// Whether a folder on the way to this path is a git directory under another name: a bare repository, the directory of a
+/// worktree, or one that a file `.git` names.
+fn is_in_git_directory(root: &Path, path: &Path) -> bool {
+    // A worktree may be inside the git directory that it belongs to.
+    path.ancestors().take_while(|folder| !root.starts_with(folder)).any(|folder| {
+        let has = |name: &str| folder.join(name).exists();
+        has("HEAD") && (has("commondir") || has("objects") && has("refs"))
+    })
+}
+
+/// Removes `.` and `..` from an absolute path without looking at the disk.
+pub(crate) fn normalise(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::from("/");
+    for part in path {
+        if part == ".." {
+            plain.pop();
+        } else if part != "." && part != "/" {
+            plain.push(part);
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn protected() -> Protected {
+        let paths = |list: &[&str]| list.iter().map(PathBuf::from).collect();
+        Protected {
+            paths: paths(&["locked", "vault/Done", "vault/In_Progress", "/home/u/.local/state/tollgate"]),
+            open: paths(&["vault/In_Progress/blue", "vault/.tollgate/git/tree/In_Progress/blue"]),
+            anywhere: paths(&[".claude/settings.json", ".opencode/plugin/*", "opencode.json"]),
+            fixed: paths(&["vault/Needs_Action"]),
+        }
+        .below(Path::new("/w/.git/root"))
+    }
+
+    #[test]
+    fn what_is_covered() {
+        for (path, covered) in [
+            ("a.txt", false),
+            (".gitignore", false),
+            (".github/x", false),
+            (".GIT/config", false),
+            (".git", true),
+            (".git/hooks/pre-commit", true),
+            ("sub/deep/.git/config", true),
+            ("sub/.tollgate", true),
+            ("sub/.tollgate/config.toml", true),
+            ("locked/x", true),
+            ("locked2", false),
+            (".claude/settings.json", true),
+            ("sub/.claude/settings.json", true),
+            (".claude/settings.json.md", false),
+            (".claude/other", false),
+            ("settings.json", false),
+            (".opencode/plugin", false),
+            (".opencode/plugin/x.js", true),
+            (".opencode/plugin/x/y.js", true),
+            ("packages/a/opencode.json", true),
+            ("vault/Needs_Action", true),
+            ("vault/Needs_Action/new.md", false),
+            ("vault/Done/x.md", true),
+            ("vault/In_Progress/red/x.md", true),
+            ("vault/In_Progress/blue", true),
+            ("vault/In_Progress/blue/x.md", false),
+            ("vault/In_Progress/blue/.git/x", true),
+            ("vault/.tollgate/git/tree/In_Progress/blue/x.md", false),
+            ("vault/.tollgate/git/tree/In_Progress/red/x.md", true),
+            ("/home/u/.local/state/tollgate/trusted/x", true),
+            ("/home/u/.claude/settings.json", true),
+            ("/elsewhere/.git/config", true),
+            ("/elsewhere/x", false),
+        ] {
+            let root = Path::new("/w/.git/root");
+            assert_eq!(protected().covers(root, &root.join(path)), covered, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_git_directory_is_recognised_under_any_name() {
+        let keep = tempfile::tempdir().unwrap();
+        let top = keep.path().canonicalize().unwrap();
+        for name in ["bare/objects", "bare/refs", "bare/worktrees/x", "bare/main", "plain/objects"] {
+            std::fs::create_dir_all(top.join(name)).unwrap();
+        }
+        for name in ["bare/HEAD", "bare/worktrees/x/HEAD", "bare/worktrees/x/commondir", "plain/HEAD"] {
+            std::fs::write(top.join(name), "").unwrap();
+        }
+        let root = top.join("root");
+        for (path, inside) in [
+            ("bare/config", true),
+            ("bare/hooks/new/x", true),
+            ("bare/worktrees/x/config.worktree", true),
+            ("plain/config", false),
+            ("x", false),
+        ] {
+            assert_eq!(is_in_git_directory(&root, &top.join(path)), inside, "{path}");
+        }
+        // A worktree inside the git directory.
+        assert!(!is_in_git_directory(&top.join("bare/main"), &top.join("bare/main/a.txt")));
+    }
+}

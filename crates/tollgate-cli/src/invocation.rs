@@ -310,6 +310,12 @@ impl Invocation {
         Err(refused)
     }
 
+    /// The folders outside of workspaces that hold the turns of all workspaces, each in a folder of its own.
+    pub(crate) fn folders_of_turns(&self) -> Vec<PathBuf> {
+        let runtime = self.surroundings.runtime.as_ref().map(|folder| folder.join("tollgate"));
+        runtime.into_iter().chain([turn_folder_in_memory(self.surroundings.uid)]).collect()
+    }
+
     fn turn_places(&self) -> Result<Vec<TurnPlace>, Fault> {
         turn_places(&self.root()?.0, self.surroundings.uid, self.surroundings.runtime.as_deref())
     }

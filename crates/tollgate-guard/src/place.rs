@@ -56,7 +56,7 @@ pub(crate) fn locate(root: &Path, path: &Path) -> Result<Located> {
 }
 
 /// Like `realpath`, but the part of the path that does not exist is kept as written.
-pub(crate) fn canonical(path: &Path) -> Result<PathBuf> {
+pub fn canonical(path: &Path) -> Result<PathBuf> {
     if path.as_os_str().len() >= PATH_MAX {
         // The kernel would not check this: it never sees the part after the first missing folder.
         return Err(rustix::io::Errno::NAMETOOLONG).at("find", path);

@@ -24,16 +24,25 @@ pub const STATE_VERSION: u32 = 1;
 /// The longest time that a process waits while another creates the state, which takes a few milliseconds.
 const STATE_WAIT: Duration = Duration::from_secs(10);
 
-/// The nearest folder upward that has a state, else the nearest that is the root of a git checkout, else the folder itself.
-pub fn find_root(folder: &Path) -> PathBuf {
-    let has = |name: &'static str| move |folder: &&Path| folder.join(name).exists();
-    // A vault keeps its own state in a folder of the same name. That alone does not make it a workspace.
-    let of_a_vault = |folder: &&Path| {
-        let state = folder.join(STATE_FOLDER);
+/// The folders upward that have a state, the nearest first.
+pub fn workspaces_above(folder: &Path) -> impl Iterator<Item = &Path> {
+    folder.ancestors().filter(|folder| has_state(folder))
+}
+
+/// Whether a folder has the state of a workspace. A vault keeps its own state in a folder of the same name, and that alone
+/// does not make it a workspace.
+fn has_state(folder: &Path) -> bool {
+    let state = folder.join(STATE_FOLDER);
+    let of_a_vault = || {
         state.join("vault").exists() && !state.join("version").exists() && !state.join("config.toml").exists()
     };
-    let has_state = |folder: &&Path| has(STATE_FOLDER)(folder) && !of_a_vault(folder);
-    let found = folder.ancestors().find(has_state).or_else(|| folder.ancestors().find(has(".git")));
+    state.exists() && !of_a_vault()
+}
+
+/// The nearest folder upward that has a state, else the nearest that is the root of a git checkout, else the folder itself.
+pub fn find_root(folder: &Path) -> PathBuf {
+    let is_checkout = |folder: &&Path| folder.join(".git").exists();
+    let found = workspaces_above(folder).next().or_else(|| folder.ancestors().find(is_checkout));
     found.unwrap_or(folder).to_owned()
 }
 

@@ -12,8 +12,9 @@ use crate::folder::{self, Listing};
 use crate::heal::{self, heal};
 use crate::recovery::{self, RecoveryEntry, Swept};
 use crate::refusal::Outcome;
+pub use crate::place::canonical;
 pub use crate::root::{Options, Root};
-pub use crate::state_folder::{STATE_FOLDER, STATE_VERSION, find_root, read_settings};
+pub use crate::state_folder::{STATE_FOLDER, STATE_VERSION, find_root, read_settings, workspaces_above};
 use tollgate_base::error::{Fault, Result};
 
 /// An open workspace. Clones share it, and threads may too.

@@ -40,13 +40,9 @@ pub(super) struct Acting<'h> {
 }
 
 impl Acting<'_> {
-    /// The name of a call, the same before and after the tool: from its id, otherwise from its tool and input.
+    /// The name of a call, the same before and after the tool.
     fn name_of(&self, call: &Call) -> String {
-        let id = match &call.id {
-            Some(id) => id.clone(),
-            None => format!("{}\0{}", call.tool, call.input),
-        };
-        self.session.call_name(id.as_bytes())
+        self.session.call_name(id_of(call).as_bytes())
     }
 
     pub(super) fn before(
@@ -57,9 +53,14 @@ impl Acting<'_> {
     ) -> Result<Option<Value>, CliError> {
         let name = self.name_of(call);
         self.session.settle_finished(self.gate, &name)?;
-        if plan.reads.is_empty() && plan.changes.is_empty() && plan.touched.is_empty() && !plan.gave_up {
-            let foreign = self.foreign(plan, turn)?;
-            self.session.record(&name, turn, Expectation { foreign, ..Expectation::default() })?;
+        if let Some(answer) = self.suspected(call, plan, turn)? {
+            return Ok(Some(answer));
+        }
+        if plan.names_nothing() && !plan.gave_up {
+            if plan.shell {
+                let foreign = self.foreign(plan, turn)?;
+                self.session.record(&name, turn, Expectation { foreign, ..Expectation::default() })?;
+            }
             return Ok(None);
         }
         let (changes, predicted) = self.changes(call, plan, turn)?;
@@ -78,6 +79,104 @@ impl Acting<'_> {
                     let _ = self.gate.post_tool_use(turn, ticket, ToolResult::Failed);
                     return Err(fault.into());
                 }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Takes back what [`Acting::before`] reserved and recorded: another workspace has refused the call.
+    pub(super) fn take_back(&self, call: &Call) -> Result<(), CliError> {
+        if let Some((pending, _)) = self.session.take(&self.name_of(call))?
+            && let Some(ticket) = pending.ticket
+            && let Some(turn) = self.session.turn_of(&pending.turn)?
+        {
+            self.gate.post_tool_use(&turn, ticket, ToolResult::Failed)?;
+        }
+        Ok(())
+    }
+
+    /// Judges a call and reserves nothing.
+    pub(super) fn only_judge(
+        &self,
+        call: &Call,
+        plan: &Plan,
+        turn: &SharedTurn,
+    ) -> Result<Option<Value>, CliError> {
+        if let Some(answer) = self.suspected(call, plan, turn)? {
+            return Ok(Some(answer));
+        }
+        let (changes, _) = self.changes(call, plan, turn)?;
+        self.refused(call, changes, turn)
+    }
+
+    /// The answer to an unknown tool that names a file which the turn knows and which is stale.
+    fn suspected(&self, call: &Call, plan: &Plan, turn: &SharedTurn) -> Result<Option<Value>, CliError> {
+        let mut stale = Vec::new();
+        for path in &plan.suspects {
+            // What is not a path names no file.
+            let Ok(path) = self.gate.workspace().canonical(path) else { continue };
+            if self.is_stale(&path, turn)?
+                && !stale.iter().any(|there: &ToolChange| there.path == path.as_path())
+            {
+                stale.push(ToolChange::part(path.as_path().to_owned()));
+            }
+        }
+        self.refused(call, stale, turn)
+    }
+
+    /// The answer of a workspace further up, which only watches these changes.
+    pub(super) fn watched(&self, call: &Call, paths: &[PathBuf]) -> Result<Option<Value>, CliError> {
+        let turn = match self.session.any_turn()? {
+            Some(turn) => turn,
+            None if !self.protects(paths)? => return Ok(None),
+            None => self.session.turn(self.gate, None)?,
+        };
+        let mut changes: Vec<ToolChange> = Vec::new();
+        for path in paths {
+            let Ok(canonical) = self.gate.workspace().canonical(path) else { continue };
+            if self.gate.workspace().is_protected(path)? || self.is_stale(&canonical, &turn)? {
+                changes.push(ToolChange::part(path.clone()));
+            }
+        }
+        self.refused(call, changes, &turn)
+    }
+
+    fn protects(&self, paths: &[PathBuf]) -> Result<bool, Fault> {
+        for path in paths {
+            if self.gate.workspace().is_protected(path)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether the turn knows a file that is not as the agent last saw it.
+    fn is_stale(&self, path: &FilePath, turn: &SharedTurn) -> Result<bool, Fault> {
+        let Some(sighting) = turn.get(path)? else { return Ok(false) };
+        let now = std::fs::read(path.as_path()).ok().map(|bytes| Digest::of(&bytes));
+        Ok(match sighting.baseline(Extent::Part) {
+            FileState::Present(known) => now != Some(known),
+            FileState::Absent => path.as_path().exists(),
+            FileState::Unreadable => false,
+        })
+    }
+
+    /// The answer that refuses these changes, if the gate does. Reserves nothing.
+    fn refused(
+        &self,
+        call: &Call,
+        changes: Vec<ToolChange>,
+        turn: &SharedTurn,
+    ) -> Result<Option<Value>, CliError> {
+        if changes.is_empty() {
+            return Ok(None);
+        }
+        let tool_use =
+            ToolUse { call: self.name_of(call), tool: call.tool.clone(), reads: Vec::new(), changes };
+        match self.judge(turn, &tool_use)? {
+            Outcome::Refused(refused) => Ok(Some(self.host.block(&self.refusal(call, &refused)))),
+            Outcome::Done(ticket) => {
+                self.gate.post_tool_use(turn, ticket, ToolResult::Failed)?;
                 Ok(None)
             }
         }
@@ -177,7 +276,7 @@ impl Acting<'_> {
     pub(super) fn after(&self, call: &Call, aftermath: &Aftermath) -> Result<Option<Value>, CliError> {
         let Some((pending, since)) = self.session.take(&self.name_of(call))? else { return Ok(None) };
         // The call may have begun in a turn that has ended.
-        let turn = match self.session.turn_of(&pending)? {
+        let turn = match self.session.turn_of(&pending.turn)? {
             Some(turn) => turn,
             None => self.session.turn(self.gate, self.heard.turn.as_deref())?,
         };
@@ -235,5 +334,13 @@ impl Acting<'_> {
                 || path.file_name().and_then(|name| name.to_str()).is_some_and(|name| has_word(text, name))
         };
         if commands.iter().any(|text| names(text)) { Mention::Yes } else { Mention::No }
+    }
+}
+
+/// The id of a call: the program's, otherwise its tool and its input.
+pub(super) fn id_of(call: &Call) -> String {
+    match &call.id {
+        Some(id) => id.clone(),
+        None => format!("{}\0{}", call.tool, call.input),
     }
 }

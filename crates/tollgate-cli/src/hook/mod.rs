@@ -4,7 +4,7 @@
 //! write and says why, within a deadline that is shorter than the program's. If the call may proceed, there is no answer: an
 //! "allow" would suppress the program's own question to the user.
 //!
-//! Data flows one way: `plan` (which files?) -> `acting` (settle old calls, judge this one) -> `session` -> `settle` ->
+//! Data flows one way: `plan` (which files?) -> `places` (in which workspaces?) -> `acting` (settle old calls, judge this one) -> `session` -> `settle` ->
 //! `pending_call`.
 
 mod acting;
@@ -12,6 +12,7 @@ pub(crate) mod checkup;
 mod formatter;
 mod last_call;
 mod pending_call;
+mod places;
 mod plan;
 mod process;
 mod session;
@@ -20,20 +21,23 @@ mod shell;
 mod shown;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::Value;
 use tollgate::settings::{GuardMode, HookSettings, OnFault};
+use tollgate::workspace::STATE_FOLDER;
 use tollgate_base::sys::Deadline;
 
 use crate::error::{CliError, UsageError};
 use crate::global_args::GlobalArgs;
-use crate::host::event::{Deeds, Heard, HookEvent};
+use crate::host::event::{Aftermath, Call, Deeds, Heard, HookEvent};
 use crate::host::{self, Host};
 use crate::invocation::Invocation;
 use crate::surroundings::Surroundings;
 use crate::words;
-use acting::Acting;
+use acting::{Acting, id_of};
+use places::Shares;
 use plan::{Plan, Weight};
 use session::Session;
 
@@ -46,7 +50,11 @@ pub(crate) fn answer(called: &'static dyn Host, global: &GlobalArgs) -> Option<V
     let read = read_stdin(started + HookSettings::default().deadline.0);
     let understood = catch_unwind(AssertUnwindSafe(|| {
         let bytes = read.map_err(|what| (called, Weight::Writes, what))?;
-        let (host, heard) = understand(called, &bytes)?;
+        let (host, mut heard) = understand(called, &bytes)?;
+        // A relative folder is relative to this process.
+        if let Ok(folder) = Surroundings::look().folder {
+            heard.folder = folder.join(&heard.folder);
+        }
         let hook = Hook { host, heard, global: global.clone() };
         let plan = hook.plan();
         Ok((hook, plan))
@@ -57,11 +65,11 @@ pub(crate) fn answer(called: &'static dyn Host, global: &GlobalArgs) -> Option<V
         }
         Ok(Ok((hook, plan))) if plan.weight() == Weight::Harmless => {
             // If this fails or takes long, no update is lost.
-            catch_unwind(AssertUnwindSafe(|| hook.run(&plan, &mut |_| {}))).ok()?.ok()?
+            catch_unwind(AssertUnwindSafe(|| hook.run(plan, &mut |_| {}))).ok()?.ok()?
         }
         Ok(Ok((hook, plan))) => {
             let host = hook.host;
-            judged(host, started, |settings| hook.run(&plan, settings))
+            judged(host, started, |settings| hook.run(plan, settings))
         }
         Ok(Err((host, Weight::Writes, what))) => {
             Some(host.block(&words::hook_fault(&UsageError::BadPayload { host: host.name(), what }.into())))
@@ -149,14 +157,20 @@ fn understand(
 ) -> Result<(&'static dyn Host, Heard), (&'static dyn Host, Weight, String)> {
     // Some programs on some systems send a byte order mark first.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    let weight = |host: &dyn Host| {
-        let beginning = String::from_utf8_lossy(&bytes[..bytes.len().min(1 << 20)]);
-        if host.may_be_before_a_tool(&beginning) { Weight::Writes } else { Weight::Harmless }
+    let weight = |host: &dyn Host, text: &str| {
+        if host.may_be_before_a_tool(text) { Weight::Writes } else { Weight::Harmless }
     };
-    let payload: Value =
-        serde_json::from_slice(bytes).map_err(|error| (called, weight(called), error.to_string()))?;
+    let payload: Value = serde_json::from_slice(bytes)
+        .map_err(|error| (called, weight(called, &String::from_utf8_lossy(bytes)), error.to_string()))?;
     let host = host::recognise(&payload, called);
-    host.hear(&payload).map(|heard| (host, heard)).map_err(|what| (host, weight(host), what))
+    host.hear(&payload).map(|heard| (host, heard)).map_err(|what| {
+        // Only the fields of the event itself tell which event it is, not those of the tool's input.
+        let mut own = payload.clone();
+        if let Some(fields) = own.as_object_mut() {
+            fields.retain(|_, value| value.is_string());
+        }
+        (host, weight(host, &own.to_string()), what)
+    })
 }
 
 /// A parsed call of a hook.
@@ -168,21 +182,26 @@ struct Hook {
 
 impl Hook {
     fn plan(&self) -> Plan {
-        let (HookEvent::Before(call) | HookEvent::After(call, _)) = &self.heard.event else {
-            return Plan::default();
-        };
         let mut plan = Plan::default();
+        let (call, is_before) = match &self.heard.event {
+            HookEvent::Before(call) | HookEvent::Unknown(call) => (call, true),
+            HookEvent::After(call, _) => (call, false),
+            _ => return plan,
+        };
+        let home = Surroundings::home();
         match &call.deeds {
             Deeds::Files(deeds) => deeds.iter().for_each(|deed| plan.add(deed, &self.heard.folder)),
+            Deeds::Unknown if is_before => plan.suspect(&call.input, &self.heard.folder, home.as_deref()),
+            Deeds::Unknown => {}
             Deeds::Shell { commands, folder } => {
                 plan.shell = true;
                 // After the tool only the names in the command's text count, and they need no parser.
-                if matches!(self.heard.event, HookEvent::Before(_)) {
+                if is_before {
                     let folder = folder
                         .as_ref()
                         .map_or(self.heard.folder.clone(), |folder| self.heard.folder.join(folder));
                     for command in commands {
-                        plan.follow(shell::effects(command, &folder, Surroundings::home().as_deref()));
+                        plan.follow(shell::effects(command, &folder, home.as_deref()));
                     }
                 }
             }
@@ -190,14 +209,52 @@ impl Hook {
         plan
     }
 
-    fn run(&self, plan: &Plan, told: &mut dyn FnMut(&HookSettings)) -> Result<Option<Value>, CliError> {
+    fn run(&self, plan: Plan, told: &mut dyn FnMut(&HookSettings)) -> Result<Option<Value>, CliError> {
         match &self.heard.event {
-            HookEvent::Other => return Ok(None),
-            HookEvent::Before(_) | HookEvent::After(..) if plan.is_empty() => return Ok(None),
-            _ => {}
+            HookEvent::Before(_) | HookEvent::Unknown(_) | HookEvent::After(..) if plan.is_empty() => {
+                Ok(None)
+            }
+            HookEvent::Before(call) | HookEvent::Unknown(call) => self.before(call, plan, told),
+            HookEvent::After(call, aftermath) => self.after(call, aftermath),
+            HookEvent::Prompt | HookEvent::Stopped | HookEvent::Gone => self.around_turns(),
+            HookEvent::Other => Ok(None),
         }
+    }
+
+    /// The names of the agent: its program, its session, its subagent.
+    fn names(&self) -> [&str; 3] {
+        [self.host.name(), &self.heard.session, self.heard.subagent.as_deref().unwrap_or_default()]
+    }
+
+    /// A call of the command in this workspace; by default in that of the agent's folder.
+    fn invocation(&self, workspace: Option<&Path>) -> Invocation {
         let surroundings = Surroundings { folder: Ok(self.heard.folder.clone()), ..Surroundings::look() };
-        let invocation = Invocation::new(surroundings, self.global.clone());
+        let mut global = self.global.clone();
+        if let Some(workspace) = workspace {
+            global.workspace = Some(workspace.to_owned());
+        }
+        Invocation::new(surroundings, global)
+    }
+
+    /// The workspace of the agent's folder, and whether it has a state.
+    fn home(&self) -> (PathBuf, bool) {
+        match self.invocation(None).root() {
+            Ok((root, _)) => (root.clone(), root.join(STATE_FOLDER).exists()),
+            // The folder does not exist. If a file needs this workspace, opening it reports the fault.
+            Err(_) => (self.heard.folder.clone(), false),
+        }
+    }
+
+    /// Acts in one workspace, unless its guard is off.
+    fn at<T>(
+        &self,
+        root: &Path,
+        told: &mut dyn FnMut(&HookSettings),
+        act: impl FnOnce(&Acting<'_>) -> Result<T, CliError>,
+    ) -> Result<Option<T>, CliError> {
+        let home = self.invocation(None);
+        let is_home = home.root().is_ok_and(|(home, _)| home == root);
+        let invocation = if is_home { home } else { self.invocation(Some(root)) };
         let gate = invocation.gate()?;
         let settings = gate.workspace().settings().clone();
         told(&settings.hooks);
@@ -205,11 +262,8 @@ impl Hook {
             return Ok(None);
         }
         let turns = invocation.new_turns()?;
-        let names =
-            [self.host.name(), &self.heard.session, self.heard.subagent.as_deref().unwrap_or_default()];
-        let session = Session::open(&turns, names, invocation.named_by_environment()?)?;
+        let session = Session::open(&turns, self.names(), invocation.named_by_environment()?)?;
         last_call::note(&turns, self.host.name());
-        let number = self.heard.turn.as_deref();
         let acting = Acting {
             host: self.host,
             heard: &self.heard,
@@ -218,14 +272,106 @@ impl Hook {
             session: &session,
             settings: &settings.hooks,
         };
-        match &self.heard.event {
-            HookEvent::Prompt => session.next_turn(&gate, number)?,
-            HookEvent::Before(call) => return acting.before(call, plan, &session.turn(&gate, number)?),
-            HookEvent::After(call, aftermath) => return acting.after(call, aftermath),
-            // The turn continues: the agent may get more work, and still knows what it has read.
-            HookEvent::Stopped => session.settle_all(&gate)?,
-            HookEvent::Gone => session.close(&gate)?,
-            HookEvent::Other => {}
+        act(&acting).map(Some)
+    }
+
+    /// Before a tool: every workspace with a file of this call judges its share. All of them must agree.
+    fn before(
+        &self,
+        call: &Call,
+        plan: Plan,
+        told: &mut dyn FnMut(&HookSettings),
+    ) -> Result<Option<Value>, CliError> {
+        let (home, has_state) = self.home();
+        let shares = Shares::of(plan, &home, has_state);
+        // The settings of the outermost workspace decide about faults: an agent may be able to make a new one below it.
+        let mut told = Some(told);
+        let mut once = |settings: &HookSettings| {
+            if let Some(told) = told.take() {
+                told(settings);
+            }
+        };
+        for (root, paths) in &shares.watched {
+            if let Some(Some(answer)) = self.at(root, &mut once, |acting| acting.watched(call, paths))? {
+                return Ok(Some(answer));
+            }
+        }
+        let mut agreed: Vec<&Path> = Vec::new();
+        let mut answer = Ok(None);
+        for (root, plan) in &shares.own {
+            if plan.is_only_suspicious() && !root.join(STATE_FOLDER).exists() {
+                // Nobody has read a file here.
+                continue;
+            }
+            match self.at(root, &mut once, |acting| self.judge(acting, call, plan)) {
+                Ok(None | Some(None)) => agreed.push(root),
+                Ok(Some(refused)) => answer = Ok(refused),
+                Err(error) => answer = Err(error),
+            }
+            if !matches!(answer, Ok(None)) {
+                break;
+            }
+        }
+        if !matches!(answer, Ok(None)) {
+            for root in agreed {
+                // If this fails, the reservation ends with the turn.
+                let _ = self.at(root, &mut |_| {}, |acting| acting.take_back(call));
+            }
+        }
+        answer
+    }
+
+    /// One workspace judges its share of a call.
+    fn judge(&self, acting: &Acting<'_>, call: &Call, plan: &Plan) -> Result<Option<Value>, CliError> {
+        if plan.unreadable && acting.gate.workspace().settings().guard.mode == GuardMode::Enforce {
+            let what = format!("the input of `{}` names no file that tollgate can read", call.tool);
+            return Err(UsageError::BadPayload { host: self.host.name(), what }.into());
+        }
+        let turn = acting.session.turn(acting.gate, self.heard.turn.as_deref())?;
+        match self.heard.event {
+            HookEvent::Unknown(_) => acting.only_judge(call, plan, &turn),
+            _ => acting.before(call, plan, &turn),
+        }
+    }
+
+    /// After a tool: every workspace that has recorded the call settles it.
+    fn after(&self, call: &Call, aftermath: &Aftermath) -> Result<Option<Value>, CliError> {
+        let (home, has_state) = self.home();
+        let id = id_of(call);
+        let all = self.invocation(None).folders_of_turns();
+        let mut roots = session::workspaces_of(self.names(), Some(id.as_bytes()), &all);
+        if has_state && !roots.contains(&home) {
+            roots.push(home);
+        }
+        let mut answer = None;
+        for root in roots {
+            let told = self.at(&root, &mut |_| {}, |acting| acting.after(call, aftermath))?;
+            answer = answer.or(told.flatten());
+        }
+        Ok(answer)
+    }
+
+    /// A turn begins or ends, in every workspace that knows the agent.
+    fn around_turns(&self) -> Result<Option<Value>, CliError> {
+        let all = self.invocation(None).folders_of_turns();
+        let mut roots = session::workspaces_of(self.names(), None, &all);
+        roots.retain(|root| root.is_dir());
+        let (home, _) = self.home();
+        if !roots.contains(&home) {
+            roots.push(home);
+        }
+        let number = self.heard.turn.as_deref();
+        for root in roots {
+            self.at(&root, &mut |_| {}, |acting| {
+                match &self.heard.event {
+                    HookEvent::Prompt => acting.session.next_turn(acting.gate, number)?,
+                    // The turn continues: the agent may get more work, and still knows what it has read.
+                    HookEvent::Stopped => acting.session.settle_all(acting.gate)?,
+                    HookEvent::Gone => acting.session.close(acting.gate)?,
+                    _ => {}
+                }
+                Ok(())
+            })?;
         }
         Ok(None)
     }

@@ -88,6 +88,11 @@ fn path(folder: &Path, name: &str) -> PathBuf {
     folder.join("calls").join(name)
 }
 
+/// Whether a call of this name is recorded.
+pub(super) fn is_recorded(folder: &Path, name: &str) -> bool {
+    path(folder, name).exists()
+}
+
 /// The files of all recorded calls in this folder. Calls that are being recorded or taken have other names.
 pub(super) fn all(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder.join("calls")).into_iter().flatten().flatten();

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
 use tollgate::digest::Digest;
 use tollgate::edit::{Edit, Occurrence};
 use tollgate::turn::{Extent, TEXT_PER_FILE};
@@ -9,6 +10,12 @@ use tollgate::turn::{Extent, TEXT_PER_FILE};
 use super::shell;
 use crate::host::event::{Deed, Hunk};
 use crate::host::patch;
+
+/// The largest number of files of an unknown tool.
+const SUSPECTS: usize = 200;
+
+/// The longest text of an unknown tool that may be a command or a patch. Longer texts are the content of files.
+const LONGEST_COMMAND: usize = 64 << 10;
 
 /// What to do with a call that cannot be judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +37,10 @@ pub(super) struct Plan {
     pub(super) shell: bool,
     /// Files that it gives to unknown programs.
     pub(super) named: Vec<PathBuf>,
+    /// It changes files that its input does not name in a way that tollgate can read.
+    pub(super) unreadable: bool,
+    /// Files that the input of an unknown tool names.
+    pub(super) suspects: Vec<PathBuf>,
     /// A command of tollgate that only a person may run.
     pub(super) people_only: Option<String>,
     /// The shell command could not be parsed, so it may do anything.
@@ -59,7 +70,7 @@ pub(super) enum Text {
 
 impl Plan {
     pub(super) fn weight(&self) -> Weight {
-        if self.changes.is_empty() && self.touched.is_empty() && !self.unclear {
+        if self.changes.is_empty() && self.touched.is_empty() && !self.unclear && !self.unreadable {
             Weight::Harmless
         } else {
             Weight::Writes
@@ -67,7 +78,17 @@ impl Plan {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.reads.is_empty() && self.changes.is_empty() && !self.shell
+        self.names_nothing() && self.suspects.is_empty() && !self.shell && !self.unreadable
+    }
+
+    /// Whether only the input of an unknown tool names files.
+    pub(super) fn is_only_suspicious(&self) -> bool {
+        self.names_nothing() && !self.shell && !self.unreadable
+    }
+
+    /// Whether it neither reads nor changes a file that is known.
+    pub(super) fn names_nothing(&self) -> bool {
+        self.reads.is_empty() && self.changes.is_empty() && self.touched.is_empty()
     }
 
     pub(super) fn add(&mut self, deed: &Deed, folder: &Path) {
@@ -78,12 +99,40 @@ impl Plan {
             Deed::Edit(path, edits) => (path, Extent::Part, Text::Edited(edits.clone())),
             Deed::Patch(path, hunks) => (path, Extent::Part, Text::Patched(hunks.clone())),
             Deed::Delete(path) => (path, Extent::Whole, Text::Unknown),
+            Deed::Unreadable => {
+                self.unreadable = true;
+                return;
+            }
         };
         self.changes.push(Planned { path: folder.join(path), extent, text, by_git: false });
     }
 }
 
 impl Plan {
+    /// Adds the files that the input of an unknown tool names: as a text of its own, in a patch, or as the target of a
+    /// shell command.
+    pub(super) fn suspect(&mut self, input: &Value, folder: &Path, home: Option<&Path>) {
+        match input {
+            Value::Array(list) => list.iter().for_each(|value| self.suspect(value, folder, home)),
+            Value::Object(map) => map.values().for_each(|value| self.suspect(value, folder, home)),
+            Value::String(text) if self.suspects.len() < SUSPECTS && !text.is_empty() => {
+                if !text.contains(['\n', '\0']) {
+                    self.suspects.push(folder.join(text.strip_prefix("file://").unwrap_or(text)));
+                }
+                if text.len() > LONGEST_COMMAND {
+                    return;
+                }
+                let mut patch = Self::default();
+                patch::deeds(text).iter().for_each(|deed| patch.add(deed, folder));
+                if text.contains(char::is_whitespace) || text.contains('>') {
+                    patch.follow(shell::effects(text, folder, home));
+                }
+                self.suspects.extend(patch.changes.into_iter().map(|planned| planned.path));
+            }
+            _ => {}
+        }
+    }
+
     pub(super) fn follow(&mut self, effects: shell::Effects) {
         self.unclear |= effects.unclear;
         self.gave_up |= effects.gave_up;

@@ -15,11 +15,12 @@ use tollgate::digest::Digest;
 use tollgate::error::Fault;
 use tollgate::gate::Gate;
 use tollgate::name::{Agent, TurnId};
+use tollgate::path::{escape, unescape};
 use tollgate::settings::Unread;
 use tollgate::shared_turn::{Leaves, SharedTurn, SharedTurns};
 use tollgate::turn::TurnState;
 
-use super::pending_call::{Expectation, PendingCall, Since};
+use super::pending_call::{self, Expectation, PendingCall, Since};
 use super::settle;
 use crate::replace::{Access, make_folder, replace_file};
 
@@ -45,8 +46,7 @@ impl<'t> Session<'t> {
         [host, session, subagent]: [&str; 3],
         named: Option<Agent>,
     ) -> Result<Self, Fault> {
-        let hash = |parts: &[&str]| Digest::of(parts.join("\0").as_bytes()).to_string();
-        let key = hash(&[host, session, subagent])[..16].to_owned();
+        let key = key_of([host, session, subagent]);
         let mut name = match named {
             Some(agent) => agent.to_string(),
             None => format!("{host}-{}", &hash(&[host, session])[..8]),
@@ -62,7 +62,7 @@ impl<'t> Session<'t> {
 
     /// A unique name for a tool call.
     pub(super) fn call_name(&self, id: &[u8]) -> String {
-        format!("{}-{}", self.key, &Digest::of(id).to_string()[..16])
+        call_name(&self.key, id)
     }
 
     /// The running turn. Begins a new one if none runs, or if the program has begun another turn.
@@ -98,6 +98,11 @@ impl<'t> Session<'t> {
         Ok(())
     }
 
+    /// The running turn, whatever its number is, if there is one.
+    pub(super) fn any_turn(&self) -> Result<Option<SharedTurn>, Fault> {
+        self.running(None)
+    }
+
     /// The running turn, if there is one and it has this number. Without a number, any running turn.
     fn running(&self, number: Option<&str>) -> Result<Option<SharedTurn>, Fault> {
         match self.read_turn()? {
@@ -114,6 +119,8 @@ impl<'t> Session<'t> {
         let turn = self.turns.begin(TurnId::new()?, self.agent.clone(), now)?;
         gate.record_turn_start(&turn)?;
         let text = format!("{} {}\n", turn.id(), number.map(mark).unwrap_or_default());
+        let root = escape(gate.workspace().path()) + "\n";
+        replace_file(&self.folder.join("root"), root.as_bytes(), Access::Private)?;
         replace_file(&self.folder.join("turn"), text.as_bytes(), Access::Private)?;
         Ok(turn)
     }
@@ -180,8 +187,8 @@ impl<'t> Session<'t> {
     }
 
     /// The turn of a recorded call, if it still runs.
-    pub(super) fn turn_of(&self, call: &PendingCall) -> Result<Option<SharedTurn>, Fault> {
-        self.existing(&call.turn)
+    pub(super) fn turn_of(&self, turn: &TurnId) -> Result<Option<SharedTurn>, Fault> {
+        self.existing(turn)
     }
 
     /// Settles this agent's calls that have written their files, except the call of this name.
@@ -213,6 +220,31 @@ impl<'t> Session<'t> {
             }
         }
     }
+}
+
+fn hash(parts: &[&str]) -> String {
+    Digest::of(parts.join("\0").as_bytes()).to_string()
+}
+
+/// The key of an agent: of its program, its session and its subagent.
+fn key_of(names: [&str; 3]) -> String {
+    hash(&names)[..16].to_owned()
+}
+
+/// The workspaces in which this agent has begun a turn; only those with this tool call, if one is given. `all` are the
+/// folders that hold the turns of all workspaces.
+pub(super) fn workspaces_of(names: [&str; 3], call: Option<&[u8]>, all: &[PathBuf]) -> Vec<PathBuf> {
+    let key = key_of(names);
+    let found = all.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    let folders = found.map(|entry| entry.path().join("hooks").join(&key));
+    let wanted =
+        |folder: &PathBuf| call.is_none_or(|id| pending_call::is_recorded(folder, &call_name(&key, id)));
+    let root = |folder: PathBuf| unescape(fs::read_to_string(folder.join("root")).ok()?.trim_end());
+    folders.filter(wanted).filter_map(root).filter(|root| root.is_absolute()).collect()
+}
+
+fn call_name(key: &str, id: &[u8]) -> String {
+    format!("{key}-{}", &Digest::of(id).to_string()[..16])
 }
 
 /// The program's number of a turn, as a word without spaces.

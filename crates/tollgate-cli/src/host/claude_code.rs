@@ -5,7 +5,9 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
-use super::fields::{call, has, heard, is, path, read, replacement, shell, text, write};
+use super::fields::{
+    call, changed, has, heard, is, other, path, read, replacement, says, shell, text, unknown, write,
+};
 use super::mcp::Registry;
 use super::program::{Canary, Host, Traces};
 use super::setup::{EXIT_2, Setup, Trust, command, command_or, grouped};
@@ -13,6 +15,55 @@ use super::setup::{EXIT_2, Setup, Trust, command, command_or, grouped};
 pub(super) struct ClaudeCode;
 
 const TOOLS: &str = "Read|Write|Edit|MultiEdit|NotebookEdit|Bash";
+
+/// Tools that change no files of the workspace.
+const HARMLESS: &[&str] = &[
+    "Glob",
+    "Grep",
+    "LS",
+    "NotebookRead",
+    "LSP",
+    "WebFetch",
+    "WebSearch",
+    "Task",
+    "Agent",
+    "TaskCreate",
+    "TaskGet",
+    "TaskList",
+    "TaskUpdate",
+    "TaskOutput",
+    "TaskStop",
+    "TodoWrite",
+    "BashOutput",
+    "KillShell",
+    "KillBash",
+    "AskUserQuestion",
+    "EnterPlanMode",
+    "ExitPlanMode",
+    "Skill",
+    "SlashCommand",
+    "ToolSearch",
+    "ListMcpResourcesTool",
+    "ReadMcpResourceTool",
+];
+
+/// Events of this format that are not about a tool that is about to run.
+const OTHERS: &[&str] = &[
+    "PostToolUse",
+    "PostToolUseFailure",
+    "UserPromptSubmit",
+    "Stop",
+    "StopFailure",
+    "SubagentStop",
+    "SubagentStart",
+    "SessionStart",
+    "SessionEnd",
+    "Notification",
+    "PermissionRequest",
+    "PermissionDenied",
+    "PreCompact",
+    "PostCompact",
+];
 
 impl Host for ClaudeCode {
     fn name(&self) -> &'static str {
@@ -51,7 +102,7 @@ impl Host for ClaudeCode {
         let entries = grouped(
             &[
                 ("UserPromptSubmit", None, say()),
-                ("PreToolUse", Some(TOOLS), command_or(self.name(), EXIT_2)),
+                ("PreToolUse", Some("*"), command_or(self.name(), EXIT_2)),
                 ("PostToolUse", Some(TOOLS), say()),
                 ("PostToolUseFailure", Some(TOOLS), say()),
                 ("Stop", None, say()),
@@ -118,7 +169,10 @@ pub(super) fn event(payload: &Value, deeds: fn(&str, &Value) -> Deeds) -> Result
         "SessionEnd" => HookEvent::Gone,
         // Without an id it would look like the end of the main agent.
         "SubagentStop" if has(payload, &["agent_id"]) => HookEvent::Gone,
-        _ => HookEvent::Other,
+        name if OTHERS.contains(&name) || has(payload, &["tool_response", "tool_result", "error"]) => {
+            HookEvent::Other
+        }
+        _ => unknown(payload, call()),
     })
 }
 
@@ -133,19 +187,9 @@ pub(super) fn tell(words: &str) -> Value {
     json!({"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": words}})
 }
 
-/// A text without the name of any other event may be the event before a tool.
+/// Any text may be the event before a tool, unless it names another event.
 pub(super) fn may_be_before_a_tool(text: &str) -> bool {
-    const OTHERS: [&str; 8] = [
-        "PostToolUse",
-        "UserPromptSubmit",
-        "\"Stop\"",
-        "SubagentStop",
-        "SubagentStart",
-        "SessionStart",
-        "SessionEnd",
-        "Notification",
-    ];
-    text.contains("PreToolUse") || !OTHERS.iter().any(|other| text.contains(other))
+    text.contains("PreToolUse") || !says(text, "hook_event_name", OTHERS)
 }
 
 pub(super) fn canary(session: &str, folder: &Path, event: Canary, file: &Path) -> Value {
@@ -169,11 +213,11 @@ fn deeds(tool: &str, input: &Value) -> Deeds {
                 Some(edits) => edits.iter().filter_map(one).collect(),
                 None => one(input).into_iter().collect(),
             };
-            path(input, PATH).map(|path| Deed::Edit(path, edits)).into_iter().collect()
+            changed(input, PATH, |path| Deed::Edit(path, edits))
         }
-        "NotebookEdit" => path(input, PATH).map(|path| Deed::Edit(path, Vec::new())).into_iter().collect(),
+        "NotebookEdit" => changed(input, PATH, |path| Deed::Edit(path, Vec::new())),
         "Bash" => return shell(input, &["command"], &[]),
-        _ => Vec::new(),
+        _ => return other(tool, HARMLESS),
     })
 }
 

@@ -5,14 +5,35 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::event::{Aftermath, Deed, Deeds, Heard, HookEvent, Shown};
-use super::fields::{call, has, path, read, replacement, shell, text, write};
+use super::fields::{
+    call, changed, has, other, patched, read, replacement, says, shell, text, unknown, write,
+};
 use super::mcp::Registry;
-use super::patch;
 use super::program::{Canary, Host, Traces};
 use super::setup::{Setup, command, command_or};
 use crate::replace::Access;
 
 pub(super) struct Cline;
+
+/// Tools that change no files of the workspace.
+const HARMLESS: &[&str] = &[
+    "search_files",
+    "search_codebase",
+    "list_files",
+    "list_code_definition_names",
+    "fetch_web_content",
+    "web_fetch",
+    "web_search",
+    "ask_question",
+    "ask_followup_question",
+    "attempt_completion",
+    "plan_mode_respond",
+    "new_task",
+    "skills",
+    "use_skill",
+    "spawn_agent",
+    "access_mcp_resource",
+];
 
 const OTHERWISE: &str = "echo '{\"cancel\":true,\"errorMessage\":\"the tollgate hook crashed; this write was blocked; see: tollgate doctor\"}'";
 
@@ -47,7 +68,15 @@ impl Host for Cline {
             }
             "agent_end" | "TaskComplete" | "TaskCancel" | "agent_abort" => HookEvent::Stopped,
             "session_shutdown" => HookEvent::Gone,
-            _ => HookEvent::Other,
+            _ => {
+                let tool = [
+                    ("tool_call", ["id", "name", "input"]),
+                    ("preToolUse", ["id", "toolName", "parameters"]),
+                ];
+                let found =
+                    tool.into_iter().find_map(|(part, names)| call(&payload[part], names, deeds).ok());
+                unknown(payload, found.ok_or_else(String::new))
+            }
         };
         let folder = payload["workspaceRoots"]
             .get(0)
@@ -64,7 +93,21 @@ impl Host for Cline {
     }
 
     fn may_be_before_a_tool(&self, text: &str) -> bool {
-        text.contains("\"tool_call\"") || text.contains("PreToolUse") || !text.contains("hookName")
+        let others = [
+            "prompt_submit",
+            "UserPromptSubmit",
+            "agent_start",
+            "TaskStart",
+            "TaskResume",
+            "tool_result",
+            "PostToolUse",
+            "agent_end",
+            "TaskComplete",
+            "TaskCancel",
+            "agent_abort",
+            "session_shutdown",
+        ];
+        text.contains("\"tool_call\"") || text.contains("PreToolUse") || !says(text, "hookName", &others)
     }
 
     fn block(&self, reason: &str) -> Value {
@@ -141,20 +184,24 @@ fn deeds(tool: &str, input: &Value) -> Deeds {
         }
         "editor" => write(input, PATH, &["new_text"]),
         "replace_in_file" => edited(input, Vec::new()),
-        "apply_patch" => text(input, &["input", "patch"]).map(|text| patch::deeds(&text)).unwrap_or_default(),
+        "apply_patch" => patched(input, &["input", "patch"]),
         "execute_command" => return shell(input, &["command"], &[]),
         "run_commands" => {
-            let commands =
-                input["commands"].as_array().into_iter().flatten().filter_map(|command| match command {
-                    Value::String(text) => Some(text.clone()),
-                    command => text(command, &["command"]),
-                });
-            return Deeds::Shell { commands: commands.collect(), folder: None };
+            let command = |command: &Value| match command {
+                Value::String(text) => Some(text.clone()),
+                command => text(command, &["command"]),
+            };
+            let commands = input["commands"].as_array().map(|all| all.iter().map(command).collect());
+            return match commands {
+                Some(Some(commands)) => Deeds::Shell { commands, folder: None },
+                _ => Deeds::Files(vec![Deed::Unreadable]),
+            };
         }
-        _ => Vec::new(),
+        "use_mcp_tool" if input["server_name"] == "tollgate" => Vec::new(),
+        _ => return other(tool, HARMLESS),
     })
 }
 
 fn edited(input: &Value, edits: Vec<tollgate::edit::Edit>) -> Vec<Deed> {
-    path(input, &["path"]).map(|path| Deed::Edit(path, edits)).into_iter().collect()
+    changed(input, &["path"], |path| Deed::Edit(path, edits))
 }

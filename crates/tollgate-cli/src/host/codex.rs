@@ -7,9 +7,8 @@ use tollgate::digest::Digest;
 
 use super::claude_code;
 use super::event::{Deeds, Heard};
-use super::fields::{has, heard, shell, text};
+use super::fields::{has, heard, other, patched, shell, text};
 use super::mcp::Registry;
-use super::patch;
 use super::program::{Canary, Host, Traces};
 use super::setup::{EXIT_2, Setup, Trust, command, command_or, grouped, is_ours};
 use crate::surroundings::Surroundings;
@@ -182,10 +181,11 @@ fn deeds(tool: &str, input: &Value) -> Deeds {
         "Bash" | "exec_command" | "shell" | "shell_command" | "local_shell" => {
             shell(input, &["command", "cmd"], &["workdir"])
         }
-        "apply_patch" => Deeds::Files(
-            text(input, &["command", "input", "patch"]).map(|text| patch::deeds(&text)).unwrap_or_default(),
+        "apply_patch" => Deeds::Files(patched(input, &["command", "input", "patch"])),
+        _ => other(
+            tool,
+            &["update_plan", "view_image", "web_search", "request_user_input", "spawn_agent", "wait"],
         ),
-        _ => Deeds::none(),
     }
 }
 

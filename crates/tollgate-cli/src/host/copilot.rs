@@ -9,14 +9,38 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
-use super::fields::{call, has, heard, path, read, replacement, shell, text, write};
+use super::fields::{
+    call, changed, has, heard, mentions, other, patched, read, replacement, shell, text, unknown, write,
+};
 use super::mcp::Registry;
-use super::patch;
 use super::program::{Canary, Host, Traces};
 use super::setup::{EXIT_2, Setup, command, command_or};
 use crate::replace::Access;
 
 pub(super) struct Copilot;
+
+/// Tools that change no files of the workspace.
+const HARMLESS: &[&str] = &[
+    "glob",
+    "grep",
+    "rg",
+    "web_fetch",
+    "web_search",
+    "task",
+    "update_todo",
+    "report_intent",
+    "read_bash",
+    "stop_bash",
+    "list_bash",
+    "ask_user",
+    "store_memory",
+    "skill",
+    "fetch_copilot_cli_documentation",
+];
+
+/// Events that are not about a tool that is about to run.
+const OTHERS: &[&str] =
+    &["SessionStart", "Notification", "PermissionRequest", "PreCompact", "SubagentStart", "ErrorOccurred"];
 
 impl Host for Copilot {
     fn name(&self) -> &'static str {
@@ -49,20 +73,24 @@ impl Host for Copilot {
             (Some("PostToolUse" | "PostToolUseFailure"), _) => after(call()?, result),
             (Some("Stop" | "AgentStop"), _) => HookEvent::Stopped,
             (Some("SessionEnd" | "SubagentStop"), _) => HookEvent::Gone,
+            (Some(name), None) if !OTHERS.contains(&name) => unknown(payload, call()),
             (Some(_), _) => HookEvent::Other,
             (None, Some(_)) => after(call()?, result),
             (None, None) if has(payload, &["toolName"]) => HookEvent::Before(call()?),
             (None, None) if has(payload, &["prompt"]) => HookEvent::Prompt,
             (None, None) if has(payload, &["stopReason"]) => HookEvent::Stopped,
             (None, None) if has(payload, &["reason"]) => HookEvent::Gone,
-            (None, None) => HookEvent::Other,
+            (None, None) => unknown(payload, call()),
         };
         heard(payload, &["sessionId", "session_id"], event)
     }
 
     fn may_be_before_a_tool(&self, text: &str) -> bool {
-        let others = ["toolResult", "tool_result", "PostToolUse", "prompt", "stopReason", "reason"];
-        text.contains("PreToolUse") || !others.iter().any(|other| text.contains(other))
+        // The camel case format does not name the event: only the event before a tool, and the one after it, have a tool.
+        let has = |fields: &[&str]| fields.iter().any(|field| mentions(text, field));
+        text.contains("PreToolUse")
+            || has(&["toolName", "tool_name"])
+            || !has(&["prompt", "stopReason", "reason"])
     }
 
     fn block(&self, reason: &str) -> Value {
@@ -141,23 +169,22 @@ fn deeds(tool: &str, input: &Value) -> Deeds {
     const PATH: &[&str] = &["path", "file_path", "filePath"];
     const TEXT: &[&str] = &["file_text", "content"];
     let command = text(input, &["command"]).unwrap_or_default();
+    const PATCH: &[&str] = &["patch", "input", "command"];
     let edit = || {
         let edit =
             replacement(input, &["old_str", "old_string"], &["new_str", "new_string"], &["replace_all"]);
-        path(input, PATH).map(|path| Deed::Edit(path, edit.into_iter().collect())).into_iter().collect()
+        changed(input, PATH, |path| Deed::Edit(path, edit.into_iter().collect()))
     };
-    let patched =
-        || text(input, &["patch", "input", "command"]).filter(|text| text.contains("*** Begin Patch"));
+    let is_patch = || text(input, PATCH).is_some_and(|text| text.contains("*** Begin Patch"));
     Deeds::Files(match (tool, command.as_str()) {
         ("view" | "Read", _) | ("str_replace_editor", "view") => {
             read(input, PATH, &["view_range", "offset", "limit"])
         }
         ("create" | "Write", _) | ("str_replace_editor", "create") => write(input, PATH, TEXT),
-        ("apply_patch", _) | ("Edit", "") if patched().is_some() => {
-            patch::deeds(&patched().unwrap_or_default())
-        }
+        ("apply_patch", _) => patched(input, PATCH),
+        ("Edit", _) if is_patch() => patched(input, PATCH),
         ("edit" | "Edit" | "str_replace_editor", _) => edit(),
         ("bash" | "Bash", _) => return shell(input, &["command"], &["cwd"]),
-        _ => Vec::new(),
+        _ => return other(tool, HARMLESS),
     })
 }

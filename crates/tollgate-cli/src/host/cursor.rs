@@ -5,12 +5,34 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::event::{Aftermath, Deed, Deeds, Heard, HookEvent, Shown};
-use super::fields::{call, has, heard, path, read, replacement, shell, text, write};
+use super::fields::{
+    call, changed, has, heard, other, path, read, replacement, says, shell, text, unknown, write,
+};
 use super::mcp::Registry;
 use super::program::{Canary, Host, Traces};
 use super::setup::{EXIT_2, Setup, command, command_or};
 
 pub(super) struct Cursor;
+
+/// Tools that change no files of the workspace.
+const HARMLESS: &[&str] =
+    &["Grep", "Glob", "LS", "Task", "WebSearch", "WebFetch", "SemanticSearch", "ReadLints", "TodoWrite"];
+
+/// Events that are not about a tool that is about to run.
+const OTHERS: &[&str] = &[
+    "postToolUse",
+    "postToolUseFailure",
+    "beforeSubmitPrompt",
+    "stop",
+    "sessionStart",
+    "sessionEnd",
+    "afterFileEdit",
+    "afterShellExecution",
+    "afterMCPExecution",
+    "afterAgentResponse",
+    "afterAgentThought",
+    "preCompact",
+];
 
 impl Host for Cursor {
     fn name(&self) -> &'static str {
@@ -40,7 +62,8 @@ impl Host for Cursor {
             }
             "stop" => HookEvent::Stopped,
             "sessionEnd" => HookEvent::Gone,
-            _ => HookEvent::Other,
+            name if OTHERS.contains(&name) || has(payload, &["tool_output"]) => HookEvent::Other,
+            _ => unknown(payload, call()),
         };
         let mut heard = heard(payload, &["conversation_id", "session_id"], event)?;
         heard.turn = text(payload, &["generation_id"]);
@@ -54,8 +77,7 @@ impl Host for Cursor {
     }
 
     fn may_be_before_a_tool(&self, text: &str) -> bool {
-        let others = ["postToolUse", "beforeSubmitPrompt", "\"stop\"", "sessionStart", "sessionEnd"];
-        text.contains("preToolUse") || !others.iter().any(|other| text.contains(other))
+        text.contains("preToolUse") || !says(text, "hook_event_name", OTHERS)
     }
 
     fn block(&self, reason: &str) -> Value {
@@ -120,16 +142,14 @@ fn deeds(tool: &str, input: &Value) -> Deeds {
     const PATH: &[&str] = &["file_path", "path", "target_file"];
     Deeds::Files(match tool {
         "Read" => read(input, PATH, &["offset", "limit", "start_line", "end_line"]),
-        "Delete" => path(input, PATH).map(Deed::Delete).into_iter().collect(),
+        "Delete" => changed(input, PATH, Deed::Delete),
         "Write" | "Edit" | "StrReplace" if has(input, &["old_string"]) => {
             let edit = replacement(input, &["old_string"], &["new_string"], &["replace_all"]);
-            path(input, PATH).map(|path| Deed::Edit(path, edit.into_iter().collect())).into_iter().collect()
+            changed(input, PATH, |path| Deed::Edit(path, edit.into_iter().collect()))
         }
         "Write" => write(input, PATH, &["content", "contents"]),
-        "Edit" | "StrReplace" => {
-            path(input, PATH).map(|path| Deed::Edit(path, Vec::new())).into_iter().collect()
-        }
+        "Edit" | "StrReplace" => changed(input, PATH, |path| Deed::Edit(path, Vec::new())),
         "Shell" => return shell(input, &["command"], &["working_directory", "cwd"]),
-        _ => Vec::new(),
+        _ => return other(tool, HARMLESS),
     })
 }

@@ -37,6 +37,8 @@ pub(crate) enum HookEvent {
     Stopped,
     /// The agent has ended.
     Gone,
+    /// An event that tollgate does not know, about a tool call without a result.
+    Unknown(Call),
     /// An event that does not concern files.
     Other,
 }
@@ -57,8 +59,10 @@ pub(crate) struct Call {
 /// The effects of a tool on files.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Deeds {
-    /// Exactly these. If empty, none that tollgate knows of.
+    /// Exactly these. If empty, none.
     Files(Vec<Deed>),
+    /// tollgate does not know this tool.
+    Unknown,
     /// The effects of shell commands.
     Shell {
         /// The commands, which run one after the other.
@@ -88,6 +92,8 @@ pub(crate) enum Deed {
     Patch(PathBuf, Vec<Hunk>),
     /// The tool deletes it.
     Delete(PathBuf),
+    /// The tool changes files, but its input does not name them in a way that tollgate can read.
+    Unreadable,
 }
 
 /// Some lines of a patch that are replaced with other lines.

@@ -7,6 +7,7 @@ use tollgate::edit::Edit;
 use tollgate::turn::Extent;
 
 use super::event::{Call, Deed, Deeds, Heard, HookEvent};
+use super::patch;
 
 /// The text of the first of these fields that is text.
 pub(super) fn text(value: &Value, names: &[&str]) -> Option<String> {
@@ -36,7 +37,41 @@ pub(super) fn read(input: &Value, paths: &[&str], limits: &[&str]) -> Vec<Deed> 
 
 /// An overwrite.
 pub(super) fn write(input: &Value, paths: &[&str], texts: &[&str]) -> Vec<Deed> {
-    path(input, paths).map(|path| Deed::Write(path, text(input, texts))).into_iter().collect()
+    changed(input, paths, |path| Deed::Write(path, text(input, texts)))
+}
+
+/// A change of the file in the first of these fields.
+pub(super) fn changed(input: &Value, paths: &[&str], deed: impl FnOnce(PathBuf) -> Deed) -> Vec<Deed> {
+    vec![path(input, paths).map_or(Deed::Unreadable, deed)]
+}
+
+/// The effects of the patch in the first of these fields.
+pub(super) fn patched(input: &Value, names: &[&str]) -> Vec<Deed> {
+    let deeds = text(input, names).map(|text| patch::deeds(&text)).unwrap_or_default();
+    if deeds.is_empty() { vec![Deed::Unreadable] } else { deeds }
+}
+
+/// The effects of a tool that the program's file does not list: none, if it is one of these.
+pub(super) fn other(tool: &str, harmless: &[&str]) -> Deeds {
+    // The tools of our own MCP server are guarded by themselves.
+    let ours = tool.split(|c: char| !c.is_alphanumeric()).any(|part| part == "tollgate");
+    if ours || harmless.contains(&tool) { Deeds::none() } else { Deeds::Unknown }
+}
+
+/// Whether a text that may not be valid JSON has this field, and not inside another text.
+pub(super) fn mentions(text: &str, field: &str) -> bool {
+    let field = format!("\"{field}\"");
+    text.match_indices(&field).any(|(at, _)| text[at + field.len()..].trim_start().starts_with(':'))
+}
+
+/// Whether a text that may not be valid JSON has this field with one of these values, and not inside another text.
+pub(super) fn says(text: &str, field: &str, values: &[&str]) -> bool {
+    let field = format!("\"{field}\"");
+    text.match_indices(&field).any(|(at, _)| {
+        let value = text[at + field.len()..].trim_start().strip_prefix(':').map(str::trim_start);
+        let value = value.and_then(|rest| rest.strip_prefix('"')).and_then(|rest| rest.split('"').next());
+        value.is_some_and(|value| values.contains(&value))
+    })
 }
 
 /// One replacement of old text with new text.
@@ -72,6 +107,12 @@ pub(super) fn call(
     Ok(Call { id: text(payload, &[id]), deeds: deeds(&name, &input), tool: name, input })
 }
 
+/// The tool call in the payload of an unknown event, or else the whole payload as the input of an unknown tool.
+pub(super) fn unknown(payload: &Value, call: Result<Call, String>) -> HookEvent {
+    let whole = || Call { id: None, tool: String::new(), input: payload.clone(), deeds: Deeds::Unknown };
+    HookEvent::Unknown(call.unwrap_or_else(|_| whole()))
+}
+
 /// Shell commands.
 pub(super) fn shell(input: &Value, commands: &[&str], folders: &[&str]) -> Deeds {
     let command = commands.iter().find_map(|name| match input.get(name)? {
@@ -85,7 +126,7 @@ pub(super) fn shell(input: &Value, commands: &[&str], folders: &[&str]) -> Deeds
     });
     match command {
         Some(commands) => Deeds::Shell { commands, folder: path(input, folders) },
-        None => Deeds::none(),
+        None => Deeds::Files(vec![Deed::Unreadable]),
     }
 }
 

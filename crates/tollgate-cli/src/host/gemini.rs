@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use tollgate::turn::Extent;
 
 use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
-use super::fields::{call, has, heard, path, read, replacement, shell, text, write};
+use super::fields::{
+    call, changed, has, heard, other, path, read, replacement, says, shell, text, unknown, write,
+};
 use super::mcp::Registry;
 use super::program::{Canary, Host, Traces};
 use super::setup::{Setup, command, command_or, grouped};
@@ -14,6 +16,37 @@ use super::setup::{Setup, command, command_or, grouped};
 pub(super) struct Gemini;
 
 const TOOLS: &str = "read_file|read_many_files|write_file|replace|run_shell_command";
+
+/// Tools that change no files of the workspace.
+const HARMLESS: &[&str] = &[
+    "list_directory",
+    "glob",
+    "grep_search",
+    "search_file_content",
+    "google_web_search",
+    "web_fetch",
+    "save_memory",
+    "write_todos",
+    "ask_user",
+    "activate_skill",
+    "get_internal_docs",
+    "enter_plan_mode",
+    "exit_plan_mode",
+];
+
+/// Events that are not about a tool that is about to run.
+const OTHERS: &[&str] = &[
+    "AfterTool",
+    "BeforeAgent",
+    "AfterAgent",
+    "SessionStart",
+    "SessionEnd",
+    "PreCompress",
+    "Notification",
+    "BeforeModel",
+    "AfterModel",
+    "BeforeToolSelection",
+];
 
 /// Gemini ignores the exit code of a hook. Only an answer blocks.
 const OTHERWISE: &str = "echo '{\"decision\":\"deny\",\"reason\":\"the tollgate hook crashed; this write was blocked; see: tollgate doctor\"}'";
@@ -45,14 +78,14 @@ impl Host for Gemini {
             }
             "AfterAgent" => HookEvent::Stopped,
             "SessionEnd" => HookEvent::Gone,
-            _ => HookEvent::Other,
+            name if OTHERS.contains(&name) || has(payload, &["tool_response"]) => HookEvent::Other,
+            _ => unknown(payload, call()),
         };
         heard(payload, &["session_id"], event)
     }
 
     fn may_be_before_a_tool(&self, text: &str) -> bool {
-        let others = ["AfterTool", "BeforeAgent", "AfterAgent", "SessionStart", "SessionEnd"];
-        text.contains("BeforeTool") || !others.iter().any(|other| text.contains(other))
+        text.contains("BeforeTool") || !says(text, "hook_event_name", OTHERS)
     }
 
     fn block(&self, reason: &str) -> Value {
@@ -68,7 +101,7 @@ impl Host for Gemini {
         let entries = grouped(
             &[
                 ("BeforeAgent", None, say()),
-                ("BeforeTool", Some(TOOLS), command_or(self.name(), OTHERWISE)),
+                ("BeforeTool", Some("*"), command_or(self.name(), OTHERWISE)),
                 ("AfterTool", Some(TOOLS), say()),
                 ("AfterAgent", None, say()),
                 ("SessionEnd", None, say()),
@@ -123,10 +156,10 @@ fn deeds(tool: &str, input: &Value) -> Deeds {
         "replace" => {
             let edit =
                 replacement(input, &["old_string"], &["new_string"], &["allow_multiple", "replace_all"]);
-            path(input, PATH).map(|path| Deed::Edit(path, edit.into_iter().collect())).into_iter().collect()
+            changed(input, PATH, |path| Deed::Edit(path, edit.into_iter().collect()))
         }
         "run_shell_command" => return shell(input, &["command"], &["dir_path", "directory"]),
-        _ => Vec::new(),
+        _ => return other(tool, HARMLESS),
     })
 }
 

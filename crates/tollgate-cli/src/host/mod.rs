@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use event::HookEvent;
 pub(crate) use program::{Canary, Host};
 pub(crate) use setup::{Became, Trust};
 
@@ -47,9 +48,13 @@ pub(crate) fn names() -> Vec<&'static str> {
 
 /// The program that sent this payload: judged by its fields, otherwise the program in whose name the hook was called.
 pub(crate) fn recognise(payload: &Value, called: &'static dyn Host) -> &'static dyn Host {
-    let can_hear = |host: &&dyn Host| host.hear(payload).is_ok();
+    let knows_event = |host: &&dyn Host| {
+        let event = host.hear(payload).map(|heard| heard.event);
+        event.is_ok_and(|event| !matches!(event, HookEvent::Unknown(_) | HookEvent::Other))
+    };
     let sure = ALL.into_iter().find(|host| host.is_surely(payload));
-    sure.or_else(|| if can_hear(&called) { None } else { ALL.into_iter().find(can_hear) }).unwrap_or(called)
+    let other = || called.hear(payload).is_err().then(|| ALL.into_iter().find(knows_event)).flatten();
+    sure.or_else(other).unwrap_or(called)
 }
 
 /// Whether a program is used here, judging by its traces.

@@ -5,14 +5,32 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::event::{Aftermath, Deed, Deeds, Heard, HookEvent, Shown};
-use super::fields::{call, has, is, path, read, replacement, shell, text, write};
+use super::fields::{
+    call, changed, has, is, other, patched, path, read, replacement, says, shell, text, unknown, write,
+};
 use super::mcp::Registry;
-use super::patch;
 use super::program::{Canary, Host, Traces};
 use super::setup::Setup;
 use crate::replace::Access;
 
 pub(super) struct Opencode;
+
+/// Tools that change no files of the workspace.
+const HARMLESS: &[&str] = &[
+    "glob",
+    "grep",
+    "list",
+    "task",
+    "todowrite",
+    "todoread",
+    "webfetch",
+    "websearch",
+    "codesearch",
+    "question",
+    "skill",
+    "lsp",
+    "invalid",
+];
 
 impl Host for Opencode {
     fn name(&self) -> &'static str {
@@ -44,7 +62,7 @@ impl Host for Opencode {
             }
             "session.idle" => HookEvent::Stopped,
             "session.deleted" => HookEvent::Gone,
-            _ => HookEvent::Other,
+            _ => unknown(payload, tool(&output["args"])),
         };
         Ok(Heard {
             session: text(input, &["sessionID"]).ok_or("it has no `sessionID`")?,
@@ -58,7 +76,7 @@ impl Host for Opencode {
 
     fn may_be_before_a_tool(&self, text: &str) -> bool {
         let others = ["tool.execute.after", "chat.message", "session.idle", "session.deleted"];
-        text.contains("tool.execute.before") || !others.iter().any(|other| text.contains(other))
+        text.contains("tool.execute.before") || !says(text, "hook", &others)
     }
 
     fn block(&self, reason: &str) -> Value {
@@ -131,12 +149,10 @@ fn deeds(tool: &str, input: &Value) -> Deeds {
                 Some(edits) => edits.iter().filter_map(one).collect(),
                 None => one(input).into_iter().collect(),
             };
-            path(input, PATH).map(|path| Deed::Edit(path, edits)).into_iter().collect()
+            changed(input, PATH, |path| Deed::Edit(path, edits))
         }
-        "apply_patch" | "patch" => {
-            text(input, &["patchText", "patch"]).map(|text| patch::deeds(&text)).unwrap_or_default()
-        }
+        "apply_patch" | "patch" => patched(input, &["patchText", "patch"]),
         "bash" => return shell(input, &["command"], &["workdir"]),
-        _ => Vec::new(),
+        _ => return other(tool, HARMLESS),
     })
 }

@@ -380,7 +380,7 @@ fn patched(shell: &mut Shell, text: &str) {
             Deed::Write(path, text) => (path, Extent::Whole, text),
             Deed::Edit(path, _) | Deed::Patch(path, _) => (path, Extent::Part, None),
             Deed::Delete(path) => (path, Extent::Whole, None),
-            Deed::Read(..) => continue,
+            Deed::Read(..) | Deed::Unreadable => continue,
         };
         if let Some(path) = path.to_str().and_then(|path| shell.env.path(path)) {
             shell.change(path, extent, text);

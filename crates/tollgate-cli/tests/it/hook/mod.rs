@@ -3,11 +3,13 @@
 mod answers;
 mod faults;
 mod payloads;
+mod places;
 mod protected;
 mod real;
 mod setup;
 mod stories;
 mod tidy;
+mod unknown;
 
 use std::cell::Cell;
 use std::fs;

@@ -1,0 +1,89 @@
+//! Which workspaces judge a tool call: those that its files are in, wherever the agent is at the moment.
+//!
+//! The nearest workspace above a file knows the file: it records reads, reserves the file and judges its changes. Workspaces
+//! further up only watch: they refuse a change of what they protect, or of what their turn knows to be stale. So a new
+//! `.tollgate` folder takes no file out of the workspace in which an agent has read it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use tollgate::workspace::{canonical, workspaces_above};
+
+use super::plan::Plan;
+
+/// The parts of a plan, outer workspaces first.
+#[derive(Debug, Default)]
+pub(super) struct Shares {
+    /// What each workspace judges.
+    pub(super) own: BTreeMap<PathBuf, Plan>,
+    /// The changes that each workspace watches.
+    pub(super) watched: BTreeMap<PathBuf, Vec<PathBuf>>,
+}
+
+impl Shares {
+    /// Divides a plan. `home` is the workspace of the agent's folder: it judges files that are in no workspace.
+    pub(super) fn of(plan: Plan, home: &Path, home_has_state: bool) -> Self {
+        let mut shares = Self::default();
+        let Plan {
+            reads,
+            changes,
+            touched,
+            named,
+            suspects,
+            shell,
+            unclear,
+            gave_up,
+            unreadable,
+            people_only,
+        } = plan;
+        for (path, extent) in reads {
+            shares.at(&path, home).reads.push((path, extent));
+        }
+        for planned in changes {
+            shares.watch(&planned.path);
+            shares.at(&planned.path, home).changes.push(planned);
+        }
+        for path in touched {
+            shares.watch(&path);
+            shares.at(&path, home).touched.push(path);
+        }
+        for path in suspects {
+            shares.watch(&path);
+            shares.at(&path, home).suspects.push(path);
+        }
+        for path in named {
+            shares.at(&path, home).named.push(path);
+        }
+        if home_has_state || shares.own.is_empty() {
+            shares.own.entry(home.to_owned()).or_default();
+        }
+        for (root, plan) in &mut shares.own {
+            let is_home = root == home || !home_has_state;
+            (plan.shell, plan.gave_up) = (shell, gave_up);
+            (plan.unclear, plan.unreadable) = (unclear && is_home, unreadable && is_home);
+            plan.people_only.clone_from(&people_only);
+        }
+        shares
+    }
+
+    /// The share of the workspace that this path is in.
+    fn at(&mut self, path: &Path, home: &Path) -> &mut Plan {
+        let root = workspaces_of(path).into_iter().next().unwrap_or_else(|| home.to_owned());
+        self.own.entry(root).or_default()
+    }
+
+    fn watch(&mut self, path: &Path) {
+        for root in workspaces_of(path).into_iter().skip(1) {
+            self.watched.entry(root).or_default().push(path.to_owned());
+        }
+    }
+}
+
+/// The workspaces above this path, the nearest first.
+fn workspaces_of(path: &Path) -> Vec<PathBuf> {
+    match canonical(path) {
+        Ok(path) => workspaces_above(&path).map(Path::to_owned).collect(),
+        // The workspace that judges it reports the fault.
+        Err(_) => Vec::new(),
+    }
+}

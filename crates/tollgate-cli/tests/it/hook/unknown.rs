@@ -1,0 +1,195 @@
+//! Formats that tollgate does not know: renamed fields, tools and events.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::{HOSTS, Program, Tool};
+use crate::world::World;
+
+/// The place of the tool's name and of its input in a payload before a tool.
+fn places(host: &str) -> [&'static [&'static str]; 2] {
+    match host {
+        "opencode" => [&["input", "tool"], &["output", "args"]],
+        "copilot" => [&["toolName"], &["toolArgs"]],
+        "cline" => [&["tool_call", "name"], &["tool_call", "input"]],
+        _ => [&["tool_name"], &["tool_input"]],
+    }
+}
+
+fn at<'p>(payload: &'p mut Value, place: &[&str]) -> &'p mut Value {
+    place.iter().fold(payload, |value, key| &mut value[*key])
+}
+
+/// Every program, with an agent that has read a file which somebody else has changed since.
+fn everywhere(story: impl Fn(&World, &'static str, &Program<'_>)) {
+    for host in HOSTS {
+        let world = World::with("[guard]\ndurability = \"fast\"\n");
+        world.puts("a.txt", "one\n");
+        let agent = Program::new(&world, host, "s");
+        agent.reads("a.txt");
+        world.puts("a.txt", "foreign\n");
+        story(&world, host, &agent);
+    }
+}
+
+/// The tools that change files, by program.
+fn writers(host: &str) -> &'static [&'static str] {
+    match host {
+        "claude-code" => &["Write", "Edit", "MultiEdit", "NotebookEdit", "Bash"],
+        "codex" => &["apply_patch", "Bash", "exec_command"],
+        "gemini" => &["write_file", "replace", "run_shell_command"],
+        "opencode" => &["write", "edit", "multiedit", "apply_patch", "patch", "bash"],
+        "cursor" => &["Write", "Edit", "StrReplace", "Delete", "Shell"],
+        "copilot" => &["create", "edit", "Write", "Edit", "apply_patch", "bash"],
+        _ => {
+            &["editor", "write_to_file", "replace_in_file", "apply_patch", "run_commands", "execute_command"]
+        }
+    }
+}
+
+#[test]
+fn a_known_tool_whose_target_cannot_be_read_is_blocked() {
+    everywhere(|world, host, agent| {
+        let [name, input] = places(host);
+        let file = world.path("a.txt");
+        for tool in writers(host) {
+            for odd in [
+                json!({"target": file, "content": "mine\n"}),
+                json!({"file": {"name": file}, "text": "mine\n"}),
+                json!({"path": [file], "file_path": [file], "filePath": [file], "command": 7, "patch": [], "input": {}}),
+                json!({"path": "", "commands": "echo", "patch": "+++ a.txt"}),
+                json!({}),
+                Value::Null,
+            ] {
+                let mut payload = agent.before(&Tool::Write("a.txt", "mine\n"), "c");
+                *at(&mut payload, name) = json!(tool);
+                *at(&mut payload, input) = odd.clone();
+                let reason = agent.asks(&payload).unwrap_or_else(|| panic!("{host} {tool} {odd}"));
+                assert!(
+                    reason.contains("names no file that tollgate can read"),
+                    "{host} {tool} {odd}: {reason}"
+                );
+            }
+            let mut payload = agent.before(&Tool::Write("a.txt", "mine\n"), "c");
+            *at(&mut payload, name) = json!(tool);
+            let (last, above) = input.split_last().unwrap();
+            at(&mut payload, above).as_object_mut().unwrap().remove(*last);
+            assert!(agent.asks(&payload).is_some(), "{host} {tool} without an input");
+        }
+    });
+}
+
+#[test]
+fn an_unknown_tool_that_names_a_stale_file_is_blocked() {
+    everywhere(|world, host, agent| {
+        let [name, input] = places(host);
+        let file = world.path("a.txt");
+        let inputs = [
+            json!({"file_path": file, "content": "mine\n"}),
+            json!({"edits": [{"where": [file], "what": "mine"}]}),
+            json!({"target": "a.txt"}),
+            json!({"uri": format!("file://{}", file.display())}),
+            json!({"diff": "*** Begin Patch\n*** Update File: a.txt\n@@\n-foreign\n+mine\n*** End Patch"}),
+            json!({"script": "cd . && echo mine > a.txt"}),
+        ];
+        let payload = |tool: &str, odd: &Value| {
+            let mut payload = agent.before(&Tool::Write("a.txt", "mine\n"), "c");
+            *at(&mut payload, name) = json!(tool);
+            *at(&mut payload, input) = odd.clone();
+            payload
+        };
+        for odd in &inputs {
+            let reason = agent.asks(&payload("NewWrite", odd)).unwrap_or_else(|| panic!("{host} {odd}"));
+            assert!(reason.contains("STALE_FILE"), "{host} {odd}: {reason}");
+        }
+        // Our own MCP tools guard themselves. A word in a sentence is not the name of a file.
+        for (tool, odd) in [
+            ("mcp__tollgate__read_text_file", json!({"path": file})),
+            ("tollgate_write_file", json!({"path": file, "content": "x"})),
+            ("Ask", json!({"question": "may I change a.txt?"})),
+            ("Ask", json!({"a.txt": true, "n": 7})),
+            ("Other", json!({"path": world.path("b.txt")})),
+        ] {
+            assert_eq!(agent.asks(&payload(tool, &odd)), None, "{host} {tool} {odd}");
+        }
+        // A fresh file is not stale, and nothing stays reserved.
+        agent.reads("a.txt");
+        for odd in &inputs {
+            assert_eq!(agent.asks(&payload("NewWrite", odd)), None, "{host} {odd}");
+        }
+        assert_eq!(super::reserved(world), 0, "{host}");
+    });
+}
+
+#[test]
+fn an_unknown_event_that_names_a_stale_file_is_blocked() {
+    everywhere(|world, host, agent| {
+        let key = match host {
+            "opencode" => "hook",
+            "cline" => "hookName",
+            _ => "hook_event_name",
+        };
+        let mut payload = agent.before(&Tool::Write("a.txt", "mine\n"), "c");
+        payload[key] = json!("beforeAnyTool");
+        assert!(
+            agent.asks(&payload).is_some_and(|reason| reason.contains("STALE_FILE")),
+            "{host}: {payload}"
+        );
+        // Another name for the tool, too.
+        let [name, _] = places(host);
+        let (last, above) = name.split_last().unwrap();
+        at(&mut payload, above).as_object_mut().unwrap().remove(*last);
+        at(&mut payload, above)["instrument"] = json!("Write");
+        assert!(
+            agent.asks(&payload).is_some_and(|reason| reason.contains("STALE_FILE")),
+            "{host}: {payload}"
+        );
+        agent.reads("a.txt");
+        assert_eq!(agent.asks(&payload), None, "{host}");
+        assert_eq!(super::reserved(world), 0, "{host}");
+    });
+}
+
+#[test]
+fn a_payload_that_cannot_be_parsed_passes_only_if_it_is_certainly_another_event() {
+    let world = World::with("");
+    // The name of another event in the text of a file, and our own after a mebibyte.
+    for (host, key, before, other) in [
+        ("claude-code", "hook_event_name", "PreToolUse", "Notification"),
+        ("codex", "hook_event_name", "PreToolUse", "PostToolUse"),
+        ("gemini", "hook_event_name", "BeforeTool", "AfterTool"),
+        ("opencode", "hook", "tool.execute.before", "chat.message"),
+        ("cursor", "hook_event_name", "preToolUse", "sessionEnd"),
+        ("copilot", "toolName", "create", "prompt"),
+        ("cline", "hookName", "PreToolUse", "PostToolUse"),
+    ] {
+        let filler = "x".repeat(2 << 20);
+        for payload in [
+            format!("{{\"text\":\"{other} {filler}\",\"{key}\":\"{before}\", "),
+            format!(
+                "{{\"tool_input\":{{\"{key}\":\"{other}\"}}, \"text\":\"{filler}\",\"{key}\":\"{before}\" "
+            ),
+            format!("{{\"text\":\"\\\"{key}\\\":\\\"{other}\\\"\", "),
+            format!("{{\"text\":\"{other}\", "),
+        ] {
+            let ran = world.tollgate(["hook", host]).stdin(&payload).ends().is(0);
+            let start: String = payload.chars().take(80).collect();
+            assert!(ran.stdout().contains("cannot understand"), "{host}: {start}: {ran}");
+        }
+    }
+    // A field of the tool's input is not a field of the event.
+    for host in HOSTS {
+        let agent = Program::new(&world, host, "s");
+        let mut payload = agent.before(&Tool::Write("a.txt", "x"), "c");
+        for key in ["hook_event_name", "hook", "hookName", "toolName"] {
+            payload.as_object_mut().unwrap().remove(key);
+        }
+        let odd = json!({"hook_event_name": "Stop", "hook": "session.idle", "hookName": "agent_end", "prompt": "x"});
+        payload["renamed"] = odd;
+        payload.as_object_mut().unwrap().remove(if host == "copilot" { "sessionId" } else { "" });
+        let ran = world.tollgate(["hook", host]).stdin(payload.to_string()).ends().is(0);
+        assert!(!ran.stdout().is_empty(), "{host}");
+    }
+    assert!(!fs::exists(world.path("a.txt")).unwrap());
+}

@@ -12,7 +12,7 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 use crate::block::author_len;
-use crate::frontmatter::{Value, Words};
+use crate::frontmatter::{ACTION, Value, Words};
 use tollgate_base::task::TaskName;
 
 pub use crate::frontmatter::Broken;
@@ -102,7 +102,7 @@ fn one(words: &Words, keys: &[&str]) -> Result<Option<String>, Broken> {
 }
 
 fn action(words: &Words) -> Result<Option<String>, Broken> {
-    let mut found = one(words, &["action", "actiontype"])?;
+    let mut found = one(words, &ACTION)?;
     if found.is_none() {
         // Many vaults say `type: email` and mean what is to be done; these two words say what kind of note it is.
         found = one(words, &["type"])?.filter(|text| !matches!(text.as_str(), "task" | "approval_request"));

@@ -4,6 +4,9 @@
 //! must be understood or the task is [`Broken`]: a sensitive action that was misread as none would be anybody's to
 //! execute. What other keys hold is passed over.
 
+/// The keys that say what is to be done.
+pub(crate) const ACTION: [&str; 2] = ["action", "actiontype"];
+
 /// Why a task cannot be read. A sentence for its author.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -36,7 +39,7 @@ impl Words {
         if lines.next_if(|(_, first)| first.trim_end() == "---").is_some() {
             words.read_front(&mut lines, cut)?;
         }
-        words.read_bold(lines.map(|(_, line)| line.trim()));
+        words.read_bold(lines.map(|(number, line)| (number, line.trim())));
         Ok(words)
     }
 
@@ -64,6 +67,13 @@ impl Words {
             } else if let Some(item) = item {
                 let (_, value) = self.front.last_mut().ok_or_else(|| broken("is a list without a key"))?;
                 add_item(value, item.trim(), number);
+            } else if line.starts_with([' ', '\t'])
+                && (self.front.is_empty()
+                    || split_key(trimmed).is_some_and(|(key, _)| ACTION.contains(&&*key)))
+            {
+                // Whether it belongs to the key above or stands on its own is not certain. An action that is misread as
+                // part of another value would be no action, and anybody's to execute.
+                return Err(broken("is indented"));
             } else if line.starts_with([' ', '\t']) || matches!(trimmed, "]" | "}" | "]," | "},") {
                 // Belongs to the key above: the rest of an object, of a folded text. A list of objects keeps its first
                 // line; anything else under a key of ours is not understood.
@@ -82,9 +92,9 @@ impl Words {
         Err(Broken(format!("its frontmatter has no closing `---`{rest}")))
     }
 
-    fn read_bold<'a>(&mut self, lines: impl Iterator<Item = &'a str>) {
+    fn read_bold<'a>(&mut self, lines: impl Iterator<Item = (usize, &'a str)>) {
         let mut fenced = false;
-        for line in lines {
+        for (number, line) in lines {
             fenced ^= line.starts_with("```") || line.starts_with("~~~");
             let line = line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")).unwrap_or(line);
             // `**Action**: x` and `**Action:** x`
@@ -93,8 +103,13 @@ impl Words {
             };
             let value = if key.ends_with(':') { Some(rest) } else { rest.trim_start().strip_prefix(':') };
             let key = normal(key.trim_end_matches(':'));
-            if let Some(value) = value.filter(|_| !fenced && !self.bold.iter().any(|(k, _)| *k == key)) {
-                self.bold.push((key, Value::One(value.trim().trim_matches('`').trim().to_owned())));
+            let Some(value) = value.filter(|_| !fenced) else { continue };
+            let value = Value::One(value.trim().trim_matches('`').trim().to_owned());
+            match self.bold.iter_mut().find(|(k, _)| *k == key) {
+                None => self.bold.push((key, value)),
+                // Two answers to one question. Which of them holds is not certain.
+                Some((_, there)) if *there != value => *there = Value::Odd(number),
+                Some(_) => {}
             }
         }
     }
@@ -216,6 +231,10 @@ mod tests {
             ("---\n- a\n---", "without a key"),
             ("---\naction: a\naction: b\n---", "twice"),
             ("---\naction:pay\n---", "line 2"),
+            ("---\n  action: pay\n---", "line 2"),
+            ("---\n\taction: pay\n---", "line 2"),
+            ("---\ntitle: x\n  action: pay\n---", "line 3"),
+            ("---\ntitle:\n  Action_Type: pay\n---", "line 3"),
         ] {
             let Broken(why) = Words::read(text, false).unwrap_err();
             assert!(why.contains(word), "{text:?}: {why}");
@@ -224,5 +243,8 @@ mod tests {
             let text = format!("---\naction: {odd}\n---");
             assert!(matches!(one(&text, "action"), Some(Value::Odd(_))), "{text:?}");
         }
+        // The same twice is certain, two different answers are not.
+        assert_eq!(one("**Action**: a\n**Action**: `a`", "action"), Some(Value::One("a".into())));
+        assert_eq!(one("**Action**: a\n**Action**: b", "action"), Some(Value::Odd(2)));
     }
 }

@@ -327,3 +327,60 @@ fn claim_next_says_why_nothing_can_be_claimed() {
         "{said}"
     );
 }
+
+#[test]
+fn a_claim_belongs_to_the_agent_that_made_it() {
+    let world = world("");
+    world.run("task add X").is(0);
+    let id = world.json("task claim x --agent blue")["claim_id"].as_str().unwrap().to_owned();
+    for verb in
+        ["verify x", "renew x", "progress x note", "draft x text", "release x", "release x --result failure"]
+    {
+        let line = format!("task {verb} --claim-id {id}");
+        let words = || line.split(' ');
+        // With an option, and as the command of another agent.
+        world.tollgate(words().chain(["--agent", "red"])).ends().is(1);
+        let ran = world.tollgate(words().chain(["--json"])).env("TOLLGATE_AGENT", "red").ends().is(1);
+        if verb.starts_with("verify") {
+            assert_eq!(ran.json()["valid"], false);
+        } else {
+            assert!(ran.json()["message"].as_str().unwrap().contains("`blue`"), "{ran}");
+        }
+    }
+    assert_eq!(world.json("task list")[0]["claim_id"], id.as_str());
+    world.tollgate(["task", "release", "x", "--claim-id", &id]).env("TOLLGATE_AGENT", "blue").ends().is(0);
+    assert_eq!(world.json("task list")[0]["state"], "Done");
+}
+
+#[test]
+fn the_state_of_a_vault_is_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::with("[vault]\ndurability = \"fast\"\n");
+    let mode = || fs::metadata(world.path("vault/.tollgate")).unwrap().permissions().mode() & 0o777;
+    world.script("umask 000; tollgate init --vault && tollgate task add X").ends().is(0);
+    assert_eq!(mode() & 0o007, 0, "{:o}", mode());
+    // What an older version made for everybody.
+    fs::set_permissions(world.path("vault/.tollgate"), fs::Permissions::from_mode(0o755)).unwrap();
+    world.run("task list").is(0);
+    assert_eq!(mode() & 0o007, 0, "{:o}", mode());
+    fs::remove_dir_all(world.path("vault/.tollgate")).unwrap();
+    fs::set_permissions(world.path("vault"), fs::Permissions::from_mode(0o755)).unwrap();
+    world.script("umask 022; tollgate task list").ends().is(0);
+    assert_eq!(mode(), 0o700, "{:o}", mode());
+}
+
+#[test]
+fn an_action_that_cannot_be_read_for_certain_is_not_no_action() {
+    let world = world("[agent.cloud]\nsensitive = [\"payment\"]\n");
+    for (name, text) in [
+        ("indented", "---\n  action: payment\n---\n# Pay\n"),
+        ("below", "---\ntitle: pay\n  action: payment\n---\n# Pay\n"),
+        ("twice", "# Pay\n\n**Action**: summarize\n**Action**: payment\n"),
+    ] {
+        world.puts(format!("vault/Needs_Action/{name}.md"), text);
+        let refused =
+            world.tollgate(["task", "claim", name, "--agent", "cloud", "--json"]).ends().is(1).json();
+        assert_eq!(refused["reason"], "incomplete", "{name}: {refused}");
+        assert!(refused["message"].as_str().unwrap().contains("line"), "{name}: {refused}");
+    }
+}

@@ -21,7 +21,8 @@ mod watch;
 
 use std::fs::{self, File};
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,5 +116,23 @@ impl FolderStore {
         }
         agents.sort();
         Ok(agents)
+    }
+}
+
+/// Makes the folder for the vault's state, which is as private as the vault itself: users outside its group never have
+/// access, whatever the umask is. An older version may have made it for everybody.
+pub(crate) fn make_private_folder(vault: &Path) -> Result<()> {
+    let state = vault.join(".tollgate");
+    let mode = if fs::metadata(vault).at("look at", vault)?.mode() & 0o020 == 0 { 0o700 } else { 0o770 };
+    match fs::DirBuilder::new().mode(mode).create(&state) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let there = fs::metadata(&state).at("look at", &state)?.mode();
+            if there & 0o007 != 0 {
+                // Only its owner can.
+                let _ = fs::set_permissions(&state, fs::Permissions::from_mode(there & 0o770));
+            }
+            Ok(())
+        }
+        made => made.at("make the folder", &state),
     }
 }

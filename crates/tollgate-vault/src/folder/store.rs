@@ -13,7 +13,7 @@ use rustix::fs::{Access, OFlags};
 use super::cache::Cache;
 use super::disk::{Disk, Moved, date_back, is_at, open_task, read};
 use super::log::{Noted, stripe_of, version};
-use super::{FolderOptions, FolderStore, held, migrate, scan, watch};
+use super::{FolderOptions, FolderStore, held, make_private_folder, migrate, scan, watch};
 use crate::brief::HEAD;
 use crate::claim::{Claim, ClaimRecord};
 use crate::claim_lock::{ClaimLock, Liveness};
@@ -42,7 +42,11 @@ impl FolderStore {
         let private = vault.join(".tollgate").join("vault");
         let states = State::ALL.map(|state| vault.join(state.as_str()));
         let folders = ["logs", "owed", "stage", "cache"].map(|name| private.join(name));
-        for folder in states.iter().chain(&folders) {
+        for folder in &states {
+            fs::create_dir_all(folder).at("make the folder", folder)?;
+        }
+        make_private_folder(&vault)?;
+        for folder in &folders {
             fs::create_dir_all(folder).at("make the folder", folder)?;
         }
         migrate::to_this_format(&private, &*options.journal)?;

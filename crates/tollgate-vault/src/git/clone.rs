@@ -119,6 +119,7 @@ impl GitStore {
         };
         git.check_version()?;
         let repository = Repository::find(git, vault, private.join("repository"))?;
+        make_private_folder(vault)?;
         for folder in ["tree", "aside", "edits", "repository"] {
             let path = private.join(folder);
             fs::create_dir_all(&path).at("make the folder", &path)?;

@@ -15,6 +15,7 @@ use crate::answer::{Answer, Said};
 use crate::command::bytes::stdin;
 use crate::error::{CliError, UsageError};
 use crate::invocation::Invocation;
+use crate::tasks::Tasks;
 use crate::words;
 
 /// The task and the claim.
@@ -112,10 +113,34 @@ fn refused(not_owner: &NotOwner) -> Answer {
     })
 }
 
+/// The claim that this call names; or who owns it, if the agent of this call is another one. Without a named agent the id is
+/// the only proof, as in a script of the owner.
+fn own_claim(
+    invocation: &Invocation,
+    tasks: &Tasks,
+    claim: &ClaimRef,
+) -> Result<Result<ClaimId, NotOwner>, CliError> {
+    let id = invocation.claim_id(claim.claim_id.as_ref())?;
+    let Some(agent) = invocation.named_by_environment()? else { return Ok(Ok(id)) };
+    let found = tasks.vault.store().get(&claim.task, Some(State::InProgress), invocation.now())?;
+    let made = found.and_then(|found| found.record.claim).filter(|made| made.id == id);
+    Ok(match made {
+        Some(made) if made.agent != agent => {
+            Err(NotOwner { task: claim.task.clone(), claim: id, owner: Some(made.agent) })
+        }
+        _ => Ok(id),
+    })
+}
+
 pub(crate) fn verify(invocation: &Invocation, args: &TaskVerifyArgs) -> Result<Answer, CliError> {
     let (tasks, task) = (invocation.fresh_tasks()?, &args.claim.task);
-    let id = invocation.claim_id(args.claim.claim_id.as_ref())?;
-    let valid = with_retry(|| tasks.vault.verify(task, &id, invocation.now()), &sleep)?;
+    let (id, valid) = match own_claim(invocation, &tasks, &args.claim)? {
+        Ok(id) => {
+            let valid = with_retry(|| tasks.vault.verify(task, &id, invocation.now()), &sleep)?;
+            (id, valid)
+        }
+        Err(not_owner) => (not_owner.claim, false),
+    };
     let said =
         Said { words: words::verified(task, &id, valid), json: json!({"valid": valid}), ..Said::default() };
     Ok(if valid { Answer::Done(said) } else { Answer::NotValid(said) })
@@ -123,7 +148,10 @@ pub(crate) fn verify(invocation: &Invocation, args: &TaskVerifyArgs) -> Result<A
 
 pub(crate) fn renew(invocation: &Invocation, args: &TaskRenewArgs) -> Result<Answer, CliError> {
     let (tasks, task) = (invocation.tasks()?, &args.claim.task);
-    let id = invocation.claim_id(args.claim.claim_id.as_ref())?;
+    let id = match own_claim(invocation, &tasks, &args.claim)? {
+        Ok(id) => id,
+        Err(not_owner) => return Ok(refused(&not_owner)),
+    };
     match with_retry(|| tasks.vault.renew(task, &id, invocation.now()), &sleep)? {
         Err(not_owner) => Ok(refused(&not_owner)),
         Ok(claim) => Ok(Answer::Done(Said {
@@ -136,7 +164,10 @@ pub(crate) fn renew(invocation: &Invocation, args: &TaskRenewArgs) -> Result<Ans
 
 pub(crate) fn progress(invocation: &Invocation, args: &TaskProgressArgs) -> Result<Answer, CliError> {
     let (tasks, task) = (invocation.tasks()?, &args.claim.task);
-    let id = invocation.claim_id(args.claim.claim_id.as_ref())?;
+    let id = match own_claim(invocation, &tasks, &args.claim)? {
+        Ok(id) => id,
+        Err(not_owner) => return Ok(refused(&not_owner)),
+    };
     match with_retry(|| tasks.vault.progress(task, &id, &args.text, invocation.now()), &sleep)? {
         Err(not_owner) => Ok(refused(&not_owner)),
         Ok(()) => Ok(Answer::Done(Said {
@@ -149,7 +180,10 @@ pub(crate) fn progress(invocation: &Invocation, args: &TaskProgressArgs) -> Resu
 
 pub(crate) fn draft(invocation: &Invocation, args: &TaskDraftArgs) -> Result<Answer, CliError> {
     let (tasks, task) = (invocation.tasks()?, &args.claim.task);
-    let id = invocation.claim_id(args.claim.claim_id.as_ref())?;
+    let id = match own_claim(invocation, &tasks, &args.claim)? {
+        Ok(id) => id,
+        Err(not_owner) => return Ok(refused(&not_owner)),
+    };
     let text = match args.text.as_str() {
         "-" => String::from_utf8(stdin()?).map_err(|_| UsageError::DraftIsNotText)?,
         text => text.to_owned(),
@@ -166,7 +200,10 @@ pub(crate) fn draft(invocation: &Invocation, args: &TaskDraftArgs) -> Result<Ans
 
 pub(crate) fn release(invocation: &Invocation, args: &TaskReleaseArgs) -> Result<Answer, CliError> {
     let (tasks, task) = (invocation.tasks()?, &args.claim.task);
-    let id = invocation.claim_id(args.claim.claim_id.as_ref())?;
+    let id = match own_claim(invocation, &tasks, &args.claim)? {
+        Ok(id) => id,
+        Err(not_owner) => return Ok(refused(&not_owner)),
+    };
     if args.result == Verdict::Failure && args.to == Some(State::Done) {
         return Err(UsageError::FailedIsNotDone.into());
     }

@@ -26,8 +26,9 @@ use crate::global_args::GlobalArgs;
 use crate::host;
 use crate::root::{self, FoundBy};
 use crate::surroundings::Surroundings;
+use crate::trust::TrustStore;
 use crate::turn_place::{TurnPlace, turn_folder_in_memory, turn_places};
-use crate::words::Viewpoint;
+use crate::words::{self, Viewpoint};
 
 /// The arguments and the environment of this call.
 #[derive(Debug)]
@@ -36,11 +37,12 @@ pub(crate) struct Invocation {
     surroundings: Surroundings,
     /// Found once.
     root: OnceLock<(PathBuf, FoundBy)>,
+    ignored: OnceLock<Vec<(PathBuf, u32)>>,
 }
 
 impl Invocation {
     pub(crate) fn new(surroundings: Surroundings, global: GlobalArgs) -> Self {
-        Self { global, surroundings, root: OnceLock::new() }
+        Self { global, surroundings, root: OnceLock::new(), ignored: OnceLock::new() }
     }
 
     /// The same call, for another workspace.
@@ -112,8 +114,39 @@ impl Invocation {
         if let Some(root) = self.root.get() {
             return Ok(root.clone());
         }
-        let root = root::find(&self.base()?, self.global.workspace.is_some())?;
+        let (store, mut ignored) = (self.trust(), Vec::new());
+        let accepts = |root: &Path| match store.stranger(root) {
+            Some(owner) => {
+                ignored.push((root.to_owned(), owner));
+                false
+            }
+            None => true,
+        };
+        let root = root::find(&self.base()?, self.global.workspace.is_some(), accepts)?;
+        self.ignored.get_or_init(|| ignored);
         Ok(self.root.get_or_init(|| root).clone())
+    }
+
+    /// The root, even if its state belongs to another user: the nearest folder upward with a state.
+    pub(crate) fn own_root(&self) -> Result<PathBuf, Fault> {
+        Ok(root::find(&self.base()?, self.global.workspace.is_some(), |_| true)?.0)
+    }
+
+    /// What the user trusts.
+    pub(crate) fn trust(&self) -> TrustStore {
+        let Surroundings { state, config, uid, sudo, .. } = &self.surroundings;
+        TrustStore::new(state.as_deref(), config.as_deref(), *uid, *sudo)
+    }
+
+    /// Whether the state of this workspace is the user's own, or trusted.
+    pub(crate) fn accepts(&self, root: &Path) -> bool {
+        self.trust().stranger(root).is_none()
+    }
+
+    /// The workspaces between the current folder and the root that were ignored when the root was found, with the owners of
+    /// their states.
+    pub(crate) fn ignored(&self) -> &[(PathBuf, u32)] {
+        self.ignored.get().map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Whether the workspace has state. Commands that only read check this first, so that they never create state.
@@ -123,6 +156,9 @@ impl Invocation {
 
     pub(crate) fn workspace(&self) -> Result<Workspace, Fault> {
         let (root, _) = self.root()?;
+        if let Some(owner) = self.trust().stranger(&root) {
+            return Err(Fault::Invalid { what: words::foreign_state(&root, owner) });
+        }
         let options = Options {
             ledger_head: self.ledger_head(&root)?,
             protected: self.protected(),

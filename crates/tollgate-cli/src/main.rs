@@ -21,6 +21,7 @@ mod report;
 mod root;
 mod surroundings;
 mod tasks;
+mod trust;
 mod turn_place;
 mod words;
 
@@ -28,6 +29,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use answer::Form;
 use command::{Arguments, hook as hook_command, launch};
 use invocation::Invocation;
 use surroundings::Surroundings;
@@ -45,5 +47,11 @@ fn main() -> ExitCode {
     };
     let invocation = Invocation::new(Surroundings::look(), global);
     let answer = command.run(&invocation);
+    if invocation.form() == Form::Words {
+        invocation
+            .ignored()
+            .iter()
+            .for_each(|(root, owner)| output::tell(&words::ignored_state(root, *owner)));
+    }
     output::print(&invocation.viewpoint(), invocation.form(), &answer)
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tollgate::error::Fault;
-use tollgate::workspace::{STATE_FOLDER, find_root};
+use tollgate::workspace::workspaces_above;
 
 /// Why a folder is the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,22 +20,27 @@ pub(crate) enum FoundBy {
     Here,
 }
 
-/// The root, canonical, and why it is the root. A folder that the user gave is the root itself.
-pub(crate) fn find(base: &Path, named: bool) -> Result<(PathBuf, FoundBy), Fault> {
-    let root = if named { base.to_owned() } else { find_root(base) };
-    let found_by = if named {
-        FoundBy::Name
-    } else if root.join(STATE_FOLDER).exists() {
-        FoundBy::State
-    } else if root.join(".git").exists() {
-        FoundBy::Git
-    } else {
-        FoundBy::Here
+/// The root, canonical, and why it is the root. A folder that the user gave is the root itself. States that are not accepted
+/// are ignored.
+pub(crate) fn find(
+    base: &Path,
+    named: bool,
+    mut accepts: impl FnMut(&Path) -> bool,
+) -> Result<(PathBuf, FoundBy), Fault> {
+    let fault =
+        |path: &Path, source| Fault::Io { doing: "open the workspace", path: path.to_owned(), source };
+    // Canonical first: the folders above a link are not those above its target.
+    let base = fs::canonicalize(base).map_err(|source| fault(base, source))?;
+    let mut with_state =
+        || workspaces_above(&base).find(|root| accepts(root)).map(|root| (root, FoundBy::State));
+    let is_checkout = |folder: &&Path| folder.join(".git").exists();
+    let with_git = || base.ancestors().find(is_checkout).map(|root| (root, FoundBy::Git));
+    let (root, found_by) = match named {
+        true => (base.as_path(), FoundBy::Name),
+        false => with_state().or_else(with_git).unwrap_or((&base, FoundBy::Here)),
     };
-    let fault = |source| Fault::Io { doing: "open the workspace", path: root.clone(), source };
-    let canonical = fs::canonicalize(&root).map_err(fault)?;
-    if !canonical.is_dir() {
-        return Err(fault(io::ErrorKind::NotADirectory.into()));
+    if !root.is_dir() {
+        return Err(fault(root, io::ErrorKind::NotADirectory.into()));
     }
-    Ok((canonical, found_by))
+    Ok((root.to_owned(), found_by))
 }

@@ -28,6 +28,8 @@ pub(crate) struct Surroundings {
     pub(crate) user: Option<String>,
     /// The user's id.
     pub(crate) uid: u32,
+    /// `SUDO_UID`: the user who became root.
+    pub(crate) sudo: Option<u32>,
     /// `XDG_RUNTIME_DIR`, whose files do not survive a logout.
     pub(crate) runtime: Option<PathBuf>,
     /// The user's folder for state: `XDG_STATE_HOME`, else `~/.local/state`.
@@ -77,6 +79,7 @@ impl Surroundings {
             ssh: text("GIT_SSH_COMMAND").or_else(|| text("GIT_SSH")).is_some(),
             user: text("USER").or_else(|| text("LOGNAME")).map(|name| name.to_string_lossy().into_owned()),
             uid: rustix::process::geteuid().as_raw(),
+            sudo: text("SUDO_UID").and_then(|uid| uid.to_str()?.parse().ok()),
             runtime: folder("XDG_RUNTIME_DIR"),
             state: folder("XDG_STATE_HOME")
                 .or_else(|| folder("HOME").map(|home| home.join(".local").join("state"))),

@@ -19,6 +19,7 @@ use crate::hook::checkup::checkups;
 use crate::invocation::Invocation;
 use crate::report::diagnosis::{Checked, Fact, Level};
 use crate::tasks::Tasks;
+use crate::trust::Configured;
 use crate::words;
 
 /// Check the workspace: how well files are protected here, what is broken, and how to fix it
@@ -36,6 +37,8 @@ pub(crate) struct DoctorArgs {}
 pub(crate) fn run(invocation: &Invocation, _: &DoctorArgs) -> Result<Answer, CliError> {
     let (root, found_by) = invocation.root()?;
     let mut facts = vec![Fact::Workspace { root: root.clone(), found_by }];
+    let ignored = invocation.ignored().iter();
+    facts.extend(ignored.map(|(root, owner)| Fact::Ignored { root: root.clone(), owner: *owner }));
     look(invocation, &root, &mut facts);
     match checkups(invocation, &root) {
         Ok(found) => facts.extend(found.into_iter().map(Fact::Host)),
@@ -70,6 +73,16 @@ fn look(invocation: &Invocation, root: &Path, facts: &mut Vec<Fact>) {
         "settings",
         settings.map(|settings| Fact::Settings { settings: Box::new(settings), written: config.exists() }),
     );
+    match Configured::read(root) {
+        Ok(configured) if configured.commands.is_empty() => {}
+        configured => add(
+            "commands",
+            configured.map(|configured| Fact::Commands {
+                trusted: invocation.trust().trusts(root, &configured),
+                commands: configured.commands,
+            }),
+        ),
+    }
     let stage = state.join("stage");
     let place = if stage.is_dir() { &stage } else { root };
     add("file system", probe(place).map(Fact::FileSystem));

@@ -23,6 +23,7 @@ mod recovery;
 mod serve;
 mod sync;
 mod task;
+mod trust;
 mod turn;
 mod work;
 mod write;
@@ -83,6 +84,7 @@ commands! {
         Ledger(ledger::LedgerArgs) => ledger::run,
         Hook(hook::HookArgs) => hook::run,
         Doctor(doctor::DoctorArgs) => doctor::run,
+        Trust(trust::TrustArgs) => trust::run,
         Completions(completions::CompletionsArgs) => |_, args| completions::run(args, Arguments::command()),
     }
 }

@@ -13,11 +13,10 @@ use tollgate::gate::{Gate, Mention, Ticket, ToolChange, ToolResult, ToolUse};
 use tollgate::guard::{Expected, Outcome, Refused};
 use tollgate::path::FilePath;
 use tollgate::refusal::ErrorType;
-use tollgate::settings::HookSettings;
 use tollgate::shared_turn::SharedTurn;
 use tollgate::turn::{Extent, FileState, TurnState};
 
-use super::formatter;
+use super::formatter::{self, Adopted};
 use super::pending_call::{Expectation, LastChange};
 use super::plan::Plan;
 use super::session::Session;
@@ -36,7 +35,6 @@ pub(super) struct Acting<'h> {
     pub(super) invocation: &'h Invocation,
     pub(super) gate: &'h Gate,
     pub(super) session: &'h Session<'h>,
-    pub(super) settings: &'h HookSettings,
 }
 
 impl Acting<'_> {
@@ -65,13 +63,19 @@ impl Acting<'_> {
         }
         let (changes, predicted) = self.changes(call, plan, turn)?;
         let foreign = self.foreign(plan, turn)?;
+        let mut untrusted = false;
         for change in &changes {
-            formatter::adopt(self.gate.workspace(), self.settings, turn, &change.path)?;
+            let adopted =
+                formatter::adopt(self.gate.workspace(), &self.invocation.trust(), turn, &change.path)?;
+            untrusted |= adopted == Adopted::Untrusted;
         }
         let tool_use =
             ToolUse { call: name.clone(), tool: call.tool.clone(), reads: plan.reads.clone(), changes };
         match self.judge(turn, &tool_use)? {
-            Outcome::Refused(refused) => Ok(Some(self.host.block(&self.refusal(call, &refused)))),
+            Outcome::Refused(refused) => {
+                let note = if untrusted { words::hook_untrusted() } else { "" };
+                Ok(Some(self.host.block(&(self.refusal(call, &refused) + note))))
+            }
             Outcome::Done(ticket) => {
                 let expectation = Expectation { ticket: Some(ticket.clone()), predicted, foreign };
                 if let Err(fault) = self.session.record(&name, turn, expectation) {

@@ -7,40 +7,57 @@ use std::time::{Duration, Instant};
 
 use tollgate::digest::Digest;
 use tollgate::error::Fault;
-use tollgate::settings::HookSettings;
 use tollgate::turn::{Extent, FileState, TurnState};
 use tollgate::workspace::Workspace;
+
+use crate::trust::{Formatter, TrustStore};
 
 /// The longest time for a formatter. If it takes longer, the file counts as changed by somebody else.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// What became of a file that is not as the turn last saw it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Adopted {
+    /// It is the agent's own text, formatted; or no formatter can tell.
+    Done,
+    /// The workspace has a formatter for it that the user has not trusted, so it was not run.
+    Untrusted,
+}
+
 /// If the file is the formatted version of the text that the turn last saw, records in the turn that it has seen it.
 pub(super) fn adopt(
     workspace: &Workspace,
-    settings: &HookSettings,
+    trust: &TrustStore,
     turn: &dyn TurnState,
     path: &Path,
-) -> Result<(), Fault> {
-    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    let Some(command) = settings.formatters.get(ending) else { return Ok(()) };
+) -> Result<Adopted, Fault> {
+    let Some(ending) = path.extension().and_then(|ending| ending.to_str()) else { return Ok(Adopted::Done) };
+    if !trust.has_formatters(&workspace.settings().hooks) {
+        return Ok(Adopted::Done);
+    }
     let canonical = workspace.canonical(path)?;
     let Some(known) = turn.get(&canonical)?.and_then(|sighting| sighting.baseline(Extent::Whole).digest())
     else {
-        return Ok(());
+        return Ok(Adopted::Done);
     };
-    let Ok(there) = std::fs::read(canonical.as_path()) else { return Ok(()) };
+    let Ok(there) = std::fs::read(canonical.as_path()) else { return Ok(Adopted::Done) };
     let there_digest = Digest::of(&there);
     if there_digest == known {
-        return Ok(());
+        return Ok(Adopted::Done);
     }
+    let command = match trust.formatter(workspace.path(), ending)? {
+        Formatter::None => return Ok(Adopted::Done),
+        Formatter::Untrusted => return Ok(Adopted::Untrusted),
+        Formatter::Trusted(command) => command,
+    };
     if let Some(text) = turn.text(known)?
-        && run(command, workspace.path(), canonical.as_path(), &text)
+        && run(&command, workspace.path(), canonical.as_path(), &text)
             .is_some_and(|formatted| formatted == there)
     {
         turn.keep_text(there_digest, &there)?;
         turn.wrote(&canonical, FileState::Present(there_digest))?;
     }
-    Ok(())
+    Ok(Adopted::Done)
 }
 
 fn run(command: &[String], root: &Path, path: &Path, text: &[u8]) -> Option<Vec<u8>> {

@@ -270,7 +270,6 @@ impl Hook {
             invocation: &invocation,
             gate: &gate,
             session: &session,
-            settings: &settings.hooks,
         };
         act(&acting).map(Some)
     }
@@ -283,7 +282,7 @@ impl Hook {
         told: &mut dyn FnMut(&HookSettings),
     ) -> Result<Option<Value>, CliError> {
         let (home, has_state) = self.home();
-        let shares = Shares::of(plan, &home, has_state);
+        let shares = Shares::of(plan, &home, has_state, &self.invocation(None));
         // The settings of the outermost workspace decide about faults: an agent may be able to make a new one below it.
         let mut told = Some(told);
         let mut once = |settings: &HookSettings| {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use tollgate::workspace::{canonical, workspaces_above};
 
 use super::plan::Plan;
+use crate::invocation::Invocation;
 
 /// The parts of a plan, outer workspaces first.
 #[derive(Debug, Default)]
@@ -22,7 +23,8 @@ pub(super) struct Shares {
 
 impl Shares {
     /// Divides a plan. `home` is the workspace of the agent's folder: it judges files that are in no workspace.
-    pub(super) fn of(plan: Plan, home: &Path, home_has_state: bool) -> Self {
+    /// States of other users are ignored.
+    pub(super) fn of(plan: Plan, home: &Path, home_has_state: bool, invocation: &Invocation) -> Self {
         let mut shares = Self::default();
         let Plan {
             reads,
@@ -37,22 +39,22 @@ impl Shares {
             people_only,
         } = plan;
         for (path, extent) in reads {
-            shares.at(&path, home).reads.push((path, extent));
+            shares.at(&path, home, invocation).reads.push((path, extent));
         }
         for planned in changes {
-            shares.watch(&planned.path);
-            shares.at(&planned.path, home).changes.push(planned);
+            shares.watch(&planned.path, invocation);
+            shares.at(&planned.path, home, invocation).changes.push(planned);
         }
         for path in touched {
-            shares.watch(&path);
-            shares.at(&path, home).touched.push(path);
+            shares.watch(&path, invocation);
+            shares.at(&path, home, invocation).touched.push(path);
         }
         for path in suspects {
-            shares.watch(&path);
-            shares.at(&path, home).suspects.push(path);
+            shares.watch(&path, invocation);
+            shares.at(&path, home, invocation).suspects.push(path);
         }
         for path in named {
-            shares.at(&path, home).named.push(path);
+            shares.at(&path, home, invocation).named.push(path);
         }
         if home_has_state || shares.own.is_empty() {
             shares.own.entry(home.to_owned()).or_default();
@@ -67,22 +69,24 @@ impl Shares {
     }
 
     /// The share of the workspace that this path is in.
-    fn at(&mut self, path: &Path, home: &Path) -> &mut Plan {
-        let root = workspaces_of(path).into_iter().next().unwrap_or_else(|| home.to_owned());
+    fn at(&mut self, path: &Path, home: &Path, invocation: &Invocation) -> &mut Plan {
+        let root = workspaces_of(path, invocation).into_iter().next().unwrap_or_else(|| home.to_owned());
         self.own.entry(root).or_default()
     }
 
-    fn watch(&mut self, path: &Path) {
-        for root in workspaces_of(path).into_iter().skip(1) {
+    fn watch(&mut self, path: &Path, invocation: &Invocation) {
+        for root in workspaces_of(path, invocation).into_iter().skip(1) {
             self.watched.entry(root).or_default().push(path.to_owned());
         }
     }
 }
 
 /// The workspaces above this path, the nearest first.
-fn workspaces_of(path: &Path) -> Vec<PathBuf> {
+fn workspaces_of(path: &Path, invocation: &Invocation) -> Vec<PathBuf> {
     match canonical(path) {
-        Ok(path) => workspaces_above(&path).map(Path::to_owned).collect(),
+        Ok(path) => {
+            workspaces_above(&path).filter(|root| invocation.accepts(root)).map(Path::to_owned).collect()
+        }
         // The workspace that judges it reports the fault.
         Err(_) => Vec::new(),
     }

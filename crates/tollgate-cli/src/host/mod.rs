@@ -50,7 +50,7 @@ pub(crate) fn names() -> Vec<&'static str> {
 pub(crate) fn recognise(payload: &Value, called: &'static dyn Host) -> &'static dyn Host {
     let knows_event = |host: &&dyn Host| {
         let event = host.hear(payload).map(|heard| heard.event);
-        event.is_ok_and(|event| !matches!(event, HookEvent::Unknown(_) | HookEvent::Other))
+        event.is_ok_and(|event| !matches!(event, HookEvent::Unknown(_)))
     };
     let sure = ALL.into_iter().find(|host| host.is_surely(payload));
     let other = || called.hear(payload).is_err().then(|| ALL.into_iter().find(knows_event)).flatten();

@@ -16,6 +16,7 @@ use tollgate_guard::probe::{FileSystem, Reach};
 
 use crate::host::Trust;
 use crate::root::FoundBy;
+use crate::trust::Commands;
 
 /// The result of one check.
 #[derive(Debug)]
@@ -27,6 +28,16 @@ pub(crate) enum Fact {
     Settings {
         settings: Box<Settings>,
         written: bool,
+    },
+    /// The configuration has commands.
+    Commands {
+        commands: Commands,
+        trusted: bool,
+    },
+    /// A workspace above was ignored, because its state belongs to this user.
+    Ignored {
+        root: PathBuf,
+        owner: u32,
     },
     FileSystem(FileSystem),
     /// The state and the workspace are on different file systems.
@@ -107,8 +118,9 @@ pub(crate) struct Checked {
 impl Fact {
     pub(crate) fn check(&self) -> &'static str {
         match self {
-            Self::Workspace { .. } => "workspace",
+            Self::Workspace { .. } | Self::Ignored { .. } => "workspace",
             Self::Settings { .. } => "settings",
+            Self::Commands { .. } => "commands",
             Self::FileSystem(_) | Self::OtherFileSystem => "file system",
             Self::NoState | Self::State { .. } => "state",
             Self::Privacy { .. } => "privacy",
@@ -128,7 +140,8 @@ impl Fact {
         let warn_if = |warn: bool| if warn { Level::Warning } else { Level::Ok };
         match self {
             Self::Broken { .. } => Level::Problem,
-            Self::OtherFileSystem => Level::Warning,
+            Self::OtherFileSystem | Self::Ignored { .. } => Level::Warning,
+            Self::Commands { trusted, .. } => warn_if(!trusted),
             Self::Settings { settings, .. } => warn_if(settings.guard.mode != GuardMode::Enforce),
             Self::FileSystem(found) => {
                 warn_if(found.guarantee() != Guarantee::Full || found.reach == Reach::Network)

@@ -18,6 +18,7 @@ use super::init::found_by_words;
 use super::ledger::{problem, start_new};
 use super::task::vault_words;
 use super::text::{Viewpoint, ago, count, counted, quoted, shown, size};
+use super::trust::commands_words;
 use crate::host::Trust;
 use crate::report::diagnosis::{Checked, Fact, HookState, HostCheckup, Level};
 
@@ -91,7 +92,12 @@ pub(crate) fn finding(view: &Viewpoint, fact: &Fact) -> (String, Option<String>)
         Fact::Workspace { root, found_by } => {
             (format!("`{}` ({})", plain(&root.to_string_lossy()), found_by_words(*found_by)), None)
         }
+        Fact::Ignored { root, owner } => (
+            format!("ignored `{}`: its `.tollgate` belongs to another user, with the id {owner}", plain(&root.to_string_lossy())),
+            Some(format!("if you trust that user, run `tollgate trust -C {}`", quoted(root))),
+        ),
         Fact::Settings { settings, written } => settings_words(settings, *written),
+        Fact::Commands { commands, trusted } => commands_words(commands, *trusted),
         Fact::FileSystem(found) => file_system_words(found),
         Fact::OtherFileSystem => (
             "`.tollgate` is on another file system than the workspace, so late writes by other programs are not \

@@ -118,6 +118,8 @@ fn invalid_hint(what: &str) -> &'static str {
         "omit `--to`: the draft then goes to `Pending_Approval`"
     } else if what.starts_with("the path is empty") {
         "give the path of a file"
+    } else if what.contains("belongs to another user") {
+        "if you trust that user, run `tollgate trust` in your own terminal"
     } else if what.contains("changes all the time") {
         "stop the program that writes to it, then try again"
     } else {

@@ -19,6 +19,7 @@ mod refusal;
 mod serve;
 mod task;
 mod text;
+mod trust;
 mod turn;
 mod usage;
 mod work;
@@ -45,6 +46,10 @@ pub(crate) use task::{
     task_for_decision, task_is_there, task_shown, unfit,
 };
 pub(crate) use text::Viewpoint;
+pub(crate) use trust::{
+    NOT_TRUSTED, TRUST_QUESTION, foreign_state, forgotten, hook_untrusted, ignored_state, nobody_trusts,
+    to_trust, trust_refused, trusted,
+};
 pub(crate) use turn::{turn_ended, turn_shown, turns};
 pub(crate) use usage::{bad_expectation, bad_line_number, lines_backwards, parse_error_json};
 pub(crate) use work::{

@@ -179,7 +179,7 @@ pub(crate) fn task_shown(view: &Viewpoint, task: &Task, bytes: &[u8]) -> String 
 }
 
 /// Every line of a text, with invisible characters and bytes that are not UTF-8 marked.
-fn unrendered(bytes: &[u8]) -> String {
+pub(super) fn unrendered(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for (number, line) in chunk.valid().split('\n').enumerate() {

@@ -45,6 +45,7 @@ const COMMANDS: &[&str] = &[
     "ledger tail",
     "ledger verify",
     "hook",
+    "trust",
 ];
 
 #[test]
@@ -112,6 +113,7 @@ fn the_first_page_of_help() {
       hook         Check a tool call of an agent program, before and after it
       doctor       Check the workspace: how well files are protected here, what is broken, and how to
                    fix it
+      trust        Trust the commands in this workspace's configuration
       completions  Print a completion script for a shell
       help         Print this message or the help of the given subcommand(s)
 

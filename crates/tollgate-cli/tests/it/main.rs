@@ -26,6 +26,7 @@ mod task;
 mod task_bad_input;
 mod task_crash;
 mod terminal;
+mod trust;
 mod turn;
 mod work;
 mod world;

@@ -189,7 +189,7 @@ fn a_fault_of_one_task_does_not_stop_the_others() {
     nobody("vault/Needs_Action/b.md", 0o644);
     nobody("vault/Needs_Action", 0o555);
     run("task claim b --agent blue --json").is(3).fault("NO_PERMISSION");
-    let figures = world.json("task figures");
+    let figures = run("task figures --json").is(0).json();
     assert_eq!(figures["coordination"]["claim_conflicts_avoided"], 0);
     assert!(figures["coordination"]["claim_success_rate"].as_f64().unwrap() < 1.0, "{figures}");
     nobody("vault/Needs_Action", 0o755);

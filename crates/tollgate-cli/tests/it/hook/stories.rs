@@ -355,6 +355,7 @@ fn a_repeated_call_is_told_that_it_is_the_same_and_what_changed() {
 fn a_formatters_change_of_the_agents_text_counts_as_the_agents_own() {
     let world =
         World::with("[guard]\ndurability = \"fast\"\n[hooks.formatters]\ntxt = [\"tr\", \"a-z\", \"A-Z\"]\n");
+    world.tollgate(["trust"]).typed("yes").is(0);
     for host in HOSTS {
         let name = format!("{host}.txt");
         let agent = Program::new(&world, host, "session-1");

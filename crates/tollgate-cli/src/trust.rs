@@ -1,0 +1,157 @@
+//! What the user trusts in workspaces: the commands in a configuration, and the state of another user.
+//!
+//! A configuration comes with a cloned or synchronised folder, so its commands run only after the user has agreed to exactly
+//! these bytes. State that another user owns is ignored unless the user has agreed to it. Both agreements are kept in the
+//! user's own state folder: one file per workspace, named after the hash of its path.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use tollgate::digest::Digest;
+use tollgate::error::Fault;
+use tollgate::settings::{HookSettings, Settings};
+use tollgate::workspace::{STATE_FOLDER, read_settings};
+
+use crate::replace::{Access, replace_file};
+
+/// Commands by file extension.
+pub(crate) type Commands = BTreeMap<String, Vec<String>>;
+
+/// The user's agreements.
+#[derive(Debug)]
+pub(crate) struct TrustStore {
+    /// `None` if the user has no folder for state: then nothing is trusted.
+    folder: Option<PathBuf>,
+    /// The configuration that the user wrote, which needs no agreement.
+    own_config: Option<PathBuf>,
+    uid: u32,
+    /// The user who became root, by `SUDO_UID`.
+    sudo: Option<u32>,
+}
+
+/// The configuration of a workspace, as the user sees it before agreeing.
+#[derive(Debug)]
+pub(crate) struct Configured {
+    pub(crate) path: PathBuf,
+    /// Empty if there is no file.
+    pub(crate) bytes: Vec<u8>,
+    /// The commands in it.
+    pub(crate) commands: Commands,
+}
+
+/// The formatter for a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Formatter {
+    /// None is configured.
+    None,
+    /// This command.
+    Trusted(Vec<String>),
+    /// The workspace names one that the user has not agreed to.
+    Untrusted,
+}
+
+impl Configured {
+    pub(crate) fn read(root: &Path) -> Result<Self, Fault> {
+        let path = root.join(STATE_FOLDER).join("config.toml");
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            bytes => bytes.map_err(|source| Fault::Io { doing: "read", path: path.clone(), source })?,
+        };
+        // From these bytes and not from the file, which may change at any time.
+        let text = String::from_utf8_lossy(&bytes);
+        let settings: Result<Settings, _> = text.parse();
+        let commands = settings.map(|settings| settings.hooks.formatters).unwrap_or_default();
+        Ok(Self { path, bytes, commands })
+    }
+
+    pub(crate) fn digest(&self) -> Digest {
+        Digest::of(&self.bytes)
+    }
+}
+
+impl TrustStore {
+    pub(crate) fn new(state: Option<&Path>, config: Option<&Path>, uid: u32, sudo: Option<u32>) -> Self {
+        let below =
+            |folder: Option<&Path>, name: &str| folder.map(|folder| folder.join("tollgate").join(name));
+        Self { folder: below(state, "trusted"), own_config: below(config, "config.toml"), uid, sudo }
+    }
+
+    fn record(&self, root: &Path) -> Option<PathBuf> {
+        let name = Digest::of(root.as_os_str().as_bytes()).to_string();
+        self.folder.as_ref().map(|folder| folder.join(&name[..32]))
+    }
+
+    /// The lines of the record: the hash of the configuration, and the owner of the state.
+    fn agreed(&self, root: &Path) -> Option<(String, String)> {
+        let text = fs::read_to_string(self.record(root)?).ok()?;
+        let mut lines = text.lines().map(str::to_owned);
+        Some((lines.next()?, lines.next()?))
+    }
+
+    /// Whether the user has agreed to exactly this configuration.
+    pub(crate) fn trusts(&self, root: &Path, configured: &Configured) -> bool {
+        self.agreed(root).is_some_and(|(hash, _)| hash == configured.digest().to_string())
+    }
+
+    /// Remembers that the user agrees to this configuration, and to the owner of the state.
+    pub(crate) fn agree(&self, root: &Path, configured: &Configured) -> Result<(), Fault> {
+        let Some(record) = self.record(root) else {
+            return Err(Fault::Missing { what: "the folder for your own state (`HOME` is not set)".into() });
+        };
+        let owner = foreign_owner(root, self.uid, self.sudo).map(|uid| uid.to_string()).unwrap_or_default();
+        let text = format!("{}\n{owner}\n{}\n", configured.digest(), root.to_string_lossy());
+        replace_file(&record, text.as_bytes(), Access::Private)
+    }
+
+    /// Forgets all agreements about this workspace. Whether there was one.
+    pub(crate) fn forget(&self, root: &Path) -> Result<bool, Fault> {
+        let Some(record) = self.record(root) else { return Ok(false) };
+        match fs::remove_file(&record) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(Fault::Io { doing: "remove", path: record, source }),
+        }
+    }
+
+    /// The user that owns the state of this workspace, if it is somebody else and this user has not agreed to that.
+    pub(crate) fn stranger(&self, root: &Path) -> Option<u32> {
+        let owner = foreign_owner(root, self.uid, self.sudo)?;
+        let agreed = self.agreed(root).is_some_and(|(_, agreed)| agreed == owner.to_string());
+        (!agreed).then_some(owner)
+    }
+
+    /// Whether there can be a formatter: in these settings, or in the user's own.
+    pub(crate) fn has_formatters(&self, settings: &HookSettings) -> bool {
+        !settings.formatters.is_empty() || self.own_config.as_ref().is_some_and(|config| config.exists())
+    }
+
+    /// The formatter for files with this extension: the user's own, otherwise that of the workspace.
+    pub(crate) fn formatter(&self, root: &Path, extension: &str) -> Result<Formatter, Fault> {
+        if let Some(config) = &self.own_config
+            && let Some(command) = read_settings(config)?.hooks.formatters.remove(extension)
+        {
+            return Ok(Formatter::Trusted(command));
+        }
+        let mut configured = Configured::read(root)?;
+        Ok(match configured.commands.remove(extension) {
+            None => Formatter::None,
+            Some(command) if self.trusts(root, &configured) => Formatter::Trusted(command),
+            Some(_) => Formatter::Untrusted,
+        })
+    }
+}
+
+/// The owner of the state, if it is neither this user nor root.
+fn foreign_owner(root: &Path, uid: u32, sudo: Option<u32>) -> Option<u32> {
+    let state = root.join(STATE_FOLDER);
+    let owners = [state.clone(), state.join("config.toml")].map(|path| {
+        // A link belongs to whoever made it, whatever it leads to.
+        fs::symlink_metadata(path).ok().map(|found| found.uid())
+    });
+    let is_ours = |owner: &u32| *owner == uid || *owner == 0 || uid == 0 && sudo == Some(*owner);
+    owners.into_iter().flatten().find(|owner| !is_ours(owner))
+}

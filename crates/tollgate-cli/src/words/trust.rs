@@ -1,0 +1,101 @@
+//! Trust: what the user is asked to agree to, and what is ignored without an agreement.
+
+use std::path::Path;
+
+use tollgate::visible::plain;
+
+use super::task::unrendered;
+use super::text::{Viewpoint, shown};
+use crate::error::NoPerson;
+use crate::trust::{Commands, Configured};
+
+pub(crate) const TRUST_QUESTION: &str = "trust exactly this? type `yes` to trust it:";
+
+pub(crate) const NOT_TRUSTED: &str =
+    "the answer was not `yes`, so nothing is trusted that was not trusted before";
+
+/// Why nobody can agree here.
+pub(crate) fn nobody_trusts(why: &NoPerson) -> String {
+    match why {
+        NoPerson::Agent(agent) => format!("`{}` is an agent, and only people trust commands", plain(agent)),
+        NoPerson::NoTerminal => {
+            "only people trust commands, and no person can read and type here: standard input or standard error is not \
+             a terminal"
+                .into()
+        }
+    }
+}
+
+pub(crate) fn trust_refused(message: &str) -> String {
+    format!("refused: {}\nhint: a person can run `tollgate trust` in their own terminal", plain(message))
+}
+
+/// What the user is asked to agree to.
+pub(crate) fn to_trust(
+    view: &Viewpoint,
+    root: &Path,
+    configured: &Configured,
+    stranger: Option<u32>,
+) -> String {
+    let mut words = format!("the workspace `{}`", shown(view, root));
+    if let Some(owner) = stranger {
+        words += &format!("\nits state in `.tollgate` belongs to another user, with the id {owner}");
+    }
+    words += &format!("\nits configuration `{}`:\n\n", shown(view, &configured.path));
+    words += &unrendered(&configured.bytes);
+    words += "\n--- end of the configuration";
+    for (extension, command) in &configured.commands {
+        words += &format!("\ncommand for `*.{}`: {}", plain(extension), quoted(command));
+    }
+    if configured.commands.is_empty() {
+        words += "\nit has no commands";
+    }
+    words
+}
+
+fn quoted(command: &[String]) -> String {
+    command.iter().map(|word| format!("`{}`", plain(word))).collect::<Vec<_>>().join(" ")
+}
+
+pub(crate) fn trusted(view: &Viewpoint, root: &Path) -> String {
+    format!("trusted the configuration of `{}` as it is now", shown(view, root))
+}
+
+pub(crate) fn forgotten(view: &Viewpoint, root: &Path, was_trusted: bool) -> String {
+    let root = shown(view, root);
+    if was_trusted { format!("`{root}` is no longer trusted") } else { format!("`{root}` was not trusted") }
+}
+
+/// State above the current folder that was ignored.
+pub(crate) fn ignored_state(root: &Path, owner: u32) -> String {
+    format!(
+        "note: ignored the workspace `{}`: its `.tollgate` belongs to another user, with the id {owner}\n\
+         hint: if you trust that user, run `tollgate trust -C {}`",
+        plain(&root.to_string_lossy()),
+        super::text::quoted(root)
+    )
+}
+
+/// The fault of a workspace whose state belongs to somebody else.
+pub(crate) fn foreign_state(root: &Path, owner: u32) -> String {
+    format!("`{}/.tollgate` belongs to another user, with the id {owner}", plain(&root.to_string_lossy()))
+}
+
+/// For the agent: a formatter that was not run.
+pub(crate) fn hook_untrusted() -> &'static str {
+    "\nThe formatter for this file in `.tollgate/config.toml` was not run, because no person has trusted it: a person can \
+     read the file and run `tollgate trust`."
+}
+
+/// The doctor's finding about the commands in the configuration.
+pub(super) fn commands_words(commands: &Commands, trusted: bool) -> (String, Option<String>) {
+    let names: Vec<_> = commands.keys().map(|extension| format!("`*.{}`", plain(extension))).collect();
+    let names = names.join(", ");
+    if trusted {
+        return (format!("you trust the formatters for {names} in the configuration"), None);
+    }
+    (
+        format!("the formatters for {names} in the configuration do not run: you have not trusted them"),
+        Some("read the configuration, then run `tollgate trust`".into()),
+    )
+}

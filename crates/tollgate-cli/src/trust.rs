@@ -63,7 +63,7 @@ impl Configured {
         };
         // From these bytes and not from the file, which may change at any time.
         let text = String::from_utf8_lossy(&bytes);
-        let settings: Result<Settings, _> = text.parse();
+        let settings = Settings::parse(&text, &path);
         let commands = settings.map(|settings| settings.hooks.formatters).unwrap_or_default();
         Ok(Self { path, bytes, commands })
     }

@@ -100,8 +100,8 @@ pub mod tasks;
 
 pub use tollgate_base::{digest, error, event, ledger, name, settings, visible};
 pub use tollgate_guard::{
-    Swept, commit, conflict, edit, folder, gate, guard, part, path, protected, recovery, refusal, shared_turn, turn,
-    workspace,
+    Swept, commit, conflict, edit, folder, gate, guard, part, path, protected, recovery, refusal,
+    shared_turn, turn, workspace,
 };
 pub use tollgate_vault as vault;
 

@@ -21,7 +21,7 @@ use super::run::Git;
 use super::seen::Seen;
 use super::tree::{Tree, read};
 use crate::claim::{ClaimId, ClaimRecord, StepId};
-use crate::folder::{FolderOptions, FolderStore};
+use crate::folder::{FolderOptions, FolderStore, make_private_folder};
 use crate::store::Landed;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::lock::Lock;

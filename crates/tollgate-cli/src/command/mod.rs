@@ -23,6 +23,7 @@ mod recovery;
 mod serve;
 mod sync;
 mod task;
+mod token;
 mod turn;
 mod work;
 mod write;
@@ -79,6 +80,7 @@ commands! {
         Sync(sync::SyncArgs) => sync::run,
         Mcp(mcp::McpArgs) => mcp::run,
         Serve(serve::ServeArgs) => serve::run,
+        Token(token::TokenArgs) => token::run,
         Recovery(recovery::RecoveryArgs) => recovery::run,
         Ledger(ledger::LedgerArgs) => ledger::run,
         Hook(hook::HookArgs) => hook::run,

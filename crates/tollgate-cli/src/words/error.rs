@@ -101,6 +101,8 @@ fn missing_hint(what: &str) -> &'static str {
         "run `tollgate task list` to see all tasks"
     } else if what.starts_with("the vault ") {
         "run `tollgate init --vault` to create one, or set `dir` under `[vault]` in `.tollgate/config.toml` to its folder"
+    } else if what.starts_with("the token ") {
+        "run `tollgate token list` to see all tokens of this workspace"
     } else if what == "the current folder" {
         "go to a folder that exists, or give the workspace with `-C DIR`"
     } else {

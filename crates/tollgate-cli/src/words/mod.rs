@@ -19,6 +19,7 @@ mod refusal;
 mod serve;
 mod task;
 mod text;
+mod token;
 mod turn;
 mod usage;
 mod work;
@@ -38,12 +39,13 @@ pub(crate) use init::{hooked, init, next_steps, registered, vault_made};
 pub(crate) use ledger::{damaged_lines, ledger_line, verdict};
 pub(crate) use recovery::kept;
 pub(crate) use refusal::refused;
-pub(crate) use serve::serving;
+pub(crate) use serve::{agent_of_server, serving};
 pub(crate) use task::{
     agents_do_not_decide, bad_priority, bad_verdict, board, event_line, figures, log_line, may_claim,
     no_vault, task_added, task_is_there, task_shown, unfit,
 };
 pub(crate) use text::Viewpoint;
+pub(crate) use token::{token_added, token_removed, tokens};
 pub(crate) use turn::{turn_ended, turn_shown, turns};
 pub(crate) use usage::{bad_expectation, bad_line_number, lines_backwards, parse_error_json};
 pub(crate) use work::{

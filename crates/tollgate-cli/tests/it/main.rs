@@ -24,6 +24,7 @@ mod surroundings;
 mod task;
 mod task_bad_input;
 mod task_crash;
+mod token;
 mod turn;
 mod work;
 mod world;

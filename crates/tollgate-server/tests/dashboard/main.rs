@@ -3,6 +3,7 @@
 
 mod access;
 mod browser;
+mod credentials;
 mod deciding;
 mod forgery;
 mod hostile;

@@ -17,8 +17,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{Form, FromRequest, Query, Request, State};
 use axum::http::header::{
-    ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, COOKIE, REFERRER_POLICY, SET_COOKIE,
-    WWW_AUTHENTICATE,
+    ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, COOKIE, REFERRER_POLICY, RETRY_AFTER,
+    SET_COOKIE, WWW_AUTHENTICATE,
 };
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware::Next;
@@ -29,6 +29,7 @@ use tollgate::digest::Digest;
 use tollgate::error::{Fault, Result};
 use tollgate::name::Agent;
 
+use crate::connections::Connection;
 use crate::fault_response::FaultResponse;
 use crate::guesses::Guesses;
 use crate::hosts::Hosts;
@@ -53,6 +54,17 @@ pub(crate) enum Visitor {
     Person(String),
     Agent(Agent),
     Monitor,
+}
+
+impl Visitor {
+    /// What their requests are counted under. An agent's name cannot contain a space.
+    fn name(&self) -> &str {
+        match self {
+            Self::Person(_) => "the person",
+            Self::Agent(agent) => agent.as_str(),
+            Self::Monitor => "the monitor",
+        }
+    }
 }
 
 /// The parts of the server that different visitors may visit.
@@ -235,11 +247,23 @@ async fn admit(State(access): State<Arc<Access>>, mut request: Request, next: Ne
     };
     match access.may_visit(area, visitor.as_ref()) {
         Ok(()) => {
-            visitor.and_then(|visitor| request.extensions_mut().insert(visitor));
-            next.run(request).await
+            let Some(visitor) = visitor else { return next.run(request).await };
+            let connection = request.extensions().get::<Connection>();
+            let proved = connection.map(|connection| connection.prove(visitor.name()));
+            request.extensions_mut().insert(visitor);
+            match proved {
+                Some(Some(proved)) => proved.answered(next.run(request).await),
+                Some(None) => busy(),
+                None => next.run(request).await,
+            }
         }
         Err(denied) => deny(area, denied, request.headers()),
     }
+}
+
+fn busy() -> Response {
+    let sentence = "too many requests in progress: wait for an answer before you send the next request\n";
+    (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")], sentence).into_response()
 }
 
 #[derive(Deserialize)]

@@ -13,6 +13,7 @@
 
 pub mod access;
 pub mod board;
+mod connections;
 pub mod dashboard;
 mod exposition;
 pub mod fault_response;
@@ -24,6 +25,7 @@ mod late_write_check;
 pub mod ledger_monitor;
 pub mod mcp;
 mod metrics;
+mod patience;
 pub mod secret;
 pub mod serve;
 pub mod site;

@@ -94,7 +94,7 @@ mod tests {
         let (a, b) = (Secret::random().unwrap(), Secret::random().unwrap());
         assert_ne!(a.reveal(), b.reveal());
         assert_eq!(a.reveal().len(), 2 * RANDOM);
-        assert!(RANDOM * 8 >= 128);
+        const { assert!(RANDOM * 8 >= 128) };
         assert!(!format!("{a:?}").contains(a.reveal()));
         assert!(same(&a.hash(), &Digest::of(a.reveal().as_bytes())) && !same(&a.hash(), &b.hash()));
         assert_ne!(a.sign("x"), a.sign("y"));

@@ -18,6 +18,7 @@ use tollgate::name::Agent;
 use tower::ServiceExt;
 
 use crate::access::{Access, Credentials, Visitor};
+use crate::connections::{Connections, Limits};
 use crate::fault_response::FaultResponse;
 use crate::site::Site;
 use crate::{dashboard, health, mcp, metrics};
@@ -89,26 +90,33 @@ impl Bound {
             // Read all tasks now, so that the first page does not have to wait for it.
             let first = site.clone();
             tokio::task::spawn_blocking(move || first.board().map(drop));
-            let mut stop_first = self.stop.0.subscribe();
             let mut stop_again = self.stop.0.subscribe();
             let closing = site.clone();
-            let serving = axum::serve(listener, router(site, self.access));
-            let serving = serving.with_graceful_shutdown(async move {
-                let _ = stop_first.wait_for(|stop| *stop).await;
-                closing.feed.close();
+            let (mut stop_pages, pages) = (self.stop.0.subscribe(), closing.clone());
+            tokio::spawn(async move {
+                let _ = stop_pages.wait_for(|stop| *stop).await;
+                // Now, because open pages would keep their connections.
+                pages.feed.close();
             });
-            let served = tokio::select! {
-                served = serving.into_future() => served,
+            let serving = Connections::new(Limits::of_this_process()).serve(
+                listener,
+                router(site, self.access),
+                self.stop.0.subscribe(),
+            );
+            tokio::select! {
+                () = serving => {}
                 // Without this limit, one endless request would keep the server running.
                 () = async {
                     let _ = stop_again.wait_for(|stop| *stop).await;
                     tokio::time::sleep(STOP_TIMEOUT).await;
-                } => Ok(()),
-            };
+                } => {}
+            }
+            // Again, because without connections the task above may not have run.
+            closing.feed.close();
             for task in [feeding, following, checking] {
                 task.abort();
             }
-            served
+            Ok(())
         });
         runtime.shutdown_timeout(STOP_TIMEOUT);
         served.map_err(fault)

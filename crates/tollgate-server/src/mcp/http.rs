@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 
 use super::server::Server;
 use super::service::ClientService;
+use super::sessions::Sessions;
 
 /// Many times the size of a large source file. A client that has to write more can use stdio.
 const LONGEST_REQUEST: usize = 64 << 20;
@@ -23,11 +23,7 @@ const ROUND: Duration = Duration::from_secs(60);
 /// there for as long as the runtime does.
 pub fn router(server: &Server) -> Router {
     tokio::spawn(housekeeping(server.clone()));
-    let mut session = SessionConfig::default();
-    // Dropping a session drops its turn, and then the client's next write would be unguarded.
-    session.keep_alive = Some(server.turns().idle());
-    let mut sessions = LocalSessionManager::default();
-    sessions.session_config = session;
+    let sessions = Sessions::new(server.turns().idle());
     let mut config = StreamableHttpServerConfig::default()
         // `Hosts` checks these, for all routes alike.
         .disable_allowed_hosts()

@@ -1,5 +1,6 @@
 //! `tollgate serve` as a process, with real HTTP requests.
 
+mod crowded;
 mod demo;
 mod health;
 mod metrics;
@@ -93,8 +94,7 @@ impl Served {
     /// A client of `/mcp` with this token.
     pub(super) fn client<'s>(&'s self, token: &'s str) -> Client<'s> {
         let mut client = Client { served: self, token, session: String::new() };
-        let hello = client.posts(&json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params":
-            {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}}));
+        let hello = client.posts(&initialize());
         client.session = hello.header("mcp-session-id").unwrap_or_else(|| panic!("{hello:?}")).to_owned();
         client.posts(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         client
@@ -127,6 +127,12 @@ impl Served {
         assert_eq!(self.process.ends().code(), Some(0));
         began.elapsed()
     }
+}
+
+/// The first message of a session.
+fn initialize() -> Value {
+    json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params":
+        {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}})
 }
 
 /// A client of `/mcp`.

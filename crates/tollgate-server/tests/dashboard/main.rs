@@ -10,5 +10,6 @@ mod hostile;
 mod install;
 mod live;
 mod pages;
+mod shown;
 mod stories;
 mod world;

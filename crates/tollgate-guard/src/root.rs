@@ -226,6 +226,13 @@ impl Root {
         self.state_path().join("paths").join(hash.to_string())
     }
 
+    /// Whether an absolute path is in tollgate's own state, at any depth, and is not one that agents may change.
+    pub(crate) fn is_hidden(&self, path: &Path) -> bool {
+        let Ok(relative) = path.strip_prefix(&self.path) else { return false };
+        let is_state = relative.iter().any(|name| name == STATE_FOLDER);
+        is_state && !self.open.iter().any(|open| relative.starts_with(open))
+    }
+
     /// Whether agents must not change this path, which is relative to the workspace.
     pub(crate) fn is_protected(&self, relative: &Path) -> bool {
         let nearest = |named: &[PathBuf]| {

@@ -118,6 +118,8 @@ fn invalid_hint(what: &str) -> &'static str {
         "give another path as the target"
     } else if what.starts_with("a draft cannot go to `Done`") {
         "omit `--to`: the draft then goes to `Pending_Approval`"
+    } else if what.ends_with("larger files cannot be edited") {
+        "write the whole file with `tollgate write`"
     } else if what.starts_with("the path is empty") {
         "give the path of a file"
     } else if what.contains("changes all the time") {

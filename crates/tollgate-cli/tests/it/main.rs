@@ -19,6 +19,7 @@ mod readme;
 mod recovery;
 mod refusals;
 mod script;
+mod security;
 mod serve;
 mod surroundings;
 mod task;

@@ -39,8 +39,8 @@ fn main() {
         let (mut of_empty, mut of_full) = (Vec::new(), Vec::new());
         let (mut to_empty, mut to_full) = (empty.connects(), full.connects());
         for _ in 0..300 {
-            of_empty.push(ask(&mut to_empty, page));
-            of_full.push(ask(&mut to_full, page));
+            of_empty.push(empty.ask(&mut to_empty, page));
+            of_full.push(full.ask(&mut to_full, page));
         }
         let (a, b) = (median(of_empty), median(of_full));
         let ratio = b.as_secs_f64() / a.as_secs_f64();
@@ -134,6 +134,8 @@ fn entry(number: usize) -> Entry {
 struct Server {
     child: Child,
     address: String,
+    /// The header with which the person asks for pages.
+    proof: String,
     root: PathBuf,
 }
 
@@ -145,8 +147,9 @@ impl Server {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let said: Value = serde_json::from_str(&line).unwrap();
-        let address = said["url"].as_str().unwrap().trim_matches('/').replace("http://", "");
-        Self { child, address, root: root.to_owned() }
+        let (address, secret) = said["url"].as_str().unwrap().split_once("/?token=").unwrap();
+        let address = address.replace("http://", "");
+        Self { child, address, proof: format!("Authorization: Bearer {secret}"), root: root.to_owned() }
     }
 
     fn connects(&self) -> BufReader<TcpStream> {
@@ -156,15 +159,43 @@ impl Server {
     }
 
     fn first(&self, began: Instant) -> Duration {
-        ask(&mut self.connects(), "/");
+        self.ask(&mut self.connects(), "/");
         began.elapsed()
     }
 
     fn until_read(&self) {
         let mut connection = self.connects();
-        while !body(&mut connection, "/health").contains("\"state\":\"whole\"") {
+        while !self.body(&mut connection, "/health").contains("\"state\":\"whole\"") {
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    fn ask(&self, connection: &mut BufReader<TcpStream>, page: &str) -> Duration {
+        let began = Instant::now();
+        self.body(connection, page);
+        began.elapsed()
+    }
+
+    fn body(&self, connection: &mut BufReader<TcpStream>, page: &str) -> String {
+        let request = format!("GET {page} HTTP/1.1\r\nHost: localhost\r\n{}\r\n\r\n", self.proof);
+        connection.get_mut().write_all(request.as_bytes()).unwrap();
+        let (mut line, mut length, mut in_pieces) = (String::new(), 0, false);
+        loop {
+            line.clear();
+            connection.read_line(&mut line).unwrap();
+            let header = line.trim_end().to_ascii_lowercase();
+            if let Some(value) = header.strip_prefix("content-length: ") {
+                length = value.parse().unwrap();
+            }
+            in_pieces |= header == "transfer-encoding: chunked";
+            if header.is_empty() {
+                break;
+            }
+        }
+        assert!(!in_pieces, "{page}");
+        let mut bytes = vec![0; length];
+        connection.read_exact(&mut bytes).unwrap();
+        String::from_utf8(bytes).unwrap()
     }
 
     /// In KiB.
@@ -189,38 +220,10 @@ impl Drop for Server {
     }
 }
 
-fn ask(connection: &mut BufReader<TcpStream>, page: &str) -> Duration {
-    let began = Instant::now();
-    body(connection, page);
-    began.elapsed()
-}
-
-fn body(connection: &mut BufReader<TcpStream>, page: &str) -> String {
-    let request = format!("GET {page} HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    connection.get_mut().write_all(request.as_bytes()).unwrap();
-    let (mut line, mut length, mut in_pieces) = (String::new(), 0, false);
-    loop {
-        line.clear();
-        connection.read_line(&mut line).unwrap();
-        let header = line.trim_end().to_ascii_lowercase();
-        if let Some(value) = header.strip_prefix("content-length: ") {
-            length = value.parse().unwrap();
-        }
-        in_pieces |= header == "transfer-encoding: chunked";
-        if header.is_empty() {
-            break;
-        }
-    }
-    assert!(!in_pieces, "{page}");
-    let mut bytes = vec![0; length];
-    connection.read_exact(&mut bytes).unwrap();
-    String::from_utf8(bytes).unwrap()
-}
-
 fn load(server: &Server, page: &str, seconds: u64) {
     let url = format!("http://{}{page}", server.address);
     let mut wrk = Command::new("wrk");
-    wrk.args(["-t1", "-c16", "--latency", &format!("-d{seconds}s"), &url]);
+    wrk.args(["-t1", "-c16", "--latency", "-H", &server.proof, &format!("-d{seconds}s"), &url]);
     let Ok(output) = wrk.output() else {
         println!("  {page:<9} `wrk` is not installed");
         return;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tollgate::error::Fault;
 use tollgate::name::{Agent, TurnId};
+use tollgate_server::secret::WeakSecret;
 
 /// Why a command has no answer.
 #[derive(Debug)]
@@ -75,7 +76,11 @@ pub(crate) enum UsageError {
     NoSuchProgram(OsString),
     TokenNeeded,
     BadToken,
+    WeakToken(WeakSecret),
     AgentsDoNotServe,
+    AgentsGetTokens,
+    TokenExists(Agent),
+    NoPlaceForTokens,
     /// The input of a hook cannot be understood.
     BadPayload {
         host: &'static str,

@@ -1,7 +1,7 @@
 //! One call of the command: from its arguments and its environment to a workspace, a turn and a gate.
 //!
-//! Two things are outside the workspace: the folder for turns, and the last known head of the ledger. This file knows where
-//! they are. Both are kept per workspace, under its id.
+//! Three things are outside the workspace: the folder for turns, the last known head of the ledger, and the tokens of agents.
+//! This file knows where they are. All are kept per workspace, under its id.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ use tollgate::tasks::{open_workspace, workspace_id};
 use tollgate::turn::{Turn, TurnState};
 use tollgate::vault::claim::ClaimId;
 use tollgate::workspace::{Options, STATE_FOLDER, Workspace};
+use tollgate_server::tokens::TokenFile;
 
 use crate::answer::Form;
 use crate::error::{CliError, UsageError};
@@ -155,6 +156,11 @@ impl Invocation {
     }
 
     pub(crate) fn workspace(&self) -> Result<Workspace, Fault> {
+        self.workspace_of(self.writer().as_ref())
+    }
+
+    /// The workspace, for an agent that may write its own tasks.
+    pub(crate) fn workspace_of(&self, agent: Option<&Agent>) -> Result<Workspace, Fault> {
         let (root, _) = self.root()?;
         if let Some(owner) = self.trust().stranger(&root) {
             return Err(Fault::Invalid { what: words::foreign_state(&root, owner) });
@@ -164,7 +170,7 @@ impl Invocation {
             protected: self.protected(),
             ..Options::default()
         };
-        open_workspace(&root, self.writer().as_ref(), options)
+        open_workspace(&root, agent, options)
     }
 
     /// What agents must not change here: the switches of agent programs, and the user's own folders for tollgate.
@@ -192,6 +198,12 @@ impl Invocation {
     pub(crate) fn ledger_head(&self, root: &Path) -> Result<Option<PathBuf>, Fault> {
         let id = workspace_id(root)?;
         Ok(self.surroundings.state.as_ref().map(|state| state.join("tollgate").join("heads").join(id)))
+    }
+
+    /// The file with the tokens of agents; `None` if the user has no folder for state.
+    pub(crate) fn token_file(&self, root: &Path) -> Result<Option<TokenFile>, Fault> {
+        let name = format!("{}.json", workspace_id(root)?);
+        Ok(self.user_state().map(|state| TokenFile::new(state.join("tokens").join(name))))
     }
 
     /// The agent given by an argument.
@@ -242,7 +254,7 @@ impl Invocation {
         }
     }
 
-    /// The token that visitors of a server must present, from the environment.
+    /// The person's secret for a server, from the environment.
     pub(crate) fn token(&self) -> Result<Option<String>, CliError> {
         match &self.surroundings.token {
             Some(token) => match token.to_str() {

@@ -3,6 +3,8 @@
 //! This file does no I/O: bytes in, bytes out. The old text must occur exactly once, unless all occurrences are to be
 //! replaced. All other bytes stay as they are, so a byte order mark and the line endings survive.
 
+use std::path::Path;
+
 use bstr::ByteSlice as _;
 
 use crate::refusal::Reason;
@@ -39,6 +41,19 @@ impl Edit {
     pub fn all(old: impl Into<String>, new: impl Into<String>) -> Self {
         Self { old: old.into(), new: new.into(), occurrence: Occurrence::All }
     }
+}
+
+/// The largest file that can be edited, in bytes. An edit holds the file in memory several times. A larger file can still be
+/// written whole.
+pub const LARGEST_EDIT: u64 = 16 << 20;
+
+/// The fault for a larger file.
+pub(crate) fn too_large(path: &Path) -> Fault {
+    let most = LARGEST_EDIT >> 20;
+    Fault::invalid(format!(
+        "`{}` is larger than {most} MiB, and larger files cannot be edited",
+        path.display()
+    ))
 }
 
 /// The number of characters that a refusal quotes from a text that was not found.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::commit::Applied;
 use crate::disk::{Found, Spot};
-use crate::edit::{self, Edit};
+use crate::edit::{self, Edit, LARGEST_EDIT};
 use crate::folder;
 use crate::guard::{READ_WAIT, admit};
 use crate::part::{Part, Selection};
@@ -55,6 +55,23 @@ pub struct Preview {
     pub before: Vec<u8>,
     /// The bytes after the edit.
     pub after: Vec<u8>,
+}
+
+/// The bytes of a file that can be edited. Takes no more than that.
+struct SmallFile(Vec<u8>);
+
+impl Write for SmallFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if (self.0.len() + bytes.len()) as u64 > LARGEST_EDIT {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The calls that agents make. Clones share the workspace.
@@ -175,9 +192,16 @@ impl Gate {
         Ok(Outcome::Done(Read { path, sha256, size, bytes: Vec::new() }))
     }
 
-    /// Reads a file without recording the read in any turn.
+    /// Reads a file without recording the read in any turn. A file that is too large to be edited is a fault.
     pub fn peek(&self, path: impl AsRef<Path>) -> Result<Outcome<Read>> {
-        self.read(&Turn::begin(TurnId::new()?, "nobody".parse()?), path, Part::Whole)
+        let (path, nobody) = (path.as_ref(), Turn::begin(TurnId::new()?, "nobody".parse()?));
+        let mut bytes = SmallFile(Vec::new());
+        match self.read_to(&nobody, path, Part::Whole, &mut bytes) {
+            Err(Fault::Io { source, .. }) if source.kind() == io::ErrorKind::FileTooLarge => {
+                Err(edit::too_large(path))
+            }
+            read => Ok(read?.map(|read| Read { bytes: bytes.0, ..read })),
+        }
     }
 
     /// What these edits would make of a file. Changes and records nothing.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::commit::{Applied, Base, Deed, Plan, commit};
 use crate::disk::{Found, Quiet};
-use crate::edit::{self, Edit};
+use crate::edit::{self, Edit, LARGEST_EDIT};
 use crate::explain::{observe, refuse};
 use crate::heal::heal;
 use crate::path::FilePath;
@@ -262,6 +262,9 @@ fn plan_edit(
     let spot = request.root.spot(&place.relative)?;
     let (bytes, digest) = match spot.steady(request.root.settings().guard.quiet_wait.0)? {
         (Found::File(_), Quiet::Busy) => return refusal(Reason::Busy { holder: None }),
+        (Found::File(file), _) if file.len() > LARGEST_EDIT => {
+            return Err(edit::too_large(place.path.as_path()));
+        }
         (Found::File(file), _) => file.read()?,
         (Found::Nothing, _) => return refusal(missing(FileState::Absent)?),
         (Found::Unreadable, _) => return refusal(Reason::Unreadable),

@@ -1,6 +1,5 @@
 //! The part of a file that a read returns.
 
-use std::collections::VecDeque;
 use std::io::{self, Write};
 
 use crate::turn::Extent;
@@ -20,22 +19,29 @@ pub enum Part {
     },
     /// The first lines.
     Head(usize),
-    /// The last lines.
+    /// The last lines, at most [`LARGEST_TAIL`] bytes.
     Tail(usize),
 }
+
+/// The size of the last lines together. They are held in memory until the end of the file is known, so a file that is one
+/// endless line would fill it. A request for more is an error.
+pub const LARGEST_TAIL: usize = 16 << 20;
 
 /// Selects the wanted part from bytes that arrive in chunks, and notices whether it left any out.
 pub(crate) struct Selection {
     part: Part,
     line: usize,
-    /// The last lines, for [`Part::Tail`]. The newest one may be incomplete.
-    tail: VecDeque<Vec<u8>>,
+    /// The end of what has arrived, for [`Part::Tail`].
+    tail: Vec<u8>,
+    /// Bytes before `tail` were dropped because they were too many, not because they belong to earlier lines.
+    cut: bool,
     left_out: bool,
+    largest_tail: usize,
 }
 
 impl Selection {
     pub(crate) fn new(part: Part) -> Self {
-        Self { part, line: 1, tail: VecDeque::new(), left_out: false }
+        Self { part, line: 1, tail: Vec::new(), cut: false, left_out: false, largest_tail: LARGEST_TAIL }
     }
 
     pub(crate) fn feed(&mut self, chunk: &[u8], sink: &mut dyn Write) -> io::Result<()> {
@@ -60,30 +66,82 @@ impl Selection {
     }
 
     fn feed_tail(&mut self, chunk: &[u8], count: usize) {
-        for piece in chunk.split_inclusive(|&byte| byte == b'\n') {
-            match self.tail.back_mut() {
-                Some(line) if !line.ends_with(b"\n") => line.extend_from_slice(piece),
-                _ => self.tail.push_back(piece.to_vec()),
-            }
-            while self.tail.len() > count {
-                self.tail.pop_front();
-                self.left_out = true;
+        for piece in chunk.chunks(self.largest_tail) {
+            self.tail.extend_from_slice(piece);
+            // Not for every chunk, so that each byte is looked at a few times at most.
+            if self.tail.len() >= 2 * self.largest_tail {
+                self.trim_tail(count);
             }
         }
     }
 
+    /// Drops what is not among the last lines, and then what is too much.
+    fn trim_tail(&mut self, count: usize) {
+        if let Some(start) = last_lines(&self.tail, count, self.cut) {
+            self.left_out |= start > 0;
+            self.tail.drain(..start);
+            self.cut = false;
+        }
+        if self.tail.len() > self.largest_tail {
+            self.tail.drain(..self.tail.len() - self.largest_tail);
+            self.cut = true;
+        }
+    }
+
     /// Writes what was held back, and says whether anything was left out.
-    pub(crate) fn finish(self, sink: &mut dyn Write) -> io::Result<Extent> {
-        for line in &self.tail {
-            sink.write_all(line)?;
+    pub(crate) fn finish(mut self, sink: &mut dyn Write) -> io::Result<Extent> {
+        if let Part::Tail(count) = self.part {
+            self.trim_tail(count);
+            if self.cut {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
+            sink.write_all(&self.tail)?;
         }
         Ok(if self.left_out { Extent::Part } else { Extent::Whole })
+    }
+}
+
+/// Where the last lines start. `None` if the bytes are the end of a longer text, and the lines start before them.
+fn last_lines(bytes: &[u8], count: usize, is_cut: bool) -> Option<usize> {
+    if count == 0 {
+        return Some(bytes.len());
+    }
+    // The line end at the very end belongs to the last line.
+    let body = &bytes[..bytes.len().saturating_sub(1)];
+    let ends = body.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
+    match ends.map(|(at, _)| at + 1).nth(count - 1) {
+        Some(start) => Some(start),
+        None => (!is_cut).then_some(0),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_lines_take_a_limited_amount_of_memory() {
+        let tail = |text: &str, count: usize, chunk: usize| {
+            let mut selection = Selection { largest_tail: 8, ..Selection::new(Part::Tail(count)) };
+            let mut got = Vec::new();
+            for chunk in text.as_bytes().chunks(chunk) {
+                selection.feed(chunk, &mut got).unwrap();
+                assert!(selection.tail.len() <= 24, "{}", selection.tail.len());
+            }
+            let finished = selection.finish(&mut got);
+            finished.map(|extent| (String::from_utf8(got).unwrap(), extent)).map_err(|error| error.kind())
+        };
+        let long = format!("{}\nab\ncd\n", "x".repeat(100));
+        for chunk in 1..=long.len() {
+            assert_eq!(tail(&long, 2, chunk), Ok(("ab\ncd\n".into(), Extent::Part)), "{chunk}");
+            assert_eq!(tail(&long, 3, chunk), Err(io::ErrorKind::FileTooLarge), "{chunk}");
+            assert_eq!(tail(&"\n".repeat(100), 5, chunk), Ok(("\n".repeat(5), Extent::Part)), "{chunk}");
+            assert_eq!(tail(&"\n".repeat(100), 9, chunk), Err(io::ErrorKind::FileTooLarge), "{chunk}");
+            assert_eq!(tail(&"x".repeat(100), 1, chunk), Err(io::ErrorKind::FileTooLarge), "{chunk}");
+            assert_eq!(tail(&"x\n".repeat(50), 0, chunk), Ok((String::new(), Extent::Part)), "{chunk}");
+        }
+        assert_eq!(tail("abcdefgh", 3, 3), Ok(("abcdefgh".into(), Extent::Whole)));
+    }
 
     #[test]
     fn the_size_of_the_chunks_does_not_matter() {

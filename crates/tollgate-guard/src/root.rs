@@ -238,4 +238,11 @@ impl Root {
     pub fn protected_within(&self, folder: &FilePath) -> Vec<PathBuf> {
         self.protected.within(&self.path, folder.as_path())
     }
+
+    /// Whether an absolute path is in tollgate's own state, at any depth, and is not one that agents may change.
+    pub(crate) fn is_hidden(&self, path: &Path) -> bool {
+        let Ok(relative) = path.strip_prefix(&self.path) else { return false };
+        let is_state = relative.iter().any(|name| name == STATE_FOLDER);
+        is_state && !self.protected.open.iter().any(|open| path.starts_with(open))
+    }
 }

@@ -12,7 +12,7 @@ use crate::folder::{self, Listing};
 use crate::heal::{self, heal};
 pub use crate::place::canonical;
 use crate::recovery::{self, RecoveryEntry, Swept};
-use crate::refusal::Outcome;
+use crate::refusal::{Outcome, Reason};
 pub use crate::root::{Options, Root};
 pub use crate::state_folder::{STATE_FOLDER, STATE_VERSION, find_root, read_settings, workspaces_above};
 use tollgate_base::error::{Fault, Result};
@@ -32,6 +32,14 @@ impl Workspace {
             healed => drop(healed?),
         }
         Ok(Self(Arc::new(root)))
+    }
+
+    /// Refuses a path into tollgate's own state, for callers that hide it: it holds what others have deleted, and what is
+    /// known about other agents. Every other path is allowed, and so are the tasks that an agent has claimed.
+    pub fn shows(&self, path: impl AsRef<Path>) -> Result<Outcome<()>> {
+        let path = self.canonical(path)?;
+        let hidden = self.is_hidden(path.as_path());
+        Ok(if hidden { Outcome::refused(path, Reason::Protected) } else { Outcome::Done(()) })
     }
 
     /// Lists a folder.

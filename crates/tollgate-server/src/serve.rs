@@ -1,23 +1,26 @@
 //! The HTTP server: bind, serve, stop.
 
-use std::convert::Infallible;
+use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
+use axum::{Extension, Router};
 use tokio::sync::watch;
 use tollgate::error::{Fault, Result};
+use tollgate::name::Agent;
 use tower::ServiceExt;
 
+use crate::access::{Access, Credentials, Visitor};
+use crate::connections::{Connections, Limits};
+use crate::fault_response::FaultResponse;
 use crate::site::Site;
-use crate::visitor::Visitors;
 use crate::{dashboard, health, mcp, metrics};
 
 /// After a stop request, running requests have this long to finish.
@@ -30,7 +33,7 @@ const BLOCKING_THREADS: usize = 32;
 pub struct Bound {
     listener: TcpListener,
     address: SocketAddr,
-    visitors: Visitors,
+    access: Arc<Access>,
     stop: Stop,
 }
 
@@ -50,16 +53,14 @@ impl Bound {
     pub fn new(
         listen: SocketAddr,
         names: impl IntoIterator<Item = String>,
-        token: Option<String>,
+        credentials: Credentials,
     ) -> Result<Self> {
         let at = |source| Fault::Io { doing: "listen on", path: listen.to_string().into(), source };
-        // Before binding, so that a missing token leaves nothing behind.
-        let visitors = Visitors::new(listen, names, token)
-            .map_err(|error| Fault::Invalid { what: error.to_string() })?;
         let listener = TcpListener::bind(listen).map_err(at)?;
         listener.set_nonblocking(true).map_err(at)?;
         let address = listener.local_addr().map_err(at)?;
-        Ok(Self { listener, address, visitors, stop: Stop(watch::Sender::new(false)) })
+        let access = Arc::new(Access::new(address, names, credentials));
+        Ok(Self { listener, address, access, stop: Stop(watch::Sender::new(false)) })
     }
 
     /// The address it listens on, with the real port even if port 0 was requested.
@@ -89,43 +90,49 @@ impl Bound {
             // Read all tasks now, so that the first page does not have to wait for it.
             let first = site.clone();
             tokio::task::spawn_blocking(move || first.board().map(drop));
-            let mut stop_first = self.stop.0.subscribe();
             let mut stop_again = self.stop.0.subscribe();
             let closing = site.clone();
-            let serving = axum::serve(listener, router(site, &self.visitors));
-            let serving = serving.with_graceful_shutdown(async move {
-                let _ = stop_first.wait_for(|stop| *stop).await;
-                closing.feed.close();
+            let (mut stop_pages, pages) = (self.stop.0.subscribe(), closing.clone());
+            tokio::spawn(async move {
+                let _ = stop_pages.wait_for(|stop| *stop).await;
+                // Now, because open pages would keep their connections.
+                pages.feed.close();
             });
-            let served = tokio::select! {
-                served = serving.into_future() => served,
+            let serving = Connections::new(Limits::of_this_process()).serve(
+                listener,
+                router(site, self.access),
+                self.stop.0.subscribe(),
+            );
+            tokio::select! {
+                () = serving => {}
                 // Without this limit, one endless request would keep the server running.
                 () = async {
                     let _ = stop_again.wait_for(|stop| *stop).await;
                     tokio::time::sleep(STOP_TIMEOUT).await;
-                } => Ok(()),
-            };
+                } => {}
+            }
+            // Again, because without connections the task above may not have run.
+            closing.feed.close();
             for task in [feeding, following, checking] {
                 task.abort();
             }
-            served
+            Ok(())
         });
         runtime.shutdown_timeout(STOP_TIMEOUT);
         served.map_err(fault)
     }
 }
 
-/// All routes, for these visitors only. Call it inside a runtime.
-pub fn router(site: Site, visitors: &Visitors) -> Router {
-    let endpoint =
-        McpEndpoint { site: site.clone(), visitors: visitors.clone(), server: OnceLock::new().into() };
+/// All routes, for visitors who may visit them.
+fn router(site: Site, access: Arc<Access>) -> Router {
+    let endpoint = McpEndpoint { site: site.clone(), servers: Arc::default() };
     let routes = Router::new()
         .route("/health", get(health::get))
         .route("/metrics", get(metrics::get))
         .merge(dashboard::router())
         .with_state(site)
         .merge(Router::new().route("/mcp", any(mcp_request)).with_state(endpoint));
-    visitors.guard(routes.layer(map_response(add_headers)))
+    access.guard(routes.layer(map_response(add_headers)))
 }
 
 /// Responses are valid only now, and browsers must not guess their type.
@@ -136,30 +143,48 @@ async fn add_headers(mut response: Response) -> Response {
     response
 }
 
-/// The `/mcp` endpoint. Its server is created once the workspace is open.
+/// The `/mcp` endpoint. Each agent has its own server: its own turns, its own sessions, and its own protected paths.
 #[derive(Clone)]
 struct McpEndpoint {
     site: Site,
-    visitors: Visitors,
-    server: Arc<OnceLock<(mcp::Server, Router)>>,
+    /// Created when an agent first calls, once the workspace is open.
+    servers: Arc<Mutex<HashMap<Agent, (mcp::Server, Router)>>>,
 }
 
-async fn mcp_request(State(endpoint): State<McpEndpoint>, request: Request) -> Result<Response, Infallible> {
+impl McpEndpoint {
+    async fn server(&self, agent: &Agent) -> Result<(mcp::Server, Router), FaultResponse> {
+        let servers = || self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = servers().get(agent) {
+            return Ok(known.clone());
+        }
+        let named = agent.clone();
+        let gate = self.site.blocking(move |site| site.gate_of(&named)).await?;
+        let new = || {
+            let home = self.site.options.home.clone();
+            let server = mcp::Server::new(gate, mcp::Options { home, ..mcp::Options::new(agent.clone()) });
+            let router = mcp::router(&server);
+            (server, router)
+        };
+        // Another request may have been faster.
+        Ok(servers().entry(agent.clone()).or_insert_with(new).clone())
+    }
+}
+
+async fn mcp_request(
+    State(endpoint): State<McpEndpoint>,
+    Extension(visitor): Extension<Visitor>,
+    request: Request,
+) -> Result<Response, FaultResponse> {
+    let Visitor::Agent(agent) = visitor else { return Ok(StatusCode::FORBIDDEN.into_response()) };
     let Ok(Some(open)) = endpoint.site.open() else {
         let sentence = "tollgate is not set up in this folder: run `tollgate init` in it\n";
         return Ok((StatusCode::SERVICE_UNAVAILABLE, sentence).into_response());
     };
-    let (server, router) = endpoint.server.get_or_init(|| {
-        let given = &endpoint.site.options;
-        let options = mcp::Options { home: given.home.clone(), ..mcp::Options::new(given.agent.clone()) };
-        let server = mcp::Server::new(open.gate.clone(), options);
-        let router = mcp::router(&server, &endpoint.visitors);
-        (server, router)
-    });
+    let (server, router) = endpoint.server(&agent).await?;
     // The vault may have been set up after the server was created.
     if let Some(found) = &open.vault {
         let settle = open.gate.workspace().settings().vault.settle.0;
         server.offer_tasks(|| mcp::Tasks::new(found.clone(), settle));
     }
-    router.clone().oneshot(request).await
+    router.oneshot(request).await.map_err(|never| match never {})
 }

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tokio::sync::Notify;
 use tollgate::error::{Fault, Result};
+use tollgate::gate::Gate;
 use tollgate::ledger::Line;
-use tollgate::name::{Agent, TurnId};
+use tollgate::name::Agent;
 use tollgate::vault::Vault;
 
 use crate::board::Board;
@@ -20,14 +21,13 @@ use crate::fault_response::FaultResponse;
 use crate::feed::{Feed, FeedEvent};
 use crate::late_write_check;
 use crate::ledger_monitor::{LedgerMonitor, LedgerStatus};
+use crate::secret::Secret;
 use crate::watch::{FolderWatch, StatePart, Touched};
 use crate::workspace_provider::{OpenWorkspace, WorkspaceProvider};
 
 /// The options of the server, besides its workspace.
 #[derive(Debug, Clone)]
 pub struct SiteOptions {
-    /// The agent in whose name the clients of `/mcp` write.
-    pub agent: Agent,
     /// The person who decides about tasks on the pages. The ledger records this name.
     pub person: String,
     /// The home directory of the server's user, which `~` stands for in `/mcp`.
@@ -58,7 +58,7 @@ pub struct SiteState {
     ledger: LedgerMonitor,
     /// Notified when files were changed, by any process.
     changed: Notify,
-    form_key: String,
+    form_key: Secret,
 }
 
 #[derive(Default)]
@@ -95,8 +95,7 @@ impl std::ops::Deref for Site {
 impl Site {
     /// Opens the workspace. Blocks. If that fails, [`SiteState::open`] returns the error, so that pages can show it.
     pub fn new(provider: Box<dyn WorkspaceProvider>, options: SiteOptions) -> Result<Self> {
-        // Turn ids are random and hard to guess, as the key must be.
-        let form_key = [TurnId::new()?, TurnId::new()?].map(|id| id.to_string()).concat();
+        let form_key = Secret::random()?;
         let site = Self(Arc::new(SiteState {
             feed: Feed::new(),
             started: Timestamp::now(),
@@ -195,13 +194,18 @@ impl SiteState {
         }
     }
 
+    /// The gate for an agent, which may write those files of the vault that this agent may write. Blocks.
+    pub(crate) fn gate_of(&self, agent: &Agent) -> Result<Gate> {
+        self.provider.gate_of(agent)
+    }
+
     /// Whether the server learns of every change, so that pages are live.
     pub fn is_live(&self) -> bool {
         !self.watch.is_blind()
     }
 
     /// A secret of this run of the server. Form tokens are made from it.
-    pub(crate) fn form_key(&self) -> &str {
+    pub(crate) fn form_key(&self) -> &Secret {
         &self.form_key
     }
 

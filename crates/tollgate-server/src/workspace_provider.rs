@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate::error::Result;
 use tollgate::gate::Gate;
+use tollgate::name::Agent;
 use tollgate::shared_turn::SharedTurns;
 use tollgate::vault::Vault;
 
@@ -19,6 +20,10 @@ pub trait WorkspaceProvider: Send + Sync + 'static {
 
     /// Opens the workspace. Returns `None`, and creates nothing, where tollgate is not set up.
     fn open(&self) -> Result<Option<OpenWorkspace>>;
+
+    /// Opens the gate for one agent, whose own tasks are among the files that it may write. Called only where tollgate is
+    /// set up.
+    fn gate_of(&self, agent: &Agent) -> Result<Gate>;
 }
 
 /// An open workspace.

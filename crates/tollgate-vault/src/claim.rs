@@ -75,6 +75,9 @@ pub struct ClaimRecord {
     /// Who owns it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
+    /// Who had it last and released it. The text of a task can claim anything; this is what tollgate itself saw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub released_by: Option<Agent>,
     /// The digest of the text in `Pending_Approval`, so that a manual move to `Approved` approves exactly that text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered: Option<Digest>,
@@ -89,7 +92,16 @@ pub struct ClaimRecord {
 impl ClaimRecord {
     /// Nothing has happened yet.
     pub fn new(slot: Slot) -> Self {
-        Self { slot, epoch: 0, attempts: 0, claim: None, offered: None, approval: None, reason: None }
+        Self {
+            slot,
+            epoch: 0,
+            attempts: 0,
+            claim: None,
+            released_by: None,
+            offered: None,
+            approval: None,
+            reason: None,
+        }
     }
 
     /// What still holds for a task that was found in `slot`.

@@ -251,7 +251,10 @@ fn leave(
     };
     tell(&mut step, Some(&claim.agent), event);
     step.fallback_suffix = claim.id.to_string();
-    step.record = (!next.is_final()).then(|| unclaimed(task, &step.to, note.clone()));
+    step.record = (!next.is_final()).then(|| ClaimRecord {
+        released_by: Some(claim.agent.clone()),
+        ..unclaimed(task, &step.to, note.clone())
+    });
     step.edit = Edit::Close(claim.clone(), Completion { at, duration_s, verdict, next, note });
     step.records_digest = next == State::PendingApproval;
     Ok(step)
@@ -260,7 +263,8 @@ fn leave(
 /// What is still known about a task that nobody has claimed or approved any more.
 fn unclaimed(task: &Task, slot: &Slot, reason: Option<String>) -> ClaimRecord {
     let ClaimRecord { epoch, attempts, .. } = task.record;
-    ClaimRecord { epoch, attempts, reason, ..ClaimRecord::new(slot.clone()) }
+    let released_by = task.record.released_by.clone();
+    ClaimRecord { epoch, attempts, reason, released_by, ..ClaimRecord::new(slot.clone()) }
 }
 
 /// A person approves exactly the text with this digest; `edited_from`: after they changed the text that had that one.

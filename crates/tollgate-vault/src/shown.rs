@@ -94,6 +94,7 @@ impl Vault {
             "mode": claim.map(|claim| claim.mode),
             "epoch": claim.map(|claim| claim.epoch),
             "lease_until": claim.and_then(Claim::lease_until),
+            "released_by": task.record.released_by,
             "approved_by": task.record.approval.as_ref().map(|approval| &approval.by),
         });
         let row = Row::new(task.clone().summary(), task.record.clone(), task.modified, now);

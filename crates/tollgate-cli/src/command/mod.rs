@@ -23,6 +23,7 @@ mod recovery;
 mod serve;
 mod sync;
 mod task;
+mod token;
 mod trust;
 mod turn;
 mod work;
@@ -80,6 +81,7 @@ commands! {
         Sync(sync::SyncArgs) => sync::run,
         Mcp(mcp::McpArgs) => mcp::run,
         Serve(serve::ServeArgs) => serve::run,
+        Token(token::TokenArgs) => token::run,
         Recovery(recovery::RecoveryArgs) => recovery::run,
         Ledger(ledger::LedgerArgs) => ledger::run,
         Hook(hook::HookArgs) => hook::run,

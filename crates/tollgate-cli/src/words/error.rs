@@ -101,6 +101,8 @@ fn missing_hint(what: &str) -> &'static str {
         "run `tollgate task list` to see all tasks"
     } else if what.starts_with("the vault ") {
         "run `tollgate init --vault` to create one, or set `dir` under `[vault]` in `.tollgate/config.toml` to its folder"
+    } else if what.starts_with("the token ") {
+        "run `tollgate token list` to see all tokens of this workspace"
     } else if what == "the current folder" {
         "go to a folder that exists, or give the workspace with `-C DIR`"
     } else {
@@ -116,6 +118,8 @@ fn invalid_hint(what: &str) -> &'static str {
         "give another path as the target"
     } else if what.starts_with("a draft cannot go to `Done`") {
         "omit `--to`: the draft then goes to `Pending_Approval`"
+    } else if what.ends_with("larger files cannot be edited") {
+        "write the whole file with `tollgate write`"
     } else if what.starts_with("the path is empty") {
         "give the path of a file"
     } else if what.contains("belongs to another user") {

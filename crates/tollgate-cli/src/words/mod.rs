@@ -19,6 +19,7 @@ mod refusal;
 mod serve;
 mod task;
 mod text;
+mod token;
 mod trust;
 mod turn;
 mod usage;
@@ -40,12 +41,13 @@ pub(crate) use init::{hooked, init, next_steps, registered, vault_made};
 pub(crate) use ledger::{damaged_lines, ledger_line, verdict};
 pub(crate) use recovery::kept;
 pub(crate) use refusal::refused;
-pub(crate) use serve::serving;
+pub(crate) use serve::{agent_of_server, serving};
 pub(crate) use task::{
     bad_priority, bad_verdict, board, event_line, figures, log_line, may_claim, no_vault, task_added,
     task_for_decision, task_is_there, task_shown, unfit,
 };
 pub(crate) use text::Viewpoint;
+pub(crate) use token::{token_added, token_removed, tokens};
 pub(crate) use trust::{
     NOT_TRUSTED, TRUST_QUESTION, foreign_state, forgotten, hook_untrusted, ignored_state, nobody_trusts,
     to_trust, trust_refused, trusted,

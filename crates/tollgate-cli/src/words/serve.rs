@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use tollgate::name::Agent;
 use tollgate::visible::plain;
 
 use super::text::{Viewpoint, shown};
@@ -19,4 +20,9 @@ pub(crate) fn serving(view: &Viewpoint, url: &str, root: &Path, is_set_up: bool,
                  the page updates once set up";
     }
     text
+}
+
+/// How the agent of this run reaches the server.
+pub(crate) fn agent_of_server(agent: &Agent, url: &str, token: &str) -> String {
+    format!("\nagent `{agent}` {} with the header `Authorization: Bearer {}`", plain(url), plain(token))
 }

@@ -161,6 +161,9 @@ pub(crate) fn task_shown(view: &Viewpoint, task: &Task, bytes: &[u8]) -> String 
         words +=
             &format!("\n  claimed   by {} {}, {until}, {}", claim.agent, ago(view.now, claim.at), claim.id);
     }
+    if let Some(agent) = &task.record.released_by {
+        words += &format!("\n  released  by {agent}");
+    }
     if task.record.attempts > 0 {
         words += &format!("\n  attempts  {}", task.record.attempts);
     }

@@ -117,6 +117,22 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
             "`TOLLGATE_TOKEN` is not UTF-8".into(),
             "use letters and digits, for example the output of `openssl rand -hex 16`".into(),
         ),
+        E::WeakToken(why) => (
+            why.to_string(),
+            "use the output of `openssl rand -hex 16`, or omit the token: `tollgate serve` then makes one".into(),
+        ),
+        E::AgentsGetTokens => (
+            "agents may not manage tokens".into(),
+            "ask a person to run this command outside the agent".into(),
+        ),
+        E::TokenExists(name) => (
+            format!("there already is a token for `{name}`, and its secret cannot be shown again"),
+            format!("run `tollgate token remove {name}` first, or choose another name"),
+        ),
+        E::NoPlaceForTokens => (
+            "there is no folder for tokens, because neither `HOME` nor `XDG_STATE_HOME` is set".into(),
+            "set `HOME` to your home folder".into(),
+        ),
         E::AgentsDoNotServe => (
             "agents may not start the dashboard, because approvals are made there".into(),
             "start it outside the agent, or unset `TOLLGATE_AGENT`".into(),

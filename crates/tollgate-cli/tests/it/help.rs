@@ -37,6 +37,10 @@ const COMMANDS: &[&str] = &[
     "sync",
     "mcp",
     "serve",
+    "token",
+    "token add",
+    "token list",
+    "token remove",
     "recovery",
     "recovery list",
     "recovery show",
@@ -108,6 +112,7 @@ fn the_first_page_of_help() {
                    dead owners
       mcp          Serve the workspace to one agent over MCP, on stdin and stdout
       serve        Serve the dashboard of this workspace, figures for monitoring, and MCP for agents
+      token        Add, list and remove the tokens with which agents use `/mcp` of `tollgate serve`
       recovery     List, show and restore the bytes that guarded writes replaced
       ledger       Show, follow and verify the ledger, which has one line per event
       hook         Check a tool call of an agent program, before and after it

@@ -384,3 +384,25 @@ fn an_action_that_cannot_be_read_for_certain_is_not_no_action() {
         assert!(refused["message"].as_str().unwrap().contains("line"), "{name}: {refused}");
     }
 }
+
+#[test]
+fn the_terminal_shows_every_invisible_character_and_who_drafted() {
+    let world = World::with("[vault]\nsettle = \"0s\"\n[agent.cloud]\nsensitive = [\"pay\"]\n");
+    world.run("init --vault").is(0);
+    world.tollgate(["task", "add", "pay", "--action", "pay"]).ends().is(0);
+    let claim = world.json("task claim pay --agent cloud")["claim_id"].as_str().unwrap().to_owned();
+    let draft = "ten\u{ad}coins to\u{e0100}Ada\u{3164}and\u{202e}Bob";
+    world.tollgate(["task", "draft", "pay", "--claim-id", &claim, draft]).ends().is(0);
+    world.tollgate(["task", "release", "pay", "--claim-id", &claim]).ends().is(0);
+    let shown = world.run("task show pay").is(0).stdout();
+    assert!(shown.contains("released  by cloud"), "{shown}");
+    for (c, mark) in [
+        ('\u{ad}', "\\u{ad}"),
+        ('\u{e0100}', "\\u{e0100}"),
+        ('\u{3164}', "\\u{3164}"),
+        ('\u{202e}', "\\u{202e}"),
+    ] {
+        assert!(shown.contains(mark) && !shown.contains(c), "{mark}: {shown}");
+    }
+    assert_eq!(world.json("task show pay")["released_by"], "cloud");
+}

@@ -309,3 +309,14 @@ fn each_agent_has_a_log() {
     work(&world, "--agent blue --once", "true").ends().is(0);
     assert!(in_done(&world, "x"));
 }
+
+#[test]
+fn a_worker_does_not_get_the_persons_secret() {
+    let world = World::with("[vault]\nsettle = \"0s\"\n");
+    world.run("init --vault").is(0);
+    world.run("task add one").is(0);
+    let words = ["work", "--agent", "blue", "--once", "--", "sh", "-c", "env > seen"];
+    world.tollgate(words).env("TOLLGATE_TOKEN", "a-secret-that-a-person-has-chosen").ends().is(0);
+    let seen = fs::read_to_string(world.path("seen")).unwrap();
+    assert!(seen.contains("TOLLGATE_AGENT=blue") && !seen.contains("a-secret"), "{seen}");
+}

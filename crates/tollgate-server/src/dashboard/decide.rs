@@ -8,7 +8,6 @@ use std::thread::sleep;
 
 use axum::Extension;
 use axum::extract::{Form, Path, State};
-use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Redirect, Response};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -58,11 +57,11 @@ struct Decision {
     typed: Option<String>,
 }
 
-type Request = (State<Site>, Extension<Arc<PageCache>>, Path<TaskName>, HeaderMap);
+type Request = (State<Site>, Extension<Arc<PageCache>>, Path<TaskName>, Session);
 
 impl Decision {
-    fn new((State(site), Extension(cache), Path(task), headers): Request, typed: Option<String>) -> Self {
-        Self { site, cache, session: Session::of(&headers), task, typed }
+    fn new((State(site), Extension(cache), Path(task), session): Request, typed: Option<String>) -> Self {
+        Self { site, cache, session, task, typed }
     }
 
     /// Makes the decision, if the form came from our own page, and shows the result.
@@ -101,7 +100,7 @@ impl Decision {
     /// Shows the current version and asks again.
     async fn again(self, trouble: Trouble) -> Response {
         let page = Page::Approvals(ApprovalsQuery::again(self.task, trouble, self.typed));
-        layout::respond(self.site, self.cache, self.session, page).await
+        layout::respond(self.site, self.cache, &self.session, page).await
     }
 }
 
@@ -124,10 +123,10 @@ pub(super) async fn approve(
     site: State<Site>,
     cache: Extension<Arc<PageCache>>,
     task: Path<TaskName>,
-    headers: HeaderMap,
+    session: Session,
     Form(form): Form<ApproveForm>,
 ) -> Response {
-    let decision = Decision::new((site, cache, task, headers), None);
+    let decision = Decision::new((site, cache, task, session), None);
     decision
         .decide(&form.token, move |vault, task, person| {
             vault.approve(task, person, Some(form.seen), Timestamp::now())
@@ -139,11 +138,11 @@ pub(super) async fn reject(
     site: State<Site>,
     cache: Extension<Arc<PageCache>>,
     task: Path<TaskName>,
-    headers: HeaderMap,
+    session: Session,
     Form(form): Form<RejectForm>,
 ) -> Response {
     let reason = form.reason.trim().to_owned();
-    let decision = Decision::new((site, cache, task, headers), Some(reason.clone()));
+    let decision = Decision::new((site, cache, task, session), Some(reason.clone()));
     if reason.is_empty() {
         return decision.again(Trouble::NoReason).await;
     }
@@ -159,10 +158,10 @@ pub(super) async fn edit(
     site: State<Site>,
     cache: Extension<Arc<PageCache>>,
     task: Path<TaskName>,
-    headers: HeaderMap,
+    session: Session,
     Form(form): Form<EditForm>,
 ) -> Response {
-    let decision = Decision::new((site, cache, task, headers), Some(form.text.clone()));
+    let decision = Decision::new((site, cache, task, session), Some(form.text.clone()));
     decision
         .decide(&form.token, move |vault, task, person| match as_shown(vault, task, form.seen)? {
             Ok(sheet) => {

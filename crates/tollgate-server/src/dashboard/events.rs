@@ -53,13 +53,14 @@ pub(super) async fn stream(
     State(site): State<Site>,
     Extension(cache): Extension<Arc<PageCache>>,
     Query(query): Query<StreamQuery>,
+    session: Session,
     headers: HeaderMap,
 ) -> Response {
     let page = query.page.parse::<Uri>().ok().and_then(|uri| Page::parse(&uri));
     let Some(page) = page else { return (StatusCode::NOT_FOUND, "no such page\n").into_response() };
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     let follower = PageFollower {
-        token: Session::of(&headers).token(&site),
+        token: session.token(&site),
         // Subscribe before the first read, so that no change is missed.
         events: site.feed.subscribe(),
         seen: last.unwrap_or(&query.seen).to_owned(),

@@ -37,7 +37,7 @@ const KEYS: [(&str, &str); 8] = [
 ];
 
 /// The whole page as a response.
-pub(super) async fn respond(site: Site, cache: Arc<PageCache>, session: Session, page: Page) -> Response {
+pub(super) async fn respond(site: Site, cache: Arc<PageCache>, session: &Session, page: Page) -> Response {
     let token = session.token(&site);
     let rendered = site
         .blocking(move |site| {
@@ -46,7 +46,7 @@ pub(super) async fn respond(site: Site, cache: Arc<PageCache>, session: Session,
         })
         .await;
     match rendered {
-        Ok((status, html)) => (status, session.headers(), Html(html)).into_response(),
+        Ok((status, html)) => (status, Html(html)).into_response(),
         Err(fault) => fault.into_response(),
     }
 }

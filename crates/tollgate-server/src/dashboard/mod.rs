@@ -72,12 +72,11 @@ pub fn router() -> Router<Site> {
 async fn visit(
     State(site): State<Site>,
     Extension(cache): Extension<Arc<PageCache>>,
+    session: Session,
     uri: Uri,
-    headers: HeaderMap,
 ) -> Response {
-    let session = Session::of(&headers);
     match Page::parse(&uri) {
-        Some(page) => layout::respond(site, cache, session, page).await,
+        Some(page) => layout::respond(site, cache, &session, page).await,
         None => (StatusCode::NOT_FOUND, "no such page\n").into_response(),
     }
 }

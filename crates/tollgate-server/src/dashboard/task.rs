@@ -8,6 +8,7 @@ use tollgate::vault::TaskName;
 use tollgate::vault::claim::Tenure;
 use tollgate::vault::state::State;
 use tollgate::vault::store::Task;
+use tollgate::visible::count_invisible;
 
 use super::anatomy::{Anatomy, Attempt};
 use super::decision_form::decision;
@@ -15,7 +16,7 @@ use super::ledger::sentence;
 use super::markdown;
 use super::sheet::Sheet;
 use super::task_row::state_words;
-use super::text::{Shown, ago, encode, exact};
+use super::text::{Shown, ago, count, encode, exact};
 use super::view::{View, Visit, no_vault};
 use crate::workspace_provider::OpenWorkspace;
 
@@ -35,12 +36,21 @@ pub(super) fn show(sheet: &Sheet, visit: &Visit<'_>, open: &OpenWorkspace) -> Re
                 h2 #open-title { (Shown(sheet.name())) }
                 p.state data-state=(sheet.stored.slot.state()) { (state_words(sheet.stored.slot.state()).0) }
             }
-            (facts(&sheet.stored, &anatomy, now))
+            (facts(&sheet.stored, now))
             @if is_pending { (decision(visit, sheet, &anatomy)) }
-            @if let Some(draft) = anatomy.draft.clone() {
-                section.draft aria-labelledby="draft-title" {
-                    h3 #draft-title { "Draft" }
-                    div.markdown dir="auto" { (markdown::render(&sheet.text[draft], 4)) }
+            // Beside each other: rendering hides parts of a text, and a person approves all of it.
+            div.both {
+                @if let Some(draft) = anatomy.draft.clone() {
+                    section.draft aria-labelledby="draft-title" {
+                        h3 #draft-title { "Draft" }
+                        div.markdown dir="auto" { (markdown::render(&sheet.text[draft], 4)) }
+                    }
+                }
+                @if is_pending {
+                    section.raw aria-labelledby="whole-title" {
+                        h3 #whole-title { "The whole file, exactly" }
+                        (raw(sheet, hash.as_deref()))
+                    }
                 }
             }
             section aria-labelledby="task-title" {
@@ -50,7 +60,7 @@ pub(super) fn show(sheet: &Sheet, visit: &Visit<'_>, open: &OpenWorkspace) -> Re
             }
             @if !anatomy.attempts.is_empty() {
                 section aria-labelledby="attempts-title" {
-                    h3 #attempts-title { "Attempts" }
+                    h3 #attempts-title { "Attempts, as written in the file" }
                     ol.attempts { @for attempt in anatomy.attempts.iter().rev() { li { (show_attempt(attempt, now)) } } }
                 }
             }
@@ -68,17 +78,29 @@ pub(super) fn show(sheet: &Sheet, visit: &Visit<'_>, open: &OpenWorkspace) -> Re
                     a href=(format!("/ledger?text={}", encode(sheet.stored.name.as_str()))) { "Full history" }
                 }
             }
-            details.raw {
-                summary { "Raw file" }
-                @if let Some(hash) = &hash { p.quiet { "SHA-256 " code { (hash) } } }
-                pre tabindex="0" { (Shown(&sheet.text)) }
+            @if !is_pending {
+                details.raw {
+                    summary { "Raw file" }
+                    (raw(sheet, hash.as_deref()))
+                }
             }
         }
     })
 }
 
-fn facts(stored: &Task, anatomy: &Anatomy<'_>, now: Timestamp) -> Markup {
-    let last = anatomy.attempts.last();
+/// The text of a task, every character of it visible.
+fn raw(sheet: &Sheet, hash: Option<&str>) -> Markup {
+    let hidden = count_invisible(&sheet.text);
+    html! {
+        @if hidden > 0 {
+            p.alert { (count(hidden, "invisible character", "invisible characters")) ", marked as " span.mark { "U+..." } }
+        }
+        pre tabindex="0" { (Shown(&sheet.text)) }
+        @if let Some(hash) = hash { p.quiet { "SHA-256 " code { (hash) } } }
+    }
+}
+
+fn facts(stored: &Task, now: Timestamp) -> Markup {
     let is_pending = stored.slot.state() == State::PendingApproval;
     html! {
         dl.facts {
@@ -103,9 +125,11 @@ fn facts(stored: &Task, anatomy: &Anatomy<'_>, now: Timestamp) -> Markup {
                 @if let Tenure::Leased(until) = claim.tenure {
                     (fact("Lease until", &html! { (exact(until)) }))
                 }
-            } @else if let Some(agent) = last.and_then(|last| last.agent) {
+            } @else if let Some(agent) = &stored.record.released_by {
                 @let word = if is_pending { "Drafted by" } else { "Last owner" };
-                (fact(word, &html! { span.agent { (Shown(agent)) } }))
+                (fact(word, &html! { span.agent { (agent) } }))
+            } @else if is_pending {
+                (fact("Drafted by", &html! { "unknown: a person or another program put it here" }))
             }
             @if stored.record.attempts > 0 { (fact("Attempts", &html! { (stored.record.attempts) })) }
             @if let Some(reason) = &stored.record.reason { (fact("Reason", &html! { (Shown(reason)) })) }

@@ -31,6 +31,9 @@ pub(crate) fn exact(bytes: &[u8], edits: Vec<Edit>) -> Vec<Edit> {
     settled
 }
 
+/// The lines that are compared to find old text. Each line of the file may be compared with each line of the old text.
+const MOST_COMPARED: usize = 50_000_000;
+
 /// The exact old text, and the new text for it.
 fn meant(text: &str, old: &str, new: &str) -> Option<(String, String)> {
     if old.trim().is_empty() {
@@ -38,6 +41,9 @@ fn meant(text: &str, old: &str, new: &str) -> Option<(String, String)> {
     }
     let wanted: Vec<&str> = old.split('\n').collect();
     let lines: Vec<&str> = text.split('\n').collect();
+    if lines.len().saturating_mul(wanted.len()) > MOST_COMPARED {
+        return None;
+    }
     let same =
         |window: &[&str]| window.iter().zip(&wanted).all(|(line, wanted)| line.trim() == wanted.trim());
     let mut places = lines.windows(wanted.len()).enumerate().filter(|(_, window)| same(window));

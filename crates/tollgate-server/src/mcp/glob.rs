@@ -2,11 +2,13 @@
 //!
 //! `*` and `?` match inside a name. `**` as a whole name matches any number of names. `[a-z]` and `[!a-z]` match one
 //! character. `{a,b}` matches either. A leading `!` inverts the pattern, and a pattern with a leading `#` matches nothing.
-//! Names that start with a dot are not special. Pure; the time for one path is at most the product of pattern and path.
+//! Names that start with a dot are not special. Pure; the time for one path is at most the product of pattern and path,
+//! and [`Steps`] limits the time for all paths of a search.
 //!
 //! The `globset` crate cannot replace this file: its `?` matches one byte and not one character, and it rejects
 //! patterns such as `{a` and `[a`, which the reference server takes literally.
 
+use std::cell::Cell;
 use std::fmt;
 
 /// The longest pattern, in bytes. No path is longer.
@@ -14,7 +16,36 @@ const LONGEST: usize = 4096;
 
 /// The size of all alternatives of one pattern, in bytes, after its braces are expanded. `{a,b}` repeated 100 times has
 /// 2^100 alternatives.
-const EXPANDED: usize = 256 << 10;
+const EXPANDED: usize = 64 << 10;
+
+/// The most patterns in one call.
+pub(crate) const MOST: usize = 256;
+
+/// The comparisons that one search may make: a few seconds. A search for `**/*.rs` among a million files needs a fifth of
+/// that.
+const STEPS: u64 = 500_000_000;
+
+/// What is left of the comparisons that a search may make.
+pub(crate) struct Steps(Cell<u64>);
+
+impl Steps {
+    /// All of them.
+    pub(crate) fn new() -> Self {
+        Self(Cell::new(STEPS))
+    }
+
+    /// Takes one. False if there are none left.
+    fn take(&self) -> bool {
+        let left = self.0.get();
+        self.0.set(left.saturating_sub(1));
+        left > 0
+    }
+
+    /// Whether a match was given up, so that the result of the search is not complete.
+    pub(crate) fn are_used_up(&self) -> bool {
+        self.0.get() == 0
+    }
+}
 
 /// A pattern.
 #[derive(Debug, Clone)]
@@ -68,19 +99,21 @@ impl Glob {
         Ok(Self { alternatives: expanded.iter().map(|pattern| names(pattern)).collect(), inverted })
     }
 
-    pub(crate) fn matches(&self, path: &str) -> bool {
+    /// Whether the pattern matches. The answer counts only if there are steps left.
+    pub(crate) fn matches(&self, path: &str, steps: &Steps) -> bool {
         let path: Vec<&str> = path.split('/').collect();
-        self.alternatives.iter().any(|names| match_names(names, &path)) != self.inverted
+        self.alternatives.iter().any(|names| match_names(names, &path, steps)) != self.inverted
     }
 }
 
 fn names(pattern: &str) -> Vec<Name> {
     let mut names: Vec<Name> = Vec::new();
+    let last = pattern.matches('/').count();
     for (index, part) in pattern.split('/').enumerate() {
         match part {
             "**" => names.push(Name::Any),
             // `a//b` means `a/b`. A slash at the start or the end is kept, and then matches no relative path.
-            "" if index > 0 && index < pattern.matches('/').count() => {}
+            "" if index > 0 && index < last => {}
             ".." if matches!(names.last(), Some(Name::Letters(_))) => drop(names.pop()),
             part => names.push(Name::Letters(letters(part))),
         }
@@ -185,16 +218,16 @@ fn braces(pattern: &str) -> Option<(&str, Vec<&str>, &str)> {
 }
 
 /// Backtracks only to the last `**`: an earlier one cannot match anything that the last one cannot.
-fn match_names(names: &[Name], path: &[&str]) -> bool {
+fn match_names(names: &[Name], path: &[&str], steps: &Steps) -> bool {
     let (mut name, mut part) = (0, 0);
     let mut back: Option<(usize, usize)> = None;
-    while part < path.len() {
+    while part < path.len() && steps.take() {
         match names.get(name) {
             Some(Name::Any) => {
                 back = Some((name, part));
                 name += 1;
             }
-            Some(Name::Letters(letters)) if match_letters(letters, path[part]) => {
+            Some(Name::Letters(letters)) if match_letters(letters, path[part], steps) => {
                 name += 1;
                 part += 1;
             }
@@ -211,14 +244,14 @@ fn match_names(names: &[Name], path: &[&str]) -> bool {
 }
 
 /// The same for `*` inside a name.
-fn match_letters(letters: &[Letter], name: &str) -> bool {
+fn match_letters(letters: &[Letter], name: &str, steps: &Steps) -> bool {
     let name: Vec<char> = name.chars().collect();
     if name.is_empty() {
         return letters.is_empty();
     }
     let (mut letter, mut at) = (0, 0);
     let mut back: Option<(usize, usize)> = None;
-    while at < name.len() {
+    while at < name.len() && steps.take() {
         let matched = match letters.get(letter) {
             Some(Letter::Many) => {
                 back = Some((letter, at));
@@ -332,13 +365,16 @@ mod tests {
         ];
         for (pattern, wanted) in table {
             let glob = Glob::new(pattern).unwrap();
-            let found: Vec<&str> = PATHS.iter().copied().filter(|path| glob.matches(path)).collect();
+            let found: Vec<&str> =
+                PATHS.iter().copied().filter(|path| glob.matches(path, &Steps::new())).collect();
             assert_eq!(found, *wanted, "{pattern}");
         }
         for all in ["**", "**/*"] {
-            assert!(PATHS.iter().all(|path| Glob::new(all).unwrap().matches(path)), "{all}");
+            assert!(PATHS.iter().all(|path| Glob::new(all).unwrap().matches(path, &Steps::new())), "{all}");
         }
-        assert!(PATHS.iter().all(|path| Glob::new("!a").unwrap().matches(path) == (*path != "a")));
+        assert!(
+            PATHS.iter().all(|path| Glob::new("!a").unwrap().matches(path, &Steps::new()) == (*path != "a"))
+        );
     }
 
     #[test]
@@ -356,11 +392,29 @@ mod tests {
 
     #[test]
     fn hard_patterns_end() {
-        let matches = |pattern: &str, path: &str| Glob::new(pattern).unwrap().matches(path);
+        let matches = |pattern: &str, path: &str| Glob::new(pattern).unwrap().matches(path, &Steps::new());
         assert!(!matches(&"*a".repeat(500), &"a".repeat(400)));
         assert!(!matches(&"**/a/".repeat(200), &"a/".repeat(150)));
         assert!(!matches(&"{".repeat(LONGEST), "a"));
         assert!(matches(&format!("{}a{}", "{".repeat(1000), ",}".repeat(1000)), "a"));
+    }
+
+    #[test]
+    fn a_search_has_a_limited_number_of_steps() {
+        let glob = Glob::new(&"*a".repeat(2000)).unwrap();
+        let steps = Steps(Cell::new(1_000_000));
+        let path = format!("{}b", "a".repeat(250));
+        let mut count = 0;
+        while !steps.are_used_up() {
+            glob.matches(&path, &steps);
+            count += 1;
+        }
+        assert!(count > 1, "{count}");
+        let began = std::time::Instant::now();
+        for _ in 0..10_000 {
+            glob.matches(&path, &steps);
+        }
+        assert!(began.elapsed().as_secs() < 5, "nothing is compared any more: {:?}", began.elapsed());
     }
 
     #[test]

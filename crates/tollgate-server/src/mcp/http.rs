@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 
 use super::server::Server;
 use super::service::ClientService;
-use crate::visitor::Visitors;
+use super::sessions::Sessions;
 
 /// Many times the size of a large source file. A client that has to write more can use stdio.
 const LONGEST_REQUEST: usize = 64 << 20;
@@ -20,17 +19,13 @@ const LONGEST_REQUEST: usize = 64 << 20;
 /// The time between two searches for idle turns.
 const ROUND: Duration = Duration::from_secs(60);
 
-/// A router with `/mcp`, for these visitors only. Call it once, inside a runtime: its timers run there for as long as
-/// the runtime does.
-pub fn router(server: &Server, visitors: &Visitors) -> Router {
+/// A router with `/mcp`. It lets everybody in, so the caller must guard it. Call it once, inside a runtime: its timers run
+/// there for as long as the runtime does.
+pub fn router(server: &Server) -> Router {
     tokio::spawn(housekeeping(server.clone()));
-    let mut session = SessionConfig::default();
-    // Dropping a session drops its turn, and then the client's next write would be unguarded.
-    session.keep_alive = Some(server.turns().idle());
-    let mut sessions = LocalSessionManager::default();
-    sessions.session_config = session;
+    let sessions = Sessions::new(server.turns().idle());
     let mut config = StreamableHttpServerConfig::default()
-        // `visitors` checks hosts and origins, for all routes alike.
+        // `Hosts` checks these, for all routes alike.
         .disable_allowed_hosts()
         .disable_allowed_origins()
         .with_max_request_body_bytes(LONGEST_REQUEST);
@@ -38,7 +33,7 @@ pub fn router(server: &Server, visitors: &Visitors) -> Router {
     let server = server.clone();
     let service =
         StreamableHttpService::new(move || Ok(ClientService::new(&server)), Arc::new(sessions), config);
-    visitors.guard(Router::new().route_service("/mcp", service))
+    Router::new().route_service("/mcp", service)
 }
 
 async fn housekeeping(server: Server) {

@@ -2,21 +2,33 @@
 //!
 //! Every request with an id gets an answer, even an invalid one: otherwise its client would wait forever. A line without
 //! an id, or one that is not JSON, is skipped.
+//!
+//! A client may send requests without waiting for answers. When [`IN_PROGRESS`] is reached, no further line is read until
+//! an answer has been sent, so that the client waits and not the server's memory.
 
+use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 
 use rmcp::RoleServer;
-use rmcp::model::{ClientRequest, ErrorCode, ErrorData, GetMeta, ProtocolVersion, RequestId};
+use rmcp::model::{
+    ClientNotification, ClientRequest, ErrorCode, ErrorData, GetExtensions, GetMeta, ProtocolVersion,
+    RequestId,
+};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::error::Category;
+use serde_json::value::RawValue;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
 /// The longest message. It must hold the largest file that a client writes in one call. Without a limit, a client that
 /// never ends its line would use up all memory.
 const LONGEST: usize = 1 << 30;
+
+/// The requests in progress: this many small ones, or as many MiB of large ones.
+const IN_PROGRESS: u32 = 1024;
 
 /// The largest buffer that is kept between messages. A larger one is freed.
 const KEPT: usize = 1 << 20;
@@ -27,6 +39,11 @@ const PIPE: usize = 64 << 10;
 type Received = RxJsonRpcMessage<RoleServer>;
 type Sent = TxJsonRpcMessage<RoleServer>;
 
+/// The room that a request takes until it is answered and no thread works on it any more.
+pub(crate) type Room = Arc<OwnedSemaphorePermit>;
+
+type Rooms = Arc<SyncMutex<HashMap<RequestId, Room>>>;
+
 pub(crate) struct Lines<R, W> {
     input: BufReader<R>,
     /// The start of a line whose end has not arrived. A read may be cancelled at any time and continues here.
@@ -36,6 +53,11 @@ pub(crate) struct Lines<R, W> {
     output: Arc<Mutex<Option<W>>>,
     /// A request has determined the protocol version of this connection.
     settled: bool,
+    /// What was read and waits for room. A read may be cancelled at any time, so nothing may be only in its variables.
+    waiting: Option<(Parsed, u32)>,
+    room: Arc<Semaphore>,
+    /// The room of each request that is not answered yet.
+    rooms: Rooms,
 }
 
 impl<R, W> Lines<R, W>
@@ -50,6 +72,9 @@ where
             too_long: false,
             output: Arc::new(Mutex::new(Some(output))),
             settled: false,
+            waiting: None,
+            room: Arc::new(Semaphore::new(IN_PROGRESS as usize)),
+            rooms: Rooms::default(),
         }
     }
 
@@ -76,6 +101,39 @@ where
         }
     }
 
+    /// The content of a line, and how much room it takes.
+    fn parsed(&mut self, read: Result<Vec<u8>, ()>) -> (Parsed, u32) {
+        let Ok(line) = read else { return (Parsed::Wrong(too_long()), 1) };
+        let parsed = parse(&line);
+        let weight =
+            u32::try_from(line.len() >> 20).unwrap_or(IN_PROGRESS).saturating_add(1).min(IN_PROGRESS);
+        if line.capacity() <= KEPT && self.line.capacity() == 0 {
+            self.line = line;
+            self.line.clear();
+        }
+        (parsed, weight)
+    }
+
+    /// The room of a request is taken until the request is answered, or until the work on a cancelled one has ended.
+    fn enter(&mut self, message: &mut Received, room: OwnedSemaphorePermit) {
+        match message {
+            Received::Request(request) => {
+                let room = Arc::new(room);
+                request.request.extensions_mut().insert::<Room>(room.clone());
+                locked(&self.rooms).insert(request.id.clone(), room);
+            }
+            Received::Notification(notification) => {
+                // A cancelled request gets no answer.
+                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    locked(&self.rooms).remove(id);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Whether to pass the message to the SDK. Until a request has determined the protocol version, the SDK would close the
     /// connection on anything that is not a request.
     fn is_welcome(&mut self, message: &Received) -> bool {
@@ -91,45 +149,87 @@ where
 
 /// The content of a line.
 enum Parsed {
-    Message(Received),
-    /// An invalid request, and the answer to it.
-    Wrong(Sent),
+    Message(Box<Received>),
+    /// The answer to an invalid request, as a line.
+    Wrong(Vec<u8>),
     Nothing,
 }
 
 fn parse(line: &[u8]) -> Parsed {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
-    match serde_json::from_slice(line) {
-        Ok(message) => Parsed::Message(message),
-        Err(_) => match id_of_request(line) {
-            Some(id) => {
-                let words = "invalid parameters for this method";
-                Parsed::Wrong(error(Some(id), ErrorCode::INVALID_PARAMS, words))
-            }
-            None => Parsed::Nothing,
-        },
+    let error = match serde_json::from_slice(line) {
+        Ok(message) => return Parsed::Message(Box::new(message)),
+        Err(error) => error,
+    };
+    let Some(id) = id_of_request(line) else { return Parsed::Nothing };
+    let known = match serde_json::from_str(id.get()) {
+        Ok(serde_json::Value::Number(number)) => number.as_i64().is_some(),
+        Ok(id) => id.is_string(),
+        Err(_) => false,
+    };
+    match error.classify() {
+        // The rest of the line is valid JSON, as the search for the id has shown, so only its depth can be the reason.
+        Category::Syntax | Category::Eof => Parsed::Wrong(wrong(
+            id,
+            ErrorCode::INVALID_REQUEST,
+            "the request is nested deeper than 128 levels",
+        )),
+        _ if !known => {
+            let words = "the id must be a string, or a whole number between -2^63 and 2^63-1";
+            Parsed::Wrong(wrong(id, ErrorCode::INVALID_REQUEST, words))
+        }
+        _ => Parsed::Wrong(wrong(id, ErrorCode::INVALID_PARAMS, "invalid parameters for this method")),
     }
 }
 
-/// The id, if the line is a request, for which a client is waiting.
-fn id_of_request(line: &[u8]) -> Option<RequestId> {
-    let value: Value = serde_json::from_slice(line).ok()?;
-    let is_request = value["jsonrpc"] == "2.0" && value["method"].is_string();
-    match value.get("id").filter(|_| is_request)? {
-        Value::String(id) => Some(RequestId::String(id.as_str().into())),
-        Value::Number(id) => id.as_i64().map(RequestId::Number),
-        _ => None,
-    }
+/// What identifies a request. The other parts of the line are skipped, however deep they are nested.
+#[derive(Deserialize)]
+struct Head<'a> {
+    jsonrpc: String,
+    #[serde(rename = "method")]
+    _method: String,
+    #[serde(borrow)]
+    id: &'a RawValue,
 }
 
-fn error(id: Option<RequestId>, code: ErrorCode, words: &'static str) -> Sent {
-    Sent::error(ErrorData::new(code, words, None), id)
+/// The id exactly as it was sent, if the line is a request, for which a client is waiting.
+fn id_of_request(line: &[u8]) -> Option<&RawValue> {
+    let head: Head<'_> = serde_json::from_slice(line).ok()?;
+    let is_id =
+        head.id.get().starts_with(['"', '-']) || head.id.get().starts_with(|c: char| c.is_ascii_digit());
+    // The answer repeats it, so it may not be endless.
+    (head.jsonrpc == "2.0" && is_id && head.id.get().len() <= LONGEST_ID).then_some(head.id)
 }
 
-/// Writes a message as one line. Concurrent calls do not mix their lines.
-async fn put<W: AsyncWrite + Unpin>(output: Arc<Mutex<Option<W>>>, message: Sent) -> io::Result<()> {
-    let mut line = serde_json::to_vec(&message)?;
+/// The longest id that is repeated in an answer to an invalid request.
+const LONGEST_ID: usize = 4096;
+
+/// The answer to an invalid request.
+fn wrong(id: &RawValue, code: ErrorCode, words: &str) -> Vec<u8> {
+    let words = serde_json::Value::from(words);
+    let code = code.0;
+    format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{{\"code\":{code},\"message\":{words}}}}}\n")
+        .into_bytes()
+}
+
+/// The answer to a line that is too long to be read.
+fn too_long() -> Vec<u8> {
+    let error = ErrorData::new(ErrorCode::INVALID_REQUEST, "the message is too long", None);
+    line(&Sent::error(error, None)).unwrap_or_default()
+}
+
+fn line(message: &Sent) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
+    Ok(line)
+}
+
+fn locked(rooms: &Rooms) -> std::sync::MutexGuard<'_, HashMap<RequestId, Room>> {
+    rooms.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes a line. Concurrent calls do not mix their lines.
+async fn put<W: AsyncWrite + Unpin>(output: Arc<Mutex<Option<W>>>, line: Vec<u8>) -> io::Result<()> {
     let mut output = output.lock().await;
     let output = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;
     output.write_all(&line).await?;
@@ -144,26 +244,45 @@ where
     type Error = io::Error;
 
     fn send(&mut self, message: Sent) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        put(self.output.clone(), message)
+        let answered = match &message {
+            Sent::Response(response) => Some(response.id.clone()),
+            Sent::Error(error) => error.id.clone(),
+            _ => None,
+        };
+        let (output, rooms) = (self.output.clone(), self.rooms.clone());
+        async move {
+            let sent = match line(&message) {
+                Ok(line) => put(output, line).await,
+                Err(error) => Err(error),
+            };
+            // Only now: an answer that the client does not take is in memory, too.
+            drop(answered.and_then(|id| locked(&rooms).remove(&id)));
+            sent
+        }
     }
 
     async fn receive(&mut self) -> Option<Received> {
         loop {
-            let parsed = match self.next_line().await? {
-                Ok(line) => {
-                    let parsed = parse(&line);
-                    if line.capacity() <= KEPT && self.line.capacity() == 0 {
-                        self.line = line;
-                        self.line.clear();
-                    }
-                    parsed
+            if self.waiting.is_none() {
+                let read = self.next_line().await?;
+                self.waiting = Some(self.parsed(read));
+            }
+            let weight = self.waiting.as_ref().map_or(1, |(_, weight)| *weight);
+            let room = self.room.clone().acquire_many_owned(weight).await.ok()?;
+            match self.waiting.take()?.0 {
+                Parsed::Message(mut message) if self.is_welcome(&message) => {
+                    self.enter(&mut message, room);
+                    return Some(*message);
                 }
-                Err(()) => Parsed::Wrong(error(None, ErrorCode::INVALID_REQUEST, "the message is too long")),
-            };
-            match parsed {
-                Parsed::Message(message) if self.is_welcome(&message) => return Some(message),
                 Parsed::Message(_) | Parsed::Nothing => {}
-                Parsed::Wrong(answer) => put(self.output.clone(), answer).await.ok()?,
+                Parsed::Wrong(answer) => {
+                    let output = self.output.clone();
+                    // In a task of its own: if this read is cancelled, half a line must not stay on the stream.
+                    tokio::spawn(async move {
+                        let _ = put(output, answer).await;
+                        drop(room);
+                    });
+                }
             }
         }
     }

@@ -4,7 +4,7 @@
 //! closes it; [`router`] serves many clients over HTTP.
 //!
 //! Calls go one way: `service` (the protocol, by rmcp) -> `tools` (one table) -> `connection` (its turns and claims) ->
-//! `server` -> the gate. Only `service`, `lines` and `http` know rmcp.
+//! `server` -> the gate. Only `service`, `lines`, `http` and `sessions` know rmcp.
 
 mod answer;
 mod collate;
@@ -16,6 +16,7 @@ mod lines;
 mod patch;
 mod server;
 mod service;
+mod sessions;
 mod stdio;
 mod tasks;
 mod tools;

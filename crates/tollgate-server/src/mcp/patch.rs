@@ -1,27 +1,30 @@
 //! A diff in the format of the reference server.
 
 use std::path::Path;
+use std::time::Duration;
 
 use similar::{DiffOp, TextDiff};
 
 /// The number of unchanged lines around a change.
 const CONTEXT: usize = 4;
 
+/// How long to look for the smallest diff. After that it may be larger than necessary.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// The change of a file as a unified diff in a fenced block.
 pub(crate) fn fenced(path: &Path, before: &[u8], after: &[u8]) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace("\r\n", "\n");
     let diff = unified(&path.to_string_lossy(), &text(before), &text(after));
-    let mut fence = String::from("```");
-    while diff.contains(&fence) {
-        fence.push('`');
-    }
+    // Longer than any in the diff.
+    let longest = diff.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat((longest + 1).max(3));
     format!("{fence}diff\n{diff}{fence}\n\n")
 }
 
 fn unified(path: &str, before: &str, after: &str) -> String {
     let mut patch =
         format!("Index: {path}\n{}\n--- {path}\toriginal\n+++ {path}\tmodified\n", "=".repeat(67));
-    let diff = TextDiff::from_lines(before, after);
+    let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(before, after);
     for group in diff.grouped_ops(CONTEXT) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else { continue };
         let old = first.old_range().start..last.old_range().end;

@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::answer::{Answer, Item};
 use super::connection::{Connection, ConnectionKind};
-use super::lines::Lines;
+use super::lines::{Lines, Room};
 use super::server::Server;
 use super::tools::{self, Hints, Tool};
 
@@ -81,9 +81,15 @@ impl ServerHandler for ClientService {
     ) -> Result<CallToolResponse, ErrorData> {
         let connection = self.connection(kind(&context));
         let CallToolRequestParams { name, arguments, .. } = request;
+        // A cancelled call still occupies a thread, so its room stays taken until the thread is done.
+        let room = context.extensions.get::<Room>().cloned();
         let answer = tokio::task::spawn_blocking({
             let name = name.clone();
-            move || tools::call(&connection, &name, arguments.unwrap_or_default())
+            move || {
+                let answer = tools::call(&connection, &name, arguments.unwrap_or_default());
+                drop(room);
+                answer
+            }
         })
         .await
         .map_err(|_| ErrorData::internal_error("internal error in the tool", None))?;

@@ -142,11 +142,11 @@ impl Browser {
         self.command("Emulation.setEmulatedMedia", json!({"features": features}));
     }
 
-    /// Opens a page and waits until it is live.
+    /// Opens a page by an address with the secret, as the server prints it, and waits until it is live.
     #[track_caller]
     pub(crate) fn opens(&mut self, world: &World, path: &str) {
         self.origin = format!("http://{}", world.address);
-        self.ask("POST", "/url", json!({"url": format!("{}{path}", self.origin)}));
+        self.ask("POST", "/url", json!({"url": format!("{}{}", self.origin, world.with_secret(path))}));
         self.until("document.getElementById('live')?.textContent === 'live'");
     }
 

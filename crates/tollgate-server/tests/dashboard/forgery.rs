@@ -17,7 +17,9 @@ fn a_link_changes_nothing() {
         for method in ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"] {
             let path = format!("/tasks/x.md/{verb}?{}&reason=no&text=x", form(&fields));
             let reply = world.asks(method, &path, &[("Cookie", &visitor.cookie)], "");
-            assert_eq!(reply.status, 405, "{method} {path}");
+            // An address with a token is always visited again without it.
+            let status = if method == "GET" { 303 } else { 405 };
+            assert_eq!(reply.status, status, "{method} {path}");
         }
     }
     assert_eq!(world.state("x"), State::PendingApproval);
@@ -37,13 +39,16 @@ fn a_decision_needs_our_token_our_cookie_and_our_origin() {
     let (cookie, ours) = (("Cookie", visitor.cookie.as_str()), ("Origin", origin.as_str()));
     let kind = ("Content-Type", "application/x-www-form-urlencoded");
     let theirs = ("Cookie", other.cookie.as_str());
+    let made_up = format!("tollgate-{}=x.{seen}", world.address.port());
+    let next_door = format!("http://127.0.0.1:{}", world.address.port() ^ 1);
     let cases = [
-        ("no cookie", vec![ours, kind], &good, 403_u16),
+        ("no cookie", vec![("Cookie", ""), ours, kind], &good, 401_u16),
         ("another browser's cookie", vec![theirs, ours, kind], &good, 403),
-        ("a made-up cookie", vec![("Cookie", "tollgate-session=x"), ours, kind], &good, 403),
+        ("a made-up cookie", vec![("Cookie", &made_up), ours, kind], &good, 401),
         ("no token", vec![cookie, ours, kind], &without, 422),
         ("another token", vec![cookie, ours, kind], &wrong, 403),
         ("the origin of another site", vec![cookie, ("Origin", "http://evil.example"), kind], &good, 403),
+        ("the origin of another port", vec![cookie, ("Origin", &next_door), kind], &good, 403),
         ("a hidden origin", vec![cookie, ("Origin", "null"), kind], &good, 403),
         ("another host", vec![cookie, ours, kind, ("Host", "evil.example")], &good, 403),
         ("text that looks like a form", vec![cookie, ours, ("Content-Type", "text/plain")], &good, 415),
@@ -119,8 +124,6 @@ fn every_response_has_the_security_headers() {
             reply.lacks(inline);
         }
     }
-    let cookie = page.header("set-cookie").unwrap();
-    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
     let scripts = page.body.matches("<script").count();
     assert_eq!(scripts, page.body.matches("<script src=\"/static/").count(), "no inline script");
 }

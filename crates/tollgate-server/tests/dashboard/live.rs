@@ -22,7 +22,8 @@ impl Events {
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let last = last.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
         let path = format!("/events?page={}&seen={seen}", encode(page));
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\n{last}\r\n", world.address).unwrap();
+        let (host, cookie) = (world.address, &world.cookie);
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\n{last}\r\n").unwrap();
         let mut events = Self(BufReader::new(stream));
         assert!(events.line().starts_with("HTTP/1.1 200"), "{page}");
         while !events.line().is_empty() {}

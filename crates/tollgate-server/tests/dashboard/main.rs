@@ -3,11 +3,13 @@
 
 mod access;
 mod browser;
+mod credentials;
 mod deciding;
 mod forgery;
 mod hostile;
 mod install;
 mod live;
 mod pages;
+mod shown;
 mod stories;
 mod world;

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use tollgate::error::Result;
 use tollgate::gate::Gate;
 use tollgate::guard::{Expected, Outcome};
+use tollgate::name::Agent;
 use tollgate::part::Part;
 use tollgate::settings::{Durability, Role, Settings, Wait};
 use tollgate::shared_turn::SharedTurns;
@@ -19,6 +20,8 @@ use tollgate::turn::Turn;
 use tollgate::vault::state::State;
 use tollgate::vault::{ClaimKind, ClaimRequest, Claimed, Release, TaskName, Vault};
 use tollgate::workspace::{Options, Workspace};
+use tollgate_server::access::Credentials;
+use tollgate_server::secret::Secret;
 use tollgate_server::serve::{Bound, Stop};
 use tollgate_server::site::{Site, SiteOptions};
 use tollgate_server::workspace_provider::{OpenWorkspace, WorkspaceProvider};
@@ -69,16 +72,33 @@ impl WorkspaceProvider for Here {
         let turns = vec![SharedTurns::new(self.0.join(".tollgate/run"))?];
         Ok(Some(OpenWorkspace { gate: Gate::new(workspace), vault, turns }))
     }
+
+    fn gate_of(&self, _: &Agent) -> Result<Gate> {
+        Ok(Gate::new(self.workspace()?))
+    }
 }
 
+fn credentials(person: &Secret) -> Credentials {
+    let agent = Some((AGENT.parse().unwrap(), Secret::chosen(AGENT_TOKEN.into()).unwrap()));
+    Credentials { person: person.clone(), tokens: None, agent }
+}
+
+/// An agent with a token.
+pub(crate) const AGENT: &str = "cloud";
+pub(crate) const AGENT_TOKEN: &str = "the-token-of-the-agent-cloud";
+
 fn options() -> SiteOptions {
-    SiteOptions { agent: "server".parse().unwrap(), person: "ada".to_owned(), home: None }
+    SiteOptions { person: "ada".to_owned(), home: None }
 }
 
 /// A workspace that is served until the test ends.
 pub(crate) struct World {
     here: Here,
     pub(crate) address: SocketAddr,
+    /// The person's secret. It stays the same when the server is restarted.
+    pub(crate) secret: Secret,
+    /// The cookie of a browser that is logged in.
+    pub(crate) cookie: String,
     stop: Stop,
     serving: Option<JoinHandle<()>>,
     _keep: tempfile::TempDir,
@@ -101,21 +121,25 @@ impl World {
         fs::create_dir(&root).unwrap();
         let here = Here(root);
         setup(&here);
-        let bound = Bound::new("127.0.0.1:0".parse().unwrap(), [], None).unwrap();
+        let secret = Secret::random().unwrap();
+        let bound = Bound::new("127.0.0.1:0".parse().unwrap(), [], credentials(&secret)).unwrap();
         let (address, stop) = (bound.address(), bound.stop());
         let provider = Box::new(here.clone());
         let serving = std::thread::spawn(move || {
             let site = Site::new(provider, options()).unwrap();
             bound.run(site).unwrap();
         });
-        Self { here, address, stop, serving: Some(serving), _keep: keep }
+        let cookie = String::new();
+        let mut world = Self { here, address, secret, cookie, stop, serving: Some(serving), _keep: keep };
+        world.cookie = world.logs_in();
+        world
     }
 
     /// Restarts the server on the same workspace and address.
     pub(crate) fn restart(&mut self) {
         self.stop.stop();
         self.serving.take().unwrap().join().unwrap();
-        let bound = Bound::new(self.address, [], None).unwrap();
+        let bound = Bound::new(self.address, [], credentials(&self.secret)).unwrap();
         self.stop = bound.stop();
         let provider = Box::new(self.here.clone());
         self.serving = Some(std::thread::spawn(move || {
@@ -217,7 +241,8 @@ impl World {
         let mut request = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
         let host = self.address.to_string();
         let length = body.len().to_string();
-        let usual = [("Host", host.as_str()), ("Content-Length", length.as_str())];
+        let usual =
+            [("Host", host.as_str()), ("Content-Length", length.as_str()), ("Cookie", self.cookie.as_str())];
         let missing = |name: &str| !headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
         for (name, value) in
             usual.into_iter().filter(|(name, _)| missing(name)).chain(headers.iter().copied())
@@ -250,10 +275,23 @@ impl World {
         }
     }
 
-    /// A browser on one page, with its cookie and the hidden fields of its forms.
+    /// The address of a page, with the secret.
+    pub(crate) fn with_secret(&self, path: &str) -> String {
+        let mark = if path.contains('?') { '&' } else { '?' };
+        format!("{path}{mark}token={}", self.secret.reveal())
+    }
+
+    /// A new browser opens the address that the server printed. Returns its cookie.
+    pub(crate) fn logs_in(&self) -> String {
+        let reply = self.asks("GET", &self.with_secret("/"), &[("Cookie", "")], "");
+        assert_eq!((reply.status, reply.header("location")), (303, Some("/")), "{reply:?}");
+        reply.header("set-cookie").unwrap().split(';').next().unwrap().to_owned()
+    }
+
+    /// A new browser on one page, with its cookie and the hidden fields of its forms.
     pub(crate) fn visits(&self, path: &str) -> Visitor<'_> {
-        let reply = self.gets(path);
-        let cookie = reply.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+        let cookie = self.logs_in();
+        let reply = self.asks("GET", path, &[("Cookie", &cookie)], "");
         let field = |name: &str| reply.field(name);
         Visitor { world: self, token: field("token"), seen: field("seen"), cookie, reply }
     }

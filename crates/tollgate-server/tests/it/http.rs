@@ -1,12 +1,12 @@
-//! MCP over HTTP: access control, sessions of the older protocol, calls without a session of the newer one.
+//! MCP over HTTP: hosts and origins, sessions of the older protocol, calls without a session of the newer one.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tollgate_server::hosts::Hosts;
 use tollgate_server::mcp::{self, Server};
-use tollgate_server::visitor::Visitors;
 
 use crate::world::{World, refusal, sha256};
 
@@ -40,16 +40,16 @@ impl Response {
 }
 
 impl Site {
-    pub(crate) fn new(server: Server, token: Option<&str>) -> Self {
+    pub(crate) fn new(server: Server) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let visitors = Visitors::new(address, [], token.map(str::to_owned)).unwrap();
+        let hosts = Hosts::new(address, []);
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
                 let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-                axum::serve(listener, mcp::router(&server, &visitors)).await.unwrap();
+                axum::serve(listener, hosts.guard(mcp::router(&server))).await.unwrap();
             });
         });
         Self { address }
@@ -172,14 +172,15 @@ pub(crate) fn text(result: &Value) -> String {
 #[test]
 fn requests_from_other_sites_are_denied() {
     let world = World::new();
-    let site = Site::new(world.server.clone(), None);
+    let site = Site::new(world.server.clone());
     for (headers, status) in [
         (vec![("Host", "evil.example")], 403),
         (vec![("Host", "evil.example:80")], 403),
         (vec![("Host", "")], 403),
         (vec![("Origin", "http://evil.example")], 403),
         (vec![("Origin", "null")], 403),
-        (vec![("Origin", "http://localhost:5173")], 200),
+        (vec![("Origin", "http://localhost:5173")], 403),
+        (vec![("Host", "localhost"), ("Origin", "http://localhost")], 200),
         (vec![("Host", "localhost")], 200),
         (vec![], 200),
     ] {
@@ -193,24 +194,10 @@ fn requests_from_other_sites_are_denied() {
 }
 
 #[test]
-fn a_server_with_a_token_denies_requests_without_it() {
-    let world = World::new();
-    let site = Site::new(world.server.clone(), Some("s3cret"));
-    for (value, status) in
-        [(None, 401), (Some("Bearer wrong"), 401), (Some("Basic s3cret"), 401), (Some("Bearer s3cret"), 200)]
-    {
-        let headers: Vec<_> = value.map(|value| ("Authorization", value)).into_iter().collect();
-        let answer = site.post(&headers, &initialize());
-        assert_eq!(answer.status, status, "{value:?}");
-        assert_eq!(answer.header("www-authenticate").is_some(), status == 401);
-    }
-}
-
-#[test]
 fn each_session_has_its_own_turn() {
     let world = World::new();
     world.outsider_writes("a", "one");
-    let site = Site::new(world.server.clone(), None);
+    let site = Site::new(world.server.clone());
     let (first, second) = (site.session(), site.session());
     assert_ne!(first.id, second.id);
     for session in [&first, &second] {
@@ -231,7 +218,7 @@ fn each_session_has_its_own_turn() {
 fn a_call_without_a_session_needs_a_hash_or_a_turn_to_overwrite() {
     let world = World::new();
     world.outsider_writes("a", "one");
-    let site = Site::new(world.server.clone(), None);
+    let site = Site::new(world.server.clone());
     assert_eq!(text(&site.alone("read_text_file", json!({"path": "a"}))), "one");
     for (tool, arguments) in [
         ("write_file", json!({"path": "a", "content": "x"})),
@@ -264,7 +251,7 @@ fn a_call_without_a_session_needs_a_hash_or_a_turn_to_overwrite() {
 fn a_made_up_session_id_does_not_create_a_session() {
     let world = World::new();
     world.outsider_writes("a", "one");
-    let site = Site::new(world.server.clone(), None);
+    let site = Site::new(world.server.clone());
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -284,7 +271,7 @@ fn a_made_up_session_id_does_not_create_a_session() {
 #[test]
 fn idle_turns_end_without_a_call() {
     let world = World::new();
-    let site = Site::new(world.idle_after(Duration::from_millis(100)), None);
+    let site = Site::new(world.idle_after(Duration::from_millis(100)));
     let begun = site.alone("begin_turn", json!({}));
     let turn = begun["structuredContent"]["turn_id"].as_str().unwrap();
     let until = std::time::Instant::now() + Duration::from_secs(20);
@@ -302,7 +289,7 @@ fn clients_that_race_over_http_lose_nothing() {
     const EACH: usize = 8;
     let world = World::new();
     world.outsider_writes("list", "");
-    let site = Site::new(world.server.clone(), None);
+    let site = Site::new(world.server.clone());
     std::thread::scope(|scope| {
         for number in 0..CLIENTS {
             let site = &site;
@@ -327,7 +314,7 @@ fn clients_that_race_over_http_lose_nothing() {
 #[test]
 fn invalid_requests_over_http_only_cause_an_error() {
     let world = World::new();
-    let site = Site::new(world.server.clone(), None);
+    let site = Site::new(world.server.clone());
     for body in [
         "",
         "{",

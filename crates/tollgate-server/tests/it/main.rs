@@ -1,6 +1,7 @@
 //! The MCP server as its clients see it, and the site.
 #![allow(clippy::unwrap_used, clippy::print_stderr, clippy::needless_pass_by_value, reason = "tests")]
 
+mod bounds;
 mod clients;
 mod concurrency;
 mod http;

@@ -10,13 +10,15 @@ use tollgate::error::Result;
 use tollgate::event::{Event, TurnMark};
 use tollgate::gate::Gate;
 use tollgate::ledger::{Entry, Ledger};
-use tollgate::name::TurnId;
+use tollgate::name::{Agent, TurnId};
 use tollgate::settings::{Durability, Settings, Wait};
 use tollgate::shared_turn::{Leaves, SharedTurns};
 use tollgate::vault::state::State;
 use tollgate::vault::{ClaimKind, ClaimRequest, Release, TaskName, Vault};
 use tollgate::workspace::{Options, Workspace};
+use tollgate_server::access::Credentials;
 use tollgate_server::feed::{FeedEvent, Subscription};
+use tollgate_server::secret::Secret;
 use tollgate_server::serve::{Bound, Stop};
 use tollgate_server::site::{Site, SiteOptions};
 use tollgate_server::workspace_provider::{OpenWorkspace, WorkspaceProvider};
@@ -59,11 +61,16 @@ impl WorkspaceProvider for Here {
         let turns = vec![self.turns()?];
         Ok(Some(OpenWorkspace { gate: Gate::new(self.workspace()?), vault: Some(vault), turns }))
     }
+
+    fn gate_of(&self, _: &Agent) -> Result<Gate> {
+        Ok(Gate::new(self.workspace()?))
+    }
 }
 
 /// A served site.
 struct World {
     here: Here,
+    person: Secret,
     site: Site,
     address: std::net::SocketAddr,
     stop: Stop,
@@ -76,14 +83,16 @@ impl World {
     fn new() -> Self {
         let keep = tempfile::tempdir().unwrap();
         let root = keep.path().canonicalize().unwrap();
-        let options = SiteOptions { agent: "blue".parse().unwrap(), person: "ada".into(), home: None };
+        let options = SiteOptions { person: "ada".into(), home: None };
         let site = Site::new(Box::new(Here(root.clone())), options).unwrap();
-        let bound = Bound::new("127.0.0.1:0".parse().unwrap(), [], None).unwrap();
+        let person = Secret::random().unwrap();
+        let credentials = Credentials { person: person.clone(), tokens: None, agent: None };
+        let bound = Bound::new("127.0.0.1:0".parse().unwrap(), [], credentials).unwrap();
         let (stop, address) = (bound.stop(), bound.address());
         let served = site.clone();
         let serving = Some(std::thread::spawn(move || bound.run(served)));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let world = Self { here: Here(root), site, address, stop, serving, runtime, _keep: keep };
+        let world = Self { here: Here(root), person, site, address, stop, serving, runtime, _keep: keep };
         // Wait until the server watches the folders and has read the ledger, so that the tests see no events of that.
         while !world.asks("/health").contains("\"state\":\"whole\"") {}
         world
@@ -92,7 +101,9 @@ impl World {
     fn asks(&self, path: &str) -> String {
         use std::io::{Read, Write};
         let mut stream = std::net::TcpStream::connect(self.address).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address).unwrap();
+        let (host, token) = (self.address, self.person.reveal());
+        let headers = format!("Host: {host}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n");
+        write!(stream, "GET {path} HTTP/1.1\r\n{headers}\r\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         assert!(text.starts_with("HTTP/1.1 200"), "{text}");

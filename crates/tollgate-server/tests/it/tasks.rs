@@ -148,7 +148,7 @@ fn a_held_task_is_free_when_its_connection_closes() {
 fn over_http_a_claim_is_a_lease_that_outlives_its_session() {
     let world = World::with_vault("[vault]\nlease = \"1h\"\n");
     world.adds("x", "text");
-    let site = Site::new(world.server.clone(), None);
+    let site = Site::new(world.server.clone());
     let session = site.session();
     let claimed = session.call("claim_task", json!({"task": "x"}))["structuredContent"].clone();
     let until: Timestamp = claimed["lease_until"].as_str().unwrap().parse().unwrap();
@@ -162,7 +162,7 @@ fn over_http_a_claim_is_a_lease_that_outlives_its_session() {
     assert!(renewed["lease_until"].as_str().unwrap().parse::<Timestamp>().unwrap() >= until);
     text(&site.alone("renew_task", own.clone()));
     // Another agent may not.
-    let stranger = Site::new(world.serving_as("green"), None);
+    let stranger = Site::new(world.serving_as("green"));
     assert_eq!(refusal(&stranger.session().call("renew_task", own.clone()))["reason"], "not_owner");
     let mut how = own;
     how["result"] = json!("success");
@@ -174,7 +174,7 @@ fn over_http_a_claim_is_a_lease_that_outlives_its_session() {
 fn after_an_expired_lease_the_task_can_be_claimed_and_the_old_id_is_refused() {
     let world = World::with_vault("[vault]\nlease = \"100ms\"\n");
     world.adds("x", "text");
-    let site = Site::new(world.server.clone(), None);
+    let site = Site::new(world.server.clone());
     let (first, second) = (site.session(), site.session());
     let old = first.call("claim_task", json!({"task": "x"}))["structuredContent"]["claim_id"].clone();
     let until = Instant::now() + Duration::from_secs(20);

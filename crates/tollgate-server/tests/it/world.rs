@@ -229,6 +229,16 @@ impl Client {
         self.output.as_mut().expect("the connection is open")
     }
 
+    /// The stream of answers, for lines that do not survive a parser.
+    pub(crate) fn input(&mut self) -> &mut dyn BufRead {
+        &mut self.input
+    }
+
+    /// The stream of requests, for another thread.
+    pub(crate) fn take_output(&mut self) -> Box<dyn Write + Send> {
+        self.output.take().expect("the connection is open")
+    }
+
     /// Sends a request without waiting for the answer. Returns its id.
     pub(crate) fn send(&mut self, method: &str, params: Value) -> i64 {
         self.next += 1;

@@ -2,7 +2,7 @@
 
 mod demo;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::thread;
@@ -13,7 +13,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tollgate::error::{Fault, Result};
 use tollgate::gate::Gate;
+use tollgate::name::Agent;
 use tollgate::workspace::{STATE_FOLDER, read_settings};
+use tollgate_server::access::Credentials;
+use tollgate_server::secret::Secret;
 use tollgate_server::serve::Bound;
 use tollgate_server::site::{Site, SiteOptions};
 use tollgate_server::workspace_provider::{OpenWorkspace, WorkspaceProvider};
@@ -28,12 +31,14 @@ use crate::words;
 
 /// Serve the dashboard of this workspace, figures for monitoring, and MCP for agents
 ///
-/// `/` is the dashboard, where people see what agents do, and approve and reject tasks. `/health` and `/metrics` are for
-/// monitoring. `/mcp` is for agents; they act under the name given with --agent.
+/// `/` is the dashboard, where people see what agents do, and approve and reject tasks. The printed address contains a
+/// secret: open it once, and the browser is logged in. `/health` and `/metrics` are for monitoring. `/mcp` is for agents, each
+/// with its own token from `tollgate token add`; the token's name is the agent's name. With --agent, the server also makes a
+/// token for this agent, prints it, and accepts it while it runs.
 ///
-/// By default it listens on this machine only. For any other address you must set a token, which visitors must present. In a
-/// folder without tollgate it creates nothing; it says how to set the folder up, and starts working once that is done. SIGINT
-/// or SIGTERM stops it.
+/// By default it listens on this machine only. For any other address you must choose the secret yourself. In a folder without
+/// tollgate it creates nothing; it says how to set the folder up, and starts working once that is done. SIGINT or SIGTERM
+/// stops it.
 ///
 /// With --demo, three agents and an editor without tollgate work in a temporary workspace, which is deleted at the end.
 #[derive(Debug, Args)]
@@ -47,7 +52,8 @@ pub(crate) struct ServeArgs {
     /// Address to listen on; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7311", value_parser = address)]
     listen: SocketAddr,
-    /// Token that visitors must present [default: TOLLGATE_TOKEN, which other users cannot see in the process list]
+    /// The person's secret, at least 22 characters [default: TOLLGATE_TOKEN, which other users cannot see in the process
+    /// list; else a new one]
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
     /// Host name of this machine that visitors may use, besides `localhost` and its address
@@ -67,12 +73,18 @@ pub(crate) fn run(invocation: &Invocation, args: &ServeArgs) -> Result<Answer, C
     if invocation.inside_an_agent().is_some() {
         return Err(UsageError::AgentsDoNotServe.into());
     }
-    let token = args.token.clone().map_or_else(|| invocation.token(), |token| Ok(Some(token)))?;
-    if token.as_ref().is_none_or(String::is_empty) && !args.listen.ip().is_loopback() {
-        return Err(UsageError::TokenNeeded.into());
-    }
+    let chosen = args.token.clone().map_or_else(|| invocation.token(), |token| Ok(Some(token)))?;
+    let person = match chosen.filter(|token| !token.is_empty()) {
+        Some(token) => Secret::chosen(token).map_err(UsageError::WeakToken)?,
+        None if args.listen.ip().is_loopback() => Secret::random()?,
+        None => return Err(UsageError::TokenNeeded.into()),
+    };
+    let own_token = |agent: &Agent| Ok::<_, Fault>((agent.clone(), Secret::random()?));
+    let agent = invocation.named_agent().map(own_token).transpose()?;
+    let tokens = if args.demo { None } else { invocation.token_file(&invocation.root()?.0)? };
     // First, so that nothing is left behind if the port is taken.
-    let bound = Bound::new(args.listen, args.names.clone(), token)?;
+    let credentials = Credentials { person: person.clone(), tokens, agent: agent.clone() };
+    let bound = Bound::new(args.listen, args.names.clone(), credentials)?;
     // Before the demo creates its folder, so that a signal always deletes it.
     stop_on_signals(&bound, args.demo)?;
     let mut demo = args.demo.then(Demo::new).transpose()?;
@@ -81,17 +93,25 @@ pub(crate) fn run(invocation: &Invocation, args: &ServeArgs) -> Result<Answer, C
         None => LocalWorkspace::new(invocation.elsewhere(&invocation.root()?.0))?,
     };
     let root = here.root.clone();
-    let url = format!("http://{}/", bound.address());
-    let options =
-        SiteOptions { agent: invocation.agent()?, person: invocation.person(), home: Surroundings::home() };
+    let address = visited_at(bound.address(), args.names.first());
+    let url = format!("http://{address}/?token={}", encode(person.reveal()));
+    let mcp = agent.map(|(agent, secret)| (agent, format!("http://{address}/mcp"), secret));
+    let options = SiteOptions { person: invocation.person(), home: Surroundings::home() };
     let site = Site::new(Box::new(here), options)?;
     let is_set_up = !matches!(site.open(), Ok(None));
     match invocation.form() {
         Form::Words => {
-            output::say(&words::serving(&invocation.viewpoint(), &url, &root, is_set_up, args.demo))?;
+            let mut said = words::serving(&invocation.viewpoint(), &url, &root, is_set_up, args.demo);
+            if let Some((agent, url, secret)) = &mcp {
+                said += &words::agent_of_server(agent, url, secret.reveal());
+            }
+            output::say(&said)?;
         }
         Form::Json => {
-            let said = json!({"url": url, "workspace": root.to_string_lossy(), "set_up": is_set_up});
+            let mut said = json!({"url": url, "workspace": root.to_string_lossy(), "set_up": is_set_up});
+            if let Some((agent, url, secret)) = &mcp {
+                said["mcp"] = json!({"agent": agent, "url": url, "token": secret.reveal()});
+            }
             output::say(&json_line(&said))?;
         }
     }
@@ -100,6 +120,23 @@ pub(crate) fn run(invocation: &Invocation, args: &ServeArgs) -> Result<Answer, C
     }
     bound.run(site)?;
     Ok(Answer::Streamed)
+}
+
+/// The host and the port to visit. An address that stands for all addresses cannot be visited itself.
+fn visited_at(address: SocketAddr, name: Option<&String>) -> String {
+    match (name, address.ip()) {
+        (Some(name), ip) if ip.is_unspecified() => format!("{name}:{}", address.port()),
+        (None, IpAddr::V4(ip)) if ip.is_unspecified() => format!("127.0.0.1:{}", address.port()),
+        (None, IpAddr::V6(ip)) if ip.is_unspecified() => format!("[::1]:{}", address.port()),
+        _ => address.to_string(),
+    }
+}
+
+/// A secret for the query of an address: everything except letters, digits and `-._~` becomes `%XX`.
+fn encode(secret: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let encoded = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    secret.bytes().map(encoded).collect()
 }
 
 /// A signal stops the server, which has a few seconds to finish open requests.
@@ -163,5 +200,9 @@ impl WorkspaceProvider for LocalWorkspace {
             vault,
             turns: self.invocation.existing_turns()?,
         }))
+    }
+
+    fn gate_of(&self, agent: &Agent) -> Result<Gate> {
+        Ok(Gate::new(self.invocation.workspace_of(Some(agent))?))
     }
 }

@@ -171,7 +171,9 @@ impl Shift<'_> {
             .env("TOLLGATE_CLAIM_ID", claim.id.as_str())
             .env("TOLLGATE_AGENT", claim.agent.as_str())
             .env("TOLLGATE_ACTION", claim.action.as_deref().unwrap_or_default())
-            .env("TOLLGATE_MODE", claim.mode.as_str());
+            .env("TOLLGATE_MODE", claim.mode.as_str())
+            // The person's secret for `tollgate serve`: with it, the agent could approve its own drafts.
+            .env_remove("TOLLGATE_TOKEN");
         if let Some(path) = &claimed.path {
             command.env("TOLLGATE_TASK", path);
         }

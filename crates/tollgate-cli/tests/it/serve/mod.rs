@@ -1,9 +1,11 @@
 //! `tollgate serve` as a process, with real HTTP requests.
 
+mod crowded;
 mod demo;
 mod health;
 mod metrics;
 mod safety;
+mod strangers;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -19,6 +21,8 @@ use crate::world::{Process, Run, World, until};
 pub(super) struct Served {
     pub(super) process: Process,
     pub(super) address: String,
+    /// The person's secret.
+    pub(super) secret: String,
     /// The JSON that it printed when it started.
     pub(super) said: Value,
 }
@@ -56,8 +60,10 @@ impl Served {
         let mut line = String::new();
         BufReader::new(process.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let said: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        let address = said["url"].as_str().unwrap().trim_matches('/').replace("http://", "");
-        Self { process, address, said }
+        let url = said["url"].as_str().unwrap().strip_prefix("http://").unwrap();
+        let (address, secret) = url.split_once("/?token=").unwrap();
+        let (address, secret) = (address.to_owned(), secret.to_owned());
+        Self { process, address, secret, said }
     }
 
     /// Sends exactly these bytes, with the server's address in place of `HERE`.
@@ -73,8 +79,25 @@ impl Served {
         Reply { status, head: head.to_owned(), body: body.to_owned() }
     }
 
+    /// A page, as the person sees it.
     pub(super) fn gets(&self, path: &str) -> Reply {
-        self.asks(&format!("GET {path} HTTP/1.1\r\nHost: HERE\r\nConnection: close\r\n\r\n"))
+        self.gets_as(&self.secret, path)
+    }
+
+    /// A page, with this token.
+    pub(super) fn gets_as(&self, token: &str, path: &str) -> Reply {
+        self.asks(&format!(
+            "GET {path} HTTP/1.1\r\nHost: HERE\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+        ))
+    }
+
+    /// A client of `/mcp` with this token.
+    pub(super) fn client<'s>(&'s self, token: &'s str) -> Client<'s> {
+        let mut client = Client { served: self, token, session: String::new() };
+        let hello = client.posts(&initialize());
+        client.session = hello.header("mcp-session-id").unwrap_or_else(|| panic!("{hello:?}")).to_owned();
+        client.posts(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        client
     }
 
     pub(super) fn health(&self) -> Value {
@@ -106,6 +129,48 @@ impl Served {
     }
 }
 
+/// The first message of a session.
+fn initialize() -> Value {
+    json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params":
+        {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}})
+}
+
+/// A client of `/mcp`.
+pub(super) struct Client<'s> {
+    served: &'s Served,
+    token: &'s str,
+    session: String,
+}
+
+impl Client<'_> {
+    /// Sends one message.
+    pub(super) fn posts(&self, message: &Value) -> Reply {
+        let body = message.to_string();
+        let session = match self.session.as_str() {
+            "" => String::new(),
+            id => format!("Mcp-Session-Id: {id}\r\n"),
+        };
+        self.served.asks(&format!(
+            "POST /mcp HTTP/1.1\r\nHost: HERE\r\nConnection: close\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\nAuthorization: Bearer {}\r\n{session}Content-Length: {}\r\n\r\n\
+             {body}",
+            self.token,
+            body.len()
+        ))
+    }
+
+    /// Calls a tool, and returns its result.
+    pub(super) fn calls(&self, tool: &str, arguments: &Value) -> Value {
+        let params = json!({"name": tool, "arguments": arguments});
+        let answer =
+            self.posts(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}));
+        // The answer is an event in a stream.
+        let data = answer.body.lines().find_map(|line| line.strip_prefix("data: {"));
+        let data = data.unwrap_or_else(|| panic!("{answer:?}"));
+        serde_json::from_str::<Value>(&format!("{{{data}")).unwrap()["result"].clone()
+    }
+}
+
 /// The number of the last line of the ledger.
 pub(super) fn last_seq(world: &World) -> u64 {
     world.json("ledger tail -n 1")[0]["seq"].as_u64().unwrap()
@@ -115,15 +180,19 @@ pub(super) fn last_seq(world: &World) -> u64 {
 fn serve_creates_nothing_in_a_folder_without_tollgate_and_works_once_it_is_set_up() {
     let world = World::new();
     world.puts("a.txt", "a");
-    let served = Served::new(&world, &[]);
+    let served = Served::new(&world, &["--agent", "blue"]);
+    let token = served.said["mcp"]["token"].as_str().unwrap();
+    let mcp = || {
+        served.asks(&format!(
+            "POST /mcp HTTP/1.1\r\nHost: HERE\r\nConnection: close\r\nAuthorization: Bearer {token}\r\nContent-Length: 0\r\n\r\n"
+        ))
+    };
     assert_eq!(served.said["set_up"], false);
     let health = served.gets("/health");
     assert_eq!((health.status, &health.json()["set_up"]), (200, &false.into()));
     assert_eq!(served.gets("/").status, 200);
     assert_eq!(served.gets("/metrics").status, 200);
-    let mcp =
-        served.asks("POST /mcp HTTP/1.1\r\nHost: HERE\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
-    assert_eq!(mcp.status, 503, "{mcp:?}");
+    assert_eq!(mcp().status, 503);
     let names: Vec<_> =
         std::fs::read_dir(world.root()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["a.txt"], "nothing was created");
@@ -134,9 +203,7 @@ fn serve_creates_nothing_in_a_folder_without_tollgate_and_works_once_it_is_set_u
     });
     world.run("task add hello").is(0);
     served.until_health("the task", |health| health["tasks"]["waiting"] == 1);
-    let mcp =
-        served.asks("POST /mcp HTTP/1.1\r\nHost: HERE\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
-    assert_ne!(mcp.status, 503, "{mcp:?}");
+    assert_ne!(mcp().status, 503);
 }
 
 #[test]
@@ -154,7 +221,10 @@ fn the_first_lines_in_the_terminal() {
         text.lines().map(str::to_owned).collect::<Vec<_>>()
     };
     let lines = said(world.tollgate(["serve", "--listen", "127.0.0.1:0"]));
-    assert!(lines[0].starts_with("dashboard http://127.0.0.1:"), "{lines:?}");
+    assert!(
+        lines[0].starts_with("dashboard http://127.0.0.1:") && lines[0].contains("/?token="),
+        "{lines:?}"
+    );
     assert!(lines[2].contains("not set up") && lines[2].contains("nothing was created"), "{lines:?}");
     assert!(lines[3].contains("tollgate init"), "{lines:?}");
 }
@@ -177,26 +247,9 @@ fn agents_work_on_tasks_over_mcp_even_if_the_vault_was_created_later() {
     let world = World::new();
     world.run("init").is(0);
     let served = Served::new(&world, &["--agent", "blue"]);
-    let call = |session: &str, body: Value| {
-        let body = body.to_string();
-        served.asks(&format!(
-            "POST /mcp HTTP/1.1\r\nHost: HERE\r\nConnection: close\r\nContent-Type: application/json\r\n\
-             Accept: application/json, text/event-stream\r\n{session}Content-Length: {}\r\n\r\n{body}",
-            body.len()
-        ))
-    };
-    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params":
-        {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}});
-    let session = format!("Mcp-Session-Id: {}\r\n", call("", hello).header("mcp-session-id").unwrap());
-    call(&session, json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-    let claims = || {
-        let params = json!({"name": "claim_task", "arguments": {}});
-        let answer =
-            call(&session, json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}));
-        // The answer is an event in a stream.
-        let data = answer.body.lines().find_map(|line| line.strip_prefix("data: {")).unwrap();
-        serde_json::from_str::<Value>(&format!("{{{data}")).unwrap()["result"].clone()
-    };
+    assert_eq!(served.said["mcp"]["agent"], "blue");
+    let client = served.client(served.said["mcp"]["token"].as_str().unwrap());
+    let claims = || client.calls("claim_task", &json!({}));
     assert_eq!(claims()["isError"], true, "there is no vault");
     world.run("init --vault").is(0);
     world.run("task add hello").is(0);

@@ -27,6 +27,7 @@ fn foreign_hosts_and_origins_are_refused_everywhere() {
         assert_eq!(ask("GET", "Host: evil.example\r\n"), 403, "{path}");
         assert_eq!(ask("GET", "Host: HERE\r\nOrigin: http://evil.example\r\n"), 403, "{path}");
         assert_eq!(ask("POST", "Host: HERE\r\nOrigin: null\r\n"), 403, "{path}");
+        assert_eq!(ask("GET", "Host: HERE\r\nOrigin: http://localhost:5173\r\n"), 403, "{path}");
         assert_ne!(ask("GET", "Host: HERE\r\nOrigin: http://HERE\r\n"), 403, "{path}");
         assert_ne!(ask("GET", "Host: box.local:1\r\n"), 403, "{path}");
     }
@@ -39,46 +40,40 @@ fn foreign_hosts_and_origins_are_refused_everywhere() {
     }
 }
 
+const CHOSEN: &str = "a-secret-that-a-person-has-chosen/+%";
+
 #[test]
-fn other_machines_need_a_token() {
+fn beyond_loopback_everybody_needs_a_token() {
     let world = vault();
-    world.tollgate(["serve", "--listen", "0.0.0.0:0", "--json"]).ends().is(2).fault("USAGE");
-    world.tollgate(["serve", "--listen", "0.0.0.0:0", "--token", "", "--json"]).ends().is(2).fault("USAGE");
-    // A token is also possible on this machine.
-    let words = ["serve", "--listen", "127.0.0.1:0", "--json"];
-    let served = Served::of(world.tollgate(words).env("TOLLGATE_TOKEN", "sesame"));
-    assert_eq!(served.gets("/health").status, 401);
-    assert_eq!(served.gets("/health").header("www-authenticate"), Some("Bearer"));
-    let ask = |path: &str, header: &str| {
-        served.asks(&format!("GET {path} HTTP/1.1\r\nHost: HERE\r\n{header}\r\nConnection: close\r\n\r\n"))
-    };
-    assert_eq!(ask("/health", "Authorization: Bearer sesame").status, 200);
-    assert_eq!(ask("/health", "Authorization: Bearer sesam").status, 401);
-    // A person types it once.
-    let page = ask("/", "Accept: text/html");
-    assert_eq!(page.status, 401);
-    assert!(page.body.contains("<form method=\"post\" action=\"/login\">"), "{page:?}");
-    assert!(page.header("content-security-policy").unwrap().contains("default-src 'none'"));
-    let login = |token: &str, origin: &str| {
-        let body = format!("token={token}");
-        served.asks(&format!(
-            "POST /login HTTP/1.1\r\nHost: HERE\r\nOrigin: {origin}\r\nContent-Type: application/x-www-form-urlencoded\r\n\
-             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-            body.len()
-        ))
-    };
-    assert_eq!(login("wrong", "http://HERE").status, 401);
-    assert_eq!(login("sesame", "http://evil.example").status, 403);
-    let entered = login("sesame", "http://HERE");
+    let words = ["serve", "--listen", "0.0.0.0:0", "--name", "box.local", "--json"];
+    world.tollgate(words).ends().is(2).fault("USAGE");
+    world.tollgate(words.iter().chain(&["--token", ""])).ends().is(2).fault("USAGE");
+    for weak in ["sesame", "123456789012345678901", "a secret with spaces in it, too long"] {
+        let fault = world.tollgate(words).env("TOLLGATE_TOKEN", weak).ends().is(2).fault("USAGE");
+        assert!(fault["hint"].as_str().unwrap().contains("openssl rand"), "{fault}");
+        world.tollgate(["serve", "--listen", "127.0.0.1:0", "--token", weak]).ends().is(2);
+    }
+    let served = Served::of(world.tollgate(words).env("TOLLGATE_TOKEN", CHOSEN));
+    let port = served.address.strip_prefix("box.local:").unwrap();
+    let served = Served { address: format!("127.0.0.1:{port}"), ..served };
+    assert_eq!(served.secret, "a-secret-that-a-person-has-chosen%2F%2B%25", "the address is encoded");
+    let token = |words: &str| world.json(words)["token"].as_str().unwrap().to_owned();
+    let (monitor, agent) = (token("token add watch --monitor"), token("token add blue"));
+    for path in ["/health", "/metrics"] {
+        let nobody = served.asks(&format!("GET {path} HTTP/1.1\r\nHost: HERE\r\nConnection: close\r\n\r\n"));
+        assert_eq!(nobody.status, 401, "{path}");
+        assert_eq!(nobody.header("www-authenticate"), Some("Bearer"));
+        assert!(nobody.body.contains("tollgate token add NAME --monitor"), "{nobody:?}");
+        assert_eq!(served.gets_as(CHOSEN, path).status, 200, "{path}");
+        assert_eq!(served.gets_as(&monitor, path).status, 200, "{path}");
+        assert_eq!(served.gets_as(&agent, path).status, 403, "{path}");
+        assert_eq!(served.gets_as("wrong", path).status, 401, "{path}");
+    }
+    assert_eq!(served.gets_as(&monitor, "/").status, 403);
+    assert_eq!(served.gets_as(&monitor, "/mcp").status, 403);
+    let entered = served
+        .asks(&format!("GET /?token={} HTTP/1.1\r\nHost: HERE\r\nConnection: close\r\n\r\n", served.secret));
     assert_eq!((entered.status, entered.header("location")), (303, Some("/")));
-    let cookie = entered.header("set-cookie").unwrap();
-    assert!(
-        cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict") && !cookie.contains("sesame"),
-        "{cookie}"
-    );
-    let pair = cookie.split(';').next().unwrap();
-    assert_eq!(ask("/health", &format!("Cookie: {pair}")).status, 200);
-    assert_eq!(ask("/health", &format!("Cookie: {pair}0")).status, 401);
 }
 
 #[test]
@@ -134,7 +129,7 @@ fn a_port_in_use_is_a_clear_fault_and_leaves_nothing() {
         named.filtered
     );
     let fault =
-        world.tollgate(["serve", "--listen", "192.0.2.1:7311", "--token", "x", "--json"]).ends().is(3);
+        world.tollgate(["serve", "--listen", "192.0.2.1:7311", "--token", CHOSEN, "--json"]).ends().is(3);
     fault.fault("IO_ERROR");
 }
 

@@ -72,6 +72,19 @@ impl Call<'_> {
         self.connection.server().file_changed();
     }
 
+    /// A path that the client may read: not tollgate's own state, at any depth and by any name.
+    pub(super) fn readable(&self, text: &str) -> Result<PathBuf, Answer> {
+        let path = self.path(text)?;
+        self.shows(&path)?;
+        Ok(path)
+    }
+
+    /// Refuses a path into tollgate's own state. Called again for the path that was really read, because a link may have
+    /// changed in between.
+    pub(super) fn shows(&self, path: &Path) -> Result<(), Answer> {
+        done(self.gate.workspace().shows(path))
+    }
+
     /// A path as the client gives it: `~` stands for the home directory of the server's user.
     pub(super) fn path(&self, text: &str) -> Result<PathBuf, Answer> {
         let drive = |text: &str| {

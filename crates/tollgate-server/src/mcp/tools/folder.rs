@@ -1,21 +1,23 @@
 //! Tools for folders: create, list, search, describe.
 //!
-//! None of them shows tollgate's own state or follows a link out of the workspace.
+//! None of them shows tollgate's own state, wherever it is, or follows a link out of the workspace.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::os::unix::fs::MetadataExt;
-use tollgate::folder::{EntryKind, FolderEntry};
+use tollgate::folder::{EntryKind, FolderEntry, Listing};
 use tollgate::guard::Outcome;
+use tollgate::workspace::STATE_FOLDER;
 
 use super::call::{Call, done};
 use super::schema::PathArguments;
 use crate::mcp::answer::Answer;
 use crate::mcp::collate;
-use crate::mcp::glob::Glob;
+use crate::mcp::glob::{Glob, MOST, Steps};
 
 pub(super) fn create(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: PathArguments = call.arguments(value)?;
@@ -27,9 +29,21 @@ fn mark(kind: EntryKind) -> &'static str {
     if kind == EntryKind::Folder { "[DIR]" } else { "[FILE]" }
 }
 
+/// Whether this is the name of a folder with tollgate's own state.
+fn is_state(name: &OsStr) -> bool {
+    name == STATE_FOLDER
+}
+
+fn listed(call: &Call<'_>, path: &str) -> Result<Listing, Answer> {
+    let mut listing = done(call.gate.workspace().list(call.readable(path)?))?;
+    call.shows(listing.path.as_path())?;
+    listing.entries.retain(|entry| !is_state(&entry.name));
+    Ok(listing)
+}
+
 pub(super) fn list(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: PathArguments = call.arguments(value)?;
-    let listing = done(call.gate.workspace().list(call.path(&given.path)?))?;
+    let listing = listed(call, &given.path)?;
     let line = |entry: &FolderEntry| format!("{} {}", mark(entry.kind), entry.name.to_string_lossy());
     Ok(Answer::text(listing.entries.iter().map(line).collect::<Vec<_>>().join("\n")))
 }
@@ -63,11 +77,11 @@ struct SizesArguments {
 
 pub(super) fn list_with_sizes(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: SizesArguments = call.arguments(value)?;
-    let listing = done(call.gate.workspace().list(call.path(&given.path)?))?;
+    let listing = listed(call, &given.path)?;
     let size = |entry: &FolderEntry| {
         // A link out of the workspace does not even reveal a size.
         match call.gate.workspace().look_at(listing.path.as_path().join(&entry.name)) {
-            Ok(Outcome::Done(look)) => look.len(),
+            Ok(Outcome::Done(metadata)) => metadata.len(),
             _ => 0,
         }
     };
@@ -115,6 +129,22 @@ fn glob(pattern: &str) -> Result<Glob, Answer> {
     Glob::new(pattern).map_err(|error| Answer::failure(error.to_string()))
 }
 
+/// The search is given up. An incomplete answer would be wrong without showing it.
+fn too_long() -> Answer {
+    Answer::failure(
+        "the search compares too many names with too long patterns\n\
+         hint: search in a folder below, or with fewer `*` and `{}` in the patterns",
+    )
+}
+
+/// The number of patterns, checked.
+fn few(patterns: &[String]) -> Result<(), Answer> {
+    match patterns.len() {
+        ..=MOST => Ok(()),
+        count => Err(Answer::failure(format!("`excludePatterns` has {count} patterns, the most is {MOST}"))),
+    }
+}
+
 fn excludes_schema() -> Value {
     json!({"type": "array", "items": {"type": "string"}, "default": [], "description": "Glob patterns to exclude"})
 }
@@ -141,6 +171,7 @@ struct Branch {
 
 pub(super) fn tree(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: TreeArguments = call.arguments(value)?;
+    few(&given.exclude)?;
     let mut exclude = Vec::new();
     for pattern in &given.exclude {
         exclude.push(glob(pattern)?);
@@ -150,19 +181,34 @@ pub(super) fn tree(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
             exclude.push(glob(&format!("**/{pattern}/**"))?);
         }
     }
-    let root = call.path(&given.path)?;
-    let root = done(call.gate.workspace().list(&root))?.path;
+    let root = listed(call, &given.path)?.path;
+    let exclude = Excluded { globs: exclude, steps: Steps::new() };
     let tree = branches(call, root.as_path(), Path::new(""), &exclude)?;
+    if exclude.steps.are_used_up() {
+        return Err(too_long());
+    }
     let text = serde_json::to_string_pretty(&tree).map_err(|error| Answer::failure(error.to_string()))?;
     Ok(Answer::text(text))
 }
 
-fn branches(call: &Call<'_>, root: &Path, below: &Path, exclude: &[Glob]) -> Result<Vec<Branch>, Answer> {
+/// What a tree or a search leaves out.
+struct Excluded {
+    globs: Vec<Glob>,
+    steps: Steps,
+}
+
+impl Excluded {
+    fn has(&self, path: &str) -> bool {
+        self.steps.are_used_up() || self.globs.iter().any(|glob| glob.matches(path, &self.steps))
+    }
+}
+
+fn branches(call: &Call<'_>, root: &Path, below: &Path, exclude: &Excluded) -> Result<Vec<Branch>, Answer> {
     let listing = done(call.gate.workspace().list(root.join(below)))?;
     let mut branches = Vec::with_capacity(listing.entries.len());
     for FolderEntry { name, kind } in listing.entries {
         let relative = below.join(&name);
-        if exclude.iter().any(|glob| glob.matches(&relative.to_string_lossy())) {
+        if is_state(&name) || exclude.has(&relative.to_string_lossy()) {
             continue;
         }
         let (r#type, children) = match kind {
@@ -175,7 +221,12 @@ fn branches(call: &Call<'_>, root: &Path, below: &Path, exclude: &[Glob]) -> Res
 }
 
 /// The same for a folder inside the tree. One that was deleted in the meantime or cannot be read is shown as empty.
-fn branches_of(call: &Call<'_>, root: &Path, below: &Path, exclude: &[Glob]) -> Result<Vec<Branch>, Answer> {
+fn branches_of(
+    call: &Call<'_>,
+    root: &Path,
+    below: &Path,
+    exclude: &Excluded,
+) -> Result<Vec<Branch>, Answer> {
     match branches(call, root, below, exclude) {
         Err(answer) if answer.structured.is_none() => Ok(Vec::new()),
         answer => answer,
@@ -200,11 +251,16 @@ struct SearchArguments {
 
 pub(super) fn search(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: SearchArguments = call.arguments(value)?;
+    few(&given.exclude)?;
     let pattern = glob(&given.pattern)?;
-    let exclude = given.exclude.iter().map(|pattern| glob(pattern)).collect::<Result<Vec<_>, _>>()?;
-    let root = done(call.gate.workspace().list(call.path(&given.path)?))?.path;
+    let globs = given.exclude.iter().map(|pattern| glob(pattern)).collect::<Result<Vec<_>, _>>()?;
+    let exclude = Excluded { globs, steps: Steps::new() };
+    let root = listed(call, &given.path)?.path;
     let mut found = Vec::new();
     search_below(call, root.as_path(), Path::new(""), &pattern, &exclude, &mut found);
+    if exclude.steps.are_used_up() {
+        return Err(too_long());
+    }
     if found.is_empty() {
         return Ok(Answer::text("No matches found"));
     }
@@ -216,7 +272,7 @@ fn search_below(
     root: &Path,
     below: &Path,
     pattern: &Glob,
-    exclude: &[Glob],
+    exclude: &Excluded,
     found: &mut Vec<String>,
 ) {
     let workspace = call.gate.workspace();
@@ -225,12 +281,12 @@ fn search_below(
     for FolderEntry { name, kind } in listing.entries {
         let relative = below.join(&name);
         let text = relative.to_string_lossy();
-        if exclude.iter().any(|glob| glob.matches(&text)) {
+        if is_state(&name) || exclude.has(&text) {
             continue;
         }
         let full: PathBuf = root.join(&relative);
         let shown = || kind != EntryKind::Link || matches!(workspace.look_at(&full), Ok(Outcome::Done(_)));
-        if pattern.matches(&text) && shown() {
+        if pattern.matches(&text, &exclude.steps) && shown() {
             found.push(full.to_string_lossy().into_owned());
         }
         if kind == EntryKind::Folder {
@@ -241,7 +297,7 @@ fn search_below(
 
 pub(super) fn info(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: PathArguments = call.arguments(value)?;
-    let metadata = done(call.gate.workspace().look_at(call.path(&given.path)?))?;
+    let metadata = done(call.gate.workspace().look_at(call.readable(&given.path)?))?;
     let time = |time: std::io::Result<std::time::SystemTime>| match time.ok().map(Timestamp::try_from) {
         Some(Ok(time)) => format!("{time:.3}"),
         _ => "unknown".to_owned(),

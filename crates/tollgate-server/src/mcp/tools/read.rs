@@ -6,6 +6,7 @@ use std::path::Path;
 use base64::Engine;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tollgate::error::Fault;
 use tollgate::gate::Read;
 use tollgate::guard::Outcome;
 use tollgate::part::Part;
@@ -42,7 +43,7 @@ pub(super) fn text(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
         (None, Some(tail)) => Part::Tail(tail),
         (Some(_), Some(_)) => return Err(Answer::failure("`head` and `tail` cannot be given together")),
     };
-    let read = read(call, &*call.turn()?, &call.path(&given.path)?, part)?;
+    let read = read(call, &*call.turn()?, &call.readable(&given.path)?, part)?;
     let (mut text, lossy) = decode(read.bytes);
     if matches!(part, Part::Head(_)) && text.ends_with('\n') {
         // The lines without the final line end.
@@ -80,14 +81,25 @@ fn try_read(
     let _lane = running.reading(&call.canonical(path)?);
     let mut bytes = Bounded(Vec::new());
     let outcome = call.gate.read_to(running.turn(), path, part, &mut bytes);
-    if bytes.0.len() >= MOST {
-        return Err(Answer::failure(format!(
-            "`{}` is larger than {} MiB, too large for one answer\nhint: read a part of it with `head` or `tail`",
-            path.display(),
-            MOST >> 20
-        )));
+    let too_large = |what: &str, hint: &str| {
+        let path = path.display();
+        Err(Answer::failure(format!("{what} `{path}` are too large for one answer\nhint: {hint}")))
+    };
+    match outcome {
+        Err(Fault::Io { source, .. }) if source.kind() == io::ErrorKind::FileTooLarge => match part {
+            Part::Tail(_) => {
+                too_large("the last lines of", "ask for fewer lines: they may have 16 MiB together")
+            }
+            _ => too_large("more than 256 MiB of", "read a part of it with `head` or `tail`"),
+        },
+        outcome => {
+            let outcome = outcome?;
+            if let Outcome::Done(read) = &outcome {
+                call.shows(read.path.as_path())?;
+            }
+            Ok(outcome.map(|read| Read { bytes: bytes.0, ..read }))
+        }
     }
-    Ok(outcome?.map(|read| Read { bytes: bytes.0, ..read }))
 }
 
 /// A buffer that fails when it holds more than fits into an answer.
@@ -118,7 +130,7 @@ fn decode(bytes: Vec<u8>) -> (String, bool) {
 
 pub(super) fn media(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: PathArguments = call.arguments(value)?;
-    let read = read(call, &*call.turn()?, &call.path(&given.path)?, Part::Whole)?;
+    let read = read(call, &*call.turn()?, &call.readable(&given.path)?, Part::Whole)?;
     let data = base64::engine::general_purpose::STANDARD.encode(&read.bytes);
     let mime_type = mime_type(read.path.as_path());
     let (item, shown) = match mime_type.split_once('/') {
@@ -194,11 +206,12 @@ pub(super) fn several(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let mut shown = Vec::with_capacity(given.paths.len());
     let mut size = 0;
     for name in &given.paths {
-        let answer = call.path(name).and_then(|path| match try_read(call, &running, &path, Part::Whole)? {
-            Outcome::Done(read) => Ok(read),
-            // A report is JSON for one file. Among other files its message is enough.
-            Outcome::Refused(refused) => Err(Answer::failure(&*refused.refusals()[0].report().message)),
-        });
+        let answer =
+            call.readable(name).and_then(|path| match try_read(call, &running, &path, Part::Whole)? {
+                Outcome::Done(read) => Ok(read),
+                // A report is JSON for one file. Among other files its message is enough.
+                Outcome::Refused(refused) => Err(Answer::failure(&*refused.refusals()[0].report().message)),
+            });
         match answer {
             Ok(read) => {
                 size += read.bytes.len();

@@ -151,6 +151,7 @@ impl Output {
                     "mode": modes(),
                     "epoch": {"type": "integer"},
                     "lease_until": text(),
+                    "released_by": text(),
                     "approved_by": text(),
                     "path": text_or_null(),
                     "size": {"type": "integer"},
@@ -162,8 +163,16 @@ impl Output {
                 for (key, property) in more.as_object().into_iter().flatten() {
                     properties[key] = property.clone();
                 }
-                let optional =
-                    ["after", "claimed_at", "mode", "epoch", "lease_until", "approved_by", "content_base64"];
+                let optional = [
+                    "after",
+                    "claimed_at",
+                    "mode",
+                    "epoch",
+                    "lease_until",
+                    "released_by",
+                    "approved_by",
+                    "content_base64",
+                ];
                 Shape::without(properties, &[ROW_OPTIONAL, &optional].concat())
             }
             Self::Claim => {

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use tollgate::commit::Applied;
 use tollgate::digest::Digest;
 use tollgate::edit::Edit;
+use tollgate::error::Fault;
 use tollgate::guard::{Action, Change, Outcome};
 use tollgate::path::FilePath;
 
@@ -47,6 +48,10 @@ fn keeps_bytes(call: &Call<'_>, path: &FilePath, content: &str) -> Result<(), An
         Ok(Outcome::Done(read)) if str::from_utf8(&read.bytes).is_err() => Err(Answer::failure(format!(
             "`{path}` contains bytes that are not UTF-8, and your content has U+FFFD in their place: writing it would \
              destroy them\nhint: use edit_file, which changes only the text that you name"
+        ))),
+        Err(Fault::Invalid { .. }) => Err(Answer::failure(format!(
+            "`{path}` is too large to be checked for bytes that are not UTF-8, and your content has U+FFFD, which stands \
+             for such bytes\nhint: write content without U+FFFD"
         ))),
         // The gate reports every other problem with the file.
         _ => Ok(()),
@@ -101,6 +106,7 @@ pub(super) fn edit(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let key = call.canonical(&target)?;
     let running = call.turn()?;
     if given.dry_run {
+        call.shows(&target)?;
         let _lane = running.reading(&key);
         let edits = exact(call, &key, given.edits)?;
         let preview = done(call.gate.preview(&target, &edits))?;
@@ -126,12 +132,27 @@ pub(super) fn edit(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
 /// The edits, with the old text exactly as it is in the file.
 fn exact(call: &Call<'_>, path: &FilePath, edits: Vec<EditArgument>) -> Result<Vec<Edit>, Answer> {
     let edits: Vec<Edit> = edits.into_iter().map(|edit| Edit::once(edit.old_text, edit.new_text)).collect();
-    // The gate reports a file that cannot be read.
-    Ok(match call.gate.peek(path) {
-        Ok(Outcome::Done(read)) => flexible::exact(&read.bytes, edits),
-        _ => edits,
-    })
+    match call.gate.peek(path) {
+        Ok(Outcome::Done(read)) => {
+            if edits.len().saturating_mul(read.bytes.len()) > MOST_SEARCHED {
+                return Err(Answer::failure(format!(
+                    "{} edits are too many for one call on a file of this size\nhint: make fewer edits in one call, or \
+                     write the whole file with write_file",
+                    edits.len()
+                )));
+            }
+            Ok(flexible::exact(&read.bytes, edits))
+        }
+        Err(fault @ Fault::Invalid { .. }) => {
+            Err(Answer::failure(format!("{fault}\nhint: write the whole file with write_file")))
+        }
+        // The gate reports a file that cannot be read.
+        _ => Ok(edits),
+    }
 }
+
+/// The bytes that the edits of one call search: every edit searches the whole file.
+const MOST_SEARCHED: usize = 1 << 30;
 
 pub(super) fn move_properties() -> Value {
     with_expected_hash(json!({"source": {"type": "string"}, "destination": {"type": "string"}}))

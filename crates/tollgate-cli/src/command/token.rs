@@ -1,0 +1,91 @@
+//! `tollgate token`: the tokens with which agents and monitoring programs visit `tollgate serve`.
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use tollgate::error::Fault;
+use tollgate::name::Agent;
+use tollgate_server::tokens::{Opens, Token, TokenFile};
+
+use crate::answer::{Answer, Said};
+use crate::error::{CliError, UsageError};
+use crate::invocation::Invocation;
+use crate::words;
+
+/// Add, list and remove the tokens with which agents use `/mcp` of `tollgate serve`
+///
+/// Each agent gets its own token, for this workspace. The token's name is the agent's name, and the agent cannot choose
+/// another. It opens `/mcp` only: no agent can see the dashboard or decide about a task. tollgate shows a token once and keeps
+/// only its hash, in your own state folder. A running server knows at once which tokens were added and removed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example
+  tollgate token add blue
+  tollgate token list
+  tollgate token remove blue")]
+pub(crate) struct TokenArgs {
+    #[command(subcommand)]
+    command: TokenCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum TokenCommand {
+    /// Make a token for an agent and print it; it is not shown again
+    #[command(after_help = "Example\n  tollgate token add blue\n  tollgate token add prometheus --monitor")]
+    Add {
+        /// Name of the agent
+        name: Agent,
+        /// The token opens `/health` and `/metrics` instead; needed only if the server listens beyond loopback
+        #[arg(long)]
+        monitor: bool,
+    },
+    /// List all tokens of this workspace, without their secrets
+    #[command(after_help = "Example\n  tollgate token list --json")]
+    List,
+    /// Remove a token; a running server no longer accepts it
+    #[command(after_help = "Example\n  tollgate token remove blue")]
+    Remove {
+        /// Name of the agent
+        name: Agent,
+    },
+}
+
+pub(crate) fn run(invocation: &Invocation, args: &TokenArgs) -> Result<Answer, CliError> {
+    if invocation.inside_an_agent().is_some() {
+        return Err(UsageError::AgentsGetTokens.into());
+    }
+    let file = invocation.token_file(&invocation.root()?.0)?.ok_or(UsageError::NoPlaceForTokens)?;
+    let said = match &args.command {
+        TokenCommand::Add { name, monitor } => {
+            let opens = if *monitor { Opens::Figures } else { Opens::Mcp };
+            add(invocation, &file, name, opens)?
+        }
+        TokenCommand::List => {
+            let tokens = file.list()?;
+            let row = |token: &Token| json!({"name": token.name, "opens": token.opens, "added": token.added});
+            Said { words: words::tokens(&tokens), json: tokens.iter().map(row).collect(), ..Said::default() }
+        }
+        TokenCommand::Remove { name } => {
+            if !file.remove(name)? {
+                return Err(Fault::Missing { what: format!("the token of `{name}`") }.into());
+            }
+            Said {
+                words: words::token_removed(name),
+                json: json!({"name": name, "removed": true}),
+                ..Said::default()
+            }
+        }
+    };
+    Ok(Answer::Done(said))
+}
+
+fn add(invocation: &Invocation, file: &TokenFile, name: &Agent, opens: Opens) -> Result<Said, CliError> {
+    let Some(secret) = file.add(name, opens, invocation.now())? else {
+        return Err(UsageError::TokenExists(name.clone()).into());
+    };
+    Ok(Said {
+        // Alone on stdout, so that `$(tollgate token add blue)` is the token.
+        words: secret.reveal().to_owned(),
+        notes: words::token_added(name, opens),
+        json: json!({"name": name, "opens": opens, "token": secret.reveal()}),
+    })
+}

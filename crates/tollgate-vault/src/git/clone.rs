@@ -92,9 +92,11 @@ pub struct GitStore {
     pub(super) tree: Tree,
     /// The folder of the state files.
     pub(super) private: PathBuf,
-    /// The latest steps of this process that were pushed, and where those that were taken have landed.
-    pub(super) answers: Arc<Mutex<VecDeque<(StepId, Option<Landed>)>>>,
+    pub(super) answers: Arc<Mutex<Answers>>,
 }
+
+/// The latest steps of this process that were pushed, and where those that were taken have landed.
+pub(super) type Answers = VecDeque<(StepId, Option<Landed>)>;
 
 /// The lock of the conversation with the remote.
 pub(super) struct Conversation(pub(super) Lock);

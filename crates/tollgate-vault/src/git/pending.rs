@@ -12,7 +12,7 @@
 //! branch has it to where it is here. If somebody else has dealt with the task in the meantime, the remote is right, and the
 //! file is set aside for a person.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{MutexGuard, PoisonError};
 
@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use super::branch::NewCommit;
 use super::card::ref_of;
-use super::clone::{Conversation, GitStore};
+use super::clone::{Answers, Conversation, GitStore};
 use super::push::PushPlan;
 use super::remote::Update;
 use super::tree::read;
@@ -53,7 +53,7 @@ struct Owed {
 }
 
 impl GitStore {
-    fn answers(&self) -> MutexGuard<'_, VecDeque<(StepId, Option<Landed>)>> {
+    fn answers(&self) -> MutexGuard<'_, Answers> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -28,8 +28,9 @@ use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::lock::{Lock, has_name, open_noatime};
 use tollgate_base::task::TaskName;
 
-/// A log that has grown past this is rewritten, unless most of it is needed: about forty steps, quick to read.
-const LARGE: u64 = 64 << 10;
+/// A log that has grown past this is rewritten, unless most of it is needed: about ten steps. Every look at a task of the
+/// stripe parses the whole log.
+const LARGE: u64 = 16 << 10;
 
 /// How many bytes of a long name are never cut, even if a fallback name gets a fallback name itself.
 const NEVER_CUT: usize = 160;
@@ -93,6 +94,9 @@ enum Line {
     Noted(TaskName, Box<Noted>),
 }
 
+/// How the lines begin after which no step is pending.
+const MARKS: [&[u8]; 3] = [br#"{"Done""#, br#""Undone""#, br#"{"Noted""#];
+
 impl Line {
     fn bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = serde_json::to_vec(self).map_err(|error| Fault::invalid(error.to_string()))?;
@@ -153,6 +157,19 @@ impl FolderStore {
             Err(Errno::NOENT) => Ok(LogState::default()),
             file => Ok(LogState::parse(&read(&file.at("open", &path)?, 0, u64::MAX).at("read", &path)?).0),
         }
+    }
+
+    /// Whether a step may be pending in a log: its last complete line is not a mark. Every claim asks for all logs, so this
+    /// parses nothing.
+    pub(super) fn may_be_pending(&self, stripe: u8) -> Result<bool> {
+        let path = self.log_path(stripe);
+        let bytes = match open_noatime(CWD, &path, OFlags::RDONLY) {
+            Err(Errno::NOENT) => return Ok(false),
+            file => read(&file.at("open", &path)?, 0, u64::MAX).at("read", &path)?,
+        };
+        let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else { return Ok(false) };
+        let last = bytes[..end].rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+        Ok(!MARKS.iter().any(|mark| last.starts_with(mark)))
     }
 
     /// Locks the log of a stripe. `None` if others held the lock all the time.

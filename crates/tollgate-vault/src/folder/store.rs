@@ -209,7 +209,7 @@ impl Store for FolderStore {
         let mut healed = 0;
         for stripe in 0..=u8::MAX {
             // If somebody has the lock, the step is under way right now.
-            if self.read_log(stripe)?.pending.is_some()
+            if self.may_be_pending(stripe)?
                 && let Some(mut log) = self.lock_log(stripe, Duration::ZERO)?
             {
                 healed += usize::from(log.state.pending.is_some());

@@ -62,7 +62,7 @@ fn commands_of_a_workspace_run_only_after_the_user_agreed_to_exactly_these_bytes
     world.tollgate(["trust"]).env("TOLLGATE_AGENT", "blue").typed("yes").is(1);
     world.tollgate(["trust", "--agent", "blue"]).typed("yes").is(1);
     world.tollgate(["trust"]).typed("no").is(1);
-    assert_eq!(writes_after_the_formatter(&world, "still").is_some(), true);
+    assert!(writes_after_the_formatter(&world, "still").is_some());
     assert!(!has_run(&world));
     // The person sees the whole file, then agrees.
     let said = world.tollgate(["trust"]).typed("yes").is(0);

@@ -16,7 +16,7 @@ use notify::{ErrorKind, Event, EventKind, RecommendedWatcher, RecursiveMode, Wat
 use tokio::sync::Notify;
 use tollgate::shared_turn::SharedTurns;
 use tollgate::vault::state::State;
-use tollgate::vault::store::{Change, Watch};
+use tollgate::vault::store::{Hint, Watch};
 use tollgate::vault::{TaskName, Vault};
 use tollgate::workspace::STATE_FOLDER;
 
@@ -71,13 +71,13 @@ impl Touched {
     /// Above this number, reading all tasks again costs less than looking at each.
     const MOST: usize = 2_000;
 
-    fn add(&mut self, change: Change) {
+    fn add(&mut self, change: Hint) {
         let Self::These { tasks, states } = self else { return };
         match change {
-            Change::Task(task, state, _) => drop(tasks.insert((state, task))),
-            Change::State(state) => drop(states.insert(state)),
-            Change::OwnerGone => {}
-            Change::Everything => *self = Self::Everything,
+            Hint::Task(task, state, _) => drop(tasks.insert((state, task))),
+            Hint::State(state) => drop(states.insert(state)),
+            Hint::OwnerGone => {}
+            Hint::Everything => *self = Self::Everything,
         }
         if matches!(self, Self::These { tasks, .. } if tasks.len() > Self::MOST) {
             *self = Self::Everything;
@@ -257,9 +257,9 @@ impl Seen {
         self.report(parts);
     }
 
-    fn see_task(&self, change: Change) {
-        let is_everything = change == Change::Everything;
-        if change != Change::OwnerGone {
+    fn see_task(&self, change: Hint) {
+        let is_everything = change == Hint::Everything;
+        if change != Hint::OwnerGone {
             lock(&self.touched).add(change);
             self.report(if is_everything { u8::MAX } else { StatePart::Board as u8 });
         }

@@ -15,12 +15,12 @@ pub struct Synced {
     /// Files that were set aside for a person to look at.
     pub aside: Vec<PathBuf>,
     /// Whether the person's working tree could be brought up to date, if there is one.
-    pub followed: Option<Followed>,
+    pub followed: Option<TreeStatus>,
 }
 
 /// What became of the person's working tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Followed {
+pub enum TreeStatus {
     /// It shows the remote's branch.
     UpToDate,
     /// It was fast-forwarded.
@@ -61,7 +61,7 @@ pub enum Finding {
     /// The remote has a claim that this version cannot read. Left alone.
     UnreadableClaim(String),
     /// The person's working tree cannot follow the remote.
-    NotFollowing(Followed),
+    NotFollowing(TreeStatus),
     /// Files that were set aside and that a person should look at.
     Aside(Vec<PathBuf>),
 }

@@ -137,7 +137,7 @@ pub struct Scan {
 /// What may have changed. Only a hint: what a task may do is judged on what the store has at that moment, so a lost hint
 /// costs time, never correctness.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum Hint {
     /// A task arrived in this state, or changed there, or left it.
     Task(TaskName, State, Noticed),
     /// Something in this state that cannot be told more precisely.
@@ -160,7 +160,7 @@ pub enum Noticed {
 }
 
 /// Called by the store on a thread of its own, so it must return quickly.
-pub type Wake = Arc<dyn Fn(Change) + Send + Sync>;
+pub type Wake = Arc<dyn Fn(Hint) + Send + Sync>;
 
 /// The store's own watcher. Wake-ups end when it is dropped.
 pub type Watch = Box<dyn Any + Send>;

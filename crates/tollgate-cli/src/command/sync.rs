@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use tollgate::vault::checkup::Followed;
+use tollgate::vault::checkup::TreeStatus;
 
 use crate::answer::{Answer, Said};
 use crate::error::{CliError, UsageError};
@@ -46,13 +46,13 @@ pub(crate) fn run(invocation: &Invocation, _: &SyncArgs) -> Result<Answer, CliEr
 }
 
 /// The word for programs.
-pub(crate) fn followed_word(followed: &Followed) -> &'static str {
+pub(crate) fn followed_word(followed: &TreeStatus) -> &'static str {
     match followed {
-        Followed::UpToDate => "up_to_date",
-        Followed::Forward => "forward",
-        Followed::OtherBranch => "other_branch",
-        Followed::Ahead => "ahead",
-        Followed::Diverged => "diverged",
-        Followed::InTheWay(_) => "in_the_way",
+        TreeStatus::UpToDate => "up_to_date",
+        TreeStatus::Forward => "forward",
+        TreeStatus::OtherBranch => "other_branch",
+        TreeStatus::Ahead => "ahead",
+        TreeStatus::Diverged => "diverged",
+        TreeStatus::InTheWay(_) => "in_the_way",
     }
 }

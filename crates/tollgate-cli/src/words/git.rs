@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use tollgate::error::Fault;
-use tollgate::vault::checkup::{Finding, Followed, Synced};
+use tollgate::vault::checkup::{Finding, Synced, TreeStatus};
 use tollgate::vault::{Reclaimed, TaskName};
 use tollgate::visible::plain;
 
@@ -40,18 +40,18 @@ pub(crate) fn put_aside(view: &Viewpoint, paths: &[PathBuf]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-pub(crate) fn not_following(followed: &Followed) -> Option<String> {
+pub(crate) fn not_following(followed: &TreeStatus) -> Option<String> {
     Some(match followed {
-        Followed::UpToDate | Followed::Forward | Followed::Ahead => return None,
-        Followed::OtherBranch => {
+        TreeStatus::UpToDate | TreeStatus::Forward | TreeStatus::Ahead => return None,
+        TreeStatus::OtherBranch => {
             "note: the working tree was not updated: another branch is checked out; claims still work".into()
         }
-        Followed::Diverged => {
+        TreeStatus::Diverged => {
             "note: the working tree was not updated: it has commits that the remote lacks; run `git pull --rebase`, then \
              `git push`"
                 .into()
         }
-        Followed::InTheWay(what) => {
+        TreeStatus::InTheWay(what) => {
             format!("note: the working tree was not updated: {}; commit it or move it away", plain(what))
         }
     })

@@ -8,7 +8,7 @@ use notify::{RecursiveMode, Watcher};
 
 use super::scan::is_task;
 use crate::state::State;
-use crate::store::{Change, Noticed, Wake, Watch};
+use crate::store::{Hint, Noticed, Wake, Watch};
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::task::TaskName;
 
@@ -34,7 +34,7 @@ fn heard(event: notify::Result<notify::Event>, folders: &[(State, PathBuf)], hel
     let event = match event {
         Ok(event) if !event.need_rescan() => event,
         // Some were lost.
-        _ => return wake(Change::Everything),
+        _ => return wake(Hint::Everything),
     };
     let how = match event.kind {
         EventKind::Modify(ModifyKind::Name(RenameMode::To)) => Noticed::MovedIn,
@@ -44,14 +44,14 @@ fn heard(event: notify::Result<notify::Event>, folders: &[(State, PathBuf)], hel
     };
     for path in &event.paths {
         if *path == *held && how == Noticed::Written {
-            wake(Change::OwnerGone);
+            wake(Hint::OwnerGone);
         }
         let within = folders.iter().find(|(_, folder)| path.starts_with(folder));
         let Some((state, _)) = within else { continue };
         let name = path.file_name().filter(|name| is_task(name)).and_then(OsStr::to_str);
         wake(match name.and_then(|name| TaskName::of_file(name).ok()) {
-            Some(task) => Change::Task(task, *state, how),
-            None => Change::State(*state),
+            Some(task) => Hint::Task(task, *state, how),
+            None => Hint::State(*state),
         });
     }
 }

@@ -20,7 +20,7 @@ use super::remote::{Pushed, Update};
 use super::seen::Seen;
 use super::tree::read;
 use crate::block::author_len;
-use crate::checkup::{Finding, Followed, Synced};
+use crate::checkup::{Finding, Synced, TreeStatus};
 use crate::claim::ClaimRecord;
 use crate::claim_lock::Liveness;
 use crate::state::{Slot, State};
@@ -113,7 +113,7 @@ impl GitStore {
         self.fix_twice(&talk, &mut findings)?;
         self.delete_orphans(&talk, &mut findings)?;
         match synced.followed {
-            Some(Followed::UpToDate | Followed::Forward | Followed::Ahead) | None => {}
+            Some(TreeStatus::UpToDate | TreeStatus::Forward | TreeStatus::Ahead) | None => {}
             Some(followed) => findings.push(Finding::NotFollowing(followed)),
         }
         let aside = self.tree.kept_aside();
@@ -138,31 +138,33 @@ impl GitStore {
         })
     }
 
-    fn follow(&self, tip: &str) -> Result<Followed> {
+    fn follow(&self, tip: &str) -> Result<TreeStatus> {
         let (git, branch, own) = (&self.remote.git, &self.tree.branch, self.remote.branch_ref());
         let (name, merging) = self.repository.checked_out()?;
         let head = git.local(&["rev-parse", "--verify", "--quiet", &own], &[])?;
         if !head.ok || name != own {
-            return Ok(Followed::OtherBranch);
+            return Ok(TreeStatus::OtherBranch);
         }
         let head = head.text();
         if head == tip {
-            return Ok(Followed::UpToDate);
+            return Ok(TreeStatus::UpToDate);
         }
         if !branch.is_ancestor(&head, tip)? {
             let is_ahead = branch.is_ancestor(tip, &head)?;
-            return Ok(if is_ahead { Followed::Ahead } else { Followed::Diverged });
+            return Ok(if is_ahead { TreeStatus::Ahead } else { TreeStatus::Diverged });
         }
         if let Some(file) = merging {
-            return Ok(Followed::InTheWay(format!("You have not concluded your merge ({file} exists).")));
+            return Ok(TreeStatus::InTheWay(format!("You have not concluded your merge ({file} exists).")));
         }
         let merge = ["-c", "merge.autoStash=false", "merge", "--ff-only", "--quiet", "--no-stat", tip];
         let ran = git.local(&merge, &[])?;
         if ran.ok {
-            return Ok(Followed::Forward);
+            return Ok(TreeStatus::Forward);
         }
         let line = ran.err.lines().find(|line| !line.starts_with("hint:") && !line.starts_with("Updating "));
-        Ok(Followed::InTheWay(line.unwrap_or("git gave no reason").trim_start_matches("error: ").to_owned()))
+        Ok(TreeStatus::InTheWay(
+            line.unwrap_or("git gave no reason").trim_start_matches("error: ").to_owned(),
+        ))
     }
 
     /// Fixes tasks that are in several folders, as merges by people leave them.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tollgate::error::Result;
 use tollgate::vault::retry::{is_transient, with_retry};
 use tollgate::vault::state::State;
-use tollgate::vault::store::{Change, Noticed, Watch};
+use tollgate::vault::store::{Hint, Noticed, Watch};
 use tollgate::vault::{ClaimQueue, ClaimRequest, Claimed, TaskName};
 
 use crate::answer::Form;
@@ -301,14 +301,14 @@ impl News {
         let _ = self.0.1.wait_timeout_while(heard, patience, nothing);
     }
 
-    fn hear(&self, change: Change) {
+    fn hear(&self, change: Hint) {
         self.change(|heard| match change {
-            Change::Everything => heard.look = true,
-            Change::OwnerGone => heard.let_go = true,
-            Change::Task(_, State::Done, _) => heard.done = true,
-            Change::Task(task, _, Noticed::MovedIn) => drop(heard.moved_in.insert(task)),
-            Change::Task(task, _, Noticed::Written) => drop(heard.written.insert(task)),
-            Change::Task(_, _, Noticed::Touched) | Change::State(_) => {}
+            Hint::Everything => heard.look = true,
+            Hint::OwnerGone => heard.let_go = true,
+            Hint::Task(_, State::Done, _) => heard.done = true,
+            Hint::Task(task, _, Noticed::MovedIn) => drop(heard.moved_in.insert(task)),
+            Hint::Task(task, _, Noticed::Written) => drop(heard.written.insert(task)),
+            Hint::Task(_, _, Noticed::Touched) | Hint::State(_) => {}
         });
     }
 }

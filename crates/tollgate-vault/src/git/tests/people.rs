@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::checkup::Followed;
+use crate::checkup::TreeStatus;
 use crate::claim::Mode;
 use crate::roles::{Role, Roles};
 
@@ -38,7 +38,7 @@ fn a_persons_index_and_edits_stay_as_they_are_and_the_working_tree_follows() {
     }
     busy_person(&machine.path);
     let before = desk(&machine.path);
-    assert_eq!(machine.sync().followed, Some(Followed::Forward));
+    assert_eq!(machine.sync().followed, Some(TreeStatus::Forward));
     assert!(machine.path.join("vault/Needs_Action/x.md").exists(), "new tasks are shown");
     let claimed = machine.claim("x", "blue");
     assert_eq!(desk(&machine.path), before);
@@ -71,7 +71,7 @@ fn a_file_in_the_way_stays_and_claims_continue() {
     other.sync();
     let claimed = other.claim("x", "red");
     let round = machine.sync();
-    assert!(matches!(round.followed, Some(Followed::InTheWay(_))), "{:?}", round.followed);
+    assert!(matches!(round.followed, Some(TreeStatus::InTheWay(_))), "{:?}", round.followed);
     let kept = fs::read_to_string(machine.path.join("vault/Needs_Action/x.md")).unwrap();
     assert_eq!(kept, "text\nand a thought of mi");
     other.release(&claimed);
@@ -80,12 +80,12 @@ fn a_file_in_the_way_stays_and_claims_continue() {
     machine.release(&claimed);
     // Now they have a commit that is not on the remote.
     git(&machine.path, &["commit", "--quiet", "-am", "my thought"]);
-    assert_eq!(machine.sync().followed, Some(Followed::Diverged));
+    assert_eq!(machine.sync().followed, Some(TreeStatus::Diverged));
     let (_, told) = try_git(&machine.path, &["pull", "--quiet", "--rebase", "origin", "main"]);
     assert!(told.contains("CONFLICT") || told.is_empty(), "git asks the person: {told}");
     try_git(&machine.path, &["rebase", "--abort"]);
     git(&machine.path, &["checkout", "--quiet", "-b", "elsewhere"]);
-    assert_eq!(machine.sync().followed, Some(Followed::OtherBranch));
+    assert_eq!(machine.sync().followed, Some(TreeStatus::OtherBranch));
 }
 
 #[test]
@@ -100,10 +100,10 @@ fn a_person_in_the_middle_of_a_merge_is_not_disturbed() {
     let before = head();
     machine.add("x", "text\n");
     let words = "You have not concluded your merge (MERGE_HEAD exists).";
-    assert_eq!(machine.sync().followed, Some(Followed::InTheWay(words.into())));
+    assert_eq!(machine.sync().followed, Some(TreeStatus::InTheWay(words.into())));
     assert_eq!(head(), before);
     git(&machine.path, &["merge", "--abort"]);
-    assert_eq!(machine.sync().followed, Some(Followed::Forward));
+    assert_eq!(machine.sync().followed, Some(TreeStatus::Forward));
 }
 
 /// A second working tree of one repository has its own index and its own branch.
@@ -115,7 +115,7 @@ fn a_linked_working_tree_follows() {
     git(&first, &["worktree", "add", "--quiet", "../b", "main"]);
     let machine = Machine::open(world.folder.path().join("b"), |_| ());
     machine.add("x", "text\n");
-    assert_eq!(machine.sync().followed, Some(Followed::Forward));
+    assert_eq!(machine.sync().followed, Some(TreeStatus::Forward));
     assert!(machine.path.join("vault/Needs_Action/x.md").exists());
     for path in [&machine.path, &first] {
         assert_eq!(git(path, &["status", "--short", "--untracked-files=no"]), "");

@@ -20,7 +20,7 @@ pub type Owned<T> = Result<T, NotOwner>;
 /// Why a task cannot be claimed, as one word for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
+pub enum DenialReason {
     /// Another agent was faster, or has it.
     Lost,
     /// Not by this agent, or not in this state.
@@ -73,20 +73,20 @@ pub enum Denial {
 
 impl Denial {
     /// The word for programs.
-    pub fn reason(&self) -> Reason {
+    pub fn reason(&self) -> DenialReason {
         match self {
-            Self::Missing(_) => Reason::None,
-            Self::Owned(..) | Self::RaceLost(_) => Reason::Lost,
+            Self::Missing(_) => DenialReason::None,
+            Self::Owned(..) | Self::RaceLost(_) => DenialReason::Lost,
             Self::AwaitsApproval(_)
             | Self::NotAsApproved(_)
             | Self::Changed(_)
             | Self::Elsewhere(..)
-            | Self::NotAllowed(_) => Reason::NotEligible,
+            | Self::NotAllowed(_) => DenialReason::NotEligible,
             Self::Broken(..) | Self::Young(..) | Self::Empty(_) | Self::OpenForWriting(_) => {
-                Reason::Incomplete
+                DenialReason::Incomplete
             }
             Self::Twin(..) | Self::WaitsForMissing(..) | Self::WaitsFor(..) | Self::WaitsForItself(_) => {
-                Reason::Blocked
+                DenialReason::Blocked
             }
         }
     }

@@ -61,7 +61,7 @@ mod vault;
 pub use self::brief::Brief;
 pub use self::claim::{Claim, ClaimRecord};
 pub use self::claim_lock::ClaimLock;
-pub use self::denial::{Allowed, Denial, NotOwner, Owned, Reason};
+pub use self::denial::{Allowed, Denial, DenialReason, NotOwner, Owned};
 pub use self::folder::{FolderOptions, FolderStore};
 pub use self::git::{GitOptions, GitStore};
 pub use self::owner::{ClaimKind, ClaimRequest, Claimed};

@@ -12,7 +12,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::brief::Rank;
-use crate::denial::{Denial, Reason};
+use crate::denial::{Denial, DenialReason};
 use crate::owner::{ClaimRequest, Claimed};
 use crate::reclaim::Skipped;
 use crate::state::{Slot, State};
@@ -53,12 +53,12 @@ impl ClaimQueue {
         match (denial, denial.reason()) {
             (Denial::Young(_, wait), _) => self.young(*wait),
             // The claim that moves the file away is visible before the file is gone.
-            (Denial::Twin(_, Slot::InProgress(_)), _) | (_, Reason::Lost) => self.lost += 1,
-            (_, Reason::Blocked) => self.blocked += 1,
-            (_, Reason::Incomplete) => {
+            (Denial::Twin(_, Slot::InProgress(_)), _) | (_, DenialReason::Lost) => self.lost += 1,
+            (_, DenialReason::Blocked) => self.blocked += 1,
+            (_, DenialReason::Incomplete) => {
                 self.unfit.push(Unfit { name: task.to_string(), state, why: denial.to_string() });
             }
-            (_, Reason::NotEligible | Reason::None) => {}
+            (_, DenialReason::NotEligible | DenialReason::None) => {}
         }
     }
 }

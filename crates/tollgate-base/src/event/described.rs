@@ -15,7 +15,7 @@ use crate::task::{State, Verdict};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Described<'a> {
     /// One short sentence, without a period.
-    pub sentence: Vec<Part<'a>>,
+    pub sentence: Vec<Fragment<'a>>,
     /// More, for those who look closely.
     pub detail: Option<String>,
     /// Why, in the words of an agent, a person or the system.
@@ -26,7 +26,7 @@ pub struct Described<'a> {
 
 /// A part of a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part<'a> {
+pub enum Fragment<'a> {
     /// Our own words, with the spaces around them.
     Words(&'static str),
     /// The agent that the line names.
@@ -58,8 +58,12 @@ impl<'a> Described<'a> {
     /// The first file or task in the sentence, and the second if there is one.
     pub fn targets(&self) -> impl Iterator<Item = &'a str> {
         self.sentence.iter().filter_map(|part| match part {
-            Part::File(name) | Part::Task(name) => Some(*name),
-            Part::Words(_) | Part::Agent | Part::Person(_) | Part::State(_) | Part::Code(_) => None,
+            Fragment::File(name) | Fragment::Task(name) => Some(*name),
+            Fragment::Words(_)
+            | Fragment::Agent
+            | Fragment::Person(_)
+            | Fragment::State(_)
+            | Fragment::Code(_) => None,
         })
     }
 }
@@ -67,7 +71,7 @@ impl<'a> Described<'a> {
 impl Event {
     /// What people read of it.
     pub fn described(&self) -> Described<'_> {
-        use Part::{Agent, Code, File, Person, Task, Words};
+        use Fragment::{Agent, Code, File, Person, Task, Words};
         use Tone::{Bad, Good, Neutral};
         let (mut detail, mut reason) = (None, None);
         let (tone, template, parts) = match self {
@@ -137,7 +141,7 @@ impl Event {
                     (_, Verdict::Success) => Neutral,
                 };
                 let task = Task(released.task.as_str());
-                (tone, "{} released {} to {}", vec![Agent, task, Part::State(*state)])
+                (tone, "{} released {} to {}", vec![Agent, task, Fragment::State(*state)])
             }
             Self::Approval(TaskDecided { task, decision, .. }) => {
                 let task = Task(task.as_str());

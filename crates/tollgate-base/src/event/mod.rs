@@ -12,7 +12,7 @@ mod described;
 mod kind;
 mod payload;
 
-pub use described::{Described, Part, Tone};
+pub use described::{Described, Fragment, Tone};
 pub use kind::{Event, Keys};
 pub use payload::*;
 

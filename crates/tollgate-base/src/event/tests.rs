@@ -284,10 +284,10 @@ fn lines_are_found_by_the_names_in_their_payload() {
 fn shown(event: &Event) -> String {
     let described = event.described();
     let parts = described.sentence.iter().map(|part| match part {
-        Part::Words(words) => *words,
-        Part::Agent => "blue",
-        Part::File(text) | Part::Task(text) | Part::Person(text) | Part::Code(text) => text,
-        Part::State(state) => state.as_str(),
+        Fragment::Words(words) => *words,
+        Fragment::Agent => "blue",
+        Fragment::File(text) | Fragment::Task(text) | Fragment::Person(text) | Fragment::Code(text) => text,
+        Fragment::State(state) => state.as_str(),
     });
     let detail = described.detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
     let reason = described.reason.map(|reason| format!(": {reason}")).unwrap_or_default();

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tollgate::error::Fault;
 use tollgate::vault::claim::{ClaimId, Mode, Tenure};
 use tollgate::vault::store::Landed;
-use tollgate::vault::{ClaimQueue, Claimed, NotOwner, Reason, Reclaimed, TaskName};
+use tollgate::vault::{ClaimQueue, Claimed, DenialReason, NotOwner, Reclaimed, TaskName};
 use tollgate::visible::plain;
 
 use super::error::fault_words;
@@ -39,15 +39,15 @@ pub(crate) fn claimed(view: &Viewpoint, claimed: &Claimed) -> String {
     words
 }
 
-pub(crate) fn not_claimed(reason: Reason, why: &str) -> String {
+pub(crate) fn not_claimed(reason: DenialReason, why: &str) -> String {
     let hint = match reason {
-        Reason::Lost => "claim another task: `tollgate task claim --next`",
-        Reason::NotEligible => {
+        DenialReason::Lost => "claim another task: `tollgate task claim --next`",
+        DenialReason::NotEligible => {
             "claim another task: `tollgate task claim --next`; `tollgate task why` explains it for each agent"
         }
-        Reason::Blocked => "do the other task first, or claim another: `tollgate task claim --next`",
-        Reason::Incomplete => "wait for its author to finish, or fix the file, then claim it again",
-        Reason::None => "run `tollgate task list` to see all tasks, or `tollgate task add` to add one",
+        DenialReason::Blocked => "do the other task first, or claim another: `tollgate task claim --next`",
+        DenialReason::Incomplete => "wait for its author to finish, or fix the file, then claim it again",
+        DenialReason::None => "run `tollgate task list` to see all tasks, or `tollgate task add` to add one",
     };
     format!("refused: {}\nhint: {hint}", plain(why))
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use tollgate::error::Fault;
-use tollgate::event::Part;
+use tollgate::event::Fragment;
 use tollgate::ledger::Entry;
 use tollgate::name::Agent;
 use tollgate::vault::TaskName;
@@ -256,14 +256,14 @@ pub(crate) fn event_line(entry: &Entry) -> String {
     let mut words = String::new();
     for part in &described.sentence {
         words += match part {
-            Part::Agent if words.is_empty() => "",
-            Part::Agent => agent,
-            Part::Words(text)
-            | Part::File(text)
-            | Part::Task(text)
-            | Part::Person(text)
-            | Part::Code(text) => text,
-            Part::State(state) => state.as_str(),
+            Fragment::Agent if words.is_empty() => "",
+            Fragment::Agent => agent,
+            Fragment::Words(text)
+            | Fragment::File(text)
+            | Fragment::Task(text)
+            | Fragment::Person(text)
+            | Fragment::Code(text) => text,
+            Fragment::State(state) => state.as_str(),
         };
     }
     let detail = described.detail.map(|detail| format!(" ({detail})")).unwrap_or_default();

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
 use tollgate::error::Result;
-use tollgate::event::{Described, Event, Part, Tone};
+use tollgate::event::{Described, Event, Fragment, Tone};
 use tollgate::ledger::Line;
 
 use super::text::{Shown, age, count, encode};
@@ -137,16 +137,16 @@ fn words(line: &Line, described: &Described<'_>) -> Markup {
         span.words {
             @for part in &described.sentence {
                 @match part {
-                    Part::Words(words) => { (words) },
-                    Part::Agent => { span.agent { (who) } },
-                    Part::File(file) if is_refusal => { a href=(conflict) { code { (Shown(file)) } } },
-                    Part::File(file) => { code { (Shown(file)) } },
-                    Part::Task(task) => {
+                    Fragment::Words(words) => { (words) },
+                    Fragment::Agent => { span.agent { (who) } },
+                    Fragment::File(file) if is_refusal => { a href=(conflict) { code { (Shown(file)) } } },
+                    Fragment::File(file) => { code { (Shown(file)) } },
+                    Fragment::Task(task) => {
                         a href=(format!("/tasks/{}", encode(task))) { (Shown(task.strip_suffix(".md").unwrap_or(task))) }
                     },
-                    Part::Person(name) => { (Shown(name)) },
-                    Part::State(state) => { span.state { (state.as_str().replace('_', " ")) } },
-                    Part::Code(code) => { span.kind { (Shown(code)) } },
+                    Fragment::Person(name) => { (Shown(name)) },
+                    Fragment::State(state) => { span.state { (state.as_str().replace('_', " ")) } },
+                    Fragment::Code(code) => { span.kind { (Shown(code)) } },
                 }
             }
             @if let Some(reason) = described.reason { ": " (Shown(reason)) }

@@ -3,7 +3,7 @@
 use super::harness::Fresh;
 use super::world::{World, at, slot_of};
 use crate::claim::Mode;
-use crate::denial::Reason;
+use crate::denial::DenialReason;
 use crate::owner::ClaimKind;
 use crate::rules::Release;
 use crate::state::{Slot, State};
@@ -24,17 +24,17 @@ fn drafted(world: &World, task: &str) -> TaskName {
 pub(super) fn an_approval_is_for_this_text_and_once(fresh: Fresh<'_>) {
     let world = &World::new(fresh());
     let task = drafted(world, "x");
-    assert_eq!(world.denied(&task, "local", 3), Reason::NotEligible, "nobody approved it yet");
+    assert_eq!(world.denied(&task, "local", 3), DenialReason::NotEligible, "nobody approved it yet");
     let approve = |task: &TaskName| world.vault.approve(task, "me", None, at(4)).expect("no fault");
     let wrong = Some(Digest::of(b"something else"));
     assert!(world.vault.approve(&task, "me", wrong, at(4)).expect("no fault").is_err());
     assert!(approve(&task).is_ok());
     assert!(approve(&task).is_err(), "a decision is made once");
-    assert_eq!(world.denied(&task, "cloud", 5), Reason::NotEligible, "it may only draft");
+    assert_eq!(world.denied(&task, "cloud", 5), DenialReason::NotEligible, "it may only draft");
     let executing = world.claim(&task, "local", ClaimKind::Leased, 5);
     assert_eq!(executing.claim.mode, Mode::Execute);
     assert_eq!(world.release(&executing, &Release::failure("no money"), 6), State::PendingApproval);
-    assert_eq!(world.denied(&task, "local", 7), Reason::NotEligible, "the approval is used up");
+    assert_eq!(world.denied(&task, "local", 7), DenialReason::NotEligible, "the approval is used up");
     approve(&task).expect("it is there");
     let executing = world.claim(&task, "local", ClaimKind::Leased, 8);
     assert_eq!(world.release(&executing, &Release::success(), 9), State::Done);
@@ -47,7 +47,11 @@ pub(super) fn an_approval_is_for_this_text_and_once(fresh: Fresh<'_>) {
         &Slot::APPROVED,
         Some(b"---\naction: pay\n---\na million"),
     );
-    assert_eq!(world.denied(&swapped, "local", 9), Reason::NotEligible, "this is not what was approved");
+    assert_eq!(
+        world.denied(&swapped, "local", 9),
+        DenialReason::NotEligible,
+        "this is not what was approved"
+    );
     assert_eq!(world.slot(&swapped), Some(Slot::PENDING), "a person decides again");
     assert_eq!(world.text(&swapped), "---\naction: pay\n---\na million", "nothing was added to it");
 
@@ -90,14 +94,18 @@ pub(super) fn a_manual_move_is_understood(fresh: Fresh<'_>) {
 
     let edited = drafted(world, "y");
     (world.harness.by_hand)(&edited, &Slot::PENDING, &Slot::APPROVED, Some(b"---\naction: pay\n---\nother"));
-    assert_eq!(world.denied(&edited, "local", 5), Reason::NotEligible, "not the bytes that were on offer");
+    assert_eq!(
+        world.denied(&edited, "local", 5),
+        DenialReason::NotEligible,
+        "not the bytes that were on offer"
+    );
     assert_eq!(world.slot(&edited), Some(Slot::PENDING));
     (world.harness.by_hand)(&edited, &Slot::PENDING, &Slot::APPROVED, None);
     world.claim(&edited, "local", ClaimKind::Leased, 6);
 
     let unknown = world.add("z", "---\naction: pay\n---\n");
     (world.harness.by_hand)(&unknown, &Slot::NEEDS_ACTION, &Slot::APPROVED, None);
-    assert_eq!(world.denied(&unknown, "local", 7), Reason::NotEligible, "it was never on offer");
+    assert_eq!(world.denied(&unknown, "local", 7), DenialReason::NotEligible, "it was never on offer");
     assert_eq!(world.slot(&unknown), Some(Slot::PENDING));
 
     let taken = world.claim(&world.add("w", "text"), "blue", ClaimKind::Leased, 8);

@@ -3,7 +3,7 @@
 use super::harness::Fresh;
 use super::world::{LEASE, World, agent, at, claim_step, name, request, slot_of};
 use crate::claim::Tenure;
-use crate::denial::{Denial, Reason};
+use crate::denial::{Denial, DenialReason};
 use crate::owner::ClaimKind;
 use crate::rules::{self, Release};
 use crate::state::{Slot, State};
@@ -27,7 +27,7 @@ pub(super) fn a_task_goes_through_its_life(fresh: Fresh<'_>) {
     assert!(world.text(&task).starts_with("# Do it\n<!-- tollgate c-"), "{}", world.text(&task));
     assert!(world.text(&task).contains("**Status**: processing"));
     assert!(world.vault.verify(&task, id, at(2)).expect("no fault"));
-    assert_eq!(world.denied(&task, "blue", 2), Reason::Lost, "not even for an agent of the same name");
+    assert_eq!(world.denied(&task, "blue", 2), DenialReason::Lost, "not even for an agent of the same name");
     assert_eq!(world.vault.progress(&task, id, "half way", at(3)).expect("no fault"), Ok(()));
     assert_eq!(world.release(&claimed, &Release::success(), 11), State::Done);
     let text = world.text(&task);
@@ -36,7 +36,7 @@ pub(super) fn a_task_goes_through_its_life(fresh: Fresh<'_>) {
     assert!(text.ends_with("**Result**: success\n**Next State**: Done\n"), "{text}");
     world.fenced_off(&task, id, 12);
     assert_eq!(world.kinds(&task), ["CLAIM", "RELEASE"], "each once, in order");
-    assert_eq!(world.denied(&task, "blue", 13), Reason::NotEligible);
+    assert_eq!(world.denied(&task, "blue", 13), DenialReason::NotEligible);
     let (all, each) = world.vault.figures(at(13)).expect("no fault");
     assert_eq!((all.total_claims, all.active_claims, each.len()), (1, 0, 1));
 }
@@ -162,11 +162,11 @@ pub(super) fn order_and_dependencies(fresh: Fresh<'_>) {
     }
     assert_eq!(order, ["due", "high", "low", "late"]);
     for (task, reason, word) in [
-        ("never", Reason::Blocked, "does not exist"),
-        ("self", Reason::Blocked, "itself"),
-        ("broken", Reason::Incomplete, "closing"),
-        ("foreign", Reason::NotEligible, "`other`"),
-        ("low", Reason::NotEligible, "`Done`"),
+        ("never", DenialReason::Blocked, "does not exist"),
+        ("self", DenialReason::Blocked, "itself"),
+        ("broken", DenialReason::Incomplete, "closing"),
+        ("foreign", DenialReason::NotEligible, "`other`"),
+        ("low", DenialReason::NotEligible, "`Done`"),
     ] {
         let why = world.vault.why(&name(task), &agent("cloud"), at(3)).expect("no fault");
         let denied = why.expect_err("it cannot be claimed");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::claim::{ClaimId, Mode};
-use crate::denial::Reason;
+use crate::denial::DenialReason;
 use crate::event::Entry;
 use crate::owner::{ClaimKind, ClaimRequest, Claimed};
 use crate::roles::{Role, Roles};
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    pub(super) fn denied(&self, task: &TaskName, who: &str, now: i64) -> Reason {
+    pub(super) fn denied(&self, task: &TaskName, who: &str, now: i64) -> DenialReason {
         match self.vault.claim(task, &request(who, ClaimKind::Leased), at(now)).expect("no fault") {
             Ok(_) => panic!("`{who}` should not have got `{task}`"),
             Err(denied) => denied.reason(),

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 use tollgate::name::Agent;
 use tollgate::vault::retry::with_retry;
-use tollgate::vault::{ClaimKind, ClaimRequest, Claimed, Denial, Reason, TaskName};
+use tollgate::vault::{ClaimKind, ClaimRequest, Claimed, Denial, DenialReason, TaskName};
 
 use crate::answer::{Answer, Said};
 use crate::error::CliError;
@@ -76,7 +76,7 @@ fn said_not_claimed(task: &TaskName, agent: &Agent, denied: &Denial) -> Answer {
 }
 
 pub(crate) fn said_nothing_to_claim(agent: &Agent, sentence: &str) -> Answer {
-    let reason = Reason::None;
+    let reason = DenialReason::None;
     let json = json!({"claimed": false, "task": null, "agent": agent, "reason": reason, "message": sentence});
     Answer::NotValid(Said { notes: words::not_claimed(reason, sentence), json, ..Said::default() })
 }

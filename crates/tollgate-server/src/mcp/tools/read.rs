@@ -192,12 +192,12 @@ pub(super) fn several_properties() -> Value {
 }
 
 #[derive(Deserialize)]
-struct SeveralArguments {
+struct ReadSeveralArguments {
     paths: Vec<String>,
 }
 
 pub(super) fn several(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
-    let given: SeveralArguments = call.arguments(value)?;
+    let given: ReadSeveralArguments = call.arguments(value)?;
     if given.paths.is_empty() {
         return Err(Answer::failure("invalid arguments for `read_multiple_files`: `paths` is empty"));
     }

@@ -13,7 +13,9 @@ use tollgate::vault::retry::with_retry;
 use tollgate::vault::shown::{MOST_SHOWN, noted_json};
 use tollgate::vault::state::State;
 use tollgate::vault::store::Landed;
-use tollgate::vault::{Claim, ClaimQueue, ClaimRequest, Claimed, NotOwner, Owned, Reason, Release, TaskName};
+use tollgate::vault::{
+    Claim, ClaimQueue, ClaimRequest, Claimed, DenialReason, NotOwner, Owned, Release, TaskName,
+};
 
 use super::call::Call;
 use super::schema::states;
@@ -158,7 +160,7 @@ pub(super) fn claim(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
         return match next(tasks, &request)? {
             Some(claimed) => Ok(taken(call, claimed)),
             None => {
-                let (agent, reason) = (&request.agent, Reason::None);
+                let (agent, reason) = (&request.agent, DenialReason::None);
                 let message = "there is no task to claim";
                 let payload = json!({
                     "claimed": false, "task": null, "agent": agent, "reason": reason, "message": message,
@@ -193,17 +195,19 @@ fn taken(call: &Call<'_>, claimed: Claimed) -> Answer {
     answer
 }
 
-fn hint(reason: Reason) -> &'static str {
+fn hint(reason: DenialReason) -> &'static str {
     match reason {
-        Reason::Lost => "Another agent is working on it. Call claim_task without `task` to get the next one.",
-        Reason::NotEligible => {
+        DenialReason::Lost => {
+            "Another agent is working on it. Call claim_task without `task` to get the next one."
+        }
+        DenialReason::NotEligible => {
             "You may not do this task. Call claim_task without `task` to get one that you may do."
         }
-        Reason::Blocked => {
+        DenialReason::Blocked => {
             "Another task must be done first. Call claim_task without `task` to get the next one."
         }
-        Reason::Incomplete => "The task file is not complete. Ask its author, or claim another task.",
-        Reason::None => "There is no task for you now. Stop, or try again later.",
+        DenialReason::Incomplete => "The task file is not complete. Ask its author, or claim another task.",
+        DenialReason::None => "There is no task for you now. Stop, or try again later.",
     }
 }
 

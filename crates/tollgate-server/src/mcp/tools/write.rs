@@ -221,7 +221,7 @@ pub(super) fn several_properties() -> Value {
 }
 
 #[derive(Deserialize)]
-struct SeveralArguments {
+struct WriteSeveralArguments {
     changes: Vec<ChangeArgument>,
 }
 
@@ -236,7 +236,7 @@ struct ChangeArgument {
 }
 
 pub(super) fn several(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
-    let given: SeveralArguments = call.arguments(value)?;
+    let given: WriteSeveralArguments = call.arguments(value)?;
     let mut targets = Vec::with_capacity(given.changes.len());
     for change in &given.changes {
         let target = call.path(&change.path)?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::{Died, Fate, NOW, World, asked, claimed, later, options, refused};
-use crate::Reason;
+use crate::DenialReason;
 use crate::claim::ClaimId;
 use crate::event::{Entry, EventPage, Journal, MemoryJournal};
 use crate::figures::Tally;
@@ -56,7 +56,7 @@ fn two_workspaces_share_a_vault() {
     let task: TaskName = "x".parse().unwrap();
     vault(&one).add(&task, b"text", NOW).unwrap();
     let owner = claimed(vault(&one).claim(&task, &asked("a"), later()).unwrap());
-    assert_eq!(refused(vault(&two).claim(&task, &asked("a"), later()).unwrap()).reason(), Reason::Lost);
+    assert_eq!(refused(vault(&two).claim(&task, &asked("a"), later()).unwrap()).reason(), DenialReason::Lost);
     // The first dies between the move and its ledger line; the second settles it, but not into its own ledger.
     struct Deaf(Arc<Named>);
     impl Journal for Deaf {

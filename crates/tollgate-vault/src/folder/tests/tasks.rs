@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{Fate, NOW, World, asked, claimed, later, refused};
-use crate::denial::{Denial, Reason};
+use crate::denial::{Denial, DenialReason};
 use crate::event::Entry;
 use crate::folder::log::stripe_of;
 use crate::owner::ClaimRequest;
@@ -28,7 +28,7 @@ fn a_task_that_is_being_written_is_not_claimed() {
     fs::write(&path, "half of").unwrap();
     let not = refused(world.vault.claim(&task, &asked("a"), written).unwrap());
     assert!(
-        not.reason() == Reason::Incomplete
+        not.reason() == DenialReason::Incomplete
             && matches!(not, Denial::Young(_, wait) if wait <= Duration::from_secs(3)),
         "{not:?}"
     );
@@ -37,7 +37,10 @@ fn a_task_that_is_being_written_is_not_claimed() {
     // Somebody has it open, however old it is.
     let open = world.with(|store| store.options.quiet = Some(|_| Ok(false)));
     let not = refused(open.claim(&task, &asked("a"), later()).unwrap());
-    assert!(not.reason() == Reason::Incomplete && not.to_string().contains("open for writing"), "{not:?}");
+    assert!(
+        not.reason() == DenialReason::Incomplete && not.to_string().contains("open for writing"),
+        "{not:?}"
+    );
     // Who saw the rename knows better than the dates.
     let hint = ClaimRequest { renamed_in: true, ..asked("a") };
     claimed(world.vault.claim(&task, &hint, written).unwrap());

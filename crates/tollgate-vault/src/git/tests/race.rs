@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::time::Instant;
 
 use super::*;
-use crate::Reason;
+use crate::DenialReason;
 
 #[test]
 fn of_eight_clones_one_gets_the_task() {
@@ -23,7 +23,7 @@ fn of_eight_clones_one_gets_the_task() {
                 match machine.vault.claim(&name(&task), &request(&format!("a{n}")), now()).unwrap() {
                     Ok(claimed) => Some(claimed),
                     Err(denied) => {
-                        assert_eq!(denied.reason(), Reason::Lost);
+                        assert_eq!(denied.reason(), DenialReason::Lost);
                         None
                     }
                 }
@@ -59,7 +59,7 @@ fn a_clone_that_is_behind_does_not_claim_a_finished_task() {
     // This clone still sees the task waiting, and no card says otherwise.
     assert_eq!(behind.slot("x"), Some(Slot::NEEDS_ACTION));
     assert_eq!(world.cards(), 0);
-    assert_eq!(behind.denied("x", "red").reason(), Reason::Lost);
+    assert_eq!(behind.denied("x", "red").reason(), DenialReason::Lost);
     assert_eq!(behind.slot("x"), Some(Slot::Free(State::Done)), "now it is up to date");
     assert_eq!(world.on_branch(), ["Done/x.md"]);
 }
@@ -74,7 +74,7 @@ fn a_silent_owner_is_replaced_after_a_whole_lease_and_fenced_off() {
     slow.work(&claimed, "hours of work\n");
     let seen = Instant::now();
     other.sync();
-    assert_eq!(other.denied("x", "red").reason(), Reason::Lost);
+    assert_eq!(other.denied("x", "red").reason(), DenialReason::Lost);
     let mut pauses = Pauses::lasting(Duration::from_secs(30));
     while other.vault.reclaim(now()).unwrap().0.is_empty() {
         assert!(pauses.pause(), "it is never reclaimed");

@@ -149,7 +149,7 @@ impl TrustStore {
 fn foreign_owner(root: &Path, uid: u32, sudo: Option<u32>) -> Option<u32> {
     let state = root.join(STATE_FOLDER);
     let owners = [state.clone(), state.join("config.toml")].map(|path| {
-        // A link belongs to whoever made it, whatever it leads to.
+        // A link belongs to the user who made it, whatever it leads to.
         fs::symlink_metadata(path).ok().map(|found| found.uid())
     });
     let is_ours = |owner: &u32| *owner == uid || *owner == 0 || uid == 0 && sudo == Some(*owner);

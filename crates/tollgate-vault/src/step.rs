@@ -17,7 +17,7 @@ use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::{ClaimId, StepId};
 use tollgate_base::task::TaskName;
 
-/// Changes with everything that happens to a task, whoever does it. Only the store that made it knows what it means.
+/// Changes with everything that happens to a task, by tollgate or by hand. Only the store that made it knows what it means.
 pub type Version = Arc<[u8]>;
 
 /// Where a step has brought a task.

@@ -162,7 +162,7 @@ impl FolderStore {
     /// Rolls a step back.
     fn roll_back(&self, log: &mut LockedLog, plan: &Plan) -> Result<()> {
         let step = &plan.step;
-        // The id of the step that rolls this one back: the same whoever does it, and however often.
+        // The id of the step that rolls this one back: the same in every process and at every attempt.
         let undo = format!("s-{}", &Digest::of(step.id.as_str().as_bytes()).to_string()[..16]);
         if let Some((name, slot, ino)) = self.whereabouts(plan) {
             let path = self.path(&name, &slot);

@@ -1,4 +1,4 @@
-//! What is under way, and what is known: a small log for each of 256 stripes of task names.
+//! The steps under way and the records of tasks: a small log for each of 256 stripes of task names.
 //!
 //! A step is appended to its stripe's log as a [`Plan`], flushed, before anything is done. A mark after it says that the
 //! step was carried out (then the plan's record is in force) or rolled back. A plan without a mark is under way, or its

@@ -5,7 +5,7 @@
 //! never replaces anything. A step is written down before it is taken (`log`); if the process dies, the next one
 //! finishes the step or rolls it back (`apply`).
 //!
-//! Invariants: the folder that a file is in is the task's state, whoever put it there; `.tollgate/` only explains it.
+//! Invariants: the folder that a file is in is the task's state, no matter who put it there; `.tollgate/` only explains it.
 
 mod apply;
 mod cache;

@@ -144,19 +144,19 @@ fn processes_see_each_others_logs_while_they_are_rewritten() {
     let other = FolderStore::open(world.folder.path(), options(&world.journal)).unwrap();
     let other = Vault::new(Arc::new(other), Terms::default());
     let vaults = [&world.vault, &other];
-    // It is read in parts, and written anew again and again.
+    // It is read in parts and rewritten several times.
     let (log, tasks, claims) = one_long_log(&world, now);
-    let mut anew = 0;
+    let mut rewritten = 0;
     for round in 0..300 {
         let before = fs::metadata(&log).unwrap().ino();
         let (task, id) = (&tasks[round % 20], &claims[round % 20]);
         assert_eq!(vaults[round % 2].progress(task, id, "on the way", now).unwrap(), Ok(()));
-        anew += u32::from(fs::metadata(&log).unwrap().ino() != before);
+        rewritten += u32::from(fs::metadata(&log).unwrap().ino() != before);
         for vault in vaults {
             assert!(vault.verify(task, id, now).unwrap(), "round {round}");
         }
     }
-    assert!(anew > 2, "written anew {anew} times");
+    assert!(rewritten > 2, "rewritten {rewritten} times");
     for (number, (task, id)) in tasks.iter().zip(&claims).enumerate() {
         let released = vaults[number % 2].release(task, id, &Release::success(), now).unwrap();
         assert!(released.is_ok());
@@ -210,7 +210,7 @@ fn a_release_that_was_interrupted_is_finished_by_the_next_look() {
     let id = claimed(world.vault.claim(&task, &asked, now).unwrap()).claim.id;
     dies(|| dying(&world, "move").release(&task, &id, &Release::success(), now));
     assert!(world.at("In_Progress/blue/x.md").exists());
-    // What was written down is finished by whoever asks for this task, not only by those who heal all.
+    // Every process that asks for this task finishes its pending step, not only one that heals all of them.
     let other = FolderStore::open(world.folder.path(), options(&world.journal)).unwrap();
     assert!(!Vault::new(Arc::new(other), Terms::default()).verify(&task, &id, now).unwrap());
     assert!(world.at("Done/x.md").exists());

@@ -1,9 +1,8 @@
-//! What a store reports about a round with its remote, and about its own health.
+//! What a store reports about a round with its remote, and about its own health, in words that its callers only print.
 
 use std::path::PathBuf;
 
-use crate::state::Slot;
-use tollgate_base::task::TaskName;
+use serde::Serialize;
 
 /// What one round with a remote brought.
 #[derive(Debug, Default)]
@@ -14,54 +13,61 @@ pub struct Synced {
     pub news: bool,
     /// Files that were set aside for a person to look at.
     pub aside: Vec<PathBuf>,
-    /// Whether the person's working tree could be brought up to date, if there is one.
-    pub followed: Option<TreeStatus>,
+    /// Whether the person's own copy of the tasks, if there is one, shows what the remote has.
+    pub followed: Option<LocalCopy>,
 }
 
-/// What became of the person's working tree.
+/// What became of the person's own copy of the tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TreeStatus {
-    /// It shows the remote's branch.
-    UpToDate,
-    /// It was fast-forwarded.
-    Forward,
-    /// Another branch is checked out, or none.
-    OtherBranch,
-    /// It has commits that are not on the remote yet; it lacks none.
-    Ahead,
-    /// It has commits that are not on the remote, and lacks some that are.
-    Diverged,
-    /// Something that a person has edited, staged or put there is in the way. In git's words.
-    InTheWay(String),
+pub struct LocalCopy {
+    /// One word for programs, such as `up_to_date`.
+    pub word: &'static str,
+    /// If the copy could not be brought up to date: why, and what to do.
+    pub why_not: Option<String>,
 }
 
-/// A problem that a checkup found, and fixed if that is possible.
+/// What a checkup found, and fixed if that is possible.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Finding {
-    /// All is well: what was checked, for people.
-    Fine(String),
-    /// The remote does not allow what a claim needs. In its own words, and where.
-    RefusesClaims {
-        /// What the remote refuses.
-        what: String,
-        /// Its own words.
-        said: String,
-    },
-    /// One task was in several folders. It stays in the first; the other copies are set aside.
-    Twice {
-        /// The task.
-        task: TaskName,
-        /// Where it stays.
-        kept: Slot,
-        /// Where the copies were.
-        removed: Vec<Slot>,
-    },
-    /// The remote had a claim of a task that is no longer where the claim says, and the owner is gone. Deleted.
-    OrphanedClaim(TaskName),
-    /// The remote has a claim that this version cannot read. Left alone.
-    UnreadableClaim(String),
-    /// The person's working tree cannot follow the remote.
-    NotFollowing(TreeStatus),
-    /// Files that were set aside and that a person should look at.
-    Aside(Vec<PathBuf>),
+pub struct Finding {
+    /// How bad it is.
+    pub level: Level,
+    /// What was found. May contain names from the outside; whoever prints it makes them safe.
+    pub what: String,
+    /// What a person can do about it.
+    pub fix: Option<String>,
+}
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// All is well.
+    Ok,
+    /// Something was fixed, or a person should look at it.
+    Warning,
+    /// The store cannot be used as it is.
+    Problem,
+}
+
+impl Finding {
+    /// Something that is as it should be.
+    pub fn ok(what: impl Into<String>) -> Self {
+        Self { level: Level::Ok, what: what.into(), fix: None }
+    }
+
+    /// Something that was fixed, or that a person should look at.
+    pub fn warning(what: impl Into<String>) -> Self {
+        Self { level: Level::Warning, what: what.into(), fix: None }
+    }
+
+    /// Something because of which the store cannot be used.
+    pub fn problem(what: impl Into<String>) -> Self {
+        Self { level: Level::Problem, what: what.into(), fix: None }
+    }
+
+    /// The same, with what a person can do about it.
+    #[must_use]
+    pub fn fix(self, fix: impl Into<String>) -> Self {
+        Self { fix: Some(fix.into()), ..self }
+    }
 }

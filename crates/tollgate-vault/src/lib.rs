@@ -48,6 +48,7 @@ mod frontmatter;
 pub mod git;
 mod owner;
 mod queue;
+mod recent;
 mod reclaim;
 pub mod retry;
 pub mod roles;

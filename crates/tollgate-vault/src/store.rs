@@ -24,7 +24,7 @@ use crate::state::{Slot, State};
 pub use crate::step::{Landed, Version};
 use crate::step::{Step, StepOutcome};
 use tollgate_base::error::Result;
-use tollgate_base::name::{Agent, ClaimId};
+use tollgate_base::name::{Agent, ClaimId, StepId};
 use tollgate_base::task::TaskName;
 
 /// Whether a task is complete, so that it may be claimed.
@@ -186,8 +186,9 @@ pub trait Store: Send + Sync {
     /// answer is the same as the first time.
     fn apply(&self, step: &Step) -> Result<StepOutcome>;
 
-    /// Puts a new task into `Needs_Action`. `None` if there is one of this name.
-    fn add(&self, task: &TaskName, text: &[u8], now: Timestamp) -> Result<Option<Landed>>;
+    /// Puts a new task into `Needs_Action`. [`StepOutcome::Conflict`]: there is one of this name. Adding it again with the
+    /// same id, because the answer was lost, adds nothing: the answer is the same as the first time.
+    fn add(&self, id: &StepId, task: &TaskName, text: &[u8], now: Timestamp) -> Result<StepOutcome>;
 
     // Events: what happened.
 

@@ -19,7 +19,7 @@ use crate::step::{Step, StepOutcome};
 use crate::store::{Landed, Ready, Store, Task};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
-use tollgate_base::name::Agent;
+use tollgate_base::name::{Agent, StepId};
 use tollgate_base::task::TaskName;
 
 /// How often a step is applied again after its answer was lost. A store that loses four answers in a row is out of reach.
@@ -57,8 +57,9 @@ impl Vault {
         if text.is_empty() {
             return Err(Fault::invalid("a task needs some text"));
         }
-        let taken = || Fault::invalid(format!("a task named `{task}` already exists"));
-        self.store.add(task, text, now)?.ok_or_else(taken)
+        let id = StepId::new()?;
+        let added = until_answered(|| self.store.add(&id, task, text, now))?.landed()?;
+        added.ok_or_else(|| Fault::invalid(format!("a task named `{task}` already exists")))
     }
 
     /// One task, wherever it is.
@@ -165,13 +166,7 @@ impl Vault {
 
     /// Applies a step. If its answer is lost, applies the same step again: the store sees by its id whether it was taken.
     pub(crate) fn apply(&self, step: &Step) -> Result<StepOutcome> {
-        for _ in 0..RETRIES {
-            match self.store.apply(step)? {
-                StepOutcome::Unknown(_) => {}
-                outcome => return Ok(outcome),
-            }
-        }
-        self.store.apply(step)
+        until_answered(|| self.store.apply(step))
     }
 
     /// Whether the agent may claim the task now: in which mode, or why not.
@@ -224,6 +219,16 @@ impl Vault {
         }
         self.terms.roles.mode(agent, brief.action.as_deref(), state).map_err(Denial::NotAllowed)
     }
+}
+
+fn until_answered(apply: impl Fn() -> Result<StepOutcome>) -> Result<StepOutcome> {
+    for _ in 0..RETRIES {
+        match apply()? {
+            StepOutcome::Unknown(_) => {}
+            outcome => return Ok(outcome),
+        }
+    }
+    apply()
 }
 
 /// Something changes a task faster than it can be read or changed.

@@ -2,7 +2,6 @@
 
 use clap::Args;
 use serde_json::json;
-use tollgate::vault::checkup::TreeStatus;
 
 use crate::answer::{Answer, Said};
 use crate::error::{CliError, UsageError};
@@ -27,7 +26,7 @@ pub(crate) fn run(invocation: &Invocation, _: &SyncArgs) -> Result<Answer, CliEr
     let tasks = invocation.tasks()?;
     let Some(round) = tasks.sync()? else { return Err(UsageError::NoGitSync.into()) };
     let (reclaimed, passed) = tasks.vault.reclaim(invocation.now())?;
-    let followed = round.followed.as_ref().map(followed_word);
+    let followed = round.followed.as_ref().map(|followed| followed.word);
     Ok(Answer::Done(Said {
         json: json!({
             "tip": round.tip,
@@ -43,16 +42,4 @@ pub(crate) fn run(invocation: &Invocation, _: &SyncArgs) -> Result<Answer, CliEr
             round.followed.as_ref().and_then(words::not_following).unwrap_or_default(),
         ]),
     }))
-}
-
-/// The word for programs.
-pub(crate) fn followed_word(followed: &TreeStatus) -> &'static str {
-    match followed {
-        TreeStatus::UpToDate => "up_to_date",
-        TreeStatus::Forward => "forward",
-        TreeStatus::OtherBranch => "other_branch",
-        TreeStatus::Ahead => "ahead",
-        TreeStatus::Diverged => "diverged",
-        TreeStatus::InTheWay(_) => "in_the_way",
-    }
 }

@@ -9,7 +9,7 @@ use tollgate::error::Fault;
 use tollgate::ledger::{Verification, Wrong};
 use tollgate::name::Agent;
 use tollgate::settings::{GuardMode, Settings};
-use tollgate::vault::checkup::Finding;
+use tollgate::vault::checkup::{Finding, Level};
 use tollgate::vault::store::Unfit;
 use tollgate_guard::doctor::Leftovers;
 use tollgate_guard::probe::{FileSystem, Reach};
@@ -95,15 +95,6 @@ pub(crate) enum Fact {
     },
 }
 
-/// How bad a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Level {
-    Ok,
-    Warning,
-    Problem,
-}
-
 /// A finding, as it is printed.
 #[derive(Debug, Serialize)]
 pub(crate) struct Checked {
@@ -163,13 +154,7 @@ impl Fact {
             Self::Host(HostCheckup { hooks, .. }) => warn_if(matches!(hooks, HookState::Outdated)),
             Self::Recovery { late, .. } => warn_if(*late > 0),
             Self::Store { findings, .. } => {
-                let refuses = |finding: &Finding| matches!(finding, Finding::RefusesClaims { .. });
-                let fine = |finding: &Finding| matches!(finding, Finding::Fine(_));
-                if findings.iter().any(refuses) {
-                    Level::Problem
-                } else {
-                    warn_if(!findings.iter().all(fine))
-                }
+                findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok)
             }
             Self::Vault { reclaimable, unfit, .. } => warn_if(*reclaimable > 0 || !unfit.is_empty()),
             Self::Workspace { .. }

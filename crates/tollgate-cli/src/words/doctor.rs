@@ -6,6 +6,7 @@ use tollgate::commit::Guarantee;
 use tollgate::error::Fault;
 use tollgate::ledger::Verification;
 use tollgate::settings::{Durability, GuardMode, Settings, Unread};
+use tollgate::vault::checkup::Level;
 use tollgate::visible::plain;
 use tollgate::workspace::{STATE_FOLDER, STATE_VERSION};
 use tollgate_guard::doctor::Leftovers;
@@ -20,7 +21,7 @@ use super::task::vault_words;
 use super::text::{Viewpoint, ago, count, counted, quoted, shown, size};
 use super::trust::commands_words;
 use crate::host::Trust;
-use crate::report::diagnosis::{Checked, Fact, HookState, HostCheckup, Level};
+use crate::report::diagnosis::{Checked, Fact, HookState, HostCheckup};
 
 /// All findings, one after the other, then a summary.
 pub(crate) fn diagnosis(checked: &[Checked]) -> String {
@@ -145,7 +146,7 @@ pub(crate) fn finding(view: &Viewpoint, fact: &Fact) -> (String, Option<String>)
         ),
         Fact::Turns { running } => (format!("{running} running"), None),
         Fact::Vault { .. } => vault_words(view, fact),
-        Fact::Store { findings, .. } => store_words(view, findings),
+        Fact::Store { findings, .. } => store_words(findings),
         Fact::Host(checkup) => host_words(view, checkup),
         Fact::Broken { fault, .. } => (fault_words(view, fault), Some(fix(fault))),
     }

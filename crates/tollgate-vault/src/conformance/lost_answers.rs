@@ -16,10 +16,10 @@ use crate::owner::ClaimKind;
 use crate::rules::Release;
 use crate::state::{Slot, State};
 use crate::step::{Step, StepOutcome};
-use crate::store::{Landed, Scan, Store, Task};
+use crate::store::{Scan, Store, Task};
 use crate::vault::Vault;
 use tollgate_base::error::{Fault, Result};
-use tollgate_base::name::{Agent, ClaimId};
+use tollgate_base::name::{Agent, ClaimId, StepId};
 use tollgate_base::task::TaskName;
 
 /// A store whose answers to the next steps get lost.
@@ -37,17 +37,20 @@ impl Forgetful {
     pub(super) fn new(store: Arc<dyn Store>) -> Self {
         Self { store, losing: 0.into(), lost: 0.into(), heals: true }
     }
+
+    fn deliver(&self, outcome: StepOutcome) -> StepOutcome {
+        if self.losing.load(Ordering::SeqCst) == 0 {
+            return outcome;
+        }
+        self.losing.fetch_sub(1, Ordering::SeqCst);
+        self.lost.fetch_add(1, Ordering::SeqCst);
+        StepOutcome::Unknown(Fault::Invalid { what: "the answer was lost".to_owned() })
+    }
 }
 
 impl Store for Forgetful {
     fn apply(&self, step: &Step) -> Result<StepOutcome> {
-        let outcome = self.store.apply(step)?;
-        if self.losing.load(Ordering::SeqCst) == 0 {
-            return Ok(outcome);
-        }
-        self.losing.fetch_sub(1, Ordering::SeqCst);
-        self.lost.fetch_add(1, Ordering::SeqCst);
-        Ok(StepOutcome::Unknown(Fault::Invalid { what: "the answer was lost".to_owned() }))
+        self.store.apply(step).map(|outcome| self.deliver(outcome))
     }
 
     fn scan(&self, state: State, now: Timestamp) -> Result<Scan> {
@@ -62,8 +65,8 @@ impl Store for Forgetful {
         self.store.read(task, limit)
     }
 
-    fn add(&self, task: &TaskName, text: &[u8], now: Timestamp) -> Result<Option<Landed>> {
-        self.store.add(task, text, now)
+    fn add(&self, id: &StepId, task: &TaskName, text: &[u8], now: Timestamp) -> Result<StepOutcome> {
+        self.store.add(id, task, text, now).map(|outcome| self.deliver(outcome))
     }
 
     fn record(&self, events: &[Entry]) -> Result<()> {
@@ -234,5 +237,21 @@ pub(super) fn a_lost_answer_is_asked_for_again(fresh: Fresh<'_>) {
             let shape = (text.lines().count(), text.matches("<!-- tollgate").count());
             assert_eq!(*expected.get_or_insert(shape), shape, "{told}: {text}");
         }
+    }
+}
+
+pub(super) fn a_task_whose_answer_was_lost_is_added_once(fresh: Fresh<'_>) {
+    for losing in 0..=3 {
+        let harness = fresh();
+        let forgetful = Arc::new(Forgetful::new(harness.store));
+        let store = Arc::clone(&forgetful) as Arc<dyn Store>;
+        let world = World::new(Harness { store, ..harness });
+        forgetful.losing.store(losing, Ordering::SeqCst);
+        let task = world.add("x", "some text\n");
+        assert_eq!(forgetful.lost.load(Ordering::SeqCst), losing);
+        assert_eq!(world.text(&task), "some text\n", "{losing} answers lost");
+        let again = world.vault.add(&task, b"some text\n", at(1));
+        let said = again.expect_err("there is one of this name").to_string();
+        assert!(said.contains("already exists"), "{said}");
     }
 }

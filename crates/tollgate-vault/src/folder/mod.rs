@@ -28,7 +28,9 @@ use std::time::Duration;
 
 use self::disk::Disk;
 use crate::event::Journal;
+use crate::recent::Recent;
 use crate::state::{Slot, State};
+use crate::step::Landed;
 use tollgate_base::error::{At, Result};
 use tollgate_base::lock::nobody_writes;
 use tollgate_base::name::Agent;
@@ -64,6 +66,8 @@ pub struct FolderStore {
     private: PathBuf,
     options: FolderOptions,
     disk: Disk,
+    /// The tasks that were added.
+    additions: Recent<Landed>,
 }
 
 impl FolderStore {

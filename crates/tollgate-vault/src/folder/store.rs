@@ -19,12 +19,13 @@ use crate::claim::{Claim, ClaimRecord};
 use crate::claim_lock::{ClaimLock, Liveness};
 use crate::event::{Entry, EventPage};
 use crate::figures::Tally;
+use crate::recent::Recent;
 use crate::state::{Slot, State};
 use crate::step::{Landed, Step, StepOutcome};
 use crate::store::{Ready, Scan, Store, Task, Wake, Watch};
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::names_in;
-use tollgate_base::name::{Agent, ClaimId, random_id};
+use tollgate_base::name::{Agent, ClaimId, StepId, random_id};
 use tollgate_base::task::TaskName;
 
 /// The longest wait for a task's lock. A step takes a millisecond; on a disk that is slow to flush, a second.
@@ -52,7 +53,7 @@ impl FolderStore {
         migrate::to_this_format(&private, &*options.journal)?;
         held::make(&private.join("held"))?;
         let disk = Disk::new(options.durability);
-        Ok(Self { vault, private, options, disk })
+        Ok(Self { vault, private, options, disk, additions: Recent::default() })
     }
 
     /// The task in this slot, if it is there.
@@ -154,7 +155,10 @@ impl Store for FolderStore {
         self.take(&mut log, step)
     }
 
-    fn add(&self, task: &TaskName, text: &[u8], _now: Timestamp) -> Result<Option<Landed>> {
+    fn add(&self, id: &StepId, task: &TaskName, text: &[u8], _now: Timestamp) -> Result<StepOutcome> {
+        if let Some(landed) = self.additions.get(id) {
+            return Ok(StepOutcome::Done(landed));
+        }
         let stage = self.stage(&random_id()?);
         let file = self.disk.create(&stage, text)?;
         let meta = file.metadata().at("look at", &stage)?;
@@ -167,9 +171,11 @@ impl Store for FolderStore {
         match moved? {
             Moved::Done => {
                 self.disk.sync_folder(&self.slot_folder(&slot))?;
-                Ok(Some(Landed { task: task.clone(), slot, path: Some(path) }))
+                let landed = Landed { task: task.clone(), slot, path: Some(path) };
+                self.additions.remember(id, landed.clone());
+                Ok(StepOutcome::Done(landed))
             }
-            Moved::Taken => Ok(None),
+            Moved::Taken => Ok(StepOutcome::Conflict),
             Moved::Missing => Err(Fault::Missing { what: format!("`{}`", stage.display()) }),
         }
     }

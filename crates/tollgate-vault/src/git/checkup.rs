@@ -20,7 +20,7 @@ use super::remote::{Pushed, Update};
 use super::seen::Seen;
 use super::tree::read;
 use crate::block::author_len;
-use crate::checkup::{Finding, Synced, TreeStatus};
+use crate::checkup::{Finding, LocalCopy, Synced};
 use crate::claim::ClaimRecord;
 use crate::claim_lock::Liveness;
 use crate::state::{Slot, State};
@@ -103,22 +103,23 @@ impl GitStore {
     pub(super) fn check_all(&self) -> Result<Vec<Finding>> {
         let talk = self.converse()?;
         if let Some(said) = self.probe(&talk)? {
-            return Ok(vec![Finding::RefusesClaims { what: self.probed_refs(), said }]);
+            let what = format!("the remote refuses what claims need ({}): {said}", self.probed_refs());
+            return Ok(vec![Finding::problem(what).fix(
+                "allow refs under `[vault] claim_refs`, or set `claim_refs = \"refs/heads/tollgate/claims\"` in every clone",
+            )]);
         }
         let (branch, remote) = (&self.remote.branch, &self.remote.name);
-        let mut findings = vec![Finding::Fine(format!(
-            "branch `{branch}` of `{remote}` allows everything that a claim needs"
-        ))];
+        let allowed = format!("branch `{branch}` of `{remote}` allows everything that a claim needs");
+        let mut findings = vec![Finding::ok(allowed)];
         let synced = self.sync_once(&talk)?;
         self.fix_twice(&talk, &mut findings)?;
         self.delete_orphans(&talk, &mut findings)?;
-        match synced.followed {
-            Some(TreeStatus::UpToDate | TreeStatus::Forward | TreeStatus::Ahead) | None => {}
-            Some(followed) => findings.push(Finding::NotFollowing(followed)),
-        }
+        findings.extend(synced.followed.and_then(|followed| followed.why_not).map(Finding::warning));
         let aside = self.tree.kept_aside();
-        if !aside.is_empty() {
-            findings.push(Finding::Aside(aside));
+        if let Some(folder) = aside.first().and_then(|path| path.parent()) {
+            let what = format!("files set aside: {}", aside.len());
+            let fix = format!("check the files in `{}`, then delete them", folder.display());
+            findings.push(Finding::warning(what).fix(fix));
         }
         Ok(findings)
     }
@@ -138,39 +139,47 @@ impl GitStore {
         })
     }
 
-    fn follow(&self, tip: &str) -> Result<TreeStatus> {
+    fn follow(&self, tip: &str) -> Result<LocalCopy> {
+        let followed = |word| Ok(LocalCopy { word, why_not: None });
+        let not_followed = |word, why: &str| {
+            let why_not = Some(format!("the working tree was not updated: {why}"));
+            Ok(LocalCopy { word, why_not })
+        };
+        let in_the_way =
+            |what: &str| not_followed("in_the_way", &format!("{what}; commit it or move it away"));
         let (git, branch, own) = (&self.remote.git, &self.tree.branch, self.remote.branch_ref());
         let (name, merging) = self.repository.checked_out()?;
         let head = git.local(&["rev-parse", "--verify", "--quiet", &own], &[])?;
         if !head.ok || name != own {
-            return Ok(TreeStatus::OtherBranch);
+            return not_followed("other_branch", "another branch is checked out; claims still work");
         }
         let head = head.text();
         if head == tip {
-            return Ok(TreeStatus::UpToDate);
+            return followed("up_to_date");
         }
         if !branch.is_ancestor(&head, tip)? {
-            let is_ahead = branch.is_ancestor(tip, &head)?;
-            return Ok(if is_ahead { TreeStatus::Ahead } else { TreeStatus::Diverged });
+            if branch.is_ancestor(tip, &head)? {
+                return followed("ahead");
+            }
+            let why = "it has commits that the remote lacks; run `git pull --rebase`, then `git push`";
+            return not_followed("diverged", why);
         }
         if let Some(file) = merging {
-            return Ok(TreeStatus::InTheWay(format!("You have not concluded your merge ({file} exists).")));
+            return in_the_way(&format!("You have not concluded your merge ({file} exists)."));
         }
         let merge = ["-c", "merge.autoStash=false", "merge", "--ff-only", "--quiet", "--no-stat", tip];
         let ran = git.local(&merge, &[])?;
         if ran.ok {
-            return Ok(TreeStatus::Forward);
+            return followed("forward");
         }
         let line = ran.err.lines().find(|line| !line.starts_with("hint:") && !line.starts_with("Updating "));
-        Ok(TreeStatus::InTheWay(
-            line.unwrap_or("git gave no reason").trim_start_matches("error: ").to_owned(),
-        ))
+        in_the_way(line.unwrap_or("git gave no reason").trim_start_matches("error: "))
     }
 
     /// Fixes tasks that are in several folders, as merges by people leave them.
     fn fix_twice(&self, talk: &Conversation, findings: &mut Vec<Finding>) -> Result<()> {
         let mut found = Vec::new();
-        let is_fixed = self.publish(talk, |seen| {
+        let is_fixed = self.publish(talk, &mut Vec::new(), |seen| {
             self.catch_up()?;
             found = self.twice(seen)?;
             let copies =
@@ -185,7 +194,11 @@ impl GitStore {
             for slot in &removed {
                 self.tree.set_aside(&self.tasks().path(&task, slot), &task)?;
             }
-            findings.push(Finding::Twice { task, kept, removed });
+            let removed: Vec<_> = removed.iter().map(|slot| format!("`{slot}`")).collect();
+            findings.push(Finding::warning(format!(
+                "`{task}` was also in {}; kept it in `{kept}` and set the other copy aside",
+                removed.join(", ")
+            )));
         }
         self.catch_up()
     }
@@ -229,7 +242,10 @@ impl GitStore {
         for (name, found) in &seen.cards {
             let name = self.remote.card_ref(name);
             let Some(card) = &found.card else {
-                findings.push(Finding::UnreadableClaim(name));
+                findings.push(
+                    Finding::warning(format!("this version cannot read `{name}`"))
+                        .fix("install a newer tollgate; if there is none, delete that ref"),
+                );
                 continue;
             };
             // A task that a person moved keeps its card, because the card has the fencing number.
@@ -247,7 +263,10 @@ impl GitStore {
             }
             let delete = Update { name, old: Some(found.oid.clone()), new: None };
             if self.remote.push(&[delete], talk.0.file())? == Pushed::Taken {
-                findings.push(Finding::OrphanedClaim(card.task.clone()));
+                let task = &card.task;
+                findings.push(Finding::warning(format!(
+                    "deleted a claim of `{task}`, which is no longer where the claim says"
+                )));
             }
         }
         self.look(talk)

@@ -4,11 +4,9 @@
 //! the state files of the clone change only under that lock. What comes from the settings and is passed to git is a plain
 //! name; git cannot read it as an option.
 
-use std::collections::VecDeque;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, RenameFlags};
@@ -20,8 +18,9 @@ use super::repository::{Repository, Settings};
 use super::run::Git;
 use super::seen::Seen;
 use super::tree::{Tree, read};
-use crate::claim::{ClaimId, ClaimRecord, StepId};
+use crate::claim::{ClaimId, ClaimRecord};
 use crate::folder::{FolderOptions, FolderStore, make_private_folder};
+use crate::recent::Recent;
 use crate::store::Landed;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::lock::Lock;
@@ -92,11 +91,11 @@ pub struct GitStore {
     pub(super) tree: Tree,
     /// The folder of the state files.
     pub(super) private: PathBuf,
-    pub(super) answers: Arc<Mutex<Answers>>,
+    /// The steps that were pushed, and where those that were taken have landed.
+    pub(super) answers: Recent<Option<Landed>>,
+    /// The commits that were made for new tasks.
+    pub(super) additions: Recent<Vec<String>>,
 }
-
-/// The latest steps of this process that were pushed, and where those that were taken have landed.
-pub(super) type Answers = VecDeque<(StepId, Option<Landed>)>;
 
 /// The lock of the conversation with the remote.
 pub(super) struct Conversation(pub(super) Lock);
@@ -148,7 +147,8 @@ impl GitStore {
             aside: private.join("aside"),
             clone: id.clone(),
         };
-        Ok(Self { id, options, repository, remote, tree, private, answers: Arc::default() })
+        let (answers, additions) = (Recent::default(), Recent::default());
+        Ok(Self { id, options, repository, remote, tree, private, answers, additions })
     }
 
     /// The tasks in the tree.

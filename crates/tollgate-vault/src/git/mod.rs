@@ -47,13 +47,13 @@ use self::card::{join_versions, split_version};
 use self::seen::Seen;
 use crate::brief::Broken;
 use crate::checkup::{Finding, Synced};
-use crate::claim::{Claim, ClaimId, ClaimRecord, Tenure};
+use crate::claim::{Claim, ClaimId, ClaimRecord, StepId, Tenure};
 use crate::claim_lock::{ClaimLock, Liveness};
 use crate::event::{Entry, EventPage};
 use crate::figures::Tally;
 use crate::state::{Slot, State};
 use crate::step::{Step, StepOutcome};
-use crate::store::{Landed, Scan, Store, Task, Wake, Watch};
+use crate::store::{Scan, Store, Task, Wake, Watch};
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::file::{TEMPORARY, names_in};
 use tollgate_base::name::Agent;
@@ -124,11 +124,11 @@ impl Store for GitStore {
     }
 
     fn apply(&self, step: &Step) -> Result<StepOutcome> {
-        let outcome = match self.answer_to(&step.id) {
+        let outcome = match self.answers.get(&step.id) {
             Some(Some(landed)) => return Ok(StepOutcome::Done(landed)),
             _ => self.take(step),
         };
-        match (outcome, self.answer_to(&step.id)) {
+        match (outcome, self.answers.get(&step.id)) {
             // Something failed after the step was taken, or after it was pushed, so that the remote may have it.
             (Err(_), Some(Some(landed))) => Ok(StepOutcome::Done(landed)),
             (Err(fault), Some(None)) => Ok(StepOutcome::Unknown(fault)),
@@ -136,8 +136,15 @@ impl Store for GitStore {
         }
     }
 
-    fn add(&self, task: &TaskName, text: &[u8], now: Timestamp) -> Result<Option<Landed>> {
-        self.put_new(task, text, now)
+    fn add(&self, id: &StepId, task: &TaskName, text: &[u8], now: Timestamp) -> Result<StepOutcome> {
+        let mut commits = self.additions.get(id).unwrap_or_default();
+        let added = self.put_new(&mut commits, task, text, now);
+        let is_unclear = matches!(&added, Err(Fault::Unreachable { .. })) && !commits.is_empty();
+        self.additions.remember(id, commits);
+        match added {
+            Err(fault) if is_unclear => Ok(StepOutcome::Unknown(fault)),
+            added => added,
+        }
     }
 
     fn record(&self, events: &[Entry]) -> Result<()> {

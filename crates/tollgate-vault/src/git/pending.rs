@@ -14,7 +14,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -22,7 +21,7 @@ use serde_json::Value;
 
 use super::branch::NewCommit;
 use super::card::ref_of;
-use super::clone::{Answers, Conversation, GitStore};
+use super::clone::{Conversation, GitStore};
 use super::push::PushPlan;
 use super::remote::Update;
 use super::tree::read;
@@ -37,10 +36,6 @@ use tollgate_base::task::TaskName;
 /// How often the step is tried again because an agent writes to the file at the same moment.
 const TRIES: u32 = 64;
 
-/// How many steps of this process are remembered, so that one that is applied again gets the same answer: more than all
-/// threads of a process can have under way. A retry follows at once; what must survive a crash is in `pending.json`.
-const REMEMBERED: usize = 256;
-
 /// A task that was changed without the remote.
 #[derive(Debug, Deserialize)]
 struct Owed {
@@ -53,25 +48,11 @@ struct Owed {
 }
 
 impl GitStore {
-    fn answers(&self) -> MutexGuard<'_, Answers> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What became of a step of this process that was pushed. `Some(None)`: the answer of the remote is missing.
-    pub(super) fn answer_to(&self, step: &StepId) -> Option<Option<Landed>> {
-        self.answers().iter().find(|(id, _)| id == step).map(|(_, landed)| landed.clone())
-    }
-
-    pub(super) fn remember(&self, step: &StepId, landed: Option<Landed>) {
-        let mut answers = self.answers();
-        answers.retain(|(id, _)| id != step);
-        answers.truncate(REMEMBERED - 1);
-        answers.push_front((step.clone(), landed));
-    }
-
-    /// The remote does not have this step.
+    /// The remote does not have this step, unless its answer is known.
     pub(super) fn not_taken(&self, step: &StepId) {
-        self.answers().retain(|(id, landed)| id != step || landed.is_some());
+        if self.answers.get(step) == Some(None) {
+            self.answers.forget(step);
+        }
     }
 
     /// Takes the step in the tree, too, without its events.
@@ -141,7 +122,7 @@ impl GitStore {
         // Flushed: otherwise a claim could be on the remote after a power cut and nobody here would know.
         let disk = self.tasks().disk();
         disk.replace_file(&self.pending_path(), &bytes, disk.durability)?;
-        self.remember(&plan.step.id, None);
+        self.answers.remember(&plan.step.id, None);
         Ok(())
     }
 
@@ -172,7 +153,7 @@ impl GitStore {
                     if !self.options.folder.journal.has(&step.id, step.at)? {
                         self.tasks().record(&step.events)?;
                     }
-                    self.remember(&step.id, Some(landed));
+                    self.answers.remember(&step.id, Some(landed));
                 }
             }
             settled = plans.len();
@@ -209,7 +190,7 @@ impl GitStore {
         let branch = &self.tree.branch;
         let Some(text) = self.tasks().read(task, u64::MAX)? else { return Ok(false) };
         let mut is_there = false;
-        let is_taken = self.publish(talk, |seen| {
+        let is_taken = self.publish(talk, &mut Vec::new(), |seen| {
             if let Some(there) = branch.text(&seen.tip, &task.name, &task.slot)? {
                 // Published before a crash, or by somebody else.
                 is_there = there == text;

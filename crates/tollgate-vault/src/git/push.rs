@@ -81,7 +81,7 @@ impl GitStore {
 
     /// Where the step brought the task, if it was taken before and its answer was lost.
     fn taken_before(&self, step: &Step) -> Result<Option<Landed>> {
-        match self.answer_to(&step.id) {
+        match self.answers.get(&step.id) {
             // Another process has settled it: the journal tells how.
             Some(None) if self.options.folder.journal.has(&step.id, step.at)? => {
                 let is_there = |name: &TaskName| self.tasks().path(name, &step.to).exists();
@@ -157,7 +157,7 @@ impl GitStore {
     fn finish_pushed(&self, plan: &PushPlan) -> Result<StepOutcome> {
         let landed = self.finish_in_tree(plan)?;
         self.tasks().record(&plan.step.events)?;
-        self.remember(&plan.step.id, Some(landed.clone()));
+        self.answers.remember(&plan.step.id, Some(landed.clone()));
         self.forget(plan)?;
         self.catch_up()?;
         Ok(StepOutcome::Done(landed))
@@ -244,14 +244,20 @@ impl GitStore {
         updates.into_iter().filter(|update| update.old.is_some() || update.new.is_some())
     }
 
-    /// Puts a new task on the branch and into the tree. `None` if there is one of this name.
-    pub(super) fn put_new(&self, task: &TaskName, text: &[u8], now: Timestamp) -> Result<Option<Landed>> {
+    /// Puts a new task on the branch and into the tree, unless one of the commits that were made for it is there.
+    pub(super) fn put_new(
+        &self,
+        commits: &mut Vec<String>,
+        task: &TaskName,
+        text: &[u8],
+        now: Timestamp,
+    ) -> Result<StepOutcome> {
         let talk = self.begin()?;
         let (tasks, slot) = (self.tasks(), Slot::NEEDS_ACTION);
         if self.seen()?.tip.is_empty() {
             self.look(&talk)?;
         }
-        let is_taken = self.publish(&talk, |_| {
+        let is_taken = self.publish(&talk, commits, |_| {
             self.catch_up()?;
             if tasks.get(task, Some(State::NeedsAction), now)?.is_some() {
                 return Ok(None);
@@ -263,19 +269,21 @@ impl GitStore {
         // If the process dies before this, the next conversation brings the task in.
         self.catch_up()?;
         let path = Some(tasks.path(task, &slot));
-        Ok(is_taken.then(|| Landed { task: task.clone(), slot, path }))
+        let landed = Landed { task: task.clone(), slot, path };
+        Ok(if is_taken { StepOutcome::Done(landed) } else { StepOutcome::Conflict })
     }
 
     /// Puts a commit on the branch, with a change of a card if need be, and makes it again if the branch has moved. Whether
-    /// the branch has it: `change` may find that it is no longer wanted. The tree stays as it is.
+    /// the branch has it: `change` may find that it is no longer wanted. The tree stays as it is. `commits` are those that
+    /// were made for it.
     pub(super) fn publish(
         &self,
         talk: &Conversation,
+        commits: &mut Vec<String>,
         mut change: impl FnMut(&Seen) -> Result<Option<(NewCommit, Option<Update>)>>,
     ) -> Result<bool> {
-        let mut commits = Vec::new();
         for _ in 0..TRIES {
-            if self.any_landed(&commits)? {
+            if self.any_landed(commits)? {
                 return Ok(true);
             }
             let mut seen = self.seen()?;

@@ -133,15 +133,20 @@ impl Store for MemoryStore {
         Ok(StepOutcome::Done(landed))
     }
 
-    fn add(&self, task: &TaskName, text: &[u8], now: Timestamp) -> Result<Option<Landed>> {
+    fn add(&self, id: &StepId, task: &TaskName, text: &[u8], now: Timestamp) -> Result<StepOutcome> {
         let mut inside = self.inside();
+        if let Some(landed) = inside.answers.get(id) {
+            return Ok(StepOutcome::Done(landed.clone()));
+        }
         let slot = Slot::NEEDS_ACTION;
         if inside.tasks.contains_key(&(task.clone(), slot.clone())) {
-            return Ok(None);
+            return Ok(StepOutcome::Conflict);
         }
         let entry = Kept { version: inside.tick(), text: text.to_vec(), since: now };
         inside.tasks.insert((task.clone(), slot.clone()), entry);
-        Ok(Some(Landed { task: task.clone(), slot, path: None }))
+        let landed = Landed { task: task.clone(), slot, path: None };
+        inside.answers.insert(id.clone(), landed.clone());
+        Ok(StepOutcome::Done(landed))
     }
 
     fn record(&self, events: &[Entry]) -> Result<()> {
@@ -198,8 +203,8 @@ impl Store for Simple {
         self.0.apply(step)
     }
 
-    fn add(&self, task: &TaskName, text: &[u8], now: Timestamp) -> Result<Option<Landed>> {
-        self.0.add(task, text, now)
+    fn add(&self, id: &StepId, task: &TaskName, text: &[u8], now: Timestamp) -> Result<StepOutcome> {
+        self.0.add(id, task, text, now)
     }
 
     fn record(&self, events: &[Entry]) -> Result<()> {

@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::{Died, Fate, NOW, options};
+use crate::claim::StepId;
 use crate::event::MemoryJournal;
 use crate::folder::FolderStore;
 use crate::owner::{ClaimKind, ClaimRequest};
@@ -69,7 +70,7 @@ fn workers_that_die_at_random_do_every_task_once() {
     let owners: BTreeMap<String, AtomicUsize> =
         (0..TASKS).map(|n| (format!("t{n}.md"), AtomicUsize::new(0))).collect();
     for task in owners.keys() {
-        store.add(&task.parse().unwrap(), b"text", NOW).unwrap();
+        store.add(&StepId::new().unwrap(), &task.parse().unwrap(), b"text", NOW).unwrap();
     }
     let done = || fs::read_dir(folder.path().join("Done")).unwrap().count();
     let deaths = AtomicUsize::new(0);

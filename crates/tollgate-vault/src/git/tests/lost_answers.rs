@@ -40,6 +40,26 @@ pub(super) fn told(machine: &Machine, step: &StepId) -> usize {
 }
 
 #[test]
+fn a_new_task_whose_answer_was_lost_is_added_once() {
+    let world = World::new();
+    let (machine, other) = (world.machine("a"), world.machine("b"));
+    machine.add("first", "text\n");
+    let (id, task) = (StepId::new().unwrap(), name("x"));
+    let away = goes_away_after_a_push(&world);
+    for _ in 0..2 {
+        let outcome = machine.store.add(&id, &task, b"text\n", now()).unwrap();
+        assert!(matches!(outcome, StepOutcome::Unknown(Fault::Unreachable { .. })), "{outcome:?}");
+    }
+    fs::rename(away, world.remote()).unwrap();
+    // Another machine claims it before the first one asks again.
+    other.sync();
+    other.claim("x", "red");
+    let outcome = machine.store.add(&id, &task, b"text\n", now()).unwrap();
+    assert!(matches!(outcome, StepOutcome::Done(_)), "{outcome:?}");
+    assert_eq!(world.on_branch(), ["In_Progress/red/x.md", "Needs_Action/first.md"], "it was added once");
+}
+
+#[test]
 fn a_step_gets_its_answer_when_the_remote_is_back() {
     for step in STEPS {
         for settled_by_another_process in [false, true] {

@@ -185,6 +185,11 @@ impl Machine {
         self.store.sync().unwrap().unwrap()
     }
 
+    /// What became of the person's working tree in one round.
+    pub(super) fn followed(&self) -> &'static str {
+        self.sync().followed.unwrap().word
+    }
+
     pub(super) fn kept_aside(&self) -> Vec<PathBuf> {
         self.store.tree.kept_aside()
     }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::checkup::TreeStatus;
 use crate::claim::Mode;
 use crate::roles::{Role, Roles};
 
@@ -38,7 +37,7 @@ fn a_persons_index_and_edits_stay_as_they_are_and_the_working_tree_follows() {
     }
     busy_person(&machine.path);
     let before = desk(&machine.path);
-    assert_eq!(machine.sync().followed, Some(TreeStatus::Forward));
+    assert_eq!(machine.followed(), "forward");
     assert!(machine.path.join("vault/Needs_Action/x.md").exists(), "new tasks are shown");
     let claimed = machine.claim("x", "blue");
     assert_eq!(desk(&machine.path), before);
@@ -71,7 +70,7 @@ fn a_file_in_the_way_stays_and_claims_continue() {
     other.sync();
     let claimed = other.claim("x", "red");
     let round = machine.sync();
-    assert!(matches!(round.followed, Some(TreeStatus::InTheWay(_))), "{:?}", round.followed);
+    assert_eq!(round.followed.unwrap().word, "in_the_way");
     let kept = fs::read_to_string(machine.path.join("vault/Needs_Action/x.md")).unwrap();
     assert_eq!(kept, "text\nand a thought of mi");
     other.release(&claimed);
@@ -80,12 +79,12 @@ fn a_file_in_the_way_stays_and_claims_continue() {
     machine.release(&claimed);
     // Now they have a commit that is not on the remote.
     git(&machine.path, &["commit", "--quiet", "-am", "my thought"]);
-    assert_eq!(machine.sync().followed, Some(TreeStatus::Diverged));
+    assert_eq!(machine.followed(), "diverged");
     let (_, told) = try_git(&machine.path, &["pull", "--quiet", "--rebase", "origin", "main"]);
     assert!(told.contains("CONFLICT") || told.is_empty(), "git asks the person: {told}");
     try_git(&machine.path, &["rebase", "--abort"]);
     git(&machine.path, &["checkout", "--quiet", "-b", "elsewhere"]);
-    assert_eq!(machine.sync().followed, Some(TreeStatus::OtherBranch));
+    assert_eq!(machine.followed(), "other_branch");
 }
 
 #[test]
@@ -100,10 +99,11 @@ fn a_person_in_the_middle_of_a_merge_is_not_disturbed() {
     let before = head();
     machine.add("x", "text\n");
     let words = "You have not concluded your merge (MERGE_HEAD exists).";
-    assert_eq!(machine.sync().followed, Some(TreeStatus::InTheWay(words.into())));
+    let why = machine.sync().followed.unwrap().why_not.unwrap();
+    assert!(why.contains(words), "{why}");
     assert_eq!(head(), before);
     git(&machine.path, &["merge", "--abort"]);
-    assert_eq!(machine.sync().followed, Some(TreeStatus::Forward));
+    assert_eq!(machine.followed(), "forward");
 }
 
 /// A second working tree of one repository has its own index and its own branch.
@@ -115,7 +115,7 @@ fn a_linked_working_tree_follows() {
     git(&first, &["worktree", "add", "--quiet", "../b", "main"]);
     let machine = Machine::open(world.folder.path().join("b"), |_| ());
     machine.add("x", "text\n");
-    assert_eq!(machine.sync().followed, Some(TreeStatus::Forward));
+    assert_eq!(machine.followed(), "forward");
     assert!(machine.path.join("vault/Needs_Action/x.md").exists());
     for path in [&machine.path, &first] {
         assert_eq!(git(path, &["status", "--short", "--untracked-files=no"]), "");
@@ -235,7 +235,7 @@ fn a_person_may_move_a_claimed_task_away_and_the_result_is_set_aside() {
     assert!(fs::read_to_string(&aside[0]).unwrap().ends_with("the result\n"));
     drop(claimed);
     let found = machine.store.checkup().unwrap();
-    assert!(found.contains(&Finding::OrphanedClaim(name("x"))), "{found:?}");
+    assert!(found.iter().any(|finding| finding.what.contains("deleted a claim of `x.md`")), "{found:?}");
     assert_eq!(world.cards(), 0);
 }
 
@@ -322,15 +322,14 @@ fn one_task_in_two_folders_is_found_and_fixed() {
     git(&person, &["commit", "--quiet", "-m", "merged by hand"]);
     git(&person, &["push", "--quiet", "origin", "HEAD:main"]);
     let found = machine.store.checkup().unwrap();
-    let twice: Vec<(String, String)> = found
-        .iter()
-        .filter_map(|finding| match finding {
-            Finding::Twice { task, kept, .. } => Some((task.stem().to_owned(), kept.to_string())),
-            _ => None,
-        })
-        .collect();
-    let expected = [("x", "In_Progress/blue"), ("y", "Done"), ("z", "In_Progress/red")];
-    assert_eq!(twice, expected.map(|(task, slot)| (task.to_owned(), slot.to_owned())));
+    for (task, copy, kept) in [
+        ("x", "Needs_Action", "In_Progress/blue"),
+        ("y", "In_Progress/red", "Done"),
+        ("z", "Needs_Action", "In_Progress/red"),
+    ] {
+        let what = format!("`{task}.md` was also in `{copy}`; kept it in `{kept}`");
+        assert!(found.iter().any(|finding| finding.what.starts_with(&what)), "{what}: {found:?}");
+    }
     assert_eq!(
         world.on_branch(),
         ["Done/y.md", "In_Progress/blue/x.md", "In_Progress/red/z.md", "Rejected/other.md"]
@@ -338,5 +337,5 @@ fn one_task_in_two_folders_is_found_and_fixed() {
     assert_eq!(machine.kept_aside().len(), 3, "no copy is only deleted");
     assert_eq!(machine.release(&claimed), State::Done, "the owner did not notice");
     let again = machine.store.checkup().unwrap();
-    assert!(!again.iter().any(|finding| matches!(finding, Finding::Twice { .. })), "{again:?}");
+    assert!(!again.iter().any(|finding| finding.what.contains("was also in")), "{again:?}");
 }

@@ -54,7 +54,7 @@ impl Trap {
         assert_eq!(machine.release(&claimed), State::Done);
         machine.store.checkup().unwrap();
         assert_eq!(self.world.on_branch(), ["Done/x.md"]);
-        assert_eq!(followed, Some(crate::checkup::TreeStatus::Forward));
+        assert_eq!(followed.unwrap().word, "forward");
         assert!(!self.witness.exists(), "a command of the repository's configuration was run");
     }
 

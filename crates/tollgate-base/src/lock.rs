@@ -61,7 +61,12 @@ impl Lock {
 /// Opens a file that processes share and that is locked or written in place. Creates it if it is missing, never truncates
 /// it.
 pub fn open(path: &Path) -> Result<File> {
-    open_noatime(CWD, path, OFlags::RDWR | OFlags::CREATE).at("open", path)
+    match open_noatime(CWD, path, OFlags::RDWR) {
+        // Only now, because to create a file the kernel locks the folder against all others.
+        Err(Errno::NOENT) => open_noatime(CWD, path, OFlags::RDWR | OFlags::CREATE),
+        opened => opened,
+    }
+    .at("open", path)
 }
 
 /// Opens with `O_NOATIME` where that is allowed: on files of our own. Otherwise the first read after each write updates the

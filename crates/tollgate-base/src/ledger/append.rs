@@ -39,8 +39,7 @@ impl Ledger {
     pub fn append(&self, entries: &[Entry], durability: Durability) -> Result<Range<u64>> {
         let Some(first) = entries.first() else { return Ok(0..0) };
         let _lock = self.lock()?;
-        let file = self.open_to_append()?;
-        let length = file.metadata().at("look at", &self.path)?.len();
+        let (file, length) = self.open_to_append()?;
         let (before, whole) = self.find_end(&file, length)?;
 
         let (mut head, mut text) = (before, Vec::new());
@@ -76,7 +75,8 @@ impl Ledger {
         }
     }
 
-    fn open_to_append(&self) -> Result<File> {
+    /// The file, and its length.
+    fn open_to_append(&self) -> Result<(File, u64)> {
         let open =
             |more| open_noatime(CWD, &self.path, OFlags::RDWR | OFlags::APPEND | OFlags::NONBLOCK | more);
         let file = match open(OFlags::empty()) {
@@ -89,10 +89,11 @@ impl Ledger {
             }
             opened => opened.at("open", &self.path)?,
         };
-        if !file.metadata().at("look at", &self.path)?.is_file() {
+        let found = file.metadata().at("look at", &self.path)?;
+        if !found.is_file() {
             return Err(Fault::damaged(&self.path, "it is not a regular file"));
         }
-        Ok(file)
+        Ok((file, found.len()))
     }
 
     fn flush_folder(&self) -> Result<()> {
@@ -156,7 +157,7 @@ impl Ledger {
         if rename_to_new_name(&self.path, &self.folder.join(format!("ledger-{first}.jsonl"))).is_err() {
             return Ok((file, size));
         }
-        Ok((self.open_to_append()?, 0))
+        self.open_to_append()
     }
 }
 

@@ -14,7 +14,7 @@ use super::files::{Ledger, LedgerFile};
 use super::line::{Line, seq_of};
 
 /// How much is read at once: about thirty ordinary lines, and little enough for a hook that needs only the last one.
-pub(super) const BLOCK: u64 = 16 * 1024;
+pub(super) const BLOCK: u64 = 4 * 1024;
 
 /// The number of lines that are read for one page, wanted or not: some tens of milliseconds.
 const LOOK: usize = 5_000;

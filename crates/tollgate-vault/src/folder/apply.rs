@@ -20,7 +20,7 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 
 use super::FolderStore;
-use super::disk::{Moved, date_back, is_at, no_name_left, open_task, read};
+use super::disk::{Moved, date_back, is_at, no_name_left, open_task, read, read_range};
 use super::log::{Change, LockedLog, Plan, stripe_of, version};
 use crate::claim::{StepId, Tenure};
 use crate::event::{Entry, Event};
@@ -31,6 +31,9 @@ use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::event::TaskReclaimed;
 use tollgate_base::file::names_in;
 use tollgate_base::task::TaskName;
+
+/// Where a file is, and its inode.
+type Place = (TaskName, Slot, u64);
 
 impl FolderStore {
     /// Takes a step, if the task is at its version.
@@ -58,7 +61,12 @@ impl FolderStore {
             return Ok(StepOutcome::Changed);
         }
         log.begin(&plan)?;
-        let outcome = if is_claim { self.claim(log, &plan, &file) } else { self.carry_out(log, &plan) };
+        let outcome = if is_claim {
+            self.claim(log, &plan, &file)
+        } else {
+            let place = (step.task.clone(), step.from.clone(), plan.ino);
+            self.carry_out(log, &plan, place)
+        };
         if !matches!(outcome, Ok(StepOutcome::Done(_) | StepOutcome::Unknown(_))) {
             // If it cannot be rolled back now, the next process does it.
             let undone = self.roll_back(log, &plan);
@@ -97,7 +105,7 @@ impl FolderStore {
             return Ok(StepOutcome::Changed);
         }
         if let Some(change) = &plan.change {
-            self.disk.replace_tail(file, &path, change.at, &change.new)?;
+            self.disk.replace_tail(file, &path, change.at, &change.new, plan.len)?;
         }
         if !is_at(&path, plan.ino) {
             // A person moved it away at that moment. The edit went with it and did not bring it back.
@@ -119,9 +127,9 @@ impl FolderStore {
         Ok(StepOutcome::Done(self.landed(step, task)))
     }
 
-    fn carry_out(&self, log: &mut LockedLog, plan: &Plan) -> Result<StepOutcome> {
+    fn carry_out(&self, log: &mut LockedLog, plan: &Plan, place: Place) -> Result<StepOutcome> {
         let step = &plan.step;
-        let Some(task) = self.finish(plan)? else { return Ok(StepOutcome::Conflict) };
+        let Some(task) = self.finish(plan, Some(place))? else { return Ok(StepOutcome::Conflict) };
         // From here on it has happened. What is missing is the journal's line, which the next process can add.
         let told = self.sync_move(step).and_then(|()| self.append(&step.events));
         Ok(match told.and_then(|()| log.done(plan, &task)) {
@@ -131,9 +139,9 @@ impl FolderStore {
     }
 
     /// The edit, then the move, as far as they are not made. `None`: the file is gone. Otherwise its name now.
-    fn finish(&self, plan: &Plan) -> Result<Option<TaskName>> {
+    fn finish(&self, plan: &Plan, place: Option<Place>) -> Result<Option<TaskName>> {
         let step = &plan.step;
-        let Some((name, slot, ino)) = self.whereabouts(plan) else { return Ok(None) };
+        let Some((name, slot, ino)) = place else { return Ok(None) };
         if slot == step.to && step.from != step.to {
             return Ok(Some(name));
         }
@@ -153,7 +161,7 @@ impl FolderStore {
         if plan.step.verb == Some(Verb::Claim) {
             return self.roll_back(log, &plan);
         }
-        let landed = self.finish(&plan)?;
+        let landed = self.finish(&plan, self.whereabouts(&plan))?;
         self.sync_move(&plan.step)?;
         self.journal_once(&plan, &plan.step.id, &plan.step.events)?;
         log.done(&plan, landed.as_ref().unwrap_or(&plan.step.task))
@@ -266,7 +274,7 @@ impl FolderStore {
     }
 
     /// Where the file of a plan is, and which file it is there.
-    fn whereabouts(&self, plan: &Plan) -> Option<(TaskName, Slot, u64)> {
+    fn whereabouts(&self, plan: &Plan) -> Option<Place> {
         let step = &plan.step;
         let ino = |name: &TaskName, slot: &Slot| {
             let found = fs::symlink_metadata(self.path(name, slot)).ok().filter(fs::Metadata::is_file)?;
@@ -290,7 +298,7 @@ impl FolderStore {
             && let Some(end) = change.end_in(&file, found.len()).at("read", path)?
             && end != change.old
         {
-            self.disk.replace_tail(&file, path, change.at, &change.old)?;
+            self.disk.replace_tail(&file, path, change.at, &change.old, found.len())?;
         }
         Ok(())
     }
@@ -306,7 +314,7 @@ impl FolderStore {
             };
             change = other;
         }
-        self.disk.replace_tail(&file, path, change.at, &change.new)?;
+        self.disk.replace_tail(&file, path, change.at, &change.new, found.len())?;
         if plan.step.to == Slot::NEEDS_ACTION {
             // So that the next attempt can begin at once. The file of another user cannot be dated; it settles first.
             let _ = date_back(&file, 1);
@@ -331,7 +339,7 @@ impl Change {
         if len < self.at || len > most {
             return Ok(None);
         }
-        let end = read(file, self.at, len)?;
+        let end = read_range(file, self.at, len)?;
         let is_mixed =
             |(at, byte): (usize, &u8)| [&self.new, &self.old].iter().any(|bytes| bytes.get(at) == Some(byte));
         Ok(end.iter().enumerate().all(is_mixed).then_some(end))
@@ -346,7 +354,7 @@ fn change_of(step: &Step, file: &File, len: u64) -> io::Result<Option<Change>> {
         // The last byte tells whether the text ends with a newline.
         Edit::Open | Edit::Progress(..) | Edit::Draft(..) | Edit::Reject(..) => len.saturating_sub(1),
     };
-    let end = read(file, start, len)?;
+    let end = read_range(file, start, len)?;
     Ok(step.tail(&end).map(|(at, new)| {
         let old = &end[at..];
         let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();

@@ -135,11 +135,18 @@ impl Disk {
         self.write("note", bytes, |bytes| file.write_all_at(bytes, at)).at("write to", path)
     }
 
-    /// Makes everything from `at` these bytes. The inode stays.
-    pub(super) fn replace_tail(&self, file: &File, path: &Path, at: u64, bytes: &[u8]) -> Result<()> {
+    /// Makes everything from `at` these bytes, in a file of this length. The inode stays.
+    pub(super) fn replace_tail(
+        &self,
+        file: &File,
+        path: &Path,
+        at: u64,
+        bytes: &[u8],
+        len: u64,
+    ) -> Result<()> {
         self.write("write", bytes, |bytes| file.write_all_at(bytes, at)).at("write to", path)?;
         let end = at + bytes.len() as u64;
-        if file.metadata().at("look at", path)?.len() > end { self.cut(file, path, end) } else { Ok(()) }
+        if len > end { self.cut(file, path, end) } else { Ok(()) }
     }
 
     /// Takes away everything from `len`.
@@ -192,8 +199,12 @@ pub(super) fn open_task(path: &Path, flags: OFlags) -> Result<Option<(File, Meta
 
 /// The bytes of a file from `start` to `end`, or to its end.
 pub(super) fn read(file: &File, start: u64, end: u64) -> io::Result<Vec<u8>> {
-    let size = file.metadata()?.len().min(end).saturating_sub(start);
-    let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+    read_range(file, start, file.metadata()?.len().min(end))
+}
+
+/// The same for a file that is known to be at least as long.
+pub(super) fn read_range(file: &File, start: u64, end: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(end.saturating_sub(start)).unwrap_or(0)];
     match file.read_exact_at(&mut bytes, start) {
         // It was shortened at this moment.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => read(file, start, end),

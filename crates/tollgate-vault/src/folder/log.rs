@@ -1,17 +1,20 @@
 //! The steps under way and the records of tasks: a small log for each of 256 stripes of task names.
 //!
 //! A step is appended to its stripe's log as a [`Plan`], flushed, before anything is done. A mark after it says that the
-//! step was carried out (then the plan's record is in force) or rolled back. A plan without a mark is under way, or its
-//! process died. A log in which nothing is left is truncated; one that has grown is rewritten.
+//! step was carried out, and what is known about the task since, or that it was rolled back. A plan without a mark is under
+//! way, or its process died. A log that has grown is rewritten by the next process that locks it.
 //!
-//! A log has one JSON value per line. A line without its newline, or that is not JSON, was cut short and does not count,
+//! A log has one JSON value per line, then zeros. The zeros make room: to flush lines that are written over them is cheaper
+//! than to flush a file that grows. A line without its newline, or that is not JSON, was cut short and does not count,
 //! because nothing is done before the line is complete.
 //!
 //! Invariants: the kernel lock of a log is the lock of everything that tollgate does to the tasks of its stripe; a log is
 //! written only under its lock; a task and its fallback names are in one stripe.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,17 +23,21 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::FolderStore;
-use super::disk::{Disk, fingerprint, read};
+use super::disk::{Disk, fingerprint, read, read_range};
 use crate::claim::{ClaimRecord, StepId};
 use crate::step::{Step, Version};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
-use tollgate_base::lock::{Lock, has_name, open_noatime};
+use tollgate_base::lock::{Lock, open_noatime};
+use tollgate_base::settings::Durability;
 use tollgate_base::task::TaskName;
 
-/// A log that has grown past this is rewritten, unless most of it is needed: about ten steps. Every look at a task of the
-/// stripe parses the whole log.
+/// A log that has grown past this is emptied as soon as nothing in it is needed, and rewritten when it is four times as
+/// large. Every look at a task of the stripe reads the whole log.
 const LARGE: u64 = 16 << 10;
+
+/// How many zeros are added when the room is used up.
+const ROOM: usize = LARGE as usize;
 
 /// How many bytes of a long name are never cut, even if a fallback name gets a fallback name itself.
 const NEVER_CUT: usize = 160;
@@ -82,22 +89,30 @@ mod raw {
 }
 
 /// A line of a log.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, on the stack")]
 #[derive(Serialize, Deserialize)]
-enum Line {
+enum Line<'a> {
     /// This is about to be done.
-    Plan(Box<Plan>),
-    /// It was done, and the task has this name now.
-    Done(TaskName),
+    Plan(Cow<'a, Plan>),
+    /// It was done: what was known about the first name is void, and this is known about the task, if anything.
+    Taken(Cow<'a, TaskName>, Option<(Cow<'a, TaskName>, Cow<'a, Noted>)>),
     /// It was rolled back.
     Undone,
+    /// Nothing is known about any task, and no step is under way. What stands before it need not be read.
+    Empty,
     /// This is known about a task.
-    Noted(TaskName, Box<Noted>),
+    Noted(Cow<'a, TaskName>, Cow<'a, Noted>),
+    /// It was done, and the task has this name now. Written by earlier versions.
+    Done(Cow<'a, TaskName>),
 }
 
-/// How the lines begin after which no step is pending.
-const MARKS: [&[u8]; 3] = [br#"{"Done""#, br#""Undone""#, br#"{"Noted""#];
+/// How the line of a plan begins. Only the last plan matters, and only if no mark follows it.
+const PLAN: &[u8] = br#"{"Plan""#;
 
-impl Line {
+/// The line [`Line::Empty`].
+const EMPTY: &[u8] = br#""Empty""#;
+
+impl Line<'_> {
     fn bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = serde_json::to_vec(self).map_err(|error| Fault::invalid(error.to_string()))?;
         bytes.push(b'\n');
@@ -117,32 +132,68 @@ pub(super) struct LogState {
 impl LogState {
     /// What these bytes say, and how many of them are complete lines.
     fn parse(bytes: &[u8]) -> (Self, u64) {
-        let (mut state, mut whole) = (Self::default(), 0);
-        for line in bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
-            match serde_json::from_slice(line) {
-                Ok(Line::Plan(plan)) => state.pending = Some(*plan),
-                Ok(Line::Undone) => state.pending = None,
-                Ok(Line::Done(landed)) => {
-                    if let Some(plan) = state.pending.take() {
-                        state.settle(plan.step, landed);
-                    }
-                }
-                Ok(Line::Noted(task, noted)) => drop(state.notes.insert(task, *noted)),
-                // Cut short by a power cut.
-                Err(_) => break,
+        let bytes = without_zeros(bytes);
+        // Whatever is known stands after the last line that says that nothing is known.
+        let mut start = bytes.len();
+        for line in bytes.split_inclusive(|byte| *byte == b'\n').rev() {
+            if line.strip_suffix(b"\n") == Some(EMPTY) {
+                break;
             }
-            whole += line.len() as u64;
+            start -= line.len();
         }
-        (state, whole)
+        let (mut state, mut plan, mut whole) = (Self::default(), None, start);
+        let complete = |line: &&[u8]| line.ends_with(b"\n");
+        for line in bytes[start..].split_inclusive(|byte| *byte == b'\n').take_while(complete) {
+            if line.starts_with(PLAN) {
+                plan = Some(line);
+            } else {
+                match serde_json::from_slice(line) {
+                    Ok(Line::Taken(task, noted)) => {
+                        state.notes.remove(&*task);
+                        let noted = noted.map(|(task, noted)| (task.into_owned(), noted.into_owned()));
+                        state.notes.extend(noted);
+                    }
+                    Ok(Line::Done(landed)) => {
+                        if let Some(Line::Plan(plan)) =
+                            plan.and_then(|line| serde_json::from_slice(line).ok())
+                        {
+                            state.settle(&plan.step, &landed);
+                        }
+                    }
+                    Ok(Line::Noted(task, noted)) => {
+                        state.notes.insert(task.into_owned(), noted.into_owned());
+                    }
+                    Ok(Line::Undone | Line::Empty | Line::Plan(_)) => {}
+                    // Cut short by a power cut.
+                    Err(_) => break,
+                }
+                plan = None;
+            }
+            whole += line.len();
+        }
+        match plan.map(|line| (line, serde_json::from_slice(line))) {
+            Some((_, Ok(Line::Plan(plan)))) => state.pending = Some(plan.into_owned()),
+            Some((line, _)) => whole -= line.len(),
+            None => {}
+        }
+        (state, whole as u64)
     }
 
     /// A step was done: what was known about the old name is void, the step's record holds for the new one.
-    fn settle(&mut self, step: Step, landed: TaskName) {
+    fn settle(&mut self, step: &Step, landed: &TaskName) {
         self.notes.remove(&step.task);
-        if let Some(record) = step.record {
-            self.notes.insert(landed, Noted { step: step.id, record });
+        if let Some(record) = step.record.clone() {
+            self.notes.insert(landed.clone(), Noted { step: step.id.clone(), record });
         }
     }
+}
+
+fn without_zeros(mut bytes: &[u8]) -> &[u8] {
+    while let Some(rest) = bytes.strip_suffix(&[0; 64]) {
+        bytes = rest;
+    }
+    let end = bytes.iter().rposition(|byte| *byte != 0);
+    &bytes[..end.map_or(0, |last| last + 1)]
 }
 
 impl FolderStore {
@@ -159,41 +210,51 @@ impl FolderStore {
         }
     }
 
-    /// Whether a step may be pending in a log: its last complete line is not a mark. Every claim asks for all logs, so this
-    /// parses nothing.
+    /// Whether a step may be pending in a log: its last line is a plan. Every claim asks for all logs, so this parses
+    /// nothing.
     pub(super) fn may_be_pending(&self, stripe: u8) -> Result<bool> {
         let path = self.log_path(stripe);
         let bytes = match open_noatime(CWD, &path, OFlags::RDONLY) {
             Err(Errno::NOENT) => return Ok(false),
             file => read(&file.at("open", &path)?, 0, u64::MAX).at("read", &path)?,
         };
-        let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else { return Ok(false) };
-        let last = bytes[..end].rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
-        Ok(!MARKS.iter().any(|mark| last.starts_with(mark)))
+        let is_line = |byte: &u8| *byte == b'\n';
+        let lines = without_zeros(&bytes).split_inclusive(is_line);
+        Ok(lines.rev().find(|line| line.ends_with(b"\n")).is_some_and(|last| last.starts_with(PLAN)))
     }
 
     /// Locks the log of a stripe. `None` if others held the lock all the time.
     pub(super) fn lock_log(&self, stripe: u8, wait: Duration) -> Result<Option<LockedLog>> {
         let path = self.log_path(stripe);
-        let is_new = !path.exists();
-        let lock = loop {
-            match Lock::acquire(&path, wait)? {
-                Some(lock) if has_name(lock.file()) => break lock,
+        let is_new = self.disk.durability == Durability::Durable && !path.exists();
+        let log = loop {
+            let Some(lock) = Lock::acquire(&path, wait)? else { return Ok(None) };
+            let size = match lock.file().metadata().at("look at", &path)? {
                 // Rewritten while we waited.
-                Some(_) => {}
-                None => return Ok(None),
+                found if found.nlink() == 0 => continue,
+                found => found.len(),
+            };
+            let bytes = read_range(lock.file(), 0, size).at("read", &path)?;
+            let (state, len) = LogState::parse(&bytes);
+            let disk = self.disk.clone();
+            let mut log = LockedLog { state, lock, path: path.clone(), len, size, disk };
+            let is_settled = log.state.pending.is_none();
+            if is_settled && log.state.notes.is_empty() && len > LARGE {
+                log.cut(0)?;
+            } else if without_zeros(&bytes).len() as u64 > len {
+                log.cut(len)?;
+            }
+            // A record has less than a KiB. If the log cannot be rewritten now, it goes on as it is.
+            let is_large = log.len > 4 * LARGE.max((log.state.notes.len() as u64) << 10);
+            if !(is_settled && is_large) || log.rewrite().is_err() {
+                break log;
             }
         };
         if is_new {
             // Without it a power cut could take the whole log away from under a step that is half done.
             self.disk.sync_folder(&self.private.join("logs"))?;
         }
-        let bytes = read(lock.file(), 0, u64::MAX).at("read", &path)?;
-        let (state, len) = LogState::parse(&bytes);
-        if len < bytes.len() as u64 {
-            self.disk.cut(lock.file(), &path, len)?;
-        }
-        Ok(Some(LockedLog { state, lock, path, len, disk: self.disk.clone() }))
+        Ok(Some(log))
     }
 }
 
@@ -204,20 +265,27 @@ pub(super) struct LockedLog {
     path: PathBuf,
     /// The length of its complete lines. What a failed write left after them is overwritten.
     len: u64,
+    /// The length of the file, with the zeros.
+    size: u64,
     disk: Disk,
 }
 
 impl LockedLog {
-    fn append(&mut self, line: &Line) -> Result<()> {
-        let bytes = line.bytes()?;
+    fn append(&mut self, line: &Line<'_>) -> Result<()> {
+        let mut bytes = line.bytes()?;
+        let end = self.len + bytes.len() as u64;
+        if end > self.size && self.disk.durability == Durability::Durable {
+            bytes.resize(bytes.len() + ROOM, 0);
+        }
         self.disk.write_at(self.lock.file(), &self.path, self.len, &bytes)?;
-        self.len += bytes.len() as u64;
+        self.size = self.size.max(self.len + bytes.len() as u64);
+        self.len = end;
         Ok(())
     }
 
     /// Writes down what is about to be done.
     pub(super) fn begin(&mut self, plan: &Plan) -> Result<()> {
-        self.append(&Line::Plan(Box::new(plan.clone())))?;
+        self.append(&Line::Plan(Cow::Borrowed(plan)))?;
         // Without it a power cut could leave a step half done and nobody who knows.
         self.sync()
     }
@@ -225,19 +293,26 @@ impl LockedLog {
     /// The step was done: its record is in force.
     pub(super) fn done(&mut self, plan: &Plan, landed: &TaskName) -> Result<()> {
         let before = self.state.notes.clone();
-        self.state.settle(plan.step.clone(), landed.clone());
-        self.mark(&Line::Done(landed.clone())).inspect_err(|_| self.state.notes = before)
+        self.state.settle(&plan.step, landed);
+        let marked = if self.state.notes.is_empty() {
+            self.append(&Line::Empty)
+        } else {
+            let noted = self.state.notes.get(landed).cloned();
+            let known = noted.map(|noted| (Cow::Borrowed(landed), Cow::Owned(noted)));
+            self.append(&Line::Taken(Cow::Borrowed(&plan.step.task), known))
+        };
+        marked.inspect_err(|_| self.state.notes = before)
     }
 
     /// The step was rolled back.
     pub(super) fn undone(&mut self) -> Result<()> {
-        self.mark(&Line::Undone)
+        self.append(&Line::Undone)
     }
 
     /// Forgets a task that is nowhere any more.
     pub(super) fn forget(&mut self, task: &TaskName) -> Result<()> {
         self.state.notes.remove(task);
-        self.rewrite()
+        self.append(&Line::Taken(Cow::Borrowed(task), None))
     }
 
     /// Every mark so far survives a power cut.
@@ -245,27 +320,17 @@ impl LockedLog {
         self.disk.sync(self.lock.file(), &self.path)
     }
 
-    fn mark(&mut self, line: &Line) -> Result<()> {
-        if self.state.notes.is_empty() {
-            // Nothing is left to know: the empty log is the mark.
-            self.disk.cut(self.lock.file(), &self.path, 0)?;
-            self.len = 0;
-            return Ok(());
-        }
-        self.append(line)?;
-        // A record has less than a KiB.
-        if self.len > LARGE.max((self.state.notes.len() as u64) << 10) {
-            // The mark is made. If the log cannot be rewritten now, it goes on as it is.
-            let _ = self.rewrite();
-        }
+    fn cut(&mut self, len: u64) -> Result<()> {
+        self.disk.cut(self.lock.file(), &self.path, len)?;
+        (self.len, self.size) = (len, len);
         Ok(())
     }
 
     /// A compacted copy replaces the log, by rename: readers without the lock see the old or the new one.
-    fn rewrite(&mut self) -> Result<()> {
+    fn rewrite(&self) -> Result<()> {
         let mut bytes = Vec::new();
         for (task, noted) in &self.state.notes {
-            bytes.extend(Line::Noted(task.clone(), Box::new(noted.clone())).bytes()?);
+            bytes.extend(Line::Noted(Cow::Borrowed(task), Cow::Borrowed(noted)).bytes()?);
         }
         self.disk.replace_via(&self.path.with_extension("new"), &self.path, &bytes)
     }
@@ -313,7 +378,9 @@ mod tests {
         let noted = Noted { step: StepId::new().unwrap(), record: ClaimRecord::new(Slot::NEEDS_ACTION) };
         let mut bytes = Vec::new();
         for name in ["a", "b"] {
-            bytes.extend(Line::Noted(name.parse().unwrap(), Box::new(noted.clone())).bytes().unwrap());
+            bytes.extend(
+                Line::Noted(Cow::Owned(name.parse().unwrap()), Cow::Borrowed(&noted)).bytes().unwrap(),
+            );
         }
         let first = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
         for end in first..bytes.len() {

@@ -16,7 +16,7 @@ use rustix::fs::{CWD, OFlags};
 
 use super::FolderStore;
 use super::cache::Cache;
-use super::disk::{fingerprint, read};
+use super::disk::{fingerprint, read_range};
 use crate::brief::{Brief, Broken, HEAD};
 use crate::state::Slot;
 use crate::store::{Ready, Scan, TaskSummary, Unfit};
@@ -61,7 +61,7 @@ impl FolderStore {
             let (fingerprint, modified) = (fingerprint(&found), modified(&found));
             let brief = match cache.find(&fingerprint) {
                 Some(brief) => Ok(brief),
-                None => match read_brief(&entry.path()) {
+                None => match read_brief(&entry.path(), found.len()) {
                     Ok(brief) => {
                         let age = now.duration_since(changed(&found).max(modified));
                         if let (Ok(brief), true) = (&brief, age > CERTAIN) {
@@ -87,9 +87,9 @@ fn fit(name: &OsStr, found: &Metadata) -> Result<TaskName, String> {
     if found.is_file() { Ok(task) } else { Err("it is not a plain file".to_owned()) }
 }
 
-fn read_brief(path: &Path) -> io::Result<Result<Brief, Broken>> {
+fn read_brief(path: &Path, len: u64) -> io::Result<Result<Brief, Broken>> {
     let file = open_noatime(CWD, path, OFlags::RDONLY | OFlags::NONBLOCK)?;
-    Ok(Brief::read(&read(&file, 0, HEAD as u64)?))
+    Ok(Brief::read(&read_range(&file, 0, len.min(HEAD as u64))?))
 }
 
 /// By its name alone: not hidden, and it ends in `.md`.

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use rustix::fs::{Access, OFlags};
 
 use super::cache::Cache;
-use super::disk::{Disk, Moved, date_back, is_at, open_task, read};
+use super::disk::{Disk, Moved, date_back, is_at, open_task, read, read_range};
 use super::log::{Noted, stripe_of, version};
 use super::{FolderOptions, FolderStore, held, make_private_folder, migrate, scan, watch};
 use crate::brief::HEAD;
@@ -25,6 +25,7 @@ use crate::step::{Landed, Step, StepOutcome};
 use crate::store::{Ready, Scan, Store, Task, Wake, Watch};
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::names_in;
+use tollgate_base::lock::Lock;
 use tollgate_base::name::{Agent, ClaimId, StepId, random_id};
 use tollgate_base::task::TaskName;
 
@@ -66,7 +67,7 @@ impl FolderStore {
     ) -> Result<Option<Task>> {
         let path = self.path(task, slot);
         let Some((file, found)) = open_task(&path, OFlags::RDONLY)? else { return Ok(None) };
-        let head = read(&file, 0, HEAD as u64).at("read", &path)?;
+        let head = read_range(&file, 0, found.len().min(HEAD as u64)).at("read", &path)?;
         let twin = noted.map(|noted| &noted.record.slot).filter(|other| {
             *other != slot && fs::symlink_metadata(self.path(task, other)).is_ok_and(|found| found.is_file())
         });
@@ -103,6 +104,8 @@ impl Store for FolderStore {
             return Ok(scan);
         }
         let path = self.private.join("cache").join(state.as_str());
+        // One process at a time reads new files; the others then find in the cache what it read.
+        let _reading = Lock::acquire(&path.with_extension("lock"), LOCK_WAIT)?;
         let known = fs::read(&path).unwrap_or_default();
         let mut cache = Cache::parse(&known);
         self.scan_folder(&Slot::Free(state), &mut cache, now, &mut scan)?;
@@ -111,6 +114,12 @@ impl Store for FolderStore {
     }
 
     fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Task>> {
+        if let Some(state) = state.filter(|state| *state != State::InProgress)
+            && fs::symlink_metadata(self.path(task, &Slot::Free(state))).is_err()
+        {
+            // Nearly always because somebody claimed it first.
+            return Ok(None);
+        }
         let stripe = stripe_of(task);
         let mut known = self.read_log(stripe)?;
         // A process may have died on the way. If it is alive, the task is as it was before its step.

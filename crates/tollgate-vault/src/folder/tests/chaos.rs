@@ -91,7 +91,7 @@ fn workers_that_die_at_random_do_every_task_once() {
                 while done() < TASKS {
                     let mut dying = store.clone();
                     let die = dice.clone();
-                    dying.disk.fates = Some(Arc::new(move |_| match die(30) {
+                    dying.disk.fates = Some(Arc::new(move |_| match die(20) {
                         true if die(2) => Fate::DieHalf,
                         true => Fate::Die,
                         false => Fate::Go,

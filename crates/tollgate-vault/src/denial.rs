@@ -45,6 +45,8 @@ pub enum Denial {
     RaceLost(TaskName),
     #[error("`{0}` is waiting for a person to approve it")]
     AwaitsApproval(TaskName),
+    #[error("`{0}` goes to `Pending_Approval`, because a person must look at it: {1}")]
+    InDoubt(TaskName, String),
     #[error("`{0}` was changed after it was approved; a person must approve it again")]
     NotAsApproved(TaskName),
     #[error("`{0}` has just been changed; look at it again")]
@@ -79,6 +81,7 @@ impl Denial {
             Self::Owned(..) | Self::RaceLost(_) => DenialReason::Lost,
             Self::AwaitsApproval(_)
             | Self::NotAsApproved(_)
+            | Self::InDoubt(..)
             | Self::Changed(_)
             | Self::Elsewhere(..)
             | Self::NotAllowed(_) => DenialReason::NotEligible,

@@ -89,7 +89,13 @@ impl Vault {
         let Some(task) = self.store().get(name, state, now)? else { return Ok(None) };
         let mode = match self.judge(&task, agent, request.renamed_in, now)? {
             Ok(mode) => mode,
-            Err(denial) => return Ok(Some(Err(denial))),
+            Err(denial) => {
+                if let Denial::InDoubt(_, doubt) = &denial {
+                    // If somebody changes it at this moment, the next claim comes here again.
+                    self.apply(&rules::ask(&task, doubt, now)?)?.landed()?;
+                }
+                return Ok(Some(Err(denial)));
+            }
         };
         let ClaimRecord { approval, offered, .. } = &task.record;
         if task.slot == Slot::APPROVED && approval.is_none() && offered.is_none() {

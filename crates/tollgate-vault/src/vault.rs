@@ -222,6 +222,9 @@ impl Vault {
         if let Some(twin) = &task.twin {
             return Err(Denial::Twin(name, twin.clone()));
         }
+        if let Some(doubt) = rules::doubt(task) {
+            return Err(Denial::InDoubt(name, doubt));
+        }
         self.terms.roles.mode(agent, brief.action.as_deref(), state).map_err(Denial::NotAllowed)
     }
 }

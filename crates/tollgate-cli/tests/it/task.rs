@@ -376,6 +376,11 @@ fn an_action_that_cannot_be_read_for_certain_is_not_no_action() {
         ("indented", "---\n  action: payment\n---\n# Pay\n"),
         ("below", "---\ntitle: pay\n  action: payment\n---\n# Pay\n"),
         ("twice", "# Pay\n\n**Action**: summarize\n**Action**: payment\n"),
+        ("spellings", "---\naction: ok\naction_type: payment\n---\n# Pay\n"),
+        ("late", "\n---\naction: payment\n---\n# Pay\n"),
+        ("tab", "# Pay\n\t**Action**: payment\n"),
+        ("priority", "---\npriority: banana\n---\n# Pay\n"),
+        ("due", "---\ndue: tomorrow\n---\n# Pay\n"),
     ] {
         world.puts(format!("vault/Needs_Action/{name}.md"), text);
         let refused =
@@ -383,6 +388,9 @@ fn an_action_that_cannot_be_read_for_certain_is_not_no_action() {
         assert_eq!(refused["reason"], "incomplete", "{name}: {refused}");
         assert!(refused["message"].as_str().unwrap().contains("line"), "{name}: {refused}");
     }
+    let far = format!("# Pay\n{}\n**Action**: payment\n", "x".repeat(80 << 10));
+    world.puts("vault/Needs_Action/far.md", far);
+    assert_eq!(world.json("task claim far --agent cloud")["mode"], "draft");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use tollgate::error::{Fault, Result};
-use tollgate::vault::brief::{Brief, Priority};
+use tollgate::vault::brief::{Brief, Priority, read_due};
 use tollgate::vault::{TaskName, Vault};
 
 use crate::answer::{Answer, Said};
@@ -133,6 +133,9 @@ fn new_task(
     if title.is_empty() || title.chars().any(char::is_control) {
         return Err(UsageError::BadTitle.into());
     }
+    if let Some(due) = due.filter(|due| read_due(due).is_none()) {
+        return Err(UsageError::BadTaskOption { option: "due", value: due.to_owned() }.into());
+    }
     let mut front = String::new();
     if let Some(action) = action {
         front += &format!("action: {}\n", quoted(action));
@@ -167,8 +170,6 @@ fn new_task(
         ("action", action.to_owned())
     } else if !after.is_empty() && brief.after != after {
         ("after", after.iter().map(TaskName::as_str).collect::<Vec<_>>().join(", "))
-    } else if let Some(due) = due.filter(|_| brief.due.is_none()) {
-        ("due", due.to_owned())
     } else if let Some(priority) = priority.filter(|priority| brief.priority != *priority) {
         ("priority", priority.as_str().to_owned())
     } else {
@@ -216,9 +217,7 @@ mod tests {
         assert_eq!((brief.priority, brief.after), (Priority(0), after));
         assert!(text.ends_with(b"# T\n\nx\n"));
         assert!(new_task("T", None, None, None, &[], b"").unwrap() == b"# T\n");
-        // The options win over the body.
-        let text = new_task("T", Some("read"), None, None, &[], b"**Action**: pay").unwrap();
-        assert_eq!(Brief::read(&text).unwrap().action.as_deref(), Some("read"));
+        assert!(new_task("T", Some("read"), None, None, &[], b"**Action**: pay").is_err());
         assert!(new_task("T", Some(" "), None, None, &[], b"").is_err());
         assert!(new_task("a\nb", None, None, None, &[], b"").is_err());
         assert!(new_task("T", None, None, Some("soon"), &[], b"").is_err());

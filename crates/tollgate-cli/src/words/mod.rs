@@ -43,8 +43,8 @@ pub(crate) use recovery::kept;
 pub(crate) use refusal::refused;
 pub(crate) use serve::{agent_of_server, serving};
 pub(crate) use task::{
-    bad_priority, bad_verdict, board, event_line, figures, log_line, may_claim, no_vault, task_added,
-    task_for_decision, task_is_there, task_shown, unfit,
+    bad_priority, bad_verdict, board, closes_a_circle, event_line, figures, log_line, may_claim, no_vault,
+    task_added, task_for_decision, task_is_there, task_shown, unfit,
 };
 pub(crate) use text::Viewpoint;
 pub(crate) use token::{token_added, token_removed, tokens};

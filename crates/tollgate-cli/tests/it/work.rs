@@ -292,7 +292,7 @@ fn each_agent_has_a_log() {
     world.run("task add X").is(0);
     work(&world, "--agent blue --once", "true").ends().is(0);
     let log = fs::read_to_string(world.path("logs/agent-blue.log")).unwrap();
-    let lines: Vec<&str> = log.lines().map(|line| line.split_once(' ').unwrap().1).collect();
+    let lines: Vec<&str> = log.lines().map(|line| line.splitn(3, ' ').nth(2).unwrap()).collect();
     assert_eq!(lines.len(), 3, "{log}");
     assert_eq!(lines[0], "`blue` is working on the tasks in `vault`");
     assert!(

@@ -56,5 +56,6 @@ pub(crate) use turn::{turn_ended, turn_shown, turns};
 pub(crate) use usage::{bad_expectation, bad_line_number, lines_backwards, parse_error_json};
 pub(crate) use work::{
     asked_to_stop, cannot_run, cannot_start, claim_is_gone, exit_status, given_back, not_watching,
-    something_still_runs, work_begins, work_done, work_ended, work_fault, work_starts, work_stops,
+    released_by_command, something_still_runs, waits_for_one, work_begins, work_done, work_ended, work_fault,
+    work_starts, work_stops,
 };

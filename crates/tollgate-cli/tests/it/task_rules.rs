@@ -150,6 +150,29 @@ fn a_clone_without_waiting_tasks_is_a_vault() {
 }
 
 #[test]
+fn a_command_may_release_its_own_task() {
+    let world = world("");
+    for (title, how, outcome) in [
+        ("Good", "", "done"),
+        ("Asked", "--to Pending_Approval", "drafted"),
+        ("Bad", "--to Rejected --result failure", "failed"),
+    ] {
+        world.tollgate(["task", "add", title]).ends().is(0);
+        let script = format!("tollgate task release $TOLLGATE_TASK_ID {how}");
+        let words = ["work", "--agent", "blue", "--once", "--json", "--", "sh", "-c", &script];
+        let said = world.tollgate(words).ends().stdout();
+        let said: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+        assert_eq!(said[outcome], 1, "{title}: {said}");
+    }
+    world.run("task add Told").is(0);
+    let script = "tollgate task release $TOLLGATE_TASK_ID";
+    let ran = world.tollgate(["work", "--agent", "blue", "--once", "--", "sh", "-c", script]).ends().is(0);
+    assert!(ran.stdout().ends_with("1 task done\n"), "{ran}");
+    assert!(ran.stderr().contains("the command released `told.md` itself"), "{ran}");
+    assert!(!ran.stderr().contains("refused"), "{ran}");
+}
+
+#[test]
 fn a_claimed_task_that_was_renamed_is_explained() {
     let world = world("lease = \"1h\"\n");
     world.run("task add X").is(0);
@@ -192,4 +215,13 @@ fn what_an_author_may_take_for_a_task_gets_a_note() {
     world.holds("vault/Needs_Action/two.md", "x\n");
     fs::remove_file(folder.join("two.md")).unwrap();
     world.run("task claim one --agent blue").is(0);
+}
+
+#[test]
+fn work_without_a_command_says_what_it_does() {
+    let world = world("");
+    world.run("task add X").is(0);
+    let ran = world.run("work --agent blue").is(0);
+    assert!(ran.stderr().contains("no command given: waiting for one task in `vault`"), "{ran}");
+    assert!(ran.stdout().starts_with("claimed `x.md` for `blue`"), "{ran}");
 }

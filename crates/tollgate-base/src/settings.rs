@@ -384,6 +384,7 @@ mod tests {
             lease = "1h"
             settle = "500ms"
             max_attempts = 5
+            agents = "listed"
             durability = "fast"
             sync = "git"
             remote = "team"
@@ -413,6 +414,7 @@ mod tests {
             lease: Wait(Duration::from_secs(3600)),
             settle: Wait(Duration::from_millis(500)),
             max_attempts: 5,
+            agents: Agents::Listed,
             durability: Durability::Fast,
             sync: Sync::Git,
             remote: "team".into(),

@@ -140,6 +140,8 @@ pub struct VaultSettings {
     pub settle: Wait,
     /// The number of failed attempts after which a task is rejected.
     pub max_attempts: u32,
+    /// Which agents may claim tasks.
+    pub agents: Agents,
     /// Whether an acknowledged step survives a power failure.
     pub durability: Durability,
     /// How machines agree on who owns a task.
@@ -169,6 +171,7 @@ impl Default for VaultSettings {
             // two seconds.
             settle: Wait(Duration::from_secs(2)),
             max_attempts: 3,
+            agents: Agents::default(),
             durability: Durability::default(),
             sync: Sync::default(),
             remote: "origin".into(),
@@ -223,6 +226,17 @@ impl Default for LogSettings {
         // About fifty thousand operations per file: weeks of a busy agent, and still quick to search.
         Self { dir: None, max_size: Size(10 << 20), keep: 5 }
     }
+}
+
+/// Which agents may claim tasks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Agents {
+    /// All. One without an `[agent.NAME]` may do everything.
+    #[default]
+    All,
+    /// Only those with an `[agent.NAME]`. The others may do nothing.
+    Listed,
 }
 
 /// How machines agree on who owns a task.
@@ -370,6 +384,7 @@ mod tests {
             lease = "1h"
             settle = "500ms"
             max_attempts = 5
+            agents = "listed"
             durability = "fast"
             sync = "git"
             remote = "team"
@@ -399,6 +414,7 @@ mod tests {
             lease: Wait(Duration::from_secs(3600)),
             settle: Wait(Duration::from_millis(500)),
             max_attempts: 5,
+            agents: Agents::Listed,
             durability: Durability::Fast,
             sync: Sync::Git,
             remote: "team".into(),

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use crate::claim::ClaimId;
 use crate::state::State;
+use tollgate_base::digest::Digest;
 use tollgate_base::name::Agent;
 use tollgate_base::task::TaskName;
 pub use tollgate_base::task::Verdict;
@@ -36,6 +37,18 @@ pub struct Completion {
 /// How many bytes at the start are the author's: all before the first line that opens a block.
 pub fn author_len(bytes: &[u8]) -> usize {
     line_starts(bytes).find(|&at| bytes[at..].starts_with(OPENING.as_bytes())).unwrap_or(bytes.len())
+}
+
+/// The digest of the author's text. The newline that a block adds after a text without one does not change it.
+pub fn author_digest(bytes: &[u8]) -> Digest {
+    let author = &bytes[..author_len(bytes)];
+    Digest::of(author.strip_suffix(b"\n").unwrap_or(author))
+}
+
+/// Whether the last block is that of an attempt which has not ended.
+pub fn is_open(bytes: &[u8]) -> bool {
+    let last = line_starts(bytes).filter(|&at| bytes[at..].starts_with(OPENING.as_bytes())).last();
+    last.is_some_and(|at| find_line(&bytes[at..], PROCESSING).is_some())
 }
 
 fn line_starts(bytes: &[u8]) -> impl Iterator<Item = usize> + '_ {
@@ -72,6 +85,11 @@ pub fn open(last: Option<u8>, id: &ClaimId, task: &TaskName, agent: &Agent, at: 
 /// Where this claim's block begins.
 pub fn find(bytes: &[u8], id: &ClaimId) -> Option<usize> {
     find_line(bytes, &format!("{OPENING}{id} -->"))
+}
+
+/// Whether this claim's block is there and has its end written in.
+pub fn is_closed(bytes: &[u8], id: &ClaimId) -> bool {
+    find(bytes, id).is_some_and(|at| find_line(&bytes[at..], "## Completion").is_some())
 }
 
 /// The block with its end written in: the status becomes the next state, the completion follows.
@@ -117,6 +135,12 @@ pub fn rejection(last: Option<u8>, by: &str, reason: &str, at: Timestamp) -> Str
     format!(
         "{gap}{OPENING}decision -->\n## Decision\n\n**Rejected By**: {by}\n**Rejected At**: {at}\n**Reason**: {reason}\n"
     )
+}
+
+/// Why a person must look at a task that nobody works on. Opens a block, as [`rejection`] does.
+pub fn question(last: Option<u8>, reason: &str, at: Timestamp) -> String {
+    let (gap, at, reason) = (gap(last), second(at), plain(reason));
+    format!("{gap}{OPENING}decision -->\n## Decision needed\n\n**Asked At**: {at}\n**Reason**: {reason}\n")
 }
 
 /// Text from outside on one line of ours: its further lines are indented, so that none of them can open a block or

@@ -12,13 +12,17 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 use crate::block::author_len;
-use crate::frontmatter::{ACTION, Value, Words};
+use crate::frontmatter::{ACTION, Found, Value, Words};
 use tollgate_base::task::TaskName;
 
 pub use crate::frontmatter::Broken;
 
-/// How much of a file is read for the author's words: far more than any frontmatter, little enough to read thousands.
-pub const HEAD: usize = 64 << 10;
+/// The longest text of an author, in bytes: as much as a person can be shown before a decision. An action could stand at
+/// the end of it, so a task whose text is longer is broken.
+const LONGEST: usize = 1 << 20;
+
+/// How much of a file is read for the author's words: the longest text, and the line after it that opens a block.
+pub const HEAD: usize = LONGEST + 4096;
 
 /// How urgent: 0 is the most urgent, 4 the least, 2 what nobody has said anything about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -72,14 +76,16 @@ impl Brief {
     /// Reads the first [`HEAD`] bytes of a file.
     pub fn read(head: &[u8]) -> Result<Self, Broken> {
         let author = &head[..author_len(head)];
-        let text = String::from_utf8_lossy(author);
-        let words = Words::read(&text, head.len() >= HEAD)?;
+        if author.len() > LONGEST {
+            let what = "its text has more than 1 MiB, and an action at the end of it would not be seen";
+            return Err(Broken(what.to_owned()));
+        }
+        let words = Words::read(&String::from_utf8_lossy(author))?;
         Ok(Self {
             action: action(&words)?.map(Arc::from),
-            priority: one(&words, &["priority", "prio"])?
-                .and_then(|text| Priority::read(&text))
+            priority: agreed(&words, &["priority", "prio"], "a priority", Priority::read)?
                 .unwrap_or_default(),
-            due: one(&words, &["due", "duedate", "dueat", "deadline"])?.and_then(|text| due(&text)),
+            due: agreed(&words, &DUE, "a day or a time, such as `2026-11-20`", read_due)?,
             after: after(&words)?,
         })
     }
@@ -90,32 +96,59 @@ impl Brief {
     }
 }
 
-fn one(words: &Words, keys: &[&str]) -> Result<Option<String>, Broken> {
-    match words.get(keys) {
-        None => Ok(None),
-        Some((_, Value::One(text))) => Ok(Some(text.clone()).filter(|text| !text.is_empty())),
-        Some((key, Value::Many(_))) => Err(Broken(format!("`{key}` must be one value, not a list"))),
-        Some((key, Value::Odd(line))) => {
-            Err(Broken(format!("`{key}` (line {line}) must be one plain value")))
+const DUE: [&str; 4] = ["due", "duedate", "dueat", "deadline"];
+
+/// What the author says under any of these keys. Every value must make sense, and all must say the same.
+fn agreed<T: PartialEq>(
+    words: &Words,
+    keys: &[&str],
+    what: &str,
+    read: impl Fn(&str) -> Option<T>,
+) -> Result<Option<T>, Broken> {
+    let mut agreed: Option<(usize, T)> = None;
+    for Found { line, key, value } in words.get(keys) {
+        let text = match value {
+            Value::One(text) if text.is_empty() => continue,
+            Value::One(text) => text,
+            Value::Many(_) => {
+                return Err(Broken::at(*line, &format!("has a list, but `{key}` must be one value")));
+            }
+            Value::Odd(line) => {
+                return Err(Broken::at(*line, &format!("must have one plain value for `{key}`")));
+            }
+        };
+        let Some(value) = read(text) else {
+            let text: String = text.chars().take(40).collect();
+            return Err(Broken::at(*line, &format!("has `{key}: {text}`, which is not {what}")));
+        };
+        match &agreed {
+            Some((first, other)) if *other != value => {
+                return Err(Broken::at(*line, &format!("has another `{key}` than line {first}")));
+            }
+            Some(_) => {}
+            None => agreed = Some((*line, value)),
         }
     }
+    Ok(agreed.map(|(_, value)| value))
 }
 
 fn action(words: &Words) -> Result<Option<String>, Broken> {
-    let mut found = one(words, &ACTION)?;
-    if found.is_none() {
+    let read = |text: &str| {
+        let is_word = text.len() <= 128 && !text.chars().any(char::is_control);
+        is_word.then(|| text.to_owned())
+    };
+    let what = "a word of at most 128 bytes";
+    match agreed(words, &ACTION, what, read)? {
         // Many vaults say `type: email` and mean what is to be done; these two words say what kind of note it is.
-        found = one(words, &["type"])?.filter(|text| !matches!(text.as_str(), "task" | "approval_request"));
-    }
-    match found {
-        Some(text) if text.len() > 128 || text.chars().any(char::is_control) => {
-            Err(Broken("`action` must be a word of at most 128 bytes".to_owned()))
-        }
+        None => Ok(agreed(words, &["type"], what, read)?
+            .filter(|text| !matches!(text.as_str(), "task" | "approval_request"))),
         found => Ok(found),
     }
 }
 
-fn due(text: &str) -> Option<Timestamp> {
+/// When something is due, as people write it; `None` if it is not a time.
+pub fn read_due(text: &str) -> Option<Timestamp> {
+    let text = link_target(text);
     if let Ok(time) = text.parse::<Timestamp>() {
         return Some(time);
     }
@@ -127,16 +160,27 @@ fn due(text: &str) -> Option<Timestamp> {
 }
 
 fn after(words: &Words) -> Result<Vec<TaskName>, Broken> {
-    let names = match words.get(&["after", "dependson", "dependencies", "blockedby", "depends"]) {
-        None => return Ok(Vec::new()),
-        Some((_, Value::One(text))) => text.split(',').map(str::to_owned).collect(),
-        Some((_, Value::Many(items))) => items.clone(),
-        Some((key, Value::Odd(line))) => {
-            return Err(Broken(format!("`{key}` (line {line}) must be a list of tasks")));
+    let mut after = Vec::new();
+    for Found { line, key, value } in
+        words.get(&["after", "dependson", "dependencies", "blockedby", "depends"])
+    {
+        let names: Vec<&str> = match value {
+            Value::One(text) => text.split(',').collect(),
+            Value::Many(items) => items.iter().map(String::as_str).collect(),
+            Value::Odd(line) => {
+                return Err(Broken::at(*line, &format!("must have a list of tasks for `{key}`")));
+            }
+        };
+        for name in names.into_iter().map(link_target).filter(|name| !name.is_empty()) {
+            let wrong =
+                |error| Broken::at(*line, &format!("waits for something that is not a task: {error}"));
+            let task = name.parse().map_err(wrong)?;
+            if !after.contains(&task) {
+                after.push(task);
+            }
         }
-    };
-    let plain = names.iter().map(|name| link_target(name)).filter(|name| !name.is_empty());
-    plain.map(|name| name.parse().map_err(|error| Broken(format!("it waits for no task: {error}")))).collect()
+    }
+    Ok(after)
 }
 
 /// `[[folder/x|the x]]` is the note `x`.
@@ -170,28 +214,31 @@ mod tests {
             ("type: approval_request", None),
             ("type: email\naction: pay", Some("pay")),
             ("action:", None),
+            ("action:\naction_type: pay", Some("pay")),
+            ("action: pay\nactionType: pay", Some("pay")),
         ] {
             assert_eq!(brief(&format!("---\n{line}\n---\n")).action.as_deref(), action, "{line}");
         }
-        for (text, level) in [
-            ("P0", 0),
-            ("urgent", 0),
-            ("High", 1),
-            ("1", 1),
-            ("medium", 2),
-            ("banana", 2),
-            ("low", 3),
-            ("p4", 4),
-        ] {
+        for (text, level) in
+            [("P0", 0), ("urgent", 0), ("High", 1), ("1", 1), ("medium", 2), ("low", 3), ("p4", 4)]
+        {
             assert_eq!(brief(&format!("**Priority**: {text}")).priority, Priority(level), "{text}");
         }
-        for line in ["due: 2026-11-20", "due_date: 2026-11-20T23:59:59Z", "deadline: \"2026-11-20 23:59:59\""]
-        {
+        for line in [
+            "due: 2026-11-20",
+            "due_date: 2026-11-20T23:59:59Z",
+            "deadline: \"2026-11-20 23:59:59\"",
+            "due: '[[2026-11-20]]'",
+        ] {
             let due = brief(&format!("---\n{line}\n---")).due.unwrap();
             assert_eq!(due.to_string(), "2026-11-20T23:59:59Z", "{line}");
         }
-        for line in ["after: a, b.md", "depends_on: [a, b]", "blockedBy:\n  - \"[[x/a|the a]]\"\n  - '[[b]]'"]
-        {
+        for line in [
+            "after: a, b.md",
+            "depends_on: [a, b]",
+            "blockedBy:\n  - \"[[x/a|the a]]\"\n  - '[[b]]'",
+            "after: a\ndepends_on: [a, b]",
+        ] {
             let names: Vec<_> =
                 brief(&format!("---\n{line}\n---")).after.iter().map(ToString::to_string).collect();
             assert_eq!(names, ["a.md", "b.md"], "{line}");
@@ -200,10 +247,39 @@ mod tests {
 
     #[test]
     fn what_cannot_be_meant_is_broken() {
-        for line in ["action: [a, b]", "action: {a: b}", "after: ../x", "after: {a: b}", "action: \"a\\nb\""]
-        {
-            assert!(Brief::read(format!("---\n{line}\n---").as_bytes()).is_err(), "{line}");
+        for (line, word) in [
+            ("action: [a, b]", "line 2"),
+            ("action: {a: b}", "line 2"),
+            ("after: ../x", "line 2"),
+            ("after: {a: b}", "line 2"),
+            ("action: \"a\\nb\"", "line 2"),
+            ("action: ok\naction_type: pay", "line 3 has another `actiontype` than line 2"),
+            ("action: ok\n---\n**Action**: pay", "line 4 has another `action` than line 2"),
+            ("x: y\n---\n**Action**: ok\n**Action**: pay", "line 5"),
+            ("priority: banana", "line 2 has `priority: banana`, which is not a priority"),
+            ("priority: high\nprio: low", "line 3"),
+            ("due: tomorrow", "line 2 has `due: tomorrow`, which is not a day"),
+            ("due: 2026-11-31", "line 2"),
+        ] {
+            let Broken(why) = Brief::read(format!("---\n{line}\n---").as_bytes()).unwrap_err();
+            assert!(why.contains(word), "{line}: {why}");
         }
+    }
+
+    #[test]
+    fn an_action_is_seen_wherever_it_stands() {
+        let filled = |len: usize| [vec![b'x'; len], b"\n**Action**: pay\n".to_vec()].concat();
+        for len in [0, 1 << 16, LONGEST - 100] {
+            assert_eq!(Brief::read(&filled(len)).unwrap().action.as_deref(), Some("pay"), "{len}");
+        }
+        let long = filled(LONGEST);
+        let block = b"\n<!-- tollgate c-0123456789abcdef -->\n";
+        for text in [&long[..], &long[..HEAD.min(long.len())], &[&long, &block[..]].concat()] {
+            assert!(Brief::read(text).unwrap_err().to_string().contains("1 MiB"));
+        }
+        // What an agent adds to a long text does not make it longer.
+        let longest = [vec![b'x'; LONGEST - 1], block.to_vec(), long].concat();
+        assert!(Brief::read(&longest[..HEAD]).is_ok());
     }
 
     #[test]

@@ -35,6 +35,9 @@ pub struct Claim {
     /// The action the task names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<Arc<str>>,
+    /// The digest of the author's text. Claims of older versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<Digest>,
     /// A person must approve this action for some agent. If the owner dies, the action may have happened, so it is never
     /// retried without a person.
     pub sensitive: bool,
@@ -50,6 +53,24 @@ impl Claim {
             Tenure::Held => None,
         }
     }
+
+    /// What the author asked for at this claim.
+    pub fn asked(&self) -> Asked {
+        Asked { action: self.action.clone(), author: self.author, sensitive: self.sensitive }
+    }
+}
+
+/// What the author of a task asked for at its last claim. Agents must not change it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// The action.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<Arc<str>>,
+    /// The digest of the author's text. Unknown for claims of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<Digest>,
+    /// A person must approve the action for some agent.
+    pub sensitive: bool,
 }
 
 /// A person approved exactly this text. It is good for one execution.
@@ -78,6 +99,12 @@ pub struct ClaimRecord {
     /// Who had it last and released it. The text of a task can claim anything; this is what tollgate itself saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub released_by: Option<Agent>,
+    /// What the author asked for at the last claim, if that claim has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Asked>,
+    /// Who owned the task when somebody moved its file back to `Needs_Action` by hand.
+    #[serde(skip)]
+    pub moved_from: Option<Agent>,
     /// The digest of the text in `Pending_Approval`, so that a manual move to `Approved` approves exactly that text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered: Option<Digest>,
@@ -98,6 +125,8 @@ impl ClaimRecord {
             attempts: 0,
             claim: None,
             released_by: None,
+            asked: None,
+            moved_from: None,
             offered: None,
             approval: None,
             reason: None,
@@ -111,14 +140,24 @@ impl ClaimRecord {
         }
         // A person moved it. Their move stands; the record is void, except for what the move refers to.
         let moved = Self { epoch: self.epoch, ..Self::new(slot.clone()) };
-        match slot.state() {
+        match (slot.state(), self.claim) {
+            // The owner itself may have moved it, so what was asked for still holds.
+            (State::NeedsAction, Some(claim)) => {
+                Self { asked: Some(claim.asked()), moved_from: Some(claim.agent), ..moved }
+            }
             // The person wants a fresh start, so the attempts are counted from zero again.
-            State::NeedsAction => moved,
-            State::Approved if self.slot.state() == State::PendingApproval => {
+            (State::NeedsAction, None) => moved,
+            (State::Approved, _) if self.slot.state() == State::PendingApproval => {
                 Self { offered: self.offered, attempts: self.attempts, ..moved }
             }
             _ => Self { attempts: self.attempts, ..moved },
         }
+    }
+
+    /// The digest of the text that a person approved, or of the one that waited for approval before somebody moved it to
+    /// `Approved` by hand.
+    pub fn approved(&self) -> Option<Digest> {
+        self.approval.as_ref().map(|approval| approval.sha256).or(self.offered)
     }
 
     /// The next fencing number. It follows the clock, so it grows even if the record was lost or dropped.

@@ -2,7 +2,7 @@
 //!
 //! Read is the plain part of YAML that people write by hand: one key a line, scalars, lists. What an own key holds
 //! must be understood or the task is [`Broken`]: a sensitive action that was misread as none would be anybody's to
-//! execute. What other keys hold is passed over.
+//! execute. So is an action in a place where it may or may not count. What other keys hold is passed over.
 
 /// The keys that say what is to be done.
 pub(crate) const ACTION: [&str; 2] = ["action", "actiontype"];
@@ -11,6 +11,12 @@ pub(crate) const ACTION: [&str; 2] = ["action", "actiontype"];
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Broken(pub String);
+
+impl Broken {
+    pub(crate) fn at(line: usize, what: &str) -> Self {
+        Self(format!("line {line} {what}"))
+    }
+}
 
 /// What an author wrote under one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,96 +29,183 @@ pub(crate) enum Value {
     Odd(usize),
 }
 
-/// All that an author wrote, key by key. Keys are lower case, without `_`, `-` and spaces.
-#[derive(Debug, Default)]
-pub(crate) struct Words {
-    front: Vec<(String, Value)>,
-    bold: Vec<(String, Value)>,
+/// A key that an author wrote. It is lower case, without `_`, `-` and spaces.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) line: usize,
+    pub(crate) key: String,
+    pub(crate) value: Value,
 }
 
+/// All that an author wrote, key by key.
+#[derive(Debug, Default)]
+pub(crate) struct Words(Vec<Found>);
+
 impl Words {
-    /// Reads the author's part of a file. `cut` says that there was more than was handed in.
-    pub(crate) fn read(text: &str, cut: bool) -> Result<Self, Broken> {
+    /// Reads the author's part of a file.
+    pub(crate) fn read(text: &str) -> Result<Self, Broken> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        // Old editors end a line with a carriage return alone.
+        let text = text.replace("\r\n", "\n").replace('\r', "\n");
         let mut words = Self::default();
         let mut lines = (1..).zip(text.lines()).peekable();
-        if lines.next_if(|(_, first)| first.trim_end() == "---").is_some() {
-            words.read_front(&mut lines, cut)?;
+        for (number, line) in lines.clone() {
+            if line.contains('\0') {
+                return Err(Broken::at(number, "has a NUL character: save the file as UTF-8 text"));
+            }
         }
-        words.read_bold(lines.map(|(number, line)| (number, line.trim())));
+        match lines.clone().find(|(_, line)| !line.trim().is_empty()) {
+            Some((1, line)) if line.trim_end() == "---" => {
+                lines.next();
+                words.read_front(&mut lines)?;
+            }
+            Some((number, line)) if line.trim() == "---" => {
+                let what = "begins frontmatter, which must begin at the start of the first line";
+                return Err(Broken::at(number, what));
+            }
+            Some((number, line)) if line.trim() == "+++" => {
+                return Err(Broken::at(number, "begins TOML frontmatter: write it in YAML, after `---`"));
+            }
+            _ => {}
+        }
+        words.read_bold(lines)?;
         Ok(words)
     }
 
-    /// The first of these keys that is there: frontmatter before bold, then in the order given.
-    pub(crate) fn get<'a>(&self, keys: &[&'a str]) -> Option<(&'a str, &Value)> {
-        [&self.front, &self.bold].into_iter().find_map(|part| {
-            let found = |key: &&'a str| part.iter().find(|(k, _)| k == *key).map(|(_, value)| (*key, value));
-            keys.iter().find_map(found)
-        })
+    /// What stands under these keys, in the order in which it was written.
+    pub(crate) fn get(&self, keys: &[&str]) -> impl Iterator<Item = &Found> {
+        self.0.iter().filter(move |found| keys.contains(&&*found.key))
     }
 
-    fn read_front<'a>(
-        &mut self,
-        lines: &mut impl Iterator<Item = (usize, &'a str)>,
-        cut: bool,
-    ) -> Result<(), Broken> {
+    fn read_front<'a>(&mut self, lines: &mut impl Iterator<Item = (usize, &'a str)>) -> Result<(), Broken> {
         for (number, line) in lines {
             let trimmed = line.trim();
             let broken = |what: &str| Broken(format!("line {number} of its frontmatter {what}"));
+            let is_action = |text: &str| split_key(text).is_some_and(|(key, _)| ACTION.contains(&&*key));
             let item = trimmed.strip_prefix('-').filter(|rest| rest.is_empty() || rest.starts_with(' '));
             if matches!(line.trim_end(), "---" | "...") {
                 return Ok(());
             } else if trimmed.is_empty() || trimmed.starts_with('#') {
                 continue;
-            } else if let Some(item) = item {
-                let (_, value) = self.front.last_mut().ok_or_else(|| broken("is a list without a key"))?;
-                add_item(value, item.trim(), number);
-            } else if line.starts_with([' ', '\t'])
-                && (self.front.is_empty()
-                    || split_key(trimmed).is_some_and(|(key, _)| ACTION.contains(&&*key)))
-            {
+            } else if let Some(item) = item.map(str::trim) {
+                let Found { value, .. } =
+                    self.0.last_mut().ok_or_else(|| broken("is a list without a key"))?;
+                if is_action(item) {
+                    return Err(broken("has an action in a list"));
+                }
+                add_item(value, item, number);
+            } else if line.starts_with([' ', '\t']) && (self.0.is_empty() || is_action(trimmed)) {
                 // Whether it belongs to the key above or stands on its own is not certain. An action that is misread as
                 // part of another value would be no action, and anybody's to execute.
                 return Err(broken("is indented"));
             } else if line.starts_with([' ', '\t']) || matches!(trimmed, "]" | "}" | "]," | "},") {
                 // Belongs to the key above: the rest of an object, of a folded text. A list of objects keeps its first
                 // line; anything else under a key of ours is not understood.
-                if let Some((_, value @ (Value::One(_) | Value::Odd(_)))) = self.front.last_mut() {
+                if let Some(Found { value: value @ (Value::One(_) | Value::Odd(_)), .. }) = self.0.last_mut()
+                {
                     *value = Value::Odd(number);
                 }
             } else {
                 let (key, value) = split_key(line).ok_or_else(|| broken("is not `key: value`"))?;
-                if self.front.iter().any(|(k, _)| *k == key) {
-                    return Err(Broken(format!("`{key}` is in its frontmatter twice")));
+                if self.0.iter().any(|found| found.key == key) {
+                    return Err(broken(&format!("has `{key}` twice")));
                 }
-                self.front.push((key, scalar_or_list(value).unwrap_or(Value::Odd(number))));
+                let value = scalar_or_list(value).unwrap_or(Value::Odd(number));
+                self.0.push(Found { line: number, key, value });
             }
         }
-        let rest = if cut { " within the first 64 KiB" } else { "" };
-        Err(Broken(format!("its frontmatter has no closing `---`{rest}")))
+        Err(Broken("its frontmatter has no closing `---`".to_owned()))
     }
 
-    fn read_bold<'a>(&mut self, lines: impl Iterator<Item = (usize, &'a str)>) {
-        let mut fenced = false;
-        for (number, line) in lines {
-            fenced ^= line.starts_with("```") || line.starts_with("~~~");
-            let line = line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")).unwrap_or(line);
-            // `**Action**: x` and `**Action:** x`
-            let Some((key, rest)) = line.strip_prefix("**").and_then(|rest| rest.split_once("**")) else {
+    fn read_bold<'a>(
+        &mut self,
+        mut lines: std::iter::Peekable<impl Iterator<Item = (usize, &'a str)>>,
+    ) -> Result<(), Broken> {
+        let mut fence: Option<Fence> = None;
+        // An action in a code block is an example, if the block is certainly one.
+        let mut quoted = None;
+        while let Some((number, line)) = lines.next() {
+            if let Some(open) = &fence {
+                if open.is_closed_by(line) {
+                    (fence, quoted) = (None, None);
+                } else if names_action(line) && open.is_certain {
+                    quoted = quoted.or(Some(number));
+                } else if names_action(line) {
+                    return Err(Broken::at(number, "has an action below an indented code fence"));
+                }
+                continue;
+            }
+            fence = Fence::opened_by(line);
+            if fence.is_some() {
+                continue;
+            }
+            let Some((key, value)) = bold(line) else {
+                if names_action(line) {
+                    let what =
+                        "has an action in a place where it may not count: begin a line with `**Action**:`";
+                    return Err(Broken::at(number, what));
+                }
                 continue;
             };
-            let value = if key.ends_with(':') { Some(rest) } else { rest.trim_start().strip_prefix(':') };
-            let key = normal(key.trim_end_matches(':'));
-            let Some(value) = value.filter(|_| !fenced) else { continue };
-            let value = Value::One(value.trim().trim_matches('`').trim().to_owned());
-            match self.bold.iter_mut().find(|(k, _)| *k == key) {
-                None => self.bold.push((key, value)),
-                // Two answers to one question. Which of them holds is not certain.
-                Some((_, there)) if *there != value => *there = Value::Odd(number),
-                Some(_) => {}
+            if ACTION.contains(&&*key) && line.starts_with(char::is_whitespace) {
+                return Err(Broken::at(number, "has an action, but is indented"));
             }
+            let below = lines.peek().map_or("", |(_, below)| below.trim());
+            let is_answered_below = !below.is_empty() && !below.starts_with("**") && !below.starts_with('#');
+            if ACTION.contains(&&*key) && value.is_empty() && is_answered_below {
+                return Err(Broken::at(number, "has no action after `**Action**:`"));
+            }
+            self.0.push(Found { line: number, key, value: Value::One(value.to_owned()) });
+        }
+        match quoted {
+            Some(number) => Err(Broken::at(number, "has an action in a code block that is never closed")),
+            None => Ok(()),
         }
     }
+}
+
+/// A code block, from its first line.
+struct Fence {
+    mark: char,
+    len: usize,
+    /// Indented this far, the line may be something else.
+    is_certain: bool,
+}
+
+impl Fence {
+    fn opened_by(line: &str) -> Option<Self> {
+        let trimmed = line.trim_start();
+        let mark = trimmed.chars().next().filter(|c| matches!(c, '`' | '~'))?;
+        let rest = trimmed.trim_start_matches(mark);
+        let (len, indent) = (trimmed.len() - rest.len(), &line[..line.len() - trimmed.len()]);
+        let is_inline = mark == '`' && rest.contains('`');
+        let is_certain = indent.len() < 4 && !indent.contains('\t');
+        (len >= 3 && !is_inline).then_some(Self { mark, len, is_certain })
+    }
+
+    fn is_closed_by(&self, line: &str) -> bool {
+        let line = line.trim();
+        line.len() >= self.len && line.chars().all(|c| c == self.mark)
+    }
+}
+
+/// The key and the value of `**Action**: x` or `**Action:** x`, also as an item of a list.
+fn bold(line: &str) -> Option<(String, &str)> {
+    let line = line.trim();
+    let line = line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")).unwrap_or(line);
+    let (key, rest) = line.strip_prefix("**").and_then(|rest| rest.split_once("**"))?;
+    let value = if key.ends_with(':') { Some(rest) } else { rest.trim_start().strip_prefix(':') };
+    let value = value?.trim().trim_matches(['`', '*', '"']).trim();
+    Some((normal(key.trim_end_matches(':')), value))
+}
+
+/// Whether a line begins with an action in bold, after any signs: of a quote, a numbered list, a task list, a table.
+fn names_action(line: &str) -> bool {
+    let Some((head, _)) = line.split_once([':', '\u{ff1a}']) else { return false };
+    let Some(at) = head.find("**").or_else(|| head.find("__")) else { return false };
+    let is_sign = |c: char| !c.is_alphabetic() || matches!(c, 'x' | 'X');
+    let key = normal(head[at..].trim_matches(|c: char| !c.is_alphabetic()));
+    head[..at].chars().all(is_sign) && ACTION.contains(&&*key)
 }
 
 fn normal(key: &str) -> String {
@@ -191,8 +284,12 @@ fn without_comment(text: &str) -> &str {
 mod tests {
     use super::*;
 
+    fn all(text: &str, key: &str) -> Vec<Value> {
+        Words::read(text).unwrap().get(&[key]).map(|found| found.value.clone()).collect()
+    }
+
     fn one(text: &str, key: &str) -> Option<Value> {
-        Words::read(text, false).unwrap().get(&[key]).map(|(_, value)| value.clone())
+        all(text, key).pop()
     }
 
     #[test]
@@ -200,14 +297,31 @@ mod tests {
         let is = |word: &str| Some(Value::One(word.into()));
         assert_eq!(one("---\naction: send_email\n---\n", "action"), is("send_email"));
         assert_eq!(one("\u{feff}---\r\naction: send_email\r\n---\r\n", "action"), is("send_email"));
+        assert_eq!(one("---\raction: send_email\r---\r", "action"), is("send_email"));
         assert_eq!(one("---\n\"Action\": 'pay # this' # note\n---", "action"), is("pay # this"));
         assert_eq!(one("---\naction: ~\n---", "action"), is(""));
         assert_eq!(one("---\nblocked_by: \"[[a]]\"\n---", "blockedby"), is("[[a]]"));
         assert_eq!(one("# T\n\n**Action**: `pay`\n", "action"), is("pay"));
+        assert_eq!(one("\n\n**Action**: **pay**\n", "action"), is("pay"));
         assert_eq!(one("- **Action Type:** pay", "actiontype"), is("pay"));
-        assert_eq!(one("---\naction: a\n---\n**Action**: b", "action"), is("a"));
-        assert_eq!(one("```\n**Action**: b\n```", "action"), None);
+        assert_eq!(one("**Action**:\n\ntext", "action"), is(""));
+        assert_eq!(one("- [x] all\n  **Priority**: high", "priority"), is("high"));
         assert_eq!(one("**bold** text: no key", "bold"), None);
+        assert_eq!(all("---\naction: a\n---\n**Action**: b", "action").len(), 2);
+    }
+
+    #[test]
+    fn an_action_in_a_code_block_is_an_example() {
+        for text in [
+            "```\n**Action**: b\n```",
+            "~~~ text\n```\n**Action**: b\n~~~",
+            "````\n```\n**Action**: b\n```\n````",
+        ] {
+            assert_eq!(one(text, "action"), None, "{text}");
+        }
+        for text in ["```\n~~~\n```\n**Action**: b", "```x``` y\n**Action**: b", "``\n**Action**: b"] {
+            assert_eq!(one(text, "action"), Some(Value::One("b".into())), "{text}");
+        }
     }
 
     #[test]
@@ -229,22 +343,35 @@ mod tests {
             ("---\njust words\n---", "line 2"),
             ("---\n{action: pay}\n---", "line 2"),
             ("---\n- a\n---", "without a key"),
-            ("---\naction: a\naction: b\n---", "twice"),
+            ("---\naction: a\naction: b\n---", "line 3 of its frontmatter has `action` twice"),
             ("---\naction:pay\n---", "line 2"),
             ("---\n  action: pay\n---", "line 2"),
             ("---\n\taction: pay\n---", "line 2"),
             ("---\ntitle: x\n  action: pay\n---", "line 3"),
             ("---\ntitle:\n  Action_Type: pay\n---", "line 3"),
+            ("---\nsteps:\n  - action: pay\n---", "line 3"),
+            ("\n---\naction: pay\n---", "line 2"),
+            (" ---\naction: pay\n---", "line 1"),
+            ("+++\naction = 'pay'\n+++", "line 1"),
+            ("*\0*\0A\0", "line 1"),
+            ("# T\n\t**Action**: pay", "line 2"),
+            ("# T\n  **Action**: pay", "line 2"),
+            ("# T\n    - **Action**: pay", "line 2"),
+            ("> **Action**: pay", "line 1"),
+            ("1. **Action**: pay", "line 1"),
+            ("- [ ] **Action Type:** pay", "line 1"),
+            ("__Action__: pay", "line 1"),
+            ("**Action**\u{ff1a} pay", "line 1"),
+            ("**Action**:\n- pay", "line 1"),
+            ("```\n**Action**: pay", "line 2"),
+            ("    ```\n**Action**: pay\n    ```", "line 2"),
         ] {
-            let Broken(why) = Words::read(text, false).unwrap_err();
+            let Broken(why) = Words::read(text).unwrap_err();
             assert!(why.contains(word), "{text:?}: {why}");
         }
         for odd in ["&x pay", "!!str pay", "|\n  pay", "{a: b}", "\"p\\u0061y\"", "\n  nested: pay", "[a"] {
             let text = format!("---\naction: {odd}\n---");
             assert!(matches!(one(&text, "action"), Some(Value::Odd(_))), "{text:?}");
         }
-        // The same twice is certain, two different answers are not.
-        assert_eq!(one("**Action**: a\n**Action**: `a`", "action"), Some(Value::One("a".into())));
-        assert_eq!(one("**Action**: a\n**Action**: b", "action"), Some(Value::Odd(2)));
     }
 }

@@ -1,14 +1,16 @@
 //! The rules: from a task as it is to the next step, written once for every store. Pure.
 //!
 //! Invariants: every step is on the map of [`crate::state::may_go`]; failed work never goes to `Done`; a sensitive action
-//! that may have been executed is never retried without a person; a draft always goes to a person.
+//! that may have been executed is never retried without a person; a draft always goes to a person; a sensitive task that
+//! its owner has changed or moved goes to a person, so it never comes back as a harmless one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::block::{Completion, Verdict};
-use crate::claim::{Approval, Claim, ClaimId, ClaimRecord, Mode, StepId, Tenure};
+use crate::claim::{Approval, Asked, Claim, ClaimId, ClaimRecord, Mode, StepId, Tenure};
 use crate::claim_lock::ClaimLock;
 use crate::event::{Entry, Event};
 use crate::roles::Roles;
@@ -115,7 +117,7 @@ pub(crate) fn claim(
     at: Timestamp,
 ) -> Result<(Step, Claim)> {
     let mut step = step(task, Some(Verb::Claim), Slot::InProgress(agent.clone()), at)?;
-    let action = task.brief.as_ref().ok().and_then(|brief| brief.action.clone());
+    let action = task.action().cloned();
     let (from, attempts) = (task.slot.state(), task.record.attempts + 1);
     let lease = || Tenure::Leased(lease_until(at, terms.lease));
     let claim = Claim {
@@ -128,15 +130,17 @@ pub(crate) fn claim(
         // Somebody called approved work sensitive, whatever the configuration says now.
         sensitive: from == State::Approved || terms.roles.is_sensitive(action.as_deref()),
         action,
+        author: Some(task.author),
         from,
         id,
     };
     if from == State::Approved {
-        let approval = task.record.approval.as_ref();
-        let sha256 = approval.map(|approval| approval.sha256).or(task.record.offered);
-        let sha256 = sha256.ok_or_else(|| Fault::invalid(format!("nobody approved `{}`", task.name)))?;
+        let sha256 = task
+            .record
+            .approved()
+            .ok_or_else(|| Fault::invalid(format!("nobody approved `{}`", task.name)))?;
         step.check = Some(sha256);
-        if approval.is_none() {
+        if task.record.approval.is_none() {
             decided(&mut step, Decision::Approve { by: "hand".to_owned(), sha256, edited_from: None });
         }
     }
@@ -173,6 +177,51 @@ pub(crate) fn claim_failed(task: &TaskName, agent: &Agent, why: &Fault, at: Time
     Ok(Entry { time: at, agent: Some(agent.clone()), turn: None, event: Event::ClaimFailed(failed) })
 }
 
+/// How the action of a task differs from what its author asked for.
+fn new_action(task: &Task, asked: &Asked) -> Option<String> {
+    let named = |action: Option<&Arc<str>>| action.map_or("none".to_owned(), |action| format!("`{action}`"));
+    let (old, new) = (asked.action.as_ref(), task.action());
+    (old != new).then(|| format!("its action was changed from {} to {}", named(old), named(new)))
+}
+
+/// What was changed in a task while this claim owned it, although that is not for an agent to change.
+fn altered(task: &Task, claim: &Claim) -> Option<String> {
+    // In a task that is not sensitive, an owner may tick off lines of the author's text.
+    let is_new = claim.sensitive && claim.author.is_some_and(|author| author != task.author);
+    let text = || is_new.then(|| "its author's text was changed".to_owned());
+    let what = new_action(task, &claim.asked()).or_else(text)?;
+    Some(format!("{what} while `{}` owned it", claim.agent))
+}
+
+/// Why nobody may claim a task in `Needs_Action` before a person has looked at it: it may be a sensitive one that an agent
+/// has made look harmless. What is not sensitive may be changed there.
+pub(crate) fn doubt(task: &Task) -> Option<String> {
+    let ClaimRecord { asked, moved_from, epoch, .. } = &task.record;
+    match (task.slot.state(), asked, moved_from) {
+        (State::NeedsAction, Some(asked), Some(owner)) if asked.sensitive => {
+            Some(format!("it was moved out of `In_Progress/{owner}` by hand"))
+        }
+        (State::NeedsAction, Some(asked), owner) if asked.sensitive || owner.is_some() => {
+            new_action(task, asked)
+        }
+        (State::NeedsAction, None, None) if *epoch == 0 && task.has_open_block => Some(UNKNOWN.to_owned()),
+        _ => None,
+    }
+}
+
+/// What is known about a task that has an open block and no record.
+const UNKNOWN: &str = "it has the open block of an attempt that tollgate does not know";
+
+/// A person must look at a task in `Needs_Action`.
+pub(crate) fn ask(task: &Task, why: &str, at: Timestamp) -> Result<Step> {
+    let mut step = step(task, Some(Verb::Ask), Slot::PENDING, at)?;
+    decided(&mut step, Decision::Ask { reason: why.to_owned() });
+    step.edit = Edit::Ask(why.to_owned());
+    step.records_digest = true;
+    step.record = Some(unclaimed(task, &step.to, Some(why.to_owned())));
+    Ok(step)
+}
+
 /// Where a failed or interrupted attempt leads, and why.
 fn after_failure(record: &ClaimRecord, claim: &Claim, limit: u32, why: &str) -> (State, Option<String>) {
     if claim.sensitive && claim.mode == Mode::Execute {
@@ -182,6 +231,15 @@ fn after_failure(record: &ClaimRecord, claim: &Claim, limit: u32, why: &str) -> 
         (State::Rejected, Some(format!("gave up after {} attempts: {why}", record.attempts)))
     } else {
         (State::NeedsAction, Some(why.to_owned()))
+    }
+}
+
+/// If a claimed task was altered, a person decides what happens next. Otherwise what was planned.
+fn to_a_person_if(altered: Option<String>, next: State, why: Option<String>) -> (State, Option<String>) {
+    match (altered, why) {
+        (None, why) => (next, why),
+        (Some(altered), None) => (State::PendingApproval, Some(altered)),
+        (Some(altered), Some(why)) => (State::PendingApproval, Some(format!("{altered}; {why}"))),
     }
 }
 
@@ -206,10 +264,13 @@ pub(crate) fn release(task: &Task, claim: &Claim, how: &Release, limit: u32, at:
         None if failed => after_failure(&task.record, claim, limit, note.as_deref().unwrap_or("failed")),
         None => (if draft { State::PendingApproval } else { State::Done }, note),
     };
+    let altered = altered(task, claim);
+    let is_altered = altered.is_some();
+    let (next, note) = to_a_person_if(altered, next, note);
     let mut step = leave(task, claim, Verb::Release, how.verdict, next, note, at)?;
     if let Some(record) = &mut step.record {
         // A draft that succeeded is where it belongs, so its note is not a reason.
-        record.reason.take_if(|_| how.to.is_none() && !failed);
+        record.reason.take_if(|_| how.to.is_none() && !failed && !is_altered);
         record.attempts = record.attempts.saturating_sub(u32::from(!how.counts));
     }
     Ok(step)
@@ -219,13 +280,23 @@ pub(crate) fn release(task: &Task, claim: &Claim, how: &Release, limit: u32, at:
 pub(crate) fn reclaim(task: &Task, limit: u32, at: Timestamp) -> Result<(Step, Option<String>)> {
     if let Some(claim) = &task.record.claim {
         let (next, why) = after_failure(&task.record, claim, limit, "interrupted");
+        let (next, why) = to_a_person_if(altered(task, claim), next, why);
         return Ok((leave(task, claim, Verb::Reclaim, Verdict::Failure, next, why.clone(), at)?, why));
     }
     // A person or another program put it there without a claim.
-    let mut step = step(task, Some(Verb::Reclaim), Slot::NEEDS_ACTION, at)?;
-    let (name, why) = (task.name.clone(), Some("no claim".to_owned()));
+    let (to, why) = match task.has_open_block {
+        true => (Slot::PENDING, UNKNOWN),
+        false => (Slot::NEEDS_ACTION, "no claim"),
+    };
+    let mut step = step(task, Some(Verb::Reclaim), to.clone(), at)?;
+    if task.has_open_block {
+        step.edit = Edit::Ask(why.to_owned());
+        step.records_digest = true;
+        step.record = Some(unclaimed(task, &to, Some(why.to_owned())));
+    }
+    let (name, why) = (task.name.clone(), Some(why.to_owned()));
     let reclaimed = TaskReclaimed { task: name, attempt: None, reason: why.clone(), step: step.id.clone() };
-    tell(&mut step, task.slot.agent(), Event::Reclaim(reclaimed, State::NeedsAction));
+    tell(&mut step, task.slot.agent(), Event::Reclaim(reclaimed, to.state()));
     Ok((step, why))
 }
 
@@ -253,6 +324,7 @@ fn leave(
     step.fallback_suffix = claim.id.to_string();
     step.record = (!next.is_final()).then(|| ClaimRecord {
         released_by: Some(claim.agent.clone()),
+        asked: Some(claim.asked()),
         ..unclaimed(task, &step.to, note.clone())
     });
     step.edit = Edit::Close(claim.clone(), Completion { at, duration_s, verdict, next, note });
@@ -263,8 +335,8 @@ fn leave(
 /// What is still known about a task that nobody has claimed or approved any more.
 fn unclaimed(task: &Task, slot: &Slot, reason: Option<String>) -> ClaimRecord {
     let ClaimRecord { epoch, attempts, .. } = task.record;
-    let released_by = task.record.released_by.clone();
-    ClaimRecord { epoch, attempts, reason, released_by, ..ClaimRecord::new(slot.clone()) }
+    let (released_by, asked) = (task.record.released_by.clone(), task.record.asked.clone());
+    ClaimRecord { epoch, attempts, reason, released_by, asked, ..ClaimRecord::new(slot.clone()) }
 }
 
 /// A person approves exactly the text with this digest; `edited_from`: after they changed the text that had that one.
@@ -305,12 +377,16 @@ pub(crate) fn reject(task: &Task, by: &str, reason: &str, at: Timestamp) -> Resu
     Ok(step)
 }
 
-/// The approval is void: the text in `Approved` is not what was approved.
+/// The approval is void: the text in `Approved` is not what was approved, or nobody approved it.
 pub(crate) fn reopen(task: &Task, at: Timestamp) -> Result<Step> {
     let mut step = step(task, Some(Verb::Reopen), Slot::PENDING, at)?;
-    decided(&mut step, Decision::Void { reason: "changed".to_owned() });
+    let (word, why) = match task.record.approved() {
+        Some(_) => ("changed", "changed after it was approved"),
+        None => ("never approved", "put into `Approved` by hand, but nobody approved it"),
+    };
+    decided(&mut step, Decision::Void { reason: word.to_owned() });
     step.records_digest = true;
-    step.record = Some(unclaimed(task, &step.to, Some("changed after it was approved".to_owned())));
+    step.record = Some(unclaimed(task, &step.to, Some(why.to_owned())));
     Ok(step)
 }
 

@@ -69,6 +69,8 @@ pub enum Verb {
     Reclaim,
     /// It was changed after the yes, so the yes is void.
     Reopen,
+    /// What its author asked for is in doubt, so a person must look at it.
+    Ask,
 }
 
 /// Whether this verb leads from here to there.
@@ -82,6 +84,7 @@ pub fn may_go(from: State, verb: Verb, to: State) -> bool {
         // Never to Done: nobody saw it finished. Never to Approved: it may have been executed.
         Verb::Reclaim => matches!((from, to), (InProgress, NeedsAction | PendingApproval | Rejected)),
         Verb::Reopen => matches!((from, to), (Approved, PendingApproval)),
+        Verb::Ask => matches!((from, to), (NeedsAction, PendingApproval)),
     }
 }
 
@@ -107,8 +110,10 @@ mod tests {
             (InProgress, Verb::Reclaim, PendingApproval),
             (InProgress, Verb::Reclaim, Rejected),
             (Approved, Verb::Reopen, PendingApproval),
+            (NeedsAction, Verb::Ask, PendingApproval),
         ];
-        let verbs = [Verb::Claim, Verb::Release, Verb::Approve, Verb::Reject, Verb::Reclaim, Verb::Reopen];
+        let verbs =
+            [Verb::Claim, Verb::Release, Verb::Approve, Verb::Reject, Verb::Reclaim, Verb::Reopen, Verb::Ask];
         for from in State::ALL {
             for verb in verbs {
                 for to in State::ALL {

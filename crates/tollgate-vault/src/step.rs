@@ -46,6 +46,8 @@ pub enum Edit {
     Draft(ClaimId, String),
     /// Appends a person's rejection: who, and why.
     Reject(String, String),
+    /// Appends the reason why a person must look at the task.
+    Ask(String),
     /// A person's own text, in place of the whole text whose digest is [`Step::check`].
     Replace(String),
 }
@@ -133,6 +135,7 @@ impl Step {
                 append(format!("{gap}{line}"))
             }
             Edit::Reject(by, reason) => append(block::rejection(last, by, reason, self.at)),
+            Edit::Ask(reason) => append(block::question(last, reason, self.at)),
             // Somebody else has changed the text: do not overwrite that.
             Edit::Replace(_) if self.check.is_none_or(|seen| Digest::of(text) != seen) => None,
             Edit::Replace(new) => Some((0, new.clone().into_bytes())),

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::block::{author_digest, is_open};
 use crate::brief::{Brief, Broken};
 use crate::checkup::{Finding, Synced};
 use crate::claim::{Claim, ClaimRecord};
@@ -23,6 +24,7 @@ use crate::figures::Tally;
 use crate::state::{Slot, State};
 pub use crate::step::{Landed, Version};
 use crate::step::{Step, StepOutcome};
+use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_base::name::{Agent, ClaimId, StepId};
 use tollgate_base::task::TaskName;
@@ -53,6 +55,10 @@ pub struct Task {
     pub record: ClaimRecord,
     /// What its author asks for.
     pub brief: Result<Brief, Broken>,
+    /// The digest of its author's text.
+    pub author: Digest,
+    /// Whether its text has the block of an attempt that has not ended.
+    pub has_open_block: bool,
     /// Whether it may be claimed yet.
     pub ready: Ready,
     /// Another task of the same name that tollgate is dealing with, in this slot.
@@ -83,6 +89,8 @@ impl Task {
             slot,
             version,
             brief: Brief::read(text),
+            author: author_digest(text),
+            has_open_block: is_open(text),
             ready: if text.is_empty() { Ready::Empty } else { Ready::Now },
             twin: None,
             modified: changed,
@@ -90,6 +98,11 @@ impl Task {
             len: text.len() as u64,
             path: None,
         }
+    }
+
+    /// The action that it names, as far as that can be read.
+    pub fn action(&self) -> Option<&Arc<str>> {
+        self.brief.as_ref().ok()?.action.as_ref()
     }
 
     /// The same for a listing.

@@ -159,6 +159,10 @@ impl Event {
                         reason = Some(why);
                         (Neutral, "the approval of {} is void", vec![task])
                     }
+                    Decision::Ask { reason: why } => {
+                        reason = Some(why);
+                        (Bad, "a person must look at {}", vec![task])
+                    }
                 }
             }
             Self::Reclaim(reclaimed, state) => {

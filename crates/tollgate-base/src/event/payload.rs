@@ -290,7 +290,7 @@ pub struct TaskReclaimed {
     pub step: StepId,
 }
 
-/// A person decided about a task, or an approval became void.
+/// A person decided about a task, or must decide: an approval became void, or the task is in doubt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskDecided {
     /// The task.
@@ -307,7 +307,7 @@ impl TaskDecided {
         match self.decision {
             Decision::Approve { .. } => "APPROVED",
             Decision::Reject { .. } => "REJECTED",
-            Decision::Void { .. } => State::PendingApproval.as_str(),
+            Decision::Void { .. } | Decision::Ask { .. } => State::PendingApproval.as_str(),
         }
     }
 }
@@ -338,6 +338,11 @@ pub enum Decision {
         /// Why.
         reason: String,
     },
+    /// A person must look at the task before anybody claims it.
+    Ask {
+        /// Why.
+        reason: String,
+    },
 }
 
 impl Decision {
@@ -347,6 +352,7 @@ impl Decision {
             Self::Approve { .. } => "approve",
             Self::Reject { .. } => "reject",
             Self::Void { .. } => "void",
+            Self::Ask { .. } => "ask",
         }
     }
 }

@@ -187,6 +187,11 @@ fn all() -> Vec<(Event, &'static str, &'static str)> {
             r#"{"status":"Pending_Approval"}"#,
         ),
         (
+            decided(Decision::Ask { reason: "moved".into() }),
+            r#"{"task":"x.md","decision":"ask","reason":"moved","step":"s-0123456789abcdef"}"#,
+            r#"{"status":"Pending_Approval"}"#,
+        ),
+        (
             Event::Reclaim(reclaimed(Some(ended()), "interrupted"), State::Rejected),
             r#"{"task":"x.md","claim_id":"c-0123456789abcdef","epoch":7,"result":"failure","duration_s":3,"reason":"interrupted","step":"s-0123456789abcdef"}"#,
             r#"{"status":"Rejected"}"#,
@@ -316,6 +321,7 @@ fn people_read_one_sentence_about_each() {
             "Good ann edited and approved x.md",
             "Neutral ann rejected x.md: no",
             "Neutral the approval of x.md is void: changed",
+            "Bad a person must look at x.md: moved",
             "Bad x.md was taken back from blue (to Rejected, c-0123456789abcdef, failure after 3 s): interrupted",
             "Bad x.md was taken back from blue (to Needs_Action): no claim",
             "Neutral blue began a turn",

@@ -223,6 +223,36 @@ fn roles_are_checked_before_a_claim_and_people_decide_before_the_action() {
 }
 
 #[test]
+fn an_agent_cannot_turn_a_sensitive_task_into_a_harmless_one() {
+    let world = World::with_vault(ROLES);
+    let mut blue = world.client();
+    let path = |state: &str, task: &str| world.path(&format!("vault/{state}/{task}.md"));
+    let edits = json!([{"oldText": "action: pay\n", "newText": ""}]);
+    for task in ["strips", "moves", "renames"] {
+        world.adds(task, "---\naction: pay\n---\n# Pay\n");
+        let id = claims(&mut blue, task);
+        let edit = json!({"path": path("In_Progress/blue", task), "edits": edits.clone()});
+        assert_ne!(blue.call("edit_file", edit)["isError"], true);
+        if task == "strips" {
+            let failed = json!({"task": task, "claim_id": id, "result": "failure"});
+            assert_eq!(blue.value("release_task", failed)["state"], "Pending_Approval");
+            continue;
+        }
+        let to = if task == "moves" { "moves" } else { "renamed" };
+        let moved =
+            json!({"source": path("In_Progress/blue", task), "destination": path("Needs_Action", to)});
+        assert_ne!(blue.call("move_file", moved)["isError"], true);
+        assert_eq!(refusal(&blue.call("claim_task", json!({"task": to})))["reason"], "not_eligible");
+    }
+    for (task, why) in [("strips", "from `pay` to none"), ("moves", "by hand"), ("renamed", "open block")] {
+        let found = blue.value("get_task", json!({"task": task}));
+        assert_eq!(found["state"], "Pending_Approval", "{task}");
+        assert!(found["reason"].as_str().unwrap().contains(why), "{found}");
+    }
+    assert_eq!(refusal(&blue.call("claim_task", json!({})))["reason"], "none");
+}
+
+#[test]
 fn no_tool_lets_an_agent_decide() {
     let world = World::with_vault("");
     let mut client = world.client();

@@ -9,6 +9,7 @@
 //! A check panics and says what it expected. Each check gets a fresh store.
 
 mod approval;
+mod doubt;
 mod events;
 mod harness;
 mod life;
@@ -27,7 +28,7 @@ pub use harness::{ByHand, Fresh, Harness, Interrupt, Interrupted};
 
 /// All checks.
 pub fn run(fresh: Fresh<'_>) {
-    let checks: [fn(Fresh<'_>); 19] = [
+    let checks: [fn(Fresh<'_>); 23] = [
         life::a_task_is_added_once,
         life::a_task_goes_through_its_life,
         life::a_stale_step_does_nothing,
@@ -35,11 +36,15 @@ pub fn run(fresh: Fresh<'_>) {
         life::failed_work_is_retried_and_then_rejected,
         life::nothing_is_overwritten,
         life::order_and_dependencies,
+        life::every_lost_claim_is_counted_once,
+        life::what_waits_for_ever_is_explained,
         life::a_draft_needs_no_file,
         approval::an_approval_is_for_this_text_and_once,
         approval::an_edit_is_approved_with_the_rest,
         approval::a_manual_move_is_understood,
         approval::a_sensitive_execution_is_not_repeated,
+        doubt::an_owner_cannot_make_a_task_harmless,
+        doubt::a_sensitive_task_that_was_moved_is_for_a_person,
         recovery::a_dead_owner_is_replaced_and_fenced_off,
         recovery::a_zombie_changes_nothing,
         recovery::interrupted_steps_are_healed,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::harness::{Fresh, Interrupted};
-use super::world::{World, at, claim_step};
+use super::world::{World, agent, at, claim_step};
 use crate::claim::Claim;
 use crate::event::Entry;
 use crate::owner::ClaimKind;
@@ -26,6 +26,8 @@ pub(super) fn a_dead_owner_is_replaced_and_fenced_off(fresh: Fresh<'_>) {
     // A store without locks gives a lease, and then only time tells that the owner is dead.
     let soon = if first.lock.is_some() { 2 } else { 1_000_000 };
     (world.harness.kill)(first);
+    let why = world.vault.why(&task, &agent("red"), at(soon)).expect("no fault");
+    assert!(why.is_ok(), "a claim reclaims it first: {why:?}");
     let would = world.vault.reclaimable(at(soon)).expect("no fault");
     assert_eq!((would.len(), would[0].to), (1, State::NeedsAction));
     assert_eq!(reclaim(soon), would, "at once");

@@ -114,6 +114,7 @@ mod tests {
             hold: held.token(),
             mode: Mode::Execute,
             action: None,
+            author: None,
             sensitive: false,
             from: State::NeedsAction,
         };

@@ -2,8 +2,8 @@
 
 use clap::Args;
 use tollgate::error::{Fault, Result};
-use tollgate::vault::brief::{Brief, Priority};
-use tollgate::vault::{TaskName, Vault};
+use tollgate::vault::brief::{Brief, Priority, read_due};
+use tollgate::vault::{Circle, Landed, TaskName, Vault};
 
 use crate::answer::{Answer, Said};
 use crate::command::bytes::stdin;
@@ -74,27 +74,46 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskAddArgs) -> Result<Answer,
             if let Ok(there) = tasks.vault.get(name, invocation.now()) {
                 return Ok(words::task_is_there(name, &there.slot));
             }
-            tasks.vault.add(name, &bytes, invocation.now())?
+            add(invocation, &tasks.vault, name, &args.after, &bytes)?
         }
-        None => add_under_a_free_name(invocation, &tasks.vault, &args.title, &bytes)?,
+        None => add_under_a_free_name(invocation, &tasks.vault, args, &bytes)?,
     };
-    Ok(Answer::Done(Said { words: words::task_added(&landed), json: landed.json(), ..Said::default() }))
+    Ok(match landed {
+        Ok(landed) => {
+            Answer::Done(Said { words: words::task_added(&landed), json: landed.json(), ..Said::default() })
+        }
+        Err(circle) => words::closes_a_circle(&circle),
+    })
+}
+
+/// Adds a task, unless it would wait for itself: then the circle that it would close.
+fn add(
+    invocation: &Invocation,
+    vault: &Vault,
+    name: &TaskName,
+    after: &[TaskName],
+    bytes: &[u8],
+) -> Result<Result<Landed, Circle>> {
+    match vault.circle(name, after, invocation.now())? {
+        Some(circle) => Ok(Err(circle)),
+        None => vault.add(name, bytes, invocation.now()).map(Ok),
+    }
 }
 
 fn add_under_a_free_name(
     invocation: &Invocation,
     vault: &Vault,
-    title: &str,
+    args: &TaskAddArgs,
     bytes: &[u8],
-) -> Result<tollgate::vault::store::Landed> {
-    let stem = name_of(title);
+) -> Result<Result<Landed, Circle>> {
+    let stem = name_of(&args.title);
     let mut taken = Fault::Invalid { what: format!("no name is free for `{stem}`") };
     for number in 1..=NUMBERS {
         let name: TaskName = if number == 1 { stem.parse()? } else { format!("{stem}-{number}").parse()? };
         if vault.get(&name, invocation.now()).is_ok() {
             continue;
         }
-        match vault.add(&name, bytes, invocation.now()) {
+        match add(invocation, vault, &name, &args.after, bytes) {
             // Another process has just added a task with that name.
             Err(fault @ Fault::Invalid { .. }) => taken = fault,
             answer => return answer,
@@ -133,6 +152,9 @@ fn new_task(
     if title.is_empty() || title.chars().any(char::is_control) {
         return Err(UsageError::BadTitle.into());
     }
+    if let Some(due) = due.filter(|due| read_due(due).is_none()) {
+        return Err(UsageError::BadTaskOption { option: "due", value: due.to_owned() }.into());
+    }
     let mut front = String::new();
     if let Some(action) = action {
         front += &format!("action: {}\n", quoted(action));
@@ -167,8 +189,6 @@ fn new_task(
         ("action", action.to_owned())
     } else if !after.is_empty() && brief.after != after {
         ("after", after.iter().map(TaskName::as_str).collect::<Vec<_>>().join(", "))
-    } else if let Some(due) = due.filter(|_| brief.due.is_none()) {
-        ("due", due.to_owned())
     } else if let Some(priority) = priority.filter(|priority| brief.priority != *priority) {
         ("priority", priority.as_str().to_owned())
     } else {
@@ -216,9 +236,7 @@ mod tests {
         assert_eq!((brief.priority, brief.after), (Priority(0), after));
         assert!(text.ends_with(b"# T\n\nx\n"));
         assert!(new_task("T", None, None, None, &[], b"").unwrap() == b"# T\n");
-        // The options win over the body.
-        let text = new_task("T", Some("read"), None, None, &[], b"**Action**: pay").unwrap();
-        assert_eq!(Brief::read(&text).unwrap().action.as_deref(), Some("read"));
+        assert!(new_task("T", Some("read"), None, None, &[], b"**Action**: pay").is_err());
         assert!(new_task("T", Some(" "), None, None, &[], b"").is_err());
         assert!(new_task("a\nb", None, None, None, &[], b"").is_err());
         assert!(new_task("T", None, None, Some("soon"), &[], b"").is_err());

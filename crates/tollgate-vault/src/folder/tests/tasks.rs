@@ -1,7 +1,6 @@
 //! Tasks as people and programs leave them in the folders: what is claimed, what is not, and what stays as it is.
 
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,16 +108,15 @@ fn names_and_sizes_at_the_limit() {
     }
     assert_eq!(fs::read_dir(world.at("Done")).unwrap().count(), 2);
 
-    let size = 100 << 20;
-    File::create(world.at("Needs_Action/big.md")).unwrap().set_len(size).unwrap();
     let task = "big".parse().unwrap();
+    let text = vec![b'x'; 1 << 20];
+    fs::write(world.at("Needs_Action/big.md"), &text).unwrap();
     let owner = claimed(world.vault.claim(&task, &asked("a"), later()).unwrap());
     world.vault.release(&task, &owner.claim.id, &Release::success(), later()).unwrap().unwrap();
-    let meta = fs::metadata(world.at("Done/big.md")).unwrap();
-    assert!(
-        meta.len() > size && meta.blocks() * 512 < size,
-        "its holes are still holes: it was never copied"
-    );
+    assert!(fs::read(world.at("Done/big.md")).unwrap().starts_with(&text));
+    File::create(world.at("Needs_Action/huge.md")).unwrap().set_len(100 << 20).unwrap();
+    let denied = world.vault.claim(&"huge".parse().unwrap(), &asked("a"), later()).unwrap().unwrap_err();
+    assert!(denied.to_string().contains("1 MiB"), "{denied}");
 }
 
 #[test]

@@ -134,6 +134,8 @@ impl Default for LedgerSettings {
 pub struct VaultSettings {
     /// Where the tasks are, relative to the workspace.
     pub dir: PathBuf,
+    /// In a git worktree: whose vault it uses.
+    pub tree: VaultTree,
     /// How long a leased claim lasts.
     pub lease: Wait,
     /// A file that was not renamed into place counts as complete once it has not changed for this time.
@@ -159,10 +161,34 @@ pub struct VaultSettings {
     pub follow: bool,
 }
 
+/// Whose vault a git worktree uses: `main`, `own`, or a path.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "PathBuf")]
+pub enum VaultTree {
+    /// That of the repository's main tree.
+    #[default]
+    Main,
+    /// Its own.
+    Own,
+    /// That of this folder, relative to the workspace.
+    At(PathBuf),
+}
+
+impl From<PathBuf> for VaultTree {
+    fn from(path: PathBuf) -> Self {
+        match path.to_str() {
+            Some("main") => Self::Main,
+            Some("own") => Self::Own,
+            _ => Self::At(path),
+        }
+    }
+}
+
 impl Default for VaultSettings {
     fn default() -> Self {
         Self {
             dir: PathBuf::from("vault"),
+            tree: VaultTree::default(),
             // Longer than a slow model thinks, short enough that a person still waits for the task.
             lease: Wait(Duration::from_secs(30 * 60)),
             // Editors and `cp` write without a pause, so nobody is still writing a file that has been unchanged for

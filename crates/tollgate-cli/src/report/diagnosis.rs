@@ -14,7 +14,7 @@ use tollgate::vault::store::Unfit;
 use tollgate_guard::doctor::Leftovers;
 use tollgate_guard::probe::{FileSystem, Reach};
 
-use crate::host::Trust;
+use crate::host::{Found, Trust};
 use crate::root::FoundBy;
 use crate::trust::Commands;
 
@@ -73,6 +73,13 @@ pub(crate) enum Fact {
     Turns {
         running: usize,
     },
+    /// The workspace is in a linked git worktree.
+    Worktree {
+        /// The workspace whose vault it uses, if it shares one.
+        shared_with: Option<PathBuf>,
+        /// It has a vault of its own, or a copy of the shared one.
+        has_vault: bool,
+    },
     Vault {
         folder: PathBuf,
         open: usize,
@@ -88,6 +95,15 @@ pub(crate) enum Fact {
         findings: Vec<Finding>,
     },
     Host(HostCheckup),
+    /// The MCP server is registered with an agent program.
+    Server {
+        host: &'static str,
+        /// The configuration file.
+        file: PathBuf,
+        disabled: bool,
+        /// Why it cannot be used.
+        wrong: Option<String>,
+    },
     /// The check failed.
     Broken {
         check: &'static str,
@@ -129,9 +145,11 @@ impl Fact {
             Self::Recovery { .. } => "recovery",
             Self::Reservations { .. } => "reservations",
             Self::Turns { .. } => "turns",
+            Self::Worktree { .. } => "worktree",
             Self::Vault { .. } => "vault",
             Self::Store { name, .. } => name,
             Self::Host(_) => "hooks",
+            Self::Server { .. } => "mcp",
             Self::Broken { check, .. } => check,
         }
     }
@@ -160,7 +178,12 @@ impl Fact {
             Self::Host(HostCheckup { hooks: HookState::InPlace { trust, .. }, .. }) => {
                 warn_if(!matches!(trust, Trust::NotNeeded | Trust::Given))
             }
-            Self::Host(HostCheckup { hooks, .. }) => warn_if(matches!(hooks, HookState::Outdated)),
+            Self::Host(HostCheckup { hooks: HookState::Outdated, .. }) => Level::Warning,
+            Self::Host(HostCheckup { found, has_server, .. }) => {
+                warn_if(!has_server && (found.on_path || found.in_project.is_some()))
+            }
+            Self::Server { wrong: Some(_), .. } => Level::Problem,
+            Self::Server { disabled, .. } => warn_if(*disabled),
             Self::Recovery { late, .. } => warn_if(*late > 0),
             Self::Store { findings, .. } => {
                 let refuses = |finding: &Finding| matches!(finding, Finding::RefusesClaims { .. });
@@ -171,6 +194,7 @@ impl Fact {
                     warn_if(!findings.iter().all(fine))
                 }
             }
+            Self::Worktree { shared_with, has_vault } => warn_if(shared_with.is_none() && *has_vault),
             Self::Vault { reclaimable, unfit, .. } => warn_if(*reclaimable > 0 || !unfit.is_empty()),
             Self::Workspace { .. }
             | Self::NoState
@@ -187,8 +211,10 @@ pub(crate) struct HostCheckup {
     pub(crate) host: &'static str,
     /// The name of its executable.
     pub(crate) program: &'static str,
-    /// The executable is in `PATH`.
-    pub(crate) installed: bool,
+    /// What shows that it is used.
+    pub(crate) found: Found,
+    /// The MCP server is registered with it.
+    pub(crate) has_server: bool,
     pub(crate) hooks: HookState,
 }
 

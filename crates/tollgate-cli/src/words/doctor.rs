@@ -46,10 +46,16 @@ pub(crate) fn diagnosis(checked: &[Checked]) -> String {
 }
 
 fn host_words(view: &Viewpoint, checkup: &HostCheckup) -> (String, Option<String>) {
-    let HostCheckup { host, program, installed, hooks } = checkup;
-    let program = if *installed { String::new() } else { format!("; `{program}` is not on PATH") };
+    let HostCheckup { host, program, found, has_server, hooks } = checkup;
+    let program = if found.on_path { String::new() } else { format!("; `{program}` is not on PATH") };
     let set_up = format!("run `tollgate init --host {host}`");
     match hooks {
+        HookState::None if *has_server => (
+            format!(
+                "`{host}` has no hooks: tollgate guards what its agent writes with the tools of the MCP server"
+            ),
+            None,
+        ),
         HookState::None => (
             format!("`{host}` is not guarded: no hooks installed{program}"),
             Some(format!("{set_up} to install them")),
@@ -144,9 +150,32 @@ pub(crate) fn finding(view: &Viewpoint, fact: &Fact) -> (String, Option<String>)
             None,
         ),
         Fact::Turns { running } => (format!("{running} running"), None),
+        Fact::Worktree { shared_with: Some(main), has_vault } => {
+            let copy = if *has_vault { "; the copy of the vault in this worktree is not used" } else { "" };
+            (format!("git worktree: its tasks are those of `{}`{copy}", plain(&main.to_string_lossy())), None)
+        }
+        Fact::Worktree { has_vault: true, .. } => (
+            "this git worktree has a vault of its own, so agents in other worktrees can claim the same tasks".into(),
+            Some("to share one vault, remove `tree` under `[vault]` from `.tollgate/config.toml`".into()),
+        ),
+        Fact::Worktree { .. } => ("git worktree; no vault".into(), None),
         Fact::Vault { .. } => vault_words(view, fact),
         Fact::Store { findings, .. } => store_words(view, findings),
         Fact::Host(checkup) => host_words(view, checkup),
+        Fact::Server { host, file, disabled, wrong } => {
+            let place = format!("`{host}`: MCP server registered in `{}`", plain(&file.to_string_lossy()));
+            match wrong {
+                Some(wrong) => (
+                    format!("{place}, but it does not work: {}", plain(wrong)),
+                    Some(format!(
+                        "fix the entry `tollgate` there, or run `tollgate init --mcp {host} --remove`, then `tollgate init \
+                         --mcp {host}`"
+                    )),
+                ),
+                None if *disabled => (format!("{place}, but disabled there"), Some("enable it".into())),
+                None => (format!("{place} and responding"), None),
+            }
+        }
         Fact::Broken { fault, .. } => (fault_words(view, fault), Some(fix(fault))),
     }
 }

@@ -178,7 +178,7 @@ pub(super) fn last_seq(world: &World) -> u64 {
 
 #[test]
 fn serve_creates_nothing_in_a_folder_without_tollgate_and_works_once_it_is_set_up() {
-    let world = World::new();
+    let world = World::bare();
     world.puts("a.txt", "a");
     let served = Served::new(&world, &["--agent", "blue"]);
     let token = served.said["mcp"]["token"].as_str().unwrap();

@@ -13,6 +13,7 @@ mod schemas;
 mod spec_error;
 mod spec_guard;
 mod spec_turn;
+mod supply_chain;
 mod tidy;
 mod tool_use;
 mod world;

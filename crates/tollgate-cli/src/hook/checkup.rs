@@ -17,7 +17,7 @@ use super::last_call;
 use crate::global_args::GlobalArgs;
 use crate::host::{self, Canary, Host, Registered};
 use crate::invocation::Invocation;
-use crate::report::diagnosis::{Fact, HookState, HostCheckup};
+use crate::report::diagnosis::{Fact, HookState, HostCheckup, ServerState};
 use crate::surroundings::Surroundings;
 
 /// The longest time for an answer, longer than the deadline of a hook.
@@ -49,9 +49,9 @@ pub(crate) fn checkups(invocation: &Invocation, root: &Path) -> Vec<Fact> {
             Err(fault) => Fact::Broken { check: "hooks", fault },
         });
         match server {
-            Ok(Some(Registered { file, command, disabled })) => {
-                let wrong = try_server(&command, &path).err();
-                facts.push(Fact::Server { host: host.name(), file, disabled, wrong });
+            Ok(Some(registered)) => {
+                let state = try_server(&registered, &path).unwrap_or_else(ServerState::Wrong);
+                facts.push(Fact::Server { host: host.name(), file: registered.file, state });
             }
             Ok(None) => {}
             Err(fault) => facts.push(Fact::Broken { check: "mcp", fault }),
@@ -75,18 +75,26 @@ fn hooks(invocation: &Invocation, host: &dyn Host, folder: &Path, root: &Path) -
     Ok(HookState::InPlace { trust: host.trust(Surroundings::home().as_deref(), root), called, wrong })
 }
 
-/// Starts the registered program as an MCP server in a temporary workspace, and checks that it answers.
-fn try_server(words: &[String], path: &[PathBuf]) -> Result<(), String> {
-    let program = words.first().map(Path::new).ok_or("it has no command")?;
-    let is_there = match program.components().count() {
-        1 => path.iter().any(|folder| folder.join(program).is_file()),
-        _ => program.is_file(),
+/// Starts the registered program as an MCP server in a temporary workspace, and checks that it answers. Starts only
+/// `tollgate` by name.
+fn try_server(registered: &Registered, path: &[PathBuf]) -> Result<ServerState, String> {
+    let program = registered.command.first().ok_or("it has no command")?;
+    let by_name = !program.contains('/');
+    let is_there = match by_name {
+        true => path.iter().any(|folder| folder.join(program).is_file()),
+        false => Path::new(program).is_file(),
     };
     if !is_there {
-        return Err(format!("`{}` does not exist", program.display()));
+        return Err(format!("`{program}` does not exist"));
     }
-    if words.get(1).map(String::as_str) != Some("mcp") {
+    if registered.command.get(1).map(String::as_str) != Some("mcp") {
         return Err("its arguments do not begin with `mcp`".into());
+    }
+    if registered.disabled {
+        return Ok(ServerState::Disabled);
+    }
+    if !by_name {
+        return Ok(ServerState::NotStarted(program.clone()));
     }
     let cage = Cage::new().map_err(|error| format!("cannot create a temporary folder: {error}"))?;
     let mut command = Command::new(program);
@@ -98,7 +106,10 @@ fn try_server(words: &[String], path: &[PathBuf]) -> Result<(), String> {
         serde_json::from_str::<Value>(line)
             .is_ok_and(|answer| answer["result"]["serverInfo"]["name"] == "tollgate")
     };
-    if answer.lines().any(is_ours) { Ok(()) } else { Err(format!("it answered `{}`", answer.trim())) }
+    match answer.lines().any(is_ours) {
+        true => Ok(ServerState::Responding),
+        false => Err(format!("it answered `{}`", answer.trim())),
+    }
 }
 
 /// Reports a read to the command, changes the file, announces a write, and checks that the write is blocked.

@@ -100,9 +100,7 @@ pub(crate) enum Fact {
         host: &'static str,
         /// The configuration file.
         file: PathBuf,
-        disabled: bool,
-        /// Why it cannot be used.
-        wrong: Option<String>,
+        state: ServerState,
     },
     /// The check failed.
     Broken {
@@ -182,8 +180,8 @@ impl Fact {
             Self::Host(HostCheckup { found, has_server, .. }) => {
                 warn_if(!has_server && (found.on_path || found.in_project.is_some()))
             }
-            Self::Server { wrong: Some(_), .. } => Level::Problem,
-            Self::Server { disabled, .. } => warn_if(*disabled),
+            Self::Server { state: ServerState::Wrong(_), .. } => Level::Problem,
+            Self::Server { state, .. } => warn_if(*state == ServerState::Disabled),
             Self::Recovery { late, .. } => warn_if(*late > 0),
             Self::Store { findings, .. } => {
                 let refuses = |finding: &Finding| matches!(finding, Finding::RefusesClaims { .. });
@@ -216,6 +214,19 @@ pub(crate) struct HostCheckup {
     /// The MCP server is registered with it.
     pub(crate) has_server: bool,
     pub(crate) hooks: HookState,
+}
+
+/// The state of a registered MCP server.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ServerState {
+    /// It was started, and it answered.
+    Responding,
+    /// It is another program than `init` registers. The configuration may come with the repository, so it was not started.
+    NotStarted(String),
+    /// The entry is switched off.
+    Disabled,
+    /// Why it cannot be used.
+    Wrong(String),
 }
 
 /// The state of a program's hooks.

@@ -20,7 +20,7 @@ use super::task::vault_words;
 use super::text::{Viewpoint, ago, count, counted, quoted, shown, size};
 use super::trust::commands_words;
 use crate::host::Trust;
-use crate::report::diagnosis::{Checked, Fact, HookState, HostCheckup, Level};
+use crate::report::diagnosis::{Checked, Fact, HookState, HostCheckup, Level, ServerState};
 
 /// All findings, one after the other, then a summary.
 pub(crate) fn diagnosis(checked: &[Checked]) -> String {
@@ -162,18 +162,21 @@ pub(crate) fn finding(view: &Viewpoint, fact: &Fact) -> (String, Option<String>)
         Fact::Vault { .. } => vault_words(view, fact),
         Fact::Store { findings, .. } => store_words(view, findings),
         Fact::Host(checkup) => host_words(view, checkup),
-        Fact::Server { host, file, disabled, wrong } => {
+        Fact::Server { host, file, state } => {
             let place = format!("`{host}`: MCP server registered in `{}`", plain(&file.to_string_lossy()));
-            match wrong {
-                Some(wrong) => (
-                    format!("{place}, but it does not work: {}", plain(wrong)),
+            match state {
+                ServerState::Responding => (format!("{place} and responding"), None),
+                ServerState::NotStarted(program) => {
+                    (format!("{place}; not tested, because it is `{}` and not `tollgate`", plain(program)), None)
+                }
+                ServerState::Disabled => (format!("{place}, but disabled there"), Some("enable it".into())),
+                ServerState::Wrong(why) => (
+                    format!("{place}, but it does not work: {}", plain(why)),
                     Some(format!(
                         "fix the entry `tollgate` there, or run `tollgate init --mcp {host} --remove`, then `tollgate init \
                          --mcp {host}`"
                     )),
                 ),
-                None if *disabled => (format!("{place}, but disabled there"), Some("enable it".into())),
-                None => (format!("{place} and responding"), None),
             }
         }
         Fact::Broken { fault, .. } => (fault_words(view, fault), Some(fix(fault))),

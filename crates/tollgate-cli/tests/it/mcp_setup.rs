@@ -261,6 +261,15 @@ fn the_doctor_checks_every_registration() {
     assert_eq!(servers(&world)[0].0, "warning");
     world.puts("opencode.jsonc", "{\"mcp\": {\"tollgate\": {\"command\": [\"other\"]}}}");
     assert!(servers(&world)[0].1.contains("a different server named `tollgate`"));
+    // Another program of that name may come with the repository, so it is not started.
+    let world = World::new();
+    let started = world.tmp().join("started");
+    world.puts("bin/tollgate", format!("#!/bin/sh\ntouch {}\n", started.display()));
+    fs::set_permissions(world.path("bin/tollgate"), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    let entry = json!({"mcpServers": {"tollgate": {"command": world.path("bin/tollgate"), "args": ["mcp"]}}});
+    world.puts(".mcp.json", entry.to_string());
+    assert!(servers(&world)[0].1.contains("not tested") && !started.exists());
     // A program whose servers are in the user's home.
     let world = World::new();
     let home = world.tmp().join("home/.cline/data/settings");

@@ -393,6 +393,7 @@ mod tests {
             max_size = "512KiB"
             [vault]
             dir = "tasks"
+            tree = "../main"
             lease = "1h"
             settle = "500ms"
             max_attempts = 5
@@ -422,6 +423,7 @@ mod tests {
         assert_eq!(settings.ledger.max_size.0, 512 << 10);
         let vault = VaultSettings {
             dir: "tasks".into(),
+            tree: VaultTree::At("../main".into()),
             lease: Wait(Duration::from_secs(3600)),
             settle: Wait(Duration::from_millis(500)),
             max_attempts: 5,
@@ -441,6 +443,15 @@ mod tests {
         assert_eq!(cloud.sensitive, ["send_email", "payment"]);
         assert_eq!(settings.hooks.on_fault, OnFault::Allow);
         assert_eq!(settings.hooks.formatters["rs"], ["rustfmt"]);
+    }
+
+    #[test]
+    fn the_tree_of_a_vault_is_a_word_or_a_path() {
+        let tree = |text: &str| parse(text).unwrap().vault.tree;
+        assert_eq!(tree(""), VaultTree::Main);
+        assert_eq!(tree("[vault]\ntree = \"main\""), VaultTree::Main);
+        assert_eq!(tree("[vault]\ntree = \"own\""), VaultTree::Own);
+        assert_eq!(tree("[vault]\ntree = \"./own\""), VaultTree::At("./own".into()));
     }
 
     #[test]

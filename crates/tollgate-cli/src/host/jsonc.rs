@@ -369,4 +369,20 @@ mod tests {
         assert_eq!(parse("{\"a\": 1, // c\n}"), Ok(json!({"a": 1})));
         assert_eq!(parse(" // only a comment\n"), Ok(Value::Null));
     }
+
+    #[test]
+    fn mutated_files_are_restored_byte_for_byte() {
+        let files = [
+            "{\"mcpServers\": {\"a\": {\"command\": \"b\", \"args\": [\"c\", 1, null, true]}}}",
+            "// mine\n{\n    \"hooks\": {\n        \"Stop\": [ /* c */ ], // d\n    },\n}\n",
+            "{\r\n\t\"a\": {},\r\n\t\"b\": \"\\u00e9\\n\"\r\n}",
+        ];
+        tollgate_fuzz::fuzz("jsonc", &files, |bytes| {
+            let text = String::from_utf8_lossy(bytes);
+            let Ok(Value::Object(object)) = parse(&text) else { return };
+            if !object.contains_key("tollgate") {
+                added(&text, &[], Some("tollgate"), &json!({"a": [1]}));
+            }
+        });
+    }
 }

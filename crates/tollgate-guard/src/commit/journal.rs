@@ -191,3 +191,55 @@ impl Journal {
         root.journal.flush(root.durability())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::root::Options;
+    use crate::workspace::Workspace;
+
+    #[test]
+    fn mutated_journals_are_healed_or_reported_and_change_nothing_outside_the_workspace() {
+        let keep = tempfile::tempdir().unwrap();
+        let root = keep.path().join("deep/er/w");
+        fs::create_dir_all(&root).unwrap();
+        let outside = ["deep/er/a.txt", "deep/a.txt", "a.txt"].map(|name| keep.path().join(name));
+        outside.iter().for_each(|path| fs::write(path, "outside").unwrap());
+        let workspace = Workspace::open(&root, Options::default()).unwrap();
+        let journals = workspace.state_path().join("journal");
+        let record = |path: &str, to: Option<&str>, staged: Option<&str>| JournalRecord {
+            id: "0123456789abcdef012345".into(),
+            path: EscapedPath(path.into()),
+            to: to.map(|to| EscapedPath(to.into())),
+            base: Some(Digest::of(b"one")),
+            new: to.is_none().then(|| Digest::of(b"two")),
+            staged: staged.map(|staged| EscapedPath(staged.into())),
+            made: vec![EscapedPath("new".into())],
+        };
+        let agent: Agent = "blue".parse().unwrap();
+        let examples: Vec<Vec<u8>> = [
+            vec![record("a.txt", None, Some("x")), record("sub/b.txt", None, None)],
+            vec![record("a.txt", Some("new/a.txt"), None)],
+        ]
+        .into_iter()
+        .map(|records| {
+            let journal = Journal::write(&workspace, &agent, None, records, Durability::Fast).unwrap();
+            let bytes = fs::read(journal.spot.shown()).unwrap();
+            journal.remove().unwrap();
+            bytes
+        })
+        .collect();
+        tollgate_fuzz::fuzz("journal", &examples, |bytes| {
+            fs::write(root.join("a.txt"), "one").unwrap();
+            let journal = journals.join("0123456789abcdef.json");
+            fs::write(&journal, bytes).unwrap();
+            let _ = Workspace::open(&root, Options::default()).and_then(|workspace| workspace.sweep());
+            let _ = fs::remove_file(journal);
+            outside.iter().for_each(|path| assert_eq!(fs::read_to_string(path).unwrap(), "outside"));
+        });
+        let names = |folder: &str| fs::read_dir(keep.path().join(folder)).unwrap().count();
+        assert_eq!((names(""), names("deep"), names("deep/er")), (2, 2, 2), "nothing was created outside");
+    }
+}

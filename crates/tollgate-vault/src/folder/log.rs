@@ -327,4 +327,17 @@ mod tests {
         }
         assert_eq!(LogState::parse(&bytes).0.notes.len(), 2);
     }
+
+    #[test]
+    fn mutated_logs_are_read_without_a_panic() {
+        let noted = Noted { step: StepId::new().unwrap(), record: ClaimRecord::new(Slot::NEEDS_ACTION) };
+        let line = Line::Noted("a".parse().unwrap(), Box::new(noted)).bytes().unwrap();
+        let undone = Line::Undone.bytes().unwrap();
+        let done = Line::Done("a".parse().unwrap()).bytes().unwrap();
+        let examples = [line.clone(), undone.clone(), [line.clone(), done, undone, line].concat()];
+        tollgate_fuzz::fuzz("vault log", &examples, |bytes| {
+            let (_, whole) = LogState::parse(bytes);
+            assert!(whole <= bytes.len() as u64);
+        });
+    }
 }

@@ -127,7 +127,8 @@ fn invalid_hint(what: &str) -> &'static str {
         "run `tollgate init --vault` in the main tree, or set `tree` under `[vault]` in `.tollgate/config.toml`: to the path of \
          the tree that has the vault, or to `own`"
     } else if what.ends_with(NOT_IN_HOME) {
-        "set up the folder of your project with `tollgate init -C DIR`, and work in that folder"
+        "run `tollgate init -C DIR` for the folder of your project and work there, or `tollgate init` here to guard this folder \
+         and everything below it"
     } else if what.contains("belongs to another user") {
         "if you trust that user, run `tollgate trust` in your own terminal"
     } else if what.contains("changes all the time") {

@@ -170,7 +170,7 @@ fn no_command_creates_state_in_the_home_folder() {
     exit 2
     --- stderr
     error: `[W]` contains your home folder and is not set up, so tollgate creates no state there
-    hint: set up the folder of your project with `tollgate init -C DIR`, and work in that folder
+    hint: run `tollgate init -C DIR` for the folder of your project and work there, or `tollgate init` here to guard this folder and everything below it
     "#);
     for line in ["read a", "turn begin", "mcp", "doctor"] {
         at_home(&world, line).ends();

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use crate::serve::Served;
 use crate::world::{Ran, World};
 
 /// A repository with a committed vault and one task, in `w`, and linked worktrees `one` and `two` beside it.
@@ -93,6 +94,30 @@ fn the_events_of_all_worktrees_are_in_one_ledger() {
     trees.world.tollgate(["create", "new.txt"]).folder(trees.path("one")).stdin("x").ends().is(0);
     assert!(fs::read_to_string(trees.path("one/.tollgate/ledger.jsonl")).unwrap().contains("new.txt"));
     assert!(!fs::read_to_string(trees.path("w/.tollgate/ledger.jsonl")).unwrap().contains("new.txt"));
+}
+
+#[test]
+fn mcp_and_the_server_use_the_shared_vault() {
+    let trees = Trees::new();
+    let claims = |tree: &str, agent: &str| {
+        let ask = [
+            json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
+                "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}}),
+            json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+            json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "claim_task", "arguments": {"task": "pay"}}}),
+        ];
+        let ask: String = ask.iter().map(|message| format!("{message}\n")).collect();
+        let run = trees.world.tollgate(["mcp", "--agent", agent]).folder(trees.path(tree));
+        run.stdin(ask).ends().is(0).stdout().lines().last().unwrap().to_owned()
+    };
+    trees.json("one", "task claim pay --agent blue");
+    let answer = claims("two", "red");
+    assert!(answer.contains("blue"), "{answer}");
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--json"];
+    let served = Served::of(trees.world.tollgate(serve).folder(trees.path("two")));
+    let health = served.gets("/health").json();
+    assert_eq!(health["coordination"]["active_claims"], 1, "{health}");
+    assert!(served.gets("/tasks/pay.md").body.contains("blue"));
 }
 
 #[test]

@@ -143,17 +143,26 @@ fn the_settings_of_the_main_tree_are_those_of_the_vault() {
 #[test]
 fn agents_in_a_worktree_write_neither_the_vault_nor_its_copy() {
     let trees = Trees::new();
-    for path in ["../w/vault/Approved/x.md", "vault/Approved/x.md"] {
-        let run = trees.world.tollgate(["write", path, "--json"]).folder(trees.path("one")).stdin("x");
-        let refused = run.ends().is(1).json();
-        assert!(["PROTECTED_PATH", "OUTSIDE_WORKSPACE"].contains(&refused["error_type"].as_str().unwrap()));
-        let path = trees.path("one").join(path);
+    let is_protected = |path: PathBuf| {
         let payload = json!({"session_id": "s", "cwd": trees.path("one"), "hook_event_name": "PreToolUse",
             "tool_name": "Write", "tool_use_id": "1", "tool_input": {"file_path": path, "content": "x"}});
         let hook = trees.world.tollgate(["hook", "claude-code"]).folder(trees.path("one"));
-        let answer = hook.stdin(payload.to_string()).ends().is(0).stdout();
-        assert!(answer.contains("PROTECTED_PATH"), "{answer}");
+        hook.stdin(payload.to_string()).ends().is(0).stdout().contains("PROTECTED_PATH")
+    };
+    for path in ["w/vault/Approved/x.md", "one/vault/Approved/x.md"] {
+        let path = trees.path(path);
+        let run = trees.world.tollgate(["write", path.to_str().unwrap(), "--json"]).folder(trees.path("one"));
+        let refused = run.stdin("x").ends().is(1).json();
+        assert!(["PROTECTED_PATH", "OUTSIDE_WORKSPACE"].contains(&refused["error_type"].as_str().unwrap()));
+        assert!(is_protected(path));
     }
+    // A vault outside of all workspaces, which only the settings of the main tree name.
+    fs::rename(trees.path("w/vault"), trees.path("tasks")).unwrap();
+    let config = trees.path("w/.tollgate/config.toml");
+    let dir = format!("[vault]\ndir = {}\n", json!(trees.path("tasks")));
+    fs::write(&config, fs::read_to_string(&config).unwrap().replacen("[vault]\n", &dir, 1)).unwrap();
+    assert!(is_protected(trees.path("tasks/Approved/x.md")));
+    assert!(!is_protected(trees.path("tasks/Needs_Action/new.md")));
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod healing;
 mod many_files;
 mod metadata;
 mod model;
+mod mutated;
 mod policy;
 mod random;
 mod recovery;

@@ -134,6 +134,8 @@ impl Default for LedgerSettings {
 pub struct VaultSettings {
     /// Where the tasks are, relative to the workspace.
     pub dir: PathBuf,
+    /// In a git worktree: whose vault it uses.
+    pub tree: VaultTree,
     /// How long a leased claim lasts.
     pub lease: Wait,
     /// A file that was not renamed into place counts as complete once it has not changed for this time.
@@ -161,10 +163,34 @@ pub struct VaultSettings {
     pub follow: bool,
 }
 
+/// Whose vault a git worktree uses: `main`, `own`, or a path.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "PathBuf")]
+pub enum VaultTree {
+    /// That of the repository's main tree.
+    #[default]
+    Main,
+    /// Its own.
+    Own,
+    /// That of this folder, relative to the workspace.
+    At(PathBuf),
+}
+
+impl From<PathBuf> for VaultTree {
+    fn from(path: PathBuf) -> Self {
+        match path.to_str() {
+            Some("main") => Self::Main,
+            Some("own") => Self::Own,
+            _ => Self::At(path),
+        }
+    }
+}
+
 impl Default for VaultSettings {
     fn default() -> Self {
         Self {
             dir: PathBuf::from("vault"),
+            tree: VaultTree::default(),
             // Longer than a slow model thinks, short enough that a person still waits for the task.
             lease: Wait(Duration::from_secs(30 * 60)),
             // Editors and `cp` write without a pause, so nobody is still writing a file that has been unchanged for
@@ -381,6 +407,7 @@ mod tests {
             max_size = "512KiB"
             [vault]
             dir = "tasks"
+            tree = "../main"
             lease = "1h"
             settle = "500ms"
             max_attempts = 5
@@ -411,6 +438,7 @@ mod tests {
         assert_eq!(settings.ledger.max_size.0, 512 << 10);
         let vault = VaultSettings {
             dir: "tasks".into(),
+            tree: VaultTree::At("../main".into()),
             lease: Wait(Duration::from_secs(3600)),
             settle: Wait(Duration::from_millis(500)),
             max_attempts: 5,
@@ -431,6 +459,15 @@ mod tests {
         assert_eq!(cloud.sensitive, ["send_email", "payment"]);
         assert_eq!(settings.hooks.on_fault, OnFault::Allow);
         assert_eq!(settings.hooks.formatters["rs"], ["rustfmt"]);
+    }
+
+    #[test]
+    fn the_tree_of_a_vault_is_a_word_or_a_path() {
+        let tree = |text: &str| parse(text).unwrap().vault.tree;
+        assert_eq!(tree(""), VaultTree::Main);
+        assert_eq!(tree("[vault]\ntree = \"main\""), VaultTree::Main);
+        assert_eq!(tree("[vault]\ntree = \"own\""), VaultTree::Own);
+        assert_eq!(tree("[vault]\ntree = \"./own\""), VaultTree::At("./own".into()));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tollgate::error::Fault;
@@ -57,6 +58,10 @@ pub(crate) enum UsageError {
     HasHooks(&'static str),
     /// `init --host` for a program with the MCP server.
     HasServer(&'static str),
+    /// `init` in a folder below the user's home, which is a workspace.
+    HomeIsTheWorkspace(PathBuf),
+    /// `init --vault` in a git worktree, whose main tree has no vault.
+    VaultOfMainTree(PathBuf),
     VaultNameIsNotText,
     /// tollgate cannot safely add this vault to the configuration.
     NameTheVaultYourself(String),

@@ -12,7 +12,7 @@ const HEADING: &str = "Global options";
 /// The options that every command takes.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct GlobalArgs {
-    /// Workspace [default: the nearest folder upward with `.tollgate`, else the git root, else the current folder]
+    /// Workspace [default: the nearest folder upward with `.tollgate` or `.git`, else the current folder]
     ///
     /// With -C, relative file arguments are relative to the workspace, otherwise to the current folder.
     #[arg(

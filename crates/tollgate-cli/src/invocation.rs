@@ -18,7 +18,7 @@ use tollgate::shared_turn::{SharedTurn, SharedTurns};
 use tollgate::tasks::{open_workspace, workspace_id};
 use tollgate::turn::{Turn, TurnState};
 use tollgate::vault::claim::ClaimId;
-use tollgate::workspace::{Options, STATE_FOLDER, Workspace};
+use tollgate::workspace::{Options, STATE_FOLDER, Workspace, has_state};
 use tollgate_server::tokens::TokenFile;
 
 use crate::answer::Form;
@@ -39,11 +39,18 @@ pub(crate) struct Invocation {
     /// Found once.
     root: OnceLock<(PathBuf, FoundBy)>,
     ignored: OnceLock<Vec<(PathBuf, u32)>>,
+    created: OnceLock<PathBuf>,
 }
 
 impl Invocation {
     pub(crate) fn new(surroundings: Surroundings, global: GlobalArgs) -> Self {
-        Self { global, surroundings, root: OnceLock::new(), ignored: OnceLock::new() }
+        Self {
+            global,
+            surroundings,
+            root: OnceLock::new(),
+            ignored: OnceLock::new(),
+            created: OnceLock::new(),
+        }
     }
 
     /// The same call, for another workspace.
@@ -159,9 +166,14 @@ impl Invocation {
         self.workspace_of(self.writer().as_ref())
     }
 
-    /// The workspace, for an agent that may write its own tasks.
+    /// The workspace, for an agent that may write its own tasks. Creates state where there is none, except in a folder that
+    /// contains the user's home and that the user did not name.
     pub(crate) fn workspace_of(&self, agent: Option<&Agent>) -> Result<Workspace, Fault> {
-        let (root, _) = self.root()?;
+        let (root, found_by) = self.root()?;
+        let is_set_up = has_state(&root);
+        if !is_set_up && found_by != FoundBy::Name && self.contains_home(&root) {
+            return Err(Fault::Invalid { what: words::home_is_not_set_up(&root) });
+        }
         if let Some(owner) = self.trust().stranger(&root) {
             return Err(Fault::Invalid { what: words::foreign_state(&root, owner) });
         }
@@ -170,7 +182,22 @@ impl Invocation {
             protected: self.protected(),
             ..Options::default()
         };
-        open_workspace(&root, agent, options)
+        let workspace = open_workspace(&root, agent, options)?;
+        if !is_set_up {
+            self.created.get_or_init(|| root);
+        }
+        Ok(workspace)
+    }
+
+    /// Whether a folder is the user's home, or contains it: as a workspace it would take in every project of the user.
+    pub(crate) fn contains_home(&self, folder: &Path) -> bool {
+        let home = Surroundings::home().map(|home| home.canonicalize().unwrap_or(home));
+        home.is_some_and(|home| home.starts_with(folder))
+    }
+
+    /// The workspace in which this call has created state, because it was not set up.
+    pub(crate) fn created(&self) -> Option<&Path> {
+        self.created.get().map(PathBuf::as_path)
     }
 
     /// What agents must not change here: the switches of agent programs, and the user's own folders for tollgate.

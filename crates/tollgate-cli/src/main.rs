@@ -47,6 +47,9 @@ fn main() -> ExitCode {
     };
     let invocation = Invocation::new(Surroundings::look(), global);
     let answer = command.run(&invocation);
+    if let Some(root) = invocation.created() {
+        output::tell(&words::created_state(root));
+    }
     if invocation.form() == Form::Words {
         invocation
             .ignored()

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tollgate::error::Fault;
-use tollgate::workspace::workspaces_above;
+use tollgate::workspace::{has_state, is_checkout};
 
 /// Why a folder is the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,13 +31,19 @@ pub(crate) fn find(
         |path: &Path, source| Fault::Io { doing: "open the workspace", path: path.to_owned(), source };
     // Canonical first: the folders above a link are not those above its target.
     let base = fs::canonicalize(base).map_err(|source| fault(base, source))?;
-    let mut with_state =
-        || workspaces_above(&base).find(|root| accepts(root)).map(|root| (root, FoundBy::State));
-    let is_checkout = |folder: &&Path| folder.join(".git").exists();
-    let with_git = || base.ancestors().find(is_checkout).map(|root| (root, FoundBy::Git));
+    let mut found = |folder: &Path| match folder {
+        folder if has_state(folder) && accepts(folder) => Some(FoundBy::State),
+        folder if is_checkout(folder) => Some(FoundBy::Git),
+        _ => None,
+    };
     let (root, found_by) = match named {
         true => (base.as_path(), FoundBy::Name),
-        false => with_state().or_else(with_git).unwrap_or((&base, FoundBy::Here)),
+        // The nearest decides: a state in a folder above a checkout was not made for it.
+        false => {
+            let nearest =
+                base.ancestors().find_map(|folder| found(folder).map(|found_by| (folder, found_by)));
+            nearest.unwrap_or((&base, FoundBy::Here))
+        }
     };
     if !root.is_dir() {
         return Err(fault(root, io::ErrorKind::NotADirectory.into()));

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use tollgate::error::Result;
-use tollgate::tasks::{self, TaskOptions};
+use tollgate::error::{Fault, Result};
+use tollgate::tasks::{self, TaskOptions, VaultHome};
 use tollgate::vault::checkup::Synced;
 use tollgate::workspace::{STATE_FOLDER, Workspace, read_settings};
 
@@ -72,9 +72,9 @@ impl Invocation {
     pub(crate) fn tasks_or_fault(&self) -> Result<Tasks> {
         let (root, _) = self.root()?;
         let settings = read_settings(&root.join(STATE_FOLDER).join("config.toml"))?;
-        let folder = tasks::vault_folder(&root, &settings);
-        let missing = || words::no_vault(&self.viewpoint(), &folder);
-        if !tasks::has_vault(&folder, &settings) {
+        let home = VaultHome::of(&root, &settings)?;
+        let missing = || words::no_vault(&self.viewpoint(), &home.folder());
+        if !home.has_vault() {
             return Err(missing());
         }
         self.tasks_of(&self.workspace()?)?.ok_or_else(missing)
@@ -82,11 +82,16 @@ impl Invocation {
 
     /// The vault of an open workspace, if it has one.
     pub(crate) fn tasks_of(&self, workspace: &Workspace) -> Result<Option<Tasks>> {
+        let home = VaultHome::of(workspace.path(), workspace.settings())?.root;
+        if let Some(owner) = self.trust().stranger(&home) {
+            return Err(Fault::Invalid { what: words::foreign_state(&home, owner) });
+        }
         let logs = AgentLogs::new(self.user_state(), workspace);
         let observer = logs.clone();
         let options = TaskOptions {
             observer: Some(Arc::new(move |entry| observer.event(entry))),
             own_ssh: !self.plain_ssh(),
+            ledger_head: self.ledger_head(&home)?,
         };
         Ok(tasks::open(workspace, options)?.map(|open| Tasks { open, logs }))
     }

@@ -281,4 +281,30 @@ mod tests {
             assert_eq!(name.file_name().unwrap(), OsStr::new(&old));
         }
     }
+
+    #[test]
+    fn mutated_names_are_read_without_a_panic() {
+        use std::os::unix::ffi::OsStrExt;
+        let id = ChangeId::new(Timestamp::UNIX_EPOCH).unwrap();
+        let states = [FileState::Absent, FileState::Present(Digest::of(b"x"))];
+        let name = StageName {
+            standing: Standing::Open,
+            id: id.clone(),
+            base: states[0],
+            new: states[1],
+            agent: "blue".parse().unwrap(),
+            target: TargetName::Path("a/b c,d.txt".into()),
+        };
+        let names = [
+            name.file_name().unwrap(),
+            unfinished_name(7, &id),
+            name_beside(&id),
+            aside_name(OsStr::new("x")),
+        ];
+        let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+        tollgate_fuzz::fuzz("stage name", &names, |bytes| {
+            let name = OsStr::from_bytes(bytes);
+            let _ = (StageName::parse(name), parse_unfinished(name), owner_of_aside(name), is_beside(name));
+        });
+    }
 }

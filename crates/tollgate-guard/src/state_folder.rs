@@ -24,14 +24,9 @@ pub const STATE_VERSION: u32 = 1;
 /// The longest time that a process waits while another creates the state, which takes a few milliseconds.
 const STATE_WAIT: Duration = Duration::from_secs(10);
 
-/// The folders upward that have a state, the nearest first.
-pub fn workspaces_above(folder: &Path) -> impl Iterator<Item = &Path> {
-    folder.ancestors().filter(|folder| has_state(folder))
-}
-
 /// Whether a folder has the state of a workspace. A vault keeps its own state in a folder of the same name, and that alone
 /// does not make it a workspace.
-fn has_state(folder: &Path) -> bool {
+pub fn has_state(folder: &Path) -> bool {
     let state = folder.join(STATE_FOLDER);
     let of_a_vault = || {
         state.join("vault").exists() && !state.join("version").exists() && !state.join("config.toml").exists()
@@ -39,10 +34,14 @@ fn has_state(folder: &Path) -> bool {
     state.exists() && !of_a_vault()
 }
 
-/// The nearest folder upward that has a state, else the nearest that is the root of a git checkout, else the folder itself.
+/// Whether a folder is the root of a git checkout.
+pub fn is_checkout(folder: &Path) -> bool {
+    folder.join(".git").exists()
+}
+
+/// The nearest folder upward that has a state or is the root of a git checkout, else the folder itself.
 pub fn find_root(folder: &Path) -> PathBuf {
-    let is_checkout = |folder: &&Path| folder.join(".git").exists();
-    let found = workspaces_above(folder).next().or_else(|| folder.ancestors().find(is_checkout));
+    let found = folder.ancestors().find(|folder| has_state(folder) || is_checkout(folder));
     found.unwrap_or(folder).to_owned()
 }
 

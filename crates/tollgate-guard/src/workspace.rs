@@ -14,7 +14,9 @@ pub use crate::place::canonical;
 use crate::recovery::{self, RecoveryEntry, Swept};
 use crate::refusal::{Outcome, Reason};
 pub use crate::root::{Options, Root};
-pub use crate::state_folder::{STATE_FOLDER, STATE_VERSION, find_root, read_settings, workspaces_above};
+pub use crate::state_folder::{
+    STATE_FOLDER, STATE_VERSION, find_root, has_state, is_checkout, read_settings,
+};
 use tollgate_base::error::{Fault, Result};
 
 /// An open workspace. Clones share it, and threads may too.

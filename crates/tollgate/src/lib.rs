@@ -70,7 +70,7 @@
 //! # Where to look
 //!
 //! - [`gate`]: the calls that agents make, and the two around the tools of an agent's own program.
-//! - [`tasks`]: opens the vault of a workspace. [`vault`]: the verbs, and the trait to write a store of your own.
+//! - [`tasks`]: opens the vault of a workspace; [`worktree`]: which workspace that is in a git worktree. [`vault`]: the verbs, and the trait to write a store of your own.
 //! - [`turn`]: what an agent saw first and knew last; [`shared_turn`]: the same for short-lived processes.
 //! - [`refusal`]: the answer "no", for controllers and for agents.
 //! - [`workspace`]: the folder, its settings and its state. [`settings`] lists what can be set.
@@ -97,6 +97,7 @@ compile_error!(
 );
 
 pub mod tasks;
+pub mod worktree;
 
 pub use tollgate_base::{digest, error, event, ledger, name, settings, visible};
 pub use tollgate_guard::{

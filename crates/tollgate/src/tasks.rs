@@ -3,6 +3,9 @@
 //! Everything that uses tasks opens them here: the command line, the server, other programs. So all processes of a
 //! workspace agree on the journal's id, and a new store is one more arm of a `match`. The vault knows no ledger file and
 //! the ledger no vault; here the two meet.
+//!
+//! The worktrees of a git repository share the vault of one of them, with its settings and its ledger: two agents in two
+//! trees cannot own the same task, and the figures of all trees are the same.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +20,7 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::ledger::{self, Entry, Followed, Ledger, Line};
 use tollgate_base::name::{Agent, StepId};
-use tollgate_base::settings::{Durability, Settings, Sync};
+use tollgate_base::settings::{Durability, Settings, Sync, VaultTree};
 use tollgate_base::task::State;
 use tollgate_guard::protected::Protected;
 use tollgate_guard::workspace::{Options, STATE_FOLDER, Workspace, read_settings};
@@ -26,6 +29,8 @@ use tollgate_vault::figures::Tally;
 use tollgate_vault::roles::Roles;
 use tollgate_vault::{FolderOptions, FolderStore, GitOptions, GitStore, Store, Terms, Vault};
 
+use crate::worktree::in_main_tree;
+
 /// What the library does not take from its surroundings by itself.
 #[derive(Clone, Default)]
 pub struct TaskOptions {
@@ -33,6 +38,69 @@ pub struct TaskOptions {
     pub observer: Option<Observer>,
     /// The environment says how ssh is to be run, so tollgate leaves that alone.
     pub own_ssh: bool,
+    /// A file outside the workspace that remembers the head of the ledger, for a vault of another worktree.
+    pub ledger_head: Option<PathBuf>,
+}
+
+/// The workspace that a vault belongs to. In a git worktree, this may be another workspace.
+#[derive(Debug, Clone)]
+pub struct VaultHome {
+    /// The workspace, canonical.
+    pub root: PathBuf,
+    /// Its settings.
+    pub settings: Settings,
+}
+
+impl VaultHome {
+    /// The workspace whose vault this one uses. A fault if that workspace is unknown or has no vault, and this one has: then
+    /// agents in two worktrees could own the same task.
+    pub fn of(root: &Path, settings: &Settings) -> Result<Self> {
+        let own = Self { root: root.to_owned(), settings: settings.clone() };
+        let shared = match shared_with(root, settings) {
+            Ok(None) => return Ok(own),
+            Ok(Some(root)) => {
+                let settings = read_settings(&root.join(STATE_FOLDER).join("config.toml"))?;
+                let home = Self { root, settings };
+                match home.has_vault() {
+                    true => return Ok(home),
+                    false => Err(not_shared(&format!("`{}` has no vault", home.root.display()))),
+                }
+            }
+            Err(fault) => Err(fault),
+        };
+        if own.has_vault() { shared } else { Ok(own) }
+    }
+
+    /// Where the vault is, whether or not it exists.
+    pub fn folder(&self) -> PathBuf {
+        vault_folder(&self.root, &self.settings)
+    }
+
+    /// Where the files of the tasks are: in the vault, or in the store's own view of it.
+    pub fn tasks_folder(&self) -> PathBuf {
+        files_in(&self.folder(), &self.settings)
+    }
+
+    /// Whether there is a vault. A store that keeps the tasks elsewhere may show none of them.
+    pub fn has_vault(&self) -> bool {
+        is_vault(&self.folder()) || self.settings.vault.sync != Sync::None
+    }
+}
+
+/// The other workspace whose vault this one uses, if it is in a git worktree, or if its settings name one.
+pub fn shared_with(root: &Path, settings: &Settings) -> Result<Option<PathBuf>> {
+    let other = match &settings.vault.tree {
+        VaultTree::Own => None,
+        VaultTree::At(path) => {
+            Some(fs::canonicalize(root.join(path)).at("open the workspace", root.join(path))?)
+        }
+        VaultTree::Main => in_main_tree(root).map_err(|why| not_shared(&why))?,
+    };
+    Ok(other.filter(|other| other != root))
+}
+
+fn not_shared(why: &str) -> Fault {
+    Fault::invalid(format!("this git worktree shares the vault of the repository's main tree, but {why}"))
 }
 
 /// The vault of a workspace, open.
@@ -50,18 +118,28 @@ pub struct Tasks {
 
 /// The vault of a workspace; `None` if it has none. Looking for one does not make one.
 pub fn open(workspace: &Workspace, options: TaskOptions) -> Result<Option<Tasks>> {
-    let folder = vault_folder(workspace.path(), workspace.settings());
-    if has_vault(&folder, workspace.settings()) { create(workspace, options).map(Some) } else { Ok(None) }
+    let home = VaultHome::of(workspace.path(), workspace.settings())?;
+    if home.has_vault() { open_at(workspace, &home, options).map(Some) } else { Ok(None) }
 }
 
 /// The same; makes the vault's folders if they are missing.
 pub fn create(workspace: &Workspace, options: TaskOptions) -> Result<Tasks> {
-    let settings = workspace.settings();
-    let folder = vault_folder(workspace.path(), settings);
+    open_at(workspace, &VaultHome::of(workspace.path(), workspace.settings())?, options)
+}
+
+fn open_at(workspace: &Workspace, home: &VaultHome, options: TaskOptions) -> Result<Tasks> {
+    let (settings, folder) = (&home.settings, home.folder());
     fs::create_dir_all(&folder).at("make the folder", &folder)?;
     let folder = fs::canonicalize(&folder).at("open the vault", &folder)?;
-    let id = workspace_id(workspace.path())?;
-    let (ledger, durability) = (workspace.ledger().clone(), settings.vault.durability);
+    let id = workspace_id(&home.root)?;
+    let ledger = if home.root == workspace.path() {
+        workspace.ledger().clone()
+    } else {
+        let settings = Some(settings.clone());
+        let options = Options { settings, ledger_head: options.ledger_head, ..Options::default() };
+        Workspace::open(&home.root, options)?.ledger().clone()
+    };
+    let durability = settings.vault.durability;
     let mut folder_options =
         FolderOptions::new(Arc::new(LedgerJournal::new(ledger, id, durability, options.observer)));
     folder_options.durability = durability;
@@ -103,25 +181,31 @@ pub fn open_workspace(root: &Path, agent: Option<&Agent>, mut options: Options) 
         Some(settings) => settings,
         None => read_settings(&root.join(STATE_FOLDER).join("config.toml"))?,
     };
-    protect_vault(root, &settings, agent, &mut options.protected);
+    protect_vaults(root, &settings, agent, &mut options.protected);
     Workspace::open(root, Options { settings: Some(settings), ..options })
 }
 
-/// Adds what agents must not change in the vault: everything except new tasks and their own. The folders stay in place.
-fn protect_vault(root: &Path, settings: &Settings, agent: Option<&Agent>, protected: &mut Protected) {
-    let Ok(vault) = fs::canonicalize(vault_folder(root, settings)) else { return };
-    if !has_vault(&vault, settings) {
-        return;
+/// Adds what agents must not change in the vault: everything except new tasks and their own. The folders stay in place. The
+/// copy of the vault in a git worktree is protected, too, because a merge would bring its changes into the vault.
+fn protect_vaults(root: &Path, settings: &Settings, agent: Option<&Agent>, protected: &mut Protected) {
+    let own = VaultHome { root: root.to_owned(), settings: settings.clone() };
+    let shared = VaultHome::of(root, settings).ok().filter(|home| home.root != root);
+    for home in [Some(own), shared].into_iter().flatten().filter(VaultHome::has_vault) {
+        if let Ok(vault) = fs::canonicalize(home.folder()) {
+            protect_vault(&vault, &home.settings, agent, protected);
+        }
     }
+}
+
+fn protect_vault(vault: &Path, settings: &Settings, agent: Option<&Agent>, protected: &mut Protected) {
     let folder = |state: &State| vault.join(state.as_str());
     protected.fixed.extend(State::ALL.iter().map(folder));
     protected.paths.extend(State::ALL.iter().filter(|state| **state != State::NeedsAction).map(folder));
-    let claimed = files_in(&vault, settings).join(State::InProgress.as_str());
+    let claimed = files_in(vault, settings).join(State::InProgress.as_str());
     protected.open.extend(agent.map(|agent| claimed.join(agent.as_str())));
 }
 
-/// Where the vault of a workspace is, whether or not it exists.
-pub fn vault_folder(root: &Path, settings: &Settings) -> PathBuf {
+fn vault_folder(root: &Path, settings: &Settings) -> PathBuf {
     let named = root.join(&settings.vault.dir);
     // A vault on its own, without a workspace around it.
     // Any project may have a folder `Done`, so the first folder must be there.
@@ -130,21 +214,11 @@ pub fn vault_folder(root: &Path, settings: &Settings) -> PathBuf {
     if itself { root.to_owned() } else { named }
 }
 
-/// Where the files of the tasks are: in the vault, or in the store's own view of it.
-pub fn tasks_folder(root: &Path, settings: &Settings) -> PathBuf {
-    files_in(&vault_folder(root, settings), settings)
-}
-
 fn files_in(vault: &Path, settings: &Settings) -> PathBuf {
     match settings.vault.sync {
         Sync::None => vault.to_owned(),
         Sync::Git => GitStore::folder_in(vault),
     }
-}
-
-/// Whether the workspace has a vault in this folder. A store that keeps the tasks elsewhere may show none of them.
-pub fn has_vault(folder: &Path, settings: &Settings) -> bool {
-    is_vault(folder) || settings.vault.sync != Sync::None
 }
 
 /// Whether this folder is a vault: one of its folders is enough, the others are made when they are needed. Git does not keep

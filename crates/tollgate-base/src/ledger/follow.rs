@@ -98,7 +98,8 @@ impl Follower {
             match Line::parse(&seen.bytes) {
                 _ if !seen.whole => {}
                 Ok(line) => {
-                    self.doubt |= line.seq != self.cursor.seq + 1 || line.prev != self.cursor.hash;
+                    let is_next = self.cursor.seq.checked_add(1) == Some(line.seq);
+                    self.doubt |= !is_next || line.prev != self.cursor.hash;
                     self.cursor = Cursor { seq: line.seq, hash: seen.hash };
                     given += 1;
                     each(line);

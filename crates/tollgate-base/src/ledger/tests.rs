@@ -20,6 +20,7 @@ use std::time::Duration;
 mod cursor;
 mod damage;
 mod following;
+mod mutated;
 mod tallies;
 
 struct World {

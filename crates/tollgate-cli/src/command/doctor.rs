@@ -9,9 +9,11 @@ use serde_json::json;
 use tollgate::error::Fault;
 use tollgate::recovery::RecoveryKind;
 use tollgate::settings::Agents;
+use tollgate::tasks::VaultHome;
 use tollgate::vault::checkup::Level;
 use tollgate::vault::state::State;
 use tollgate::workspace::{STATE_FOLDER, STATE_VERSION, Workspace, read_settings};
+use tollgate::worktree::in_main_tree;
 use tollgate_guard::doctor::leftovers;
 use tollgate_guard::probe::probe;
 
@@ -42,10 +44,7 @@ pub(crate) fn run(invocation: &Invocation, _: &DoctorArgs) -> Result<Answer, Cli
     let ignored = invocation.ignored().iter();
     facts.extend(ignored.map(|(root, owner)| Fact::Ignored { root: root.clone(), owner: *owner }));
     look(invocation, &root, &mut facts);
-    match checkups(invocation, &root) {
-        Ok(found) => facts.extend(found.into_iter().map(Fact::Host)),
-        Err(fault) => facts.push(Fact::Broken { check: "hooks", fault }),
-    }
+    facts.extend(checkups(invocation, &root));
     let checked: Vec<Checked> = facts
         .iter()
         .map(|fact| {
@@ -75,6 +74,19 @@ fn look(invocation: &Invocation, root: &Path, facts: &mut Vec<Fact>) {
         "settings",
         settings.map(|settings| Fact::Settings { settings: Box::new(settings), written: config.exists() }),
     );
+    let settings = read_settings(&config).unwrap_or_default();
+    match in_main_tree(root) {
+        Ok(None) => {}
+        _ => {
+            let own = VaultHome { root: root.to_owned(), settings };
+            let home = VaultHome::of(root, &own.settings).map(|home| home.root);
+            let fact = home.map(|home| Fact::Worktree {
+                shared_with: Some(home).filter(|home| *home != own.root),
+                has_vault: own.has_vault(),
+            });
+            add("worktree", fact);
+        }
+    }
     match Configured::read(root) {
         Ok(configured) if configured.commands.is_empty() => {}
         configured => add(

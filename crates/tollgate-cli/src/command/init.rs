@@ -11,13 +11,13 @@ use clap::builder::PossibleValuesParser;
 use serde_json::json;
 use tollgate::error::Fault;
 use tollgate::settings::Settings;
-use tollgate::tasks::is_vault;
+use tollgate::tasks::{VaultHome, is_vault, shared_with};
 use tollgate::vault::state::State;
 use tollgate::workspace::{STATE_FOLDER, read_settings};
 
 use crate::answer::{Answer, Said};
 use crate::error::{CliError, UsageError};
-use crate::host::{self, Became, Host};
+use crate::host::{self, Became, Found, Host};
 use crate::invocation::Invocation;
 use crate::report::setup::{ConfigSetup, HostSetup};
 use crate::surroundings::Surroundings;
@@ -122,15 +122,25 @@ const DIR_LINE: &str = "# dir = \"vault\"\n";
 
 pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, CliError> {
     let (root, found_by) = invocation.root()?;
+    let is_here = invocation.base()?.canonicalize().is_ok_and(|here| here == root);
+    if !args.remove && !is_here && invocation.contains_home(&root) {
+        return Err(UsageError::HomeIsTheWorkspace(root).into());
+    }
     let state = root.join(STATE_FOLDER);
     let config = state.join("config.toml");
     let (mut hooked, mut registered) = (Vec::new(), Vec::new());
+    // First, because what is installed below is a trace as well.
+    let found = match args.hosts.iter().any(|name| name == "all") && !args.remove {
+        true => words::programs_found(&found(&root)),
+        false => String::new(),
+    };
     let hooks = chosen(args, &root);
     for host in registrars(args, &root, &hooks)? {
         let registry = host.mcp();
+        let files = registry.file(&root).into_iter().collect();
         let done = if args.remove { registry.uninstall(&root)? } else { registry.install(&root)? };
         let then = registry.then.filter(|_| !args.remove || done == Became::ByHand);
-        registered.push(HostSetup { host: host.name(), files: registry.files(), done, then });
+        registered.push(HostSetup { host: host.name(), files, done, then });
     }
     for host in hooks {
         let setup = host.setup();
@@ -156,6 +166,7 @@ pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, Cl
     let done = if done == ConfigSetup::Kept && named { ConfigSetup::Changed } else { done };
     let (git, state) = (root.join(".git").exists(), state.join("version").exists());
     let mut words = words::init(&root, found_by, done, git, state)
+        + &found
         + &words::hooked(&hooked)
         + &words::registered(&registered);
     if !args.remove {
@@ -197,6 +208,18 @@ fn make_vault(
         Some(named) => invocation.path(named)?,
         None => root.join(&settings.vault.dir),
     };
+    if named.is_none()
+        && let Some(other) = shared_with(root, settings)?
+    {
+        let home = VaultHome {
+            settings: read_settings(&other.join(STATE_FOLDER).join("config.toml"))?,
+            root: other,
+        };
+        return match home.has_vault() {
+            true => Ok(Made { folder: home.folder(), new: false, named: false }),
+            false => Err(UsageError::VaultOfMainTree(home.root).into()),
+        };
+    }
     let new = !is_vault(&folder);
     for state in State::ALL {
         let folder = folder.join(state.as_str());
@@ -273,13 +296,25 @@ fn registrars(
     Ok(meant)
 }
 
+/// The programs that are used here, and how each was found.
+fn found(root: &Path) -> Vec<(&'static str, String)> {
+    let (home, path) = (Surroundings::home(), Surroundings::path());
+    let why = |host: &dyn Host| match host::find(host, home.as_deref(), &path, root) {
+        Found { on_path: true, .. } => Some("on PATH".to_owned()),
+        Found { in_project: Some(name), .. } => Some(format!("`{name}` in this folder")),
+        Found { in_home: true, .. } => Some(format!("`~/{}`", host.traces().home)),
+        _ => None,
+    };
+    host::ALL.into_iter().filter_map(|host| Some((host.name(), why(host)?))).collect()
+}
+
 /// The programs that the call is about, for their hooks. `--remove` is about all installed hooks unless programs are named.
 fn chosen(args: &InitArgs, root: &Path) -> Vec<&'static dyn Host> {
     let all = args.hosts.iter().any(|name| name == "all");
     let is_meant = |host: &&'static dyn Host| {
         let named = args.hosts.iter().any(|name| name == host.name());
         let there = || host.setup().is_there(root);
-        let found = || host::is_found(*host, Surroundings::home().as_deref(), &Surroundings::path(), root);
+        let found = || found(root).iter().any(|(name, _)| *name == host.name());
         // `all` does not give a program hooks if it has the MCP server.
         let other_door = || args.mcp.iter().any(|name| name == host.name()) || host.mcp().is_there(root);
         match args.remove {

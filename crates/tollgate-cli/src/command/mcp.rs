@@ -8,7 +8,9 @@ use tollgate_server::mcp::{Options, Server, Tasks, serve_stdio};
 use crate::answer::Answer;
 use crate::error::CliError;
 use crate::invocation::Invocation;
+use crate::output;
 use crate::surroundings::Surroundings;
+use crate::words;
 
 /// Serve the workspace to one agent over MCP, on stdin and stdout
 ///
@@ -28,6 +30,10 @@ pub(crate) fn run(invocation: &Invocation, args: &McpArgs) -> Result<Answer, Cli
     let elsewhere = args.folder.as_ref().map(|folder| invocation.elsewhere(folder));
     let invocation = elsewhere.as_ref().unwrap_or(invocation);
     let gate = invocation.gate()?;
+    if let Some(root) = invocation.created() {
+        // Now, because the server runs for a long time.
+        output::tell(&words::created_state(root));
+    }
     let tasks = invocation.tasks_of(gate.workspace())?;
     let options = Options { home: Surroundings::home(), ..Options::new(invocation.agent()?) };
     let mut server = Server::new(gate, options);

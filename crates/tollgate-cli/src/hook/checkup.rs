@@ -1,8 +1,8 @@
-//! Checks the agent programs of a workspace: are they installed, are their hooks set up, approved and used, and do the hooks
-//! answer correctly?
+//! Checks the agent programs of a workspace: are they installed, are their hooks set up, approved and used, do the hooks
+//! answer correctly, and does the registered MCP server?
 //!
-//! The last check is a test: the command in the program's configuration gets a canary, a write that must be blocked, in a
-//! temporary workspace.
+//! The last two checks are tests in a temporary workspace: the command in the program's configuration gets a canary, a write
+//! that must be blocked; the server gets the first message of a client.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,48 +10,106 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tollgate::error::Fault;
 
 use super::last_call;
 use crate::global_args::GlobalArgs;
-use crate::host::{self, Canary, Host};
+use crate::host::{self, Canary, Host, Registered};
 use crate::invocation::Invocation;
-use crate::report::diagnosis::{HookState, HostCheckup};
+use crate::report::diagnosis::{Fact, HookState, HostCheckup, ServerState};
 use crate::surroundings::Surroundings;
 
 /// The longest time for an answer, longer than the deadline of a hook.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Checks every program that is used or set up here.
-pub(crate) fn checkups(invocation: &Invocation, root: &Path) -> Result<Vec<HostCheckup>, Fault> {
+/// Checks every program that is used or set up here: its hooks, and its registration of the MCP server.
+pub(crate) fn checkups(invocation: &Invocation, root: &Path) -> Vec<Fact> {
     let (home, path) = (Surroundings::home(), Surroundings::path());
-    let mut found = Vec::new();
+    let mut facts = Vec::new();
     for host in host::ALL {
-        let setup = host.setup();
-        if !host::is_found(host, home.as_deref(), &path, root) && !setup.is_there(root) {
+        let server = host.mcp().registered(root, home.as_deref());
+        let has_server = !matches!(server, Ok(None));
+        let found = host::find(host, home.as_deref(), &path, root);
+        // The user may have hooks for all folders.
+        let places = [Some(root), home.as_deref()];
+        let hooked = places.into_iter().flatten().find(|folder| host.setup().is_there(folder));
+        if !found.any() && !has_server && hooked.is_none() {
             continue;
         }
-        let installed = path.iter().any(|folder| folder.join(host.traces().program).is_file());
-        let hooks = if setup.is_in_place(root)? {
-            let called = invocation
-                .existing_turns()?
-                .iter()
-                .filter_map(|turns| last_call::time(turns, host.name()))
-                .max();
-            let wrong = match setup.command_before_a_tool(root) {
-                Some(command) => try_out(host, &command).err(),
-                None => Some("the configuration has no command".into()),
-            };
-            HookState::InPlace { trust: host.trust(home.as_deref(), root), called, wrong }
-        } else if setup.is_there(root) {
-            HookState::Outdated
-        } else {
-            HookState::None
+        let hooks = match hooked {
+            Some(folder) => hooks(invocation, host, folder, root),
+            None => Ok(HookState::None),
         };
-        found.push(HostCheckup { host: host.name(), program: host.traces().program, installed, hooks });
+        facts.push(match hooks {
+            Ok(hooks) => {
+                let program = host.traces().program;
+                Fact::Host(HostCheckup { host: host.name(), program, found, has_server, hooks })
+            }
+            Err(fault) => Fact::Broken { check: "hooks", fault },
+        });
+        match server {
+            Ok(Some(registered)) => {
+                let state = try_server(&registered, &path).unwrap_or_else(ServerState::Wrong);
+                facts.push(Fact::Server { host: host.name(), file: registered.file, state });
+            }
+            Ok(None) => {}
+            Err(fault) => facts.push(Fact::Broken { check: "mcp", fault }),
+        }
     }
-    Ok(found)
+    facts
+}
+
+/// The state of the hooks that are installed in this folder.
+fn hooks(invocation: &Invocation, host: &dyn Host, folder: &Path, root: &Path) -> Result<HookState, Fault> {
+    let setup = host.setup();
+    if !setup.is_in_place(folder)? {
+        return Ok(HookState::Outdated);
+    }
+    let turns = invocation.existing_turns()?;
+    let called = turns.iter().filter_map(|turns| last_call::time(turns, host.name())).max();
+    let wrong = match setup.command_before_a_tool(folder) {
+        Some(command) => try_out(host, &command).err(),
+        None => Some("the configuration has no command".into()),
+    };
+    Ok(HookState::InPlace { trust: host.trust(Surroundings::home().as_deref(), root), called, wrong })
+}
+
+/// Starts the registered program as an MCP server in a temporary workspace, and checks that it answers. Starts only
+/// `tollgate` by name.
+fn try_server(registered: &Registered, path: &[PathBuf]) -> Result<ServerState, String> {
+    let program = registered.command.first().ok_or("it has no command")?;
+    let by_name = !program.contains('/');
+    let is_there = match by_name {
+        true => path.iter().any(|folder| folder.join(program).is_file()),
+        false => Path::new(program).is_file(),
+    };
+    if !is_there {
+        return Err(format!("`{program}` does not exist"));
+    }
+    if registered.command.get(1).map(String::as_str) != Some("mcp") {
+        return Err("its arguments do not begin with `mcp`".into());
+    }
+    if registered.disabled {
+        return Ok(ServerState::Disabled);
+    }
+    if !by_name {
+        return Ok(ServerState::NotStarted(program.clone()));
+    }
+    let cage = Cage::new().map_err(|error| format!("cannot create a temporary folder: {error}"))?;
+    let mut command = Command::new(program);
+    command.args(["mcp", "--agent", "doctor"]);
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
+        "capabilities": {}, "clientInfo": {"name": "tollgate doctor", "version": "1"}}});
+    let answer = run(command, &cage.folder, &format!("{hello}\n"))?;
+    let is_ours = |line: &str| {
+        serde_json::from_str::<Value>(line)
+            .is_ok_and(|answer| answer["result"]["serverInfo"]["name"] == "tollgate")
+    };
+    match answer.lines().any(is_ours) {
+        true => Ok(ServerState::Responding),
+        false => Err(format!("it answered `{}`", answer.trim())),
+    }
 }
 
 /// Reports a read to the command, changes the file, announces a write, and checks that the write is blocked.
@@ -62,7 +120,9 @@ fn try_out(host: &dyn Host, command: &str) -> Result<(), String> {
     fs::write(&file, "one\n").map_err(text)?;
     let ask = |event| {
         let payload = host.canary("tollgate-doctor", &cage.folder, event, &file);
-        run(command, &cage.folder, &payload.to_string())
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]);
+        run(shell, &cage.folder, &payload.to_string())
     };
     for event in [Canary::BeforeRead, Canary::AfterRead] {
         let answer = ask(event)?;
@@ -115,9 +175,8 @@ impl Drop for Cage {
 }
 
 /// The answer of the command to a payload.
-fn run(command: &str, folder: &Path, payload: &str) -> Result<String, String> {
-    let mut child = Command::new("sh")
-        .args(["-c", command])
+fn run(mut command: Command, folder: &Path, payload: &str) -> Result<String, String> {
+    let mut child = command
         .current_dir(folder)
         // The doctor itself may run in an agent's turn.
         .env_remove("TOLLGATE_TURN")

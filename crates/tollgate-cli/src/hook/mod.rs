@@ -404,4 +404,19 @@ mod tests {
         });
         assert_eq!(answer, None);
     }
+
+    #[test]
+    fn mutated_payloads_are_understood_without_a_panic() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.txt");
+        let events = [host::Canary::BeforeRead, host::Canary::AfterRead, host::Canary::BeforeWrite];
+        for called in host::ALL {
+            let payloads = events.map(|event| called.canary("s", folder.path(), event, &file).to_string());
+            tollgate_fuzz::fuzz(called.name(), &payloads, |bytes| {
+                if let Ok((host, heard)) = understand(called, bytes) {
+                    Hook { host, heard, global: GlobalArgs::default() }.plan();
+                }
+            });
+        }
+    }
 }

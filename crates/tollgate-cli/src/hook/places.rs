@@ -1,13 +1,14 @@
 //! Which workspaces judge a tool call: those that its files are in, wherever the agent is at the moment.
 //!
-//! The nearest workspace above a file knows the file: it records reads, reserves the file and judges its changes. Workspaces
-//! further up only watch: they refuse a change of what they protect, or of what their turn knows to be stale. So a new
-//! `.tollgate` folder takes no file out of the workspace in which an agent has read it.
+//! The nearest workspace above a file knows the file: it records reads, reserves the file and judges its changes. If the
+//! root of the agent's git checkout is nearer, it is the workspace. Workspaces further up only watch: they refuse a change of
+//! what they protect, or of what their turn knows to be stale. So neither a new `.tollgate` folder nor a new checkout takes a
+//! file out of the workspace in which an agent has read it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use tollgate::workspace::{canonical, workspaces_above};
+use tollgate::workspace::{canonical, has_state};
 
 use super::plan::Plan;
 use crate::invocation::Invocation;
@@ -42,15 +43,15 @@ impl Shares {
             shares.at(&path, home, invocation).reads.push((path, extent));
         }
         for planned in changes {
-            shares.watch(&planned.path, invocation);
+            shares.watch(&planned.path, home, invocation);
             shares.at(&planned.path, home, invocation).changes.push(planned);
         }
         for path in touched {
-            shares.watch(&path, invocation);
+            shares.watch(&path, home, invocation);
             shares.at(&path, home, invocation).touched.push(path);
         }
         for path in suspects {
-            shares.watch(&path, invocation);
+            shares.watch(&path, home, invocation);
             shares.at(&path, home, invocation).suspects.push(path);
         }
         for path in named {
@@ -70,22 +71,24 @@ impl Shares {
 
     /// The share of the workspace that this path is in.
     fn at(&mut self, path: &Path, home: &Path, invocation: &Invocation) -> &mut Plan {
-        let root = workspaces_of(path, invocation).into_iter().next().unwrap_or_else(|| home.to_owned());
-        self.own.entry(root).or_default()
+        let root = workspaces_of(path, home, invocation).into_iter().next();
+        self.own.entry(root.unwrap_or_else(|| home.to_owned())).or_default()
     }
 
-    fn watch(&mut self, path: &Path, invocation: &Invocation) {
-        for root in workspaces_of(path, invocation).into_iter().skip(1) {
+    fn watch(&mut self, path: &Path, home: &Path, invocation: &Invocation) {
+        for root in workspaces_of(path, home, invocation).into_iter().skip(1) {
             self.watched.entry(root).or_default().push(path.to_owned());
         }
     }
 }
 
 /// The workspaces above this path, the nearest first.
-fn workspaces_of(path: &Path, invocation: &Invocation) -> Vec<PathBuf> {
+fn workspaces_of(path: &Path, home: &Path, invocation: &Invocation) -> Vec<PathBuf> {
     match canonical(path) {
         Ok(path) => {
-            workspaces_above(&path).filter(|root| invocation.accepts(root)).map(Path::to_owned).collect()
+            let is_workspace =
+                |folder: &&Path| *folder == home || has_state(folder) && invocation.accepts(folder);
+            path.ancestors().filter(is_workspace).map(Path::to_owned).collect()
         }
         // The workspace that judges it reports the fault.
         Err(_) => Vec::new(),

@@ -119,7 +119,7 @@ impl Host for ClaudeCode {
     }
 
     fn mcp(&self) -> Registry {
-        Registry::servers(".mcp.json", self.name())
+        Registry::servers(&[".mcp.json"], self.name())
             .then("start `claude` here once and approve the server `tollgate`")
     }
 

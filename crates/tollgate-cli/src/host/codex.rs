@@ -110,7 +110,7 @@ impl Host for Codex {
     }
 
     fn mcp(&self) -> Registry {
-        Registry::tables(".codex/config.toml", self.name())
+        Registry::tables(&[".codex/config.toml"], self.name())
             .then("start `codex` here once and trust this folder; it ignores the file until then")
     }
 

@@ -128,7 +128,7 @@ impl Host for Copilot {
 
     fn mcp(&self) -> Registry {
         let entry = |words: Vec<&str>| json!({"type": "local", "command": words[0], "args": words[1..], "tools": ["*"]});
-        Registry::json(".github/mcp.json", "mcpServers", json!({}), entry, self.name())
+        Registry::json(&[".github/mcp.json"], "mcpServers", json!({}), entry, self.name())
     }
 
     fn traces(&self) -> Traces {

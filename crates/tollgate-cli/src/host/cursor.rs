@@ -115,7 +115,7 @@ impl Host for Cursor {
             let args = [&words[1..], &["${workspaceFolder}"]].concat();
             json!({"command": words[0], "args": args})
         };
-        Registry::json(".cursor/mcp.json", "mcpServers", json!({}), entry, self.name())
+        Registry::json(&[".cursor/mcp.json"], "mcpServers", json!({}), entry, self.name())
             .then("enable the server `tollgate` in the settings of Cursor")
     }
 

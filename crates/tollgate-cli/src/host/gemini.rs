@@ -117,7 +117,7 @@ impl Host for Gemini {
     }
 
     fn mcp(&self) -> Registry {
-        Registry::servers(".gemini/settings.json", self.name())
+        Registry::servers(&[".gemini/settings.json"], self.name())
     }
 
     fn traces(&self) -> Traces {

@@ -3,13 +3,13 @@
 //! An existing entry named `tollgate` that starts tollgate is kept, because a person may have changed it. If it starts
 //! another program, nothing is changed.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tollgate::error::Fault;
 
-use super::setup::{Became, damaged, pretty, read_json, remove, write};
+use super::jsonc::{self, Step};
+use super::setup::{self, Became, damaged, pretty, read_json, remove, restore, write};
 use crate::replace::Access;
 
 /// The name of our entry.
@@ -18,8 +18,8 @@ const NAME: &str = "tollgate";
 /// The place in a program's configuration for MCP servers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Registry {
-    /// The file, relative to the workspace.
-    file: &'static str,
+    /// The files that the program reads, relative to the workspace. A new file gets the first name.
+    names: &'static [&'static str],
     form: RegistryForm,
     /// What a person has to do next, or instead.
     pub(crate) then: Option<&'static str>,
@@ -31,8 +31,19 @@ enum RegistryForm {
     Json { key: &'static str, entry: Value, base: Value },
     /// TOML: the lines of the table `[mcp_servers.NAME]`.
     Toml(String),
-    /// A file in the user's home, which tollgate does not change.
+    /// A JSON file in the user's home, which tollgate does not change.
     ByHand,
+}
+
+/// A registered server.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    /// The configuration file, relative to the workspace or to the user's home.
+    pub(crate) file: PathBuf,
+    /// The program that it starts, and its arguments.
+    pub(crate) command: Vec<String>,
+    /// The entry is switched off.
+    pub(crate) disabled: bool,
 }
 
 /// The arguments that start the server. They name no folder: the program starts servers in its own folder, and tollgate finds
@@ -43,53 +54,76 @@ fn words(host: &str) -> [&str; 3] {
 
 impl Registry {
     /// `mcpServers` in a JSON file, the most common form.
-    pub(super) fn servers(file: &'static str, host: &str) -> Self {
+    pub(super) fn servers(names: &'static [&'static str], host: &str) -> Self {
         let entry = json!({"command": NAME, "args": words(host)});
-        Self { file, form: RegistryForm::Json { key: "mcpServers", entry, base: json!({}) }, then: None }
+        Self { names, form: RegistryForm::Json { key: "mcpServers", entry, base: json!({}) }, then: None }
     }
 
     /// A JSON file with another form.
     pub(super) fn json(
-        file: &'static str,
+        names: &'static [&'static str],
         key: &'static str,
         base: Value,
         entry: impl Fn(Vec<&str>) -> Value,
         host: &str,
     ) -> Self {
         let entry = entry([&[NAME], &words(host)[..]].concat());
-        Self { file, form: RegistryForm::Json { key, entry, base }, then: None }
+        Self { names, form: RegistryForm::Json { key, entry, base }, then: None }
     }
 
     /// A table in a TOML file.
-    pub(super) fn tables(file: &'static str, host: &str) -> Self {
+    pub(super) fn tables(names: &'static [&'static str], host: &str) -> Self {
         let args = words(host).map(|word| format!("{word:?}")).join(", ");
         let lines = format!("[mcp_servers.{NAME}]\ncommand = \"{NAME}\"\nargs = [{args}]\n");
-        Self { file, form: RegistryForm::Toml(lines), then: None }
+        Self { names, form: RegistryForm::Toml(lines), then: None }
     }
 
     /// A file in the user's home, with instructions for the user.
-    pub(super) fn by_hand(how: &'static str) -> Self {
-        Self { file: "", form: RegistryForm::ByHand, then: Some(how) }
+    pub(super) fn by_hand(names: &'static [&'static str], how: &'static str) -> Self {
+        Self { names, form: RegistryForm::ByHand, then: Some(how) }
     }
 
     pub(super) fn then(self, then: &'static str) -> Self {
         Self { then: Some(then), ..self }
     }
 
-    /// The configuration file, relative to the workspace.
-    pub(crate) fn files(&self) -> Vec<PathBuf> {
-        if self.form == RegistryForm::ByHand { Vec::new() } else { vec![self.file.into()] }
+    /// The configuration file, relative to the workspace: the one with our entry, else one that exists, else a new one.
+    pub(crate) fn file(&self, root: &Path) -> Option<PathBuf> {
+        let has_ours = |name: &&&str| matches!(self.found(&root.join(name)), Ok(Some(_)));
+        let exists = |name: &&&str| root.join(name).exists();
+        let mut names = self.names.iter();
+        let found =
+            names.clone().find(has_ours).or_else(|| names.clone().find(exists)).or_else(|| names.next());
+        found.filter(|_| self.form != RegistryForm::ByHand).map(PathBuf::from)
     }
 
     /// Whether the server is registered, also with changed arguments.
     pub(crate) fn is_there(&self, root: &Path) -> bool {
-        matches!(self.found(&root.join(self.file)), Ok(Some(_)))
+        matches!(self.registered(root, None), Ok(Some(_)))
+    }
+
+    /// How the server is registered, in the workspace or in the user's home.
+    pub(crate) fn registered(&self, root: &Path, home: Option<&Path>) -> Result<Option<Registered>, Fault> {
+        let place = match self.form {
+            RegistryForm::ByHand => home.zip(self.names.first().map(PathBuf::from)),
+            _ => self.file(root).map(|file| (root, file)),
+        };
+        let Some((folder, file)) = place else { return Ok(None) };
+        let Some(entry) = self.found(&folder.join(&file))? else { return Ok(None) };
+        let texts = |value: &Value| -> Vec<String> {
+            let list = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+            list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        let command = [texts(&entry["command"]), texts(&entry["args"])].concat();
+        let disabled = entry["enabled"] == false || entry["disabled"] == true;
+        Ok(Some(Registered { file, command, disabled }))
     }
 
     /// Our entry, if there is one.
     fn found(&self, path: &Path) -> Result<Option<Value>, Fault> {
         let entry = match &self.form {
-            RegistryForm::Json { key, .. } => {
+            RegistryForm::Json { .. } | RegistryForm::ByHand => {
+                let key = self.key();
                 let Some(config) = read_json(path)? else { return Ok(None) };
                 let unusable = || damaged(path, &format!("`{key}` should be an object"));
                 config.as_object().ok_or_else(|| damaged(path, "it should be an object"))?;
@@ -103,7 +137,6 @@ impl Registry {
                 let entry = config.get("mcp_servers").and_then(|servers| servers.get(NAME));
                 entry.and_then(|entry| serde_json::to_value(entry).ok())
             }
-            RegistryForm::ByHand => None,
         };
         match entry {
             Some(entry) if !starts_us(&entry) => Err(damaged(
@@ -114,25 +147,40 @@ impl Registry {
         }
     }
 
+    fn key(&self) -> &'static str {
+        match &self.form {
+            RegistryForm::Json { key, .. } => key,
+            _ => "mcpServers",
+        }
+    }
+
     /// Registers the server.
     pub(crate) fn install(&self, root: &Path) -> Result<Became, Fault> {
-        let path = root.join(self.file);
+        let Some(file) = self.file(root) else { return Ok(Became::ByHand) };
+        let path = root.join(file);
         if self.found(&path)?.is_some() {
             return Ok(Became::Kept);
         }
         match &self.form {
             RegistryForm::Json { key, entry, base } => {
-                let mut config = read_json(&path)?.unwrap_or_else(|| base.clone());
-                config[key][NAME] = entry.clone();
-                write(&path, &pretty(&config), Access::Normal)?;
+                let text = match setup::read(&path)? {
+                    None => {
+                        let mut config = base.clone();
+                        config[key][NAME] = entry.clone();
+                        Some(pretty(&config))
+                    }
+                    Some(text) if read_json(&path)?.is_some_and(|config| config.get(key).is_some()) => {
+                        jsonc::with(&text, &[Step::Key(key)], Some(NAME), entry)
+                    }
+                    Some(text) => jsonc::with(&text, &[], Some(key), &json!({NAME: entry})),
+                };
+                let text = text.ok_or_else(|| damaged(&path, "it should be an object"))?;
+                write(&path, &text, Access::Normal)?;
             }
             RegistryForm::Toml(lines) => {
                 let text = read(&path)?;
-                let gap = match text.as_str() {
-                    "" => "",
-                    text if text.ends_with('\n') => "\n",
-                    _ => "\n\n",
-                };
+                // An empty line, except after a last line without its newline: so that removing restores both.
+                let gap = if text.is_empty() { "" } else { "\n" };
                 write_toml(&path, &text, &format!("{text}{gap}{lines}"))?;
             }
             RegistryForm::ByHand => return Ok(Became::ByHand),
@@ -142,30 +190,17 @@ impl Registry {
 
     /// Removes the server. All other entries stay.
     pub(crate) fn uninstall(&self, root: &Path) -> Result<Became, Fault> {
-        let path = root.join(self.file);
+        let Some(file) = self.file(root) else { return Ok(Became::ByHand) };
+        let path = root.join(file);
         if self.found(&path)?.is_none() {
-            return Ok(if self.form == RegistryForm::ByHand {
-                Became::ByHand
-            } else {
-                Became::NothingToRemove
-            });
+            return Ok(Became::NothingToRemove);
         }
         match &self.form {
             RegistryForm::Json { key, base, .. } => {
-                let mut config = read_json(&path)?.unwrap_or_default();
-                let servers = config.get_mut(key).and_then(Value::as_object_mut);
-                let empty = servers.is_some_and(|servers| {
-                    servers.shift_remove(NAME);
-                    servers.is_empty()
-                });
-                if empty && let Some(config) = config.as_object_mut() {
-                    config.shift_remove(*key);
-                }
-                if config == *base || config == json!({}) {
-                    remove(root, &path)?;
-                } else {
-                    write(&path, &pretty(&config), Access::Normal)?;
-                }
+                let text = setup::read(&path)?.unwrap_or_default();
+                let without = jsonc::without(&text, &[Step::Key(key), Step::Key(NAME)]);
+                let unusual = || damaged(&path, "our entry cannot be removed from it; remove it yourself");
+                restore(root, &path, &without.ok_or_else(unusual)?, base)?;
             }
             RegistryForm::Toml(_) => {
                 let text = read(&path)?;
@@ -190,10 +225,7 @@ fn starts_us(entry: &Value) -> bool {
 }
 
 fn read(path: &Path) -> Result<String, Fault> {
-    match fs::read_to_string(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
-        text => text.map_err(|source| Fault::Io { doing: "read", path: path.to_owned(), source }),
-    }
+    Ok(setup::read(path)?.unwrap_or_default())
 }
 
 fn read_toml(path: &Path, text: &str) -> Result<toml::Table, Fault> {
@@ -220,7 +252,7 @@ fn write_toml(path: &Path, before: &str, after: &str) -> Result<(), Fault> {
     write(path, after, Access::Normal)
 }
 
-/// The text without our table, its subtables, and the empty line before it.
+/// The text without our table, its subtables, and the empty line or the newline that was added before it.
 fn without_table(text: &str) -> String {
     let (ours, below) = (format!("[mcp_servers.{NAME}]"), format!("[mcp_servers.{NAME}."));
     let mut kept: Vec<&str> = Vec::new();
@@ -238,11 +270,20 @@ fn without_table(text: &str) -> String {
             kept.push(line);
         }
     }
-    kept.concat()
+    let kept = kept.concat();
+    // At the end of the file and not after an empty line: the last line before it had no newline.
+    let is_at_the_end =
+        inside && !text.contains(&format!("\n\n{ours}")) && !text.contains(&format!("\n\r\n{ours}"));
+    match kept.strip_suffix('\n') {
+        Some(without) if is_at_the_end => without.to_owned(),
+        _ => kept,
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::host;
 
@@ -268,17 +309,27 @@ mod tests {
     fn other_entries_stay_unchanged() {
         for (host, registry) in registries() {
             let root = tempfile::tempdir().unwrap();
-            let path = root.path().join(registry.file);
+            let path = root.path().join(registry.names[0]);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             let texts = match &registry.form {
                 RegistryForm::Json { key, .. } => {
                     let foreign = json!({"z": 1, *key: {"files": {"command": "other"}}, "a": {"b": []}});
-                    vec![pretty(&foreign), pretty(&json!({"z": 1}))]
+                    let empty = format!("{{\"{key}\": {{}}}}");
+                    let commented = format!("{{\n\t// mine\n\t\"{key}\": {{ }}, // here\n}}");
+                    vec![
+                        pretty(&foreign),
+                        pretty(&json!({"z": 1})),
+                        empty,
+                        commented,
+                        "{}".into(),
+                        "{\n}\n".into(),
+                    ]
                 }
                 _ => [
                     "# mine\nmodel = \"x\" # here\n",
                     "[mcp_servers.files]\ncommand = \"other\"\n\n[z]\ny = 1\n",
                     "[mcp_servers]\nfiles = {command = \"other\"}\n",
+                    "a = 1 # no newline",
                 ]
                 .map(str::to_owned)
                 .into(),
@@ -297,7 +348,7 @@ mod tests {
     #[test]
     fn an_entry_that_a_person_changed_is_kept_and_removed_whole() {
         let root = tempfile::tempdir().unwrap();
-        let registry = Registry::tables("c.toml", "x");
+        let registry = Registry::tables(&["c.toml"], "x");
         let text = "a = 1\n\n[mcp_servers.tollgate]\ncommand = \"/opt/tollgate\"\nargs = [\n  \"mcp\",\n]\n\
                     [mcp_servers.tollgate.env]\nX = \"1\"\n[z]\ny = 2\n";
         fs::write(root.path().join("c.toml"), text).unwrap();
@@ -310,11 +361,11 @@ mod tests {
     fn a_file_that_cannot_be_merged_stays_unchanged() {
         let root = tempfile::tempdir().unwrap();
         for (host, registry) in registries() {
-            let path = root.path().join(registry.file);
+            let path = root.path().join(registry.names[0]);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             let texts: Vec<String> = match &registry.form {
                 RegistryForm::Json { key, .. } => vec![
-                    "{ // a comment\n}".into(),
+                    "{ no json }".into(),
                     "[]".into(),
                     json!({*key: []}).to_string(),
                     json!({*key: {"tollgate": {"command": "other"}}}).to_string(),
@@ -336,7 +387,7 @@ mod tests {
         let (path, text) =
             (root.path().join("c.toml"), "[mcp_servers]\ntollgate = {command = \"tollgate\"}\n");
         fs::write(&path, text).unwrap();
-        assert!(Registry::tables("c.toml", "x").uninstall(root.path()).is_err());
+        assert!(Registry::tables(&["c.toml"], "x").uninstall(root.path()).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
 }

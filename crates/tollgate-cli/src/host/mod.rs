@@ -11,6 +11,7 @@ mod cursor;
 pub(crate) mod event;
 mod fields;
 mod gemini;
+mod jsonc;
 mod mcp;
 mod opencode;
 pub(crate) mod patch;
@@ -22,6 +23,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use event::HookEvent;
+pub(crate) use mcp::Registered;
 pub(crate) use program::{Canary, Host};
 pub(crate) use setup::{Became, Trust};
 
@@ -57,12 +59,32 @@ pub(crate) fn recognise(payload: &Value, called: &'static dyn Host) -> &'static 
     sure.or_else(other).unwrap_or(called)
 }
 
-/// Whether a program is used here, judging by its traces.
-pub(crate) fn is_found(host: &dyn Host, home: Option<&Path>, path: &[PathBuf], root: &Path) -> bool {
+/// The traces of a program, on this machine and in this workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Its executable is in `PATH`.
+    pub(crate) on_path: bool,
+    /// A file or folder of it in the workspace.
+    pub(crate) in_project: Option<&'static str>,
+    /// It has a folder in the user's home.
+    pub(crate) in_home: bool,
+}
+
+impl Found {
+    /// Whether there are any.
+    pub(crate) fn any(self) -> bool {
+        self.on_path || self.in_project.is_some() || self.in_home
+    }
+}
+
+/// Looks for the traces of a program.
+pub(crate) fn find(host: &dyn Host, home: Option<&Path>, path: &[PathBuf], root: &Path) -> Found {
     let traces = host.traces();
-    path.iter().any(|folder| folder.join(traces.program).is_file())
-        || home.is_some_and(|home| home.join(traces.home).is_dir())
-        || traces.project.iter().any(|name| root.join(name).exists())
+    Found {
+        on_path: path.iter().any(|folder| folder.join(traces.program).is_file()),
+        in_project: traces.project.iter().find(|name| root.join(name).exists()).copied(),
+        in_home: home.is_some_and(|home| home.join(traces.home).is_dir()),
+    }
 }
 
 /// The program whose agent runs this process, judging by the variables that programs set for their agents' commands.
@@ -89,7 +111,8 @@ mod tests {
                             && file.parent().is_some_and(|folder| Some(folder) == end.parent())
                 })
             };
-            for file in host.setup().files().into_iter().chain(host.mcp().files()) {
+            for file in host.setup().files().into_iter().chain(host.mcp().file(Path::new("/no/such/folder")))
+            {
                 assert!(is_switch(&file), "{}: {}", host.name(), file.display());
             }
         }

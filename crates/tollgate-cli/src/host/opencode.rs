@@ -110,7 +110,7 @@ impl Host for Opencode {
     fn mcp(&self) -> Registry {
         let base = json!({"$schema": "https://opencode.ai/config.json"});
         let entry = |words: Vec<&str>| json!({"type": "local", "command": words, "enabled": true});
-        Registry::json("opencode.json", "mcp", base, entry, self.name())
+        Registry::json(&["opencode.json", "opencode.jsonc"], "mcp", base, entry, self.name())
     }
 
     fn traces(&self) -> Traces {

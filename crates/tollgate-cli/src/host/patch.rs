@@ -146,4 +146,19 @@ mod tests {
             assert_eq!(made(text, changes), None, "{text:?} {changes}");
         }
     }
+
+    #[test]
+    fn mutated_patches_are_read_without_a_panic() {
+        let patches = [
+            "*** Begin Patch\n*** Add File: new.txt\n+one\n*** Update File: a b.txt\n@@ fn y\n a\n-x\n+y\n*** End of File\n*** End Patch",
+            "*** Begin Patch\n*** Update File: old.txt\n*** Move to: moved.txt\n@@\n-b\n+c\n\n*** Delete File: gone.txt\n*** End Patch\n",
+        ];
+        tollgate_fuzz::fuzz("patch", &patches, |bytes| {
+            for deed in deeds(&String::from_utf8_lossy(bytes)) {
+                if let Deed::Patch(_, hunks) = deed {
+                    let _ = outcome("a\nb\nfn y\na\nx\n", &hunks);
+                }
+            }
+        });
+    }
 }

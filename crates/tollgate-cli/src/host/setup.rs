@@ -1,6 +1,7 @@
 //! Installing hooks: adds our entries to a program's configuration, and removes them again.
 //!
-//! Entries of people and other tools in a shared file stay, in their order. Installing twice is the same as installing once.
+//! Everything else in a shared file stays as it is, and removing our entries restores the bytes that the file had before.
+//! Installing twice is the same as installing once.
 
 use std::fs;
 use std::io;
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use tollgate::error::Fault;
 
+use super::jsonc::{self, Step};
 use crate::replace::{Access, replace_file};
 
 /// The text that marks our entries.
@@ -135,7 +137,7 @@ impl Setup {
         self.files().iter().find_map(|file| {
             let path = root.join(file);
             let text = fs::read_to_string(&path).ok()?;
-            match serde_json::from_str::<Value>(&text) {
+            match jsonc::parse(&text) {
                 Ok(config) => before_a_tool(&config),
                 Err(_) if text.contains(" || ") && text.starts_with("#!") => {
                     Some(format!("'{}'", path.display()))
@@ -157,23 +159,18 @@ impl Setup {
         match self {
             Self::Shared { file, base, entries } => {
                 let path = root.join(file);
-                let mut config = match read_json(&path)? {
-                    Some(config) => config,
-                    None => base.clone(),
+                let mut text = match read(&path)? {
+                    Some(text) => without_ours(&path, text)?,
+                    None => String::new(),
                 };
-                remove_ours(&mut config);
-                let unusable = || damaged(&path, "`hooks` should be an object of lists");
-                let top = config.as_object_mut().ok_or_else(|| damaged(&path, "it should be an object"))?;
-                let hooks = top.entry("hooks").or_insert_with(|| json!({}));
-                for (event, entry) in entries {
-                    let list = hooks
-                        .as_object_mut()
-                        .ok_or_else(unusable)?
-                        .entry(*event)
-                        .or_insert_with(|| json!([]));
-                    list.as_array_mut().ok_or_else(unusable)?.push(entry.clone());
+                if text.is_empty() {
+                    text = pretty(&with_hooks(base.clone(), entries));
+                } else {
+                    for (event, entry) in entries {
+                        text = with_entry(&path, &text, event, entry)?;
+                    }
                 }
-                write(&path, &pretty(&config), Access::Normal)?;
+                write(&path, &text, Access::Normal)?;
             }
             Self::Own(files) => {
                 for (file, text, access) in files {
@@ -201,13 +198,8 @@ impl Setup {
         match self {
             Self::Shared { file, base, .. } => {
                 let path = root.join(file);
-                let Some(mut config) = read_json(&path)? else { return Ok(Became::NothingToRemove) };
-                remove_ours(&mut config);
-                if config == *base || config == json!({}) {
-                    remove(root, &path)?;
-                } else {
-                    write(&path, &pretty(&config), Access::Normal)?;
-                }
+                let text = without_ours(&path, read(&path)?.unwrap_or_default())?;
+                restore(root, &path, &text, base)?;
             }
             Self::Own(files) => {
                 for (file, ..) in files {
@@ -222,30 +214,58 @@ impl Setup {
     }
 }
 
-/// Removes all our entries, and the groups and lists that are empty afterwards.
-fn remove_ours(config: &mut Value) {
-    let Some(hooks) = config.get_mut("hooks").and_then(Value::as_object_mut) else { return };
-    let before = hooks.len();
-    // A group or a list that was empty before is not ours, and stays.
-    hooks.retain(|_, list| {
-        let Some(list) = list.as_array_mut() else { return true };
-        let count = list.len();
-        list.retain_mut(|entry| match entry.get_mut("hooks").and_then(Value::as_array_mut) {
-            Some(inner) => {
-                let count = inner.len();
-                inner.retain(|hook| !is_ours(hook));
-                inner.len() == count || !inner.is_empty()
-            }
-            None => !is_ours(entry),
-        });
-        list.len() == count || !list.is_empty()
-    });
-    if before > 0
-        && hooks.is_empty()
-        && let Some(top) = config.as_object_mut()
-    {
-        top.remove("hooks");
+/// A configuration with our entries.
+fn with_hooks(mut base: Value, entries: &[(&'static str, Value)]) -> Value {
+    for (event, entry) in entries {
+        let list = &mut base["hooks"][*event];
+        match list.as_array_mut() {
+            Some(list) => list.push(entry.clone()),
+            None => *list = json!([entry]),
+        }
     }
+    base
+}
+
+/// The text with one more entry.
+fn with_entry(path: &Path, text: &str, event: &'static str, entry: &Value) -> Result<String, Fault> {
+    let config = parse(path, text)?;
+    config.as_object().ok_or_else(|| damaged(path, "it should be an object"))?;
+    let hooks = Step::Key("hooks");
+    let with = match (config.get("hooks"), config.get("hooks").and_then(|hooks| hooks.get(event))) {
+        (None, _) => jsonc::with(text, &[], Some("hooks"), &json!({event: [entry]})),
+        (Some(_), None) => jsonc::with(text, &[hooks], Some(event), &json!([entry])),
+        (Some(_), Some(_)) => jsonc::with(text, &[hooks, Step::Key(event)], None, entry),
+    };
+    with.ok_or_else(|| damaged(path, "`hooks` should be an object of lists"))
+}
+
+/// The text without our entries, and without the groups, lists and objects that were added with them.
+fn without_ours(path: &Path, mut text: String) -> Result<String, Fault> {
+    while let Some(config) = Some(parse(path, &text)?)
+        && let Some(last) = last_of_ours(&config)
+    {
+        let unusual = || damaged(path, "our entries cannot be removed from it; remove them yourself");
+        text = jsonc::without(&text, &last).ok_or_else(unusual)?;
+    }
+    Ok(text)
+}
+
+/// The last entry of ours: a hook, or a group in which all hooks are ours.
+fn last_of_ours(config: &Value) -> Option<Vec<Step<'_>>> {
+    let events = config.get("hooks")?.as_object()?;
+    let entries = events.iter().flat_map(|(event, list)| {
+        let list = list.as_array().into_iter().flatten().enumerate();
+        list.map(move |(at, entry)| ([Step::Key("hooks"), Step::Key(event), Step::At(at)], entry))
+    });
+    let ours = entries.filter_map(|(path, entry)| match entry.get("hooks").and_then(Value::as_array) {
+        Some(inner) if inner.iter().all(is_ours) => (!inner.is_empty()).then(|| path.to_vec()),
+        Some(inner) => {
+            let at = inner.iter().rposition(is_ours)?;
+            Some(path.into_iter().chain([Step::Key("hooks"), Step::At(at)]).collect())
+        }
+        None => is_ours(entry).then(|| path.to_vec()),
+    });
+    ours.last()
 }
 
 /// The command for the hook before a tool: the only one of our commands with an `||` after it.
@@ -271,28 +291,32 @@ pub(super) fn pretty(config: &Value) -> String {
 
 /// The JSON in a file; `None` if the file is missing or empty.
 pub(super) fn read_json(path: &Path) -> Result<Option<Value>, Fault> {
+    read(path)?.map(|text| parse(path, &text)).transpose()
+}
+
+/// The text of a file; `None` if the file is missing or empty.
+pub(super) fn read(path: &Path) -> Result<Option<String>, Fault> {
     match fs::read_to_string(path) {
-        Ok(text) if text.trim().is_empty() => Ok(None),
-        // Some programs allow comments in their JSON. Writing the file would delete them, so it is an error.
-        Ok(text) => {
-            serde_json::from_str(&text).map(Some).map_err(|error| damaged(path, &not_json(&text, &error)))
-        }
+        Ok(text) => Ok(Some(text).filter(|text| !text.trim().is_empty())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(Fault::Io { doing: "read", path: path.to_owned(), source }),
     }
 }
 
-/// Why a text is not JSON, and in which line.
-fn not_json(text: &str, error: &serde_json::Error) -> String {
-    let (line, column) = (error.line(), error.column());
-    let there =
-        text.lines().nth(line.saturating_sub(1)).and_then(|text| text.get(column.saturating_sub(1)..));
-    let reason = error.to_string();
-    let reason = match there {
-        Some(there) if there.starts_with("//") || there.starts_with("/*") => "comment",
-        _ => reason.split(" at line ").next().unwrap_or_default(),
-    };
-    format!("not JSON (line {line}: {reason})")
+fn parse(path: &Path, text: &str) -> Result<Value, Fault> {
+    match text {
+        "" => Ok(Value::Null),
+        text => jsonc::parse(text).map_err(|what| damaged(path, &what)),
+    }
+}
+
+/// Writes the text without our entries, or removes the file if nothing else was in it.
+pub(super) fn restore(root: &Path, path: &Path, text: &str, base: &Value) -> Result<(), Fault> {
+    if text.is_empty() || text == pretty(base) && *base != json!({}) {
+        remove(root, path)
+    } else {
+        write(path, text, Access::Normal)
+    }
 }
 
 /// Writes a file whole, because the program that reads it may be running. Follows a symbolic link.
@@ -369,14 +393,49 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_plain_json_stays_unchanged() {
+    fn every_layout_is_edited_in_place_and_restored() {
+        for host in host::ALL {
+            let Setup::Shared { file, entries, .. } = host.setup() else { continue };
+            let event = entries[0].0;
+            for text in [
+                "{}".to_owned(),
+                "{\n}\n".into(),
+                "{ // mine\n}".into(),
+                "{\r\n\t// mine\r\n\t\"a\": [1,2], // here\r\n}\r\n".into(),
+                "{\"a\":{}, \"hooks\": {}}".into(),
+                format!("{{\n    \"hooks\": {{ /* none */ \"{event}\": [], \"Other\": [{{}}] }}\n}}"),
+                format!("{{\"hooks\":{{\"{event}\":[{{\"command\":\"lint\"}},]}}}}"),
+                format!("{{\n  \"hooks\": {{\n    \"{event}\": [\n      {{}} // mine\n    ],\n  }},\n}}\n"),
+            ] {
+                let root = tempfile::tempdir().unwrap();
+                let path = root.path().join(file);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(&path, &text).unwrap();
+                assert_eq!(host.setup().install(root.path()).unwrap(), Became::Written);
+                assert!(host.setup().is_in_place(root.path()).unwrap());
+                let with = fs::read_to_string(&path).unwrap();
+                let comments = text
+                    .lines()
+                    .filter(|line| line.contains("// "))
+                    .map(|line| line.split_once("// ").unwrap().1);
+                assert!(comments.into_iter().all(|comment| with.contains(comment)), "{with}");
+                assert_eq!(host.setup().install(root.path()).unwrap(), Became::Kept);
+                assert_eq!(host.setup().uninstall(root.path()).unwrap(), Became::Removed);
+                assert_eq!(fs::read_to_string(&path).unwrap(), text, "{with}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_without_a_place_for_hooks_stays_unchanged() {
         let root = tempfile::tempdir().unwrap();
         for host in host::ALL {
             let Setup::Shared { file, .. } = host.setup() else { continue };
             let path = root.path().join(file);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             for text in [
-                "{ // a comment\n}",
+                "{ not json }",
+                "// a comment\n",
                 "[]",
                 "{\"hooks\": []}",
                 "{\"hooks\": {\"PreToolUse\": {}, \"BeforeTool\": 1, \"preToolUse\": 1}}",

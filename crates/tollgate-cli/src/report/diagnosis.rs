@@ -15,7 +15,7 @@ use tollgate::vault::store::Unfit;
 use tollgate_guard::doctor::Leftovers;
 use tollgate_guard::probe::{FileSystem, Reach};
 
-use crate::host::Trust;
+use crate::host::{Found, Trust};
 use crate::root::FoundBy;
 use crate::trust::Commands;
 
@@ -74,6 +74,13 @@ pub(crate) enum Fact {
     Turns {
         running: usize,
     },
+    /// The workspace is in a linked git worktree.
+    Worktree {
+        /// The workspace whose vault it uses, if it shares one.
+        shared_with: Option<PathBuf>,
+        /// It has a vault of its own, or a copy of the shared one.
+        has_vault: bool,
+    },
     Vault {
         folder: PathBuf,
         open: usize,
@@ -91,6 +98,13 @@ pub(crate) enum Fact {
         findings: Vec<Finding>,
     },
     Host(HostCheckup),
+    /// The MCP server is registered with an agent program.
+    Server {
+        host: &'static str,
+        /// The configuration file.
+        file: PathBuf,
+        state: ServerState,
+    },
     /// The check failed.
     Broken {
         check: &'static str,
@@ -123,9 +137,11 @@ impl Fact {
             Self::Recovery { .. } => "recovery",
             Self::Reservations { .. } => "reservations",
             Self::Turns { .. } => "turns",
+            Self::Worktree { .. } => "worktree",
             Self::Vault { .. } => "vault",
             Self::Store { name, .. } => name,
             Self::Host(_) => "hooks",
+            Self::Server { .. } => "mcp",
             Self::Broken { check, .. } => check,
         }
     }
@@ -154,7 +170,12 @@ impl Fact {
             Self::Host(HostCheckup { hooks: HookState::InPlace { trust, .. }, .. }) => {
                 warn_if(!matches!(trust, Trust::NotNeeded | Trust::Given))
             }
-            Self::Host(HostCheckup { hooks, .. }) => warn_if(matches!(hooks, HookState::Outdated)),
+            Self::Host(HostCheckup { hooks: HookState::Outdated, .. }) => Level::Warning,
+            Self::Host(HostCheckup { found, has_server, .. }) => {
+                warn_if(!has_server && (found.on_path || found.in_project.is_some()))
+            }
+            Self::Server { state: ServerState::Wrong(_), .. } => Level::Problem,
+            Self::Server { state, .. } => warn_if(*state == ServerState::Disabled),
             Self::Recovery { late, .. } => warn_if(*late > 0),
             Self::Store { findings, .. } => {
                 findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok)
@@ -162,6 +183,7 @@ impl Fact {
             Self::Vault { reclaimable, unfit, stuck, .. } => {
                 warn_if(*reclaimable > 0 || !unfit.is_empty() || !stuck.is_empty())
             }
+            Self::Worktree { shared_with, has_vault } => warn_if(shared_with.is_none() && *has_vault),
             Self::Workspace { .. }
             | Self::NoState
             | Self::State { .. }
@@ -177,9 +199,24 @@ pub(crate) struct HostCheckup {
     pub(crate) host: &'static str,
     /// The name of its executable.
     pub(crate) program: &'static str,
-    /// The executable is in `PATH`.
-    pub(crate) installed: bool,
+    /// What shows that it is used.
+    pub(crate) found: Found,
+    /// The MCP server is registered with it.
+    pub(crate) has_server: bool,
     pub(crate) hooks: HookState,
+}
+
+/// The state of a registered MCP server.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ServerState {
+    /// It was started, and it answered.
+    Responding,
+    /// It is another program than `init` registers. The configuration may come with the repository, so it was not started.
+    NotStarted(String),
+    /// The entry is switched off.
+    Disabled,
+    /// Why it cannot be used.
+    Wrong(String),
 }
 
 /// The state of a program's hooks.

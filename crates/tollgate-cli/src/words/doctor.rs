@@ -21,7 +21,7 @@ use super::task::vault_words;
 use super::text::{Viewpoint, ago, count, counted, quoted, shown, size};
 use super::trust::commands_words;
 use crate::host::Trust;
-use crate::report::diagnosis::{Checked, Fact, HookState, HostCheckup};
+use crate::report::diagnosis::{Checked, Fact, HookState, HostCheckup, ServerState};
 
 /// All findings, one after the other, then a summary.
 pub(crate) fn diagnosis(checked: &[Checked]) -> String {
@@ -47,10 +47,16 @@ pub(crate) fn diagnosis(checked: &[Checked]) -> String {
 }
 
 fn host_words(view: &Viewpoint, checkup: &HostCheckup) -> (String, Option<String>) {
-    let HostCheckup { host, program, installed, hooks } = checkup;
-    let program = if *installed { String::new() } else { format!("; `{program}` is not on PATH") };
+    let HostCheckup { host, program, found, has_server, hooks } = checkup;
+    let program = if found.on_path { String::new() } else { format!("; `{program}` is not on PATH") };
     let set_up = format!("run `tollgate init --host {host}`");
     match hooks {
+        HookState::None if *has_server => (
+            format!(
+                "`{host}` has no hooks: tollgate guards what its agent writes with the tools of the MCP server"
+            ),
+            None,
+        ),
         HookState::None => (
             format!("`{host}` is not guarded: no hooks installed{program}"),
             Some(format!("{set_up} to install them")),
@@ -145,9 +151,35 @@ pub(crate) fn finding(view: &Viewpoint, fact: &Fact) -> (String, Option<String>)
             None,
         ),
         Fact::Turns { running } => (format!("{running} running"), None),
+        Fact::Worktree { shared_with: Some(main), has_vault } => {
+            let copy = if *has_vault { "; the copy of the vault in this worktree is not used" } else { "" };
+            (format!("git worktree: its tasks are those of `{}`{copy}", plain(&main.to_string_lossy())), None)
+        }
+        Fact::Worktree { has_vault: true, .. } => (
+            "this git worktree has a vault of its own, so agents in other worktrees can claim the same tasks".into(),
+            Some("to share one vault, remove `tree` under `[vault]` from `.tollgate/config.toml`".into()),
+        ),
+        Fact::Worktree { .. } => ("git worktree; no vault".into(), None),
         Fact::Vault { .. } => vault_words(view, fact),
         Fact::Store { findings, .. } => store_words(findings),
         Fact::Host(checkup) => host_words(view, checkup),
+        Fact::Server { host, file, state } => {
+            let place = format!("`{host}`: MCP server registered in `{}`", plain(&file.to_string_lossy()));
+            match state {
+                ServerState::Responding => (format!("{place} and responding"), None),
+                ServerState::NotStarted(program) => {
+                    (format!("{place}; not tested, because it is `{}` and not `tollgate`", plain(program)), None)
+                }
+                ServerState::Disabled => (format!("{place}, but disabled there"), Some("enable it".into())),
+                ServerState::Wrong(why) => (
+                    format!("{place}, but it does not work: {}", plain(why)),
+                    Some(format!(
+                        "fix the entry `tollgate` there, or run `tollgate init --mcp {host} --remove`, then `tollgate init \
+                         --mcp {host}`"
+                    )),
+                ),
+            }
+        }
         Fact::Broken { fault, .. } => (fault_words(view, fault), Some(fix(fault))),
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tollgate::error::Fault;
 use tollgate::visible::plain;
 
+use super::init::NOT_IN_HOME;
 use super::text::{Viewpoint, short, shown};
 use super::usage::usage;
 use crate::error::CliError;
@@ -122,6 +123,12 @@ fn invalid_hint(what: &str) -> &'static str {
         "write the whole file with `tollgate write`"
     } else if what.starts_with("the path is empty") {
         "give the path of a file"
+    } else if what.starts_with("this git worktree shares") {
+        "run `tollgate init --vault` in the main tree, or set `tree` under `[vault]` in `.tollgate/config.toml`: to the path of \
+         the tree that has the vault, or to `own`"
+    } else if what.ends_with(NOT_IN_HOME) {
+        "run `tollgate init -C DIR` for the folder of your project and work there, or `tollgate init` here to guard this folder \
+         and everything below it"
     } else if what.contains("belongs to another user") {
         "if you trust that user, run `tollgate trust` in your own terminal"
     } else if what.contains("changes all the time") {

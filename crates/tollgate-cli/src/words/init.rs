@@ -51,6 +51,35 @@ pub(crate) fn init(root: &Path, found_by: FoundBy, done: ConfigSetup, git: bool,
     words
 }
 
+/// The end of the message about a home folder.
+pub(super) const NOT_IN_HOME: &str =
+    "contains your home folder and is not set up, so tollgate creates no state there";
+
+/// The fault of a command in the user's home, or in a folder above it.
+pub(crate) fn home_is_not_set_up(root: &Path) -> String {
+    format!("`{}` {NOT_IN_HOME}", plain(&root.to_string_lossy()))
+}
+
+/// State that a command created in a folder that was not set up.
+pub(crate) fn created_state(root: &Path) -> String {
+    format!(
+        "note: created `{}`, because no folder is set up here\nhint: run `tollgate init` to choose the settings, or delete that \
+         folder if you meant another one",
+        plain(&root.join(".tollgate").to_string_lossy())
+    )
+}
+
+/// The programs that `--host all` found.
+pub(crate) fn programs_found(found: &[(&'static str, String)]) -> String {
+    if found.is_empty() {
+        return "\nfound no agent program: none on PATH, and no files of one here or in your home\
+                \nnext: name the program that you use, as in `tollgate init --host HOST`"
+            .into();
+    }
+    let found: Vec<String> = found.iter().map(|(host, why)| format!("`{host}` ({why})")).collect();
+    format!("\nfound {}", found.join(", "))
+}
+
 /// The next steps for people who guard files with the command itself, with hooks, or with the MCP server.
 pub(crate) fn next_steps(hooked: &[HostSetup], registered: &[HostSetup]) -> String {
     match (hooked, registered) {

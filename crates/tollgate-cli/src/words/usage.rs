@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tollgate::digest::NotADigest;
 use tollgate::visible::plain;
 
-use super::text::count;
+use super::text::{count, quoted};
 use crate::error::UsageError;
 
 /// The message and the hint of a usage error.
@@ -45,6 +45,21 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
         E::NoSuchHost(name) => (
             format!("unknown agent program `{}`", plain(name)),
             "run `tollgate hook --help` to see all agent programs".into(),
+        ),
+        E::HomeIsTheWorkspace(root) => (
+            format!(
+                "this folder belongs to the workspace `{}`, which contains your home folder",
+                root.display()
+            ),
+            "run `tollgate init -C .` to set up this folder instead".into(),
+        ),
+        E::VaultOfMainTree(main) => (
+            format!("this git worktree shares the vault of `{}`, which has none yet", main.display()),
+            format!(
+                "run `tollgate init --vault -C {}`; for a vault of this tree alone, set `tree = \"own\"` under `[vault]` in \
+                 `.tollgate/config.toml` first",
+                quoted(main)
+            ),
         ),
         E::HasHooks(host) => (
             format!(

@@ -40,7 +40,7 @@ fn fixed_by_its_own_advice(world: &World, check: &str) {
 
 #[test]
 fn a_healthy_workspace() {
-    let world = World::new();
+    let world = World::bare();
     insta::assert_snapshot!(words(&world.run("doctor").is(0)), @r#"
     exit 0
     --- stdout

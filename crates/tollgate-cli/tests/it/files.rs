@@ -274,7 +274,7 @@ fn paths_are_relative_to_the_current_folder_or_to_the_given_workspace() {
 
 #[test]
 fn the_workspace_has_state_or_is_the_git_root_or_the_current_folder() {
-    let world = World::new();
+    let world = World::bare();
     fs::create_dir_all(world.path("git/.git")).unwrap();
     fs::create_dir_all(world.path("git/sub")).unwrap();
     world.tollgate(["create", "a"]).folder(world.path("git/sub")).stdin("").ends().is(0);
@@ -286,7 +286,7 @@ fn the_workspace_has_state_or_is_the_git_root_or_the_current_folder() {
 
 #[test]
 fn commands_that_only_read_create_nothing() {
-    let world = World::new();
+    let world = World::bare();
     for line in ["recovery list", "ledger tail", "ledger verify", "turn list", "doctor"] {
         world.run(line).is(0);
     }

@@ -127,8 +127,8 @@ fn the_first_page_of_help() {
       -V, --version  Print version
 
     Global options:
-      -C, --workspace <DIR>  Workspace [default: the nearest folder upward with `.tollgate`, else the
-                             git root, else the current folder]
+      -C, --workspace <DIR>  Workspace [default: the nearest folder upward with `.tollgate` or `.git`,
+                             else the current folder]
           --json             Print one JSON document and nothing else on stdout
           --turn <ID>        Turn ID, as printed by `turn begin` [default: TOLLGATE_TURN; without one,
                              the command is its own turn]

@@ -9,7 +9,7 @@ use crate::world::World;
 
 #[test]
 fn init_writes_the_configuration_once_and_nothing_else() {
-    let world = World::new();
+    let world = World::bare();
     fs::create_dir(world.path(".git")).unwrap();
     insta::assert_snapshot!(world.run("init").filtered, @r#"
     exit 0
@@ -48,7 +48,7 @@ fn init_writes_the_configuration_once_and_nothing_else() {
 
 #[test]
 fn remove_removes_what_init_added() {
-    let world = World::new();
+    let world = World::bare();
     insta::assert_snapshot!(world.run("init --remove").filtered, @r#"
     exit 0
     --- stdout
@@ -110,4 +110,78 @@ fn an_invalid_configuration_is_reported_with_the_place_of_the_error() {
     error: `.tollgate/config.toml` has version 99, this tollgate knows 1
     hint: install a newer tollgate
     "#);
+}
+
+/// The user's home is the workspace's folder.
+fn at_home<'w>(world: &'w World, line: &str) -> crate::world::Run<'w> {
+    world.tollgate(line.split_whitespace()).env("HOME", world.root())
+}
+
+#[test]
+fn a_nearer_git_root_wins_over_a_state_further_up() {
+    let world = World::new();
+    for folder in ["proj/.git", "proj/src", "proj/set-up/.tollgate", "notes"] {
+        fs::create_dir_all(world.path(folder)).unwrap();
+    }
+    let root = |folder: &str| {
+        let answer = world.tollgate(["doctor", "--json"]).folder(world.path(folder)).ends().json();
+        answer["workspace"].as_str().unwrap().strip_prefix(world.root().to_str().unwrap()).unwrap().to_owned()
+    };
+    assert_eq!(root("proj/src"), "/proj");
+    assert_eq!(root("proj/set-up"), "/proj/set-up");
+    assert_eq!(root("notes"), "");
+    // So a stray state in the home does not make `init` write the user's own settings.
+    at_home(&world, "init --host claude-code").folder(world.path("proj/src")).ends().is(0);
+    assert!(world.path("proj/.claude/settings.json").exists() && !world.path(".claude").exists());
+    insta::assert_snapshot!(at_home(&world, "init --host claude-code").folder(world.path("notes")).ends().filtered, @r#"
+    exit 2
+    --- stderr
+    error: this folder belongs to the workspace `[W]`, which contains your home folder
+    hint: run `tollgate init -C .` to set up this folder instead
+    "#);
+    at_home(&world, "init -C .").folder(world.path("notes")).ends().is(0);
+    assert_eq!(root("notes"), "/notes");
+}
+
+#[test]
+fn a_command_that_creates_state_says_so() {
+    let world = World::bare();
+    insta::assert_snapshot!(world.tollgate(["create", "a"]).stdin("x").ends().filtered, @r#"
+    exit 0
+    --- stdout
+    created `a`, 2d711642
+    --- stderr
+    note: created `[W]/.tollgate`, because no folder is set up here
+    hint: run `tollgate init` to choose the settings, or delete that folder if you meant another one
+    "#);
+    assert_eq!(world.tollgate(["write", "a"]).stdin("y").ends().is(0).stderr(), "");
+    // With JSON and over MCP, too.
+    for line in ["turn begin --json", "mcp"] {
+        let world = World::bare();
+        assert!(world.run(line).is(0).stderr().starts_with("note: created "), "{line}");
+    }
+}
+
+#[test]
+fn no_command_creates_state_in_the_home_folder() {
+    let world = World::bare();
+    fs::create_dir_all(world.path("notes")).unwrap();
+    insta::assert_snapshot!(at_home(&world, "write a").stdin("x").ends().filtered, @r#"
+    exit 2
+    --- stderr
+    error: `[W]` contains your home folder and is not set up, so tollgate creates no state there
+    hint: run `tollgate init -C DIR` for the folder of your project and work there, or `tollgate init` here to guard this folder and everything below it
+    "#);
+    for line in ["read a", "turn begin", "mcp", "doctor"] {
+        at_home(&world, line).ends();
+        world.tollgate(line.split_whitespace()).env("HOME", world.path("notes")).ends();
+        assert!(!world.path(".tollgate").exists(), "{line}");
+    }
+    // A dotfile repository is not a workspace for everything below the home.
+    fs::create_dir(world.path(".git")).unwrap();
+    at_home(&world, "write notes/a").stdin("x").ends().is(2);
+    // Unless the user says so.
+    at_home(&world, "write a -C .").stdin("x").ends().is(0);
+    assert!(world.path(".tollgate").exists());
+    at_home(&world, "write b").stdin("x").ends().is(0);
 }

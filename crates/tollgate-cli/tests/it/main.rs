@@ -32,4 +32,5 @@ mod token;
 mod trust;
 mod turn;
 mod work;
+mod worktrees;
 mod world;

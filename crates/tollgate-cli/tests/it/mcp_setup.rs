@@ -155,7 +155,7 @@ fn a_program_gets_hooks_and_the_server_only_on_request() {
 
 #[test]
 fn init_reports_what_it_did() {
-    let world = World::new();
+    let world = World::bare();
     insta::assert_snapshot!(world.run("init --mcp codex --mcp gemini --mcp cline").filtered, @r#"
     exit 0
     --- stdout
@@ -212,4 +212,88 @@ fn the_registered_command_serves_this_workspace() {
     let answer: Value = serde_json::from_str(ran.stdout().lines().last().unwrap()).unwrap();
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();
     assert_eq!(text, format!("Allowed directories:\n{}", world.root().display()));
+}
+
+#[test]
+fn the_doctor_checks_every_registration() {
+    let servers = |world: &World| -> Vec<(String, String)> {
+        let answer = world.tollgate(["doctor", "--json"]).ends().json();
+        let found = answer["findings"].as_array().unwrap().iter().filter(|found| found["check"] == "mcp");
+        let text = |found: &Value, key: &str| found[key].as_str().unwrap().to_owned();
+        found.map(|found| (text(found, "level"), text(found, "message"))).collect()
+    };
+    for host in hosts() {
+        let world = World::new();
+        let file = file(&world, host);
+        let message = format!("`{host}`: MCP server registered in `{file}` and responding");
+        assert_eq!(servers(&world), [("ok".to_owned(), message)]);
+        assert!(!world.path(".tollgate/version").exists(), "the check creates no state here");
+        let text = fs::read_to_string(world.path(&file)).unwrap();
+        for (entry, wrong) in [
+            (
+                text.replacen(
+                    "\"tollgate\"",
+                    "\"/no/such/tollgate\"",
+                    if file.ends_with("toml") { 1 } else { 2 },
+                ),
+                "does not exist",
+            ),
+            (
+                text.replacen("\"mcp\"", "\"serve\"", if host == "opencode" { 2 } else { 1 }),
+                "do not begin with `mcp`",
+            ),
+        ] {
+            let entry = entry.replacen("\"/no/such/tollgate\": {", "\"tollgate\": {", 1).replacen(
+                "\"serve\": {",
+                "\"mcp\": {",
+                1,
+            );
+            world.puts(&file, entry);
+            let found = servers(&world);
+            assert!(found[0].0 == "problem" && found[0].1.contains(wrong), "{host}: {found:?}");
+        }
+    }
+    let world = World::new();
+    world.puts(
+        "opencode.jsonc",
+        "{\"mcp\": {\"tollgate\": {\"command\": [\"tollgate\", \"mcp\"], \"enabled\": false}}, /* mine */}",
+    );
+    assert_eq!(servers(&world)[0].0, "warning");
+    world.puts("opencode.jsonc", "{\"mcp\": {\"tollgate\": {\"command\": [\"other\"]}}}");
+    assert!(servers(&world)[0].1.contains("a different server named `tollgate`"));
+    // Another program of that name may come with the repository, so it is not started.
+    let world = World::new();
+    let started = world.tmp().join("started");
+    world.puts("bin/tollgate", format!("#!/bin/sh\ntouch {}\n", started.display()));
+    fs::set_permissions(world.path("bin/tollgate"), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    let entry = json!({"mcpServers": {"tollgate": {"command": world.path("bin/tollgate"), "args": ["mcp"]}}});
+    world.puts(".mcp.json", entry.to_string());
+    assert!(servers(&world)[0].1.contains("not tested") && !started.exists());
+    // A program whose servers are in the user's home.
+    let world = World::new();
+    let home = world.tmp().join("home/.cline/data/settings");
+    fs::create_dir_all(&home).unwrap();
+    let entry = json!({"mcpServers": {"tollgate": {"command": "tollgate", "args": ["mcp", "--agent", "cline", world.root()]}}});
+    fs::write(home.join("cline_mcp_settings.json"), entry.to_string()).unwrap();
+    assert!(servers(&world)[0].1.contains("responding"));
+}
+
+#[test]
+fn files_with_comments_are_edited_in_place_and_restored() {
+    for (host, file) in
+        [("gemini", ".gemini/settings.json"), ("cursor", ".cursor/mcp.json"), ("opencode", "opencode.jsonc")]
+    {
+        let world = World::new();
+        let text = "// mine\n{\n    \"b\": 1, // one\n    /* two */\n    \"a\": [1,2],\n}\n";
+        world.puts(file, text);
+        let set_up = world.json(&format!("init --mcp {host}"));
+        assert_eq!(set_up["mcp"][0]["files"], json!([file]));
+        assert!(!world.path("opencode.json").exists());
+        let with = fs::read_to_string(world.path(file)).unwrap();
+        assert!(with.starts_with(text.strip_suffix("\n}\n").unwrap()), "{with}");
+        assert!(with.contains("\n    \"mcp") && with.ends_with("\n    },\n}\n"), "{with}");
+        world.run(&format!("init --mcp {host} --remove")).is(0);
+        world.holds(file, text);
+    }
 }

@@ -51,7 +51,7 @@ fn the_examples_in_the_readme_run_as_shown() {
     let session = session(&fs::read_to_string(path).unwrap());
     assert!(session.len() > 5);
     let script: String = session.iter().map(|(command, _)| format!("{command}\necho '{MARK}'\n")).collect();
-    let world = World::new();
+    let world = World::bare();
     let ran = world.script(&format!("exec 2>&1\n{script}")).ends();
     let said = ran.stdout();
     let answers: Vec<&str> = said.split(&format!("{MARK}\n")).collect();

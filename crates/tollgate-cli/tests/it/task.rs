@@ -14,7 +14,7 @@ fn world(more: &str) -> World {
 
 #[test]
 fn a_vault_is_created_once() {
-    let world = World::new();
+    let world = World::bare();
     insta::assert_snapshot!(world.run("task list").filtered, @r"
     exit 3
     --- stderr

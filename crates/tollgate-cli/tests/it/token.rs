@@ -6,7 +6,7 @@ use crate::world::World;
 
 #[test]
 fn a_token_is_shown_once_and_then_only_listed() {
-    let world = World::new();
+    let world = World::bare();
     assert_eq!(world.json("token list"), json!([]));
     let added = world.run("token add blue").is(0);
     let secret = added.stdout().trim().to_owned();

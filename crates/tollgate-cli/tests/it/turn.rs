@@ -182,6 +182,7 @@ fn a_new_folder_at_an_old_path_does_not_inherit_its_turns() {
     let turn = world.turn("blue");
     fs::remove_dir_all(world.root()).unwrap();
     fs::create_dir(world.root()).unwrap();
+    world.puts(".tollgate/config.toml", "");
     world.puts("a", "x");
     world.run(&format!("read a --json --turn {turn}")).is(3).fault("NOT_FOUND");
     world.run("ledger verify").is(0);

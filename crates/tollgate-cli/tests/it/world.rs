@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::LazyLock;
@@ -23,14 +24,21 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// An empty workspace.
-    pub(crate) fn new() -> Self {
+    /// An empty folder in which nothing is set up.
+    pub(crate) fn bare() -> Self {
         let keep = tempfile::tempdir().unwrap();
         let tmp = keep.path().canonicalize().unwrap();
         for folder in ["w", "home", "run", "state"] {
             fs::create_dir(tmp.join(folder)).unwrap();
         }
         Self { keep, tmp }
+    }
+
+    /// An empty workspace.
+    pub(crate) fn new() -> Self {
+        let world = Self::bare();
+        fs::DirBuilder::new().mode(0o700).create(world.path(".tollgate")).unwrap();
+        world
     }
 
     /// A workspace with these settings.

@@ -4,7 +4,7 @@
 //! copied or moved workspace heals itself and not the one that it was copied from.
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::Mode;
 use serde::{Deserialize, Serialize};
@@ -54,6 +54,15 @@ impl JournalRecord {
             staged: staged.map(|name| EscapedPath(name.into())),
             made: made.into_iter().cloned().map(EscapedPath).collect(),
         }
+    }
+
+    /// Whether no path leads out of the workspace, and no staged file out of its folder. The state may come with a
+    /// downloaded folder.
+    fn stays_inside(&self) -> bool {
+        let is_plain = |path: &Path| path.components().all(|part| matches!(part, Component::Normal(_)));
+        let is_name = |path: &Path| is_plain(path) && path.components().count() == 1;
+        let mut paths = [Some(&self.path), self.to.as_ref()].into_iter().flatten().chain(&self.made);
+        paths.all(|path| is_plain(path)) && self.staged.as_deref().is_none_or(is_name)
     }
 
     /// The new path of a moved folder. A folder has no hash.
@@ -147,7 +156,16 @@ impl Journal {
             Some(found) if found > VERSION => {
                 Err(Fault::NewerFormat { path: self.spot.shown(), found, known: VERSION })
             }
-            _ => serde_json::from_value(value).map(Some).map_err(damaged),
+            _ => {
+                let content: JournalContent = serde_json::from_value(value).map_err(damaged)?;
+                match content.records.iter().all(JournalRecord::stays_inside) {
+                    true => Ok(Some(content)),
+                    false => Err(Fault::damaged(
+                        &self.spot.shown(),
+                        "it has a path that leads out of the workspace",
+                    )),
+                }
+            }
         }
     }
 

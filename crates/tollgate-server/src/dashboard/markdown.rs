@@ -227,4 +227,22 @@ mod tests {
         assert_eq!(html.matches("<li>").count(), html.matches("</li>").count());
         assert!(html.len() < 20_000, "{}", html.len());
     }
+
+    #[test]
+    fn mutated_texts_are_rendered_without_a_panic_and_without_html_of_their_own() {
+        let texts = [
+            "# Title\n\n*a* **b** `c<d`\n\n- [x] done\n\n| a | b |\n|---|---|\n| 1 | 2 |\n",
+            "> quote\n> 1. one\n>    - two\n\n```sh\nrm -rf /\n```\n<!-- hidden --> <b onclick=x>c</b>\n\n[a]: javascript:x\n",
+            "[link](http://x.y \"t\") ![pic](http://x/y.png) <http://a.b> ~~gone~~ \\* &amp; &#0; **To**: ada\n**From**: bob\n",
+        ];
+        tollgate_fuzz::fuzz("markdown", &texts, |bytes| {
+            let text = String::from_utf8_lossy(bytes);
+            let html = rendered(&text).to_lowercase();
+            for forbidden in ["<script", "<img", "<b ", "<iframe", "<style", "href=\"javascript"] {
+                assert!(!html.contains(forbidden), "{forbidden}: {html}");
+            }
+            // Deep nesting makes no page of many megabytes.
+            assert!(html.len() < 4096 + 64 * text.len(), "{} bytes from {}", html.len(), text.len());
+        });
+    }
 }

@@ -425,4 +425,25 @@ mod tests {
             assert_eq!(Glob::new(&pattern).unwrap_err(), TooComplex);
         }
     }
+
+    #[test]
+    fn mutated_patterns_are_matched_without_a_panic() {
+        let patterns = [
+            "**/*.rs",
+            "src/{a,b{c,d}}/[!a-z]?.md",
+            "!#x",
+            "{a,b}{c,d}{e,f}",
+            "**/a/**/b/**",
+            "[a-\\]",
+            "*a*a*a*b",
+        ];
+        tollgate_fuzz::fuzz("glob", &patterns, |bytes| {
+            let steps = Steps::new();
+            if let Ok(glob) = Glob::new(&String::from_utf8_lossy(bytes)) {
+                for path in ["src/a/main.rs", "aaaaaaaaaaaaaaaaaaaaaaaaaaa/b", "", "é/.x"] {
+                    glob.matches(path, &steps);
+                }
+            }
+        });
+    }
 }

@@ -162,24 +162,22 @@ fn parse(line: &[u8]) -> Parsed {
         Err(error) => error,
     };
     let Some(id) = id_of_request(line) else { return Parsed::Nothing };
-    let known = match serde_json::from_str(id.get()) {
-        Ok(serde_json::Value::Number(number)) => number.as_i64().is_some(),
-        Ok(id) => id.is_string(),
-        Err(_) => false,
-    };
-    match error.classify() {
-        // The rest of the line is valid JSON, as the search for the id has shown, so only its depth can be the reason.
-        Category::Syntax | Category::Eof => Parsed::Wrong(wrong(
-            id,
+    let read = serde_json::from_str::<serde_json::Value>(id.get());
+    let known = read.as_ref().is_ok_and(|id| id.is_string() || id.as_i64().is_some());
+    // An answer that repeats what is not JSON, such as `1e400`, could not be read.
+    let id = if read.is_ok() { id.get() } else { "null" };
+    let (code, words) = match error.classify() {
+        _ if !known => (
             ErrorCode::INVALID_REQUEST,
-            "the request is nested deeper than 128 levels",
-        )),
-        _ if !known => {
-            let words = "the id must be a string, or a whole number between -2^63 and 2^63-1";
-            Parsed::Wrong(wrong(id, ErrorCode::INVALID_REQUEST, words))
+            "the id must be a string, or a whole number between -2^63 and 2^63-1",
+        ),
+        // The rest of the line is valid JSON, as the search for the id has shown, so only its depth can be the reason.
+        Category::Syntax | Category::Eof => {
+            (ErrorCode::INVALID_REQUEST, "the request is nested deeper than 128 levels")
         }
-        _ => Parsed::Wrong(wrong(id, ErrorCode::INVALID_PARAMS, "invalid parameters for this method")),
-    }
+        _ => (ErrorCode::INVALID_PARAMS, "invalid parameters for this method"),
+    };
+    Parsed::Wrong(wrong(id, code, words))
 }
 
 /// What identifies a request. The other parts of the line are skipped, however deep they are nested.
@@ -205,7 +203,7 @@ fn id_of_request(line: &[u8]) -> Option<&RawValue> {
 const LONGEST_ID: usize = 4096;
 
 /// The answer to an invalid request.
-fn wrong(id: &RawValue, code: ErrorCode, words: &str) -> Vec<u8> {
+fn wrong(id: &str, code: ErrorCode, words: &str) -> Vec<u8> {
     let words = serde_json::Value::from(words);
     let code = code.0;
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{{\"code\":{code},\"message\":{words}}}}}\n")

@@ -55,6 +55,10 @@ impl Site {
         Self { address }
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     fn send(&self, method: &str, headers: &[(&str, &str)], body: &str) -> Response {
         let mut stream = TcpStream::connect(self.address).unwrap();
         let mut request =

@@ -7,6 +7,7 @@ mod concurrency;
 mod http;
 mod install;
 mod malformed;
+mod mutated;
 mod refusals;
 mod side_by_side;
 mod site;

@@ -394,4 +394,23 @@ mod tests {
         }
         assert_eq!(LogState::parse(&bytes).0.notes.len(), 2);
     }
+
+    #[test]
+    fn mutated_logs_are_read_without_a_panic() {
+        let noted = Noted { step: StepId::new().unwrap(), record: ClaimRecord::new(Slot::NEEDS_ACTION) };
+        let (task, noted) = (Cow::<TaskName>::Owned("a".parse().unwrap()), Cow::Borrowed(&noted));
+        let lines = [
+            Line::Noted(task.clone(), noted.clone()),
+            Line::Taken(task.clone(), Some((task.clone(), noted))),
+            Line::Done(task),
+            Line::Undone,
+            Line::Empty,
+        ];
+        let mut examples = lines.map(|line| line.bytes().unwrap()).to_vec();
+        examples.push([&examples.concat()[..], &[0; 100]].concat());
+        tollgate_fuzz::fuzz("vault log", &examples, |bytes| {
+            let (_, whole) = LogState::parse(bytes);
+            assert!(whole <= bytes.len() as u64);
+        });
+    }
 }

@@ -14,6 +14,7 @@ use signal_hook::iterator::Signals;
 use tollgate::error::{Fault, Result};
 use tollgate::gate::Gate;
 use tollgate::name::Agent;
+use tollgate::tasks::VaultHome;
 use tollgate::workspace::{STATE_FOLDER, read_settings};
 use tollgate_server::access::Credentials;
 use tollgate_server::secret::Secret;
@@ -179,7 +180,8 @@ impl WorkspaceProvider for LocalWorkspace {
 
     fn vault(&self) -> PathBuf {
         let settings = read_settings(&self.root.join(STATE_FOLDER).join("config.toml")).unwrap_or_default();
-        tollgate::tasks::tasks_folder(&self.root, &settings)
+        let own = VaultHome { root: self.root.clone(), settings };
+        VaultHome::of(&own.root, &own.settings).unwrap_or(own).tasks_folder()
     }
 
     fn open(&self) -> Result<Option<OpenWorkspace>> {

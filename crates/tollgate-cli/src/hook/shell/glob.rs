@@ -134,4 +134,16 @@ mod tests {
         }
         assert!(!is(&"*a".repeat(200), &"a".repeat(150)), "and that quickly");
     }
+
+    #[test]
+    fn mutated_patterns_are_expanded_without_a_panic() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a.rs", "b.rs", "[x]", "sub-folder", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaab"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let patterns = ["*.rs", "src/**/[a-z]*.{rs,md}", "[!a-c]?\\*", "*a*a*a*a*b", "./[[]x]", "[]-a]*/x"];
+        tollgate_fuzz::fuzz("shell glob", &patterns, |bytes| {
+            assert!(expand(&String::from_utf8_lossy(bytes), folder.path()).len() <= MOST);
+        });
+    }
 }

@@ -311,3 +311,20 @@ fn letters_of_every_script_are_parts_of_words() {
     assert_eq!(effects.reads[0].0, Path::new("/w").join(format!("{far}.txt")));
     assert_eq!(effects.changes[0].path, Path::new("/w").join(format!("ümläut-{far}")));
 }
+
+#[test]
+fn mutated_commands_are_understood_without_a_panic() {
+    let here = Here::new();
+    let commands = [
+        "cat a.txt | sed -n '1,5p' > b.txt && rm -rf sub/*",
+        "cat <<'EOF' > a.txt\ntext $(x)\nEOF\n",
+        "for f in *.rs; do sed -i 's/a/b/' \"$f\"; done; cd sub && tee -a y < ../a.txt",
+        "bash -c 'eval \"echo x > a.txt\"'; X=a.txt; echo y >> $X; env -i A=b sudo mv a.txt 'a b'",
+        "git checkout -- a.txt; apply_patch <<EOF\n*** Begin Patch\n*** Update File: a.txt\n@@\n-x\n+y\n*** End Patch\nEOF",
+        "find . -name '*.rs' -exec tollgate task approve {} \\; | xargs -n1 rm; head -n 3 b.txt; perl -pi -e 's/x/y/' {a,b}.txt",
+    ];
+    tollgate_fuzz::fuzz("shell", &commands, |bytes| {
+        let command = String::from_utf8_lossy(bytes);
+        here.effects(&command);
+    });
+}

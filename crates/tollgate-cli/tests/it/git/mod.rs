@@ -64,7 +64,7 @@ impl Remote {
     }
 
     pub(crate) fn clone_from(&self, url: &str, settings: &str) -> World {
-        let world = World::new();
+        let world = World::bare();
         git(&world.root(), &["clone", "--quiet", url, "."]);
         git(&world.root(), &["config", "user.name", "worker"]);
         git(&world.root(), &["config", "user.email", "worker@example.org"]);

@@ -53,7 +53,7 @@ fn a_damaged_state_blocks_writes_but_not_reads() {
         (".tollgate", "not a folder"),
     ] {
         for host in HOSTS {
-            let world = World::new();
+            let world = World::bare();
             world.puts("a.txt", "one\n");
             world.puts(file, text);
             let agent = Program::new(&world, host, "s");

@@ -131,3 +131,45 @@ fn a_call_with_files_in_two_workspaces_needs_the_consent_of_both() {
         assert_eq!((reserved(&world), reserved(&other)), (0, 0), "{host}");
     }
 }
+
+#[test]
+fn the_root_of_the_agents_checkout_is_nearer_than_a_state_further_up() {
+    for host in HOSTS {
+        // A stray state in a folder above, which has not been used.
+        let world = World::new();
+        world.puts("proj/a.txt", "one\n");
+        fs::create_dir(world.path("proj/.git")).unwrap();
+        let (agent, proj) = (Program::new(&world, host, "s"), world.path("proj"));
+        let path = in_w(&world, "proj/a.txt");
+        asked(&agent, &Tool::Write(&path, "mine\n"), &proj).ran();
+        assert!(proj.join(".tollgate/ledger.jsonl").exists(), "{host}");
+        // What the workspace above protects stays protected.
+        world.puts(".tollgate/config.toml", "[guard]\nprotected = [\"proj/b.txt\"]\n");
+        asked(&agent, &Tool::Write(&in_w(&world, "proj/b.txt"), "x\n"), &proj).refused("PROTECTED_PATH");
+    }
+}
+
+#[test]
+fn a_new_checkout_takes_no_file_out_of_its_workspace() {
+    everywhere(|world, agent| {
+        let sub = world.path("sub");
+        fs::create_dir(sub.join(".git")).unwrap();
+        world.puts("sub/b.txt", "foreign\n");
+        asked(agent, &Tool::Write(&in_w(world, "sub/b.txt"), "mine\n"), &sub).refused("STALE_FILE");
+        asked(agent, &Tool::Shell("echo mine > b.txt"), &sub).refused("STALE_FILE");
+    });
+}
+
+#[test]
+fn hooks_create_no_state_in_the_home_folder() {
+    let world = World::bare();
+    let agent = Program::new(&world, "claude-code", "s");
+    let payload = agent.before(&Tool::Write("a.txt", "x\n"), "c").to_string();
+    let hook =
+        || world.tollgate(["hook", "claude-code"]).env("HOME", world.root()).stdin(&payload).ends().is(0);
+    let answer = hook().stdout();
+    assert!(answer.contains("contains your home folder") && answer.contains("tollgate init"), "{answer}");
+    assert!(!world.path(".tollgate").exists());
+    world.tollgate(["init"]).env("HOME", world.root()).ends().is(0);
+    assert_eq!(hook().stdout(), "");
+}

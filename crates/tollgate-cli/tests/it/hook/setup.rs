@@ -118,7 +118,7 @@ fn all_means_the_programs_found_here() {
 
 #[test]
 fn init_reports_what_it_did() {
-    let world = World::new();
+    let world = World::bare();
     insta::assert_snapshot!(world.run("init --host codex --host gemini").filtered, @r#"
     exit 0
     --- stdout
@@ -145,11 +145,11 @@ fn init_reports_what_it_did() {
     removed the hooks for `codex` from `.codex/hooks.json`
     removed the hooks for `gemini` from `.gemini/settings.json`
     "#);
-    world.puts(".gemini/settings.json", "{ // mine\n}");
+    world.puts(".gemini/settings.json", "{\n  mine\n}");
     insta::assert_snapshot!(world.run("init --host gemini").filtered, @r#"
     exit 3
     --- stderr
-    error: `.gemini/settings.json` is not valid: not JSON (line 1: comment)
+    error: `.gemini/settings.json` is not valid: not JSON (line 2: Expected string for object property)
     hint: fix the file, then try again
     "#);
 }
@@ -259,6 +259,73 @@ fn the_doctor_tests_every_programs_hooks() {
         let left: Vec<_> = fs::read_dir(world.tmp().join("run/tollgate")).unwrap().flatten().collect();
         assert_eq!(left.len(), 1, "the canary leaves nothing behind");
     }
+}
+
+/// A program of this name in a folder of its own, and the `PATH` with it.
+fn on_path(world: &World, name: &str) -> String {
+    let bin = world.tmp().join("programs");
+    fs::create_dir_all(&bin).unwrap();
+    fs::write(bin.join(name), "#!/bin/sh\n").unwrap();
+    let tollgate = std::path::Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().unwrap();
+    format!("{}:{}:/usr/bin:/bin", bin.display(), tollgate.display())
+}
+
+#[test]
+fn init_for_all_reports_which_programs_it_found() {
+    let world = World::bare();
+    insta::assert_snapshot!(world.run("init --host all").filtered, @r#"
+    exit 0
+    --- stdout
+    workspace `[W]` (current folder)
+    wrote `.tollgate/config.toml`
+    found no agent program: none on PATH, and no files of one here or in your home
+    next: name the program that you use, as in `tollgate init --host HOST`
+    next: run `tollgate doctor` to check protection on this file system
+    next: run `tollgate turn begin` to start a turn for `read` and `write`
+    "#);
+    world.puts("GEMINI.md", "");
+    fs::create_dir(world.tmp().join("home/.cursor")).unwrap();
+    world.run("init --mcp cursor").is(0);
+    let path = on_path(&world, "codex");
+    let ran = world.tollgate(["init", "--host", "all"]).env("PATH", path).ends().is(0);
+    let words = ran.stdout();
+    assert!(words.contains("found `codex` (on PATH), `gemini` (`GEMINI.md` in this folder), `cursor` (`.cursor` in this folder)\n"), "{words}");
+    assert!(
+        words.contains("installed hooks for `codex`") && !words.contains("hooks for `cursor`"),
+        "{words}"
+    );
+}
+
+#[test]
+fn the_doctor_warns_about_every_program_that_is_used_here_and_not_guarded() {
+    let world = World::new();
+    let path = on_path(&world, "codex");
+    let warnings = |world: &World| {
+        let answer = world.tollgate(["doctor", "--json"]).env("PATH", &path).ends().json();
+        let hooks = |found: &&Value| found["check"] == "hooks" && found["level"] == "warning";
+        let found = answer["findings"].as_array().unwrap();
+        found
+            .iter()
+            .filter(hooks)
+            .map(|found| found["message"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(warnings(&world), ["`codex` is not guarded: no hooks installed"]);
+    world.puts("CLAUDE.md", "");
+    assert_eq!(warnings(&world).len(), 2);
+    // A folder in the home alone does not mean that the program is used here.
+    fs::create_dir(world.tmp().join("home/.gemini")).unwrap();
+    assert_eq!(warnings(&world).len(), 2);
+    // Hooks and the MCP server guard, and so do hooks in the user's own settings.
+    world.run("init --host claude-code --mcp codex").is(0);
+    assert_eq!(warnings(&world), Vec::<String>::new());
+    let other = World::bare();
+    fs::create_dir(other.path(".git")).unwrap();
+    other.puts("GEMINI.md", "");
+    assert_eq!(warnings(&other).len(), 2);
+    let home = other.tmp().join("home");
+    other.tollgate(["init", "--host", "gemini", "-C", home.to_str().unwrap()]).ends().is(0);
+    assert_eq!(warnings(&other), ["`codex` is not guarded: no hooks installed"]);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::world::{Process, Run, World, until};
 
 /// A running server.
-pub(super) struct Served {
+pub(crate) struct Served {
     pub(super) process: Process,
     pub(super) address: String,
     /// The person's secret.
@@ -29,15 +29,15 @@ pub(super) struct Served {
 
 /// A response.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(crate) struct Reply {
     pub(super) status: u16,
     pub(super) head: String,
-    pub(super) body: String,
+    pub(crate) body: String,
 }
 
 impl Reply {
     #[track_caller]
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
@@ -54,7 +54,7 @@ impl Served {
         Self::of(world.tollgate(["serve", "--listen", "127.0.0.1:0", "--json"].iter().chain(words)))
     }
 
-    pub(super) fn of(mut run: Run<'_>) -> Self {
+    pub(crate) fn of(mut run: Run<'_>) -> Self {
         run.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut process = Process(run.command.spawn().unwrap());
         let mut line = String::new();
@@ -80,7 +80,7 @@ impl Served {
     }
 
     /// A page, as the person sees it.
-    pub(super) fn gets(&self, path: &str) -> Reply {
+    pub(crate) fn gets(&self, path: &str) -> Reply {
         self.gets_as(&self.secret, path)
     }
 
@@ -178,7 +178,7 @@ pub(super) fn last_seq(world: &World) -> u64 {
 
 #[test]
 fn serve_creates_nothing_in_a_folder_without_tollgate_and_works_once_it_is_set_up() {
-    let world = World::new();
+    let world = World::bare();
     world.puts("a.txt", "a");
     let served = Served::new(&world, &["--agent", "blue"]);
     let token = served.said["mcp"]["token"].as_str().unwrap();

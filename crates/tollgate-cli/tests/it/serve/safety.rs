@@ -112,7 +112,7 @@ fn it_stops_soon_even_with_open_connections() {
 
 #[test]
 fn a_port_in_use_is_a_clear_fault_and_leaves_nothing() {
-    let world = World::new();
+    let world = World::bare();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for demo in [&[][..], &["--demo"]] {

@@ -13,12 +13,12 @@ use crate::folder;
 use crate::guard::{READ_WAIT, admit};
 use crate::part::{Part, Selection};
 use crate::path::FilePath;
-use crate::place::Located;
+use crate::place::{LastLink, Located, Way};
 use crate::refusal::{Outcome, Reason};
 use crate::request::{Action, Change, Expected, Request};
 use crate::tool_use;
 pub use crate::tool_use::{Mention, Ticket, ToolChange, ToolResult, ToolUse};
-use crate::turn::{Extent, FileState, Session, TEXT_PER_FILE, Turn, TurnState};
+use crate::turn::{Extent, FileState, Session, Sighting, TEXT_PER_FILE, Turn, TurnState};
 use crate::workspace::Workspace;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
@@ -131,8 +131,20 @@ impl Gate {
 
     /// The hash of a file when the turn first saw it, for any spelling of its path. Does not read the file.
     pub fn get_initial_hash(&self, turn: &dyn TurnState, path: impl AsRef<Path>) -> Result<Option<Digest>> {
-        let path = self.workspace.canonical(path)?;
-        Ok(turn.get(&path)?.and_then(|sighting| sighting.initial().digest()))
+        let known = self.sighting(turn, path)?;
+        Ok(known.and_then(|(_, sighting)| sighting.initial().digest()))
+    }
+
+    /// The file to which a path leads, and what the turn knows of it. If the path led to another file when the agent last
+    /// used it, what the turn knows of that one.
+    pub fn sighting(
+        &self,
+        turn: &dyn TurnState,
+        path: impl AsRef<Path>,
+    ) -> Result<Option<(FilePath, Sighting)>> {
+        let Way { path, names, .. } = self.workspace.follow(path.as_ref())?;
+        turn.about_to_change(&names, &path)?;
+        Ok(turn.get(&path)?.map(|sighting| (path, sighting)))
     }
 
     /// Reads a file, or a part of it, and records what the agent saw.
@@ -151,8 +163,8 @@ impl Gate {
         sink: &mut dyn Write,
     ) -> Result<Outcome<Read>> {
         let root = self.workspace();
-        let path = match root.locate(path.as_ref())? {
-            Located::Inside(place) => place.path,
+        let Way { path, names, .. } = match root.locate(path.as_ref(), LastLink::Follow)? {
+            Located::Inside(place) => place.way,
             Located::Outside(path) => return Ok(Outcome::refused(path, Reason::Outside)),
             Located::Root(path) => return Ok(Outcome::refused(path, Reason::NotAFile)),
         };
@@ -165,10 +177,12 @@ impl Gate {
             Found::NotAFile => return Ok(Outcome::refused(path, Reason::NotAFile)),
             Found::Nothing => {
                 turn.observe(&path, FileState::Absent, Extent::Whole)?;
+                turn.used(&names, &path)?;
                 return Err(path.missing());
             }
             Found::Unreadable => {
                 turn.observe(&path, FileState::Unreadable, Extent::Whole)?;
+                turn.used(&names, &path)?;
                 return Err(io::Error::from(io::ErrorKind::PermissionDenied)).at("read", &path);
             }
         };
@@ -189,6 +203,7 @@ impl Gate {
         };
         let shown = selection.finish(sink).at("hand out", &path)?;
         turn.observe(&path, FileState::Present(sha256), shown)?;
+        turn.used(&names, &path)?;
         Ok(Outcome::Done(Read { path, sha256, size, bytes: Vec::new() }))
     }
 

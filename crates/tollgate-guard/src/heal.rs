@@ -231,7 +231,7 @@ fn heal_unacknowledged(root: &Root, stage: &StageName, swept: &mut Swept) -> Res
 
 /// Decides whether a change whose author is dead was made. The caller holds the lock of its path.
 fn judge(root: &Root, spot: &Spot, stage: &StageName, path: &Path, swept: &mut Swept) -> Result<()> {
-    let Found::File(file) = spot.open()? else { return Ok(()) };
+    let Found::File(file) = spot.open_itself()? else { return Ok(()) };
     // The author may have finished before we got the lock.
     if !acknowledged(root, [&stage.id].into_iter())?.is_empty() {
         return Ok(());

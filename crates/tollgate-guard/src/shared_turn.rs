@@ -1,7 +1,7 @@
 //! A turn kept in a folder, for processes that end before the turn does: commands in a script, hooks of one agent.
 //!
 //! The folder is private to its user and preferably in memory. `turn.json` says whose turn it is, `files/` holds what the
-//! agent knows (see `turn_shard.rs`), and `text/` holds bytes that the agent was shown.
+//! agent knows and `leads/` where links led (see `turn_shard.rs`), and `text/` holds bytes that the agent was shown.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::disk::{gone_is_none, modified};
 use crate::path::FilePath;
 use crate::turn::{Extent, FileState, Sighting, SightingChange, TEXT_PER_FILE, TEXT_PER_TURN, TurnState};
-use crate::turn_shard::{Shard, open_locked};
+use crate::turn_shard::{LeadShard, Shard, open_locked};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::{names_in, replace_file};
@@ -211,6 +211,16 @@ impl TurnState for SharedTurn {
 
     fn update(&self, path: &FilePath, change: &mut SightingChange<'_>) -> Result<()> {
         self.shard(path).update(path, change)
+    }
+
+    fn led_to(&self, name: &Path) -> Result<Option<FilePath>> {
+        LeadShard::of(&self.folder.join("leads"), name).get(name)
+    }
+
+    fn set_lead(&self, name: &Path, path: &FilePath) -> Result<()> {
+        let folder = self.folder.join("leads");
+        private_folder(&folder)?;
+        LeadShard::of(&folder, name).set(name, path)
     }
 
     fn known(&self, path: &FilePath) -> Result<Option<FileState>> {

@@ -5,6 +5,7 @@
 //! them in a folder, for processes that end before the turn does.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -98,6 +99,11 @@ impl Sighting {
         Self { first: self.first, ..Self::new(state) }
     }
 
+    /// The same, for a path about which this was known.
+    fn moved_over(self, other: Option<Self>) -> Self {
+        Self { first: other.map_or(self.first, |other| other.first), ..self }
+    }
+
     /// The agent's write was refused.
     #[must_use]
     pub fn refused(self) -> Self {
@@ -122,6 +128,12 @@ pub trait TurnState {
     /// Changes what the turn knows of this file, atomically.
     fn update(&self, path: &FilePath, change: &mut SightingChange<'_>) -> Result<()>;
 
+    /// The file to which this name led when the agent last used it: a path through a symbolic link.
+    fn led_to(&self, name: &Path) -> Result<Option<FilePath>>;
+
+    /// Remembers where a name leads.
+    fn set_lead(&self, name: &Path, path: &FilePath) -> Result<()>;
+
     /// What the agent last knew of this file in an earlier turn of the same session.
     fn known(&self, path: &FilePath) -> Result<Option<FileState>>;
 
@@ -144,6 +156,37 @@ pub trait TurnState {
     /// Records the agent's own write.
     fn wrote(&self, path: &FilePath, state: FileState) -> Result<()> {
         self.update(path, &mut |seen| Some(seen.map_or(Sighting::new(state), |seen| seen.wrote(state))))
+    }
+
+    /// The agent has used a file under these names.
+    fn used(&self, names: &[PathBuf], path: &FilePath) -> Result<()> {
+        for name in names {
+            if self.led_to(name)?.as_ref() != Some(path) {
+                self.set_lead(name, path)?;
+            }
+        }
+        // A link that was here led elsewhere.
+        if self.led_to(path.as_path())?.is_some_and(|before| before != *path) {
+            self.set_lead(path.as_path(), path)?;
+        }
+        Ok(())
+    }
+
+    /// The agent is about to change a file under these names. If one of them led to another file before, or was a file
+    /// itself, the agent means that file: what it knew of that file is then what must be at this path.
+    fn about_to_change(&self, names: &[PathBuf], path: &FilePath) -> Result<()> {
+        let names_and_path = names.iter().map(PathBuf::as_path).chain([path.as_path()]);
+        for name in names_and_path {
+            let before = self.led_to(name)?.unwrap_or_else(|| FilePath::trusted(name.to_owned()));
+            if before == *path {
+                continue;
+            }
+            if let Some(meant) = self.get(&before)? {
+                self.update(path, &mut |seen| Some(meant.moved_over(seen)))?;
+                return self.used(names, path);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -169,6 +212,7 @@ pub struct Turn {
 #[derive(Debug, Default)]
 struct Memory {
     files: HashMap<FilePath, Sighting>,
+    leads: HashMap<PathBuf, FilePath>,
     texts: HashMap<Digest, Arc<[u8]>>,
     text_bytes: usize,
 }
@@ -223,6 +267,15 @@ impl TurnState for Turn {
         let mut memory = self.memory();
         let sighting = change(memory.files.get(path).copied());
         memory.files.extend(sighting.map(|sighting| (path.clone(), sighting)));
+        Ok(())
+    }
+
+    fn led_to(&self, name: &Path) -> Result<Option<FilePath>> {
+        Ok(self.memory().leads.get(name).cloned())
+    }
+
+    fn set_lead(&self, name: &Path, path: &FilePath) -> Result<()> {
+        self.memory().leads.insert(name.to_owned(), path.clone());
         Ok(())
     }
 

@@ -65,14 +65,50 @@ impl Shard {
         Ok(self.text()?.split_inclusive('\n').filter_map(line).collect())
     }
 
-    /// Empty if nothing was written yet.
     fn text(&self) -> Result<String> {
+        read_shared(&self.path)
+    }
+}
+
+/// The text of a file. Empty if nothing was written yet.
+fn read_shared(path: &Path) -> Result<String> {
+    let mut text = String::new();
+    if let Some(mut file) = gone_is_none(File::open(path).at("open", path))? {
+        file.lock_shared().at("lock", path)?;
+        file.read_to_string(&mut text).at("read", path)?;
+    }
+    Ok(text)
+}
+
+/// Where names lead: 256 small files like shards, with a line for each name and the path to which it led. The last line
+/// about a name counts.
+pub(crate) struct LeadShard {
+    path: PathBuf,
+}
+
+impl LeadShard {
+    pub(crate) fn of(folder: &Path, name: &Path) -> Self {
+        Self { path: folder.join(format!("{:02x}", stripe(name))) }
+    }
+
+    pub(crate) fn get(&self, name: &Path) -> Result<Option<FilePath>> {
+        let text = read_shared(&self.path)?;
+        let word = escape(name);
+        let line = text.split_inclusive('\n').rev().find_map(|line| {
+            let (found, path) = line.strip_suffix('\n')?.split_once(' ')?;
+            (found == word).then(|| unescape(path))?
+        });
+        Ok(line.map(FilePath::trusted))
+    }
+
+    pub(crate) fn set(&self, name: &Path, path: &FilePath) -> Result<()> {
+        let mut file = open_locked(&self.path)?;
         let mut text = String::new();
-        if let Some(mut file) = gone_is_none(File::open(&self.path).at("open", &self.path))? {
-            file.lock_shared().at("lock", &self.path)?;
-            file.read_to_string(&mut text).at("read", &self.path)?;
-        }
-        Ok(text)
+        file.read_to_string(&mut text).at("read", &self.path)?;
+        // Overwrites a last line that its writer did not finish.
+        let end = text.rfind('\n').map_or(0, |newline| newline + 1) as u64;
+        let line = format!("{} {}\n", escape(name), escape(path.as_path()));
+        file.set_len(end).and_then(|()| file.write_all_at(line.as_bytes(), end)).at("write", &self.path)
     }
 }
 

@@ -146,8 +146,9 @@ fn list(invocation: &Invocation) -> Result<Answer, CliError> {
 fn hash(invocation: &Invocation, path: &std::path::Path) -> Result<Answer, CliError> {
     let (_, turn) = invocation.shared_turn()?;
     let gate = invocation.gate()?;
-    let path = gate.workspace().canonical(invocation.path(path)?)?;
-    let hash = gate.get_initial_hash(&turn, &path)?;
+    let given = invocation.path(path)?;
+    let path = gate.workspace().canonical(&given)?;
+    let hash = gate.get_initial_hash(&turn, given)?;
     Ok(Answer::Done(Said {
         words: hash.map_or_else(|| "none".into(), |hash| hash.to_string()),
         json: json!({"file_path": path.to_string(), "initial_hash": hash}),

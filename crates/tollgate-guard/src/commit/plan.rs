@@ -74,7 +74,15 @@ pub(super) enum Looked {
 
 impl Plan {
     pub(super) fn refuse(&self, reason: Reason) -> Looked {
-        Looked::Refused(Refusal::new(self.place.path.clone(), reason))
+        Looked::Refused(Refusal::new(self.place.path().clone(), reason))
+    }
+
+    /// There is something else than a file. If the agent knew a file, that is a change which it has not seen.
+    pub(super) fn not_a_file(&self) -> Looked {
+        match self.base {
+            Base::Exactly(expected @ FileState::Present(_)) => self.stale(expected, FileState::Unreadable),
+            _ => self.refuse(Reason::NotAFile),
+        }
     }
 
     pub(super) fn stale(&self, expected: FileState, actual: FileState) -> Looked {

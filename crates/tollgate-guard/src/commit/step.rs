@@ -68,7 +68,7 @@ impl Step {
     }
 
     pub(super) fn busy(&self) -> Refusal {
-        Refusal::new(self.plan.place.path.clone(), Reason::Busy { holder: None })
+        Refusal::new(self.plan.place.path().clone(), Reason::Busy { holder: None })
     }
 
     /// Opens the file and stages the new bytes. Does not look at the old bytes yet.
@@ -85,15 +85,19 @@ impl Step {
                         return Ok(self.plan.stale(*expected, FileState::Absent));
                     }
                     (_, Deed::Put { .. }) => {}
-                    _ => return Err(place.path.missing()),
+                    _ => return Err(place.path().missing()),
                 }
                 self.folders.make(root, &self.stage, &deed.moved_to().unwrap_or(place).missing)?;
                 self.to = deed.moved_to().map(|to| root.spot(&to.relative)).transpose()?;
                 self.spot.insert(root.spot(&place.relative)?).clone()
             }
         };
-        match spot.open()? {
-            Found::NotAFile => return Ok(self.plan.refuse(Reason::NotAFile)),
+        let found = match deed {
+            Deed::Put { .. } => spot.open()?,
+            Deed::Remove | Deed::MoveTo(_) => spot.open_itself()?,
+        };
+        match found {
+            Found::NotAFile => return Ok(self.plan.not_a_file()),
             Found::Unreadable => return Ok(self.plan.refuse(Reason::Unreadable)),
             Found::Nothing => {}
             Found::File(file) => {
@@ -110,6 +114,9 @@ impl Step {
     /// Why this file cannot be replaced, regardless of its bytes.
     fn unfit(&self, root: &Root, spot: &Spot, file: &Target) -> Result<Option<Reason>> {
         let settings = &root.settings().guard;
+        if file.is_link() {
+            return Ok(None);
+        }
         let replaced = matches!(self.plan.deed, Deed::Put { .. });
         if replaced && settings.hard_links == HardLinks::Refuse && file.links()? > 1 {
             return Ok(Some(Reason::HardLinked));
@@ -151,16 +158,17 @@ impl Step {
                 Some(actual) => Reason::stale(FileState::Absent, FileState::Present(actual)),
                 None => Reason::NotAFile,
             };
-            return Ok(Looked::Refused(Refusal::new(place.path.clone(), reason)));
+            return Ok(Looked::Refused(Refusal::new(place.path().clone(), reason)));
         }
         Ok(looked)
     }
 
     pub(super) fn observed(&self) -> Option<Refusal> {
         match self.plan.base {
-            Base::Observed(expected) if expected != self.current.state => {
-                Some(Refusal::new(self.plan.place.path.clone(), Reason::stale(expected, self.current.state)))
-            }
+            Base::Observed(expected) if expected != self.current.state => Some(Refusal::new(
+                self.plan.place.path().clone(),
+                Reason::stale(expected, self.current.state),
+            )),
             _ => None,
         }
     }
@@ -332,8 +340,8 @@ impl Step {
     pub(super) fn applied(&self) -> Applied {
         Applied {
             id: self.stage.id.as_str().to_owned(),
-            path: self.plan.place.path.clone(),
-            moved_to: self.plan.deed.moved_to().map(|to| to.path.clone()),
+            path: self.plan.place.path().clone(),
+            moved_to: self.plan.deed.moved_to().map(|to| to.path().clone()),
             before: self.current.state,
             after: self.after(),
             guarantee: self.guarantee(),

@@ -54,7 +54,7 @@ fn every_unusual_path_gets_a_clear_answer() {
         (b"", "NOT_A_FILE", "NOT_A_FILE"),
         (b"fifo", "NOT_A_FILE", "NOT_A_FILE"),
         (b"loop", "IO_ERROR", "IO_ERROR"),
-        (b"file/below", "IO_ERROR", "IO_ERROR"),
+        (b"file/below", "NOT_FOUND", "IO_ERROR"),
         (b"nul\0byte", "IO_ERROR", "IO_ERROR"),
         (&[b'x'; 300], "IO_ERROR", "IO_ERROR"),
         (&[b'x'; 5000], "IO_ERROR", "IO_ERROR"),

@@ -2,6 +2,7 @@
 
 mod answers;
 mod faults;
+mod links;
 mod payloads;
 mod places;
 mod protected;

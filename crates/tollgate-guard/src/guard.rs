@@ -204,7 +204,7 @@ pub(crate) fn base(
         Expected::Absent => Some(FileState::Absent),
         Expected::Baseline => match request.turn.get(path)? {
             Some(sighting) => Some(sighting.baseline(extent)),
-            None if settings.unread == Unread::Known => request.turn.known(path)?,
+            None if settings.unread == Unread::Known => request.turn.known(names, path)?,
             None => None,
         },
     };

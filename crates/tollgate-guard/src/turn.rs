@@ -1,13 +1,17 @@
 //! A turn: what one agent has read, and what it may therefore overwrite.
 //!
-//! Invariants: the first sighting of a path never changes; a new turn knows nothing; an ended turn leaves nothing.
+//! Invariants: the hash of the first read of a path never changes; a new turn knows nothing; an ended turn leaves nothing
+//! but what its session knows.
 //! The rules are in [`Sighting`], which does no I/O. [`Turn`] keeps sightings in memory. [`crate::shared_turn`] keeps
 //! them in a folder, for processes that end before the turn does.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::path::FilePath;
@@ -55,7 +59,8 @@ pub enum Extent {
 /// What the agent knew of one file, first and last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sighting {
-    pub(crate) first: FileState,
+    /// The hash of the first successful read.
+    pub(crate) first: Option<Digest>,
     pub(crate) last: FileState,
     /// A newer state that the agent has seen in part, after a refusal. Enough for an edit, not for an overwrite.
     pub(crate) part: Option<FileState>,
@@ -64,13 +69,18 @@ pub struct Sighting {
 }
 
 impl Sighting {
-    /// The first sighting in this turn.
+    /// The first read in this turn.
     pub fn new(state: FileState) -> Self {
-        Self { first: state, last: state, part: None, refused: false }
+        Self { first: state.digest(), ..Self::unread(state) }
     }
 
-    /// The state at the first sighting. It never changes.
-    pub fn initial(&self) -> FileState {
+    /// The agent knows this state, but not from a read.
+    fn unread(state: FileState) -> Self {
+        Self { first: None, last: state, part: None, refused: false }
+    }
+
+    /// The hash of the first successful read. It never changes.
+    pub fn initial(&self) -> Option<Digest> {
         self.first
     }
 
@@ -85,23 +95,24 @@ impl Sighting {
     /// The agent read the file again.
     #[must_use]
     pub fn read(self, state: FileState, shown: Extent) -> Self {
+        let first = self.first.or(state.digest());
         match shown {
-            Extent::Whole => self.wrote(state),
+            Extent::Whole => Self { first, ..Self::unread(state) },
             // Before a refusal, the agent does not know that the rest may have changed, so a partial read does not count.
-            Extent::Part if self.refused => Self { part: Some(state), ..self },
-            Extent::Part => self,
+            Extent::Part if self.refused => Self { first, part: Some(state), ..self },
+            Extent::Part => Self { first, ..self },
         }
     }
 
     /// The agent wrote the file itself.
     #[must_use]
     pub fn wrote(self, state: FileState) -> Self {
-        Self { first: self.first, ..Self::new(state) }
+        Self { first: self.first, ..Self::unread(state) }
     }
 
     /// The same, for a path about which this was known.
     fn moved_over(self, other: Option<Self>) -> Self {
-        Self { first: other.map_or(self.first, |other| other.first), ..self }
+        Self { first: other.and_then(|other| other.first).or(self.first), ..self }
     }
 
     /// The agent's write was refused.
@@ -134,8 +145,14 @@ pub trait TurnState {
     /// Remembers where a name leads.
     fn set_lead(&self, name: &Path, path: &FilePath) -> Result<()>;
 
-    /// What the agent last knew of this file in an earlier turn of the same session.
-    fn known(&self, path: &FilePath) -> Result<Option<FileState>>;
+    /// What the agent's session knows, from all its turns.
+    fn session(&self) -> &dyn Known;
+
+    /// The hash that a file had when it was as this stamp says.
+    fn stamped(&self, path: &FilePath, stamp: &Stamp) -> Result<Option<Digest>>;
+
+    /// Keeps the hash of a file that was as this stamp says.
+    fn keep_stamp(&self, path: &FilePath, stamp: &Stamp, digest: Digest) -> Result<()>;
 
     /// Keeps bytes that the agent was shown, so that a later refusal can show what changed. May keep nothing.
     fn keep_text(&self, digest: Digest, bytes: &[u8]) -> Result<()>;
@@ -155,7 +172,7 @@ pub trait TurnState {
 
     /// Records the agent's own write.
     fn wrote(&self, path: &FilePath, state: FileState) -> Result<()> {
-        self.update(path, &mut |seen| Some(seen.map_or(Sighting::new(state), |seen| seen.wrote(state))))
+        self.update(path, &mut |seen| Some(seen.map_or(Sighting::unread(state), |seen| seen.wrote(state))))
     }
 
     /// The agent has used a file under these names.
@@ -170,6 +187,20 @@ pub trait TurnState {
             self.set_lead(path.as_path(), path)?;
         }
         Ok(())
+    }
+
+    /// What the agent knew in earlier turns of the file that it means by these names.
+    fn known(&self, names: &[PathBuf], path: &FilePath) -> Result<Option<FileState>> {
+        let session = self.session();
+        for name in names.iter().map(PathBuf::as_path).chain([path.as_path()]) {
+            let before = session.led_to(name)?.unwrap_or_else(|| FilePath::trusted(name.to_owned()));
+            if before != *path
+                && let Some(state) = session.get(&before)?
+            {
+                return Ok(Some(state));
+            }
+        }
+        session.get(path)
     }
 
     /// The agent is about to change a file under these names. If one of them led to another file before, or was a file
@@ -196,9 +227,93 @@ pub const TEXT_PER_FILE: usize = 256 * 1024;
 /// The number of bytes that one turn keeps for diffs, which limits its memory.
 pub const TEXT_PER_TURN: usize = 64 * 1024 * 1024;
 
-/// What an agent knew at the end of its turns, for the policy `unread = "known"`. Clones share the session.
+/// What identifies the bytes of a file as long as nobody can have written it: see [`Stamp::is_settled`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    pub(crate) size: u64,
+    /// In nanoseconds since 1970.
+    pub(crate) modified: i128,
+    pub(crate) changed: i128,
+}
+
+/// Two writes within this time may leave the same time stamps. The coarsest file systems in use have two seconds.
+const RACY: Duration = Duration::from_secs(2);
+
+impl Stamp {
+    /// Whether a write from now on would change the stamp.
+    pub(crate) fn is_settled(&self, now: Timestamp) -> bool {
+        let newest = self.modified.max(self.changed);
+        i128::try_from(RACY.as_nanos()).is_ok_and(|racy| now.as_nanosecond() - newest > racy)
+    }
+}
+
+/// What an agent knows beyond one turn, for the policy `unread = "known"`: the last state of each file, and where names led.
+pub trait Known: fmt::Debug + Send + Sync {
+    /// The last state of this file that the agent knew.
+    fn get(&self, path: &FilePath) -> Result<Option<FileState>>;
+
+    /// The agent now knows this state.
+    fn set(&self, path: &FilePath, state: FileState) -> Result<()>;
+
+    /// The file to which this name led.
+    fn led_to(&self, name: &Path) -> Result<Option<FilePath>>;
+
+    /// Remembers where a name leads.
+    fn set_lead(&self, name: &Path, path: &FilePath) -> Result<()>;
+}
+
+/// What an agent knew in all turns of a session, ended or not. Clones share the session.
+///
+/// A session may be part of a longer one, such as that of a connection: what the shorter one knows counts first, and the
+/// longer one learns everything.
 #[derive(Debug, Clone, Default)]
-pub struct Session(Arc<Mutex<HashMap<FilePath, FileState>>>);
+pub struct Session {
+    own: Arc<Mutex<Knowledge>>,
+    longer: Option<Arc<dyn Known>>,
+}
+
+#[derive(Debug, Default)]
+struct Knowledge {
+    files: HashMap<FilePath, FileState>,
+    leads: HashMap<PathBuf, FilePath>,
+}
+
+impl Session {
+    /// A session that is part of a longer one.
+    pub fn within(longer: Arc<dyn Known>) -> Self {
+        Self { own: Arc::default(), longer: Some(longer) }
+    }
+}
+
+impl Known for Session {
+    fn get(&self, path: &FilePath) -> Result<Option<FileState>> {
+        match (lock(&self.own).files.get(path), &self.longer) {
+            (Some(state), _) => Ok(Some(*state)),
+            (None, Some(longer)) => longer.get(path),
+            (None, None) => Ok(None),
+        }
+    }
+
+    fn set(&self, path: &FilePath, state: FileState) -> Result<()> {
+        lock(&self.own).files.insert(path.clone(), state);
+        self.longer.as_ref().map_or(Ok(()), |longer| longer.set(path, state))
+    }
+
+    fn led_to(&self, name: &Path) -> Result<Option<FilePath>> {
+        match (lock(&self.own).leads.get(name), &self.longer) {
+            (Some(path), _) => Ok(Some(path.clone())),
+            (None, Some(longer)) => longer.led_to(name),
+            (None, None) => Ok(None),
+        }
+    }
+
+    fn set_lead(&self, name: &Path, path: &FilePath) -> Result<()> {
+        lock(&self.own).leads.insert(name.to_owned(), path.clone());
+        self.longer.as_ref().map_or(Ok(()), |longer| longer.set_lead(name, path))
+    }
+}
 
 /// A turn kept in memory by the process that owns it.
 #[derive(Debug)]
@@ -213,6 +328,7 @@ pub struct Turn {
 struct Memory {
     files: HashMap<FilePath, Sighting>,
     leads: HashMap<PathBuf, FilePath>,
+    stamps: HashMap<FilePath, (Stamp, Digest)>,
     texts: HashMap<Digest, Arc<[u8]>>,
     text_bytes: usize,
 }
@@ -223,7 +339,7 @@ impl Turn {
         Self::begin_in(id, agent, Session::default())
     }
 
-    /// Begins a turn that knows nothing. At its end, the session remembers what the turn knew.
+    /// Begins a turn that knows nothing. The session learns what the turn knows.
     pub fn begin_in(id: TurnId, agent: Agent, session: Session) -> Self {
         Self { id, agent, session, memory: Mutex::default() }
     }
@@ -231,13 +347,6 @@ impl Turn {
     /// Every file that the turn knows, in no particular order.
     pub fn files(&self) -> Vec<(FilePath, Sighting)> {
         self.memory().files.iter().map(|(path, sighting)| (path.clone(), *sighting)).collect()
-    }
-
-    /// Ends the turn. Only the session remembers what it knew.
-    pub fn end(self) {
-        let memory = self.memory.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let mut known = lock(&self.session.0);
-        known.extend(memory.files.into_iter().map(|(path, sighting)| (path, sighting.last)));
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -265,9 +374,10 @@ impl TurnState for Turn {
 
     fn update(&self, path: &FilePath, change: &mut SightingChange<'_>) -> Result<()> {
         let mut memory = self.memory();
-        let sighting = change(memory.files.get(path).copied());
-        memory.files.extend(sighting.map(|sighting| (path.clone(), sighting)));
-        Ok(())
+        let Some(sighting) = change(memory.files.get(path).copied()) else { return Ok(()) };
+        memory.files.insert(path.clone(), sighting);
+        // Under the lock, so that the session does not learn an older state last.
+        self.session.set(path, sighting.last)
     }
 
     fn led_to(&self, name: &Path) -> Result<Option<FilePath>> {
@@ -276,11 +386,20 @@ impl TurnState for Turn {
 
     fn set_lead(&self, name: &Path, path: &FilePath) -> Result<()> {
         self.memory().leads.insert(name.to_owned(), path.clone());
-        Ok(())
+        self.session.set_lead(name, path)
     }
 
-    fn known(&self, path: &FilePath) -> Result<Option<FileState>> {
-        Ok(lock(&self.session.0).get(path).copied())
+    fn session(&self) -> &dyn Known {
+        &self.session
+    }
+
+    fn stamped(&self, path: &FilePath, stamp: &Stamp) -> Result<Option<Digest>> {
+        Ok(self.memory().stamps.get(path).filter(|(kept, _)| kept == stamp).map(|(_, digest)| *digest))
+    }
+
+    fn keep_stamp(&self, path: &FilePath, stamp: &Stamp, digest: Digest) -> Result<()> {
+        self.memory().stamps.insert(path.clone(), (*stamp, digest));
+        Ok(())
     }
 
     fn keep_text(&self, digest: Digest, bytes: &[u8]) -> Result<()> {
@@ -340,8 +459,31 @@ mod tests {
             }
             assert_eq!(sighting.baseline(Whole), state(overwrite), "overwrite after story {index}");
             assert_eq!(sighting.baseline(Part), state(edit), "edit after story {index}");
-            assert_eq!(sighting.initial(), state("a"), "initial after story {index}");
+            assert_eq!(sighting.initial(), state("a").digest(), "initial after story {index}");
         }
+    }
+
+    #[test]
+    fn the_initial_hash_is_that_of_the_first_successful_read() {
+        let digest = |text: &str| state(text).digest();
+        for failed in [FileState::Unreadable, FileState::Absent] {
+            let sighting = Sighting::new(failed);
+            assert_eq!(sighting.initial(), None);
+            assert_eq!(sighting.read(state("a"), Extent::Whole).initial(), digest("a"));
+            assert_eq!(sighting.wrote(state("b")).initial(), None);
+            assert_eq!(sighting.wrote(state("b")).read(state("c"), Extent::Part).initial(), digest("c"));
+        }
+    }
+
+    #[test]
+    fn a_stamp_settles_once_a_write_would_change_it() {
+        let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
+        let stamp = |modified, changed| Stamp { device: 1, inode: 2, size: 3, modified, changed };
+        let second = 1_000_000_000;
+        assert!(!stamp(second, second).is_settled(at(3000)), "inside the window");
+        assert!(stamp(second, second).is_settled(at(3001)));
+        assert!(!stamp(second, 2 * second).is_settled(at(3001)), "the newer one counts");
+        assert!(!stamp(9 * second, second).is_settled(at(3001)), "a time in the future proves nothing");
     }
 
     #[test]
@@ -352,11 +494,28 @@ mod tests {
         let first = turn("t1");
         first.observe(&path, state("one"), Extent::Whole).unwrap();
         first.wrote(&path, state("two")).unwrap();
-        assert_eq!(first.get(&path).unwrap().unwrap().initial(), state("one"));
-        first.end();
+        assert_eq!(first.get(&path).unwrap().unwrap().initial(), state("one").digest());
         let second = turn("t2");
         assert!(second.get(&path).unwrap().is_none());
-        assert_eq!(second.known(&path).unwrap(), Some(state("two")));
+        assert_eq!(second.known(&[], &path).unwrap(), Some(state("two")), "the first turn has not ended");
+        drop(first);
+        assert_eq!(second.known(&[], &path).unwrap(), Some(state("two")));
+    }
+
+    #[test]
+    fn a_session_counts_before_the_longer_one_that_it_is_part_of() {
+        let [path, other] = ["/w/a", "/w/b"].map(|path| FilePath::trusted(path.into()));
+        let longer = Session::default();
+        let [first, second] = [(); 2].map(|()| Session::within(Arc::new(longer.clone())));
+        first.set(&path, state("one")).unwrap();
+        assert_eq!(second.get(&path).unwrap(), Some(state("one")), "another part of the longer session");
+        second.set(&path, state("two")).unwrap();
+        assert_eq!(first.get(&path).unwrap(), Some(state("one")), "it has not seen the other's change");
+        assert_eq!(longer.get(&path).unwrap(), Some(state("two")));
+        first.set_lead(Path::new("/w/link"), &path).unwrap();
+        assert_eq!(second.led_to(Path::new("/w/link")).unwrap(), Some(path));
+        second.set_lead(Path::new("/w/link"), &other).unwrap();
+        assert_eq!(longer.led_to(Path::new("/w/link")).unwrap(), Some(other));
     }
 
     #[test]

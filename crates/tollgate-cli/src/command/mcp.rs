@@ -29,7 +29,9 @@ pub(crate) fn run(invocation: &Invocation, args: &McpArgs) -> Result<Answer, Cli
     let invocation = elsewhere.as_ref().unwrap_or(invocation);
     let gate = invocation.gate()?;
     let tasks = invocation.tasks_of(gate.workspace())?;
-    let options = Options { home: Surroundings::home(), ..Options::new(invocation.agent()?) };
+    let agent = invocation.agent()?;
+    let session = invocation.session(&gate, &agent)?;
+    let options = Options { home: Surroundings::home(), session, ..Options::new(agent) };
     let mut server = Server::new(gate, options);
     if let Some(tasks) = tasks {
         tasks.keep_in_touch();

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use rustix::fs::{Gid, Mode, RawMode, Stat, Uid, XattrFlags};
 use rustix::io::{Errno, retry_on_intr};
 
+use crate::turn::Stamp;
 use tollgate_base::digest::{Digest, Hasher};
 use tollgate_base::error::{At, Result};
 use tollgate_base::settings::Durability;
@@ -129,9 +130,17 @@ impl Target {
     /// Reads the file up to the length that it had when it was opened, even if it grows in the meantime.
     pub(crate) fn stream(&self, mut sink: impl FnMut(&[u8]) -> Result<()>) -> Result<Digest> {
         let mut hasher = Hasher::default();
+        self.copy(|chunk| {
+            hasher.update(chunk);
+            sink(chunk)
+        })?;
+        Ok(hasher.finish())
+    }
+
+    /// Reads the file like [`Self::stream`], without hashing it.
+    pub(crate) fn copy(&self, mut sink: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         if let Some(path) = &self.link {
-            hasher.update(path);
-            return sink(path).map(|()| hasher.finish());
+            return sink(path);
         }
         let mut buffer = vec![0; CHUNK.min(usize::try_from(self.len()).unwrap_or(CHUNK)).max(1)];
         let mut at = 0;
@@ -140,7 +149,6 @@ impl Target {
             match self.file.read_at(&mut buffer[..want], at) {
                 Ok(0) => break,
                 Ok(count) => {
-                    hasher.update(&buffer[..count]);
                     sink(&buffer[..count])?;
                     at += count as u64;
                 }
@@ -148,7 +156,26 @@ impl Target {
                 Err(error) => return Err(error).at("read", &self.shown),
             }
         }
-        Ok(hasher.finish())
+        Ok(())
+    }
+
+    /// What identifies the bytes of the file. `None` where a write may leave the time stamps as they are: only the usual
+    /// file systems of local disks also update them for memory that is mapped.
+    #[allow(clippy::unnecessary_cast, reason = "their types depend on the system")]
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
+        const EXT4: i64 = 0xEF53;
+        const XFS: i64 = 0x5846_5342;
+        const BTRFS: i64 = 0x9123_683E;
+        let kind = rustix::fs::fstatfs(&self.file).ok()?.f_type as i64;
+        let time =
+            |seconds: i64, nanoseconds: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
+        [EXT4, XFS, BTRFS].contains(&kind).then(|| Stamp {
+            device: self.stat.st_dev as u64,
+            inode: self.stat.st_ino as u64,
+            size: self.len(),
+            modified: time(self.stat.st_mtime as i64, self.stat.st_mtime_nsec as i64),
+            changed: time(self.stat.st_ctime as i64, self.stat.st_ctime_nsec as i64),
+        })
     }
 
     pub(crate) fn hash(&self) -> Result<Digest> {

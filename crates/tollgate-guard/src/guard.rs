@@ -81,9 +81,28 @@ pub(crate) fn admit<'a>(request: Request<'a>, changes: Vec<Change>) -> Result<Ou
         }
     }
     if !refusals.is_empty() {
+        for plan in &plans {
+            refusals.extend(stale(&request, plan)?);
+        }
         return refuse(&request, refusals);
     }
     Ok(Outcome::Done(Permit { request, plans, locks }))
+}
+
+/// The refusal of a plan whose file is stale. The commit decides it in the end, but a controller wants to know all stale
+/// files at once.
+fn stale(request: &Request<'_>, plan: &Plan) -> Result<Option<Refusal>> {
+    let Base::Exactly(expected) = plan.base else { return Ok(None) };
+    let spot = request.root.spot_anywhere(plan.place.path())?;
+    let actual = match spot.map(|spot| spot.steady(READ_WAIT)).transpose()? {
+        Some((Found::File(_), Quiet::Busy)) => return Ok(None),
+        Some((Found::File(file), _)) => FileState::Present(file.hash()?),
+        Some((Found::Nothing, _)) | None => FileState::Absent,
+        Some((Found::Unreadable | Found::NotAFile, _)) => FileState::Unreadable,
+    };
+    // A link that is deleted or moved was compared already.
+    let is_stale = expected != actual && !plan.place.way.is_link;
+    Ok(is_stale.then(|| Refusal::new(plan.place.path().clone(), Reason::stale(expected, actual))))
 }
 
 impl Permit<'_> {
@@ -162,12 +181,19 @@ pub(crate) fn lock(
             // Healing takes the locks itself. If the marks are the same afterwards, no other process died in the meantime.
             drop(locks);
             let skipped = heal(request.root)?;
-            if marks.iter().all(|(stripe, _)| !skipped.contains(stripe)) {
+            let is_healed = |stripe: &Option<u8>| match stripe {
+                Some(stripe) => !skipped.contains(stripe),
+                None => skipped.is_empty(),
+            };
+            if marks.iter().all(|(stripe, _)| is_healed(stripe)) {
                 healed = Some(marks);
             } else if !healing.pause() {
                 return busy(paths[0], None);
             }
             continue;
+        }
+        if marks.iter().any(|(stripe, _)| stripe.is_none()) {
+            locks.clear_all()?;
         }
         let mut reserved = None;
         for path in paths {

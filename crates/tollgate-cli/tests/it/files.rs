@@ -383,3 +383,26 @@ fn a_write_keeps_the_permissions() {
     world.tollgate(["write", "run.sh"]).stdin("#!/bin/sh\necho\n").ends().is(0);
     assert_eq!(fs::metadata(world.path("run.sh")).unwrap().permissions().mode() & 0o777, 0o751);
 }
+
+#[test]
+fn ten_thousand_changes_are_applied_with_256_descriptors() {
+    let world = World::with("[guard]\ndurability = \"fast\"\n");
+    let path = |number: usize| format!("d{}/f{number}", number % 500);
+    let change = |number: usize| match number % 3 {
+        0 => json!({"path": path(number), "content": "new"}),
+        1 => json!({"path": format!("new/{number}/f"), "content": "new"}),
+        _ => json!({"path": path(number), "delete": true}),
+    };
+    for number in (0..10_000).filter(|number| number % 3 != 1) {
+        world.puts(path(number), "old");
+    }
+    world.puts("changes.json", Value::Array((0..10_000).map(change).collect()).to_string());
+    world.script("ulimit -n 256; tollgate apply < changes.json > /dev/null").ends().is(0);
+    for number in 0..10_000 {
+        match number % 3 {
+            0 => world.holds(path(number), "new"),
+            1 => world.holds(format!("new/{number}/f"), "new"),
+            _ => assert!(!world.path(path(number)).exists()),
+        }
+    }
+}

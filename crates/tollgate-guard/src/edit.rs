@@ -70,11 +70,11 @@ pub(crate) fn apply(mut bytes: Vec<u8>, edits: &[Edit]) -> Result<std::result::R
             return Err(Fault::invalid("the old text of an edit is empty; to fill an empty file, write it"));
         }
         let (mut old, mut new) = (edit.old.clone(), edit.new.clone());
-        let mut found = bytes.find_iter(&old).count();
+        let mut found = occurrences(&bytes, &old);
         if found == 0 && old.contains('\n') && !old.contains('\r') {
             // Tools show text with LF line endings, even if the file has CRLF.
             old = old.replace('\n', "\r\n");
-            found = bytes.find_iter(&old).count();
+            found = occurrences(&bytes, &old);
         }
         if uses_crlf(&bytes) && !new.contains('\r') {
             new = new.replace('\n', "\r\n");
@@ -86,6 +86,15 @@ pub(crate) fn apply(mut bytes: Vec<u8>, edits: &[Edit]) -> Result<std::result::R
         bytes = bytes.replace(old, new);
     }
     Ok(Ok(bytes))
+}
+
+/// The number of places where the text occurs, not counting those that overlap. But a second one that overlaps the only
+/// other one counts: nobody could tell which of the two is meant.
+fn occurrences(bytes: &[u8], text: &str) -> usize {
+    match (bytes.find_iter(text).count(), bytes.find(text)) {
+        (1, Some(at)) if bytes[at + 1..].contains_str(text) => 2,
+        (count, _) => count,
+    }
 }
 
 fn uses_crlf(bytes: &[u8]) -> bool {
@@ -116,6 +125,8 @@ mod tests {
     fn the_old_text_must_occur_once() {
         assert_eq!(edited(b"x", &[Edit::once("y", "z")]), Err(0));
         assert_eq!(edited(b"x x", &[Edit::once("x", "z")]), Err(2));
+        assert_eq!(edited(b"aaa", &[Edit::once("aa", "b")]), Err(2), "they overlap");
+        assert_eq!(edited(b"a\r\na\r\na", &[Edit::once("a\na", "b")]), Err(2));
         assert_eq!(edited(b"x", &[Edit::all("y", "z")]), Err(0));
         assert_eq!(edited(b"a b", &[Edit::once("a", "c"), Edit::once("a", "d")]), Err(0));
     }

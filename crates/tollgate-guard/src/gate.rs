@@ -10,7 +10,7 @@ use crate::commit::Applied;
 use crate::disk::{Found, Quiet, Spot};
 use crate::edit::{self, Edit, LARGEST_EDIT};
 use crate::folder;
-use crate::guard::{READ_WAIT, admit};
+use crate::guard::{READ_WAIT, admit, must_name_a_file};
 use crate::part::{Part, Selection};
 use crate::path::FilePath;
 use crate::place::{LastLink, Located, Way};
@@ -161,6 +161,7 @@ impl Gate {
         sink: &mut dyn Write,
     ) -> Result<Outcome<Read>> {
         let root = self.workspace();
+        must_name_a_file(root, path.as_ref())?;
         let Way { path, names, .. } = match root.locate(path.as_ref(), LastLink::Follow)? {
             Located::Inside(place) => place.way,
             Located::Outside(path) => return Ok(Outcome::refused(path, Reason::Outside)),

@@ -5,6 +5,7 @@
 //! `tool_use.rs`.)
 
 use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -51,7 +52,10 @@ pub(crate) fn admit<'a>(request: Request<'a>, changes: Vec<Change>) -> Result<Ou
             Action::Delete | Action::MoveTo(_) => LastLink::Keep,
             Action::Write(_) | Action::Create(_) | Action::Edit(_) => LastLink::Follow,
         };
-        let mut place = |path: &Path| changeable(request.root, path, last, Reason::NotAFile, &mut refusals);
+        let mut place = |path: &Path| {
+            must_name_a_file(request.root, path)?;
+            changeable(request.root, path, last, Reason::NotAFile, &mut refusals)
+        };
         let from = place(&change.path)?;
         let to = match &change.action {
             Action::MoveTo(to) => place(to)?,
@@ -133,6 +137,16 @@ impl Permit<'_> {
         }
         Ok(outcome)
     }
+}
+
+/// A fault if the path can only be that of a folder. Otherwise `new/` would become a file `new`.
+pub(crate) fn must_name_a_file(root: &Root, path: &Path) -> Result<()> {
+    let bytes = path.as_os_str().as_bytes();
+    if (bytes.ends_with(b"/") || bytes.ends_with(b"/.")) && !root.path().join(path).is_dir() {
+        let what = format!("`{}` ends like the path of a folder: give the path of a file", path.display());
+        return Err(Fault::invalid(what));
+    }
+    Ok(())
 }
 
 /// Where a path leads, if agents may change it. Otherwise adds a refusal. `at_root` is the reason for the root itself.

@@ -47,11 +47,21 @@ pub(crate) fn checkups(invocation: &Invocation, root: &Path) -> Result<Vec<HostC
         } else if setup.is_there(root) {
             HookState::Outdated
         } else {
-            HookState::None
+            without_own(host, root)?
         };
         found.push(HostCheckup { host: host.name(), program: host.traces().program, installed, hooks });
     }
     Ok(found)
+}
+
+/// The state of a program without hooks of its own.
+fn without_own(host: &dyn Host, root: &Path) -> Result<HookState, Fault> {
+    for other in host.also_calls().iter().filter_map(|name| host::named(name)) {
+        if other.setup().is_in_place(root)? {
+            return Ok(HookState::Through(other.name()));
+        }
+    }
+    Ok(HookState::None)
 }
 
 /// Reports a read to the command, changes the file, announces a write, and checks that the write is blocked.

@@ -59,6 +59,19 @@ impl<'t> Session<'t> {
         Ok(Self { turns, folder, agent: name.parse()?, key })
     }
 
+    /// Notes that the program has called its own hook in this session.
+    pub(super) fn note_own_hook(&self) -> Result<(), Fault> {
+        match self.has_own_hook() {
+            true => Ok(()),
+            false => replace_file(&self.folder.join("own"), b"", Access::Private),
+        }
+    }
+
+    /// Whether the program has called its own hook in this session.
+    pub(super) fn has_own_hook(&self) -> bool {
+        self.folder.join("own").exists()
+    }
+
     /// A unique name for a tool call.
     pub(super) fn call_name(&self, id: &[u8]) -> String {
         call_name(&self.key, id)

@@ -197,6 +197,8 @@ pub(crate) struct HostCheckup {
 pub(crate) enum HookState {
     /// Not installed.
     None,
+    /// Not installed, but the program also calls the hooks of this other program, which are installed.
+    Through(&'static str),
     /// Installed, but not as this version installs them.
     Outdated,
     /// Installed by this version.

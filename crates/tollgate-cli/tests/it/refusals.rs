@@ -333,7 +333,7 @@ fn a_controller_can_use_the_payload_of_a_path_that_is_not_utf_8() {
 fn a_path_that_ends_with_a_slash_is_not_a_file() {
     let world = World::new();
     let ran = world.tollgate(["write", "new/"]).stdin("x").ends().is(2);
-    assert!(ran.stderr().contains("`new/` ends like the path of a folder"), "{ran}");
+    assert!(ran.stderr().contains("/new/` ends like the path of a folder"), "{ran}");
     assert!(!world.path("new").exists());
     world.puts("a", "aaa");
     let payload = world.run("edit a --json --old aa --new b").payload("TEXT_NOT_FOUND", "READ_REQUIRED");

@@ -8,6 +8,7 @@ mod places;
 mod protected;
 mod real;
 mod setup;
+mod shared;
 mod stories;
 mod tidy;
 mod unknown;

@@ -43,7 +43,7 @@ impl Edit {
     }
 }
 
-/// The largest file that can be edited, in bytes. An edit holds the file in memory several times. A larger file can still be
+/// The largest file that can be edited, in bytes, before and after the edit. An edit holds the file in memory several times. A larger file can still be
 /// written whole.
 pub const LARGEST_EDIT: u64 = 16 << 20;
 
@@ -82,6 +82,10 @@ pub(crate) fn apply(mut bytes: Vec<u8>, edits: &[Edit]) -> Result<std::result::R
         if found == 0 || found > 1 && edit.occurrence == Occurrence::Once {
             let text = edit.old.chars().take(QUOTED).collect();
             return Ok(Err(Reason::TextNotFound { found, text }));
+        }
+        if new.len() > old.len() && (bytes.len() + found * new.len()) as u64 > LARGEST_EDIT {
+            let most = LARGEST_EDIT >> 20;
+            return Err(Fault::invalid(format!("the result of the edit would be larger than {most} MiB")));
         }
         bytes = bytes.replace(old, new);
     }
@@ -137,6 +141,14 @@ mod tests {
         let edits = [Edit::once("one\ntwo", "1\n2\n3")];
         assert_eq!(edited(text, &edits), Ok(b"\xef\xbb\xbf1\r\n2\r\n3\r\n".to_vec()));
         assert_eq!(edited(b"a\r\nb\nc", &[Edit::once("b", "x\ny")]), Ok(b"a\r\nx\ny\nc".to_vec()));
+    }
+
+    #[test]
+    fn the_result_has_a_limited_size() {
+        let text = vec![b'a'; 1 << 16];
+        let all = |new: &str| apply(text.clone(), &[Edit::all("a", new)]);
+        assert_eq!(all(&"b".repeat(200)).unwrap().unwrap().len(), 200 << 16);
+        assert!(all(&"b".repeat(1000)).is_err());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! [`Gate::read`], [`Gate::write`] and their siblings do the work themselves. [`Gate::pre_tool_use`] and
 //! [`Gate::post_tool_use`] surround a tool that does it: the first checks and reserves, the second settles the result.
 
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -161,12 +162,13 @@ impl Gate {
         sink: &mut dyn Write,
     ) -> Result<Outcome<Read>> {
         let root = self.workspace();
-        must_name_a_file(root, path.as_ref())?;
-        let Way { path, names, .. } = match root.locate(path.as_ref(), LastLink::Follow)? {
+        let given = path.as_ref();
+        let Way { path, names, .. } = match root.locate(given, LastLink::Follow)? {
             Located::Inside(place) => place.way,
             Located::Outside(path) => return Ok(Outcome::refused(path, Reason::Outside)),
             Located::Root(path) => return Ok(Outcome::refused(path, Reason::NotAFile)),
         };
+        must_name_a_file(root, given)?;
         let (found, quiet) = match root.spot_anywhere(&path)? {
             Some(spot) => steady(&spot, turn.get(&path)?.is_some())?,
             None => (Found::Nothing, Quiet::Held),
@@ -177,7 +179,12 @@ impl Gate {
             Found::Nothing => {
                 turn.observe(&path, FileState::Absent, Extent::Whole)?;
                 turn.used(&names, &path)?;
-                return Err(path.missing());
+                return match fs::symlink_metadata(&path) {
+                    Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                        Err(error).at("find", &path)
+                    }
+                    _ => Err(path.missing()),
+                };
             }
             Found::Unreadable => {
                 turn.observe(&path, FileState::Unreadable, Extent::Whole)?;
@@ -449,13 +456,13 @@ mod tests {
     fn a_large_file_that_did_not_change_is_not_hashed_again() {
         let folder = folder();
         let (one, two) = (vec![b'1'; TEXT_PER_FILE + 1], vec![b'2'; TEXT_PER_FILE + 1]);
-        std::fs::write(folder.path().join("large"), &one).unwrap();
+        fs::write(folder.path().join("large"), &one).unwrap();
         let (gate, turn) = gate(folder.path(), 10);
         assert_eq!(hash(&gate, &turn), Digest::of(&one));
         if let Some(wrong) = poison(&gate, &turn) {
             assert_eq!(hash(&gate, &turn), wrong, "the stamp is the same");
         }
-        std::fs::write(folder.path().join("large"), &two).unwrap();
+        fs::write(folder.path().join("large"), &two).unwrap();
         assert_eq!(hash(&gate, &turn), Digest::of(&two), "the time stamps tell");
     }
 
@@ -463,7 +470,7 @@ mod tests {
     fn inside_the_window_of_the_time_stamps_a_file_is_hashed_again() {
         let folder = folder();
         let bytes = vec![b'1'; TEXT_PER_FILE + 1];
-        std::fs::write(folder.path().join("large"), &bytes).unwrap();
+        fs::write(folder.path().join("large"), &bytes).unwrap();
         // The clock stands still from the moment of the write.
         let now = jiff::Timestamp::now();
         let options = Options { clock: Arc::new(move || now), ..Options::default() };

@@ -53,8 +53,9 @@ pub(crate) fn admit<'a>(request: Request<'a>, changes: Vec<Change>) -> Result<Ou
             Action::Write(_) | Action::Create(_) | Action::Edit(_) => LastLink::Follow,
         };
         let mut place = |path: &Path| {
+            let place = changeable(request.root, path, last, Reason::NotAFile, &mut refusals)?;
             must_name_a_file(request.root, path)?;
-            changeable(request.root, path, last, Reason::NotAFile, &mut refusals)
+            Ok::<_, Fault>(place)
         };
         let from = place(&change.path)?;
         let to = match &change.action {
@@ -128,10 +129,10 @@ impl Permit<'_> {
                     continue;
                 };
                 request.turn.wrote(path, FileState::Absent)?;
-                if way.is_link {
-                    request.turn.set_lead(to.as_path(), &request.root.canonical(to)?)?;
-                } else {
+                if !way.is_link {
                     request.turn.wrote(to, *after)?;
+                } else if let Ok(target) = request.root.canonical(to) {
+                    request.turn.set_lead(to.as_path(), &target)?;
                 }
             }
         }
@@ -314,30 +315,36 @@ fn plan_link(
     if !root.protected_within(place.path()).is_empty() {
         return refusal(place.path(), Reason::Protected);
     }
-    let target = root.follow(&change.path)?;
-    let is_inside = target.path.as_path().starts_with(root.path());
-    let find = || root.spot_anywhere(&target.path)?.map_or(Ok(Found::Nothing), |spot| spot.open());
-    // A folder has no bytes to compare, and what is outside of the workspace is not read.
-    if is_inside && !matches!(find()?, Found::NotAFile) {
-        let actual = match find()? {
-            Found::File(file) => FileState::Present(file.hash()?),
-            Found::Nothing => FileState::Absent,
-            Found::Unreadable | Found::NotAFile => FileState::Unreadable,
-        };
-        match base(request, &target, Extent::Whole, change.expected, &find)? {
-            Ok(Base::Exactly(expected)) if expected != actual => {
-                return refusal(&target.path, Reason::stale(expected, actual));
-            }
-            Ok(Base::Observed(expected)) if expected != actual => {
-                observe(request, &target.path, Reason::stale(expected, actual))?;
-            }
-            Ok(_) => {}
-            Err(reason) => return refusal(&target.path, reason),
-        }
+    // A link may lead nowhere, for example in a circle. What is outside of the workspace is not read.
+    if let Ok(target) = root.follow(&change.path)
+        && target.path.as_path().starts_with(root.path())
+        && let Some(reason) = compare_target(request, &target, change.expected)?
+    {
+        return refusal(&target.path, reason);
     }
     let deed = to.map_or(Deed::Remove, Deed::MoveTo);
     let link = root.spot(&place.relative)?.hash()?;
     Ok(Ok(Plan { place, deed, base: Base::Exactly(link.into()) }))
+}
+
+/// Why the target of a link is not what the agent knew. A folder has no bytes to compare.
+fn compare_target(request: &Request<'_>, target: &Way, expected: Expected) -> Result<Option<Reason>> {
+    let find = || request.root.spot_anywhere(&target.path)?.map_or(Ok(Found::Nothing), |spot| spot.open());
+    let actual = match find()? {
+        Found::File(file) => FileState::Present(file.hash()?),
+        Found::Nothing => FileState::Absent,
+        Found::Unreadable => FileState::Unreadable,
+        Found::NotAFile => return Ok(None),
+    };
+    Ok(match base(request, target, Extent::Whole, expected, &find)? {
+        Ok(Base::Exactly(known)) if known != actual => Some(Reason::stale(known, actual)),
+        Ok(Base::Observed(known)) if known != actual => {
+            observe(request, &target.path, Reason::stale(known, actual))?;
+            None
+        }
+        Ok(_) => None,
+        Err(reason) => Some(reason),
+    })
 }
 
 /// Makes the edits on the bytes that are on disk now. The commit then requires exactly these bytes.

@@ -6,46 +6,18 @@
 //! them in a folder, for processes that end before the turn does.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use crate::file_state::{FileState, Stamp};
 use crate::path::FilePath;
+use crate::session::lock;
+pub use crate::session::{Known, Session};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_base::name::{Agent, TurnId};
-
-/// What a file was at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FileState {
-    /// The file existed and had these bytes.
-    Present(Digest),
-    /// The file did not exist.
-    Absent,
-    /// The file existed but could not be read, so its bytes are unknown.
-    Unreadable,
-}
-
-impl FileState {
-    /// The hash, if there were bytes to hash.
-    pub fn digest(self) -> Option<Digest> {
-        match self {
-            Self::Present(digest) => Some(digest),
-            Self::Absent | Self::Unreadable => None,
-        }
-    }
-}
-
-impl From<Option<Digest>> for FileState {
-    fn from(digest: Option<Digest>) -> Self {
-        digest.map_or(Self::Absent, Self::Present)
-    }
-}
 
 /// How much of a file a read showed, or a write replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -227,94 +199,6 @@ pub const TEXT_PER_FILE: usize = 256 * 1024;
 /// The number of bytes that one turn keeps for diffs, which limits its memory.
 pub const TEXT_PER_TURN: usize = 64 * 1024 * 1024;
 
-/// What identifies the bytes of a file as long as nobody can have written it: see [`Stamp::is_settled`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamp {
-    pub(crate) device: u64,
-    pub(crate) inode: u64,
-    pub(crate) size: u64,
-    /// In nanoseconds since 1970.
-    pub(crate) modified: i128,
-    pub(crate) changed: i128,
-}
-
-/// Two writes within this time may leave the same time stamps. The coarsest file systems in use have two seconds.
-const RACY: Duration = Duration::from_secs(2);
-
-impl Stamp {
-    /// Whether a write from now on would change the stamp.
-    pub(crate) fn is_settled(&self, now: Timestamp) -> bool {
-        let newest = self.modified.max(self.changed);
-        i128::try_from(RACY.as_nanos()).is_ok_and(|racy| now.as_nanosecond() - newest > racy)
-    }
-}
-
-/// What an agent knows beyond one turn, for the policy `unread = "known"`: the last state of each file, and where names led.
-pub trait Known: fmt::Debug + Send + Sync {
-    /// The last state of this file that the agent knew.
-    fn get(&self, path: &FilePath) -> Result<Option<FileState>>;
-
-    /// The agent now knows this state.
-    fn set(&self, path: &FilePath, state: FileState) -> Result<()>;
-
-    /// The file to which this name led.
-    fn led_to(&self, name: &Path) -> Result<Option<FilePath>>;
-
-    /// Remembers where a name leads.
-    fn set_lead(&self, name: &Path, path: &FilePath) -> Result<()>;
-}
-
-/// What an agent knew in all turns of a session, ended or not. Clones share the session.
-///
-/// A session may be part of a longer one, such as that of a connection: what the shorter one knows counts first, and the
-/// longer one learns everything.
-#[derive(Debug, Clone, Default)]
-pub struct Session {
-    own: Arc<Mutex<Knowledge>>,
-    longer: Option<Arc<dyn Known>>,
-}
-
-#[derive(Debug, Default)]
-struct Knowledge {
-    files: HashMap<FilePath, FileState>,
-    leads: HashMap<PathBuf, FilePath>,
-}
-
-impl Session {
-    /// A session that is part of a longer one.
-    pub fn within(longer: Arc<dyn Known>) -> Self {
-        Self { own: Arc::default(), longer: Some(longer) }
-    }
-}
-
-impl Known for Session {
-    fn get(&self, path: &FilePath) -> Result<Option<FileState>> {
-        match (lock(&self.own).files.get(path), &self.longer) {
-            (Some(state), _) => Ok(Some(*state)),
-            (None, Some(longer)) => longer.get(path),
-            (None, None) => Ok(None),
-        }
-    }
-
-    fn set(&self, path: &FilePath, state: FileState) -> Result<()> {
-        lock(&self.own).files.insert(path.clone(), state);
-        self.longer.as_ref().map_or(Ok(()), |longer| longer.set(path, state))
-    }
-
-    fn led_to(&self, name: &Path) -> Result<Option<FilePath>> {
-        match (lock(&self.own).leads.get(name), &self.longer) {
-            (Some(path), _) => Ok(Some(path.clone())),
-            (None, Some(longer)) => longer.led_to(name),
-            (None, None) => Ok(None),
-        }
-    }
-
-    fn set_lead(&self, name: &Path, path: &FilePath) -> Result<()> {
-        lock(&self.own).leads.insert(name.to_owned(), path.clone());
-        self.longer.as_ref().map_or(Ok(()), |longer| longer.set_lead(name, path))
-    }
-}
-
 /// A turn kept in memory by the process that owns it.
 #[derive(Debug)]
 pub struct Turn {
@@ -352,11 +236,6 @@ impl Turn {
     fn memory(&self) -> MutexGuard<'_, Memory> {
         lock(&self.memory)
     }
-}
-
-/// Every change under these locks is one assignment, so a panic leaves nothing incomplete.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl TurnState for Turn {
@@ -476,17 +355,6 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_settles_once_a_write_would_change_it() {
-        let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
-        let stamp = |modified, changed| Stamp { device: 1, inode: 2, size: 3, modified, changed };
-        let second = 1_000_000_000;
-        assert!(!stamp(second, second).is_settled(at(3000)), "inside the window");
-        assert!(stamp(second, second).is_settled(at(3001)));
-        assert!(!stamp(second, 2 * second).is_settled(at(3001)), "the newer one counts");
-        assert!(!stamp(9 * second, second).is_settled(at(3001)), "a time in the future proves nothing");
-    }
-
-    #[test]
     fn a_new_turn_knows_nothing_and_the_session_knows_the_last_state() {
         let path = FilePath::trusted("/w/a".into());
         let session = Session::default();
@@ -500,22 +368,6 @@ mod tests {
         assert_eq!(second.known(&[], &path).unwrap(), Some(state("two")), "the first turn has not ended");
         drop(first);
         assert_eq!(second.known(&[], &path).unwrap(), Some(state("two")));
-    }
-
-    #[test]
-    fn a_session_counts_before_the_longer_one_that_it_is_part_of() {
-        let [path, other] = ["/w/a", "/w/b"].map(|path| FilePath::trusted(path.into()));
-        let longer = Session::default();
-        let [first, second] = [(); 2].map(|()| Session::within(Arc::new(longer.clone())));
-        first.set(&path, state("one")).unwrap();
-        assert_eq!(second.get(&path).unwrap(), Some(state("one")), "another part of the longer session");
-        second.set(&path, state("two")).unwrap();
-        assert_eq!(first.get(&path).unwrap(), Some(state("one")), "it has not seen the other's change");
-        assert_eq!(longer.get(&path).unwrap(), Some(state("two")));
-        first.set_lead(Path::new("/w/link"), &path).unwrap();
-        assert_eq!(second.led_to(Path::new("/w/link")).unwrap(), Some(path));
-        second.set_lead(Path::new("/w/link"), &other).unwrap();
-        assert_eq!(longer.led_to(Path::new("/w/link")).unwrap(), Some(other));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use tollgate::shared_turn::SharedTurn;
 use tollgate::turn::{Extent, FileState, TurnState};
 
 use super::formatter::{self, Adopted};
-use super::pending_call::{Expectation, LastChange};
+use super::pending_call::{Expectation, LastChange, hash_of};
 use super::plan::Plan;
 use super::session::Session;
 use super::settle;
@@ -156,7 +156,7 @@ impl Acting<'_> {
     fn is_stale(&self, path: &Path, turn: &SharedTurn) -> Result<bool, Fault> {
         // What is not a path names no file.
         let Ok(Some((path, sighting))) = self.gate.sighting(turn, path) else { return Ok(false) };
-        let now = std::fs::read(path.as_path()).ok().map(|bytes| Digest::of(&bytes));
+        let now = hash_of(path.as_path()).ok();
         Ok(match sighting.baseline(Extent::Part) {
             FileState::Present(known) => now != Some(known),
             FileState::Absent => path.as_path().exists(),
@@ -268,7 +268,7 @@ impl Acting<'_> {
         for named in &plan.named {
             if let Ok(Some((path, sighting))) = self.gate.sighting(turn, named)
                 && let Some(known) = sighting.baseline(Extent::Whole).digest()
-                && std::fs::read(path.as_path()).is_ok_and(|bytes| Digest::of(&bytes) != known)
+                && hash_of(path.as_path()).is_ok_and(|found| found != known)
             {
                 foreign.push(path.as_path().to_owned());
             }

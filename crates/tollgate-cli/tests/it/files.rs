@@ -146,12 +146,12 @@ fn apply_changes_all_or_none() {
         {"path": "a", "content": "x"},
         {"path": "new/e", "content": "x", "expected_hash": "absent"},
     ]);
-    let refused = world.tollgate(["apply", "--json"]).stdin(again.to_string()).ends();
-    let payload = refused.payload("STALE_FILE", "RE_READ_REQUIRED");
-    assert_eq!(payload["expected_hash"], Value::Null);
+    let refused = world.tollgate(["apply", "--json"]).stdin(again.to_string()).ends().is(1).json();
+    assert_eq!((&refused["error_type"], &refused["expected_hash"]), (&json!("STALE_FILE"), &Value::Null));
     // Null, as in a refusal or a read: the file must not exist.
     let null = r#"[{"path":"a","content":"x","expected_hash":null}]"#;
-    world.tollgate(["apply", "--json"]).stdin(null).ends().payload("STALE_FILE", "RE_READ_REQUIRED");
+    let refused = world.tollgate(["apply", "--json"]).stdin(null).ends().is(1).json();
+    assert_eq!(refused["error_type"], "STALE_FILE");
     world.holds("a", "A\n");
     let applied =
         world.tollgate(["apply", "--json"]).stdin(r#"[{"path":"a","content":"x"}]"#).ends().is(0).json();
@@ -197,8 +197,8 @@ fn invalid_changes_are_explained() {
     hint: run the command with `--help` to see how to call it
 
     given [{"content":"x"}]
-    error: standard input is not a list of changes: missing field `path` at line 1 column 16
-    hint: give a JSON list such as `[{"path":"a.md","content":"new"}]`; see `tollgate apply --help`
+    error: change 1 of the list has no path, or two
+    hint: give exactly one of `path` and `path_base64`
 
     given [{"path":"a"}]
     error: change 1 of the list has no action
@@ -209,7 +209,7 @@ fn invalid_changes_are_explained() {
     hint: give exactly one of `content`, `content_base64`, `edits`, `delete` and `move_to`
 
     given [{"path":"a","contents":"x"}]
-    error: standard input is not a list of changes: unknown field `contents`, expected one of `path`, `content`, `content_base64`, `edits`, `delete`, `move_to`, `expected_hash` at line 1 column 23
+    error: standard input is not a list of changes: unknown field `contents`, expected one of `path`, `path_base64`, `content`, `content_base64`, `edits`, `delete`, `move_to`, `expected_hash` at line 1 column 23
     hint: give a JSON list such as `[{"path":"a.md","content":"new"}]`; see `tollgate apply --help`
 
     given [{"path":"a","content":"x","expected_hash":"abc"}]
@@ -217,7 +217,7 @@ fn invalid_changes_are_explained() {
     hint: give a JSON list such as `[{"path":"a.md","content":"new"}]`; see `tollgate apply --help`
 
     given [{"path":"a","content_base64":"?"}]
-    error: `content_base64` of change 1 of the list is not base64
+    error: `content_base64` or `path_base64` of change 1 of the list is not base64
     hint: use the standard alphabet with padding and no line breaks, or give text as `content`
 
     given [{"path":"a","edits":[]}]

@@ -9,9 +9,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::ROUNDS;
 use super::journal::{Journal, JournalContent, JournalRecord};
-use super::plan::{Applied, Base, Deed, Looked, Plan};
+use super::plan::{Applied, Base, Deed, Looked, Plan, ROUNDS};
 use super::staging::remove_folders;
 use super::step::{Stand, Step};
 use super::undo::{roll_back, staged_spot};

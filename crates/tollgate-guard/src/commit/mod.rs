@@ -41,16 +41,12 @@ use tollgate_base::lock::Pauses;
 use tollgate_base::settings::Durability;
 
 pub(crate) use journal::{Journal, JournalContent, JournalRecord};
-use plan::Looked;
 pub use plan::{Applied, Guarantee};
 pub(crate) use plan::{Base, Deed, Plan, file_changed, folder_moved};
+use plan::{Looked, ROUNDS};
 pub(crate) use staging::{make_folders, remove_folders};
 use step::Step;
 pub(crate) use undo::{complete, finish_swap, give_back, put_back, roll_back};
-
-/// The number of times that a commit starts again because of a foreign save, before it says that the file is busy. Each
-/// round takes a fraction of a millisecond, so only a program that saves without a pause comes near this limit.
-const ROUNDS: usize = 200;
 
 /// Makes all of these changes or none. The caller has locked all paths.
 pub(crate) fn commit(

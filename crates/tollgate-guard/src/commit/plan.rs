@@ -11,6 +11,10 @@ use tollgate_base::digest::Digest;
 pub use tollgate_base::event::Guarantee;
 use tollgate_base::event::{FileChanged, FolderMoved};
 
+/// The number of times that a commit starts again because of a foreign save, before it says that the file is busy. Each
+/// round takes a fraction of a millisecond, so only a program that saves without a pause comes near this limit.
+pub(super) const ROUNDS: usize = 200;
+
 /// One change of one file.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -103,6 +107,8 @@ pub struct Applied {
     pub before: FileState,
     /// The file after the change.
     pub after: FileState,
+    /// It was a symbolic link, which was deleted or moved itself.
+    pub link: bool,
     /// How well the change was protected against programs unaware of tollgate.
     pub guarantee: Guarantee,
 }

@@ -364,6 +364,7 @@ impl Step {
             moved_to: self.plan.deed.moved_to().map(|to| to.path().clone()),
             before: self.current.state,
             after: self.after(),
+            link: self.plan.place.way.is_link,
             guarantee: self.guarantee(),
         }
     }

@@ -167,13 +167,15 @@ fn delete_and_move_act_on_the_link_itself() {
     symlink("v1/c", world.root().join("link")).unwrap();
     symlink("nowhere", world.root().join("dangling")).unwrap();
     symlink("/etc", world.root().join("out")).unwrap();
+    symlink("circle", world.root().join("circle")).unwrap();
     let agent = world.agent("blue");
     let is_link = |name: &str| world.root().join(name).is_symlink();
     agent.reads("link").moves("link", "moved").done();
     assert!(!is_link("link") && is_link("moved"));
     agent.writes("moved", "mine").done();
     world.holds("v1/c", "mine");
-    for link in ["moved", "dangling", "out", "cur"] {
+    agent.moves("circle", "round").done();
+    for link in ["moved", "dangling", "out", "cur", "round"] {
         agent.deletes(link).done();
         assert!(!is_link(link), "{link}");
     }

@@ -39,10 +39,23 @@ pub struct Lock {
 impl Lock {
     /// Opens the lock file, creates it if it is missing, and takes the lock. `None` if others held it the whole time.
     pub fn acquire(path: &Path, wait: Duration) -> Result<Option<Self>> {
+        Self::acquire_by(path, wait, File::try_lock)
+    }
+
+    /// Like [`Self::acquire`], but others may have the lock in the same way at the same time.
+    pub fn acquire_shared(path: &Path, wait: Duration) -> Result<Option<Self>> {
+        Self::acquire_by(path, wait, File::try_lock_shared)
+    }
+
+    fn acquire_by(
+        path: &Path,
+        wait: Duration,
+        try_lock: fn(&File) -> std::result::Result<(), TryLockError>,
+    ) -> Result<Option<Self>> {
         let file = open(path)?;
         let mut pauses = Pauses::lasting(wait);
         loop {
-            match file.try_lock() {
+            match try_lock(&file) {
                 Ok(()) => return Ok(Some(Self { file })),
                 Err(TryLockError::WouldBlock) if pauses.pause() => {}
                 Err(TryLockError::WouldBlock) => return Ok(None),

@@ -24,6 +24,8 @@ pub(crate) enum Answer {
     Streamed,
     /// A change was refused, and nothing was changed.
     Refused(Refused),
+    /// A change of several files was refused, and nothing was changed. In JSON, all refusals are listed.
+    AllRefused(Refused),
     /// A read was refused. Stdout is reserved for the bytes of the file, so the refusal goes to stderr.
     ReadRefused(Refused),
 }

@@ -53,6 +53,10 @@ pub(crate) enum UsageError {
     NotBase64 {
         index: usize,
     },
+    /// A change of `apply` has no path, or two.
+    NotOnePath {
+        index: usize,
+    },
     NoSuchHost(String),
     /// `init --mcp` for a program whose hooks are installed.
     HasHooks(&'static str),

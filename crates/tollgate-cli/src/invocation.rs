@@ -14,9 +14,9 @@ use tollgate::ledger::Ledger;
 use tollgate::name::{Agent, TurnId};
 use tollgate::protected::Protected;
 use tollgate::settings::LedgerSettings;
-use tollgate::shared_turn::{SharedTurn, SharedTurns};
+use tollgate::shared_turn::{Leaves, SharedTurn, SharedTurns};
 use tollgate::tasks::{open_workspace, workspace_id};
-use tollgate::turn::{Turn, TurnState};
+use tollgate::turn::{Session, Turn, TurnState};
 use tollgate::vault::claim::ClaimId;
 use tollgate::workspace::{Options, STATE_FOLDER, Workspace, has_state};
 use tollgate_server::tokens::TokenFile;
@@ -334,10 +334,20 @@ impl Invocation {
     }
 
     /// The turn of this command: the given one, else a new one for this command alone.
-    pub(crate) fn turn(&self) -> Result<Box<dyn TurnState>, CliError> {
-        match self.turn_id()? {
-            Some(_) => Ok(Box::new(self.shared_turn()?.1)),
-            None => Ok(Box::new(Turn::begin(TurnId::new()?, self.agent()?))),
+    pub(crate) fn turn(&self, gate: &Gate) -> Result<Box<dyn TurnState>, CliError> {
+        if self.turn_id()?.is_some() {
+            return Ok(Box::new(self.shared_turn()?.1));
+        }
+        let agent = self.agent()?;
+        let session = self.session(gate, &agent)?;
+        Ok(Box::new(Turn::begin_in(TurnId::new()?, agent, session)))
+    }
+
+    /// What this agent knew in earlier turns and commands, if the settings ask for it.
+    pub(crate) fn session(&self, gate: &Gate, agent: &Agent) -> Result<Session, Fault> {
+        match gate.workspace().settings().guard.unread.into() {
+            Leaves::Known => self.new_turns()?.session(agent),
+            Leaves::Nothing => Ok(Session::default()),
         }
     }
 

@@ -6,12 +6,21 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use serde::Serialize;
 use tollgate::guard::Refused;
-use tollgate::refusal::{ErrorType, Report};
+use tollgate::refusal::{ErrorType, Payload, Report};
 
 use crate::answer::{Answer, Form, json_line};
 use crate::error::CliError;
 use crate::words::{self, Viewpoint};
+
+/// The payload of the first refusal, and those of all.
+#[derive(Serialize)]
+struct AllRefused {
+    #[serde(flatten)]
+    first: Payload,
+    all: Vec<Payload>,
+}
 
 /// Prints an answer or an error, and returns the exit code.
 pub(crate) fn print(view: &Viewpoint, form: Form, answer: &Result<Answer, CliError>) -> ExitCode {
@@ -22,8 +31,13 @@ pub(crate) fn print(view: &Viewpoint, form: Form, answer: &Result<Answer, CliErr
         Ok(Answer::Refused(refused) | Answer::ReadRefused(refused)) if form == Form::Json => {
             (json_line(&refused.payload()), String::new(), 1)
         }
+        Ok(Answer::AllRefused(refused)) if form == Form::Json => {
+            (json_line(&AllRefused { first: refused.payload(), all: refused.payloads() }), String::new(), 1)
+        }
         Ok(Answer::ReadRefused(refused)) => (String::new(), words::refused(view, refused), 1),
-        Ok(Answer::Refused(refused)) => (stale_reports(refused), words::refused(view, refused), 1),
+        Ok(Answer::Refused(refused) | Answer::AllRefused(refused)) => {
+            (stale_reports(refused), words::refused(view, refused), 1)
+        }
         Err(error @ CliError::Stdout(_)) => (String::new(), words::error(view, error), error.exit_code()),
         Err(error) if form == Form::Json => {
             (json_line(&words::error_json(error)), String::new(), error.exit_code())

@@ -43,7 +43,7 @@ impl Edit {
     }
 }
 
-/// The largest file that can be edited, in bytes. An edit holds the file in memory several times. A larger file can still be
+/// The largest file that can be edited, in bytes, before and after the edit. An edit holds the file in memory several times. A larger file can still be
 /// written whole.
 pub const LARGEST_EDIT: u64 = 16 << 20;
 
@@ -70,11 +70,11 @@ pub(crate) fn apply(mut bytes: Vec<u8>, edits: &[Edit]) -> Result<std::result::R
             return Err(Fault::invalid("the old text of an edit is empty; to fill an empty file, write it"));
         }
         let (mut old, mut new) = (edit.old.clone(), edit.new.clone());
-        let mut found = bytes.find_iter(&old).count();
+        let mut found = occurrences(&bytes, &old);
         if found == 0 && old.contains('\n') && !old.contains('\r') {
             // Tools show text with LF line endings, even if the file has CRLF.
             old = old.replace('\n', "\r\n");
-            found = bytes.find_iter(&old).count();
+            found = occurrences(&bytes, &old);
         }
         if uses_crlf(&bytes) && !new.contains('\r') {
             new = new.replace('\n', "\r\n");
@@ -83,9 +83,22 @@ pub(crate) fn apply(mut bytes: Vec<u8>, edits: &[Edit]) -> Result<std::result::R
             let text = edit.old.chars().take(QUOTED).collect();
             return Ok(Err(Reason::TextNotFound { found, text }));
         }
+        if new.len() > old.len() && (bytes.len() + found * new.len()) as u64 > LARGEST_EDIT {
+            let most = LARGEST_EDIT >> 20;
+            return Err(Fault::invalid(format!("the result of the edit would be larger than {most} MiB")));
+        }
         bytes = bytes.replace(old, new);
     }
     Ok(Ok(bytes))
+}
+
+/// The number of places where the text occurs, not counting those that overlap. But a second one that overlaps the only
+/// other one counts: nobody could tell which of the two is meant.
+fn occurrences(bytes: &[u8], text: &str) -> usize {
+    match (bytes.find_iter(text).count(), bytes.find(text)) {
+        (1, Some(at)) if bytes[at + 1..].contains_str(text) => 2,
+        (count, _) => count,
+    }
 }
 
 fn uses_crlf(bytes: &[u8]) -> bool {
@@ -116,6 +129,8 @@ mod tests {
     fn the_old_text_must_occur_once() {
         assert_eq!(edited(b"x", &[Edit::once("y", "z")]), Err(0));
         assert_eq!(edited(b"x x", &[Edit::once("x", "z")]), Err(2));
+        assert_eq!(edited(b"aaa", &[Edit::once("aa", "b")]), Err(2), "they overlap");
+        assert_eq!(edited(b"a\r\na\r\na", &[Edit::once("a\na", "b")]), Err(2));
         assert_eq!(edited(b"x", &[Edit::all("y", "z")]), Err(0));
         assert_eq!(edited(b"a b", &[Edit::once("a", "c"), Edit::once("a", "d")]), Err(0));
     }
@@ -126,6 +141,14 @@ mod tests {
         let edits = [Edit::once("one\ntwo", "1\n2\n3")];
         assert_eq!(edited(text, &edits), Ok(b"\xef\xbb\xbf1\r\n2\r\n3\r\n".to_vec()));
         assert_eq!(edited(b"a\r\nb\nc", &[Edit::once("b", "x\ny")]), Ok(b"a\r\nx\ny\nc".to_vec()));
+    }
+
+    #[test]
+    fn the_result_has_a_limited_size() {
+        let text = vec![b'a'; 1 << 16];
+        let all = |new: &str| apply(text.clone(), &[Edit::all("a", new)]);
+        assert_eq!(all(&"b".repeat(200)).unwrap().unwrap().len(), 200 << 16);
+        assert!(all(&"b".repeat(1000)).is_err());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::disk::{Spot, gone_is_none};
 use crate::explain::refuse;
 use crate::guard::{changeable, lock};
 use crate::path::FilePath;
-use crate::place::Located;
+use crate::place::{LastLink, Located};
 use crate::refusal::{Outcome, Reason, Refusal};
 use crate::request::Request;
 use crate::root::Root;
@@ -58,8 +58,8 @@ pub struct Listing {
 }
 
 pub(crate) fn list(root: &Root, path: &Path) -> Result<Outcome<Listing>> {
-    let (path, below) = match root.locate(path)? {
-        Located::Inside(place) => (place.path, place.relative),
+    let (path, below) = match root.locate(path, LastLink::Follow)? {
+        Located::Inside(place) => (place.way.path, place.relative),
         Located::Root(path) => (path, PathBuf::new()),
         Located::Outside(path) => return Ok(Outcome::refused(path, Reason::Outside)),
     };
@@ -81,16 +81,16 @@ pub(crate) fn list(root: &Root, path: &Path) -> Result<Outcome<Listing>> {
 
 /// The metadata of a file or folder. Follows a link that stays in the workspace.
 pub(crate) fn look_at(root: &Root, path: &Path) -> Result<Outcome<Metadata>> {
-    let place = match root.locate(path)? {
+    let place = match root.locate(path, LastLink::Follow)? {
         Located::Inside(place) => place,
         Located::Root(path) => return std::fs::metadata(&path).at("look at", &path).map(Outcome::Done),
         Located::Outside(path) => return Ok(Outcome::refused(path, Reason::Outside)),
     };
     let found = match place.missing.is_empty() {
-        true => gone_is_none(metadata(&root.spot(&place.relative)?).at("look at", &place.path))?,
+        true => gone_is_none(metadata(&root.spot(&place.relative)?).at("look at", place.path()))?,
         false => None,
     };
-    found.map(Outcome::Done).ok_or_else(|| Fault::Missing { what: format!("`{}`", place.path) })
+    found.map(Outcome::Done).ok_or_else(|| Fault::Missing { what: format!("`{}`", place.path()) })
 }
 
 #[cfg(target_os = "linux")]
@@ -110,17 +110,17 @@ fn metadata(spot: &Spot) -> io::Result<Metadata> {
 /// Creates a folder and its missing parents. Does nothing if it exists.
 pub(crate) fn create(request: &Request<'_>, path: &Path) -> Result<Outcome<FilePath>> {
     let root = request.root;
-    if let Located::Root(path) = root.locate(path)? {
+    if let Located::Root(path) = root.locate(path, LastLink::Follow)? {
         return Ok(Outcome::Done(path));
     }
     let mut refusals = Vec::new();
-    let Some(place) = changeable(root, path, Reason::Protected, &mut refusals)? else {
+    let Some(place) = changeable(root, path, LastLink::Follow, Reason::Protected, &mut refusals)? else {
         return refuse(request, refusals);
     };
     make_durable_folders(root, place.missing.iter().chain([&place.relative]))?;
     match root.folder.open_below(&place.relative) {
-        Ok(_) => Ok(Outcome::Done(place.path)),
-        Err(_) => Err(Fault::invalid(format!("`{}` exists and is not a folder", place.path))),
+        Ok(_) => Ok(Outcome::Done(place.way.path)),
+        Err(_) => Err(Fault::invalid(format!("`{}` exists and is not a folder", place.path()))),
     }
 }
 
@@ -128,17 +128,17 @@ pub(crate) fn create(request: &Request<'_>, path: &Path) -> Result<Outcome<FileP
 pub(crate) fn move_to(request: &Request<'_>, path: &Path, to: &Path) -> Result<Outcome<FilePath>> {
     let Request { root, turn, .. } = *request;
     let mut refusals = Vec::new();
-    let from = changeable(root, path, Reason::Protected, &mut refusals)?;
-    let to = changeable(root, to, Reason::Protected, &mut refusals)?;
+    let from = changeable(root, path, LastLink::Follow, Reason::Protected, &mut refusals)?;
+    let to = changeable(root, to, LastLink::Follow, Reason::Protected, &mut refusals)?;
     let (Some(from), Some(to)) = (from, to) else { return refuse(request, refusals) };
     if to.relative.starts_with(&from.relative) {
-        return Err(Fault::invalid(format!("`{}` cannot be moved into itself", from.path)));
+        return Err(Fault::invalid(format!("`{}` cannot be moved into itself", from.path())));
     }
     let files = root.files_below(&from.relative)?;
     if files.iter().any(|file| root.protects(file, &root.path().join(file)))
-        || !root.protected_within(&from.path).is_empty()
+        || !root.protected_within(from.path()).is_empty()
     {
-        return refuse(request, vec![Refusal::new(from.path, Reason::Protected)]);
+        return refuse(request, vec![Refusal::new(from.way.path, Reason::Protected)]);
     }
     // Waits for agents that are writing one of these files. Agents that come later find them missing.
     let mut paths: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
@@ -158,7 +158,7 @@ pub(crate) fn move_to(request: &Request<'_>, path: &Path, to: &Path) -> Result<O
         remove_folders(root, &to.missing)?;
         journal.remove_for_good(root)?;
         locks.clear()?;
-        return Err(Fault::invalid(format!("`{}` exists already", to.path)));
+        return Err(Fault::invalid(format!("`{}` exists already", to.path())));
     }
     // Without these, a power failure could bring the old name back, or lose both.
     target.folder().flush(root.durability())?;
@@ -166,7 +166,7 @@ pub(crate) fn move_to(request: &Request<'_>, path: &Path, to: &Path) -> Result<O
     for file in &files {
         let Ok(rest) = file.strip_prefix(&from.relative) else { continue };
         let old = FilePath::trusted(root.path().join(file));
-        let new = FilePath::trusted(to.path.as_path().join(rest));
+        let new = FilePath::trusted(to.path().as_path().join(rest));
         if let Some(sighting) = turn.get(&old)? {
             turn.update(&new, &mut |_| Some(sighting))?;
             turn.wrote(&old, FileState::Absent)?;
@@ -177,7 +177,7 @@ pub(crate) fn move_to(request: &Request<'_>, path: &Path, to: &Path) -> Result<O
     root.record(Some(turn.agent()), Some(turn.id()), event)?;
     // The move is final. If this fails, the next process finds the ledger line and deletes the journal.
     let _ = journal.remove().and_then(|()| locks.clear());
-    Ok(Outcome::Done(to.path))
+    Ok(Outcome::Done(to.way.path))
 }
 
 /// Creates these folders, outermost first.

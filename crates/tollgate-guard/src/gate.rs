@@ -3,22 +3,23 @@
 //! [`Gate::read`], [`Gate::write`] and their siblings do the work themselves. [`Gate::pre_tool_use`] and
 //! [`Gate::post_tool_use`] surround a tool that does it: the first checks and reserves, the second settles the result.
 
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::commit::Applied;
-use crate::disk::{Found, Spot};
+use crate::disk::{Found, Quiet, Spot};
 use crate::edit::{self, Edit, LARGEST_EDIT};
 use crate::folder;
-use crate::guard::{READ_WAIT, admit};
+use crate::guard::{READ_WAIT, admit, must_name_a_file};
 use crate::part::{Part, Selection};
 use crate::path::FilePath;
-use crate::place::Located;
+use crate::place::{LastLink, Located, Way};
 use crate::refusal::{Outcome, Reason};
 use crate::request::{Action, Change, Expected, Request};
 use crate::tool_use;
 pub use crate::tool_use::{Mention, Ticket, ToolChange, ToolResult, ToolUse};
-use crate::turn::{Extent, FileState, Session, TEXT_PER_FILE, Turn, TurnState};
+use crate::turn::{Extent, FileState, Session, Sighting, TEXT_PER_FILE, Turn, TurnState};
 use crate::workspace::Workspace;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
@@ -109,9 +110,7 @@ impl Gate {
 
     /// Ends a turn. Only its session remembers what it knew.
     pub fn end_turn(&self, turn: Turn) -> Result<()> {
-        self.record_turn_end(&turn)?;
-        turn.end();
-        Ok(())
+        self.record_turn_end(&turn)
     }
 
     /// Writes the ledger line of a turn that began elsewhere.
@@ -129,10 +128,22 @@ impl Gate {
         self.workspace.ledger().append(&[entry], Durability::Fast).map(drop)
     }
 
-    /// The hash of a file when the turn first saw it, for any spelling of its path. Does not read the file.
+    /// The hash of the turn's first successful read of a file, for any spelling of its path. Does not read the file.
     pub fn get_initial_hash(&self, turn: &dyn TurnState, path: impl AsRef<Path>) -> Result<Option<Digest>> {
-        let path = self.workspace.canonical(path)?;
-        Ok(turn.get(&path)?.and_then(|sighting| sighting.initial().digest()))
+        let known = self.sighting(turn, path)?;
+        Ok(known.and_then(|(_, sighting)| sighting.initial()))
+    }
+
+    /// The file to which a path leads, and what the turn knows of it. If the path led to another file when the agent last
+    /// used it, what the turn knows of that one.
+    pub fn sighting(
+        &self,
+        turn: &dyn TurnState,
+        path: impl AsRef<Path>,
+    ) -> Result<Option<(FilePath, Sighting)>> {
+        let Way { path, names, .. } = self.workspace.follow(path.as_ref())?;
+        turn.about_to_change(&names, &path)?;
+        Ok(turn.get(&path)?.map(|sighting| (path, sighting)))
     }
 
     /// Reads a file, or a part of it, and records what the agent saw.
@@ -151,31 +162,52 @@ impl Gate {
         sink: &mut dyn Write,
     ) -> Result<Outcome<Read>> {
         let root = self.workspace();
-        let path = match root.locate(path.as_ref())? {
-            Located::Inside(place) => place.path,
+        let given = path.as_ref();
+        let Way { path, names, .. } = match root.locate(given, LastLink::Follow)? {
+            Located::Inside(place) => place.way,
             Located::Outside(path) => return Ok(Outcome::refused(path, Reason::Outside)),
             Located::Root(path) => return Ok(Outcome::refused(path, Reason::NotAFile)),
         };
-        let found = match root.spot_anywhere(&path)? {
+        must_name_a_file(root, given)?;
+        let (found, quiet) = match root.spot_anywhere(&path)? {
             Some(spot) => steady(&spot, turn.get(&path)?.is_some())?,
-            None => Found::Nothing,
+            None => (Found::Nothing, Quiet::Held),
         };
         let mut file = match found {
             Found::File(file) => file,
             Found::NotAFile => return Ok(Outcome::refused(path, Reason::NotAFile)),
             Found::Nothing => {
                 turn.observe(&path, FileState::Absent, Extent::Whole)?;
-                return Err(path.missing());
+                turn.used(&names, &path)?;
+                return match fs::symlink_metadata(&path) {
+                    Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                        Err(error).at("find", &path)
+                    }
+                    _ => Err(path.missing()),
+                };
             }
             Found::Unreadable => {
                 turn.observe(&path, FileState::Unreadable, Extent::Whole)?;
+                turn.used(&names, &path)?;
                 return Err(io::Error::from(io::ErrorKind::PermissionDenied)).at("read", &path);
             }
         };
         let size = file.len();
         let mut selection = Selection::new(part);
         let mut feed = |chunk: &[u8]| selection.feed(chunk, sink).at("hand out", &path);
-        let sha256 = if size <= READ_AT_ONCE {
+        // Small files are hashed faster than a stamp is kept.
+        let stamp = (size > TEXT_PER_FILE as u64 && quiet == Quiet::Held).then(|| file.stamp()).flatten();
+        let stamp = stamp.filter(|stamp| stamp.is_settled(root.now()));
+        let unchanged = match &stamp {
+            Some(stamp) => turn.stamped(&path, stamp)?,
+            None => None,
+        };
+        let sha256 = if let Some(digest) = unchanged {
+            file.let_go();
+            file.copy(feed)?;
+            // If another program has written the file in the meantime, a later write is refused, and no update is lost.
+            digest
+        } else if size <= READ_AT_ONCE {
             let (bytes, digest) = file.read()?;
             file.let_go();
             if size <= TEXT_PER_FILE as u64 {
@@ -187,8 +219,16 @@ impl Gate {
             file.let_go();
             file.stream(feed)?
         };
+        if let (Some(stamp), None) = (&stamp, unchanged) {
+            file.refresh()?;
+            // Otherwise another program has written it since.
+            if file.stamp().as_ref() == Some(stamp) {
+                turn.keep_stamp(&path, stamp, sha256)?;
+            }
+        }
         let shown = selection.finish(sink).at("hand out", &path)?;
         turn.observe(&path, FileState::Present(sha256), shown)?;
+        turn.used(&names, &path)?;
         Ok(Outcome::Done(Read { path, sha256, size, bytes: Vec::new() }))
     }
 
@@ -362,12 +402,81 @@ impl Gate {
 
 /// Opens a file once nobody is writing it. Some editors move the old file away before they write the new one, so a file that
 /// the turn has seen may be missing for a moment.
-fn steady(spot: &Spot, seen: bool) -> Result<Found> {
+fn steady(spot: &Spot, seen: bool) -> Result<(Found, Quiet)> {
     let mut pauses = Pauses::lasting(READ_WAIT);
     loop {
-        match spot.steady(READ_WAIT)?.0 {
-            Found::Nothing if seen && pauses.pause() => {}
+        match spot.steady(READ_WAIT)? {
+            (Found::Nothing, _) if seen && pauses.pause() => {}
             found => return Ok(found),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::Options;
+    use std::sync::Arc;
+
+    /// A gate whose clock is ahead by this many seconds, and a turn.
+    fn gate(folder: &Path, ahead: i64) -> (Gate, Turn) {
+        let clock = Arc::new(move || jiff::Timestamp::now() + jiff::SignedDuration::from_secs(ahead));
+        let workspace = Workspace::open(folder, Options { clock, ..Options::default() }).unwrap();
+        let gate = Gate::new(workspace);
+        let turn = gate.begin_turn("blue".parse().unwrap()).unwrap();
+        (gate, turn)
+    }
+
+    fn hash(gate: &Gate, turn: &Turn) -> Digest {
+        match gate.read(turn, "large", Part::Whole).unwrap() {
+            Outcome::Done(read) => read.sha256,
+            Outcome::Refused(refused) => panic!("{refused:?}"),
+        }
+    }
+
+    /// Beside the test itself, because `/tmp` may be in memory, where time stamps prove nothing.
+    fn folder() -> tempfile::TempDir {
+        tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap()
+    }
+
+    /// Keeps a wrong hash for the stamp that the file has now: a read that returns it has not hashed the file. `None` on a
+    /// file system whose time stamps prove nothing.
+    fn poison(gate: &Gate, turn: &Turn) -> Option<Digest> {
+        let path = gate.workspace().canonical("large").unwrap();
+        let Found::File(file) = gate.workspace().spot_anywhere(&path).unwrap().unwrap().open().unwrap()
+        else {
+            panic!("it is a file")
+        };
+        let wrong = Digest::of(b"wrong");
+        turn.keep_stamp(&path, &file.stamp()?, wrong).unwrap();
+        Some(wrong)
+    }
+
+    #[test]
+    fn a_large_file_that_did_not_change_is_not_hashed_again() {
+        let folder = folder();
+        let (one, two) = (vec![b'1'; TEXT_PER_FILE + 1], vec![b'2'; TEXT_PER_FILE + 1]);
+        fs::write(folder.path().join("large"), &one).unwrap();
+        let (gate, turn) = gate(folder.path(), 10);
+        assert_eq!(hash(&gate, &turn), Digest::of(&one));
+        if let Some(wrong) = poison(&gate, &turn) {
+            assert_eq!(hash(&gate, &turn), wrong, "the stamp is the same");
+        }
+        fs::write(folder.path().join("large"), &two).unwrap();
+        assert_eq!(hash(&gate, &turn), Digest::of(&two), "the time stamps tell");
+    }
+
+    #[test]
+    fn inside_the_window_of_the_time_stamps_a_file_is_hashed_again() {
+        let folder = folder();
+        let bytes = vec![b'1'; TEXT_PER_FILE + 1];
+        fs::write(folder.path().join("large"), &bytes).unwrap();
+        // The clock stands still from the moment of the write.
+        let now = jiff::Timestamp::now();
+        let options = Options { clock: Arc::new(move || now), ..Options::default() };
+        let gate = Gate::new(Workspace::open(folder.path(), options).unwrap());
+        let turn = gate.begin_turn("blue".parse().unwrap()).unwrap();
+        poison(&gate, &turn);
+        assert_eq!(hash(&gate, &turn), Digest::of(&bytes));
     }
 }

@@ -5,6 +5,7 @@
 //! `tool_use.rs`.)
 
 use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::edit::{self, Edit, LARGEST_EDIT};
 use crate::explain::{observe, refuse};
 use crate::heal::heal;
 use crate::path::FilePath;
-use crate::place::{Located, Place};
+use crate::place::{LastLink, Located, Place, Way};
 pub use crate::refusal::{Outcome, Refused};
 use crate::refusal::{Reason, Refusal};
 use crate::request::Request;
@@ -46,7 +47,16 @@ pub(crate) fn admit<'a>(request: Request<'a>, changes: Vec<Change>) -> Result<Ou
     let mut refusals = Vec::new();
     let mut wanted = Vec::new();
     for change in changes {
-        let mut place = |path: &Path| changeable(request.root, path, Reason::NotAFile, &mut refusals);
+        // A link that is deleted or moved is not followed.
+        let last = match &change.action {
+            Action::Delete | Action::MoveTo(_) => LastLink::Keep,
+            Action::Write(_) | Action::Create(_) | Action::Edit(_) => LastLink::Follow,
+        };
+        let mut place = |path: &Path| {
+            let place = changeable(request.root, path, last, Reason::NotAFile, &mut refusals)?;
+            must_name_a_file(request.root, path)?;
+            Ok::<_, Fault>(place)
+        };
         let from = place(&change.path)?;
         let to = match &change.action {
             Action::MoveTo(to) => place(to)?,
@@ -76,14 +86,34 @@ pub(crate) fn admit<'a>(request: Request<'a>, changes: Vec<Change>) -> Result<Ou
         }
     }
     if !refusals.is_empty() {
+        for plan in &plans {
+            refusals.extend(stale(&request, plan)?);
+        }
         return refuse(&request, refusals);
     }
     Ok(Outcome::Done(Permit { request, plans, locks }))
 }
 
+/// The refusal of a plan whose file is stale. The commit decides it in the end, but a controller wants to know all stale
+/// files at once.
+fn stale(request: &Request<'_>, plan: &Plan) -> Result<Option<Refusal>> {
+    let Base::Exactly(expected) = plan.base else { return Ok(None) };
+    let spot = request.root.spot_anywhere(plan.place.path())?;
+    let actual = match spot.map(|spot| spot.steady(READ_WAIT)).transpose()? {
+        Some((Found::File(_), Quiet::Busy)) => return Ok(None),
+        Some((Found::File(file), _)) => FileState::Present(file.hash()?),
+        Some((Found::Nothing, _)) | None => FileState::Absent,
+        Some((Found::Unreadable | Found::NotAFile, _)) => FileState::Unreadable,
+    };
+    // A link that is deleted or moved was compared already.
+    let is_stale = expected != actual && !plan.place.way.is_link;
+    Ok(is_stale.then(|| Refusal::new(plan.place.path().clone(), Reason::stale(expected, actual))))
+}
+
 impl Permit<'_> {
     pub(crate) fn commit(self) -> Result<Outcome<Vec<Applied>>> {
         let Self { request, plans, locks } = self;
+        let ways: Vec<Way> = plans.iter().map(|plan| plan.place.way.clone()).collect();
         // The agent knows the bytes that it writes, so a later refusal can show how they were changed.
         for plan in &plans {
             if let Deed::Put { bytes, digest } = &plan.deed {
@@ -92,28 +122,46 @@ impl Permit<'_> {
         }
         let outcome = commit(&request, plans, &locks)?;
         if let Outcome::Done(changes) = &outcome {
-            for Applied { path, moved_to, after, .. } in changes {
-                if moved_to.is_some() {
-                    request.turn.wrote(path, FileState::Absent)?;
+            for (Applied { path, moved_to, after, .. }, way) in changes.iter().zip(ways) {
+                request.turn.used(&way.names, path)?;
+                let Some(to) = moved_to else {
+                    request.turn.wrote(path, *after)?;
+                    continue;
+                };
+                request.turn.wrote(path, FileState::Absent)?;
+                if !way.is_link {
+                    request.turn.wrote(to, *after)?;
+                } else if let Ok(target) = request.root.canonical(to) {
+                    request.turn.set_lead(to.as_path(), &target)?;
                 }
-                request.turn.wrote(moved_to.as_ref().unwrap_or(path), *after)?;
             }
         }
         Ok(outcome)
     }
 }
 
+/// A fault if the path can only be that of a folder. Otherwise `new/` would become a file `new`.
+pub(crate) fn must_name_a_file(root: &Root, path: &Path) -> Result<()> {
+    let bytes = path.as_os_str().as_bytes();
+    if (bytes.ends_with(b"/") || bytes.ends_with(b"/.")) && !root.path().join(path).is_dir() {
+        let what = format!("`{}` ends like the path of a folder: give the path of a file", path.display());
+        return Err(Fault::invalid(what));
+    }
+    Ok(())
+}
+
 /// Where a path leads, if agents may change it. Otherwise adds a refusal. `at_root` is the reason for the root itself.
 pub(crate) fn changeable(
     root: &Root,
     path: &Path,
+    last: LastLink,
     at_root: Reason,
     refusals: &mut Vec<Refusal>,
 ) -> Result<Option<Place>> {
     let given = path;
-    let (path, reason) = match root.locate(path)? {
-        Located::Inside(place) if root.protects(given, place.path.as_path()) => {
-            (place.path, Reason::Protected)
+    let (path, reason) = match root.locate(path, last)? {
+        Located::Inside(place) if root.protects(given, place.path().as_path()) => {
+            (place.way.path, Reason::Protected)
         }
         Located::Inside(place) => return Ok(Some(place)),
         Located::Outside(path) => (path, Reason::Outside),
@@ -148,12 +196,19 @@ pub(crate) fn lock(
             // Healing takes the locks itself. If the marks are the same afterwards, no other process died in the meantime.
             drop(locks);
             let skipped = heal(request.root)?;
-            if marks.iter().all(|(stripe, _)| !skipped.contains(stripe)) {
+            let is_healed = |stripe: &Option<u8>| match stripe {
+                Some(stripe) => !skipped.contains(stripe),
+                None => skipped.is_empty(),
+            };
+            if marks.iter().all(|(stripe, _)| is_healed(stripe)) {
                 healed = Some(marks);
             } else if !healing.pause() {
                 return busy(paths[0], None);
             }
             continue;
+        }
+        if marks.iter().any(|(stripe, _)| stripe.is_none()) {
+            locks.clear_all()?;
         }
         let mut reserved = None;
         for path in paths {
@@ -177,19 +232,20 @@ pub(crate) fn lock(
 /// What must be on disk for a change of this extent, or why the change is refused. `find` opens the file.
 pub(crate) fn base(
     request: &Request<'_>,
-    path: &FilePath,
+    Way { path, names, .. }: &Way,
     extent: Extent,
     expected: Expected,
     find: &dyn Fn() -> Result<Found>,
 ) -> Result<std::result::Result<Base, Reason>> {
     let settings = &request.root.settings().guard;
+    request.turn.about_to_change(names, path)?;
     let state = match expected {
         _ if settings.mode == GuardMode::Off => return Ok(Ok(Base::Any)),
         Expected::Hash(digest) => Some(FileState::Present(digest)),
         Expected::Absent => Some(FileState::Absent),
         Expected::Baseline => match request.turn.get(path)? {
             Some(sighting) => Some(sighting.baseline(extent)),
-            None if settings.unread == Unread::Known => request.turn.known(path)?,
+            None if settings.unread == Unread::Known => request.turn.known(names, path)?,
             None => None,
         },
     };
@@ -221,6 +277,9 @@ fn plan(
     to: Option<Place>,
     change: Change,
 ) -> Result<std::result::Result<Plan, Refusal>> {
+    if place.way.is_link {
+        return plan_link(request, place, to, &change);
+    }
     let extent = change.action.extent();
     let expected = match (&change.action, change.expected) {
         (Action::Create(_), _) => Expected::Absent,
@@ -230,9 +289,9 @@ fn plan(
         true => request.root.spot(&place.relative)?.open(),
         false => Ok(Found::Nothing),
     };
-    let base = match base(request, &place.path, extent, expected, &find)? {
+    let base = match base(request, &place.way, extent, expected, &find)? {
         Ok(base) => base,
-        Err(reason) => return Ok(Err(Refusal::new(place.path, reason))),
+        Err(reason) => return Ok(Err(Refusal::new(place.way.path, reason))),
     };
     let deed = match (change.action, to) {
         (Action::Write(bytes) | Action::Create(bytes), _) => Deed::put(bytes),
@@ -244,6 +303,50 @@ fn plan(
     Ok(Ok(Plan { place, deed, base }))
 }
 
+/// Deletes or moves a symbolic link. What it leads to is compared like every other file, and stays.
+fn plan_link(
+    request: &Request<'_>,
+    place: Place,
+    to: Option<Place>,
+    change: &Change,
+) -> Result<std::result::Result<Plan, Refusal>> {
+    let root = request.root;
+    let refusal = |path: &FilePath, reason| Ok(Err(Refusal::new(path.clone(), reason)));
+    if !root.protected_within(place.path()).is_empty() {
+        return refusal(place.path(), Reason::Protected);
+    }
+    // A link may lead nowhere, for example in a circle. What is outside of the workspace is not read.
+    if let Ok(target) = root.follow(&change.path)
+        && target.path.as_path().starts_with(root.path())
+        && let Some(reason) = compare_target(request, &target, change.expected)?
+    {
+        return refusal(&target.path, reason);
+    }
+    let deed = to.map_or(Deed::Remove, Deed::MoveTo);
+    let link = root.spot(&place.relative)?.hash()?;
+    Ok(Ok(Plan { place, deed, base: Base::Exactly(link.into()) }))
+}
+
+/// Why the target of a link is not what the agent knew. A folder has no bytes to compare.
+fn compare_target(request: &Request<'_>, target: &Way, expected: Expected) -> Result<Option<Reason>> {
+    let find = || request.root.spot_anywhere(&target.path)?.map_or(Ok(Found::Nothing), |spot| spot.open());
+    let actual = match find()? {
+        Found::File(file) => FileState::Present(file.hash()?),
+        Found::Nothing => FileState::Absent,
+        Found::Unreadable => FileState::Unreadable,
+        Found::NotAFile => return Ok(None),
+    };
+    Ok(match base(request, target, Extent::Whole, expected, &find)? {
+        Ok(Base::Exactly(known)) if known != actual => Some(Reason::stale(known, actual)),
+        Ok(Base::Observed(known)) if known != actual => {
+            observe(request, &target.path, Reason::stale(known, actual))?;
+            None
+        }
+        Ok(_) => None,
+        Err(reason) => Some(reason),
+    })
+}
+
 /// Makes the edits on the bytes that are on disk now. The commit then requires exactly these bytes.
 fn plan_edit(
     request: &Request<'_>,
@@ -251,10 +354,14 @@ fn plan_edit(
     base: Base,
     edits: &[Edit],
 ) -> Result<std::result::Result<Plan, Refusal>> {
-    let refusal = |reason| Ok(Err(Refusal::new(place.path.clone(), reason)));
+    let refusal = |reason| Ok(Err(Refusal::new(place.path().clone(), reason)));
     let missing = |actual| match base {
         Base::Exactly(expected @ FileState::Present(_)) => Ok(Reason::stale(expected, actual)),
-        _ => Err(place.path.missing()),
+        _ => Err(place.path().missing()),
+    };
+    let not_a_file = match base {
+        Base::Exactly(expected @ FileState::Present(_)) => Reason::stale(expected, FileState::Unreadable),
+        _ => Reason::NotAFile,
     };
     if !place.missing.is_empty() {
         return refusal(missing(FileState::Absent)?);
@@ -263,18 +370,18 @@ fn plan_edit(
     let (bytes, digest) = match spot.steady(request.root.settings().guard.quiet_wait.0)? {
         (Found::File(_), Quiet::Busy) => return refusal(Reason::Busy { holder: None }),
         (Found::File(file), _) if file.len() > LARGEST_EDIT => {
-            return Err(edit::too_large(place.path.as_path()));
+            return Err(edit::too_large(place.path().as_path()));
         }
         (Found::File(file), _) => file.read()?,
         (Found::Nothing, _) => return refusal(missing(FileState::Absent)?),
         (Found::Unreadable, _) => return refusal(Reason::Unreadable),
-        (Found::NotAFile, _) => return refusal(Reason::NotAFile),
+        (Found::NotAFile, _) => return refusal(not_a_file),
     };
     let actual = FileState::Present(digest);
     match base {
         Base::Exactly(expected) if expected != actual => return refusal(Reason::stale(expected, actual)),
         Base::Observed(expected) if expected != actual => {
-            observe(request, &place.path, Reason::stale(expected, actual))?;
+            observe(request, place.path(), Reason::stale(expected, actual))?;
         }
         _ => {}
     }

@@ -168,15 +168,22 @@ fn heal_stage(root: &Root, swept: &mut Swept) -> Result<(Vec<StageName>, BTreeSe
         }
     }
     let acknowledged = acknowledged(root, open.iter().map(|stage| &stage.id))?;
+    let mut unacknowledged: BTreeMap<u8, Vec<StageName>> = BTreeMap::new();
     for stage in open {
         if !acknowledged.contains(stage.id.as_str()) {
-            skipped.extend(heal_unacknowledged(root, &stage, swept)?);
+            let number = stripe(&root.target_path(&stage.target)?);
+            unacknowledged.entry(number).or_default().push(stage);
         } else if stage.base == FileState::Absent {
             // The second name of a file that was created and acknowledged. Deleted at once, because until then the file
             // counts as hard-linked.
             root.staged(root.stage_file_name(&stage)?).remove()?;
         } else {
             awaiting_check.push(stage);
+        }
+    }
+    for (number, stages) in unacknowledged {
+        if heal_unacknowledged(root, number, &stages, swept)? == Healed::Skipped {
+            skipped.insert(number);
         }
     }
     Ok((awaiting_check, skipped))
@@ -212,30 +219,40 @@ fn heal_aside(root: &Root, name: &OsStr) -> Result<()> {
     keep_foreign(root, &aside)
 }
 
-/// Heals a staged file without a ledger line. Returns its stripe if it was skipped.
-fn heal_unacknowledged(root: &Root, stage: &StageName, swept: &mut Swept) -> Result<Option<u8>> {
-    let path = root.target_path(&stage.target)?;
-    let spot = root.staged(root.stage_file_name(stage)?);
-    let Some(_lock) = root.stripes.acquire([path.as_path()], Duration::ZERO)? else {
-        return Ok(Some(stripe(&path)));
-    };
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Healed {
+    All,
+    /// Some files were left to another process.
+    Skipped,
+}
+
+/// Heals the staged files of one stripe without ledger lines: all at once, because each look into the ledger may read many
+/// lines.
+fn heal_unacknowledged(root: &Root, number: u8, stages: &[StageName], swept: &mut Swept) -> Result<Healed> {
+    let Some(_lock) = root.stripes.acquire_one(number, Duration::ZERO)? else { return Ok(Healed::Skipped) };
+    // Their authors may have finished before we got the lock.
+    let acknowledged = acknowledged(root, stages.iter().map(|stage| &stage.id))?;
     // A file of a journalled commit is not healed alone: all of its files or none. Its journal could not be healed a moment
     // ago, because another process works on another of its files.
+    let mut journalled = HashSet::new();
     for journal in Journal::all(root)? {
-        if journal.read()?.is_some_and(|content| content.names(spot.name())) {
-            return Ok(Some(stripe(&path)));
+        journalled.extend(journal.read()?.into_iter().flat_map(JournalContent::into_names));
+    }
+    let mut healed = Healed::All;
+    for stage in stages.iter().filter(|stage| !acknowledged.contains(stage.id.as_str())) {
+        let spot = root.staged(root.stage_file_name(stage)?);
+        if journalled.contains(Path::new(spot.name())) {
+            healed = Healed::Skipped;
+        } else {
+            judge(root, &spot, stage, &root.target_path(&stage.target)?, swept)?;
         }
     }
-    judge(root, &spot, stage, &path, swept).map(|()| None)
+    Ok(healed)
 }
 
 /// Decides whether a change whose author is dead was made. The caller holds the lock of its path.
 fn judge(root: &Root, spot: &Spot, stage: &StageName, path: &Path, swept: &mut Swept) -> Result<()> {
-    let Found::File(file) = spot.open()? else { return Ok(()) };
-    // The author may have finished before we got the lock.
-    if !acknowledged(root, [&stage.id].into_iter())?.is_empty() {
-        return Ok(());
-    }
+    let Found::File(file) = spot.open_itself()? else { return Ok(()) };
     let found = FileState::Present(file.hash()?);
     let target = root.spot(path);
     let at_path = |target: &Spot| target.holds(&file).unwrap_or(false);

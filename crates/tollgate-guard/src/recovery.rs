@@ -138,7 +138,7 @@ pub(crate) fn prune(root: &Root) -> Result<usize> {
         for name in names {
             let Some(stage) = StageName::parse(&name) else { continue };
             let spot = Spot::new(&folder, name);
-            let Found::File(file) = spot.open()? else { continue };
+            let Found::File(file) = spot.open_itself()? else { continue };
             let young = now.duration_since(stage.id.time()).unsigned_abs() <= settings.max_age.0;
             if young && file.len() <= room {
                 room -= file.len();
@@ -187,7 +187,10 @@ pub(crate) fn settle(root: &Root, spot: &Spot) -> Result<()> {
 
 /// Copies a file to recovery that cannot be renamed, because it is on another file system. Then deletes it.
 pub(crate) fn keep_copy(root: &Root, spot: &Spot, stage: &StageName) -> Result<()> {
-    let Found::File(file) = spot.open()? else { return Ok(()) };
+    let Found::File(file) = spot.open()? else {
+        // A symbolic link has no bytes to keep.
+        return spot.remove();
+    };
     let found = file.hash()?;
     let replaced = FileState::Present(found) == stage.base;
     if !replaced {
@@ -291,7 +294,7 @@ pub(crate) fn check(root: &Root, mut replaced: Vec<StageName>, swept: &mut Swept
     }
     for stage in replaced {
         let spot = root.staged(root.stage_file_name(&stage)?);
-        let Found::File(mut file) = spot.open()? else { continue };
+        let Found::File(mut file) = spot.open_itself()? else { continue };
         // Without the lease, a late writer could write just after the hash was taken.
         let busy = file.quiet() == Quiet::Busy;
         if busy && !is_due(root, &stage.id, PATIENCE) {

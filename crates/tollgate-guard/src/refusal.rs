@@ -5,7 +5,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -66,6 +69,11 @@ impl Refused {
     /// The payload of the first refusal, for the controller.
     pub fn payload(&self) -> Payload {
         self.refusals[0].payload()
+    }
+
+    /// The payloads of all refusals, for the controller.
+    pub fn payloads(&self) -> Vec<Payload> {
+        self.refusals.iter().map(Refusal::payload).collect()
     }
 
     /// One report per file, for the agent.
@@ -158,7 +166,7 @@ pub struct ChangedBy {
     pub time: Timestamp,
 }
 
-/// The rendering for controllers: exactly these five keys.
+/// The rendering for controllers: exactly these five keys. Only a path that is not UTF-8 has one more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "tollgate refusal payload")]
@@ -176,6 +184,10 @@ pub struct Payload {
     pub actual_hash: Option<Digest>,
     /// What to do.
     pub resolution: Resolution,
+    /// The bytes of the path in base64, if they are not UTF-8: then `file_path` is only for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub file_path_base64: Option<String>,
 }
 
 /// The rendering for the agent: exactly these keys.
@@ -276,12 +288,14 @@ impl Refusal {
     /// The rendering for controllers.
     pub fn payload(&self) -> Payload {
         let (expected_hash, actual_hash) = self.hashes();
+        let path = self.path.as_path();
         Payload {
             error_type: self.error_type(),
             file_path: self.path.to_string(),
             expected_hash,
             actual_hash,
             resolution: self.resolution(),
+            file_path_base64: path.to_str().is_none().then(|| BASE64.encode(path.as_os_str().as_bytes())),
         }
     }
 
@@ -368,6 +382,20 @@ pub fn report_schema() -> schemars::Schema {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_path_that_is_not_utf_8_has_its_bytes_in_the_payload() {
+        let json = |bytes: &[u8]| {
+            let path = std::path::PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
+            serde_json::to_value(Refusal::new(FilePath::trusted(path), Reason::Outside).payload()).unwrap()
+        };
+        assert_eq!(json("/w/café".as_bytes()).as_object().unwrap().len(), 5);
+        let odd = json(b"/w/caf\xe9");
+        assert_eq!(
+            (&odd["file_path"], &odd["file_path_base64"]),
+            (&"/w/caf\u{fffd}".into(), &"L3cvY2Fm6Q==".into())
+        );
+    }
 
     #[test]
     fn a_refusal_can_be_used_as_an_error() {

@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use rustix::fs::FileType;
 
-use crate::disk::{Folder, Spot, gone_is_none};
+use crate::disk::{Folder, Spot, no_folder_is_none};
 use crate::path::FilePath;
-use crate::place::{self, Located};
+use crate::place::{self, LastLink, Located, Way};
 use crate::protected::{Protected, normalise};
 use crate::stage::{RecoveryKind, StageName, TargetName};
 use crate::state_folder::{self, STATE_FOLDER, read_settings};
@@ -156,8 +156,13 @@ impl Root {
         place::canonical(&self.path.join(path)).map(FilePath::trusted)
     }
 
-    pub(crate) fn locate(&self, path: &Path) -> Result<Located> {
-        place::locate(&self.path, path)
+    /// Where a path leads, inside the workspace or outside.
+    pub(crate) fn follow(&self, path: &Path) -> Result<Way> {
+        place::follow(&self.path.join(path), LastLink::Follow)
+    }
+
+    pub(crate) fn locate(&self, path: &Path, last: LastLink) -> Result<Located> {
+        place::locate(&self.path, path, last)
     }
 
     /// The spot of a file, relative to the workspace. Its folder must exist.
@@ -170,7 +175,7 @@ impl Root {
     pub(crate) fn spot_anywhere(&self, path: &FilePath) -> Result<Option<Spot>> {
         let path = path.as_path();
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
-        let opened = gone_is_none(match folder.strip_prefix(&self.path) {
+        let opened = no_folder_is_none(match folder.strip_prefix(&self.path) {
             Ok(below) => self.folder.open_below(below),
             Err(_) => Folder::open(folder),
         })?;

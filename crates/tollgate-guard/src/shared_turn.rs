@@ -1,7 +1,7 @@
 //! A turn kept in a folder, for processes that end before the turn does: commands in a script, hooks of one agent.
 //!
 //! The folder is private to its user and preferably in memory. `turn.json` says whose turn it is, `files/` holds what the
-//! agent knows (see `turn_shard.rs`), and `text/` holds bytes that the agent was shown.
+//! agent knows, `leads/` where links led, and `stamps/` hashes of large files (see `turn_shard.rs`); `text/` holds bytes that the agent was shown.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -14,14 +14,17 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::disk::{gone_is_none, modified};
-use crate::path::FilePath;
-use crate::turn::{Extent, FileState, Sighting, SightingChange, TEXT_PER_FILE, TEXT_PER_TURN, TurnState};
-use crate::turn_shard::{Shard, open_locked};
+use crate::path::{FilePath, escape, unescape};
+use crate::turn::{
+    Extent, FileState, Known, Session, Sighting, SightingChange, Stamp, TEXT_PER_FILE, TEXT_PER_TURN,
+    TurnState,
+};
+use crate::turn_shard::{Shard, WordShard, open_locked};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::{names_in, replace_file};
 use tollgate_base::name::{Agent, TurnId};
-use tollgate_base::settings::Durability;
+use tollgate_base::settings::{Durability, Unread};
 
 /// The version of the format. A later version is refused.
 const VERSION: u32 = 1;
@@ -35,20 +38,29 @@ pub struct SharedTurns {
     folder: PathBuf,
 }
 
-/// What remains of a turn after it ends.
+/// What remains of a turn beyond its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leaves {
     /// Nothing.
     Nothing,
-    /// What the agent last knew of each file, for `unread = "known"` in its later turns.
+    /// What the agent last knew of each file, for `unread = "known"` in its other turns. They learn it at once.
     Known,
+}
+
+impl From<Unread> for Leaves {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::Known => Self::Known,
+            Unread::Allow | Unread::Refuse => Self::Nothing,
+        }
+    }
 }
 
 /// A turn that several processes share.
 #[derive(Debug)]
 pub struct SharedTurn {
     folder: PathBuf,
-    known: PathBuf,
+    session: Session,
     id: TurnId,
     agent: Agent,
     started: Timestamp,
@@ -59,6 +71,9 @@ struct About {
     version: u32,
     agent: Agent,
     started: Timestamp,
+    /// Whether the agent's other turns learn what this one knows.
+    #[serde(default)]
+    known: bool,
 }
 
 impl SharedTurns {
@@ -74,13 +89,13 @@ impl SharedTurns {
     }
 
     /// Begins a turn, and deletes forgotten ones.
-    pub fn begin(&self, id: TurnId, agent: Agent, now: Timestamp) -> Result<SharedTurn> {
+    pub fn begin(&self, id: TurnId, agent: Agent, now: Timestamp, leaves: Leaves) -> Result<SharedTurn> {
         self.forget(now)?;
         let folder = self.turn_folder(&id);
         for folder in [&self.folder.join("turns"), &folder, &folder.join("files"), &folder.join("text")] {
             private_folder(folder)?;
         }
-        let about = About { version: VERSION, agent, started: now };
+        let about = About { version: VERSION, agent, started: now, known: leaves == Leaves::Known };
         let text = serde_json::to_vec(&about).map_err(|error| Fault::invalid(error.to_string()))?;
         // No turn survives a power failure, because no agent does.
         replace_file(&folder.join("turn.json"), &text, Durability::Fast)?;
@@ -97,8 +112,18 @@ impl SharedTurns {
         if about.version > VERSION {
             return Err(Fault::NewerFormat { path, found: about.version, known: VERSION });
         }
-        let known = self.folder.join("known").join(about.agent.as_str());
-        Ok(SharedTurn { folder, known, id: id.clone(), agent: about.agent, started: about.started })
+        let session = if about.known { self.session(&about.agent)? } else { Session::default() };
+        Ok(SharedTurn { folder, session, id: id.clone(), agent: about.agent, started: about.started })
+    }
+
+    /// What this agent knew in all its turns with [`Leaves::Known`], and in calls without a turn.
+    pub fn session(&self, agent: &Agent) -> Result<Session> {
+        let known = self.folder.join("known");
+        let folder = known.join(agent.as_str());
+        for folder in [&known, &folder, &folder.join("leads")] {
+            private_folder(folder)?;
+        }
+        Ok(Session::within(Arc::new(KnownFolder(folder))))
     }
 
     /// The turns that have not ended, oldest first.
@@ -118,15 +143,7 @@ impl SharedTurns {
     }
 
     /// Ends a turn.
-    pub fn end(&self, turn: SharedTurn, leaves: Leaves) -> Result<()> {
-        if leaves == Leaves::Known {
-            private_folder(&self.folder.join("known"))?;
-            private_folder(&turn.known)?;
-            for (path, sighting) in turn.files()? {
-                let last = Sighting::new(sighting.baseline(Extent::Whole));
-                Shard::of(&turn.known, &path).update(&path, &mut |_| Some(last))?;
-            }
-        }
+    pub fn end(&self, turn: SharedTurn) -> Result<()> {
         remove_folder(&turn.folder)
     }
 
@@ -139,11 +156,9 @@ impl SharedTurns {
             let folder = self.folder.join(kind);
             for name in names_in(&folder)? {
                 let path = folder.join(name);
-                // The newest of the folders inside tells when the turn was last used.
-                let used = [path.clone(), path.join("files"), path.join("text")]
-                    .iter()
-                    .filter_map(|path| modified(path))
-                    .max();
+                // The newest of the names inside tells when it was last used.
+                let inside = names_in(&path)?.into_iter().map(|name| path.join(name));
+                let used = inside.chain([path.clone()]).filter_map(|path| modified(&path)).max();
                 if used.is_some_and(|used| now.duration_since(used).unsigned_abs() > FORGOTTEN) {
                     remove_folder(&path)?;
                 }
@@ -210,11 +225,40 @@ impl TurnState for SharedTurn {
     }
 
     fn update(&self, path: &FilePath, change: &mut SightingChange<'_>) -> Result<()> {
-        self.shard(path).update(path, change)
+        let mut after = None;
+        self.shard(path).update(path, &mut |seen| {
+            after = change(seen);
+            after
+        })?;
+        after.map_or(Ok(()), |after| self.session.set(path, after.baseline(Extent::Whole)))
     }
 
-    fn known(&self, path: &FilePath) -> Result<Option<FileState>> {
-        Ok(Shard::of(&self.known, path).get(path)?.map(|sighting| sighting.initial()))
+    fn led_to(&self, name: &Path) -> Result<Option<FilePath>> {
+        led_to(&self.folder.join("leads"), name)
+    }
+
+    fn set_lead(&self, name: &Path, path: &FilePath) -> Result<()> {
+        let folder = self.folder.join("leads");
+        private_folder(&folder)?;
+        WordShard::of(&folder, name).set(name, &escape(path.as_path()))?;
+        self.session.set_lead(name, path)
+    }
+
+    fn session(&self) -> &dyn Known {
+        &self.session
+    }
+
+    fn stamped(&self, path: &FilePath, stamp: &Stamp) -> Result<Option<Digest>> {
+        let word = WordShard::of(&self.folder.join("stamps"), path.as_path()).get(path.as_path())?;
+        let digest = |word: String| word.strip_prefix(&stamp_word(stamp))?.parse().ok();
+        Ok(word.and_then(digest))
+    }
+
+    fn keep_stamp(&self, path: &FilePath, stamp: &Stamp, digest: Digest) -> Result<()> {
+        let folder = self.folder.join("stamps");
+        private_folder(&folder)?;
+        let word = format!("{}{digest}", stamp_word(stamp));
+        WordShard::of(&folder, path.as_path()).set(path.as_path(), &word)
     }
 
     fn keep_text(&self, digest: Digest, bytes: &[u8]) -> Result<()> {
@@ -228,6 +272,38 @@ impl TurnState for SharedTurn {
     fn text(&self, digest: Digest) -> Result<Option<Arc<[u8]>>> {
         let path = self.folder.join("text").join(digest.to_string());
         Ok(gone_is_none(fs::read(&path).at("read", &path))?.map(Arc::from))
+    }
+}
+
+/// A stamp as one word, before the hash.
+fn stamp_word(Stamp { device, inode, size, modified, changed }: &Stamp) -> String {
+    format!("{device}:{inode}:{size}:{modified}:{changed}:")
+}
+
+fn led_to(leads: &Path, name: &Path) -> Result<Option<FilePath>> {
+    let word = WordShard::of(leads, name).get(name)?;
+    Ok(word.and_then(|word| unescape(&word)).map(FilePath::trusted))
+}
+
+/// What an agent knows beyond its turns, in a folder of its own.
+#[derive(Debug)]
+struct KnownFolder(PathBuf);
+
+impl Known for KnownFolder {
+    fn get(&self, path: &FilePath) -> Result<Option<FileState>> {
+        Ok(Shard::of(&self.0, path).get(path)?.map(|known| known.baseline(Extent::Whole)))
+    }
+
+    fn set(&self, path: &FilePath, state: FileState) -> Result<()> {
+        Shard::of(&self.0, path).update(path, &mut |_| Some(Sighting::new(state)))
+    }
+
+    fn led_to(&self, name: &Path) -> Result<Option<FilePath>> {
+        led_to(&self.0.join("leads"), name)
+    }
+
+    fn set_lead(&self, name: &Path, path: &FilePath) -> Result<()> {
+        WordShard::of(&self.0.join("leads"), name).set(name, &escape(path.as_path()))
     }
 }
 
@@ -274,7 +350,11 @@ mod tests {
     }
 
     fn begin(turns: &SharedTurns, id: &str) -> SharedTurn {
-        turns.begin(id.parse().unwrap(), "blue".parse().unwrap(), Timestamp::now()).unwrap()
+        begin_leaving(turns, id, Leaves::Nothing)
+    }
+
+    fn begin_leaving(turns: &SharedTurns, id: &str, leaves: Leaves) -> SharedTurn {
+        turns.begin(id.parse().unwrap(), "blue".parse().unwrap(), Timestamp::now(), leaves).unwrap()
     }
 
     #[test]
@@ -288,11 +368,11 @@ mod tests {
         second.refused(&path("a")).unwrap();
         second.observe(&path("a"), state("two"), Extent::Part).unwrap();
         let sighting = first.get(&path("a")).unwrap().unwrap();
-        assert_eq!(sighting.initial(), state("one"));
+        assert_eq!(sighting.initial(), state("one").digest());
         assert_eq!(sighting.baseline(Extent::Whole), state("one"));
         assert_eq!(sighting.baseline(Extent::Part), state("two"));
-        assert_eq!(first.get(&path("b\nc")).unwrap().unwrap().initial(), FileState::Absent);
-        assert_eq!(first.get(&path("u")).unwrap().unwrap().initial(), FileState::Unreadable);
+        assert_eq!(first.get(&path("b\nc")).unwrap(), Some(Sighting::new(FileState::Absent)));
+        assert_eq!(first.get(&path("u")).unwrap(), Some(Sighting::new(FileState::Unreadable)));
         assert_eq!(first.files().unwrap().len(), 3);
         let wanted = first.files_where(|path| !path.ends_with("a")).unwrap();
         assert_eq!(wanted, [path("b\nc"), path("u")]);
@@ -300,21 +380,42 @@ mod tests {
     }
 
     #[test]
-    fn an_ended_turn_leaves_nothing_or_what_the_agent_knew() {
+    fn a_turn_leaves_nothing_or_what_the_agent_knew_whether_it_has_ended_or_not() {
         let (keep, turns) = turns();
+        let known = |turn: &SharedTurn| turn.known(&[], &path("a")).unwrap();
         let turn = begin(&turns, "t1");
         turn.observe(&path("a"), state("one"), Extent::Whole).unwrap();
-        turns.end(turn, Leaves::Nothing).unwrap();
+        turns.end(turn).unwrap();
         assert!(turns.open(&"t1".parse().unwrap()).is_err());
         assert_eq!(fs::read_dir(keep.path().join("run/turns")).unwrap().count(), 0);
-        let turn = begin(&turns, "t2");
-        assert_eq!(turn.known(&path("a")).unwrap(), None);
-        turn.observe(&path("a"), state("one"), Extent::Whole).unwrap();
-        turn.wrote(&path("a"), state("two")).unwrap();
-        turns.end(turn, Leaves::Known).unwrap();
-        let turn = begin(&turns, "t3");
-        assert_eq!(turn.get(&path("a")).unwrap(), None);
-        assert_eq!(turn.known(&path("a")).unwrap(), Some(state("two")));
+        let first = begin_leaving(&turns, "t2", Leaves::Known);
+        assert_eq!(known(&first), None);
+        first.observe(&path("a"), state("one"), Extent::Whole).unwrap();
+        let second = begin_leaving(&turns, "t3", Leaves::Known);
+        assert_eq!(known(&second), Some(state("one")), "the first turn has not ended");
+        first.wrote(&path("a"), state("two")).unwrap();
+        first.set_lead(Path::new("/w/link"), &path("a")).unwrap();
+        turns.end(first).unwrap();
+        assert_eq!(second.get(&path("a")).unwrap(), None);
+        assert_eq!(known(&second), Some(state("two")));
+        let names = [PathBuf::from("/w/link")];
+        assert_eq!(second.known(&names, &path("b")).unwrap(), Some(state("two")), "the link led to `a`");
+        assert_eq!(known(&begin(&turns, "t4")), None, "a turn that leaves nothing learns nothing");
+    }
+
+    #[test]
+    fn a_stamp_is_found_only_if_all_of_it_is_the_same() {
+        let (_keep, turns) = turns();
+        let turn = begin(&turns, "t1");
+        let stamp = Stamp { device: 1, inode: 2, size: 3, modified: 4, changed: 5 };
+        let digest = Digest::of(b"x");
+        turn.keep_stamp(&path("a"), &Stamp { changed: 4, ..stamp }, Digest::of(b"y")).unwrap();
+        turn.keep_stamp(&path("a"), &stamp, digest).unwrap();
+        assert_eq!(turn.stamped(&path("a"), &stamp).unwrap(), Some(digest));
+        assert_eq!(turn.stamped(&path("b"), &stamp).unwrap(), None);
+        let later = Stamp { changed: 55, ..stamp };
+        assert_eq!(turn.stamped(&path("a"), &later).unwrap(), None);
+        assert_eq!(turn.stamped(&path("a"), &Stamp { size: 33, ..stamp }).unwrap(), None);
     }
 
     #[test]
@@ -336,7 +437,7 @@ mod tests {
         });
         let files = turns.open(&"t1".parse().unwrap()).unwrap().files().unwrap();
         assert_eq!(files.len(), 800);
-        assert!(files.iter().all(|(_, sighting)| sighting.initial() == state("x")));
+        assert!(files.iter().all(|(_, sighting)| sighting.initial() == state("x").digest()));
         assert!(files.iter().all(|(_, sighting)| sighting.baseline(Extent::Whole) == state("y")));
     }
 
@@ -352,7 +453,11 @@ mod tests {
             fs::write(&shard, &whole[..length]).unwrap();
             assert_eq!(turn.get(&path("a")).unwrap(), None, "cut at {length}");
             turn.observe(&path("a"), state("two"), Extent::Whole).unwrap();
-            assert_eq!(turn.get(&path("a")).unwrap().unwrap().initial(), state("two"), "cut at {length}");
+            assert_eq!(
+                turn.get(&path("a")).unwrap().unwrap().initial(),
+                state("two").digest(),
+                "cut at {length}"
+            );
         }
     }
 
@@ -387,7 +492,7 @@ mod tests {
         let (_keep, turns) = turns();
         begin(&turns, "t1");
         let later = Timestamp::now() + FORGOTTEN + Duration::from_secs(60);
-        turns.begin("t2".parse().unwrap(), "blue".parse().unwrap(), later).unwrap();
+        turns.begin("t2".parse().unwrap(), "blue".parse().unwrap(), later, Leaves::Nothing).unwrap();
         assert!(turns.open(&"t1".parse().unwrap()).is_err());
     }
 }

@@ -1,9 +1,11 @@
 //! Stripe locks: kernel locks on the paths of one workspace.
 //!
 //! The guarded files themselves are never locked, because a replacement would leave the lock on the old inode. Instead
-//! each path belongs to one of 256 stripes, chosen by the hash of the path, and each stripe is a lock file.
+//! each path belongs to one of 256 stripes, chosen by the hash of the path, and each stripe is a lock file. One more lock
+//! file stands for all stripes: who locks some stripes shares it, and who needs many of them takes it alone, because each
+//! lock file needs a descriptor.
 //!
-//! A stripe's lock file starts with an 8-byte mark, followed by one line of text:
+//! A lock file starts with an 8-byte mark, and that of a stripe goes on with one line of text:
 //! - A holder sets a mark before it changes files and clears it when it is done. If the next holder finds a mark, the
 //!   last one died during a change, which must be recovered before anything else happens to these paths.
 //! - The line holds the reservations of the stripe's paths (see `reservation.rs`).
@@ -18,11 +20,14 @@ use std::time::{Duration, Instant};
 
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
-use tollgate_base::lock::Lock;
+use tollgate_base::lock::{Lock, open};
 use tollgate_base::name::random_id;
 
 /// The length of a mark in bytes. The line follows.
 const MARK: usize = 8;
+
+/// The largest number of stripes that are locked one by one. A process may be allowed only a few hundred descriptors.
+const MOST: usize = 32;
 
 /// The stripes of one workspace.
 #[derive(Debug, Clone)]
@@ -34,11 +39,15 @@ pub(crate) struct Stripes {
 #[derive(Debug)]
 #[must_use = "a lock that is dropped at once locks nothing"]
 pub(crate) struct StripeLocks {
+    folder: PathBuf,
+    /// The lock of all stripes, shared with others unless `alone`.
+    all: Lock,
+    alone: bool,
     locks: Vec<(u8, Lock)>,
 }
 
-/// The marks of dead holders, each with its stripe.
-pub(crate) type Marks = Vec<(u8, [u8; MARK])>;
+/// The marks of dead holders, each with its stripe. `None`: the holder had locked all stripes.
+pub(crate) type Marks = Vec<(Option<u8>, [u8; MARK])>;
 
 /// The stripe of a path. The path is relative to the workspace, so it is the same in every container that mounts it.
 pub(crate) fn stripe(path: &Path) -> u8 {
@@ -52,32 +61,45 @@ impl Stripes {
         paths: impl IntoIterator<Item = &'a Path>,
         wait: Duration,
     ) -> Result<Option<StripeLocks>> {
-        let stripes: BTreeSet<u8> = paths.into_iter().map(stripe).collect();
+        self.acquire_all(paths.into_iter().map(stripe).collect(), wait)
+    }
+
+    /// Locks one stripe.
+    pub(crate) fn acquire_one(&self, stripe: u8, wait: Duration) -> Result<Option<StripeLocks>> {
+        self.acquire_all([stripe].into(), wait)
+    }
+
+    fn acquire_all(&self, stripes: BTreeSet<u8>, wait: Duration) -> Result<Option<StripeLocks>> {
         let deadline = Instant::now() + wait;
-        let mut locks = Vec::with_capacity(stripes.len());
-        for stripe in stripes {
+        let all = self.folder.join("all");
+        let alone = stripes.len() > MOST;
+        let all = if alone { Lock::acquire(&all, wait)? } else { Lock::acquire_shared(&all, wait)? };
+        let Some(all) = all else { return Ok(None) };
+        let mut locks = Vec::new();
+        for stripe in stripes.into_iter().filter(|_| !alone) {
             let left = deadline.saturating_duration_since(Instant::now());
-            match self.acquire_one(stripe, left)? {
+            match Lock::acquire(&stripe_file(&self.folder, stripe), left)? {
                 Some(lock) => locks.push((stripe, lock)),
                 None => return Ok(None),
             }
         }
-        Ok(Some(StripeLocks { locks }))
+        Ok(Some(StripeLocks { folder: self.folder.clone(), all, alone, locks }))
     }
+}
 
-    pub(crate) fn acquire_one(&self, stripe: u8, wait: Duration) -> Result<Option<Lock>> {
-        Lock::acquire(&self.folder.join(format!("{stripe:02x}")), wait)
-    }
+fn stripe_file(folder: &Path, stripe: u8) -> PathBuf {
+    folder.join(format!("{stripe:02x}"))
 }
 
 impl StripeLocks {
     pub(crate) fn marks(&self) -> Result<Marks> {
         let mut marks = Vec::new();
-        for (stripe, lock) in &self.locks {
+        let stripes = self.locks.iter().map(|(stripe, lock)| (Some(*stripe), lock));
+        for (stripe, lock) in stripes.chain([(None, &self.all)]) {
             let mut mark = [0; MARK];
             let length = lock.file().read_at(&mut mark, 0).at("read the lock", "locks")?;
             if length > 0 && mark != [0; MARK] {
-                marks.push((*stripe, mark));
+                marks.push((stripe, mark));
             }
         }
         Ok(marks)
@@ -94,30 +116,42 @@ impl StripeLocks {
     }
 
     fn put(&self, mark: [u8; MARK]) -> Result<()> {
-        self.locks
-            .iter()
-            .try_for_each(|(_, lock)| lock.file().write_all_at(&mark, 0).at("mark the lock", "locks"))
+        let put = |lock: &Lock| lock.file().write_all_at(&mark, 0).at("mark the lock", "locks");
+        if self.alone {
+            return put(&self.all);
+        }
+        self.locks.iter().try_for_each(|(_, lock)| put(lock))
+    }
+
+    /// Clears the mark of a dead process that had locked all stripes, after what it left was healed. Until this lock is
+    /// released, no other process can lock all of them.
+    pub(crate) fn clear_all(&self) -> Result<()> {
+        self.all.file().write_all_at(&[0; MARK], 0).at("mark the lock", "locks")
     }
 
     /// The line in the lock file of this path's stripe. Empty if there is none.
     pub(crate) fn line(&self, path: &Path) -> Result<Vec<u8>> {
-        let mut file = self.file(path)?;
         let mut bytes = Vec::new();
-        let read = file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_end(&mut bytes));
-        read.at("read the lock", "locks")?;
+        self.with_file(path, |mut file| {
+            let read = file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_end(&mut bytes));
+            read.map(drop).at("read the lock", "locks")
+        })?;
         Ok(line_of(&bytes).to_vec())
     }
 
     /// Replaces the line. The rest of a longer, earlier line stays behind the newline and does not count.
     pub(crate) fn put_line(&self, path: &Path, mut line: Vec<u8>) -> Result<()> {
         line.push(b'\n');
-        self.file(path)?.write_all_at(&line, MARK as u64).at("write to the lock", "locks")
+        self.with_file(path, |file| file.write_all_at(&line, MARK as u64).at("write to the lock", "locks"))
     }
 
-    fn file(&self, path: &Path) -> Result<&File> {
+    fn with_file(&self, path: &Path, act: impl FnOnce(&File) -> Result<()>) -> Result<()> {
         let number = stripe(path);
-        let held = self.locks.iter().find(|(held, _)| *held == number);
-        held.map(|(_, lock)| lock.file()).ok_or_else(|| Fault::invalid("the lock of this path is not held"))
+        match self.locks.iter().find(|(held, _)| *held == number) {
+            Some((_, lock)) => act(lock.file()),
+            None if self.alone => act(&open(&stripe_file(&self.folder, number))?),
+            None => Err(Fault::invalid("the lock of this path is not held")),
+        }
     }
 }
 
@@ -155,6 +189,29 @@ mod tests {
         assert_eq!(held.marks().unwrap(), []);
         drop(held);
         assert!(stripes.acquire([b, a], Duration::ZERO).unwrap().is_some());
+    }
+
+    #[test]
+    fn many_stripes_are_locked_as_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let stripes = Stripes { folder: folder.path().to_owned() };
+        let names: Vec<PathBuf> = (0..1000).map(|number| PathBuf::from(number.to_string())).collect();
+        let many = || stripes.acquire(names.iter().map(PathBuf::as_path), Duration::ZERO).unwrap();
+        let one = || stripes.acquire([Path::new("0")], Duration::ZERO).unwrap();
+        let held = one().unwrap();
+        assert!(many().is_none(), "one of them is locked");
+        held.put_line(Path::new("0"), b"line".to_vec()).unwrap();
+        drop(held);
+        let held = many().unwrap();
+        assert!(held.alone && held.locks.is_empty(), "one descriptor is enough");
+        assert!(one().is_none());
+        assert_eq!(held.line(Path::new("0")).unwrap(), b"line");
+        held.mark().unwrap();
+        drop(held);
+        let held = one().unwrap();
+        assert!(matches!(held.marks().unwrap()[..], [(None, _)]), "the dead holder left a mark");
+        held.clear_all().unwrap();
+        assert_eq!(held.marks().unwrap(), []);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::disk::{Found, Quiet};
 use crate::explain::{author_of, observe, record, refuse};
 use crate::guard::{READ_WAIT, base, lock};
 use crate::path::{EscapedPath, FilePath};
+use crate::place::Way;
 use crate::recovery;
 use crate::refusal::{Outcome, Reason, Refusal};
 use crate::request::{Expected, Request};
@@ -67,6 +68,9 @@ pub struct Ticket {
     tool: String,
     reads: Vec<(PathBuf, bool, FileState)>,
     changes: Vec<(PathBuf, FileState)>,
+    /// The names under which the tool reaches these files through links.
+    #[serde(default)]
+    names: Vec<(PathBuf, PathBuf)>,
 }
 
 impl Ticket {
@@ -108,20 +112,25 @@ pub(crate) fn before(request: &Request<'_>, tool_use: &ToolUse) -> Result<Outcom
     let Request { root, turn, .. } = *request;
     let observing = root.settings().guard.mode == GuardMode::Observe;
     let (call, tool) = (tool_use.call.clone(), tool_use.tool.clone());
-    let mut reads = Vec::new();
+    let (mut reads, mut names) = (Vec::new(), Vec::new());
+    let mut follow = |given: &Path| -> Result<Way> {
+        let way = root.follow(given)?;
+        names.extend(way.names.iter().map(|name| (name.clone(), way.path.as_path().to_owned())));
+        Ok(way)
+    };
     for (path, extent) in &tool_use.reads {
-        let path = root.canonical(path)?;
+        let Way { path, .. } = follow(path)?;
         reads.push((path.as_path().to_owned(), *extent == Extent::Whole, Now::of(root, &path)?.state));
     }
     let mut refusals = Vec::new();
     let mut paths = Vec::new();
     for change in &tool_use.changes {
-        let path = root.canonical(&change.path)?;
-        let key = request.key(&path);
-        if root.protects(&change.path, path.as_path()) {
-            refusals.push(Refusal::new(path.clone(), Reason::Protected));
+        let way = follow(&change.path)?;
+        let key = request.key(&way.path);
+        if root.protects(&change.path, way.path.as_path()) {
+            refusals.push(Refusal::new(way.path.clone(), Reason::Protected));
         }
-        paths.push((path, key));
+        paths.push((way, key));
     }
     let keys: Vec<&Path> = paths.iter().map(|(_, key)| key.as_path()).collect();
     let locks = match lock(request, &keys, Some(&call))? {
@@ -133,18 +142,19 @@ pub(crate) fn before(request: &Request<'_>, tool_use: &ToolUse) -> Result<Outcom
             }
             // An agent that is only observed gets no reservation either: others must not wait for it.
             record(request, &refusals, RefusalStatus::Observed)?;
-            return Ok(Outcome::Done(Ticket { call, tool, reads, changes: Vec::new() }));
+            return Ok(Outcome::Done(Ticket { call, tool, reads, changes: Vec::new(), names }));
         }
     };
     if observing && !refusals.is_empty() {
         record(request, &std::mem::take(&mut refusals), RefusalStatus::Observed)?;
     }
     let mut changes = Vec::new();
-    for (change, (path, _)) in tool_use.changes.iter().zip(&paths) {
+    for (change, (way, _)) in tool_use.changes.iter().zip(&paths) {
+        let path = &way.path;
         let Now { state, quiet, .. } = Now::of(root, path)?;
         changes.push((path.as_path().to_owned(), state));
         let find = || root.spot_anywhere(path)?.map_or(Ok(Found::Nothing), |spot| spot.open());
-        let reason = match base(request, path, change.extent, change.expected, &find)? {
+        let reason = match base(request, way, change.extent, change.expected, &find)? {
             Ok(Base::Exactly(expected)) if expected != state => match quiet {
                 Quiet::Busy => Reason::Busy { holder: None },
                 Quiet::Held | Quiet::Unavailable => Reason::stale(expected, state),
@@ -177,11 +187,15 @@ pub(crate) fn before(request: &Request<'_>, tool_use: &ToolUse) -> Result<Outcom
             return Err(fault);
         }
     }
-    Ok(Outcome::Done(Ticket { call, tool, reads, changes }))
+    Ok(Outcome::Done(Ticket { call, tool, reads, changes, names }))
 }
 
 pub(crate) fn after(root: &Root, turn: &dyn TurnState, ticket: Ticket, result: ToolResult) -> Result<()> {
     let request = Request { root, turn, tool: &ticket.tool };
+    let used = |path: &FilePath| {
+        let names = ticket.names.iter().filter(|(_, to)| to == path.as_path());
+        turn.used(&names.map(|(name, _)| name.clone()).collect::<Vec<_>>(), path)
+    };
     for (path, whole, before) in ticket.reads {
         let path = FilePath::trusted(path);
         let now = Now::of(root, &path)?;
@@ -193,6 +207,7 @@ pub(crate) fn after(root: &Root, turn: &dyn TurnState, ticket: Ticket, result: T
             continue;
         }
         turn.observe(&path, seen, if whole { Extent::Whole } else { Extent::Part })?;
+        used(&path)?;
         if now.state == seen {
             now.keep_text(turn)?;
         }
@@ -215,6 +230,7 @@ pub(crate) fn after(root: &Root, turn: &dyn TurnState, ticket: Ticket, result: T
         };
         if own {
             turn.wrote(path, now.state)?;
+            used(path)?;
             now.keep_text(turn)?;
             lines.push(applied_line(&request, key, *before, now.state)?);
         }

@@ -1,46 +1,23 @@
 //! A turn: what one agent has read, and what it may therefore overwrite.
 //!
-//! Invariants: the first sighting of a path never changes; a new turn knows nothing; an ended turn leaves nothing.
+//! Invariants: the hash of the first read of a path never changes; a new turn knows nothing; an ended turn leaves nothing
+//! but what its session knows.
 //! The rules are in [`Sighting`], which does no I/O. [`Turn`] keeps sightings in memory. [`crate::shared_turn`] keeps
 //! them in a folder, for processes that end before the turn does.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::file_state::{FileState, Stamp};
 use crate::path::FilePath;
+use crate::session::lock;
+pub use crate::session::{Known, Session};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_base::name::{Agent, TurnId};
-
-/// What a file was at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FileState {
-    /// The file existed and had these bytes.
-    Present(Digest),
-    /// The file did not exist.
-    Absent,
-    /// The file existed but could not be read, so its bytes are unknown.
-    Unreadable,
-}
-
-impl FileState {
-    /// The hash, if there were bytes to hash.
-    pub fn digest(self) -> Option<Digest> {
-        match self {
-            Self::Present(digest) => Some(digest),
-            Self::Absent | Self::Unreadable => None,
-        }
-    }
-}
-
-impl From<Option<Digest>> for FileState {
-    fn from(digest: Option<Digest>) -> Self {
-        digest.map_or(Self::Absent, Self::Present)
-    }
-}
 
 /// How much of a file a read showed, or a write replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +31,8 @@ pub enum Extent {
 /// What the agent knew of one file, first and last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sighting {
-    pub(crate) first: FileState,
+    /// The hash of the first successful read.
+    pub(crate) first: Option<Digest>,
     pub(crate) last: FileState,
     /// A newer state that the agent has seen in part, after a refusal. Enough for an edit, not for an overwrite.
     pub(crate) part: Option<FileState>,
@@ -63,13 +41,18 @@ pub struct Sighting {
 }
 
 impl Sighting {
-    /// The first sighting in this turn.
+    /// The first read in this turn.
     pub fn new(state: FileState) -> Self {
-        Self { first: state, last: state, part: None, refused: false }
+        Self { first: state.digest(), ..Self::unread(state) }
     }
 
-    /// The state at the first sighting. It never changes.
-    pub fn initial(&self) -> FileState {
+    /// The agent knows this state, but not from a read.
+    fn unread(state: FileState) -> Self {
+        Self { first: None, last: state, part: None, refused: false }
+    }
+
+    /// The hash of the first successful read. It never changes.
+    pub fn initial(&self) -> Option<Digest> {
         self.first
     }
 
@@ -84,18 +67,24 @@ impl Sighting {
     /// The agent read the file again.
     #[must_use]
     pub fn read(self, state: FileState, shown: Extent) -> Self {
+        let first = self.first.or(state.digest());
         match shown {
-            Extent::Whole => self.wrote(state),
+            Extent::Whole => Self { first, ..Self::unread(state) },
             // Before a refusal, the agent does not know that the rest may have changed, so a partial read does not count.
-            Extent::Part if self.refused => Self { part: Some(state), ..self },
-            Extent::Part => self,
+            Extent::Part if self.refused => Self { first, part: Some(state), ..self },
+            Extent::Part => Self { first, ..self },
         }
     }
 
     /// The agent wrote the file itself.
     #[must_use]
     pub fn wrote(self, state: FileState) -> Self {
-        Self { first: self.first, ..Self::new(state) }
+        Self { first: self.first, ..Self::unread(state) }
+    }
+
+    /// The same, for a path about which this was known.
+    fn moved_over(self, other: Option<Self>) -> Self {
+        Self { first: other.and_then(|other| other.first).or(self.first), ..self }
     }
 
     /// The agent's write was refused.
@@ -122,8 +111,20 @@ pub trait TurnState {
     /// Changes what the turn knows of this file, atomically.
     fn update(&self, path: &FilePath, change: &mut SightingChange<'_>) -> Result<()>;
 
-    /// What the agent last knew of this file in an earlier turn of the same session.
-    fn known(&self, path: &FilePath) -> Result<Option<FileState>>;
+    /// The file to which this name led when the agent last used it: a path through a symbolic link.
+    fn led_to(&self, name: &Path) -> Result<Option<FilePath>>;
+
+    /// Remembers where a name leads.
+    fn set_lead(&self, name: &Path, path: &FilePath) -> Result<()>;
+
+    /// What the agent's session knows, from all its turns.
+    fn session(&self) -> &dyn Known;
+
+    /// The hash that a file had when it was as this stamp says.
+    fn stamped(&self, path: &FilePath, stamp: &Stamp) -> Result<Option<Digest>>;
+
+    /// Keeps the hash of a file that was as this stamp says.
+    fn keep_stamp(&self, path: &FilePath, stamp: &Stamp, digest: Digest) -> Result<()>;
 
     /// Keeps bytes that the agent was shown, so that a later refusal can show what changed. May keep nothing.
     fn keep_text(&self, digest: Digest, bytes: &[u8]) -> Result<()>;
@@ -143,7 +144,52 @@ pub trait TurnState {
 
     /// Records the agent's own write.
     fn wrote(&self, path: &FilePath, state: FileState) -> Result<()> {
-        self.update(path, &mut |seen| Some(seen.map_or(Sighting::new(state), |seen| seen.wrote(state))))
+        self.update(path, &mut |seen| Some(seen.map_or(Sighting::unread(state), |seen| seen.wrote(state))))
+    }
+
+    /// The agent has used a file under these names.
+    fn used(&self, names: &[PathBuf], path: &FilePath) -> Result<()> {
+        for name in names {
+            if self.led_to(name)?.as_ref() != Some(path) {
+                self.set_lead(name, path)?;
+            }
+        }
+        // A link that was here led elsewhere.
+        if self.led_to(path.as_path())?.is_some_and(|before| before != *path) {
+            self.set_lead(path.as_path(), path)?;
+        }
+        Ok(())
+    }
+
+    /// What the agent knew in earlier turns of the file that it means by these names.
+    fn known(&self, names: &[PathBuf], path: &FilePath) -> Result<Option<FileState>> {
+        let session = self.session();
+        for name in names.iter().map(PathBuf::as_path).chain([path.as_path()]) {
+            let before = session.led_to(name)?.unwrap_or_else(|| FilePath::trusted(name.to_owned()));
+            if before != *path
+                && let Some(state) = session.get(&before)?
+            {
+                return Ok(Some(state));
+            }
+        }
+        session.get(path)
+    }
+
+    /// The agent is about to change a file under these names. If one of them led to another file before, or was a file
+    /// itself, the agent means that file: what it knew of that file is then what must be at this path.
+    fn about_to_change(&self, names: &[PathBuf], path: &FilePath) -> Result<()> {
+        let names_and_path = names.iter().map(PathBuf::as_path).chain([path.as_path()]);
+        for name in names_and_path {
+            let before = self.led_to(name)?.unwrap_or_else(|| FilePath::trusted(name.to_owned()));
+            if before == *path {
+                continue;
+            }
+            if let Some(meant) = self.get(&before)? {
+                self.update(path, &mut |seen| Some(meant.moved_over(seen)))?;
+                return self.used(names, path);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -152,10 +198,6 @@ pub const TEXT_PER_FILE: usize = 256 * 1024;
 
 /// The number of bytes that one turn keeps for diffs, which limits its memory.
 pub const TEXT_PER_TURN: usize = 64 * 1024 * 1024;
-
-/// What an agent knew at the end of its turns, for the policy `unread = "known"`. Clones share the session.
-#[derive(Debug, Clone, Default)]
-pub struct Session(Arc<Mutex<HashMap<FilePath, FileState>>>);
 
 /// A turn kept in memory by the process that owns it.
 #[derive(Debug)]
@@ -169,6 +211,8 @@ pub struct Turn {
 #[derive(Debug, Default)]
 struct Memory {
     files: HashMap<FilePath, Sighting>,
+    leads: HashMap<PathBuf, FilePath>,
+    stamps: HashMap<FilePath, (Stamp, Digest)>,
     texts: HashMap<Digest, Arc<[u8]>>,
     text_bytes: usize,
 }
@@ -179,7 +223,7 @@ impl Turn {
         Self::begin_in(id, agent, Session::default())
     }
 
-    /// Begins a turn that knows nothing. At its end, the session remembers what the turn knew.
+    /// Begins a turn that knows nothing. The session learns what the turn knows.
     pub fn begin_in(id: TurnId, agent: Agent, session: Session) -> Self {
         Self { id, agent, session, memory: Mutex::default() }
     }
@@ -189,21 +233,9 @@ impl Turn {
         self.memory().files.iter().map(|(path, sighting)| (path.clone(), *sighting)).collect()
     }
 
-    /// Ends the turn. Only the session remembers what it knew.
-    pub fn end(self) {
-        let memory = self.memory.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let mut known = lock(&self.session.0);
-        known.extend(memory.files.into_iter().map(|(path, sighting)| (path, sighting.last)));
-    }
-
     fn memory(&self) -> MutexGuard<'_, Memory> {
         lock(&self.memory)
     }
-}
-
-/// Every change under these locks is one assignment, so a panic leaves nothing incomplete.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl TurnState for Turn {
@@ -221,13 +253,32 @@ impl TurnState for Turn {
 
     fn update(&self, path: &FilePath, change: &mut SightingChange<'_>) -> Result<()> {
         let mut memory = self.memory();
-        let sighting = change(memory.files.get(path).copied());
-        memory.files.extend(sighting.map(|sighting| (path.clone(), sighting)));
-        Ok(())
+        let Some(sighting) = change(memory.files.get(path).copied()) else { return Ok(()) };
+        memory.files.insert(path.clone(), sighting);
+        // Under the lock, so that the session does not learn an older state last.
+        self.session.set(path, sighting.last)
     }
 
-    fn known(&self, path: &FilePath) -> Result<Option<FileState>> {
-        Ok(lock(&self.session.0).get(path).copied())
+    fn led_to(&self, name: &Path) -> Result<Option<FilePath>> {
+        Ok(self.memory().leads.get(name).cloned())
+    }
+
+    fn set_lead(&self, name: &Path, path: &FilePath) -> Result<()> {
+        self.memory().leads.insert(name.to_owned(), path.clone());
+        self.session.set_lead(name, path)
+    }
+
+    fn session(&self) -> &dyn Known {
+        &self.session
+    }
+
+    fn stamped(&self, path: &FilePath, stamp: &Stamp) -> Result<Option<Digest>> {
+        Ok(self.memory().stamps.get(path).filter(|(kept, _)| kept == stamp).map(|(_, digest)| *digest))
+    }
+
+    fn keep_stamp(&self, path: &FilePath, stamp: &Stamp, digest: Digest) -> Result<()> {
+        self.memory().stamps.insert(path.clone(), (*stamp, digest));
+        Ok(())
     }
 
     fn keep_text(&self, digest: Digest, bytes: &[u8]) -> Result<()> {
@@ -287,7 +338,19 @@ mod tests {
             }
             assert_eq!(sighting.baseline(Whole), state(overwrite), "overwrite after story {index}");
             assert_eq!(sighting.baseline(Part), state(edit), "edit after story {index}");
-            assert_eq!(sighting.initial(), state("a"), "initial after story {index}");
+            assert_eq!(sighting.initial(), state("a").digest(), "initial after story {index}");
+        }
+    }
+
+    #[test]
+    fn the_initial_hash_is_that_of_the_first_successful_read() {
+        let digest = |text: &str| state(text).digest();
+        for failed in [FileState::Unreadable, FileState::Absent] {
+            let sighting = Sighting::new(failed);
+            assert_eq!(sighting.initial(), None);
+            assert_eq!(sighting.read(state("a"), Extent::Whole).initial(), digest("a"));
+            assert_eq!(sighting.wrote(state("b")).initial(), None);
+            assert_eq!(sighting.wrote(state("b")).read(state("c"), Extent::Part).initial(), digest("c"));
         }
     }
 
@@ -299,11 +362,12 @@ mod tests {
         let first = turn("t1");
         first.observe(&path, state("one"), Extent::Whole).unwrap();
         first.wrote(&path, state("two")).unwrap();
-        assert_eq!(first.get(&path).unwrap().unwrap().initial(), state("one"));
-        first.end();
+        assert_eq!(first.get(&path).unwrap().unwrap().initial(), state("one").digest());
         let second = turn("t2");
         assert!(second.get(&path).unwrap().is_none());
-        assert_eq!(second.known(&path).unwrap(), Some(state("two")));
+        assert_eq!(second.known(&[], &path).unwrap(), Some(state("two")), "the first turn has not ended");
+        drop(first);
+        assert_eq!(second.known(&[], &path).unwrap(), Some(state("two")));
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(crate) struct Shard {
     path: PathBuf,
 }
 
-/// The length of a line up to the path: the first state, the last state and the partly seen state (a letter and 64 digits
+/// The length of a line up to the path: the hash of the first read, the last state and the partly seen state (a letter and 64 digits
 /// each), whether the agent was refused, and a space.
 const FIXED: usize = 3 * 65 + 2;
 
@@ -65,14 +65,49 @@ impl Shard {
         Ok(self.text()?.split_inclusive('\n').filter_map(line).collect())
     }
 
-    /// Empty if nothing was written yet.
     fn text(&self) -> Result<String> {
+        read_shared(&self.path)
+    }
+}
+
+/// The text of a file. Empty if nothing was written yet.
+fn read_shared(path: &Path) -> Result<String> {
+    let mut text = String::new();
+    if let Some(mut file) = gone_is_none(File::open(path).at("open", path))? {
+        file.lock_shared().at("lock", path)?;
+        file.read_to_string(&mut text).at("read", path)?;
+    }
+    Ok(text)
+}
+
+/// One word for each key: 256 small files like shards. The last line about a key counts.
+pub(crate) struct WordShard {
+    path: PathBuf,
+}
+
+impl WordShard {
+    pub(crate) fn of(folder: &Path, key: &Path) -> Self {
+        Self { path: folder.join(format!("{:02x}", stripe(key))) }
+    }
+
+    pub(crate) fn get(&self, key: &Path) -> Result<Option<String>> {
+        let text = read_shared(&self.path)?;
+        let key = escape(key);
+        let word = text.split_inclusive('\n').rev().find_map(|line| {
+            let (found, word) = line.strip_suffix('\n')?.split_once(' ')?;
+            (found == key).then(|| word.to_owned())
+        });
+        Ok(word)
+    }
+
+    pub(crate) fn set(&self, key: &Path, word: &str) -> Result<()> {
+        let mut file = open_locked(&self.path)?;
         let mut text = String::new();
-        if let Some(mut file) = gone_is_none(File::open(&self.path).at("open", &self.path))? {
-            file.lock_shared().at("lock", &self.path)?;
-            file.read_to_string(&mut text).at("read", &self.path)?;
-        }
-        Ok(text)
+        file.read_to_string(&mut text).at("read", &self.path)?;
+        // Overwrites a last line that its writer did not finish.
+        let end = text.rfind('\n').map_or(0, |newline| newline + 1) as u64;
+        let line = format!("{} {word}\n", escape(key));
+        file.set_len(end).and_then(|()| file.write_all_at(line.as_bytes(), end)).at("write", &self.path)
     }
 }
 
@@ -96,7 +131,13 @@ fn print(Sighting { first, last, part, refused }: Sighting) -> String {
         Some(FileState::Unreadable) => format!("U{:064}", 0),
         Some(FileState::Present(digest)) => format!("P{digest}"),
     };
-    format!("{}{}{}{} ", state(Some(first)), state(Some(last)), state(part), if refused { 'R' } else { '-' })
+    format!(
+        "{}{}{}{} ",
+        state(first.map(FileState::Present)),
+        state(Some(last)),
+        state(part),
+        if refused { 'R' } else { '-' }
+    )
 }
 
 fn parse(line: &str) -> Option<Sighting> {
@@ -111,7 +152,8 @@ fn parse(line: &str) -> Option<Sighting> {
         })
     };
     let refused = line.as_bytes().get(195) == Some(&b'R');
-    Some(Sighting { first: state(0)??, last: state(1)??, part: state(2)?, refused })
+    let first = state(0)?.and_then(FileState::digest);
+    Some(Sighting { first, last: state(1)??, part: state(2)?, refused })
 }
 
 /// Opens a file and locks it. Locks are held for microseconds only, so a wait without a limit is safe.

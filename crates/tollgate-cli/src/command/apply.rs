@@ -1,5 +1,7 @@
 //! `tollgate apply`: several changes as one, atomically.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -17,7 +19,7 @@ use crate::report::change::ChangeVerb;
 
 /// Make several changes atomically, from JSON on stdin
 ///
-/// Stdin is a list of changes. Each has a path and exactly one of:
+/// Stdin is a list of changes. Each has a "path" (or a "path_base64", if the path is not UTF-8) and exactly one of:
 ///   "content": "..."             the new text of the file
 ///   "content_base64": "..."      the new bytes of the file, if they are not text
 ///   "edits": [{"oldText": "...", "newText": "...", "all": false}]
@@ -27,7 +29,7 @@ use crate::report::change::ChangeVerb;
 /// "expected_hash" is optional: the SHA-256 that the file must have, or null or "absent" if the file must not exist. Without
 /// it the turn decides, as for `write`.
 ///
-/// If one change is refused, none is made. After a crash or a power failure, all changes are there or none.
+/// If one change is refused, none is made; with --json, "all" lists every refusal. After a crash or a power failure, all changes are there or none.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
@@ -44,7 +46,8 @@ pub(crate) struct ApplyArgs {}
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Given {
-    path: PathBuf,
+    path: Option<PathBuf>,
+    path_base64: Option<String>,
     content: Option<String>,
     content_base64: Option<String>,
     edits: Option<Vec<GivenEdit>>,
@@ -75,12 +78,16 @@ fn expected_hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Expected,
 
 pub(crate) fn run(invocation: &Invocation, _: &ApplyArgs) -> Result<Answer, CliError> {
     let changes = read_changes(invocation, &stdin()?)?;
-    change(
+    let answer = change(
         invocation,
         ChangeVerb::Write,
         |gate, turn| gate.apply(turn, changes),
         |applied| json!({"changes": applied.iter().map(applied_json).collect::<Vec<Value>>()}),
-    )
+    )?;
+    Ok(match answer {
+        Answer::Refused(refused) => Answer::AllRefused(refused),
+        answer => answer,
+    })
 }
 
 fn read_changes(invocation: &Invocation, json: &[u8]) -> Result<Vec<Change>, CliError> {
@@ -89,7 +96,15 @@ fn read_changes(invocation: &Invocation, json: &[u8]) -> Result<Vec<Change>, Cli
         .into_iter()
         .enumerate()
         .map(|(index, given)| {
-            let path = invocation.path(&given.path)?;
+            let path = match (&given.path, &given.path_base64) {
+                (Some(path), None) => path.clone(),
+                (None, Some(text)) => match decode_base64(text) {
+                    Some(bytes) => OsString::from_vec(bytes).into(),
+                    None => return Err(UsageError::NotBase64 { index }.into()),
+                },
+                _ => return Err(UsageError::NotOnePath { index }.into()),
+            };
+            let path = invocation.path(&path)?;
             let expected = given.expected_hash;
             let action = action(invocation, given).map_err(|wrong| match wrong {
                 Wrong::Error(error) => error,

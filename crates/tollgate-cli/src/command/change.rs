@@ -22,7 +22,7 @@ pub(crate) fn change(
     json: impl FnOnce(&[Applied]) -> Value,
 ) -> Result<Answer, CliError> {
     let gate = invocation.gate()?;
-    let turn = invocation.turn()?;
+    let turn = invocation.turn(&gate)?;
     match make(&gate, turn.as_ref())? {
         Outcome::Done(applied) => {
             // The change is made. If this sweep fails, the next one does its work.

@@ -16,7 +16,7 @@ use crate::report::change::ChangeVerb;
 ///
 /// The old text must occur exactly once in the file, or with --all at least once. For several edits in one change, give --old
 /// and --new several times; each edit works on the result of the previous one. All other bytes stay the same, line endings
-/// included.
+/// included. Files of up to 16 MiB can be edited; write a larger one whole.
 ///
 /// An edit is refused as stale by the same rules as `write`. After a refusal it is enough to read the lines around the edit
 /// again.

@@ -35,7 +35,9 @@ pub(crate) fn run(invocation: &Invocation, args: &McpArgs) -> Result<Answer, Cli
         output::tell(&words::created_state(root));
     }
     let tasks = invocation.tasks_of(gate.workspace())?;
-    let options = Options { home: Surroundings::home(), ..Options::new(invocation.agent()?) };
+    let agent = invocation.agent()?;
+    let session = invocation.session(&gate, &agent)?;
+    let options = Options { home: Surroundings::home(), session, ..Options::new(agent) };
     let mut server = Server::new(gate, options);
     if let Some(tasks) = tasks {
         tasks.keep_in_touch();

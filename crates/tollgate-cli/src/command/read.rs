@@ -58,7 +58,7 @@ fn lines(text: &str) -> Result<Part, String> {
 pub(crate) fn run(invocation: &Invocation, args: &ReadArgs) -> Result<Answer, CliError> {
     let path = invocation.path(&args.path)?;
     let gate = invocation.gate()?;
-    let turn = invocation.turn()?;
+    let turn = invocation.turn(&gate)?;
     let part = args.lines.unwrap_or_default();
     match invocation.form() {
         Form::Words => {

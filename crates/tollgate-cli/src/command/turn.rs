@@ -5,8 +5,6 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use tollgate::name::TurnId;
-use tollgate::settings::Unread;
-use tollgate::shared_turn::Leaves;
 use tollgate::turn::{Extent, TurnState};
 
 use crate::answer::{Answer, Said};
@@ -50,7 +48,7 @@ enum TurnCommand {
     List,
     /// Print the hash that a file had when it was first read in the turn
     ///
-    /// Does not read the file. If the turn has not read the file, or if the file did not exist, the hash is `none` (in JSON:
+    /// Does not read the file. If the turn has not read the file, or if no read succeeded, the hash is `none` (in JSON:
     /// null).
     #[command(after_help = "Example\n  tollgate turn hash src/a.rs")]
     Hash {
@@ -73,7 +71,8 @@ pub(crate) fn run(invocation: &Invocation, args: &TurnArgs) -> Result<Answer, Cl
 fn begin(invocation: &Invocation) -> Result<Answer, CliError> {
     let agent = invocation.agent()?;
     let gate = invocation.gate()?;
-    let turn = invocation.new_turns()?.begin(TurnId::new()?, agent, invocation.now())?;
+    let leaves = gate.workspace().settings().guard.unread.into();
+    let turn = invocation.new_turns()?.begin(TurnId::new()?, agent, invocation.now(), leaves)?;
     gate.record_turn_start(&turn)?;
     Ok(Answer::Done(Said {
         words: turn.id().to_string(),
@@ -85,13 +84,9 @@ fn begin(invocation: &Invocation) -> Result<Answer, CliError> {
 fn end(invocation: &Invocation) -> Result<Answer, CliError> {
     let gate = invocation.gate()?;
     let (turns, turn) = invocation.shared_turn()?;
-    let leaves = match gate.workspace().settings().guard.unread {
-        Unread::Known => Leaves::Known,
-        Unread::Allow | Unread::Refuse => Leaves::Nothing,
-    };
     gate.record_turn_end(&turn)?;
     let (id, files) = (turn.id().clone(), turn.files()?.len());
-    turns.end(turn, leaves)?;
+    turns.end(turn)?;
     let _ = gate.workspace().sweep();
     Ok(Answer::Done(Said {
         words: words::turn_ended(&id, files),
@@ -108,7 +103,7 @@ fn show(invocation: &Invocation) -> Result<Answer, CliError> {
         .map(|(path, sighting)| {
             json!({
                 "path": path.to_string(),
-                "initial_hash": sighting.initial().digest(),
+                "initial_hash": sighting.initial(),
                 "baseline_hash": sighting.baseline(Extent::Whole).digest(),
             })
         })
@@ -146,8 +141,9 @@ fn list(invocation: &Invocation) -> Result<Answer, CliError> {
 fn hash(invocation: &Invocation, path: &std::path::Path) -> Result<Answer, CliError> {
     let (_, turn) = invocation.shared_turn()?;
     let gate = invocation.gate()?;
-    let path = gate.workspace().canonical(invocation.path(path)?)?;
-    let hash = gate.get_initial_hash(&turn, &path)?;
+    let given = invocation.path(path)?;
+    let path = gate.workspace().canonical(&given)?;
+    let hash = gate.get_initial_hash(&turn, given)?;
     Ok(Answer::Done(Said {
         words: hash.map_or_else(|| "none".into(), |hash| hash.to_string()),
         json: json!({"file_path": path.to_string(), "initial_hash": hash}),

@@ -17,7 +17,7 @@ use tollgate::shared_turn::SharedTurn;
 use tollgate::turn::{Extent, FileState, TurnState};
 
 use super::formatter::{self, Adopted};
-use super::pending_call::{Expectation, LastChange};
+use super::pending_call::{Expectation, LastChange, hash_of};
 use super::plan::Plan;
 use super::session::Session;
 use super::settle;
@@ -117,12 +117,8 @@ impl Acting<'_> {
     fn suspected(&self, call: &Call, plan: &Plan, turn: &SharedTurn) -> Result<Option<Value>, CliError> {
         let mut stale = Vec::new();
         for path in &plan.suspects {
-            // What is not a path names no file.
-            let Ok(path) = self.gate.workspace().canonical(path) else { continue };
-            if self.is_stale(&path, turn)?
-                && !stale.iter().any(|there: &ToolChange| there.path == path.as_path())
-            {
-                stale.push(ToolChange::part(path.as_path().to_owned()));
+            if self.is_stale(path, turn)? && !stale.iter().any(|there: &ToolChange| there.path == *path) {
+                stale.push(ToolChange::part(path.clone()));
             }
         }
         self.refused(call, stale, turn)
@@ -137,8 +133,10 @@ impl Acting<'_> {
         };
         let mut changes: Vec<ToolChange> = Vec::new();
         for path in paths {
-            let Ok(canonical) = self.gate.workspace().canonical(path) else { continue };
-            if self.gate.workspace().is_protected(path)? || self.is_stale(&canonical, &turn)? {
+            if self.gate.workspace().canonical(path).is_err() {
+                continue;
+            }
+            if self.gate.workspace().is_protected(path)? || self.is_stale(path, &turn)? {
                 changes.push(ToolChange::part(path.clone()));
             }
         }
@@ -155,9 +153,10 @@ impl Acting<'_> {
     }
 
     /// Whether the turn knows a file that is not as the agent last saw it.
-    fn is_stale(&self, path: &FilePath, turn: &SharedTurn) -> Result<bool, Fault> {
-        let Some(sighting) = turn.get(path)? else { return Ok(false) };
-        let now = std::fs::read(path.as_path()).ok().map(|bytes| Digest::of(&bytes));
+    fn is_stale(&self, path: &Path, turn: &SharedTurn) -> Result<bool, Fault> {
+        // What is not a path names no file.
+        let Ok(Some((path, sighting))) = self.gate.sighting(turn, path) else { return Ok(false) };
+        let now = hash_of(path.as_path()).ok();
         Ok(match sighting.baseline(Extent::Part) {
             FileState::Present(known) => now != Some(known),
             FileState::Absent => path.as_path().exists(),
@@ -217,44 +216,45 @@ impl Acting<'_> {
     ) -> Result<(Vec<ToolChange>, Vec<(PathBuf, Digest)>), Fault> {
         let (mut changes, mut predicted): (Vec<ToolChange>, Vec<_>) = (Vec::new(), Vec::new());
         let workspace = self.gate.workspace();
+        let mut added = BTreeSet::new();
         // As it was given: the path of a protected file may lead through a link.
         let touched = plan.touched.iter().chain(plan.changes.iter().map(|planned| &planned.path));
         for path in touched {
-            if workspace.is_protected(path)? && !changes.iter().any(|there| there.path == *path) {
+            if workspace.is_protected(path)? && added.insert(workspace.canonical(path)?) {
                 changes.push(ToolChange::part(path.clone()));
             }
         }
         for planned in &plan.changes {
             let path = workspace.canonical(&planned.path)?;
-            let mut add = |path: &FilePath, text: Option<Digest>| {
-                let path = path.as_path().to_owned();
-                if changes.iter().any(|there| there.path == path) {
+            // As it is given: the gate compares where the path leads with where it led.
+            let mut add = |file: &FilePath, given: &Path, text: Option<Digest>| {
+                if !added.insert(file.clone()) {
                     return;
                 }
-                predicted.extend(text.map(|text| (path.clone(), text)));
-                let (extent, expected) = (planned.extent, Expected::Baseline);
+                predicted.extend(text.map(|text| (file.as_path().to_owned(), text)));
+                let (path, extent, expected) = (given.to_owned(), planned.extent, Expected::Baseline);
                 changes.push(ToolChange { path, extent, expected, predicted: text });
             };
             if path.as_path().is_dir() {
                 // A change of a folder changes all files in it that the turn has seen,
                 let inside =
                     turn.files()?.into_iter().filter(|(file, _)| file.as_path().starts_with(path.as_path()));
-                inside.for_each(|(file, _)| add(&file, None));
+                inside.for_each(|(file, _)| add(&file, file.as_path(), None));
                 // and everything protected in it. git itself leaves its own files alone.
                 if !planned.by_git {
                     for file in workspace.protected_within(&path) {
-                        add(&workspace.canonical(&file)?, None);
+                        add(&workspace.canonical(&file)?, &file, None);
                     }
                 }
             } else {
-                add(&path, planned.digest(path.as_path()));
+                add(&path, &planned.path, planned.digest(path.as_path()));
             }
         }
         if plan.gave_up
             && let Deeds::Shell { commands, .. } = &call.deeds
         {
             for path in turn.files_where(|path| self.is_named(commands, path) == Mention::Yes)? {
-                if !changes.iter().any(|there| there.path == path.as_path()) {
+                if added.insert(path.clone()) {
                     changes.push(ToolChange::part(path.as_path().to_owned()));
                 }
             }
@@ -266,10 +266,9 @@ impl Acting<'_> {
     fn foreign(&self, plan: &Plan, turn: &SharedTurn) -> Result<Vec<PathBuf>, Fault> {
         let mut foreign = Vec::new();
         for named in &plan.named {
-            let Ok(path) = self.gate.workspace().canonical(named) else { continue };
-            if let Some(sighting) = turn.get(&path)?
+            if let Ok(Some((path, sighting))) = self.gate.sighting(turn, named)
                 && let Some(known) = sighting.baseline(Extent::Whole).digest()
-                && std::fs::read(path.as_path()).is_ok_and(|bytes| Digest::of(&bytes) != known)
+                && hash_of(path.as_path()).is_ok_and(|found| found != known)
             {
                 foreign.push(path.as_path().to_owned());
             }

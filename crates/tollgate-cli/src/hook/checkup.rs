@@ -39,7 +39,7 @@ pub(crate) fn checkups(invocation: &Invocation, root: &Path) -> Vec<Fact> {
         }
         let hooks = match hooked {
             Some(folder) => hooks(invocation, host, folder, root),
-            None => Ok(HookState::None),
+            None => without_own(host, root),
         };
         facts.push(match hooks {
             Ok(hooks) => {
@@ -110,6 +110,16 @@ fn try_server(registered: &Registered, path: &[PathBuf]) -> Result<ServerState, 
         true => Ok(ServerState::Responding),
         false => Err(format!("it answered `{}`", answer.trim())),
     }
+}
+
+/// The state of a program without hooks of its own.
+fn without_own(host: &dyn Host, root: &Path) -> Result<HookState, Fault> {
+    for other in host.also_calls().iter().filter_map(|name| host::named(name)) {
+        if other.setup().is_in_place(root)? {
+            return Ok(HookState::Through(other.name()));
+        }
+    }
+    Ok(HookState::None)
 }
 
 /// Reports a read to the command, changes the file, announces a write, and checks that the write is blocked.

@@ -55,7 +55,8 @@ pub(crate) fn answer(called: &'static dyn Host, global: &GlobalArgs) -> Option<V
         if let Ok(folder) = Surroundings::look().folder {
             heard.folder = folder.join(&heard.folder);
         }
-        let hook = Hook { host, heard, global: global.clone() };
+        let is_own = host.name() == called.name();
+        let hook = Hook { host, is_own, heard, global: global.clone() };
         let plan = hook.plan();
         Ok((hook, plan))
     }));
@@ -176,6 +177,9 @@ fn understand(
 /// A parsed call of a hook.
 struct Hook {
     host: &'static dyn Host,
+    /// The program was set up to call this hook. Otherwise it calls the hook of another program, whose configuration it also
+    /// reads.
+    is_own: bool,
     heard: Heard,
     global: GlobalArgs,
 }
@@ -263,6 +267,12 @@ impl Hook {
         }
         let turns = invocation.new_turns()?;
         let session = Session::open(&turns, self.names(), invocation.named_by_environment()?)?;
+        if self.is_own {
+            session.note_own_hook()?;
+        } else if session.has_own_hook() && self.has_own_hook(root) {
+            // Its own hook judges this call.
+            return Ok(None);
+        }
         last_call::note(&turns, self.host.name());
         let acting = Acting {
             host: self.host,
@@ -272,6 +282,12 @@ impl Hook {
             session: &session,
         };
         act(&acting).map(Some)
+    }
+
+    /// Whether the program's own hooks are still installed: in the workspace, or where the program runs its hooks.
+    fn has_own_hook(&self, root: &Path) -> bool {
+        let setup = self.host.setup();
+        setup.is_there(root) || Surroundings::look().folder.is_ok_and(|folder| setup.is_there(&folder))
     }
 
     /// Before a tool: every workspace with a file of this call judges its share. All of them must agree.
@@ -414,7 +430,7 @@ mod tests {
             let payloads = events.map(|event| called.canary("s", folder.path(), event, &file).to_string());
             tollgate_fuzz::fuzz(called.name(), &payloads, |bytes| {
                 if let Ok((host, heard)) = understand(called, bytes) {
-                    Hook { host, heard, global: GlobalArgs::default() }.plan();
+                    Hook { host, heard, global: GlobalArgs::default(), is_own: true }.plan();
                 }
             });
         }

@@ -4,13 +4,13 @@
 //! process gets it.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tollgate::digest::Digest;
+use tollgate::digest::{Digest, Hasher};
 use tollgate::error::Fault;
 use tollgate::gate::Ticket;
 use tollgate::name::{Agent, TurnId};
@@ -71,9 +71,7 @@ impl PendingCall {
 
     /// Whether all files hold what the call was expected to write.
     pub(super) fn is_done(&self) -> bool {
-        let holds = |(path, digest): &(PathBuf, Digest)| {
-            fs::read(path).is_ok_and(|bytes| Digest::of(&bytes) == *digest)
-        };
+        let holds = |(path, digest): &(PathBuf, Digest)| hash_of(path).is_ok_and(|found| found == *digest);
         let all = self.ticket.as_ref().map_or(0, |ticket| ticket.changes().count());
         all > 0 && self.predicted.len() == all && self.predicted.iter().all(holds)
     }
@@ -127,6 +125,18 @@ pub(super) fn take(path: &Path) -> Result<Option<(PendingCall, Since)>, Fault> {
     match serde_json::from_slice::<PendingCall>(&bytes?) {
         Ok(call) if call.version == VERSION => Ok(Some((call, since))),
         _ => Err(Fault::Damaged { path: path.to_owned(), what: "it should describe a tool call".into() }),
+    }
+}
+
+/// The hash of a file of any size.
+pub(super) fn hash_of(path: &Path) -> io::Result<Digest> {
+    let (mut file, mut hasher) = (fs::File::open(path)?, Hasher::default());
+    let mut chunk = vec![0; 64 << 10];
+    loop {
+        match file.read(&mut chunk)? {
+            0 => return Ok(hasher.finish()),
+            count => hasher.update(&chunk[..count]),
+        }
     }
 }
 

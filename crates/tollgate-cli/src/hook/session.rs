@@ -16,8 +16,7 @@ use tollgate::error::Fault;
 use tollgate::gate::Gate;
 use tollgate::name::{Agent, TurnId};
 use tollgate::path::{escape, unescape};
-use tollgate::settings::Unread;
-use tollgate::shared_turn::{Leaves, SharedTurn, SharedTurns};
+use tollgate::shared_turn::{SharedTurn, SharedTurns};
 use tollgate::turn::TurnState;
 
 use super::pending_call::{self, Expectation, PendingCall, Since};
@@ -58,6 +57,19 @@ impl<'t> Session<'t> {
         }
         let folder = turns.folder().join("hooks").join(&key);
         Ok(Self { turns, folder, agent: name.parse()?, key })
+    }
+
+    /// Notes that the program has called its own hook in this session.
+    pub(super) fn note_own_hook(&self) -> Result<(), Fault> {
+        match self.has_own_hook() {
+            true => Ok(()),
+            false => replace_file(&self.folder.join("own"), b"", Access::Private),
+        }
+    }
+
+    /// Whether the program has called its own hook in this session.
+    pub(super) fn has_own_hook(&self) -> bool {
+        self.folder.join("own").exists()
     }
 
     /// A unique name for a tool call.
@@ -116,7 +128,8 @@ impl<'t> Session<'t> {
         self.end_turn(gate)?;
         self.delete_forgotten();
         let now = gate.workspace().now();
-        let turn = self.turns.begin(TurnId::new()?, self.agent.clone(), now)?;
+        let leaves = gate.workspace().settings().guard.unread.into();
+        let turn = self.turns.begin(TurnId::new()?, self.agent.clone(), now, leaves)?;
         gate.record_turn_start(&turn)?;
         let text = format!("{} {}\n", turn.id(), number.map(mark).unwrap_or_default());
         let root = escape(gate.workspace().path()) + "\n";
@@ -131,11 +144,7 @@ impl<'t> Session<'t> {
         let _ = fs::remove_dir_all(self.folder.join("refused"));
         let Some(turn) = self.running(None)? else { return Ok(()) };
         gate.record_turn_end(&turn)?;
-        let leaves = match gate.workspace().settings().guard.unread {
-            Unread::Known => Leaves::Known,
-            Unread::Allow | Unread::Refuse => Leaves::Nothing,
-        };
-        self.turns.end(turn, leaves)
+        self.turns.end(turn)
     }
 
     /// The id of the running turn, and the mark of the program's number for it.

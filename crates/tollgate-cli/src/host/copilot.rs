@@ -1,8 +1,8 @@
-//! Copilot CLI: hooks in `.github/hooks/`. Follows its documentation; not tested with Copilot CLI.
+//! Copilot CLI: hooks in `.github/hooks/`.
 //!
 //! Copilot has two spellings of its format, camel case and snake case. The spelling of the event's name in the configuration
-//! decides. `init` uses camel case. This file understands both, because Copilot also reads the configuration of other
-//! programs, and then uses snake case.
+//! decides. `init` uses camel case. This file understands both, because Copilot also calls the hooks in
+//! `.claude/settings.json`, after its own, and then uses snake case (seen with 1.0.102).
 
 use std::path::Path;
 
@@ -52,7 +52,8 @@ impl Host for Copilot {
             has(payload, &["sessionId"]) && has(payload, &["timestamp"]) && !has(payload, &["hookName"]);
         let pascal = has(payload, &["hook_event_name"])
             && has(payload, &["timestamp"])
-            && !has(payload, &["transcript_path"])
+            && (!has(payload, &["transcript_path"])
+                || text(payload, &["hook_event_name"]).as_deref() == Some("Stop"))
             && !has(payload, &["cursor_version"])
             && !text(payload, &["hook_event_name"]).is_some_and(|name| {
                 name.starts_with("Before") || name.starts_with("After") || name == "PreCompress"
@@ -133,6 +134,10 @@ impl Host for Copilot {
 
     fn traces(&self) -> Traces {
         Traces { program: "copilot", home: ".copilot", project: &[".github/hooks", ".github/copilot"] }
+    }
+
+    fn also_calls(&self) -> &'static [&'static str] {
+        &["claude-code"]
     }
 
     fn shell_marks(&self) -> &'static [&'static str] {

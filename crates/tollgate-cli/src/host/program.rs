@@ -45,6 +45,11 @@ pub(crate) trait Host: Sync {
     /// The environment variables by which a command knows that an agent of this program runs it.
     fn shell_marks(&self) -> &'static [&'static str];
 
+    /// The other programs whose hooks this program calls, too.
+    fn also_calls(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Whether the program would call the installed hooks, judging by its settings.
     fn trust(&self, home: Option<&Path>, root: &Path) -> Trust {
         let _ = (home, root);

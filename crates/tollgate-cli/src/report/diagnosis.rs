@@ -171,6 +171,7 @@ impl Fact {
                 warn_if(!matches!(trust, Trust::NotNeeded | Trust::Given))
             }
             Self::Host(HostCheckup { hooks: HookState::Outdated, .. }) => Level::Warning,
+            Self::Host(HostCheckup { hooks: HookState::Through(_), .. }) => Level::Ok,
             Self::Host(HostCheckup { found, has_server, .. }) => {
                 warn_if(!has_server && (found.on_path || found.in_project.is_some()))
             }
@@ -224,6 +225,8 @@ pub(crate) enum ServerState {
 pub(crate) enum HookState {
     /// Not installed.
     None,
+    /// Not installed, but the program also calls the hooks of this other program, which are installed.
+    Through(&'static str),
     /// Installed, but not as this version installs them.
     Outdated,
     /// Installed by this version.

@@ -22,7 +22,11 @@ fn applied_words(view: &Viewpoint, verb: ChangeVerb, applied: &Applied) -> Strin
     let path = shown(view, applied.path.as_path());
     let (before, after) = (hash_or_none(applied.before), hash_or_none(applied.after));
     match (&applied.moved_to, applied.before, applied.after) {
+        (Some(to), ..) if applied.link => {
+            format!("moved the link `{path}` to `{}`", shown(view, to.as_path()))
+        }
         (Some(to), ..) => format!("moved `{path}` to `{}`, {after}", shown(view, to.as_path())),
+        (None, _, FileState::Absent) if applied.link => format!("deleted the link `{path}`"),
         (None, _, FileState::Absent) => {
             format!(
                 "deleted `{path}`, {before}\nhint: run `tollgate recovery restore {}` to restore it",

@@ -61,6 +61,9 @@ fn host_words(view: &Viewpoint, checkup: &HostCheckup) -> (String, Option<String
             format!("`{host}` is not guarded: no hooks installed{program}"),
             Some(format!("{set_up} to install them")),
         ),
+        HookState::Through(other) => {
+            (format!("`{host}` is guarded by the hooks of `{other}`, which it calls too{program}"), None)
+        }
         HookState::Outdated => (
             format!("`{host}`: hooks installed by another version of tollgate{program}"),
             Some(format!("{set_up} to update them")),

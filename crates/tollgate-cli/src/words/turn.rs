@@ -20,7 +20,7 @@ pub(crate) fn turn_shown(view: &Viewpoint, turn: &SharedTurn, files: &[(FilePath
         count(files.len(), "file")
     );
     for (path, sighting) in files {
-        let (first, last) = (sighting.initial(), sighting.baseline(Extent::Whole));
+        let (first, last) = (sighting.initial().into(), sighting.baseline(Extent::Whole));
         let (path, first) = (shown(view, path.as_path()), hash_or_none(first));
         words += &format!("\n  {first:<10}  {:<10}  {path}", hash_or_none(last));
     }

@@ -39,8 +39,12 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
             "give exactly one of `content`, `content_base64`, `edits`, `delete` and `move_to`".into(),
         ),
         E::NotBase64 { index } => (
-            format!("`content_base64` of change {} of the list is not base64", index + 1),
+            format!("`content_base64` or `path_base64` of change {} of the list is not base64", index + 1),
             "use the standard alphabet with padding and no line breaks, or give text as `content`".into(),
+        ),
+        E::NotOnePath { index } => (
+            format!("change {} of the list has no path, or two", index + 1),
+            "give exactly one of `path` and `path_base64`".into(),
         ),
         E::NoSuchHost(name) => (
             format!("unknown agent program `{}`", plain(name)),

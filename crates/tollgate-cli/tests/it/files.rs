@@ -146,12 +146,12 @@ fn apply_changes_all_or_none() {
         {"path": "a", "content": "x"},
         {"path": "new/e", "content": "x", "expected_hash": "absent"},
     ]);
-    let refused = world.tollgate(["apply", "--json"]).stdin(again.to_string()).ends();
-    let payload = refused.payload("STALE_FILE", "RE_READ_REQUIRED");
-    assert_eq!(payload["expected_hash"], Value::Null);
+    let refused = world.tollgate(["apply", "--json"]).stdin(again.to_string()).ends().is(1).json();
+    assert_eq!((&refused["error_type"], &refused["expected_hash"]), (&json!("STALE_FILE"), &Value::Null));
     // Null, as in a refusal or a read: the file must not exist.
     let null = r#"[{"path":"a","content":"x","expected_hash":null}]"#;
-    world.tollgate(["apply", "--json"]).stdin(null).ends().payload("STALE_FILE", "RE_READ_REQUIRED");
+    let refused = world.tollgate(["apply", "--json"]).stdin(null).ends().is(1).json();
+    assert_eq!(refused["error_type"], "STALE_FILE");
     world.holds("a", "A\n");
     let applied =
         world.tollgate(["apply", "--json"]).stdin(r#"[{"path":"a","content":"x"}]"#).ends().is(0).json();
@@ -197,8 +197,8 @@ fn invalid_changes_are_explained() {
     hint: run the command with `--help` to see how to call it
 
     given [{"content":"x"}]
-    error: standard input is not a list of changes: missing field `path` at line 1 column 16
-    hint: give a JSON list such as `[{"path":"a.md","content":"new"}]`; see `tollgate apply --help`
+    error: change 1 of the list has no path, or two
+    hint: give exactly one of `path` and `path_base64`
 
     given [{"path":"a"}]
     error: change 1 of the list has no action
@@ -209,7 +209,7 @@ fn invalid_changes_are_explained() {
     hint: give exactly one of `content`, `content_base64`, `edits`, `delete` and `move_to`
 
     given [{"path":"a","contents":"x"}]
-    error: standard input is not a list of changes: unknown field `contents`, expected one of `path`, `content`, `content_base64`, `edits`, `delete`, `move_to`, `expected_hash` at line 1 column 23
+    error: standard input is not a list of changes: unknown field `contents`, expected one of `path`, `path_base64`, `content`, `content_base64`, `edits`, `delete`, `move_to`, `expected_hash` at line 1 column 23
     hint: give a JSON list such as `[{"path":"a.md","content":"new"}]`; see `tollgate apply --help`
 
     given [{"path":"a","content":"x","expected_hash":"abc"}]
@@ -217,7 +217,7 @@ fn invalid_changes_are_explained() {
     hint: give a JSON list such as `[{"path":"a.md","content":"new"}]`; see `tollgate apply --help`
 
     given [{"path":"a","content_base64":"?"}]
-    error: `content_base64` of change 1 of the list is not base64
+    error: `content_base64` or `path_base64` of change 1 of the list is not base64
     hint: use the standard alphabet with padding and no line breaks, or give text as `content`
 
     given [{"path":"a","edits":[]}]
@@ -382,4 +382,27 @@ fn a_write_keeps_the_permissions() {
     fs::set_permissions(world.path("run.sh"), fs::Permissions::from_mode(0o751)).unwrap();
     world.tollgate(["write", "run.sh"]).stdin("#!/bin/sh\necho\n").ends().is(0);
     assert_eq!(fs::metadata(world.path("run.sh")).unwrap().permissions().mode() & 0o777, 0o751);
+}
+
+#[test]
+fn ten_thousand_changes_are_applied_with_256_descriptors() {
+    let world = World::with("[guard]\ndurability = \"fast\"\n");
+    let path = |number: usize| format!("d{}/f{number}", number % 500);
+    let change = |number: usize| match number % 3 {
+        0 => json!({"path": path(number), "content": "new"}),
+        1 => json!({"path": format!("new/{number}/f"), "content": "new"}),
+        _ => json!({"path": path(number), "delete": true}),
+    };
+    for number in (0..10_000).filter(|number| number % 3 != 1) {
+        world.puts(path(number), "old");
+    }
+    world.puts("changes.json", Value::Array((0..10_000).map(change).collect()).to_string());
+    world.script("ulimit -n 256; tollgate apply < changes.json > /dev/null").ends().is(0);
+    for number in 0..10_000 {
+        match number % 3 {
+            0 => world.holds(path(number), "new"),
+            1 => world.holds(format!("new/{number}/f"), "new"),
+            _ => assert!(!world.path(path(number)).exists()),
+        }
+    }
 }

@@ -75,6 +75,25 @@ fn with_vault(more: &str) -> World {
 }
 
 #[test]
+fn known_remembers_what_the_agent_read_before_it_connected_again() {
+    let world = World::with("[guard]\nunread = \"known\"\n");
+    world.puts("a", "one");
+    let mut client = Client::of(&world, "blue");
+    client.done("read_text_file", json!({"path": "a"}));
+    world.puts("a", "foreign");
+    let write = json!({"path": "a", "content": "mine"});
+    client.refused("write_file", write.clone());
+    client.done("begin_turn", json!({}));
+    assert_eq!(client.refused("write_file", write.clone())["error_type"], "STALE_FILE");
+    client.killed();
+    let mut client = Client::of(&world, "blue");
+    assert_eq!(client.refused("write_file", write.clone())["error_type"], "STALE_FILE");
+    world.holds("a", "foreign");
+    client.done("read_text_file", json!({"path": "a"}));
+    client.done("write_file", write);
+}
+
+#[test]
 fn a_client_writes_in_the_name_of_the_servers_agent() {
     let world = World::new();
     world.puts("a", "hello");

@@ -273,7 +273,7 @@ fn text_not_found() {
 }
 
 #[test]
-fn several_stale_files_are_one_payload_and_a_report_each() {
+fn all_stale_files_are_in_the_answer_and_each_has_a_report() {
     let world = World::new();
     let turn = world.turn("blue");
     for name in ["b", "a", "c"] {
@@ -283,9 +283,11 @@ fn several_stale_files_are_one_payload_and_a_report_each() {
     world.puts("a", "new\n");
     world.puts("b", "new\n");
     let changes = r#"[{"path":"b","content":"x"},{"path":"c","content":"x"},{"path":"a","content":"x"}]"#;
-    let json = world.tollgate(["apply", "--json", "--turn", &turn]).stdin(changes).ends();
-    let payload = json.payload("STALE_FILE", "RE_READ_REQUIRED");
-    assert_eq!(payload["file_path"], world.path("a").to_str().unwrap());
+    let mut json = world.tollgate(["apply", "--json", "--turn", &turn]).stdin(changes).ends().is(1).json();
+    let all = json.as_object_mut().unwrap().remove("all").unwrap();
+    assert_eq!(all[0], json, "the five keys are those of the first");
+    let paths: Vec<_> = all.as_array().unwrap().iter().map(|payload| payload["file_path"].clone()).collect();
+    assert_eq!(paths, ["a", "b"].map(|name| json!(world.path(name))));
     let words = world.tollgate(["apply", "--turn", &turn]).stdin(changes).ends().is(1);
     assert_eq!(words.reports().len(), 2);
     insta::assert_snapshot!(words.stderr(), @r#"
@@ -309,4 +311,33 @@ fn several_stale_files_are_one_payload_and_a_report_each() {
     hint: read the whole of `b` again, redo your change on what you find, then write
     "#);
     world.holds("c", "old\n");
+}
+
+#[test]
+fn a_controller_can_use_the_payload_of_a_path_that_is_not_utf_8() {
+    use std::os::unix::ffi::OsStrExt;
+    let world = World::new();
+    let name = std::ffi::OsStr::from_bytes(b"caf\xe9");
+    world.puts(name, "one");
+    let words = ["write", "--json", "--expect", "absent"].map(std::ffi::OsStr::new);
+    let refused = world.tollgate(words.into_iter().chain([name])).stdin("mine").ends();
+    let payload = refused.payload("STALE_FILE", "RE_READ_REQUIRED");
+    let change = json!([{
+        "path_base64": payload["file_path_base64"], "content": "two", "expected_hash": payload["actual_hash"],
+    }]);
+    world.tollgate(["apply"]).stdin(change.to_string()).ends().is(0);
+    world.holds(name, "two");
+}
+
+#[test]
+fn a_path_that_ends_with_a_slash_is_not_a_file() {
+    let world = World::new();
+    let ran = world.tollgate(["write", "new/"]).stdin("x").ends().is(2);
+    assert!(ran.stderr().contains("/new/` ends like the path of a folder"), "{ran}");
+    assert!(!world.path("new").exists());
+    world.puts("a", "aaa");
+    let payload = world.run("edit a --json --old aa --new b").payload("TEXT_NOT_FOUND", "READ_REQUIRED");
+    assert_eq!(payload["file_path"], json!(world.path("a")));
+    assert!(world.run("edit a --old aa --new b").is(1).stderr().contains("2 times"));
+    world.holds("a", "aaa");
 }

@@ -63,6 +63,38 @@ fn a_turn_is_started_shown_and_ended() {
     world.run(&format!("read a --json --turn {turn}")).is(3).fault("NOT_FOUND");
 }
 
+/// A workspace with `unread = "known"` and a file that the agent `blue` has read in some way, and that changed since.
+fn changed_after(read: impl Fn(&World)) -> World {
+    let world = World::with("[guard]\nunread = \"known\"\n");
+    world.puts("a", "one\n");
+    read(&world);
+    world.puts("a", "foreign\n");
+    world
+}
+
+#[test]
+fn known_remembers_open_turns_and_commands_without_a_turn() {
+    for world in [
+        changed_after(|world| drop(world.run("read a --agent blue").is(0))),
+        changed_after(|world| drop(world.run(&format!("read a --turn {}", world.turn("blue"))).is(0))),
+        changed_after(|world| {
+            drop(world.tollgate(["write", "a", "--agent", "blue"]).stdin("x").ends().is(0))
+        }),
+    ] {
+        let write = |words: &[&str]| {
+            world.tollgate([&["write", "a", "--json"], words].concat()).stdin("mine\n").ends()
+        };
+        write(&["--agent", "blue"]).is(1).payload("STALE_FILE", "RE_READ_REQUIRED");
+        let turn = world.turn("blue");
+        write(&["--turn", &turn]).is(1).payload("STALE_FILE", "RE_READ_REQUIRED");
+        world.run(&format!("turn end --turn {turn}")).is(0);
+        world.holds("a", "foreign\n");
+        write(&["--agent", "green"]).is(0);
+        world.run("read a --agent blue").is(0);
+        write(&["--agent", "blue"]).is(0);
+    }
+}
+
 #[test]
 fn the_initial_hash_is_that_of_the_first_read_for_every_spelling_of_the_path() {
     let world = World::new();

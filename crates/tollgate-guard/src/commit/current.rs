@@ -72,7 +72,7 @@ impl Current {
             }
             (_, Deed::Put { .. }) if spot.inode()?.is_some() => Ok(Looked::Busy),
             (_, Deed::Put { .. }) => Ok(Looked::Ready),
-            (_, Deed::Remove | Deed::MoveTo(_)) => Err(plan.place.path.missing()),
+            (_, Deed::Remove | Deed::MoveTo(_)) => Err(plan.place.path().missing()),
         }
     }
 

@@ -65,6 +65,11 @@ impl JournalRecord {
         paths.all(|path| is_plain(path)) && self.staged.as_deref().is_none_or(is_name)
     }
 
+    /// Names folders that the commit creates.
+    pub(super) fn list_folders(&mut self, folders: &[PathBuf]) {
+        self.made = folders.iter().cloned().map(EscapedPath).collect();
+    }
+
     /// The new path of a moved folder. A folder has no hash.
     pub(crate) fn folder_to(&self) -> Option<&Path> {
         self.to.as_deref().filter(|_| self.base.is_none())
@@ -80,8 +85,13 @@ pub(crate) struct JournalContent {
 }
 
 impl JournalContent {
-    pub(crate) fn names(&self, staged: &OsStr) -> bool {
-        self.records.iter().any(|record| record.staged.as_deref() == Some(Path::new(staged)))
+    /// The names of the staged and deleted files.
+    pub(crate) fn into_names(self) -> impl Iterator<Item = PathBuf> {
+        self.records.into_iter().filter_map(|record| record.staged).map(|name| name.0)
+    }
+
+    pub(super) fn new(agent: Agent, turn: TurnId, records: Vec<JournalRecord>) -> Self {
+        Self { version: VERSION, agent, turn: Some(turn), records }
     }
 
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
@@ -103,10 +113,17 @@ impl Journal {
         records: Vec<JournalRecord>,
         durability: Durability,
     ) -> Result<Self> {
-        let stripe = records.first().map_or(0, |record| stripe(&record.path));
         let (agent, turn) = (agent.clone(), turn.cloned());
-        let content = JournalContent { version: VERSION, agent, turn, records };
-        let bytes = serde_json::to_vec(&content).map_err(|error| Fault::invalid(error.to_string()))?;
+        Self::write_content(root, &JournalContent { version: VERSION, agent, turn, records }, durability)
+    }
+
+    pub(super) fn write_content(
+        root: &Root,
+        content: &JournalContent,
+        durability: Durability,
+    ) -> Result<Self> {
+        let stripe = content.records.first().map_or(0, |record| stripe(&record.path));
+        let bytes = serde_json::to_vec(content).map_err(|error| Fault::invalid(error.to_string()))?;
         let id = random_id()?;
         let unfinished = Spot::new(&root.journal, format!("{id}.{stripe:02x}.tmp"));
         let spot = Spot::new(&root.journal, format!("{id}.json"));

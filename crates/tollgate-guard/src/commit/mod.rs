@@ -16,10 +16,12 @@
 //!    `recovery.rs`): a program that resolved the path before step 5 and opened the file after step 6 has written into
 //!    it. The check finds, keeps and reports that write.
 //!
-//! A commit of one file needs no journal, because the stage name says everything.
+//! A commit of one file needs no journal, because the stage name says everything. A commit of more files than can be open
+//! at the same time is in `large.rs`.
 
 mod current;
 mod journal;
+mod large;
 mod plan;
 mod staging;
 mod step;
@@ -31,7 +33,6 @@ use crate::disk::Folder;
 use crate::explain::{record, refuse};
 use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
-use crate::root::Root;
 use crate::stripe_lock::StripeLocks;
 use tollgate_base::error::Result;
 use tollgate_base::event::RefusalStatus;
@@ -40,16 +41,12 @@ use tollgate_base::lock::Pauses;
 use tollgate_base::settings::Durability;
 
 pub(crate) use journal::{Journal, JournalContent, JournalRecord};
-use plan::Looked;
 pub use plan::{Applied, Guarantee};
 pub(crate) use plan::{Base, Deed, Plan, file_changed, folder_moved};
+use plan::{Looked, ROUNDS};
 pub(crate) use staging::{make_folders, remove_folders};
 use step::Step;
 pub(crate) use undo::{complete, finish_swap, give_back, put_back, roll_back};
-
-/// The number of times that a commit starts again because of a foreign save, before it says that the file is busy. Each
-/// round takes a fraction of a millisecond, so only a program that saves without a pause comes near this limit.
-const ROUNDS: usize = 200;
 
 /// Makes all of these changes or none. The caller has locked all paths.
 pub(crate) fn commit(
@@ -60,6 +57,9 @@ pub(crate) fn commit(
     let begun = Instant::now();
     // If this process dies, or the disk fails during an undo, the next process to lock these paths heals first.
     locks.mark()?;
+    if large::is_large(&plans) {
+        return large::commit(request, plans, locks, begun);
+    }
     let steps = plans.into_iter().map(|plan| Step::new(request, plan));
     let mut steps = steps.collect::<Result<Vec<Step>>>()?;
     let answer = rounds(request, &mut steps, locks, begun);
@@ -91,20 +91,25 @@ fn rounds(
     let mut busy = Pauses::lasting(request.root.settings().guard.quiet_wait.0);
     for _ in 0..ROUNDS {
         let mut again = None;
+        let mut refused = Vec::new();
+        let mut ready = Vec::with_capacity(steps.len());
         // All bytes are staged before the first file is made quiet, so that other programs wait for a moment only.
-        let looks: [fn(&mut Step, &Root) -> Result<Looked>; 2] = [Step::stage, |step, _| step.look()];
-        for look in looks {
-            let mut refused = Vec::new();
-            for step in steps.iter_mut() {
-                match look(step, request.root)? {
-                    Looked::Ready => {}
-                    Looked::Refused(refusal) => refused.push(refusal),
-                    Looked::Busy => again = Some(step.busy()),
-                }
+        for step in steps.iter_mut() {
+            match step.stage(request.root)? {
+                Looked::Ready => ready.push(step),
+                Looked::Refused(refusal) => refused.push(refusal),
+                Looked::Busy => again = Some(step.busy()),
             }
-            if !refused.is_empty() {
-                return Ok(Err(refused));
+        }
+        for step in ready {
+            match step.look()? {
+                Looked::Ready => {}
+                Looked::Refused(refusal) => refused.push(refusal),
+                Looked::Busy => again = Some(step.busy()),
             }
+        }
+        if !refused.is_empty() {
+            return Ok(Err(refused));
         }
         if again.is_none()
             && let Some(changes) = apply(request, steps, locks, begun)?

@@ -11,6 +11,10 @@ use tollgate_base::digest::Digest;
 pub use tollgate_base::event::Guarantee;
 use tollgate_base::event::{FileChanged, FolderMoved};
 
+/// The number of times that a commit starts again because of a foreign save, before it says that the file is busy. Each
+/// round takes a fraction of a millisecond, so only a program that saves without a pause comes near this limit.
+pub(super) const ROUNDS: usize = 200;
+
 /// One change of one file.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -74,7 +78,15 @@ pub(super) enum Looked {
 
 impl Plan {
     pub(super) fn refuse(&self, reason: Reason) -> Looked {
-        Looked::Refused(Refusal::new(self.place.path.clone(), reason))
+        Looked::Refused(Refusal::new(self.place.path().clone(), reason))
+    }
+
+    /// There is something else than a file. If the agent knew a file, that is a change which it has not seen.
+    pub(super) fn not_a_file(&self) -> Looked {
+        match self.base {
+            Base::Exactly(expected @ FileState::Present(_)) => self.stale(expected, FileState::Unreadable),
+            _ => self.refuse(Reason::NotAFile),
+        }
     }
 
     pub(super) fn stale(&self, expected: FileState, actual: FileState) -> Looked {
@@ -95,6 +107,8 @@ pub struct Applied {
     pub before: FileState,
     /// The file after the change.
     pub after: FileState,
+    /// It was a symbolic link, which was deleted or moved itself.
+    pub link: bool,
     /// How well the change was protected against programs unaware of tollgate.
     pub guarantee: Guarantee,
 }

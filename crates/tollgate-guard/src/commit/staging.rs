@@ -16,7 +16,6 @@ pub(super) struct Staged {
     pub(super) file: Target,
     /// The file whose owner, mode and attributes it has. `None` if it will be a new file.
     pub(super) model: Option<Model>,
-    pub(super) ownership: Ownership,
     /// It was visible at the path for a moment, so a program may have opened it there: it stays for the late-write check.
     /// Until then it may be used again or deleted.
     pub(super) exposed: bool,
@@ -31,9 +30,7 @@ impl Staged {
         let mode = if model.is_some() { Mode::RUSR | Mode::WUSR } else { Mode::from_raw_mode(0o666) };
         let path = root.target_path(&change.target)?;
         let staged_at = root.staged(unfinished_name(stripe(&path), &change.id));
-        let staged = |spot, file, intent| {
-            Ok(Self { spot, file, model, ownership: Ownership::Kept, exposed: false, intent })
-        };
+        let staged = |spot, file, intent| Ok(Self { spot, file, model, exposed: false, intent });
         let same_device = spot.folder().same_device(&root.stage);
         if same_device && (model.is_some() || !spot.folder().marks_new_files()?) {
             let file = staged_at.create(mode)?;
@@ -56,12 +53,19 @@ impl Staged {
         staged(staged_at, file?, None)
     }
 
-    pub(super) fn fill(&mut self, root: &Root, bytes: &[u8], replaces: Option<&Target>) -> Result<()> {
+    pub(super) fn fill(&mut self, root: &Root, bytes: &[u8], replaces: Option<&Target>) -> Result<Ownership> {
         self.file.write(bytes, 0)?;
-        if let Some(target) = replaces {
-            self.ownership = self.file.take_after(target)?;
-        }
-        self.file.flush(root.durability())
+        let ownership = match replaces {
+            Some(target) => self.file.take_after(target)?,
+            None => Ownership::Kept,
+        };
+        self.file.flush(root.durability())?;
+        Ok(ownership)
+    }
+
+    /// Closes the file, which stays where it is. Returns its intent.
+    pub(super) fn close(self) -> Option<Journal> {
+        self.intent
     }
 
     /// Deletes the intent, because the journal of the commit names the file now.

@@ -1,11 +1,13 @@
 //! One file of a commit, and how far its change has come.
 
+use std::ffi::OsString;
+
 use super::current::Current;
-use super::journal::JournalRecord;
+use super::journal::{Journal, JournalRecord};
 use super::plan::{Applied, Base, Deed, Guarantee, Looked, Plan, file_changed};
 use super::staging::{NewFolders, Staged};
 use super::undo::{give_back, put_back, take_back};
-use crate::disk::{Folder, Found, Linked, Ownership, Quiet, Spot, Swap, Target, gone_is_none};
+use crate::disk::{Folder, Found, Linked, Model, Ownership, Quiet, Spot, Swap, Target, gone_is_none};
 use crate::path::EscapedPath;
 use crate::recovery::{check_later, keep_copy};
 use crate::refusal::{Reason, Refusal};
@@ -19,17 +21,22 @@ use tollgate_base::ledger::Entry;
 use tollgate_base::settings::{HardLinks, ReadOnly};
 
 pub(super) struct Step {
-    plan: Plan,
+    pub(super) plan: Plan,
     /// What this change is, for names in the stage.
-    stage: StageName,
+    pub(super) stage: StageName,
     /// The path of the file, once its folder is open.
     spot: Option<Spot>,
     /// Where the file goes: its new path, or a name in the stage if it is deleted.
     to: Option<Spot>,
     pub(super) folders: NewFolders,
     staged: Option<Staged>,
-    current: Current,
-    stand: Stand,
+    pub(super) current: Current,
+    /// The file that is replaced, moved or deleted, as it was when the new bytes were staged.
+    pub(super) model: Option<Model>,
+    ownership: Ownership,
+    pub(super) stand: Stand,
+    /// The name of the file that is set aside, if the step is closed.
+    closed: Option<OsString>,
     /// Files cannot have two names here. So a new file gets to its path by a rename, which leaves no name in the stage, and
     /// a journal is needed.
     without_links: bool,
@@ -37,7 +44,7 @@ pub(super) struct Step {
 
 /// How far the change has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stand {
+pub(super) enum Stand {
     Before,
     Swapped(Option<Swap>),
     /// The file has the new bytes already, so there is nothing to do.
@@ -62,13 +69,16 @@ impl Step {
             folders: NewFolders::default(),
             staged: None,
             current: Current { file: None, state: FileState::Absent, quiet: Quiet::Held },
+            model: None,
+            ownership: Ownership::Kept,
             stand: Stand::Before,
+            closed: None,
             without_links: false,
         })
     }
 
     pub(super) fn busy(&self) -> Refusal {
-        Refusal::new(self.plan.place.path.clone(), Reason::Busy { holder: None })
+        Refusal::new(self.plan.place.path().clone(), Reason::Busy { holder: None })
     }
 
     /// Opens the file and stages the new bytes. Does not look at the old bytes yet.
@@ -85,15 +95,19 @@ impl Step {
                         return Ok(self.plan.stale(*expected, FileState::Absent));
                     }
                     (_, Deed::Put { .. }) => {}
-                    _ => return Err(place.path.missing()),
+                    _ => return Err(place.path().missing()),
                 }
                 self.folders.make(root, &self.stage, &deed.moved_to().unwrap_or(place).missing)?;
                 self.to = deed.moved_to().map(|to| root.spot(&to.relative)).transpose()?;
                 self.spot.insert(root.spot(&place.relative)?).clone()
             }
         };
-        match spot.open()? {
-            Found::NotAFile => return Ok(self.plan.refuse(Reason::NotAFile)),
+        let found = match deed {
+            Deed::Put { .. } => spot.open()?,
+            Deed::Remove | Deed::MoveTo(_) => spot.open_itself()?,
+        };
+        match found {
+            Found::NotAFile => return Ok(self.plan.not_a_file()),
             Found::Unreadable => return Ok(self.plan.refuse(Reason::Unreadable)),
             Found::Nothing => {}
             Found::File(file) => {
@@ -103,6 +117,7 @@ impl Step {
                 self.current.file = Some(file);
             }
         }
+        self.model = self.current.file.as_ref().map(Target::as_model);
         self.stage_bytes(root, &spot)?;
         Ok(Looked::Ready)
     }
@@ -110,6 +125,9 @@ impl Step {
     /// Why this file cannot be replaced, regardless of its bytes.
     fn unfit(&self, root: &Root, spot: &Spot, file: &Target) -> Result<Option<Reason>> {
         let settings = &root.settings().guard;
+        if file.is_link() {
+            return Ok(None);
+        }
         let replaced = matches!(self.plan.deed, Deed::Put { .. });
         if replaced && settings.hard_links == HardLinks::Refuse && file.links()? > 1 {
             return Ok(Some(Reason::HardLinked));
@@ -120,9 +138,8 @@ impl Step {
 
     fn stage_bytes(&mut self, root: &Root, spot: &Spot) -> Result<()> {
         let Deed::Put { bytes, .. } = &self.plan.deed else { return Ok(()) };
-        let model = self.current.file.as_ref().map(Target::as_model);
         match self.staged.take() {
-            Some(staged) if !staged.exposed && staged.model == model => {
+            Some(staged) if !staged.exposed && staged.model == self.model => {
                 self.staged = Some(staged);
                 return Ok(());
             }
@@ -131,8 +148,9 @@ impl Step {
             Some(_) => self.stage.id = ChangeId::new(root.now())?,
             None => {}
         }
-        let staged = self.staged.insert(Staged::create(root, &self.stage, spot, model)?);
-        staged.fill(root, bytes, self.current.file.as_ref())
+        let staged = self.staged.insert(Staged::create(root, &self.stage, spot, self.model)?);
+        self.ownership = staged.fill(root, bytes, self.current.file.as_ref())?;
+        Ok(())
     }
 
     /// The journal of the commit names the staged file now.
@@ -151,16 +169,17 @@ impl Step {
                 Some(actual) => Reason::stale(FileState::Absent, FileState::Present(actual)),
                 None => Reason::NotAFile,
             };
-            return Ok(Looked::Refused(Refusal::new(place.path.clone(), reason)));
+            return Ok(Looked::Refused(Refusal::new(place.path().clone(), reason)));
         }
         Ok(looked)
     }
 
     pub(super) fn observed(&self) -> Option<Refusal> {
         match self.plan.base {
-            Base::Observed(expected) if expected != self.current.state => {
-                Some(Refusal::new(self.plan.place.path.clone(), Reason::stale(expected, self.current.state)))
-            }
+            Base::Observed(expected) if expected != self.current.state => Some(Refusal::new(
+                self.plan.place.path().clone(),
+                Reason::stale(expected, self.current.state),
+            )),
             _ => None,
         }
     }
@@ -204,7 +223,16 @@ impl Step {
     }
 
     fn is_aside_beside(&self) -> bool {
-        self.aside().is_some_and(|spot| is_beside(spot.name()))
+        self.aside().map(Spot::name).or(self.closed.as_deref()).is_some_and(is_beside)
+    }
+
+    /// Closes all files of the step, which stay where they are. Returns the intent that names the staged file.
+    pub(super) fn close(&mut self) -> Option<Journal> {
+        self.closed = self.aside().map(|spot| spot.name().to_owned());
+        self.current.file = None;
+        self.spot = None;
+        self.to = None;
+        self.staged.take().and_then(Staged::close)
     }
 
     /// Whether more than one name changes, or a name that does not say what its file is.
@@ -332,10 +360,11 @@ impl Step {
     pub(super) fn applied(&self) -> Applied {
         Applied {
             id: self.stage.id.as_str().to_owned(),
-            path: self.plan.place.path.clone(),
-            moved_to: self.plan.deed.moved_to().map(|to| to.path.clone()),
+            path: self.plan.place.path().clone(),
+            moved_to: self.plan.deed.moved_to().map(|to| to.path().clone()),
             before: self.current.state,
             after: self.after(),
+            link: self.plan.place.way.is_link,
             guarantee: self.guarantee(),
         }
     }
@@ -351,7 +380,7 @@ impl Step {
     fn guarantee(&self) -> Guarantee {
         if self.stand == Stand::Swapped(Some(Swap::Renamed)) {
             Guarantee::NoExchange
-        } else if self.current.file.is_some() && self.is_aside_beside() {
+        } else if self.model.is_some() && self.is_aside_beside() {
             Guarantee::NoLateWriteCheck
         } else if self.current.quiet != Quiet::Held {
             Guarantee::NoQuiet
@@ -362,7 +391,7 @@ impl Step {
 
     pub(super) fn line(&self, request: &Request<'_>, took_us: Option<u64>) -> Entry {
         let Plan { place, deed, .. } = &self.plan;
-        let lost_owner = self.staged.as_ref().is_some_and(|staged| staged.ownership == Ownership::Lost);
+        let lost_owner = self.ownership == Ownership::Lost;
         let change = FileChanged {
             moved_to: deed.moved_to().map(|to| to.relative.display().to_string()),
             guarantee: Some(self.guarantee()),

@@ -208,6 +208,6 @@ fn undo_move(root: &Root, record: &JournalRecord, spot: &Spot, to: &Path) -> Res
     Ok(())
 }
 
-fn staged_spot(root: &Root, spot: &Spot, name: &Path) -> Spot {
+pub(super) fn staged_spot(root: &Root, spot: &Spot, name: &Path) -> Spot {
     if is_beside(name.as_os_str()) { spot.beside(name) } else { root.staged(name) }
 }

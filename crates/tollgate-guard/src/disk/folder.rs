@@ -145,6 +145,14 @@ pub(crate) fn gone_is_none<T>(answer: Result<T>) -> Result<Option<T>> {
     }
 }
 
+/// Turns "not found" and "not a folder" into `None`.
+pub(crate) fn no_folder_is_none<T>(answer: Result<T>) -> Result<Option<T>> {
+    match gone_is_none(answer) {
+        Err(Fault::Io { source, .. }) if source.kind() == io::ErrorKind::NotADirectory => Ok(None),
+        answer => answer,
+    }
+}
+
 /// When a file was last written.
 pub(crate) fn modified(path: &Path) -> Option<Timestamp> {
     std::fs::symlink_metadata(path).and_then(|found| found.modified()).ok()?.try_into().ok()

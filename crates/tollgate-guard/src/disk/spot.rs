@@ -111,6 +111,31 @@ impl Spot {
         Ok(Found::File(Target::new(fd.into(), stat, self.shown())))
     }
 
+    /// Like [`Self::open`], but a symbolic link counts as a file too: its bytes are the path in it.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn open_itself(&self) -> Result<Found> {
+        let is_link = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+        if !self.stat()?.as_ref().is_some_and(is_link) {
+            return self.open();
+        }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = retry_on_intr(|| rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()));
+        let Some(fd) = gone_is_none(opened.at("open", self.shown()))? else { return Ok(Found::Nothing) };
+        let stat = rustix::fs::fstat(&fd).at("look at", self.shown())?;
+        if !is_link(&stat) {
+            // Replaced since.
+            return self.open();
+        }
+        let text = rustix::fs::readlinkat(&fd, "", Vec::new()).at("read", self.shown())?;
+        Ok(Found::File(Target::of_link(fd.into(), stat, self.shown(), text.into_bytes())))
+    }
+
+    /// Elsewhere a link cannot be opened.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn open_itself(&self) -> Result<Found> {
+        self.open()
+    }
+
     /// Opens the file and makes it quiet. The answer `Busy`: another process had it open for writing the whole time.
     pub(crate) fn steady(&self, wait: Duration) -> Result<(Found, Quiet)> {
         let mut pauses = Pauses::lasting(wait);
@@ -126,9 +151,9 @@ impl Spot {
         }
     }
 
-    /// The hash of the file. `None` if there is no file that can be read.
+    /// The hash of the file, or of the path in a symbolic link. `None` if there is no file that can be read.
     pub(crate) fn hash(&self) -> Result<Option<Digest>> {
-        match self.open()? {
+        match self.open_itself()? {
             Found::File(file) => file.hash().map(Some),
             Found::Nothing | Found::Unreadable | Found::NotAFile => Ok(None),
         }

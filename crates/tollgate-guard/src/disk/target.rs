@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use rustix::fs::{Gid, Mode, RawMode, Stat, Uid, XattrFlags};
 use rustix::io::{Errno, retry_on_intr};
 
+use crate::turn::Stamp;
 use tollgate_base::digest::{Digest, Hasher};
 use tollgate_base::error::{At, Result};
 use tollgate_base::settings::Durability;
@@ -46,13 +47,15 @@ pub(crate) enum Quiet {
     Unavailable,
 }
 
-/// An open regular file. It stays the same file, even if its names change.
+/// An open regular file, or a symbolic link itself. It stays the same file, even if its names change.
 #[derive(Debug)]
 pub(crate) struct Target {
     file: File,
     stat: Stat,
     shown: PathBuf,
     leased: bool,
+    /// The path in it, if it is a symbolic link.
+    link: Option<Vec<u8>>,
 }
 
 /// Fits into the first-level cache, where the hash finds it. The fastest of 16 KiB to 1 MiB, as measured.
@@ -60,7 +63,16 @@ const CHUNK: usize = 32 * 1024;
 
 impl Target {
     pub(super) fn new(file: File, stat: Stat, shown: PathBuf) -> Self {
-        Self { file, stat, shown, leased: false }
+        Self { file, stat, shown, leased: false, link: None }
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(super) fn of_link(file: File, stat: Stat, shown: PathBuf, path: Vec<u8>) -> Self {
+        Self { file, stat, shown, leased: false, link: Some(path) }
+    }
+
+    pub(crate) fn is_link(&self) -> bool {
+        self.link.is_some()
     }
 
     pub(crate) fn inode(&self) -> Inode {
@@ -88,6 +100,10 @@ impl Target {
     }
 
     pub(crate) fn quiet(&mut self) -> Quiet {
+        if self.is_link() {
+            // Nobody can write into a link.
+            return Quiet::Held;
+        }
         match sys::take_read_lease(&self.file) {
             Ok(()) => {
                 self.leased = true;
@@ -114,6 +130,18 @@ impl Target {
     /// Reads the file up to the length that it had when it was opened, even if it grows in the meantime.
     pub(crate) fn stream(&self, mut sink: impl FnMut(&[u8]) -> Result<()>) -> Result<Digest> {
         let mut hasher = Hasher::default();
+        self.copy(|chunk| {
+            hasher.update(chunk);
+            sink(chunk)
+        })?;
+        Ok(hasher.finish())
+    }
+
+    /// Reads the file like [`Self::stream`], without hashing it.
+    pub(crate) fn copy(&self, mut sink: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        if let Some(path) = &self.link {
+            return sink(path);
+        }
         let mut buffer = vec![0; CHUNK.min(usize::try_from(self.len()).unwrap_or(CHUNK)).max(1)];
         let mut at = 0;
         while at < self.len() {
@@ -121,7 +149,6 @@ impl Target {
             match self.file.read_at(&mut buffer[..want], at) {
                 Ok(0) => break,
                 Ok(count) => {
-                    hasher.update(&buffer[..count]);
                     sink(&buffer[..count])?;
                     at += count as u64;
                 }
@@ -129,7 +156,26 @@ impl Target {
                 Err(error) => return Err(error).at("read", &self.shown),
             }
         }
-        Ok(hasher.finish())
+        Ok(())
+    }
+
+    /// What identifies the bytes of the file. `None` where a write may leave the time stamps as they are: only the usual
+    /// file systems of local disks also update them for memory that is mapped.
+    #[allow(clippy::unnecessary_cast, reason = "their types depend on the system")]
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
+        const EXT4: i64 = 0xEF53;
+        const XFS: i64 = 0x5846_5342;
+        const BTRFS: i64 = 0x9123_683E;
+        let kind = rustix::fs::fstatfs(&self.file).ok()?.f_type as i64;
+        let time =
+            |seconds: i64, nanoseconds: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
+        [EXT4, XFS, BTRFS].contains(&kind).then(|| Stamp {
+            device: self.stat.st_dev as u64,
+            inode: self.stat.st_ino as u64,
+            size: self.len(),
+            modified: time(self.stat.st_mtime as i64, self.stat.st_mtime_nsec as i64),
+            changed: time(self.stat.st_ctime as i64, self.stat.st_ctime_nsec as i64),
+        })
     }
 
     pub(crate) fn hash(&self) -> Result<Digest> {

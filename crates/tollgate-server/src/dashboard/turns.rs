@@ -78,10 +78,10 @@ fn file(workspace: &Workspace, path: &FilePath, sighting: Sighting) -> Markup {
     let relative = path.as_path().strip_prefix(workspace.path()).unwrap_or(path.as_path());
     let (first, last) = (sighting.initial(), sighting.baseline(Extent::Whole));
     let word = match (first, last) {
-        (FileState::Unreadable, _) => "unreadable",
-        (FileState::Absent, FileState::Absent) => "did not exist",
-        (FileState::Absent, _) => "created",
-        (first, last) if first == last => "read",
+        (_, FileState::Unreadable) => "unreadable",
+        (None, FileState::Absent) => "did not exist",
+        (None, FileState::Present(_)) => "written",
+        (first, last) if first == last.digest() => "read",
         _ => "changed since the first read",
     };
     html! { li { code { (Shown(&relative.display().to_string())) } " " span.quiet { (word) } } }

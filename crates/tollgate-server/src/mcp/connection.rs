@@ -46,7 +46,9 @@ struct BegunTurns {
 impl Connection {
     pub(super) fn new(server: Server, kind: ConnectionKind) -> Self {
         let session = match kind {
-            ConnectionKind::Stream | ConnectionKind::Session => Session::default(),
+            ConnectionKind::Stream | ConnectionKind::Session => {
+                Session::within(Arc::new(server.turns().session()))
+            }
             ConnectionKind::OneCall => server.turns().session(),
         };
         Self { server, kind, session, turns: Mutex::default(), held: Mutex::default() }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tollgate::gate::Gate;
 use tollgate::name::Agent;
+use tollgate::turn::Session;
 
 use super::tasks::Tasks;
 use super::turns::Turns;
@@ -27,12 +28,14 @@ pub struct Options {
     pub idle: Duration,
     /// The home directory of the server's user: `~` in a path stands for it. Without it, `~` is a name like any other.
     pub home: Option<PathBuf>,
+    /// What the agent knew before it connected. By default, what it has learned from this server.
+    pub session: Session,
 }
 
 impl Options {
     /// The defaults, for this agent.
     pub fn new(agent: Agent) -> Self {
-        Self { agent, idle: IDLE, home: None }
+        Self { agent, idle: IDLE, home: None, session: Session::default() }
     }
 }
 
@@ -53,8 +56,8 @@ struct ServerState {
 impl Server {
     /// A server for an open workspace.
     pub fn new(gate: Gate, options: Options) -> Self {
-        let Options { agent, idle, home } = options;
-        let turns = Turns::new(gate.clone(), agent.clone(), idle);
+        let Options { agent, idle, home, session } = options;
+        let turns = Turns::new(gate.clone(), agent.clone(), idle, session);
         let (tasks, changed) = (OnceLock::new(), Notify::new());
         Self(Arc::new(ServerState { gate, agent, home, turns, tasks, changed }))
     }

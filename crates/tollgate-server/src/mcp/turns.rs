@@ -115,13 +115,13 @@ pub(crate) struct Turns {
     agent: Agent,
     idle: Duration,
     running: Mutex<HashMap<String, Arc<RunningTurn>>>,
-    /// What the turns of calls without a session knew at their end.
+    /// What the agent knows from all its connections.
     session: Session,
 }
 
 impl Turns {
-    pub(crate) fn new(gate: Gate, agent: Agent, idle: Duration) -> Self {
-        Self { gate, agent, idle, running: Mutex::default(), session: Session::default() }
+    pub(crate) fn new(gate: Gate, agent: Agent, idle: Duration, session: Session) -> Self {
+        Self { gate, agent, idle, running: Mutex::default(), session }
     }
 
     pub(crate) fn session(&self) -> Session {
@@ -189,7 +189,7 @@ mod tests {
 
     fn turns(folder: &Path, idle: Duration) -> Turns {
         let gate = Gate::new(Workspace::open(folder, Options::default()).unwrap());
-        Turns::new(gate, "blue".parse().unwrap(), idle)
+        Turns::new(gate, "blue".parse().unwrap(), idle, Session::default())
     }
 
     #[test]

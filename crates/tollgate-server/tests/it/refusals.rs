@@ -56,6 +56,24 @@ fn a_stale_write_is_refused_and_succeeds_after_a_read() {
 }
 
 #[test]
+fn a_write_through_a_retargeted_link_is_refused_and_a_link_is_moved_and_deleted_itself() {
+    let world = World::new();
+    world.outsider_writes("v1/c", "old");
+    world.outsider_writes("v2/c", "foreign");
+    let cur = world.path("cur");
+    std::os::unix::fs::symlink("v1", &cur).unwrap();
+    let mut client = world.client();
+    client.done("read_text_file", json!({"path": "cur/c"}));
+    fs::remove_file(&cur).unwrap();
+    std::os::unix::fs::symlink("v2", &cur).unwrap();
+    client.refused("write_file", json!({"path": "cur/c", "content": "mine"}), "STALE_FILE");
+    world.holds("v2/c", "foreign");
+    client.done("move_file", json!({"source": "cur", "destination": "moved"}));
+    client.done("delete_file", json!({"path": "moved"}));
+    world.holds("v2/c", "foreign");
+}
+
+#[test]
 fn a_deleted_file_is_stale_until_the_agent_has_read_it_again() {
     let world = World::new();
     world.outsider_writes("a", "one");

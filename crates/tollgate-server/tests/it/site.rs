@@ -226,7 +226,7 @@ fn reading_causes_no_events() {
         .here
         .turns()
         .unwrap()
-        .begin(TurnId::new().unwrap(), "green".parse().unwrap(), Timestamp::now())
+        .begin(TurnId::new().unwrap(), "green".parse().unwrap(), Timestamp::now(), Leaves::Nothing)
         .unwrap();
     assert!(matches!(world.next(&mut events), FeedEvent::Turns));
 }
@@ -236,11 +236,13 @@ fn changes_of_turns_and_tasks_are_in_the_feed() {
     let world = World::new();
     let mut events = world.subscribes();
     let turns = world.here.turns().unwrap();
-    let turn = turns.begin(TurnId::new().unwrap(), "green".parse().unwrap(), Timestamp::now()).unwrap();
+    let turn = turns
+        .begin(TurnId::new().unwrap(), "green".parse().unwrap(), Timestamp::now(), Leaves::Nothing)
+        .unwrap();
     world.until(&mut events, |event| matches!(event, FeedEvent::Turns));
     world.here.tasks().unwrap().add(&"a".parse().unwrap(), b"# a\n", Timestamp::now()).unwrap();
     world.until(&mut events, |event| matches!(event, FeedEvent::Board));
-    turns.end(turn, Leaves::Nothing).unwrap();
+    turns.end(turn).unwrap();
     world.until(&mut events, |event| matches!(event, FeedEvent::Turns));
     // The folder of this agent did not exist before.
     let asked = ClaimRequest { agent: "red".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: true };

@@ -328,10 +328,18 @@ fn links_do_not_lead_out_of_the_workspace() {
             ("move_file", json!({"source": "in", "destination": path})),
             ("write_files", json!({"changes": [{"path": path, "content": "x"}]})),
         ] {
-            client.refused(tool, arguments, "OUTSIDE_WORKSPACE");
+            // These act on the link `key` itself, which is inside.
+            let on_link = path == "key"
+                && (tool == "delete_file" || arguments["source"] == "key" || arguments["source"] == "in/a");
+            if !on_link {
+                client.refused(tool, arguments, "OUTSIDE_WORKSPACE");
+            }
         }
     }
-    client.refused("move_file", json!({"source": "out", "destination": "here"}), "OUTSIDE_WORKSPACE");
+    client.refused("move_file", json!({"source": "in/a", "destination": "key"}), "STALE_FILE");
+    client.done("move_file", json!({"source": "key", "destination": "here"}));
+    client.done("delete_file", json!({"path": "here"}));
+    symlink(secret.join("key"), world.root().join("key")).unwrap();
     client.refused("list_directory", json!({"path": "out"}), "OUTSIDE_WORKSPACE");
     assert_eq!(fs::read_to_string(secret.join("key")).unwrap(), "s3cret");
     let found = client.done("search_files", json!({"path": ".", "pattern": "**/*"}));

@@ -37,6 +37,25 @@ fn a_new_turn_knows_nothing() {
 }
 
 #[test]
+fn known_remembers_earlier_turns_of_the_connection_and_earlier_connections() {
+    let world = World::with("[guard]\nunread = \"known\"");
+    world.outsider_writes("a", "one");
+    let mut client = world.client();
+    client.done("read_text_file", json!({"path": "a"}));
+    world.outsider_writes("a", "foreign");
+    let write = json!({"path": "a", "content": "mine"});
+    client.refused("write_file", write.clone(), "STALE_FILE");
+    begin(&mut client);
+    client.refused("write_file", write.clone(), "STALE_FILE");
+    drop(client);
+    let mut client = world.client();
+    client.refused("write_file", write.clone(), "STALE_FILE");
+    world.holds("a", "foreign");
+    client.done("read_text_file", json!({"path": "a"}));
+    client.done("write_file", write);
+}
+
+#[test]
 fn connections_do_not_share_what_they_read() {
     let world = World::new();
     world.outsider_writes("a", "one");

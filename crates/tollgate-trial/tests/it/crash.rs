@@ -110,6 +110,16 @@ fn six_files_change_together_or_not_at_all() {
 }
 
 #[test]
+fn more_files_than_can_be_open_change_together_or_not_at_all() {
+    kill_everywhere(&Scene::large(), &[], false);
+}
+
+#[test]
+fn more_files_than_can_be_open_change_together_or_not_at_all_without_exchange() {
+    kill_everywhere(&Scene::large(), &no_exchange(), false);
+}
+
+#[test]
 fn changes_on_another_file_system_are_all_or_nothing() {
     if let Some(scene) = Scene::elsewhere() {
         kill_everywhere(&scene, &[], false);

@@ -142,6 +142,38 @@ impl Scene {
     }
 
     /// Three updates, one creation in a new folder, one deletion, one move.
+    /// More files than a commit keeps open at the same time.
+    pub(crate) fn large() -> Self {
+        let text = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
+        let (mut before, mut changes, mut after) = (Vec::new(), Vec::new(), Vec::new());
+        for number in 0..26 {
+            let path = text(format!("d{}/{number}", number % 3));
+            match number {
+                0..3 => {
+                    before.push((path, "delete me"));
+                    changes.push(text(format!("delete:{path}")));
+                }
+                3..6 => {
+                    let to = text(format!("m/o/{number}"));
+                    before.push((path, text(format!("move {number}"))));
+                    changes.push(text(format!("move:{path}:{to}")));
+                    after.push((to, text(format!("move {number}"))));
+                }
+                6..12 => {
+                    let path = text(format!("n/{number}"));
+                    changes.push(text(format!("create:{path}:two")));
+                    after.push((path, "two"));
+                }
+                _ => {
+                    before.push((path, "one"));
+                    changes.push(text(format!("write:{path}:two {number}")));
+                    after.push((path, text(format!("two {number}"))));
+                }
+            }
+        }
+        Self::new(&before, &changes, &after, "")
+    }
+
     pub(crate) fn six() -> Self {
         Self::new(
             &[("a", "a one"), ("b", "b one"), ("s/c", "c one"), ("s/d", "d one"), ("m", "m one")],

@@ -58,6 +58,10 @@ fn every_unusual_path_gets_a_clear_answer() {
         (b"nul\0byte", "IO_ERROR", "IO_ERROR"),
         (&[b'x'; 300], "IO_ERROR", "IO_ERROR"),
         (&[b'x'; 5000], "IO_ERROR", "IO_ERROR"),
+        (b"new/", "INVALID", "INVALID"),
+        (b"new/.", "INVALID", "INVALID"),
+        (b"file/", "INVALID", "INVALID"),
+        (b"folder/", "NOT_A_FILE", "NOT_A_FILE"),
         (b"new\nline", "NOT_FOUND", "DONE"),
         (b"\x1b[31mred", "NOT_FOUND", "DONE"),
         (b"not utf-8 \xff\xfe", "NOT_FOUND", "DONE"),
@@ -179,4 +183,15 @@ fn a_huge_file_is_streamed_hashed_and_replaced() {
     assert_eq!((count.0, read.size), (2 << 30, 2 << 30));
     agent.writes("huge", "small").done();
     world.holds("huge", "small");
+}
+
+#[test]
+fn a_file_that_is_too_large_to_edit_is_not_read() {
+    let world = World::new();
+    // Far more than the memory of any machine, so the test ends only if nothing reads it.
+    fs::File::create(world.root().join("huge")).unwrap().set_len(1 << 42).unwrap();
+    let agent = world.agent("blue");
+    let edit = || vec![tollgate::edit::Edit::once("old", "new")];
+    let fault = world.gate.edit(&agent.turn, "huge", edit(), Expected::Baseline).unwrap_err();
+    assert!(fault.to_string().contains("larger than 16 MiB"), "{fault}");
 }

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod healing;
+mod links;
 mod many_files;
 mod metadata;
 mod model;

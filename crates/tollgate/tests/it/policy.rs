@@ -1,7 +1,8 @@
 //! The settings `unread` and `mode`.
 
+use tollgate::guard::Outcome;
 use tollgate::refusal::ErrorType;
-use tollgate::turn::Session;
+use tollgate::turn::{Session, Turn};
 
 use crate::world::World;
 
@@ -33,22 +34,46 @@ fn refuse_requires_a_read_but_allows_new_files() {
 }
 
 #[test]
-fn known_compares_with_earlier_turns_of_the_session() {
+fn known_compares_with_all_turns_of_the_session_whether_they_have_ended_or_not() {
+    for ended in [true, false] {
+        let world = World::with("[guard]\nunread = \"known\"");
+        world.outsider_writes("a", "one");
+        world.outsider_writes("b", "one");
+        let session = Session::default();
+        let turn = || world.gate.begin_turn_in("blue".parse().unwrap(), session.clone()).unwrap();
+        let parallel = turn();
+        let first = turn();
+        let _ = world.gate.read(&first, "a", tollgate::part::Part::Whole).unwrap();
+        world.outsider_writes("a", "two");
+        let write = |turn: &Turn, path: &str| world.gate.write(turn, path, "x", Default::default()).unwrap();
+        assert!(matches!(write(&first, "a"), Outcome::Refused(_)));
+        if ended {
+            world.gate.end_turn(first).unwrap();
+        }
+        for turn in [turn(), parallel] {
+            assert!(matches!(write(&turn, "a"), Outcome::Refused(_)));
+        }
+        assert!(matches!(write(&turn(), "b"), Outcome::Done(_)), "no turn knew it");
+        world.holds("a", "two");
+        world.agent("stranger").writes("a", "x").done();
+    }
+}
+
+#[test]
+fn known_remembers_where_links_led() {
     let world = World::with("[guard]\nunread = \"known\"");
-    world.outsider_writes("a", "one");
-    world.outsider_writes("b", "one");
+    world.outsider_writes("v1/c", "old");
+    world.outsider_writes("v2/c", "foreign");
+    let cur = world.root().join("cur");
+    std::os::unix::fs::symlink("v1", &cur).unwrap();
     let session = Session::default();
     let turn = || world.gate.begin_turn_in("blue".parse().unwrap(), session.clone()).unwrap();
-    let first = turn();
-    let _ = world.gate.read(&first, "a", tollgate::part::Part::Whole).unwrap();
-    world.gate.end_turn(first).unwrap();
-    world.outsider_writes("a", "two");
-    let second = turn();
-    let write = |path: &str| world.gate.write(&second, path, "x", Default::default()).unwrap();
-    assert!(matches!(write("a"), tollgate::guard::Outcome::Refused(_)));
-    assert!(matches!(write("b"), tollgate::guard::Outcome::Done(_)), "no earlier turn knew it");
-    world.holds("a", "two");
-    world.agent("stranger").writes("a", "x").done();
+    let _ = world.gate.read(&turn(), "cur/c", tollgate::part::Part::Whole).unwrap();
+    std::fs::remove_file(&cur).unwrap();
+    std::os::unix::fs::symlink("v2", &cur).unwrap();
+    let written = world.gate.write(&turn(), "cur/c", "mine", Default::default()).unwrap();
+    assert!(matches!(written, Outcome::Refused(_)));
+    world.holds("v2/c", "foreign");
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn a_file_that_changed_while_it_was_read_counts_as_the_older_one() {
     world.outsider_writes("a", "two");
     post(&agent, ticket, ToolResult::Succeeded);
     let path = world.gate.workspace().canonical("a").unwrap();
-    assert_eq!(agent.turn.get(&path).unwrap().unwrap().initial(), FileState::Present(Digest::of(b"one")));
+    assert_eq!(agent.turn.get(&path).unwrap().unwrap().initial(), Some(Digest::of(b"one")));
     let _ = pre(&agent, &writes("w", &["a"])).unwrap_err();
 }
 
@@ -113,7 +113,7 @@ fn a_failed_read_only_shows_that_a_file_is_missing() {
     }
     let files = agent.turn.files();
     assert_eq!(files.len(), 1);
-    assert_eq!(files[0].1.initial(), FileState::Absent);
+    assert_eq!(files[0].1.baseline(Extent::Whole), FileState::Absent);
     world.outsider_writes("missing", "appeared");
     let _ = pre(&agent, &writes("w", &["missing"])).unwrap_err();
 }

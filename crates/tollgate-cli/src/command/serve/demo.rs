@@ -314,11 +314,11 @@ impl Worker {
     /// Reads, pauses, writes; starts again if the write is refused. `None` if the demo is over first.
     fn writes(&self, path: &Path, pace: &Pace, change: impl Fn(&str) -> String) -> Result<Option<String>> {
         let turns = self.invocation.new_turns()?;
-        let turn = turns.begin(TurnId::new()?, self.agent.clone(), self.invocation.now())?;
+        let turn = turns.begin(TurnId::new()?, self.agent.clone(), self.invocation.now(), Leaves::Known)?;
         self.gate.record_turn_start(&turn)?;
         let written = self.writes_in(&turn, path, pace, change);
         self.gate.record_turn_end(&turn)?;
-        turns.end(turn, Leaves::Known)?;
+        turns.end(turn)?;
         let _ = self.gate.workspace().sweep();
         written
     }

@@ -2,11 +2,13 @@
 
 mod answers;
 mod faults;
+mod links;
 mod payloads;
 mod places;
 mod protected;
 mod real;
 mod setup;
+mod shared;
 mod stories;
 mod tidy;
 mod unknown;

@@ -202,7 +202,9 @@ impl Output {
     /// `None` for tools that never refuse.
     fn refused(self) -> Option<Shape> {
         match self {
-            Self::Text | Self::Media | Self::InitialHash => Some(Shape::all(refusal_properties().clone())),
+            Self::Text | Self::Media | Self::InitialHash => {
+                Some(Shape::without(refusal_properties().clone(), &["file_path_base64"]))
+            }
             Self::TurnId | Self::Tasks | Self::Task => None,
             Self::Claim => Some(Shape::all(json!({
                 "claimed": {"type": "boolean"},
@@ -263,7 +265,7 @@ fn object(properties: &Value) -> Map<String, Value> {
     schema.as_object().cloned().unwrap_or_default()
 }
 
-/// The five keys of a refusal.
+/// The five keys of a refusal, and the one that only some have.
 fn refusal_properties() -> &'static Value {
     static PROPERTIES: OnceLock<Value> = OnceLock::new();
     PROPERTIES.get_or_init(|| {

@@ -29,7 +29,8 @@ struct InitialHashArguments {
 
 pub(super) fn initial_hash(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: InitialHashArguments = call.arguments(value)?;
-    let path = call.canonical(&call.path(&given.file_path)?)?;
-    let hash = call.gate.get_initial_hash(call.turn()?.turn(), &path)?;
+    let given = call.path(&given.file_path)?;
+    let path = call.canonical(&given)?;
+    let hash = call.gate.get_initial_hash(call.turn()?.turn(), given)?;
     Ok(Answer::value(json!({"file_path": path.to_string(), "initial_hash": hash})))
 }

@@ -171,7 +171,8 @@ pub(super) fn move_to(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let text = format!("Successfully moved {} to {}", given.source, given.destination);
     let keys = [call.canonical(&source)?, call.canonical(&destination)?];
     let running = call.turn()?;
-    if keys[0].as_path().is_dir() {
+    // A link is moved itself, even if it leads to a folder.
+    if keys[0].as_path().is_dir() && !call.gate.workspace().path().join(&source).is_symlink() {
         let _lanes = running.alone();
         done(call.gate.move_folder(running.turn(), source, destination))?;
         return Ok(Answer::text(text));

@@ -229,11 +229,13 @@ fn init_makes_no_second_vault_in_a_worktree() {
     insta::assert_snapshot!(init().filtered, @r#"
     exit 2
     --- stderr
-    error: this git worktree shares the vault of `[W]`, which has none yet
-    hint: run `tollgate init --vault -C '[W]'`; for a vault of this tree alone, set `tree = "own"` under `[vault]` in `.tollgate/config.toml` first
+    error: this git worktree shares the vault of `[W]`
+    hint: run `tollgate init --vault -C '[W]'` to create or change it; for a vault of this tree alone, set `tree = "own"` under `[vault]` in `.tollgate/config.toml` first
     "#);
     assert!(!one.join("vault").exists());
     world.run("init --vault").is(0);
     assert!(init().is(0).stdout().contains("found the vault `"));
+    world.tollgate(["init", "--vault", "tasks"]).folder(&one).ends().is(2);
+    assert!(!one.join("tasks").exists());
     assert!(!one.join("vault").exists());
 }

@@ -316,6 +316,10 @@ fn the_doctor_warns_about_every_program_that_is_used_here_and_not_guarded() {
     // A folder in the home alone does not mean that the program is used here.
     fs::create_dir(world.tmp().join("home/.gemini")).unwrap();
     assert_eq!(warnings(&world).len(), 2);
+    // Another server of our name guards nothing.
+    world.puts(".codex/config.toml", "[mcp_servers.tollgate]\ncommand = \"other\"\n");
+    assert_eq!(warnings(&world).len(), 2);
+    fs::remove_file(world.path(".codex/config.toml")).unwrap();
     // Hooks and the MCP server guard, and so do hooks in the user's own settings.
     world.run("init --host claude-code --mcp codex").is(0);
     assert_eq!(warnings(&world), Vec::<String>::new());

@@ -333,6 +333,21 @@ fn the_doctor_warns_about_every_program_that_is_used_here_and_not_guarded() {
 }
 
 #[test]
+fn the_doctor_runs_no_command_that_came_with_the_repository() {
+    let world = World::new();
+    world.run("init --host claude-code").is(0);
+    let started = world.tmp().join("started");
+    let command = format!("touch {}; tollgate hook claude-code || true", started.display());
+    let theirs = json!({"matcher": "*", "hooks": [{"type": "command", "command": command}]});
+    let text = fs::read_to_string(world.path(".claude/settings.json")).unwrap();
+    let mut settings: Value = serde_json::from_str(&text).unwrap();
+    settings["hooks"]["PreToolUse"].as_array_mut().unwrap().insert(0, theirs);
+    world.puts(".claude/settings.json", settings.to_string());
+    assert!(doctor(&world)[0]["message"].as_str().unwrap().contains("installed and responding"));
+    assert!(!started.exists());
+}
+
+#[test]
 fn the_doctor_notices_hooks_that_do_not_work() {
     let world = World::new();
     world.run("init --host codex --host claude-code").is(0);

@@ -64,7 +64,7 @@ pub(crate) enum UsageError {
     HasServer(&'static str),
     /// `init` in a folder below the user's home, which is a workspace.
     HomeIsTheWorkspace(PathBuf),
-    /// `init --vault` in a git worktree, whose main tree has no vault.
+    /// `init --vault` in a git worktree, whose vault is that of the main tree.
     VaultOfMainTree(PathBuf),
     VaultNameIsNotText,
     /// tollgate cannot safely add this vault to the configuration.

@@ -59,8 +59,7 @@ impl VaultHome {
         let shared = match shared_with(root, settings) {
             Ok(None) => return Ok(own),
             Ok(Some(root)) => {
-                let settings = read_settings(&root.join(STATE_FOLDER).join("config.toml"))?;
-                let home = Self { root, settings };
+                let home = Self::at(root)?;
                 match home.has_vault() {
                     true => return Ok(home),
                     false => Err(not_shared(&format!("`{}` has no vault", home.root.display()))),
@@ -69,6 +68,12 @@ impl VaultHome {
             Err(fault) => Err(fault),
         };
         if own.has_vault() { shared } else { Ok(own) }
+    }
+
+    /// This workspace, with the settings in its configuration.
+    pub fn at(root: PathBuf) -> Result<Self> {
+        let settings = read_settings(&root.join(STATE_FOLDER).join("config.toml"))?;
+        Ok(Self { root, settings })
     }
 
     /// Where the vault is, whether or not it exists.

@@ -52,6 +52,20 @@ pub fn in_main_tree(folder: &Path) -> Result<Option<PathBuf>, String> {
     main.canonicalize().map(Some).map_err(|_| format!("`{}` does not exist", main.display()))
 }
 
+/// The corresponding folders of the linked worktrees, if the folder is in the main tree.
+pub fn in_linked_trees(folder: &Path) -> Vec<PathBuf> {
+    let Some(top) = folder.ancestors().find(|folder| is_checkout(folder)) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(top.join(".git/worktrees")) else { return Vec::new() };
+    let below = folder.strip_prefix(top).unwrap_or(Path::new(""));
+    let tree = |git_dir: PathBuf| {
+        let link = path_in(&git_dir, &fs::read_to_string(git_dir.join("gitdir")).ok()?)?;
+        link.parent()?.join(below).canonicalize().ok()
+    };
+    let mut trees: Vec<PathBuf> = entries.flatten().filter_map(|entry| tree(entry.path())).collect();
+    trees.sort();
+    trees
+}
+
 /// The path in a file of git, relative to a folder. `None` if it is empty.
 fn path_in(folder: &Path, text: &str) -> Option<PathBuf> {
     let text = text.trim();
@@ -115,6 +129,9 @@ mod tests {
         assert_eq!(in_main_tree(&top), Ok(None));
         assert_eq!(in_main_tree(&top.join("tree")), Ok(Some(top.join("repo"))));
         assert_eq!(in_main_tree(&top.join("tree/sub")), Ok(Some(top.join("repo/sub"))));
+        assert_eq!(in_linked_trees(&top.join("repo")), [top.join("tree")]);
+        assert_eq!(in_linked_trees(&top.join("repo/sub")), [top.join("tree/sub")]);
+        assert_eq!(in_linked_trees(&top.join("tree")), Vec::<PathBuf>::new());
         fs::create_dir(top.join("tree/new")).unwrap();
         assert!(in_main_tree(&top.join("tree/new")).unwrap_err().contains("does not exist"));
     }

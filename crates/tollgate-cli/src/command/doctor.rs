@@ -2,18 +2,18 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
 use tollgate::error::Fault;
 use tollgate::recovery::RecoveryKind;
-use tollgate::settings::Agents;
+use tollgate::settings::{Agents, Settings};
 use tollgate::tasks::VaultHome;
 use tollgate::vault::checkup::Level;
 use tollgate::vault::state::State;
 use tollgate::workspace::{STATE_FOLDER, STATE_VERSION, Workspace, read_settings};
-use tollgate::worktree::in_main_tree;
+use tollgate::worktree::{in_linked_trees, in_main_tree};
 use tollgate_guard::doctor::leftovers;
 use tollgate_guard::probe::probe;
 
@@ -74,18 +74,8 @@ fn look(invocation: &Invocation, root: &Path, facts: &mut Vec<Fact>) {
         "settings",
         settings.map(|settings| Fact::Settings { settings: Box::new(settings), written: config.exists() }),
     );
-    let settings = read_settings(&config).unwrap_or_default();
-    match in_main_tree(root) {
-        Ok(None) => {}
-        _ => {
-            let own = VaultHome { root: root.to_owned(), settings };
-            let home = VaultHome::of(root, &own.settings).map(|home| home.root);
-            let fact = home.map(|home| Fact::Worktree {
-                shared_with: Some(home).filter(|home| *home != own.root),
-                has_vault: own.has_vault(),
-            });
-            add("worktree", fact);
-        }
+    if let Some(fact) = worktree(root, read_settings(&config).unwrap_or_default()) {
+        add("worktree", fact);
     }
     match Configured::read(root) {
         Ok(configured) if configured.commands.is_empty() => {}
@@ -149,6 +139,28 @@ fn look(invocation: &Invocation, root: &Path, facts: &mut Vec<Fact>) {
             Err(fault) => add("vault", Err(fault)),
         }
     }
+}
+
+/// Whose vault a linked git worktree uses, or which worktrees use the vault of a main tree.
+fn worktree(root: &Path, settings: Settings) -> Option<Result<Fact, Fault>> {
+    let own = VaultHome { root: root.to_owned(), settings };
+    if in_main_tree(root) != Ok(None) {
+        return Some(VaultHome::of(root, &own.settings).map(|home| Fact::Worktree {
+            shared_with: Some(home.root).filter(|home| *home != own.root),
+            has_vault: own.has_vault(),
+        }));
+    }
+    let trees = in_linked_trees(root);
+    if trees.is_empty() || !own.has_vault() {
+        return None;
+    }
+    // A tree without any vault has no tasks that could be claimed twice.
+    let is_apart = |tree: &PathBuf| {
+        let other = VaultHome::at(tree.clone()).and_then(|tree| VaultHome::of(&tree.root, &tree.settings));
+        other.is_ok_and(|other| other.root != own.root && other.has_vault())
+    };
+    let (apart, shared): (Vec<_>, Vec<_>) = trees.into_iter().partition(is_apart);
+    Some(Ok(Fact::Worktrees { shared: shared.len(), apart }))
 }
 
 fn vault(invocation: &Invocation, tasks: &Tasks) -> Result<Fact, Fault> {

@@ -130,7 +130,7 @@ pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, Cl
     let config = state.join("config.toml");
     let (mut hooked, mut registered) = (Vec::new(), Vec::new());
     // First, because what is installed below is a trace as well.
-    let found = match args.hosts.iter().any(|name| name == "all") && !args.remove {
+    let programs = match args.hosts.iter().any(|name| name == "all") && !args.remove {
         true => words::programs_found(&found(&root)),
         false => String::new(),
     };
@@ -166,7 +166,7 @@ pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, Cl
     let done = if done == ConfigSetup::Kept && named { ConfigSetup::Changed } else { done };
     let (git, state) = (root.join(".git").exists(), state.join("version").exists());
     let mut words = words::init(&root, found_by, done, git, state)
-        + &found
+        + &programs
         + &words::hooked(&hooked)
         + &words::registered(&registered);
     if !args.remove {
@@ -208,16 +208,11 @@ fn make_vault(
         Some(named) => invocation.path(named)?,
         None => root.join(&settings.vault.dir),
     };
-    if named.is_none()
-        && let Some(other) = shared_with(root, settings)?
-    {
-        let home = VaultHome {
-            settings: read_settings(&other.join(STATE_FOLDER).join("config.toml"))?,
-            root: other,
-        };
-        return match home.has_vault() {
-            true => Ok(Made { folder: home.folder(), new: false, named: false }),
-            false => Err(UsageError::VaultOfMainTree(home.root).into()),
+    if let Some(other) = shared_with(root, settings)? {
+        let home = VaultHome::at(other)?;
+        return match (named, home.has_vault()) {
+            (None, true) => Ok(Made { folder: home.folder(), new: false, named: false }),
+            _ => Err(UsageError::VaultOfMainTree(home.root).into()),
         };
     }
     let new = !is_vault(&folder);

@@ -29,12 +29,12 @@ pub(crate) fn checkups(invocation: &Invocation, root: &Path) -> Vec<Fact> {
     let mut facts = Vec::new();
     for host in host::ALL {
         let server = host.mcp().registered(root, home.as_deref());
-        let has_server = !matches!(server, Ok(None));
+        let has_server = matches!(server, Ok(Some(_)));
         let found = host::find(host, home.as_deref(), &path, root);
         // The user may have hooks for all folders.
         let places = [Some(root), home.as_deref()];
         let hooked = places.into_iter().flatten().find(|folder| host.setup().is_there(folder));
-        if !found.any() && !has_server && hooked.is_none() {
+        if !found.any() && matches!(server, Ok(None)) && hooked.is_none() {
             continue;
         }
         let hooks = match hooked {

@@ -132,23 +132,23 @@ impl Setup {
             .any(|file| fs::read_to_string(root.join(file)).is_ok_and(|text| text.contains(OURS)))
     }
 
-    /// The command for the hook before a tool, from the configuration.
+    /// The command for the hook before a tool, as this version installs it. The configuration may have other commands, which
+    /// came with the repository.
     pub(crate) fn command_before_a_tool(&self, root: &Path) -> Option<String> {
-        self.files().iter().find_map(|file| {
-            let path = root.join(file);
-            let text = fs::read_to_string(&path).ok()?;
-            match jsonc::parse(&text) {
+        match self {
+            Self::Shared { entries, .. } => entries.iter().find_map(|(_, entry)| before_a_tool(entry)),
+            Self::Own(files) => files.iter().find_map(|(file, text, _)| match jsonc::parse(text) {
                 Ok(config) => before_a_tool(&config),
-                Err(_) if text.contains(" || ") && text.starts_with("#!") => {
-                    Some(format!("'{}'", path.display()))
+                Err(_) if text.starts_with("#!") => {
+                    let script = root.join(file).display().to_string().replace('\'', "'\\''");
+                    text.contains(" || ").then(|| format!("'{script}'"))
                 }
-                Err(_) if text.starts_with("#!") => None,
                 // A plugin, whose first line names the command.
                 Err(_) => {
                     text.lines().next()?.split('`').find(|word| word.starts_with(OURS)).map(str::to_owned)
                 }
-            }
-        })
+            }),
+        }
     }
 
     /// Adds our entries.

@@ -81,6 +81,13 @@ pub(crate) enum Fact {
         /// It has a vault of its own, or a copy of the shared one.
         has_vault: bool,
     },
+    /// The workspace has linked git worktrees, and a vault.
+    Worktrees {
+        /// Those that use its vault.
+        shared: usize,
+        /// Those with another vault.
+        apart: Vec<PathBuf>,
+    },
     Vault {
         folder: PathBuf,
         open: usize,
@@ -137,7 +144,7 @@ impl Fact {
             Self::Recovery { .. } => "recovery",
             Self::Reservations { .. } => "reservations",
             Self::Turns { .. } => "turns",
-            Self::Worktree { .. } => "worktree",
+            Self::Worktree { .. } | Self::Worktrees { .. } => "worktree",
             Self::Vault { .. } => "vault",
             Self::Store { name, .. } => name,
             Self::Host(_) => "hooks",
@@ -185,6 +192,7 @@ impl Fact {
                 warn_if(*reclaimable > 0 || !unfit.is_empty() || !stuck.is_empty())
             }
             Self::Worktree { shared_with, has_vault } => warn_if(shared_with.is_none() && *has_vault),
+            Self::Worktrees { apart, .. } => warn_if(!apart.is_empty()),
             Self::Workspace { .. }
             | Self::NoState
             | Self::State { .. }

@@ -163,6 +163,15 @@ pub(crate) fn finding(view: &Viewpoint, fact: &Fact) -> (String, Option<String>)
             Some("to share one vault, remove `tree` under `[vault]` from `.tollgate/config.toml`".into()),
         ),
         Fact::Worktree { .. } => ("git worktree; no vault".into(), None),
+        Fact::Worktrees { shared, apart } => {
+            let mut words = format!("{} of this repository with the same tasks", count(*shared, "git worktree"));
+            if let Some(first) = apart.first() {
+                let apart = count(apart.len(), "git worktree");
+                words += &format!("; {apart} with other tasks, such as `{}`", plain(&first.to_string_lossy()));
+            }
+            let fix = "if its agents should not claim the same tasks, run `tollgate doctor` there to see why";
+            (words, (!apart.is_empty()).then(|| fix.to_owned()))
+        }
         Fact::Vault { .. } => vault_words(view, fact),
         Fact::Store { findings, .. } => store_words(findings),
         Fact::Host(checkup) => host_words(view, checkup),

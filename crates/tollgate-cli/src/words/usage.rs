@@ -58,9 +58,9 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
             "run `tollgate init -C .` to set up this folder instead".into(),
         ),
         E::VaultOfMainTree(main) => (
-            format!("this git worktree shares the vault of `{}`, which has none yet", main.display()),
+            format!("this git worktree shares the vault of `{}`", main.display()),
             format!(
-                "run `tollgate init --vault -C {}`; for a vault of this tree alone, set `tree = \"own\"` under `[vault]` in \
+                "run `tollgate init --vault -C {}` to create or change it; for a vault of this tree alone, set `tree = \"own\"` under `[vault]` in \
                  `.tollgate/config.toml` first",
                 quoted(main)
             ),

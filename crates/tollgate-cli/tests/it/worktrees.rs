@@ -172,11 +172,24 @@ fn the_doctor_says_whose_tasks_a_worktree_has() {
     assert_eq!(found["level"], "ok");
     let message = found["message"].as_str().unwrap();
     assert!(message.contains(trees.path("w").to_str().unwrap()) && message.contains("copy"), "{message}");
+    assert_eq!(
+        trees.finding("w", "worktree")["message"],
+        "2 git worktrees of this repository with the same tasks"
+    );
     // A vault of its own is a choice, and a warning.
     let config = trees.path("one/.tollgate/config.toml");
     let text = fs::read_to_string(&config).unwrap().replacen("[vault]\n", "[vault]\ntree = \"own\"\n", 1);
     fs::write(&config, text).unwrap();
     assert_eq!(trees.finding("one", "worktree")["level"], "warning");
+    // The main tree knows about it, too.
+    let found = trees.finding("w", "worktree");
+    let message = found["message"].as_str().unwrap();
+    assert!(found["level"] == "warning" && message.contains(trees.path("one").to_str().unwrap()), "{found}");
+    assert!(
+        message
+            .starts_with("1 git worktree of this repository with the same tasks; 1 git worktree with other"),
+        "{found}"
+    );
     trees.json("one", "task claim pay --agent blue");
     trees.json("w", "task claim pay --agent red");
 }
@@ -229,11 +242,13 @@ fn init_makes_no_second_vault_in_a_worktree() {
     insta::assert_snapshot!(init().filtered, @r#"
     exit 2
     --- stderr
-    error: this git worktree shares the vault of `[W]`, which has none yet
-    hint: run `tollgate init --vault -C '[W]'`; for a vault of this tree alone, set `tree = "own"` under `[vault]` in `.tollgate/config.toml` first
+    error: this git worktree shares the vault of `[W]`
+    hint: run `tollgate init --vault -C '[W]'` to create or change it; for a vault of this tree alone, set `tree = "own"` under `[vault]` in `.tollgate/config.toml` first
     "#);
     assert!(!one.join("vault").exists());
     world.run("init --vault").is(0);
     assert!(init().is(0).stdout().contains("found the vault `"));
+    world.tollgate(["init", "--vault", "tasks"]).folder(&one).ends().is(2);
+    assert!(!one.join("tasks").exists());
     assert!(!one.join("vault").exists());
 }

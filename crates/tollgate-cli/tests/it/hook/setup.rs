@@ -316,6 +316,10 @@ fn the_doctor_warns_about_every_program_that_is_used_here_and_not_guarded() {
     // A folder in the home alone does not mean that the program is used here.
     fs::create_dir(world.tmp().join("home/.gemini")).unwrap();
     assert_eq!(warnings(&world).len(), 2);
+    // Another server of our name guards nothing.
+    world.puts(".codex/config.toml", "[mcp_servers.tollgate]\ncommand = \"other\"\n");
+    assert_eq!(warnings(&world).len(), 2);
+    fs::remove_file(world.path(".codex/config.toml")).unwrap();
     // Hooks and the MCP server guard, and so do hooks in the user's own settings.
     world.run("init --host claude-code --mcp codex").is(0);
     assert_eq!(warnings(&world), Vec::<String>::new());
@@ -326,6 +330,21 @@ fn the_doctor_warns_about_every_program_that_is_used_here_and_not_guarded() {
     let home = other.tmp().join("home");
     other.tollgate(["init", "--host", "gemini", "-C", home.to_str().unwrap()]).ends().is(0);
     assert_eq!(warnings(&other), ["`codex` is not guarded: no hooks installed"]);
+}
+
+#[test]
+fn the_doctor_runs_no_command_that_came_with_the_repository() {
+    let world = World::new();
+    world.run("init --host claude-code").is(0);
+    let started = world.tmp().join("started");
+    let command = format!("touch {}; tollgate hook claude-code || true", started.display());
+    let theirs = json!({"matcher": "*", "hooks": [{"type": "command", "command": command}]});
+    let text = fs::read_to_string(world.path(".claude/settings.json")).unwrap();
+    let mut settings: Value = serde_json::from_str(&text).unwrap();
+    settings["hooks"]["PreToolUse"].as_array_mut().unwrap().insert(0, theirs);
+    world.puts(".claude/settings.json", settings.to_string());
+    assert!(doctor(&world)[0]["message"].as_str().unwrap().contains("installed and responding"));
+    assert!(!started.exists());
 }
 
 #[test]

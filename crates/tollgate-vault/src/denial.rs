@@ -80,7 +80,7 @@ pub enum Denial {
     WaitsFor(TaskName, TaskName, Slot),
     #[error("`{0}` waits for {circle}", circle = in_words(.0, .1))]
     Circle(TaskName, Circle),
-    #[error("no agent may do `{0}`: {why}", why = nobody_may(.1.as_deref()))]
+    #[error("no agent {why}", why = nobody_may(.0, .1.as_deref()))]
     NobodyMay(TaskName, Option<Arc<str>>),
 }
 
@@ -94,10 +94,10 @@ fn fate(slot: &Slot) -> String {
     }
 }
 
-fn nobody_may(action: Option<&str>) -> String {
+fn nobody_may(task: &TaskName, action: Option<&str>) -> String {
     match action {
-        Some(action) => format!("`{action}` is not among the actions of any `[agent.NAME]`"),
-        None => "the configuration has no `[agent.NAME]`".to_owned(),
+        Some(action) => format!("with a table may do `{task}`: no `[agent.NAME]` has the action `{action}`"),
+        None => format!("may do `{task}`: the configuration has no `[agent.NAME]`"),
     }
 }
 

@@ -308,9 +308,9 @@ pub(super) fn vault_words(view: &Viewpoint, fact: &Fact) -> (String, Option<Stri
         );
     }
     if let Some(first) = stuck.first() {
-        let tasks = counted(stuck.len(), "reason", "reasons");
+        let tasks = count(stuck.len(), "task");
         return (
-            format!("{words}; tasks that nobody can claim, {tasks}, first: {}", plain(&first.to_string())),
+            format!("{words}; {tasks} cannot be claimed, first: {}", plain(&first.to_string())),
             Some(
                 "`tollgate task why` explains one task; change its `after` or `action`, or reject it".into(),
             ),

@@ -104,7 +104,10 @@ fn tasks_that_wait_for_each_other_are_refused_and_explained() {
     // A dependency that was rejected, and an action that nobody may perform.
     for (text, words) in [
         ("---\nafter: gone\n---\n", "`b.md` waits for `gone.md`, which was rejected"),
-        ("---\naction: sing\n---\n", "no agent may do `b.md`: `sing` is not among the actions"),
+        (
+            "---\naction: sing\n---\n",
+            "no agent with a table may do `b.md`: no `[agent.NAME]` has the action `sing`",
+        ),
     ] {
         world.puts("vault/Rejected/gone.md", "gone\n");
         world.puts("vault/Needs_Action/b.md", text);

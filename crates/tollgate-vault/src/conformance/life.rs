@@ -237,7 +237,7 @@ pub(super) fn what_waits_for_ever_is_explained(fresh: Fresh<'_>) {
     assert!(stuck[0].contains("waits for itself") && stuck[0].contains("`c.md`"), "{stuck:?}");
     assert!(stuck[1].contains("`loner.md` waits for itself"), "{stuck:?}");
     assert!(stuck[2].contains("which was rejected"), "{stuck:?}");
-    assert!(stuck[3].contains("no agent may do `nobody.md`"), "{stuck:?}");
+    assert!(stuck[3].contains("no agent with a table may do `nobody.md`"), "{stuck:?}");
 }
 
 pub(super) fn a_draft_needs_no_file(fresh: Fresh<'_>) {

@@ -76,7 +76,7 @@ pub(super) fn a_zombie_changes_nothing(fresh: Fresh<'_>) {
 /// A process dies before every act of a step. After `heal`, the step was taken or it was not.
 pub(super) fn interrupted_steps_are_healed(fresh: Fresh<'_>) {
     type Prepare = fn(&World, &TaskName) -> Step;
-    let verbs: [Prepare; 6] = [
+    let verbs: [Prepare; 7] = [
         |world, task| claim_step(&world.get(task), "blue"),
         |world, task| {
             world.claim(task, "blue", ClaimKind::Leased, 1);
@@ -101,6 +101,7 @@ pub(super) fn interrupted_steps_are_healed(fresh: Fresh<'_>) {
             rules::approve(&world.get(task), "me", sha256, None, at(3)).expect("a step")
         },
         |world, task| rules::reject(&world.get(task), "me", "no", at(2)).expect("a step"),
+        |world, task| rules::ask(&world.get(task), "it is in doubt", at(2)).expect("a step"),
     ];
     for (number, prepare) in verbs.iter().enumerate() {
         for act in 0.. {

@@ -17,8 +17,8 @@ use crate::words;
 /// Claim a task, so that no other agent works on it
 ///
 /// The claim is a lease (`[vault] lease`, 30 minutes by default). While you work, extend it with `renew`, `progress`, `draft` or
-/// `verify`; after it has expired, the next claim of any agent reclaims the task. `tollgate work` needs none of this. With exit code 1 the task
-/// was not claimed, and the answer says why (`lost`, `not_eligible`, `blocked`, `incomplete`, `none`).
+/// `verify`; after it has expired, the next claim of any agent reclaims the task. `tollgate work` needs none of this. With exit
+/// code 1 the task was not claimed, and the answer says why (`lost`, `not_eligible`, `blocked`, `incomplete`, `none`).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example

@@ -108,8 +108,8 @@ fn in_words(task: &TaskName, circle: &Circle) -> String {
 }
 
 impl Denial {
-    /// Whether another agent's claim kept this agent from getting the task.
-    pub(crate) fn is_lost_by(&self, agent: &Agent) -> bool {
+    /// Whether another agent's claim kept this agent from getting the task. Then a `CLAIM_LOST` is recorded.
+    pub fn is_lost_by(&self, agent: &Agent) -> bool {
         match self {
             Self::Owned(_, owner) => owner != agent,
             Self::RaceLost(_) => true,

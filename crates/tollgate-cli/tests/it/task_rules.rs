@@ -72,10 +72,18 @@ fn a_refused_claim_and_a_fault_are_in_the_log_of_the_agent_with_the_workspace() 
     fs::rename(world.path("vault/Needs_Action/x.md"), world.path("x")).unwrap();
     std::os::unix::fs::symlink(world.path("x"), world.path("vault/Needs_Action/x.md")).unwrap();
     world.run("task claim x --agent blue").is(2);
+    world.run("task add Own").is(0);
+    world.run("task claim own --agent blue").is(0);
+    world.run("task claim own --agent blue").is(1);
     let log = fs::read_to_string(world.path("logs/agent-blue.log")).unwrap();
     let root = world.root();
     assert!(log.lines().all(|line| line.contains(&format!("Z {} ", root.display()))), "{log}");
-    for words in ["there is no task `nothing.md`", "no task can be claimed now", "not a plain file"] {
+    for words in [
+        "there is no task `nothing.md`",
+        "no task can be claimed now",
+        "not a plain file",
+        "`blue` has claimed",
+    ] {
         assert!(log.contains(words), "{words}: {log}");
     }
 }

@@ -36,12 +36,8 @@ pub(crate) struct TaskClaimArgs {
 pub(crate) fn run(invocation: &Invocation, args: &TaskClaimArgs) -> Result<Answer, CliError> {
     let (tasks, agent) = (invocation.fresh_tasks()?, invocation.agent()?);
     let answer = claim(invocation, &tasks, &agent, args.task.as_ref());
-    let log = |text: &str| tasks.logs.line(&agent, invocation.now(), text);
-    match &answer {
-        // The log has the event of a claim that was made or lost.
-        Ok(Answer::NotValid(said)) if said.json["reason"] != json!(DenialReason::Lost) => log(&said.notes),
-        Err(error) => log(&words::error(&invocation.viewpoint(), error)),
-        Ok(_) => {}
+    if let Err(error) = &answer {
+        tasks.logs.line(&agent, invocation.now(), &words::error(&invocation.viewpoint(), error));
     }
     answer
 }
@@ -66,7 +62,13 @@ fn claim(
                 &sleep,
             )? {
                 Ok(claimed) => Ok(with_notes(said_claimed(invocation, &claimed), notes)),
-                Err(denied) => Ok(with_notes(said_not_claimed(task, agent, &denied), notes)),
+                Err(denied) => {
+                    // The log has the event of a claim that was lost.
+                    if !denied.is_lost_by(agent) {
+                        tasks.logs.line(agent, invocation.now(), &denied.to_string());
+                    }
+                    Ok(with_notes(said_not_claimed(task, agent, &denied), notes))
+                }
             }
         }
         None => {
@@ -76,6 +78,7 @@ fn claim(
                 Some(claimed) => Ok(with_notes(said_claimed(invocation, &claimed), notes)),
                 None => {
                     let sentence = words::nothing_to_claim(&queue, queue.soonest);
+                    tasks.logs.line(agent, invocation.now(), &sentence);
                     Ok(with_notes(said_nothing_to_claim(agent, &sentence), notes))
                 }
             }

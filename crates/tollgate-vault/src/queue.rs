@@ -15,10 +15,12 @@ use crate::brief::Rank;
 use crate::denial::{Denial, DenialReason};
 use crate::owner::{ClaimRequest, Claimed};
 use crate::reclaim::Skipped;
+use crate::rules;
 use crate::state::{Slot, State};
 use crate::store::{Ready, TaskSummary, Unfit};
 use crate::vault::Vault;
 use tollgate_base::error::Result;
+use tollgate_base::name::Agent;
 use tollgate_base::task::TaskName;
 
 /// The tasks that an agent might claim, in order.
@@ -37,6 +39,8 @@ pub struct ClaimQueue {
     pub foreign: usize,
     /// The number of tasks that another agent claimed first.
     pub lost: usize,
+    /// The tasks that were gone when their turn came.
+    gone: Vec<(TaskName, State)>,
 }
 
 impl ClaimQueue {
@@ -138,8 +142,10 @@ impl Vault {
             match self.claim_in(Some(state), &task, request, now) {
                 Ok(Some(Ok(claimed))) => return Some(claimed),
                 Ok(Some(Err(denial))) => queue.skip(&task, state, &denial),
-                // Somebody has claimed and finished it since the queue was built.
-                Ok(None) => queue.lost += 1,
+                Ok(None) => {
+                    queue.lost += 1;
+                    queue.gone.push((task, state));
+                }
                 Err(fault) => queue.faults.push((task, fault)),
             }
         }
@@ -153,6 +159,22 @@ impl Vault {
         now: Timestamp,
     ) -> Result<(Option<Claimed>, ClaimQueue)> {
         let mut queue = self.queue(request, now)?;
-        Ok((self.next(&mut queue, request, now), queue))
+        let claimed = self.next(&mut queue, request, now);
+        if claimed.is_none() {
+            self.record_lost(&queue, &request.agent, now)?;
+        }
+        Ok((claimed, queue))
+    }
+
+    /// Records a lost claim for each task of the queue that another agent owned by the time its turn came. For a claim that
+    /// got nothing: a worker with an old queue goes on to the next task and has lost nothing.
+    pub fn record_lost(&self, queue: &ClaimQueue, agent: &Agent, now: Timestamp) -> Result<()> {
+        for (task, state) in &queue.gone {
+            let found = self.store().get(task, Some(State::InProgress), now)?;
+            if found.is_some_and(|found| found.slot.agent().is_some_and(|owner| owner != agent)) {
+                self.store().record(&[rules::lost(task, *state, agent, now)?])?;
+            }
+        }
+        Ok(())
     }
 }

@@ -187,12 +187,15 @@ pub(super) fn every_lost_claim_is_counted_once(fresh: Fresh<'_>) {
     assert_eq!(lost(&task), 1, "by name");
     let claimed = world.vault.next(&mut old, &red, at(2)).expect("the other one is free");
     assert!(world.vault.next(&mut old, &red, at(2)).is_none());
-    assert_eq!((lost(&task), old.lost), (2, 1), "in a queue that is old");
+    assert_eq!((lost(&task), old.lost), (1, 1), "a worker that got another task has lost nothing");
+    world.vault.record_lost(&old, &red.agent, at(2)).expect("no fault");
+    assert_eq!(lost(&task), 2, "one that got nothing has");
     assert_eq!(world.denied(&task, "blue", 3), DenialReason::Lost);
     assert_eq!(lost(&task), 2, "blue has lost nothing to another agent");
     world.release(&claimed, &Release::success(), 3);
     let mut old = world.vault.queue(&request("green", ClaimKind::Leased), at(3)).expect("no fault");
     assert!(world.vault.next(&mut old, &red, at(3)).is_none());
+    world.vault.record_lost(&old, &red.agent, at(3)).expect("no fault");
     assert_eq!(lost(&other), 0, "nobody owns what is finished");
     let (all, each) = world.vault.figures(at(4)).expect("no fault");
     assert_eq!((all.claim_conflicts_avoided, all.total_claims), (2, 2));

@@ -30,7 +30,9 @@ fn busy() -> World {
     assert!(red.writes("app.conf", "six\n"));
     let turns = tollgate::shared_turn::SharedTurns::new(world.root().join(".tollgate/run")).unwrap();
     let id = tollgate::name::TurnId::new().unwrap();
-    let turn = turns.begin(id, "green".parse().unwrap(), jiff::Timestamp::now()).unwrap();
+    let turn = turns
+        .begin(id, "green".parse().unwrap(), jiff::Timestamp::now(), tollgate::shared_turn::Leaves::Nothing)
+        .unwrap();
     let gate = tollgate::gate::Gate::new(world.workspace());
     let _ = gate.read(&turn, "app.conf", tollgate::part::Part::Whole).unwrap();
     world

@@ -88,7 +88,9 @@ fn turns_show_the_files_they_have_read() {
     world.gets("/turns").has("No turn is running");
     let turns = tollgate::shared_turn::SharedTurns::new(world.root().join(".tollgate/run")).unwrap();
     let id = tollgate::name::TurnId::new().unwrap();
-    let turn = turns.begin(id, "blue".parse().unwrap(), jiff::Timestamp::now()).unwrap();
+    let turn = turns
+        .begin(id, "blue".parse().unwrap(), jiff::Timestamp::now(), tollgate::shared_turn::Leaves::Nothing)
+        .unwrap();
     fs::write(world.root().join("<b>.txt"), "one").unwrap();
     let gate = Gate::new(world.workspace());
     let _ = gate.read(&turn, "<b>.txt", Part::Whole).unwrap();

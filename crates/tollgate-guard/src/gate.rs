@@ -455,7 +455,7 @@ mod tests {
     #[test]
     fn a_large_file_that_did_not_change_is_not_hashed_again() {
         let folder = folder();
-        let (one, two) = (vec![b'1'; TEXT_PER_FILE + 1], vec![b'2'; TEXT_PER_FILE + 1]);
+        let (one, two) = (vec![b'1'; TEXT_PER_FILE + 1], vec![b'2'; TEXT_PER_FILE + 2]);
         fs::write(folder.path().join("large"), &one).unwrap();
         let (gate, turn) = gate(folder.path(), 10);
         assert_eq!(hash(&gate, &turn), Digest::of(&one));
@@ -463,7 +463,7 @@ mod tests {
             assert_eq!(hash(&gate, &turn), wrong, "the stamp is the same");
         }
         fs::write(folder.path().join("large"), &two).unwrap();
-        assert_eq!(hash(&gate, &turn), Digest::of(&two), "the time stamps tell");
+        assert_eq!(hash(&gate, &turn), Digest::of(&two), "the stamp tells");
     }
 
     #[test]

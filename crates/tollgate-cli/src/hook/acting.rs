@@ -14,7 +14,7 @@ use tollgate::guard::{Expected, Outcome, Refused};
 use tollgate::path::FilePath;
 use tollgate::refusal::ErrorType;
 use tollgate::shared_turn::SharedTurn;
-use tollgate::turn::{Extent, FileState, TurnState};
+use tollgate::turn::{Extent, FileState, Sighting, TurnState};
 
 use super::formatter::{self, Adopted};
 use super::pending_call::{Expectation, LastChange, hash_of};
@@ -115,9 +115,10 @@ impl Acting<'_> {
 
     /// The answer to an unknown tool that names a file which the turn knows and which is stale.
     fn suspected(&self, call: &Call, plan: &Plan, turn: &SharedTurn) -> Result<Option<Value>, CliError> {
-        let mut stale = Vec::new();
+        let (mut stale, mut added) = (Vec::new(), BTreeSet::new());
         for path in &plan.suspects {
-            if self.is_stale(path, turn)? && !stale.iter().any(|there: &ToolChange| there.path == *path) {
+            // The same file may be named in several spellings.
+            if self.is_stale(path, turn)? && added.insert(self.gate.workspace().canonical(path)?) {
                 stale.push(ToolChange::part(path.clone()));
             }
         }
@@ -152,10 +153,17 @@ impl Acting<'_> {
         Ok(false)
     }
 
+    /// The file to which a path leads, and what the turn knows of it. What is not a path names no file.
+    fn known(&self, path: &Path, turn: &SharedTurn) -> Result<Option<(FilePath, Sighting)>, Fault> {
+        match self.gate.workspace().canonical(path) {
+            Ok(_) => self.gate.sighting(turn, path),
+            Err(_) => Ok(None),
+        }
+    }
+
     /// Whether the turn knows a file that is not as the agent last saw it.
     fn is_stale(&self, path: &Path, turn: &SharedTurn) -> Result<bool, Fault> {
-        // What is not a path names no file.
-        let Ok(Some((path, sighting))) = self.gate.sighting(turn, path) else { return Ok(false) };
+        let Some((path, sighting)) = self.known(path, turn)? else { return Ok(false) };
         let now = hash_of(path.as_path()).ok();
         Ok(match sighting.baseline(Extent::Part) {
             FileState::Present(known) => now != Some(known),
@@ -266,7 +274,7 @@ impl Acting<'_> {
     fn foreign(&self, plan: &Plan, turn: &SharedTurn) -> Result<Vec<PathBuf>, Fault> {
         let mut foreign = Vec::new();
         for named in &plan.named {
-            if let Ok(Some((path, sighting))) = self.gate.sighting(turn, named)
+            if let Some((path, sighting)) = self.known(named, turn)?
                 && let Some(known) = sighting.baseline(Extent::Whole).digest()
                 && hash_of(path.as_path()).is_ok_and(|found| found != known)
             {

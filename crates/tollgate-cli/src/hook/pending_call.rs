@@ -133,9 +133,11 @@ pub(super) fn hash_of(path: &Path) -> io::Result<Digest> {
     let (mut file, mut hasher) = (fs::File::open(path)?, Hasher::default());
     let mut chunk = vec![0; 64 << 10];
     loop {
-        match file.read(&mut chunk)? {
-            0 => return Ok(hasher.finish()),
-            count => hasher.update(&chunk[..count]),
+        match file.read(&mut chunk) {
+            Ok(0) => return Ok(hasher.finish()),
+            Ok(count) => hasher.update(&chunk[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
 }

@@ -78,7 +78,7 @@ fn known_remembers_open_turns_and_commands_without_a_turn() {
         changed_after(|world| drop(world.run("read a --agent blue").is(0))),
         changed_after(|world| drop(world.run(&format!("read a --turn {}", world.turn("blue"))).is(0))),
         changed_after(|world| {
-            drop(world.tollgate(["write", "a", "--agent", "blue"]).stdin("x").ends().is(0))
+            drop(world.tollgate(["write", "a", "--agent", "blue"]).stdin("x").ends().is(0));
         }),
     ] {
         let write = |words: &[&str]| {

@@ -31,6 +31,8 @@ pub struct Settings {
     pub ledger: LedgerSettings,
     /// The tasks.
     pub vault: VaultSettings,
+    /// What stops a worker.
+    pub work: WorkSettings,
     /// What each agent may do: `[agent.NAME]`.
     pub agent: BTreeMap<Agent, Role>,
     /// The agents' log files.
@@ -140,6 +142,8 @@ pub struct VaultSettings {
     pub settle: Wait,
     /// The number of failed attempts after which a task is rejected.
     pub max_attempts: u32,
+    /// The pauses between the attempts at a task; the last one also after all further attempts.
+    pub retry: Vec<Wait>,
     /// Whether an acknowledged step survives a power failure.
     pub durability: Durability,
     /// How machines agree on who owns a task.
@@ -169,6 +173,8 @@ impl Default for VaultSettings {
             // two seconds.
             settle: Wait(Duration::from_secs(2)),
             max_attempts: 3,
+            // The third attempt comes 70 seconds after the first, so that an outage of a minute rejects nothing.
+            retry: [10, 60, 300].map(|s| Wait(Duration::from_secs(s))).to_vec(),
             durability: Durability::default(),
             sync: Sync::default(),
             remote: "origin".into(),
@@ -179,6 +185,21 @@ impl Default for VaultSettings {
             offline: (),
             follow: true,
         }
+    }
+}
+
+/// `[work]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WorkSettings {
+    /// After this many quick failures in a row, a worker claims no more tasks for a while. 0: never.
+    pub breaker: u32,
+}
+
+impl Default for WorkSettings {
+    fn default() -> Self {
+        // Two or three bad tasks in a row happen. Five mean that the command itself is broken.
+        Self { breaker: 5 }
     }
 }
 
@@ -370,6 +391,7 @@ mod tests {
             lease = "1h"
             settle = "500ms"
             max_attempts = 5
+            retry = ["1s", "2m"]
             durability = "fast"
             sync = "git"
             remote = "team"
@@ -377,6 +399,8 @@ mod tests {
             claim_refs = "refs/heads/claims"
             remote_timeout = "5s"
             follow = false
+            [work]
+            breaker = 7
             [agent.cloud]
             role = "cloud"
             allowed = ["summarize", "triage"]
@@ -399,6 +423,7 @@ mod tests {
             lease: Wait(Duration::from_secs(3600)),
             settle: Wait(Duration::from_millis(500)),
             max_attempts: 5,
+            retry: vec![Wait(Duration::from_secs(1)), Wait(Duration::from_secs(120))],
             durability: Durability::Fast,
             sync: Sync::Git,
             remote: "team".into(),
@@ -409,6 +434,7 @@ mod tests {
             follow: false,
         };
         assert_eq!(settings.vault, vault);
+        assert_eq!(settings.work.breaker, 7);
         let cloud = &settings.agent[&"cloud".parse::<Agent>().unwrap()];
         assert_eq!(cloud.role.as_deref(), Some("cloud"));
         assert_eq!(cloud.allowed, ["summarize", "triage"]);

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use crate::brief::Broken;
 use crate::claim::ClaimId;
 use crate::roles::NotAllowed;
@@ -69,11 +71,23 @@ pub enum Denial {
     WaitsForMissing(TaskName, TaskName),
     #[error("`{0}` waits for `{1}`, which is in `{2}`")]
     WaitsFor(TaskName, TaskName, Slot),
+    #[error("`{0}` may be claimed again at {1:.0}, because its last attempt failed")]
+    Pausing(TaskName, Timestamp),
+    #[error("`{0}` was neither rejected nor does it pause after a failed attempt")]
+    NothingToRetry(TaskName),
     #[error("`{0}` waits for itself")]
     WaitsForItself(TaskName),
 }
 
 impl Denial {
+    /// When the task may be claimed again, if that is known.
+    pub fn until(&self) -> Option<Timestamp> {
+        match self {
+            Self::Pausing(_, until) => Some(*until),
+            _ => None,
+        }
+    }
+
     /// The word for programs.
     pub fn reason(&self) -> DenialReason {
         match self {
@@ -84,6 +98,8 @@ impl Denial {
             | Self::InDoubt(..)
             | Self::Changed(_)
             | Self::Elsewhere(..)
+            | Self::Pausing(..)
+            | Self::NothingToRetry(_)
             | Self::NotAllowed(_) => DenialReason::NotEligible,
             Self::Broken(..) | Self::Young(..) | Self::Empty(_) | Self::OpenForWriting(_) => {
                 DenialReason::Incomplete

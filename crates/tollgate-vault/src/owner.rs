@@ -173,8 +173,7 @@ impl Vault {
         how: &Release,
         now: Timestamp,
     ) -> Result<Owned<Landed>> {
-        let limit = self.terms().max_attempts;
-        self.as_owner(task, id, now, |task, claim| rules::release(task, claim, how, limit, now))
+        self.as_owner(task, id, now, |task, claim| rules::release(task, claim, how, self.terms(), now))
     }
 
     /// The task and the claim, if it owns the task.

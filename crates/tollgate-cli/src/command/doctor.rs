@@ -8,6 +8,7 @@ use clap::Args;
 use serde_json::json;
 use tollgate::error::Fault;
 use tollgate::recovery::RecoveryKind;
+use tollgate::vault::figures::Figures;
 use tollgate::vault::state::State;
 use tollgate::workspace::{STATE_FOLDER, STATE_VERSION, Workspace, read_settings};
 use tollgate_guard::doctor::leftovers;
@@ -130,6 +131,10 @@ fn look(invocation: &Invocation, root: &Path, facts: &mut Vec<Fact>) {
                     }
                 }
                 add("vault", vault(invocation, &tasks));
+                match breakers(invocation, &tasks) {
+                    Ok(stopped) if stopped.is_empty() => {}
+                    stopped => add("breaker", stopped.map(Fact::Breakers)),
+                }
             }
             Ok(None) => {}
             Err(fault) => add("vault", Err(fault)),
@@ -155,6 +160,10 @@ fn vault(invocation: &Invocation, tasks: &Tasks) -> Result<Fact, Fault> {
         .filter_map(|figures| figures.agent_name.parse().ok());
     let unknown = agents.filter(|agent| !roles.knows(agent)).collect();
     Ok(Fact::Vault { folder: tasks.folder.clone(), open, healed, reclaimable, unknown, unfit })
+}
+
+fn breakers(invocation: &Invocation, tasks: &Tasks) -> Result<Vec<String>, Fault> {
+    Ok(tasks.vault.figures(invocation.now())?.1.iter().filter_map(Figures::stopped).collect())
 }
 
 fn privacy(invocation: &Invocation, state: &Path) -> Result<Fact, Fault> {

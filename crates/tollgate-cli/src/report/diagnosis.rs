@@ -82,6 +82,8 @@ pub(crate) enum Fact {
         unknown: Vec<Agent>,
         unfit: Vec<Unfit>,
     },
+    /// Workers that have stopped claiming tasks, each in one sentence.
+    Breakers(Vec<String>),
     /// What the store's checkup found and fixed.
     Store {
         name: &'static str,
@@ -130,6 +132,7 @@ impl Fact {
             Self::Reservations { .. } => "reservations",
             Self::Turns { .. } => "turns",
             Self::Vault { .. } => "vault",
+            Self::Breakers(_) => "breaker",
             Self::Store { name, .. } => name,
             Self::Host(_) => "hooks",
             Self::Broken { check, .. } => check,
@@ -140,7 +143,7 @@ impl Fact {
         let warn_if = |warn: bool| if warn { Level::Warning } else { Level::Ok };
         match self {
             Self::Broken { .. } => Level::Problem,
-            Self::OtherFileSystem | Self::Ignored { .. } => Level::Warning,
+            Self::OtherFileSystem | Self::Ignored { .. } | Self::Breakers(_) => Level::Warning,
             Self::Commands { trusted, .. } => warn_if(!trusted),
             Self::Settings { settings, .. } => warn_if(settings.guard.mode != GuardMode::Enforce),
             Self::FileSystem(found) => {

@@ -145,6 +145,14 @@ pub(crate) fn finding(view: &Viewpoint, fact: &Fact) -> (String, Option<String>)
         ),
         Fact::Turns { running } => (format!("{running} running"), None),
         Fact::Vault { .. } => vault_words(view, fact),
+        Fact::Breakers(stopped) => (
+            plain(&stopped.join("; ")),
+            Some(
+                "look at the output in the tasks' files, fix the command, then start `tollgate work` again or wait for \
+                 its next try"
+                    .into(),
+            ),
+        ),
         Fact::Store { findings, .. } => store_words(view, findings),
         Fact::Host(checkup) => host_words(view, checkup),
         Fact::Broken { fault, .. } => (fault_words(view, fault), Some(fix(fault))),

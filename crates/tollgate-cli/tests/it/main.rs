@@ -31,4 +31,5 @@ mod token;
 mod trust;
 mod turn;
 mod work;
+mod work_failures;
 mod world;

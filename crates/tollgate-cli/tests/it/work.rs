@@ -58,7 +58,7 @@ fn the_command_gets_its_task_in_its_environment() {
 
 #[test]
 fn a_failed_task_is_tried_again_and_finally_rejected() {
-    let world = world("max_attempts = 2\n");
+    let world = world("max_attempts = 2\nretry = []\n");
     world.run("task add Fails").is(0);
     world.run("task add Works").is(0);
     let script = "test $TOLLGATE_TASK_ID = works.md || exit 7";

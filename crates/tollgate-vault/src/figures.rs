@@ -87,4 +87,19 @@ mod tests {
         assert_eq!((figures.total_claims, figures.claim_conflicts_avoided, figures.active_claims), (1, 2, 1));
         assert!((figures.claim_success_rate - 0.25).abs() < f64::EPSILON);
     }
+
+    #[test]
+    fn the_breaker_of_a_worker_that_is_gone_is_not_shown_forever() {
+        let until: Timestamp = "2026-11-15T10:00:10Z".parse().unwrap();
+        let turned = BreakerTurned { failures: 5, reason: "exit status 1".into(), until: Some(until) };
+        let tally = Tally { breaker: Some(turned), ..Tally::default() };
+        let shown =
+            |now: &str| Figures::new("a", 0, &tally).with_breaker(&tally, now.parse().unwrap()).stopped();
+        let sentence = "`a` has stopped claiming tasks, because its command failed 5 times in a row (exit status 1); \
+                        next try not before 2026-11-15T10:00:10Z";
+        for now in ["2026-11-15T10:00:00Z", "2026-11-15T11:00:09Z"] {
+            assert_eq!(shown(now).as_deref(), Some(sentence));
+        }
+        assert_eq!(shown("2026-11-15T11:00:10Z"), None);
+    }
 }

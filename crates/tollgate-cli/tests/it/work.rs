@@ -127,8 +127,8 @@ fn a_sensitive_action_is_drafted_approved_and_executed_once() {
     insta::assert_snapshot!(refused.filtered, @r"
     exit 1
     --- stderr
-    refused: `cloud` is an agent, and only people approve and reject tasks
-    hint: ask a person to decide: on the dashboard (`tollgate serve`), or with `tollgate task approve` or `tollgate task reject` in their own terminal
+    refused: `cloud` is an agent, and only people approve, reject and retry tasks
+    hint: ask a person to decide: on the dashboard (`tollgate serve`), or with `tollgate task approve`, `reject` or `retry` in their own terminal
     ");
     let refused =
         world.tollgate(["task", "reject", "rent", "--reason", "x", "--json"]).env("TOLLGATE_AGENT", "local");

@@ -9,16 +9,21 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::output::{self, Stream};
 
 /// The number of bytes that are kept: enough for an error message with its context.
 const KEPT: usize = 4 << 10;
 
+/// The most bytes that a pipe holds, unless somebody enlarges it.
+const PIPE: usize = 64 << 10;
+
 /// The longest time to pass on what an ended command printed. A terminal may be stopped, and its user must be able to stop
 /// the worker all the same.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// Passes on what a command prints.
 pub(super) struct Relay {
@@ -39,7 +44,7 @@ impl Relay {
         Ok(Self { ended, end })
     }
 
-    /// The end of what the command printed. The command has ended, and nobody here can start it again.
+    /// The end of what the command printed. The command has ended.
     pub(super) fn end(self) -> String {
         drop(self.ended);
         let bytes = self.end.recv_timeout(PATIENCE).unwrap_or_default();
@@ -51,25 +56,22 @@ impl Relay {
 }
 
 fn pass_on(mut streams: Vec<(PipeReader, Stream)>, has_ended: &PipeReader, end: &SyncSender<Vec<u8>>) {
-    let (mut kept, mut buffer, mut is_told) = (Vec::new(), vec![0; 16 << 10], false);
+    let (mut kept, mut buffer) = (Vec::new(), vec![0; PIPE]);
+    let (mut is_last, mut is_told) = (false, false);
     while !streams.is_empty() {
         let mut watched: Vec<_> =
             streams.iter().map(|(stream, _)| PollFd::new(stream, PollFlags::IN)).collect();
         if !is_told {
             watched.push(PollFd::new(has_ended, PollFlags::IN));
         }
-        if poll(&mut watched, None).is_err() {
+        // After the end one more look, because the command may have printed something during the one that saw its end.
+        if poll(&mut watched, is_last.then_some(&AT_ONCE)).is_err() {
             // A signal.
             continue;
         }
         let ready: Vec<bool> = watched.iter().map(|watched| !watched.revents().is_empty()).collect();
         let (readable, ended) = ready.split_at(streams.len());
-        // What the command printed before its end is readable by now. If nothing is, everything was passed on.
-        if ended == [true] && !readable.contains(&true) {
-            let _ = end.send(std::mem::take(&mut kept));
-            is_told = true;
-            continue;
-        }
+        let has_ended = ended == [true];
         let mut readable = readable.iter();
         streams.retain_mut(|(stream, to)| {
             if readable.next() != Some(&true) {
@@ -84,6 +86,13 @@ fn pass_on(mut streams: Vec<(PipeReader, Stream)>, has_ended: &PipeReader, end: 
             kept.drain(..kept.len().saturating_sub(KEPT));
             count > 0
         });
+        if is_last {
+            // What the command printed before its end was in the pipes, and one read empties a pipe.
+            let _ = end.send(std::mem::take(&mut kept));
+            (is_last, is_told) = (false, true);
+        } else {
+            is_last = has_ended;
+        }
     }
     let _ = end.send(kept);
 }

@@ -144,6 +144,8 @@ pub struct VaultSettings {
     pub max_attempts: u32,
     /// The pauses between the attempts at a task; the last one also after all further attempts.
     pub retry: Vec<Wait>,
+    /// Which agents may claim tasks.
+    pub agents: Agents,
     /// Whether an acknowledged step survives a power failure.
     pub durability: Durability,
     /// How machines agree on who owns a task.
@@ -175,6 +177,7 @@ impl Default for VaultSettings {
             max_attempts: 3,
             // The third attempt comes 70 seconds after the first, so that an outage of a minute rejects nothing.
             retry: [10, 60, 300].map(|s| Wait(Duration::from_secs(s))).to_vec(),
+            agents: Agents::default(),
             durability: Durability::default(),
             sync: Sync::default(),
             remote: "origin".into(),
@@ -244,6 +247,17 @@ impl Default for LogSettings {
         // About fifty thousand operations per file: weeks of a busy agent, and still quick to search.
         Self { dir: None, max_size: Size(10 << 20), keep: 5 }
     }
+}
+
+/// Which agents may claim tasks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Agents {
+    /// All. One without an `[agent.NAME]` may do everything.
+    #[default]
+    All,
+    /// Only those with an `[agent.NAME]`. The others may do nothing.
+    Listed,
 }
 
 /// How machines agree on who owns a task.
@@ -392,6 +406,7 @@ mod tests {
             settle = "500ms"
             max_attempts = 5
             retry = ["1s", "2m"]
+            agents = "listed"
             durability = "fast"
             sync = "git"
             remote = "team"
@@ -424,6 +439,7 @@ mod tests {
             settle: Wait(Duration::from_millis(500)),
             max_attempts: 5,
             retry: vec![Wait(Duration::from_secs(1)), Wait(Duration::from_secs(120))],
+            agents: Agents::Listed,
             durability: Durability::Fast,
             sync: Sync::Git,
             remote: "team".into(),

@@ -20,6 +20,8 @@ use crate::words;
 pub(crate) struct AgentLogs {
     /// `None` if the user has no folder for state and the settings name no folder.
     folder: Option<PathBuf>,
+    /// The workspace. The agents of all workspaces of a user share their logs.
+    workspace: PathBuf,
     max_size: u64,
     keep: u32,
 }
@@ -31,7 +33,12 @@ impl AgentLogs {
             Some(dir) => Some(workspace.path().join(dir)),
             None => user_state.map(|state| state.join("log")),
         };
-        Self { folder, max_size: settings.max_size.0, keep: settings.keep }
+        Self {
+            folder,
+            workspace: workspace.path().to_owned(),
+            max_size: settings.max_size.0,
+            keep: settings.keep,
+        }
     }
 
     /// The path of an agent's log.
@@ -49,7 +56,7 @@ impl AgentLogs {
     /// Appends one line. Ignores errors: a missing line must not stop the work.
     pub(crate) fn line(&self, agent: &Agent, time: Timestamp, text: &str) {
         if let Some(path) = self.path(agent) {
-            let _ = self.append(&path, &format!("{}\n", words::log_line(time, text)));
+            let _ = self.append(&path, &format!("{}\n", words::log_line(time, &self.workspace, text)));
         }
     }
 
@@ -104,7 +111,12 @@ mod tests {
     #[test]
     fn a_log_is_rotated_without_losing_recent_lines() {
         let folder = tempfile::tempdir().unwrap();
-        let logs = AgentLogs { folder: Some(folder.path().join("log")), max_size: 200, keep: 3 };
+        let logs = AgentLogs {
+            folder: Some(folder.path().join("log")),
+            workspace: "/w".into(),
+            max_size: 200,
+            keep: 3,
+        };
         let agent: Agent = "blue".parse().unwrap();
         for number in 0..24 {
             logs.line(&agent, Timestamp::UNIX_EPOCH, &format!("line {number:02}"));

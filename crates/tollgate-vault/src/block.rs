@@ -90,6 +90,11 @@ pub fn find(bytes: &[u8], id: &ClaimId) -> Option<usize> {
     find_line(bytes, &format!("{OPENING}{id} -->"))
 }
 
+/// Whether this claim's block is there and has its end written in.
+pub fn is_closed(bytes: &[u8], id: &ClaimId) -> bool {
+    find(bytes, id).is_some_and(|at| find_line(&bytes[at..], "## Completion").is_some())
+}
+
 /// The block with its end written in: the status becomes the next state, the completion follows.
 pub fn close(block: &[u8], completion: &Completion) -> Vec<u8> {
     let Completion { at, duration_s, verdict, next, note, output } = completion;

@@ -167,6 +167,12 @@ impl ClaimRecord {
         }
     }
 
+    /// The digest of the text that a person approved, or of the one that waited for approval before somebody moved it to
+    /// `Approved` by hand.
+    pub fn approved(&self) -> Option<Digest> {
+        self.approval.as_ref().map(|approval| approval.sha256).or(self.offered)
+    }
+
     /// The next fencing number. It follows the clock, so it grows even if the record was lost or dropped.
     pub fn next_epoch(&self, now: Timestamp) -> u64 {
         u64::try_from(now.as_millisecond()).unwrap_or(0).max(self.epoch + 1)

@@ -2,6 +2,7 @@
 //!
 //! Invariant: a denial is an answer, not a fault. Nothing was changed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -9,7 +10,7 @@ use jiff::Timestamp;
 use crate::brief::Broken;
 use crate::claim::ClaimId;
 use crate::roles::NotAllowed;
-use crate::state::Slot;
+use crate::state::{Slot, State};
 use tollgate_base::name::Agent;
 use tollgate_base::task::TaskName;
 
@@ -43,12 +44,20 @@ pub enum Denial {
     Missing(TaskName),
     #[error("`{1}` has claimed `{0}`")]
     Owned(TaskName, Agent),
+    #[error(
+        "`{0}` is in `In_Progress/{1}` without a claim: it was moved or renamed by hand, and is reclaimed after a lease"
+    )]
+    NoClaim(TaskName, Agent),
     #[error("another agent claimed `{0}` first")]
     RaceLost(TaskName),
+    #[error("`{1}`, the owner of `{0}`, is gone; the next claim moves the task to `{2}`")]
+    OwnerGone(TaskName, Agent, Slot),
     #[error("`{0}` is waiting for a person to approve it")]
     AwaitsApproval(TaskName),
     #[error("`{0}` goes to `Pending_Approval`, because a person must look at it: {1}")]
     InDoubt(TaskName, String),
+    #[error("nobody approved `{0}`: it was put into `Approved` by hand, and a person must approve it")]
+    NeverApproved(TaskName),
     #[error("`{0}` was changed after it was approved; a person must approve it again")]
     NotAsApproved(TaskName),
     #[error("`{0}` has just been changed; look at it again")]
@@ -69,14 +78,39 @@ pub enum Denial {
     NotAllowed(NotAllowed),
     #[error("`{0}` waits for `{1}`, which does not exist")]
     WaitsForMissing(TaskName, TaskName),
-    #[error("`{0}` waits for `{1}`, which is in `{2}`")]
+    #[error("`{0}` waits for `{1}`, which {fate}", fate = fate(.2))]
     WaitsFor(TaskName, TaskName, Slot),
     #[error("`{0}` may be claimed again at {1:.0}, because its last attempt failed")]
     Pausing(TaskName, Timestamp),
     #[error("`{0}` was neither rejected nor does it pause after a failed attempt")]
     NothingToRetry(TaskName),
-    #[error("`{0}` waits for itself")]
-    WaitsForItself(TaskName),
+    #[error("`{0}` waits for {circle}", circle = in_words(.0, .1))]
+    Circle(TaskName, Circle),
+    #[error("no agent {why}", why = nobody_may(.0, .1.as_deref()))]
+    NobodyMay(TaskName, Option<Arc<str>>),
+}
+
+/// Tasks that wait for each other: each for the next, and the last is the first again.
+pub type Circle = Vec<TaskName>;
+
+fn fate(slot: &Slot) -> String {
+    match slot {
+        Slot::Free(State::Rejected) => "was rejected".to_owned(),
+        slot => format!("is in `{slot}`"),
+    }
+}
+
+fn nobody_may(task: &TaskName, action: Option<&str>) -> String {
+    match action {
+        Some(action) => format!("with a table may do `{task}`: no `[agent.NAME]` has the action `{action}`"),
+        None => format!("may do `{task}`: the configuration has no `[agent.NAME]`"),
+    }
+}
+
+fn in_words(task: &TaskName, circle: &Circle) -> String {
+    let who = if circle.contains(task) { "itself" } else { "tasks that wait for each other" };
+    let arrows: Vec<_> = circle.iter().map(|task| format!("`{task}`")).collect();
+    format!("{who}: {}", arrows.join(" -> "))
 }
 
 impl Denial {
@@ -88,14 +122,26 @@ impl Denial {
         }
     }
 
+    /// Whether another agent's claim kept this agent from getting the task. Then a `CLAIM_LOST` is recorded.
+    pub fn is_lost_by(&self, agent: &Agent) -> bool {
+        match self {
+            Self::Owned(_, owner) => owner != agent,
+            Self::RaceLost(_) => true,
+            _ => false,
+        }
+    }
+
     /// The word for programs.
     pub fn reason(&self) -> DenialReason {
         match self {
             Self::Missing(_) => DenialReason::None,
-            Self::Owned(..) | Self::RaceLost(_) => DenialReason::Lost,
+            Self::Owned(..) | Self::NoClaim(..) | Self::RaceLost(_) => DenialReason::Lost,
             Self::AwaitsApproval(_)
             | Self::NotAsApproved(_)
             | Self::InDoubt(..)
+            | Self::NeverApproved(_)
+            | Self::OwnerGone(..)
+            | Self::NobodyMay(..)
             | Self::Changed(_)
             | Self::Elsewhere(..)
             | Self::Pausing(..)
@@ -104,7 +150,7 @@ impl Denial {
             Self::Broken(..) | Self::Young(..) | Self::Empty(_) | Self::OpenForWriting(_) => {
                 DenialReason::Incomplete
             }
-            Self::Twin(..) | Self::WaitsForMissing(..) | Self::WaitsFor(..) | Self::WaitsForItself(_) => {
+            Self::Twin(..) | Self::WaitsForMissing(..) | Self::WaitsFor(..) | Self::Circle(..) => {
                 DenialReason::Blocked
             }
         }

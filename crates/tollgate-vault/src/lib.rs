@@ -57,11 +57,12 @@ pub mod state;
 pub mod step;
 pub mod store;
 mod vault;
+mod why;
 
 pub use self::brief::Brief;
 pub use self::claim::{Claim, ClaimRecord};
 pub use self::claim_lock::ClaimLock;
-pub use self::denial::{Allowed, Denial, DenialReason, NotOwner, Owned};
+pub use self::denial::{Allowed, Circle, Denial, DenialReason, NotOwner, Owned};
 pub use self::folder::{FolderOptions, FolderStore};
 pub use self::git::{GitOptions, GitStore};
 pub use self::owner::{ClaimKind, ClaimRequest, Claimed};

@@ -1,18 +1,18 @@
 //! The owner's verbs: claim, verify, renew, report progress, draft, release.
 //!
 //! Invariants: eligibility is checked before the claim, never after it; a lost race is an answer, not an error, and is not
-//! retried; every verb after the claim presents the claim's id, and an old id is refused.
+//! retried, and is recorded once; every verb after the claim presents the claim's id, and an old id is refused.
 
 use std::path::PathBuf;
 
 use jiff::Timestamp;
 
 use crate::block;
-use crate::claim::{Claim, ClaimId, ClaimRecord};
+use crate::claim::{Claim, ClaimId};
 use crate::claim_lock::ClaimLock;
 use crate::denial::{Allowed, Denial, NotOwner, Owned};
 use crate::rules::{self, Release, lease_until};
-use crate::state::{Slot, State};
+use crate::state::State;
 use crate::step::{Edit, Step, StepOutcome};
 use crate::store::{Landed, Task};
 use crate::vault::{TRIES, Vault, restless};
@@ -70,10 +70,18 @@ impl Vault {
         now: Timestamp,
     ) -> Result<Option<Allowed<Claimed>>> {
         let claimed = self.try_claim(state, task, request, now);
-        if let Err(fault) = &claimed {
+        let agent = &request.agent;
+        match &claimed {
             // The caller must hear of this fault, not of one that keeps it from being recorded.
-            let _ = rules::claim_failed(task, &request.agent, fault, now)
-                .and_then(|event| self.store().record(&[event]));
+            Err(fault) => {
+                let _ = rules::claim_failed(task, agent, fault, now)
+                    .and_then(|event| self.store().record(&[event]));
+            }
+            Ok(Some(Err(denial))) if denial.is_lost_by(agent) => {
+                let from = state.unwrap_or(State::InProgress);
+                self.store().record(&[rules::lost(task, from, agent, now)?])?;
+            }
+            Ok(_) => {}
         }
         claimed
     }
@@ -86,21 +94,24 @@ impl Vault {
         now: Timestamp,
     ) -> Result<Option<Allowed<Claimed>>> {
         let agent = &request.agent;
-        let Some(task) = self.store().get(name, state, now)? else { return Ok(None) };
+        let Some(task) = self.store().get(name, state, now)? else {
+            // The caller's queue may be old. Then the task has an owner by now, or is finished.
+            let owned = self.store().get(name, Some(State::InProgress), now)?;
+            let owner = owned.and_then(|task| task.slot.agent().cloned());
+            return Ok(owner.map(|owner| Err(Denial::Owned(name.clone(), owner))));
+        };
         let mode = match self.judge(&task, agent, request.renamed_in, now)? {
             Ok(mode) => mode,
             Err(denial) => {
-                if let Denial::InDoubt(_, doubt) = &denial {
-                    // If somebody changes it at this moment, the next claim comes here again.
-                    self.apply(&rules::ask(&task, doubt, now)?)?.landed()?;
+                // If somebody changes the task at this moment, the next claim comes here again.
+                match &denial {
+                    Denial::InDoubt(_, doubt) => drop(self.apply(&rules::ask(&task, doubt, now)?)?.landed()?),
+                    Denial::NeverApproved(_) => drop(self.apply(&rules::reopen(&task, now)?)?.landed()?),
+                    _ => {}
                 }
                 return Ok(Some(Err(denial)));
             }
         };
-        let ClaimRecord { approval, offered, .. } = &task.record;
-        if task.slot == Slot::APPROVED && approval.is_none() && offered.is_none() {
-            return self.reopen(name, now).map(Some);
-        }
         let id = ClaimId::new()?;
         let lock = match request.kind {
             ClaimKind::Held => self.store().hold(&id)?,
@@ -110,10 +121,11 @@ impl Vault {
         match self.apply(&step)? {
             StepOutcome::Done(Landed { task, path, .. }) => Ok(Some(Ok(Claimed { task, path, claim, lock }))),
             StepOutcome::Unknown(fault) => Err(fault),
-            StepOutcome::Conflict => {
-                self.store().record(&[rules::lost(name, task.slot.state(), agent, now)?])?;
-                Ok(Some(Err(Denial::RaceLost(name.clone()))))
-            }
+            // It has an owner now; or somebody has only changed its text.
+            StepOutcome::Conflict => match self.store().get(name, Some(task.slot.state()), now)? {
+                Some(_) => Ok(Some(Err(Denial::Changed(name.clone())))),
+                None => Ok(Some(Err(Denial::RaceLost(name.clone())))),
+            },
             StepOutcome::Changed => self.reopen(name, now).map(Some),
         }
     }
@@ -174,6 +186,19 @@ impl Vault {
         now: Timestamp,
     ) -> Result<Owned<Landed>> {
         self.as_owner(task, id, now, |task, claim| rules::release(task, claim, how, self.terms(), now))
+    }
+
+    /// Where the task is, if this claim has ended by a release: by the worker's own command, for example.
+    pub fn ended(&self, task: &TaskName, id: &ClaimId, now: Timestamp) -> Result<Option<Landed>> {
+        // Its name may have been taken where it went.
+        for name in [task.beside(id.as_str()), task.clone()] {
+            let Some(found) = self.store().get(&name, None, now)? else { continue };
+            let text = self.store().read(&found, u64::MAX)?.unwrap_or_default();
+            if found.slot.agent().is_none() && block::is_closed(&text, id) {
+                return Ok(Some(Landed { task: found.name, slot: found.slot, path: found.path }));
+            }
+        }
+        Ok(None)
     }
 
     /// The task and the claim, if it owns the task.

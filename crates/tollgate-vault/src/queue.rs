@@ -117,30 +117,36 @@ impl Vault {
         Some(Reverse((brief.rank(task.modified), task.name, state)))
     }
 
-    /// Pushes a task that has just arrived.
+    /// Pushes a task that has just arrived. Whether the agent might claim it now.
     pub fn push(
         &self,
         queue: &mut ClaimQueue,
         task: &TaskName,
         request: &ClaimRequest,
         now: Timestamp,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         if let Some(task) = self.store().get(task, None, now)?
             && matches!(task.slot.state(), State::NeedsAction | State::Approved)
             && let Some(ranked) = self.rank(queue, request, task.summary())
         {
             queue.waiting.push(ranked);
+            return Ok(true);
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Claims the first task in the queue that can be claimed. A fault of one task does not stop the others.
     pub fn next(&self, queue: &mut ClaimQueue, request: &ClaimRequest, now: Timestamp) -> Option<Claimed> {
-        while let Some(Reverse((_, task, state))) = queue.waiting.pop() {
+        while let Some(first) = queue.waiting.pop() {
+            // A scan and a hint may both have brought it. Losing it is to be counted once.
+            while queue.waiting.peek() == Some(&first) {
+                queue.waiting.pop();
+            }
+            let Reverse((_, task, state)) = first;
             match self.claim_in(Some(state), &task, request, now) {
                 Ok(Some(Ok(claimed))) => return Some(claimed),
                 Ok(Some(Err(denial))) => queue.skip(&task, state, &denial),
-                // Somebody claimed it before we looked: not a race, the queue is only old.
+                // Somebody has claimed and finished it since the queue was built.
                 Ok(None) => queue.lost += 1,
                 Err(fault) => queue.faults.push((task, fault)),
             }

@@ -61,7 +61,7 @@ impl Vault {
     }
 
     /// If the owner of a task is gone: the proof of it, the step that reclaims the task, and what comes of that.
-    fn abandoned(
+    pub(crate) fn abandoned(
         &self,
         listed: &TaskSummary,
         now: Timestamp,

@@ -150,11 +150,12 @@ pub(crate) fn claim(
         id,
     };
     if from == State::Approved {
-        let approval = task.record.approval.as_ref();
-        let sha256 = approval.map(|approval| approval.sha256).or(task.record.offered);
-        let sha256 = sha256.ok_or_else(|| Fault::invalid(format!("nobody approved `{}`", task.name)))?;
+        let sha256 = task
+            .record
+            .approved()
+            .ok_or_else(|| Fault::invalid(format!("nobody approved `{}`", task.name)))?;
         step.check = Some(sha256);
-        if approval.is_none() {
+        if task.record.approval.is_none() {
             decided(&mut step, Decision::Approve { by: "hand".to_owned(), sha256, edited_from: None });
         }
     }
@@ -429,12 +430,16 @@ pub(crate) fn retry(task: &Task, by: &str, at: Timestamp) -> Result<Step> {
     Ok(step)
 }
 
-/// The approval is void: the text in `Approved` is not what was approved.
+/// The approval is void: the text in `Approved` is not what was approved, or nobody approved it.
 pub(crate) fn reopen(task: &Task, at: Timestamp) -> Result<Step> {
     let mut step = step(task, Some(Verb::Reopen), Slot::PENDING, at)?;
-    decided(&mut step, Decision::Void { reason: "changed".to_owned() });
+    let (word, why) = match task.record.approved() {
+        Some(_) => ("changed", "changed after it was approved"),
+        None => ("never approved", "put into `Approved` by hand, but nobody approved it"),
+    };
+    decided(&mut step, Decision::Void { reason: word.to_owned() });
     step.records_digest = true;
-    step.record = Some(unclaimed(task, &step.to, Some("changed after it was approved".to_owned())));
+    step.record = Some(unclaimed(task, &step.to, Some(why.to_owned())));
     Ok(step)
 }
 

@@ -197,11 +197,6 @@ impl Vault {
         self.store.apply(step)
     }
 
-    /// Whether the agent may claim the task now: in which mode, or why not.
-    pub fn why(&self, task: &TaskName, agent: &Agent, now: Timestamp) -> Result<Allowed<Mode>> {
-        self.judge(&self.get(task, now)?, agent, false, now)
-    }
-
     /// The filter before every claim.
     pub(crate) fn judge(
         &self,
@@ -217,7 +212,7 @@ impl Vault {
         for before in task.brief.iter().flat_map(|brief| &brief.after).filter(|_| allowed.is_ok()) {
             let name = task.name.clone();
             if *before == name {
-                return Ok(Err(Denial::WaitsForItself(name)));
+                return Ok(Err(Denial::Circle(name.clone(), vec![name.clone(), name])));
             }
             if self.store.get(before, Some(State::Done), now)?.is_none() {
                 return Ok(Err(match self.store.get(before, None, now)? {
@@ -233,6 +228,9 @@ impl Vault {
     fn judge_alone(&self, task: &Task, agent: &Agent, renamed_in: bool) -> Allowed<Mode> {
         let name = task.name.clone();
         let state = match &task.slot {
+            Slot::InProgress(owner) if task.record.claim.is_none() => {
+                return Err(Denial::NoClaim(name, owner.clone()));
+            }
             Slot::InProgress(owner) => return Err(Denial::Owned(name, owner.clone())),
             Slot::Free(State::PendingApproval) => return Err(Denial::AwaitsApproval(name)),
             Slot::Free(state) if state.is_final() => return Err(Denial::Elsewhere(name, task.slot.clone())),
@@ -247,6 +245,9 @@ impl Vault {
         }
         if let Some(twin) = &task.twin {
             return Err(Denial::Twin(name, twin.clone()));
+        }
+        if state == State::Approved && task.record.approved().is_none() {
+            return Err(Denial::NeverApproved(name));
         }
         if let Some(doubt) = rules::doubt(task) {
             return Err(Denial::InDoubt(name, doubt));

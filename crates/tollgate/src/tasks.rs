@@ -86,7 +86,7 @@ pub fn create(workspace: &Workspace, options: TaskOptions) -> Result<Tasks> {
         }
     };
     let terms = Terms {
-        roles: Roles(settings.agent.clone()),
+        roles: Roles { tables: settings.agent.clone(), agents: settings.vault.agents },
         lease: settings.vault.lease.0,
         max_attempts: settings.vault.max_attempts,
         retry: settings.vault.retry.iter().map(|pause| pause.0).collect(),
@@ -128,7 +128,9 @@ fn protect_vault(root: &Path, settings: &Settings, agent: Option<&Agent>, protec
 pub fn vault_folder(root: &Path, settings: &Settings) -> PathBuf {
     let named = root.join(&settings.vault.dir);
     // A vault on its own, without a workspace around it.
-    let itself = !is_vault(&named) && settings.vault.dir == Settings::default().vault.dir && is_vault(root);
+    // Any project may have a folder `Done`, so the first folder must be there.
+    let is_bare = root.join(State::NeedsAction.as_str()).is_dir();
+    let itself = !is_vault(&named) && settings.vault.dir == Settings::default().vault.dir && is_bare;
     if itself { root.to_owned() } else { named }
 }
 
@@ -149,9 +151,10 @@ pub fn has_vault(folder: &Path, settings: &Settings) -> bool {
     is_vault(folder) || settings.vault.sync != Sync::None
 }
 
-/// Whether this folder is a vault. Its first folder is enough: the others are made when they are needed.
+/// Whether this folder is a vault: one of its folders is enough, the others are made when they are needed. Git does not keep
+/// empty folders, so a clone has only those with tasks.
 pub fn is_vault(folder: &Path) -> bool {
-    folder.join(State::NeedsAction.as_str()).is_dir()
+    State::ALL.iter().any(|state| folder.join(state.as_str()).is_dir())
 }
 
 /// What identifies a workspace outside of it: the same for all its processes, different for a new folder at the same path.

@@ -8,6 +8,7 @@ use clap::Args;
 use serde_json::json;
 use tollgate::error::Fault;
 use tollgate::recovery::RecoveryKind;
+use tollgate::settings::Agents;
 use tollgate::vault::figures::Figures;
 use tollgate::vault::state::State;
 use tollgate::workspace::{STATE_FOLDER, STATE_VERSION, Workspace, read_settings};
@@ -158,8 +159,10 @@ fn vault(invocation: &Invocation, tasks: &Tasks) -> Result<Fact, Fault> {
         .1
         .into_iter()
         .filter_map(|figures| figures.agent_name.parse().ok());
-    let unknown = agents.filter(|agent| !roles.knows(agent)).collect();
-    Ok(Fact::Vault { folder: tasks.folder.clone(), open, healed, reclaimable, unknown, unfit })
+    // If only listed agents may claim tasks, the others may do nothing.
+    let unknown = agents.filter(|agent| !roles.knows(agent) && roles.agents == Agents::All).collect();
+    let stuck = tasks.vault.stuck(invocation.now())?;
+    Ok(Fact::Vault { folder: tasks.folder.clone(), open, healed, reclaimable, unknown, unfit, stuck })
 }
 
 fn breakers(invocation: &Invocation, tasks: &Tasks) -> Result<Vec<String>, Fault> {

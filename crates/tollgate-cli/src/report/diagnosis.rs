@@ -9,6 +9,7 @@ use tollgate::error::Fault;
 use tollgate::ledger::{Verification, Wrong};
 use tollgate::name::Agent;
 use tollgate::settings::{GuardMode, Settings};
+use tollgate::vault::Denial;
 use tollgate::vault::checkup::Finding;
 use tollgate::vault::store::Unfit;
 use tollgate_guard::doctor::Leftovers;
@@ -81,6 +82,8 @@ pub(crate) enum Fact {
         /// Agents that have claimed tasks and have no role.
         unknown: Vec<Agent>,
         unfit: Vec<Unfit>,
+        /// Why some tasks will never be claimed.
+        stuck: Vec<Denial>,
     },
     /// Workers that have stopped claiming tasks, each in one sentence.
     Breakers(Vec<String>),
@@ -174,7 +177,9 @@ impl Fact {
                     warn_if(!findings.iter().all(fine))
                 }
             }
-            Self::Vault { reclaimable, unfit, .. } => warn_if(*reclaimable > 0 || !unfit.is_empty()),
+            Self::Vault { reclaimable, unfit, stuck, .. } => {
+                warn_if(*reclaimable > 0 || !unfit.is_empty() || !stuck.is_empty())
+            }
             Self::Workspace { .. }
             | Self::NoState
             | Self::State { .. }

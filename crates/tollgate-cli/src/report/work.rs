@@ -7,6 +7,8 @@ pub(crate) struct Tally {
     pub(crate) drafted: u64,
     pub(crate) failed: u64,
     pub(crate) given_back: u64,
+    /// Tasks that could not be claimed because of a fault.
+    pub(crate) faulted: u64,
 }
 
 impl Tally {

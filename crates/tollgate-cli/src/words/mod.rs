@@ -43,8 +43,8 @@ pub(crate) use recovery::kept;
 pub(crate) use refusal::refused;
 pub(crate) use serve::{agent_of_server, serving};
 pub(crate) use task::{
-    bad_priority, bad_verdict, board, event_line, figures, log_line, may_claim, no_vault, task_added,
-    task_for_decision, task_is_there, task_shown, unfit,
+    bad_priority, bad_verdict, board, closes_a_circle, event_line, figures, log_line, may_claim, no_vault,
+    task_added, task_for_decision, task_is_there, task_shown, unfit,
 };
 pub(crate) use text::Viewpoint;
 pub(crate) use token::{token_added, token_removed, tokens};
@@ -56,6 +56,6 @@ pub(crate) use turn::{turn_ended, turn_shown, turns};
 pub(crate) use usage::{bad_expectation, bad_line_number, lines_backwards, parse_error_json};
 pub(crate) use work::{
     asked_to_stop, breaker_is_open, breaker_turned, cannot_run, cannot_start, claim_is_gone, exit_status,
-    given_back, not_watching, something_still_runs, success, timed_out, work_begins, work_done, work_ended,
-    work_fault, work_starts, work_stops,
+    given_back, not_watching, released_by_command, something_still_runs, success, timed_out, waits_for_one,
+    work_begins, work_done, work_ended, work_fault, work_starts, work_stops,
 };

@@ -7,12 +7,12 @@ use tollgate::error::Fault;
 use tollgate::event::Fragment;
 use tollgate::ledger::Entry;
 use tollgate::name::Agent;
-use tollgate::vault::TaskName;
 use tollgate::vault::claim::{Mode, Tenure};
 use tollgate::vault::figures::Figures;
 use tollgate::vault::shown::Row;
 use tollgate::vault::state::{Slot, State};
 use tollgate::vault::store::{Landed, Task, Unfit};
+use tollgate::vault::{Circle, Denial, TaskName};
 use tollgate::visible::{is_invisible, plain};
 
 use super::text::{Viewpoint, ago, count, counted, moment, short, shown};
@@ -46,6 +46,17 @@ pub(crate) fn task_is_there(task: &TaskName, slot: &Slot) -> Answer {
     Answer::NotValid(Said {
         notes: format!("refused: {message}\nhint: choose another `--name`, or omit it"),
         json: serde_json::json!({"task": task, "refused": true, "reason": "exists", "message": message}),
+        ..Said::default()
+    })
+}
+
+pub(crate) fn closes_a_circle(circle: &Circle) -> Answer {
+    let task = circle.first();
+    let message =
+        task.map(|task| Denial::Circle(task.clone(), circle.clone()).to_string()).unwrap_or_default();
+    Answer::NotValid(Said {
+        notes: format!("refused: {}\nhint: choose another `--after`, or omit it", plain(&message)),
+        json: serde_json::json!({"task": task, "refused": true, "reason": "circle", "message": message}),
         ..Said::default()
     })
 }
@@ -245,8 +256,9 @@ pub(crate) fn figures(all: &Figures, each: &[Figures]) -> String {
 // The log
 
 /// A line of an agent's log.
-pub(crate) fn log_line(time: Timestamp, text: &str) -> String {
-    format!("{} {}", time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ"), short(&plain(text)))
+pub(crate) fn log_line(time: Timestamp, workspace: &Path, text: &str) -> String {
+    let workspace = plain(&workspace.to_string_lossy());
+    format!("{} {workspace} {}", time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ"), short(&plain(text)))
 }
 
 /// An event in the log of its agent. The line does not start with the agent's name, which is the name of the log.
@@ -273,7 +285,7 @@ pub(crate) fn event_line(entry: &Entry) -> String {
 
 /// The doctor's finding about the vault.
 pub(super) fn vault_words(view: &Viewpoint, fact: &Fact) -> (String, Option<String>) {
-    let Fact::Vault { folder, open, healed, reclaimable, unknown, unfit } = fact else {
+    let Fact::Vault { folder, open, healed, reclaimable, unknown, unfit, stuck } = fact else {
         return (String::new(), None);
     };
     let mut words = format!("`{}`, {}", shown(view, folder), count(*open, "open task"));
@@ -293,6 +305,15 @@ pub(super) fn vault_words(view: &Viewpoint, fact: &Fact) -> (String, Option<Stri
         return (
             format!("{words}; {files} not valid as a task, first {why}"),
             Some("fix it or move it away; it cannot be claimed".into()),
+        );
+    }
+    if let Some(first) = stuck.first() {
+        let tasks = count(stuck.len(), "task");
+        return (
+            format!("{words}; {tasks} cannot be claimed, first: {}", plain(&first.to_string())),
+            Some(
+                "`tollgate task why` explains one task; change its `after` or `action`, or reject it".into(),
+            ),
         );
     }
     if unknown.is_empty() {

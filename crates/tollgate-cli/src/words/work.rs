@@ -139,5 +139,20 @@ pub(crate) fn work_done(tally: &Tally) -> String {
     if tally.given_back > 0 {
         parts.push(format!("{} returned", tally.given_back));
     }
+    if tally.faulted > 0 {
+        parts.push(format!("{} could not be claimed", tally.faulted));
+    }
     parts.join(", ")
+}
+
+/// Without a command, `work` waits for one task.
+pub(crate) fn waits_for_one(view: &Viewpoint, agent: &Agent, vault: &Path) -> String {
+    format!(
+        "no command given: waiting for one task in `{}` to claim it for `{agent}` and print it",
+        shown(view, vault)
+    )
+}
+
+pub(crate) fn released_by_command(task: &TaskName) -> String {
+    format!("the command released `{}` itself", plain(task.as_str()))
 }

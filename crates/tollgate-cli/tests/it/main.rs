@@ -26,6 +26,7 @@ mod surroundings;
 mod task;
 mod task_bad_input;
 mod task_crash;
+mod task_rules;
 mod terminal;
 mod token;
 mod trust;

@@ -113,11 +113,11 @@ fn the_life_of_a_task_in_json() {
         .iter()
         .map(|line| line["action_type"].as_str().unwrap().to_owned())
         .collect();
-    assert_eq!(kinds, ["CLAIM", "RENEW", "RELEASE"]);
+    assert_eq!(kinds, ["CLAIM", "CLAIM_LOST", "RENEW", "RELEASE"]);
     let figures = world.json("task figures");
     assert_eq!(
         figures["coordination"],
-        json!({"agent_name": "all", "active_claims": 0, "total_claims": 1, "claim_conflicts_avoided": 0, "claim_success_rate": 1.0})
+        json!({"agent_name": "all", "active_claims": 0, "total_claims": 1, "claim_conflicts_avoided": 1, "claim_success_rate": 1.0})
     );
     // The name is taken in `Done` now, and nothing is overwritten.
     world.run("task add x --name pay-the-rent").is(1);
@@ -170,7 +170,7 @@ fn the_board() {
     exit 0
     --- stdout
     Needs_Action     3
-      ?         broken.md                     0 s  cannot be read: `action` must be one value, not a list
+      ?         broken.md                     0 s  cannot be read: line 2 has a list, but `action` must be one value
       normal    send-the-report.md            0 s
       normal    sing.md             sing      0 s
     In_Progress      1
@@ -194,7 +194,7 @@ fn the_board() {
     refused: no task can be claimed now: 1 waits for other tasks, 1 is for other agents only, 2 were skipped
     hint: run `tollgate task list` to see all tasks, or `tollgate task add` to add one
     note: skipped `folder.md` in `Needs_Action`: it is not a plain file
-    note: skipped `broken.md` in `Needs_Action`: `action` must be one value, not a list
+    note: skipped `broken.md` in `Needs_Action`: line 2 has a list, but `action` must be one value
     ");
     let mut said = String::new();
     for (task, agent) in [
@@ -208,9 +208,9 @@ fn the_board() {
         said += &ran.stdout();
     }
     insta::assert_snapshot!(said, @r"
-    `sing` is not among the actions of `blue`; no agent may
+    `sing` is not among the actions of `blue`; no agent with a table may
     `send-the-report.md` waits for `write.md`, which does not exist
-    `broken.md` cannot be read: `action` must be one value, not a list
+    `broken.md` cannot be read: line 2 has a list, but `action` must be one value
     `blue` has claimed `pay-the-rent.md`
     `old-1.md` is in `Done`
     ");

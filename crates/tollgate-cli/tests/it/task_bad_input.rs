@@ -183,6 +183,8 @@ fn a_fault_of_one_task_does_not_stop_the_others() {
     nobody("vault/Needs_Action/b.md", 0o444);
     let before = fs::read(world.path("vault/Needs_Action/b.md")).unwrap();
     run("task claim b --agent blue --json").is(3).fault("NO_PERMISSION");
+    let ran = run("work --agent blue --once -- true").is(1);
+    assert!(ran.stdout().contains("0 tasks done, 1 could not be claimed"), "{ran}");
     assert_eq!(fs::read(world.path("vault/Needs_Action/b.md")).unwrap(), before);
     // A read-only folder is a fault, not a lost race.
     nobody("vault/Needs_Action/b.md", 0o644);

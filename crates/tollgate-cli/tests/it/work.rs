@@ -33,7 +33,10 @@ fn the_command_gets_its_task_in_its_environment() {
     let script = "env | grep ^TOLLGATE_ | sort > $TMP/env; echo note >> $TOLLGATE_TASK; \
                   tollgate task progress knows half >> $TMP/said; tollgate task verify knows --json >> $TMP/said";
     let said = work(&world, "--agent blue --once --json", script).ends().is(0).json();
-    assert_eq!(said, json!({"agent": "blue", "done": 1, "drafted": 0, "failed": 0, "given_back": 0}));
+    assert_eq!(
+        said,
+        json!({"agent": "blue", "done": 1, "drafted": 0, "failed": 0, "given_back": 0, "faulted": 0})
+    );
     let env = fs::read_to_string(world.tmp().join("env")).unwrap();
     let id = env.lines().find_map(|line| line.strip_prefix("TOLLGATE_CLAIM_ID=")).unwrap();
     let path = world.path("vault/In_Progress/blue/knows.md");
@@ -266,8 +269,10 @@ fn after_a_signal_it_finishes_running_tasks_in_time_and_returns_the_rest() {
     let script = "trap '' TERM; echo x > $TMP/began; while :; do sleep 0.05; done";
     let mut worker = work(&world, "--agent blue --grace 0", script).starts();
     until("it to begin", || world.tmp().join("began").exists().then_some(()));
+    let asked = Instant::now();
     worker.signal(Signal::INT);
     assert!(worker.ends().success());
+    assert!(asked.elapsed() < Duration::from_secs(5), "a short grace period is followed by a short wait");
     let row = &world.json("task list")[0];
     let expected = (&json!("Needs_Action"), &json!(0), &json!("stopped"));
     assert_eq!((&row["state"], &row["attempts"], &row["reason"]), expected, "no attempt was used up");
@@ -292,7 +297,7 @@ fn each_agent_has_a_log() {
     world.run("task add X").is(0);
     work(&world, "--agent blue --once", "true").ends().is(0);
     let log = fs::read_to_string(world.path("logs/agent-blue.log")).unwrap();
-    let lines: Vec<&str> = log.lines().map(|line| line.split_once(' ').unwrap().1).collect();
+    let lines: Vec<&str> = log.lines().map(|line| line.splitn(3, ' ').nth(2).unwrap()).collect();
     assert_eq!(lines.len(), 3, "{log}");
     assert_eq!(lines[0], "`blue` is working on the tasks in `vault`");
     assert!(

@@ -1,7 +1,7 @@
 //! The checks about approval: bound to the bytes, used once, and understood when it is done by hand.
 
 use super::harness::Fresh;
-use super::world::{World, at, slot_of};
+use super::world::{World, agent, at, slot_of};
 use crate::claim::Mode;
 use crate::denial::DenialReason;
 use crate::owner::ClaimKind;
@@ -46,6 +46,11 @@ pub(super) fn an_approval_is_for_this_text_and_once(fresh: Fresh<'_>) {
         &Slot::APPROVED,
         &Slot::APPROVED,
         Some(b"---\naction: pay\n---\na million"),
+    );
+    assert_eq!(
+        world.vault.why(&swapped, &agent("local"), at(9)).expect("no fault").map_err(|why| why.reason()),
+        Err(DenialReason::NotEligible),
+        "and `why` knows it"
     );
     assert_eq!(
         world.denied(&swapped, "local", 9),
@@ -105,6 +110,8 @@ pub(super) fn a_manual_move_is_understood(fresh: Fresh<'_>) {
 
     let unknown = world.add("z", "---\naction: pay\n---\n");
     (world.harness.by_hand)(&unknown, &Slot::NEEDS_ACTION, &Slot::APPROVED, None);
+    let why = world.vault.why(&unknown, &agent("local"), at(7)).expect("no fault");
+    assert!(why.expect_err("nobody approved it").to_string().contains("by hand"));
     assert_eq!(world.denied(&unknown, "local", 7), DenialReason::NotEligible, "it was never on offer");
     assert_eq!(world.slot(&unknown), Some(Slot::PENDING));
 
@@ -128,6 +135,8 @@ pub(super) fn a_sensitive_execution_is_not_repeated(fresh: Fresh<'_>) {
         // A store without locks gives a lease, and then only time tells that the owner is dead.
         let soon = if claimed.lock.is_some() { 5 } else { 1_000_000 };
         (world.harness.kill)(claimed);
+        let why = world.vault.why(task, &agent("cloud"), at(soon)).expect("no fault");
+        assert_eq!(why.is_ok(), to == Slot::NEEDS_ACTION, "{task}: {why:?}");
         world.vault.reclaim(at(soon)).expect("no fault");
         assert_eq!(world.slot(task), Some(to), "{task}");
     }

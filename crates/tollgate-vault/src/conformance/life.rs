@@ -174,6 +174,72 @@ pub(super) fn order_and_dependencies(fresh: Fresh<'_>) {
     }
 }
 
+pub(super) fn every_lost_claim_is_counted_once(fresh: Fresh<'_>) {
+    let world = World::new(fresh());
+    let (task, other) = (world.add("x", "text"), world.add("y", "text"));
+    let red = request("red", ClaimKind::Leased);
+    let mut old = world.vault.queue(&red, at(1)).expect("no fault");
+    // As if a scan and a hint had both brought it.
+    assert!(world.vault.push(&mut old, &task, &red, at(1)).expect("no fault"));
+    world.claim(&task, "blue", ClaimKind::Leased, 1);
+    let lost = |task| world.kinds(task).iter().filter(|kind| *kind == "CLAIM_LOST").count();
+    assert_eq!(world.denied(&task, "red", 2), DenialReason::Lost);
+    assert_eq!(lost(&task), 1, "by name");
+    let claimed = world.vault.next(&mut old, &red, at(2)).expect("the other one is free");
+    assert!(world.vault.next(&mut old, &red, at(2)).is_none());
+    assert_eq!((lost(&task), old.lost), (2, 1), "in a queue that is old");
+    assert_eq!(world.denied(&task, "blue", 3), DenialReason::Lost);
+    assert_eq!(lost(&task), 2, "blue has lost nothing to another agent");
+    world.release(&claimed, &Release::success(), 3);
+    let mut old = world.vault.queue(&request("green", ClaimKind::Leased), at(3)).expect("no fault");
+    assert!(world.vault.next(&mut old, &red, at(3)).is_none());
+    assert_eq!(lost(&other), 0, "nobody owns what is finished");
+    let (all, each) = world.vault.figures(at(4)).expect("no fault");
+    assert_eq!((all.claim_conflicts_avoided, all.total_claims), (2, 2));
+    let red = each.iter().find(|figures| figures.agent_name == "red").expect("it has figures");
+    assert_eq!(red.claim_conflicts_avoided, 2);
+    assert!((red.claim_success_rate - 1.0).abs() < f64::EPSILON, "a lost claim is not a failure");
+}
+
+pub(super) fn what_waits_for_ever_is_explained(fresh: Fresh<'_>) {
+    let world = World::new(fresh());
+    world.add("a", "---\nafter: b\n---\n");
+    world.add("b", "---\nafter: c\n---\n");
+    world.add("behind", "---\nafter: [done, a]\n---\n");
+    world.add("loner", "---\nafter: loner\n---\n");
+    let circle = |task: &str, after: &[&str]| {
+        let after: Vec<_> = after.iter().map(|task| name(task)).collect();
+        world.vault.circle(&name(task), &after, at(1)).expect("no fault")
+    };
+    assert_eq!(circle("c", &["done", "behind"]), Some(["c", "behind", "a", "b", "c"].map(name).to_vec()));
+    assert_eq!(circle("c", &["c"]), Some(["c", "c"].map(name).to_vec()));
+    assert_eq!(circle("c", &["done"]), None);
+    assert_eq!(circle("new", &["a", "loner"]), None, "it closes none itself");
+    world.add("c", "---\nafter: [a]\n---\n");
+    let no = world.add("no", "text");
+    world.vault.reject(&no, "me", "no", at(1)).expect("no fault").expect("it is there");
+    world.add("never", "---\nafter: no\n---\n");
+    world.add("nobody", "---\naction: other\n---\n");
+    world.add("fine", "---\naction: pay\n---\n");
+    let why = |task: &str| {
+        let why = world.vault.why(&name(task), &agent("cloud"), at(2)).expect("no fault");
+        why.expect_err("it cannot be claimed").to_string()
+    };
+    assert_eq!(why("a"), "`a.md` waits for itself: `a.md` -> `b.md` -> `c.md` -> `a.md`");
+    let behind = "`behind.md` waits for tasks that wait for each other: `a.md` -> `b.md` -> `c.md` -> `a.md`";
+    assert_eq!(why("behind"), behind);
+    assert_eq!(why("never"), "`never.md` waits for `no.md`, which was rejected");
+    assert!(why("nobody").contains("no agent with a table may"), "{}", why("nobody"));
+    let mut stuck: Vec<_> =
+        world.vault.stuck(at(2)).expect("no fault").iter().map(ToString::to_string).collect();
+    stuck.sort();
+    assert_eq!(stuck.len(), 4, "{stuck:?}");
+    assert!(stuck[0].contains("waits for itself") && stuck[0].contains("`c.md`"), "{stuck:?}");
+    assert!(stuck[1].contains("`loner.md` waits for itself"), "{stuck:?}");
+    assert!(stuck[2].contains("which was rejected"), "{stuck:?}");
+    assert!(stuck[3].contains("no agent with a table may do `nobody.md`"), "{stuck:?}");
+}
+
 pub(super) fn a_draft_needs_no_file(fresh: Fresh<'_>) {
     let world = World::new(fresh());
     let task = world.add("x", "---\naction: pay\n---\nten coins");

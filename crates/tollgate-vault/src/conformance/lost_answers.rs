@@ -211,6 +211,18 @@ fn verbs() -> Vec<Verb> {
             to: Slot::NEEDS_ACTION,
         },
         Verb {
+            name: "ask",
+            tells: &["APPROVAL"],
+            prepare: |world, task| {
+                world.claim(task, "cloud", ClaimKind::Leased, 1);
+                (world.harness.by_hand)(task, &slot_of("cloud"), &Slot::NEEDS_ACTION, None);
+            },
+            act: |vault, task| {
+                matches!(vault.claim(task, &request("cloud", ClaimKind::Held), at(2)), Ok(Err(_)))
+            },
+            to: Slot::PENDING,
+        },
+        Verb {
             name: "reclaim",
             tells: &["RECLAIM"],
             prepare: claim,

@@ -29,7 +29,7 @@ pub use harness::{ByHand, Fresh, Harness, Interrupt, Interrupted};
 
 /// All checks.
 pub fn run(fresh: Fresh<'_>) {
-    let checks: [fn(Fresh<'_>); 23] = [
+    let checks: [fn(Fresh<'_>); 25] = [
         life::a_task_is_added_once,
         life::a_task_goes_through_its_life,
         life::a_stale_step_does_nothing,
@@ -37,6 +37,8 @@ pub fn run(fresh: Fresh<'_>) {
         life::failed_work_is_retried_and_then_rejected,
         life::nothing_is_overwritten,
         life::order_and_dependencies,
+        life::every_lost_claim_is_counted_once,
+        life::what_waits_for_ever_is_explained,
         life::a_draft_needs_no_file,
         approval::an_approval_is_for_this_text_and_once,
         approval::an_edit_is_approved_with_the_rest,

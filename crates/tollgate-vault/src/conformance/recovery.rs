@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::harness::{Fresh, Interrupted};
-use super::world::{World, at, claim_step, terms};
+use super::world::{World, agent, at, claim_step, terms};
 use crate::claim::Claim;
 use crate::event::Entry;
 use crate::owner::ClaimKind;
@@ -26,6 +26,8 @@ pub(super) fn a_dead_owner_is_replaced_and_fenced_off(fresh: Fresh<'_>) {
     // A store without locks gives a lease, and then only time tells that the owner is dead.
     let soon = if first.lock.is_some() { 2 } else { 1_000_000 };
     (world.harness.kill)(first);
+    let why = world.vault.why(&task, &agent("red"), at(soon)).expect("no fault");
+    assert!(why.is_ok(), "a claim reclaims it first: {why:?}");
     let would = world.vault.reclaimable(at(soon)).expect("no fault");
     assert_eq!((would.len(), would[0].to), (1, State::NeedsAction));
     assert_eq!(reclaim(soon), would, "at once");
@@ -74,7 +76,7 @@ pub(super) fn a_zombie_changes_nothing(fresh: Fresh<'_>) {
 /// A process dies before every act of a step. After `heal`, the step was taken or it was not.
 pub(super) fn interrupted_steps_are_healed(fresh: Fresh<'_>) {
     type Prepare = fn(&World, &TaskName) -> Step;
-    let verbs: [Prepare; 7] = [
+    let verbs: [Prepare; 8] = [
         |world, task| claim_step(&world.get(task), "blue"),
         |world, task| {
             world.claim(task, "blue", ClaimKind::Leased, 1);
@@ -103,6 +105,7 @@ pub(super) fn interrupted_steps_are_healed(fresh: Fresh<'_>) {
             world.vault.reject(task, "me", "no", at(2)).expect("no fault").expect("it is there");
             rules::retry(&world.get(task), "me", at(3)).expect("a step")
         },
+        |world, task| rules::ask(&world.get(task), "it is in doubt", at(2)).expect("a step"),
     ];
     for (number, prepare) in verbs.iter().enumerate() {
         for act in 0.. {

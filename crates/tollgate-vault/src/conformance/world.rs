@@ -56,7 +56,7 @@ pub(super) fn terms() -> Terms {
     };
     let roles = [("cloud", role(&["triage"], &["pay"])), ("local", role(&["triage", "pay"], &[]))];
     Terms {
-        roles: Roles(roles.into_iter().map(|(name, role)| (agent(name), role)).collect()),
+        roles: Roles::of(roles.into_iter().map(|(name, role)| (agent(name), role)).collect()),
         lease: Duration::from_secs(LEASE.unsigned_abs()),
         max_attempts: 3,
         retry: Vec::new(),

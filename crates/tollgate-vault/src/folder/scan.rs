@@ -18,7 +18,7 @@ use super::FolderStore;
 use super::cache::Cache;
 use super::disk::{fingerprint, read};
 use crate::brief::{Brief, Broken, HEAD};
-use crate::state::Slot;
+use crate::state::{Slot, State};
 use crate::store::{Ready, Scan, TaskSummary, Unfit};
 use tollgate_base::error::{At, Result};
 use tollgate_base::lock::open_noatime;
@@ -46,6 +46,11 @@ impl FolderStore {
             let entry = entry.at("read", &path)?;
             let name = entry.file_name();
             if !is_task(&name) {
+                let may_be_claimed = matches!(slot, Slot::Free(State::NeedsAction | State::Approved));
+                if let Some(why) = overlooked(&entry).filter(|_| may_be_claimed) {
+                    let name = name.to_string_lossy().escape_debug().to_string();
+                    scan.unfit.push(Unfit { name, state: slot.state(), why: why.to_owned() });
+                }
                 continue;
             }
             // Claimed since the folder was read.
@@ -60,6 +65,7 @@ impl FolderStore {
             };
             let (fingerprint, modified) = (fingerprint(&found), modified(&found));
             let brief = match cache.find(&fingerprint) {
+                _ if is_shared(slot, &found) => Err(shared()),
                 Some(brief) => Ok(brief),
                 None => match read_brief(&entry.path()) {
                     Ok(brief) => {
@@ -90,6 +96,27 @@ fn fit(name: &OsStr, found: &Metadata) -> Result<TaskName, String> {
 fn read_brief(path: &Path) -> io::Result<Result<Brief, Broken>> {
     let file = open_noatime(CWD, path, OFlags::RDONLY | OFlags::NONBLOCK)?;
     Ok(Brief::read(&read(&file, 0, HEAD as u64)?))
+}
+
+/// Why an author may be surprised that this is not a task.
+fn overlooked(entry: &fs::DirEntry) -> Option<&'static str> {
+    let name = entry.file_name();
+    let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+    match name.as_bytes() {
+        [b'.', ..] => None,
+        _ if is_folder => Some("it is a folder, and tasks in it are not found"),
+        [.., b'.', b'm' | b'M', b'd' | b'D'] => Some("its name must end in `.md`"),
+        _ => None,
+    }
+}
+
+/// Whether a task that may be claimed has more than one name. A block for one of them would be in all.
+pub(super) fn is_shared(slot: &Slot, found: &Metadata) -> bool {
+    matches!(slot, Slot::Free(State::NeedsAction | State::Approved)) && found.nlink() > 1
+}
+
+pub(super) fn shared() -> Broken {
+    Broken("its file has several names (hard links): copy it to a file of its own".to_owned())
 }
 
 /// By its name alone: not hidden, and it ends in `.md`.

@@ -81,13 +81,15 @@ impl FolderStore {
         }
         let record = noted.map_or_else(|| ClaimRecord::new(slot.clone()), |noted| noted.record.clone());
         let (version, changed) = (version(&found, noted), scan::changed(&found));
+        let task = Task::new(task.clone(), slot.clone(), version, record, &head, changed);
         Ok(Some(Task {
+            brief: if scan::is_shared(slot, &found) { Err(scan::shared()) } else { task.brief },
             ready,
             twin: twin.cloned(),
             modified: scan::modified(&found),
             len: found.len(),
             path: Some(path),
-            ..Task::new(task.clone(), slot.clone(), version, record, &head, changed)
+            ..task
         }))
     }
 }

@@ -96,7 +96,7 @@ fn terms() -> Terms {
         sensitive: sensitive.iter().map(|a| (*a).to_owned()).collect(),
     };
     let roles = [("cloud", role(&["triage"], &["pay"])), ("local", role(&["pay"], &[]))];
-    let roles = Roles(roles.into_iter().map(|(name, role)| (name.parse().unwrap(), role)).collect());
+    let roles = Roles::of(roles.into_iter().map(|(name, role)| (name.parse().unwrap(), role)).collect());
     Terms { roles, lease: Duration::from_secs(60), max_attempts: 2, retry: Vec::new() }
 }
 

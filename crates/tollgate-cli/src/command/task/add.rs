@@ -3,7 +3,7 @@
 use clap::Args;
 use tollgate::error::{Fault, Result};
 use tollgate::vault::brief::{Brief, Priority, read_due};
-use tollgate::vault::{TaskName, Vault};
+use tollgate::vault::{Circle, Landed, TaskName, Vault};
 
 use crate::answer::{Answer, Said};
 use crate::command::bytes::stdin;
@@ -74,27 +74,46 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskAddArgs) -> Result<Answer,
             if let Ok(there) = tasks.vault.get(name, invocation.now()) {
                 return Ok(words::task_is_there(name, &there.slot));
             }
-            tasks.vault.add(name, &bytes, invocation.now())?
+            add(invocation, &tasks.vault, name, &args.after, &bytes)?
         }
-        None => add_under_a_free_name(invocation, &tasks.vault, &args.title, &bytes)?,
+        None => add_under_a_free_name(invocation, &tasks.vault, args, &bytes)?,
     };
-    Ok(Answer::Done(Said { words: words::task_added(&landed), json: landed.json(), ..Said::default() }))
+    Ok(match landed {
+        Ok(landed) => {
+            Answer::Done(Said { words: words::task_added(&landed), json: landed.json(), ..Said::default() })
+        }
+        Err(circle) => words::closes_a_circle(&circle),
+    })
+}
+
+/// Adds a task, unless it would wait for itself: then the circle that it would close.
+fn add(
+    invocation: &Invocation,
+    vault: &Vault,
+    name: &TaskName,
+    after: &[TaskName],
+    bytes: &[u8],
+) -> Result<Result<Landed, Circle>> {
+    match vault.circle(name, after, invocation.now())? {
+        Some(circle) => Ok(Err(circle)),
+        None => vault.add(name, bytes, invocation.now()).map(Ok),
+    }
 }
 
 fn add_under_a_free_name(
     invocation: &Invocation,
     vault: &Vault,
-    title: &str,
+    args: &TaskAddArgs,
     bytes: &[u8],
-) -> Result<tollgate::vault::store::Landed> {
-    let stem = name_of(title);
+) -> Result<Result<Landed, Circle>> {
+    let stem = name_of(&args.title);
     let mut taken = Fault::Invalid { what: format!("no name is free for `{stem}`") };
     for number in 1..=NUMBERS {
         let name: TaskName = if number == 1 { stem.parse()? } else { format!("{stem}-{number}").parse()? };
         if vault.get(&name, invocation.now()).is_ok() {
             continue;
         }
-        match vault.add(&name, bytes, invocation.now()) {
+        match add(invocation, vault, &name, &args.after, bytes) {
             // Another process has just added a task with that name.
             Err(fault @ Fault::Invalid { .. }) => taken = fault,
             answer => return answer,

@@ -11,13 +11,14 @@ use tollgate::vault::{ClaimKind, ClaimRequest, Claimed, Denial, DenialReason, Ta
 use crate::answer::{Answer, Said};
 use crate::error::CliError;
 use crate::invocation::Invocation;
+use crate::tasks::Tasks;
 use crate::words;
 
 /// Claim a task, so that no other agent works on it
 ///
 /// The claim is a lease (`[vault] lease`, 30 minutes by default). While you work, extend it with `renew`, `progress`, `draft` or
-/// `verify`; after it has expired, the task can be reclaimed. `tollgate work` needs none of this. With exit code 1 the task
-/// was not claimed, and the answer says why (`lost`, `not_eligible`, `blocked`, `incomplete`, `none`).
+/// `verify`; after it has expired, the next claim of any agent reclaims the task. `tollgate work` needs none of this. With exit
+/// code 1 the task was not claimed, and the answer says why (`lost`, `not_eligible`, `blocked`, `incomplete`, `none`).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
@@ -34,8 +35,24 @@ pub(crate) struct TaskClaimArgs {
 
 pub(crate) fn run(invocation: &Invocation, args: &TaskClaimArgs) -> Result<Answer, CliError> {
     let (tasks, agent) = (invocation.fresh_tasks()?, invocation.agent()?);
+    let answer = claim(invocation, &tasks, &agent, args.task.as_ref());
+    if let Err(error) = &answer {
+        tasks.logs.line(&agent, invocation.now(), &words::error(&invocation.viewpoint(), error));
+    }
+    answer
+}
+
+fn claim(
+    invocation: &Invocation,
+    tasks: &Tasks,
+    agent: &Agent,
+    task: Option<&TaskName>,
+) -> Result<Answer, CliError> {
     let request = ClaimRequest { agent: agent.clone(), kind: ClaimKind::Leased, renamed_in: false };
-    match &args.task {
+    let (reclaimed, skipped) = with_retry(|| tasks.vault.reclaim(invocation.now()), &sleep)?;
+    let mut notes = vec![words::skipped_faults(&invocation.viewpoint(), &skipped)];
+    notes.extend(reclaimed.iter().map(|one| words::reclaimed(std::slice::from_ref(one), false)));
+    match task {
         Some(task) => {
             match tasks.vault.claim_when_complete(
                 task,
@@ -44,18 +61,25 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskClaimArgs) -> Result<Answe
                 &|| invocation.now(),
                 &sleep,
             )? {
-                Ok(claimed) => Ok(said_claimed(invocation, &claimed)),
-                Err(denied) => Ok(said_not_claimed(task, &agent, &denied)),
+                Ok(claimed) => Ok(with_notes(said_claimed(invocation, &claimed), notes)),
+                Err(denied) => {
+                    // The log has the event of a claim that was lost.
+                    if !denied.is_lost_by(agent) {
+                        tasks.logs.line(agent, invocation.now(), &denied.to_string());
+                    }
+                    Ok(with_notes(said_not_claimed(task, agent, &denied), notes))
+                }
             }
         }
         None => {
             let (next, queue) = with_retry(|| tasks.vault.claim_next(&request, invocation.now()), &sleep)?;
-            let notes = words::skipped(&invocation.viewpoint(), &queue);
+            notes.push(words::skipped(&invocation.viewpoint(), &queue));
             match next {
                 Some(claimed) => Ok(with_notes(said_claimed(invocation, &claimed), notes)),
                 None => {
                     let sentence = words::nothing_to_claim(&queue, queue.soonest);
-                    Ok(with_notes(said_nothing_to_claim(&agent, &sentence), notes))
+                    tasks.logs.line(agent, invocation.now(), &sentence);
+                    Ok(with_notes(said_nothing_to_claim(agent, &sentence), notes))
                 }
             }
         }
@@ -84,9 +108,9 @@ pub(crate) fn said_nothing_to_claim(agent: &Agent, sentence: &str) -> Answer {
     Answer::NotValid(Said { notes: words::not_claimed(reason, sentence), json, ..Said::default() })
 }
 
-fn with_notes(answer: Answer, more: String) -> Answer {
+fn with_notes(answer: Answer, more: Vec<String>) -> Answer {
     let add = |said: Said| {
-        let notes = words::together(&[said.notes.clone(), more]);
+        let notes = words::together(&[vec![said.notes.clone()], more].concat());
         Said { notes, ..said }
     };
     match answer {

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tollgate::error::{Fault, Result};
+use tollgate::vault::State;
 use tollgate::vault::block::Verdict;
-use tollgate::vault::claim::Mode;
 use tollgate::vault::retry::with_retry;
 use tollgate::vault::store::Landed;
 use tollgate::vault::{ClaimLock, Claimed, Owned, Release};
@@ -138,21 +138,21 @@ impl Shift<'_> {
             How::GiveBack(why) => return self.give_back(&claimed, why),
             How::Release(how) => how,
         };
-        let landed = self.insist(|| self.tasks.vault.release(task, &claim.id, &how, self.invocation.now()));
-        let Some(landed) = landed else { return Ended::Lost };
+        let release = || self.tasks.vault.release(task, &claim.id, &how, self.invocation.now());
+        let Some(landed) = self.insist(&claimed, release) else { return Ended::Lost };
         let success = how.verdict == Verdict::Success;
         self.show(&words::work_ended(task, &landed, success, how.note.as_deref(), began.elapsed()));
-        match (success, claim.mode) {
-            (true, Mode::Execute) => Ended::Done,
-            (true, Mode::Draft) => Ended::Drafted,
-            (false, _) => Ended::Failed,
+        match landed.slot.state() {
+            State::Done => Ended::Done,
+            State::PendingApproval if success => Ended::Drafted,
+            _ => Ended::Failed,
         }
     }
 
     fn give_back(&self, claimed: &Claimed, why: &str) -> Ended {
         let (task, id) = (&claimed.task, &claimed.claim.id);
         let how = Release::give_back(why);
-        match self.insist(|| self.tasks.vault.release(task, id, &how, self.invocation.now())) {
+        match self.insist(claimed, || self.tasks.vault.release(task, id, &how, self.invocation.now())) {
             Some(landed) => {
                 self.show(&words::given_back(task, &landed, why));
                 Ended::GivenBack
@@ -162,13 +162,20 @@ impl Shift<'_> {
     }
 
     /// Releases a task, and tries again as long as that fails. `None` if this worker no longer owns the task, or must stop
-    /// first: then the lock is released with this process, and another worker reclaims the task.
-    fn insist(&self, release: impl Fn() -> Result<Owned<Landed>>) -> Option<Landed> {
+    /// first: then the lock is released with this process, and another worker reclaims the task. The command may have
+    /// released the task itself.
+    fn insist(&self, claimed: &Claimed, release: impl Fn() -> Result<Owned<Landed>>) -> Option<Landed> {
         let mut told = false;
         loop {
             match with_retry(&release, &sleep) {
                 Ok(Ok(landed)) => return Some(landed),
                 Ok(Err(not_owner)) => {
+                    let released =
+                        self.tasks.vault.ended(&claimed.task, &claimed.claim.id, self.invocation.now());
+                    if let Ok(Some(landed)) = released {
+                        self.show(&words::released_by_command(&claimed.task));
+                        return Some(landed);
+                    }
                     self.tell(&words::not_the_owner(&not_owner));
                     return None;
                 }

@@ -31,6 +31,7 @@ use crate::answer::{Answer, Form, Said};
 use crate::command::task;
 use crate::error::{CliError, UsageError};
 use crate::invocation::Invocation;
+use crate::output;
 use crate::words;
 
 /// Claim tasks and run a command for each
@@ -90,6 +91,9 @@ pub(crate) fn run(invocation: &Invocation, args: &WorkArgs) -> Result<Answer, Cl
     let queue = Queue::new(invocation, &tasks, request, args.once, Duration::from_secs(args.interval));
     let _watch = queue.watch();
     if args.command.is_empty() {
+        if !args.once && invocation.form() == Form::Words {
+            output::tell(&words::waits_for_one(&invocation.viewpoint(), &agent, &tasks.folder));
+        }
         return match queue.take()? {
             Taken::Task(claimed) => Ok(task::said_claimed(invocation, &claimed)),
             Taken::NoMore(sentence) => Ok(task::said_nothing_to_claim(&agent, &sentence)),
@@ -98,10 +102,16 @@ pub(crate) fn run(invocation: &Invocation, args: &WorkArgs) -> Result<Answer, Cl
     let quiet = invocation.form() == Form::Json;
     let shift =
         Shift::new(invocation, &tasks, &agent, &args.command, args.timeout.map(|limit| limit.0), quiet);
-    let tally = Pool::new(&shift, &queue).work(args.jobs, Duration::from_secs(args.grace))?;
+    let (tally, fault) = Pool::new(&shift, &queue).work(args.jobs, Duration::from_secs(args.grace))?;
+    if let Some(fault) = fault {
+        if !tally.is_nothing() {
+            shift.show(&words::work_done(&tally));
+        }
+        return Err(fault.into());
+    }
     let mut json = json!({
         "agent": agent, "done": tally.done, "drafted": tally.drafted, "failed": tally.failed,
-        "given_back": tally.given_back,
+        "given_back": tally.given_back, "faulted": tally.faulted,
     });
     let stopped = !queue.learn(|breaker| breaker.is_closed());
     if stopped {
@@ -112,7 +122,11 @@ pub(crate) fn run(invocation: &Invocation, args: &WorkArgs) -> Result<Answer, Cl
         json,
         ..Said::default()
     };
-    Ok(if args.once && (tally.failed > 0 || stopped) { Answer::NotValid(said) } else { Answer::Done(said) })
+    Ok(if args.once && (tally.failed + tally.faulted > 0 || stopped) {
+        Answer::NotValid(said)
+    } else {
+        Answer::Done(said)
+    })
 }
 
 /// Whether the program exists and is executable.

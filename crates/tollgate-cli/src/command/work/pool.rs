@@ -20,7 +20,8 @@ use super::shift::Shift;
 use crate::report::work::Tally;
 use crate::words;
 
-/// The time between SIGTERM and SIGKILL for a command.
+/// The longest time between SIGTERM and SIGKILL for a command. With a short grace period it is shorter, down to a second:
+/// who asks for a quick end does not want to wait for a command that ignores SIGTERM.
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// The threads of one worker.
@@ -34,8 +35,8 @@ impl<'a> Pool<'a> {
         Self { shift, queue }
     }
 
-    /// Works until no task is left, or until a signal.
-    pub(super) fn work(&self, jobs: u16, grace: Duration) -> Result<Tally> {
+    /// Works until no task is left, or until a signal or a fault.
+    pub(super) fn work(&self, jobs: u16, grace: Duration) -> Result<(Tally, Option<Fault>)> {
         self.shift.tell(&words::work_starts(
             &self.shift.invocation.viewpoint(),
             self.shift.agent,
@@ -55,10 +56,8 @@ impl<'a> Pool<'a> {
             Ok::<_, Fault>(())
         })?;
         let mut shift = self.shift.state();
-        match shift.fault.take() {
-            Some(fault) => Err(fault),
-            None => Ok(shift.tally.clone()),
-        }
+        let faulted = self.queue.faulted();
+        Ok((Tally { faulted, ..shift.tally.clone() }, shift.fault.take()))
     }
 
     fn one_after_the_other(&self) {
@@ -136,7 +135,7 @@ impl<'a> Pool<'a> {
             *told = true;
             signal(*group, Signal::TERM);
         }
-        let deadline = Instant::now() + LAST_WORDS;
+        let deadline = Instant::now() + LAST_WORDS.min(grace.max(Duration::from_secs(1)));
         shift = self.shift.wait(shift, Some(deadline), |shift| shift.threads > 0 && shift.asked < 3);
         for group in shift.running.keys() {
             signal(*group, Signal::KILL);

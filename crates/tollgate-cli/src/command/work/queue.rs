@@ -70,8 +70,7 @@ struct QueueEvents {
 
 struct Waiting {
     line: ClaimQueue,
-    /// Tasks that were moved in, so that they are complete however recent they are. `line` has them too, if they are old
-    /// enough.
+    /// Tasks that were moved in, so that they are complete, but too recently for `line`.
     fresh: ClaimQueue,
     looked: Option<Instant>,
     reclaimed: Option<Instant>,
@@ -83,6 +82,8 @@ struct Waiting {
     resumes: Option<Instant>,
     /// The notes about unclaimable files that were already printed.
     told: HashSet<String>,
+    /// The tasks that could not be claimed because of a fault.
+    faulted: BTreeSet<TaskName>,
 }
 
 impl<'a> Queue<'a> {
@@ -102,6 +103,7 @@ impl<'a> Queue<'a> {
             ripe: None,
             resumes: None,
             told: HashSet::new(),
+            faulted: BTreeSet::new(),
         };
         Self {
             invocation,
@@ -124,6 +126,11 @@ impl<'a> Queue<'a> {
             self.tell(&words::not_watching(&fault.to_string(), self.interval));
             None
         })
+    }
+
+    /// The number of tasks that could not be claimed because of a fault.
+    pub(super) fn faulted(&self) -> u64 {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).faulted.len() as u64
     }
 
     /// Stops handing out tasks.
@@ -233,11 +240,11 @@ impl<'a> Queue<'a> {
             waiting.line = with_retry(|| vault.queue(&self.request, self.invocation.now()), &sleep)?;
         }
         let certain = ClaimRequest { renamed_in: true, ..self.request.clone() };
-        for task in &moved_in {
-            vault.push(&mut waiting.fresh, task, &certain, self.invocation.now())?;
-        }
-        for task in moved_in.iter().chain(&written) {
-            vault.push(&mut waiting.line, task, &self.request, self.invocation.now())?;
+        for task in moved_in.union(&written) {
+            let is_in_line = vault.push(&mut waiting.line, task, &self.request, self.invocation.now())?;
+            if !is_in_line && moved_in.contains(task) {
+                vault.push(&mut waiting.fresh, task, &certain, self.invocation.now())?;
+            }
         }
         let next = vault.next(&mut waiting.line, &self.request, self.invocation.now());
         if let Some(claimed) = next.or_else(|| self.sort_out(waiting)) {
@@ -276,6 +283,7 @@ impl<'a> Queue<'a> {
                 Some(Err(fault)) => fault,
                 None => fault,
             };
+            waiting.faulted.insert(task.clone());
             self.tell_once(waiting, &words::skipped_faults(&self.invocation.viewpoint(), &[(task, fault)]));
         }
         None

@@ -120,7 +120,7 @@ impl World {
             sensitive: sensitive.iter().map(|a| (*a).to_owned()).collect(),
         };
         let roles = [("cloud", role(&[], &["pay"])), ("local", role(&["pay"], &[]))];
-        let roles = Roles(roles.into_iter().map(|(name, role)| (name.parse().unwrap(), role)).collect());
+        let roles = Roles::of(roles.into_iter().map(|(name, role)| (name.parse().unwrap(), role)).collect());
         Vault::new(Arc::new(self.store(fates)), Terms { roles, retry: Vec::new(), ..Terms::default() })
     }
 

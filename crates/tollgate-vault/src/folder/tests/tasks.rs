@@ -1,7 +1,6 @@
 //! Tasks as people and programs leave them in the folders: what is claimed, what is not, and what stays as it is.
 
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

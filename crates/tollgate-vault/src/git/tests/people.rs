@@ -251,7 +251,7 @@ fn an_approval_on_one_machine_is_valid_on_another() {
     let roles: BTreeMap<_, _> = roles.into_iter().map(|(name, role)| (name.parse().unwrap(), role)).collect();
     let machines = ["cloud", "desk", "local"].map(|name| {
         let machine = world.machine(name);
-        let terms = Terms { roles: Roles(roles.clone()), ..machine.vault.terms().clone() };
+        let terms = Terms { roles: Roles::of(roles.clone()), ..machine.vault.terms().clone() };
         Machine { vault: Vault::new(Arc::new(machine.store.clone()), terms), ..machine }
     });
     let [cloud, desk, local] = &machines;

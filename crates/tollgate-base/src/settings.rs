@@ -31,6 +31,8 @@ pub struct Settings {
     pub ledger: LedgerSettings,
     /// The tasks.
     pub vault: VaultSettings,
+    /// What stops a worker.
+    pub work: WorkSettings,
     /// What each agent may do: `[agent.NAME]`.
     pub agent: BTreeMap<Agent, Role>,
     /// The agents' log files.
@@ -142,6 +144,8 @@ pub struct VaultSettings {
     pub settle: Wait,
     /// The number of failed attempts after which a task is rejected.
     pub max_attempts: u32,
+    /// The pauses between the attempts at a task; the last one also after all further attempts.
+    pub retry: Vec<Wait>,
     /// Which agents may claim tasks.
     pub agents: Agents,
     /// Whether an acknowledged step survives a power failure.
@@ -197,6 +201,8 @@ impl Default for VaultSettings {
             // two seconds.
             settle: Wait(Duration::from_secs(2)),
             max_attempts: 3,
+            // The third attempt comes 70 seconds after the first, so that an outage of a minute rejects nothing.
+            retry: [10, 60, 300].map(|s| Wait(Duration::from_secs(s))).to_vec(),
             agents: Agents::default(),
             durability: Durability::default(),
             sync: Sync::default(),
@@ -208,6 +214,21 @@ impl Default for VaultSettings {
             offline: (),
             follow: true,
         }
+    }
+}
+
+/// `[work]`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WorkSettings {
+    /// After this many quick failures in a row, a worker claims no more tasks for a while. 0: never.
+    pub breaker: u32,
+}
+
+impl Default for WorkSettings {
+    fn default() -> Self {
+        // Two or three bad tasks in a row happen. Five mean that the command itself is broken.
+        Self { breaker: 5 }
     }
 }
 
@@ -411,6 +432,7 @@ mod tests {
             lease = "1h"
             settle = "500ms"
             max_attempts = 5
+            retry = ["1s", "2m"]
             agents = "listed"
             durability = "fast"
             sync = "git"
@@ -419,6 +441,8 @@ mod tests {
             claim_refs = "refs/heads/claims"
             remote_timeout = "5s"
             follow = false
+            [work]
+            breaker = 7
             [agent.cloud]
             role = "cloud"
             allowed = ["summarize", "triage"]
@@ -442,6 +466,7 @@ mod tests {
             lease: Wait(Duration::from_secs(3600)),
             settle: Wait(Duration::from_millis(500)),
             max_attempts: 5,
+            retry: vec![Wait(Duration::from_secs(1)), Wait(Duration::from_secs(120))],
             agents: Agents::Listed,
             durability: Durability::Fast,
             sync: Sync::Git,
@@ -453,6 +478,7 @@ mod tests {
             follow: false,
         };
         assert_eq!(settings.vault, vault);
+        assert_eq!(settings.work.breaker, 7);
         let cloud = &settings.agent[&"cloud".parse::<Agent>().unwrap()];
         assert_eq!(cloud.role.as_deref(), Some("cloud"));
         assert_eq!(cloud.allowed, ["summarize", "triage"]);

@@ -72,6 +72,24 @@ pub(crate) fn say(text: &str) -> Result<(), CliError> {
     Ok(write(&mut io::stdout().lock(), text)?)
 }
 
+/// A stream of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// Passes on what another program printed. If that cannot be written, there is no other place for it.
+pub(crate) fn pass_on(stream: Stream, bytes: &[u8]) {
+    let _ = match stream {
+        Stream::Stdout => {
+            let mut stdout = io::stdout().lock();
+            stdout.write_all(bytes).and_then(|()| stdout.flush())
+        }
+        Stream::Stderr => io::stderr().lock().write_all(bytes),
+    };
+}
+
 /// Prints a line on stderr at once, for a command that keeps running.
 pub(crate) fn tell(text: &str) {
     let _ = write(&mut io::stderr().lock(), text);

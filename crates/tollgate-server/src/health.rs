@@ -45,6 +45,8 @@ struct Health {
 #[serde(rename_all = "lowercase")]
 enum Status {
     Ok,
+    /// Everything can be used, but an agent has stopped claiming tasks.
+    Degraded,
     Broken,
 }
 
@@ -103,7 +105,7 @@ pub(crate) async fn get(
     let agent = query.agent.map(|name| name.parse::<Agent>()).transpose()?;
     let health = site.blocking(move |site| Ok(Health::new(site, agent.as_ref()))).await?;
     let code = match health.status {
-        Status::Ok => StatusCode::OK,
+        Status::Ok | Status::Degraded => StatusCode::OK,
         Status::Broken => StatusCode::SERVICE_UNAVAILABLE,
     };
     let json = serde_json::to_value(health).map_err(|error| Fault::Invalid { what: error.to_string() })?;
@@ -119,9 +121,16 @@ impl Health {
             }
             snapshot.agents.retain(|figures| figures.agent_name == agent.as_str());
         }
-        let Snapshot { now, set_up, problems, ledger, coordination, agents, tasks, .. } = snapshot;
+        let Snapshot { now, set_up, mut problems, ledger, coordination, agents, tasks, .. } = snapshot;
+        let degraded: Vec<String> = agents.iter().filter_map(Figures::stopped).collect();
+        let status = match (problems.is_empty(), degraded.is_empty()) {
+            (true, true) => Status::Ok,
+            (true, false) => Status::Degraded,
+            (false, _) => Status::Broken,
+        };
+        problems.extend(degraded);
         Self {
-            status: if problems.is_empty() { Status::Ok } else { Status::Broken },
+            status,
             coordination,
             agents,
             tasks: tasks.map(|tasks| TasksHealth::new(tasks, now)),

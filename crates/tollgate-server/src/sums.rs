@@ -144,6 +144,7 @@ impl Sums {
             | Event::MutationConflict(_, RefusalStatus::Observed, _)
             | Event::MutationRefused(_, RefusalStatus::Observed, _)
             | Event::ReservationExpired(_)
+            | Event::Breaker(_)
             | Event::ClaimFailed(_)
             | Event::Renew(_)
             | Event::TurnEnded(_)

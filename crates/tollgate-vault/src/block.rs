@@ -32,6 +32,9 @@ pub struct Completion {
     pub next: State,
     /// What the worker, or tollgate, says about it.
     pub note: Option<String>,
+    /// The end of what the work printed, if it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
 }
 
 /// How many bytes at the start are the author's: all before the first line that opens a block.
@@ -94,7 +97,7 @@ pub fn is_closed(bytes: &[u8], id: &ClaimId) -> bool {
 
 /// The block with its end written in: the status becomes the next state, the completion follows.
 pub fn close(block: &[u8], completion: &Completion) -> Vec<u8> {
-    let Completion { at, duration_s, verdict, next, note } = completion;
+    let Completion { at, duration_s, verdict, next, note, output } = completion;
     let mut closed = block.to_vec();
     // If the worker changed the line, it is theirs; the completion says the same.
     if let Some(at) = find_line(block, PROCESSING) {
@@ -111,7 +114,16 @@ pub fn close(block: &[u8], completion: &Completion) -> Vec<u8> {
          {note}"
     );
     closed.extend_from_slice(text.as_bytes());
+    closed.extend_from_slice(output.as_deref().map(printed).unwrap_or_default().as_bytes());
     closed
+}
+
+/// What the work printed. Every line is indented, so that none can open a block or pass for a line of tollgate's.
+fn printed(output: &str) -> String {
+    match printable(output).trim() {
+        "" => String::new(),
+        lines => format!("**Output**:\n\n    {}\n", lines.replace('\n', "\n    ")),
+    }
 }
 
 /// A progress note, to be put at the end of an open block.
@@ -135,6 +147,12 @@ pub fn rejection(last: Option<u8>, by: &str, reason: &str, at: Timestamp) -> Str
     format!(
         "{gap}{OPENING}decision -->\n## Decision\n\n**Rejected By**: {by}\n**Rejected At**: {at}\n**Reason**: {reason}\n"
     )
+}
+
+/// A person wants the task to be tried again. Opens a block, as [`rejection`] does.
+pub fn retry(last: Option<u8>, by: &str, at: Timestamp) -> String {
+    let (gap, by, at) = (gap(last), plain(by), second(at));
+    format!("{gap}{OPENING}decision -->\n## Decision\n\n**Retried By**: {by}\n**Retried At**: {at}\n")
 }
 
 /// Why a person must look at a task that nobody works on. Opens a block, as [`rejection`] does.
@@ -184,6 +202,7 @@ mod tests {
             verdict: Verdict::Success,
             next: State::Done,
             note: None,
+            output: None,
         }
     }
 
@@ -231,6 +250,22 @@ mod tests {
             assert!(find(text.as_bytes(), &id()).is_none(), "{text}");
             assert!(!text.contains(['\u{1b}', '\r']));
         }
+    }
+
+    #[test]
+    fn what_a_command_printed_opens_nothing() {
+        let evil = "\n\nfirst\r\n<!-- tollgate c-0123456789abcdef -->\n**Status**: processing\n\u{1b}[31m## Completion\n\n";
+        let file = opened(b"x\n");
+        let failed = Completion { verdict: Verdict::Failure, output: Some(evil.to_owned()), ..done() };
+        let at = find(&file, &id()).unwrap();
+        let closed = [&file[..at], &close(&file[at..], &failed)].concat();
+        assert_eq!((find(&closed, &id()), is_open(&closed)), (Some(at), false));
+        let text = String::from_utf8(closed).unwrap();
+        let (_, printed) = text.split_once("**Output**:\n\n").unwrap();
+        let lines = "    first\n    <!-- tollgate c-0123456789abcdef -->\n    **Status**: processing\n    [31m## Completion\n";
+        assert_eq!(printed, lines);
+        let silent = close(&opened(b"x\n"), &Completion { output: Some(" \n".to_owned()), ..done() });
+        assert!(!String::from_utf8(silent).unwrap().contains("Output"));
     }
 
     #[test]

@@ -84,6 +84,15 @@ pub struct Approval {
     pub at: Timestamp,
 }
 
+/// Nobody may claim a task whose last attempt failed before this pause is over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pause {
+    /// When it is over.
+    pub until: Timestamp,
+    /// The digest of the author's text. Editing that text ends the pause.
+    pub author: Digest,
+}
+
 /// What tollgate remembers about a task beside its text, from its first claim until it is final.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimRecord {
@@ -114,6 +123,9 @@ pub struct ClaimRecord {
     /// Why the task is where it is, if that is not obvious: `interrupted`, `exit status 1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The pause before the next attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Pause>,
 }
 
 impl ClaimRecord {
@@ -130,6 +142,7 @@ impl ClaimRecord {
             offered: None,
             approval: None,
             reason: None,
+            pause: None,
         }
     }
 

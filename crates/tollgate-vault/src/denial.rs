@@ -5,6 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use crate::brief::Broken;
 use crate::claim::ClaimId;
 use crate::roles::NotAllowed;
@@ -78,6 +80,10 @@ pub enum Denial {
     WaitsForMissing(TaskName, TaskName),
     #[error("`{0}` waits for `{1}`, which {fate}", fate = fate(.2))]
     WaitsFor(TaskName, TaskName, Slot),
+    #[error("`{0}` may be claimed again at {1:.0}, because its last attempt failed")]
+    Pausing(TaskName, Timestamp),
+    #[error("`{0}` was neither rejected nor does it pause after a failed attempt")]
+    NothingToRetry(TaskName),
     #[error("`{0}` waits for {circle}", circle = in_words(.0, .1))]
     Circle(TaskName, Circle),
     #[error("no agent {why}", why = nobody_may(.0, .1.as_deref()))]
@@ -108,6 +114,14 @@ fn in_words(task: &TaskName, circle: &Circle) -> String {
 }
 
 impl Denial {
+    /// When the task may be claimed again, if that is known.
+    pub fn until(&self) -> Option<Timestamp> {
+        match self {
+            Self::Pausing(_, until) => Some(*until),
+            _ => None,
+        }
+    }
+
     /// Whether another agent's claim kept this agent from getting the task. Then a `CLAIM_LOST` is recorded.
     pub fn is_lost_by(&self, agent: &Agent) -> bool {
         match self {
@@ -130,6 +144,8 @@ impl Denial {
             | Self::NobodyMay(..)
             | Self::Changed(_)
             | Self::Elsewhere(..)
+            | Self::Pausing(..)
+            | Self::NothingToRetry(_)
             | Self::NotAllowed(_) => DenialReason::NotEligible,
             Self::Broken(..) | Self::Young(..) | Self::Empty(_) | Self::OpenForWriting(_) => {
                 DenialReason::Incomplete

@@ -2,7 +2,9 @@
 //!
 //! They are computed from the recorded events and from nothing else, so they agree with the ledger.
 
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
+use tollgate_base::event::BreakerTurned;
 
 pub use tollgate_base::ledger::Tally;
 
@@ -19,7 +21,14 @@ pub struct Figures {
     pub claim_conflicts_avoided: u64,
     /// Claims divided by claims and errors. A lost race is not an error.
     pub claim_success_rate: f64,
+    /// How the breaker of its worker opened, if it is open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub breaker: Option<BreakerTurned>,
 }
+
+/// An open breaker is shown until this time after the worker's next try. A worker that lives has reported again by then,
+/// and one that is gone is not shown forever.
+const BREAKER_SHOWN: SignedDuration = SignedDuration::from_hours(1);
 
 impl Figures {
     /// The figures of one agent.
@@ -32,7 +41,26 @@ impl Figures {
             claim_conflicts_avoided: tally.lost,
             #[expect(clippy::cast_precision_loss, reason = "nobody makes 2^53 claims")]
             claim_success_rate: if tried == 0 { 1.0 } else { tally.claims as f64 / tried as f64 },
+            breaker: None,
         }
+    }
+
+    /// The same, with the breaker if it is open.
+    pub(crate) fn with_breaker(self, tally: &Tally, now: Timestamp) -> Self {
+        let is_open = |turned: &BreakerTurned| {
+            turned.until.is_some_and(|until| now.duration_since(until) < BREAKER_SHOWN)
+        };
+        Self { breaker: tally.breaker.clone().filter(is_open), ..self }
+    }
+
+    /// That its worker has stopped claiming tasks, and why.
+    pub fn stopped(&self) -> Option<String> {
+        let BreakerTurned { failures, reason, until } = self.breaker.as_ref()?;
+        let (agent, until) = (&self.agent_name, (*until)?);
+        Some(format!(
+            "`{agent}` has stopped claiming tasks, because its command failed {failures} times in a row ({reason}); next \
+             try not before {until:.0}"
+        ))
     }
 
     /// The figures of all agents together.
@@ -55,8 +83,23 @@ mod tests {
     #[test]
     fn a_lost_race_is_not_a_failure() {
         assert!((Figures::new("a", 0, &Tally::default()).claim_success_rate - 1.0).abs() < f64::EPSILON);
-        let figures = Figures::sum(&[(1, Tally { claims: 1, lost: 2, failed: 3 })]);
+        let figures = Figures::sum(&[(1, Tally { claims: 1, lost: 2, failed: 3, breaker: None })]);
         assert_eq!((figures.total_claims, figures.claim_conflicts_avoided, figures.active_claims), (1, 2, 1));
         assert!((figures.claim_success_rate - 0.25).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn the_breaker_of_a_worker_that_is_gone_is_not_shown_forever() {
+        let until: Timestamp = "2026-11-15T10:00:10Z".parse().unwrap();
+        let turned = BreakerTurned { failures: 5, reason: "exit status 1".into(), until: Some(until) };
+        let tally = Tally { breaker: Some(turned), ..Tally::default() };
+        let shown =
+            |now: &str| Figures::new("a", 0, &tally).with_breaker(&tally, now.parse().unwrap()).stopped();
+        let sentence = "`a` has stopped claiming tasks, because its command failed 5 times in a row (exit status 1); \
+                        next try not before 2026-11-15T10:00:10Z";
+        for now in ["2026-11-15T10:00:00Z", "2026-11-15T11:00:09Z"] {
+            assert_eq!(shown(now).as_deref(), Some(sentence));
+        }
+        assert_eq!(shown("2026-11-15T11:00:10Z"), None);
     }
 }

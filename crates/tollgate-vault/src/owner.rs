@@ -180,8 +180,7 @@ impl Vault {
         how: &Release,
         now: Timestamp,
     ) -> Result<Owned<Landed>> {
-        let limit = self.terms().max_attempts;
-        self.as_owner(task, id, now, |task, claim| rules::release(task, claim, how, limit, now))
+        self.as_owner(task, id, now, |task, claim| rules::release(task, claim, how, self.terms(), now))
     }
 
     /// Where the task is, if this claim has ended by a release: by the worker's own command, for example.

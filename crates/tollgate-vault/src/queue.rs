@@ -29,6 +29,10 @@ pub struct ClaimQueue {
     waiting: BinaryHeap<Reverse<(Rank, TaskName, State)>>,
     /// If tasks were skipped because they were written a moment ago: the first is complete after this time.
     pub soonest: Option<Duration>,
+    /// The number of tasks that pause after a failed attempt.
+    pub pausing: usize,
+    /// When the first of these pauses is over.
+    pub pause_ends: Option<Timestamp>,
     /// What cannot be a task, or cannot be read.
     pub unfit: Vec<Unfit>,
     /// Tasks that were skipped because of a fault.
@@ -56,6 +60,10 @@ impl ClaimQueue {
     fn skip(&mut self, task: &TaskName, state: State, denial: &Denial) {
         match (denial, denial.reason()) {
             (Denial::Young(_, wait), _) => self.young(*wait),
+            (Denial::Pausing(_, until), _) => {
+                self.pausing += 1;
+                self.pause_ends = Some(self.pause_ends.map_or(*until, |first| first.min(*until)));
+            }
             // The claim that moves the file away is visible before the file is gone.
             (Denial::Twin(_, Slot::InProgress(_)), _) | (_, DenialReason::Lost) => self.lost += 1,
             (_, DenialReason::Blocked) => self.blocked += 1,

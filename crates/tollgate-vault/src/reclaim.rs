@@ -75,7 +75,7 @@ impl Vault {
             None => self.lease_is_over(found.changed, now),
         };
         let (Some(proof), Some(agent)) = (proof, found.slot.agent().cloned()) else { return Ok(None) };
-        let (step, why) = rules::reclaim(&found, self.terms().max_attempts, now)?;
+        let (step, why) = rules::reclaim(&found, self.terms(), now)?;
         let reclaimed =
             Reclaimed { task: found.name, agent, to: step.to.state(), reason: why.unwrap_or_default() };
         Ok(Some((proof, step, reclaimed)))

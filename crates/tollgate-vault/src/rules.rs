@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::block::{Completion, Verdict};
-use crate::claim::{Approval, Asked, Claim, ClaimId, ClaimRecord, Mode, StepId, Tenure};
+use crate::claim::{Approval, Asked, Claim, ClaimId, ClaimRecord, Mode, Pause, StepId, Tenure};
 use crate::claim_lock::ClaimLock;
 use crate::event::{Entry, Event};
 use crate::roles::Roles;
@@ -24,6 +24,7 @@ use tollgate_base::event::{
     TaskReleased,
 };
 use tollgate_base::name::Agent;
+use tollgate_base::settings::VaultSettings;
 use tollgate_base::task::TaskName;
 
 /// What the rules need to know from the configuration.
@@ -35,11 +36,23 @@ pub struct Terms {
     pub lease: Duration,
     /// The number of attempts after which a task is rejected.
     pub max_attempts: u32,
+    /// The pauses between the attempts at a task; the last one also after all further attempts.
+    pub retry: Vec<Duration>,
 }
 
 impl Default for Terms {
     fn default() -> Self {
-        Self { roles: Roles::default(), lease: Duration::from_secs(30 * 60), max_attempts: 3 }
+        let VaultSettings { lease, max_attempts, retry, .. } = VaultSettings::default();
+        let retry = retry.into_iter().map(|pause| pause.0).collect();
+        Self { roles: Roles::default(), lease: lease.0, max_attempts, retry }
+    }
+}
+
+impl Terms {
+    /// The pause after this many failures in a row.
+    pub fn pause(&self, failures: u32) -> Option<Duration> {
+        let nth = usize::try_from(failures).unwrap_or(usize::MAX).saturating_sub(1);
+        self.retry.get(nth).or(self.retry.last()).copied()
     }
 }
 
@@ -52,6 +65,8 @@ pub struct Release {
     pub to: Option<State>,
     /// A note for the task's text and the ledger.
     pub note: Option<String>,
+    /// The end of what the work printed, for the task's text.
+    pub output: Option<String>,
     /// Whether it counts as an attempt.
     pub counts: bool,
 }
@@ -59,7 +74,7 @@ pub struct Release {
 impl Release {
     /// The work is done. Where the task goes follows from the claim.
     pub fn success() -> Self {
-        Self { verdict: Verdict::Success, to: None, note: None, counts: true }
+        Self { verdict: Verdict::Success, to: None, note: None, output: None, counts: true }
     }
 
     /// The work failed.
@@ -243,10 +258,31 @@ fn to_a_person_if(altered: Option<String>, next: State, why: Option<String>) -> 
     }
 }
 
+/// The pause before the next attempt at a task. The work may have killed its owner, so it also follows a reclaim.
+fn pause_after(task: &Task, terms: &Terms, at: Timestamp) -> Option<Pause> {
+    let until = lease_until(at, terms.pause(task.record.attempts)?);
+    Some(Pause { until, author: task.author })
+}
+
+/// Until when nobody may claim a task, because its last attempt failed.
+pub(crate) fn pausing_until(task: &Task, terms: &Terms, now: Timestamp) -> Option<Timestamp> {
+    let Pause { until, author } = task.record.pause.as_ref()?;
+    // A longer pause than the settings have was recorded by a clock that was wrong, or under other settings.
+    let longest = lease_until(now, *terms.retry.iter().max()?);
+    let holds = *author == task.author && now < *until && *until <= longest;
+    holds.then_some(*until)
+}
+
 /// Releasing a task.
-pub(crate) fn release(task: &Task, claim: &Claim, how: &Release, limit: u32, at: Timestamp) -> Result<Step> {
+pub(crate) fn release(
+    task: &Task,
+    claim: &Claim,
+    how: &Release,
+    terms: &Terms,
+    at: Timestamp,
+) -> Result<Step> {
     let failed = how.verdict == Verdict::Failure;
-    let limit = if how.counts { limit } else { u32::MAX };
+    let limit = if how.counts { terms.max_attempts } else { u32::MAX };
     let (note, draft) = (how.note.clone(), claim.mode == Mode::Draft);
     let (next, note) = match how.to {
         Some(State::Done) if failed => return Err(Fault::invalid("failed work cannot go to `Done`")),
@@ -268,7 +304,11 @@ pub(crate) fn release(task: &Task, claim: &Claim, how: &Release, limit: u32, at:
     let is_altered = altered.is_some();
     let (next, note) = to_a_person_if(altered, next, note);
     let mut step = leave(task, claim, Verb::Release, how.verdict, next, note, at)?;
+    if let Edit::Close(_, completion) = &mut step.edit {
+        completion.output.clone_from(&how.output);
+    }
     if let Some(record) = &mut step.record {
+        record.pause = pause_after(task, terms, at).filter(|_| how.counts && next == State::NeedsAction);
         // A draft that succeeded is where it belongs, so its note is not a reason.
         record.reason.take_if(|_| how.to.is_none() && !failed && !is_altered);
         record.attempts = record.attempts.saturating_sub(u32::from(!how.counts));
@@ -277,11 +317,15 @@ pub(crate) fn release(task: &Task, claim: &Claim, how: &Release, limit: u32, at:
 }
 
 /// Reclaiming a task from an owner that is gone: the step, and why the task goes where it goes.
-pub(crate) fn reclaim(task: &Task, limit: u32, at: Timestamp) -> Result<(Step, Option<String>)> {
+pub(crate) fn reclaim(task: &Task, terms: &Terms, at: Timestamp) -> Result<(Step, Option<String>)> {
     if let Some(claim) = &task.record.claim {
-        let (next, why) = after_failure(&task.record, claim, limit, "interrupted");
+        let (next, why) = after_failure(&task.record, claim, terms.max_attempts, "interrupted");
         let (next, why) = to_a_person_if(altered(task, claim), next, why);
-        return Ok((leave(task, claim, Verb::Reclaim, Verdict::Failure, next, why.clone(), at)?, why));
+        let mut step = leave(task, claim, Verb::Reclaim, Verdict::Failure, next, why.clone(), at)?;
+        if let Some(record) = &mut step.record {
+            record.pause = pause_after(task, terms, at).filter(|_| next == State::NeedsAction);
+        }
+        return Ok((step, why));
     }
     // A person or another program put it there without a claim.
     let (to, why) = match task.has_open_block {
@@ -327,7 +371,7 @@ fn leave(
         asked: Some(claim.asked()),
         ..unclaimed(task, &step.to, note.clone())
     });
-    step.edit = Edit::Close(claim.clone(), Completion { at, duration_s, verdict, next, note });
+    step.edit = Edit::Close(claim.clone(), Completion { at, duration_s, verdict, next, note, output: None });
     step.records_digest = next == State::PendingApproval;
     Ok(step)
 }
@@ -374,6 +418,15 @@ pub(crate) fn reject(task: &Task, by: &str, reason: &str, at: Timestamp) -> Resu
     decided(&mut step, Decision::Reject { by: by.to_owned(), reason: reason.to_owned() });
     step.edit = Edit::Reject(by.to_owned(), reason.to_owned());
     step.record = None;
+    Ok(step)
+}
+
+/// A person wants a task to be tried again that was rejected, or that pauses.
+pub(crate) fn retry(task: &Task, by: &str, at: Timestamp) -> Result<Step> {
+    let mut step = step(task, Some(Verb::Retry), Slot::NEEDS_ACTION, at)?;
+    decided(&mut step, Decision::Retry { by: by.to_owned() });
+    step.edit = Edit::Retry(by.to_owned());
+    step.record = Some(ClaimRecord { attempts: 0, ..unclaimed(task, &step.to, None) });
     Ok(step)
 }
 

@@ -30,7 +30,8 @@ pub struct Row {
 }
 
 impl Row {
-    fn new(task: TaskSummary, record: ClaimRecord, since: Timestamp, now: Timestamp) -> Self {
+    fn new(task: TaskSummary, mut record: ClaimRecord, since: Timestamp, now: Timestamp) -> Self {
+        record.pause.take_if(|pause| pause.until <= now);
         Self { task, record, age_s: now.duration_since(since).as_secs().max(0) }
     }
 
@@ -48,6 +49,7 @@ impl Row {
             "age_s": age_s,
             "claim_id": record.claim.as_ref().map(|claim| &claim.id),
             "reason": record.reason,
+            "paused_until": record.pause.as_ref().map(|pause| pause.until),
         });
         with(json!({"task": task.name, "state": task.slot.state()}), more)
     }
@@ -121,10 +123,11 @@ impl Claimed {
 impl Denial {
     /// What programs see of a claim that was denied.
     pub fn json(&self, task: &TaskName, agent: &Agent) -> Value {
-        json!({
+        let known = json!({
             "claimed": false, "task": task, "agent": agent, "reason": self.reason(),
             "message": self.to_string(),
-        })
+        });
+        with(known, json!({"until": self.until()}))
     }
 }
 

@@ -71,6 +71,8 @@ pub enum Verb {
     Reopen,
     /// What its author asked for is in doubt, so a person must look at it.
     Ask,
+    /// A person wants it to be tried again, with all its attempts.
+    Retry,
 }
 
 /// Whether this verb leads from here to there.
@@ -85,6 +87,7 @@ pub fn may_go(from: State, verb: Verb, to: State) -> bool {
         Verb::Reclaim => matches!((from, to), (InProgress, NeedsAction | PendingApproval | Rejected)),
         Verb::Reopen => matches!((from, to), (Approved, PendingApproval)),
         Verb::Ask => matches!((from, to), (NeedsAction, PendingApproval)),
+        Verb::Retry => matches!((from, to), (NeedsAction | Rejected, NeedsAction)),
     }
 }
 
@@ -111,15 +114,26 @@ mod tests {
             (InProgress, Verb::Reclaim, Rejected),
             (Approved, Verb::Reopen, PendingApproval),
             (NeedsAction, Verb::Ask, PendingApproval),
+            (NeedsAction, Verb::Retry, NeedsAction),
+            (Rejected, Verb::Retry, NeedsAction),
         ];
-        let verbs =
-            [Verb::Claim, Verb::Release, Verb::Approve, Verb::Reject, Verb::Reclaim, Verb::Reopen, Verb::Ask];
+        let verbs = [
+            Verb::Claim,
+            Verb::Release,
+            Verb::Approve,
+            Verb::Reject,
+            Verb::Reclaim,
+            Verb::Reopen,
+            Verb::Ask,
+            Verb::Retry,
+        ];
         for from in State::ALL {
             for verb in verbs {
                 for to in State::ALL {
                     let expected = allowed.contains(&(from, verb, to));
                     assert_eq!(may_go(from, verb, to), expected, "{from} {verb:?} {to}");
-                    assert!(!(from.is_final() && expected), "nothing leads out of {from}");
+                    let leads_out = from.is_final() && expected;
+                    assert!(!leads_out || verb == Verb::Retry, "only a person leads out of {from}");
                 }
             }
         }

@@ -46,6 +46,8 @@ pub enum Edit {
     Draft(ClaimId, String),
     /// Appends a person's rejection: who, and why.
     Reject(String, String),
+    /// Appends that this person wants the task to be tried again.
+    Retry(String),
     /// Appends the reason why a person must look at the task.
     Ask(String),
     /// A person's own text, in place of the whole text whose digest is [`Step::check`].
@@ -135,6 +137,7 @@ impl Step {
                 append(format!("{gap}{line}"))
             }
             Edit::Reject(by, reason) => append(block::rejection(last, by, reason, self.at)),
+            Edit::Retry(by) => append(block::retry(last, by, self.at)),
             Edit::Ask(reason) => append(block::question(last, reason, self.at)),
             // Somebody else has changed the text: do not overwrite that.
             Edit::Replace(_) if self.check.is_none_or(|seen| Digest::of(text) != seen) => None,

@@ -1,4 +1,5 @@
-//! A store under the rules: looking at tasks, adding them, and a person's verbs (approve, amend, reject).
+//! A store under the rules: looking at tasks, adding them, and a person's verbs (approve, amend, reject,
+//! retry).
 //!
 //! Data flows one way: a verb looks at a task, the pure [`crate::rules`] make a [`Step`] of it, the store takes the step as
 //! one act or says that somebody else was faster. The rules know no store; a store knows no rules.
@@ -94,7 +95,9 @@ impl Vault {
                 parts.entry(agent).or_default().0 += 1;
             }
         }
-        let each = parts.iter().map(|(agent, (active, tally))| Figures::new(agent.as_str(), *active, tally));
+        let each = parts.iter().map(|(agent, (active, tally))| {
+            Figures::new(agent.as_str(), *active, tally).with_breaker(tally, now)
+        });
         Ok((Figures::sum(parts.values()), each.collect()))
     }
 
@@ -132,6 +135,26 @@ impl Vault {
             }
             Some(found) => self.decide(&found, rules::reject(&found, by, reason, now)?),
         }
+    }
+
+    /// A person wants a task to be tried again that was rejected, or that pauses after a failed attempt. Its attempts are
+    /// counted from zero.
+    pub fn retry(&self, task: &TaskName, by: &str, now: Timestamp) -> Result<Allowed<Landed>> {
+        self.store.heal()?;
+        let waiting = self.store.get(task, Some(State::NeedsAction), now)?;
+        let pausing = waiting.filter(|found| rules::pausing_until(found, &self.terms, now).is_some());
+        let found = match pausing {
+            Some(found) => Some(found),
+            None => self.store.get(task, Some(State::Rejected), now)?,
+        };
+        if let Some(found) = found {
+            return self.decide(&found, rules::retry(&found, by, now)?);
+        }
+        Ok(Err(match self.store.get(task, None, now)? {
+            None => Denial::Missing(task.clone()),
+            Some(found) if found.slot == Slot::NEEDS_ACTION => Denial::NothingToRetry(found.name),
+            Some(found) => Denial::Elsewhere(found.name, found.slot),
+        }))
     }
 
     /// A decision about a task in `Pending_Approval` that has the text with the digest `seen`, if that is known.
@@ -177,7 +200,10 @@ impl Vault {
         renamed_in: bool,
         now: Timestamp,
     ) -> Result<Allowed<Mode>> {
-        let allowed = self.judge_alone(task, agent, renamed_in);
+        let allowed = self.judge_alone(task, agent, renamed_in).and_then(|mode| {
+            let pause = rules::pausing_until(task, &self.terms, now);
+            pause.map_or(Ok(mode), |until| Err(Denial::Pausing(task.name.clone(), until)))
+        });
         for before in task.brief.iter().flat_map(|brief| &brief.after).filter(|_| allowed.is_ok()) {
             let name = task.name.clone();
             if *before == name {

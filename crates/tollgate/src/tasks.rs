@@ -119,6 +119,8 @@ pub struct Tasks {
     pub store: &'static str,
     /// How long a file that was written in place must be unchanged to be complete.
     pub settle: Duration,
+    /// The number of quick failures in a row after which a worker stops. 0: it never stops.
+    pub breaker: u32,
 }
 
 /// The vault of a workspace; `None` if it has none. Looking for one does not make one.
@@ -170,12 +172,14 @@ fn open_at(workspace: &Workspace, home: &VaultHome, options: TaskOptions) -> Res
         roles: Roles { tables: settings.agent.clone(), agents: settings.vault.agents },
         lease: settings.vault.lease.0,
         max_attempts: settings.vault.max_attempts,
+        retry: settings.vault.retry.iter().map(|pause| pause.0).collect(),
     };
     Ok(Tasks {
         folder: files_in(&folder, settings),
         vault: Vault::new(store, terms),
         store: name,
         settle: settings.vault.settle.0,
+        breaker: settings.work.breaker,
     })
 }
 

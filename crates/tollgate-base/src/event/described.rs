@@ -155,6 +155,9 @@ impl Event {
                         reason = Some(why);
                         (Neutral, "{} rejected {}", vec![Person(by), task])
                     }
+                    Decision::Retry { by } => {
+                        (Neutral, "{} wants {} to be tried again", vec![Person(by), task])
+                    }
                     Decision::Void { reason: why } => {
                         reason = Some(why);
                         (Neutral, "the approval of {} is void", vec![task])
@@ -170,6 +173,17 @@ impl Event {
                 detail = Some(format!("to {state}{}", attempt.unwrap_or_default()));
                 reason = reclaimed.reason.as_deref();
                 (Bad, "{} was taken back from {}", vec![Task(reclaimed.task.as_str()), Agent])
+            }
+            Self::Breaker(turned) => {
+                reason = Some(turned.reason.as_str());
+                match turned.until {
+                    Some(until) => {
+                        let failures = turned.failures;
+                        detail = Some(format!("{failures} failures in a row, next try at {until:.0}"));
+                        (Bad, "{} stopped claiming tasks: its command fails", vec![Agent])
+                    }
+                    None => (Good, "{} claims tasks again", vec![Agent]),
+                }
             }
             Self::TurnStarted(_) => (Neutral, "{} began a turn", vec![Agent]),
             Self::TurnEnded(_) => (Neutral, "{} ended a turn", vec![Agent]),

@@ -111,6 +111,8 @@ events! {
     Approval(TaskDecided) = "APPROVAL" => TaskDecided::status;
     /// A task was taken from an owner who is gone, or a claim was rolled back. The task is in this state now.
     Reclaim(TaskReclaimed, status: State) = "RECLAIM";
+    /// The breaker of a worker opened, so that it claims no tasks; or it closed again.
+    Breaker(BreakerTurned) = "BREAKER" => BreakerTurned::status;
     /// A turn began.
     TurnStarted(TurnMark) = "TURN_STARTED" => |_| "OK";
     /// A turn ended.
@@ -165,6 +167,7 @@ impl Event {
             | Self::MutationRefused(..)
             | Self::LateExternalWrite(_)
             | Self::ReservationExpired(_)
+            | Self::Breaker(_)
             | Self::TurnStarted(_)
             | Self::TurnEnded(_)
             | Self::LedgerHealed(_) => Keys { change: None, task: None, step: None },

@@ -307,6 +307,7 @@ impl TaskDecided {
         match self.decision {
             Decision::Approve { .. } => "APPROVED",
             Decision::Reject { .. } => "REJECTED",
+            Decision::Retry { .. } => State::NeedsAction.as_str(),
             Decision::Void { .. } | Decision::Ask { .. } => State::PendingApproval.as_str(),
         }
     }
@@ -333,6 +334,11 @@ pub enum Decision {
         /// Why.
         reason: String,
     },
+    /// A person wants the task to be tried again, with all its attempts.
+    Retry {
+        /// The person.
+        by: String,
+    },
     /// The approval is void: the task is not what was approved.
     Void {
         /// Why.
@@ -351,9 +357,28 @@ impl Decision {
         match self {
             Self::Approve { .. } => "approve",
             Self::Reject { .. } => "reject",
+            Self::Retry { .. } => "retry",
             Self::Void { .. } => "void",
             Self::Ask { .. } => "ask",
         }
+    }
+}
+
+/// The breaker of a worker opened or closed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BreakerTurned {
+    /// The number of failures in a row that opened it, with those of later tries.
+    pub failures: u32,
+    /// How the last command ended.
+    pub reason: String,
+    /// When the worker tries one task again. `None`: the breaker is closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+impl BreakerTurned {
+    pub(super) fn status(&self) -> &'static str {
+        if self.until.is_some() { "OPEN" } else { "CLOSED" }
     }
 }
 

@@ -182,6 +182,11 @@ fn all() -> Vec<(Event, &'static str, &'static str)> {
             r#"{"status":"REJECTED"}"#,
         ),
         (
+            decided(Decision::Retry { by: by() }),
+            r#"{"task":"x.md","decision":"retry","by":"ann","step":"s-0123456789abcdef"}"#,
+            r#"{"status":"Needs_Action"}"#,
+        ),
+        (
             decided(Decision::Void { reason: "changed".into() }),
             r#"{"task":"x.md","decision":"void","reason":"changed","step":"s-0123456789abcdef"}"#,
             r#"{"status":"Pending_Approval"}"#,
@@ -201,6 +206,16 @@ fn all() -> Vec<(Event, &'static str, &'static str)> {
             r#"{"task":"x.md","reason":"no claim","step":"s-0123456789abcdef"}"#,
             r#"{"status":"Needs_Action"}"#,
         ),
+        (
+            Event::Breaker(breaker(Some("2026-11-15T10:00:10Z"))),
+            r#"{"failures":5,"reason":"exit status 1","until":"2026-11-15T10:00:10Z"}"#,
+            r#"{"status":"OPEN"}"#,
+        ),
+        (
+            Event::Breaker(breaker(None)),
+            r#"{"failures":5,"reason":"exit status 1"}"#,
+            r#"{"status":"CLOSED"}"#,
+        ),
         (Event::TurnStarted(TurnMark {}), "{}", r#"{"status":"OK"}"#),
         (Event::TurnEnded(TurnMark {}), "{}", r#"{"status":"OK"}"#),
         (
@@ -218,6 +233,11 @@ fn all() -> Vec<(Event, &'static str, &'static str)> {
             "null",
         ),
     ]
+}
+
+fn breaker(until: Option<&str>) -> BreakerTurned {
+    let until = until.map(|until| until.parse().unwrap());
+    BreakerTurned { failures: 5, reason: "exit status 1".into(), until }
 }
 
 #[test]
@@ -320,10 +340,13 @@ fn people_read_one_sentence_about_each() {
             "Good ann approved x.md",
             "Good ann edited and approved x.md",
             "Neutral ann rejected x.md: no",
+            "Neutral ann wants x.md to be tried again",
             "Neutral the approval of x.md is void: changed",
             "Bad a person must look at x.md: moved",
             "Bad x.md was taken back from blue (to Rejected, c-0123456789abcdef, failure after 3 s): interrupted",
             "Bad x.md was taken back from blue (to Needs_Action): no claim",
+            "Bad blue stopped claiming tasks: its command fails (5 failures in a row, next try at 2026-11-15T10:00:10Z): exit status 1",
+            "Good blue claims tasks again: exit status 1",
             "Neutral blue began a turn",
             "Neutral blue ended a turn",
             "Bad a torn line was moved out of the ledger (9 bytes, kept in ledger.torn-3)",

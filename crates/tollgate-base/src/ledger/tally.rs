@@ -1,4 +1,4 @@
-//! What the ledger's lines add up to for each agent: claims made, lost and failed.
+//! What the ledger's lines add up to for each agent: claims made, lost and failed, and whether its breaker is open.
 //!
 //! Only the ledger is counted. So that an answer costs the same after a year as after a minute, the sums up to a cursor
 //! are kept in `figures.json`. Anyone who asks and had to read many lines after that cursor replaces the file. It holds
@@ -16,10 +16,11 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Fault, Result};
-use crate::event::Event;
+use crate::event::{BreakerTurned, Event};
 use crate::file::{replace_file, version_in};
 use crate::name::Agent;
 use crate::settings::Durability;
+use crate::task::Verdict;
 
 use super::files::{Ledger, open_to_read};
 use super::follow::{Followed, Lost};
@@ -35,7 +36,7 @@ const FAR: usize = 1000;
 const LARGEST: u64 = 32 << 20;
 
 /// The sums of one agent.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Claims made. One that was rolled back counts too.
     pub claims: u64,
@@ -43,6 +44,9 @@ pub struct Tally {
     pub lost: u64,
     /// Claims that ended in an error.
     pub failed: u64,
+    /// How its breaker opened, if that was not followed by a success.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breaker: Option<BreakerTurned>,
 }
 
 impl Tally {
@@ -54,6 +58,12 @@ impl Tally {
             Event::Claim(_) => tally.or_default().claims += 1,
             Event::ClaimLost(_) => tally.or_default().lost += 1,
             Event::ClaimFailed(_) => tally.or_default().failed += 1,
+            Event::Breaker(turned) => {
+                tally.or_default().breaker = turned.until.map(|_| turned.clone());
+            }
+            Event::Release(released, _) if released.attempt.result == Verdict::Success => {
+                let _ = tally.and_modify(|tally| tally.breaker = None);
+            }
             Event::MutationConflict(..)
             | Event::MutationRefused(..)
             | Event::Mutation(..)

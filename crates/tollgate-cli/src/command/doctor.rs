@@ -11,6 +11,7 @@ use tollgate::recovery::RecoveryKind;
 use tollgate::settings::{Agents, Settings};
 use tollgate::tasks::VaultHome;
 use tollgate::vault::checkup::Level;
+use tollgate::vault::figures::Figures;
 use tollgate::vault::state::State;
 use tollgate::workspace::{STATE_FOLDER, STATE_VERSION, Workspace, read_settings};
 use tollgate::worktree::{in_linked_trees, in_main_tree};
@@ -134,6 +135,10 @@ fn look(invocation: &Invocation, root: &Path, facts: &mut Vec<Fact>) {
                     }
                 }
                 add("vault", vault(invocation, &tasks));
+                match breakers(invocation, &tasks) {
+                    Ok(stopped) if stopped.is_empty() => {}
+                    stopped => add("breaker", stopped.map(Fact::Breakers)),
+                }
             }
             Ok(None) => {}
             Err(fault) => add("vault", Err(fault)),
@@ -183,6 +188,10 @@ fn vault(invocation: &Invocation, tasks: &Tasks) -> Result<Fact, Fault> {
     let unknown = agents.filter(|agent| !roles.knows(agent) && roles.agents == Agents::All).collect();
     let stuck = tasks.vault.stuck(invocation.now())?;
     Ok(Fact::Vault { folder: tasks.folder.clone(), open, healed, reclaimable, unknown, unfit, stuck })
+}
+
+fn breakers(invocation: &Invocation, tasks: &Tasks) -> Result<Vec<String>, Fault> {
+    Ok(tasks.vault.figures(invocation.now())?.1.iter().filter_map(Figures::stopped).collect())
 }
 
 fn privacy(invocation: &Invocation, state: &Path) -> Result<Fact, Fault> {

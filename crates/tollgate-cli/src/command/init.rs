@@ -111,6 +111,13 @@ unread = "known"
 # lease = "30m"
 # max_attempts = 3
 
+# The pauses between the attempts at a task.
+# retry = ["10s", "1m", "5m"]
+
+[work]
+# After this many quick failures in a row, `tollgate work` claims no tasks for a while. 0: never.
+# breaker = 5
+
 # What each agent may do. An agent without a table may do everything.
 # [agent.cloud]
 # allowed = ["summarize"]

@@ -99,6 +99,8 @@ pub(crate) enum Fact {
         /// Why some tasks will never be claimed.
         stuck: Vec<Denial>,
     },
+    /// Workers that have stopped claiming tasks, each in one sentence.
+    Breakers(Vec<String>),
     /// What the store's checkup found and fixed.
     Store {
         name: &'static str,
@@ -146,6 +148,7 @@ impl Fact {
             Self::Turns { .. } => "turns",
             Self::Worktree { .. } | Self::Worktrees { .. } => "worktree",
             Self::Vault { .. } => "vault",
+            Self::Breakers(_) => "breaker",
             Self::Store { name, .. } => name,
             Self::Host(_) => "hooks",
             Self::Server { .. } => "mcp",
@@ -157,7 +160,7 @@ impl Fact {
         let warn_if = |warn: bool| if warn { Level::Warning } else { Level::Ok };
         match self {
             Self::Broken { .. } => Level::Problem,
-            Self::OtherFileSystem | Self::Ignored { .. } => Level::Warning,
+            Self::OtherFileSystem | Self::Ignored { .. } | Self::Breakers(_) => Level::Warning,
             Self::Commands { trusted, .. } => warn_if(!trusted),
             Self::Settings { settings, .. } => warn_if(settings.guard.mode != GuardMode::Enforce),
             Self::FileSystem(found) => {

@@ -39,6 +39,16 @@ pub(crate) fn claimed(view: &Viewpoint, claimed: &Claimed) -> String {
     words
 }
 
+/// A task that pauses after a failed attempt.
+pub(crate) fn pausing(task: &TaskName, why: &str) -> String {
+    let task = plain(task.stem());
+    format!(
+        "refused: {}\nhint: claim another task: `tollgate task claim --next`; a person can end the pause with `tollgate \
+         task retry {task}`",
+        plain(why)
+    )
+}
+
 pub(crate) fn not_claimed(reason: DenialReason, why: &str) -> String {
     let hint = match reason {
         DenialReason::Lost => "claim another task: `tollgate task claim --next`",
@@ -60,6 +70,10 @@ pub(crate) fn nothing_to_claim(queue: &ClaimQueue, wait: Option<Duration>) -> St
     }
     if queue.lost > 0 {
         why.push(format!("{} already claimed by another agent", counted(queue.lost, "is", "are")));
+    }
+    if let Some(until) = queue.pause_ends {
+        let pausing = counted(queue.pausing, "pauses", "pause");
+        why.push(format!("{pausing} after a failed attempt, until {} or later", moment(until)));
     }
     if queue.blocked > 0 {
         why.push(format!("{} for other tasks", counted(queue.blocked, "waits", "wait")));
@@ -146,10 +160,10 @@ pub(crate) fn decided(landed: &Landed, verb: &str, by: &str) -> String {
 pub(crate) fn nobody_decides(why: &NoPerson) -> String {
     match why {
         NoPerson::Agent(agent) => {
-            format!("`{}` is an agent, and only people approve and reject tasks", plain(agent))
+            format!("`{}` is an agent, and only people approve, reject and retry tasks", plain(agent))
         }
         NoPerson::NoTerminal => {
-            "only people approve and reject tasks, and no person can read and type here: standard input or standard \
+            "only people approve, reject and retry tasks, and no person can read and type here: standard input or standard \
              error is not a terminal"
                 .into()
         }
@@ -176,8 +190,8 @@ pub(crate) fn too_long_to_decide(task: &TaskName, bytes: u64) -> String {
 pub(crate) fn decision_refused(reason: &str, message: &str) -> String {
     let hint = match reason {
         "agent" | "no_terminal" => {
-            "ask a person to decide: on the dashboard (`tollgate serve`), or with `tollgate task approve` or `tollgate \
-             task reject` in their own terminal"
+            "ask a person to decide: on the dashboard (`tollgate serve`), or with `tollgate task approve`, `reject` or \
+             `retry` in their own terminal"
         }
         "not_confirmed" => "run the command again and type `yes` if that is your decision",
         "too_long" => "shorten the file, then decide",

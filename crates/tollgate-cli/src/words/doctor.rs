@@ -173,6 +173,14 @@ pub(crate) fn finding(view: &Viewpoint, fact: &Fact) -> (String, Option<String>)
             (words, (!apart.is_empty()).then(|| fix.to_owned()))
         }
         Fact::Vault { .. } => vault_words(view, fact),
+        Fact::Breakers(stopped) => (
+            plain(&stopped.join("; ")),
+            Some(
+                "look at the output in the tasks' files, fix the command, then start `tollgate work` again or wait for \
+                 its next try"
+                    .into(),
+            ),
+        ),
         Fact::Store { findings, .. } => store_words(findings),
         Fact::Host(checkup) => host_words(view, checkup),
         Fact::Server { host, file, state } => {

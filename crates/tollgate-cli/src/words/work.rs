@@ -13,7 +13,7 @@ use tollgate::vault::{Claimed, TaskName};
 use tollgate::visible::plain;
 
 use super::error::{fault_words, hint};
-use super::text::{Viewpoint, count, shown};
+use super::text::{Viewpoint, count, seconds, shown};
 use crate::report::work::Tally;
 
 pub(crate) fn cannot_run(program: &OsStr, error: &io::Error) -> String {
@@ -30,6 +30,32 @@ pub(crate) fn not_watching(error: &str, interval: Duration) -> String {
 
 pub(crate) fn asked_to_stop() -> String {
     "asked to stop".into()
+}
+
+pub(crate) fn breaker_is_open() -> String {
+    "the command fails, so no more tasks are claimed".into()
+}
+
+/// The worker has stopped claiming tasks, or claims them again.
+pub(crate) fn breaker_turned(agent: &Agent, failures: u32, reason: &str, pause: Option<Duration>) -> String {
+    match pause {
+        Some(pause) => format!(
+            "`{agent}` stops claiming tasks: its command failed {failures} times in a row ({}); next try not before {}\n\
+             hint: look at the output above, then fix the command",
+            plain(reason),
+            seconds(pause)
+        ),
+        None => format!("`{agent}` claims tasks again: its command succeeded"),
+    }
+}
+
+pub(crate) fn success() -> String {
+    "a command succeeded".into()
+}
+
+/// Why a command was ended, for the file and the ledger.
+pub(crate) fn timed_out(limit: Duration) -> String {
+    format!("took longer than {}", seconds(limit))
 }
 
 pub(crate) fn work_fault(view: &Viewpoint, fault: &Fault) -> String {

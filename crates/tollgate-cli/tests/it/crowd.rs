@@ -82,7 +82,7 @@ fn kill_command(witness: &Path, dice: &mut Dice) -> bool {
 fn sixteen_workers_with_random_kills_do_each_task_once() {
     let (tasks, workers) = size();
     let world = World::with(
-        "[vault]\ndurability = \"fast\"\nmax_attempts = 100000\nsettle = \"100ms\"\n[log]\ndir = \"log\"\nmax_size = \"64KiB\"\n",
+        "[vault]\ndurability = \"fast\"\nmax_attempts = 100000\nretry = []\nsettle = \"100ms\"\n[work]\nbreaker = 0\n[log]\ndir = \"log\"\nmax_size = \"64KiB\"\n",
     );
     world.run("init --vault").is(0);
     let witness = world.tmp().join("witness");

@@ -31,6 +31,7 @@ const COMMANDS: &[&str] = &[
     "task release",
     "task approve",
     "task reject",
+    "task retry",
     "task reclaim",
     "task figures",
     "work",

@@ -32,5 +32,6 @@ mod token;
 mod trust;
 mod turn;
 mod work;
+mod work_failures;
 mod worktrees;
 mod world;

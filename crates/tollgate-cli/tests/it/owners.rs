@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Process, World, until};
 
-const SETTINGS: &str = "[vault]\ndurability = \"fast\"\nsettle = \"50ms\"\n";
+const SETTINGS: &str = "[vault]\ndurability = \"fast\"\nsettle = \"50ms\"\nretry = []\n";
 
 fn world(more: &str) -> World {
     let world = World::with(&format!("{SETTINGS}{more}"));

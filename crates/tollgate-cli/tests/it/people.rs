@@ -27,13 +27,17 @@ fn is_in(world: &World, state: &str) -> bool {
 #[test]
 fn without_a_terminal_nobody_decides() {
     let world = pending("pay 900");
-    let decisions = [vec!["task", "approve", "rent"], vec!["task", "reject", "rent", "--reason", "no"]];
+    let decisions = [
+        vec!["task", "approve", "rent"],
+        vec!["task", "reject", "rent", "--reason", "no"],
+        vec!["task", "retry", "rent"],
+    ];
     for words in &decisions {
         // A pipe, a name, and both.
         for more in [vec![], vec!["--by", "ada"], vec!["--by", "cloud"]] {
             let run = || world.tollgate(words.iter().chain(&more)).stdin("yes\n");
             let ran = run().ends().is(1);
-            assert!(ran.stderr().contains("only people approve and reject tasks"), "{ran}");
+            assert!(ran.stderr().contains("only people approve, reject and retry tasks"), "{ran}");
             assert!(ran.stderr().contains("hint: ask a person to decide: on the dashboard"), "{ran}");
             let json =
                 world.tollgate(words.iter().chain(&more).chain(&["--json"])).stdin("yes\n").ends().is(1);
@@ -47,11 +51,15 @@ fn without_a_terminal_nobody_decides() {
 #[test]
 fn an_agent_cannot_decide_even_on_a_terminal() {
     let world = pending("pay 900");
-    let decisions = [vec!["task", "approve", "rent"], vec!["task", "reject", "rent", "--reason", "no"]];
+    let decisions = [
+        vec!["task", "approve", "rent"],
+        vec!["task", "reject", "rent", "--reason", "no"],
+        vec!["task", "retry", "rent"],
+    ];
     for words in &decisions {
         for more in [["--agent", "cloud"], ["--agent", "ada"], ["--by", "cloud"]] {
             let said = world.tollgate(words.iter().chain(&more)).typed("yes").is(1);
-            assert!(said.shown.contains("is an agent, and only people approve and reject"), "{}", said.shown);
+            assert!(said.shown.contains("is an agent, and only people approve, reject"), "{}", said.shown);
         }
         for (name, value) in [
             ("TOLLGATE_AGENT", "cloud"),

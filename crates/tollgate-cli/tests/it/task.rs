@@ -135,7 +135,7 @@ fn the_life_of_a_task_in_json() {
 
 #[test]
 fn the_board() {
-    let world = world("max_attempts = 5\n[agent.blue]\nallowed = [\"pay\"]\n");
+    let world = world("max_attempts = 5\nretry = []\n[agent.blue]\nallowed = [\"pay\"]\n");
     world.tollgate(["task", "add", "Pay the rent", "--action", "pay", "--priority", "critical"]).ends().is(0);
     world
         .tollgate(["task", "add", "Send the report", "--after", "write", "--due", "2030-01-01"])

@@ -20,7 +20,7 @@ fn diagnosis(world: &World) -> Value {
 
 #[test]
 fn a_claim_takes_a_task_from_an_owner_that_is_gone() {
-    let world = world("lease = \"1ms\"\n[agent.cloud]\nsensitive = [\"pay\"]\n");
+    let world = world("lease = \"1ms\"\nretry = []\n[agent.cloud]\nsensitive = [\"pay\"]\n");
     world.run("task add One").is(0);
     world.run("task claim one --agent a").is(0);
     for (owner, next, words) in [("a", "b", "task claim one"), ("b", "c", "task claim --next")] {

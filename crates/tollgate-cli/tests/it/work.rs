@@ -61,7 +61,7 @@ fn the_command_gets_its_task_in_its_environment() {
 
 #[test]
 fn a_failed_task_is_tried_again_and_finally_rejected() {
-    let world = world("max_attempts = 2\n");
+    let world = world("max_attempts = 2\nretry = []\n");
     world.run("task add Fails").is(0);
     world.run("task add Works").is(0);
     let script = "test $TOLLGATE_TASK_ID = works.md || exit 7";
@@ -130,8 +130,8 @@ fn a_sensitive_action_is_drafted_approved_and_executed_once() {
     insta::assert_snapshot!(refused.filtered, @r"
     exit 1
     --- stderr
-    refused: `cloud` is an agent, and only people approve and reject tasks
-    hint: ask a person to decide: on the dashboard (`tollgate serve`), or with `tollgate task approve` or `tollgate task reject` in their own terminal
+    refused: `cloud` is an agent, and only people approve, reject and retry tasks
+    hint: ask a person to decide: on the dashboard (`tollgate serve`), or with `tollgate task approve`, `reject` or `retry` in their own terminal
     ");
     let refused =
         world.tollgate(["task", "reject", "rent", "--reason", "x", "--json"]).env("TOLLGATE_AGENT", "local");

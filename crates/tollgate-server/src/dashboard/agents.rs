@@ -95,18 +95,22 @@ impl AgentCard<'_> {
 
     fn show(&self, name: &str, now: Timestamp) -> Markup {
         let id = format!("agent-{name}");
+        let stopped = self.figures.as_ref().and_then(Figures::stopped);
+        let is_stopped = stopped.is_some();
         let is_busy = !self.tasks.is_empty() || self.turns > 0;
         html! {
             article.card data-key=(id) aria-labelledby=(id) {
                 header {
                     h2 id=(id) { span.agent { (name) } }
-                    p.now.good[is_busy] {
-                        @if !self.tasks.is_empty() { "working on " (count(self.tasks.len(), "task", "tasks")) }
+                    p.now.good[is_busy && !is_stopped] {
+                        @if is_stopped { "stopped" }
+                        @else if !self.tasks.is_empty() { "working on " (count(self.tasks.len(), "task", "tasks")) }
                         @else if self.turns > 0 { "in " (count(self.turns, "turn", "turns")) }
                         @else { "idle" }
                     }
                 }
                 @if let Some(role) = &self.role { p.quiet { "role: " (Shown(role)) } }
+                @if let Some(sentence) = &stopped { p.bad { (Shown(sentence)) } }
                 @if !self.tasks.is_empty() { ul.tasks { @for row in &self.tasks { li { (row.show(now)) } } } }
                 @if !self.latest.is_empty() {
                     h3 { "Recent activity" }

@@ -2,6 +2,7 @@
 
 use maud::html;
 use tollgate::error::Result;
+use tollgate::vault::figures::Figures;
 
 use super::ledger::sentence;
 use super::overview::FIRST;
@@ -30,9 +31,13 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace) -> Result<View> {
     let Some(overview) = &*overview else {
         return Ok(View::new("Board", html! { h1 { "Board" } (no_vault(open)) (latest) }));
     };
+    let figures = open.vault.as_ref().map(|vault| vault.figures(now)).transpose()?;
+    let stopped: Vec<String> =
+        figures.iter().flat_map(|(_, each)| each).filter_map(Figures::stopped).collect();
     let all: usize = overview.columns.iter().map(|column| column.len).sum();
     let main = html! {
         h1.unseen { "Board" }
+        @for sentence in &stopped { p.bad { (Shown(sentence)) } }
         @if all == 0 {
             div.empty {
                 p { "No tasks yet. In the workspace, run:" }

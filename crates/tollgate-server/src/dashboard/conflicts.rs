@@ -102,6 +102,7 @@ fn read(workspace: &Workspace, before: Option<u64>) -> Result<Found> {
             | Event::ReservationExpired(_)
             | Event::Claim(_)
             | Event::ClaimLost(_)
+            | Event::Breaker(_)
             | Event::ClaimFailed(_)
             | Event::Renew(_)
             | Event::Release(..)

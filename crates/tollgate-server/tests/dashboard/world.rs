@@ -43,6 +43,7 @@ impl Here {
         settings.guard.durability = Durability::Fast;
         settings.vault.durability = Durability::Fast;
         settings.vault.settle = Wait(Duration::ZERO);
+        settings.vault.retry.clear();
         Workspace::open(&self.0, Options { settings: Some(settings), ..Options::default() })
     }
 

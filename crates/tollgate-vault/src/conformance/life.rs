@@ -1,7 +1,7 @@
 //! The life of a task: added, claimed, worked on, released.
 
 use super::harness::Fresh;
-use super::world::{LEASE, World, agent, at, claim_step, name, request, slot_of};
+use super::world::{LEASE, World, agent, at, claim_step, name, request, slot_of, terms};
 use crate::claim::Tenure;
 use crate::denial::{Denial, DenialReason};
 use crate::owner::ClaimKind;
@@ -73,7 +73,7 @@ pub(super) fn a_lease_lasts_as_long_as_it_is_renewed(fresh: Fresh<'_>) {
     world.vault.progress(&task, &id, "x", at(3 * LEASE - 3)).expect("no fault").expect("the owner");
     assert_eq!(reclaim(4 * LEASE - 4), 0);
     // Somebody sees that the lease has expired; before they reclaim the task, the owner renews.
-    let late = rules::reclaim(&world.get(&task), 3, at(5 * LEASE)).expect("a step").0;
+    let late = rules::reclaim(&world.get(&task), &terms(), at(5 * LEASE)).expect("a step").0;
     world.vault.renew(&task, &id, at(4 * LEASE)).expect("no fault").expect("the owner");
     let outcome = world.harness.store.apply(&late).expect("no fault");
     assert!(matches!(outcome, StepOutcome::Conflict), "a renewed claim is not reclaimed: {outcome:?}");

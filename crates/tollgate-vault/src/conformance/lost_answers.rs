@@ -205,6 +205,15 @@ fn verbs() -> Vec<Verb> {
             to: Slot::Free(State::Rejected),
         },
         Verb {
+            name: "retry",
+            tells: &["APPROVAL"],
+            prepare: |world, task| {
+                world.vault.reject(task, "me", "no", at(1)).expect("no fault").expect("it is there");
+            },
+            act: |vault, task| matches!(vault.retry(task, "me", at(3)), Ok(Ok(_))),
+            to: Slot::NEEDS_ACTION,
+        },
+        Verb {
             name: "ask",
             tells: &["APPROVAL"],
             prepare: |world, task| {

@@ -14,6 +14,7 @@ mod events;
 mod harness;
 mod life;
 mod lost_answers;
+mod pause;
 mod race;
 mod recovery;
 mod world;
@@ -28,7 +29,7 @@ pub use harness::{ByHand, Fresh, Harness, Interrupt, Interrupted};
 
 /// All checks.
 pub fn run(fresh: Fresh<'_>) {
-    let checks: [fn(Fresh<'_>); 23] = [
+    let checks: [fn(Fresh<'_>); 26] = [
         life::a_task_is_added_once,
         life::a_task_goes_through_its_life,
         life::a_stale_step_does_nothing,
@@ -45,6 +46,9 @@ pub fn run(fresh: Fresh<'_>) {
         approval::a_sensitive_execution_is_not_repeated,
         doubt::an_owner_cannot_make_a_task_harmless,
         doubt::a_sensitive_task_that_was_moved_is_for_a_person,
+        pause::a_failed_attempt_is_followed_by_a_growing_pause,
+        pause::a_person_ends_a_pause,
+        pause::a_rejected_task_is_retried_with_all_its_attempts,
         recovery::a_dead_owner_is_replaced_and_fenced_off,
         recovery::a_zombie_changes_nothing,
         recovery::interrupted_steps_are_healed,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::harness::{Fresh, Interrupted};
-use super::world::{World, agent, at, claim_step};
+use super::world::{World, agent, at, claim_step, terms};
 use crate::claim::Claim;
 use crate::event::Entry;
 use crate::owner::ClaimKind;
@@ -55,9 +55,9 @@ pub(super) fn a_zombie_changes_nothing(fresh: Fresh<'_>) {
         let (before, claim) = claimed_task(&world, &task);
         let progress = Edit::Progress(claim.id.clone(), "- alive\n".to_owned());
         let steps = [
-            rules::release(&before, &claim, &Release::success(), 3, at(2)),
+            rules::release(&before, &claim, &Release::success(), &terms(), at(2)),
             rules::extend(&before, progress, Duration::from_secs(60), at(2)),
-            rules::release(&before, &claim, &Release::give_back("stopped"), 3, at(2)),
+            rules::release(&before, &claim, &Release::give_back("stopped"), &terms(), at(2)),
         ];
         assert_eq!(world.vault.reclaim(at(1_000_000)).expect("no fault").0.len(), 1);
         if taken_again {
@@ -76,12 +76,12 @@ pub(super) fn a_zombie_changes_nothing(fresh: Fresh<'_>) {
 /// A process dies before every act of a step. After `heal`, the step was taken or it was not.
 pub(super) fn interrupted_steps_are_healed(fresh: Fresh<'_>) {
     type Prepare = fn(&World, &TaskName) -> Step;
-    let verbs: [Prepare; 7] = [
+    let verbs: [Prepare; 8] = [
         |world, task| claim_step(&world.get(task), "blue"),
         |world, task| {
             world.claim(task, "blue", ClaimKind::Leased, 1);
             let (task, claim) = claimed_task(world, task);
-            rules::release(&task, &claim, &Release::success(), 3, at(2)).expect("a step")
+            rules::release(&task, &claim, &Release::success(), &terms(), at(2)).expect("a step")
         },
         |world, task| {
             world.claim(task, "blue", ClaimKind::Leased, 1);
@@ -91,7 +91,7 @@ pub(super) fn interrupted_steps_are_healed(fresh: Fresh<'_>) {
         },
         |world, task| {
             world.claim(task, "blue", ClaimKind::Leased, 1);
-            rules::reclaim(&world.get(task), 3, at(2)).expect("a step").0
+            rules::reclaim(&world.get(task), &terms(), at(2)).expect("a step").0
         },
         |world, task| {
             let claimed = world.claim(task, "blue", ClaimKind::Leased, 1);
@@ -101,6 +101,10 @@ pub(super) fn interrupted_steps_are_healed(fresh: Fresh<'_>) {
             rules::approve(&world.get(task), "me", sha256, None, at(3)).expect("a step")
         },
         |world, task| rules::reject(&world.get(task), "me", "no", at(2)).expect("a step"),
+        |world, task| {
+            world.vault.reject(task, "me", "no", at(2)).expect("no fault").expect("it is there");
+            rules::retry(&world.get(task), "me", at(3)).expect("a step")
+        },
         |world, task| rules::ask(&world.get(task), "it is in doubt", at(2)).expect("a step"),
     ];
     for (number, prepare) in verbs.iter().enumerate() {

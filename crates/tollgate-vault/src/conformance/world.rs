@@ -59,6 +59,7 @@ pub(super) fn terms() -> Terms {
         roles: Roles::of(roles.into_iter().map(|(name, role)| (agent(name), role)).collect()),
         lease: Duration::from_secs(LEASE.unsigned_abs()),
         max_attempts: 3,
+        retry: Vec::new(),
     }
 }
 

@@ -352,9 +352,12 @@ fn change_of(step: &Step, file: &File, len: u64) -> io::Result<Option<Change>> {
         Edit::Keep => return Ok(None),
         Edit::Close(..) | Edit::Replace(_) => 0,
         // The last byte tells whether the text ends with a newline.
-        Edit::Open | Edit::Progress(..) | Edit::Draft(..) | Edit::Reject(..) | Edit::Ask(_) => {
-            len.saturating_sub(1)
-        }
+        Edit::Open
+        | Edit::Progress(..)
+        | Edit::Draft(..)
+        | Edit::Reject(..)
+        | Edit::Retry(_)
+        | Edit::Ask(_) => len.saturating_sub(1),
     };
     let end = read_range(file, start, len)?;
     Ok(step.tail(&end).map(|(at, new)| {

@@ -372,6 +372,7 @@ fn message(step: &Step, landing: &TaskName) -> String {
         Some(Verb::Reclaim) => format!("{task} is reclaimed from {who}, to {}", step.to),
         Some(Verb::Approve) => format!("{task} is approved"),
         Some(Verb::Reject) => format!("{task} is rejected"),
+        Some(Verb::Retry) => format!("{task} is to be tried again"),
         Some(Verb::Ask) => format!("{task} waits for a person"),
         Some(Verb::Reopen) => format!("{task} was changed and waits for approval again"),
         None => task.to_owned(),

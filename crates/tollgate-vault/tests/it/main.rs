@@ -5,3 +5,4 @@
 mod memory;
 mod model;
 mod mutated;
+mod outage;

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::event::{ClaimFailed, ClaimLost, TaskClaimed, TaskReclaimed};
+use crate::event::{
+    BreakerTurned, ClaimFailed, ClaimLost, EndedAttempt, TaskClaimed, TaskReclaimed, TaskReleased,
+};
 use crate::name::{Agent, ClaimId, StepId};
-use crate::task::{Mode, State};
+use crate::task::{Mode, State, Verdict};
 
 fn claim() -> Event {
     Event::Claim(TaskClaimed {
@@ -67,8 +69,8 @@ fn claims_are_counted_by_agent_and_how_they_ended() {
     append(&world, "red", [lost(), lost()]);
     append(&world, "idle", [rolled_back()]);
     let expected: Vec<(String, Tally)> = vec![
-        ("blue".into(), Tally { claims: 2, lost: 1, failed: 1 }),
-        ("red".into(), Tally { claims: 0, lost: 2, failed: 0 }),
+        ("blue".into(), Tally { claims: 2, lost: 1, failed: 1, breaker: None }),
+        ("red".into(), Tally { claims: 0, lost: 2, failed: 0, breaker: None }),
     ];
     let found: Vec<_> = tallies(&world).into_iter().map(|(agent, sums)| (agent.to_string(), sums)).collect();
     assert_eq!(found, expected);
@@ -192,4 +194,31 @@ fn many_who_ask_while_others_claim_agree_in_the_end() {
     assert!(kept[&"blue".parse().unwrap()].claims > 1000);
     let unfinished = fs::read_dir(world.folder.path()).unwrap().map(|item| item.unwrap().file_name());
     assert!(!unfinished.map(|name| name.into_string().unwrap()).any(|name| name.contains("tmp-")));
+}
+
+#[test]
+fn an_open_breaker_is_remembered_until_it_closes_or_a_task_succeeds() {
+    let blue: Agent = "blue".parse().unwrap();
+    let turned = |until: Option<&str>| BreakerTurned {
+        failures: 5,
+        reason: "exit status 1".into(),
+        until: until.map(|until| until.parse().unwrap()),
+    };
+    let open = turned(Some("2026-11-15T10:00:10Z"));
+    let ended = |result| {
+        let attempt = EndedAttempt { claim_id: ClaimId::new().unwrap(), epoch: 1, result, duration_s: 0 };
+        let (task, step) = ("x".parse().unwrap(), StepId::new().unwrap());
+        Event::Release(TaskReleased { task, attempt, reason: None, step }, State::NeedsAction)
+    };
+    let mut tallies = BTreeMap::new();
+    let mut add = |event: &Event| {
+        Tally::add_to(&mut tallies, Some(&blue), event);
+        tallies.get(&blue).and_then(|tally| tally.breaker.clone())
+    };
+    assert_eq!(add(&ended(Verdict::Success)), None);
+    for closing in [Event::Breaker(turned(None)), ended(Verdict::Success)] {
+        assert_eq!(add(&Event::Breaker(open.clone())), Some(open.clone()));
+        assert_eq!(add(&ended(Verdict::Failure)), Some(open.clone()));
+        assert_eq!(add(&closing), None);
+    }
 }

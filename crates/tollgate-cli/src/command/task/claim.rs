@@ -95,7 +95,10 @@ pub(crate) fn said_claimed(invocation: &Invocation, claimed: &Claimed) -> Answer
 }
 
 fn said_not_claimed(task: &TaskName, agent: &Agent, denied: &Denial) -> Answer {
-    let notes = words::not_claimed(denied.reason(), &denied.to_string());
+    let notes = match denied {
+        Denial::Pausing(task, _) => words::pausing(task, &denied.to_string()),
+        _ => words::not_claimed(denied.reason(), &denied.to_string()),
+    };
     Answer::NotValid(Said { notes, json: denied.json(task, agent), ..Said::default() })
 }
 

@@ -1,4 +1,4 @@
-//! The decisions of people, `approve` and `reject`; and `reclaim`, which needs no decision because the owner is dead.
+//! The decisions of people, `approve`, `reject` and `retry`; and `reclaim`, which needs no decision because the owner is dead.
 
 use std::thread::sleep;
 
@@ -54,6 +54,20 @@ pub(crate) struct TaskRejectArgs {
     /// The reason, for the author of the task
     #[arg(long, value_name = "TEXT")]
     reason: String,
+}
+
+/// Try a task again that was rejected, or that pauses after a failed attempt
+///
+/// The task goes back to `Needs_Action` with all its attempts, and can be claimed at once. Shows the task and asks. Like
+/// `approve`, it needs a terminal: an agent cannot undo a rejection.
+#[derive(Debug, Args)]
+#[command(after_help = "Example\n  tollgate task retry pay-the-rent")]
+pub(crate) struct TaskRetryArgs {
+    /// Task name, with or without `.md`
+    task: TaskName,
+    /// Name of the person who decides [default: your user name]
+    #[arg(long, value_name = "WHO")]
+    by: Option<String>,
 }
 
 /// Reclaim the tasks of dead owners: their lock is free, or their lease has expired
@@ -171,6 +185,23 @@ pub(crate) fn reject(invocation: &Invocation, args: &TaskRejectArgs) -> Result<A
     let Deciding { tasks, by, .. } = &deciding;
     let decided = with_retry(|| tasks.vault.reject(&args.task, by, &args.reason, invocation.now()), &sleep)?;
     Ok(said(&args.task, decided, "rejected", by))
+}
+
+pub(crate) fn retry(invocation: &Invocation, args: &TaskRetryArgs) -> Result<Answer, CliError> {
+    let deciding = match Deciding::begin(invocation, &args.task, args.by.as_ref())? {
+        Ok(deciding) => deciding,
+        Err(answer) => return Ok(answer),
+    };
+    // A task in another state cannot be retried: the vault says so.
+    if let Some((found, bytes)) = deciding.found(&args.task, None)?
+        && matches!(found.slot.state(), State::Rejected | State::NeedsAction)
+        && let Err(answer) = deciding.agreed(&found, &bytes, "retry")?
+    {
+        return Ok(answer);
+    }
+    let Deciding { tasks, by, .. } = &deciding;
+    let decided = with_retry(|| tasks.vault.retry(&args.task, by, invocation.now()), &sleep)?;
+    Ok(said(&args.task, decided, "retried", by))
 }
 
 fn said(task: &TaskName, decided: Allowed<Landed>, verb: &str, by: &str) -> Answer {

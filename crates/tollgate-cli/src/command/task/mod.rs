@@ -49,6 +49,7 @@ commands! {
         Release(own::TaskReleaseArgs) => own::release,
         Approve(decide::TaskApproveArgs) => decide::approve,
         Reject(decide::TaskRejectArgs) => decide::reject,
+        Retry(decide::TaskRetryArgs) => decide::retry,
         Reclaim(decide::TaskReclaimArgs) => decide::reclaim,
         Figures(list::TaskFiguresArgs) => list::figures,
     }

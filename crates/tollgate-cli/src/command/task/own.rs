@@ -207,7 +207,8 @@ pub(crate) fn release(invocation: &Invocation, args: &TaskReleaseArgs) -> Result
     if args.result == Verdict::Failure && args.to == Some(State::Done) {
         return Err(UsageError::FailedIsNotDone.into());
     }
-    let how = Release { verdict: args.result, to: args.to, note: args.note.clone(), counts: true };
+    let how =
+        Release { verdict: args.result, to: args.to, note: args.note.clone(), output: None, counts: true };
     match with_retry(|| tasks.vault.release(task, &id, &how, invocation.now()), &sleep)? {
         Err(not_owner) => Ok(refused(&not_owner)),
         Ok(landed) => Ok(Answer::Done(Said {

@@ -41,14 +41,14 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskShowArgs) -> Result<Answer
 pub(crate) fn why(invocation: &Invocation, args: &TaskWhyArgs) -> Result<Answer, CliError> {
     let (tasks, agent) = (invocation.tasks()?, invocation.agent()?);
     let notes = tasks.look(invocation);
-    let (eligible, reason) = match tasks.vault.why(&args.task, &agent, invocation.now())? {
-        Ok(mode) => (true, words::may_claim(&agent, &args.task, mode)),
-        Err(denied) => (false, denied.to_string()),
+    let (eligible, reason, until) = match tasks.vault.why(&args.task, &agent, invocation.now())? {
+        Ok(mode) => (true, words::may_claim(&agent, &args.task, mode), None),
+        Err(denied) => (false, denied.to_string(), denied.until()),
     };
-    let said = Said {
-        words: plain(&reason),
-        json: json!({"task": args.task, "agent": agent, "eligible": eligible, "reason": reason}),
-        notes,
-    };
+    let mut json = json!({"task": args.task, "agent": agent, "eligible": eligible, "reason": reason});
+    if let Some(until) = until {
+        json["until"] = json!(until);
+    }
+    let said = Said { words: plain(&reason), json, notes };
     Ok(if eligible { Answer::Done(said) } else { Answer::NotValid(said) })
 }

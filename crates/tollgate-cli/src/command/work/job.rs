@@ -18,8 +18,10 @@ use tollgate::vault::store::Landed;
 use tollgate::vault::{ClaimLock, Claimed, Owned, Release};
 
 use super::heartbeat::Fenced;
+use super::relay::Relay;
 use super::shift::{Shift, Stopped};
 use crate::command::launch::LAUNCH;
+use crate::output::Stream;
 use crate::words;
 
 /// The pause before a failed release is tried again. The work is done, and the disk may be full only for a while.
@@ -27,6 +29,9 @@ const RELEASE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest time that killed processes may take to die, which can be long on a busy machine.
 const BURIAL: Duration = Duration::from_secs(10);
+
+/// Why a task is returned although nobody asked the worker to stop.
+const NOT_STARTED: &str = "the command could not be started";
 
 /// How a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +60,18 @@ enum How {
     Not,
 }
 
+impl LetGo {
+    /// How long the work took, and if it failed: why.
+    pub(super) fn outcome(&self) -> (Duration, Option<String>) {
+        let failure = match &self.how {
+            How::Release(how) if how.verdict == Verdict::Failure => how.note.clone(),
+            How::GiveBack(NOT_STARTED) => Some(NOT_STARTED.to_owned()),
+            How::Release(_) | How::GiveBack(_) | How::Not => None,
+        };
+        (self.began.elapsed(), failure)
+    }
+}
+
 impl Shift<'_> {
     /// Works on one task. The caller then releases it.
     pub(super) fn job(&self, claimed: Claimed) -> LetGo {
@@ -78,16 +95,18 @@ impl Shift<'_> {
             }
         }
         self.show(&words::work_begins(claimed));
-        let (status, stopped) = match self.run(claimed) {
-            Ok(Ran::Ended(_, _, Some(Fenced::Lost))) => {
+        let (status, stopped, timed_out, output) = match self.run(claimed) {
+            Ok(Ran::Ended { fenced: Some(Fenced::Lost), .. }) => {
                 self.tell(&words::fenced_off(task));
                 return How::Not;
             }
-            Ok(Ran::Ended(_, _, Some(Fenced::Silent))) => {
+            Ok(Ran::Ended { fenced: Some(Fenced::Silent), .. }) => {
                 self.tell(&words::silent_for_a_lease(task));
                 return How::GiveBack("the remote was unreachable for a whole lease");
             }
-            Ok(Ran::Ended(status, stopped, None)) => (status, stopped),
+            Ok(Ran::Ended { status, stopped, timed_out, output, fenced: None }) => {
+                (status, stopped, timed_out, output)
+            }
             Ok(Ran::StillRuns) => {
                 self.tell(&words::something_still_runs(task));
                 return How::Not;
@@ -95,14 +114,18 @@ impl Shift<'_> {
             Ok(Ran::NotStarted) => return How::GiveBack("stopped"),
             Err(error) => {
                 self.tell(&words::cannot_start(&error));
-                return How::GiveBack("the command could not be started");
+                return How::GiveBack(NOT_STARTED);
             }
         };
-        match (status.success(), stopped) {
+        match (status.success() && !timed_out, stopped) {
             (true, _) => How::Release(Release::success()),
             (false, Stopped::Yes) => How::GiveBack("stopped"),
             (false, Stopped::No) => {
-                How::Release(Release::failure(words::exit_status(status.code(), status.signal())))
+                let note = match self.timeout.filter(|_| timed_out) {
+                    Some(limit) => words::timed_out(limit),
+                    None => words::exit_status(status.code(), status.signal()),
+                };
+                How::Release(Release { output: Some(output), ..Release::failure(note) })
             }
         }
     }
@@ -186,16 +209,17 @@ impl Shift<'_> {
         }
         // Its own process group: Ctrl-C reaches only tollgate, and everything that the command starts can be killed with it.
         command.stdin(Stdio::null()).process_group(0);
-        if self.quiet {
-            // Stdout is reserved for the JSON document.
-            command.stdout(io::stderr());
-        }
+        // With `--json`, stdout is reserved for the JSON document.
+        let stdout = if self.quiet { Stream::Stderr } else { Stream::Stdout };
+        let relay = Relay::connect(&mut command, stdout)?;
         // Without a lock the claim has a lease, which the heartbeat renews.
         let nothing = ClaimLock::nothing();
         let lock = claimed.lock.as_ref().unwrap_or(&nothing);
         let (child, borrowers) =
             lock.lend(|| command.spawn()).map_err(|fault| io::Error::other(fault.to_string()))?;
         let mut child = child?;
+        // It has the other ends of the pipes.
+        drop(command);
         let group = Pid::from_child(&child);
         // Kills the whole group and waits until it is dead: until then its processes hold the lock, and the task is not free.
         let mut end = || -> io::Result<Option<ExitStatus>> {
@@ -208,26 +232,37 @@ impl Shift<'_> {
         if !self.started(group) {
             return Ok(end()?.map_or(Ran::StillRuns, |_| Ran::NotStarted));
         }
-        let fenced = self.with_heartbeat(claimed, group, || {
+        let mut timed_out = false;
+        let wait = || {
             // Waits without reaping: until the child is reaped its id cannot be reused, so killing its group is safe.
             while let Err(error) = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
                 if error != rustix::io::Errno::INTR {
                     break;
                 }
             }
-        });
+        };
+        let fenced = self.with_heartbeat(claimed, group, || timed_out = self.with_timeout(group, wait));
         let stopped = self.ended(group);
         let succeeded = || {
             let looked = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
             looked.ok().flatten().and_then(|status| status.exit_status()) == Some(0)
         };
-        let status = if succeeded() { Some(child.wait()?) } else { end()? };
-        Ok(status.map_or(Ran::StillRuns, |status| Ran::Ended(status, stopped, fenced)))
+        let status = if succeeded() && !timed_out { Some(child.wait()?) } else { end()? };
+        let output = relay.end();
+        Ok(status.map_or(Ran::StillRuns, |status| Ran::Ended { status, stopped, fenced, timed_out, output }))
     }
 }
 
 enum Ran {
-    Ended(ExitStatus, Stopped, Option<Fenced>),
+    Ended {
+        status: ExitStatus,
+        stopped: Stopped,
+        fenced: Option<Fenced>,
+        /// It took longer than `--timeout` and was ended.
+        timed_out: bool,
+        /// The end of what it printed.
+        output: String,
+    },
     /// `tollgate work` was asked to stop before the command began.
     NotStarted,
     /// The command failed, but a process that it started left its group, still runs and holds the lock.

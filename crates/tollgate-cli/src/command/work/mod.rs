@@ -1,13 +1,18 @@
 //! `tollgate work`: claims tasks and runs a command for each, until there are none, or forever.
 //!
 //! `queue` knows which tasks can be claimed now and waits for more. `pool` has the threads. Each thread runs one `job` after
-//! the other, from the claim to the release. `heartbeat` tells the store that a job is alive. `shift` is shared by all jobs.
+//! the other, from the claim to the release. `heartbeat` tells the store that a job is alive, `timeout` ends a
+//! job that takes too long, `relay` keeps what its command printed. `breaker` stops the worker if its command always fails.
+//! `shift` is shared by all jobs.
 
+mod breaker;
 mod heartbeat;
 mod job;
 mod pool;
 mod queue;
+mod relay;
 mod shift;
+mod timeout;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
@@ -16,6 +21,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
+use tollgate::settings::Wait;
 use tollgate::vault::{ClaimKind, ClaimRequest};
 
 use self::pool::Pool;
@@ -32,8 +38,10 @@ use crate::words;
 ///
 /// COMMAND runs once for each claimed task, with TOLLGATE_TASK (the path of the claimed file), TOLLGATE_TASK_ID,
 /// TOLLGATE_CLAIM_ID, TOLLGATE_AGENT, TOLLGATE_ACTION and TOLLGATE_MODE (`execute` or `draft`) in its environment. With exit
-/// code 0 the task is done; a draft then waits for approval. Any other exit code is a failed attempt; after the last attempt
-/// the task is rejected.
+/// code 0 the task is done; a draft then waits for approval. Any other exit code is a failed attempt: the end of what COMMAND
+/// printed is added to the task, which can be claimed again after a pause (`[vault] retry`). After the last attempt the task
+/// is rejected. After several quick failures in a row (`[work] breaker`) the worker claims no tasks for a while, then tries
+/// one; with --once it ends.
 ///
 /// The claim lasts exactly as long as COMMAND and the processes that it starts. Nobody else gets the task while one of them
 /// runs, and the task is free as soon as all of them have ended or died. New tasks are noticed at once.
@@ -61,6 +69,9 @@ pub(crate) struct WorkArgs {
     /// Number of seconds that running commands have to finish after a signal
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     grace: u64,
+    /// Longest time for a command, such as `90s` or `10m`; one that takes longer is ended, and the attempt has failed
+    #[arg(long, value_name = "DURATION")]
+    timeout: Option<Wait>,
     /// The command to run for each task
     #[arg(last = true, value_name = "COMMAND", value_hint = clap::ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
@@ -89,7 +100,8 @@ pub(crate) fn run(invocation: &Invocation, args: &WorkArgs) -> Result<Answer, Cl
         };
     }
     let quiet = invocation.form() == Form::Json;
-    let shift = Shift::new(invocation, &tasks, &agent, &args.command, quiet);
+    let shift =
+        Shift::new(invocation, &tasks, &agent, &args.command, args.timeout.map(|limit| limit.0), quiet);
     let (tally, fault) = Pool::new(&shift, &queue).work(args.jobs, Duration::from_secs(args.grace))?;
     if let Some(fault) = fault {
         if !tally.is_nothing() {
@@ -97,15 +109,20 @@ pub(crate) fn run(invocation: &Invocation, args: &WorkArgs) -> Result<Answer, Cl
         }
         return Err(fault.into());
     }
+    let mut json = json!({
+        "agent": agent, "done": tally.done, "drafted": tally.drafted, "failed": tally.failed,
+        "given_back": tally.given_back, "faulted": tally.faulted,
+    });
+    let stopped = !queue.learn(|breaker| breaker.is_closed());
+    if stopped {
+        json["breaker"] = "open".into();
+    }
     let said = Said {
         words: if tally.is_nothing() { String::new() } else { words::work_done(&tally) },
-        json: json!({
-            "agent": agent, "done": tally.done, "drafted": tally.drafted, "failed": tally.failed,
-            "given_back": tally.given_back, "faulted": tally.faulted,
-        }),
+        json,
         ..Said::default()
     };
-    Ok(if args.once && tally.failed + tally.faulted > 0 {
+    Ok(if args.once && (tally.failed + tally.faulted > 0 || stopped) {
         Answer::NotValid(said)
     } else {
         Answer::Done(said)

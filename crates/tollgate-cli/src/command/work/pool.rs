@@ -6,10 +6,13 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use tollgate::error::{Fault, Result};
+use tollgate::event::{BreakerTurned, Event};
+use tollgate::vault::event::Entry;
 
 use super::job::{Ended, LetGo};
 use super::queue::{Queue, Taken};
@@ -19,7 +22,7 @@ use crate::words;
 
 /// The longest time between SIGTERM and SIGKILL for a command. With a short grace period it is shorter, down to a second:
 /// who asks for a quick end does not want to wait for a command that ignores SIGTERM.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+pub(super) const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// The threads of one worker.
 pub(super) struct Pool<'a> {
@@ -73,6 +76,7 @@ impl<'a> Pool<'a> {
     }
 
     fn finish(&self, rest: LetGo) {
+        let (took, failure) = rest.outcome();
         let ended = self.shift.let_go(rest);
         let mut shift = self.shift.state();
         match ended {
@@ -84,6 +88,33 @@ impl<'a> Pool<'a> {
         }
         drop(shift);
         self.queue.finished(ended == Ended::Failed);
+        let turned = self.queue.learn(|breaker| match (ended, failure) {
+            (Ended::Done | Ended::Drafted, _) => breaker.succeeded().then(|| (0, words::success(), None)),
+            (Ended::Failed | Ended::GivenBack, Some(reason)) => {
+                let pause = breaker.failed(took, Instant::now())?;
+                Some((breaker.failures(), reason, Some(pause)))
+            }
+            (Ended::Failed | Ended::GivenBack | Ended::Lost, _) => {
+                breaker.learned_nothing(Instant::now());
+                None
+            }
+        });
+        if let Some((failures, reason, pause)) = turned {
+            self.tell_breaker(failures, reason, pause);
+        }
+    }
+
+    /// Says that the breaker has opened for this time, or closed.
+    fn tell_breaker(&self, failures: u32, reason: String, pause: Option<Duration>) {
+        let &Shift { invocation, tasks, agent, .. } = self.shift;
+        self.shift.tell(&words::breaker_turned(agent, failures, &reason, pause));
+        let now = invocation.now();
+        let until = pause.map(|pause| now.checked_add(pause).unwrap_or(Timestamp::MAX));
+        let event = Event::Breaker(BreakerTurned { failures, reason, until });
+        let entry = Entry { time: now, agent: Some(agent.clone()), turn: None, event };
+        if let Err(fault) = tasks.vault.store().record(&[entry]) {
+            self.shift.tell(&words::work_fault(&invocation.viewpoint(), &fault));
+        }
     }
 
     /// Waits for the threads. After a signal, running commands have the grace period to finish.

@@ -10,12 +10,14 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use tollgate::error::Result;
 use tollgate::vault::retry::{is_transient, with_retry};
 use tollgate::vault::state::State;
 use tollgate::vault::store::{Hint, Noticed, Watch};
 use tollgate::vault::{ClaimQueue, ClaimRequest, Claimed, TaskName};
 
+use super::breaker::{Breaker, MayClaim};
 use crate::answer::Form;
 use crate::invocation::Invocation;
 use crate::output;
@@ -45,10 +47,9 @@ pub(super) struct Queue<'a> {
 }
 
 /// The changes since the last look. The watcher's thread only writes here, so it never waits for a scan.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct News(std::sync::Arc<(Mutex<QueueEvents>, Condvar)>);
 
-#[derive(Default)]
 struct QueueEvents {
     /// Tasks that were moved in. They are complete.
     moved_in: BTreeSet<TaskName>,
@@ -64,6 +65,7 @@ struct QueueEvents {
     closed: bool,
     /// The number of running jobs.
     busy: usize,
+    breaker: Breaker,
 }
 
 struct Waiting {
@@ -76,6 +78,8 @@ struct Waiting {
     let_go: bool,
     /// When recently written tasks are complete.
     ripe: Option<Instant>,
+    /// When the first pause after a failed attempt is over.
+    resumes: Option<Instant>,
     /// The notes about unclaimable files that were already printed.
     told: HashSet<String>,
     /// The tasks that could not be claimed because of a fault.
@@ -97,6 +101,7 @@ impl<'a> Queue<'a> {
             reclaimed: None,
             let_go: false,
             ripe: None,
+            resumes: None,
             told: HashSet::new(),
             faulted: BTreeSet::new(),
         };
@@ -106,7 +111,7 @@ impl<'a> Queue<'a> {
             request,
             once,
             interval,
-            news: News::default(),
+            news: News::new(tasks),
             waiting: Mutex::new(waiting),
         }
     }
@@ -142,6 +147,33 @@ impl<'a> Queue<'a> {
         });
     }
 
+    /// The breaker, which the result of a job may turn.
+    pub(super) fn learn<T>(&self, learn: impl FnOnce(&mut Breaker) -> T) -> T {
+        let learned = learn(&mut self.news.lock().breaker);
+        self.news.0.1.notify_all();
+        learned
+    }
+
+    /// Waits until the breaker lets the worker claim a task. Returns whether it does: with `--once` nobody waits, and a
+    /// worker that is stopping claims nothing.
+    fn wait_for_breaker(&self) -> bool {
+        let mut heard = self.news.lock();
+        loop {
+            let now = Instant::now();
+            let patience = match heard.breaker.may_claim(now) {
+                _ if self.once && !heard.breaker.is_closed() => return false,
+                MayClaim::Yes => return true,
+                MayClaim::From(until) => until - now,
+                MayClaim::AfterTheTry => self.interval,
+            };
+            if heard.closed {
+                return true;
+            }
+            let woken = self.news.0.1.wait_timeout(heard, patience);
+            heard = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
     /// Waits for the next task.
     pub(super) fn take(&self) -> Result<Taken> {
         loop {
@@ -149,9 +181,18 @@ impl<'a> Queue<'a> {
                 return Ok(Taken::NoMore(words::asked_to_stop()));
             }
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            // Under this lock, so that only one thread gets a task for the breaker's try.
+            if !self.wait_for_breaker() {
+                return Ok(Taken::NoMore(words::breaker_is_open()));
+            }
+            if self.news.lock().closed {
+                continue;
+            }
             match self.try_take(&mut waiting) {
                 Ok(Some(claimed)) => {
-                    self.news.lock().busy += 1;
+                    let mut heard = self.news.lock();
+                    heard.busy += 1;
+                    heard.breaker.claimed();
                     return Ok(Taken::Task(Box::new(claimed)));
                 }
                 Ok(None) => {}
@@ -163,7 +204,8 @@ impl<'a> Queue<'a> {
             }
             let look_at = waiting.looked.map_or_else(Instant::now, |looked| looked + self.interval);
             let reclaim_at = waiting.reclaimed.filter(|_| waiting.let_go).map(|last| last + RECLAIM_PAUSE);
-            let until = [waiting.ripe, reclaim_at].into_iter().flatten().fold(look_at, Instant::min);
+            let until =
+                [waiting.ripe, waiting.resumes, reclaim_at].into_iter().flatten().fold(look_at, Instant::min);
             let worth_waiting = waiting.ripe.is_some();
             let sentence = words::nothing_to_claim(&waiting.line, None);
             drop(waiting);
@@ -182,7 +224,8 @@ impl<'a> Queue<'a> {
         drop(heard);
         let vault = &self.tasks.vault;
         let due = |since: Option<Instant>, pause| since.is_none_or(|since| since.elapsed() >= pause);
-        let ripe = waiting.ripe.is_some_and(|ripe| ripe <= Instant::now());
+        let is_over = |time: &mut Instant| *time <= Instant::now();
+        let ripe = waiting.ripe.as_mut().is_some_and(is_over) || waiting.resumes.take_if(is_over).is_some();
         let unblocked = done && waiting.line.blocked > 0;
         if look || ripe || unblocked || due(waiting.looked, self.interval) {
             if due(waiting.looked, self.interval) {
@@ -224,6 +267,11 @@ impl<'a> Queue<'a> {
         // A little later, because the clocks of file systems are coarse.
         let ripe = |wait| Instant::now() + wait + Duration::from_millis(10);
         waiting.ripe = waiting.line.soonest.map(ripe);
+        let now = self.invocation.now();
+        let pauses = [waiting.line.pause_ends, waiting.fresh.pause_ends.take()].into_iter().flatten();
+        let wait = |until: Timestamp| until.duration_since(now).try_into().unwrap_or(Duration::ZERO);
+        let resumes = pauses.map(|until| ripe(wait(until)));
+        waiting.resumes = resumes.chain(waiting.resumes).min();
         for unfit in take(&mut waiting.line.unfit) {
             self.tell_once(waiting, &words::unfit(&[unfit]));
         }
@@ -294,6 +342,20 @@ impl QueueEvents {
 }
 
 impl News {
+    fn new(tasks: &Tasks) -> Self {
+        let events = QueueEvents {
+            moved_in: BTreeSet::new(),
+            written: BTreeSet::new(),
+            look: false,
+            done: false,
+            let_go: false,
+            closed: false,
+            busy: 0,
+            breaker: Breaker::new(tasks.breaker, tasks.vault.terms().retry.clone()),
+        };
+        Self(std::sync::Arc::new((Mutex::new(events), Condvar::new())))
+    }
+
     fn lock(&self) -> MutexGuard<'_, QueueEvents> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

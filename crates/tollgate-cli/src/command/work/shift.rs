@@ -27,6 +27,8 @@ pub(super) struct Shift<'a> {
     pub(super) tasks: &'a Tasks,
     pub(super) agent: &'a Agent,
     pub(super) command: &'a [OsString],
+    /// How long a command may take.
+    pub(super) timeout: Option<Duration>,
     /// Print nothing but one JSON document at the end.
     pub(super) quiet: bool,
     state: Mutex<ShiftState>,
@@ -52,10 +54,11 @@ impl<'a> Shift<'a> {
         tasks: &'a Tasks,
         agent: &'a Agent,
         command: &'a [OsString],
+        timeout: Option<Duration>,
         quiet: bool,
     ) -> Self {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        Self { invocation, tasks, agent, command, quiet, state, changed }
+        Self { invocation, tasks, agent, command, timeout, quiet, state, changed }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, ShiftState> {

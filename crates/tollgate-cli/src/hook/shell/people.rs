@@ -9,7 +9,7 @@ const NAMES: [&str; 2] = ["tollgate", "tollgate-guard"];
 const VALUED: [&str; 4] = ["-C", "--workspace", "--turn", "--agent"];
 
 /// The verbs of `tollgate task` that are decisions.
-const DECISIONS: [&str; 3] = ["approve", "reject", "return"];
+const DECISIONS: [&str; 4] = ["approve", "reject", "retry", "return"];
 
 /// Programs that run the command in their arguments.
 const LAUNCHERS: [&str; 21] = [

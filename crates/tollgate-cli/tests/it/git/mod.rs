@@ -68,9 +68,11 @@ impl Remote {
         git(&world.root(), &["clone", "--quiet", url, "."]);
         git(&world.root(), &["config", "user.name", "worker"]);
         git(&world.root(), &["config", "user.email", "worker@example.org"]);
-        let common =
-            "[vault]\nsync = \"git\"\ndurability = \"fast\"\nmax_attempts = 1000\nsettle = \"10ms\"\n";
-        world.puts(".tollgate/config.toml", format!("{common}{settings}[log]\ndir = \"log\"\n"));
+        let common = "[vault]\nsync = \"git\"\ndurability = \"fast\"\nmax_attempts = 1000\nretry = []\nsettle = \"10ms\"\n";
+        world.puts(
+            ".tollgate/config.toml",
+            format!("{common}{settings}[work]\nbreaker = 0\n[log]\ndir = \"log\"\n"),
+        );
         world
     }
 

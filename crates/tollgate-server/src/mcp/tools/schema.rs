@@ -88,7 +88,8 @@ fn hash_or_null() -> Value {
 }
 
 /// The optional properties of one task in a list.
-const ROW_OPTIONAL: &[&str] = &["agent", "action", "priority", "due", "broken", "claim_id", "reason"];
+const ROW_OPTIONAL: &[&str] =
+    &["agent", "action", "priority", "due", "broken", "claim_id", "reason", "paused_until"];
 
 fn row() -> Value {
     json!({
@@ -103,6 +104,7 @@ fn row() -> Value {
         "age_s": {"type": "integer"},
         "claim_id": text(),
         "reason": text(),
+        "paused_until": text(),
     })
 }
 
@@ -206,13 +208,17 @@ impl Output {
                 Some(Shape::without(refusal_properties().clone(), &["file_path_base64"]))
             }
             Self::TurnId | Self::Tasks | Self::Task => None,
-            Self::Claim => Some(Shape::all(json!({
-                "claimed": {"type": "boolean"},
-                "task": text_or_null(),
-                "agent": text(),
-                "reason": {"type": "string", "enum": ["lost", "not_eligible", "blocked", "incomplete", "none"]},
-                "message": text(),
-            }))),
+            Self::Claim => {
+                let properties = json!({
+                    "claimed": {"type": "boolean"},
+                    "task": text_or_null(),
+                    "agent": text(),
+                    "reason": {"type": "string", "enum": ["lost", "not_eligible", "blocked", "incomplete", "none"]},
+                    "message": text(),
+                    "until": text(),
+                });
+                Some(Shape::without(properties, &["until"]))
+            }
             Self::Renewed | Self::Noted | Self::Landed => Some(Shape::all(json!({
                 "task": text(),
                 "refused": {"type": "boolean"},

@@ -295,7 +295,7 @@ struct ReleaseArguments {
 pub(super) fn release(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let given: ReleaseArguments = call.arguments(value)?;
     let own = Own::new(&given.task, &given.claim_id)?;
-    let how = Release { verdict: given.result, to: given.to, note: given.note, counts: true };
+    let how = Release { verdict: given.result, to: given.to, note: given.note, output: None, counts: true };
     let landed: Landed = own.act(call, |tasks, now| tasks.vault.release(&own.task, &own.id, &how, now))?;
     call.connection.let_go(&own.id);
     Ok(Answer::value(landed.json()))

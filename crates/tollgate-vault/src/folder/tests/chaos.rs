@@ -44,7 +44,8 @@ fn now() -> Timestamp {
 
 /// Works until nothing is left, or until it dies.
 fn work(store: FolderStore, who: &str, owners: &BTreeMap<String, AtomicUsize>, dice: &dyn Fn() -> bool) {
-    let vault = Vault::new(Arc::new(store), Terms { max_attempts: u32::MAX, ..Terms::default() });
+    let vault =
+        Vault::new(Arc::new(store), Terms { max_attempts: u32::MAX, retry: Vec::new(), ..Terms::default() });
     let asked = ClaimRequest { agent: who.parse().unwrap(), kind: ClaimKind::Held, renamed_in: false };
     vault.reclaim(now()).unwrap();
     let mut line = vault.queue(&asked, now()).unwrap();

@@ -121,7 +121,7 @@ impl World {
         };
         let roles = [("cloud", role(&[], &["pay"])), ("local", role(&["pay"], &[]))];
         let roles = Roles::of(roles.into_iter().map(|(name, role)| (name.parse().unwrap(), role)).collect());
-        Vault::new(Arc::new(self.store(fates)), Terms { roles, ..Terms::default() })
+        Vault::new(Arc::new(self.store(fates)), Terms { roles, retry: Vec::new(), ..Terms::default() })
     }
 
     fn claim(&self, who: &str) -> Claimed {

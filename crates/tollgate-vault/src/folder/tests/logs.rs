@@ -175,7 +175,7 @@ fn another_process_recognises_a_step_that_was_taken() {
         let owner = claimed(world.vault.claim(&task, &asked("a"), later()).unwrap());
         let found = world.store.get(&task, None, later()).unwrap().unwrap();
         let how = Release { to: Some(to), ..Release::success() };
-        let step = rules::release(&found, &owner.claim, &how, 3, later()).unwrap();
+        let step = rules::release(&found, &owner.claim, &how, &Terms::default(), later()).unwrap();
         let before = world.journal.all().len();
         for store in [&world.store, &other, &world.store] {
             let outcome = store.apply(&step).unwrap();

@@ -21,7 +21,7 @@ pub(super) fn goes_away_after_a_push(world: &World) -> PathBuf {
 fn claim_step(machine: &Machine, task: &str) -> Step {
     let task = machine.store.get(&name(task), None, now()).unwrap().unwrap();
     let id = ClaimId::new().unwrap();
-    let terms = Terms { lease: Duration::from_secs(600), ..Terms::default() };
+    let terms = Terms { lease: Duration::from_secs(600), retry: Vec::new(), ..Terms::default() };
     rules::claim(&task, id, &"blue".parse().unwrap(), Mode::Execute, None, &terms, now()).unwrap().0
 }
 
@@ -29,7 +29,8 @@ fn release_step(machine: &Machine, task: &str) -> Step {
     let step = claim_step(machine, task);
     assert!(matches!(machine.store.apply(&step).unwrap(), StepOutcome::Done(_)));
     let task = machine.store.get(&name(task), None, now()).unwrap().unwrap();
-    rules::release(&task, task.record.claim.as_ref().unwrap(), &Release::success(), 3, now()).unwrap()
+    rules::release(&task, task.record.claim.as_ref().unwrap(), &Release::success(), &Terms::default(), now())
+        .unwrap()
 }
 
 /// A claim, and a release to a final state, after which the remote has no card.

@@ -145,7 +145,7 @@ impl Machine {
         let journal = Arc::new(MemoryJournal::default());
         let mut options = options(&journal);
         change(&mut options);
-        let terms = Terms { lease: options.lease, max_attempts: 100, ..Terms::default() };
+        let terms = Terms { lease: options.lease, max_attempts: 100, retry: Vec::new(), ..Terms::default() };
         fs::create_dir_all(path.join("vault")).unwrap();
         let store = GitStore::open(&path.join("vault"), options).unwrap();
         let vault = Vault::new(Arc::new(store.clone()), terms);

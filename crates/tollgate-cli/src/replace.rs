@@ -13,7 +13,7 @@ use tollgate_base::file::replace_file_with_mode;
 
 /// The permissions of a replaced file, and of the folders that are created for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum FileAccess {
     /// For this user alone.
     Private,
     /// As the umask says; an existing file keeps its permissions.
@@ -23,11 +23,11 @@ pub(crate) enum Access {
 }
 
 /// Replaces a file. Creates missing folders.
-pub(crate) fn replace_file(path: &Path, bytes: &[u8], access: Access) -> Result<(), Fault> {
+pub(crate) fn replace_file(path: &Path, bytes: &[u8], access: FileAccess) -> Result<(), Fault> {
     let mode = match access {
-        Access::Private => Some(0o600),
-        Access::Normal => fs::metadata(path).ok().map(|old| old.permissions().mode() & 0o7777),
-        Access::Executable => Some(0o755),
+        FileAccess::Private => Some(0o600),
+        FileAccess::Normal => fs::metadata(path).ok().map(|old| old.permissions().mode() & 0o7777),
+        FileAccess::Executable => Some(0o755),
     };
     let replace = || replace_file_with_mode(path, bytes, Durability::Fast, mode);
     match (replace(), path.parent()) {
@@ -40,10 +40,10 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8], access: Access) -> Result<
 }
 
 /// Creates a folder and the missing folders above it.
-pub(crate) fn make_folder(folder: &Path, access: Access) -> Result<(), Fault> {
+pub(crate) fn make_folder(folder: &Path, access: FileAccess) -> Result<(), Fault> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
-    if access == Access::Private {
+    if access == FileAccess::Private {
         builder.mode(0o700);
     }
     builder.create(folder).map_err(|source| Fault::Io {
@@ -62,12 +62,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a").join("b.json");
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        replace_file(&path, b"one", Access::Private).unwrap();
+        replace_file(&path, b"one", FileAccess::Private).unwrap();
         assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"one".to_vec(), 0o600));
         assert_eq!(mode(&folder.path().join("a")), 0o700);
-        replace_file(&path, b"two", Access::Normal).unwrap();
+        replace_file(&path, b"two", FileAccess::Normal).unwrap();
         assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"two".to_vec(), 0o600));
-        replace_file(&path, b"three", Access::Executable).unwrap();
+        replace_file(&path, b"three", FileAccess::Executable).unwrap();
         assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"three".to_vec(), 0o755));
     }
 }

@@ -18,12 +18,12 @@ use crate::invocation::Invocation;
 use crate::words;
 
 /// The vault of a workspace, and the log of each agent.
-pub(crate) struct Tasks {
+pub(crate) struct LoggedVault {
     open: tasks::Tasks,
     pub(crate) logs: AgentLogs,
 }
 
-impl Deref for Tasks {
+impl Deref for LoggedVault {
     type Target = tasks::Tasks;
 
     fn deref(&self) -> &tasks::Tasks {
@@ -31,7 +31,7 @@ impl Deref for Tasks {
     }
 }
 
-impl Tasks {
+impl LoggedVault {
     /// Synchronises once with the remote, if there is one.
     pub(crate) fn sync(&self) -> Result<Option<Synced>> {
         self.vault.store().sync()
@@ -62,14 +62,14 @@ impl Tasks {
 
 impl Invocation {
     /// The vault of this workspace, with all interrupted steps recovered. Never creates a vault.
-    pub(crate) fn tasks(&self) -> Result<Tasks, CliError> {
+    pub(crate) fn tasks(&self) -> Result<LoggedVault, CliError> {
         let tasks = self.tasks_or_fault()?;
         tasks.vault.store().heal()?;
         Ok(tasks)
     }
 
     /// The same, without recovery, for callers that need a plain fault.
-    pub(crate) fn tasks_or_fault(&self) -> Result<Tasks> {
+    pub(crate) fn tasks_or_fault(&self) -> Result<LoggedVault> {
         let (root, _) = self.root()?;
         let settings = read_settings(&root.join(STATE_FOLDER).join("config.toml"))?;
         let home = VaultHome::of(&root, &settings)?;
@@ -81,7 +81,7 @@ impl Invocation {
     }
 
     /// The vault of an open workspace, if it has one.
-    pub(crate) fn tasks_of(&self, workspace: &Workspace) -> Result<Option<Tasks>> {
+    pub(crate) fn tasks_of(&self, workspace: &Workspace) -> Result<Option<LoggedVault>> {
         let home = VaultHome::of(workspace.path(), workspace.settings())?.root;
         if let Some(owner) = self.trust().stranger(&home) {
             return Err(Fault::Invalid { what: words::foreign_state(&home, owner) });
@@ -93,11 +93,11 @@ impl Invocation {
             own_ssh: !self.plain_ssh(),
             ledger_head: self.ledger_head(&home)?,
         };
-        Ok(tasks::open(workspace, options)?.map(|open| Tasks { open, logs }))
+        Ok(tasks::open(workspace, options)?.map(|open| LoggedVault { open, logs }))
     }
 
     /// The vault of this workspace, synchronised with the remote.
-    pub(crate) fn fresh_tasks(&self) -> Result<Tasks, CliError> {
+    pub(crate) fn fresh_tasks(&self) -> Result<LoggedVault, CliError> {
         let tasks = self.tasks()?;
         tasks.sync()?;
         Ok(tasks)

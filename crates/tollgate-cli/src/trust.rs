@@ -16,7 +16,7 @@ use tollgate::error::Fault;
 use tollgate::settings::{HookSettings, Settings};
 use tollgate::workspace::{STATE_FOLDER, read_settings};
 
-use crate::replace::{Access, replace_file};
+use crate::replace::{FileAccess, replace_file};
 
 /// Commands by file extension.
 pub(crate) type Commands = BTreeMap<String, Vec<String>>;
@@ -104,7 +104,7 @@ impl TrustStore {
         };
         let owner = foreign_owner(root, self.uid, self.sudo).map(|uid| uid.to_string()).unwrap_or_default();
         let text = format!("{}\n{owner}\n{}\n", configured.digest(), root.to_string_lossy());
-        replace_file(&record, text.as_bytes(), Access::Private)
+        replace_file(&record, text.as_bytes(), FileAccess::Private)
     }
 
     /// Forgets all agreements about this workspace. Whether there was one.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
-use crate::commit::{Journal, folder_moved, make_folders, remove_folders};
+use crate::commit::{CommitJournal, folder_moved, make_folders, remove_folders};
 use crate::disk::{Spot, gone_is_none};
 use crate::explain::refuse;
 use crate::guard::{changeable, lock};
@@ -151,7 +151,7 @@ pub(crate) fn move_to(request: &Request<'_>, path: &Path, to: &Path) -> Result<O
     locks.mark()?;
     let id = ChangeId::new(root.now())?;
     let both = (from.relative.as_path(), to.relative.as_path());
-    let journal = Journal::of_move(request, &id, both, &to.missing)?;
+    let journal = CommitJournal::of_move(request, &id, both, &to.missing)?;
     make_durable_folders(root, &to.missing)?;
     let (source, target) = (root.spot(&from.relative)?, root.spot(&to.relative)?);
     if !source.rename_new(&target)? {

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::commit::{Applied, Base, Deed, Plan, commit};
+use crate::commit::{Applied, Base, Operation, Plan, commit};
 use crate::disk::{Found, Quiet};
 use crate::edit::{self, Edit, LARGEST_EDIT};
 use crate::explain::{observe, refuse};
@@ -116,7 +116,7 @@ impl Permit<'_> {
         let ways: Vec<Way> = plans.iter().map(|plan| plan.place.way.clone()).collect();
         // The agent knows the bytes that it writes, so a later refusal can show how they were changed.
         for plan in &plans {
-            if let Deed::Put { bytes, digest } = &plan.deed {
+            if let Operation::Put { bytes, digest } = &plan.deed {
                 request.turn.keep_text(*digest, bytes)?;
             }
         }
@@ -294,9 +294,9 @@ fn plan(
         Err(reason) => return Ok(Err(Refusal::new(place.way.path, reason))),
     };
     let deed = match (change.action, to) {
-        (Action::Write(bytes) | Action::Create(bytes), _) => Deed::put(bytes),
-        (Action::Delete, _) => Deed::Remove,
-        (Action::MoveTo(_), Some(to)) => Deed::MoveTo(to),
+        (Action::Write(bytes) | Action::Create(bytes), _) => Operation::put(bytes),
+        (Action::Delete, _) => Operation::Remove,
+        (Action::MoveTo(_), Some(to)) => Operation::MoveTo(to),
         (Action::MoveTo(_), None) => return Err(Fault::invalid("a move needs a target")),
         (Action::Edit(edits), _) => return plan_edit(request, place, base, &edits),
     };
@@ -322,7 +322,7 @@ fn plan_link(
     {
         return refusal(&target.path, reason);
     }
-    let deed = to.map_or(Deed::Remove, Deed::MoveTo);
+    let deed = to.map_or(Operation::Remove, Operation::MoveTo);
     let link = root.spot(&place.relative)?.hash()?;
     Ok(Ok(Plan { place, deed, base: Base::Exactly(link.into()) }))
 }
@@ -386,7 +386,7 @@ fn plan_edit(
         _ => {}
     }
     match edit::apply(bytes, edits)? {
-        Ok(bytes) => Ok(Ok(Plan { place, deed: Deed::put(bytes), base: Base::Exactly(actual) })),
+        Ok(bytes) => Ok(Ok(Plan { place, deed: Operation::put(bytes), base: Base::Exactly(actual) })),
         Err(reason) => refusal(reason),
     }
 }

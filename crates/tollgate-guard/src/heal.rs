@@ -25,8 +25,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::commit::{
-    Journal, JournalContent, JournalRecord, complete, file_changed, finish_swap, folder_moved, give_back,
-    put_back, roll_back,
+    CommitJournal, JournalContent, JournalRecord, complete, file_changed, finish_swap, folder_moved,
+    give_back, put_back, roll_back,
 };
 use crate::disk::{Found, Spot};
 use crate::recovery::{Swept, check, keep_foreign, keep_late, prune, settle};
@@ -65,12 +65,12 @@ pub(crate) fn sweep(root: &Root) -> Result<Swept> {
 
 fn heal_journals(root: &Root) -> Result<BTreeSet<u8>> {
     let mut skipped = BTreeSet::new();
-    for (number, unfinished) in Journal::unfinished(root)? {
+    for (number, unfinished) in CommitJournal::unfinished(root)? {
         if let Some(_lock) = root.stripes.acquire_one(number, Duration::ZERO)? {
             unfinished.remove()?;
         }
     }
-    for journal in Journal::all(root)? {
+    for journal in CommitJournal::all(root)? {
         let Some(content) = journal.read()? else { continue };
         let Some(_locks) = root.stripes.acquire(content.paths(), Duration::ZERO)? else {
             skipped.extend(content.paths().map(stripe));
@@ -235,7 +235,7 @@ fn heal_unacknowledged(root: &Root, number: u8, stages: &[StageName], swept: &mu
     // A file of a journalled commit is not healed alone: all of its files or none. Its journal could not be healed a moment
     // ago, because another process works on another of its files.
     let mut journalled = HashSet::new();
-    for journal in Journal::all(root)? {
+    for journal in CommitJournal::all(root)? {
         journalled.extend(journal.read()?.into_iter().flat_map(JournalContent::into_names));
     }
     let mut healed = Healed::All;

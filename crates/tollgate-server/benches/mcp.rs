@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tollgate::gate::Gate;
 use tollgate::settings::Settings;
 use tollgate::workspace::{self, Workspace};
-use tollgate_server::mcp::{self, Options, serve_stdio};
+use tollgate_server::mcp::{self, ServerOptions, serve_stdio};
 
 const ROUNDS: usize = 9;
 const KINDS: [Kind; 3] = [Kind::Reference, Kind::Durable, Kind::Fast];
@@ -39,7 +39,7 @@ fn main() {
         let settings = fast.then(|| Settings::parse(text, "config.toml".as_ref()).unwrap());
         let options = workspace::Options { settings, ..Default::default() };
         let gate = Gate::new(Workspace::open(folder, options).unwrap());
-        return serve_stdio(&mcp::Server::new(gate, Options::new("bench".parse().unwrap()))).unwrap();
+        return serve_stdio(&mcp::Server::new(gate, ServerOptions::new("bench".parse().unwrap()))).unwrap();
     }
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/install-mcp-peers");

@@ -6,7 +6,7 @@
 use tollgate::gate::Gate;
 use tollgate::workspace::Workspace;
 use tollgate_server::hosts::Hosts;
-use tollgate_server::mcp::{self, Options, Server, Tasks};
+use tollgate_server::mcp::{self, ServedVault, Server, ServerOptions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut agent = "agent".to_owned();
@@ -20,10 +20,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     let workspace = Workspace::open(folder, Default::default())?;
-    let options = Options { home: std::env::home_dir(), ..Options::new(agent.parse()?) };
+    let options = ServerOptions { home: std::env::home_dir(), ..ServerOptions::new(agent.parse()?) };
     let mut server = Server::new(Gate::new(workspace.clone()), options);
     if let Some(tasks) = tollgate::tasks::open(&workspace, Default::default())? {
-        server = server.with_tasks(Tasks::new(tasks.vault, tasks.settle));
+        server = server.with_tasks(ServedVault::new(tasks.vault, tasks.settle));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

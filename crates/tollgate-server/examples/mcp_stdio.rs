@@ -2,7 +2,7 @@
 
 use tollgate::gate::Gate;
 use tollgate::workspace::Workspace;
-use tollgate_server::mcp::{Options, Server, Tasks, serve_stdio};
+use tollgate_server::mcp::{ServedVault, Server, ServerOptions, serve_stdio};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut agent = "agent".to_owned();
@@ -24,10 +24,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         options.settings = Some(settings);
     }
     let workspace = Workspace::open(&folder, options)?;
-    let options = Options { home: std::env::home_dir(), ..Options::new(agent.parse()?) };
+    let options = ServerOptions { home: std::env::home_dir(), ..ServerOptions::new(agent.parse()?) };
     let mut server = Server::new(Gate::new(workspace.clone()), options);
     if let Some(tasks) = tollgate::tasks::open(&workspace, Default::default())? {
-        server = server.with_tasks(Tasks::new(tasks.vault, tasks.settle));
+        server = server.with_tasks(ServedVault::new(tasks.vault, tasks.settle));
     }
     serve_stdio(&server)?;
     Ok(())

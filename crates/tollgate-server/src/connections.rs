@@ -76,12 +76,12 @@ struct Shared {
 struct Table {
     next: u64,
     /// By number, so the oldest is the first.
-    open: BTreeMap<u64, Entry>,
+    open: BTreeMap<u64, OpenConnection>,
     /// The requests in progress of visitors who have proved who they are, by visitor.
     proved: HashMap<String, usize>,
 }
 
-struct Entry {
+struct OpenConnection {
     /// Ends the connection.
     end: Arc<Notify>,
     /// The number of requests in progress of a visitor who has proved who they are.
@@ -157,7 +157,7 @@ impl Connections {
         }
         let (number, end) = (table.next, Arc::new(Notify::new()));
         table.next += 1;
-        table.open.insert(number, Entry { end: end.clone(), proved_now: 0, proved_ever: false });
+        table.open.insert(number, OpenConnection { end: end.clone(), proved_now: 0, proved_ever: false });
         Some((Connection { all: self.clone(), number }, end))
     }
 

@@ -161,7 +161,8 @@ impl McpEndpoint {
         let gate = self.site.blocking(move |site| site.gate_of(&named)).await?;
         let new = || {
             let home = self.site.options.home.clone();
-            let server = mcp::Server::new(gate, mcp::Options { home, ..mcp::Options::new(agent.clone()) });
+            let server =
+                mcp::Server::new(gate, mcp::ServerOptions { home, ..mcp::ServerOptions::new(agent.clone()) });
             let router = mcp::router(&server);
             (server, router)
         };
@@ -184,7 +185,7 @@ async fn mcp_request(
     // The vault may have been set up after the server was created.
     if let Some(found) = &open.vault {
         let settle = open.gate.workspace().settings().vault.settle.0;
-        server.offer_tasks(|| mcp::Tasks::new(found.clone(), settle));
+        server.offer_tasks(|| mcp::ServedVault::new(found.clone(), settle));
     }
     router.oneshot(request).await.map_err(|never| match never {})
 }

@@ -129,7 +129,7 @@ fn folders(root: &Path, vault: &Path, turns: &[SharedTurns]) -> Vec<Watched> {
 
 /// The watcher.
 pub(crate) struct FolderWatch {
-    seen: Arc<Seen>,
+    seen: Arc<WatchState>,
     watcher: Mutex<Option<RecommendedWatcher>>,
     /// The store's own watch on the tasks.
     tasks: Mutex<Option<Watch>>,
@@ -141,7 +141,7 @@ pub(crate) struct FolderWatch {
 
 /// What the watcher's own thread has seen.
 #[derive(Default)]
-struct Seen {
+struct WatchState {
     parts: AtomicU8,
     wake: Notify,
     watched: Mutex<Vec<Watched>>,
@@ -150,7 +150,7 @@ struct Seen {
 
 impl FolderWatch {
     pub(crate) fn new() -> Self {
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(WatchState::default());
         let for_watcher = seen.clone();
         let watcher = notify::recommended_watcher(move |event| for_watcher.see(event)).ok();
         Self {
@@ -235,7 +235,7 @@ impl FolderWatch {
     }
 }
 
-impl Seen {
+impl WatchState {
     fn see(&self, event: notify::Result<Event>) {
         let parts = match event {
             Ok(event) if is_reading(event.kind) => 0,

@@ -12,7 +12,7 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 use crate::block::author_len;
-use crate::frontmatter::{ACTION, Found, Value, Words};
+use crate::frontmatter::{ACTION, FoundValue, Value, Words};
 use tollgate_base::task::TaskName;
 
 pub use crate::frontmatter::Broken;
@@ -106,7 +106,7 @@ fn agreed<T: PartialEq>(
     read: impl Fn(&str) -> Option<T>,
 ) -> Result<Option<T>, Broken> {
     let mut agreed: Option<(usize, T)> = None;
-    for Found { line, key, value } in words.get(keys) {
+    for FoundValue { line, key, value } in words.get(keys) {
         let text = match value {
             Value::One(text) if text.is_empty() => continue,
             Value::One(text) => text,
@@ -161,7 +161,7 @@ pub fn read_due(text: &str) -> Option<Timestamp> {
 
 fn after(words: &Words) -> Result<Vec<TaskName>, Broken> {
     let mut after = Vec::new();
-    for Found { line, key, value } in
+    for FoundValue { line, key, value } in
         words.get(&["after", "dependson", "dependencies", "blockedby", "depends"])
     {
         let names: Vec<&str> = match value {

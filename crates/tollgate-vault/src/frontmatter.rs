@@ -31,7 +31,7 @@ pub(crate) enum Value {
 
 /// A key that an author wrote. It is lower case, without `_`, `-` and spaces.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundValue {
     pub(crate) line: usize,
     pub(crate) key: String,
     pub(crate) value: Value,
@@ -39,7 +39,7 @@ pub(crate) struct Found {
 
 /// All that an author wrote, key by key.
 #[derive(Debug, Default)]
-pub(crate) struct Words(Vec<Found>);
+pub(crate) struct Words(Vec<FoundValue>);
 
 impl Words {
     /// Reads the author's part of a file.
@@ -73,7 +73,7 @@ impl Words {
     }
 
     /// What stands under these keys, in the order in which it was written.
-    pub(crate) fn get(&self, keys: &[&str]) -> impl Iterator<Item = &Found> {
+    pub(crate) fn get(&self, keys: &[&str]) -> impl Iterator<Item = &FoundValue> {
         self.0.iter().filter(move |found| keys.contains(&&*found.key))
     }
 
@@ -88,7 +88,7 @@ impl Words {
             } else if trimmed.is_empty() || trimmed.starts_with('#') {
                 continue;
             } else if let Some(item) = item.map(str::trim) {
-                let Found { value, .. } =
+                let FoundValue { value, .. } =
                     self.0.last_mut().ok_or_else(|| broken("is a list without a key"))?;
                 if is_action(item) {
                     return Err(broken("has an action in a list"));
@@ -101,7 +101,8 @@ impl Words {
             } else if line.starts_with([' ', '\t']) || matches!(trimmed, "]" | "}" | "]," | "},") {
                 // Belongs to the key above: the rest of an object, of a folded text. A list of objects keeps its first
                 // line; anything else under a key of ours is not understood.
-                if let Some(Found { value: value @ (Value::One(_) | Value::Odd(_)), .. }) = self.0.last_mut()
+                if let Some(FoundValue { value: value @ (Value::One(_) | Value::Odd(_)), .. }) =
+                    self.0.last_mut()
                 {
                     *value = Value::Odd(number);
                 }
@@ -111,7 +112,7 @@ impl Words {
                     return Err(broken(&format!("has `{key}` twice")));
                 }
                 let value = scalar_or_list(value).unwrap_or(Value::Odd(number));
-                self.0.push(Found { line: number, key, value });
+                self.0.push(FoundValue { line: number, key, value });
             }
         }
         Err(Broken("its frontmatter has no closing `---`".to_owned()))
@@ -155,7 +156,7 @@ impl Words {
             if ACTION.contains(&&*key) && value.is_empty() && is_answered_below {
                 return Err(Broken::at(number, "has no action after `**Action**:`"));
             }
-            self.0.push(Found { line: number, key, value: Value::One(value.to_owned()) });
+            self.0.push(FoundValue { line: number, key, value: Value::One(value.to_owned()) });
         }
         match quoted {
             Some(number) => Err(Broken::at(number, "has an action in a code block that is never closed")),

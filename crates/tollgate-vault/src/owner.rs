@@ -13,7 +13,7 @@ use crate::claim_lock::ClaimLock;
 use crate::denial::{Allowed, Denial, NotOwner, Owned};
 use crate::rules::{self, Release, lease_until};
 use crate::state::State;
-use crate::step::{Edit, Step, StepOutcome};
+use crate::step::{Step, StepOutcome, TextEdit};
 use crate::store::{Landed, Task};
 use crate::vault::{TRIES, Vault, restless};
 use tollgate_base::error::{Fault, Result};
@@ -141,7 +141,7 @@ impl Vault {
         if claim.lease_until().is_none_or(|until| until >= lease_until(now, lease / 2)) {
             return Ok(true);
         }
-        Ok(self.as_owner(task, id, now, |task, _| rules::extend(task, Edit::Keep, lease, now))?.is_ok())
+        Ok(self.as_owner(task, id, now, |task, _| rules::extend(task, TextEdit::Keep, lease, now))?.is_ok())
     }
 
     /// Extends a lease. The answer is the claim as it is now.
@@ -155,7 +155,7 @@ impl Vault {
 
     /// Adds the owner's progress note to the task's text.
     pub fn progress(&self, task: &TaskName, id: &ClaimId, text: &str, now: Timestamp) -> Result<Owned<()>> {
-        self.write(task, id, Edit::Progress(id.clone(), block::progress(now, text)), now)
+        self.write(task, id, TextEdit::Progress(id.clone(), block::progress(now, text)), now)
     }
 
     /// Adds the owner's draft to the task's text, for a person to approve. Owners of a task with a file may write it there
@@ -164,10 +164,10 @@ impl Vault {
         if text.trim().is_empty() {
             return Err(Fault::invalid("a draft needs some text"));
         }
-        self.write(task, id, Edit::Draft(id.clone(), block::draft(text)), now)
+        self.write(task, id, TextEdit::Draft(id.clone(), block::draft(text)), now)
     }
 
-    fn write(&self, task: &TaskName, id: &ClaimId, edit: Edit, now: Timestamp) -> Result<Owned<()>> {
+    fn write(&self, task: &TaskName, id: &ClaimId, edit: TextEdit, now: Timestamp) -> Result<Owned<()>> {
         let lease = self.terms().lease;
         Ok(self.as_owner(task, id, now, |task, _| rules::extend(task, edit.clone(), lease, now))?.map(drop))
     }

@@ -15,7 +15,7 @@ use crate::claim_lock::ClaimLock;
 use crate::event::{Entry, Event};
 use crate::roles::Roles;
 use crate::state::{Slot, State, Verb, may_go};
-use crate::step::{Edit, Step};
+use crate::step::{Step, TextEdit};
 use crate::store::Task;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
@@ -104,7 +104,7 @@ fn step(task: &Task, verb: Option<Verb>, to: Slot, at: Timestamp) -> Result<Step
         check: None,
         record: Some(ClaimRecord { slot: to.clone(), ..task.record.clone() }),
         to,
-        edit: Edit::Keep,
+        edit: TextEdit::Keep,
         records_digest: false,
         fallback_suffix: id.to_string(),
         events: Vec::new(),
@@ -173,7 +173,7 @@ pub(crate) fn claim(
     };
     tell(&mut step, Some(agent), Event::Claim(claimed));
     step.fallback_suffix = claim.id.to_string();
-    step.edit = Edit::Open;
+    step.edit = TextEdit::Open;
     // An approval is used once, so it is not kept.
     let (epoch, owned) = (claim.epoch, Some(claim.clone()));
     step.record = Some(ClaimRecord { epoch, attempts, claim: owned, ..ClaimRecord::new(step.to.clone()) });
@@ -231,7 +231,7 @@ const UNKNOWN: &str = "it has the open block of an attempt that tollgate does no
 pub(crate) fn ask(task: &Task, why: &str, at: Timestamp) -> Result<Step> {
     let mut step = step(task, Some(Verb::Ask), Slot::PENDING, at)?;
     decided(&mut step, Decision::Ask { reason: why.to_owned() });
-    step.edit = Edit::Ask(why.to_owned());
+    step.edit = TextEdit::Ask(why.to_owned());
     step.records_digest = true;
     step.record = Some(unclaimed(task, &step.to, Some(why.to_owned())));
     Ok(step)
@@ -304,7 +304,7 @@ pub(crate) fn release(
     let is_altered = altered.is_some();
     let (next, note) = to_a_person_if(altered, next, note);
     let mut step = leave(task, claim, Verb::Release, how.verdict, next, note, at)?;
-    if let Edit::Close(_, completion) = &mut step.edit {
+    if let TextEdit::Close(_, completion) = &mut step.edit {
         completion.output.clone_from(&how.output);
     }
     if let Some(record) = &mut step.record {
@@ -334,7 +334,7 @@ pub(crate) fn reclaim(task: &Task, terms: &Terms, at: Timestamp) -> Result<(Step
     };
     let mut step = step(task, Some(Verb::Reclaim), to.clone(), at)?;
     if task.has_open_block {
-        step.edit = Edit::Ask(why.to_owned());
+        step.edit = TextEdit::Ask(why.to_owned());
         step.records_digest = true;
         step.record = Some(unclaimed(task, &to, Some(why.to_owned())));
     }
@@ -371,7 +371,8 @@ fn leave(
         asked: Some(claim.asked()),
         ..unclaimed(task, &step.to, note.clone())
     });
-    step.edit = Edit::Close(claim.clone(), Completion { at, duration_s, verdict, next, note, output: None });
+    step.edit =
+        TextEdit::Close(claim.clone(), Completion { at, duration_s, verdict, next, note, output: None });
     step.records_digest = next == State::PendingApproval;
     Ok(step)
 }
@@ -405,7 +406,7 @@ pub(crate) fn amend(task: &Task, by: &str, seen: Digest, text: &str, at: Timesta
         return Err(Fault::invalid("a task needs some text"));
     }
     let mut step = approve(task, by, Digest::of(text.as_bytes()), Some(seen), at)?;
-    step.edit = Edit::Replace(text.to_owned());
+    step.edit = TextEdit::Replace(text.to_owned());
     Ok(step)
 }
 
@@ -416,7 +417,7 @@ pub(crate) fn reject(task: &Task, by: &str, reason: &str, at: Timestamp) -> Resu
     }
     let mut step = step(task, Some(Verb::Reject), Slot::Free(State::Rejected), at)?;
     decided(&mut step, Decision::Reject { by: by.to_owned(), reason: reason.to_owned() });
-    step.edit = Edit::Reject(by.to_owned(), reason.to_owned());
+    step.edit = TextEdit::Reject(by.to_owned(), reason.to_owned());
     step.record = None;
     Ok(step)
 }
@@ -425,7 +426,7 @@ pub(crate) fn reject(task: &Task, by: &str, reason: &str, at: Timestamp) -> Resu
 pub(crate) fn retry(task: &Task, by: &str, at: Timestamp) -> Result<Step> {
     let mut step = step(task, Some(Verb::Retry), Slot::NEEDS_ACTION, at)?;
     decided(&mut step, Decision::Retry { by: by.to_owned() });
-    step.edit = Edit::Retry(by.to_owned());
+    step.edit = TextEdit::Retry(by.to_owned());
     step.record = Some(ClaimRecord { attempts: 0, ..unclaimed(task, &step.to, None) });
     Ok(step)
 }
@@ -444,7 +445,7 @@ pub(crate) fn reopen(task: &Task, at: Timestamp) -> Result<Step> {
 }
 
 /// A step of the owner that moves nothing: an edit, if any. It extends the lease along the way.
-pub(crate) fn extend(task: &Task, edit: Edit, lease: Duration, at: Timestamp) -> Result<Step> {
+pub(crate) fn extend(task: &Task, edit: TextEdit, lease: Duration, at: Timestamp) -> Result<Step> {
     let mut step = step(task, None, task.slot.clone(), at)?;
     let claim = step.record.as_mut().and_then(|record| record.claim.as_mut());
     if let Some(Tenure::Leased(until)) = claim.map(|claim| &mut claim.tenure) {
@@ -456,7 +457,7 @@ pub(crate) fn extend(task: &Task, edit: Edit, lease: Duration, at: Timestamp) ->
 
 /// Extending a lease because the owner asks for it, so that it is recorded.
 pub(crate) fn renew(task: &Task, lease: Duration, at: Timestamp) -> Result<Step> {
-    let mut step = extend(task, Edit::Keep, lease, at)?;
+    let mut step = extend(task, TextEdit::Keep, lease, at)?;
     if let Some(Claim { id, tenure, agent, .. }) =
         step.record.as_ref().and_then(|record| record.claim.clone())
     {

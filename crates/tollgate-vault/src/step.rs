@@ -33,7 +33,7 @@ pub struct Landed {
 
 /// What a step does to the task's text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Edit {
+pub enum TextEdit {
     /// Nothing.
     Keep,
     /// Appends the block of the claim in [`Step::record`].
@@ -77,7 +77,7 @@ pub struct Step {
     /// Where it goes.
     pub to: Slot,
     /// What happens to its text.
-    pub edit: Edit,
+    pub edit: TextEdit,
     /// What is known about it afterwards. `None`: nothing, because it is final.
     #[serde(rename = "note", default, skip_serializing_if = "Option::is_none")]
     pub record: Option<ClaimRecord>,
@@ -119,12 +119,12 @@ impl Step {
         let last = text.last().copied();
         let append = |more: String| Some((text.len(), more.into_bytes()));
         match &self.edit {
-            Edit::Keep => None,
-            Edit::Open => {
+            TextEdit::Keep => None,
+            TextEdit::Open => {
                 let claim = self.record.as_ref()?.claim.as_ref()?;
                 append(block::open(last, &claim.id, &self.task, &claim.agent, claim.at))
             }
-            Edit::Close(claim, completion) => match block::find(text, &claim.id) {
+            TextEdit::Close(claim, completion) => match block::find(text, &claim.id) {
                 Some(at) => Some((at, block::close(&text[at..], completion))),
                 // The worker has rewritten the file without the block. A new one records how the attempt ended.
                 None => {
@@ -132,16 +132,16 @@ impl Step {
                     Some((text.len(), block::close(opened.as_bytes(), completion)))
                 }
             },
-            Edit::Progress(_, line) | Edit::Draft(_, line) => {
+            TextEdit::Progress(_, line) | TextEdit::Draft(_, line) => {
                 let gap = if matches!(last, None | Some(b'\n')) { "" } else { "\n" };
                 append(format!("{gap}{line}"))
             }
-            Edit::Reject(by, reason) => append(block::rejection(last, by, reason, self.at)),
-            Edit::Retry(by) => append(block::retry(last, by, self.at)),
-            Edit::Ask(reason) => append(block::question(last, reason, self.at)),
+            TextEdit::Reject(by, reason) => append(block::rejection(last, by, reason, self.at)),
+            TextEdit::Retry(by) => append(block::retry(last, by, self.at)),
+            TextEdit::Ask(reason) => append(block::question(last, reason, self.at)),
             // Somebody else has changed the text: do not overwrite that.
-            Edit::Replace(_) if self.check.is_none_or(|seen| Digest::of(text) != seen) => None,
-            Edit::Replace(new) => Some((0, new.clone().into_bytes())),
+            TextEdit::Replace(_) if self.check.is_none_or(|seen| Digest::of(text) != seen) => None,
+            TextEdit::Replace(new) => Some((0, new.clone().into_bytes())),
         }
     }
 }

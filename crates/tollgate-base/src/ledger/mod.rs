@@ -32,6 +32,6 @@ mod tests;
 pub use files::Ledger;
 pub use follow::{Followed, Follower, Lost};
 pub use line::{Cursor, Entry, Line};
-pub use read::{NewestFirst, Page};
+pub use read::{LedgerPage, NewestFirst};
 pub use tally::Tally;
 pub use verify::{Problem, Verification, Wrong};

@@ -31,7 +31,7 @@ pub(super) struct Backwards<F> {
 }
 
 /// A line without its newline, and where it lies.
-pub(super) struct Found {
+pub(super) struct FoundLine {
     pub(super) bytes: Vec<u8>,
     pub(super) start: u64,
     /// After the newline.
@@ -46,7 +46,7 @@ impl<F: Borrow<File>> Backwards<F> {
         Ok(lines)
     }
 
-    pub(super) fn next(&mut self) -> io::Result<Option<Found>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<FoundLine>> {
         let Some(newline) = self.end.checked_sub(1) else { return Ok(None) };
         let start = self.after_newline_before(newline)?;
         let bytes = if self.holds(start, newline) {
@@ -55,11 +55,11 @@ impl<F: Borrow<File>> Backwards<F> {
             read(self.file.borrow(), start, newline)?
         };
         let end = std::mem::replace(&mut self.end, start);
-        Ok(Some(Found { bytes, start, end }))
+        Ok(Some(FoundLine { bytes, start, end }))
     }
 
     /// The next line that has a number, with its number. Damaged lines have none and are passed over.
-    pub(super) fn next_numbered(&mut self) -> io::Result<Option<(u64, Found)>> {
+    pub(super) fn next_numbered(&mut self) -> io::Result<Option<(u64, FoundLine)>> {
         while let Some(found) = self.next()? {
             if let Some(seq) = seq_of(&found.bytes) {
                 return Ok(Some((seq, found)));
@@ -183,7 +183,7 @@ impl Iterator for NewestFirst {
 
 /// Some lines of the ledger.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Page {
+pub struct LedgerPage {
     /// The lines, the newest first.
     pub lines: Vec<Line>,
     /// There are older lines, wanted or not: ask for those before this number.
@@ -214,8 +214,8 @@ impl Ledger {
         count: usize,
         before: Option<u64>,
         mut wanted: impl FnMut(&Line) -> bool,
-    ) -> Result<Page> {
-        let mut page = Page::default();
+    ) -> Result<LedgerPage> {
+        let mut page = LedgerPage::default();
         let mut last = None;
         for (looked, line) in self.newest_before(before.unwrap_or(u64::MAX))?.enumerate() {
             if looked == LOOK || page.lines.len() == count {
@@ -247,7 +247,7 @@ pub(super) struct OldestFirst {
 }
 
 /// A line without its newline, and its place.
-pub(super) struct Seen {
+pub(super) struct PlacedLine {
     pub(super) file: Arc<Path>,
     /// From 1, where reading this file began.
     pub(super) line: u64,
@@ -262,7 +262,7 @@ impl OldestFirst {
         Self { files: files.into_iter().rev().collect(), reading: None, line: 0 }
     }
 
-    pub(super) fn next(&mut self) -> Result<Option<Seen>> {
+    pub(super) fn next(&mut self) -> Result<Option<PlacedLine>> {
         loop {
             if let Some((path, reader)) = &mut self.reading {
                 let mut bytes = Vec::new();
@@ -271,7 +271,7 @@ impl OldestFirst {
                     self.line += 1;
                     let whole = bytes.pop_if(|last| *last == b'\n').is_some();
                     let (file, hash) = (path.clone(), Digest::of(&bytes));
-                    return Ok(Some(Seen { file, line: self.line, whole, bytes, hash }));
+                    return Ok(Some(PlacedLine { file, line: self.line, whole, bytes, hash }));
                 }
             }
             let Some(mut next) = self.files.pop() else { return Ok(None) };

@@ -11,7 +11,7 @@ use crate::error::{Fault, Result};
 
 use super::files::Ledger;
 use super::line::{Cursor, Link};
-use super::read::{OldestFirst, Seen};
+use super::read::{OldestFirst, PlacedLine};
 
 /// What [`Ledger::verify`] found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -78,7 +78,7 @@ impl Ledger {
         let mut lines = OldestFirst::new(self.files()?);
         drop(lock);
         let mut found = Verification { lines: 0, first_seq: None, head: None, remembered, problem: None };
-        let mut before: Option<Seen> = None;
+        let mut before: Option<PlacedLine> = None;
         while let Some(line) = lines.next()? {
             let end = found.head.unwrap_or(Cursor::START);
             found.problem = judge(&line, before.as_ref(), end, remembered, &mut lines)?;
@@ -106,7 +106,7 @@ impl Ledger {
     }
 }
 
-impl Seen {
+impl PlacedLine {
     fn link(&self) -> Option<Link> {
         serde_json::from_slice(&self.bytes).ok()
     }
@@ -118,8 +118,8 @@ impl Seen {
 
 /// What is wrong with this line, if the ledger is good up to `end`. Reads further lines only if something is.
 fn judge(
-    line: &Seen,
-    before: Option<&Seen>,
+    line: &PlacedLine,
+    before: Option<&PlacedLine>,
     end: Cursor,
     remembered: Option<Cursor>,
     rest: &mut OldestFirst,
@@ -153,7 +153,12 @@ fn judge(
 
 /// Whether the line's bytes have the hash that the next line, or else the remembered head, has for it. If neither has
 /// one: yes, because more of a line is payload than chain.
-fn innocent(line: &Seen, link: &Link, remembered: Option<Cursor>, rest: &mut OldestFirst) -> Result<bool> {
+fn innocent(
+    line: &PlacedLine,
+    link: &Link,
+    remembered: Option<Cursor>,
+    rest: &mut OldestFirst,
+) -> Result<bool> {
     if let Some(next) = rest.next()?.and_then(|next| next.link()) {
         return Ok(next.prev == line.hash);
     }

@@ -107,26 +107,26 @@ fn read_changes(invocation: &Invocation, json: &[u8]) -> Result<Vec<Change>, Cli
             let path = invocation.path(&path)?;
             let expected = given.expected_hash;
             let action = action(invocation, given).map_err(|wrong| match wrong {
-                Wrong::Error(error) => error,
-                Wrong::Count(actions) => UsageError::NotOneAction { index, actions }.into(),
-                Wrong::Base64 => UsageError::NotBase64 { index }.into(),
+                BadChange::Error(error) => error,
+                BadChange::Count(actions) => UsageError::NotOneAction { index, actions }.into(),
+                BadChange::Base64 => UsageError::NotBase64 { index }.into(),
             })?;
             Ok(Change::new(path, action).expecting(expected))
         })
         .collect()
 }
 
-enum Wrong {
+enum BadChange {
     Error(CliError),
     Count(usize),
     Base64,
 }
 
-fn action(invocation: &Invocation, given: Given) -> Result<Action, Wrong> {
+fn action(invocation: &Invocation, given: Given) -> Result<Action, BadChange> {
     let mut actions = Vec::new();
     actions.extend(given.content.map(|text| Action::Write(text.into_bytes())));
     if let Some(text) = given.content_base64 {
-        actions.push(Action::Write(decode_base64(&text).ok_or(Wrong::Base64)?));
+        actions.push(Action::Write(decode_base64(&text).ok_or(BadChange::Base64)?));
     }
     actions.extend(given.edits.map(|edits| {
         let edit = |edit: GivenEdit| {
@@ -139,11 +139,11 @@ fn action(invocation: &Invocation, given: Given) -> Result<Action, Wrong> {
         actions.push(Action::Delete);
     }
     if let Some(to) = given.move_to {
-        actions.push(Action::MoveTo(invocation.path(&to).map_err(|fault| Wrong::Error(fault.into()))?));
+        actions.push(Action::MoveTo(invocation.path(&to).map_err(|fault| BadChange::Error(fault.into()))?));
     }
     match (actions.pop(), actions.len()) {
         (Some(action), 0) => Ok(action),
-        (Some(_), more) => Err(Wrong::Count(more + 1)),
-        (None, _) => Err(Wrong::Count(0)),
+        (Some(_), more) => Err(BadChange::Count(more + 1)),
+        (None, _) => Err(BadChange::Count(0)),
     }
 }

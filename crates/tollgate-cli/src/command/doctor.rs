@@ -23,7 +23,7 @@ use crate::error::CliError;
 use crate::hook::checkup::checkups;
 use crate::invocation::Invocation;
 use crate::report::diagnosis::{Checked, Fact};
-use crate::tasks::Tasks;
+use crate::tasks::LoggedVault;
 use crate::trust::Configured;
 use crate::words;
 
@@ -168,7 +168,7 @@ fn worktree(root: &Path, settings: Settings) -> Option<Result<Fact, Fault>> {
     Some(Ok(Fact::Worktrees { shared: shared.len(), apart }))
 }
 
-fn vault(invocation: &Invocation, tasks: &Tasks) -> Result<Fact, Fault> {
+fn vault(invocation: &Invocation, tasks: &LoggedVault) -> Result<Fact, Fault> {
     let healed = tasks.vault.store().heal()?;
     let (mut open, mut unfit) = (0, Vec::new());
     for state in State::ALL.into_iter().filter(|state| !state.is_final()) {
@@ -190,7 +190,7 @@ fn vault(invocation: &Invocation, tasks: &Tasks) -> Result<Fact, Fault> {
     Ok(Fact::Vault { folder: tasks.folder.clone(), open, healed, reclaimable, unknown, unfit, stuck })
 }
 
-fn breakers(invocation: &Invocation, tasks: &Tasks) -> Result<Vec<String>, Fault> {
+fn breakers(invocation: &Invocation, tasks: &LoggedVault) -> Result<Vec<String>, Fault> {
     Ok(tasks.vault.figures(invocation.now())?.1.iter().filter_map(Figures::stopped).collect())
 }
 

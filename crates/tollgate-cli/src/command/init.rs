@@ -17,7 +17,7 @@ use tollgate::workspace::{STATE_FOLDER, read_settings};
 
 use crate::answer::{Answer, Said};
 use crate::error::{CliError, UsageError};
-use crate::host::{self, Became, Found, Host};
+use crate::host::{self, Became, FoundHost, Host};
 use crate::invocation::Invocation;
 use crate::report::setup::{ConfigSetup, HostSetup};
 use crate::surroundings::Surroundings;
@@ -302,9 +302,9 @@ fn registrars(
 fn found(root: &Path) -> Vec<(&'static str, String)> {
     let (home, path) = (Surroundings::home(), Surroundings::path());
     let why = |host: &dyn Host| match host::find(host, home.as_deref(), &path, root) {
-        Found { on_path: true, .. } => Some("on PATH".to_owned()),
-        Found { in_project: Some(name), .. } => Some(format!("`{name}` in this folder")),
-        Found { in_home: true, .. } => Some(format!("`~/{}`", host.traces().home)),
+        FoundHost { on_path: true, .. } => Some("on PATH".to_owned()),
+        FoundHost { in_project: Some(name), .. } => Some(format!("`{name}` in this folder")),
+        FoundHost { in_home: true, .. } => Some(format!("`~/{}`", host.traces().home)),
         _ => None,
     };
     host::ALL.into_iter().filter_map(|host| Some((host.name(), why(host)?))).collect()

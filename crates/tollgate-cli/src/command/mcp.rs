@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tollgate_server::mcp::{Options, Server, Tasks, serve_stdio};
+use tollgate_server::mcp::{ServedVault, Server, ServerOptions, serve_stdio};
 
 use crate::answer::Answer;
 use crate::error::CliError;
@@ -37,12 +37,12 @@ pub(crate) fn run(invocation: &Invocation, args: &McpArgs) -> Result<Answer, Cli
     let tasks = invocation.tasks_of(gate.workspace())?;
     let agent = invocation.agent()?;
     let session = invocation.session(&gate, &agent)?;
-    let options = Options { home: Surroundings::home(), session, ..Options::new(agent) };
+    let options = ServerOptions { home: Surroundings::home(), session, ..ServerOptions::new(agent) };
     let mut server = Server::new(gate, options);
     if let Some(tasks) = tasks {
         tasks.keep_in_touch();
-        server =
-            server.with_tasks(Tasks::new(tasks.vault.clone(), tasks.settle).given(invocation.given_claim()?));
+        server = server
+            .with_tasks(ServedVault::new(tasks.vault.clone(), tasks.settle).given(invocation.given_claim()?));
     }
     serve_stdio(&server)?;
     Ok(Answer::Streamed)

@@ -18,8 +18,8 @@ use tollgate::turn::{Extent, FileState, Sighting, TurnState};
 
 use super::formatter::{self, Adopted};
 use super::pending_call::{Expectation, LastChange, hash_of};
-use super::plan::Plan;
-use super::session::Session;
+use super::plan::ToolPlan;
+use super::session::HookSession;
 use super::settle;
 use super::shown::{has_word, is_same_text, shown};
 use crate::error::CliError;
@@ -34,7 +34,7 @@ pub(super) struct Acting<'h> {
     pub(super) heard: &'h Heard,
     pub(super) invocation: &'h Invocation,
     pub(super) gate: &'h Gate,
-    pub(super) session: &'h Session<'h>,
+    pub(super) session: &'h HookSession<'h>,
 }
 
 impl Acting<'_> {
@@ -46,7 +46,7 @@ impl Acting<'_> {
     pub(super) fn before(
         &self,
         call: &Call,
-        plan: &Plan,
+        plan: &ToolPlan,
         turn: &SharedTurn,
     ) -> Result<Option<Value>, CliError> {
         let name = self.name_of(call);
@@ -103,7 +103,7 @@ impl Acting<'_> {
     pub(super) fn only_judge(
         &self,
         call: &Call,
-        plan: &Plan,
+        plan: &ToolPlan,
         turn: &SharedTurn,
     ) -> Result<Option<Value>, CliError> {
         if let Some(answer) = self.suspected(call, plan, turn)? {
@@ -114,7 +114,7 @@ impl Acting<'_> {
     }
 
     /// The answer to an unknown tool that names a file which the turn knows and which is stale.
-    fn suspected(&self, call: &Call, plan: &Plan, turn: &SharedTurn) -> Result<Option<Value>, CliError> {
+    fn suspected(&self, call: &Call, plan: &ToolPlan, turn: &SharedTurn) -> Result<Option<Value>, CliError> {
         let (mut stale, mut added) = (Vec::new(), BTreeSet::new());
         for path in &plan.suspects {
             // The same file may be named in several spellings.
@@ -219,7 +219,7 @@ impl Acting<'_> {
     fn changes(
         &self,
         call: &Call,
-        plan: &Plan,
+        plan: &ToolPlan,
         turn: &SharedTurn,
     ) -> Result<(Vec<ToolChange>, Vec<(PathBuf, Digest)>), Fault> {
         let (mut changes, mut predicted): (Vec<ToolChange>, Vec<_>) = (Vec::new(), Vec::new());
@@ -271,7 +271,7 @@ impl Acting<'_> {
     }
 
     /// The files that the call gives to unknown programs, and that are not as the turn last saw them.
-    fn foreign(&self, plan: &Plan, turn: &SharedTurn) -> Result<Vec<PathBuf>, Fault> {
+    fn foreign(&self, plan: &ToolPlan, turn: &SharedTurn) -> Result<Vec<PathBuf>, Fault> {
         let mut foreign = Vec::new();
         for named in &plan.named {
             if let Some((path, sighting)) = self.known(named, turn)?

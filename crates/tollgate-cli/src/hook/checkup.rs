@@ -17,7 +17,7 @@ use super::last_call;
 use crate::global_args::GlobalArgs;
 use crate::host::{self, Canary, Host, Registered};
 use crate::invocation::Invocation;
-use crate::report::diagnosis::{Fact, HookState, HostCheckup, ServerState};
+use crate::report::diagnosis::{Fact, HookState, HostCheckup, Registration};
 use crate::surroundings::Surroundings;
 
 /// The longest time for an answer, longer than the deadline of a hook.
@@ -50,7 +50,7 @@ pub(crate) fn checkups(invocation: &Invocation, root: &Path) -> Vec<Fact> {
         });
         match server {
             Ok(Some(registered)) => {
-                let state = try_server(&registered, &path).unwrap_or_else(ServerState::Wrong);
+                let state = try_server(&registered, &path).unwrap_or_else(Registration::Wrong);
                 facts.push(Fact::Server { host: host.name(), file: registered.file, state });
             }
             Ok(None) => {}
@@ -77,7 +77,7 @@ fn hooks(invocation: &Invocation, host: &dyn Host, folder: &Path, root: &Path) -
 
 /// Starts the registered program as an MCP server in a temporary workspace, and checks that it answers. Starts only
 /// `tollgate` by name.
-fn try_server(registered: &Registered, path: &[PathBuf]) -> Result<ServerState, String> {
+fn try_server(registered: &Registered, path: &[PathBuf]) -> Result<Registration, String> {
     let program = registered.command.first().ok_or("it has no command")?;
     let by_name = !program.contains('/');
     let is_there = match by_name {
@@ -91,10 +91,10 @@ fn try_server(registered: &Registered, path: &[PathBuf]) -> Result<ServerState, 
         return Err("its arguments do not begin with `mcp`".into());
     }
     if registered.disabled {
-        return Ok(ServerState::Disabled);
+        return Ok(Registration::Disabled);
     }
     if !by_name {
-        return Ok(ServerState::NotStarted(program.clone()));
+        return Ok(Registration::NotStarted(program.clone()));
     }
     let cage = Cage::new().map_err(|error| format!("cannot create a temporary folder: {error}"))?;
     let mut command = Command::new(program);
@@ -107,7 +107,7 @@ fn try_server(registered: &Registered, path: &[PathBuf]) -> Result<ServerState, 
             .is_ok_and(|answer| answer["result"]["serverInfo"]["name"] == "tollgate")
     };
     match answer.lines().any(is_ours) {
-        true => Ok(ServerState::Responding),
+        true => Ok(Registration::Responding),
         false => Err(format!("it answered `{}`", answer.trim())),
     }
 }

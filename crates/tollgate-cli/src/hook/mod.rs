@@ -38,8 +38,8 @@ use crate::surroundings::Surroundings;
 use crate::words;
 use acting::{Acting, id_of};
 use places::Shares;
-use plan::{Plan, Weight};
-use session::Session;
+use plan::{ToolPlan, Weight};
+use session::HookSession;
 
 /// The largest payload. A payload has the text of one or two files, so a larger one is a mistake of the program.
 const LARGEST: usize = 64 << 20;
@@ -61,7 +61,7 @@ pub(crate) fn answer(called: &'static dyn Host, global: &GlobalArgs) -> Option<V
         Ok((hook, plan))
     }));
     match understood {
-        Ok(Ok((Hook { host, .. }, Plan { people_only: Some(command), .. }))) => {
+        Ok(Ok((Hook { host, .. }, ToolPlan { people_only: Some(command), .. }))) => {
             Some(host.block(&words::hook_people_only(&command)))
         }
         Ok(Ok((hook, plan))) if plan.weight() == Weight::Harmless => {
@@ -185,8 +185,8 @@ struct Hook {
 }
 
 impl Hook {
-    fn plan(&self) -> Plan {
-        let mut plan = Plan::default();
+    fn plan(&self) -> ToolPlan {
+        let mut plan = ToolPlan::default();
         let (call, is_before) = match &self.heard.event {
             HookEvent::Before(call) | HookEvent::Unknown(call) => (call, true),
             HookEvent::After(call, _) => (call, false),
@@ -213,7 +213,7 @@ impl Hook {
         plan
     }
 
-    fn run(&self, plan: Plan, told: &mut dyn FnMut(&HookSettings)) -> Result<Option<Value>, CliError> {
+    fn run(&self, plan: ToolPlan, told: &mut dyn FnMut(&HookSettings)) -> Result<Option<Value>, CliError> {
         match &self.heard.event {
             HookEvent::Before(_) | HookEvent::Unknown(_) | HookEvent::After(..) if plan.is_empty() => {
                 Ok(None)
@@ -266,7 +266,7 @@ impl Hook {
             return Ok(None);
         }
         let turns = invocation.new_turns()?;
-        let session = Session::open(&turns, self.names(), invocation.named_by_environment()?)?;
+        let session = HookSession::open(&turns, self.names(), invocation.named_by_environment()?)?;
         if self.is_own {
             session.note_own_hook()?;
         } else if session.has_own_hook() && self.has_own_hook(root) {
@@ -294,7 +294,7 @@ impl Hook {
     fn before(
         &self,
         call: &Call,
-        plan: Plan,
+        plan: ToolPlan,
         told: &mut dyn FnMut(&HookSettings),
     ) -> Result<Option<Value>, CliError> {
         let (home, has_state) = self.home();
@@ -337,7 +337,7 @@ impl Hook {
     }
 
     /// One workspace judges its share of a call.
-    fn judge(&self, acting: &Acting<'_>, call: &Call, plan: &Plan) -> Result<Option<Value>, CliError> {
+    fn judge(&self, acting: &Acting<'_>, call: &Call, plan: &ToolPlan) -> Result<Option<Value>, CliError> {
         if plan.unreadable && acting.gate.workspace().settings().guard.mode == GuardMode::Enforce {
             let what = format!("the input of `{}` names no file that tollgate can read", call.tool);
             return Err(UsageError::BadPayload { host: self.host.name(), what }.into());

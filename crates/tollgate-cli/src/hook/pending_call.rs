@@ -19,7 +19,7 @@ use tollgate::turn::TurnState;
 use tollgate_base::file::TEMPORARY;
 
 use super::process::Process;
-use crate::replace::{Access, replace_file};
+use crate::replace::{FileAccess, replace_file};
 
 /// The version of the format. A file of a later version is left to the tollgate that wrote it.
 const VERSION: u32 = 1;
@@ -61,7 +61,7 @@ impl PendingCall {
         let host = Process::of_host();
         let call = Self { version: VERSION, turn: id, agent, ticket, predicted, foreign, host };
         let bytes = serde_json::to_vec(&call).map_err(|error| Fault::Invalid { what: error.to_string() })?;
-        replace_file(&path(folder, name), &bytes, Access::Private)
+        replace_file(&path(folder, name), &bytes, FileAccess::Private)
     }
 
     /// Takes the call of this name, if it was recorded and no other process has taken it.

@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 
 use tollgate::workspace::{canonical, has_state};
 
-use super::plan::Plan;
+use super::plan::ToolPlan;
 use crate::invocation::Invocation;
 
 /// The parts of a plan, outer workspaces first.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     /// What each workspace judges.
-    pub(super) own: BTreeMap<PathBuf, Plan>,
+    pub(super) own: BTreeMap<PathBuf, ToolPlan>,
     /// The changes that each workspace watches.
     pub(super) watched: BTreeMap<PathBuf, Vec<PathBuf>>,
 }
@@ -25,9 +25,9 @@ pub(super) struct Shares {
 impl Shares {
     /// Divides a plan. `home` is the workspace of the agent's folder: it judges files that are in no workspace.
     /// States of other users are ignored.
-    pub(super) fn of(plan: Plan, home: &Path, home_has_state: bool, invocation: &Invocation) -> Self {
+    pub(super) fn of(plan: ToolPlan, home: &Path, home_has_state: bool, invocation: &Invocation) -> Self {
         let mut shares = Self::default();
-        let Plan {
+        let ToolPlan {
             reads,
             changes,
             touched,
@@ -70,7 +70,7 @@ impl Shares {
     }
 
     /// The share of the workspace that this path is in.
-    fn at(&mut self, path: &Path, home: &Path, invocation: &Invocation) -> &mut Plan {
+    fn at(&mut self, path: &Path, home: &Path, invocation: &Invocation) -> &mut ToolPlan {
         let root = workspaces_of(path, home, invocation).into_iter().next();
         self.own.entry(root.unwrap_or_else(|| home.to_owned())).or_default()
     }

@@ -28,7 +28,7 @@ pub(super) enum Weight {
 
 /// What a tool will do to files.
 #[derive(Debug, Default)]
-pub(super) struct Plan {
+pub(super) struct ToolPlan {
     pub(super) reads: Vec<(PathBuf, Extent)>,
     pub(super) changes: Vec<Planned>,
     /// Paths that it creates or changes without changing the content of a file.
@@ -68,7 +68,7 @@ pub(super) enum Text {
     Unknown,
 }
 
-impl Plan {
+impl ToolPlan {
     pub(super) fn weight(&self) -> Weight {
         if self.changes.is_empty() && self.touched.is_empty() && !self.unclear && !self.unreadable {
             Weight::Harmless
@@ -108,7 +108,7 @@ impl Plan {
     }
 }
 
-impl Plan {
+impl ToolPlan {
     /// Adds the files that the input of an unknown tool names: as a text of its own, in a patch, or as the target of a
     /// shell command.
     pub(super) fn suspect(&mut self, input: &Value, folder: &Path, home: Option<&Path>) {

@@ -17,7 +17,7 @@ impl Process {
         let mut pid = u32::try_from(rustix::process::getppid()?.as_raw_nonzero().get()).ok()?;
         // The program may run the hook through a shell, which may run another. More levels are not a hook.
         for _ in 0..3 {
-            let found = Found::of(pid)?;
+            let found = FoundProcess::of(pid)?;
             let shells = ["sh", "dash", "bash", "zsh", "fish", "busybox", "env"];
             if !shells.contains(&found.name.as_str()) {
                 // Process 1 adopts processes whose parent has died.
@@ -29,17 +29,17 @@ impl Process {
     }
 
     pub(crate) fn is_alive(&self) -> bool {
-        Found::of(self.pid).is_some_and(|found| found.started == self.started)
+        FoundProcess::of(self.pid).is_some_and(|found| found.started == self.started)
     }
 }
 
-struct Found {
+struct FoundProcess {
     name: String,
     parent: u32,
     started: u64,
 }
 
-impl Found {
+impl FoundProcess {
     fn of(pid: u32) -> Option<Self> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The name is in parentheses and may contain parentheses.
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn a_process_is_alive_until_it_is_killed() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let process = Process { pid: child.id(), started: Found::of(child.id()).unwrap().started };
+        let process = Process { pid: child.id(), started: FoundProcess::of(child.id()).unwrap().started };
         assert!(process.is_alive());
         assert!(!Process { started: process.started + 1, ..process.clone() }.is_alive());
         child.kill().unwrap();

@@ -21,7 +21,7 @@ use tollgate::turn::TurnState;
 
 use super::pending_call::{self, Expectation, PendingCall, Since};
 use super::settle;
-use crate::replace::{Access, make_folder, replace_file};
+use crate::replace::{FileAccess, make_folder, replace_file};
 
 /// The age at which a folder is deleted, as for turns: its agent is gone.
 const FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
@@ -30,7 +30,7 @@ const FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
 const LONGEST_NAME: usize = 64;
 
 /// One agent of one session.
-pub(super) struct Session<'t> {
+pub(super) struct HookSession<'t> {
     turns: &'t SharedTurns,
     folder: PathBuf,
     /// The agent's name in the ledger and in messages.
@@ -38,7 +38,7 @@ pub(super) struct Session<'t> {
     key: String,
 }
 
-impl<'t> Session<'t> {
+impl<'t> HookSession<'t> {
     /// The agent of this program, session and subagent. The subagent is empty for the session's main agent.
     pub(super) fn open(
         turns: &'t SharedTurns,
@@ -63,7 +63,7 @@ impl<'t> Session<'t> {
     pub(super) fn note_own_hook(&self) -> Result<(), Fault> {
         match self.has_own_hook() {
             true => Ok(()),
-            false => replace_file(&self.folder.join("own"), b"", Access::Private),
+            false => replace_file(&self.folder.join("own"), b"", FileAccess::Private),
         }
     }
 
@@ -133,8 +133,8 @@ impl<'t> Session<'t> {
         gate.record_turn_start(&turn)?;
         let text = format!("{} {}\n", turn.id(), number.map(mark).unwrap_or_default());
         let root = escape(gate.workspace().path()) + "\n";
-        replace_file(&self.folder.join("root"), root.as_bytes(), Access::Private)?;
-        replace_file(&self.folder.join("turn"), text.as_bytes(), Access::Private)?;
+        replace_file(&self.folder.join("root"), root.as_bytes(), FileAccess::Private)?;
+        replace_file(&self.folder.join("turn"), text.as_bytes(), FileAccess::Private)?;
         Ok(turn)
     }
 
@@ -171,7 +171,7 @@ impl<'t> Session<'t> {
     }
 
     fn lock(&self) -> Result<File, Fault> {
-        make_folder(&self.folder, Access::Private)?;
+        make_folder(&self.folder, FileAccess::Private)?;
         let path = self.folder.join("lock");
         let fault = |source| Fault::Io { doing: "lock", path: path.clone(), source };
         let mut options = fs::OpenOptions::new();
@@ -213,7 +213,7 @@ impl<'t> Session<'t> {
     /// Whether the agent was told of the same refusal before. Remembers that it is told now.
     pub(super) fn was_told(&self, refusal: &[u8]) -> bool {
         let path = self.folder.join("refused").join(Digest::of(refusal).to_string());
-        path.exists() || replace_file(&path, b"", Access::Private).is_err()
+        path.exists() || replace_file(&path, b"", FileAccess::Private).is_err()
     }
 
     /// Deletes the folders of agents that are long gone.

@@ -11,7 +11,7 @@ use super::fields::{
 use super::mcp::Registry;
 use super::program::{Canary, Host, Traces};
 use super::setup::{Setup, command, command_or};
-use crate::replace::Access;
+use crate::replace::FileAccess;
 
 pub(super) struct Cline;
 
@@ -120,7 +120,7 @@ impl Host for Cline {
 
     fn setup(&self) -> Setup {
         let script = |command: String| format!("#!/bin/sh\n{command}\n");
-        let file = |name, command| (name, script(command), Access::Executable);
+        let file = |name, command| (name, script(command), FileAccess::Executable);
         Setup::Own(vec![
             file(".cline/hooks/UserPromptSubmit", command(self.name())),
             file(".cline/hooks/PreToolUse", command_or(self.name(), OTHERWISE)),

@@ -15,7 +15,7 @@ use super::fields::{
 use super::mcp::Registry;
 use super::program::{Canary, Host, Traces};
 use super::setup::{EXIT_2, Setup, command, command_or};
-use crate::replace::Access;
+use crate::replace::FileAccess;
 
 pub(super) struct Copilot;
 
@@ -113,7 +113,7 @@ impl Host for Copilot {
             "sessionEnd": say(),
         }});
         let text = serde_json::to_string_pretty(&hooks).unwrap_or_default() + "\n";
-        Setup::Own(vec![(".github/hooks/tollgate.json", text, Access::Normal)])
+        Setup::Own(vec![(".github/hooks/tollgate.json", text, FileAccess::Normal)])
     }
 
     fn switches(&self) -> &'static [&'static str] {

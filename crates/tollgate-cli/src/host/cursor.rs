@@ -12,7 +12,7 @@ use super::mcp::Registry;
 use super::program::{Canary, Host, Traces};
 use super::setup::{EXIT_2, Setup, command, command_or};
 
-pub(super) struct Cursor;
+pub(super) struct CursorEditor;
 
 /// Tools that change no files of the workspace.
 const HARMLESS: &[&str] =
@@ -34,7 +34,7 @@ const OTHERS: &[&str] = &[
     "preCompact",
 ];
 
-impl Host for Cursor {
+impl Host for CursorEditor {
     fn name(&self) -> &'static str {
         "cursor"
     }

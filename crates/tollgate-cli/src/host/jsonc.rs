@@ -19,7 +19,7 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 
 /// One step from a container to a member of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step<'p> {
+pub(super) enum JsonStep<'p> {
     /// The member of an object.
     Key(&'p str),
     /// The element of an array.
@@ -32,7 +32,7 @@ pub(super) fn parse(text: &str) -> Result<Value, String> {
 }
 
 /// The text with one more member, at the end of the container at this path. The member of an object has a name.
-pub(super) fn with(text: &str, path: &[Step<'_>], name: Option<&str>, value: &Value) -> Option<String> {
+pub(super) fn with(text: &str, path: &[JsonStep<'_>], name: Option<&str>, value: &Value) -> Option<String> {
     let document = Document::parse(text).ok()?;
     let container = document.container(path)?;
     let name = name.map(|name| format!("{}: ", Value::from(name))).unwrap_or_default();
@@ -65,7 +65,7 @@ pub(super) fn with(text: &str, path: &[Step<'_>], name: Option<&str>, value: &Va
 }
 
 /// The text without the member at this path. Empty if nothing else was in it.
-pub(super) fn without(text: &str, path: &[Step<'_>]) -> Option<String> {
+pub(super) fn without(text: &str, path: &[JsonStep<'_>]) -> Option<String> {
     let document = Document::parse(text).ok()?;
     let (step, above) = path.split_last()?;
     let container = document.container(above)?;
@@ -167,22 +167,22 @@ impl<'t> Document<'t> {
     }
 
     /// The value at a path.
-    fn value(&self, path: &[Step<'_>]) -> Option<&ast::Value<'t>> {
+    fn value(&self, path: &[JsonStep<'_>]) -> Option<&ast::Value<'t>> {
         let mut value = self.root.as_ref()?;
         for step in path {
             value = match (value, step) {
                 // Programs take the last of several members with one name.
-                (ast::Value::Object(object), Step::Key(key)) => {
+                (ast::Value::Object(object), JsonStep::Key(key)) => {
                     &object.properties.iter().rfind(|property| name(&property.name) == *key)?.value
                 }
-                (ast::Value::Array(array), Step::At(at)) => array.elements.get(*at)?,
+                (ast::Value::Array(array), JsonStep::At(at)) => array.elements.get(*at)?,
                 _ => return None,
             };
         }
         Some(value)
     }
 
-    fn container(&self, path: &[Step<'_>]) -> Option<Container> {
+    fn container(&self, path: &[JsonStep<'_>]) -> Option<Container> {
         let value = self.value(path)?;
         let members = match value {
             ast::Value::Object(object) => object.properties.iter().map(range).collect(),
@@ -194,12 +194,12 @@ impl<'t> Document<'t> {
     }
 
     /// The number of a member in its container.
-    fn position(&self, above: &[Step<'_>], step: Step<'_>) -> Option<usize> {
+    fn position(&self, above: &[JsonStep<'_>], step: JsonStep<'_>) -> Option<usize> {
         match (self.value(above)?, step) {
-            (ast::Value::Object(object), Step::Key(key)) => {
+            (ast::Value::Object(object), JsonStep::Key(key)) => {
                 object.properties.iter().rposition(|property| name(&property.name) == key)
             }
-            (ast::Value::Array(array), Step::At(at)) => Some(at).filter(|at| *at < array.elements.len()),
+            (ast::Value::Array(array), JsonStep::At(at)) => Some(at).filter(|at| *at < array.elements.len()),
             _ => None,
         }
     }
@@ -254,25 +254,25 @@ mod tests {
 
     /// Adds a member and removes it: the text in between, which must have the value, and the same bytes afterwards.
     #[track_caller]
-    fn added(text: &str, path: &[Step<'_>], name: Option<&str>, value: &Value) -> String {
+    fn added(text: &str, path: &[JsonStep<'_>], name: Option<&str>, value: &Value) -> String {
         let with = with(text, path, name, value).unwrap_or_else(|| panic!("{text}"));
         let parsed = parse(&with).unwrap_or_else(|error| panic!("{error}: {with}"));
         let mut container = &parsed;
         for step in path {
             container = match step {
-                Step::Key(key) => &container[key],
-                Step::At(at) => &container[at],
+                JsonStep::Key(key) => &container[key],
+                JsonStep::At(at) => &container[at],
             };
         }
         let (last, member) = match name {
-            Some(name) => (Step::Key(name), &container[name]),
+            Some(name) => (JsonStep::Key(name), &container[name]),
             None => (
-                Step::At(container.as_array().unwrap().len() - 1),
+                JsonStep::At(container.as_array().unwrap().len() - 1),
                 container.as_array().unwrap().last().unwrap(),
             ),
         };
         assert_eq!(member, value, "{with}");
-        let path: Vec<Step<'_>> = path.iter().copied().chain([last]).collect();
+        let path: Vec<JsonStep<'_>> = path.iter().copied().chain([last]).collect();
         assert_eq!(without(&with, &path).unwrap(), text, "{with}");
         with
     }
@@ -327,16 +327,16 @@ mod tests {
             let with = added(text, &[], Some("tollgate"), &value);
             let both = added(&with, &[], Some("other"), &value);
             // Removed in the other order.
-            let one = without(&both, &[Step::Key("tollgate")]).unwrap();
-            assert_eq!(without(&one, &[Step::Key("other")]).unwrap(), text, "{both}");
+            let one = without(&both, &[JsonStep::Key("tollgate")]).unwrap();
+            assert_eq!(without(&one, &[JsonStep::Key("other")]).unwrap(), text, "{both}");
             // The same layouts further in.
             for outer in ["{\"in\":@}", "{ \"in\": @, \"b\": 1 }", "{\n  \"a\": 1, // c\n  \"in\": @,\n}\n"] {
-                added(&outer.replace('@', text), &[Step::Key("in")], Some("tollgate"), &value);
+                added(&outer.replace('@', text), &[JsonStep::Key("in")], Some("tollgate"), &value);
             }
             let list = text.replace("\"a\":", "").replace("\"b\":", "");
             let list: String = list.replace('{', "[").replace('}', "]");
             if parse(&list).is_ok() {
-                added(&format!("{{\"in\": {list}}}"), &[Step::Key("in")], None, &value);
+                added(&format!("{{\"in\": {list}}}"), &[JsonStep::Key("in")], None, &value);
             }
         }
     }
@@ -346,16 +346,16 @@ mod tests {
         for text in ["{\"a\": 1}", "{\n  \"a\": 1\n}\n", "{}", "{\n  \"a\": {}, // c\n}\n"] {
             let with = with(text, &[], Some("servers"), &json!({"tollgate": {"b": [1]}})).unwrap();
             assert_eq!(
-                without(&with, &[Step::Key("servers"), Step::Key("tollgate")]).unwrap(),
+                without(&with, &[JsonStep::Key("servers"), JsonStep::Key("tollgate")]).unwrap(),
                 text,
                 "{with}"
             );
         }
         let own = "{\n  \"servers\": {\n    \"tollgate\": 1\n  }\n}\n";
-        assert_eq!(without(own, &[Step::Key("servers"), Step::Key("tollgate")]).unwrap(), "");
+        assert_eq!(without(own, &[JsonStep::Key("servers"), JsonStep::Key("tollgate")]).unwrap(), "");
         let commented = format!("// mine\n{own}");
         assert_eq!(
-            without(&commented, &[Step::Key("servers"), Step::Key("tollgate")]).unwrap(),
+            without(&commented, &[JsonStep::Key("servers"), JsonStep::Key("tollgate")]).unwrap(),
             "// mine\n{\n}\n"
         );
     }

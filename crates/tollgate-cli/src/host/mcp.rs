@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tollgate::error::Fault;
 
-use super::jsonc::{self, Step};
+use super::jsonc::{self, JsonStep};
 use super::setup::{self, Became, damaged, pretty, read_json, remove, restore, write};
-use crate::replace::Access;
+use crate::replace::FileAccess;
 
 /// The name of our entry.
 const NAME: &str = "tollgate";
@@ -170,12 +170,12 @@ impl Registry {
                         Some(pretty(&config))
                     }
                     Some(text) if read_json(&path)?.is_some_and(|config| config.get(key).is_some()) => {
-                        jsonc::with(&text, &[Step::Key(key)], Some(NAME), entry)
+                        jsonc::with(&text, &[JsonStep::Key(key)], Some(NAME), entry)
                     }
                     Some(text) => jsonc::with(&text, &[], Some(key), &json!({NAME: entry})),
                 };
                 let text = text.ok_or_else(|| damaged(&path, "it should be an object"))?;
-                write(&path, &text, Access::Normal)?;
+                write(&path, &text, FileAccess::Normal)?;
             }
             RegistryForm::Toml(lines) => {
                 let text = read(&path)?;
@@ -198,7 +198,7 @@ impl Registry {
         match &self.form {
             RegistryForm::Json { key, base, .. } => {
                 let text = setup::read(&path)?.unwrap_or_default();
-                let without = jsonc::without(&text, &[Step::Key(key), Step::Key(NAME)]);
+                let without = jsonc::without(&text, &[JsonStep::Key(key), JsonStep::Key(NAME)]);
                 let unusual = || damaged(&path, "our entry cannot be removed from it; remove it yourself");
                 restore(root, &path, &without.ok_or_else(unusual)?, base)?;
             }
@@ -249,7 +249,7 @@ fn write_toml(path: &Path, before: &str, after: &str) -> Result<(), Fault> {
             return Err(damaged(path, "`mcp_servers` has an unusual form; edit the file yourself"));
         }
     }
-    write(path, after, Access::Normal)
+    write(path, after, FileAccess::Normal)
 }
 
 /// The text without our table, its subtables, and the empty line or the newline that was added before it.

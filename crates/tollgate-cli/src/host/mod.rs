@@ -33,7 +33,7 @@ pub(crate) const ALL: [&dyn Host; 7] = [
     &codex::Codex,
     &gemini::Gemini,
     &opencode::Opencode,
-    &cursor::Cursor,
+    &cursor::CursorEditor,
     &copilot::Copilot,
     &cline::Cline,
 ];
@@ -61,7 +61,7 @@ pub(crate) fn recognise(payload: &Value, called: &'static dyn Host) -> &'static 
 
 /// The traces of a program, on this machine and in this workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundHost {
     /// Its executable is in `PATH`.
     pub(crate) on_path: bool,
     /// A file or folder of it in the workspace.
@@ -70,7 +70,7 @@ pub(crate) struct Found {
     pub(crate) in_home: bool,
 }
 
-impl Found {
+impl FoundHost {
     /// Whether there are any.
     pub(crate) fn any(self) -> bool {
         self.on_path || self.in_project.is_some() || self.in_home
@@ -78,9 +78,9 @@ impl Found {
 }
 
 /// Looks for the traces of a program.
-pub(crate) fn find(host: &dyn Host, home: Option<&Path>, path: &[PathBuf], root: &Path) -> Found {
+pub(crate) fn find(host: &dyn Host, home: Option<&Path>, path: &[PathBuf], root: &Path) -> FoundHost {
     let traces = host.traces();
-    Found {
+    FoundHost {
         on_path: path.iter().any(|folder| folder.join(traces.program).is_file()),
         in_project: traces.project.iter().find(|name| root.join(name).exists()).copied(),
         in_home: home.is_some_and(|home| home.join(traces.home).is_dir()),

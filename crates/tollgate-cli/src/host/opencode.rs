@@ -11,7 +11,7 @@ use super::fields::{
 use super::mcp::Registry;
 use super::program::{Canary, Host, Traces};
 use super::setup::Setup;
-use crate::replace::Access;
+use crate::replace::FileAccess;
 
 pub(super) struct Opencode;
 
@@ -91,7 +91,7 @@ impl Host for Opencode {
         Setup::Own(vec![(
             ".opencode/plugin/tollgate.js",
             include_str!("opencode_plugin.js").into(),
-            Access::Normal,
+            FileAccess::Normal,
         )])
     }
 

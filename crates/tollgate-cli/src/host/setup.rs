@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use tollgate::error::Fault;
 
-use super::jsonc::{self, Step};
-use crate::replace::{Access, replace_file};
+use super::jsonc::{self, JsonStep};
+use crate::replace::{FileAccess, replace_file};
 
 /// The text that marks our entries.
 const OURS: &str = "tollgate hook ";
@@ -29,7 +29,7 @@ pub(crate) enum Setup {
         entries: Vec<(&'static str, Value)>,
     },
     /// Separate files: path, text and permissions.
-    Own(Vec<(&'static str, String, Access)>),
+    Own(Vec<(&'static str, String, FileAccess)>),
 }
 
 /// Whether a program would call the installed hooks.
@@ -170,7 +170,7 @@ impl Setup {
                         text = with_entry(&path, &text, event, entry)?;
                     }
                 }
-                write(&path, &text, Access::Normal)?;
+                write(&path, &text, FileAccess::Normal)?;
             }
             Self::Own(files) => {
                 for (file, text, access) in files {
@@ -230,11 +230,11 @@ fn with_hooks(mut base: Value, entries: &[(&'static str, Value)]) -> Value {
 fn with_entry(path: &Path, text: &str, event: &'static str, entry: &Value) -> Result<String, Fault> {
     let config = parse(path, text)?;
     config.as_object().ok_or_else(|| damaged(path, "it should be an object"))?;
-    let hooks = Step::Key("hooks");
+    let hooks = JsonStep::Key("hooks");
     let with = match (config.get("hooks"), config.get("hooks").and_then(|hooks| hooks.get(event))) {
         (None, _) => jsonc::with(text, &[], Some("hooks"), &json!({event: [entry]})),
         (Some(_), None) => jsonc::with(text, &[hooks], Some(event), &json!([entry])),
-        (Some(_), Some(_)) => jsonc::with(text, &[hooks, Step::Key(event)], None, entry),
+        (Some(_), Some(_)) => jsonc::with(text, &[hooks, JsonStep::Key(event)], None, entry),
     };
     with.ok_or_else(|| damaged(path, "`hooks` should be an object of lists"))
 }
@@ -251,17 +251,17 @@ fn without_ours(path: &Path, mut text: String) -> Result<String, Fault> {
 }
 
 /// The last entry of ours: a hook, or a group in which all hooks are ours.
-fn last_of_ours(config: &Value) -> Option<Vec<Step<'_>>> {
+fn last_of_ours(config: &Value) -> Option<Vec<JsonStep<'_>>> {
     let events = config.get("hooks")?.as_object()?;
     let entries = events.iter().flat_map(|(event, list)| {
         let list = list.as_array().into_iter().flatten().enumerate();
-        list.map(move |(at, entry)| ([Step::Key("hooks"), Step::Key(event), Step::At(at)], entry))
+        list.map(move |(at, entry)| ([JsonStep::Key("hooks"), JsonStep::Key(event), JsonStep::At(at)], entry))
     });
     let ours = entries.filter_map(|(path, entry)| match entry.get("hooks").and_then(Value::as_array) {
         Some(inner) if inner.iter().all(is_ours) => (!inner.is_empty()).then(|| path.to_vec()),
         Some(inner) => {
             let at = inner.iter().rposition(is_ours)?;
-            Some(path.into_iter().chain([Step::Key("hooks"), Step::At(at)]).collect())
+            Some(path.into_iter().chain([JsonStep::Key("hooks"), JsonStep::At(at)]).collect())
         }
         None => is_ours(entry).then(|| path.to_vec()),
     });
@@ -315,12 +315,12 @@ pub(super) fn restore(root: &Path, path: &Path, text: &str, base: &Value) -> Res
     if text.is_empty() || text == pretty(base) && *base != json!({}) {
         remove(root, path)
     } else {
-        write(path, text, Access::Normal)
+        write(path, text, FileAccess::Normal)
     }
 }
 
 /// Writes a file whole, because the program that reads it may be running. Follows a symbolic link.
-pub(super) fn write(path: &Path, text: &str, access: Access) -> Result<(), Fault> {
+pub(super) fn write(path: &Path, text: &str, access: FileAccess) -> Result<(), Fault> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     replace_file(&path, text.as_bytes(), access)
 }

@@ -15,7 +15,7 @@ use tollgate::vault::store::Unfit;
 use tollgate_guard::doctor::Leftovers;
 use tollgate_guard::probe::{FileSystem, Reach};
 
-use crate::host::{Found, Trust};
+use crate::host::{FoundHost, Trust};
 use crate::root::FoundBy;
 use crate::trust::Commands;
 
@@ -112,7 +112,7 @@ pub(crate) enum Fact {
         host: &'static str,
         /// The configuration file.
         file: PathBuf,
-        state: ServerState,
+        state: Registration,
     },
     /// The check failed.
     Broken {
@@ -185,8 +185,8 @@ impl Fact {
             Self::Host(HostCheckup { found, has_server, .. }) => {
                 warn_if(!has_server && (found.on_path || found.in_project.is_some()))
             }
-            Self::Server { state: ServerState::Wrong(_), .. } => Level::Problem,
-            Self::Server { state, .. } => warn_if(*state == ServerState::Disabled),
+            Self::Server { state: Registration::Wrong(_), .. } => Level::Problem,
+            Self::Server { state, .. } => warn_if(*state == Registration::Disabled),
             Self::Recovery { late, .. } => warn_if(*late > 0),
             Self::Store { findings, .. } => {
                 findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok)
@@ -212,7 +212,7 @@ pub(crate) struct HostCheckup {
     /// The name of its executable.
     pub(crate) program: &'static str,
     /// What shows that it is used.
-    pub(crate) found: Found,
+    pub(crate) found: FoundHost,
     /// The MCP server is registered with it.
     pub(crate) has_server: bool,
     pub(crate) hooks: HookState,
@@ -220,7 +220,7 @@ pub(crate) struct HostCheckup {
 
 /// The state of a registered MCP server.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum ServerState {
+pub(crate) enum Registration {
     /// It was started, and it answered.
     Responding,
     /// It is another program than `init` registers. The configuration may come with the repository, so it was not started.

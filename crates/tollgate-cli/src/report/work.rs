@@ -2,7 +2,7 @@
 
 /// The number of tasks per outcome.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct WorkSummary {
     pub(crate) done: u64,
     pub(crate) drafted: u64,
     pub(crate) failed: u64,
@@ -11,7 +11,7 @@ pub(crate) struct Tally {
     pub(crate) faulted: u64,
 }
 
-impl Tally {
+impl WorkSummary {
     pub(crate) fn is_nothing(&self) -> bool {
         *self == Self::default()
     }

@@ -21,7 +21,7 @@ use super::task::vault_words;
 use super::text::{Viewpoint, ago, count, counted, quoted, shown, size};
 use super::trust::commands_words;
 use crate::host::Trust;
-use crate::report::diagnosis::{Checked, Fact, HookState, HostCheckup, ServerState};
+use crate::report::diagnosis::{Checked, Fact, HookState, HostCheckup, Registration};
 
 /// All findings, one after the other, then a summary.
 pub(crate) fn diagnosis(checked: &[Checked]) -> String {
@@ -186,12 +186,12 @@ pub(crate) fn finding(view: &Viewpoint, fact: &Fact) -> (String, Option<String>)
         Fact::Server { host, file, state } => {
             let place = format!("`{host}`: MCP server registered in `{}`", plain(&file.to_string_lossy()));
             match state {
-                ServerState::Responding => (format!("{place} and responding"), None),
-                ServerState::NotStarted(program) => {
+                Registration::Responding => (format!("{place} and responding"), None),
+                Registration::NotStarted(program) => {
                     (format!("{place}; not tested, because it is `{}` and not `tollgate`", plain(program)), None)
                 }
-                ServerState::Disabled => (format!("{place}, but disabled there"), Some("enable it".into())),
-                ServerState::Wrong(why) => (
+                Registration::Disabled => (format!("{place}, but disabled there"), Some("enable it".into())),
+                Registration::Wrong(why) => (
                     format!("{place}, but it does not work: {}", plain(why)),
                     Some(format!(
                         "fix the entry `tollgate` there, or run `tollgate init --mcp {host} --remove`, then `tollgate init \

@@ -14,7 +14,7 @@ use tollgate::visible::plain;
 
 use super::error::{fault_words, hint};
 use super::text::{Viewpoint, count, seconds, shown};
-use crate::report::work::Tally;
+use crate::report::work::WorkSummary;
 
 pub(crate) fn cannot_run(program: &OsStr, error: &io::Error) -> String {
     format!("error: cannot run `{}`: {error}", plain(&program.to_string_lossy()))
@@ -127,7 +127,7 @@ pub(crate) fn given_back(task: &TaskName, landed: &Landed, why: &str) -> String 
     format!("returned `{}` to `{}`: {}", plain(task.as_str()), landed.slot, plain(why))
 }
 
-pub(crate) fn work_done(tally: &Tally) -> String {
+pub(crate) fn work_done(tally: &WorkSummary) -> String {
     let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let mut parts = vec![format!("{} done", count(number(tally.done), "task"))];
     if tally.drafted > 0 {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::plan::{Base, Deed, Looked, Plan};
+use super::plan::{Base, Looked, Operation, Plan};
 use super::staging::Staged;
 use crate::disk::{Quiet, Spot, Target};
 use crate::turn::FileState;
@@ -70,9 +70,9 @@ impl Current {
                 }
                 Ok(Looked::Busy)
             }
-            (_, Deed::Put { .. }) if spot.inode()?.is_some() => Ok(Looked::Busy),
-            (_, Deed::Put { .. }) => Ok(Looked::Ready),
-            (_, Deed::Remove | Deed::MoveTo(_)) => Err(plan.place.path().missing()),
+            (_, Operation::Put { .. }) if spot.inode()?.is_some() => Ok(Looked::Busy),
+            (_, Operation::Put { .. }) => Ok(Looked::Ready),
+            (_, Operation::Remove | Operation::MoveTo(_)) => Err(plan.place.path().missing()),
         }
     }
 

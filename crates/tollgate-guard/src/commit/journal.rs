@@ -99,11 +99,11 @@ impl JournalContent {
     }
 }
 
-pub(crate) struct Journal {
+pub(crate) struct CommitJournal {
     spot: Spot,
 }
 
-impl Journal {
+impl CommitJournal {
     /// Writes a journal. Until it is complete and durable it has another name. That name has a stripe, whose lock the writer
     /// holds for as long as it lives.
     pub(crate) fn write(

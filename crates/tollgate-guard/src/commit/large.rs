@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::journal::{Journal, JournalContent, JournalRecord};
-use super::plan::{Applied, Base, Deed, Looked, Plan, ROUNDS};
+use super::journal::{CommitJournal, JournalContent, JournalRecord};
+use super::plan::{Applied, Base, Looked, Operation, Plan, ROUNDS};
 use super::staging::remove_folders;
-use super::step::{Stand, Step};
+use super::step::{FileStep, Stand};
 use super::undo::{roll_back, staged_spot};
 use crate::disk::{Found, Linked, Quiet, Spot, gone_is_none, no_folder_is_none};
 use crate::explain::{record, refuse};
@@ -58,9 +58,9 @@ pub(super) fn commit(
         let (mut steps, looked) = prepare(request, plans, &mut folders)?;
         refusals = match looked {
             Prepared::Ready => match apply(request, &mut steps, &mut folders, begun)? {
-                Attempt::Made(journal) => return made(request, &steps, folders, journal, locks),
-                Attempt::Undone => Vec::new(),
-                Attempt::Failed(fault) => {
+                Round::Made(journal) => return made(request, &steps, folders, journal, locks),
+                Round::Undone => Vec::new(),
+                Round::Failed(fault) => {
                     discard(root, steps)?;
                     folders.remove(root)?;
                     return Err(fault);
@@ -93,7 +93,7 @@ struct Folders {
     wanted: BTreeSet<PathBuf>,
     made: Vec<PathBuf>,
     /// Names the folders until the change is made or undone, so that a crash does not leave them behind.
-    intent: Option<Journal>,
+    intent: Option<CommitJournal>,
 }
 
 impl Folders {
@@ -104,8 +104,8 @@ impl Folders {
             match (plan.base, &mut plan.deed) {
                 // Stale.
                 (Base::Exactly(FileState::Present(_)), _) if !plan.place.missing.is_empty() => {}
-                (_, Deed::Put { .. }) => wanted.extend(std::mem::take(&mut plan.place.missing)),
-                (_, Deed::MoveTo(to)) if plan.place.missing.is_empty() => {
+                (_, Operation::Put { .. }) => wanted.extend(std::mem::take(&mut plan.place.missing)),
+                (_, Operation::MoveTo(to)) if plan.place.missing.is_empty() => {
                     wanted.extend(std::mem::take(&mut to.missing));
                 }
                 _ => {}
@@ -116,7 +116,13 @@ impl Folders {
                 let Request { root, turn, .. } = request;
                 let id = ChangeId::new(root.now())?;
                 let record = JournalRecord::new(&id, &plan.place.relative, None, &wanted);
-                Some(Journal::write(root, turn.agent(), Some(turn.id()), vec![record], Durability::Fast)?)
+                Some(CommitJournal::write(
+                    root,
+                    turn.agent(),
+                    Some(turn.id()),
+                    vec![record],
+                    Durability::Fast,
+                )?)
             }
             _ => None,
         };
@@ -136,17 +142,17 @@ impl Folders {
     /// The change was not made: deletes those that are empty.
     fn remove(self, root: &Root) -> Result<()> {
         remove_folders(root, &self.made)?;
-        self.intent.map_or(Ok(()), Journal::remove)
+        self.intent.map_or(Ok(()), CommitJournal::remove)
     }
 }
 
 /// A step whose files are closed.
 struct ClosedStep {
-    step: Step,
+    step: FileStep,
     /// `None` if there is nothing to do.
     record: Option<JournalRecord>,
     /// Names a staged file that is not in the stage, until the journal of the commit does.
-    intent: Option<Journal>,
+    intent: Option<CommitJournal>,
 }
 
 enum Prepared {
@@ -192,7 +198,7 @@ fn prepare(
 impl ClosedStep {
     fn prepare(request: &Request<'_>, plan: Plan) -> Result<(Self, Looked)> {
         let root = request.root;
-        let mut step = Step::new(request, plan)?;
+        let mut step = FileStep::new(request, plan)?;
         let looked = step.stage(root).and_then(|staged| match staged {
             Looked::Ready => step.look(),
             other => Ok(other),
@@ -293,8 +299,8 @@ fn spots(root: &Root, record: &JournalRecord) -> Result<Option<(Spot, Spot)>> {
     Ok(aside.map(|aside| (spot, aside)))
 }
 
-enum Attempt {
-    Made(Option<Journal>),
+enum Round {
+    Made(Option<CommitJournal>),
     /// A foreign save came in between: all changes were undone.
     Undone,
     /// All changes were undone.
@@ -307,7 +313,7 @@ fn apply(
     steps: &mut [ClosedStep],
     folders: &mut Folders,
     begun: Instant,
-) -> Result<Attempt> {
+) -> Result<Round> {
     let Request { root, turn, .. } = *request;
     let durability = root.durability();
     let mut records: Vec<JournalRecord> = steps.iter().filter_map(|closed| closed.record.clone()).collect();
@@ -317,9 +323,9 @@ fn apply(
     let content = JournalContent::new(turn.agent().clone(), turn.id().clone(), records);
     let journal = match content.records.is_empty() {
         true => None,
-        false => match Journal::write_content(root, &content, durability) {
+        false => match CommitJournal::write_content(root, &content, durability) {
             Ok(journal) => Some(journal),
-            Err(fault) => return Ok(Attempt::Failed(fault)),
+            Err(fault) => return Ok(Round::Failed(fault)),
         },
     };
     let attempt = swap_and_verify(root, steps, &content).and_then(|matched| {
@@ -333,14 +339,14 @@ fn apply(
         Ok(matched)
     });
     if matches!(attempt, Ok(true)) {
-        return Ok(Attempt::Made(journal));
+        return Ok(Round::Made(journal));
     }
     roll_back(root, &content)?;
     folders.made.clear();
     if let Some(journal) = journal {
         journal.remove_for_good(root)?;
     }
-    Ok(attempt.map_or_else(Attempt::Failed, |_| Attempt::Undone))
+    Ok(attempt.map_or_else(Round::Failed, |_| Round::Undone))
 }
 
 fn swap_and_verify(root: &Root, steps: &mut [ClosedStep], content: &JournalContent) -> Result<bool> {
@@ -383,7 +389,7 @@ fn made(
     request: &Request<'_>,
     steps: &[ClosedStep],
     folders: Folders,
-    journal: Option<Journal>,
+    journal: Option<CommitJournal>,
     locks: &StripeLocks,
 ) -> Result<Outcome<Vec<Applied>>> {
     let root = request.root;

@@ -40,12 +40,12 @@ use tollgate_base::ledger::Entry;
 use tollgate_base::lock::Pauses;
 use tollgate_base::settings::Durability;
 
-pub(crate) use journal::{Journal, JournalContent, JournalRecord};
+pub(crate) use journal::{CommitJournal, JournalContent, JournalRecord};
 pub use plan::{Applied, Guarantee};
-pub(crate) use plan::{Base, Deed, Plan, file_changed, folder_moved};
+pub(crate) use plan::{Base, Operation, Plan, file_changed, folder_moved};
 use plan::{Looked, ROUNDS};
 pub(crate) use staging::{make_folders, remove_folders};
-use step::Step;
+use step::FileStep;
 pub(crate) use undo::{complete, finish_swap, give_back, put_back, roll_back};
 
 /// Makes all of these changes or none. The caller has locked all paths.
@@ -60,11 +60,11 @@ pub(crate) fn commit(
     if large::is_large(&plans) {
         return large::commit(request, plans, locks, begun);
     }
-    let steps = plans.into_iter().map(|plan| Step::new(request, plan));
-    let mut steps = steps.collect::<Result<Vec<Step>>>()?;
+    let steps = plans.into_iter().map(|plan| FileStep::new(request, plan));
+    let mut steps = steps.collect::<Result<Vec<FileStep>>>()?;
     let answer = rounds(request, &mut steps, locks, begun);
     if let Ok(Ok(changes)) = answer {
-        let observed: Vec<Refusal> = steps.iter().filter_map(Step::observed).collect();
+        let observed: Vec<Refusal> = steps.iter().filter_map(FileStep::observed).collect();
         if !observed.is_empty() {
             record(request, &observed, RefusalStatus::Observed)?;
         }
@@ -84,7 +84,7 @@ pub(crate) fn commit(
 
 fn rounds(
     request: &Request<'_>,
-    steps: &mut [Step],
+    steps: &mut [FileStep],
     locks: &StripeLocks,
     begun: Instant,
 ) -> Result<std::result::Result<Vec<Applied>, Vec<Refusal>>> {
@@ -117,20 +117,20 @@ fn rounds(
             return Ok(Ok(changes));
         }
         // Lets other processes open the file before the next attempt.
-        steps.iter_mut().for_each(Step::release_quiet);
+        steps.iter_mut().for_each(FileStep::release_quiet);
         if let Some(refusal) = again
             && !busy.pause()
         {
             return Ok(Err(vec![refusal]));
         }
     }
-    Ok(Err(steps.iter().map(Step::busy).collect()))
+    Ok(Err(steps.iter().map(FileStep::busy).collect()))
 }
 
 /// Makes the changes. `None` if a foreign save came in between: then all changes were undone.
 fn apply(
     request: &Request<'_>,
-    steps: &mut [Step],
+    steps: &mut [FileStep],
     locks: &StripeLocks,
     begun: Instant,
 ) -> Result<Option<Vec<Applied>>> {
@@ -139,9 +139,9 @@ fn apply(
     for step in steps.iter_mut() {
         step.name_stage(root)?;
     }
-    let journal = if steps.len() > 1 || steps.iter().any(Step::needs_journal) {
-        let records = steps.iter().map(Step::record).collect();
-        Some(Journal::write(root, turn.agent(), Some(turn.id()), records, durability)?)
+    let journal = if steps.len() > 1 || steps.iter().any(FileStep::needs_journal) {
+        let records = steps.iter().map(FileStep::record).collect();
+        Some(CommitJournal::write(root, turn.agent(), Some(turn.id()), records, durability)?)
     } else {
         None
     };
@@ -155,7 +155,7 @@ fn apply(
             let lines: Vec<Entry> = steps.iter().map(|step| step.line(request, took_us.take())).collect();
             let flush = match durability {
                 // After a single swap or removal, the ledger line can be restored from the name of the replaced file.
-                Durability::Durable if journal.is_some() || steps.iter().any(Step::leaves_no_trace) => {
+                Durability::Durable if journal.is_some() || steps.iter().any(FileStep::leaves_no_trace) => {
                     Durability::Durable
                 }
                 _ => Durability::Fast,
@@ -165,7 +165,7 @@ fn apply(
         Ok(matched)
     });
     if matches!(attempt, Ok(true)) {
-        let changes = steps.iter().map(Step::applied).collect();
+        let changes = steps.iter().map(FileStep::applied).collect();
         // The changes are made. If something below fails, the marks stay, and the next process to lock these paths does it:
         // until then, a new file may have a second name in the stage.
         let mut tidy = true;
@@ -189,7 +189,7 @@ fn apply(
 }
 
 /// Whether all files could be swapped and no foreign save came in between.
-fn swap_and_verify(steps: &mut [Step], durability: Durability) -> Result<bool> {
+fn swap_and_verify(steps: &mut [FileStep], durability: Durability) -> Result<bool> {
     for step in steps.iter_mut() {
         if !step.swap()? {
             return Ok(false);
@@ -206,9 +206,9 @@ fn swap_and_verify(steps: &mut [Step], durability: Durability) -> Result<bool> {
 }
 
 /// Without this, a power failure after the answer could bring the old names back.
-fn flush_folders(steps: &[Step], durability: Durability) -> Result<()> {
+fn flush_folders(steps: &[FileStep], durability: Durability) -> Result<()> {
     // In the order of the changes.
-    let mut folders: Vec<Folder> = steps.iter().flat_map(Step::changed_folders).collect();
+    let mut folders: Vec<Folder> = steps.iter().flat_map(FileStep::changed_folders).collect();
     if let Some(last) = folders.last()
         && folders.iter().all(|folder| folder.flushes_all && folder.same_device(last))
     {

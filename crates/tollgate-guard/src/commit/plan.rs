@@ -19,13 +19,13 @@ pub(super) const ROUNDS: usize = 200;
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) place: Place,
-    pub(crate) deed: Deed,
+    pub(crate) deed: Operation,
     pub(crate) base: Base,
 }
 
 /// What happens to the file.
 #[derive(Debug)]
-pub(crate) enum Deed {
+pub(crate) enum Operation {
     /// It gets these bytes. It is created if it does not exist.
     Put {
         bytes: Vec<u8>,
@@ -36,7 +36,7 @@ pub(crate) enum Deed {
     MoveTo(Place),
 }
 
-impl Deed {
+impl Operation {
     pub(crate) fn put(bytes: Vec<u8>) -> Self {
         let digest = Digest::of(&bytes);
         Self::Put { bytes, digest }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
 
-use super::journal::Journal;
+use super::journal::CommitJournal;
 use crate::disk::{Folder, Model, Ownership, Spot, Target, gone_is_none};
 use crate::root::Root;
 use crate::stage::{StageName, name_beside, unfinished_name};
@@ -20,7 +20,7 @@ pub(super) struct Staged {
     /// Until then it may be used again or deleted.
     pub(super) exposed: bool,
     /// Names a file that was created beside the target, until the journal of the commit does.
-    intent: Option<Journal>,
+    intent: Option<CommitJournal>,
 }
 
 impl Staged {
@@ -38,7 +38,7 @@ impl Staged {
         }
         // No sweep looks beside the target, so the intent names the file until the journal does.
         let beside = spot.beside(name_beside(&change.id));
-        let intent = Journal::of_intent(root, change, Some(beside.name()), &[])?;
+        let intent = CommitJournal::of_intent(root, change, Some(beside.name()), &[])?;
         let created = beside.create(mode).and_then(|file| match same_device {
             // A new file, which has the group or the ACL of its folder now.
             true => beside.rename(&staged_at).map(|()| file),
@@ -64,7 +64,7 @@ impl Staged {
     }
 
     /// Closes the file, which stays where it is. Returns its intent.
-    pub(super) fn close(self) -> Option<Journal> {
+    pub(super) fn close(self) -> Option<CommitJournal> {
         self.intent
     }
 
@@ -89,13 +89,13 @@ pub(super) struct NewFolders {
     /// Each with the folder in which it was created.
     pub(super) made: Vec<(PathBuf, Folder)>,
     /// Names the folders until the change is made or undone, so that a crash does not leave them behind.
-    intent: Option<Journal>,
+    intent: Option<CommitJournal>,
 }
 
 impl NewFolders {
     pub(super) fn make(&mut self, root: &Root, change: &StageName, missing: &[PathBuf]) -> Result<()> {
         if !missing.is_empty() && self.intent.is_none() {
-            self.intent = Some(Journal::of_intent(root, change, None, missing)?);
+            self.intent = Some(CommitJournal::of_intent(root, change, None, missing)?);
         }
         make_folders(root, missing, &mut self.made)
     }
@@ -108,7 +108,7 @@ impl NewFolders {
 
     /// The change was made: the folders stay.
     pub(super) fn keep(&mut self) -> Result<()> {
-        self.intent.take().map_or(Ok(()), Journal::remove)
+        self.intent.take().map_or(Ok(()), CommitJournal::remove)
     }
 }
 

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 
 use super::current::Current;
-use super::journal::{Journal, JournalRecord};
-use super::plan::{Applied, Base, Deed, Guarantee, Looked, Plan, file_changed};
+use super::journal::{CommitJournal, JournalRecord};
+use super::plan::{Applied, Base, Guarantee, Looked, Operation, Plan, file_changed};
 use super::staging::{NewFolders, Staged};
 use super::undo::{give_back, put_back, take_back};
 use crate::disk::{Folder, Found, Linked, Model, Ownership, Quiet, Spot, Swap, Target, gone_is_none};
@@ -20,7 +20,7 @@ use tollgate_base::event::{Event, FileChanged, FileOwner, Mutation, MutationStat
 use tollgate_base::ledger::Entry;
 use tollgate_base::settings::{HardLinks, ReadOnly};
 
-pub(super) struct Step {
+pub(super) struct FileStep {
     pub(super) plan: Plan,
     /// What this change is, for names in the stage.
     pub(super) stage: StageName,
@@ -51,7 +51,7 @@ pub(super) enum Stand {
     Same,
 }
 
-impl Step {
+impl FileStep {
     pub(super) fn new(request: &Request<'_>, plan: Plan) -> Result<Self> {
         let stage = StageName {
             standing: Standing::Open,
@@ -94,7 +94,7 @@ impl Step {
                     (Base::Exactly(expected @ FileState::Present(_)), _) => {
                         return Ok(self.plan.stale(*expected, FileState::Absent));
                     }
-                    (_, Deed::Put { .. }) => {}
+                    (_, Operation::Put { .. }) => {}
                     _ => return Err(place.path().missing()),
                 }
                 self.folders.make(root, &self.stage, &deed.moved_to().unwrap_or(place).missing)?;
@@ -103,8 +103,8 @@ impl Step {
             }
         };
         let found = match deed {
-            Deed::Put { .. } => spot.open()?,
-            Deed::Remove | Deed::MoveTo(_) => spot.open_itself()?,
+            Operation::Put { .. } => spot.open()?,
+            Operation::Remove | Operation::MoveTo(_) => spot.open_itself()?,
         };
         match found {
             Found::NotAFile => return Ok(self.plan.not_a_file()),
@@ -128,7 +128,7 @@ impl Step {
         if file.is_link() {
             return Ok(None);
         }
-        let replaced = matches!(self.plan.deed, Deed::Put { .. });
+        let replaced = matches!(self.plan.deed, Operation::Put { .. });
         if replaced && settings.hard_links == HardLinks::Refuse && file.links()? > 1 {
             return Ok(Some(Reason::HardLinked));
         }
@@ -137,7 +137,7 @@ impl Step {
     }
 
     fn stage_bytes(&mut self, root: &Root, spot: &Spot) -> Result<()> {
-        let Deed::Put { bytes, .. } = &self.plan.deed else { return Ok(()) };
+        let Operation::Put { bytes, .. } = &self.plan.deed else { return Ok(()) };
         match self.staged.take() {
             Some(staged) if !staged.exposed && staged.model == self.model => {
                 self.staged = Some(staged);
@@ -162,7 +162,7 @@ impl Step {
     pub(super) fn look(&mut self) -> Result<Looked> {
         let Some(spot) = &self.spot else { return Ok(Looked::Busy) };
         let looked = self.current.look(spot, &self.plan)?;
-        if let (Looked::Ready, Deed::MoveTo(place), Some(to)) = (&looked, &self.plan.deed, &self.to)
+        if let (Looked::Ready, Operation::MoveTo(place), Some(to)) = (&looked, &self.plan.deed, &self.to)
             && to.inode()?.is_some()
         {
             let reason = match to.hash()? {
@@ -187,7 +187,7 @@ impl Step {
     /// Gives the staged file the name that says what it is. From now on, a crash can be healed from the name.
     pub(super) fn name_stage(&mut self, root: &Root) -> Result<()> {
         self.stage.base = self.current.state;
-        if matches!(self.plan.deed, Deed::Put { .. }) && self.stage.new == self.stage.base {
+        if matches!(self.plan.deed, Operation::Put { .. }) && self.stage.new == self.stage.base {
             self.stand = Stand::Same;
             return Ok(());
         }
@@ -200,7 +200,7 @@ impl Step {
                     staged.spot = named;
                 }
             }
-            (None, Deed::Remove) => {
+            (None, Operation::Remove) => {
                 self.to = Some(match &self.spot {
                     Some(spot) if !spot.folder().same_device(&root.stage) => {
                         spot.beside(name_beside(&self.stage.id))
@@ -217,7 +217,7 @@ impl Step {
     fn aside(&self) -> Option<&Spot> {
         match (&self.staged, &self.plan.deed) {
             (Some(staged), _) => Some(&staged.spot),
-            (None, Deed::Remove) => self.to.as_ref(),
+            (None, Operation::Remove) => self.to.as_ref(),
             (None, _) => None,
         }
     }
@@ -227,7 +227,7 @@ impl Step {
     }
 
     /// Closes all files of the step, which stay where they are. Returns the intent that names the staged file.
-    pub(super) fn close(&mut self) -> Option<Journal> {
+    pub(super) fn close(&mut self) -> Option<CommitJournal> {
         self.closed = self.aside().map(|spot| spot.name().to_owned());
         self.current.file = None;
         self.spot = None;
@@ -239,13 +239,13 @@ impl Step {
     pub(super) fn needs_journal(&self) -> bool {
         !self.folders.made.is_empty()
             || self.without_links
-            || matches!(self.plan.deed, Deed::MoveTo(_))
+            || matches!(self.plan.deed, Operation::MoveTo(_))
             || self.is_aside_beside()
     }
 
     /// Whether nothing is left from which a lost ledger line could be restored.
     pub(super) fn leaves_no_trace(&self) -> bool {
-        self.current.file.is_none() || matches!(self.plan.deed, Deed::MoveTo(_))
+        self.current.file.is_none() || matches!(self.plan.deed, Operation::MoveTo(_))
     }
 
     pub(super) fn record(&self) -> JournalRecord {
@@ -326,7 +326,7 @@ impl Step {
                 let undo = if replaced.is_some() { put_back } else { take_back };
                 undo(root, spot, &staged.spot, &|spot| spot.holds(&staged.file))
             }
-            (Deed::Remove, _, Some(kept), _) => give_back(root, spot, kept),
+            (Operation::Remove, _, Some(kept), _) => give_back(root, spot, kept),
             // Not if another program has saved another file there.
             (_, _, Some(to), Some(file)) if to.holds(file)? => to.rename_new(spot).map(drop),
             _ => Ok(()),
@@ -372,8 +372,8 @@ impl Step {
     /// What the file holds now. A moved file holds what it held before.
     fn after(&self) -> FileState {
         match self.plan.deed {
-            Deed::MoveTo(_) => self.current.state,
-            Deed::Put { .. } | Deed::Remove => self.plan.deed.after(),
+            Operation::MoveTo(_) => self.current.state,
+            Operation::Put { .. } | Operation::Remove => self.plan.deed.after(),
         }
     }
 

@@ -14,9 +14,9 @@ use tollgate::vault::store::TaskSummary;
 
 use super::ledger::sentence;
 use super::task_row::{TaskRow, rows};
-use super::text::{Shown, count, encode};
+use super::text::{SafeText, count, encode};
 use super::turns::running;
-use super::view::{View, Visit};
+use super::view::{PageContent, Visit};
 use crate::workspace_provider::OpenWorkspace;
 
 /// The number of recent ledger lines for each agent.
@@ -36,7 +36,7 @@ struct AgentCard<'a> {
     role: Option<String>,
 }
 
-pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace) -> Result<View> {
+pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace) -> Result<PageContent> {
     let now = open.gate.workspace().now();
     let tail = visit.cache.tail(visit.site, open)?;
     let mut agents: BTreeMap<String, AgentCard<'_>> = BTreeMap::new();
@@ -84,7 +84,7 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace) -> Result<View> {
         }
         div.cards { @for (name, card) in &agents { (card.show(name, now)) } }
     };
-    Ok(View::new("Agents", main))
+    Ok(PageContent::new("Agents", main))
 }
 
 impl AgentCard<'_> {
@@ -109,8 +109,8 @@ impl AgentCard<'_> {
                         @else { "idle" }
                     }
                 }
-                @if let Some(role) = &self.role { p.quiet { "role: " (Shown(role)) } }
-                @if let Some(sentence) = &stopped { p.bad { (Shown(sentence)) } }
+                @if let Some(role) = &self.role { p.quiet { "role: " (SafeText(role)) } }
+                @if let Some(sentence) = &stopped { p.bad { (SafeText(sentence)) } }
                 @if !self.tasks.is_empty() { ul.tasks { @for row in &self.tasks { li { (row.show(now)) } } } }
                 @if !self.latest.is_empty() {
                     h3 { "Recent activity" }

@@ -12,8 +12,8 @@ use super::decision_form::address;
 use super::ledger::sentence;
 use super::sheet::Sheet;
 use super::task;
-use super::text::{Shown, age, brief, plain};
-use super::view::{View, Visit, no_vault};
+use super::text::{SafeText, age, brief, plain};
+use super::view::{PageContent, Visit, no_vault};
 use crate::workspace_provider::OpenWorkspace;
 
 /// The number of tasks in the list. The others appear when these are decided.
@@ -56,9 +56,9 @@ pub(super) enum Trouble {
     Other(String),
 }
 
-pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &ApprovalsQuery) -> Result<View> {
+pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &ApprovalsQuery) -> Result<PageContent> {
     let Some(vault) = &open.vault else {
-        return Ok(View::new("Approvals", html! { h1 { "Approvals" } (no_vault(open)) }));
+        return Ok(PageContent::new("Approvals", html! { h1 { "Approvals" } (no_vault(open)) }));
     };
     let now = open.gate.workspace().now();
     let mut waiting: Vec<TaskSummary> = match visit.site.board()? {
@@ -101,11 +101,11 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &ApprovalsQue
                                 a.task href=(address(listed.name.as_str()))
                                     aria-current=[is_open(&listed.name).then_some("true")]
                                     data-next[index == 0 && query.decided.is_some()] {
-                                    (Shown(&brief(listed.name.stem(), 120)))
+                                    (SafeText(&brief(listed.name.stem(), 120)))
                                 }
                                 div.about {
                                     @if let Ok(brief) = &listed.brief && let Some(action) = &brief.action {
-                                        span.action { (Shown(action)) }
+                                        span.action { (SafeText(action)) }
                                     }
                                     (age(listed.modified, now))
                                 }
@@ -124,7 +124,7 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &ApprovalsQue
         Some(Trouble::NoReason) => axum::http::StatusCode::BAD_REQUEST,
         Some(Trouble::Changed | Trouble::Other(_)) => axum::http::StatusCode::CONFLICT,
     };
-    Ok(View { status, ..View::new("Approvals", main) })
+    Ok(PageContent { status, ..PageContent::new("Approvals", main) })
 }
 
 impl Trouble {
@@ -145,12 +145,12 @@ impl Trouble {
                             strong { "A rejection needs a reason." }
                             " Nothing was decided. Give a reason, so that the author of the task can act on it."
                         },
-                        Self::Other(sentence) => { strong { "Nothing was decided." } " " (Shown(sentence)) "." },
+                        Self::Other(sentence) => { strong { "Nothing was decided." } " " (SafeText(sentence)) "." },
                     }
                 }
                 @if let Some(typed) = typed {
                     p { "You had written:" }
-                    pre.typed tabindex="0" { (Shown(typed)) }
+                    pre.typed tabindex="0" { (SafeText(typed)) }
                 }
             }
         }
@@ -177,7 +177,7 @@ fn not_waiting(task: &TaskName, sheet: Option<&Sheet>) -> Markup {
     };
     html! {
         div.alert role="status" {
-            p { strong { code { (Shown(task.as_str())) } " is not waiting for a decision." } " " (place) }
+            p { strong { code { (SafeText(task.as_str())) } " is not waiting for a decision." } " " (place) }
         }
     }
 }

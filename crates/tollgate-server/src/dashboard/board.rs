@@ -6,14 +6,14 @@ use tollgate::vault::figures::Figures;
 
 use super::ledger::sentence;
 use super::overview::FIRST;
-use super::text::{Shown, count};
-use super::view::{View, Visit, no_vault};
+use super::text::{SafeText, count};
+use super::view::{PageContent, Visit, no_vault};
 use crate::workspace_provider::OpenWorkspace;
 
 /// The number of ledger lines under "Recent activity".
 const LATEST: usize = 8;
 
-pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace) -> Result<View> {
+pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace) -> Result<PageContent> {
     let now = open.gate.workspace().now();
     let tail = visit.cache.tail(visit.site, open)?;
     let latest = html! {
@@ -29,7 +29,7 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace) -> Result<View> {
     };
     let overview = visit.cache.overview(visit.site)?;
     let Some(overview) = &*overview else {
-        return Ok(View::new("Board", html! { h1 { "Board" } (no_vault(open)) (latest) }));
+        return Ok(PageContent::new("Board", html! { h1 { "Board" } (no_vault(open)) (latest) }));
     };
     let figures = open.vault.as_ref().map(|vault| vault.figures(now)).transpose()?;
     let stopped: Vec<String> =
@@ -37,7 +37,7 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace) -> Result<View> {
     let all: usize = overview.columns.iter().map(|column| column.len).sum();
     let main = html! {
         h1.unseen { "Board" }
-        @for sentence in &stopped { p.bad { (Shown(sentence)) } }
+        @for sentence in &stopped { p.bad { (SafeText(sentence)) } }
         @if all == 0 {
             div.empty {
                 p { "No tasks yet. In the workspace, run:" }
@@ -59,11 +59,11 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace) -> Result<View> {
                 h2 #unfit { (count(overview.unfit.len(), "file cannot be a task", "files cannot be tasks")) }
                 ul {
                     @for unfit in overview.unfit.iter().take(FIRST) {
-                        li { code { (unfit.state) "/" (Shown(&unfit.name)) } ": " (Shown(&unfit.why)) }
+                        li { code { (unfit.state) "/" (SafeText(&unfit.name)) } ": " (SafeText(&unfit.why)) }
                     }
                 }
             }
         }
     };
-    Ok(View::new("Board", main))
+    Ok(PageContent::new("Board", main))
 }

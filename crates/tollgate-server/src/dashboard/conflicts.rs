@@ -14,8 +14,8 @@ use tollgate::name::Agent;
 use tollgate::workspace::Workspace;
 
 use super::plot::Activity;
-use super::text::{Shown, ago, encode, plain};
-use super::view::View;
+use super::text::{SafeText, ago, encode, plain};
+use super::view::PageContent;
 use crate::workspace_provider::OpenWorkspace;
 
 /// The number of refusals on one page.
@@ -33,7 +33,7 @@ enum Fate {
     Open,
 }
 
-struct Refused {
+struct RefusedWrite {
     line: Line,
     write: WriteRefused,
     status: RefusalStatus,
@@ -41,21 +41,21 @@ struct Refused {
     fate: Fate,
 }
 
-struct Found {
-    refused: Vec<Refused>,
+struct FoundConflict {
+    refused: Vec<RefusedWrite>,
     activity: Activity,
     /// There are older refusals, before this line.
     more: Option<u64>,
 }
 
-fn read(workspace: &Workspace, before: Option<u64>) -> Result<Found> {
+fn read(workspace: &Workspace, before: Option<u64>) -> Result<FoundConflict> {
     let ledger = workspace.ledger();
     let lines = match before {
         // The write that resolved a refusal comes after it.
         Some(before) => ledger.newest_before(before.saturating_add(LOOKED_AT / 2))?,
         None => ledger.newest_first()?,
     };
-    let mut found = Found { refused: Vec::new(), activity: Activity::default(), more: None };
+    let mut found = FoundConflict { refused: Vec::new(), activity: Activity::default(), more: None };
     let mut later: HashMap<(Option<Agent>, String), (u64, Timestamp)> = HashMap::new();
     let mut ended = HashSet::new();
     let mut last = None;
@@ -96,7 +96,7 @@ fn read(workspace: &Workspace, before: Option<u64>) -> Result<Found> {
                     None if line.turn.as_ref().is_some_and(|turn| ended.contains(turn)) => Fate::GivenUp,
                     None => Fate::Open,
                 };
-                found.refused.push(Refused { line, write, status, error, fate });
+                found.refused.push(RefusedWrite { line, write, status, error, fate });
             }
             Event::LateExternalWrite(_)
             | Event::ReservationExpired(_)
@@ -116,7 +116,7 @@ fn read(workspace: &Workspace, before: Option<u64>) -> Result<Found> {
     Ok(found)
 }
 
-pub(super) fn view(open: &OpenWorkspace, before: Option<u64>) -> Result<View> {
+pub(super) fn view(open: &OpenWorkspace, before: Option<u64>) -> Result<PageContent> {
     let workspace = open.gate.workspace();
     let now = workspace.now();
     let found = read(workspace, before)?;
@@ -148,10 +148,10 @@ pub(super) fn view(open: &OpenWorkspace, before: Option<u64>) -> Result<View> {
             }
         }
     };
-    Ok(View::new("Conflicts", main))
+    Ok(PageContent::new("Conflicts", main))
 }
 
-impl Refused {
+impl RefusedWrite {
     fn show(&self, workspace: &Workspace, now: Timestamp) -> Result<Markup> {
         let Self { line, write, status, error, .. } = self;
         let file = write.target_file.as_str();
@@ -164,7 +164,7 @@ impl Refused {
         Ok(html! {
             article.conflict id=(id) aria-labelledby=(format!("{id}-title")) data-key=(id) {
                 header {
-                    h2 id=(format!("{id}-title")) { code { (Shown(file)) } }
+                    h2 id=(format!("{id}-title")) { code { (SafeText(file)) } }
                     (self.fate(now))
                 }
                 p {
@@ -215,9 +215,9 @@ fn show_diff(diff: &str, file: &str) -> Markup {
         pre.diff tabindex="0" role="region" aria-label=(format!("diff of {}", plain(file))) {
             @for line in diff.lines() {
                 @match kind(line) {
-                    "add" => ins { (Shown(line)) "\n" },
-                    "cut" => del { (Shown(line)) "\n" },
-                    kind => span class=(kind) { (Shown(line)) "\n" },
+                    "add" => ins { (SafeText(line)) "\n" },
+                    "cut" => del { (SafeText(line)) "\n" },
+                    kind => span class=(kind) { (SafeText(line)) "\n" },
                 }
             }
         }

@@ -22,7 +22,7 @@ use super::approvals::{ApprovalsQuery, Trouble};
 use super::layout;
 use super::page::Page;
 use super::page_cache::PageCache;
-use super::session::Session;
+use super::session::PersonSession;
 use super::sheet::Sheet;
 use super::text::encode;
 use crate::site::Site;
@@ -48,19 +48,22 @@ pub(super) struct EditForm {
 }
 
 /// One decision: about which task, and from which browser.
-struct Decision {
+struct PendingDecision {
     site: Site,
     cache: Arc<PageCache>,
-    session: Session,
+    session: PersonSession,
     task: TaskName,
     /// The text that the person typed. The page shows it again if the decision is not made.
     typed: Option<String>,
 }
 
-type Request = (State<Site>, Extension<Arc<PageCache>>, Path<TaskName>, Session);
+type DecisionRequest = (State<Site>, Extension<Arc<PageCache>>, Path<TaskName>, PersonSession);
 
-impl Decision {
-    fn new((State(site), Extension(cache), Path(task), session): Request, typed: Option<String>) -> Self {
+impl PendingDecision {
+    fn new(
+        (State(site), Extension(cache), Path(task), session): DecisionRequest,
+        typed: Option<String>,
+    ) -> Self {
         Self { site, cache, session, task, typed }
     }
 
@@ -123,10 +126,10 @@ pub(super) async fn approve(
     site: State<Site>,
     cache: Extension<Arc<PageCache>>,
     task: Path<TaskName>,
-    session: Session,
+    session: PersonSession,
     Form(form): Form<ApproveForm>,
 ) -> Response {
-    let decision = Decision::new((site, cache, task, session), None);
+    let decision = PendingDecision::new((site, cache, task, session), None);
     decision
         .decide(&form.token, move |vault, task, person| {
             vault.approve(task, person, Some(form.seen), Timestamp::now())
@@ -138,11 +141,11 @@ pub(super) async fn reject(
     site: State<Site>,
     cache: Extension<Arc<PageCache>>,
     task: Path<TaskName>,
-    session: Session,
+    session: PersonSession,
     Form(form): Form<RejectForm>,
 ) -> Response {
     let reason = form.reason.trim().to_owned();
-    let decision = Decision::new((site, cache, task, session), Some(reason.clone()));
+    let decision = PendingDecision::new((site, cache, task, session), Some(reason.clone()));
     if reason.is_empty() {
         return decision.again(Trouble::NoReason).await;
     }
@@ -158,10 +161,10 @@ pub(super) async fn edit(
     site: State<Site>,
     cache: Extension<Arc<PageCache>>,
     task: Path<TaskName>,
-    session: Session,
+    session: PersonSession,
     Form(form): Form<EditForm>,
 ) -> Response {
-    let decision = Decision::new((site, cache, task, session), Some(form.text.clone()));
+    let decision = PendingDecision::new((site, cache, task, session), Some(form.text.clone()));
     decision
         .decide(&form.token, move |vault, task, person| match as_shown(vault, task, form.seen)? {
             Ok(sheet) => {

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::anatomy::Anatomy;
 use super::sheet::Sheet;
-use super::text::{Shown, encode};
+use super::text::{SafeText, encode};
 use super::view::Visit;
 
 /// The address of the approvals page with this task open.
@@ -44,7 +44,7 @@ pub(super) fn decision(visit: &Visit<'_>, sheet: &Sheet, anatomy: &Anatomy<'_>) 
             form.approve method="post" action=(path("approve")) {
                 (hidden)
                 button.primary #approve aria-keyshortcuts="a" { "Approve" }
-                span.quiet { "as " (Shown(&visit.site.options.person)) ", exactly as shown" }
+                span.quiet { "as " (SafeText(&visit.site.options.person)) ", exactly as shown" }
             }
             details.reject {
                 summary #reject aria-keyshortcuts="r" { "Reject" }

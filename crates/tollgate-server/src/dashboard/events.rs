@@ -19,7 +19,7 @@ use serde::Deserialize;
 use super::layout;
 use super::page::Page;
 use super::page_cache::PageCache;
-use super::session::Session;
+use super::session::PersonSession;
 use super::view::Visit;
 use crate::fault_response::FaultResponse;
 use crate::feed::Subscription;
@@ -53,7 +53,7 @@ pub(super) async fn stream(
     State(site): State<Site>,
     Extension(cache): Extension<Arc<PageCache>>,
     Query(query): Query<StreamQuery>,
-    session: Session,
+    session: PersonSession,
     headers: HeaderMap,
 ) -> Response {
     let page = query.page.parse::<Uri>().ok().and_then(|uri| Page::parse(&uri));

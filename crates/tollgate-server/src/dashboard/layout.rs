@@ -10,9 +10,9 @@ use tollgate::vault::state::State;
 use super::assets::{ICON, SCRIPT, STYLE};
 use super::page::Page;
 use super::page_cache::PageCache;
-use super::session::Session;
-use super::text::{Shown, count, made, plain};
-use super::view::{View, Visit};
+use super::session::PersonSession;
+use super::text::{SafeText, count, made, plain};
+use super::view::{PageContent, Visit};
 use crate::site::Site;
 
 /// The navigation.
@@ -37,7 +37,12 @@ const KEYS: [(&str, &str); 8] = [
 ];
 
 /// The whole page as a response.
-pub(super) async fn respond(site: Site, cache: Arc<PageCache>, session: &Session, page: Page) -> Response {
+pub(super) async fn respond(
+    site: Site,
+    cache: Arc<PageCache>,
+    session: &PersonSession,
+    page: Page,
+) -> Response {
     let token = session.token(&site);
     let rendered = site
         .blocking(move |site| {
@@ -51,7 +56,7 @@ pub(super) async fn respond(site: Site, cache: Arc<PageCache>, session: &Session
     }
 }
 
-fn whole(visit: &Visit<'_>, page: &Page, view: &View) -> String {
+fn whole(visit: &Visit<'_>, page: &Page, view: &PageContent) -> String {
     let waiting = waiting(visit);
     let parts = parts(visit, page, view).into_string();
     let root = visit.site.root().display().to_string();
@@ -75,7 +80,7 @@ fn whole(visit: &Visit<'_>, page: &Page, view: &View) -> String {
                 a.skip href="#main" { "Skip to content" }
                 header.top {
                     a.brand href="/" { "tollgate" }
-                    span.workspace title=(plain(&root)) { (Shown(&folder.unwrap_or(root))) }
+                    span.workspace title=(plain(&root)) { (SafeText(&folder.unwrap_or(root))) }
                     span #live title="whether this page is live" {}
                 }
                 (made(parts))
@@ -97,7 +102,7 @@ fn whole(visit: &Visit<'_>, page: &Page, view: &View) -> String {
 }
 
 /// The parts that are replaced when something changes, each identified by its id.
-pub(super) fn parts(visit: &Visit<'_>, page: &Page, view: &View) -> Markup {
+pub(super) fn parts(visit: &Visit<'_>, page: &Page, view: &PageContent) -> Markup {
     let waiting = waiting(visit);
     html! {
         nav #nav aria-label="Pages" {
@@ -137,7 +142,7 @@ pub(super) fn fingerprint(parts: &str) -> String {
     Digest::of(ageless.as_bytes()).to_string()[..16].to_owned()
 }
 
-fn title(waiting: usize, view: &View) -> String {
+fn title(waiting: usize, view: &PageContent) -> String {
     let name = plain(&view.title);
     match waiting {
         0 => format!("{name} · tollgate"),

@@ -8,8 +8,8 @@ use tollgate::error::Result;
 use tollgate::event::{Described, Event, Fragment, Tone};
 use tollgate::ledger::Line;
 
-use super::text::{Shown, age, count, encode};
-use super::view::{View, Visit};
+use super::text::{SafeText, age, count, encode};
+use super::view::{PageContent, Visit};
 use crate::ledger_monitor::{LedgerCondition, LedgerStatus};
 use crate::workspace_provider::OpenWorkspace;
 
@@ -54,7 +54,7 @@ fn tells(line: &Line, text: &str) -> bool {
     values.filter_map(Value::as_str).any(|value| value.contains(text))
 }
 
-pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &LedgerQuery) -> Result<View> {
+pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &LedgerQuery) -> Result<PageContent> {
     let now = open.gate.workspace().now();
     let page = open.gate.workspace().ledger().page(AT_ONCE, query.before, |line| query.fits(line))?;
     let main = html! {
@@ -96,7 +96,7 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &LedgerQuery)
             @if let Some(older) = page.older { a rel="next" href=(query.before(older)) { "Older, before line " (older) } }
         }
     };
-    Ok(View::new("Ledger", main))
+    Ok(PageContent::new("Ledger", main))
 }
 
 fn with_json(line: &Line, now: Timestamp) -> Markup {
@@ -107,7 +107,7 @@ fn with_json(line: &Line, now: Timestamp) -> Markup {
             span.seq { (line.seq) }
             (words(line, &described))
             (age(line.time, now))
-            details { summary { "json" span.unseen { " of line " (line.seq) } } pre tabindex="0" { (Shown(&json)) } }
+            details { summary { "json" span.unseen { " of line " (line.seq) } } pre tabindex="0" { (SafeText(&json)) } }
         }
     }
 }
@@ -139,17 +139,17 @@ fn words(line: &Line, described: &Described<'_>) -> Markup {
                 @match part {
                     Fragment::Words(words) => { (words) },
                     Fragment::Agent => { span.agent { (who) } },
-                    Fragment::File(file) if is_refusal => { a href=(conflict) { code { (Shown(file)) } } },
-                    Fragment::File(file) => { code { (Shown(file)) } },
+                    Fragment::File(file) if is_refusal => { a href=(conflict) { code { (SafeText(file)) } } },
+                    Fragment::File(file) => { code { (SafeText(file)) } },
                     Fragment::Task(task) => {
-                        a href=(format!("/tasks/{}", encode(task))) { (Shown(task.strip_suffix(".md").unwrap_or(task))) }
+                        a href=(format!("/tasks/{}", encode(task))) { (SafeText(task.strip_suffix(".md").unwrap_or(task))) }
                     },
-                    Fragment::Person(name) => { (Shown(name)) },
+                    Fragment::Person(name) => { (SafeText(name)) },
                     Fragment::State(state) => { span.state { (state.as_str().replace('_', " ")) } },
-                    Fragment::Code(code) => { span.kind { (Shown(code)) } },
+                    Fragment::Code(code) => { span.kind { (SafeText(code)) } },
                 }
             }
-            @if let Some(reason) = described.reason { ": " (Shown(reason)) }
+            @if let Some(reason) = described.reason { ": " (SafeText(reason)) }
         }
     }
 }
@@ -165,7 +165,7 @@ fn condition(status: &LedgerStatus) -> Markup {
                     strong { "Verified." } " Each of the " (status.lines) " lines carries the hash of the line before it."
                 },
                 LedgerCondition::Broken { problem } => div.alert role="alert" {
-                    p { strong { "The ledger was changed after it was written." } " " (Shown(problem)) }
+                    p { strong { "The ledger was changed after it was written." } " " (SafeText(problem)) }
                 },
             }
         }

@@ -7,7 +7,7 @@
 use maud::{Markup, Render};
 use pulldown_cmark::{CowStr, Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd, html};
 
-use super::text::{Shown, made, plain};
+use super::text::{SafeText, made, plain};
 
 /// Nesting beyond this depth is flattened. A text with thousands of nested lists would make a page of many megabytes.
 const DEEPEST: usize = 32;
@@ -43,7 +43,7 @@ impl Safe {
             Event::End(tag) => self.end(tag),
             Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => Some(shown(&text)),
             Event::Code(text) => {
-                let code = Shown(&text).render().into_string();
+                let code = SafeText(&text).render().into_string();
                 Some(Event::InlineHtml(format!("<code>{code}</code>").into()))
             }
             Event::SoftBreak | Event::HardBreak | Event::Rule => Some(event),
@@ -119,7 +119,7 @@ fn nests(tag: &TagEnd) -> bool {
 }
 
 fn shown<'a>(text: &str) -> Event<'a> {
-    Event::InlineHtml(Shown(text).render().into_string().into())
+    Event::InlineHtml(SafeText(text).render().into_string().into())
 }
 
 /// Checks the scheme. Browsers ignore control characters in it, so there must be none.

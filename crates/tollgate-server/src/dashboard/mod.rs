@@ -46,7 +46,7 @@ use axum::{Extension, Router};
 
 use self::page::Page;
 use self::page_cache::PageCache;
-use self::session::Session;
+use self::session::PersonSession;
 use crate::site::Site;
 
 /// Pages load everything from this server: no inline script, no inline style, nothing from elsewhere, no frames.
@@ -72,7 +72,7 @@ pub fn router() -> Router<Site> {
 async fn visit(
     State(site): State<Site>,
     Extension(cache): Extension<Arc<PageCache>>,
-    session: Session,
+    session: PersonSession,
     uri: Uri,
 ) -> Response {
     match Page::parse(&uri) {

@@ -8,8 +8,8 @@ use tollgate::error::{Fault, Result};
 use tollgate::vault::TaskName;
 use tollgate::vault::state::State;
 
-use super::text::Shown;
-use super::view::{View, Visit};
+use super::text::SafeText;
+use super::view::{PageContent, Visit};
 use super::{agents, approvals, board, conflicts, ledger, task, tasks, turns};
 
 /// The addresses of all pages.
@@ -67,7 +67,7 @@ impl Page {
     }
 
     /// The content now. Reads the disk.
-    pub(super) fn view(&self, visit: &Visit<'_>) -> Result<View> {
+    pub(super) fn view(&self, visit: &Visit<'_>) -> Result<PageContent> {
         let open = match visit.site.open() {
             Ok(Some(open)) => open,
             Ok(None) => return Ok(not_set_up()),
@@ -92,21 +92,21 @@ impl Page {
 }
 
 /// The page for a task that does not exist. It is live like any other, so it shows the task once it appears.
-fn missing(fault: &Fault) -> View {
-    let main = html! { h1 { "Not found" } p { (Shown(&fault.to_string())) } p { a href="/" { "Back to the board" } } };
-    View { status: StatusCode::NOT_FOUND, ..View::new("Not found", main) }
+fn missing(fault: &Fault) -> PageContent {
+    let main = html! { h1 { "Not found" } p { (SafeText(&fault.to_string())) } p { a href="/" { "Back to the board" } } };
+    PageContent { status: StatusCode::NOT_FOUND, ..PageContent::new("Not found", main) }
 }
 
-fn broken(fault: &Fault) -> View {
+fn broken(fault: &Fault) -> PageContent {
     let main = html! {
         h1 { "Something is broken" }
-        div.alert role="alert" { p { (Shown(&fault.to_string())) } }
+        div.alert role="alert" { p { (SafeText(&fault.to_string())) } }
         p { "Run " code { "tollgate doctor" } " in the workspace. It says what is wrong and how to fix it." }
     };
-    View { status: StatusCode::INTERNAL_SERVER_ERROR, ..View::new("Broken", main) }
+    PageContent { status: StatusCode::INTERNAL_SERVER_ERROR, ..PageContent::new("Broken", main) }
 }
 
-fn not_set_up() -> View {
+fn not_set_up() -> PageContent {
     let main = html! {
         h1 { "This folder is not set up yet" }
         div.empty {
@@ -122,7 +122,7 @@ fn not_set_up() -> View {
             p { "This page updates once the folder is set up." }
         }
     };
-    View::new("Not set up", main)
+    PageContent::new("Not set up", main)
 }
 
 /// Decodes the `%XX` of a path segment.

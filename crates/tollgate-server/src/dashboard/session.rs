@@ -14,9 +14,9 @@ use crate::secret::same;
 use crate::site::Site;
 
 /// One browser of the person.
-pub(super) struct Session(String);
+pub(super) struct PersonSession(String);
 
-impl<S: Sync> FromRequestParts<S> for Session {
+impl<S: Sync> FromRequestParts<S> for PersonSession {
     type Rejection = StatusCode;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, StatusCode> {
@@ -28,7 +28,7 @@ impl<S: Sync> FromRequestParts<S> for Session {
     }
 }
 
-impl Session {
+impl PersonSession {
     /// The token that its forms carry.
     pub(super) fn token(&self, site: &Site) -> String {
         site.form_key().sign(&self.0).to_string()

@@ -16,8 +16,8 @@ use super::ledger::sentence;
 use super::markdown;
 use super::sheet::Sheet;
 use super::task_row::state_words;
-use super::text::{Shown, ago, count, encode, exact};
-use super::view::{View, Visit, no_vault};
+use super::text::{SafeText, ago, count, encode, exact};
+use super::view::{PageContent, Visit, no_vault};
 use crate::workspace_provider::OpenWorkspace;
 
 /// The number of ledger lines that are searched for a task. The link to the full history leads to the rest.
@@ -33,7 +33,7 @@ pub(super) fn show(sheet: &Sheet, visit: &Visit<'_>, open: &OpenWorkspace) -> Re
     Ok(html! {
         article.sheet #open data-hold=[hash.as_deref().filter(|_| is_pending)] aria-labelledby="open-title" {
             header {
-                h2 #open-title { (Shown(sheet.name())) }
+                h2 #open-title { (SafeText(sheet.name())) }
                 p.state data-state=(sheet.stored.slot.state()) { (state_words(sheet.stored.slot.state()).0) }
             }
             (facts(&sheet.stored, now))
@@ -55,7 +55,7 @@ pub(super) fn show(sheet: &Sheet, visit: &Visit<'_>, open: &OpenWorkspace) -> Re
             }
             section aria-labelledby="task-title" {
                 h3 #task-title { "Task" }
-                @if let Some(front) = anatomy.frontmatter { pre.front { (Shown(front.trim_end())) } }
+                @if let Some(front) = anatomy.frontmatter { pre.front { (SafeText(front.trim_end())) } }
                 div.markdown dir="auto" { (markdown::render(anatomy.body, 4)) }
             }
             @if !anatomy.attempts.is_empty() {
@@ -95,7 +95,7 @@ fn raw(sheet: &Sheet, hash: Option<&str>) -> Markup {
         @if hidden > 0 {
             p.alert { (count(hidden, "invisible character", "invisible characters")) ", marked as " span.mark { "U+..." } }
         }
-        pre tabindex="0" { (Shown(&sheet.text)) }
+        pre tabindex="0" { (SafeText(&sheet.text)) }
         @if let Some(hash) = hash { p.quiet { "SHA-256 " code { (hash) } } }
     }
 }
@@ -106,18 +106,18 @@ fn facts(stored: &Task, now: Timestamp) -> Markup {
         dl.facts {
             @match &stored.brief {
                 Ok(brief) => {
-                    @if let Some(action) = &brief.action { (fact("Action", &html! { code { (Shown(action)) } })) }
+                    @if let Some(action) = &brief.action { (fact("Action", &html! { code { (SafeText(action)) } })) }
                     (fact("Priority", &html! { (brief.priority.as_str()) }))
                     @if let Some(due) = brief.due { (fact("Due", &html! { (exact(due)) })) }
                     @if !brief.after.is_empty() {
                         (fact("After", &html! {
                             @for task in &brief.after {
-                                a href=(format!("/tasks/{}", encode(task.as_str()))) { (Shown(task.stem())) } " "
+                                a href=(format!("/tasks/{}", encode(task.as_str()))) { (SafeText(task.stem())) } " "
                             }
                         }))
                     }
                 },
-                Err(broken) => (fact("Unreadable", &html! { span.bad { (Shown(&broken.to_string())) } })),
+                Err(broken) => (fact("Unreadable", &html! { span.bad { (SafeText(&broken.to_string())) } })),
             }
             @if let Some(claim) = &stored.record.claim {
                 (fact("Owner", &html! { span.agent { (claim.agent) } ", " (ago(claim.at, now)) }))
@@ -132,9 +132,9 @@ fn facts(stored: &Task, now: Timestamp) -> Markup {
                 (fact("Drafted by", &html! { "unknown: a person or another program put it here" }))
             }
             @if stored.record.attempts > 0 { (fact("Attempts", &html! { (stored.record.attempts) })) }
-            @if let Some(reason) = &stored.record.reason { (fact("Reason", &html! { (Shown(reason)) })) }
+            @if let Some(reason) = &stored.record.reason { (fact("Reason", &html! { (SafeText(reason)) })) }
             @if let Some(approval) = &stored.record.approval {
-                (fact("Approved", &html! { "by " (Shown(&approval.by)) ", " (ago(approval.at, now)) }))
+                (fact("Approved", &html! { "by " (SafeText(&approval.by)) ", " (ago(approval.at, now)) }))
             }
             @if is_pending { (fact("Drafted", &html! { (ago(stored.modified, now)) })) }
             @else { (fact("Changed", &html! { (ago(stored.modified, now)) })) }
@@ -151,21 +151,21 @@ fn show_attempt(attempt: &Attempt<'_>, now: Timestamp) -> Markup {
         html! {
             @match text.map(str::parse::<Timestamp>) {
                 Some(Ok(time)) => (ago(time, now)),
-                _ => (Shown(text.unwrap_or("at an unknown time"))),
+                _ => (SafeText(text.unwrap_or("at an unknown time"))),
             }
         }
     };
     html! {
         p {
-            span.agent { (Shown(attempt.agent.unwrap_or("an unknown agent"))) } " claimed it " (time(attempt.claimed_at))
+            span.agent { (SafeText(attempt.agent.unwrap_or("an unknown agent"))) } " claimed it " (time(attempt.claimed_at))
             @if attempt.completed_at.is_some() {
-                ", " span.result data-result=[attempt.result] { (Shown(attempt.result.unwrap_or("ended"))) }
-                @if let Some(seconds) = attempt.seconds { " after " (Shown(seconds)) " s" }
-                @if let Some(next) = attempt.next { ", to " span.state { (Shown(&next.replace('_', " "))) } }
+                ", " span.result data-result=[attempt.result] { (SafeText(attempt.result.unwrap_or("ended"))) }
+                @if let Some(seconds) = attempt.seconds { " after " (SafeText(seconds)) " s" }
+                @if let Some(next) = attempt.next { ", to " span.state { (SafeText(&next.replace('_', " "))) } }
             } @else { ", in progress" }
-            " " code.quiet { (Shown(attempt.claim_id)) }
+            " " code.quiet { (SafeText(attempt.claim_id)) }
         }
-        @if let Some(note) = attempt.note { p.quiet { (Shown(note)) } }
+        @if let Some(note) = attempt.note { p.quiet { (SafeText(note)) } }
         @if !attempt.notes.is_empty() { div.markdown dir="auto" { (markdown::render(attempt.notes, 5)) } }
     }
 }
@@ -188,10 +188,10 @@ fn history(visit: &Visit<'_>, open: &OpenWorkspace, task: &TaskName) -> Result<V
     Ok(found)
 }
 
-pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, task: &TaskName) -> Result<View> {
+pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, task: &TaskName) -> Result<PageContent> {
     let Some(vault) = &open.vault else {
-        return Ok(View::new("Task", html! { h1 { "Task" } (no_vault(open)) }));
+        return Ok(PageContent::new("Task", html! { h1 { "Task" } (no_vault(open)) }));
     };
     let sheet = Sheet::read(vault, task, open.gate.workspace().now())?;
-    Ok(View::new(sheet.name(), html! { h1.unseen { "Task" } (show(&sheet, visit, open)?) }))
+    Ok(PageContent::new(sheet.name(), html! { h1.unseen { "Task" } (show(&sheet, visit, open)?) }))
 }

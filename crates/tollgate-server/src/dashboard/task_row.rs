@@ -8,7 +8,7 @@ use tollgate::vault::claim::Tenure;
 use tollgate::vault::state::{Slot, State};
 use tollgate::vault::store::TaskSummary;
 
-use super::text::{Shown, age, encode, plain};
+use super::text::{SafeText, age, encode, plain};
 
 /// One task as a row of a list.
 pub(super) struct TaskRow {
@@ -68,17 +68,17 @@ impl TaskRow {
         let address = format!("/tasks/{}", encode(&self.task));
         let name = self.task.strip_suffix(".md").unwrap_or(&self.task);
         html! {
-            a.task href=(address) title=(plain(&self.task)) { (Shown(name)) }
+            a.task href=(address) title=(plain(&self.task)) { (SafeText(name)) }
             div.about {
                 @if self.priority < Priority::default() {
                     span.priority data-level=(self.priority.0) { (self.priority.as_str()) }
                 }
                 @if let Some(agent) = self.slot.agent() { span.agent { (agent) } }
-                @if let Some(action) = &self.action { span.action { (Shown(action)) } }
+                @if let Some(action) = &self.action { span.action { (SafeText(action)) } }
                 @if self.attempts > 1 { span { "attempt " (self.attempts) } }
                 @if self.lapsed { span.bad { "lease expired" } }
-                @if let Some(broken) = &self.broken { span.bad { "unreadable: " (Shown(broken)) } }
-                @if let Some(reason) = &self.reason { span.reason { (Shown(reason)) } }
+                @if let Some(broken) = &self.broken { span.bad { "unreadable: " (SafeText(broken)) } }
+                @if let Some(reason) = &self.reason { span.reason { (SafeText(reason)) } }
                 (age(self.since, now))
             }
         }

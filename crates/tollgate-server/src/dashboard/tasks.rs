@@ -6,16 +6,21 @@ use tollgate::vault::state::State;
 
 use super::task_row::{rows, state_words};
 use super::text::count;
-use super::view::{View, Visit, no_vault};
+use super::view::{PageContent, Visit, no_vault};
 use crate::workspace_provider::OpenWorkspace;
 
 /// The number of tasks on one page. Each is read from the disk.
 const AT_ONCE: usize = 100;
 
-pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, state: State, from: usize) -> Result<View> {
+pub(super) fn view(
+    visit: &Visit<'_>,
+    open: &OpenWorkspace,
+    state: State,
+    from: usize,
+) -> Result<PageContent> {
     let (name, none) = state_words(state);
     let Some(vault) = &open.vault else {
-        return Ok(View::new(name, html! { h1 { (name) } (no_vault(open)) }));
+        return Ok(PageContent::new(name, html! { h1 { (name) } (no_vault(open)) }));
     };
     let now = open.gate.workspace().now();
     let (mut all, mut first, mut shown) = (0, 0, Vec::new());
@@ -36,5 +41,5 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, state: State, from: 
             @if first + AT_ONCE < all { a rel="next" href=(at(first + AT_ONCE)) { "Next" } }
         }
     };
-    Ok(View::new(name, main))
+    Ok(PageContent::new(name, main))
 }

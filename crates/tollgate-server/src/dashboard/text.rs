@@ -16,9 +16,9 @@ fn acts(c: char) -> bool {
 }
 
 /// Untrusted text, for a template.
-pub(super) struct Shown<'a>(pub(super) &'a str);
+pub(super) struct SafeText<'a>(pub(super) &'a str);
 
-impl Render for Shown<'_> {
+impl Render for SafeText<'_> {
     fn render_to(&self, buffer: &mut String) {
         let mut rest = self.0;
         while let Some(at) = rest.find(acts) {
@@ -110,10 +110,10 @@ mod tests {
     fn no_character_has_an_effect() {
         for c in (0..0x11_0000).filter_map(char::from_u32).filter(|c| acts(*c)) {
             let text = format!("a{c}b");
-            assert!(!Shown(&text).render().into_string().contains(c), "{c:?}");
+            assert!(!SafeText(&text).render().into_string().contains(c), "{c:?}");
             assert!(!plain(&text).contains(c), "{c:?}");
         }
-        let shown = Shown("<script>\u{202e}gpj\x1b[2J</script>").render().into_string();
+        let shown = SafeText("<script>\u{202e}gpj\x1b[2J</script>").render().into_string();
         assert_eq!(
             shown,
             "&lt;script&gt;<span class=\"mark\" title=\"invisible character\">U+202E</span>gpj\
@@ -124,8 +124,8 @@ mod tests {
     #[test]
     fn plain_text_stays_unchanged() {
         let text = "größe 尺寸 🙂 `x`\n\tמשהו\r\nend";
-        assert_eq!(Shown(text).render().into_string(), text.replace("\r\n", "\n"));
-        assert_eq!(Shown("a\rb").render().into_string().matches("U+000D").count(), 1);
+        assert_eq!(SafeText(text).render().into_string(), text.replace("\r\n", "\n"));
+        assert_eq!(SafeText("a\rb").render().into_string().matches("U+000D").count(), 1);
         assert_eq!(brief("one\ntwo", 5), "one t…");
         assert_eq!(brief("one\ntwo", 7), "one two");
     }

@@ -8,8 +8,8 @@ use tollgate::shared_turn::SharedTurn;
 use tollgate::turn::{Extent, FileState, Sighting, TurnState as _};
 use tollgate::workspace::Workspace;
 
-use super::text::{Shown, ago, count};
-use super::view::View;
+use super::text::{SafeText, ago, count};
+use super::view::PageContent;
 use crate::workspace_provider::OpenWorkspace;
 
 /// The number of turns that are shown, the newest first: more than anybody runs at once.
@@ -28,7 +28,7 @@ pub(super) fn running(open: &OpenWorkspace) -> Result<Vec<SharedTurn>> {
     Ok(turns)
 }
 
-pub(super) fn view(open: &OpenWorkspace) -> Result<View> {
+pub(super) fn view(open: &OpenWorkspace) -> Result<PageContent> {
     let now = open.gate.workspace().now();
     let turns = running(open)?;
     let main = html! {
@@ -50,7 +50,7 @@ pub(super) fn view(open: &OpenWorkspace) -> Result<View> {
         @for turn in turns.iter().take(TURNS) { (show(open.gate.workspace(), turn, now)?) }
         @if turns.len() > TURNS { p.quiet { (turns.len() - TURNS) " older turns are not shown." } }
     };
-    Ok(View::new("Turns", main))
+    Ok(PageContent::new("Turns", main))
 }
 
 fn show(workspace: &Workspace, turn: &SharedTurn, now: Timestamp) -> Result<Markup> {
@@ -84,5 +84,5 @@ fn file(workspace: &Workspace, path: &FilePath, sighting: Sighting) -> Markup {
         (first, last) if first == last.digest() => "read",
         _ => "changed since the first read",
     };
-    html! { li { code { (Shown(&relative.display().to_string())) } " " span.quiet { (word) } } }
+    html! { li { code { (SafeText(&relative.display().to_string())) } " " span.quiet { (word) } } }
 }

@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use maud::{Markup, html};
 
 use super::page_cache::PageCache;
-use super::text::Shown;
+use super::text::SafeText;
 use crate::site::Site;
 use crate::workspace_provider::OpenWorkspace;
 
@@ -17,13 +17,13 @@ pub(super) struct Visit<'a> {
 }
 
 /// The content of a page.
-pub(super) struct View {
+pub(super) struct PageContent {
     pub(super) title: String,
     pub(super) main: Markup,
     pub(super) status: StatusCode,
 }
 
-impl View {
+impl PageContent {
     pub(super) fn new(title: impl Into<String>, main: Markup) -> Self {
         Self { title: title.into(), main, status: StatusCode::OK }
     }
@@ -37,7 +37,7 @@ pub(super) fn no_vault(open: &OpenWorkspace) -> Markup {
             p { "There is no vault for tasks yet. In the workspace, run:" }
             dl.commands {
                 dt { code { "tollgate init --vault" } }
-                dd { "creates it in " code { (Shown(&folder)) } }
+                dd { "creates it in " code { (SafeText(&folder)) } }
                 dt { code { "tollgate task add 'what to do'" } }
                 dd { "adds a task" }
             }

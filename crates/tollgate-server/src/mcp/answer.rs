@@ -7,7 +7,7 @@ use tollgate::guard::Refused;
 
 /// One answer.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Answer {
+pub(crate) struct ToolAnswer {
     pub(crate) content: Vec<Item>,
     /// What programs read. A call that fails for another reason than a refusal has none.
     pub(crate) structured: Option<Value>,
@@ -24,7 +24,7 @@ pub(crate) enum Item {
     Blob { data: String, mime_type: &'static str, uri: String },
 }
 
-impl Answer {
+impl ToolAnswer {
     /// Text. Programs find it as `content`.
     pub(crate) fn text(text: impl Into<String>) -> Self {
         let text = text.into();
@@ -67,7 +67,7 @@ impl Answer {
     }
 }
 
-impl From<Fault> for Answer {
+impl From<Fault> for ToolAnswer {
     fn from(fault: Fault) -> Self {
         match fault.hint() {
             Some(hint) => Self::failure(format!("{fault}\nhint: {hint}")),

@@ -28,7 +28,7 @@ pub(super) enum ConnectionKind {
     OneCall,
 }
 
-pub(super) struct Connection {
+pub(super) struct McpConnection {
     server: Server,
     kind: ConnectionKind,
     session: Session,
@@ -43,7 +43,7 @@ struct BegunTurns {
     ids: Vec<String>,
 }
 
-impl Connection {
+impl McpConnection {
     pub(super) fn new(server: Server, kind: ConnectionKind) -> Self {
         let session = match kind {
             ConnectionKind::Stream | ConnectionKind::Session => {
@@ -102,7 +102,7 @@ impl Connection {
 }
 
 /// The claims made over this connection.
-impl Connection {
+impl McpConnection {
     /// The kind of claim to make. The server learns at once that a stream has ended; with HTTP it needs a lease.
     pub(super) fn tenure(&self) -> ClaimKind {
         match self.kind {
@@ -135,30 +135,30 @@ impl Connection {
     }
 }
 
-impl Connection {
+impl McpConnection {
     /// Ends all turns and claims of the connection. Blocks.
     pub(super) fn close(&self) {
         self.leftovers().settle();
     }
 
-    fn leftovers(&self) -> Leftovers {
+    fn leftovers(&self) -> Abandoned {
         let mut turns = lock(&self.turns);
         let mut over: Vec<_> = turns.running.take().into_iter().collect();
         if self.remembers() {
             over.extend(std::mem::take(&mut turns.ids).iter().filter_map(|id| self.server.turns().end(id)));
         }
-        Leftovers { turns: over, held: std::mem::take(&mut *lock(&self.held)), server: self.server.clone() }
+        Abandoned { turns: over, held: std::mem::take(&mut *lock(&self.held)), server: self.server.clone() }
     }
 }
 
 /// The turns and claims that a closed connection leaves behind.
-struct Leftovers {
+struct Abandoned {
     turns: Vec<Arc<RunningTurn>>,
     held: HashMap<ClaimId, ClaimLock>,
     server: Server,
 }
 
-impl Leftovers {
+impl Abandoned {
     fn settle(self) {
         drop(self.turns);
         if !self.held.is_empty() {
@@ -169,7 +169,7 @@ impl Leftovers {
     }
 }
 
-impl Drop for Connection {
+impl Drop for McpConnection {
     fn drop(&mut self) {
         let left = self.leftovers();
         if left.turns.is_empty() && left.held.is_empty() {

@@ -23,7 +23,7 @@ mod tools;
 mod turns;
 
 pub use http::router;
-pub use server::{IDLE, Options, Server};
+pub use server::{IDLE, Server, ServerOptions};
 pub use service::serve;
 pub use stdio::serve_stdio;
-pub use tasks::Tasks;
+pub use tasks::ServedVault;

@@ -11,7 +11,7 @@ use tollgate::gate::Gate;
 use tollgate::name::Agent;
 use tollgate::turn::Session;
 
-use super::tasks::Tasks;
+use super::tasks::ServedVault;
 use super::turns::Turns;
 use crate::late_write_check;
 
@@ -21,7 +21,7 @@ pub const IDLE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The options of a server.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ServerOptions {
     /// The agent in whose name the server writes. No client can change it.
     pub agent: Agent,
     /// A turn that nobody has used for this long ends.
@@ -32,7 +32,7 @@ pub struct Options {
     pub session: Session,
 }
 
-impl Options {
+impl ServerOptions {
     /// The defaults, for this agent.
     pub fn new(agent: Agent) -> Self {
         Self { agent, idle: IDLE, home: None, session: Session::default() }
@@ -49,14 +49,14 @@ struct ServerState {
     home: Option<PathBuf>,
     turns: Turns,
     /// Set once the workspace has a vault.
-    tasks: OnceLock<Tasks>,
+    tasks: OnceLock<ServedVault>,
     changed: Notify,
 }
 
 impl Server {
     /// A server for an open workspace.
-    pub fn new(gate: Gate, options: Options) -> Self {
-        let Options { agent, idle, home, session } = options;
+    pub fn new(gate: Gate, options: ServerOptions) -> Self {
+        let ServerOptions { agent, idle, home, session } = options;
         let turns = Turns::new(gate.clone(), agent.clone(), idle, session);
         let (tasks, changed) = (OnceLock::new(), Notify::new());
         Self(Arc::new(ServerState { gate, agent, home, turns, tasks, changed }))
@@ -64,13 +64,13 @@ impl Server {
 
     /// Adds the workspace's tasks. Without them the task tools answer that there is no vault.
     #[must_use]
-    pub fn with_tasks(self, tasks: Tasks) -> Self {
+    pub fn with_tasks(self, tasks: ServedVault) -> Self {
         self.offer_tasks(|| tasks);
         self
     }
 
     /// Adds the tasks to a running server. Only the first offer counts, because clients may hold claims in it.
-    pub(crate) fn offer_tasks(&self, tasks: impl FnOnce() -> Tasks) {
+    pub(crate) fn offer_tasks(&self, tasks: impl FnOnce() -> ServedVault) {
         self.0.tasks.get_or_init(tasks);
     }
 
@@ -95,7 +95,7 @@ impl Server {
         &self.0.turns
     }
 
-    pub(super) fn tasks(&self) -> Option<&Tasks> {
+    pub(super) fn tasks(&self) -> Option<&ServedVault> {
         self.0.tasks.get()
     }
 

@@ -15,8 +15,8 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::answer::{Answer, Item};
-use super::connection::{Connection, ConnectionKind};
+use super::answer::{Item, ToolAnswer};
+use super::connection::{ConnectionKind, McpConnection};
 use super::lines::{Lines, Room};
 use super::server::Server;
 use super::tools::{self, Hints, Tool};
@@ -26,7 +26,7 @@ use super::tools::{self, Hints, Tool};
 pub(crate) struct ClientService {
     server: Server,
     /// Created by the first call, which shows what kind of connection this is.
-    connection: Arc<OnceLock<Arc<Connection>>>,
+    connection: Arc<OnceLock<Arc<McpConnection>>>,
 }
 
 impl ClientService {
@@ -34,8 +34,8 @@ impl ClientService {
         Self { server: server.clone(), connection: Arc::default() }
     }
 
-    fn connection(&self, kind: ConnectionKind) -> Arc<Connection> {
-        let new = || Arc::new(Connection::new(self.server.clone(), kind));
+    fn connection(&self, kind: ConnectionKind) -> Arc<McpConnection> {
+        let new = || Arc::new(McpConnection::new(self.server.clone(), kind));
         self.connection.get_or_init(new).clone()
     }
 }
@@ -171,7 +171,7 @@ fn described(tool: &Tool) -> rmcp::model::Tool {
         .with_annotations(hints)
 }
 
-fn result(answer: Answer) -> CallToolResult {
+fn result(answer: ToolAnswer) -> CallToolResult {
     let block = |item| match item {
         Item::Text(text) => ContentBlock::text(text),
         Item::Image { data, mime_type } => ContentBlock::image(data, mime_type),

@@ -6,7 +6,7 @@ use tollgate::vault::Vault;
 use tollgate::vault::claim::ClaimId;
 
 /// The vault behind a server.
-pub struct Tasks {
+pub struct ServedVault {
     pub(super) vault: Vault,
     /// A file that was written in place counts as complete after this time without a change.
     pub(super) settle: Duration,
@@ -14,7 +14,7 @@ pub struct Tasks {
     pub(super) given: Option<ClaimId>,
 }
 
-impl Tasks {
+impl ServedVault {
     /// The tasks in this vault. A file that was written in place counts as complete after `settle` without a change.
     pub fn new(vault: Vault, settle: Duration) -> Self {
         Self { vault, settle, given: None }

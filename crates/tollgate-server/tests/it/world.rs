@@ -16,7 +16,7 @@ use tollgate::gate::Gate;
 use tollgate::settings::{Durability, Settings, Wait};
 use tollgate::vault::Vault;
 use tollgate::workspace::{self, Workspace};
-use tollgate_server::mcp::{self, Options, Server, Tasks};
+use tollgate_server::mcp::{self, ServedVault, Server, ServerOptions};
 
 /// All tools, in the order of the server's list.
 pub(crate) const TOOLS: [&str; 25] = [
@@ -83,7 +83,7 @@ impl World {
 
     /// A server for this agent, on the same workspace and vault.
     pub(crate) fn serving_as(&self, agent: &str) -> Server {
-        let tasks = Tasks::new(self.vault(), Duration::ZERO);
+        let tasks = ServedVault::new(self.vault(), Duration::ZERO);
         Server::new(self.gate.clone(), serving(agent)).with_tasks(tasks)
     }
 
@@ -105,13 +105,13 @@ impl World {
 
     /// A server on the same workspace whose turns end after this idle time.
     pub(crate) fn idle_after(&self, idle: Duration) -> Server {
-        Server::new(self.gate.clone(), Options { idle, ..serving("blue") })
+        Server::new(self.gate.clone(), ServerOptions { idle, ..serving("blue") })
     }
 
     /// A server on the same workspace whose user has this home directory.
     pub(crate) fn at_home_in(&self, home: Option<&Path>) -> Server {
         let home = home.map(Path::to_owned);
-        Server::new(self.gate.clone(), Options { home, ..serving("blue") })
+        Server::new(self.gate.clone(), ServerOptions { home, ..serving("blue") })
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -158,8 +158,8 @@ impl World {
 }
 
 /// The options of a server for this agent.
-fn serving(agent: &str) -> Options {
-    Options { home: std::env::home_dir(), ..Options::new(agent.parse().unwrap()) }
+fn serving(agent: &str) -> ServerOptions {
+    ServerOptions { home: std::env::home_dir(), ..ServerOptions::new(agent.parse().unwrap()) }
 }
 
 pub(crate) fn sha256(bytes: impl AsRef<[u8]>) -> String {

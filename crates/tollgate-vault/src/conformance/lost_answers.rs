@@ -95,7 +95,7 @@ impl Store for Forgetful {
 }
 
 /// A verb, what it does, and where the task is afterwards.
-struct Verb {
+struct VerbCase {
     name: &'static str,
     /// Which kinds of events it adds.
     tells: &'static [&'static str],
@@ -109,14 +109,14 @@ fn owned(vault: &Vault, task: &TaskName) -> ClaimId {
     record.claim.expect("it is claimed").id
 }
 
-fn verbs() -> Vec<Verb> {
+fn verbs() -> Vec<VerbCase> {
     let claim = |world: &World, task: &TaskName| drop(world.claim(task, "cloud", ClaimKind::Leased, 1));
     let draft = |world: &World, task: &TaskName| {
         let claimed = world.claim(task, "cloud", ClaimKind::Leased, 1);
         world.release(&claimed, &Release::success(), 2);
     };
     vec![
-        Verb {
+        VerbCase {
             name: "claim",
             tells: &["CLAIM"],
             prepare: |_, _| (),
@@ -126,28 +126,28 @@ fn verbs() -> Vec<Verb> {
             },
             to: slot_of("cloud"),
         },
-        Verb {
+        VerbCase {
             name: "renew",
             tells: &["RENEW"],
             prepare: claim,
             act: |vault, task| matches!(vault.renew(task, &owned(vault, task), at(2)), Ok(Ok(_))),
             to: slot_of("cloud"),
         },
-        Verb {
+        VerbCase {
             name: "progress",
             tells: &[],
             prepare: claim,
             act: |vault, task| matches!(vault.progress(task, &owned(vault, task), "half", at(2)), Ok(Ok(()))),
             to: slot_of("cloud"),
         },
-        Verb {
+        VerbCase {
             name: "draft",
             tells: &[],
             prepare: claim,
             act: |vault, task| matches!(vault.draft(task, &owned(vault, task), "half", at(2)), Ok(Ok(()))),
             to: slot_of("cloud"),
         },
-        Verb {
+        VerbCase {
             name: "release",
             tells: &["RELEASE"],
             prepare: claim,
@@ -157,7 +157,7 @@ fn verbs() -> Vec<Verb> {
             },
             to: Slot::PENDING,
         },
-        Verb {
+        VerbCase {
             name: "release to a final state",
             tells: &["RELEASE"],
             prepare: claim,
@@ -167,7 +167,7 @@ fn verbs() -> Vec<Verb> {
             },
             to: Slot::Free(State::Rejected),
         },
-        Verb {
+        VerbCase {
             name: "give back",
             tells: &["RELEASE"],
             prepare: claim,
@@ -179,14 +179,14 @@ fn verbs() -> Vec<Verb> {
             },
             to: Slot::NEEDS_ACTION,
         },
-        Verb {
+        VerbCase {
             name: "approve",
             tells: &["APPROVAL"],
             prepare: draft,
             act: |vault, task| matches!(vault.approve(task, "me", None, at(3)), Ok(Ok(_))),
             to: Slot::APPROVED,
         },
-        Verb {
+        VerbCase {
             name: "amend",
             tells: &["APPROVAL"],
             prepare: draft,
@@ -197,14 +197,14 @@ fn verbs() -> Vec<Verb> {
             },
             to: Slot::APPROVED,
         },
-        Verb {
+        VerbCase {
             name: "reject",
             tells: &["APPROVAL"],
             prepare: draft,
             act: |vault, task| matches!(vault.reject(task, "me", "no", at(3)), Ok(Ok(_))),
             to: Slot::Free(State::Rejected),
         },
-        Verb {
+        VerbCase {
             name: "retry",
             tells: &["APPROVAL"],
             prepare: |world, task| {
@@ -213,7 +213,7 @@ fn verbs() -> Vec<Verb> {
             act: |vault, task| matches!(vault.retry(task, "me", at(3)), Ok(Ok(_))),
             to: Slot::NEEDS_ACTION,
         },
-        Verb {
+        VerbCase {
             name: "ask",
             tells: &["APPROVAL"],
             prepare: |world, task| {
@@ -225,7 +225,7 @@ fn verbs() -> Vec<Verb> {
             },
             to: Slot::PENDING,
         },
-        Verb {
+        VerbCase {
             name: "reclaim",
             tells: &["RECLAIM"],
             prepare: claim,

@@ -9,7 +9,7 @@ use crate::event::Entry;
 use crate::owner::ClaimKind;
 use crate::rules::{self, Release};
 use crate::state::{Slot, State, Verb};
-use crate::step::{Edit, Step, StepOutcome};
+use crate::step::{Step, StepOutcome, TextEdit};
 use crate::store::Task;
 use tollgate_base::digest::Digest;
 use tollgate_base::task::TaskName;
@@ -53,7 +53,7 @@ pub(super) fn a_zombie_changes_nothing(fresh: Fresh<'_>) {
         let task = world.add("x", "text");
         world.claim(&task, "blue", ClaimKind::Leased, 1);
         let (before, claim) = claimed_task(&world, &task);
-        let progress = Edit::Progress(claim.id.clone(), "- alive\n".to_owned());
+        let progress = TextEdit::Progress(claim.id.clone(), "- alive\n".to_owned());
         let steps = [
             rules::release(&before, &claim, &Release::success(), &terms(), at(2)),
             rules::extend(&before, progress, Duration::from_secs(60), at(2)),
@@ -86,7 +86,7 @@ pub(super) fn interrupted_steps_are_healed(fresh: Fresh<'_>) {
         |world, task| {
             world.claim(task, "blue", ClaimKind::Leased, 1);
             let (task, claim) = claimed_task(world, task);
-            let draft = Edit::Draft(claim.id, "\n## Draft\n\na draft\n".to_owned());
+            let draft = TextEdit::Draft(claim.id, "\n## Draft\n\na draft\n".to_owned());
             rules::extend(&task, draft, Duration::from_secs(60), at(2)).expect("a step")
         },
         |world, task| {

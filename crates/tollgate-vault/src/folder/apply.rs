@@ -21,11 +21,11 @@ use rustix::fs::OFlags;
 
 use super::FolderStore;
 use super::disk::{Moved, date_back, is_at, no_name_left, open_task, read, read_range};
-use super::log::{Change, LockedLog, Plan, stripe_of, version};
+use super::log::{LockedLog, StepPlan, TextChange, stripe_of, version};
 use crate::claim::{StepId, Tenure};
 use crate::event::{Entry, Event};
 use crate::state::{Slot, Verb};
-use crate::step::{Edit, Landed, Step, StepOutcome};
+use crate::step::{Landed, Step, StepOutcome, TextEdit};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::event::TaskReclaimed;
@@ -33,19 +33,19 @@ use tollgate_base::file::names_in;
 use tollgate_base::task::TaskName;
 
 /// Where a file is, and its inode.
-type Place = (TaskName, Slot, u64);
+type FilePlace = (TaskName, Slot, u64);
 
 impl FolderStore {
     /// Takes a step, if the task is at its version.
     pub(super) fn take(&self, log: &mut LockedLog, step: &Step) -> Result<StepOutcome> {
         let path = self.path(&step.task, &step.from);
         // Opened for writing at once, so that a missing permission is found before anything is done.
-        let flags = if step.edit == Edit::Keep { OFlags::RDONLY } else { OFlags::RDWR };
+        let flags = if step.edit == TextEdit::Keep { OFlags::RDONLY } else { OFlags::RDWR };
         let is_same = |found: &fs::Metadata| version(found, log.state.notes.get(&step.task)) == step.version;
         let Some((file, found)) = open_task(&path, flags)?.filter(|(_, found)| is_same(found)) else {
             return Ok(self.taken_before(log, step)?.map_or(StepOutcome::Conflict, StepOutcome::Done));
         };
-        let mut plan = Plan {
+        let mut plan = StepPlan {
             step: step.clone(),
             ino: found.ino(),
             len: found.len(),
@@ -93,7 +93,7 @@ impl FolderStore {
     }
 
     /// The move, then the block, then the journal.
-    fn claim(&self, log: &mut LockedLog, plan: &Plan, file: &File) -> Result<StepOutcome> {
+    fn claim(&self, log: &mut LockedLog, plan: &StepPlan, file: &File) -> Result<StepOutcome> {
         let step = &plan.step;
         let Some(task) = self.transfer(plan)? else { return Ok(StepOutcome::Conflict) };
         let path = self.path(&task, &step.to);
@@ -127,7 +127,7 @@ impl FolderStore {
         Ok(StepOutcome::Done(self.landed(step, task)))
     }
 
-    fn carry_out(&self, log: &mut LockedLog, plan: &Plan, place: Place) -> Result<StepOutcome> {
+    fn carry_out(&self, log: &mut LockedLog, plan: &StepPlan, place: FilePlace) -> Result<StepOutcome> {
         let step = &plan.step;
         let Some(task) = self.finish(plan, Some(place))? else { return Ok(StepOutcome::Conflict) };
         // From here on it has happened. What is missing is the journal's line, which the next process can add.
@@ -139,7 +139,7 @@ impl FolderStore {
     }
 
     /// The edit, then the move, as far as they are not made. `None`: the file is gone. Otherwise its name now.
-    fn finish(&self, plan: &Plan, place: Option<Place>) -> Result<Option<TaskName>> {
+    fn finish(&self, plan: &StepPlan, place: Option<FilePlace>) -> Result<Option<TaskName>> {
         let step = &plan.step;
         let Some((name, slot, ino)) = place else { return Ok(None) };
         if slot == step.to && step.from != step.to {
@@ -168,7 +168,7 @@ impl FolderStore {
     }
 
     /// Rolls a step back.
-    fn roll_back(&self, log: &mut LockedLog, plan: &Plan) -> Result<()> {
+    fn roll_back(&self, log: &mut LockedLog, plan: &StepPlan) -> Result<()> {
         let step = &plan.step;
         // The id of the step that rolls this one back: the same in every process and at every attempt.
         let undo = format!("s-{}", &Digest::of(step.id.as_str().as_bytes()).to_string()[..16]);
@@ -197,7 +197,7 @@ impl FolderStore {
 
     /// Records the events of an interrupted step, unless they are recorded. Events of another workspace's journal are left
     /// for it in `owed/`.
-    fn journal_once(&self, plan: &Plan, step: &StepId, events: &[Entry]) -> Result<()> {
+    fn journal_once(&self, plan: &StepPlan, step: &StepId, events: &[Entry]) -> Result<()> {
         if events.is_empty() {
             return Ok(());
         }
@@ -219,7 +219,7 @@ impl FolderStore {
         for name in names_in(&folder)? {
             let path = folder.join(name);
             let Ok(bytes) = fs::read(&path) else { continue };
-            let Ok(plan) = serde_json::from_slice::<Plan>(&bytes) else { continue };
+            let Ok(plan) = serde_json::from_slice::<StepPlan>(&bytes) else { continue };
             if plan.journal == self.options.journal.id()
                 && let Some(_log) = self.lock_log(stripe_of(&plan.step.task), Duration::ZERO)?
                 && path.exists()
@@ -236,7 +236,7 @@ impl FolderStore {
     }
 
     /// Moves the file; `None` if it is not there. The answer is its name, the fallback name if its own is taken.
-    fn transfer(&self, plan: &Plan) -> Result<Option<TaskName>> {
+    fn transfer(&self, plan: &StepPlan) -> Result<Option<TaskName>> {
         let step = &plan.step;
         if step.from == step.to {
             return Ok(Some(step.task.clone()));
@@ -274,7 +274,7 @@ impl FolderStore {
     }
 
     /// Where the file of a plan is, and which file it is there.
-    fn whereabouts(&self, plan: &Plan) -> Option<Place> {
+    fn whereabouts(&self, plan: &StepPlan) -> Option<FilePlace> {
         let step = &plan.step;
         let ino = |name: &TaskName, slot: &Slot| {
             let found = fs::symlink_metadata(self.path(name, slot)).ok().filter(fs::Metadata::is_file)?;
@@ -292,7 +292,7 @@ impl FolderStore {
     }
 
     /// Removes the change from the file again, if it, or a part of it, is in there and nothing else has changed.
-    fn take_out(&self, plan: &Plan, path: &Path) -> Result<()> {
+    fn take_out(&self, plan: &StepPlan, path: &Path) -> Result<()> {
         if let Some(change) = &plan.change
             && let Some((file, found)) = open_task(path, OFlags::RDWR)?
             && let Some(end) = change.end_in(&file, found.len()).at("read", path)?
@@ -304,7 +304,7 @@ impl FolderStore {
     }
 
     /// Makes the change, also if a part of it is in the file.
-    fn put_in(&self, plan: &Plan, path: &Path) -> Result<()> {
+    fn put_in(&self, plan: &StepPlan, path: &Path) -> Result<()> {
         let Some(mut change) = plan.change.clone() else { return Ok(()) };
         let Some((file, found)) = open_task(path, OFlags::RDWR)? else { return Ok(()) };
         if change.end_in(&file, found.len()).at("read", path)?.is_none() {
@@ -332,7 +332,7 @@ fn is_as_checked(step: &Step, file: &File, path: &Path) -> Result<bool> {
     }
 }
 
-impl Change {
+impl TextChange {
     /// The end of a file of this length, from where the change begins, if it is somewhere between old and new.
     fn end_in(&self, file: &File, len: u64) -> io::Result<Option<Vec<u8>>> {
         let most = self.at + self.new.len().max(self.old.len()) as u64;
@@ -347,22 +347,22 @@ impl Change {
 }
 
 /// What the step changes in a file of this length: only from the first byte that differs, so that the plan is short.
-fn change_of(step: &Step, file: &File, len: u64) -> io::Result<Option<Change>> {
+fn change_of(step: &Step, file: &File, len: u64) -> io::Result<Option<TextChange>> {
     let start = match &step.edit {
-        Edit::Keep => return Ok(None),
-        Edit::Close(..) | Edit::Replace(_) => 0,
+        TextEdit::Keep => return Ok(None),
+        TextEdit::Close(..) | TextEdit::Replace(_) => 0,
         // The last byte tells whether the text ends with a newline.
-        Edit::Open
-        | Edit::Progress(..)
-        | Edit::Draft(..)
-        | Edit::Reject(..)
-        | Edit::Retry(_)
-        | Edit::Ask(_) => len.saturating_sub(1),
+        TextEdit::Open
+        | TextEdit::Progress(..)
+        | TextEdit::Draft(..)
+        | TextEdit::Reject(..)
+        | TextEdit::Retry(_)
+        | TextEdit::Ask(_) => len.saturating_sub(1),
     };
     let end = read_range(file, start, len)?;
     Ok(step.tail(&end).map(|(at, new)| {
         let old = &end[at..];
         let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
-        Change { at: start + (at + same) as u64, old: old[same..].to_vec(), new: new[same..].to_vec() }
+        TextChange { at: start + (at + same) as u64, old: old[same..].to_vec(), new: new[same..].to_vec() }
     }))
 }

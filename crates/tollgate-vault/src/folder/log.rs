@@ -1,6 +1,6 @@
 //! The steps under way and the records of tasks: a small log for each of 256 stripes of task names.
 //!
-//! A step is appended to its stripe's log as a [`Plan`], flushed, before anything is done. A mark after it says that the
+//! A step is appended to its stripe's log as a [`StepPlan`], flushed, before anything is done. A mark after it says that the
 //! step was carried out, and what is known about the task since, or that it was rolled back. A plan without a mark is under
 //! way, or its process died. A log that has grown is rewritten by the next process that locks it.
 //!
@@ -44,7 +44,7 @@ const NEVER_CUT: usize = 160;
 
 /// A step and everything that is needed to carry it out, finish it, or roll it back.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Plan {
+pub(super) struct StepPlan {
     pub(super) step: Step,
     /// The inode of the task's file, by which it is recognised wherever it is.
     pub(super) ino: u64,
@@ -53,12 +53,12 @@ pub(super) struct Plan {
     /// The journal that the events belong to.
     pub(super) journal: String,
     /// What changes in the file.
-    pub(super) change: Option<Change>,
+    pub(super) change: Option<TextChange>,
 }
 
 /// From byte `at` to the end, the file has the bytes `old` and gets the bytes `new`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Change {
+pub(super) struct TextChange {
     pub(super) at: u64,
     #[serde(with = "raw")]
     pub(super) old: Vec<u8>,
@@ -91,9 +91,9 @@ mod raw {
 /// A line of a log.
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, on the stack")]
 #[derive(Serialize, Deserialize)]
-enum Line<'a> {
+enum LogLine<'a> {
     /// This is about to be done.
-    Plan(Cow<'a, Plan>),
+    Plan(Cow<'a, StepPlan>),
     /// It was done: what was known about the first name is void, and this is known about the task, if anything.
     Taken(Cow<'a, TaskName>, Option<(Cow<'a, TaskName>, Cow<'a, Noted>)>),
     /// It was rolled back.
@@ -109,10 +109,10 @@ enum Line<'a> {
 /// How the line of a plan begins. Only the last plan matters, and only if no mark follows it.
 const PLAN: &[u8] = br#"{"Plan""#;
 
-/// The line [`Line::Empty`].
+/// The line [`LogLine::Empty`].
 const EMPTY: &[u8] = br#""Empty""#;
 
-impl Line<'_> {
+impl LogLine<'_> {
     fn bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = serde_json::to_vec(self).map_err(|error| Fault::invalid(error.to_string()))?;
         bytes.push(b'\n');
@@ -126,7 +126,7 @@ pub(super) struct LogState {
     /// What is known about each task of the stripe that is not final.
     pub(super) notes: BTreeMap<TaskName, Noted>,
     /// The step without a mark.
-    pub(super) pending: Option<Plan>,
+    pub(super) pending: Option<StepPlan>,
 }
 
 impl LogState {
@@ -148,22 +148,22 @@ impl LogState {
                 plan = Some(line);
             } else {
                 match serde_json::from_slice(line) {
-                    Ok(Line::Taken(task, noted)) => {
+                    Ok(LogLine::Taken(task, noted)) => {
                         state.notes.remove(&*task);
                         let noted = noted.map(|(task, noted)| (task.into_owned(), noted.into_owned()));
                         state.notes.extend(noted);
                     }
-                    Ok(Line::Done(landed)) => {
-                        if let Some(Line::Plan(plan)) =
+                    Ok(LogLine::Done(landed)) => {
+                        if let Some(LogLine::Plan(plan)) =
                             plan.and_then(|line| serde_json::from_slice(line).ok())
                         {
                             state.settle(&plan.step, &landed);
                         }
                     }
-                    Ok(Line::Noted(task, noted)) => {
+                    Ok(LogLine::Noted(task, noted)) => {
                         state.notes.insert(task.into_owned(), noted.into_owned());
                     }
-                    Ok(Line::Undone | Line::Empty | Line::Plan(_)) => {}
+                    Ok(LogLine::Undone | LogLine::Empty | LogLine::Plan(_)) => {}
                     // Cut short by a power cut.
                     Err(_) => break,
                 }
@@ -172,7 +172,7 @@ impl LogState {
             whole += line.len();
         }
         match plan.map(|line| (line, serde_json::from_slice(line))) {
-            Some((_, Ok(Line::Plan(plan)))) => state.pending = Some(plan.into_owned()),
+            Some((_, Ok(LogLine::Plan(plan)))) => state.pending = Some(plan.into_owned()),
             Some((line, _)) => whole -= line.len(),
             None => {}
         }
@@ -271,7 +271,7 @@ pub(super) struct LockedLog {
 }
 
 impl LockedLog {
-    fn append(&mut self, line: &Line<'_>) -> Result<()> {
+    fn append(&mut self, line: &LogLine<'_>) -> Result<()> {
         let mut bytes = line.bytes()?;
         let end = self.len + bytes.len() as u64;
         if end > self.size && self.disk.durability == Durability::Durable {
@@ -284,35 +284,35 @@ impl LockedLog {
     }
 
     /// Writes down what is about to be done.
-    pub(super) fn begin(&mut self, plan: &Plan) -> Result<()> {
-        self.append(&Line::Plan(Cow::Borrowed(plan)))?;
+    pub(super) fn begin(&mut self, plan: &StepPlan) -> Result<()> {
+        self.append(&LogLine::Plan(Cow::Borrowed(plan)))?;
         // Without it a power cut could leave a step half done and nobody who knows.
         self.sync()
     }
 
     /// The step was done: its record is in force.
-    pub(super) fn done(&mut self, plan: &Plan, landed: &TaskName) -> Result<()> {
+    pub(super) fn done(&mut self, plan: &StepPlan, landed: &TaskName) -> Result<()> {
         let before = self.state.notes.clone();
         self.state.settle(&plan.step, landed);
         let marked = if self.state.notes.is_empty() {
-            self.append(&Line::Empty)
+            self.append(&LogLine::Empty)
         } else {
             let noted = self.state.notes.get(landed).cloned();
             let known = noted.map(|noted| (Cow::Borrowed(landed), Cow::Owned(noted)));
-            self.append(&Line::Taken(Cow::Borrowed(&plan.step.task), known))
+            self.append(&LogLine::Taken(Cow::Borrowed(&plan.step.task), known))
         };
         marked.inspect_err(|_| self.state.notes = before)
     }
 
     /// The step was rolled back.
     pub(super) fn undone(&mut self) -> Result<()> {
-        self.append(&Line::Undone)
+        self.append(&LogLine::Undone)
     }
 
     /// Forgets a task that is nowhere any more.
     pub(super) fn forget(&mut self, task: &TaskName) -> Result<()> {
         self.state.notes.remove(task);
-        self.append(&Line::Taken(Cow::Borrowed(task), None))
+        self.append(&LogLine::Taken(Cow::Borrowed(task), None))
     }
 
     /// Every mark so far survives a power cut.
@@ -330,7 +330,7 @@ impl LockedLog {
     fn rewrite(&self) -> Result<()> {
         let mut bytes = Vec::new();
         for (task, noted) in &self.state.notes {
-            bytes.extend(Line::Noted(Cow::Borrowed(task), Cow::Borrowed(noted)).bytes()?);
+            bytes.extend(LogLine::Noted(Cow::Borrowed(task), Cow::Borrowed(noted)).bytes()?);
         }
         self.disk.replace_via(&self.path.with_extension("new"), &self.path, &bytes)
     }
@@ -379,7 +379,7 @@ mod tests {
         let mut bytes = Vec::new();
         for name in ["a", "b"] {
             bytes.extend(
-                Line::Noted(Cow::Owned(name.parse().unwrap()), Cow::Borrowed(&noted)).bytes().unwrap(),
+                LogLine::Noted(Cow::Owned(name.parse().unwrap()), Cow::Borrowed(&noted)).bytes().unwrap(),
             );
         }
         let first = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
@@ -400,11 +400,11 @@ mod tests {
         let noted = Noted { step: StepId::new().unwrap(), record: ClaimRecord::new(Slot::NEEDS_ACTION) };
         let (task, noted) = (Cow::<TaskName>::Owned("a".parse().unwrap()), Cow::Borrowed(&noted));
         let lines = [
-            Line::Noted(task.clone(), noted.clone()),
-            Line::Taken(task.clone(), Some((task.clone(), noted))),
-            Line::Done(task),
-            Line::Undone,
-            Line::Empty,
+            LogLine::Noted(task.clone(), noted.clone()),
+            LogLine::Taken(task.clone(), Some((task.clone(), noted))),
+            LogLine::Done(task),
+            LogLine::Undone,
+            LogLine::Empty,
         ];
         let mut examples = lines.map(|line| line.bytes().unwrap()).to_vec();
         examples.push([&examples.concat()[..], &[0; 100]].concat());

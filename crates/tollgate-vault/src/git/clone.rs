@@ -14,7 +14,7 @@ use rustix::fs::{CWD, RenameFlags};
 use super::branch::Branch;
 use super::card::Card;
 use super::remote::{Pushed, Remote, Update};
-use super::repository::{Repository, Settings};
+use super::repository::{GitSettings, Repository};
 use super::run::Git;
 use super::seen::Seen;
 use super::tree::{Tree, read};
@@ -129,7 +129,7 @@ impl GitStore {
         if !ignore.exists() {
             fs::write(&ignore, "*\n").at("write", &ignore)?;
         }
-        let Settings { author, has_ssh } = repository.refresh(&options.remote, &options.branch)?;
+        let GitSettings { author, has_ssh } = repository.refresh(&options.remote, &options.branch)?;
         let batch_ssh = options.plain_ssh && !has_ssh;
         let (folder, own) = (repository.top.clone(), Some((repository.own.clone(), repository.index())));
         let git = Git { folder, repository: own, batch_ssh, ..repository.git.clone() };

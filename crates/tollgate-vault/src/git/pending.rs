@@ -28,7 +28,7 @@ use super::tree::read;
 use crate::claim::StepId;
 use crate::folder::migrate::to_current_form;
 use crate::state::Slot;
-use crate::step::{Edit, Step, StepOutcome};
+use crate::step::{Step, StepOutcome, TextEdit};
 use crate::store::{Landed, Store, Task};
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::task::TaskName;
@@ -74,7 +74,7 @@ impl GitStore {
             // The file is gone, or the step was finished before a crash.
             let Some(found) = found.filter(|found| found.slot == step.from) else { return Ok(()) };
             // The remote has decided, so the text is not compared again. An edit that replaces all of it is an exception.
-            let check = step.check.filter(|_| matches!(step.edit, Edit::Replace(_)));
+            let check = step.check.filter(|_| matches!(step.edit, TextEdit::Replace(_)));
             let local = Step { version: found.version, check, events: Vec::new(), ..step.clone() };
             match tasks.apply(&local)? {
                 StepOutcome::Done(_) => return Ok(()),

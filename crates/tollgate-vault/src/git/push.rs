@@ -21,7 +21,7 @@ use super::seen::Seen;
 use crate::claim::{ClaimId, ClaimRecord};
 use crate::folder::disk::no_name_left;
 use crate::state::{Slot, State, Verb};
-use crate::step::{Edit, Step, StepOutcome};
+use crate::step::{Step, StepOutcome, TextEdit};
 use crate::store::{Landed, Store, Task, Version};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
@@ -326,7 +326,7 @@ impl GitStore {
                 Ok(false) => return Ok(StepOutcome::Conflict),
                 // The owner's text is kept all the same. It does not extend the claim on the remote.
                 Err(Fault::Unreachable { .. })
-                    if matches!(step.edit, Edit::Progress(..) | Edit::Draft(..)) => {}
+                    if matches!(step.edit, TextEdit::Progress(..) | TextEdit::Draft(..)) => {}
                 Err(fault) => return Err(fault),
             }
         }

@@ -28,7 +28,7 @@ pub(super) struct Remote {
 
 /// What one look found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct View {
+pub(super) struct RemoteView {
     pub(super) tip: String,
     /// The last part of the ref's name, the object, and the card if it can be read.
     pub(super) cards: Vec<(String, String, Option<Card>)>,
@@ -70,7 +70,7 @@ impl Remote {
     }
 
     /// Fetches the branch and all cards in one conversation.
-    pub(super) fn look(&self, lock: &File) -> Result<View> {
+    pub(super) fn look(&self, lock: &File) -> Result<RemoteView> {
         let specs = [
             format!("+{}:{MIRROR}/branch", self.branch_ref()),
             format!("+{}/*:{MIRROR}/cards/*", self.claim_refs),
@@ -93,8 +93,8 @@ impl Remote {
         self.view(&self.git.must(&["for-each-ref", format, MIRROR], &[])?.text())
     }
 
-    fn view(&self, listed: &str) -> Result<View> {
-        let mut view = View { tip: String::new(), cards: Vec::new() };
+    fn view(&self, listed: &str) -> Result<RemoteView> {
+        let mut view = RemoteView { tip: String::new(), cards: Vec::new() };
         for line in listed.lines() {
             let mut parts = line.splitn(3, ' ');
             let (Some(name), Some(oid)) = (parts.next(), parts.next()) else { continue };

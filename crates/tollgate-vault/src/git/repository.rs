@@ -48,7 +48,7 @@ pub(super) struct Repository {
 }
 
 /// What the settings say about the user.
-pub(super) struct Settings {
+pub(super) struct GitSettings {
     /// The author of commits.
     pub(super) author: String,
     /// The user's own configuration says how ssh is run.
@@ -90,7 +90,7 @@ impl Repository {
     }
 
     /// Brings the links and the configuration up to date: somebody may have set another URL, or copied the folder.
-    pub(super) fn refresh(&self, remote: &str, branch: &str) -> Result<Settings> {
+    pub(super) fn refresh(&self, remote: &str, branch: &str) -> Result<GitSettings> {
         let wanted = format!("^({})$", SETTINGS.join("|"));
         let listed = self.git.local(&["config", "-z", "--show-scope", "--get-regexp", &wanted], &[])?;
         let listed = String::from_utf8_lossy(&listed.out);
@@ -141,7 +141,7 @@ impl Repository {
                 replace_file(&path, text.as_bytes(), Durability::Fast)?;
             }
         }
-        Ok(Settings { author: author(name, email), has_ssh })
+        Ok(GitSettings { author: author(name, email), has_ssh })
     }
 
     /// A push to a repository on this disk runs its hooks, so it must not be one that agents can write to.

@@ -246,9 +246,9 @@ impl Git {
 }
 
 /// A pipe that a program writes to, until it is closed; what it has written; and the most that it may write.
-struct Stream(Option<File>, Vec<u8>, usize);
+struct Pipe(Option<File>, Vec<u8>, usize);
 
-impl Stream {
+impl Pipe {
     fn new(pipe: Option<impl Into<OwnedFd>>, most: usize) -> io::Result<Self> {
         let pipe = pipe.map(|pipe| File::from(pipe.into()));
         pipe.as_ref().map(|pipe| rustix::io::ioctl_fionbio(pipe, true)).transpose()?;
@@ -271,7 +271,7 @@ impl Stream {
 }
 
 fn listen(child: &mut Child, most: usize, deadline: Instant) -> io::Result<Ran> {
-    let mut streams = [Stream::new(child.stdout.take(), most)?, Stream::new(child.stderr.take(), MESSAGES)?];
+    let mut streams = [Pipe::new(child.stdout.take(), most)?, Pipe::new(child.stderr.take(), MESSAGES)?];
     let killed = loop {
         // Asked before the read: a program that has ended by now has written everything, so if there is nothing to read,
         // everything was read. A program that it started may go on and keep the pipes open (a shared ssh connection does),
@@ -284,7 +284,7 @@ fn listen(child: &mut Child, most: usize, deadline: Instant) -> io::Result<Ran> 
         if has_ended && is_silent {
             break None;
         }
-        if streams.iter().any(|Stream(_, written, most)| written.len() > *most) {
+        if streams.iter().any(|Pipe(_, written, most)| written.len() > *most) {
             break Some("it writes without end");
         }
         if Instant::now() > deadline {
@@ -295,12 +295,12 @@ fn listen(child: &mut Child, most: usize, deadline: Instant) -> io::Result<Ran> 
         }
     };
     let ok = killed.is_none() && child.wait()?.success();
-    let [Stream(_, out, _), Stream(_, err, _)] = streams;
+    let [Pipe(_, out, _), Pipe(_, err, _)] = streams;
     Ok(Ran { ok, out, err: printable(&err), killed })
 }
 
 /// Waits until there is something to read, for a moment at most.
-fn wait_for(streams: &[Stream]) -> io::Result<()> {
+fn wait_for(streams: &[Pipe]) -> io::Result<()> {
     let pipes = streams.iter().filter_map(|stream| stream.0.as_ref());
     let mut fds: Vec<_> = pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
     // A program that has closed both pipes ends at once, so its end is checked often.

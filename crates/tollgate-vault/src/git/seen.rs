@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::card::{Card, ref_of};
-use super::remote::View;
+use super::remote::RemoteView;
 use super::run::millis_since_boot;
 use super::tree::read;
 use crate::claim::ClaimId;
@@ -78,7 +78,7 @@ impl Seen {
     }
 
     /// Takes over what a look found. A card that has not changed keeps its time.
-    pub(super) fn learn(&mut self, view: View) {
+    pub(super) fn learn(&mut self, view: RemoteView) {
         self.tip = view.tip;
         let mut old = std::mem::take(&mut self.cards);
         for (name, oid, card) in view.cards {
@@ -126,8 +126,10 @@ mod tests {
     fn a_card_that_does_not_change_keeps_its_time() {
         let task: TaskName = "x".parse().unwrap();
         let card = || Card::new(&task, "there", 1, ClaimRecord::new(Slot::NEEDS_ACTION)).unwrap();
-        let view =
-            |oid: &str| View { tip: "t".into(), cards: vec![(ref_of(&task), oid.into(), Some(card()))] };
+        let view = |oid: &str| RemoteView {
+            tip: "t".into(),
+            cards: vec![(ref_of(&task), oid.into(), Some(card()))],
+        };
         let mut seen = Seen::default();
         seen.learn(view("1"));
         let since = |seen: &mut Seen, ms| seen.cards.get_mut(&ref_of(&task)).unwrap().since_ms -= ms;
@@ -141,7 +143,7 @@ mod tests {
         assert_eq!(seen.card(&task).unwrap().unchanged_for(), Duration::ZERO);
         seen.learn(view("2"));
         assert!(seen.card(&task).unwrap().since_ms <= millis_since_boot());
-        seen.learn(View { tip: "t".into(), cards: Vec::new() });
+        seen.learn(RemoteView { tip: "t".into(), cards: Vec::new() });
         assert!(seen.card(&task).is_none());
     }
 }

@@ -74,6 +74,27 @@ fn the_command_line_and_the_server_do_not_know_which_store_they_use() {
     assert!(seen > 100, "{seen}");
 }
 
+#[test]
+fn no_two_types_share_a_name() {
+    let mut named = std::collections::BTreeMap::new();
+    let crates =
+        &["tollgate", "tollgate-base", "tollgate-guard", "tollgate-vault", "tollgate-server", "tollgate-cli"];
+    for (file, text) in production(crates) {
+        for line in text.lines() {
+            let line = ["pub ", "pub(crate) ", "pub(super) "]
+                .iter()
+                .fold(line, |line, word| line.trim_start_matches(word));
+            let declared =
+                ["struct ", "enum ", "trait ", "type "].iter().find_map(|word| line.strip_prefix(word));
+            let Some(rest) = declared else { continue };
+            let name: String = rest.chars().take_while(|c| c.is_alphanumeric()).collect();
+            let other = named.insert(name.clone(), file.clone());
+            assert_eq!(other, None, "`{name}` is also declared in {file}");
+        }
+    }
+    assert!(named.len() > 300, "{}", named.len());
+}
+
 /// A method in another file than its type is an import that no `use` shows: the type's own file could call it.
 #[test]
 fn methods_are_in_the_file_of_their_type() {

@@ -11,7 +11,7 @@ use tollgate::vault::{ClaimKind, ClaimRequest, Claimed, Denial, DenialReason, Ta
 use crate::answer::{Answer, Said};
 use crate::error::CliError;
 use crate::invocation::Invocation;
-use crate::tasks::Tasks;
+use crate::tasks::LoggedVault;
 use crate::words;
 
 /// Claim a task, so that no other agent works on it
@@ -44,7 +44,7 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskClaimArgs) -> Result<Answe
 
 fn claim(
     invocation: &Invocation,
-    tasks: &Tasks,
+    tasks: &LoggedVault,
     agent: &Agent,
     task: Option<&TaskName>,
 ) -> Result<Answer, CliError> {

@@ -16,7 +16,7 @@ use crate::answer::{Answer, Said};
 use crate::error::{CliError, NoPerson, UsageError};
 use crate::invocation::Invocation;
 use crate::person::Person;
-use crate::tasks::Tasks;
+use crate::tasks::LoggedVault;
 use crate::words;
 
 /// How often a task that changes while it is read is read again.
@@ -85,7 +85,7 @@ pub(crate) struct TaskReclaimArgs {
 struct Deciding<'i> {
     invocation: &'i Invocation,
     person: Person,
-    tasks: Tasks,
+    tasks: LoggedVault,
     by: String,
 }
 

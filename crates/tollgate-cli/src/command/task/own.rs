@@ -15,7 +15,7 @@ use crate::answer::{Answer, Said};
 use crate::command::bytes::stdin;
 use crate::error::{CliError, UsageError};
 use crate::invocation::Invocation;
-use crate::tasks::Tasks;
+use crate::tasks::LoggedVault;
 use crate::words;
 
 /// The task and the claim.
@@ -117,7 +117,7 @@ fn refused(not_owner: &NotOwner) -> Answer {
 /// the only proof, as in a script of the owner.
 fn own_claim(
     invocation: &Invocation,
-    tasks: &Tasks,
+    tasks: &LoggedVault,
     claim: &ClaimRef,
 ) -> Result<Result<ClaimId, NotOwner>, CliError> {
     let id = invocation.claim_id(claim.claim_id.as_ref())?;

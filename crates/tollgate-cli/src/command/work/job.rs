@@ -96,22 +96,22 @@ impl Shift<'_> {
         }
         self.show(&words::work_begins(claimed));
         let (status, stopped, timed_out, output) = match self.run(claimed) {
-            Ok(Ran::Ended { fenced: Some(Fenced::Lost), .. }) => {
+            Ok(JobEnd::Ended { fenced: Some(Fenced::Lost), .. }) => {
                 self.tell(&words::fenced_off(task));
                 return How::Not;
             }
-            Ok(Ran::Ended { fenced: Some(Fenced::Silent), .. }) => {
+            Ok(JobEnd::Ended { fenced: Some(Fenced::Silent), .. }) => {
                 self.tell(&words::silent_for_a_lease(task));
                 return How::GiveBack("the remote was unreachable for a whole lease");
             }
-            Ok(Ran::Ended { status, stopped, timed_out, output, fenced: None }) => {
+            Ok(JobEnd::Ended { status, stopped, timed_out, output, fenced: None }) => {
                 (status, stopped, timed_out, output)
             }
-            Ok(Ran::StillRuns) => {
+            Ok(JobEnd::StillRuns) => {
                 self.tell(&words::something_still_runs(task));
                 return How::Not;
             }
-            Ok(Ran::NotStarted) => return How::GiveBack("stopped"),
+            Ok(JobEnd::NotStarted) => return How::GiveBack("stopped"),
             Err(error) => {
                 self.tell(&words::cannot_start(&error));
                 return How::GiveBack(NOT_STARTED);
@@ -192,7 +192,7 @@ impl Shift<'_> {
         }
     }
 
-    fn run(&self, claimed: &Claimed) -> io::Result<Ran> {
+    fn run(&self, claimed: &Claimed) -> io::Result<JobEnd> {
         let claim = &claimed.claim;
         let mut command = Command::new(self.invocation.program());
         command.arg(LAUNCH).arg(std::process::id().to_string()).arg("--").args(self.command);
@@ -230,7 +230,7 @@ impl Shift<'_> {
             Ok(gone.then_some(status))
         };
         if !self.started(group) {
-            return Ok(end()?.map_or(Ran::StillRuns, |_| Ran::NotStarted));
+            return Ok(end()?.map_or(JobEnd::StillRuns, |_| JobEnd::NotStarted));
         }
         let mut timed_out = false;
         let wait = || {
@@ -249,11 +249,17 @@ impl Shift<'_> {
         };
         let status = if succeeded() && !timed_out { Some(child.wait()?) } else { end()? };
         let output = relay.end();
-        Ok(status.map_or(Ran::StillRuns, |status| Ran::Ended { status, stopped, fenced, timed_out, output }))
+        Ok(status.map_or(JobEnd::StillRuns, |status| JobEnd::Ended {
+            status,
+            stopped,
+            fenced,
+            timed_out,
+            output,
+        }))
     }
 }
 
-enum Ran {
+enum JobEnd {
     Ended {
         status: ExitStatus,
         stopped: Stopped,

@@ -17,7 +17,7 @@ use tollgate::vault::event::Entry;
 use super::job::{Ended, LetGo};
 use super::queue::{Queue, Taken};
 use super::shift::Shift;
-use crate::report::work::Tally;
+use crate::report::work::WorkSummary;
 use crate::words;
 
 /// The longest time between SIGTERM and SIGKILL for a command. With a short grace period it is shorter, down to a second:
@@ -36,7 +36,7 @@ impl<'a> Pool<'a> {
     }
 
     /// Works until no task is left, or until a signal or a fault.
-    pub(super) fn work(&self, jobs: u16, grace: Duration) -> Result<(Tally, Option<Fault>)> {
+    pub(super) fn work(&self, jobs: u16, grace: Duration) -> Result<(WorkSummary, Option<Fault>)> {
         self.shift.tell(&words::work_starts(
             &self.shift.invocation.viewpoint(),
             self.shift.agent,
@@ -57,7 +57,7 @@ impl<'a> Pool<'a> {
         })?;
         let mut shift = self.shift.state();
         let faulted = self.queue.faulted();
-        Ok((Tally { faulted, ..shift.tally.clone() }, shift.fault.take()))
+        Ok((WorkSummary { faulted, ..shift.tally.clone() }, shift.fault.take()))
     }
 
     fn one_after_the_other(&self) {

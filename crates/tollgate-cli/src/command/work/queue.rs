@@ -21,7 +21,7 @@ use super::breaker::{Breaker, MayClaim};
 use crate::answer::Form;
 use crate::invocation::Invocation;
 use crate::output;
-use crate::tasks::Tasks;
+use crate::tasks::LoggedVault;
 use crate::words;
 
 /// The shortest time between two searches for dead owners, however many locks are released. Each search reads a folder.
@@ -38,7 +38,7 @@ pub(super) enum Taken {
 /// The claimable tasks, shared by the threads of one worker and the watcher.
 pub(super) struct Queue<'a> {
     invocation: &'a Invocation,
-    tasks: &'a Tasks,
+    tasks: &'a LoggedVault,
     request: ClaimRequest,
     once: bool,
     interval: Duration,
@@ -89,7 +89,7 @@ struct Waiting {
 impl<'a> Queue<'a> {
     pub(super) fn new(
         invocation: &'a Invocation,
-        tasks: &'a Tasks,
+        tasks: &'a LoggedVault,
         request: ClaimRequest,
         once: bool,
         interval: Duration,
@@ -342,7 +342,7 @@ impl QueueEvents {
 }
 
 impl News {
-    fn new(tasks: &Tasks) -> Self {
+    fn new(tasks: &LoggedVault) -> Self {
         let events = QueueEvents {
             moved_in: BTreeSet::new(),
             written: BTreeSet::new(),

@@ -11,8 +11,8 @@ use tollgate::name::Agent;
 
 use crate::invocation::Invocation;
 use crate::output;
-use crate::report::work::Tally;
-use crate::tasks::Tasks;
+use crate::report::work::WorkSummary;
+use crate::tasks::LoggedVault;
 
 /// Whether a command was asked to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) enum Stopped {
 /// What the jobs of one run share.
 pub(super) struct Shift<'a> {
     pub(super) invocation: &'a Invocation,
-    pub(super) tasks: &'a Tasks,
+    pub(super) tasks: &'a LoggedVault,
     pub(super) agent: &'a Agent,
     pub(super) command: &'a [OsString],
     /// How long a command may take.
@@ -44,14 +44,14 @@ pub(super) struct ShiftState {
     /// The process groups of the running commands, and whether each was asked to end.
     pub(super) running: BTreeMap<i32, bool>,
     pub(super) threads: usize,
-    pub(super) tally: Tally,
+    pub(super) tally: WorkSummary,
     pub(super) fault: Option<Fault>,
 }
 
 impl<'a> Shift<'a> {
     pub(super) fn new(
         invocation: &'a Invocation,
-        tasks: &'a Tasks,
+        tasks: &'a LoggedVault,
         agent: &'a Agent,
         command: &'a [OsString],
         timeout: Option<Duration>,

@@ -52,12 +52,12 @@ fn matches(pattern: &[char], name: &[char]) -> bool {
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {
         match one(&pattern[p..], name[n]) {
-            Step::Letter(length) => (p, n) = (p + length, n + 1),
-            Step::Star => {
+            GlobStep::Letter(length) => (p, n) = (p + length, n + 1),
+            GlobStep::Star => {
                 star = Some((p + 1, n));
                 p += 1;
             }
-            Step::No => match star {
+            GlobStep::No => match star {
                 Some((after, at)) => {
                     star = Some((after, at + 1));
                     (p, n) = (after, at + 1);
@@ -69,22 +69,22 @@ fn matches(pattern: &[char], name: &[char]) -> bool {
     pattern[p..].iter().all(|c| *c == '*')
 }
 
-enum Step {
+enum GlobStep {
     /// This number of characters of the pattern match the character.
     Letter(usize),
     Star,
     No,
 }
 
-fn one(pattern: &[char], letter: char) -> Step {
+fn one(pattern: &[char], letter: char) -> GlobStep {
     match pattern {
-        [] => Step::No,
-        ['*', ..] => Step::Star,
-        ['?', ..] => Step::Letter(1),
-        ['\\', c, ..] if *c == letter => Step::Letter(2),
+        [] => GlobStep::No,
+        ['*', ..] => GlobStep::Star,
+        ['?', ..] => GlobStep::Letter(1),
+        ['\\', c, ..] if *c == letter => GlobStep::Letter(2),
         ['[', rest @ ..] => {
             let Some(end) = rest.iter().skip(1).position(|c| *c == ']').map(|at| at + 1) else {
-                return if letter == '[' { Step::Letter(1) } else { Step::No };
+                return if letter == '[' { GlobStep::Letter(1) } else { GlobStep::No };
             };
             let (not, set) = match rest[0] {
                 '!' | '^' => (true, &rest[1..end]),
@@ -101,10 +101,10 @@ fn one(pattern: &[char], letter: char) -> Step {
                     at += 1;
                 }
             }
-            if inside == not { Step::No } else { Step::Letter(end + 2) }
+            if inside == not { GlobStep::No } else { GlobStep::Letter(end + 2) }
         }
-        [c, ..] if *c == letter => Step::Letter(1),
-        _ => Step::No,
+        [c, ..] if *c == letter => GlobStep::Letter(1),
+        _ => GlobStep::No,
     }
 }
 

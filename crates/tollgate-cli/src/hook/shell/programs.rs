@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tollgate::turn::Extent;
 
 use super::people::people_only;
-use super::redirect::{Output, Redirects};
+use super::redirect::{OutputTarget, Redirects};
 use super::state::Shell;
 use super::word::Word;
 use crate::host::event::Deed;
@@ -65,7 +65,12 @@ impl AfterProgram {
 }
 
 /// Adds the effects of one command.
-pub(super) fn run(shell: &mut Shell, words: &[Word], output: Output, redirects: &Redirects) -> AfterProgram {
+pub(super) fn run(
+    shell: &mut Shell,
+    words: &[Word],
+    output: OutputTarget,
+    redirects: &Redirects,
+) -> AfterProgram {
     let Some((name, arguments)) = without_prefix(words).split_first() else { return AfterProgram::Quiet };
     let name = name.as_text().and_then(|name| name.rsplit('/').next());
     if shell.effects.people_only.is_none() {
@@ -73,7 +78,7 @@ pub(super) fn run(shell: &mut Shell, words: &[Word], output: Output, redirects: 
     }
     let Some(name) = name else { return AfterProgram::Quiet };
     let given = ProgramArgs { words: arguments };
-    let shown = output == Output::Shown;
+    let shown = output == OutputTarget::Shown;
     match name {
         "cd" | "pushd" => shell.env.folder = change_folder(shell, &given),
         "popd" => shell.env.folder = None,

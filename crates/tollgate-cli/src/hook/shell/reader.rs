@@ -8,7 +8,7 @@ use tree_sitter::{Node, ParseOptions, Parser};
 use super::effects::Effects;
 use super::people::may_be_people_only;
 use super::programs::{self, AfterProgram};
-use super::redirect::{Output, Redirects};
+use super::redirect::{OutputTarget, Redirects};
 use super::state::{PATIENCE, Shell};
 use super::tree::{children, has_expansion, name_of, slice, unindented};
 use super::word::Word;
@@ -16,7 +16,7 @@ use super::word::Word;
 /// The effects of a command that runs in this folder.
 pub(crate) fn effects(command: &str, folder: &Path, home: Option<&Path>) -> Effects {
     let mut reader = Reader { shell: Shell::new(folder, home) };
-    reader.text(command, Output::Shown, 0);
+    reader.text(command, OutputTarget::Shown, 0);
     let mut effects = reader.shell.effects;
     if effects.unclear && effects.people_only.is_none() {
         effects.people_only = may_be_people_only(command);
@@ -31,7 +31,7 @@ struct Reader {
 
 impl Reader {
     /// Reads a whole text.
-    fn text(&mut self, text: &str, output: Output, depth: usize) {
+    fn text(&mut self, text: &str, output: OutputTarget, depth: usize) {
         let mut parser = Parser::new();
         if parser.set_language(&tree_sitter_bash::LANGUAGE.into()).is_err() {
             self.shell.effects.unclear = true;
@@ -57,7 +57,7 @@ impl Reader {
         self.node(root, text, output, depth);
     }
 
-    fn node(&mut self, node: Node<'_>, text: &str, output: Output, depth: usize) {
+    fn node(&mut self, node: Node<'_>, text: &str, output: OutputTarget, depth: usize) {
         if self.shell.is_exhausted(depth) {
             return;
         }
@@ -67,7 +67,7 @@ impl Reader {
             "pipeline" => self.pipeline(&children(node), text, output, depth),
             "variable_assignment" => self.assign(node, text),
             "subshell" | "command_substitution" | "process_substitution" => {
-                let output = if node.kind() == "subshell" { output } else { Output::Hidden };
+                let output = if node.kind() == "subshell" { output } else { OutputTarget::Hidden };
                 let (folder, variables) = (self.shell.env.folder.clone(), self.shell.env.variables.clone());
                 self.children(node, text, output, depth);
                 (self.shell.env.folder, self.shell.env.variables) = (folder, variables);
@@ -91,26 +91,26 @@ impl Reader {
         }
     }
 
-    fn children(&mut self, node: Node<'_>, text: &str, output: Output, depth: usize) {
+    fn children(&mut self, node: Node<'_>, text: &str, output: OutputTarget, depth: usize) {
         for child in children(node) {
             self.node(child, text, output, depth + 1);
         }
     }
 
     /// The input of a pipe is shown if all following commands print their input.
-    fn pipeline(&mut self, commands: &[Node<'_>], text: &str, output: Output, depth: usize) {
+    fn pipeline(&mut self, commands: &[Node<'_>], text: &str, output: OutputTarget, depth: usize) {
         for (index, command) in commands.iter().enumerate() {
             let behind = &commands[index + 1..];
             let through = behind.iter().all(|command| programs::lets_through(&name_of(*command, text)));
             // Each part of a pipe runs in its own shell.
             let folder = self.shell.env.folder.clone();
-            self.node(*command, text, if through { output } else { Output::Hidden }, depth + 1);
+            self.node(*command, text, if through { output } else { OutputTarget::Hidden }, depth + 1);
             self.shell.env.folder = folder;
         }
     }
 
     /// `for x in a b c`: runs the body with each value, if the values are known.
-    fn repeat(&mut self, node: Node<'_>, text: &str, output: Output, depth: usize) {
+    fn repeat(&mut self, node: Node<'_>, text: &str, output: OutputTarget, depth: usize) {
         let mut cursor = node.walk();
         let values: Vec<Node<'_>> = node.children_by_field_name("value", &mut cursor).collect();
         let values: Vec<String> = values
@@ -150,7 +150,7 @@ impl Reader {
     }
 
     /// A statement with redirections. They belong to its last command, in whatever way the grammar nests them.
-    fn redirected(&mut self, node: Node<'_>, text: &str, output: Output, depth: usize) {
+    fn redirected(&mut self, node: Node<'_>, text: &str, output: OutputTarget, depth: usize) {
         let mut redirects = Redirects::default();
         // The rest of the line after the start of a here-document: `cat <<E | tee f`, `cat <<E && rm f`.
         let (mut piped, mut then) = (Vec::new(), Vec::new());
@@ -182,7 +182,7 @@ impl Reader {
         }
         let through = piped.iter().all(|command| programs::lets_through(&name_of(*command, text)));
         let hidden = redirects.hides || !through;
-        let own = if hidden { Output::Hidden } else { output };
+        let own = if hidden { OutputTarget::Hidden } else { output };
         match body {
             Some(body) => self.last(body, text, output, own, &redirects, depth + 1),
             // `> file` alone empties it.
@@ -199,8 +199,8 @@ impl Reader {
         &mut self,
         node: Node<'_>,
         text: &str,
-        output: Output,
-        own: Output,
+        output: OutputTarget,
+        own: OutputTarget,
         redirects: &Redirects,
         depth: usize,
     ) {
@@ -220,8 +220,8 @@ impl Reader {
             "pipeline" => {
                 let all = children(node);
                 let Some((last, before)) = all.split_last() else { return };
-                let through = own == Output::Shown && programs::lets_through(&name_of(*last, text));
-                self.pipeline(before, text, if through { own } else { Output::Hidden }, depth);
+                let through = own == OutputTarget::Shown && programs::lets_through(&name_of(*last, text));
+                self.pipeline(before, text, if through { own } else { OutputTarget::Hidden }, depth);
                 self.last(*last, text, output, own, redirects, depth + 1);
             }
             _ => {
@@ -231,7 +231,14 @@ impl Reader {
         }
     }
 
-    fn command(&mut self, node: Node<'_>, text: &str, output: Output, redirects: &Redirects, depth: usize) {
+    fn command(
+        &mut self,
+        node: Node<'_>,
+        text: &str,
+        output: OutputTarget,
+        redirects: &Redirects,
+        depth: usize,
+    ) {
         let mut redirects = redirects.clone();
         let mut words = Vec::new();
         for child in children(node) {
@@ -254,7 +261,7 @@ impl Reader {
             self.inside(child, text, depth + 1);
         }
         words.append(&mut redirects.arguments);
-        let output = if redirects.hides { Output::Hidden } else { output };
+        let output = if redirects.hides { OutputTarget::Hidden } else { output };
         let words: Vec<Word> = words.into_iter().flat_map(|word| self.shell.env.globbed(word)).collect();
         let printed = match programs::run(&mut self.shell, &words, output, &redirects) {
             AfterProgram::Prints(text) => Some(text),
@@ -272,7 +279,7 @@ impl Reader {
     }
 
     /// A shell in a shell. Its folder and variables do not change those of the outer shell.
-    fn nested(&mut self, script: &str, output: Output, depth: usize) {
+    fn nested(&mut self, script: &str, output: OutputTarget, depth: usize) {
         let env = self.shell.env.clone();
         if !self.shell.is_exhausted(depth + 1) {
             self.text(script, output, depth + 10);
@@ -286,7 +293,7 @@ impl Reader {
             return;
         }
         if matches!(node.kind(), "command_substitution" | "process_substitution") {
-            return self.node(node, text, Output::Hidden, depth);
+            return self.node(node, text, OutputTarget::Hidden, depth);
         }
         for child in children(node) {
             self.inside(child, text, depth + 1);

@@ -8,7 +8,7 @@ use super::word::{Environment, Word};
 
 /// Where the output of a command goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Output {
+pub(super) enum OutputTarget {
     /// To the agent, perhaps through a filter.
     Shown,
     /// To a file or another program.

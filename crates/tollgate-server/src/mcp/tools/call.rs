@@ -11,22 +11,22 @@ use tollgate::gate::Gate;
 use tollgate::guard::{Expected, Outcome};
 use tollgate::path::FilePath;
 
-use crate::mcp::answer::Answer;
-use crate::mcp::connection::Connection;
+use crate::mcp::answer::ToolAnswer;
+use crate::mcp::connection::McpConnection;
 use crate::mcp::turns::RunningTurn;
 
 /// A call: over which connection, in which turn.
-pub(super) struct Call<'a> {
+pub(super) struct ToolCall<'a> {
     pub(super) tool: &'static str,
-    pub(super) connection: &'a Connection,
+    pub(super) connection: &'a McpConnection,
     pub(super) gate: &'a Gate,
     /// The turn that the call names with `turn_id`.
     pub(super) named: Option<Arc<RunningTurn>>,
 }
 
-impl Call<'_> {
+impl ToolCall<'_> {
     /// The turn that this call belongs to.
-    pub(super) fn turn(&self) -> Result<Arc<RunningTurn>, Answer> {
+    pub(super) fn turn(&self) -> Result<Arc<RunningTurn>, ToolAnswer> {
         Ok(match &self.named {
             Some(turn) => turn.clone(),
             None if self.connection.remembers() => self.connection.running()?,
@@ -35,12 +35,12 @@ impl Call<'_> {
     }
 
     /// What must be on disk for a write to go through.
-    pub(super) fn expected(&self, hash: Option<Digest>) -> Result<Expected, Answer> {
+    pub(super) fn expected(&self, hash: Option<Digest>) -> Result<Expected, ToolAnswer> {
         match hash {
             Some(hash) => Ok(Expected::Hash(hash)),
             None if self.named.is_some() || self.connection.remembers() => Ok(Expected::Baseline),
             // The server does not know what the agent has read, so the write may not replace anything.
-            None => Err(Answer::failure(
+            None => Err(ToolAnswer::failure(
                 "this connection has no session, so the server does not know what you have read\n\
                  hint: call begin_turn and pass its turn_id to every read and write, or pass expected_hash with \
                  the sha256 of what you read",
@@ -48,8 +48,12 @@ impl Call<'_> {
         }
     }
 
-    /// Like [`Call::expected`], for tools that can also create the file.
-    pub(super) fn expected_or_new(&self, hash: Option<Digest>, path: &FilePath) -> Result<Expected, Answer> {
+    /// Like [`ToolCall::expected`], for tools that can also create the file.
+    pub(super) fn expected_or_new(
+        &self,
+        hash: Option<Digest>,
+        path: &FilePath,
+    ) -> Result<Expected, ToolAnswer> {
         match self.expected(hash) {
             Err(_) if !path.as_path().exists() => Ok(Expected::Absent),
             expected => expected,
@@ -57,14 +61,14 @@ impl Call<'_> {
     }
 
     /// The canonical form of a path.
-    pub(super) fn canonical(&self, path: &Path) -> Result<FilePath, Answer> {
+    pub(super) fn canonical(&self, path: &Path) -> Result<FilePath, ToolAnswer> {
         Ok(self.gate.workspace().canonical(path)?)
     }
 
     /// Parses the arguments.
-    pub(super) fn arguments<T: DeserializeOwned>(&self, value: Value) -> Result<T, Answer> {
+    pub(super) fn arguments<T: DeserializeOwned>(&self, value: Value) -> Result<T, ToolAnswer> {
         serde_json::from_value(value)
-            .map_err(|error| Answer::failure(format!("invalid arguments for `{}`: {error}", self.tool)))
+            .map_err(|error| ToolAnswer::failure(format!("invalid arguments for `{}`: {error}", self.tool)))
     }
 
     /// A file was replaced, so a late-write check will be due.
@@ -73,7 +77,7 @@ impl Call<'_> {
     }
 
     /// A path that the client may read: not tollgate's own state, at any depth and by any name.
-    pub(super) fn readable(&self, text: &str) -> Result<PathBuf, Answer> {
+    pub(super) fn readable(&self, text: &str) -> Result<PathBuf, ToolAnswer> {
         let path = self.path(text)?;
         self.shows(&path)?;
         Ok(path)
@@ -81,12 +85,12 @@ impl Call<'_> {
 
     /// Refuses a path into tollgate's own state. Called again for the path that was really read, because a link may have
     /// changed in between.
-    pub(super) fn shows(&self, path: &Path) -> Result<(), Answer> {
+    pub(super) fn shows(&self, path: &Path) -> Result<(), ToolAnswer> {
         done(self.gate.workspace().shows(path))
     }
 
     /// A path as the client gives it: `~` stands for the home directory of the server's user.
-    pub(super) fn path(&self, text: &str) -> Result<PathBuf, Answer> {
+    pub(super) fn path(&self, text: &str) -> Result<PathBuf, ToolAnswer> {
         let drive = |text: &str| {
             let bytes = text.as_bytes();
             bytes.len() >= 2
@@ -95,7 +99,7 @@ impl Call<'_> {
                 && matches!(bytes.get(2), None | Some(b'\\' | b'/'))
         };
         if drive(text) {
-            return Err(Answer::failure(format!(
+            return Err(ToolAnswer::failure(format!(
                 "`{text}` is a Windows path; this server does not run on Windows"
             )));
         }
@@ -109,9 +113,9 @@ impl Call<'_> {
 }
 
 /// The result of a gate call, or the refusal as an answer.
-pub(super) fn done<T>(outcome: Result<Outcome<T>, Fault>) -> Result<T, Answer> {
+pub(super) fn done<T>(outcome: Result<Outcome<T>, Fault>) -> Result<T, ToolAnswer> {
     match outcome? {
         Outcome::Done(done) => Ok(done),
-        Outcome::Refused(refused) => Err(Answer::refused(&refused)),
+        Outcome::Refused(refused) => Err(ToolAnswer::refused(&refused)),
     }
 }

@@ -13,16 +13,16 @@ use tollgate::folder::{EntryKind, FolderEntry, Listing};
 use tollgate::guard::Outcome;
 use tollgate::workspace::STATE_FOLDER;
 
-use super::call::{Call, done};
+use super::call::{ToolCall, done};
 use super::schema::PathArguments;
-use crate::mcp::answer::Answer;
+use crate::mcp::answer::ToolAnswer;
 use crate::mcp::collate;
 use crate::mcp::glob::{Glob, MOST, Steps};
 
-pub(super) fn create(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+pub(super) fn create(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: PathArguments = call.arguments(value)?;
     done(call.gate.create_folder(call.turn()?.turn(), call.path(&given.path)?))?;
-    Ok(Answer::text(format!("Successfully created directory {}", given.path)))
+    Ok(ToolAnswer::text(format!("Successfully created directory {}", given.path)))
 }
 
 fn mark(kind: EntryKind) -> &'static str {
@@ -34,18 +34,18 @@ fn is_state(name: &OsStr) -> bool {
     name == STATE_FOLDER
 }
 
-fn listed(call: &Call<'_>, path: &str) -> Result<Listing, Answer> {
+fn listed(call: &ToolCall<'_>, path: &str) -> Result<Listing, ToolAnswer> {
     let mut listing = done(call.gate.workspace().list(call.readable(path)?))?;
     call.shows(listing.path.as_path())?;
     listing.entries.retain(|entry| !is_state(&entry.name));
     Ok(listing)
 }
 
-pub(super) fn list(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+pub(super) fn list(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: PathArguments = call.arguments(value)?;
     let listing = listed(call, &given.path)?;
     let line = |entry: &FolderEntry| format!("{} {}", mark(entry.kind), entry.name.to_string_lossy());
-    Ok(Answer::text(listing.entries.iter().map(line).collect::<Vec<_>>().join("\n")))
+    Ok(ToolAnswer::text(listing.entries.iter().map(line).collect::<Vec<_>>().join("\n")))
 }
 
 pub(super) fn sizes_properties() -> Value {
@@ -75,7 +75,7 @@ struct SizesArguments {
     sort_by: SortBy,
 }
 
-pub(super) fn list_with_sizes(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+pub(super) fn list_with_sizes(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: SizesArguments = call.arguments(value)?;
     let listing = listed(call, &given.path)?;
     let size = |entry: &FolderEntry| {
@@ -107,7 +107,7 @@ pub(super) fn list_with_sizes(call: &Call<'_>, value: Value) -> Result<Answer, A
     lines.push(String::new());
     lines.push(format!("Total: {} files, {folders} directories", rows.len() - folders));
     lines.push(format!("Combined size: {}", shown_size(total)));
-    Ok(Answer::text(lines.join("\n")))
+    Ok(ToolAnswer::text(lines.join("\n")))
 }
 
 #[allow(clippy::cast_precision_loss, reason = "two digits are shown")]
@@ -125,23 +125,25 @@ fn shown_size(bytes: u64) -> String {
     format!("{size:.2} {}", units[unit])
 }
 
-fn glob(pattern: &str) -> Result<Glob, Answer> {
-    Glob::new(pattern).map_err(|error| Answer::failure(error.to_string()))
+fn glob(pattern: &str) -> Result<Glob, ToolAnswer> {
+    Glob::new(pattern).map_err(|error| ToolAnswer::failure(error.to_string()))
 }
 
 /// The search is given up. An incomplete answer would be wrong without showing it.
-fn too_long() -> Answer {
-    Answer::failure(
+fn too_long() -> ToolAnswer {
+    ToolAnswer::failure(
         "the search compares too many names with too long patterns\n\
          hint: search in a folder below, or with fewer `*` and `{}` in the patterns",
     )
 }
 
 /// The number of patterns, checked.
-fn few(patterns: &[String]) -> Result<(), Answer> {
+fn few(patterns: &[String]) -> Result<(), ToolAnswer> {
     match patterns.len() {
         ..=MOST => Ok(()),
-        count => Err(Answer::failure(format!("`excludePatterns` has {count} patterns, the most is {MOST}"))),
+        count => {
+            Err(ToolAnswer::failure(format!("`excludePatterns` has {count} patterns, the most is {MOST}")))
+        }
     }
 }
 
@@ -162,14 +164,14 @@ struct TreeArguments {
 
 /// An entry of the tree.
 #[derive(Serialize)]
-struct Branch {
+struct TreeEntry {
     name: String,
     r#type: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    children: Option<Vec<Branch>>,
+    children: Option<Vec<TreeEntry>>,
 }
 
-pub(super) fn tree(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+pub(super) fn tree(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: TreeArguments = call.arguments(value)?;
     few(&given.exclude)?;
     let mut exclude = Vec::new();
@@ -187,8 +189,8 @@ pub(super) fn tree(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     if exclude.steps.are_used_up() {
         return Err(too_long());
     }
-    let text = serde_json::to_string_pretty(&tree).map_err(|error| Answer::failure(error.to_string()))?;
-    Ok(Answer::text(text))
+    let text = serde_json::to_string_pretty(&tree).map_err(|error| ToolAnswer::failure(error.to_string()))?;
+    Ok(ToolAnswer::text(text))
 }
 
 /// What a tree or a search leaves out.
@@ -203,7 +205,12 @@ impl Excluded {
     }
 }
 
-fn branches(call: &Call<'_>, root: &Path, below: &Path, exclude: &Excluded) -> Result<Vec<Branch>, Answer> {
+fn branches(
+    call: &ToolCall<'_>,
+    root: &Path,
+    below: &Path,
+    exclude: &Excluded,
+) -> Result<Vec<TreeEntry>, ToolAnswer> {
     let listing = done(call.gate.workspace().list(root.join(below)))?;
     let mut branches = Vec::with_capacity(listing.entries.len());
     for FolderEntry { name, kind } in listing.entries {
@@ -215,18 +222,18 @@ fn branches(call: &Call<'_>, root: &Path, below: &Path, exclude: &Excluded) -> R
             EntryKind::Folder => ("directory", Some(branches_of(call, root, &relative, exclude)?)),
             _ => ("file", None),
         };
-        branches.push(Branch { name: name.to_string_lossy().into_owned(), r#type, children });
+        branches.push(TreeEntry { name: name.to_string_lossy().into_owned(), r#type, children });
     }
     Ok(branches)
 }
 
 /// The same for a folder inside the tree. One that was deleted in the meantime or cannot be read is shown as empty.
 fn branches_of(
-    call: &Call<'_>,
+    call: &ToolCall<'_>,
     root: &Path,
     below: &Path,
     exclude: &Excluded,
-) -> Result<Vec<Branch>, Answer> {
+) -> Result<Vec<TreeEntry>, ToolAnswer> {
     match branches(call, root, below, exclude) {
         Err(answer) if answer.structured.is_none() => Ok(Vec::new()),
         answer => answer,
@@ -249,7 +256,7 @@ struct SearchArguments {
     exclude: Vec<String>,
 }
 
-pub(super) fn search(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+pub(super) fn search(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: SearchArguments = call.arguments(value)?;
     few(&given.exclude)?;
     let pattern = glob(&given.pattern)?;
@@ -262,13 +269,13 @@ pub(super) fn search(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
         return Err(too_long());
     }
     if found.is_empty() {
-        return Ok(Answer::text("No matches found"));
+        return Ok(ToolAnswer::text("No matches found"));
     }
-    Ok(Answer::text(found.join("\n")))
+    Ok(ToolAnswer::text(found.join("\n")))
 }
 
 fn search_below(
-    call: &Call<'_>,
+    call: &ToolCall<'_>,
     root: &Path,
     below: &Path,
     pattern: &Glob,
@@ -295,14 +302,14 @@ fn search_below(
     }
 }
 
-pub(super) fn info(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+pub(super) fn info(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: PathArguments = call.arguments(value)?;
     let metadata = done(call.gate.workspace().look_at(call.readable(&given.path)?))?;
     let time = |time: std::io::Result<std::time::SystemTime>| match time.ok().map(Timestamp::try_from) {
         Some(Ok(time)) => format!("{time:.3}"),
         _ => "unknown".to_owned(),
     };
-    Ok(Answer::text(format!(
+    Ok(ToolAnswer::text(format!(
         "size: {}\ncreated: {}\nmodified: {}\naccessed: {}\nisDirectory: {}\nisFile: {}\npermissions: {:03o}",
         metadata.len(),
         time(metadata.created()),
@@ -314,6 +321,6 @@ pub(super) fn info(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     )))
 }
 
-pub(super) fn allowed(call: &Call<'_>, _: Value) -> Result<Answer, Answer> {
-    Ok(Answer::text(format!("Allowed directories:\n{}", call.gate.workspace().path().display())))
+pub(super) fn allowed(call: &ToolCall<'_>, _: Value) -> Result<ToolAnswer, ToolAnswer> {
+    Ok(ToolAnswer::text(format!("Allowed directories:\n{}", call.gate.workspace().path().display())))
 }

@@ -17,9 +17,9 @@ mod write;
 
 use serde_json::{Map, Value};
 
-use super::answer::Answer;
-use super::connection::Connection;
-use call::Call;
+use super::answer::ToolAnswer;
+use super::connection::McpConnection;
+use call::ToolCall;
 pub(super) use table::{INSTRUCTIONS, TABLE};
 pub(super) use tool::{Hints, Tool};
 
@@ -29,13 +29,17 @@ pub(super) fn find(name: &str) -> Option<&'static Tool> {
 }
 
 /// Runs a call. `None` if there is no such tool. Blocks.
-pub(super) fn call(connection: &Connection, name: &str, mut arguments: Map<String, Value>) -> Option<Answer> {
+pub(super) fn call(
+    connection: &McpConnection,
+    name: &str,
+    mut arguments: Map<String, Value>,
+) -> Option<ToolAnswer> {
     let tool = find(name)?;
     let turn_id = match arguments.remove("turn_id") {
         None | Some(Value::Null) => None,
         Some(Value::String(id)) => Some(id),
         Some(_) => {
-            return Some(Answer::failure(format!(
+            return Some(ToolAnswer::failure(format!(
                 "invalid arguments for `{name}`: `turn_id` must be a string"
             )));
         }
@@ -43,11 +47,11 @@ pub(super) fn call(connection: &Connection, name: &str, mut arguments: Map<Strin
     let named = match &turn_id {
         Some(id) => match connection.server().turns().find(id) {
             Some(turn) => Some(turn),
-            None => return Some(Answer::failure(unknown_turn(id))),
+            None => return Some(ToolAnswer::failure(unknown_turn(id))),
         },
         None => None,
     };
-    let call = Call { tool: tool.name, connection, gate: connection.server().gate(), named };
+    let call = ToolCall { tool: tool.name, connection, gate: connection.server().gate(), named };
     Some((tool.run)(&call, Value::Object(arguments)).unwrap_or_else(|answer| answer))
 }
 
@@ -65,7 +69,7 @@ fn unknown_turn(id: &str) -> String {
 mod tests {
     use super::*;
     use crate::mcp::connection::ConnectionKind;
-    use crate::mcp::{Options, Server};
+    use crate::mcp::{Server, ServerOptions};
     use serde_json::json;
     use std::sync::{Arc, mpsc};
     use std::time::Duration;
@@ -81,8 +85,8 @@ mod tests {
         std::fs::create_dir(folder.path().join("d")).unwrap();
         let gate = Gate::new(Workspace::open(folder.path(), Default::default()).unwrap());
         let path = gate.workspace().canonical("a").unwrap();
-        let server = Server::new(gate, Options::new("blue".parse().unwrap()));
-        let connection = Arc::new(Connection::new(server, ConnectionKind::Stream));
+        let server = Server::new(gate, ServerOptions::new("blue".parse().unwrap()));
+        let connection = Arc::new(McpConnection::new(server, ConnectionKind::Stream));
         let edits = json!([{"oldText": "one", "newText": "two"}]);
         for (tool, arguments, only_reads) in [
             ("read_text_file", json!({"path": "a"}), true),
@@ -103,7 +107,7 @@ mod tests {
             std::fs::write(folder.path().join("a"), "one").unwrap();
             // A new turn, so that no earlier read makes the file stale.
             let running = connection.begin().unwrap();
-            let answer_of = |connection: &Arc<Connection>| {
+            let answer_of = |connection: &Arc<McpConnection>| {
                 let (send, answer) = mpsc::channel();
                 let (connection, Value::Object(arguments)) = (connection.clone(), arguments.clone()) else {
                     unreachable!("they are objects")

@@ -11,9 +11,9 @@ use tollgate::gate::Read;
 use tollgate::guard::Outcome;
 use tollgate::part::Part;
 
-use super::call::{Call, done};
+use super::call::{ToolCall, done};
 use super::schema::PathArguments;
-use crate::mcp::answer::{Answer, Item};
+use crate::mcp::answer::{Item, ToolAnswer};
 use crate::mcp::turns::RunningTurn;
 
 /// The most bytes in one answer. An answer is in memory several times, and no model reads this much. The reference server
@@ -35,13 +35,13 @@ struct TextArguments {
     head: Option<f64>,
 }
 
-pub(super) fn text(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+pub(super) fn text(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: TextArguments = call.arguments(value)?;
     let part = match (lines("head", given.head)?, lines("tail", given.tail)?) {
         (None, None) => Part::Whole,
         (Some(head), None) => Part::Head(head),
         (None, Some(tail)) => Part::Tail(tail),
-        (Some(_), Some(_)) => return Err(Answer::failure("`head` and `tail` cannot be given together")),
+        (Some(_), Some(_)) => return Err(ToolAnswer::failure("`head` and `tail` cannot be given together")),
     };
     let read = read(call, &*call.turn()?, &call.readable(&given.path)?, part)?;
     let (mut text, lossy) = decode(read.bytes);
@@ -49,12 +49,12 @@ pub(super) fn text(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
         // The lines without the final line end.
         text.pop();
     }
-    let answer = Answer::text(text).with_sha256(Some(read.sha256));
+    let answer = ToolAnswer::text(text).with_sha256(Some(read.sha256));
     Ok(if lossy { answer.with_meta("lossy", json!(true)) } else { answer })
 }
 
 /// The number of lines. Zero means no limit, as in the reference server.
-fn lines(name: &str, given: Option<f64>) -> Result<Option<usize>, Answer> {
+fn lines(name: &str, given: Option<f64>) -> Result<Option<usize>, ToolAnswer> {
     match given {
         None => Ok(None),
         Some(count) if count >= 0.0 && count.fract() == 0.0 => {
@@ -63,27 +63,29 @@ fn lines(name: &str, given: Option<f64>) -> Result<Option<usize>, Answer> {
             let count = count as usize;
             Ok((count > 0).then_some(count))
         }
-        Some(count) => Err(Answer::failure(format!("`{name}` must be a whole number of lines, not {count}"))),
+        Some(count) => {
+            Err(ToolAnswer::failure(format!("`{name}` must be a whole number of lines, not {count}")))
+        }
     }
 }
 
 /// Reads for the turn. A refusal becomes the answer.
-fn read(call: &Call<'_>, running: &RunningTurn, path: &Path, part: Part) -> Result<Read, Answer> {
+fn read(call: &ToolCall<'_>, running: &RunningTurn, path: &Path, part: Part) -> Result<Read, ToolAnswer> {
     done(Ok(try_read(call, running, path, part)?))
 }
 
 fn try_read(
-    call: &Call<'_>,
+    call: &ToolCall<'_>,
     running: &RunningTurn,
     path: &Path,
     part: Part,
-) -> Result<Outcome<Read>, Answer> {
+) -> Result<Outcome<Read>, ToolAnswer> {
     let _lane = running.reading(&call.canonical(path)?);
     let mut bytes = Bounded(Vec::new());
     let outcome = call.gate.read_to(running.turn(), path, part, &mut bytes);
     let too_large = |what: &str, hint: &str| {
         let path = path.display();
-        Err(Answer::failure(format!("{what} `{path}` are too large for one answer\nhint: {hint}")))
+        Err(ToolAnswer::failure(format!("{what} `{path}` are too large for one answer\nhint: {hint}")))
     };
     match outcome {
         Err(Fault::Io { source, .. }) if source.kind() == io::ErrorKind::FileTooLarge => match part {
@@ -128,7 +130,7 @@ fn decode(bytes: Vec<u8>) -> (String, bool) {
     }
 }
 
-pub(super) fn media(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+pub(super) fn media(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: PathArguments = call.arguments(value)?;
     let read = read(call, &*call.turn()?, &call.readable(&given.path)?, Part::Whole)?;
     let data = base64::engine::general_purpose::STANDARD.encode(&read.bytes);
@@ -148,7 +150,7 @@ pub(super) fn media(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
             (Item::Blob { data, mime_type, uri }, json!({"type": "resource", "resource": resource}))
         }
     };
-    Ok(Answer::shown(vec![item], json!({"content": [shown]})).with_sha256(Some(read.sha256)))
+    Ok(ToolAnswer::shown(vec![item], json!({"content": [shown]})).with_sha256(Some(read.sha256)))
 }
 
 fn mime_type(path: &Path) -> &'static str {
@@ -196,10 +198,10 @@ struct ReadSeveralArguments {
     paths: Vec<String>,
 }
 
-pub(super) fn several(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+pub(super) fn several(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: ReadSeveralArguments = call.arguments(value)?;
     if given.paths.is_empty() {
-        return Err(Answer::failure("invalid arguments for `read_multiple_files`: `paths` is empty"));
+        return Err(ToolAnswer::failure("invalid arguments for `read_multiple_files`: `paths` is empty"));
     }
     let running = call.turn()?;
     let mut hashes = Map::new();
@@ -210,13 +212,15 @@ pub(super) fn several(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
             call.readable(name).and_then(|path| match try_read(call, &running, &path, Part::Whole)? {
                 Outcome::Done(read) => Ok(read),
                 // A report is JSON for one file. Among other files its message is enough.
-                Outcome::Refused(refused) => Err(Answer::failure(&*refused.refusals()[0].report().message)),
+                Outcome::Refused(refused) => {
+                    Err(ToolAnswer::failure(&*refused.refusals()[0].report().message))
+                }
             });
         match answer {
             Ok(read) => {
                 size += read.bytes.len();
                 if size > MOST {
-                    return Err(Answer::failure(format!(
+                    return Err(ToolAnswer::failure(format!(
                         "these files are larger than {} MiB together, too large for one answer\nhint: read fewer files in one call",
                         MOST >> 20
                     )));
@@ -234,5 +238,5 @@ pub(super) fn several(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
             }
         }
     }
-    Ok(Answer::text(shown.join("\n---\n")).with_meta("sha256", Value::Object(hashes)))
+    Ok(ToolAnswer::text(shown.join("\n---\n")).with_meta("sha256", Value::Object(hashes)))
 }

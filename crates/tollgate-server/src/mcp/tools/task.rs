@@ -17,10 +17,10 @@ use tollgate::vault::{
     Claim, ClaimQueue, ClaimRequest, Claimed, DenialReason, NotOwner, Owned, Release, TaskName,
 };
 
-use super::call::Call;
+use super::call::ToolCall;
 use super::schema::states;
-use crate::mcp::answer::Answer;
-use crate::mcp::tasks::Tasks;
+use crate::mcp::answer::ToolAnswer;
+use crate::mcp::tasks::ServedVault;
 
 /// The default number of listed tasks: a model reads all of them.
 const LISTED: usize = 100;
@@ -65,10 +65,10 @@ pub(super) fn release_properties() -> Value {
     properties
 }
 
-impl Call<'_> {
-    fn tasks(&self) -> Result<&Tasks, Answer> {
+impl ToolCall<'_> {
+    fn tasks(&self) -> Result<&ServedVault, ToolAnswer> {
         self.connection.server().tasks().ok_or_else(|| {
-            Answer::failure(
+            ToolAnswer::failure(
                 "this workspace has no vault, so it has no tasks\nhint: ask a person to run `tollgate init --vault` and to restart \
                  this server",
             )
@@ -76,7 +76,7 @@ impl Call<'_> {
     }
 
     /// The tasks, after reclaiming those of dead owners.
-    fn tasks_now(&self) -> Result<&Tasks, Answer> {
+    fn tasks_now(&self) -> Result<&ServedVault, ToolAnswer> {
         let tasks = self.tasks()?;
         with_retry(|| tasks.vault.reclaim(Timestamp::now()), &sleep)?;
         Ok(tasks)
@@ -84,10 +84,10 @@ impl Call<'_> {
 }
 
 /// A refusal: the payload for programs, and the same with a hint for the model.
-fn refused(payload: Value, hint: &str) -> Answer {
+fn refused(payload: Value, hint: &str) -> ToolAnswer {
     let mut shown = payload.clone();
     shown["recovery_hint"] = hint.into();
-    Answer { failed: true, content: Answer::value(shown).content, ..Answer::value(payload) }
+    ToolAnswer { failed: true, content: ToolAnswer::value(shown).content, ..ToolAnswer::value(payload) }
 }
 
 #[derive(Deserialize)]
@@ -96,7 +96,7 @@ struct ListArguments {
     limit: Option<usize>,
 }
 
-pub(super) fn list(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+pub(super) fn list(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: ListArguments = call.arguments(value)?;
     let tasks = call.tasks_now()?;
     let wanted = |state: &State| given.state.map_or(!state.is_final(), |wanted| wanted == *state);
@@ -111,11 +111,11 @@ pub(super) fn list(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
         hide_claim(call, row.record.claim.as_ref(), &mut json);
         json
     });
-    Ok(Answer::value(json!({"tasks": shown.collect::<Vec<_>>(), "total": total})))
+    Ok(ToolAnswer::value(json!({"tasks": shown.collect::<Vec<_>>(), "total": total})))
 }
 
 /// The id of a claim is for its owner only.
-fn hide_claim(call: &Call<'_>, claim: Option<&Claim>, json: &mut Value) {
+fn hide_claim(call: &ToolCall<'_>, claim: Option<&Claim>, json: &mut Value) {
     if !claim.is_some_and(|claim| call.connection.owns(claim))
         && let Some(json) = json.as_object_mut()
     {
@@ -128,7 +128,7 @@ struct GetArguments {
     task: String,
 }
 
-pub(super) fn get(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+pub(super) fn get(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: GetArguments = call.arguments(value)?;
     let tasks = call.tasks()?;
     tasks.vault.store().heal()?;
@@ -142,7 +142,7 @@ pub(super) fn get(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
             json["content_base64"] = STANDARD.encode(error.as_bytes()).into();
         }
     }
-    Ok(Answer::value(json))
+    Ok(ToolAnswer::value(json))
 }
 
 #[derive(Deserialize)]
@@ -150,7 +150,7 @@ struct ClaimArguments {
     task: Option<String>,
 }
 
-pub(super) fn claim(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+pub(super) fn claim(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: ClaimArguments = call.arguments(value)?;
     let task = given.task.map(|task| task.parse::<TaskName>()).transpose()?;
     let tasks = call.tasks_now()?;
@@ -176,7 +176,7 @@ pub(super) fn claim(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
 }
 
 /// Claims the next task. If a file was written a moment ago, waits until it counts as complete, as for a named task.
-fn next(tasks: &Tasks, request: &ClaimRequest) -> Result<Option<Claimed>, Answer> {
+fn next(tasks: &ServedVault, request: &ClaimRequest) -> Result<Option<Claimed>, ToolAnswer> {
     let look = || with_retry(|| tasks.vault.claim_next(request, Timestamp::now()), &sleep);
     match look()? {
         (None, ClaimQueue { soonest: Some(wait), .. }) => {
@@ -187,8 +187,8 @@ fn next(tasks: &Tasks, request: &ClaimRequest) -> Result<Option<Claimed>, Answer
     }
 }
 
-fn taken(call: &Call<'_>, claimed: Claimed) -> Answer {
-    let answer = Answer::value(claimed.json());
+fn taken(call: &ToolCall<'_>, claimed: Claimed) -> ToolAnswer {
+    let answer = ToolAnswer::value(claimed.json());
     if let Some(lock) = claimed.lock {
         call.connection.hold(claimed.claim.id, lock);
     }
@@ -224,16 +224,16 @@ struct Own {
 }
 
 impl Own {
-    fn new(task: &str, claim_id: &str) -> Result<Self, Answer> {
+    fn new(task: &str, claim_id: &str) -> Result<Self, ToolAnswer> {
         Ok(Self { task: task.parse()?, id: claim_id.parse()? })
     }
 
     /// Runs one step that only the owner may take.
     fn act<T>(
         &self,
-        call: &Call<'_>,
-        verb: impl Fn(&Tasks, Timestamp) -> tollgate::error::Result<Owned<T>>,
-    ) -> Result<T, Answer> {
+        call: &ToolCall<'_>,
+        verb: impl Fn(&ServedVault, Timestamp) -> tollgate::error::Result<Owned<T>>,
+    ) -> Result<T, ToolAnswer> {
         let tasks = call.tasks()?;
         let stored = tasks.vault.get(&self.task, Timestamp::now());
         let claim = stored.ok().and_then(|task| task.record.claim).filter(|claim| claim.id == self.id);
@@ -262,11 +262,11 @@ impl Own {
 const NOT_OWNER: &str =
     "Stop working on this task: you are not its owner. Call claim_task before you continue.";
 
-pub(super) fn renew(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+pub(super) fn renew(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: OwnerArguments = call.arguments(value)?;
     let own = Own::new(&given.task, &given.claim_id)?;
     let claim = own.act(call, |tasks, now| tasks.vault.renew(&own.task, &own.id, now))?;
-    Ok(Answer::value(claim.renewed_json(&own.task)))
+    Ok(ToolAnswer::value(claim.renewed_json(&own.task)))
 }
 
 #[derive(Deserialize)]
@@ -276,11 +276,11 @@ struct ProgressArguments {
     text: String,
 }
 
-pub(super) fn progress(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+pub(super) fn progress(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: ProgressArguments = call.arguments(value)?;
     let own = Own::new(&given.task, &given.claim_id)?;
     own.act(call, |tasks, now| tasks.vault.progress(&own.task, &own.id, &given.text, now))?;
-    Ok(Answer::value(noted_json(&own.task, &own.id)))
+    Ok(ToolAnswer::value(noted_json(&own.task, &own.id)))
 }
 
 #[derive(Deserialize)]
@@ -292,11 +292,11 @@ struct ReleaseArguments {
     note: Option<String>,
 }
 
-pub(super) fn release(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+pub(super) fn release(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: ReleaseArguments = call.arguments(value)?;
     let own = Own::new(&given.task, &given.claim_id)?;
     let how = Release { verdict: given.result, to: given.to, note: given.note, output: None, counts: true };
     let landed: Landed = own.act(call, |tasks, now| tasks.vault.release(&own.task, &own.id, &how, now))?;
     call.connection.let_go(&own.id);
-    Ok(Answer::value(landed.json()))
+    Ok(ToolAnswer::value(landed.json()))
 }

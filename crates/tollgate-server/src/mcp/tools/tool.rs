@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::call::Call;
+use super::call::ToolCall;
 use super::schema::{Input, Output};
-use crate::mcp::answer::Answer;
+use crate::mcp::answer::ToolAnswer;
 
 /// One tool.
 pub(crate) struct Tool {
@@ -14,7 +14,7 @@ pub(crate) struct Tool {
     pub(crate) hints: Hints,
     pub(super) input: Input,
     pub(super) output: Output,
-    pub(super) run: fn(&Call<'_>, Value) -> Result<Answer, Answer>,
+    pub(super) run: fn(&ToolCall<'_>, Value) -> Result<ToolAnswer, ToolAnswer>,
 }
 
 /// What a client may assume about a tool before it calls it.

@@ -9,9 +9,9 @@ use tollgate::error::Fault;
 use tollgate::guard::{Action, Change, Outcome};
 use tollgate::path::FilePath;
 
-use super::call::{Call, done};
+use super::call::{ToolCall, done};
 use super::schema::with_expected_hash;
-use crate::mcp::answer::Answer;
+use crate::mcp::answer::ToolAnswer;
 use crate::mcp::{flexible, patch};
 
 pub(super) fn file_properties() -> Value {
@@ -25,7 +25,7 @@ struct FileArguments {
     expected_hash: Option<Digest>,
 }
 
-pub(super) fn file(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+pub(super) fn file(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: FileArguments = call.arguments(value)?;
     let target = call.path(&given.path)?;
     let key = call.canonical(&target)?;
@@ -40,16 +40,16 @@ pub(super) fn file(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
 
 /// Refuses to destroy bytes that are not UTF-8. A read shows them as U+FFFD, so writing that character back would
 /// replace them.
-fn keeps_bytes(call: &Call<'_>, path: &FilePath, content: &str) -> Result<(), Answer> {
+fn keeps_bytes(call: &ToolCall<'_>, path: &FilePath, content: &str) -> Result<(), ToolAnswer> {
     if !content.contains('\u{fffd}') {
         return Ok(());
     }
     match call.gate.peek(path) {
-        Ok(Outcome::Done(read)) if str::from_utf8(&read.bytes).is_err() => Err(Answer::failure(format!(
+        Ok(Outcome::Done(read)) if str::from_utf8(&read.bytes).is_err() => Err(ToolAnswer::failure(format!(
             "`{path}` contains bytes that are not UTF-8, and your content has U+FFFD in their place: writing it would \
              destroy them\nhint: use edit_file, which changes only the text that you name"
         ))),
-        Err(Fault::Invalid { .. }) => Err(Answer::failure(format!(
+        Err(Fault::Invalid { .. }) => Err(ToolAnswer::failure(format!(
             "`{path}` is too large to be checked for bytes that are not UTF-8, and your content has U+FFFD, which stands \
              for such bytes\nhint: write content without U+FFFD"
         ))),
@@ -58,8 +58,8 @@ fn keeps_bytes(call: &Call<'_>, path: &FilePath, content: &str) -> Result<(), An
     }
 }
 
-fn written(text: String, applied: &Applied) -> Answer {
-    Answer::text(text).with_sha256(applied.after.digest())
+fn written(text: String, applied: &Applied) -> ToolAnswer {
+    ToolAnswer::text(text).with_sha256(applied.after.digest())
 }
 
 pub(super) fn edit_properties() -> Value {
@@ -100,7 +100,7 @@ struct EditArguments {
     expected_hash: Option<Digest>,
 }
 
-pub(super) fn edit(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+pub(super) fn edit(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: EditArguments = call.arguments(value)?;
     let target = call.path(&given.path)?;
     let key = call.canonical(&target)?;
@@ -111,7 +111,7 @@ pub(super) fn edit(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
         let edits = exact(call, &key, given.edits)?;
         let preview = done(call.gate.preview(&target, &edits))?;
         let diff = patch::fenced(preview.path.as_path(), &preview.before, &preview.after);
-        return Ok(Answer::text(diff).with_sha256(Some(preview.sha256)));
+        return Ok(ToolAnswer::text(diff).with_sha256(Some(preview.sha256)));
     }
     let expected = call.expected(given.expected_hash)?;
     let _lanes = running.writing([&key]);
@@ -130,12 +130,12 @@ pub(super) fn edit(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
 }
 
 /// The edits, with the old text exactly as it is in the file.
-fn exact(call: &Call<'_>, path: &FilePath, edits: Vec<EditArgument>) -> Result<Vec<Edit>, Answer> {
+fn exact(call: &ToolCall<'_>, path: &FilePath, edits: Vec<EditArgument>) -> Result<Vec<Edit>, ToolAnswer> {
     let edits: Vec<Edit> = edits.into_iter().map(|edit| Edit::once(edit.old_text, edit.new_text)).collect();
     match call.gate.peek(path) {
         Ok(Outcome::Done(read)) => {
             if edits.len().saturating_mul(read.bytes.len()) > MOST_SEARCHED {
-                return Err(Answer::failure(format!(
+                return Err(ToolAnswer::failure(format!(
                     "{} edits are too many for one call on a file of this size\nhint: make fewer edits in one call, or \
                      write the whole file with write_file",
                     edits.len()
@@ -144,7 +144,7 @@ fn exact(call: &Call<'_>, path: &FilePath, edits: Vec<EditArgument>) -> Result<V
             Ok(flexible::exact(&read.bytes, edits))
         }
         Err(fault @ Fault::Invalid { .. }) => {
-            Err(Answer::failure(format!("{fault}\nhint: write the whole file with write_file")))
+            Err(ToolAnswer::failure(format!("{fault}\nhint: write the whole file with write_file")))
         }
         // The gate reports a file that cannot be read.
         _ => Ok(edits),
@@ -165,7 +165,7 @@ struct MoveArguments {
     expected_hash: Option<Digest>,
 }
 
-pub(super) fn move_to(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+pub(super) fn move_to(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: MoveArguments = call.arguments(value)?;
     let (source, destination) = (call.path(&given.source)?, call.path(&given.destination)?);
     let text = format!("Successfully moved {} to {}", given.source, given.destination);
@@ -175,7 +175,7 @@ pub(super) fn move_to(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     if keys[0].as_path().is_dir() && !call.gate.workspace().path().join(&source).is_symlink() {
         let _lanes = running.alone();
         done(call.gate.move_folder(running.turn(), source, destination))?;
-        return Ok(Answer::text(text));
+        return Ok(ToolAnswer::text(text));
     }
     let expected = call.expected(given.expected_hash)?;
     let _lanes = running.writing(&keys);
@@ -194,7 +194,7 @@ struct DeleteArguments {
     expected_hash: Option<Digest>,
 }
 
-pub(super) fn delete(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+pub(super) fn delete(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: DeleteArguments = call.arguments(value)?;
     let target = call.path(&given.path)?;
     let key = call.canonical(&target)?;
@@ -203,7 +203,7 @@ pub(super) fn delete(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
     let _lanes = running.writing([&key]);
     done(call.gate.delete(running.turn(), target, expected))?;
     call.changed();
-    Ok(Answer::text(format!("Successfully deleted {}", given.path)))
+    Ok(ToolAnswer::text(format!("Successfully deleted {}", given.path)))
 }
 
 pub(super) fn several_properties() -> Value {
@@ -236,7 +236,7 @@ struct ChangeArgument {
     expected_hash: Option<Digest>,
 }
 
-pub(super) fn several(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
+pub(super) fn several(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, ToolAnswer> {
     let given: WriteSeveralArguments = call.arguments(value)?;
     let mut targets = Vec::with_capacity(given.changes.len());
     for change in &given.changes {
@@ -259,7 +259,7 @@ pub(super) fn several(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
             }
             (None, None, true) => (Action::Delete, call.expected(change.expected_hash)?),
             _ => {
-                return Err(Answer::failure(format!(
+                return Err(ToolAnswer::failure(format!(
                     "the change to `{}` needs exactly one of `content`, `edits` and `delete: true`",
                     change.path
                 )));
@@ -276,6 +276,6 @@ pub(super) fn several(call: &Call<'_>, value: Value) -> Result<Answer, Answer> {
         .map(|(name, applied)| (name, json!(applied.after.digest())))
         .collect();
     let files = if applied.len() == 1 { "file" } else { "files" };
-    Ok(Answer::text(format!("Successfully changed {} {files}", applied.len()))
+    Ok(ToolAnswer::text(format!("Successfully changed {} {files}", applied.len()))
         .with_meta("sha256", Value::Object(hashes)))
 }

@@ -135,7 +135,9 @@ pub(crate) fn move_to(request: &Request<'_>, path: &Path, to: &Path) -> Result<O
         return Err(Fault::invalid(format!("`{}` cannot be moved into itself", from.path())));
     }
     let files = root.files_below(&from.relative)?;
-    if files.iter().any(|file| root.protects(file, &root.path().join(file)))
+    let is_protected = |file: &Path| root.protects(file, &root.path().join(file));
+    let new_name = |file: &PathBuf| Some(to.relative.join(file.strip_prefix(&from.relative).ok()?));
+    if files.iter().any(|file| is_protected(file) || new_name(file).is_some_and(|new| is_protected(&new)))
         || !root.protected_within(from.path()).is_empty()
     {
         return refuse(request, vec![Refusal::new(from.way.path, Reason::Protected)]);

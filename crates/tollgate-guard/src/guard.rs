@@ -315,6 +315,9 @@ fn plan_link(
     if !root.protected_within(place.path()).is_empty() {
         return refusal(place.path(), Reason::Protected);
     }
+    if let Some(to) = to.as_ref().filter(|to| root.would_lead_to_protected(to.path())) {
+        return refusal(to.path(), Reason::Protected);
+    }
     // A link may lead nowhere, for example in a circle. What is outside of the workspace is not read.
     if let Ok(target) = root.follow(&change.path)
         && target.path.as_path().starts_with(root.path())

@@ -26,12 +26,14 @@ pub struct Protected {
     pub anywhere: Vec<PathBuf>,
     /// Folders that must stay where they are. What is in them may change.
     pub fixed: Vec<PathBuf>,
+    /// Folders in which agents may create files, but not change those that are there.
+    pub only_new: Vec<PathBuf>,
 }
 
 impl Protected {
     /// The same, with absolute paths.
     pub(crate) fn below(mut self, root: &Path) -> Self {
-        for list in [&mut self.paths, &mut self.open, &mut self.fixed] {
+        for list in [&mut self.paths, &mut self.open, &mut self.fixed, &mut self.only_new] {
             list.iter_mut().for_each(|path| *path = root.join(&*path));
         }
         self
@@ -54,7 +56,16 @@ impl Protected {
         let fixed = self.fixed.iter().any(|folder| path == folder).then_some(usize::MAX);
         let protected = listed.chain(named).chain(ends).chain(fixed).max();
         let open = open.map(|folder| length(folder)).max();
-        protected.is_some_and(|protected| Some(protected) >= open) || is_in_git_directory(root, path)
+        let is_in = |folder: &PathBuf| path != folder && path.starts_with(folder);
+        protected.is_some_and(|protected| Some(protected) >= open)
+            || self.only_new.iter().any(is_in) && path.symlink_metadata().is_ok()
+            || is_in_git_directory(root, path)
+    }
+
+    /// Whether a link at this path would lead to something that has a protected name in every folder.
+    pub(crate) fn is_above(&self, path: &Path) -> bool {
+        let starts = self.anywhere.iter().flat_map(|end| end.ancestors().skip(1));
+        starts.filter(|start| !start.as_os_str().is_empty()).any(|start| path.ends_with(start))
     }
 
     /// The protected paths below this folder that exist: those that do not depend on a name in every folder.

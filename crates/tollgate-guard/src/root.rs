@@ -239,6 +239,11 @@ impl Root {
         self.protected.covers(&self.path, canonical) || self.protected.covers(&self.path, &given)
     }
 
+    /// Whether a link at this path would lead to files that agents must not change, under their names there.
+    pub(crate) fn would_lead_to_protected(&self, link: &FilePath) -> bool {
+        self.protected.is_above(link.as_path())
+    }
+
     /// The protected paths that exist below this folder, which agents must therefore not move or delete.
     pub fn protected_within(&self, folder: &FilePath) -> Vec<PathBuf> {
         self.protected.within(&self.path, folder.as_path())

@@ -210,6 +210,8 @@ fn protect_vault(vault: &Path, settings: &Settings, agent: Option<&Agent>, prote
     let folder = |state: &State| vault.join(state.as_str());
     protected.fixed.extend(State::ALL.iter().map(folder));
     protected.paths.extend(State::ALL.iter().filter(|state| **state != State::NeedsAction).map(folder));
+    // An agent could remove the action of a task before anybody claims it.
+    protected.only_new.push(folder(&State::NeedsAction));
     let claimed = files_in(vault, settings).join(State::InProgress.as_str());
     protected.open.extend(agent.map(|agent| claimed.join(agent.as_str())));
 }

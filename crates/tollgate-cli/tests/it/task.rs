@@ -237,6 +237,7 @@ fn agents_write_only_new_tasks_and_the_tasks_that_they_own() {
     }
     write("vault/In_Progress/blue/x.md", "blue").is(0);
     write("vault/Needs_Action/new.md", "red").is(0);
+    write("vault/Needs_Action/new.md", "red").payload("PROTECTED_PATH", "CHOOSE_ANOTHER_PATH");
     write("vault/Dashboard.md", "red").is(0);
     // The agent of the turn counts, not the environment.
     let turn = world.turn("blue");

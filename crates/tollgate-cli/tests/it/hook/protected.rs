@@ -29,6 +29,9 @@ fn a_file_tool_cannot_write_them() {
     world.puts("docs/.claude/settings.json", "{}\n");
     fs::create_dir(world.path(".opencode")).unwrap();
     symlink(world.path(".git"), world.path("link")).unwrap();
+    world.puts("vault/Needs_Action/waiting.md", "---\naction: pay\n---\n");
+    world.puts("evil/settings.json", "{}\n");
+    symlink(world.path("evil"), world.path("evil-link")).unwrap();
     symlink(world.tmp(), world.path(".cursor")).unwrap();
     let outside = |name: &str| world.tmp().join(name).to_str().unwrap().to_owned();
     let mut files: Vec<String> = [
@@ -42,6 +45,7 @@ fn a_file_tool_cannot_write_them() {
         "sub/.tollgate/config.toml",
         "vault/.tollgate/x",
         "vault/Approved/x.md",
+        "vault/Needs_Action/waiting.md",
         ".claude/settings.json",
         ".claude/settings.local.json",
         "docs/.claude/settings.json",
@@ -75,9 +79,14 @@ fn a_file_tool_cannot_write_them() {
             agent.writes(file, "x\n").refused("PROTECTED_PATH");
         }
         // Names that only look like these.
-        for file in
-            [".gitignore", ".GIT/config", "claude/settings.json", ".github/workflows/x.yml", ".opencode/x"]
-        {
+        for file in [
+            "vault/Needs_Action/new.md",
+            ".gitignore",
+            ".GIT/config",
+            "claude/settings.json",
+            ".github/workflows/x.yml",
+            ".opencode/x",
+        ] {
             assert_eq!(agent.asks(&agent.before(&Tool::Write(file, "x\n"), "c")), None, "{host}: {file}");
             agent.stops();
         }
@@ -90,8 +99,16 @@ fn a_file_tool_cannot_write_them() {
             .ends()
             .payload("PROTECTED_PATH", "CHOOSE_ANOTHER_PATH");
     }
-    for (from, to) in [("a.txt", ".git/hooks/x"), (".git/config", "x"), ("vault/Needs_Action", "x")] {
-        world.tollgate(["move", from, to, "--json"]).ends().is(1);
+    for (from, to) in [
+        ("a.txt", ".git/hooks/x"),
+        (".git/config", "x"),
+        ("vault/Needs_Action", "x"),
+        ("vault/Needs_Action/waiting.md", "x"),
+        ("evil", ".claude"),
+        ("evil-link", ".claude"),
+    ] {
+        let moved = world.tollgate(["move", from, to, "--json"]).ends();
+        moved.payload("PROTECTED_PATH", "CHOOSE_ANOTHER_PATH");
     }
 }
 

@@ -201,7 +201,7 @@ fn hint(reason: DenialReason) -> &'static str {
             "Another agent is working on it. Call claim_task without `task` to get the next one."
         }
         DenialReason::NotEligible => {
-            "You may not do this task. Call claim_task without `task` to get one that you may do."
+            "You may not do this task now. Call claim_task without `task` to get one that you may do."
         }
         DenialReason::Blocked => {
             "Another task must be done first. Call claim_task without `task` to get the next one."

@@ -69,7 +69,7 @@ impl Client {
 
 /// A vault with a long lease, so that only a released lock frees a task.
 fn with_vault(more: &str) -> World {
-    let world = World::with(&format!("[vault]\ndurability = \"fast\"\nlease = \"10h\"\n{more}"));
+    let world = World::with(&format!("[vault]\ndurability = \"fast\"\nlease = \"10h\"\nretry = []\n{more}"));
     world.run("init --vault").is(0);
     world
 }

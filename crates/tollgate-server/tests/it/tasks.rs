@@ -128,7 +128,7 @@ fn a_held_claim_belongs_to_one_connection() {
 
 #[test]
 fn a_held_task_is_free_when_its_connection_closes() {
-    let world = World::with_vault("");
+    let world = World::with_vault("[vault]\nretry = []\n");
     world.adds("x", "text");
     let mut first = world.client();
     let id = claims(&mut first, "x");
@@ -171,8 +171,22 @@ fn over_http_a_claim_is_a_lease_that_outlives_its_session() {
 }
 
 #[test]
+fn after_a_failed_attempt_the_task_pauses() {
+    let world = World::with_vault("");
+    world.adds("x", "text");
+    let mut client = world.client();
+    let id = claims(&mut client, "x");
+    client.value("release_task", json!({"task": "x", "claim_id": id, "result": "failure"}));
+    let denied = refusal(&client.call("claim_task", json!({"task": "x"})));
+    assert_eq!(denied["reason"], "not_eligible");
+    assert_eq!(client.value("get_task", json!({"task": "x"}))["paused_until"], denied["until"]);
+    let none = refusal(&client.call("claim_task", json!({})));
+    assert_eq!((&none["reason"], &none["until"]), (&json!("none"), &denied["until"]));
+}
+
+#[test]
 fn after_an_expired_lease_the_task_can_be_claimed_and_the_old_id_is_refused() {
-    let world = World::with_vault("[vault]\nlease = \"100ms\"\n");
+    let world = World::with_vault("[vault]\nlease = \"100ms\"\nretry = []\n");
     world.adds("x", "text");
     let site = Site::new(world.server.clone());
     let (first, second) = (site.session(), site.session());

@@ -158,13 +158,16 @@ pub(super) fn claim(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, Too
     let request = ClaimRequest { agent, kind: call.connection.tenure(), renamed_in: false };
     let Some(task) = &task else {
         return match next(tasks, &request)? {
-            Some(claimed) => Ok(taken(call, claimed)),
-            None => {
+            (Some(claimed), _) => Ok(taken(call, claimed)),
+            (None, queue) => {
                 let (agent, reason) = (&request.agent, DenialReason::None);
                 let message = "there is no task to claim";
-                let payload = json!({
+                let mut payload = json!({
                     "claimed": false, "task": null, "agent": agent, "reason": reason, "message": message,
                 });
+                if let Some(until) = queue.pause_ends {
+                    payload["until"] = json!(until);
+                }
                 Err(refused(payload, hint(reason)))
             }
         };
@@ -176,14 +179,14 @@ pub(super) fn claim(call: &ToolCall<'_>, value: Value) -> Result<ToolAnswer, Too
 }
 
 /// Claims the next task. If a file was written a moment ago, waits until it counts as complete, as for a named task.
-fn next(tasks: &ServedVault, request: &ClaimRequest) -> Result<Option<Claimed>, ToolAnswer> {
+fn next(tasks: &ServedVault, request: &ClaimRequest) -> Result<(Option<Claimed>, ClaimQueue), ToolAnswer> {
     let look = || with_retry(|| tasks.vault.claim_next(request, Timestamp::now()), &sleep);
     match look()? {
         (None, ClaimQueue { soonest: Some(wait), .. }) => {
             sleep(wait.min(tasks.settle));
-            Ok(look()?.0)
+            Ok(look()?)
         }
-        (found, _) => Ok(found),
+        found => Ok(found),
     }
 }
 
@@ -201,7 +204,7 @@ fn hint(reason: DenialReason) -> &'static str {
             "Another agent is working on it. Call claim_task without `task` to get the next one."
         }
         DenialReason::NotEligible => {
-            "You may not do this task. Call claim_task without `task` to get one that you may do."
+            "You may not do this task now. Call claim_task without `task` to get one that you may do."
         }
         DenialReason::Blocked => {
             "Another task must be done first. Call claim_task without `task` to get the next one."

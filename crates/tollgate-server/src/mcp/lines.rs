@@ -171,10 +171,11 @@ fn parse(line: &[u8]) -> Parsed {
             ErrorCode::INVALID_REQUEST,
             "the id must be a string, or a whole number between -2^63 and 2^63-1",
         ),
-        // The rest of the line is valid JSON, as the search for the id has shown, so only its depth can be the reason.
-        Category::Syntax | Category::Eof => {
-            (ErrorCode::INVALID_REQUEST, "the request is nested deeper than 128 levels")
-        }
+        // The search for the id has skipped the rest of the line, and not looked at its depth, its numbers and its texts.
+        Category::Syntax | Category::Eof => (
+            ErrorCode::INVALID_REQUEST,
+            "the request is nested deeper than 128 levels, or a number or a text in it is invalid",
+        ),
         _ => (ErrorCode::INVALID_PARAMS, "invalid parameters for this method"),
     };
     Parsed::Wrong(wrong(id, code, words))

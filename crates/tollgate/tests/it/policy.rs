@@ -126,6 +126,12 @@ fn protected_paths_cannot_be_changed_in_any_way() {
     agent.deletes("locked/b").refused(ErrorType::ProtectedPath);
     agent.moves("locked/b", "c").refused(ErrorType::ProtectedPath);
     agent.reads("locked/b");
+    // A folder takes its files along, to names that may be protected.
+    world.outsider_writes("dir/file", "x");
+    let moved = |to: &str| world.gate.move_folder(&agent.turn, "dir", to).unwrap();
+    assert!(matches!(moved("one"), Outcome::Refused(_)));
+    world.holds("dir/file", "x");
+    assert!(matches!(moved("two"), Outcome::Done(_)));
     agent.writes("locked_not", "y").done();
     agent.writes("one/other", "y").done();
 }

@@ -123,6 +123,7 @@ mod tests {
             open: paths(&["vault/In_Progress/blue", "vault/.tollgate/git/tree/In_Progress/blue"]),
             anywhere: paths(&[".claude/settings.json", ".opencode/plugin/*", "opencode.json"]),
             fixed: paths(&["vault/Needs_Action"]),
+            only_new: Vec::new(),
         }
         .below(Path::new("/w/.git/root"))
     }

@@ -40,7 +40,7 @@ pub(crate) fn breaker_is_open() -> String {
 pub(crate) fn breaker_turned(agent: &Agent, failures: u32, reason: &str, pause: Option<Duration>) -> String {
     match pause {
         Some(pause) => format!(
-            "`{agent}` stops claiming tasks: its command failed {failures} times in a row ({}); next try not before {}\n\
+            "`{agent}` stops claiming tasks: its command failed {failures} times in a row ({}); next try in {}\n\
              hint: look at the output above, then fix the command",
             plain(reason),
             seconds(pause)

@@ -35,7 +35,7 @@ impl From<Option<Digest>> for FileState {
     }
 }
 
-/// What identifies the bytes of a file as long as nobody can have written it: see [`Stamp::is_settled`].
+/// What identifies the bytes of a file as long as nobody can have written it: see `Stamp::is_settled`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     pub(crate) device: u64,

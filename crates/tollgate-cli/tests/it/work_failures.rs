@@ -57,7 +57,8 @@ fn a_command_that_always_fails_does_not_empty_the_backlog() {
 
     let ran = work(&world, "--agent blue --once", "exit 1").ends().is(1);
     assert_eq!(ran.stdout(), "0 tasks done, 5 attempts failed\n");
-    let told = "`blue` stops claiming tasks: its command failed 5 times in a row (exit status 1); next try in 10 s";
+    let told =
+        "`blue` stops claiming tasks: its command failed 5 times in a row (exit status 1); next try in 10 s";
     assert!(ran.stderr().contains(told), "{ran}");
 
     let stopped =

@@ -48,10 +48,16 @@ allowed = ["plan", "send_email"]
 sensitive = ["send_email"]
 "#;
 
-/// The file that all agents write to.
-const PLAN: &str = "plan.md";
+/// The files that all agents write to. The editor saves the first.
+const TOPICS: [(&str, &str); 3] = [
+    ("plan.md", "# Plan of the meeting\n\n- begin at nine\n"),
+    ("room.md", "# The room\n\n- second floor\n"),
+    ("packing.md", "# What to bring\n\n- name tags\n"),
+];
 /// The file for approved emails.
 const OUTBOX: &str = "outbox.md";
+/// The number of tasks that wait.
+const BACKLOG: usize = 5;
 /// The number of lines that a file keeps, so that a demo that runs all day stays small.
 const LINES: usize = 14;
 
@@ -95,11 +101,9 @@ impl Demo {
             let folder = vault.join(state.as_str());
             made(&folder, fs::create_dir_all(&folder))?;
         }
-        for (name, text) in [
-            (".tollgate/config.toml", CONFIG),
-            (PLAN, "# Plan of the meeting\n\n- begin at nine\n"),
-            (OUTBOX, "# Sent\n"),
-        ] {
+        for (name, text) in
+            TOPICS.into_iter().chain([(".tollgate/config.toml", CONFIG), (OUTBOX, "# Sent\n")])
+        {
             let path = root.join(name);
             made(&path, fs::write(&path, text))?;
         }
@@ -125,11 +129,11 @@ impl Demo {
         let mut feeder = Feeder { tasks: self.invocation(None).tasks_or_fault()?.vault.clone(), added: 0 };
         // One email first, so that a draft soon waits for approval.
         feeder.adds(TaskKind::Email)?;
-        for _ in 0..4 {
+        for _ in 0..BACKLOG {
             feeder.adds(TaskKind::Plan)?;
         }
         self.spawns(move |pace| feeder.feeds(pace));
-        let plan = self.root().join(PLAN);
+        let plan = self.root().join(TOPICS[0].0);
         self.spawns(move |pace| editor(&plan, pace));
         for name in AGENTS {
             let agent: Agent = name.parse()?;
@@ -223,7 +227,7 @@ impl Feeder {
         let name: TaskName =
             format!("{:03}-{}", self.added, title.to_lowercase().replace(' ', "-")).parse()?;
         let body = match kind {
-            TaskKind::Plan => "Put it into `plan.md`, below what is there.",
+            TaskKind::Plan => "Put it into the file of its topic, below what is there.",
             TaskKind::Email => "Short and friendly. A person reads it before it goes out.",
         };
         let text = format!("---\naction: {action}\npriority: {priority}\n---\n# {title}\n\n{body}\n");
@@ -235,16 +239,17 @@ impl Feeder {
             if !pace.rest(1_700) {
                 return;
             }
-            let now = jiff::Timestamp::now();
-            let count =
-                |state| self.tasks.store().scan(state, now).map_or(usize::MAX, |scan| scan.tasks.len());
             // Few enough for a person to read.
-            if round % 9 == 0 && count(State::PendingApproval) < 3 {
+            if round % 9 == 0 && self.count(State::PendingApproval) < 3 {
                 let _ = self.adds(TaskKind::Email);
-            } else if count(State::NeedsAction) < 4 {
-                let _ = self.adds(TaskKind::Plan);
             }
+            while self.count(State::NeedsAction) < BACKLOG && self.adds(TaskKind::Plan).is_ok() {}
         }
+    }
+
+    fn count(&self, state: State) -> usize {
+        let scan = self.tasks.store().scan(state, jiff::Timestamp::now());
+        scan.map_or(usize::MAX, |scan| scan.tasks.len())
     }
 }
 
@@ -270,15 +275,33 @@ impl Worker {
         let asked = ClaimRequest { agent: self.agent.clone(), kind: ClaimKind::Held, renamed_in: false };
         // Not all at the same moment.
         let mut wait = 150 * AGENTS.iter().position(|name| *name == self.agent.as_str()).unwrap_or(0) as u64;
-        while pace.rest(wait) {
+        for round in 0_u32.. {
+            if !pace.rest(wait) {
+                return;
+            }
             wait = 600;
+            let claimed = if round % 3 == 2 {
+                self.chooses(&asked, pace)
+            } else {
+                self.vault.claim_next(&asked, self.invocation.now()).map(|(claimed, _)| claimed)
+            };
             // An error affects one task only, and another agent reclaims it.
-            if let Ok((Some(claimed), _)) = self.vault.claim_next(&asked, self.invocation.now())
+            if let Ok(Some(claimed)) = claimed
                 && self.does(&claimed, pace).is_ok()
             {
                 wait = 1_400;
             }
         }
+    }
+
+    /// Looks at the list, chooses the first task, and claims it a moment later. Another agent may be faster.
+    fn chooses(&self, asked: &ClaimRequest, pace: &Pace) -> Result<Option<Claimed>> {
+        let listed = self.vault.store().scan(State::NeedsAction, self.invocation.now())?.tasks;
+        let Some(first) = listed.into_iter().map(|task| task.name).min() else { return Ok(None) };
+        if !pace.rest(900) {
+            return Ok(None);
+        }
+        Ok(self.vault.claim(&first, asked, self.invocation.now())?.ok())
     }
 
     fn does(&self, claimed: &Claimed, pace: &Pace) -> Result<()> {
@@ -299,7 +322,10 @@ impl Worker {
             }
             _ => {
                 let line = format!("- {title} ({})", self.agent);
-                self.writes(Path::new(PLAN), pace, |text| with_line(text, &line))?
+                let number: usize =
+                    claimed.task.stem().get(..3).and_then(|digits| digits.parse().ok()).unwrap_or(0);
+                let (topic, _) = TOPICS[number % TOPICS.len()];
+                self.writes(Path::new(topic), pace, |text| with_line(text, &line))?
             }
         };
         let now = self.invocation.now();

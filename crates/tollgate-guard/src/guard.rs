@@ -315,7 +315,7 @@ fn plan_link(
     if !root.protected_within(place.path()).is_empty() {
         return refusal(place.path(), Reason::Protected);
     }
-    if let Some(to) = to.as_ref().filter(|to| root.would_lead_to_protected(to.path())) {
+    if let Some(to) = to.as_ref().filter(|to| root.protected_names_below(to.path()).next().is_some()) {
         return refusal(to.path(), Reason::Protected);
     }
     // A link may lead nowhere, for example in a circle. What is outside of the workspace is not read.

@@ -62,10 +62,15 @@ impl Protected {
             || is_in_git_directory(root, path)
     }
 
-    /// Whether a link at this path would lead to something that has a protected name in every folder.
-    pub(crate) fn is_above(&self, path: &Path) -> bool {
-        let starts = self.anywhere.iter().flat_map(|end| end.ancestors().skip(1));
-        starts.filter(|start| !start.as_os_str().is_empty()).any(|start| path.ends_with(start))
+    /// The names below this path that are protected in every folder, whether or not they exist. A folder or a link that comes
+    /// to this path could bring them.
+    pub(crate) fn names_below(&self, path: &Path) -> impl Iterator<Item = PathBuf> {
+        let below = |end: &PathBuf| {
+            let mut starts = end.ancestors().skip(1).filter(|start| !start.as_os_str().is_empty());
+            let start = starts.find(|start| path.ends_with(start))?;
+            end.strip_prefix(start).ok().map(|rest| path.join(rest))
+        };
+        self.anywhere.iter().filter_map(below)
     }
 
     /// The protected paths below this folder that exist: those that do not depend on a name in every folder.

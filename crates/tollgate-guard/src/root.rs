@@ -239,9 +239,10 @@ impl Root {
         self.protected.covers(&self.path, canonical) || self.protected.covers(&self.path, &given)
     }
 
-    /// Whether a link at this path would lead to files that agents must not change, under their names there.
-    pub(crate) fn would_lead_to_protected(&self, link: &FilePath) -> bool {
-        self.protected.is_above(link.as_path())
+    /// The names below this path that agents must not change, whether or not they exist. A folder or a link that comes to
+    /// this path could bring them.
+    pub fn protected_names_below(&self, path: &FilePath) -> impl Iterator<Item = PathBuf> {
+        self.protected.names_below(path.as_path())
     }
 
     /// The protected paths that exist below this folder, which agents must therefore not move or delete.

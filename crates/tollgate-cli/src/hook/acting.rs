@@ -234,6 +234,9 @@ impl Acting<'_> {
         }
         for planned in &plan.changes {
             let path = workspace.canonical(&planned.path)?;
+            if planned.brings_files {
+                changes.extend(workspace.protected_names_below(&path).map(ToolChange::part));
+            }
             // As it is given: the gate compares where the path leads with where it led.
             let mut add = |file: &FilePath, given: &Path, text: Option<Digest>| {
                 if !added.insert(file.clone()) {

@@ -57,6 +57,8 @@ pub(super) struct Planned {
     pub(super) text: Text,
     /// In a folder, only the files that git tracks.
     pub(super) by_git: bool,
+    /// It may be a folder, or a link to one: its files come with it.
+    pub(super) brings_files: bool,
 }
 
 /// What is known about the new text of a file.
@@ -104,7 +106,13 @@ impl ToolPlan {
                 return;
             }
         };
-        self.changes.push(Planned { path: folder.join(path), extent, text, by_git: false });
+        self.changes.push(Planned {
+            path: folder.join(path),
+            extent,
+            text,
+            by_git: false,
+            brings_files: false,
+        });
     }
 }
 
@@ -148,6 +156,7 @@ impl ToolPlan {
             extent: change.extent,
             text: change.text.map_or(Text::Unknown, Text::Exactly),
             by_git: change.by_git,
+            brings_files: change.brings_files,
         }));
     }
 }

@@ -34,4 +34,6 @@ pub(crate) struct ShellChange {
     pub(crate) text: Option<String>,
     /// In a folder, only the files that git tracks.
     pub(crate) by_git: bool,
+    /// It may be a folder, or a link to one: its files come with it.
+    pub(crate) brings_files: bool,
 }

@@ -339,7 +339,11 @@ fn transfer(shell: &mut Shell, name: &str, given: &ProgramArgs<'_>) {
                 (true, Some(name)) => target.join(name),
                 _ => target.clone(),
             };
-            shell.change(to, Extent::Whole, None);
+            // A link may lead to a folder that is made later.
+            let brings_files = name == "ln" || source.is_dir();
+            shell.change(to.clone(), Extent::Whole, None);
+            let made = shell.effects.changes.iter_mut().filter(|change| change.path == to);
+            made.for_each(|change| change.brings_files |= brings_files);
             if name == "mv" {
                 shell.change(source, Extent::Whole, None);
             }

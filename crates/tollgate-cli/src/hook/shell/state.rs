@@ -74,7 +74,7 @@ impl Shell {
                     change.extent = extent;
                 }
             }
-            None => changes.push(ShellChange { path, extent, text, by_git: false }),
+            None => changes.push(ShellChange { path, extent, text, by_git: false, brings_files: false }),
         }
     }
 }

@@ -53,21 +53,64 @@ impl Lock {
         try_lock: fn(&File) -> std::result::Result<(), TryLockError>,
     ) -> Result<Option<Self>> {
         let file = open(path)?;
-        let mut pauses = Pauses::lasting(wait);
-        loop {
-            match try_lock(&file) {
-                Ok(()) => return Ok(Some(Self { file })),
-                Err(TryLockError::WouldBlock) if pauses.pause() => {}
-                Err(TryLockError::WouldBlock) => return Ok(None),
-                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(TryLockError::Error(error)) => return Err(error).at("lock", path),
-            }
-        }
+        Ok(wait_for(&file, path, wait, try_lock)?.then_some(Self { file }))
     }
 
     /// The lock file, which may hold a few bytes about its holder.
     pub fn file(&self) -> &File {
         &self.file
+    }
+}
+
+/// A lock file that stays open while it is not locked, for a lock that is taken often.
+#[derive(Debug, Default)]
+pub struct KeptLock {
+    file: Option<File>,
+}
+
+impl KeptLock {
+    /// Takes the lock. `None` if others held it the whole time.
+    pub fn acquire(&mut self, path: &Path, wait: Duration) -> Result<Option<KeptLockGuard<'_>>> {
+        // Somebody may have deleted the state and begun anew.
+        let file = match self.file.take().filter(has_name) {
+            Some(file) => file,
+            None => open(path)?,
+        };
+        let file = self.file.insert(file);
+        Ok(wait_for(file, path, wait, File::try_lock)?.then_some(KeptLockGuard { file }))
+    }
+}
+
+/// A [`KeptLock`] that is held.
+#[derive(Debug)]
+#[must_use = "a lock that is dropped at once locks nothing"]
+pub struct KeptLockGuard<'a> {
+    file: &'a File,
+}
+
+impl Drop for KeptLockGuard<'_> {
+    fn drop(&mut self) {
+        // Cannot fail for a file that is open. Also releases it for a process that was started at this moment.
+        let _ = self.file.unlock();
+    }
+}
+
+/// Whether the lock was taken in this time.
+fn wait_for(
+    file: &File,
+    path: &Path,
+    wait: Duration,
+    try_lock: fn(&File) -> std::result::Result<(), TryLockError>,
+) -> Result<bool> {
+    let mut pauses = Pauses::lasting(wait);
+    loop {
+        match try_lock(file) {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) if pauses.pause() => {}
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(TryLockError::Error(error)) => return Err(error).at("lock", path),
+        }
     }
 }
 

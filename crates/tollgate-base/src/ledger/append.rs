@@ -11,11 +11,12 @@
 //! Only what a power cut can leave is repaired: bytes after the last line that is JSON with a number. A last line that is
 //! JSON but does not fit the chain was edited; the next line is chained to its bytes as they are, and `verify` names it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::PoisonError;
 
 use rustix::fs::{CWD, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -26,7 +27,7 @@ use crate::event::{Event, TailMoved};
 use crate::lock::open_noatime;
 use crate::settings::Durability;
 
-use super::files::{Ledger, open_to_read};
+use super::files::{Growing, Ledger, is_same_file, open_to_read};
 use super::line::{Cursor, Entry, seq_of};
 use super::read::{Backwards, first_line};
 
@@ -38,23 +39,26 @@ impl Ledger {
     /// cost does not depend on the length of the ledger.
     pub fn append(&self, entries: &[Entry], durability: Durability) -> Result<Range<u64>> {
         let Some(first) = entries.first() else { return Ok(0..0) };
-        let _lock = self.lock()?;
-        let (file, length) = self.open_to_append()?;
-        let (before, whole) = self.find_end(&file, length)?;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_lock, growing) = self.lock_kept(&mut kept)?;
+        let (file, length) = self.open_to_append(growing)?;
+        let (before, whole) = self.find_end(file, length)?;
 
         let (mut head, mut text) = (before, Vec::new());
         if whole < length {
-            let kept_in = self.cut_torn_tail(&file, whole, before.seq.saturating_add(1))?;
+            let kept_in = self.cut_torn_tail(file, whole, before.seq.saturating_add(1))?;
             let event = Event::LedgerHealed(TailMoved { bytes_dropped: length - whole, kept_in });
             head = Entry { time: first.time, agent: None, turn: None, event }.write(&mut text, head)?;
         }
-        let (file, size) = self.with_room(file, whole)?;
+        let is_full = whole >= self.max_size.max(1);
+        let (file, size) =
+            if is_full && self.retire(file)? { self.open_to_append(growing)? } else { (file, whole) };
         let last = head.seq;
         for entry in entries {
             head = entry.write(&mut text, head)?;
         }
 
-        write_whole(&file, size, &text, &file).at("append to", &self.path)?;
+        write_whole(file, size, &text, file).at("append to", &self.path)?;
         if durability == Durability::Durable
             && let Err(error) = file.sync_data()
         {
@@ -75,8 +79,15 @@ impl Ledger {
         }
     }
 
-    /// The file, and its length.
-    fn open_to_append(&self) -> Result<(File, u64)> {
+    /// The file, and its length. It stays open while it is the one at its path.
+    fn open_to_append<'a>(&self, growing: &'a mut Growing) -> Result<(&'a File, u64)> {
+        let now = self.path.symlink_metadata().ok();
+        let is_now =
+            |(_, opened): &(File, Metadata)| now.as_ref().is_some_and(|now| is_same_file(opened, now));
+        if let Some(kept) = growing.take().filter(is_now) {
+            let (file, _) = growing.insert(kept);
+            return Ok((file, now.map_or(0, |now| now.len())));
+        }
         let open =
             |more| open_noatime(CWD, &self.path, OFlags::RDWR | OFlags::APPEND | OFlags::NONBLOCK | more);
         let file = match open(OFlags::empty()) {
@@ -93,7 +104,9 @@ impl Ledger {
         if !found.is_file() {
             return Err(Fault::damaged(&self.path, "it is not a regular file"));
         }
-        Ok((file, found.len()))
+        let length = found.len();
+        let (file, _) = growing.insert((file, found));
+        Ok((file, length))
     }
 
     fn flush_folder(&self) -> Result<()> {
@@ -143,21 +156,15 @@ impl Ledger {
         Ok(kept)
     }
 
-    /// The file to append to, and its size. A full one gets its final name, and a new one is made. If that fails, the ledger
-    /// goes on in the full file and the next append tries again: an append must not fail because a file is too long.
-    fn with_room(&self, file: File, size: u64) -> Result<(File, u64)> {
-        if size == 0 || size < self.max_size {
-            return Ok((file, size));
-        }
-        let first = first_line(&file).at("read", &self.path)?;
-        let Some(first) = seq_of(&first) else { return Ok((file, size)) };
+    /// Gives a full file its final name, so that the ledger goes on in a new one. If that fails, it goes on in the full file
+    /// and the next append tries again: an append must not fail because a file is too long.
+    fn retire(&self, file: &File) -> Result<bool> {
+        let first = first_line(file).at("read", &self.path)?;
+        let Some(first) = seq_of(&first) else { return Ok(false) };
         // From now on only the new file is flushed. Without this, a power cut could remove lines from the middle of the
         // ledger.
         file.sync_data().at("flush", &self.path)?;
-        if rename_to_new_name(&self.path, &self.folder.join(format!("ledger-{first}.jsonl"))).is_err() {
-            return Ok((file, size));
-        }
-        self.open_to_append()
+        Ok(rename_to_new_name(&self.path, &self.folder.join(format!("ledger-{first}.jsonl"))).is_ok())
     }
 }
 

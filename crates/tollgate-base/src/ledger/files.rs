@@ -4,12 +4,12 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::error::{At, Fault, Result};
 use crate::file::names_in;
-use crate::lock::Lock;
+use crate::lock::{KeptLock, KeptLockGuard, Lock};
 
 /// The longest time an append waits for the lock. An append takes less than a millisecond, plus a flush, so a process
 /// that holds the lock for this long hangs.
@@ -23,7 +23,18 @@ pub struct Ledger {
     lock: PathBuf,
     pub(super) max_size: u64,
     pub(super) head: Option<PathBuf>,
+    pub(super) kept: Arc<Mutex<KeptFiles>>,
 }
+
+/// The files that stay open between appends.
+#[derive(Debug, Default)]
+pub(super) struct KeptFiles {
+    lock: KeptLock,
+    growing: Growing,
+}
+
+/// The file that grows, as it was when it was opened.
+pub(super) type Growing = Option<(File, Metadata)>;
 
 impl Ledger {
     /// The ledger in this folder, guarded by this lock file. No file is read or made yet. The folder must exist before
@@ -31,7 +42,7 @@ impl Ledger {
     /// outside the workspace that remembers the last known head; it and its folder are made when needed.
     pub fn new(folder: &Path, lock: &Path, max_size: u64, head: Option<PathBuf>) -> Self {
         let path = folder.join("ledger.jsonl");
-        Self { folder: folder.to_owned(), path, lock: lock.to_owned(), max_size, head }
+        Self { folder: folder.to_owned(), path, lock: lock.to_owned(), max_size, head, kept: Arc::default() }
     }
 
     /// The file that grows.
@@ -40,8 +51,20 @@ impl Ledger {
     }
 
     pub(super) fn lock(&self) -> Result<Lock> {
-        let locked = || Fault::Locked { path: self.lock.clone(), waited_s: LOCK_WAIT.as_secs() };
-        Lock::acquire(&self.lock, LOCK_WAIT)?.ok_or_else(locked)
+        Lock::acquire(&self.lock, LOCK_WAIT)?.ok_or_else(|| self.locked())
+    }
+
+    /// The same lock, and the file that grows if it was open, for an append.
+    pub(super) fn lock_kept<'a>(
+        &self,
+        kept: &'a mut KeptFiles,
+    ) -> Result<(KeptLockGuard<'a>, &'a mut Growing)> {
+        let lock = kept.lock.acquire(&self.lock, LOCK_WAIT)?.ok_or_else(|| self.locked())?;
+        Ok((lock, &mut kept.growing))
+    }
+
+    fn locked(&self) -> Fault {
+        Fault::Locked { path: self.lock.clone(), waited_s: LOCK_WAIT.as_secs() }
     }
 
     /// The files as they are at this moment, the oldest first.

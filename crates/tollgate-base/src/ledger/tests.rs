@@ -373,3 +373,44 @@ fn a_process_that_keeps_the_files_open_notices_what_others_do() {
     });
     world.good(671);
 }
+
+#[test]
+fn a_ledger_that_stays_open_goes_on_where_others_have_brought_it() {
+    let mut world = World::new();
+    let kept = world.ledger();
+    let append = |number: u64| appended(&kept, &[entry(json!({ "number": number }))], Durability::Fast);
+    append(1);
+    world.append([2]);
+    append(3);
+    // Another process begins a new file.
+    world.max_size = 1;
+    world.append([4]);
+    append(5);
+    world.good(5);
+    assert_eq!(world.files(), ["ledger-1.jsonl", "ledger.jsonl"]);
+    assert_eq!(world.text().len(), 2);
+}
+
+#[test]
+fn a_ledger_that_stays_open_notices_that_its_files_were_deleted() {
+    let world = World::new();
+    let kept = world.ledger_with(None);
+    let append = |number: u64| appended(&kept, &[entry(json!({ "number": number }))], Durability::Fast);
+    append(1);
+    fs::remove_file(world.path("ledger.jsonl")).unwrap();
+    fs::remove_file(world.path("lock")).unwrap();
+    // Whoever holds the new lock keeps it from appending.
+    let other = Lock::acquire(&world.path("lock"), Duration::ZERO).unwrap().unwrap();
+    std::thread::scope(|scope| {
+        let line = scope.spawn(|| append(1));
+        let deadline = std::time::Instant::now() + Duration::from_millis(50);
+        while std::time::Instant::now() < deadline {
+            assert!(!world.path("ledger.jsonl").exists(), "appended without the lock");
+        }
+        drop(other);
+        assert_eq!(line.join().unwrap()[0].seq, 1);
+    });
+    assert_eq!(world.text().len(), 1);
+    // It has released the new lock.
+    assert!(Lock::acquire(&world.path("lock"), Duration::ZERO).unwrap().is_some());
+}

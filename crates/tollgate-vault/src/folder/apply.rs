@@ -61,12 +61,8 @@ impl FolderStore {
             return Ok(StepOutcome::Changed);
         }
         log.begin(&plan)?;
-        let outcome = if is_claim {
-            self.claim(log, &plan, &file)
-        } else {
-            let place = (step.task.clone(), step.from.clone(), plan.ino);
-            self.carry_out(log, &plan, place)
-        };
+        let outcome =
+            if is_claim { self.claim(log, &plan, &file) } else { self.carry_out(log, &plan, &file) };
         if !matches!(outcome, Ok(StepOutcome::Done(_) | StepOutcome::Unknown(_))) {
             // If it cannot be rolled back now, the next process does it.
             let undone = self.roll_back(log, &plan);
@@ -127,9 +123,10 @@ impl FolderStore {
         Ok(StepOutcome::Done(self.landed(step, task)))
     }
 
-    fn carry_out(&self, log: &mut LockedLog, plan: &StepPlan, place: FilePlace) -> Result<StepOutcome> {
+    fn carry_out(&self, log: &mut LockedLog, plan: &StepPlan, file: &File) -> Result<StepOutcome> {
         let step = &plan.step;
-        let Some(task) = self.finish(plan, Some(place))? else { return Ok(StepOutcome::Conflict) };
+        self.put_in(plan, file, &self.path(&step.task, &step.from))?;
+        let Some(task) = self.move_on(plan, plan.ino)? else { return Ok(StepOutcome::Conflict) };
         // From here on it has happened. What is missing is the journal's line, which the next process can add.
         let told = self.sync_move(step).and_then(|()| self.append(&step.events));
         Ok(match told.and_then(|()| log.done(plan, &task)) {
@@ -145,12 +142,17 @@ impl FolderStore {
         if slot == step.to && step.from != step.to {
             return Ok(Some(name));
         }
-        self.put_in(plan, &self.path(&name, &slot))?;
+        self.put_in_at(plan, &self.path(&name, &slot))?;
+        self.move_on(plan, ino)
+    }
+
+    /// The move of a file that has the edit. `None`: it is gone. Otherwise its name now.
+    fn move_on(&self, plan: &StepPlan, ino: u64) -> Result<Option<TaskName>> {
         let Some(task) = self.transfer(plan)? else { return Ok(None) };
-        let landed = self.path(&task, &step.to);
+        let landed = self.path(&task, &plan.step.to);
         if !is_at(&landed, ino) {
             // An editor saved it at that moment: it is another file, which must not be there without its result.
-            self.put_in(plan, &landed)?;
+            self.put_in_at(plan, &landed)?;
         }
         Ok(Some(task))
     }
@@ -303,24 +305,32 @@ impl FolderStore {
         Ok(())
     }
 
-    /// Makes the change, also if a part of it is in the file.
-    fn put_in(&self, plan: &StepPlan, path: &Path) -> Result<()> {
-        let Some(mut change) = plan.change.clone() else { return Ok(()) };
-        let Some((file, found)) = open_task(path, OFlags::RDWR)? else { return Ok(()) };
-        if change.end_in(&file, found.len()).at("read", path)?.is_none() {
-            // Somebody has changed the file since: make the change on what is there.
-            let Some(other) = change_of(&plan.step, &file, found.len()).at("read", path)? else {
-                return Ok(());
-            };
-            change = other;
+    /// Makes the change in the file that is there, if one is.
+    fn put_in_at(&self, plan: &StepPlan, path: &Path) -> Result<()> {
+        if plan.change.is_none() {
+            return Ok(());
         }
-        self.disk.replace_tail(&file, path, change.at, &change.new, found.len())?;
+        open_task(path, OFlags::RDWR)?.map_or(Ok(()), |(file, _)| self.put_in(plan, &file, path))
+    }
+
+    /// Makes the change, also if a part of it is in the file.
+    fn put_in(&self, plan: &StepPlan, file: &File, path: &Path) -> Result<()> {
+        let Some(change) = &plan.change else { return Ok(()) };
+        let len = file.metadata().at("look at", path)?.len();
+        if change.end_in(file, len).at("read", path)?.is_some() {
+            self.disk.replace_tail(file, path, change.at, &change.new, len)?;
+        } else if let Some(other) = change_of(&plan.step, file, len).at("read", path)? {
+            // Somebody has changed the file since: make the change on what is there.
+            self.disk.replace_tail(file, path, other.at, &other.new, len)?;
+        } else {
+            return Ok(());
+        }
         if plan.step.to == Slot::NEEDS_ACTION {
             // So that the next attempt can begin at once. The file of another user cannot be dated; it settles first.
-            let _ = date_back(&file, 1);
+            let _ = date_back(file, 1);
         }
         // Without it a power cut could leave a finished task without its result.
-        self.disk.sync(&file, path)
+        self.disk.sync(file, path)
     }
 }
 

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use rustix::fs::{CWD, OFlags};
@@ -120,8 +121,15 @@ impl LogLine<'_> {
     }
 }
 
+/// The log that was read last, and what it says. A worker reads the log of a task several times in a row.
+#[derive(Default)]
+pub(super) struct LastLog {
+    bytes: Vec<u8>,
+    says: (LogState, u64),
+}
+
 /// What a log says.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct LogState {
     /// What is known about each task of the stripe that is not final.
     pub(super) notes: BTreeMap<TaskName, Noted>,
@@ -206,8 +214,17 @@ impl FolderStore {
         let path = self.log_path(stripe);
         match open_noatime(CWD, &path, OFlags::RDONLY) {
             Err(Errno::NOENT) => Ok(LogState::default()),
-            file => Ok(LogState::parse(&read(&file.at("open", &path)?, 0, u64::MAX).at("read", &path)?).0),
+            file => Ok(self.parse_log(&read(&file.at("open", &path)?, 0, u64::MAX).at("read", &path)?).0),
         }
+    }
+
+    /// [`LogState::parse`], for bytes that are often the same as the last time.
+    fn parse_log(&self, bytes: &[u8]) -> (LogState, u64) {
+        let mut last = self.last_log.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.bytes != bytes {
+            *last = LastLog { bytes: bytes.to_vec(), says: LogState::parse(bytes) };
+        }
+        last.says.clone()
     }
 
     /// Whether a step may be pending in a log: its last line is a plan. Every claim asks for all logs, so this parses
@@ -235,7 +252,7 @@ impl FolderStore {
                 found => found.len(),
             };
             let bytes = read_range(lock.file(), 0, size).at("read", &path)?;
-            let (state, len) = LogState::parse(&bytes);
+            let (state, len) = self.parse_log(&bytes);
             let disk = self.disk.clone();
             let mut log = LockedLog { state, lock, path: path.clone(), len, size, disk };
             let is_settled = log.state.pending.is_none();

@@ -23,10 +23,11 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use self::disk::Disk;
+use self::log::LastLog;
 use crate::event::Journal;
 use crate::recent::Recent;
 use crate::state::{Slot, State};
@@ -68,6 +69,7 @@ pub struct FolderStore {
     disk: Disk,
     /// The tasks that were added.
     additions: Recent<Landed>,
+    last_log: Arc<Mutex<LastLog>>,
 }
 
 impl FolderStore {

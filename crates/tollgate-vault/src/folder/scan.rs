@@ -24,8 +24,12 @@ use tollgate_base::error::{At, Result};
 use tollgate_base::lock::open_noatime;
 use tollgate_base::task::TaskName;
 
-/// A file that was this old when it was read cannot have changed since within the same tick of the clock that dates it.
-const CERTAIN: SignedDuration = SignedDuration::from_secs(2);
+/// A file that was this old when it was read cannot have changed since within the same tick of the clock that dates it:
+/// ticks of kernels last 10 ms at most.
+const CERTAIN: SignedDuration = SignedDuration::from_millis(100);
+
+/// The same where files are dated in whole seconds, or in pairs of them.
+const CERTAIN_IN_SECONDS: SignedDuration = SignedDuration::from_secs(3);
 
 impl FolderStore {
     /// Adds what is in one folder.
@@ -69,8 +73,7 @@ impl FolderStore {
                 Some(brief) => Ok(brief),
                 None => match read_brief(&entry.path(), found.len()) {
                     Ok(brief) => {
-                        let age = now.duration_since(changed(&found).max(modified));
-                        if let (Ok(brief), true) = (&brief, age > CERTAIN) {
+                        if let (Ok(brief), true) = (&brief, is_certain(changed(&found), modified, now)) {
                             cache.add(&fingerprint, brief);
                         }
                         brief
@@ -96,6 +99,12 @@ fn fit(name: &OsStr, found: &Metadata) -> Result<TaskName, String> {
 fn read_brief(path: &Path, len: u64) -> io::Result<Result<Brief, Broken>> {
     let file = open_noatime(CWD, path, OFlags::RDONLY | OFlags::NONBLOCK)?;
     Ok(Brief::read(&read_range(&file, 0, len.min(HEAD as u64))?))
+}
+
+/// Whether a change after this moment would show in the dates of a file.
+fn is_certain(changed: Timestamp, modified: Timestamp, now: Timestamp) -> bool {
+    let age = now.duration_since(changed.max(modified));
+    age > if changed.subsec_nanosecond() == 0 { CERTAIN_IN_SECONDS } else { CERTAIN }
 }
 
 /// Why an author may be surprised that this is not a task.
@@ -153,4 +162,28 @@ pub(super) fn ready(found: &Metadata, settle: Duration, now: Timestamp) -> Ready
         return Ready::Now;
     }
     Ready::After(Duration::try_from(settle - age).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_remembered_once_a_change_would_show_in_its_dates() {
+        let at = |millis: i64| Timestamp::from_millisecond(1_000_000_000 + millis).unwrap();
+        for (changed, modified, now, certain) in [
+            (1, 1, 101, false),
+            (1, 1, 102, true),
+            (1, 90, 102, false),
+            (90, 1, 102, false),
+            // In whole seconds.
+            (0, 0, 200, false),
+            (0, 0, 3000, false),
+            (0, 0, 3001, true),
+            // From the future.
+            (500, 500, 0, false),
+        ] {
+            assert_eq!(is_certain(at(changed), at(modified), at(now)), certain, "{changed} {modified} {now}");
+        }
+    }
 }

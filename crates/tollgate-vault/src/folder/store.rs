@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -54,7 +55,7 @@ impl FolderStore {
         migrate::to_this_format(&private, &*options.journal)?;
         held::make(&private.join("held"))?;
         let disk = Disk::new(options.durability);
-        Ok(Self { vault, private, options, disk, additions: Recent::default() })
+        Ok(Self { vault, private, options, disk, additions: Recent::default(), last_log: Arc::default() })
     }
 
     /// The task in this slot, if it is there.

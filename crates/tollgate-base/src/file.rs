@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
@@ -58,6 +59,15 @@ pub fn replace_file_with_mode(
         }
         _ => Ok(()),
     }
+}
+
+/// Whether a flush of one folder also flushes the renames in all others. ext4 and XFS write all changes of names to one
+/// journal, in order, and a flush waits for the journal. Others (btrfs) log each folder separately.
+pub fn has_one_journal(folder: impl AsFd) -> bool {
+    const EXT4: i64 = 0xEF53;
+    const XFS: i64 = 0x5846_5342;
+    #[allow(clippy::unnecessary_cast, reason = "its type depends on the architecture")]
+    rustix::fs::fstatfs(folder).is_ok_and(|found| [EXT4, XFS].contains(&(found.f_type as i64)))
 }
 
 /// The names in a folder, in no particular order. Empty if the folder does not exist.

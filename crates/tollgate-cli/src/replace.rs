@@ -1,6 +1,7 @@
 //! Replacing a small file in a folder that may not exist yet: readers see the old bytes or the new ones, never a part.
 //!
-//! The bytes are not flushed: after a power failure the file may be the old one or empty.
+//! A private file is not flushed: after a power failure it may be the old one or empty, and counts as missing. Other files are
+//! the user's own, so they are flushed.
 
 use std::fs;
 use std::io;
@@ -29,7 +30,8 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8], access: FileAccess) -> Res
         FileAccess::Normal => fs::metadata(path).ok().map(|old| old.permissions().mode() & 0o7777),
         FileAccess::Executable => Some(0o755),
     };
-    let replace = || replace_file_with_mode(path, bytes, Durability::Fast, mode);
+    let durability = if access == FileAccess::Private { Durability::Fast } else { Durability::Durable };
+    let replace = || replace_file_with_mode(path, bytes, durability, mode);
     match (replace(), path.parent()) {
         (Err(Fault::Io { source, .. }), Some(folder)) if source.kind() == io::ErrorKind::NotFound => {
             make_folder(folder, access)?;

@@ -66,7 +66,7 @@ impl Ledger {
             let _ = file.set_len(size);
             return Err(error).at("flush", &self.path);
         }
-        self.remember(before, head);
+        self.remember(before, head, durability);
         Ok(last + 1..head.seq + 1)
     }
 

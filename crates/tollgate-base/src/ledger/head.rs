@@ -1,7 +1,8 @@
 //! The last known head of a ledger, kept outside the workspace: a witness against a cut or rewritten end.
 //!
 //! An append never fails because of it: a home folder that is full or read-only must not stop an agent. It is not flushed
-//! either. After a power cut it may be behind the ledger, which is harmless.
+//! either. After a power cut it may be behind the ledger, which is harmless. It may also be ahead of lines that were not
+//! flushed, so the record names the boot in which they were written: after another boot only the flushed lines count.
 //!
 //! Invariant: a witness that contradicts the ledger is not overwritten by later appends. It is marked disputed and stays
 //! until a person deletes the file; otherwise the first append after a cut would hide the cut.
@@ -13,11 +14,13 @@ use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{At, Fault, Result};
 use crate::file::version_in;
+use crate::settings::Durability;
 
 use super::files::{Ledger, open_to_read};
 use super::line::Cursor;
@@ -25,8 +28,8 @@ use super::line::Cursor;
 const VERSION: u32 = 1;
 
 /// The record is padded to this length and replaced by one write in place, so that it is never seen in two halves. It is
-/// longer than the longest record, and much shorter than a disk sector.
-const LENGTH: usize = 160;
+/// longer than the longest record, and shorter than a disk sector.
+const LENGTH: usize = 400;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
@@ -35,30 +38,70 @@ struct Record {
     head: Cursor,
     #[serde(default)]
     disputed: bool,
+    /// If the last lines up to the head were not flushed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unflushed: Option<Unflushed>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Unflushed {
+    /// The boot in which they were written.
+    boot: String,
+    /// The last head that was flushed.
+    flushed: Option<Cursor>,
+}
+
+impl Record {
+    /// The head that the ledger must have reached.
+    fn known(&self) -> Option<Cursor> {
+        match &self.unflushed {
+            Some(Unflushed { boot, flushed }) if boot != this_boot() => *flushed,
+            _ => Some(self.head),
+        }
+    }
+
+    fn flushed(self) -> Option<Cursor> {
+        self.unflushed.map_or(Some(self.head), |unflushed| unflushed.flushed)
+    }
+}
+
+/// The id that the kernel gives to this boot; empty where there is none.
+fn this_boot() -> &'static str {
+    static BOOT: OnceLock<String> = OnceLock::new();
+    BOOT.get_or_init(|| {
+        std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+    })
 }
 
 impl Ledger {
     /// What is remembered, if anything is.
     pub(super) fn remembered(&self) -> Result<Option<Cursor>> {
         let Some(path) = &self.head else { return Ok(None) };
-        Ok(load(path)?.map(|record| record.head))
+        Ok(load(path)?.and_then(|record| record.known()))
     }
 
     /// Remembers `after`, unless what is remembered contradicts `before`, where the ledger ended until now.
-    pub(super) fn remember(&self, before: Cursor, after: Cursor) {
+    pub(super) fn remember(&self, before: Cursor, after: Cursor, durability: Durability) {
         let Some(path) = &self.head else { return };
-        let (head, disputed) = match load(path) {
+        let record = match load(path) {
             // Not replaced: disputed, of a later version, or not readable.
             Ok(Some(Record { disputed: true, .. })) | Err(_) => return,
-            Ok(Some(Record { head, .. }))
-                if head.seq > before.seq || (head.seq == before.seq && head != before) =>
-            {
-                (head, true)
+            Ok(record) => record,
+        };
+        let known = record.as_ref().and_then(Record::known);
+        let is_contradicted =
+            known.is_some_and(|known| known.seq > before.seq || (known.seq == before.seq && known != before));
+        let record = match record {
+            Some(record) if is_contradicted => Record { disputed: true, ..record },
+            record => {
+                let unflushed =
+                    || Unflushed { boot: this_boot().to_owned(), flushed: record.and_then(Record::flushed) };
+                let unflushed = (durability == Durability::Fast).then(unflushed);
+                Record { version: VERSION, head: after, disputed: false, unflushed }
             }
-            Ok(_) => (after, false),
         };
         // An append does not fail because the witness cannot be written.
-        let _ = save(path, &Record { version: VERSION, head, disputed });
+        let _ = save(path, &record);
     }
 }
 

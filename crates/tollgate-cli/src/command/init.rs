@@ -2,7 +2,7 @@
 //! registers the MCP server with them.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -19,6 +19,7 @@ use crate::answer::{Answer, Said};
 use crate::error::{CliError, UsageError};
 use crate::host::{self, Became, FoundHost, Host};
 use crate::invocation::Invocation;
+use crate::replace::{FileAccess, replace_file};
 use crate::report::setup::{ConfigSetup, HostSetup};
 use crate::surroundings::Surroundings;
 use crate::words;
@@ -237,7 +238,7 @@ fn make_vault(
     if let Some(text) = text {
         match Settings::parse(&text, config) {
             Ok(now) if now.vault.dir == Path::new(dir) => {
-                fs::write(config, text).map_err(at("write", config))?;
+                replace_file(config, text.as_bytes(), FileAccess::Normal)?;
             }
             _ => return Err(UsageError::NameTheVaultYourself(dir.to_owned()).into()),
         }
@@ -336,14 +337,12 @@ fn write(root: &Path, state: &Path, config: &Path) -> Result<ConfigSetup, Fault>
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(at("make", state)(error)),
         _ => {}
     }
-    match fs::OpenOptions::new().write(true).create_new(true).open(config) {
-        Ok(mut file) => {
-            file.write_all(TEMPLATE.as_bytes()).map_err(at("write", config))?;
-            Ok(ConfigSetup::Written)
-        }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(ConfigSetup::Kept),
-        Err(error) => Err(at("write", config)(error)),
+    if config.symlink_metadata().is_ok() {
+        return Ok(ConfigSetup::Kept);
     }
+    // Whole and flushed: an empty configuration would silently mean the defaults.
+    replace_file(config, TEMPLATE.as_bytes(), FileAccess::Normal)?;
+    Ok(ConfigSetup::Written)
 }
 
 fn remove(root: &Path, state: &Path, config: &Path) -> Result<ConfigSetup, Fault> {

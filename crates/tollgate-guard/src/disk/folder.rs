@@ -12,6 +12,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use tollgate_base::error::{At, Fault, Result};
+use tollgate_base::file::has_one_journal;
 use tollgate_base::settings::Durability;
 
 /// An open folder, with its path for messages.
@@ -105,15 +106,6 @@ impl Folder {
         };
         read().at("list the folder", &self.shown)
     }
-}
-
-/// ext4 and XFS write all changes of names to one journal, in order, and a flush waits for the journal. Others (btrfs)
-/// log each folder separately.
-fn has_one_journal(fd: &OwnedFd) -> bool {
-    const EXT4: i64 = 0xEF53;
-    const XFS: i64 = 0x5846_5342;
-    #[allow(clippy::unnecessary_cast, reason = "its type depends on the architecture")]
-    rustix::fs::fstatfs(fd).is_ok_and(|found| [EXT4, XFS].contains(&(found.f_type as i64)))
 }
 
 impl AsFd for Folder {

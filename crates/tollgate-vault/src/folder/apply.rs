@@ -21,7 +21,8 @@ use rustix::fs::OFlags;
 
 use super::FolderStore;
 use super::disk::{Moved, date_back, is_at, no_name_left, open_task, read, read_range};
-use super::log::{LockedLog, StepPlan, TextChange, stripe_of, version};
+use super::log::{LockedLog, stripe_of, version};
+use super::log_line::{StepPlan, TextChange};
 use crate::claim::{StepId, Tenure};
 use crate::event::{Entry, Event};
 use crate::state::{Slot, Verb};
@@ -140,6 +141,11 @@ impl FolderStore {
         let step = &plan.step;
         let Some((name, slot, ino)) = place else { return Ok(None) };
         if slot == step.to && step.from != step.to {
+            // A power cut can leave it under both names. The old one goes.
+            let old = self.path(&step.task, &step.from);
+            if is_at(&old, ino) {
+                self.disk.remove(&old)?;
+            }
             return Ok(Some(name));
         }
         self.put_in_at(plan, &self.path(&name, &slot))?;
@@ -265,10 +271,12 @@ impl FolderStore {
         Err(no_name_left(task, to))
     }
 
-    /// Without it a power cut could bring the file back to where it was, although its step is marked as done. A rename is
-    /// one act of the file system's journal: if it is on the disk for one folder, it is for the other.
+    /// Without it a power cut could bring the file back to where it was, although its step is marked as done.
     fn sync_move(&self, step: &Step) -> Result<()> {
-        if step.from == step.to { Ok(()) } else { self.disk.sync_folder(&self.slot_folder(&step.to)) }
+        if step.from == step.to {
+            return Ok(());
+        }
+        self.disk.sync_move(&self.slot_folder(&step.from), &self.slot_folder(&step.to))
     }
 
     fn landed(&self, step: &Step, task: TaskName) -> Landed {
@@ -350,8 +358,10 @@ impl TextChange {
             return Ok(None);
         }
         let end = read_range(file, self.at, len)?;
-        let is_mixed =
-            |(at, byte): (usize, &u8)| [&self.new, &self.old].iter().any(|bytes| bytes.get(at) == Some(byte));
+        // After a power cut, bytes that were not flushed can be zero in a file that has its length.
+        let is_mixed = |(at, byte): (usize, &u8)| {
+            *byte == 0 || [&self.new, &self.old].iter().any(|bytes| bytes.get(at) == Some(byte))
+        };
         Ok(end.iter().enumerate().all(is_mixed).then_some(end))
     }
 }

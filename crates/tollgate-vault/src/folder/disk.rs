@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::state::Slot;
 use tollgate_base::error::{At, Fault, Result};
-use tollgate_base::file::replace_file;
+use tollgate_base::file::{has_one_journal, replace_file};
 use tollgate_base::lock::{Pauses, open_noatime};
 use tollgate_base::settings::Durability;
 use tollgate_base::task::TaskName;
@@ -110,6 +110,11 @@ impl Disk {
         loop {
             match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
                 Ok(()) => return Ok(Moved::Done),
+                // A power cut can leave a moved file under both names.
+                Err(Errno::EXIST) if is_at(to, ino) && is_at(from, ino) => {
+                    self.remove(from)?;
+                    return Ok(Moved::Done);
+                }
                 Err(Errno::EXIST) => return Ok(Moved::Taken),
                 Err(Errno::NOENT) if fs::symlink_metadata(from).is_err() => {
                     // On a network file system a move can succeed and its answer be lost.
@@ -170,6 +175,19 @@ impl Disk {
             Durability::Durable => file.sync_data().at("flush", path),
             Durability::Fast => Ok(()),
         }
+    }
+
+    /// A move from one folder to another survives a power cut from here on. Without the first folder's flush, the file could
+    /// afterwards be in both.
+    pub(super) fn sync_move(&self, from: &Path, to: &Path) -> Result<()> {
+        if self.durability == Durability::Durable {
+            let folder = File::open(to).at("flush", to)?;
+            if !has_one_journal(&folder) {
+                self.sync_folder(from)?;
+            }
+            folder.sync_all().at("flush", to)?;
+        }
+        Ok(())
     }
 
     /// The names in a folder survive a power cut from here on.

@@ -12,6 +12,7 @@ mod cache;
 pub(crate) mod disk;
 mod held;
 mod log;
+mod log_line;
 pub(crate) mod migrate;
 mod scan;
 mod store;
@@ -27,7 +28,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use self::disk::Disk;
-use self::log::LastLog;
+use self::log_line::LastLog;
 use crate::event::Journal;
 use crate::recent::Recent;
 use crate::state::{Slot, State};

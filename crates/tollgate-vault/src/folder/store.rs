@@ -13,7 +13,8 @@ use rustix::fs::{Access, OFlags};
 
 use super::cache::Cache;
 use super::disk::{Disk, Moved, date_back, is_at, open_task, read, read_range};
-use super::log::{Noted, stripe_of, version};
+use super::log::{stripe_of, version};
+use super::log_line::Noted;
 use super::{FolderOptions, FolderStore, held, make_private_folder, migrate, scan, watch};
 use crate::brief::HEAD;
 use crate::claim::{Claim, ClaimRecord};

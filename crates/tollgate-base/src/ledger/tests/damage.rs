@@ -143,6 +143,44 @@ fn the_head_reveals_a_cut_end_and_later_appends_do_not_hide_it() {
 }
 
 #[test]
+fn after_a_power_cut_only_flushed_lines_must_be_there() {
+    let world = World::new();
+    let append = |number: u64, durability| {
+        appended(&world.ledger(), &[entry(json!({ "number": number }))], durability);
+    };
+    for (number, durability) in [
+        (1, Durability::Fast),
+        (2, Durability::Durable),
+        (3, Durability::Durable),
+        (4, Durability::Fast),
+        (5, Durability::Fast),
+    ] {
+        append(number, durability);
+    }
+    let (lines, head) = (world.text(), fs::read_to_string(world.head()).unwrap());
+    let other_boot = || {
+        let mut record: Value = serde_json::from_str(&head).unwrap();
+        record["unflushed"]["boot"] = json!("another");
+        fs::write(world.head(), record.to_string()).unwrap();
+    };
+    for kept in 0..=5 {
+        world.write(&lines[..kept]);
+        fs::write(world.head(), &head).unwrap();
+        let is_cut = world.ledger().verify().unwrap().problem.is_some();
+        assert_eq!(is_cut, kept < 5, "{kept} lines in the same boot");
+        other_boot();
+        let is_cut = world.ledger().verify().unwrap().problem.is_some();
+        assert_eq!(is_cut, kept < 3, "{kept} lines after a power cut");
+        append(6, Durability::Fast);
+        assert_eq!(
+            world.ledger().verify().unwrap().problem.is_some(),
+            kept < 3,
+            "{kept} lines, and one more"
+        );
+    }
+}
+
+#[test]
 fn a_head_that_cannot_be_used_does_not_stop_an_append() {
     let world = World::new();
     assert_eq!(world.ledger().verify().unwrap().remembered, None);

@@ -56,13 +56,13 @@ impl Shell {
     }
 
     pub(super) fn read(&mut self, path: PathBuf, extent: Extent) {
-        if !path.starts_with("/dev") && !self.effects.reads.iter().any(|(there, _)| *there == path) {
+        if !is_device(&path) && !self.effects.reads.iter().any(|(there, _)| *there == path) {
             self.effects.reads.push((path, extent));
         }
     }
 
     pub(super) fn change(&mut self, path: PathBuf, extent: Extent, text: Option<String>) {
-        if path.starts_with("/dev") {
+        if is_device(&path) {
             return;
         }
         let changes = &mut self.effects.changes;
@@ -77,4 +77,9 @@ impl Shell {
             None => changes.push(ShellChange { path, extent, text, by_git: false, brings_files: false }),
         }
     }
+}
+
+/// Whether this is a device, or one of the names that the shell understands itself. `/dev/shm` has ordinary files.
+fn is_device(path: &Path) -> bool {
+    path.starts_with("/dev") && !path.starts_with("/dev/shm")
 }

@@ -17,7 +17,7 @@ use super::{Died, Fate, Fates, NOW};
 use crate::claim::Claim;
 use crate::event::{Entry, EventPage, Journal, MemoryJournal};
 use crate::figures::Tally;
-use crate::folder::log::LogState;
+use crate::folder::log_line::LogState;
 use crate::folder::{FolderOptions, FolderStore};
 use crate::owner::{ClaimKind, ClaimRequest, Claimed};
 use crate::roles::{Role, Roles};
@@ -74,22 +74,22 @@ impl Journal for Ledger {
     }
 }
 
-struct World {
-    folder: tempfile::TempDir,
+pub(super) struct World {
+    pub(super) folder: tempfile::TempDir,
     ledger: Arc<Ledger>,
-    task: TaskName,
+    pub(super) task: TaskName,
 }
 
-fn at(second: i64) -> Timestamp {
+pub(super) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(10_000_000_000 + second).unwrap()
 }
 
-fn asked(who: &str) -> ClaimRequest {
+pub(super) fn asked(who: &str) -> ClaimRequest {
     ClaimRequest { agent: who.parse().unwrap(), kind: ClaimKind::Held, renamed_in: false }
 }
 
 impl World {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let ledger = Ledger { inner: MemoryJournal::default(), fates: Mutex::new(None) };
         let world = Self {
             folder: tempfile::tempdir().unwrap(),
@@ -113,7 +113,7 @@ impl World {
         store
     }
 
-    fn vault(&self, fates: Option<Fates>) -> Vault {
+    pub(super) fn vault(&self, fates: Option<Fates>) -> Vault {
         let role = |allowed: &[&str], sensitive: &[&str]| Role {
             role: None,
             allowed: allowed.iter().map(|a| (*a).to_owned()).collect(),
@@ -124,7 +124,7 @@ impl World {
         Vault::new(Arc::new(self.store(fates)), Terms { roles, retry: Vec::new(), ..Terms::default() })
     }
 
-    fn claim(&self, who: &str) -> Claimed {
+    pub(super) fn claim(&self, who: &str) -> Claimed {
         match self.vault(None).claim(&self.task, &asked(who), at(1)).unwrap() {
             Ok(claimed) => claimed,
             Err(not) => panic!("{not:?}"),
@@ -145,7 +145,7 @@ impl World {
     }
 
     /// Every file that is, or was, the task; wherever it is.
-    fn files(&self) -> Vec<(String, Vec<u8>)> {
+    pub(super) fn files(&self) -> Vec<(String, Vec<u8>)> {
         let mut files = Vec::new();
         let mut folders = vec![self.folder.path().to_owned()];
         while let Some(folder) = folders.pop() {
@@ -164,7 +164,7 @@ impl World {
 
     /// Heals without dying. A process that another test is just starting has a copy of every lock for an instant, in
     /// which a lock looks held; so it is tried until nothing is under way.
-    fn heal(&self) {
+    pub(super) fn heal(&self) {
         let mut pauses = tollgate_base::lock::Pauses::lasting(Duration::from_secs(10));
         loop {
             self.store(None).heal().unwrap();
@@ -188,7 +188,7 @@ impl World {
     }
 
     /// What must hold once everything is settled, wherever it died.
-    fn check(&self, told: &str) -> String {
+    pub(super) fn check(&self, told: &str) -> String {
         let files = self.files();
         assert_eq!(
             files.len(),
@@ -204,6 +204,7 @@ impl World {
             assert_eq!(left, 0, "{told}: nothing is left in {folder}");
         }
         let text = String::from_utf8(bytes).unwrap();
+        assert!(!text.contains('\0'), "{told}: {text:?}");
         let events = self.ledger.inner.all();
         let claims = events.iter().filter(|event| event.event.action_type() == "CLAIM").count();
         let ends = |kind| events.iter().filter(|event| event.event.action_type() == kind).count();
@@ -295,7 +296,7 @@ fn every_death(
 }
 
 /// Whatever happened, the task can be worked to its end.
-fn finish(world: &World, told: &str) {
+pub(super) fn finish(world: &World, told: &str) {
     let vault = world.vault(None);
     let mut pauses = tollgate_base::lock::Pauses::lasting(Duration::from_secs(10));
     // Until everything that nobody holds is taken back; see `World::heal`.

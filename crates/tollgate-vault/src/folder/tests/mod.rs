@@ -4,6 +4,7 @@ mod chaos;
 mod conform;
 mod crash;
 mod logs;
+mod power_cut;
 mod tasks;
 
 use std::io;

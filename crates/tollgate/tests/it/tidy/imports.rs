@@ -129,7 +129,8 @@ impl Source {
             let token = tokens[at].as_str();
             at += 1;
             match token {
-                "use" => at = source.tree(tokens, at, &[]),
+                // Not `impl Trait + use<'a>`, which imports nothing.
+                "use" if tokens.get(at).is_none_or(|next| next != "<") => at = source.tree(tokens, at, &[]),
                 "fn" | "struct" | "enum" | "union" | "trait" | "type" | "const" | "static"
                 | "macro_rules" => {
                     source
@@ -292,6 +293,7 @@ fn cycles_are_found_wherever_an_import_is_written() {
     }
     for (a, b) in [
         (to_b, "pub fn go() {} // crate::a::run"),
+        (to_b, "pub fn go() -> impl Sized + use<'a> { x; }"),
         (to_b, "pub fn go() { r#\"\" crate::a::run\"#; '\\''; }"),
         (to_b, "pub fn go() {} #[cfg(test)] mod tests { use crate::a::run; }"),
         // A name that `b` only hands on is imported from `c`.

@@ -1,0 +1,283 @@
+//! The store: the trait [`Store`], over the functions of the schema.
+//!
+//! Invariant: each method is one call of the database, and may be repeated.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use tokio_postgres::Row;
+use tollgate_base::digest::Digest;
+use tollgate_base::error::{Fault, Result};
+use tollgate_base::task::{State, TaskName, Tenure};
+use tollgate_vault::checkup::Finding;
+use tollgate_vault::claim_lock::Liveness;
+use tollgate_vault::event::{Entry, EventPage};
+use tollgate_vault::figures::Tally;
+use tollgate_vault::state::Slot;
+use tollgate_vault::step::TextEdit;
+use tollgate_vault::store::{Scan, Wake, Watch};
+use tollgate_vault::{Agent, Claim, ClaimId, ClaimLock, Landed, Step, StepId, StepOutcome, Store, Task};
+
+use crate::checkup;
+use crate::fields::{self, FoundTask, TASKS_OF_NAME, columns, micros, number, wrong};
+use crate::held::HeldClaims;
+use crate::link::{Failure, Params};
+use crate::listing::StateListing;
+use crate::options::PostgresOptions;
+use crate::pool::{AnswerTime, DbLinks};
+use crate::texts::Texts;
+use crate::watch::Listener;
+
+/// How many events are read at once to add them up.
+const PAGE: usize = 10_000;
+
+/// The owners of these held claims are alive.
+const HEARTBEAT: &str = "update tasks set lease_until = lease_clock() + $2 * interval '1 microsecond'
+    where claim = any($1) and state = 'In_Progress' returning 1";
+
+/// How often this process forgets the ids of steps that are older than a day. A lost answer is asked for again within
+/// seconds.
+const FORGETS_EVERY: Duration = Duration::from_secs(3600);
+
+/// Tasks in PostgreSQL.
+pub struct PostgresStore {
+    links: Arc<DbLinks>,
+    texts: Texts,
+    held: HeldClaims,
+    listings: Mutex<HashMap<State, StateListing>>,
+    sums: Mutex<(String, BTreeMap<Agent, Tally>)>,
+    forgot: Mutex<Option<Instant>>,
+}
+
+impl PostgresStore {
+    /// Opens the vault. Connects only when it is first used; then the schema is created if it is missing.
+    pub fn open(options: PostgresOptions) -> Result<Self> {
+        Ok(Self {
+            links: Arc::new(DbLinks::new(options)?),
+            texts: Texts::default(),
+            held: HeldClaims::new()?,
+            listings: Mutex::default(),
+            sums: Mutex::default(),
+            forgot: Mutex::default(),
+        })
+    }
+
+    fn call(&self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>> {
+        self.links.call(sql, params, AnswerTime::Short).map_err(Failure::fault)
+    }
+
+    /// The text of this version; `None` if no task has it any more.
+    fn text(&self, version: i64) -> Result<Option<Arc<[u8]>>> {
+        if let Some(text) = self.texts.get(version) {
+            return Ok(Some(text));
+        }
+        let rows = self.call("select text from tasks where version = $1", &[&version])?;
+        Ok(rows.first().map(|row| row.get::<_, Vec<u8>>(0).into()))
+    }
+
+    fn lease_micros(&self) -> i64 {
+        i64::try_from(self.links.options.lease.as_micros()).unwrap_or(i64::MAX)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn lines(events: &[Entry]) -> Result<Vec<String>> {
+    events.iter().map(|event| serde_json::to_string(event).map_err(wrong)).collect()
+}
+
+impl Store for PostgresStore {
+    fn scan(&self, state: State, _now: Timestamp) -> Result<Scan> {
+        lock(&self.listings).entry(state).or_default().refresh(&self.links, state)
+    }
+
+    fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Task>> {
+        let rows = self.call(TASKS_OF_NAME, &[&task.as_str()])?;
+        let mut found = rows.iter().map(|row| fields::task(row, now)).collect::<Result<Vec<_>>>()?;
+        found.sort_by_key(|found| {
+            (!found.is_known, found.task.slot.state().is_final(), found.task.slot.clone())
+        });
+        let known: Vec<Slot> =
+            found.iter().filter(|found| found.is_known).map(|found| found.task.slot.clone()).collect();
+        let wanted = |found: &FoundTask| state.is_none_or(|state| found.task.slot.state() == state);
+        Ok(found.into_iter().find(wanted).map(|FoundTask { task, text, .. }| {
+            if let Some(version) = number(&task.version) {
+                self.texts.keep(version, text);
+            }
+            Task { twin: known.into_iter().find(|slot| *slot != task.slot), ..task }
+        }))
+    }
+
+    fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>> {
+        let limit = i32::try_from(limit).unwrap_or(i32::MAX);
+        let sql = "select substring(text for $2) from tasks where version = $1";
+        let rows = self.call(sql, &[&number(&task.version), &limit])?;
+        Ok(rows.first().map(|row| row.get(0)))
+    }
+
+    fn apply(&self, step: &Step) -> Result<StepOutcome> {
+        let Some(version) = number(&step.version) else { return Ok(StepOutcome::Conflict) };
+        let text = self.text(version)?;
+        if let (Some(check), Some(text)) = (step.check, &text)
+            && check != Digest::of(text)
+        {
+            let is_there = !self.call("select 1 from tasks where version = $1", &[&version])?.is_empty();
+            return Ok(if is_there { StepOutcome::Changed } else { StepOutcome::Conflict });
+        }
+        // If no task has this version any more, the database only looks whether this step was taken before.
+        let edited = text.map(|text| step.edited(&text));
+        let record = edited.as_ref().and_then(|text| step.record_after(text));
+        let claim = record.as_ref().and_then(|record| record.claim.as_ref());
+        let lease = claim.map(|claim| match claim.tenure {
+            Tenure::Leased(until) => micros(until.duration_since(step.at)),
+            Tenure::Held => self.lease_micros(),
+        });
+        let claim = claim.map(|claim| claim.id.as_str());
+        let new_text = edited.as_ref().filter(|_| step.edit != TextEdit::Keep);
+        let new_record = record.as_ref().map(serde_json::to_string).transpose().map_err(wrong)?;
+        let ((in_state, in_agent), (to_state, to_agent)) = (columns(&step.from), columns(&step.to));
+        let applied = self.links.call(
+            "select * from apply_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+            &[
+                &step.id.as_str(),
+                &step.task.as_str(),
+                &in_state,
+                &in_agent,
+                &version,
+                &to_state,
+                &to_agent,
+                &step.fallback_name().as_str(),
+                &new_text,
+                &new_record,
+                &claim,
+                &lease,
+                &lines(&step.events)?,
+            ],
+            AnswerTime::Short,
+        );
+        let rows = match applied {
+            Ok(rows) => rows,
+            Err(Failure::Lost(fault)) => return Ok(StepOutcome::Unknown(fault)),
+            Err(failure) => return Err(failure.fault()),
+        };
+        match rows.first() {
+            Some(row) if row.get::<_, &str>(0) == "done" => {
+                let task = TaskName::of_file(row.get(1))?;
+                Ok(StepOutcome::Done(Landed {
+                    task,
+                    slot: fields::slot(row.get(2), row.get(3))?,
+                    path: None,
+                }))
+            }
+            _ => Ok(StepOutcome::Conflict),
+        }
+    }
+
+    fn add(&self, id: &StepId, task: &TaskName, text: &[u8], _now: Timestamp) -> Result<StepOutcome> {
+        let sql = "select add_task($1, $2, $3)";
+        let rows = match self.links.call(sql, &[&id.as_str(), &task.as_str(), &text], AnswerTime::Short) {
+            Ok(rows) => rows,
+            Err(Failure::Lost(fault)) => return Ok(StepOutcome::Unknown(fault)),
+            Err(failure) => return Err(failure.fault()),
+        };
+        let is_added = rows.first().is_some_and(|row| row.get(0));
+        let landed = || Landed { task: task.clone(), slot: Slot::NEEDS_ACTION, path: None };
+        Ok(if is_added { StepOutcome::Done(landed()) } else { StepOutcome::Conflict })
+    }
+
+    fn record(&self, events: &[Entry]) -> Result<()> {
+        // The call is repeated if its answer is lost, so it has an id, too.
+        let id = StepId::new()?;
+        self.call("select record_events($1, $2)", &[&id.as_str(), &lines(events)?]).map(drop)
+    }
+
+    fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
+        let foreign = || Fault::invalid(format!("`{}` is not a cursor of this vault", after.escape_debug()));
+        let position: i64 = if after.is_empty() { 0 } else { after.parse().map_err(|_| foreign())? };
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let sql = "select pos, entry::text from ledger where pos > $1 order by pos limit $2";
+        let rows = self.links.call(sql, &[&position, &limit], AnswerTime::Whole).map_err(Failure::fault)?;
+        let next = rows.last().map_or(position, |row| row.get(0));
+        let entry = |row: &Row| serde_json::from_str(row.get(1)).map_err(wrong);
+        Ok((rows.iter().map(entry).collect::<Result<_>>()?, next.to_string()))
+    }
+
+    fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {
+        let mut sums = lock(&self.sums);
+        loop {
+            let (events, next) = self.events(&sums.0, PAGE)?;
+            for entry in &events {
+                Tally::add_to(&mut sums.1, entry.agent.as_ref(), &entry.event);
+            }
+            sums.0 = next;
+            if events.len() < PAGE {
+                return Ok(sums.1.clone());
+            }
+        }
+    }
+
+    fn watch(&self, states: &[State], wake: Wake) -> Result<Option<Watch>> {
+        let watch: Watch = Box::new(Listener::start(Arc::clone(&self.links), states.to_vec(), wake)?);
+        Ok(Some(watch))
+    }
+
+    fn hold(&self, claim: &ClaimId) -> Result<Option<ClaimLock>> {
+        Ok(Some(self.held.hold(claim)))
+    }
+
+    fn liveness(&self, claim: &Claim) -> Result<Liveness> {
+        let lives = match self.held.lives(&claim.id, claim.hold) {
+            Some(lives) => Some(lives),
+            None => {
+                let sql = "select lease_until >= lease_clock() from tasks where claim = $1 and state = 'In_Progress'";
+                self.call(sql, &[&claim.id.as_str()])?.first().and_then(|row| row.get(0))
+            }
+        };
+        Ok(match lives {
+            Some(true) => Liveness::Alive,
+            // A late heartbeat would change the version, and the step of whoever takes the task away would not be taken.
+            Some(false) => Liveness::Gone(ClaimLock::nothing()),
+            None => Liveness::Unknown,
+        })
+    }
+
+    /// A third of the lease: an owner that was not heard three times in a row is gone.
+    fn heartbeat_interval(&self) -> Option<Duration> {
+        Some(self.links.options.lease / 3)
+    }
+
+    fn heartbeat(&self, _task: &TaskName, claim: &ClaimId) -> Result<bool> {
+        let rows = self.call(HEARTBEAT, &[&vec![claim.as_str()], &self.lease_micros()])?;
+        Ok(!rows.is_empty())
+    }
+
+    fn heartbeat_all(&self) -> Result<()> {
+        let alive = self.held.all();
+        if alive.is_empty() {
+            Ok(())
+        } else {
+            self.call(HEARTBEAT, &[&alive, &self.lease_micros()]).map(drop)
+        }
+    }
+
+    fn checkup(&self) -> Result<Vec<Finding>> {
+        checkup::findings(&self.links)
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.call("select 1", &[]).err().map(|fault| fault.to_string()).into_iter().collect()
+    }
+
+    fn sweep(&self, _now: Timestamp) -> Result<()> {
+        let mut forgot = lock(&self.forgot);
+        if forgot.is_none_or(|last| last.elapsed() > FORGETS_EVERY) {
+            self.call("delete from steps where taken_at < clock_timestamp() - interval '1 day'", &[])?;
+            *forgot = Some(Instant::now());
+        }
+        Ok(())
+    }
+}

@@ -229,6 +229,12 @@ pub trait Store: Send + Sync {
         Ok(None)
     }
 
+    /// The tasks in progress whose owners may be gone. A store that knows most owners to be alive leaves their tasks out, so
+    /// that a look for dead owners does not cost a question for each task.
+    fn suspects(&self, now: Timestamp) -> Result<Vec<TaskSummary>> {
+        Ok(self.scan(State::InProgress, now)?.tasks)
+    }
+
     /// Whether the owner of a held claim is alive.
     fn liveness(&self, _claim: &Claim) -> Result<Liveness> {
         Ok(Liveness::Unknown)

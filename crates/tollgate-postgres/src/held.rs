@@ -33,6 +33,10 @@ impl HeldClaims {
         Ok(Self { token, alive: Arc::default() })
     }
 
+    pub(crate) fn token(&self) -> u64 {
+        self.token
+    }
+
     pub(crate) fn hold(&self, claim: &ClaimId) -> ClaimLock {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner).insert(claim.clone());
         ClaimLock::of_guard(self.token, HeldGuard(claim.clone(), Arc::clone(&self.alive)))

@@ -99,7 +99,8 @@ impl StateListing {
     }
 }
 
-fn summary(row: &Row, state: State) -> Result<TaskSummary, Unfit> {
+/// The summary of a task, from a row with the columns of a listing.
+pub(crate) fn summary(row: &Row, state: State) -> Result<TaskSummary, Unfit> {
     let name: &str = row.get(3);
     let slot = slot(row.get(4), row.get(5));
     let unfit = |why: String| Unfit { name: name.escape_debug().to_string(), state, why };

@@ -18,13 +18,15 @@ use tollgate_vault::figures::Tally;
 use tollgate_vault::state::Slot;
 use tollgate_vault::step::TextEdit;
 use tollgate_vault::store::{Scan, Wake, Watch};
-use tollgate_vault::{Agent, Claim, ClaimId, ClaimLock, Landed, Step, StepId, StepOutcome, Store, Task};
+use tollgate_vault::{
+    Agent, Claim, ClaimId, ClaimLock, Landed, Step, StepId, StepOutcome, Store, Task, TaskSummary,
+};
 
 use crate::checkup;
 use crate::fields::{self, FoundTask, TASKS_OF_NAME, columns, micros, number, wrong};
 use crate::held::HeldClaims;
 use crate::link::{Failure, Params};
-use crate::listing::StateListing;
+use crate::listing::{StateListing, summary};
 use crate::options::PostgresOptions;
 use crate::pool::{AnswerTime, DbLinks};
 use crate::texts::Texts;
@@ -36,6 +38,12 @@ const PAGE: usize = 10_000;
 /// The owners of these held claims are alive.
 const HEARTBEAT: &str = "update tasks set lease_until = lease_clock() + $2 * interval '1 microsecond'
     where claim = any($1) and state = 'In_Progress' returning 1";
+
+/// Tasks in progress without a claim, with an expired lease, or with a held claim of this process, whose lock may be gone.
+const SUSPECTS: &str = "select 0::bigint, 0::bigint, id, name, state, agent, version, text,
+        (extract(epoch from modified_at) * 1000000)::bigint
+    from tasks where state = 'In_Progress'
+        and (claim is null or lease_until < lease_clock() or record -> 'claim' ->> 'lock' = $1)";
 
 /// How often this process forgets the ids of steps that are older than a day. A lost answer is asked for again within
 /// seconds.
@@ -227,6 +235,11 @@ impl Store for PostgresStore {
 
     fn hold(&self, claim: &ClaimId) -> Result<Option<ClaimLock>> {
         Ok(Some(self.held.hold(claim)))
+    }
+
+    fn suspects(&self, _now: Timestamp) -> Result<Vec<TaskSummary>> {
+        let rows = self.call(SUSPECTS, &[&self.held.token().to_string()])?;
+        Ok(rows.iter().filter_map(|row| summary(row, State::InProgress).ok()).collect())
     }
 
     fn liveness(&self, claim: &Claim) -> Result<Liveness> {

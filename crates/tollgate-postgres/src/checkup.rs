@@ -17,8 +17,8 @@ const LOOK: &str = "select current_setting('server_version'),
     (select count(*) from pg_stat_replication),
     (select count(*) from pg_stat_replication where sync_state in ('sync', 'quorum', 'potential')),
     (select count(*) from pg_stat_replication where sync_state is null),
-    (select bool_and(has_table_privilege(name, 'select, insert, update, delete'))
-        from unnest(array['tasks', 'ledger', 'steps']) name),
+    (select bool_and(has_table_privilege(name, need)) from unnest(array['tasks', 'ledger', 'steps']) name,
+        unnest(array['select', 'insert', 'update', 'delete']) need),
     (select count(*) from tasks), (select count(*) from ledger),
     pg_size_pretty(pg_total_relation_size('tasks') + pg_total_relation_size('ledger')
         + pg_total_relation_size('steps')),

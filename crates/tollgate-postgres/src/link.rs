@@ -130,7 +130,7 @@ impl DbLink {
             .target_session_attrs(TargetSessionAttrs::ReadWrite)
             // The server gives up a statement that its client has given up.
             .options(format!(
-                "-c search_path={} -c default_transaction_isolation=read\\ committed -c statement_timeout={}",
+                "-c search_path=\"{}\" -c default_transaction_isolation=read\\ committed -c statement_timeout={}",
                 options.schema,
                 options.patience.as_millis()
             ))

@@ -41,12 +41,12 @@ const CHANGED: &str = "select f.deletions, coalesce(t.version, $3), t.id, t.name
 #[derive(Default)]
 pub(crate) struct StateListing {
     /// `None` before the first listing.
-    seen: Option<Position>,
+    seen: Option<ListedUpTo>,
     tasks: HashMap<i64, Result<TaskSummary, Unfit>>,
 }
 
 #[derive(Clone, Copy)]
-struct Position {
+struct ListedUpTo {
     upto: i64,
     deletions: i64,
 }
@@ -74,7 +74,7 @@ impl StateListing {
                 upto = upto.max(row.get(1));
                 self.learn(row, state);
             }
-            self.seen = Some(Position { upto, deletions });
+            self.seen = Some(ListedUpTo { upto, deletions });
             if is_last {
                 break;
             }

@@ -51,21 +51,22 @@ pub(crate) fn prepare(link: &mut DbLink, options: &PostgresOptions, until: Insta
 }
 
 fn create(link: &DbLink, options: &PostgresOptions) -> Result<(), Failure> {
+    // In quotes: the name may be a word of SQL.
     let schema = &options.schema;
     let tables = include_str!("schema.sql");
     // The whole script is one message, so the lock is released even if this process dies.
     link.execute(&format!(
-        "begin;
+        r#"begin;
         select pg_advisory_xact_lock({CREATING});
         do $create$
         begin
-            if to_regnamespace('{schema}') is null then
-                create schema {schema};
+            if to_regnamespace('"{schema}"') is null then
+                create schema "{schema}";
             end if;
-            if to_regclass('{schema}.tollgate') is null then
+            if to_regclass('"{schema}".tollgate') is null then
                 execute $tables$ {tables} $tables$;
             end if;
         end $create$;
-        commit"
+        commit"#
     ))
 }

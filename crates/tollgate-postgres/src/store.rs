@@ -36,7 +36,7 @@ use crate::watch::Listener;
 const PAGE: usize = 10_000;
 
 /// The owners of these held claims are alive.
-const HEARTBEAT: &str = "update tasks set lease_until = lease_clock() + $2 * interval '1 microsecond'
+const HEARTBEAT: &str = "update tasks set lease_until = lease_clock() + $2::bigint * interval '1 microsecond'
     where claim = any($1) and state = 'In_Progress' returning 1";
 
 /// Tasks in progress without a claim, with an expired lease, or with a held claim of this process, whose lock may be gone.

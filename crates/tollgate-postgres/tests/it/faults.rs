@@ -4,9 +4,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use tollgate_base::lock::Pauses;
+use tollgate_vault::Store;
+use tollgate_vault::checkup::Level;
 
 use crate::campaign::{Crew, size};
-use crate::server::{Server, is_installed, program, run};
+use crate::server::{PORT, Server, is_installed, program, run, sabotage};
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -33,24 +35,13 @@ fn eight_machines_with_wrong_clocks_do_every_task_once_while_they_are_killed() {
     assert_eq!(crew.judge(&followed), [""; 0]);
 }
 
-/// Changes a function of the schema, so that it lacks what a test is about.
-fn sabotage(server: &Server, schema: &str, function: &str, part: &str, instead: &str) {
-    let mut sql = server.sql();
-    let query = "select pg_get_functiondef(p.oid) from pg_proc p join pg_namespace n on n.oid = pronamespace
-        where nspname = $1 and proname = $2";
-    let definition: String = sql.query_one(query, &[&schema, &function]).unwrap().get(0);
-    let changed = definition.replace(part, instead);
-    assert_ne!(changed, definition, "{part} is not in {definition}");
-    sql.batch_execute(&changed).unwrap();
-}
-
 #[test]
 fn without_the_comparison_of_versions_a_task_has_two_live_owners() {
     if !is_installed() {
         return;
     }
     let server = Server::start("fsync = off");
-    assert!(tollgate_vault::Store::problems(&server.store("crew")).is_empty(), "the schema is there");
+    assert!(server.store("crew").problems().is_empty(), "the schema is there");
     // Any step finds its task, wherever it is and whatever has happened to it.
     sabotage(
         &server,
@@ -93,7 +84,7 @@ fn standby(primary: &Server) -> Server {
     let mut backup = program("pg_basebackup");
     backup.args(["--write-recovery-conf", "--checkpoint=fast", "--username=postgres", "--host"]);
     run(backup.arg(primary.folder.path()).arg("--pgdata").arg(folder.path().join("data")));
-    let standby = Server::start_in(folder, "hot_standby = on");
+    let standby = Server::start_in(folder, PORT, "hot_standby = on");
     wait(primary, "select count(*) = 1 from pg_stat_replication where state = 'streaming'");
     standby
 }
@@ -104,6 +95,12 @@ fn wait(server: &Server, query: &str) {
     while !sql.query_one(query, &[]).unwrap().get::<_, bool>(0) {
         assert!(pauses.pause(), "{query}");
     }
+}
+
+/// What a checkup warns of.
+fn warnings(server: &Server) -> Vec<String> {
+    let findings = server.store("crew").checkup().unwrap().into_iter();
+    findings.filter(|finding| finding.level != Level::Ok).map(|finding| finding.what).collect()
 }
 
 /// The URL of a vault on the first of two servers that accepts writes.
@@ -122,6 +119,7 @@ fn a_promoted_synchronous_standby_has_every_acknowledged_step() {
     primary.sql().batch_execute("alter system set synchronous_standby_names = '*'").unwrap();
     primary.sql().batch_execute("select pg_reload_conf()").unwrap();
     wait(&primary, "select count(*) = 1 from pg_stat_replication where sync_state = 'sync'");
+    assert_eq!(warnings(&primary), [""; 0]);
     let crew = Crew::start(&both(&primary, &standby), size(300), LEASE);
     let follower = crew.follower();
     crew.wait_for(crew.tasks / 3);
@@ -138,6 +136,7 @@ fn a_promoted_asynchronous_standby_loses_acknowledged_steps() {
     }
     let mut primary = Server::start("");
     let standby = standby(&primary);
+    assert!(warnings(&primary)[0].contains("1 of 1 standbys replicate asynchronously"));
     let crew = Crew::start(&both(&primary, &standby), 100, LEASE);
     crew.wait_for(20);
     // The standby falls behind, as one on a slow network does.

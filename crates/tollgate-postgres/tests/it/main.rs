@@ -3,5 +3,9 @@
 mod campaign;
 mod conformance;
 mod faults;
+mod leases;
+mod lost_answers;
+mod order;
 mod proxy;
 mod server;
+mod setup;

@@ -44,14 +44,14 @@ pub(crate) fn program(name: &str) -> Command {
     let path = programs().expect("installed").join(name);
     let mut command = Command::new("setpriv");
     command.arg("--pdeathsig=KILL");
-    if rustix_is_root() {
+    if is_root() {
         command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]);
     }
     command.arg("--").arg(path).env_remove("LC_ALL").env("LANG", "C.UTF-8").stdin(Stdio::null());
     command
 }
 
-fn rustix_is_root() -> bool {
+fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|found| std::os::unix::fs::MetadataExt::uid(&found) == 0)
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn run(command: &mut Command) {
 
 /// Gives a folder to the user that runs PostgreSQL.
 pub(crate) fn hand_over(folder: &Path) {
-    if rustix_is_root() {
+    if is_root() {
         run(Command::new("chown").args(["-R", "postgres:postgres"]).arg(folder));
     }
 }
@@ -81,28 +81,37 @@ fn template() -> &'static Path {
     made.path()
 }
 
+/// The port of servers that are reached by a socket only.
+pub(crate) const PORT: u16 = 5432;
+
 /// A server.
 pub(crate) struct Server {
     pub(crate) folder: Arc<TempDir>,
+    port: u16,
     process: Option<Child>,
 }
 
 impl Server {
     /// Starts a server with these lines in its configuration.
     pub(crate) fn start(settings: &str) -> Self {
+        Self::start_on(PORT, settings)
+    }
+
+    /// The same, on this port, which is also in the name of its socket.
+    pub(crate) fn start_on(port: u16, settings: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         run(Command::new("cp").arg("-a").arg(template().join("data")).arg(folder.path()));
-        Self::start_in(folder, settings)
+        Self::start_in(folder, port, settings)
     }
 
     /// Starts a server on a folder that has a cluster in `data`.
-    pub(crate) fn start_in(folder: TempDir, settings: &str) -> Self {
+    pub(crate) fn start_in(folder: TempDir, port: u16, settings: &str) -> Self {
         let config = folder.path().join("data/postgresql.auto.conf");
-        let defaults = "listen_addresses = ''\nshared_buffers = '32MB'\nmax_connections = 300\n";
+        let defaults = "listen_addresses = ''\nshared_buffers = '32MB'\nmax_connections = 500\n";
         let before = fs::read_to_string(&config).unwrap_or_default();
         fs::write(&config, format!("{before}{defaults}{settings}\n")).expect("written");
         hand_over(folder.path());
-        let mut server = Self { folder: Arc::new(folder), process: None };
+        let mut server = Self { folder: Arc::new(folder), port, process: None };
         server.restart();
         server
     }
@@ -146,12 +155,8 @@ impl Server {
         }
     }
 
-    pub(crate) fn pid(&self) -> u32 {
-        self.process.as_ref().expect("running").id()
-    }
-
     fn address(&self) -> String {
-        format!("host={} user=postgres dbname=postgres", self.folder.path().display())
+        format!("host={} port={} user=postgres dbname=postgres", self.folder.path().display(), self.port)
     }
 
     /// What a person does with `psql`.
@@ -187,4 +192,15 @@ impl Drop for Server {
             let _ = process.wait();
         }
     }
+}
+
+/// Changes a function of the schema, so that it lacks what a test is about.
+pub(crate) fn sabotage(server: &Server, schema: &str, function: &str, part: &str, instead: &str) {
+    let mut sql = server.sql();
+    let query = "select pg_get_functiondef(p.oid) from pg_proc p join pg_namespace n on n.oid = pronamespace
+        where nspname = $1 and proname = $2";
+    let definition: String = sql.query_one(query, &[&schema, &function]).unwrap().get(0);
+    let changed = definition.replace(part, instead);
+    assert_ne!(changed, definition, "{part} is not in {definition}");
+    sql.batch_execute(&changed).unwrap();
 }

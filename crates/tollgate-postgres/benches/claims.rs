@@ -190,7 +190,7 @@ fn compare(server: &Server, clients: usize) {
         }
     }
     let [cas, look_cas, step, claim, steps, claims] = figures.map(median);
-    println!("{clients} clients, per second");
+    println!("{clients} clients at a time, per second");
     println!("  bare compare-and-swap     {cas:6.0}   step of a claim  {step:6.0}   ratio {steps:.2}");
     println!("  look and compare-and-swap {look_cas:6.0}   whole claim      {claim:6.0}   ratio {claims:.2}");
 }
@@ -249,7 +249,7 @@ fn listen(server: &Server) {
             scope.spawn(move || {
                 let store = server.store("listen");
                 let (heard, hints) = mpsc::channel();
-                let wake: Wake = Arc::new(move |_| drop(heard.send(())));
+                let wake: Wake = Arc::new(move |_| heard.send(()).unwrap_or(()));
                 let _watch = store.watch(&State::ALL, wake).expect("no fault");
                 hints.recv().expect("it listens");
                 ready.send(()).expect("counted");

@@ -18,8 +18,8 @@
 //! # How it works
 //!
 //! - **One round trip per step.** A step is one call of one function in the database, and that is one transaction.
-//! - **One order.** Every change takes one advisory lock, which lasts until the change is committed. So a reader that has
-//!   seen a place in the ledger has seen everything before it.
+//! - **One order.** Steps run side by side, but a reader never gets a ledger line before the lines before it: writers share
+//!   an advisory lock until their lines are visible, and a reader that misses a line takes it alone.
 //! - **Lost answers.** The database remembers the ids of steps. If the connection breaks, the store connects again and sends
 //!   the same step again, until the call's time is over: one effect, one ledger line.
 //! - **One clock.** Leases are measured with the clock of the database. The store tells its caller when a lease ends by

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::io;
 use std::time::{Duration, Instant};
 
-use futures_util::future::poll_fn;
+use futures_util::future::{FutureExt, join, poll_fn};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
@@ -130,7 +130,7 @@ impl DbLink {
             .target_session_attrs(TargetSessionAttrs::ReadWrite)
             // The server gives up a statement that its client has given up.
             .options(format!(
-                "-c search_path=\"{}\" -c default_transaction_isolation=read\\ committed -c statement_timeout={}",
+                "-c search_path=\"{}\" -c tollgate.tells=on -c default_transaction_isolation=read\\ committed -c statement_timeout={}",
                 options.schema,
                 options.patience.as_millis()
             ))
@@ -153,11 +153,12 @@ impl DbLink {
     /// Waits for an answer, but not for ever.
     fn wait<T>(
         &self,
-        limit: Duration,
+        until: Instant,
         answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, Failure> {
         let silent = || Failure::Lost(unreachable(&self.options, "it does not answer"));
         let runtime = self.runtime.as_ref().ok_or_else(silent)?;
+        let limit = until.saturating_duration_since(Instant::now());
         let answered = runtime.block_on(async { timeout(limit, answer).await });
         answered.map_err(|_| silent())?.map_err(|error| Failure::of(&error, &self.options, true))
     }
@@ -169,26 +170,40 @@ impl DbLink {
         params: Params<'_>,
         until: Instant,
     ) -> Result<Vec<Row>, Failure> {
-        let limit = until.saturating_duration_since(Instant::now());
-        let statement = match self.statements.get(sql) {
-            Some(statement) => statement.clone(),
-            None => {
-                let prepared = self.wait(limit, self.client.prepare(sql));
-                // Nothing was executed yet.
-                let statement = prepared.map_err(|failure| match failure {
-                    Failure::Lost(fault) => Failure::NotSent(fault),
-                    other => other,
-                })?;
-                self.statements.insert(sql, statement.clone());
-                statement
-            }
-        };
-        self.wait(limit, self.client.query(&statement, params))
+        let statement = self.prepared(sql, until)?;
+        self.wait(until, self.client.query(&statement, params))
+    }
+
+    /// The same, with a second statement that follows at once, in the same round trip. It is a transaction of its own, and
+    /// nothing depends on what comes of it.
+    pub(crate) fn query_and(
+        &mut self,
+        (sql, params): (&'static str, Params<'_>),
+        (then, then_params): (&'static str, Params<'_>),
+        until: Instant,
+    ) -> Result<Vec<Row>, Failure> {
+        let (statement, then) = (self.prepared(sql, until)?, self.prepared(then, until)?);
+        let both = join(self.client.query(&statement, params), self.client.query(&then, then_params));
+        self.wait(until, both.map(|(answer, _)| answer))
+    }
+
+    fn prepared(&mut self, sql: &'static str, until: Instant) -> Result<Statement, Failure> {
+        if let Some(statement) = self.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        let prepared = self.wait(until, self.client.prepare(sql));
+        // Nothing was executed yet.
+        let statement = prepared.map_err(|failure| match failure {
+            Failure::Lost(fault) => Failure::NotSent(fault),
+            other => other,
+        })?;
+        self.statements.insert(sql, statement.clone());
+        Ok(statement)
     }
 
     /// Executes a script.
     pub(crate) fn execute(&self, script: &str) -> Result<(), Failure> {
-        self.wait(self.options.patience, self.client.batch_execute(script))
+        self.wait(Instant::now() + self.options.patience, self.client.batch_execute(script))
     }
 
     /// Hands notifications on for this long.

@@ -1,7 +1,8 @@
 //! All tasks in one state, kept in memory and brought up to date by reading only what has changed.
 //!
-//! Invariant: positions become visible in their order, so everything that changed since a listing has a higher version than
-//! all that it has seen. Deleted rows have no version; the database counts deletions, and each makes the listing start again.
+//! Invariant: whatever was not visible to the last listing was changed by a transaction that was running then, or that began
+//! later. So every change since has a transaction number of at least the lowest one that was running. Deleted rows have no
+//! number; the database counts deletions, and each makes the listing start again.
 
 use std::collections::HashMap;
 
@@ -17,27 +18,21 @@ use crate::fields::{slot, time, version};
 use crate::link::Failure;
 use crate::pool::{AnswerTime, DbLinks};
 
-/// How many changes are read at once. So much memory is enough however long the last listing was ago.
-const PAGE: i64 = 10_000;
-
-const ALL: &str = "select f.deletions, m.upto, t.id, t.name, t.state, t.agent, t.version, t.head, t.modified
-    from tollgate f
-    cross join (select coalesce(max(version), 0) as upto from tasks) m
-    left join lateral (
+const ALL: &str = "select f.deletions, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, t.*
+    from tollgate f left join lateral (
         select id, name, state, agent, version, substring(text for $2) as head,
             (extract(epoch from modified_at) * 1000000)::bigint as modified
         from tasks where state = $1
     ) t on true";
 
-const CHANGED: &str = "select f.deletions, coalesce(t.version, $3), t.id, t.name, t.state, t.agent, t.version, t.head, t.modified
-    from tollgate f
-    left join lateral (
+const CHANGED: &str = "select f.deletions, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, t.*
+    from tollgate f left join lateral (
         select id, name, state, agent, version, case when state = $1 then substring(text for $2) end as head,
             (extract(epoch from modified_at) * 1000000)::bigint as modified
-        from tasks where version > $3 order by version limit $4
+        from tasks where xact >= $3
     ) t on true";
 
-/// All tasks in one state, as of some position.
+/// All tasks in one state, as they were at some time.
 #[derive(Default)]
 pub(crate) struct StateListing {
     /// `None` before the first listing.
@@ -47,7 +42,8 @@ pub(crate) struct StateListing {
 
 #[derive(Clone, Copy)]
 struct ListedUpTo {
-    upto: i64,
+    /// The lowest transaction that was running.
+    running: i64,
     deletions: i64,
 }
 
@@ -59,25 +55,18 @@ impl StateListing {
             let read = match self.seen {
                 None => links.call(ALL, &[&state.as_str(), &head], AnswerTime::Whole),
                 Some(seen) => {
-                    links.call(CHANGED, &[&state.as_str(), &head, &seen.upto, &PAGE], AnswerTime::Whole)
+                    links.call(CHANGED, &[&state.as_str(), &head, &seen.running], AnswerTime::Whole)
                 }
             };
             let rows = read.map_err(Failure::fault)?;
-            let deletions = rows.first().map_or(0, |row| row.get(0));
+            let Some((deletions, running)) = rows.first().map(|row| (row.get(0), row.get(1))) else { break };
             if self.seen.is_some_and(|seen| seen.deletions != deletions) {
                 *self = Self::default();
                 continue;
             }
-            let is_last = self.seen.is_none() || i64::try_from(rows.len()).unwrap_or(PAGE) < PAGE;
-            let mut upto = self.seen.map_or(0, |seen| seen.upto);
-            for row in &rows {
-                upto = upto.max(row.get(1));
-                self.learn(row, state);
-            }
-            self.seen = Some(ListedUpTo { upto, deletions });
-            if is_last {
-                break;
-            }
+            self.seen = Some(ListedUpTo { running, deletions });
+            rows.iter().for_each(|row| self.learn(row, state));
+            break;
         }
         let mut scan = Scan::default();
         for found in self.tasks.values() {

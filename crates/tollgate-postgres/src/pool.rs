@@ -82,13 +82,30 @@ impl DbLinks {
         params: Params<'_>,
         time: AnswerTime,
     ) -> Result<Vec<Row>, Failure> {
+        self.repeat(time, |link, until| link.query(sql, params, until))
+    }
+
+    /// Runs a statement, and one that follows at once: see [`DbLink::query_and`].
+    pub(crate) fn call_and(
+        &self,
+        first: (&'static str, Params<'_>),
+        then: (&'static str, Params<'_>),
+    ) -> Result<Vec<Row>, Failure> {
+        self.repeat(AnswerTime::Short, |link, until| link.query_and(first, then, until))
+    }
+
+    fn repeat(
+        &self,
+        time: AnswerTime,
+        ask: impl Fn(&mut DbLink, Instant) -> Result<Vec<Row>, Failure>,
+    ) -> Result<Vec<Row>, Failure> {
         let end = Instant::now() + self.options.patience;
         let (mut pause, mut lost) = (FIRST_PAUSE, false);
         loop {
             let idle = self.idle().pop();
             let was_idle = idle.is_some();
             let link = idle.map_or_else(|| self.connect(|| None), Ok);
-            let failure = match link.and_then(|link| self.attempt(link, sql, params, end, time)) {
+            let failure = match link.and_then(|link| self.attempt(link, &ask, end, time)) {
                 Ok(rows) => return Ok(rows),
                 Err(failure) => failure,
             };
@@ -115,8 +132,7 @@ impl DbLinks {
     fn attempt(
         &self,
         mut link: DbLink,
-        sql: &'static str,
-        params: Params<'_>,
+        ask: impl Fn(&mut DbLink, Instant) -> Result<Vec<Row>, Failure>,
         end: Instant,
         time: AnswerTime,
     ) -> Result<Vec<Row>, Failure> {
@@ -124,7 +140,7 @@ impl DbLinks {
             AnswerTime::Short => end.min(Instant::now() + self.options.answer),
             AnswerTime::Whole => end,
         };
-        let answer = link.query(sql, params, until);
+        let answer = ask(&mut link, until);
         if matches!(answer, Ok(_) | Err(Failure::Refused(_))) {
             let mut idle = self.idle();
             if idle.len() < MOST_IDLE {

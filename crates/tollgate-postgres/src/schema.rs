@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
+use tollgate_base::digest::Digest;
 use tollgate_base::error::Fault;
 
 use crate::link::{DbLink, Failure};
@@ -53,7 +54,12 @@ pub(crate) fn prepare(link: &mut DbLink, options: &PostgresOptions, until: Insta
 fn create(link: &DbLink, options: &PostgresOptions) -> Result<(), Failure> {
     // In quotes: the name may be a word of SQL.
     let schema = &options.schema;
-    let tables = include_str!("schema.sql");
+    // Advisory locks belong to the database, so each schema has a number of its own.
+    let hash = Digest::of(schema.as_bytes()).to_string();
+    let lock = i64::from_str_radix(&hash[..15], 16).unwrap_or(CREATING + 1);
+    let tables = include_str!("schema.sql")
+        .replace("@@", &format!("\"{schema}\""))
+        .replace("@lock@", &lock.to_string());
     // The whole script is one message, so the lock is released even if this process dies.
     link.execute(&format!(
         r#"begin;

@@ -39,6 +39,15 @@ const PAGE: usize = 10_000;
 const HEARTBEAT: &str = "update tasks set lease_until = lease_clock() + $2::bigint * interval '1 microsecond'
     where claim = any($1) and state = 'In_Progress' returning 1";
 
+const APPLY: &str = "select * from apply_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
+
+/// Tells the listeners of a step that was taken.
+const TELL: &str =
+    "select pg_notify($2, told) from unnest($3::text[]) told where exists (select from steps where id = $1)";
+
+/// A line that is missing for longer than this is waited for. Commits take less, so writers rarely have to wait with us.
+const GAP: Duration = Duration::from_millis(500);
+
 /// Tasks in progress without a claim, with an expired lease, or with a held claim of this process, whose lock may be gone.
 const SUSPECTS: &str = "select 0::bigint, 0::bigint, id, name, state, agent, version, text,
         (extract(epoch from modified_at) * 1000000)::bigint
@@ -57,6 +66,8 @@ pub struct PostgresStore {
     listings: Mutex<HashMap<State, StateListing>>,
     sums: Mutex<(String, BTreeMap<Agent, Tally>)>,
     forgot: Mutex<Option<Instant>>,
+    /// The number before the last line that was missing, and since when.
+    gap: Mutex<Option<(i64, Instant)>>,
 }
 
 impl PostgresStore {
@@ -69,6 +80,7 @@ impl PostgresStore {
             listings: Mutex::default(),
             sums: Mutex::default(),
             forgot: Mutex::default(),
+            gap: Mutex::default(),
         })
     }
 
@@ -76,13 +88,38 @@ impl PostgresStore {
         self.links.call(sql, params, AnswerTime::Short).map_err(Failure::fault)
     }
 
-    /// The text of this version; `None` if no task has it any more.
-    fn text(&self, version: i64) -> Result<Option<Arc<[u8]>>> {
+    /// The text of this version; `None` if the task does not have it any more.
+    fn text(&self, task: &TaskName, version: i64) -> Result<Option<Arc<[u8]>>> {
         if let Some(text) = self.texts.get(version) {
             return Ok(Some(text));
         }
-        let rows = self.call("select text from tasks where version = $1", &[&version])?;
+        let sql = "select text from tasks where name = $1 and version = $2";
+        let rows = self.call(sql, &[&task.as_str(), &version])?;
         Ok(rows.first().map(|row| row.get::<_, Vec<u8>>(0).into()))
+    }
+
+    /// Changes a task, and tells the listeners if it was changed.
+    fn change(
+        &self,
+        id: &StepId,
+        change: (&'static str, Params<'_>),
+        told: &[String],
+    ) -> Result<Vec<Row>, Failure> {
+        let channel = format!("tollgate_{}", self.links.options.schema);
+        self.links.call_and(change, (TELL, &[&id.as_str(), &channel, &told]))
+    }
+
+    /// Whether lines that are missing after this number will never come.
+    fn is_settled(&self, before: i64) -> Result<bool> {
+        let is_old = {
+            let mut gap = lock(&self.gap);
+            let since =
+                gap.filter(|(known, _)| *known == before).map_or_else(Instant::now, |(_, since)| since);
+            *gap = Some((before, since));
+            since.elapsed() > GAP
+        };
+        let rows = self.call("select settle($1)", &[&is_old])?;
+        Ok(rows.first().is_some_and(|row| row.get(0)))
     }
 
     fn lease_micros(&self) -> i64 {
@@ -122,18 +159,19 @@ impl Store for PostgresStore {
 
     fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>> {
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-        let sql = "select substring(text for $2) from tasks where version = $1";
-        let rows = self.call(sql, &[&number(&task.version), &limit])?;
+        let sql = "select substring(text for $3) from tasks where name = $1 and version = $2";
+        let rows = self.call(sql, &[&task.name.as_str(), &number(&task.version), &limit])?;
         Ok(rows.first().map(|row| row.get(0)))
     }
 
     fn apply(&self, step: &Step) -> Result<StepOutcome> {
         let Some(version) = number(&step.version) else { return Ok(StepOutcome::Conflict) };
-        let text = self.text(version)?;
+        let text = self.text(&step.task, version)?;
         if let (Some(check), Some(text)) = (step.check, &text)
             && check != Digest::of(text)
         {
-            let is_there = !self.call("select 1 from tasks where version = $1", &[&version])?.is_empty();
+            let sql = "select 1 from tasks where name = $1 and version = $2";
+            let is_there = !self.call(sql, &[&step.task.as_str(), &version])?.is_empty();
             return Ok(if is_there { StepOutcome::Changed } else { StepOutcome::Conflict });
         }
         // If no task has this version any more, the database only looks whether this step was taken before.
@@ -148,25 +186,24 @@ impl Store for PostgresStore {
         let new_text = edited.as_ref().filter(|_| step.edit != TextEdit::Keep);
         let new_record = record.as_ref().map(serde_json::to_string).transpose().map_err(wrong)?;
         let ((in_state, in_agent), (to_state, to_agent)) = (columns(&step.from), columns(&step.to));
-        let applied = self.links.call(
-            "select * from apply_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
-            &[
-                &step.id.as_str(),
-                &step.task.as_str(),
-                &in_state,
-                &in_agent,
-                &version,
-                &to_state,
-                &to_agent,
-                &step.fallback_name().as_str(),
-                &new_text,
-                &new_record,
-                &claim,
-                &lease,
-                &lines(&step.events)?,
-            ],
-            AnswerTime::Short,
-        );
+        let (fallback, entries) = (step.fallback_name(), lines(&step.events)?);
+        let params: Params<'_> = &[
+            &step.id.as_str(),
+            &step.task.as_str(),
+            &in_state,
+            &in_agent,
+            &version,
+            &to_state,
+            &to_agent,
+            &fallback.as_str(),
+            &new_text,
+            &new_record,
+            &claim,
+            &lease,
+            &entries,
+        ];
+        let told = [format!("{to_state}/{}", step.task), format!("{in_state}/{}", step.task)];
+        let applied = self.change(&step.id, (APPLY, params), &told);
         let rows = match applied {
             Ok(rows) => rows,
             Err(Failure::Lost(fault)) => return Ok(StepOutcome::Unknown(fault)),
@@ -187,7 +224,8 @@ impl Store for PostgresStore {
 
     fn add(&self, id: &StepId, task: &TaskName, text: &[u8], _now: Timestamp) -> Result<StepOutcome> {
         let sql = "select add_task($1, $2, $3)";
-        let rows = match self.links.call(sql, &[&id.as_str(), &task.as_str(), &text], AnswerTime::Short) {
+        let params: Params<'_> = &[&id.as_str(), &task.as_str(), &text];
+        let rows = match self.change(id, (sql, params), &[format!("{}/{task}", State::NeedsAction)]) {
             Ok(rows) => rows,
             Err(Failure::Lost(fault)) => return Ok(StepOutcome::Unknown(fault)),
             Err(failure) => return Err(failure.fault()),
@@ -207,8 +245,21 @@ impl Store for PostgresStore {
         let foreign = || Fault::invalid(format!("`{}` is not a cursor of this vault", after.escape_debug()));
         let position: i64 = if after.is_empty() { 0 } else { after.parse().map_err(|_| foreign())? };
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let sql = "select pos, entry::text from ledger where pos > $1 order by pos limit $2";
-        let rows = self.links.call(sql, &[&position, &limit], AnswerTime::Whole).map_err(Failure::fault)?;
+        let sql = "select pos, entry::text from ledger where pos > $1 and pos <= $2 order by pos limit $3";
+        let read = |upto: i64| {
+            self.links.call(sql, &[&position, &upto, &limit], AnswerTime::Whole).map_err(Failure::fault)
+        };
+        let mut rows = read(i64::MAX)?;
+        let whole =
+            (position + 1..).zip(&rows).take_while(|(next, row)| row.get::<_, i64>(0) == *next).count();
+        if let Some(last) = rows.get(whole..).and_then(<[Row]>::last).map(|row| row.get(0)) {
+            // A line is missing. Somebody is writing it at this moment, or it will never come.
+            if self.is_settled(position + i64::try_from(whole).unwrap_or(0))? {
+                rows = read(last)?;
+            } else {
+                rows.truncate(whole);
+            }
+        }
         let next = rows.last().map_or(position, |row| row.get(0));
         let entry = |row: &Row| serde_json::from_str(row.get(1)).map_err(wrong);
         Ok((rows.iter().map(entry).collect::<Result<_>>()?, next.to_string()))

@@ -75,18 +75,86 @@ fn a_reader_sees_every_line_in_its_order_while_many_write() {
     assert_eq!(seen, all);
 }
 
+/// A line is committed while the line before it is still being written: what a reader sees then, and when both are there.
+fn out_of_order(server: &Server) -> [usize; 2] {
+    let vault = Vault::new(Arc::new(server.store("order")), Terms::default());
+    let (task, now) = ("x".parse().unwrap(), Timestamp::now());
+    vault.add(&task, b"text", now).unwrap();
+    let request = ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: false };
+    let claimed = vault.claim(&task, &request, now).unwrap().unwrap();
+    let (first, cursor) = vault.store().events("", 10).unwrap();
+    assert_eq!(first.len(), 1);
+    let mut sql = server.sql();
+    sql.batch_execute("set search_path = \"order\"").unwrap();
+    let mut slow = sql.transaction().unwrap();
+    let line = serde_json::to_string(&first[0]).unwrap();
+    slow.execute("select record_events('slow', array[$1])", &[&line]).unwrap();
+    vault.release(&task, &claimed.claim.id, &Release::success(), now).unwrap().unwrap();
+    let (early, cursor) = vault.store().events(&cursor, 10).unwrap();
+    slow.commit().unwrap();
+    let (late, _) = vault.store().events(&cursor, 10).unwrap();
+    [early.len(), late.len()]
+}
+
 #[test]
-fn without_the_lock_a_reader_misses_lines() {
+fn a_line_is_not_shown_before_the_line_before_it() {
     if !is_installed() {
         return;
     }
-    let server = Server::start("");
+    assert_eq!(out_of_order(&Server::start("fsync = off")), [0, 2]);
+}
+
+#[test]
+fn without_the_lock_a_reader_misses_a_line() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start("fsync = off");
     assert!(server.store("order").problems().is_empty(), "the schema is there");
-    sabotage(&server, "order", "lock_vault", "pg_advisory_xact_lock", "");
-    // A notification takes a lock of its own at the commit, which hides the missing one.
-    sabotage(&server, "order", "tell", "perform pg_notify", "perform concat");
-    let (seen, all) = follow(&server);
-    assert!(seen.len() < all.len(), "{} of {} lines", seen.len(), all.len());
+    sabotage(&server, "order", "record_events", "perform pg_advisory_xact_lock_shared", "perform concat");
+    assert_eq!(out_of_order(&server), [1, 0]);
+}
+
+#[test]
+fn a_line_that_will_never_come_is_not_waited_for() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start("fsync = off");
+    let store = server.store("order");
+    store.record(&[]).unwrap();
+    let mut sql = server.sql();
+    sql.batch_execute("set search_path = \"order\"").unwrap();
+    let lost = "select nextval('lines')";
+    sql.batch_execute(lost).unwrap();
+    let vault = Vault::new(Arc::new(server.store("order")), Terms::default());
+    let (task, now) = ("x".parse().unwrap(), Timestamp::now());
+    vault.add(&task, b"text", now).unwrap();
+    let request = ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: false };
+    vault.claim(&task, &request, now).unwrap().unwrap();
+    assert_eq!(store.events("", 10).unwrap().0.len(), 1);
+    // Now somebody always writes, and after a while the reader waits for all who do.
+    sql.batch_execute(lost).unwrap();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let store = server.store("order");
+                while !is_over.load(Ordering::SeqCst) {
+                    store.record(&[]).unwrap();
+                }
+            });
+        }
+        vault
+            .claim(&task, &ClaimRequest { agent: "red".parse().unwrap(), ..request }, now)
+            .unwrap()
+            .unwrap_err();
+        let mut pauses = tollgate_base::lock::Pauses::lasting(Duration::from_secs(30));
+        while store.events("", 10).unwrap().0.len() < 2 {
+            assert!(pauses.pause(), "the line after the gap comes");
+        }
+        is_over.store(true, Ordering::SeqCst);
+    });
 }
 
 #[test]

@@ -48,11 +48,6 @@ impl Layout {
         format!("{}/format", self.prefix)
     }
 
-    /// How far the ledger is archived.
-    pub(crate) fn archived(&self) -> String {
-        format!("{}/archived", self.prefix)
-    }
-
     /// A key that nobody reads, to see whether we may write.
     pub(crate) fn probe(&self, id: &str) -> String {
         format!("{}/probe/{id}", self.prefix)

@@ -21,6 +21,9 @@ use crate::message::{Act, Txn};
 /// The longest term of a lease, however long leased claims last. A machine that dies gives its tasks back after this time.
 const LONGEST: Duration = Duration::from_secs(60);
 
+/// A claim is made only with a lease that was renewed in this part of its term, so that the work has time.
+const FRESH: u32 = 8;
+
 /// The lease of this process, and the claims that live by it.
 pub(crate) struct Session {
     /// How long the lease lasts without being renewed.
@@ -57,7 +60,7 @@ impl Session {
         let mut inside = self.inside();
         let asked = Instant::now();
         if let Some((lease, heard)) = inside.lease {
-            if heard.elapsed() < self.term / 4 {
+            if heard.elapsed() < self.term / FRESH {
                 return Ok(lease);
             }
             if client.keep_alive(lease, self.patience(client))? {
@@ -84,6 +87,12 @@ impl Session {
         Ok(is_alive)
     }
 
+    /// When the lease of this process certainly had its whole term left; long ago if it is gone.
+    pub(crate) fn proven_at(&self) -> Option<Instant> {
+        let long_ago = || Instant::now().checked_sub(self.term);
+        self.inside().lease.map(|(_, heard)| heard).or_else(long_ago)
+    }
+
     /// The engine does not know this lease any more.
     pub(crate) fn lost(&self, lease: i64) {
         self.inside().lease.take_if(|(known, _)| *known == lease);
@@ -91,11 +100,6 @@ impl Session {
 
     pub(crate) fn hold(&self, claim: &ClaimId) {
         self.inside().held.insert(claim.clone(), false);
-    }
-
-    /// Whether this process has the lock of a claim.
-    pub(crate) fn holds(&self, claim: &ClaimId) -> bool {
-        self.inside().held.contains_key(claim)
     }
 
     /// The key of a claim may exist from now on, or cannot exist.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tollgate_base::digest::Digest;
@@ -150,7 +150,7 @@ impl Inside {
     }
 
     /// The layout in the engine must be one that we know. The first process writes it.
-    fn check_format(&self) -> Result<()> {
+    pub(crate) fn check_format(&self) -> Result<()> {
         if self.is_known.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -587,6 +587,10 @@ impl Store for EtcdStore {
         Ok(record.record.claim.is_some_and(|known| known.id == *claim))
     }
 
+    fn proven_at(&self, _claim: &ClaimId) -> Option<Instant> {
+        self.inside.session.proven_at()
+    }
+
     fn heartbeat_all(&self) -> Result<()> {
         let inside = self.known()?;
         if inside.session.is_busy() {
@@ -597,7 +601,16 @@ impl Store for EtcdStore {
     }
 
     fn checkup(&self) -> Result<Vec<Finding>> {
-        Ok(Vec::new())
+        self.inside.look_for_problems()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let silence = self.inside.with_view(|view| view.heard.elapsed()).filter(|silence| *silence > STALE);
+        let seconds = silence.map(|silence| silence.as_secs());
+        seconds
+            .map(|s| format!("`{}` has not been heard for {s} s", self.inside.client.shown))
+            .into_iter()
+            .collect()
     }
 
     fn sweep(&self, _now: Timestamp) -> Result<()> {

@@ -30,8 +30,11 @@ const PER_NODE: Duration = Duration::from_millis(1500);
 /// The pause after all nodes have been asked in vain.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// How long the next calls are short after a call that nobody answered.
+const SILENCE: Duration = Duration::from_secs(5);
+
 /// How long a watch lasts before it is made again, elsewhere if need be: a node that was cut off from the others says nothing.
-const WATCH: Duration = Duration::from_secs(10);
+pub(crate) const WATCH: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
 /// More than the largest answer: a page of a thousand texts.
 const MAX_ANSWER: u64 = 1 << 31;
@@ -116,6 +119,8 @@ pub(crate) struct Client {
     pub(crate) shown: String,
     /// How long a call may take with all its tries.
     pub(crate) deadline: Duration,
+    /// When nobody answered at last, if nobody has answered since.
+    silent: Mutex<Option<Instant>>,
 }
 
 impl Client {
@@ -142,6 +147,7 @@ impl Client {
             token: Mutex::new(None),
             shown: url.shown.clone(),
             deadline,
+            silent: Mutex::new(None),
         })
     }
 
@@ -185,13 +191,20 @@ impl Client {
         let unreadable =
             |why: &dyn std::fmt::Display| CallError::Refused { code: 0, message: why.to_string() };
         let body = serde_json::to_vec(body).map_err(|error| unreadable(&error))?;
-        let over = Instant::now() + deadline;
+        // Right after a call in vain, the next ones wait only for a moment: a command that makes several calls must not wait
+        // for each of them.
+        let silent = *self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_silent = silent.is_some_and(|since| since.elapsed() < SILENCE);
+        let over = Instant::now() + if is_silent { deadline.min(PER_NODE) } else { deadline };
         let (mut tried, mut was_sent, mut logins) = (0, false, 0);
         loop {
             let number = self.current.load(Ordering::Relaxed) % self.nodes.len();
             let left = over.saturating_duration_since(Instant::now());
             let failed = match self.try_call(number, path, &body, left.min(PER_NODE)) {
-                Ok(text) => return serde_json::from_slice(&text).map_err(|error| unreadable(&error)),
+                Ok(text) => {
+                    *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                    return serde_json::from_slice(&text).map_err(|error| unreadable(&error));
+                }
                 // The token is too old, or the rights of its user have changed.
                 Err(Failed::Said { code, message })
                     if (code == code::UNAUTHENTICATED
@@ -222,6 +235,7 @@ impl Client {
             let _ = self.current.compare_exchange(number, next, Ordering::Relaxed, Ordering::Relaxed);
             tried += 1;
             if Instant::now() + PAUSE >= over {
+                *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
                 let fault = Fault::Unreachable { remote: self.shown.clone(), what: why };
                 return Err(if was_sent { CallError::Unanswered(fault) } else { CallError::Unsent(fault) });
             }
@@ -346,6 +360,12 @@ impl Client {
                 Err(CallError::Unsent(Fault::Unreachable { remote: self.shown.clone(), what }))
             }
         }
+    }
+
+    /// As if the engine had given us this token.
+    #[cfg(test)]
+    pub(crate) fn forge_token(&self, token: &str) {
+        *self.token.lock().unwrap() = Some(token.to_owned());
     }
 
     /// The next calls go to another node.

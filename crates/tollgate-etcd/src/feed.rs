@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tollgate_base::error::{Fault, Result};
 use tollgate_vault::store::Hint;
 
+use crate::client::WATCH;
 use crate::message::{Range, Streamed, WatchAnswer};
 use crate::store::Inside;
 use crate::view::View;
@@ -95,7 +96,7 @@ fn follow(store: &Weak<Inside>, mut lines: impl BufRead) -> Ended {
             Ok(0) => return Ended::Failed,
             Ok(_) => {}
             // The limit of a watch looks like an error.
-            Err(_) if began.elapsed() >= Duration::from_secs(9) => return Ended::OfItself,
+            Err(_) if began.elapsed() >= WATCH * 9 / 10 => return Ended::OfItself,
             Err(_) => return Ended::Failed,
         }
         let Some(inside) = store.upgrade() else { return Ended::OfItself };

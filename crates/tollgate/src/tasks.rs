@@ -102,6 +102,11 @@ impl VaultHome {
         files_in(&self.folder(), &self.settings)
     }
 
+    /// Whether the tasks are in an engine, so that nothing on this machine shows whether there are any.
+    pub fn is_in_engine(&self) -> bool {
+        matches!(self.settings.vault.chosen_store(), StoreChoice::Engine(_))
+    }
+
     /// Whether there is a vault. A store that keeps the tasks elsewhere may show none of them.
     pub fn has_vault(&self) -> bool {
         is_vault(&self.folder()) || *self.settings.vault.chosen_store() != StoreChoice::Folder

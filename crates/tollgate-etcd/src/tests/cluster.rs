@@ -25,10 +25,12 @@ pub(crate) struct EtcdNode {
     process: Option<Child>,
 }
 
-fn free_port() -> u16 {
+#[allow(dead_code, reason = "the tests of two crates use it")]
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+#[allow(dead_code, reason = "the tests of two crates use it")]
 impl Cluster {
     pub(crate) fn start() -> Self {
         Self::of(3)

@@ -2,6 +2,10 @@
 
 mod cluster;
 mod conforming;
+mod engine;
+mod race;
+mod secure;
+mod tenure;
 
 use std::sync::Arc;
 use std::time::Duration;

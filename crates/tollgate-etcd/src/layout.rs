@@ -3,6 +3,8 @@
 //! ```text
 //! P/format                               1
 //! P/ledger/STEP_ID                       the answer to a step and its events; immutable, ordered by the revision of its creation
+//! P/archived                             how far the ledger is archived, where, and what those lines add up to
+//! P/reader/MACHINE                       how far the readers of a machine have read the ledger; bound to a lease
 //! P/task/open/NAME/                      the claim record of the tasks with this name
 //! P/task/open/NAME/SLOT                  a task that is not final
 //! P/task/final/NAME/SLOT                 a task that is final
@@ -46,6 +48,21 @@ impl Layout {
 
     pub(crate) fn format(&self) -> String {
         format!("{}/format", self.prefix)
+    }
+
+    /// How far the ledger is archived.
+    pub(crate) fn archived(&self) -> String {
+        format!("{}/archived", self.prefix)
+    }
+
+    /// The places of all readers.
+    pub(crate) fn readers(&self) -> String {
+        format!("{}/reader/", self.prefix)
+    }
+
+    /// How far the readers of a machine have read.
+    pub(crate) fn reader(&self, machine: &str) -> String {
+        format!("{}/reader/{machine}", self.prefix)
     }
 
     /// A key that nobody reads, to see whether we may write.

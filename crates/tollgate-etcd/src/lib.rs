@@ -21,8 +21,9 @@
 //! # Invariants
 //!
 //! Every call has a deadline. Nothing is printed and no environment is read: the login is an option. Imports go one way: `store`,
-//! then `checkup`, `feed` and `lines`, then `session`, `view`, `named`, `client`, `layout`, `message` and `url`.
+//! then `archive`, `checkup`, `feed` and `lines`, then `session`, `view`, `named`, `client`, `layout`, `message` and `url`.
 
+mod archive;
 mod checkup;
 mod client;
 mod feed;

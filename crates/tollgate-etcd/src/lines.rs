@@ -2,21 +2,28 @@
 //!
 //! Invariants: a line is written by the transaction of its step, once, and never changed. The revision of that transaction is
 //! its place, so all readers see the same order and a cursor has no gaps. A cursor is a revision, and how many of the events
-//! of that revision were read.
+//! of that revision were read. A reader whose cursor is older than the archive is told so: it never misses a line.
 
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
 
 use tollgate_base::error::{Fault, Result};
-use tollgate_base::name::{Agent, StepId};
+use tollgate_base::name::{Agent, ClaimId, StepId};
 use tollgate_vault::event::{Entry, EventPage};
 use tollgate_vault::figures::Tally;
 
 use crate::layout::{LineValue, read, write};
-use crate::message::{Act, Condition, Range, Txn};
+use crate::message::{Act, Condition, KeyValue, Range, Txn};
+use crate::session::lease_of;
 use crate::store::Inside;
 
 /// How many lines are read at once. The engine looks at all of its lines for each page, so pages are large.
 const LINES: usize = 5000;
+
+/// How often a reader leaves its place, and how long that counts.
+const LEAVE: Duration = Duration::from_secs(60);
+const READER: Duration = Duration::from_secs(3600);
 
 /// A place in the ledger of the engine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,6 +54,14 @@ impl std::fmt::Display for Place {
     }
 }
 
+/// One line of the ledger, where it is.
+#[derive(Debug)]
+pub(crate) struct PlacedLine {
+    pub(crate) revision: i64,
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: LineValue,
+}
+
 /// What all events up to a place add up to.
 #[derive(Debug, Default)]
 pub(crate) struct Sums {
@@ -71,18 +86,51 @@ impl Inside {
 
     /// The events after a cursor.
     pub(crate) fn events_after(&self, after: &str, limit: usize) -> Result<EventPage> {
-        let mut place = Place::parse(after)?;
+        let place = Place::parse(after)?;
+        let (events, next) = self.read_on(place, limit)?;
+        let (_, archived) = self.archived()?;
+        if place.revision < archived.revision {
+            return Err(Fault::invalid(format!(
+                "the ledger up to revision {} is in the archive of the machine `{}`: read that, then go on from `{}.{}`",
+                archived.revision,
+                archived.machine,
+                archived.revision,
+                usize::MAX
+            )));
+        }
+        if place != Place::default() {
+            self.leave_place(next.revision)?;
+        }
+        Ok((events, next.to_string()))
+    }
+
+    /// Says how far a reader of this machine has read, so that the archive does not overtake it. A reader that has not read
+    /// for an hour is gone.
+    fn leave_place(&self, revision: i64) -> Result<()> {
+        let mut left = self.left_place.lock().unwrap_or_else(PoisonError::into_inner);
+        if left.is_some_and(|when| when.elapsed() < LEAVE) {
+            return Ok(());
+        }
+        let lease = lease_of(&ClaimId::new()?);
+        self.called(self.client.grant(lease, READER))?;
+        let act = Act::put_leased(self.layout.reader(&self.machine), revision.to_string(), lease);
+        self.called(self.client.txn(&Txn { success: vec![act], ..Txn::default() }))?;
+        *left = Some(Instant::now());
+        Ok(())
+    }
+
+    fn read_on(&self, mut place: Place, limit: usize) -> Result<(Vec<Entry>, Place)> {
         let mut events = Vec::new();
         while events.len() < limit {
             let wanted = (limit - events.len()).clamp(1, LINES);
             // One more: the line of the cursor itself comes again.
             let (lines, more) = self.lines_from(place.revision, wanted + 1)?;
-            for (revision, line) in lines {
+            for PlacedLine { revision, value, .. } in lines {
                 let skipped = if revision == place.revision { place.events } else { 0 };
-                let new = line.events.into_iter().skip(skipped).take(limit - events.len());
+                let new = value.events.into_iter().skip(skipped).take(limit - events.len());
                 let count = events.len();
                 events.extend(new);
-                place = Place { revision, events: skipped + events.len() - count };
+                place = Place { revision, events: skipped.saturating_add(events.len() - count) };
                 if events.len() == limit {
                     break;
                 }
@@ -91,26 +139,34 @@ impl Inside {
                 break;
             }
         }
-        Ok((events, place.to_string()))
+        Ok((events, place))
     }
 
-    /// The first lines from a revision on, each with its revision, and whether there are more.
-    pub(crate) fn lines_from(&self, revision: i64, limit: usize) -> Result<(Vec<(i64, LineValue)>, bool)> {
+    /// The first lines from a revision on, and whether there are more.
+    pub(crate) fn lines_from(&self, revision: i64, limit: usize) -> Result<(Vec<PlacedLine>, bool)> {
         let range = Range { limit, created_since: Some(revision), ..Range::all(&self.layout.lines()) };
         let answer = self.called(self.client.range(&range))?;
-        let lines: Result<Vec<_>> =
-            answer.kvs.iter().map(|kv| Ok((kv.create_revision, read(&kv.value)?))).collect();
-        Ok((lines?, answer.more))
+        let line = |kv: KeyValue| {
+            Ok(PlacedLine { revision: kv.create_revision, value: read(&kv.value)?, key: kv.key })
+        };
+        Ok((answer.kvs.into_iter().map(line).collect::<Result<_>>()?, answer.more))
     }
 
     /// What each agent's claims add up to. Only what is new since the last time is read.
     pub(crate) fn sum_up(&self) -> Result<BTreeMap<Agent, Tally>> {
-        let mut sums = self.sums.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let (events, next) = self.events_after(&sums.place.to_string(), usize::MAX)?;
+        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut events, mut next) = self.read_on(sums.place, usize::MAX)?;
+        let (_, archived) = self.archived()?;
+        // What was archived in the meantime may be missing in what we read. Its sum is known.
+        if sums.place.revision < archived.revision {
+            let place = Place { revision: archived.revision, events: usize::MAX };
+            *sums = Sums { place, tallies: archived.tallies };
+            (events, next) = self.read_on(place, usize::MAX)?;
+        }
         for entry in &events {
             Tally::add_to(&mut sums.tallies, entry.agent.as_ref(), &entry.event);
         }
-        sums.place = Place::parse(&next)?;
+        sums.place = next;
         Ok(sums.tallies.clone())
     }
 }

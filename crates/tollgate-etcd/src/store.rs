@@ -21,6 +21,7 @@ use tollgate_vault::step::TextEdit;
 use tollgate_vault::store::{Hint, Landed, Scan, TaskSummary, Wake, Watch};
 use tollgate_vault::{Claim, ClaimLock, State, Step, StepOutcome, Store, Task};
 
+use crate::archive::KEEP;
 use crate::client::{CallError, Called, Client, Login};
 use crate::feed;
 use crate::layout::{self, FORMAT, Layout, LineValue, RecordValue, write_task};
@@ -38,6 +39,10 @@ const MAX_TEXT: usize = 1 << 20;
 /// again every ten seconds.
 const STALE: Duration = Duration::from_secs(20);
 
+/// When a process archives old lines for the first time, and how often. Commands that end at once have other things to do.
+const FIRST_ARCHIVE: Duration = Duration::from_secs(60);
+const NEXT_ARCHIVE: Duration = Duration::from_secs(600);
+
 /// How a store is opened.
 pub struct EtcdOptions {
     /// Where the engine is.
@@ -53,6 +58,8 @@ pub struct EtcdOptions {
     pub lease: Duration,
     /// How long one call may take.
     pub deadline: Duration,
+    /// Where old lines of the ledger go, if this machine is to keep them.
+    pub archive: Option<PathBuf>,
     /// Gets a copy of what this process does. The ledger of all machines is in the engine.
     pub journal: Option<Arc<dyn Journal>>,
 }
@@ -69,7 +76,11 @@ pub(crate) struct Inside {
     pub(crate) machine: String,
     pub(crate) session: Session,
     pub(crate) sums: Mutex<Sums>,
+    /// When a reader of this process last left its place.
+    pub(crate) left_place: Mutex<Option<Instant>>,
     lease: Duration,
+    archive: Option<PathBuf>,
+    archive_at: Mutex<Instant>,
     journal: Option<Arc<dyn Journal>>,
     view: Mutex<Option<View>>,
     /// Whether the layout in the engine is one that we know.
@@ -84,14 +95,17 @@ pub(crate) struct Inside {
 impl EtcdStore {
     /// Opens the store. Nothing is connected before something is asked for.
     pub fn open(options: EtcdOptions) -> Result<Self> {
-        let EtcdOptions { url, login, base, machine, lease, deadline, journal } = options;
+        let EtcdOptions { url, login, base, machine, lease, deadline, archive, journal } = options;
         let inside = Inside {
             client: Client::new(&url, login, deadline, &base)?,
             layout: Layout::new(&url.prefix),
             machine,
             session: Session::new(lease),
             sums: Mutex::default(),
+            left_place: Mutex::new(None),
             lease,
+            archive,
+            archive_at: Mutex::new(Instant::now() + FIRST_ARCHIVE),
             journal,
             view: Mutex::new(None),
             is_known: AtomicBool::new(false),
@@ -623,7 +637,16 @@ impl Store for EtcdStore {
     }
 
     fn sweep(&self, _now: Timestamp) -> Result<()> {
-        self.inside.session.clear(&self.inside.client, &self.inside.layout);
+        let inside = &self.inside;
+        inside.session.clear(&inside.client, &inside.layout);
+        if let Some(folder) = &inside.archive {
+            let mut at = inside.archive_at.lock().unwrap_or_else(PoisonError::into_inner);
+            if *at <= Instant::now() {
+                *at = Instant::now() + NEXT_ARCHIVE;
+                drop(at);
+                inside.archive(folder, KEEP)?;
+            }
+        }
         Ok(())
     }
 }

@@ -205,13 +205,15 @@ fn open_at(workspace: &Workspace, home: &VaultHome, options: TaskOptions) -> Res
         }
         StoreChoice::Engine(url) if EtcdUrl::is_one(url) => {
             let login = options.login.map(|StoreLogin { user, password }| Login { user, password });
+            let private = folder.join(STATE_FOLDER).join("engine");
             let etcd_options = EtcdOptions {
                 url: EtcdUrl::parse(url)?,
                 login,
                 base: home.root.clone(),
-                machine: machine_name(&folder.join(STATE_FOLDER).join("engine"))?,
+                machine: machine_name(&private)?,
                 lease: settings.vault.lease.0,
                 deadline: settings.vault.remote_timeout.0.min(LONGEST_CALL),
+                archive: Some(private.join("archive")),
                 journal: Some(journal),
             };
             ("etcd", Arc::new(EtcdStore::open(etcd_options)?))

@@ -1,5 +1,6 @@
 //! The store on real etcd nodes.
 
+mod archive;
 mod cluster;
 mod conforming;
 mod engine;
@@ -21,6 +22,7 @@ fn open(url: &str, machine: &str, lease: Duration) -> EtcdStore {
         machine: machine.to_owned(),
         lease,
         deadline: Duration::from_secs(10),
+        archive: None,
         journal: None,
     };
     EtcdStore::open(options).unwrap()

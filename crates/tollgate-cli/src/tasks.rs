@@ -92,6 +92,7 @@ impl Invocation {
             observer: Some(Arc::new(move |entry| observer.event(entry))),
             own_ssh: !self.plain_ssh(),
             ledger_head: self.ledger_head(&home)?,
+            login: self.store_login(),
         };
         Ok(tasks::open(workspace, options)?.map(|open| LoggedVault { open, logs }))
     }

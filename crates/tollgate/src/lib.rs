@@ -96,6 +96,7 @@ compile_error!(
     "tollgate supports Linux and macOS: its promises need locks and renames that differ elsewhere"
 );
 
+mod machine;
 pub mod tasks;
 pub mod worktree;
 

@@ -38,7 +38,8 @@ pub(crate) use git::{
 };
 pub(crate) use hook::{hook_fault, hook_lost, hook_people_only, hook_refused};
 pub(crate) use init::{
-    created_state, home_is_not_set_up, hooked, init, next_steps, programs_found, registered, vault_made,
+    created_state, home_is_not_set_up, hooked, init, next_steps, programs_found, registered, store_chosen,
+    vault_made,
 };
 pub(crate) use ledger::{damaged_lines, ledger_line, verdict};
 pub(crate) use recovery::kept;

@@ -5,6 +5,7 @@ mod bad_input;
 mod contract;
 mod crowd;
 mod doctor;
+mod etcd;
 mod files;
 mod git;
 mod help;

@@ -1,0 +1,129 @@
+//! Keeps the view up to date: one look at everything, then a watch from there on.
+//!
+//! A watch that ends is made again from the last revision that the view has, so nothing is missed. If the engine has
+//! forgotten that revision (it was compacted), everything is looked at again. The thread ends when the store is dropped.
+
+use std::io::BufRead;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tollgate_base::error::{Fault, Result};
+use tollgate_vault::store::Hint;
+
+use crate::client::WATCH;
+use crate::message::{Range, Streamed, WatchAnswer};
+use crate::store::Inside;
+use crate::view::View;
+
+/// How many keys are read at once, so that an answer has a bounded size: a thousand texts.
+pub(crate) const PAGE: usize = 1000;
+
+/// The pauses between tries to watch, the first and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// Everything as it is now.
+pub(crate) fn load(inside: &Inside) -> Result<View> {
+    let mut view: Option<View> = None;
+    for prefix in [inside.layout.open_tasks(), inside.layout.owners()] {
+        let mut range = Range { limit: PAGE, ..Range::all(&prefix) };
+        loop {
+            // All pages show the same moment.
+            range.revision = view.as_ref().map_or(0, |view| view.revision);
+            let answer = inside.called(inside.client.range(&range))?;
+            let view = view.get_or_insert_with(|| View::new(answer.header.revision));
+            for kv in &answer.kvs {
+                view.put(&inside.layout, kv);
+            }
+            match answer.kvs.last().filter(|_| answer.more) {
+                Some(last) => range.from = [&last.key[..], &[0]].concat(),
+                None => break,
+            }
+        }
+    }
+    view.ok_or_else(|| Fault::invalid("the engine answered nothing"))
+}
+
+/// Starts the thread that feeds the view of this store.
+pub(crate) fn start(inside: &Arc<Inside>) {
+    let inside = Arc::downgrade(inside);
+    thread::spawn(move || feed(&inside));
+}
+
+fn feed(store: &Weak<Inside>) {
+    let mut pause = PAUSES.0;
+    while let Some(inside) = store.upgrade() {
+        let from = inside.with_view(|view| view.revision).unwrap_or(0) + 1;
+        let watch = inside.client.watch(&inside.layout.tasks(), from);
+        drop(inside);
+        let ended = match watch {
+            Ok(lines) => follow(store, lines),
+            Err(_) => Ended::Failed,
+        };
+        let Some(inside) = store.upgrade() else { return };
+        match ended {
+            Ended::OfItself => pause = PAUSES.0,
+            Ended::Compacted => match load(&inside) {
+                Ok(view) => inside.replace_view(view),
+                Err(_) => thread::sleep(pause),
+            },
+            Ended::Failed => {
+                inside.client.skip_current();
+                drop(inside);
+                thread::sleep(pause);
+                pause = (pause * 2).min(PAUSES.1);
+            }
+        }
+    }
+}
+
+/// How a watch ended.
+enum Ended {
+    /// It was time to make it again.
+    OfItself,
+    /// The engine has forgotten the revision that it should have begun with.
+    Compacted,
+    /// The node said so, or is gone.
+    Failed,
+}
+
+fn follow(store: &Weak<Inside>, mut lines: impl BufRead) -> Ended {
+    let began = Instant::now();
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match lines.read_until(b'\n', &mut line) {
+            Ok(0) => return Ended::Failed,
+            Ok(_) => {}
+            // The limit of a watch looks like an error.
+            Err(_) if began.elapsed() >= WATCH * 9 / 10 => return Ended::OfItself,
+            Err(_) => return Ended::Failed,
+        }
+        let Some(inside) = store.upgrade() else { return Ended::OfItself };
+        let answer = match serde_json::from_slice::<Streamed<WatchAnswer>>(&line) {
+            Ok(Streamed { result: Some(answer), .. }) => answer,
+            Ok(_) | Err(_) => return Ended::Failed,
+        };
+        match (answer.canceled, answer.compact_revision) {
+            (_, 1..) => return Ended::Compacted,
+            (true, _) => return Ended::Failed,
+            (false, _) => {}
+        }
+        let hints: Vec<Hint> = inside
+            .with_view(|view| {
+                view.heard = Instant::now();
+                let mut hints = Vec::new();
+                for event in &answer.events {
+                    let kv = &event.kv;
+                    hints.extend(match event.kind.as_str() {
+                        "DELETE" => view.delete(&inside.layout, &kv.key, kv.mod_revision),
+                        _ => view.put(&inside.layout, kv),
+                    });
+                    view.revision = view.revision.max(kv.mod_revision);
+                }
+                hints
+            })
+            .unwrap_or_default();
+        inside.wake(&hints);
+    }
+}

@@ -325,6 +325,11 @@ impl Invocation {
         Some(StoreLogin { user, password })
     }
 
+    /// The user's password file for PostgreSQL.
+    pub(crate) fn passfile(&self) -> Option<PathBuf> {
+        self.surroundings.passfile.clone()
+    }
+
     /// The user's folder for tollgate's state.
     pub(crate) fn user_state(&self) -> Option<PathBuf> {
         self.surroundings.state.as_ref().map(|state| state.join("tollgate"))

@@ -93,6 +93,7 @@ impl Invocation {
             own_ssh: !self.plain_ssh(),
             ledger_head: self.ledger_head(&home)?,
             login: self.store_login(),
+            passfile: self.passfile(),
         };
         Ok(tasks::open(workspace, options)?.map(|open| LoggedVault { open, logs }))
     }

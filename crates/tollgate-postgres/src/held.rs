@@ -3,8 +3,9 @@
 //! Invariant: this process never takes a claim of its own for dead while its lock lives, and takes it for dead at once when
 //! the lock is gone. About claims of other processes, only the database's clock decides.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use tollgate_base::error::{Fault, Result};
 use tollgate_vault::{ClaimId, ClaimLock};
@@ -14,11 +15,14 @@ use tollgate_vault::{ClaimId, ClaimLock};
 pub(crate) struct HeldClaims {
     /// What claims of this process are marked with.
     token: u64,
-    alive: Arc<Mutex<BTreeSet<ClaimId>>>,
+    alive: Alive,
 }
 
+/// The claims whose locks live, and since when it is certain that each has a whole lease left.
+type Alive = Arc<Mutex<BTreeMap<ClaimId, Option<Instant>>>>;
+
 /// Ends a held claim when it is dropped.
-struct HeldGuard(ClaimId, Arc<Mutex<BTreeSet<ClaimId>>>);
+struct HeldGuard(ClaimId, Alive);
 
 impl Drop for HeldGuard {
     fn drop(&mut self) {
@@ -33,23 +37,36 @@ impl HeldClaims {
         Ok(Self { token, alive: Arc::default() })
     }
 
+    fn alive(&self) -> MutexGuard<'_, BTreeMap<ClaimId, Option<Instant>>> {
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A step that was sent after this moment gave the claim a whole lease.
+    pub(crate) fn proven(&self, claim: &ClaimId, at: Instant) {
+        if let Some(proven) = self.alive().get_mut(claim) {
+            *proven = Some(at);
+        }
+    }
+
+    pub(crate) fn proven_at(&self, claim: &ClaimId) -> Option<Instant> {
+        self.alive().get(claim).copied().flatten()
+    }
+
     pub(crate) fn token(&self) -> u64 {
         self.token
     }
 
     pub(crate) fn hold(&self, claim: &ClaimId) -> ClaimLock {
-        self.alive.lock().unwrap_or_else(PoisonError::into_inner).insert(claim.clone());
+        self.alive().insert(claim.clone(), None);
         ClaimLock::of_guard(self.token, HeldGuard(claim.clone(), Arc::clone(&self.alive)))
     }
 
     /// Whether this claim lives; `None` if it is not one of this process.
     pub(crate) fn lives(&self, claim: &ClaimId, token: Option<u64>) -> Option<bool> {
-        (token == Some(self.token))
-            .then(|| self.alive.lock().unwrap_or_else(PoisonError::into_inner).contains(claim))
+        (token == Some(self.token)).then(|| self.alive().contains_key(claim))
     }
 
     pub(crate) fn all(&self) -> Vec<String> {
-        let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
-        alive.iter().map(|claim| claim.as_str().to_owned()).collect()
+        self.alive().keys().map(|claim| claim.as_str().to_owned()).collect()
     }
 }

@@ -4,10 +4,12 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tollgate_base::error::{Fault, Result};
+use tollgate_vault::event::Journal;
 
 /// One server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +57,8 @@ pub struct PostgresOptions {
     pub answer: Duration,
     /// How long one call may take, with all its repetitions.
     pub patience: Duration,
+    /// Gets a copy of what this process does. The ledger of all machines is in the database.
+    pub journal: Option<Arc<dyn Journal>>,
     /// The caller's clock, to be compared with that of the database in a checkup.
     pub clock: fn() -> Timestamp,
 }
@@ -147,6 +151,7 @@ impl PostgresOptions {
             connect: Duration::from_secs(2),
             answer: Duration::from_secs(3),
             patience: Duration::from_secs(10),
+            journal: None,
             clock: Timestamp::now,
         })
     }

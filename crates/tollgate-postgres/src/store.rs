@@ -122,6 +122,13 @@ impl PostgresStore {
         Ok(rows.first().is_some_and(|row| row.get(0)))
     }
 
+    /// This machine's own ledger gets a copy. The database has the line already, so a fault here must not undo the step.
+    fn copy_to_journal(&self, events: &[Entry]) {
+        if let Some(journal) = self.links.options.journal.as_ref().filter(|_| !events.is_empty()) {
+            let _ = journal.append(events);
+        }
+    }
+
     fn lease_micros(&self) -> i64 {
         i64::try_from(self.links.options.lease.as_micros()).unwrap_or(i64::MAX)
     }
@@ -202,6 +209,7 @@ impl Store for PostgresStore {
             &lease,
             &entries,
         ];
+        let asked = Instant::now();
         let told = [format!("{to_state}/{}", step.task), format!("{in_state}/{}", step.task)];
         let applied = self.change(&step.id, (APPLY, params), &told);
         let rows = match applied {
@@ -211,6 +219,10 @@ impl Store for PostgresStore {
         };
         match rows.first() {
             Some(row) if row.get::<_, &str>(0) == "done" => {
+                self.copy_to_journal(&step.events);
+                if let Some(claim) = record.as_ref().and_then(|record| record.claim.as_ref()) {
+                    self.held.proven(&claim.id, asked);
+                }
                 let task = TaskName::of_file(row.get(1))?;
                 Ok(StepOutcome::Done(Landed {
                     task,
@@ -238,7 +250,9 @@ impl Store for PostgresStore {
     fn record(&self, events: &[Entry]) -> Result<()> {
         // The call is repeated if its answer is lost, so it has an id, too.
         let id = StepId::new()?;
-        self.call("select record_events($1, $2)", &[&id.as_str(), &lines(events)?]).map(drop)
+        self.call("select record_events($1, $2)", &[&id.as_str(), &lines(events)?])?;
+        self.copy_to_journal(events);
+        Ok(())
     }
 
     fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
@@ -326,6 +340,10 @@ impl Store for PostgresStore {
         } else {
             self.call(HEARTBEAT, &[&alive, &self.lease_micros()]).map(drop)
         }
+    }
+
+    fn proven_at(&self, claim: &ClaimId) -> Option<Instant> {
+        self.held.proven_at(claim)
     }
 
     fn checkup(&self) -> Result<Vec<Finding>> {

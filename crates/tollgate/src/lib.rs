@@ -97,6 +97,7 @@ compile_error!(
 );
 
 mod machine;
+mod postgres;
 pub mod tasks;
 pub mod worktree;
 

@@ -25,12 +25,14 @@ use tollgate_base::task::State;
 use tollgate_etcd::{EtcdOptions, EtcdStore, EtcdUrl, Login};
 use tollgate_guard::protected::Protected;
 use tollgate_guard::workspace::{Options, STATE_FOLDER, Workspace, read_settings};
+use tollgate_postgres::PostgresOptions;
 use tollgate_vault::event::{EventPage, Journal};
 use tollgate_vault::figures::Tally;
 use tollgate_vault::roles::Roles;
 use tollgate_vault::{FolderOptions, FolderStore, GitOptions, GitStore, Store, Terms, Vault};
 
 use crate::machine::machine_name;
+use crate::postgres::{is_postgres, open_postgres};
 use crate::worktree::in_main_tree;
 
 /// What the library does not take from its surroundings by itself.
@@ -44,6 +46,8 @@ pub struct TaskOptions {
     pub ledger_head: Option<PathBuf>,
     /// Who we are for an engine. Never from the configuration, which is in the repository.
     pub login: Option<StoreLogin>,
+    /// The password file of PostgreSQL's own programs.
+    pub passfile: Option<PathBuf>,
 }
 
 /// A user of an engine.
@@ -134,6 +138,7 @@ pub fn check_store(text: &str) -> Result<StoreChoice> {
     let choice = StoreChoice::try_from(text.to_owned()).map_err(Fault::invalid)?;
     match &choice {
         StoreChoice::Engine(url) if EtcdUrl::is_one(url) => EtcdUrl::parse(url).map(|_| choice),
+        StoreChoice::Engine(url) if is_postgres(url) => PostgresOptions::parse(url).map(|_| choice),
         StoreChoice::Engine(url) => Err(unknown_engine(url)),
         StoreChoice::Folder | StoreChoice::Git => Ok(choice),
     }
@@ -141,7 +146,7 @@ pub fn check_store(text: &str) -> Result<StoreChoice> {
 
 fn unknown_engine(url: &str) -> Fault {
     let scheme = url.split("://").next().unwrap_or_default();
-    Fault::invalid(format!("tollgate knows no engine `{scheme}`: use `etcd://` or `etcds://`"))
+    Fault::invalid(format!("tollgate knows no engine `{scheme}`: use `etcd://`, `etcds://` or `postgres://`"))
 }
 
 /// The vault of a workspace, open.
@@ -217,6 +222,11 @@ fn open_at(workspace: &Workspace, home: &VaultHome, options: TaskOptions) -> Res
                 journal: Some(journal),
             };
             ("etcd", Arc::new(EtcdStore::open(etcd_options)?))
+        }
+        StoreChoice::Engine(url) if is_postgres(url) => {
+            let passfile = options.passfile.as_deref();
+            let store = open_postgres(url, &settings.vault, options.login, passfile, journal)?;
+            ("postgres", Arc::new(store))
         }
         StoreChoice::Engine(url) => return Err(unknown_engine(url)),
     };

@@ -1,0 +1,66 @@
+//! Opening a vault in PostgreSQL by its address: who we are, and where the password comes from.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use tollgate_base::error::{At, Fault, Result};
+use tollgate_base::settings::VaultSettings;
+use tollgate_postgres::{PostgresOptions, PostgresStore, password_in};
+use tollgate_vault::event::Journal;
+
+use crate::tasks::StoreLogin;
+
+/// Whether an address is one of PostgreSQL.
+pub(crate) fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres://") || url.starts_with("postgresql://")
+}
+
+/// The store at this address. The user and the password are those of the login; without a login the address names the user,
+/// and the password comes from the password file.
+pub(crate) fn open_postgres(
+    url: &str,
+    settings: &VaultSettings,
+    login: Option<StoreLogin>,
+    passfile: Option<&Path>,
+    journal: Arc<dyn Journal>,
+) -> Result<PostgresStore> {
+    let mut options = PostgresOptions::parse(url)?;
+    if let Some(StoreLogin { user, password }) = login {
+        options.user = user;
+        options.password = Some(password);
+    } else if let Some(passfile) = passfile.filter(|path| path.is_file()) {
+        let text = fs::read_to_string(passfile).at("read", passfile)?;
+        options.password = password_in(&text, &options);
+    }
+    if options.user.is_empty() {
+        return Err(Fault::invalid(format!(
+            "`{options}` names no user: add one as in `postgres://USER@HOST/DB`, or set `TOLLGATE_STORE_USER` and \
+             `TOLLGATE_STORE_PASSWORD`"
+        )));
+    }
+    options.lease = settings.lease.0;
+    options.patience = settings.remote_timeout.0.min(options.patience);
+    options.journal = Some(journal);
+    PostgresStore::open(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_vault::event::MemoryJournal;
+
+    #[test]
+    fn an_address_without_a_user_needs_a_login() {
+        let open = |url: &str, login| {
+            let settings = VaultSettings::default();
+            open_postgres(url, &settings, login, None, Arc::new(MemoryJournal::default())).map(drop)
+        };
+        let login = || Some(StoreLogin { user: "ada".into(), password: "secret".into() });
+        let said = open("postgres://db/x?sslmode=disable", None).unwrap_err().to_string();
+        assert!(said.contains("TOLLGATE_STORE_USER"), "{said}");
+        assert!(open("postgres://db/x?sslmode=disable", login()).is_ok());
+        assert!(open("postgres://ada@db/x?sslmode=disable", None).is_ok());
+        assert!(open("postgres://ada@db", None).is_err());
+    }
+}

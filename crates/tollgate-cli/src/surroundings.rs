@@ -82,7 +82,9 @@ impl Surroundings {
                 let word = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
                 word("TOLLGATE_STORE_USER").zip(word("TOLLGATE_STORE_PASSWORD"))
             },
-            passfile: text("PGPASSFILE").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".pgpass"))),
+            passfile: text("PGPASSFILE")
+                .map(PathBuf::from)
+                .or_else(|| Some(env::home_dir()?.join(".pgpass"))),
             path: text("PATH"),
             program: program(),
             ssh: text("GIT_SSH_COMMAND").or_else(|| text("GIT_SSH")).is_some(),

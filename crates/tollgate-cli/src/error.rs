@@ -90,6 +90,7 @@ pub(crate) enum UsageError {
     WeakToken(WeakSecret),
     AgentsDoNotServe,
     AgentsGetTokens,
+    AgentsDoNotCopy,
     TokenExists(Agent),
     NoPlaceForTokens,
     /// The input of a hook cannot be understood.

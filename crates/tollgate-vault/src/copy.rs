@@ -165,23 +165,23 @@ fn copy_task(
     (slot, name): &(Slot, TaskName),
     now: Timestamp,
 ) -> Result<Result<(), CopyDenial>> {
-    let occupied = || Ok(Err(CopyDenial::Occupied(name.clone(), slot.clone())));
+    let occupied = |slot: &Slot| Ok(Err(CopyDenial::Occupied(name.clone(), slot.clone())));
     let Some((task, text)) = look(from, name, slot.state(), now)? else {
         return Ok(Err(CopyDenial::Changed));
     };
     let is_elsewhere = *slot != Slot::NEEDS_ACTION;
     if is_elsewhere && to.get(name, Some(slot.state()), now)?.is_some() {
-        return occupied();
+        return occupied(slot);
     }
     let found = match look(to, name, State::NeedsAction, now)? {
         Some((found, there)) if there == text => found,
-        Some(_) => return occupied(),
+        Some(_) => return occupied(&Slot::NEEDS_ACTION),
         None => {
             let id = StepId::new()?;
             match until_answered(|| to.add(&id, name, &text, now))? {
                 StepOutcome::Done(_) => {}
                 StepOutcome::Unknown(fault) => return Err(fault),
-                StepOutcome::Conflict | StepOutcome::Changed => return occupied(),
+                StepOutcome::Conflict | StepOutcome::Changed => return occupied(&Slot::NEEDS_ACTION),
             }
             let Some(added) = to.get(name, Some(State::NeedsAction), now)? else {
                 return Ok(Err(CopyDenial::Changed));
@@ -217,7 +217,7 @@ fn copy_task(
     };
     match until_answered(|| to.apply(&step))? {
         StepOutcome::Done(landed) if landed.task == *name => Ok(Ok(())),
-        StepOutcome::Done(_) => occupied(),
+        StepOutcome::Done(_) => occupied(slot),
         StepOutcome::Unknown(fault) => Err(fault),
         StepOutcome::Conflict | StepOutcome::Changed => Ok(Err(CopyDenial::Changed)),
     }

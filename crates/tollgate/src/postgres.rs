@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::settings::VaultSettings;
-use tollgate_postgres::{PostgresOptions, PostgresStore, password_in};
+use tollgate_postgres::{PostgresOptions, PostgresStore, PostgresTls, password_in};
 use tollgate_vault::event::Journal;
 
 use crate::tasks::StoreLogin;
@@ -16,16 +16,21 @@ pub(crate) fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
-/// The store at this address. The user and the password are those of the login; without a login the address names the user,
+/// The store at this address, whose relative paths begin at `base`. The user and the password are those of the login; without a login the address names the user,
 /// and the password comes from the password file.
 pub(crate) fn open_postgres(
     url: &str,
+    base: &Path,
     settings: &VaultSettings,
     login: Option<StoreLogin>,
     passfile: Option<&Path>,
-    journal: Arc<dyn Journal>,
+    journal: Option<Arc<dyn Journal>>,
 ) -> Result<PostgresStore> {
     let mut options = PostgresOptions::parse(url)?;
+    if let PostgresTls::VerifyFull { ca, own } = &mut options.tls {
+        let own = own.iter_mut().flat_map(|(cert, key)| [cert, key]);
+        ca.iter_mut().chain(own).for_each(|path| *path = base.join(&*path));
+    }
     if let Some(StoreLogin { user, password }) = login {
         options.user = user;
         options.password = Some(password);
@@ -41,20 +46,19 @@ pub(crate) fn open_postgres(
     }
     options.lease = settings.lease.0;
     options.patience = settings.remote_timeout.0.min(options.patience);
-    options.journal = Some(journal);
+    options.journal = journal;
     PostgresStore::open(options)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_vault::event::MemoryJournal;
 
     #[test]
     fn an_address_without_a_user_needs_a_login() {
         let open = |url: &str, login| {
             let settings = VaultSettings::default();
-            open_postgres(url, &settings, login, None, Arc::new(MemoryJournal::default())).map(drop)
+            open_postgres(url, Path::new("/"), &settings, login, None, None).map(drop)
         };
         let login = || Some(StoreLogin { user: "ada".into(), password: "secret".into() });
         let said = open("postgres://db/x?sslmode=disable", None).unwrap_err().to_string();

@@ -20,7 +20,7 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::ledger::{self, Entry, Followed, Ledger, Line};
 use tollgate_base::name::{Agent, StepId};
-use tollgate_base::settings::{Durability, Settings, StoreChoice, VaultTree};
+use tollgate_base::settings::{Durability, Settings, StoreChoice, Sync, VaultTree};
 use tollgate_base::task::State;
 use tollgate_etcd::{EtcdOptions, EtcdStore, EtcdUrl, Login};
 use tollgate_guard::protected::Protected;
@@ -175,7 +175,34 @@ pub fn create(workspace: &Workspace, options: TaskOptions) -> Result<Tasks> {
     open_at(workspace, &VaultHome::of(workspace.path(), workspace.settings())?, options)
 }
 
+/// The tasks in another store than the one that the settings name, for a copy. What a store with its own ledger records is
+/// not copied into that of the workspace.
+pub fn open_in(workspace: &Workspace, store: StoreChoice, options: TaskOptions) -> Result<Tasks> {
+    let mut home = VaultHome::of(workspace.path(), workspace.settings())?;
+    home.settings.vault.store = store;
+    home.settings.vault.sync = Sync::None;
+    open_store(workspace, &home, options, EngineLines::InTheEngine)
+}
+
 fn open_at(workspace: &Workspace, home: &VaultHome, options: TaskOptions) -> Result<Tasks> {
+    open_store(workspace, home, options, EngineLines::HereToo)
+}
+
+/// Where the ledger lines of a store that keeps its own ledger are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EngineLines {
+    /// In the engine, and those of this machine also in the ledger of the workspace.
+    HereToo,
+    /// In the engine only.
+    InTheEngine,
+}
+
+fn open_store(
+    workspace: &Workspace,
+    home: &VaultHome,
+    options: TaskOptions,
+    lines: EngineLines,
+) -> Result<Tasks> {
     let (settings, folder) = (&home.settings, home.folder());
     fs::create_dir_all(&folder).at("make the folder", &folder)?;
     let folder = fs::canonicalize(&folder).at("open the vault", &folder)?;
@@ -190,6 +217,7 @@ fn open_at(workspace: &Workspace, home: &VaultHome, options: TaskOptions) -> Res
     let durability = settings.vault.durability;
     let journal = Arc::new(LedgerJournal::new(ledger, id, durability, options.observer));
     let mut folder_options = FolderOptions::new(Arc::clone(&journal) as Arc<dyn Journal>);
+    let copies = (lines == EngineLines::HereToo).then_some(journal as Arc<dyn Journal>);
     folder_options.durability = durability;
     folder_options.settle = settings.vault.settle.0;
     let (name, store): (_, Arc<dyn Store>) = match settings.vault.chosen_store() {
@@ -219,13 +247,13 @@ fn open_at(workspace: &Workspace, home: &VaultHome, options: TaskOptions) -> Res
                 lease: settings.vault.lease.0,
                 deadline: settings.vault.remote_timeout.0.min(LONGEST_CALL),
                 archive: Some(private.join("archive")),
-                journal: Some(journal),
+                journal: copies,
             };
             ("etcd", Arc::new(EtcdStore::open(etcd_options)?))
         }
         StoreChoice::Engine(url) if is_postgres(url) => {
             let passfile = options.passfile.as_deref();
-            let store = open_postgres(url, &settings.vault, options.login, passfile, journal)?;
+            let store = open_postgres(url, &home.root, &settings.vault, options.login, passfile, copies)?;
             ("postgres", Arc::new(store))
         }
         StoreChoice::Engine(url) => return Err(unknown_engine(url)),
@@ -319,7 +347,7 @@ const CLOCK_SLACK: SignedDuration = SignedDuration::from_hours(1);
 const AT_ONCE: usize = 1000;
 
 /// Called for every event.
-pub type Observer = Arc<dyn Fn(&Entry) + Send + Sync>;
+pub type Observer = Arc<dyn Fn(&Entry) + Send + std::marker::Sync>;
 
 /// A ledger in which the events of a vault are recorded.
 #[derive(Clone)]

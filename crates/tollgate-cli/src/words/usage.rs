@@ -149,6 +149,10 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
             "agents may not manage tokens".into(),
             "ask a person to run this command outside the agent".into(),
         ),
+        E::AgentsDoNotCopy => (
+            "agents may not copy vaults".into(),
+            "ask a person to run this command outside the agent".into(),
+        ),
         E::TokenExists(name) => (
             format!("there already is a token for `{name}`, and its secret cannot be shown again"),
             format!("run `tollgate token remove {name}` first, or choose another name"),

@@ -17,6 +17,7 @@ mod mcp_setup;
 mod old_state;
 mod owners;
 mod people;
+mod postgres;
 mod readme;
 mod recovery;
 mod refusals;

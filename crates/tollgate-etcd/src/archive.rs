@@ -7,24 +7,21 @@
 //! what the archive has already is skipped. A line that a reader has not read yet stays: readers leave their place in
 //! `P/reader/MACHINE` for an hour.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::event::Event;
 use tollgate_base::ledger::{Entry, Ledger};
 use tollgate_base::lock::Lock;
-use tollgate_base::name::Agent;
 use tollgate_base::settings::Durability;
 use tollgate_vault::figures::Tally;
 
-use crate::layout::{read, write};
-use crate::lines::PlacedLine;
+use crate::inside::Inside;
+use crate::layout::write;
+use crate::lines::{Archived, LineAt};
 use crate::message::{Act, Condition, Range, Txn};
-use crate::store::Inside;
 
 /// How many lines the engine keeps: some days of a busy team, in some ten megabytes.
 pub(crate) const KEEP: usize = 20_000;
@@ -38,28 +35,7 @@ const ACTS: usize = 100;
 /// The archive continues in a new file at this size.
 const FILE_SIZE: u64 = 64 << 20;
 
-/// How far the ledger is archived.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Archived {
-    /// All lines up to this revision are in the archive.
-    pub(crate) revision: i64,
-    /// The machine that has the archive.
-    pub(crate) machine: String,
-    /// What these lines add up to.
-    pub(crate) tallies: BTreeMap<Agent, Tally>,
-}
-
 impl Inside {
-    /// How far the ledger is archived, and the revision of that statement.
-    pub(crate) fn archived(&self) -> Result<(i64, Archived)> {
-        let success = vec![Act::get(self.layout.archived())];
-        let found = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
-        match found.found().flatten().next() {
-            Some(kv) => Ok((kv.mod_revision, read(&kv.value)?)),
-            None => Ok((0, Archived::default())),
-        }
-    }
-
     /// Moves the oldest lines to the archive in this folder, if there are more than `keep`. Returns how many.
     pub(crate) fn archive(&self, folder: &Path, keep: usize) -> Result<usize> {
         let lines = Range { count_only: true, ..Range::all(&self.layout.lines()) };
@@ -85,7 +61,7 @@ impl Inside {
             oldest.into_iter().partition(|line| line.revision <= archived.revision);
         self.delete_lines(&left)?;
         let floor = self.slowest_reader()?;
-        let oldest: Vec<PlacedLine> = oldest.into_iter().filter(|line| line.revision <= floor).collect();
+        let oldest: Vec<LineAt> = oldest.into_iter().filter(|line| line.revision <= floor).collect();
         let Some(last) = oldest.last().map(|line| line.revision) else { return Ok(0) };
         let entries: Vec<Entry> = oldest.iter().flat_map(|line| line.value.events.clone()).collect();
         let ledger = Ledger::new(folder, &folder.join("lock"), FILE_SIZE, None);
@@ -118,7 +94,7 @@ impl Inside {
         Ok(answer.succeeded || answer.found().flatten().next().is_some_and(|kv| kv.value == value))
     }
 
-    fn delete_lines(&self, lines: &[PlacedLine]) -> Result<()> {
+    fn delete_lines(&self, lines: &[LineAt]) -> Result<()> {
         for some in lines.chunks(ACTS) {
             let success = some.iter().map(|line| Act::delete(&line.key)).collect();
             self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;

@@ -9,8 +9,8 @@ use tollgate_base::name::random_id;
 use tollgate_vault::checkup::Finding;
 
 use crate::client::{NodeReport, wrong_version};
+use crate::inside::Inside;
 use crate::message::{Act, MembersAnswer, Range, Txn};
-use crate::store::Inside;
 
 /// Above this difference, times in the ledger, pauses and due times are misleading. Who owns a task does not depend on it.
 const SKEW: SignedDuration = SignedDuration::from_secs(5);

@@ -4,24 +4,24 @@
 //! twice: only calls for which that is harmless are made (a step has an id; a lease has one, too). A node with a version that
 //! loses data is not used.
 
-use std::io::{BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::io::BufReader;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tollgate_base::error::{At, Fault, Result};
-use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+use tollgate_base::error::{Fault, Result};
 
 use crate::message::{
     ErrorAnswer, LeaseAnswer, Range, RangeAnswer, Streamed, TokenAnswer, Txn, TxnAnswer, VersionAnswer,
     encoded,
 };
-use crate::url::{EtcdUrl, TlsFiles};
+use crate::tls::{Login, tls};
+use crate::url::EtcdUrl;
 
 /// How long one node may take before another is asked. Longer than an election, so that a healthy node has time to wait for
 /// the new leader, and short enough that a node that hangs costs little.
@@ -38,21 +38,6 @@ pub(crate) const WATCH: Duration = Duration::from_secs(if cfg!(test) { 1 } else 
 
 /// More than the largest answer: a page of a thousand texts.
 const MAX_ANSWER: u64 = 1 << 31;
-
-/// A user of etcd.
-#[derive(Clone)]
-pub struct Login {
-    /// The name.
-    pub user: String,
-    /// The password. It is never shown.
-    pub password: String,
-}
-
-impl std::fmt::Debug for Login {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Login").field("user", &self.user).finish_non_exhaustive()
-    }
-}
 
 /// Why a call has no answer.
 #[derive(Debug)]
@@ -334,7 +319,7 @@ impl Client {
     }
 
     /// Everything that happens to keys with this prefix from a revision on, as lines of JSON. It ends after a while.
-    pub(crate) fn watch(&self, prefix: &str, from: i64) -> Called<BufReader<impl Read + use<>>> {
+    pub(crate) fn watch(&self, prefix: &str, from: i64) -> Called<BufReader<ureq::BodyReader<'static>>> {
         let body = json!({ "create_request": {
             "key": encoded(prefix),
             "range_end": encoded(crate::message::end_of(prefix)),
@@ -462,42 +447,6 @@ pub(crate) fn wrong_version(version: &str) -> Option<String> {
         (Some(3), Some(4..), Some(_)) => None,
         _ => Some(format!("etcd {version} is not supported: tollgate needs 3.4 or later")),
     }
-}
-
-/// The TLS settings: ring for the cryptography, only the named authorities, our own certificate if there is one.
-fn tls(files: &TlsFiles, base: &Path) -> Result<TlsConfig> {
-    let read = |path: &PathBuf| -> Result<(PathBuf, Vec<u8>)> {
-        let path = base.join(path);
-        let bytes = std::fs::read(&path).at("read", &path)?;
-        Ok((path, bytes))
-    };
-    let certificates = |path: &PathBuf| -> Result<Vec<Certificate<'static>>> {
-        let (path, bytes) = read(path)?;
-        let found: Vec<_> = parse_pem(&bytes)
-            .filter_map(|item| match item {
-                Ok(PemItem::Certificate(certificate)) => Some(certificate),
-                _ => None,
-            })
-            .collect();
-        if found.is_empty() {
-            return Err(Fault::invalid(format!("`{}` has no certificate in PEM", path.display())));
-        }
-        Ok(found)
-    };
-    let own = match &files.own {
-        None => None,
-        Some((certificate, key)) => {
-            let (path, bytes) = read(key)?;
-            let key = PrivateKey::from_pem(&bytes)
-                .map_err(|_| Fault::invalid(format!("`{}` has no private key in PEM", path.display())))?;
-            Some(ClientCert::new_with_certs(&certificates(certificate)?, key))
-        }
-    };
-    Ok(TlsConfig::builder()
-        .root_certs(RootCerts::Specific(Arc::new(certificates(&files.ca)?)))
-        .client_cert(own)
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .build())
 }
 
 /// A value as JSON, for messages that have no type of their own.

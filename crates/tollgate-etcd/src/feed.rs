@@ -9,11 +9,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tollgate_base::error::{Fault, Result};
-use tollgate_vault::store::Hint;
+use tollgate_vault::State;
+use tollgate_vault::store::{Hint, TaskSummary};
 
 use crate::client::WATCH;
+use crate::inside::Inside;
 use crate::message::{Range, Streamed, WatchAnswer};
-use crate::store::Inside;
+use crate::named::Named;
 use crate::view::View;
 
 /// How many keys are read at once, so that an answer has a bounded size: a thousand texts.
@@ -44,6 +46,22 @@ pub(crate) fn load(inside: &Inside) -> Result<View> {
     view.ok_or_else(|| Fault::invalid("the engine answered nothing"))
 }
 
+/// Final tasks, which are not in the view.
+pub(crate) fn scan_final(inside: &Inside, state: State) -> Result<Vec<TaskSummary>> {
+    let mut range = Range { limit: PAGE, ..Range::all(&inside.layout.final_tasks()) };
+    let mut tasks = Vec::new();
+    loop {
+        let answer = inside.called(inside.client.range(&range))?;
+        let last = answer.kvs.last().filter(|_| answer.more).map(|last| last.key.clone());
+        let named = Named::read_each(&inside.layout, answer.kvs);
+        tasks.extend(named.filter(|task| task.slot.state() == state));
+        match last {
+            Some(last) => range.from = [&last[..], &[0]].concat(),
+            None => return Ok(tasks),
+        }
+    }
+}
+
 /// Starts the thread that feeds the view of this store.
 pub(crate) fn start(inside: &Arc<Inside>) {
     let inside = Arc::downgrade(inside);
@@ -58,16 +76,16 @@ fn feed(store: &Weak<Inside>) {
         drop(inside);
         let ended = match watch {
             Ok(lines) => follow(store, lines),
-            Err(_) => Ended::Failed,
+            Err(_) => WatchEnd::Failed,
         };
         let Some(inside) = store.upgrade() else { return };
         match ended {
-            Ended::OfItself => pause = PAUSES.0,
-            Ended::Compacted => match load(&inside) {
+            WatchEnd::OfItself => pause = PAUSES.0,
+            WatchEnd::Compacted => match load(&inside) {
                 Ok(view) => inside.replace_view(view),
                 Err(_) => thread::sleep(pause),
             },
-            Ended::Failed => {
+            WatchEnd::Failed => {
                 inside.client.skip_current();
                 drop(inside);
                 thread::sleep(pause);
@@ -78,7 +96,7 @@ fn feed(store: &Weak<Inside>) {
 }
 
 /// How a watch ended.
-enum Ended {
+enum WatchEnd {
     /// It was time to make it again.
     OfItself,
     /// The engine has forgotten the revision that it should have begun with.
@@ -87,26 +105,26 @@ enum Ended {
     Failed,
 }
 
-fn follow(store: &Weak<Inside>, mut lines: impl BufRead) -> Ended {
+fn follow(store: &Weak<Inside>, mut lines: impl BufRead) -> WatchEnd {
     let began = Instant::now();
     let mut line = Vec::new();
     loop {
         line.clear();
         match lines.read_until(b'\n', &mut line) {
-            Ok(0) => return Ended::Failed,
+            Ok(0) => return WatchEnd::Failed,
             Ok(_) => {}
             // The limit of a watch looks like an error.
-            Err(_) if began.elapsed() >= WATCH * 9 / 10 => return Ended::OfItself,
-            Err(_) => return Ended::Failed,
+            Err(_) if began.elapsed() >= WATCH * 9 / 10 => return WatchEnd::OfItself,
+            Err(_) => return WatchEnd::Failed,
         }
-        let Some(inside) = store.upgrade() else { return Ended::OfItself };
+        let Some(inside) = store.upgrade() else { return WatchEnd::OfItself };
         let answer = match serde_json::from_slice::<Streamed<WatchAnswer>>(&line) {
             Ok(Streamed { result: Some(answer), .. }) => answer,
-            Ok(_) | Err(_) => return Ended::Failed,
+            Ok(_) | Err(_) => return WatchEnd::Failed,
         };
         match (answer.canceled, answer.compact_revision) {
-            (_, 1..) => return Ended::Compacted,
-            (true, _) => return Ended::Failed,
+            (_, 1..) => return WatchEnd::Compacted,
+            (true, _) => return WatchEnd::Failed,
             (false, _) => {}
         }
         let hints: Vec<Hint> = inside

@@ -7,7 +7,7 @@
 //!
 //! # Who is alive
 //!
-//! A held claim has a key that is bound to the lease of its process; see `session`. A leased claim has a lease of its own, whose
+//! A held claim has a key that is bound to the lease of its process; see `process_lease`. A leased claim has a lease of its own, whose
 //! id is made from that of the claim. etcd's clock decides when a lease ends, and only etcd's: the clocks of machines may
 //! differ by any amount.
 //!
@@ -20,24 +20,28 @@
 //!
 //! # Invariants
 //!
-//! Every call has a deadline. Nothing is printed and no environment is read: the login is an option. Imports go one way: `store`,
-//! then `archive`, `checkup`, `feed` and `lines`, then `session`, `view`, `named`, `client`, `layout`, `message` and `url`.
+//! Every call has a deadline. Nothing is printed and no environment is read: the login is an option. Imports go one way: `store`, then `archive`,
+//! `checkup`, `feed`, `lines` and `steps`, then `inside`, then the rest.
 
 mod archive;
 mod checkup;
 mod client;
 mod feed;
+mod inside;
 mod layout;
+mod line_place;
 mod lines;
 mod message;
 mod named;
-mod session;
+mod process_lease;
+mod steps;
 mod store;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod url;
 mod view;
 
-pub use client::Login;
 pub use store::{EtcdOptions, EtcdStore};
+pub use tls::Login;
 pub use url::{EtcdUrl, TlsFiles};

@@ -8,15 +8,17 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::{Agent, ClaimId, StepId};
 use tollgate_vault::event::{Entry, EventPage};
 use tollgate_vault::figures::Tally;
 
+use crate::inside::Inside;
 use crate::layout::{LineValue, read, write};
+use crate::line_place::{LinePlace, LineSums};
 use crate::message::{Act, Condition, KeyValue, Range, Txn};
-use crate::session::lease_of;
-use crate::store::Inside;
+use crate::process_lease::lease_of;
 
 /// How many lines are read at once. The engine looks at all of its lines for each page, so pages are large.
 const LINES: usize = 5000;
@@ -25,51 +27,36 @@ const LINES: usize = 5000;
 const LEAVE: Duration = Duration::from_secs(60);
 const READER: Duration = Duration::from_secs(3600);
 
-/// A place in the ledger of the engine.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Place {
-    revision: i64,
-    /// How many events of that revision were read.
-    events: usize,
-}
-
-impl Place {
-    fn parse(text: &str) -> Result<Self> {
-        let read = || {
-            let (revision, events) = text.split_once('.')?;
-            Some(Self { revision: revision.parse().ok()?, events: events.parse().ok()? })
-        };
-        match text {
-            "" => Ok(Self::default()),
-            _ => read().ok_or_else(|| {
-                Fault::invalid(format!("`{}` is not a cursor of this ledger", text.escape_debug()))
-            }),
-        }
-    }
-}
-
-impl std::fmt::Display for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}", self.revision, self.events)
-    }
-}
-
 /// One line of the ledger, where it is.
 #[derive(Debug)]
-pub(crate) struct PlacedLine {
+pub(crate) struct LineAt {
     pub(crate) revision: i64,
     pub(crate) key: Vec<u8>,
     pub(crate) value: LineValue,
 }
 
-/// What all events up to a place add up to.
-#[derive(Debug, Default)]
-pub(crate) struct Sums {
-    place: Place,
-    tallies: BTreeMap<Agent, Tally>,
+/// How far the ledger is archived.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Archived {
+    /// All lines up to this revision are in the archive.
+    pub(crate) revision: i64,
+    /// The machine that has the archive.
+    pub(crate) machine: String,
+    /// What these lines add up to.
+    pub(crate) tallies: BTreeMap<Agent, Tally>,
 }
 
 impl Inside {
+    /// How far the ledger is archived, and the revision of that statement.
+    pub(crate) fn archived(&self) -> Result<(i64, Archived)> {
+        let success = vec![Act::get(self.layout.archived())];
+        let found = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
+        match found.found().flatten().next() {
+            Some(kv) => Ok((kv.mod_revision, read(&kv.value)?)),
+            None => Ok((0, Archived::default())),
+        }
+    }
+
     /// Records events that belong to no step.
     pub(crate) fn record_events(&self, events: &[Entry]) -> Result<()> {
         let line = self.layout.line(&StepId::new()?);
@@ -86,7 +73,7 @@ impl Inside {
 
     /// The events after a cursor.
     pub(crate) fn events_after(&self, after: &str, limit: usize) -> Result<EventPage> {
-        let place = Place::parse(after)?;
+        let place = LinePlace::parse(after)?;
         let (events, next) = self.read_on(place, limit)?;
         let (_, archived) = self.archived()?;
         if place.revision < archived.revision {
@@ -98,7 +85,7 @@ impl Inside {
                 usize::MAX
             )));
         }
-        if place != Place::default() {
+        if place != LinePlace::default() {
             self.leave_place(next.revision)?;
         }
         Ok((events, next.to_string()))
@@ -119,18 +106,18 @@ impl Inside {
         Ok(())
     }
 
-    fn read_on(&self, mut place: Place, limit: usize) -> Result<(Vec<Entry>, Place)> {
+    fn read_on(&self, mut place: LinePlace, limit: usize) -> Result<(Vec<Entry>, LinePlace)> {
         let mut events = Vec::new();
         while events.len() < limit {
             let wanted = (limit - events.len()).clamp(1, LINES);
             // One more: the line of the cursor itself comes again.
             let (lines, more) = self.lines_from(place.revision, wanted + 1)?;
-            for PlacedLine { revision, value, .. } in lines {
+            for LineAt { revision, value, .. } in lines {
                 let skipped = if revision == place.revision { place.events } else { 0 };
                 let new = value.events.into_iter().skip(skipped).take(limit - events.len());
                 let count = events.len();
                 events.extend(new);
-                place = Place { revision, events: skipped.saturating_add(events.len() - count) };
+                place = LinePlace { revision, events: skipped.saturating_add(events.len() - count) };
                 if events.len() == limit {
                     break;
                 }
@@ -143,12 +130,11 @@ impl Inside {
     }
 
     /// The first lines from a revision on, and whether there are more.
-    pub(crate) fn lines_from(&self, revision: i64, limit: usize) -> Result<(Vec<PlacedLine>, bool)> {
+    pub(crate) fn lines_from(&self, revision: i64, limit: usize) -> Result<(Vec<LineAt>, bool)> {
         let range = Range { limit, created_since: Some(revision), ..Range::all(&self.layout.lines()) };
         let answer = self.called(self.client.range(&range))?;
-        let line = |kv: KeyValue| {
-            Ok(PlacedLine { revision: kv.create_revision, value: read(&kv.value)?, key: kv.key })
-        };
+        let line =
+            |kv: KeyValue| Ok(LineAt { revision: kv.create_revision, value: read(&kv.value)?, key: kv.key });
         Ok((answer.kvs.into_iter().map(line).collect::<Result<_>>()?, answer.more))
     }
 
@@ -159,8 +145,8 @@ impl Inside {
         let (_, archived) = self.archived()?;
         // What was archived in the meantime may be missing in what we read. Its sum is known.
         if sums.place.revision < archived.revision {
-            let place = Place { revision: archived.revision, events: usize::MAX };
-            *sums = Sums { place, tallies: archived.tallies };
+            let place = LinePlace { revision: archived.revision, events: usize::MAX };
+            *sums = LineSums { place, tallies: archived.tallies };
             (events, next) = self.read_on(place, usize::MAX)?;
         }
         for entry in &events {
@@ -168,20 +154,5 @@ impl Inside {
         }
         sums.place = next;
         Ok(sums.tallies.clone())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cursor_is_read_back() {
-        assert_eq!(Place::parse("").unwrap(), Place::default());
-        let place = Place { revision: 17, events: 2 };
-        assert_eq!(Place::parse(&place.to_string()).unwrap(), place);
-        for bad in ["17", "x.y", "17.", "-"] {
-            assert!(Place::parse(bad).is_err(), "{bad}");
-        }
     }
 }

@@ -11,7 +11,7 @@ use tollgate_vault::{ClaimKind, ClaimRequest, Release, Store, Terms, Vault};
 
 use super::cluster::Cluster;
 use super::shared;
-use crate::archive::Archived;
+use crate::lines::Archived;
 use crate::store::EtcdStore;
 
 /// Two lines of the ledger with events for each task, and one without.

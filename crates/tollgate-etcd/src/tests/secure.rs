@@ -61,25 +61,23 @@ fn a_login_is_needed_used_and_renewed() {
     assert!(findings.iter().any(|found| found.what.contains("takes our writes")), "{findings:?}");
 }
 
-fn openssl(folder: &Path, words: &str) {
-    let out = Command::new("openssl").args(words.split(' ')).current_dir(folder).output().unwrap();
+fn openssl(words: &str) {
+    let out = Command::new("openssl").args(words.split(' ')).output().unwrap();
     assert!(out.status.success(), "{words}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
 /// An authority `NAME.pem`, and certificates that it signed: for a node, and for us.
 fn certificates(folder: &Path, name: &str) {
-    std::fs::write(folder.join("names"), "subjectAltName=IP:127.0.0.1").unwrap();
-    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
-    openssl(folder, &format!("req -x509 {key} -days 2 -subj /CN={name} -keyout {name}.key -out {name}.pem"));
+    let at = |file: &str| folder.join(file).display().to_string();
+    std::fs::write(at("names"), "subjectAltName=IP:127.0.0.1").unwrap();
+    let new = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    let (ca, ca_key, names) = (at(&format!("{name}.pem")), at(&format!("{name}.key")), at("names"));
+    openssl(&format!("req -x509 {new} -days 2 -subj /CN={name} -keyout {ca_key} -out {ca}"));
     for who in ["node", "own"] {
-        let file = format!("{name}-{who}");
-        openssl(folder, &format!("req -new {key} -subj /CN={who} -keyout {file}.key -out {file}.csr"));
-        openssl(
-            folder,
-            &format!(
-                "x509 -req -in {file}.csr -CA {name}.pem -CAkey {name}.key -CAcreateserial -days 2 -extfile names -out {file}.pem"
-            ),
-        );
+        let file = at(&format!("{name}-{who}"));
+        openssl(&format!("req -new {new} -subj /CN={who} -keyout {file}.key -out {file}.csr"));
+        let signed = format!("-in {file}.csr -CA {ca} -CAkey {ca_key} -CAcreateserial -extfile {names}");
+        openssl(&format!("x509 -req {signed} -days 2 -out {file}.pem"));
     }
 }
 
@@ -100,20 +98,14 @@ fn tls_and_mutual_tls_let_only_the_right_ones_talk() {
     certificates(folder, "theirs");
     let (client, peer) = (free_port(), free_port());
     let (client, peer) = (format!("https://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+    let at = |file: &str| folder.join(file).display().to_string();
     let child = Command::new("setpriv")
-        .args(["--pdeathsig", "KILL", "etcd", "--name", "n", "--data-dir", "data", "--client-cert-auth"])
-        .args([
-            "--cert-file",
-            "ours-node.pem",
-            "--key-file",
-            "ours-node.key",
-            "--trusted-ca-file",
-            "ours.pem",
-        ])
+        .args(["--pdeathsig", "KILL", "etcd", "--name", "n", "--data-dir", &at("data")])
+        .args(["--client-cert-auth", "--trusted-ca-file", &at("ours.pem")])
+        .args(["--cert-file", &at("ours-node.pem"), "--key-file", &at("ours-node.key")])
         .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
         .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
         .args(["--initial-cluster", &format!("n={peer}"), "--logger", "zap", "--log-level", "error"])
-        .current_dir(folder)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()

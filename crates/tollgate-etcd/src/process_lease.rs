@@ -25,14 +25,14 @@ const LONGEST: Duration = Duration::from_secs(60);
 const FRESH: u32 = 8;
 
 /// The lease of this process, and the claims that live by it.
-pub(crate) struct Session {
+pub(crate) struct ProcessLease {
     /// How long the lease lasts without being renewed.
     pub(crate) term: Duration,
-    inside: Mutex<SessionState>,
+    inside: Mutex<LeaseState>,
 }
 
 #[derive(Default)]
-struct SessionState {
+struct LeaseState {
     /// The lease, and when it was certainly alive.
     lease: Option<(i64, Instant)>,
     /// The claims whose locks live. Whether the key of the claim may exist.
@@ -41,12 +41,12 @@ struct SessionState {
     left: Vec<ClaimId>,
 }
 
-impl Session {
+impl ProcessLease {
     pub(crate) fn new(lease: Duration) -> Self {
         Self { term: lease.min(LONGEST).max(Duration::from_secs(1)), inside: Mutex::default() }
     }
 
-    fn inside(&self) -> MutexGuard<'_, SessionState> {
+    fn inside(&self) -> MutexGuard<'_, LeaseState> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

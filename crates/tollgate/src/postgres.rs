@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::settings::VaultSettings;
@@ -10,6 +11,9 @@ use tollgate_postgres::{PostgresOptions, PostgresStore, PostgresTls, password_in
 use tollgate_vault::event::Journal;
 
 use crate::tasks::StoreLogin;
+
+/// The longest time without a heartbeat after which the owner of a held claim is gone. Heartbeats are cheap, so it is short.
+const LONGEST_HELD: Duration = Duration::from_secs(60);
 
 /// Whether an address is one of PostgreSQL.
 pub(crate) fn is_postgres(url: &str) -> bool {
@@ -44,7 +48,7 @@ pub(crate) fn open_postgres(
              `TOLLGATE_STORE_PASSWORD`"
         )));
     }
-    options.lease = settings.lease.0;
+    options.lease = settings.lease.0.min(LONGEST_HELD);
     options.patience = settings.remote_timeout.0.min(options.patience);
     options.journal = journal;
     PostgresStore::open(options)

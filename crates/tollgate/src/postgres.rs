@@ -10,8 +10,6 @@ use tollgate_base::settings::VaultSettings;
 use tollgate_postgres::{PostgresOptions, PostgresStore, PostgresTls, password_in};
 use tollgate_vault::event::Journal;
 
-use crate::tasks::StoreLogin;
-
 /// The longest time without a heartbeat after which the owner of a held claim is gone. Heartbeats are cheap, so it is short.
 const LONGEST_HELD: Duration = Duration::from_secs(60);
 
@@ -20,13 +18,13 @@ pub(crate) fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
-/// The store at this address, whose relative paths begin at `base`. The user and the password are those of the login; without a login the address names the user,
+/// The store at this address, whose relative paths begin at `base`. The login is a user and a password; without a login the address names the user,
 /// and the password comes from the password file.
 pub(crate) fn open_postgres(
     url: &str,
     base: &Path,
     settings: &VaultSettings,
-    login: Option<StoreLogin>,
+    login: Option<(String, String)>,
     passfile: Option<&Path>,
     journal: Option<Arc<dyn Journal>>,
 ) -> Result<PostgresStore> {
@@ -35,7 +33,7 @@ pub(crate) fn open_postgres(
         let own = own.iter_mut().flat_map(|(cert, key)| [cert, key]);
         ca.iter_mut().chain(own).for_each(|path| *path = base.join(&*path));
     }
-    if let Some(StoreLogin { user, password }) = login {
+    if let Some((user, password)) = login {
         options.user = user;
         options.password = Some(password);
     } else if let Some(passfile) = passfile.filter(|path| path.is_file()) {
@@ -64,7 +62,7 @@ mod tests {
             let settings = VaultSettings::default();
             open_postgres(url, Path::new("/"), &settings, login, None, None).map(drop)
         };
-        let login = || Some(StoreLogin { user: "ada".into(), password: "secret".into() });
+        let login = || Some(("ada".to_owned(), "secret".to_owned()));
         let said = open("postgres://db/x?sslmode=disable", None).unwrap_err().to_string();
         assert!(said.contains("TOLLGATE_STORE_USER"), "{said}");
         assert!(open("postgres://db/x?sslmode=disable", login()).is_ok());

@@ -252,8 +252,9 @@ fn open_store(
             ("etcd", Arc::new(EtcdStore::open(etcd_options)?))
         }
         StoreChoice::Engine(url) if is_postgres(url) => {
+            let login = options.login.map(|StoreLogin { user, password }| (user, password));
             let passfile = options.passfile.as_deref();
-            let store = open_postgres(url, &home.root, &settings.vault, options.login, passfile, copies)?;
+            let store = open_postgres(url, &home.root, &settings.vault, login, passfile, copies)?;
             ("postgres", Arc::new(store))
         }
         StoreChoice::Engine(url) => return Err(unknown_engine(url)),

@@ -1,6 +1,12 @@
 //! What a claim costs on PostgreSQL, compared in alternating rounds with the bare compare-and-swap of the same client on the
 //! same server; a claim among many tasks; and many listeners.
-#![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::needless_range_loop,
+    clippy::unwrap_used,
+    reason = "a benchmark prints its figures and stops at the first surprise"
+)]
 
 #[path = "../tests/it/server.rs"]
 #[expect(dead_code, reason = "the tests use more of it")]

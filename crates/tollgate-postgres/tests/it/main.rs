@@ -1,4 +1,9 @@
 //! The store on real PostgreSQL servers that the tests start themselves.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test stops at the first surprise and says what it skips"
+)]
 
 mod campaign;
 mod conformance;

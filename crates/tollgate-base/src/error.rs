@@ -79,12 +79,12 @@ pub enum Fault {
         /// How long this process waited, in seconds.
         waited_s: u64,
     },
-    /// The git remote does not answer, so it is unknown who owns a task.
+    /// The git remote, or the engine, does not answer, so it is unknown who owns a task.
     #[error("the remote `{remote}` cannot be reached: {what}")]
     Unreachable {
-        /// The name of the remote.
+        /// The name of the remote, or the address of the engine.
         remote: String,
-        /// Git's message.
+        /// The message of git or of the engine.
         what: String,
     },
     /// The git remote rejected the push.
@@ -125,7 +125,9 @@ impl Fault {
             Self::Locked { .. } => {
                 "find the process that holds the lock with `fuser`, and end that process if it hangs"
             }
-            Self::Unreachable { .. } => "nothing was claimed; check that `git fetch` works, then try again",
+            Self::Unreachable { .. } => {
+                "nothing was claimed; check the connection with `tollgate doctor`, then try again"
+            }
             Self::RemoteRefused { .. } => "run `tollgate doctor` to see which pushes the remote must allow",
             Self::Invalid { .. } | Self::Missing { .. } => return None,
         })

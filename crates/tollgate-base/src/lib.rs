@@ -11,6 +11,7 @@ pub mod ledger;
 pub mod lock;
 pub mod name;
 pub mod settings;
+mod store_choice;
 pub mod sys;
 pub mod task;
 mod units;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Fault, Result};
 use crate::name::Agent;
+pub use crate::store_choice::StoreChoice;
 pub use crate::units::{Size, Wait};
 
 /// The latest version of the configuration that this program can read.
@@ -150,7 +151,9 @@ pub struct VaultSettings {
     pub agents: Agents,
     /// Whether an acknowledged step survives a power failure.
     pub durability: Durability,
-    /// How machines agree on who owns a task.
+    /// Which store keeps the tasks.
+    pub store: StoreChoice,
+    /// How machines agree on who owns a task: the older way to choose git.
     pub sync: Sync,
     /// With git: the name of the remote.
     pub remote: String,
@@ -190,6 +193,16 @@ impl From<PathBuf> for VaultTree {
     }
 }
 
+impl VaultSettings {
+    /// Which store keeps the tasks, by `store` or by `sync`.
+    pub fn chosen_store(&self) -> &StoreChoice {
+        match self.sync {
+            Sync::Git => &StoreChoice::Git,
+            Sync::None => &self.store,
+        }
+    }
+}
+
 impl Default for VaultSettings {
     fn default() -> Self {
         Self {
@@ -205,6 +218,7 @@ impl Default for VaultSettings {
             retry: [10, 60, 300].map(|s| Wait(Duration::from_secs(s))).to_vec(),
             agents: Agents::default(),
             durability: Durability::default(),
+            store: StoreChoice::default(),
             sync: Sync::default(),
             remote: "origin".into(),
             branch: "main".into(),
@@ -387,7 +401,16 @@ impl Settings {
             Some(found) if found > CONFIG_VERSION => {
                 Err(Fault::NewerConfig { path: path.to_owned(), found, known: CONFIG_VERSION })
             }
-            _ => toml::from_str(text).map_err(invalid),
+            _ => {
+                let settings: Self = toml::from_str(text).map_err(invalid)?;
+                if settings.vault.sync == Sync::Git && matches!(settings.vault.store, StoreChoice::Engine(_))
+                {
+                    let what =
+                        "`sync = \"git\"` and an engine in `store` exclude each other: delete one of them";
+                    return Err(Fault::Config { path: path.to_owned(), what: what.to_owned() });
+                }
+                Ok(settings)
+            }
         }
     }
 }
@@ -435,6 +458,7 @@ mod tests {
             retry = ["1s", "2m"]
             agents = "listed"
             durability = "fast"
+            store = "git"
             sync = "git"
             remote = "team"
             branch = "tasks"
@@ -469,6 +493,7 @@ mod tests {
             retry: vec![Wait(Duration::from_secs(1)), Wait(Duration::from_secs(120))],
             agents: Agents::Listed,
             durability: Durability::Fast,
+            store: StoreChoice::Git,
             sync: Sync::Git,
             remote: "team".into(),
             branch: "tasks".into(),
@@ -507,6 +532,9 @@ mod tests {
             ("not toml", "not toml"),
             ("[vault]\nlease = \"soon\"", "soon"),
             ("[vault]\nsync = \"dropbox\"", "dropbox"),
+            ("[vault]\nstore = \"dropbox\"", "dropbox"),
+            ("[vault]\nstore = \"etcd://a:b@c:1/x\"", "TOLLGATE_STORE_PASSWORD"),
+            ("[vault]\nsync = \"git\"\nstore = \"etcd://c:1/x\"", "exclude each other"),
             ("[agent.\"a/b\"]\nrole = \"x\"", "a/b"),
             ("[agent.blue]\nallow = []", "allow"),
         ] {

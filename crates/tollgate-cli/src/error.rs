@@ -69,6 +69,8 @@ pub(crate) enum UsageError {
     VaultNameIsNotText,
     /// tollgate cannot safely add this vault to the configuration.
     NameTheVaultYourself(String),
+    /// tollgate cannot safely add this store to the configuration.
+    ChooseTheStoreYourself(String),
     NoClaimId,
     BadTitle,
     /// tollgate could not parse the new task.
@@ -88,6 +90,7 @@ pub(crate) enum UsageError {
     WeakToken(WeakSecret),
     AgentsDoNotServe,
     AgentsGetTokens,
+    AgentsDoNotCopy,
     TokenExists(Agent),
     NoPlaceForTokens,
     /// The input of a hook cannot be understood.

@@ -15,7 +15,7 @@ use tollgate::name::{Agent, TurnId};
 use tollgate::protected::Protected;
 use tollgate::settings::LedgerSettings;
 use tollgate::shared_turn::{Leaves, SharedTurn, SharedTurns};
-use tollgate::tasks::{open_workspace, workspace_id};
+use tollgate::tasks::{StoreLogin, open_workspace, workspace_id};
 use tollgate::turn::{Session, Turn, TurnState};
 use tollgate::vault::claim::ClaimId;
 use tollgate::workspace::{Options, STATE_FOLDER, Workspace, has_state};
@@ -317,6 +317,17 @@ impl Invocation {
     /// Whether the user has not configured how git runs ssh.
     pub(crate) fn plain_ssh(&self) -> bool {
         !self.surroundings.ssh
+    }
+
+    /// Who the user is for an engine.
+    pub(crate) fn store_login(&self) -> Option<StoreLogin> {
+        let (user, password) = self.surroundings.store_login.clone()?;
+        Some(StoreLogin { user, password })
+    }
+
+    /// The user's password file for PostgreSQL.
+    pub(crate) fn passfile(&self) -> Option<PathBuf> {
+        self.surroundings.passfile.clone()
     }
 
     /// The user's folder for tollgate's state.

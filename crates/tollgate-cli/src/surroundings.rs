@@ -18,6 +18,10 @@ pub(crate) struct Surroundings {
     pub(crate) claim_id: Option<OsString>,
     /// `TOLLGATE_TOKEN`
     pub(crate) token: Option<OsString>,
+    /// `TOLLGATE_STORE_USER` and `TOLLGATE_STORE_PASSWORD`: the login of an engine, if both are set.
+    pub(crate) store_login: Option<(String, String)>,
+    /// `PGPASSFILE`, or `.pgpass` in the user's home: passwords for PostgreSQL.
+    pub(crate) passfile: Option<PathBuf>,
     /// `PATH`
     pub(crate) path: Option<OsString>,
     /// The path of this program, for starting it again.
@@ -74,6 +78,13 @@ impl Surroundings {
             agent: text("TOLLGATE_AGENT"),
             claim_id: text("TOLLGATE_CLAIM_ID"),
             token: text("TOLLGATE_TOKEN"),
+            store_login: {
+                let word = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+                word("TOLLGATE_STORE_USER").zip(word("TOLLGATE_STORE_PASSWORD"))
+            },
+            passfile: text("PGPASSFILE")
+                .map(PathBuf::from)
+                .or_else(|| Some(env::home_dir()?.join(".pgpass"))),
             path: text("PATH"),
             program: program(),
             ssh: text("GIT_SSH_COMMAND").or_else(|| text("GIT_SSH")).is_some(),

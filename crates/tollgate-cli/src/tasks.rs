@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use tollgate::error::{Fault, Result};
-use tollgate::tasks::{self, TaskOptions, VaultHome};
+use tollgate::tasks::{self, TaskOptions, VaultHome, check_store};
 use tollgate::vault::checkup::Synced;
 use tollgate::workspace::{STATE_FOLDER, Workspace, read_settings};
 
@@ -92,8 +92,21 @@ impl Invocation {
             observer: Some(Arc::new(move |entry| observer.event(entry))),
             own_ssh: !self.plain_ssh(),
             ledger_head: self.ledger_head(&home)?,
+            login: self.store_login(),
+            passfile: self.passfile(),
         };
         Ok(tasks::open(workspace, options)?.map(|open| LoggedVault { open, logs }))
+    }
+
+    /// The tasks in another store, opened with the settings of this workspace. Its vault is made if it is missing.
+    pub(crate) fn tasks_in(&self, store: &str) -> Result<tasks::Tasks> {
+        let options = TaskOptions {
+            own_ssh: !self.plain_ssh(),
+            login: self.store_login(),
+            passfile: self.passfile(),
+            ..TaskOptions::default()
+        };
+        tasks::open_in(&self.workspace()?, check_store(store)?, options)
     }
 
     /// The vault of this workspace, synchronised with the remote.

@@ -40,6 +40,7 @@ pub mod claim;
 pub mod claim_lock;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+pub mod copy;
 pub mod denial;
 pub mod event;
 pub mod figures;

@@ -36,7 +36,7 @@ impl Vault {
     pub fn reclaim(&self, now: Timestamp) -> Result<(Vec<Reclaimed>, Vec<Skipped>)> {
         self.store().heal()?;
         let (mut done, mut skipped) = (Vec::new(), Vec::new());
-        for task in self.store().scan(State::InProgress, now)?.tasks {
+        for task in self.store().suspects(now)? {
             match self.reclaim_one(&task, now) {
                 Ok(reclaimed) => done.extend(reclaimed),
                 Err(fault) => skipped.push((task.name, fault)),
@@ -48,8 +48,8 @@ impl Vault {
 
     /// What [`Vault::reclaim`] would do.
     pub fn reclaimable(&self, now: Timestamp) -> Result<Vec<Reclaimed>> {
-        let tasks = self.store().scan(State::InProgress, now)?.tasks;
-        let found = tasks.iter().filter_map(|listed| self.abandoned(listed, now).transpose());
+        let suspects = self.store().suspects(now)?;
+        let found = suspects.iter().filter_map(|listed| self.abandoned(listed, now).transpose());
         found.map(|found| Ok(found?.2)).collect()
     }
 

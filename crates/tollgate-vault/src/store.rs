@@ -10,7 +10,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
@@ -229,6 +229,12 @@ pub trait Store: Send + Sync {
         Ok(None)
     }
 
+    /// The tasks in progress whose owners may be gone. A store that knows most owners to be alive leaves their tasks out, so
+    /// that a look for dead owners does not cost a question for each task.
+    fn suspects(&self, now: Timestamp) -> Result<Vec<TaskSummary>> {
+        Ok(self.scan(State::InProgress, now)?.tasks)
+    }
+
     /// Whether the owner of a held claim is alive.
     fn liveness(&self, _claim: &Claim) -> Result<Liveness> {
         Ok(Liveness::Unknown)
@@ -247,6 +253,12 @@ pub trait Store: Send + Sync {
     /// The same for every held claim of this machine, in whichever process its owner is.
     fn heartbeat_all(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// When it was last certain that a held claim of this process had a whole lease left, by the monotonic clock. `None`: at
+    /// the claim, or at the last heartbeat.
+    fn proven_at(&self, _claim: &ClaimId) -> Option<Instant> {
+        None
     }
 
     // Checkup: what keeps the store healthy.

@@ -251,7 +251,8 @@ impl Vault {
     }
 }
 
-fn until_answered(apply: impl Fn() -> Result<StepOutcome>) -> Result<StepOutcome> {
+/// Asks again as long as the answer is lost.
+pub(crate) fn until_answered(apply: impl Fn() -> Result<StepOutcome>) -> Result<StepOutcome> {
     for _ in 0..RETRIES {
         match apply()? {
             StepOutcome::Unknown(_) => {}

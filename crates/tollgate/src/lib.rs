@@ -96,6 +96,8 @@ compile_error!(
     "tollgate supports Linux and macOS: its promises need locks and renames that differ elsewhere"
 );
 
+mod machine;
+mod postgres;
 pub mod tasks;
 pub mod worktree;
 

@@ -20,15 +20,19 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::ledger::{self, Entry, Followed, Ledger, Line};
 use tollgate_base::name::{Agent, StepId};
-use tollgate_base::settings::{Durability, Settings, Sync, VaultTree};
+use tollgate_base::settings::{Durability, Settings, StoreChoice, Sync, VaultTree};
 use tollgate_base::task::State;
+use tollgate_etcd::{EtcdOptions, EtcdStore, EtcdUrl, Login};
 use tollgate_guard::protected::Protected;
 use tollgate_guard::workspace::{Options, STATE_FOLDER, Workspace, read_settings};
+use tollgate_postgres::PostgresOptions;
 use tollgate_vault::event::{EventPage, Journal};
 use tollgate_vault::figures::Tally;
 use tollgate_vault::roles::Roles;
 use tollgate_vault::{FolderOptions, FolderStore, GitOptions, GitStore, Store, Terms, Vault};
 
+use crate::machine::machine_name;
+use crate::postgres::{is_postgres, open_postgres};
 use crate::worktree::in_main_tree;
 
 /// What the library does not take from its surroundings by itself.
@@ -40,7 +44,23 @@ pub struct TaskOptions {
     pub own_ssh: bool,
     /// A file outside the workspace that remembers the head of the ledger, for a vault of another worktree.
     pub ledger_head: Option<PathBuf>,
+    /// Who we are for an engine. Never from the configuration, which is in the repository.
+    pub login: Option<StoreLogin>,
+    /// The password file of PostgreSQL's own programs.
+    pub passfile: Option<PathBuf>,
 }
+
+/// A user of an engine.
+#[derive(Clone)]
+pub struct StoreLogin {
+    /// The name.
+    pub user: String,
+    /// The password.
+    pub password: String,
+}
+
+/// The longest deadline of a call to an engine. A worker that cannot renew its lease must have time to stop.
+const LONGEST_CALL: Duration = Duration::from_secs(10);
 
 /// The workspace that a vault belongs to. In a git worktree, this may be another workspace.
 #[derive(Debug, Clone)]
@@ -86,9 +106,14 @@ impl VaultHome {
         files_in(&self.folder(), &self.settings)
     }
 
+    /// Whether the tasks are in an engine, so that nothing on this machine shows whether there are any.
+    pub fn is_in_engine(&self) -> bool {
+        matches!(self.settings.vault.chosen_store(), StoreChoice::Engine(_))
+    }
+
     /// Whether there is a vault. A store that keeps the tasks elsewhere may show none of them.
     pub fn has_vault(&self) -> bool {
-        is_vault(&self.folder()) || self.settings.vault.sync != Sync::None
+        is_vault(&self.folder()) || *self.settings.vault.chosen_store() != StoreChoice::Folder
     }
 }
 
@@ -106,6 +131,22 @@ pub fn shared_with(root: &Path, settings: &Settings) -> Result<Option<PathBuf>> 
 
 fn not_shared(why: &str) -> Fault {
     Fault::invalid(format!("this git worktree shares the vault of the repository's main tree, but {why}"))
+}
+
+/// Checks a value for `[vault] store`, before it is written into a configuration.
+pub fn check_store(text: &str) -> Result<StoreChoice> {
+    let choice = StoreChoice::try_from(text.to_owned()).map_err(Fault::invalid)?;
+    match &choice {
+        StoreChoice::Engine(url) if EtcdUrl::is_one(url) => EtcdUrl::parse(url).map(|_| choice),
+        StoreChoice::Engine(url) if is_postgres(url) => PostgresOptions::parse(url).map(|_| choice),
+        StoreChoice::Engine(url) => Err(unknown_engine(url)),
+        StoreChoice::Folder | StoreChoice::Git => Ok(choice),
+    }
+}
+
+fn unknown_engine(url: &str) -> Fault {
+    let scheme = url.split("://").next().unwrap_or_default();
+    Fault::invalid(format!("tollgate knows no engine `{scheme}`: use `etcd://`, `etcds://` or `postgres://`"))
 }
 
 /// The vault of a workspace, open.
@@ -134,7 +175,34 @@ pub fn create(workspace: &Workspace, options: TaskOptions) -> Result<Tasks> {
     open_at(workspace, &VaultHome::of(workspace.path(), workspace.settings())?, options)
 }
 
+/// The tasks in another store than the one that the settings name, for a copy. What a store with its own ledger records is
+/// not copied into that of the workspace.
+pub fn open_in(workspace: &Workspace, store: StoreChoice, options: TaskOptions) -> Result<Tasks> {
+    let mut home = VaultHome::of(workspace.path(), workspace.settings())?;
+    home.settings.vault.store = store;
+    home.settings.vault.sync = Sync::None;
+    open_store(workspace, &home, options, EngineLines::InTheEngine)
+}
+
 fn open_at(workspace: &Workspace, home: &VaultHome, options: TaskOptions) -> Result<Tasks> {
+    open_store(workspace, home, options, EngineLines::HereToo)
+}
+
+/// Where the ledger lines of a store that keeps its own ledger are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EngineLines {
+    /// In the engine, and those of this machine also in the ledger of the workspace.
+    HereToo,
+    /// In the engine only.
+    InTheEngine,
+}
+
+fn open_store(
+    workspace: &Workspace,
+    home: &VaultHome,
+    options: TaskOptions,
+    lines: EngineLines,
+) -> Result<Tasks> {
     let (settings, folder) = (&home.settings, home.folder());
     fs::create_dir_all(&folder).at("make the folder", &folder)?;
     let folder = fs::canonicalize(&folder).at("open the vault", &folder)?;
@@ -147,13 +215,14 @@ fn open_at(workspace: &Workspace, home: &VaultHome, options: TaskOptions) -> Res
         Workspace::open(&home.root, options)?.ledger().clone()
     };
     let durability = settings.vault.durability;
-    let mut folder_options =
-        FolderOptions::new(Arc::new(LedgerJournal::new(ledger, id, durability, options.observer)));
+    let journal = Arc::new(LedgerJournal::new(ledger, id, durability, options.observer));
+    let mut folder_options = FolderOptions::new(Arc::clone(&journal) as Arc<dyn Journal>);
+    let copies = (lines == EngineLines::HereToo).then_some(journal as Arc<dyn Journal>);
     folder_options.durability = durability;
     folder_options.settle = settings.vault.settle.0;
-    let (name, store): (_, Arc<dyn Store>) = match settings.vault.sync {
-        Sync::None => ("folder", Arc::new(FolderStore::open(&folder, folder_options)?)),
-        Sync::Git => {
+    let (name, store): (_, Arc<dyn Store>) = match settings.vault.chosen_store() {
+        StoreChoice::Folder => ("folder", Arc::new(FolderStore::open(&folder, folder_options)?)),
+        StoreChoice::Git => {
             let git_options = GitOptions {
                 program: "git".into(),
                 remote: settings.vault.remote.clone(),
@@ -167,6 +236,28 @@ fn open_at(workspace: &Workspace, home: &VaultHome, options: TaskOptions) -> Res
             };
             ("git", Arc::new(GitStore::open(&folder, git_options)?))
         }
+        StoreChoice::Engine(url) if EtcdUrl::is_one(url) => {
+            let login = options.login.map(|StoreLogin { user, password }| Login { user, password });
+            let private = folder.join(STATE_FOLDER).join("engine");
+            let etcd_options = EtcdOptions {
+                url: EtcdUrl::parse(url)?,
+                login,
+                base: home.root.clone(),
+                machine: machine_name(&private)?,
+                lease: settings.vault.lease.0,
+                deadline: settings.vault.remote_timeout.0.min(LONGEST_CALL),
+                archive: Some(private.join("archive")),
+                journal: copies,
+            };
+            ("etcd", Arc::new(EtcdStore::open(etcd_options)?))
+        }
+        StoreChoice::Engine(url) if is_postgres(url) => {
+            let login = options.login.map(|StoreLogin { user, password }| (user, password));
+            let passfile = options.passfile.as_deref();
+            let store = open_postgres(url, &home.root, &settings.vault, login, passfile, copies)?;
+            ("postgres", Arc::new(store))
+        }
+        StoreChoice::Engine(url) => return Err(unknown_engine(url)),
     };
     let terms = Terms {
         roles: Roles { tables: settings.agent.clone(), agents: settings.vault.agents },
@@ -226,9 +317,9 @@ fn vault_folder(root: &Path, settings: &Settings) -> PathBuf {
 }
 
 fn files_in(vault: &Path, settings: &Settings) -> PathBuf {
-    match settings.vault.sync {
-        Sync::None => vault.to_owned(),
-        Sync::Git => GitStore::folder_in(vault),
+    match settings.vault.chosen_store() {
+        StoreChoice::Git => GitStore::folder_in(vault),
+        StoreChoice::Folder | StoreChoice::Engine(_) => vault.to_owned(),
     }
 }
 

@@ -91,7 +91,8 @@ fn look(invocation: &Invocation, root: &Path, facts: &mut Vec<Fact>) {
     let stage = state.join("stage");
     let place = if stage.is_dir() { &stage } else { root };
     add("file system", probe(place).map(Fact::FileSystem));
-    if !state.join("version").exists() {
+    let in_engine = VaultHome::at(root.to_owned()).is_ok_and(|home| home.is_in_engine());
+    if !state.join("version").exists() && !in_engine {
         add("state", Ok(Fact::NoState));
         return;
     }

@@ -11,7 +11,7 @@ use clap::builder::PossibleValuesParser;
 use serde_json::json;
 use tollgate::error::Fault;
 use tollgate::settings::Settings;
-use tollgate::tasks::{VaultHome, is_vault, shared_with};
+use tollgate::tasks::{VaultHome, check_store, is_vault, shared_with};
 use tollgate::vault::state::State;
 use tollgate::workspace::{STATE_FOLDER, read_settings};
 
@@ -29,7 +29,8 @@ use crate::words;
 /// Writes a commented configuration, and nothing else. An existing configuration is not changed, so you can run this command
 /// again at any time. You can also guard files without it, because all settings have defaults.
 ///
-/// With --vault it also creates the folders for tasks and adds them to the configuration.
+/// With --vault it also creates the folders for tasks and adds them to the configuration. With --store the tasks are in an
+/// engine that several machines share.
 ///
 /// To guard an agent program, install hooks for it (--host), or let its agent use the tools of tollgate's MCP server (--mcp).
 /// A program gets both only if you name it with both options.
@@ -42,12 +43,17 @@ Example
   tollgate init
   tollgate init --vault
   tollgate init -C ~/notes --vault ~/notes/tasks
+  tollgate init --store etcd://a:2379,b:2379,c:2379/team
   tollgate init --remove")]
 pub(crate) struct InitArgs {
     /// Create the folders of a vault for tasks [default: `vault` in the workspace]
     #[arg(long, value_name = "DIR", conflicts_with = "remove", value_hint = clap::ValueHint::DirPath)]
     #[allow(clippy::option_option, reason = "clap's type for an option whose value is optional")]
     vault: Option<Option<PathBuf>>,
+
+    /// Keep the tasks in this store: `folder`, `git`, or the address of an engine, without a password
+    #[arg(long, value_name = "URL", conflicts_with = "remove")]
+    store: Option<String>,
 
     /// Install hooks for an agent program in this workspace; `all` means all programs found here
     #[arg(long = "host", value_name = "HOST", value_parser = hosts())]
@@ -108,6 +114,9 @@ unread = "known"
 # The folder with the tasks, relative to the workspace.
 # dir = "vault"
 
+# Where the tasks are: "folder", "git", or an engine that several machines share, as in "etcd://a:2379,b:2379/team".
+# store = "folder"
+
 # How long a claim by `task claim` lasts unless it is renewed, and the number of attempts before a task is rejected.
 # lease = "30m"
 # max_attempts = 3
@@ -127,6 +136,9 @@ unread = "known"
 
 /// The template's line for the vault.
 const DIR_LINE: &str = "# dir = \"vault\"\n";
+
+/// The template's line for the store.
+const STORE_LINE: &str = "# store = \"folder\"\n";
 
 pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, CliError> {
     let (root, found_by) = invocation.root()?;
@@ -165,12 +177,16 @@ pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, Cl
         false => write(&root, &state, &config)?,
     };
     // Checks an existing configuration now, not at the next write.
-    let settings = if done == ConfigSetup::Kept { read_settings(&config)? } else { Settings::default() };
+    let mut settings = if done == ConfigSetup::Kept { read_settings(&config)? } else { Settings::default() };
+    let chosen = match &args.store {
+        Some(store) => choose_store(&config, &mut settings, store)?,
+        None => false,
+    };
     let vault = match &args.vault {
         Some(dir) => Some(make_vault(invocation, &root, &config, &settings, dir.as_deref())?),
         None => None,
     };
-    let named = vault.as_ref().is_some_and(|vault| vault.named);
+    let named = chosen || vault.as_ref().is_some_and(|vault| vault.named);
     let done = if done == ConfigSetup::Kept && named { ConfigSetup::Changed } else { done };
     let (git, state) = (root.join(".git").exists(), state.join("version").exists());
     let mut words = words::init(&root, found_by, done, git, state)
@@ -188,6 +204,10 @@ pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, Cl
         "hosts": hooked,
         "mcp": registered,
     });
+    if let Some(store) = &args.store {
+        words = format!("{words}\n{}", words::store_chosen(store));
+        json["store"] = store.as_str().into();
+    }
     if let Some(vault) = &vault {
         words = format!("{words}\n{}", words::vault_made(&invocation.viewpoint(), &vault.folder, vault.new));
         json["vault"] = vault.folder.to_string_lossy().into();
@@ -246,29 +266,51 @@ fn make_vault(
     Ok(Made { folder, new, named })
 }
 
+/// Adds the store to the configuration. Returns whether it was not there.
+fn choose_store(config: &Path, settings: &mut Settings, store: &str) -> Result<bool, CliError> {
+    let choice = check_store(store)?;
+    if *settings.vault.chosen_store() == choice {
+        return Ok(false);
+    }
+    let text = fs::read_to_string(config).map_err(at("read", config))?;
+    let line = format!("store = {}\n", serde_json::Value::from(store));
+    let text = with_line(&text, STORE_LINE, line);
+    match Settings::parse(&text, config) {
+        Ok(now) if *now.vault.chosen_store() == choice => {
+            fs::write(config, text).map_err(at("write", config))?;
+            *settings = now;
+            Ok(true)
+        }
+        _ => Err(UsageError::ChooseTheStoreYourself(store.to_owned()).into()),
+    }
+}
+
 /// The configuration with the vault added; `None` if it has the vault already.
 fn with_vault(text: &str, dir: &str, known: bool) -> Option<String> {
     let line = format!("dir = {}\n", serde_json::Value::from(dir));
-    if text.contains(DIR_LINE) {
-        return Some(text.replacen(DIR_LINE, &line, 1));
-    }
-    if known {
-        return None;
+    if known && !text.contains(DIR_LINE) { None } else { Some(with_line(text, DIR_LINE, line)) }
+}
+
+/// The configuration with this line in `[vault]`, in place of the template's line if that is there.
+fn with_line(text: &str, template: &str, line: String) -> String {
+    if text.contains(template) {
+        return text.replacen(template, &line, 1);
     }
     let mut lines: Vec<String> = text.lines().map(|line| format!("{line}\n")).collect();
     match lines.iter().position(|found| found.trim_end() == "[vault]") {
         Some(at) => lines.insert(at + 1, line),
         None => lines.push(format!("\n[vault]\n{line}")),
     }
-    Some(lines.concat())
+    lines.concat()
 }
 
-/// Whether the text is the template, with any vault.
+/// Whether the text is the template, with any vault and any store.
 fn is_template(text: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(text) else { return false };
-    let plain = |line: &str| match line.strip_prefix("dir = ") {
-        Some(_) => DIR_LINE.to_owned(),
-        None => format!("{line}\n"),
+    let plain = |line: &str| match line.split_once(" = ") {
+        Some(("dir", _)) => DIR_LINE.to_owned(),
+        Some(("store", _)) => STORE_LINE.to_owned(),
+        _ => format!("{line}\n"),
     };
     text.lines().map(plain).collect::<String>() == TEMPLATE
 }

@@ -26,6 +26,7 @@ mod task;
 mod token;
 mod trust;
 mod turn;
+mod vault;
 mod work;
 mod write;
 
@@ -79,6 +80,7 @@ commands! {
         Task(task::TaskArgs) => task::run,
         Work(work::WorkArgs) => work::run,
         Sync(sync::SyncArgs) => sync::run,
+        Vault(vault::VaultArgs) => vault::run,
         Mcp(mcp::McpArgs) => mcp::run,
         Serve(serve::ServeArgs) => serve::run,
         Token(token::TokenArgs) => token::run,

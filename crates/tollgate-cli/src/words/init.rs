@@ -102,6 +102,10 @@ pub(crate) fn vault_made(view: &Viewpoint, folder: &Path, new: bool) -> String {
     }
 }
 
+pub(crate) fn store_chosen(store: &str) -> String {
+    format!("the tasks are in the store `{}`\nnext: run `tollgate doctor` to test it", plain(store))
+}
+
 /// What `init` did about the hooks of agent programs.
 pub(crate) fn hooked(hooked: &[HostSetup]) -> String {
     let mut words = String::new();

@@ -23,6 +23,7 @@ mod token;
 mod trust;
 mod turn;
 mod usage;
+mod vault;
 mod work;
 
 pub(crate) use change::{STDIN_IS_READ, applied, weaker_guarantees};
@@ -38,7 +39,8 @@ pub(crate) use git::{
 };
 pub(crate) use hook::{hook_fault, hook_lost, hook_people_only, hook_refused};
 pub(crate) use init::{
-    created_state, home_is_not_set_up, hooked, init, next_steps, programs_found, registered, vault_made,
+    created_state, home_is_not_set_up, hooked, init, next_steps, programs_found, registered, store_chosen,
+    vault_made,
 };
 pub(crate) use ledger::{damaged_lines, ledger_line, verdict};
 pub(crate) use recovery::kept;
@@ -56,6 +58,7 @@ pub(crate) use trust::{
 };
 pub(crate) use turn::{turn_ended, turn_shown, turns};
 pub(crate) use usage::{bad_expectation, bad_line_number, lines_backwards, parse_error_json};
+pub(crate) use vault::{copying, not_copied, vault_copied};
 pub(crate) use work::{
     asked_to_stop, breaker_is_open, breaker_turned, cannot_run, cannot_start, claim_is_gone, exit_status,
     given_back, not_watching, released_by_command, something_still_runs, success, timed_out, waits_for_one,

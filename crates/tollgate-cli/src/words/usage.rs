@@ -92,6 +92,11 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
                 .into(),
             format!("set `dir = \"{}\"` under `[vault]` in that file", plain(dir)),
         ),
+        E::ChooseTheStoreYourself(store) => (
+            "could not add the store to `.tollgate/config.toml`: the file names another store, or has an unusual form"
+                .into(),
+            format!("set `store = \"{}\"` under `[vault]` in that file", plain(store)),
+        ),
         E::NoClaimId => (
             "no claim ID given".into(),
             "give `--claim-id ID`, as `task claim` printed it, or set `TOLLGATE_CLAIM_ID`".into(),
@@ -142,6 +147,10 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
         ),
         E::AgentsGetTokens => (
             "agents may not manage tokens".into(),
+            "ask a person to run this command outside the agent".into(),
+        ),
+        E::AgentsDoNotCopy => (
+            "agents may not copy vaults".into(),
             "ask a person to run this command outside the agent".into(),
         ),
         E::TokenExists(name) => (

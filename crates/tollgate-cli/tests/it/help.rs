@@ -36,6 +36,8 @@ const COMMANDS: &[&str] = &[
     "task figures",
     "work",
     "sync",
+    "vault",
+    "vault copy",
     "mcp",
     "serve",
     "token",
@@ -111,6 +113,7 @@ fn the_first_page_of_help() {
       work         Claim tasks and run a command for each
       sync         Synchronise once with the git remote: fetch new commits, and reclaim the tasks of
                    dead owners
+      vault        Copy the tasks of this workspace to another store, or from one
       mcp          Serve the workspace to one agent over MCP, on stdin and stdout
       serve        Serve the dashboard of this workspace, figures for monitoring, and MCP for agents
       token        Add, list and remove the tokens with which agents use `/mcp` of `tollgate serve`

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may")]
 
+mod copy;
 mod memory;
 mod model;
 mod mutated;

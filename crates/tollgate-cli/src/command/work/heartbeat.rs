@@ -1,9 +1,11 @@
 //! The heartbeat of a claim: while the command runs, it tells the store that the owner is alive.
 //!
 //! Invariant: the command never runs after another machine may have started the same task. If the claim is lost, the command
-//! is killed at once. If the store cannot be reached, the command is killed before a whole lease without heartbeat has passed.
+//! is killed at once. If the store cannot be reached, the command is asked to stop and then killed, before a whole lease without
+//! a heartbeat has passed. A thread of its own sees to that, so a heartbeat that takes long does not delay it.
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +19,11 @@ use crate::words;
 
 /// The number of heartbeats in a lease.
 const BEATS: u32 = 3;
+
+/// After how many twelfths of a lease without a heartbeat the command is asked to stop, and killed. Two heartbeats have failed
+/// by then, several times. A sixth of the lease is left as a margin.
+const STOP: u32 = 8;
+const KILL: u32 = 10;
 
 /// Why a command was killed before it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,42 +49,51 @@ impl Shift<'_> {
             wait();
             return None;
         };
+        // The claim was made before this moment, so a lease counted from here ends too early, never too late, unless the
+        // store knows better.
+        let proven = self.tasks.vault.store().proven_at(&claimed.claim.id);
+        let heard = Mutex::new(proven.unwrap_or_else(Instant::now));
         thread::scope(|scope| {
             let (ended, over) = mpsc::channel::<()>();
-            let heart = scope.spawn(move || self.beat(interval, claimed, group, &over));
+            let (ended_too, over_too) = mpsc::channel::<()>();
+            let heard = &heard;
+            let heart = scope.spawn(move || self.beat(interval, claimed, group, heard, &over));
+            let timer = scope.spawn(move || stop_in_time(BEATS * interval, group, heard, &over_too));
             wait();
-            drop(ended);
-            heart.join().unwrap_or(None)
+            drop((ended, ended_too));
+            let lost = heart.join().unwrap_or(None);
+            lost.or(timer.join().unwrap_or(None))
         })
     }
 
-    fn beat(&self, interval: Duration, claimed: &Claimed, group: Pid, over: &Receiver<()>) -> Option<Fenced> {
-        let lease = BEATS * interval;
-        // The claim was made before this moment, so a lease counted from here ends too early, never too late.
-        let mut heard = Instant::now();
+    /// Sends heartbeats until the command has ended. If the claim is lost, kills the command.
+    fn beat(
+        &self,
+        interval: Duration,
+        claimed: &Claimed,
+        group: Pid,
+        heard: &Mutex<Instant>,
+        over: &Receiver<()>,
+    ) -> Option<Fenced> {
         let (mut pause, mut told) = (interval, false);
         while over.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
             let asked = Instant::now();
-            let fenced = match self.heartbeat(claimed) {
+            match self.heartbeat(claimed) {
                 Ok(true) => {
-                    (heard, pause, told) = (asked, interval, false);
-                    continue;
+                    *heard.lock().unwrap_or_else(PoisonError::into_inner) = asked;
+                    (pause, told) = (interval, false);
                 }
-                Ok(false) => Fenced::Lost,
+                Ok(false) => {
+                    end(group, Signal::KILL);
+                    return Some(Fenced::Lost);
+                }
                 Err(fault) => {
                     if !std::mem::replace(&mut told, true) {
                         self.tell(&words::work_fault(&self.invocation.viewpoint(), &fault));
                     }
-                    pause = (lease / 12).max(Duration::from_millis(1));
-                    if heard.elapsed() + 2 * pause < lease {
-                        continue;
-                    }
-                    Fenced::Silent
+                    pause = (interval / 4).max(Duration::from_millis(1));
                 }
-            };
-            // An error means that no process of the group is left.
-            let _ = kill_process_group(group, Signal::KILL);
-            return Some(fenced);
+            }
         }
         None
     }
@@ -90,4 +106,32 @@ impl Shift<'_> {
             Tenure::Leased(_) => vault.verify(task, id, self.invocation.now()),
         }
     }
+}
+
+/// Asks the command to stop, and kills it, before a whole lease without a heartbeat has passed.
+fn stop_in_time(lease: Duration, group: Pid, heard: &Mutex<Instant>, over: &Receiver<()>) -> Option<Fenced> {
+    let since = || *heard.lock().unwrap_or_else(PoisonError::into_inner);
+    let twelfths = |n: u32| lease * n / 12;
+    loop {
+        let left = twelfths(STOP).saturating_sub(since().elapsed());
+        if over.recv_timeout(left) != Err(RecvTimeoutError::Timeout) {
+            return None;
+        }
+        // A heartbeat may have come in the meantime.
+        if since().elapsed() >= twelfths(STOP) {
+            break;
+        }
+    }
+    let silent = since();
+    end(group, Signal::TERM);
+    let left = twelfths(KILL).saturating_sub(silent.elapsed());
+    if over.recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
+        end(group, Signal::KILL);
+    }
+    Some(Fenced::Silent)
+}
+
+fn end(group: Pid, signal: Signal) {
+    // An error means that no process of the group is left.
+    let _ = kill_process_group(group, signal);
 }

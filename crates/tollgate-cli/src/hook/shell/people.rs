@@ -46,7 +46,7 @@ fn command(arguments: &[Word]) -> Option<String> {
     }
     let mut rest = arguments.iter();
     match operand(&mut rest)? {
-        Some(name @ ("serve" | "token" | "trust")) => Some(format!("tollgate {name}")),
+        Some(name @ ("serve" | "token" | "trust" | "vault")) => Some(format!("tollgate {name}")),
         Some("task") => match operand(&mut rest)? {
             Some(verb) => decision(verb),
             None => Some("tollgate task".into()),
@@ -81,6 +81,6 @@ fn decision(verb: &str) -> Option<String> {
 pub(super) fn may_be_people_only(text: &str) -> Option<String> {
     let mut words = text.split(|c: char| !(c.is_alphanumeric() || c == '-' || c == '_'));
     let has_name = words.clone().any(|word| NAMES.contains(&word));
-    let only = |word: &&str| DECISIONS.contains(word) || ["serve", "token", "trust"].contains(word);
+    let only = |word: &&str| DECISIONS.contains(word) || ["serve", "token", "trust", "vault"].contains(word);
     words.find(only).filter(|_| has_name).map(|word| format!("tollgate {word}"))
 }

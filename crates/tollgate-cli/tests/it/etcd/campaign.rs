@@ -1,0 +1,206 @@
+//! Eight machines whose clocks differ by minutes, many tasks, and everything that can go wrong: workers that are killed, machines
+//! that are cut off, a leader that is killed or hangs, all nodes killed. `TOLLGATE_ETCD_CROWD=tasks,machines` changes the
+//! size; `2000,8` is the full one.
+//!
+//! Who works on what is checked outside the engine: each command takes a kernel lock for its task and says so if it is taken.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::cluster::Cluster;
+use super::{Ways, events, executable, lines, machine};
+use crate::world::{Process, World};
+
+/// Records when the work on a task begins and ends, in one file for all machines. Some tasks take longer than a lease.
+const COMMAND: &str = r#"#!/bin/bash
+exec 9> "$LOCKS/$TOLLGATE_TASK_ID"
+flock -n 9 || echo "double $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS"
+echo "began $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS"
+case "$TOLLGATE_TASK_ID" in *0.md) sleep 4 9>&- ;; *) sleep 0.0$(($$ % 10)) 9>&- ;; esac
+echo "ended $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS"
+"#;
+
+/// Makes the clock of a program wrong, but not its monotonic clock.
+const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
+
+fn size() -> (usize, usize) {
+    let Ok(text) = std::env::var("TOLLGATE_ETCD_CROWD") else { return (30, 8) };
+    let (tasks, machines) = text.split_once(',').unwrap();
+    (tasks.parse().unwrap(), machines.parse().unwrap())
+}
+
+/// Pseudorandom numbers, the same in every run.
+struct Chance(u64);
+
+impl Chance {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % sides as u64).unwrap()
+    }
+}
+
+#[test]
+fn eight_machines_and_everything_that_can_go_wrong() {
+    let (tasks, machines) = size();
+    let mut cluster = Cluster::start();
+    let url = cluster.url();
+    let ways: Vec<Ways> = (0..machines).map(|_| Ways::to(&cluster)).collect();
+    let worlds: Vec<World> = ways.iter().map(|ways| machine(&ways.url(&url), "3s")).collect();
+    let person = machine(&url, "3s");
+    let add: String = (0..tasks).map(|n| format!("tollgate task add t{n} --agent ada && ")).collect();
+    person.script(&format!("{add} true")).ends().is(0);
+
+    let (witness, locks) = (person.tmp().join("witness"), person.tmp().join("locks"));
+    fs::create_dir(&locks).unwrap();
+    let command = executable(person.tmp().join("command"), COMMAND);
+    let start = |n: usize| {
+        let mut run = worlds[n].tollgate(["work", "--agent", &format!("a{n}"), "--interval", "1", "--"]);
+        run.command.arg(&command);
+        let run = run.env("WITNESS", &witness).env("LOCKS", &locks);
+        // Every second clock is wrong, by up to some minutes in both directions.
+        let wrong = ["+0", "+3m", "-4m", "+0", "+7m", "+0", "-2m", "+0"][n % 8];
+        let run = run.env("LD_PRELOAD", FAKETIME).env("FAKETIME", wrong);
+        run.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1").starts()
+    };
+    assert!(fs::exists(FAKETIME).unwrap(), "`faketime` is installed by `scripts/test`");
+    let mut crew: Vec<Process> = (0..machines).map(start).collect();
+    let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
+    let mut tally: BTreeMap<&str, usize> = BTreeMap::new();
+    let (mut dead, mut paused, mut cut) = (Vec::new(), None, Vec::new());
+    let began = Instant::now();
+    let mut done = 0;
+    while done < tasks {
+        assert!(began.elapsed() < Duration::from_secs(1800), "{done} of {tasks} done: {tally:?}");
+        // The pace of the faults, not a synchronisation.
+        std::thread::sleep(Duration::from_millis(400));
+        let is_whole = dead.is_empty() && paused.is_none();
+        let what = match chance.roll(12) {
+            0..=3 => {
+                let n = chance.roll(machines);
+                crew[n].signal(Signal::KILL);
+                crew[n].ends();
+                crew[n] = start(n);
+                "worker killed"
+            }
+            4 | 5 => {
+                let n = chance.roll(machines);
+                ways[n].cut(true);
+                cut.push(n);
+                "machine cut off"
+            }
+            6 | 7 if is_whole => {
+                let leader = cluster.leader();
+                cluster.kill(leader);
+                dead.push(leader);
+                "leader killed"
+            }
+            8 | 9 if is_whole => {
+                let leader = cluster.leader();
+                cluster.pause(leader);
+                paused = Some(leader);
+                "leader paused"
+            }
+            10 if is_whole => {
+                (0..3).for_each(|node| cluster.kill(node));
+                dead.extend(0..3);
+                "all nodes killed"
+            }
+            _ => "nothing",
+        };
+        *tally.entry(what).or_default() += 1;
+        if chance.roll(2) == 0 {
+            dead.drain(..).for_each(|node| cluster.restart(node));
+            paused.take().into_iter().for_each(|node| cluster.resume(node));
+        }
+        if cut.len() > 2 || chance.roll(5) == 0 {
+            cut.drain(..).for_each(|n| ways[n].cut(false));
+        }
+        done = finished(&witness);
+        // A task may have been finished and not released, so the engine is asked at the end.
+        if done == tasks {
+            dead.drain(..).for_each(|node| cluster.restart(node));
+            paused.take().into_iter().for_each(|node| cluster.resume(node));
+            cut.drain(..).for_each(|n| ways[n].cut(false));
+            cluster.wait_until_ready();
+            done = listed(&person, "Done").len();
+        }
+    }
+    let took = began.elapsed();
+    for worker in &mut crew {
+        worker.signal(Signal::TERM);
+    }
+    for worker in &mut crew {
+        worker.ends();
+    }
+    println!("{tasks} tasks, {machines} machines, {took:?}: {tally:?}");
+    let elsewhere = ["Needs_Action", "In_Progress", "Pending_Approval", "Approved", "Rejected"];
+    for state in elsewhere {
+        assert_eq!(listed(&person, state), [""; 0], "in {state}");
+    }
+    let mut done = listed(&person, "Done");
+    done.sort();
+    let mut expected: Vec<String> = (0..tasks).map(|n| format!("t{n}.md")).collect();
+    expected.sort();
+    assert_eq!(done, expected, "every task is done, in one place");
+    check(&lines(&witness), &events(&cluster, &url), tasks);
+}
+
+/// The number of tasks whose work has ended at least once.
+fn finished(witness: &std::path::Path) -> usize {
+    let ended: std::collections::BTreeSet<String> = lines(witness)
+        .iter()
+        .filter_map(|line| line.strip_prefix("ended ")?.split(' ').next().map(str::to_owned))
+        .collect();
+    ended.len()
+}
+
+/// The names of all tasks in a state.
+fn listed(person: &World, state: &str) -> Vec<String> {
+    let listed = person.json(&format!("task list --state {state}"));
+    listed.as_array().unwrap().iter().map(|task| task["task"].as_str().unwrap().to_owned()).collect()
+}
+
+/// What must hold afterwards, whatever happened.
+fn check(witness: &[String], events: &[Value], tasks: usize) {
+    let double: Vec<_> = witness.iter().filter(|line| line.starts_with("double")).collect();
+    assert!(double.is_empty(), "two live owners: {double:?}");
+    // While one works on a task, nobody else begins it. A killed worker records no end.
+    let mut last: BTreeMap<&str, &str> = BTreeMap::new();
+    for line in witness {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [what, task, claim] = words[..] else { panic!("{line}") };
+        if what == "began" {
+            last.insert(task, claim);
+        } else {
+            assert_eq!(last[task], claim, "another had begun `{task}` before this one had ended");
+        }
+    }
+    // Every claim that a worker was told of is in the ledger, once; so is every other step.
+    let mut steps: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut claims: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut releases: BTreeMap<&str, usize> = BTreeMap::new();
+    for event in events {
+        if let Some(step) = event["payload"]["step"].as_str() {
+            *steps.entry(step).or_default() += 1;
+        }
+        let task = event["payload"]["task"].as_str().unwrap_or_default();
+        match event["action_type"].as_str().unwrap() {
+            "CLAIM" => *claims.entry(event["payload"]["claim_id"].as_str().unwrap()).or_default() += 1,
+            "RELEASE" if event["result"]["status"] == "Done" => *releases.entry(task).or_default() += 1,
+            _ => {}
+        }
+    }
+    assert!(steps.len() >= 2 * tasks && steps.values().all(|times| *times == 1), "every line exactly once");
+    for line in witness.iter().filter(|line| line.starts_with("began")) {
+        let claim = line.rsplit(' ').next().unwrap();
+        assert_eq!(claims.get(claim), Some(&1), "an acknowledged claim is in the ledger: {line}");
+    }
+    assert_eq!(releases.len(), tasks);
+    assert!(releases.values().all(|times| *times == 1), "each was finished once: {releases:?}");
+}

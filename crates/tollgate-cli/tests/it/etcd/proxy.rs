@@ -1,0 +1,59 @@
+//! A way to an etcd node that can be cut. What was sent into a cut way arrives when it is whole again, as on a real network.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
+    is_cut: Way,
+}
+
+type Way = Arc<(Mutex<bool>, Condvar)>;
+
+impl Proxy {
+    pub(crate) fn to(node: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let is_cut = Way::default();
+        let way = Arc::clone(&is_cut);
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let way = Arc::clone(&way);
+                thread::spawn(move || {
+                    wait_until_whole(&way);
+                    let Ok(node) = TcpStream::connect(("127.0.0.1", node)) else { return };
+                    let (Ok(from), Ok(to)) = (client.try_clone(), node.try_clone()) else { return };
+                    let there = Arc::clone(&way);
+                    thread::spawn(move || carry(from, to, &there));
+                    carry(node, client, &way);
+                });
+            }
+        });
+        Self { port, is_cut }
+    }
+
+    pub(crate) fn cut(&self, is_cut: bool) {
+        *self.is_cut.0.lock().unwrap() = is_cut;
+        self.is_cut.1.notify_all();
+    }
+}
+
+fn wait_until_whole(way: &Way) {
+    let guard = way.0.lock().unwrap();
+    drop(way.1.wait_while(guard, |is_cut| *is_cut).unwrap());
+}
+
+fn carry(mut from: TcpStream, mut to: TcpStream, way: &Way) {
+    let mut bytes = [0; 16 << 10];
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        wait_until_whole(way);
+        if to.write_all(&bytes[..count]).is_err() {
+            break;
+        }
+    }
+    wait_until_whole(way);
+    let _ = to.shutdown(Shutdown::Both);
+    let _ = from.shutdown(Shutdown::Both);
+}

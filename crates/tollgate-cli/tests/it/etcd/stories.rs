@@ -1,0 +1,159 @@
+//! What people and workers see of an engine.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::cluster::Cluster;
+use super::{Ways, events, executable, lines, machine};
+use crate::world::{World, until};
+
+#[test]
+fn two_machines_share_their_tasks_and_their_figures() {
+    let cluster = Cluster::start();
+    let url = cluster.url();
+    let (one, other) = (machine(&url, "30m"), machine(&url, "30m"));
+    one.run("task add water-the-plants --agent ada").is(0);
+    let claimed = other.json("task claim water-the-plants --agent blue");
+    let denied = one.run("task claim water-the-plants --agent red").is(1);
+    assert!(denied.filtered.contains("blue"), "{denied}");
+    let id = claimed["claim_id"].as_str().unwrap();
+    one.run(&format!("task release water-the-plants --claim-id {id} --agent blue")).is(0);
+    let figures = one.json("task figures");
+    assert_eq!(figures, other.json("task figures"));
+    let told: Vec<String> = events(&cluster, &url)
+        .iter()
+        .map(|event| event["action_type"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(told, ["CLAIM", "CLAIM_LOST", "RELEASE"], "the ledger of all machines has one order");
+}
+
+#[test]
+fn doctor_tells_a_healthy_engine_from_one_with_a_dead_node_and_from_one_out_of_reach() {
+    let mut cluster = Cluster::start();
+    let world = machine(&cluster.url(), "30m");
+    let found = |world: &World| {
+        let run = world.tollgate(["doctor", "--json"]).ends();
+        let report: serde_json::Value = serde_json::from_str(&run.stdout()).unwrap();
+        let is_store = |found: &&serde_json::Value| found["check"] == "store" || found["check"] == "etcd";
+        let findings = report["findings"].as_array().unwrap();
+        let found: Vec<_> = findings.iter().filter(is_store).cloned().collect();
+        assert!(!found.is_empty(), "{report:#}");
+        found
+            .iter()
+            .map(|found| format!("{}: {}", found["level"], found["message"]))
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    let healthy = found(&world);
+    assert!(
+        healthy.contains("etcd 3.") && healthy.contains("3 members") && !healthy.contains("problem"),
+        "{healthy}"
+    );
+    cluster.kill(0);
+    let weak = found(&world);
+    assert!(weak.contains("does not answer") && weak.contains("problem"), "{weak}");
+    cluster.kill(1);
+    cluster.kill(2);
+    let dead = found(&world);
+    assert!(dead.contains("problem") && !dead.contains("takes our writes"), "{dead}");
+    let fault = world.tollgate(["task", "add", "x", "--agent", "ada", "--json"]).ends();
+    assert!(fault.stdout().contains("REMOTE_UNREACHABLE"), "{fault}");
+}
+
+/// Says that it lives, all the time, and what it was told.
+const COMMAND: &str = r#"#!/bin/bash
+trap 'echo "asked $WHO" >> "$WITNESS"' TERM
+while true; do echo "alive $WHO" >> "$WITNESS"; sleep 0.01; done
+"#;
+
+#[test]
+fn the_command_of_a_machine_that_is_cut_off_ends_before_another_machine_begins_the_task() {
+    let cluster = Cluster::start();
+    let url = cluster.url();
+    let ways = Ways::to(&cluster);
+    let (one, other) = (machine(&ways.url(&url), "3s"), machine(&url, "3s"));
+    let witness = one.tmp().join("witness");
+    let command = executable(one.tmp().join("command"), COMMAND);
+    let start = |world: &World, who: &str| {
+        let mut run = world.tollgate(["work", "--agent", who, "--interval", "1", "--"]);
+        run.command.arg(&command);
+        run.env("WITNESS", &witness).env("WHO", who).starts()
+    };
+    one.run("task add x --agent ada").is(0);
+    let mut first = start(&one, "one");
+    until("the first machine to begin", || lines(&witness).contains(&"alive one".to_owned()).then_some(()));
+    let mut second = start(&other, "other");
+    ways.cut(true);
+    let cut = Instant::now();
+    until("the other machine to begin", || lines(&witness).contains(&"alive other".to_owned()).then_some(()));
+    let took = cut.elapsed();
+    for worker in [&mut first, &mut second] {
+        worker.signal(Signal::KILL);
+        worker.ends();
+    }
+    let told = lines(&witness);
+    let begins = told.iter().position(|line| line == "alive other").unwrap();
+    assert!(told[..begins].contains(&"asked one".to_owned()), "the command was asked to stop first");
+    assert!(!told[begins..].iter().any(|line| line.ends_with("one")), "the first was dead by then");
+    assert!(took < Duration::from_secs(9), "within three leases, not {took:?}");
+}
+
+#[test]
+fn the_task_of_a_machine_that_dies_comes_back_within_three_leases() {
+    let cluster = Cluster::start();
+    let url = cluster.url();
+    let (one, other) = (machine(&url, "3s"), machine(&url, "3s"));
+    let witness = one.tmp().join("witness");
+    let command = executable(one.tmp().join("command"), COMMAND);
+    let start = |world: &World, who: &str| {
+        let mut run = world.tollgate(["work", "--agent", who, "--interval", "1", "--"]);
+        run.command.arg(&command);
+        run.env("WITNESS", &witness).env("WHO", who).starts()
+    };
+    one.run("task add x --agent ada").is(0);
+    let mut first = start(&one, "one");
+    until("the first machine to begin", || lines(&witness).contains(&"alive one".to_owned()).then_some(()));
+    let _second = start(&other, "other");
+    // It holds its task for several leases.
+    until("ten seconds of work", || (lines(&witness).len() > 600).then_some(()));
+    assert!(!lines(&witness).iter().any(|line| line.ends_with("other")), "a live owner keeps its task");
+    first.signal(Signal::KILL);
+    let died = Instant::now();
+    first.ends();
+    until("the other machine to begin", || lines(&witness).contains(&"alive other".to_owned()).then_some(()));
+    assert!(died.elapsed() < Duration::from_secs(9), "within three leases, not {:?}", died.elapsed());
+    let told: Vec<_> = events(&cluster, &url).iter().map(|event| event["action_type"].clone()).collect();
+    assert_eq!(told, ["CLAIM", "RECLAIM", "CLAIM"], "each once");
+}
+
+#[test]
+fn a_password_in_the_configuration_is_refused_and_not_repeated() {
+    let world = World::new();
+    let url = "etcd://ada:hunter2@127.0.0.1:1/x";
+    let ran = world.tollgate(["init", "--store", url]).ends().is(2);
+    assert!(ran.stderr().contains("TOLLGATE_STORE_PASSWORD") && !ran.stderr().contains("hunter2"), "{ran}");
+    world.puts(".tollgate/config.toml", format!("[vault]\nstore = \"{url}\"\n"));
+    let ran = world.run("task list");
+    assert!(ran.stderr().contains("TOLLGATE_STORE_PASSWORD"), "{ran}");
+}
+
+#[test]
+fn init_chooses_the_store_once_and_connects_to_nothing() {
+    let world = World::new();
+    let url = "etcd://127.0.0.1:1,127.0.0.1:2/team";
+    let ran = world.tollgate(["init", "--store", url]).ends().is(0);
+    assert!(ran.stdout().contains(url), "{ran}");
+    let config = fs::read_to_string(world.path(".tollgate/config.toml")).unwrap();
+    assert_eq!(config.matches(&format!("\nstore = \"{url}\"\n")).count(), 1, "{config}");
+    world.tollgate(["init", "--store", url]).ends().is(0);
+    assert_eq!(fs::read_to_string(world.path(".tollgate/config.toml")).unwrap(), config);
+    for bad in ["etcd://nowhere", "postgres://db/x", "dropbox"] {
+        world.tollgate(["init", "--store", bad]).ends().is(2);
+    }
+    // Guarded files need no engine.
+    world.puts("a.txt", "one");
+    let turn = world.turn("blue");
+    world.run(&format!("read a.txt --turn {turn}")).is(0);
+}

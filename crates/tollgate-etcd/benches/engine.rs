@@ -1,0 +1,253 @@
+//! What tasks on etcd cost, compared with etcd itself, on three nodes on this machine. Every ratio is of one run, by turns, because
+//! machines differ. Fails if a ratio is worse than promised in `docs/engines.md`.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark may")]
+
+#[path = "../src/tests/cluster.rs"]
+mod cluster;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tollgate_etcd::{EtcdOptions, EtcdStore, EtcdUrl};
+use tollgate_vault::store::{Hint, Watch};
+use tollgate_vault::{ClaimKind, ClaimQueue, ClaimRequest, State, Terms, Vault};
+
+use cluster::Cluster;
+
+const WORKERS: usize = 4;
+
+fn vault(url: &str, machine: &str) -> Vault {
+    let options = EtcdOptions {
+        url: EtcdUrl::parse(url).unwrap(),
+        login: None,
+        base: ".".into(),
+        machine: machine.to_owned(),
+        lease: Duration::from_secs(600),
+        deadline: Duration::from_secs(10),
+        archive: None,
+        journal: None,
+    };
+    Vault::new(Arc::new(EtcdStore::open(options).unwrap()), Terms::default())
+}
+
+/// Our client's library, without our client.
+struct Bare {
+    agent: ureq::Agent,
+    port: u16,
+}
+
+impl Bare {
+    fn new(port: u16) -> Self {
+        Self { agent: ureq::Agent::config_builder().build().new_agent(), port }
+    }
+
+    fn txn(&self, body: &Value) -> Value {
+        let url = format!("http://127.0.0.1:{}/v3/kv/txn", self.port);
+        let text = self.agent.post(url).send(body.to_string()).unwrap().body_mut().read_to_string().unwrap();
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// If the key is as it was at this revision, it gets this value. The new revision.
+    fn compare_and_swap(&self, key: &str, revision: &str, value: &str) -> String {
+        let (key, value) = (STANDARD.encode(key), STANDARD.encode(value));
+        let answer = self.txn(&json!({
+            "compare": [{ "key": key, "target": "MOD", "result": "EQUAL", "mod_revision": revision }],
+            "success": [{ "request_put": { "key": key, "value": value } }],
+        }));
+        assert_eq!(answer["succeeded"], true, "{answer}");
+        answer["header"]["revision"].as_str().unwrap().to_owned()
+    }
+
+    /// Puts many tasks at once, as `add` does one by one.
+    fn fill(&self, prefix: &str, tasks: usize) {
+        let numbers: Vec<usize> = (0..tasks).collect();
+        for some in numbers.chunks(120) {
+            let put = |n: &usize| {
+                let value = format!("{{\"since\":\"2026-11-16T00:00:00Z\"}}\n# Task {n}\n\nSome text.\n");
+                let key = format!("{prefix}/task/open/t{n}.md/Needs_Action");
+                json!({ "request_put": { "key": STANDARD.encode(key), "value": STANDARD.encode(value) } })
+            };
+            let success: Vec<Value> = some.iter().map(put).collect();
+            self.txn(&json!({ "success": success }));
+        }
+    }
+}
+
+fn request(n: usize) -> ClaimRequest {
+    ClaimRequest { agent: format!("a{n}").parse().unwrap(), kind: ClaimKind::Held, renamed_in: false }
+}
+
+/// Claims a second by some workers, each with its own process's view, of tasks that are all different.
+fn claims(cluster: &Cluster, each: usize) -> f64 {
+    let url = cluster.url();
+    Bare::new(cluster.ports()[0]).fill(url.rsplit_once('/').unwrap().1, WORKERS * each);
+    let now = Timestamp::now();
+    let mut crew: Vec<(Vault, ClaimQueue)> = (0..WORKERS)
+        .map(|n| {
+            let vault = vault(&url, &format!("m{n}"));
+            // Connects, makes the view and the lease.
+            vault.store().scan(State::NeedsAction, now).unwrap();
+            drop(vault.store().hold(&tollgate_vault::ClaimId::new().unwrap()).unwrap());
+            let mut queue = ClaimQueue::default();
+            for task in (0..each).map(|task| format!("t{}", task * WORKERS + n)) {
+                vault.push(&mut queue, &task.parse().unwrap(), &request(n), now).unwrap();
+            }
+            (vault, queue)
+        })
+        .collect();
+    let began = Instant::now();
+    thread::scope(|scope| {
+        for (n, (vault, queue)) in crew.iter_mut().enumerate() {
+            scope.spawn(move || {
+                for _ in 0..each {
+                    // Its lock lives until the end.
+                    std::mem::forget(vault.next(queue, &request(n), now).expect("all of them"));
+                }
+            });
+        }
+    });
+    (WORKERS * each) as f64 / began.elapsed().as_secs_f64()
+}
+
+/// Compare-and-swaps a second by as many threads.
+fn swaps(cluster: &Cluster, each: usize) -> f64 {
+    let ports = cluster.ports();
+    let began = Instant::now();
+    thread::scope(|scope| {
+        for n in 0..WORKERS {
+            let bare = Bare::new(ports[n % ports.len()]);
+            scope.spawn(move || {
+                let mut revision = "0".to_owned();
+                let key = format!("bare-{n}-{:?}", Instant::now());
+                for _ in 0..each {
+                    revision = bare.compare_and_swap(&key, &revision, &"x".repeat(200));
+                }
+            });
+        }
+    });
+    (WORKERS * each) as f64 / began.elapsed().as_secs_f64()
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+/// Milliseconds for one claim among this many tasks, with a view that is there.
+fn claim_among(cluster: &Cluster, tasks: usize) -> (f64, f64) {
+    let url = cluster.url();
+    Bare::new(cluster.ports()[0]).fill(url.rsplit_once('/').unwrap().1, tasks);
+    let vault = vault(&url, "one");
+    let began = Instant::now();
+    let mut queue = vault.queue(&request(0), Timestamp::now()).unwrap();
+    let first = began.elapsed().as_secs_f64() * 1e3;
+    let times: Vec<f64> = (0..50)
+        .map(|_| {
+            let began = Instant::now();
+            std::mem::forget(vault.next(&mut queue, &request(0), Timestamp::now()).expect("there are more"));
+            began.elapsed().as_secs_f64() * 1e3
+        })
+        .collect();
+    (median(times), first)
+}
+
+/// Two hundred machines watch; all of them must hear of every task.
+fn watchers(cluster: &Cluster, watchers: usize, tasks: usize) -> (f64, Duration) {
+    let url = cluster.url();
+    let heard: Arc<Vec<AtomicUsize>> = Arc::new((0..watchers).map(|_| AtomicUsize::new(0)).collect());
+    let watches: Vec<(Vault, Watch)> = (0..watchers)
+        .map(|n| {
+            let vault = vault(&url, &format!("m{n}"));
+            let heard = Arc::clone(&heard);
+            let wake = move |hint: Hint| {
+                if matches!(hint, Hint::Task(..)) {
+                    heard[n].fetch_add(1, Ordering::SeqCst);
+                }
+            };
+            let watch = vault.store().watch(&[State::NeedsAction], Arc::new(wake)).unwrap().unwrap();
+            (vault, watch)
+        })
+        .collect();
+    let writer = vault(&url, "writer");
+    let began = Instant::now();
+    for n in 0..tasks {
+        writer.add(&format!("t{n}").parse().unwrap(), b"text", Timestamp::now()).unwrap();
+    }
+    let rate = tasks as f64 / began.elapsed().as_secs_f64();
+    let written = Instant::now();
+    while !heard.iter().all(|heard| heard.load(Ordering::SeqCst) >= tasks) {
+        let least = heard.iter().map(|heard| heard.load(Ordering::SeqCst)).min();
+        assert!(written.elapsed() < Duration::from_secs(60), "one has heard only {least:?} of {tasks}");
+        thread::sleep(Duration::from_millis(1));
+    }
+    drop(watches);
+    (rate, written.elapsed())
+}
+
+/// How long nobody can write after the leader was killed: by bare compare-and-swaps, and by adding tasks.
+fn gaps(cluster: &mut Cluster) -> (Duration, Duration) {
+    let url = cluster.url();
+    let ports = cluster.ports();
+    let vault = vault(&url, "one");
+    vault.add(&"warm".parse().unwrap(), b"text", Timestamp::now()).unwrap();
+    let leader = cluster.leader();
+    let others: Vec<u16> = ports.iter().copied().filter(|port| *port != ports[leader]).collect();
+    let died = Instant::now();
+    cluster.kill(leader);
+    let (bare, ours) = thread::scope(|scope| {
+        let bare = scope.spawn(move || {
+            let body = json!({ "key": "YQ==", "value": "YQ==" });
+            while !others.iter().any(|port| cluster::post(*port, "/v3/kv/put", &body).is_some()) {}
+            died.elapsed()
+        });
+        let ours = scope.spawn(move || {
+            let name = "after".parse().unwrap();
+            while vault.add(&name, b"text", Timestamp::now()).is_err() {}
+            died.elapsed()
+        });
+        (bare.join().unwrap(), ours.join().unwrap())
+    });
+    cluster.restart(leader);
+    cluster.wait_until_ready();
+    (bare, ours)
+}
+
+fn main() {
+    // `cargo test --benches` only wants to know whether it starts.
+    if std::env::args().any(|word| word == "--test") {
+        return;
+    }
+    let mut cluster = Cluster::start();
+    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    for _ in 0..5 {
+        ours.push(claims(&cluster, 100));
+        bare.push(swaps(&cluster, 100));
+    }
+    let ratio = median(ours.iter().zip(&bare).map(|(ours, bare)| ours / bare).collect());
+    println!("claims: {:.0}/s, compare-and-swap: {:.0}/s, ratio {ratio:.2}", median(ours), median(bare));
+
+    let (few, _) = claim_among(&cluster, 100);
+    let (many, first) = claim_among(&cluster, 100_000);
+    println!(
+        "a claim among 100 tasks: {few:.2} ms, among 100,000: {many:.2} ms; the first look at them: {first:.0} ms"
+    );
+
+    let (rate, behind) = watchers(&cluster, 200, 200);
+    println!("200 watchers heard of all 200 tasks, added at {rate:.0}/s, {behind:.2?} after the last one");
+
+    let mut more = Vec::new();
+    for _ in 0..3 {
+        let (bare, ours) = gaps(&mut cluster);
+        println!("the leader was killed: etcd took {bare:.2?}, tollgate {ours:.2?}");
+        more.push(ours.as_secs_f64() - bare.as_secs_f64());
+    }
+    assert!(ratio >= 0.8, "claims cost too much: {ratio:.2}");
+    assert!(many < 2.0 * few + 1.0, "a claim among many tasks costs more: {many:.2} ms, not {few:.2} ms");
+    assert!(median(more.clone()) <= 1.0, "tollgate needs too long after an election: {more:?} s");
+}

@@ -1,0 +1,157 @@
+//! What `tollgate doctor` finds out about an etcd: is every node there, in a good version and healthy, do the clocks agree, may
+//! we write, and how full is it?
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tollgate_base::error::Result;
+use tollgate_base::name::random_id;
+use tollgate_vault::checkup::Finding;
+
+use crate::client::{NodeReport, wrong_version};
+use crate::inside::Inside;
+use crate::message::{Act, MembersAnswer, Range, Txn};
+
+/// Above this difference, times in the ledger, pauses and due times are misleading. Who owns a task does not depend on it.
+const SKEW: SignedDuration = SignedDuration::from_secs(5);
+
+/// etcd stops taking writes at 2 GiB unless it is told otherwise.
+const NEARLY_FULL: i64 = 3 << 29;
+
+const MIB: i64 = 1 << 20;
+
+impl Inside {
+    /// All checks. If the engine cannot be reached, the others are left out.
+    pub(crate) fn look_for_problems(&self) -> Result<Vec<Finding>> {
+        let nodes = self.client.each_node();
+        let mut findings: Vec<Finding> =
+            nodes.iter().flat_map(|(node, report)| node_findings(node, report)).collect();
+        let answering = nodes.iter().filter(|(_, report)| report.is_ok()).count();
+        if answering == 0 {
+            return Ok(findings);
+        }
+        findings.push(self.may_write());
+        findings.push(
+            match self.client.call::<MembersAnswer>("/v3/cluster/member/list", &(), self.client.deadline) {
+                Err(error) => {
+                    Finding::warning(format!("the members are unknown: {}", error.fault(&self.client.shown)))
+                }
+                Ok(MembersAnswer { members }) => members_finding(members.len()),
+            },
+        );
+        findings.push(self.size()?);
+        Ok(findings)
+    }
+
+    fn may_write(&self) -> Finding {
+        let written = random_id().and_then(|id| {
+            let key = self.layout.probe(&id);
+            for act in [Act::put(&key, b"?"), Act::delete(&key)] {
+                self.called(self.client.txn(&Txn { success: vec![act], ..Txn::default() }))?;
+            }
+            self.check_format()
+        });
+        match written {
+            Ok(()) => Finding::ok("it takes our writes"),
+            Err(fault) => Finding::problem(format!("it does not take our writes: {fault}")).fix(
+                "give the user of `TOLLGATE_STORE_USER` the right to read and write all keys with the prefix of the store, \
+                 or make room in the engine",
+            ),
+        }
+    }
+
+    fn size(&self) -> Result<Finding> {
+        let count = |prefix: &str| -> Result<i64> {
+            let range = Range { count_only: true, ..Range::all(prefix) };
+            Ok(self.called(self.client.range(&range))?.count)
+        };
+        let (open, done) = (count(&self.layout.open_tasks())?, count(&self.layout.final_tasks())?);
+        let lines = count(&self.layout.lines())?;
+        Ok(Finding::ok(format!(
+            "it has {open} keys of open tasks, {done} final tasks and {lines} lines of the ledger"
+        )))
+    }
+}
+
+fn node_findings(node: &str, report: &Result<NodeReport, String>) -> Vec<Finding> {
+    let report = match report {
+        Ok(report) => report,
+        Err(why) => {
+            return vec![
+                Finding::problem(format!("the node `{node}` does not answer: {why}"))
+                    .fix("start it, or check the address, the network and the login"),
+            ];
+        }
+    };
+    let NodeReport { version, status, date, asked } = report;
+    let mut findings = match wrong_version(version) {
+        Some(why) => vec![Finding::problem(format!("the node `{node}`: {why}"))],
+        None => vec![Finding::ok(format!("the node `{node}` answers, etcd {version}"))],
+    };
+    if status.leader == 0 {
+        findings.push(
+            Finding::problem(format!("the node `{node}` has no leader"))
+                .fix("start the other nodes of the cluster"),
+        );
+    }
+    findings.extend(status.errors.iter().map(|error| {
+        Finding::problem(format!("the node `{node}` reports `{error}`"))
+            .fix("see `etcdctl alarm list`; after `NOSPACE`, compact, defragment and disarm")
+    }));
+    if status.db_size > NEARLY_FULL {
+        let size = status.db_size / MIB;
+        findings.push(
+            Finding::warning(format!(
+                "the node `{node}` has {size} MiB of data, and etcd stops at 2048 MiB by default"
+            ))
+            .fix("compact and defragment it, or raise `--quota-backend-bytes`"),
+        );
+    }
+    findings.extend(skew(node, date.as_deref(), *asked));
+    findings
+}
+
+fn members_finding(members: usize) -> Finding {
+    match members {
+        1 => Finding::warning("the cluster has one member: if it is lost, all tasks are")
+            .fix("run three or five members on different machines"),
+        even if even % 2 == 0 => Finding::warning(format!(
+            "the cluster has {even} members, which survives no more failures than {} would",
+            even - 1
+        ))
+        .fix("use an odd number of members"),
+        odd => Finding::ok(format!("the cluster has {odd} members")),
+    }
+}
+
+/// The date of HTTP has seconds only, and is a little old when it arrives.
+fn skew(node: &str, date: Option<&str>, asked: Timestamp) -> Option<Finding> {
+    let date = jiff::fmt::rfc2822::parse(date?).ok()?.timestamp();
+    let apart = asked.duration_since(date).abs();
+    (apart > SKEW).then(|| {
+        let apart = Duration::try_from(apart).unwrap_or_default().as_secs();
+        Finding::warning(format!("the clock of this machine and that of `{node}` differ by {apart} s"))
+            .fix("synchronise the clocks: times in the ledger and pauses between attempts depend on them")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_vault::checkup::Level;
+
+    #[test]
+    fn clocks_that_differ_are_reported() {
+        let asked = Timestamp::from_second(1_700_000_000).unwrap();
+        assert_eq!(skew("n", Some("Tue, 14 Nov 2023 22:13:20 GMT"), asked), None);
+        let found = skew("n", Some("Tue, 14 Nov 2023 22:18:20 GMT"), asked).unwrap();
+        assert!(found.what.contains("300 s"), "{}", found.what);
+        assert_eq!(skew("n", None, asked), None);
+    }
+
+    #[test]
+    fn only_an_odd_number_of_several_members_is_as_it_should_be() {
+        let levels = [1, 2, 3, 4, 5].map(|members| members_finding(members).level);
+        assert_eq!(levels, [Level::Warning, Level::Warning, Level::Ok, Level::Warning, Level::Ok]);
+    }
+}

@@ -1,0 +1,468 @@
+//! Talking to the nodes of an etcd over HTTP: failover, TLS, a login, and a deadline for every call.
+//!
+//! Invariants: every call ends by its deadline. A call goes to another node if one does not answer, so it may be carried out
+//! twice: only calls for which that is harmless are made (a step has an id; a lease has one, too). A node with a version that
+//! loses data is not used.
+
+use std::io::BufReader;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tollgate_base::error::{Fault, Result};
+
+use crate::message::{
+    ErrorAnswer, LeaseAnswer, Range, RangeAnswer, Streamed, TokenAnswer, Txn, TxnAnswer, VersionAnswer,
+    encoded,
+};
+use crate::tls::{Login, tls};
+use crate::url::EtcdUrl;
+
+/// How long one node may take before another is asked. Longer than an election, so that a healthy node has time to wait for
+/// the new leader, and short enough that a node that hangs costs little.
+const PER_NODE: Duration = Duration::from_millis(1500);
+
+/// The pause after all nodes have been asked in vain.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long the next calls are short after a call that nobody answered.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// How long a watch lasts before it is made again, elsewhere if need be: a node that was cut off from the others says nothing.
+pub(crate) const WATCH: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
+
+/// More than the largest answer: a page of a thousand texts.
+const MAX_ANSWER: u64 = 1 << 31;
+
+/// Why a call has no answer.
+#[derive(Debug)]
+pub(crate) enum CallError {
+    /// etcd said no, so nothing was changed.
+    Refused { code: i64, message: String },
+    /// No node could be reached, so nothing was changed.
+    Unsent(Fault),
+    /// The call was sent, and no answer came. It may have been carried out.
+    Unanswered(Fault),
+}
+
+/// Codes of gRPC.
+mod code {
+    pub(super) const INVALID_ARGUMENT: i64 = 3;
+    pub(super) const DEADLINE: i64 = 4;
+    pub(super) const NOT_FOUND: i64 = 5;
+    pub(super) const DENIED: i64 = 7;
+    pub(super) const PRECONDITION: i64 = 9;
+    pub(super) const ABORTED: i64 = 10;
+    pub(super) const UNAVAILABLE: i64 = 14;
+    pub(super) const UNAUTHENTICATED: i64 = 16;
+}
+
+impl CallError {
+    /// As a fault of the engine at this address.
+    pub(crate) fn fault(self, shown: &str) -> Fault {
+        match self {
+            Self::Unsent(fault) | Self::Unanswered(fault) => fault,
+            Self::Refused { code: code::DENIED | code::UNAUTHENTICATED, message } => {
+                Fault::RemoteRefused { remote: shown.to_owned(), what: message }
+            }
+            Self::Refused { message, .. } if message.contains("user name is empty") => Fault::RemoteRefused {
+                remote: shown.to_owned(),
+                what: "it wants a user: set `TOLLGATE_STORE_USER` and `TOLLGATE_STORE_PASSWORD`".to_owned(),
+            },
+            Self::Refused { message, .. } => Fault::invalid(format!("`{shown}` answered: {message}")),
+        }
+    }
+
+    pub(crate) fn is_lease_gone(&self) -> bool {
+        matches!(self, Self::Refused { code: code::NOT_FOUND, message } if message.contains("lease"))
+    }
+}
+
+pub(crate) type Called<T> = std::result::Result<T, CallError>;
+
+struct Node {
+    /// With its scheme, for requests.
+    base: String,
+    /// Whether its version was found to be a good one.
+    checked: AtomicBool,
+}
+
+/// The nodes of an etcd.
+pub(crate) struct Client {
+    agent: ureq::Agent,
+    nodes: Vec<Node>,
+    /// The node that answered last.
+    current: AtomicUsize,
+    login: Option<Login>,
+    token: Mutex<Option<String>>,
+    /// The address, for messages.
+    pub(crate) shown: String,
+    /// How long a call may take with all its tries.
+    pub(crate) deadline: Duration,
+    /// When nobody answered at last, if nobody has answered since.
+    silent: Mutex<Option<Instant>>,
+}
+
+impl Client {
+    /// Connects to nothing yet. Relative paths of TLS files begin at `base`.
+    pub(crate) fn new(url: &EtcdUrl, login: Option<Login>, deadline: Duration, base: &Path) -> Result<Self> {
+        let mut config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .proxy(None)
+            .max_redirects(0)
+            .user_agent("tollgate")
+            .timeout_connect(Some(PER_NODE));
+        if let Some(files) = &url.tls {
+            config = config.tls_config(tls(files, base)?);
+        }
+        let scheme = if url.tls.is_some() { "https" } else { "http" };
+        let node =
+            |node: &String| Node { base: format!("{scheme}://{node}"), checked: AtomicBool::new(false) };
+        Ok(Self {
+            agent: config.build().new_agent(),
+            nodes: url.nodes.iter().map(node).collect(),
+            // Not every process begins with the same node.
+            current: AtomicUsize::new(std::process::id() as usize % url.nodes.len()),
+            login,
+            token: Mutex::new(None),
+            shown: url.shown.clone(),
+            deadline,
+            silent: Mutex::new(None),
+        })
+    }
+
+    /// A transaction.
+    pub(crate) fn txn(&self, txn: &Txn) -> Called<TxnAnswer> {
+        self.call("/v3/kv/txn", txn, self.deadline)
+    }
+
+    /// Looks at many keys, in one answer.
+    pub(crate) fn range(&self, range: &Range) -> Called<RangeAnswer> {
+        self.call("/v3/kv/range", &range.body(), self.deadline)
+    }
+
+    /// Makes a lease with this id, unless it exists.
+    pub(crate) fn grant(&self, lease: i64, ttl: Duration) -> Called<()> {
+        let body = json!({ "ID": lease.to_string(), "TTL": ttl.as_secs().max(1).to_string() });
+        match self.call::<LeaseAnswer>("/v3/lease/grant", &body, self.deadline) {
+            Err(CallError::Refused { code: code::PRECONDITION, message })
+                if message.contains("already exists") =>
+            {
+                Ok(())
+            }
+            answer => answer.map(drop),
+        }
+    }
+
+    /// Keeps a lease alive for another whole term. Whether it was alive.
+    pub(crate) fn keep_alive(&self, lease: i64, deadline: Duration) -> Called<bool> {
+        let body = json!({ "ID": lease.to_string() });
+        let answer: Streamed<LeaseAnswer> = self.call("/v3/lease/keepalive", &body, deadline)?;
+        Ok(answer.result.is_some_and(|lease| lease.ttl > 0))
+    }
+
+    /// One call, with all nodes in turn until one answers or the time is over.
+    pub(crate) fn call<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        deadline: Duration,
+    ) -> Called<T> {
+        let unreadable =
+            |why: &dyn std::fmt::Display| CallError::Refused { code: 0, message: why.to_string() };
+        let body = serde_json::to_vec(body).map_err(|error| unreadable(&error))?;
+        // Right after a call in vain, the next ones wait only for a moment: a command that makes several calls must not wait
+        // for each of them.
+        let silent = *self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_silent = silent.is_some_and(|since| since.elapsed() < SILENCE);
+        let over = Instant::now() + if is_silent { deadline.min(PER_NODE) } else { deadline };
+        let (mut tried, mut was_sent, mut logins) = (0, false, 0);
+        loop {
+            let number = self.current.load(Ordering::Relaxed) % self.nodes.len();
+            let left = over.saturating_duration_since(Instant::now());
+            let failed = match self.try_call(number, path, &body, left.min(PER_NODE)) {
+                Ok(text) => {
+                    *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                    return serde_json::from_slice(&text).map_err(|error| unreadable(&error));
+                }
+                // The token is too old, or the rights of its user have changed.
+                Err(Failed::Said { code, message })
+                    if (code == code::UNAUTHENTICATED
+                        || code == code::INVALID_ARGUMENT && message.contains("auth store is old"))
+                        && self.login.is_some()
+                        && logins < 2 =>
+                {
+                    logins += 1;
+                    *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                    continue;
+                }
+                Err(failed) => failed,
+            };
+            let why = match failed {
+                Failed::Said { code: code::UNAVAILABLE | code::DEADLINE | code::ABORTED, message } => {
+                    was_sent = true;
+                    message
+                }
+                Failed::Said { code, message } => return Err(CallError::Refused { code, message }),
+                Failed::Lost(why) => {
+                    was_sent = true;
+                    why
+                }
+                Failed::Unsent(why) => why,
+            };
+            // Another thread may have moved on already.
+            let next = (number + 1) % self.nodes.len();
+            let _ = self.current.compare_exchange(number, next, Ordering::Relaxed, Ordering::Relaxed);
+            tried += 1;
+            if Instant::now() + PAUSE >= over {
+                *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+                let fault = Fault::Unreachable { remote: self.shown.clone(), what: why };
+                return Err(if was_sent { CallError::Unanswered(fault) } else { CallError::Unsent(fault) });
+            }
+            if tried % self.nodes.len() == 0 {
+                sleep(PAUSE);
+            }
+        }
+    }
+
+    fn try_call(&self, number: usize, path: &str, body: &[u8], limit: Duration) -> Tried<Vec<u8>> {
+        self.check_version(number, limit)?;
+        let token = self.token(number, limit)?;
+        let mut answer = self.post(number, path, body, token.as_deref(), Some(limit), Some(limit))?;
+        let text = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
+        let text = text.map_err(|error| Failed::Lost(error.to_string()))?;
+        if answer.status().is_success() { Ok(text) } else { Err(said(answer.status().as_u16(), &text)) }
+    }
+
+    fn post(
+        &self,
+        number: usize,
+        path: &str,
+        body: &[u8],
+        token: Option<&str>,
+        limit: Option<Duration>,
+        body_limit: Option<Duration>,
+    ) -> Tried<ureq::http::Response<ureq::Body>> {
+        let mut request = self.agent.post(format!("{}{path}", self.nodes[number].base));
+        if let Some(token) = token {
+            request = request.header("Authorization", token);
+        }
+        // A node without a leader ends a watch instead of saying nothing.
+        request = request.header("Grpc-Metadata-hasleader", "true");
+        let request = request
+            .config()
+            .timeout_send_request(limit)
+            .timeout_send_body(limit)
+            .timeout_recv_response(limit)
+            .timeout_recv_body(body_limit)
+            .build();
+        request.send(body).map_err(lost)
+    }
+
+    /// The token of our login on the nodes; `None` without a login.
+    fn token(&self, number: usize, limit: Duration) -> Tried<Option<String>> {
+        let Some(login) = &self.login else { return Ok(None) };
+        let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        if token.is_none() {
+            let body = json!({ "name": login.user, "password": login.password }).to_string();
+            let mut answer =
+                self.post(number, "/v3/auth/authenticate", body.as_bytes(), None, Some(limit), Some(limit))?;
+            let text = answer.body_mut().read_to_vec().map_err(|error| Failed::Lost(error.to_string()))?;
+            if !answer.status().is_success() {
+                // Nothing but the login was sent.
+                return Err(match said(answer.status().as_u16(), &text) {
+                    Failed::Said { code: code::INVALID_ARGUMENT, message } => {
+                        Failed::Said { code: code::DENIED, message }
+                    }
+                    failed => failed,
+                });
+            }
+            let read: TokenAnswer = serde_json::from_slice(&text).unwrap_or_default();
+            *token = Some(read.token);
+        }
+        Ok(token.clone())
+    }
+
+    /// Refuses versions that are too old, or that lose data.
+    fn check_version(&self, number: usize, limit: Duration) -> Tried<()> {
+        let node = &self.nodes[number];
+        if node.checked.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let version = self.version(number, limit)?;
+        if let Some(why) = wrong_version(&version) {
+            return Err(Failed::Said { code: code::PRECONDITION, message: format!("{}: {why}", node.base) });
+        }
+        node.checked.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn version(&self, number: usize, limit: Duration) -> Tried<String> {
+        let text = self.get(number, "/version", limit)?.0;
+        let read: VersionAnswer = serde_json::from_slice(&text).unwrap_or_default();
+        Ok(read.etcdserver)
+    }
+
+    /// The body and the date of a plain page. Nothing is changed by it.
+    fn get(&self, number: usize, path: &str, limit: Duration) -> Tried<(Vec<u8>, Option<String>)> {
+        let request = self.agent.get(format!("{}{path}", self.nodes[number].base));
+        let unsent = |error: ureq::Error| Failed::Unsent(error.to_string());
+        let mut answer = request.config().timeout_global(Some(limit)).build().call().map_err(unsent)?;
+        let date = answer.headers().get("date").and_then(|date| date.to_str().ok()).map(str::to_owned);
+        let text = answer.body_mut().read_to_vec().map_err(|error| Failed::Unsent(error.to_string()))?;
+        Ok((text, date))
+    }
+
+    /// Everything that happens to keys with this prefix from a revision on, as lines of JSON. It ends after a while.
+    pub(crate) fn watch(&self, prefix: &str, from: i64) -> Called<BufReader<ureq::BodyReader<'static>>> {
+        let body = json!({ "create_request": {
+            "key": encoded(prefix),
+            "range_end": encoded(crate::message::end_of(prefix)),
+            "start_revision": from.to_string(),
+        } });
+        let number = self.current.load(Ordering::Relaxed) % self.nodes.len();
+        let opened = self
+            .check_version(number, PER_NODE)
+            .and_then(|()| self.token(number, PER_NODE))
+            .and_then(|token| {
+                let body = body.to_string();
+                let (path, limit) = ("/v3/watch", Some(PER_NODE));
+                self.post(number, path, body.as_bytes(), token.as_deref(), limit, Some(WATCH))
+            });
+        match opened {
+            Ok(answer) if answer.status().is_success() => {
+                Ok(BufReader::new(answer.into_body().into_reader()))
+            }
+            failed => {
+                self.skip(number);
+                *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                let what = failed.err().map_or_else(|| "it did not watch".to_owned(), Failed::text);
+                Err(CallError::Unsent(Fault::Unreachable { remote: self.shown.clone(), what }))
+            }
+        }
+    }
+
+    /// As if the engine had given us this token.
+    #[cfg(test)]
+    pub(crate) fn forge_token(&self, token: &str) {
+        *self.token.lock().unwrap() = Some(token.to_owned());
+    }
+
+    /// The next calls go to another node.
+    pub(crate) fn skip_current(&self) {
+        self.skip(self.current.load(Ordering::Relaxed) % self.nodes.len());
+    }
+
+    fn skip(&self, number: usize) {
+        let next = (number + 1) % self.nodes.len();
+        let _ = self.current.compare_exchange(number, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// What each node says about itself, for a checkup: its address, and its version, status and date.
+    pub(crate) fn each_node(&self) -> Vec<(String, std::result::Result<NodeReport, String>)> {
+        let look = |number: usize| -> Tried<NodeReport> {
+            let (text, date) = self.get(number, "/version", PER_NODE)?;
+            let asked = jiff::Timestamp::now();
+            let version: VersionAnswer = serde_json::from_slice(&text).unwrap_or_default();
+            let token = self.token(number, PER_NODE)?;
+            let limit = Some(PER_NODE);
+            let mut answer =
+                self.post(number, "/v3/maintenance/status", b"{}", token.as_deref(), limit, limit)?;
+            let text = answer.body_mut().read_to_vec().map_err(|error| Failed::Lost(error.to_string()))?;
+            let status = serde_json::from_slice(&text).map_err(|error| Failed::Lost(error.to_string()))?;
+            Ok(NodeReport { version: version.etcdserver, status, date, asked })
+        };
+        let shown = |node: &Node| node.base.clone();
+        let numbered = self.nodes.iter().enumerate();
+        numbered.map(|(number, node)| (shown(node), look(number).map_err(Failed::text))).collect()
+    }
+}
+
+/// What a node says about itself.
+pub(crate) struct NodeReport {
+    pub(crate) version: String,
+    pub(crate) status: crate::message::StatusAnswer,
+    /// Its clock, as in HTTP.
+    pub(crate) date: Option<String>,
+    /// Ours at that moment.
+    pub(crate) asked: jiff::Timestamp,
+}
+
+/// Why one node did not do what was asked.
+enum Failed {
+    /// It answered with an error.
+    Said { code: i64, message: String },
+    /// The question was sent, the answer did not arrive.
+    Lost(String),
+    /// It could not be asked.
+    Unsent(String),
+}
+
+type Tried<T> = std::result::Result<T, Failed>;
+
+impl Failed {
+    fn text(self) -> String {
+        match self {
+            Self::Said { message, .. } => message,
+            Self::Lost(why) | Self::Unsent(why) => why,
+        }
+    }
+}
+
+fn lost(error: ureq::Error) -> Failed {
+    let was_not_sent = match &error {
+        ureq::Error::Io(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
+        ureq::Error::Timeout(ureq::Timeout::Connect | ureq::Timeout::Resolve) => true,
+        ureq::Error::HostNotFound | ureq::Error::ConnectionFailed | ureq::Error::Tls(_) => true,
+        ureq::Error::Rustls(_) => true,
+        _ => false,
+    };
+    if was_not_sent { Failed::Unsent(error.to_string()) } else { Failed::Lost(error.to_string()) }
+}
+
+fn said(status: u16, text: &[u8]) -> Failed {
+    let read: ErrorAnswer = serde_json::from_slice(text).unwrap_or_default();
+    let message = [read.message, read.error].into_iter().find(|text| !text.is_empty());
+    let message = message.unwrap_or_else(|| format!("HTTP status {status}"));
+    let code = match (read.code, status) {
+        (0, 500..) => code::UNAVAILABLE,
+        (0, 401) => code::UNAUTHENTICATED,
+        (code, _) => code,
+    };
+    Failed::Said { code, message }
+}
+
+/// Why a version cannot be used; `None` if it can.
+pub(crate) fn wrong_version(version: &str) -> Option<String> {
+    let mut numbers = version.split(['.', '-', '+']).map_while(|part| part.parse::<u32>().ok());
+    match (numbers.next(), numbers.next(), numbers.next()) {
+        (Some(3), Some(5), Some(0..=2)) => Some(format!(
+            "etcd {version} can lose data (3.5.0 to 3.5.2 do, see the postmortem of 3.5): install 3.5.3 or later"
+        )),
+        (Some(3), Some(4..), Some(_)) => None,
+        _ => Some(format!("etcd {version} is not supported: tollgate needs 3.4 or later")),
+    }
+}
+
+/// A value as JSON, for messages that have no type of their own.
+pub(crate) type Plain = Value;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_that_lose_data_or_are_too_old_are_refused() {
+        for good in ["3.4.23", "3.4.0", "3.5.3", "3.5.16", "3.6.0", "3.6.0-rc.1", "3.7.1"] {
+            assert_eq!(wrong_version(good), None, "{good}");
+        }
+        for bad in ["3.5.0", "3.5.1", "3.5.2", "3.3.27", "2.3.8", "4.0.0", "", "x"] {
+            assert!(wrong_version(bad).is_some(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Keeps the view up to date: one look at everything, then a watch from there on.
+//!
+//! A watch that ends is made again from the last revision that the view has, so nothing is missed. If the engine has
+//! forgotten that revision (it was compacted), everything is looked at again. The thread ends when the store is dropped.
+
+use std::io::BufRead;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tollgate_base::error::{Fault, Result};
+use tollgate_vault::State;
+use tollgate_vault::store::{Hint, TaskSummary};
+
+use crate::client::WATCH;
+use crate::inside::Inside;
+use crate::message::{Range, Streamed, WatchAnswer};
+use crate::named::Named;
+use crate::view::View;
+
+/// How many keys are read at once, so that an answer has a bounded size: a thousand texts.
+pub(crate) const PAGE: usize = 1000;
+
+/// The pauses between tries to watch, the first and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// Everything as it is now.
+pub(crate) fn load(inside: &Inside) -> Result<View> {
+    let mut view: Option<View> = None;
+    for prefix in [inside.layout.open_tasks(), inside.layout.owners()] {
+        let mut range = Range { limit: PAGE, ..Range::all(&prefix) };
+        loop {
+            // All pages show the same moment.
+            range.revision = view.as_ref().map_or(0, |view| view.revision);
+            let answer = inside.called(inside.client.range(&range))?;
+            let view = view.get_or_insert_with(|| View::new(answer.header.revision));
+            for kv in &answer.kvs {
+                view.put(&inside.layout, kv);
+            }
+            match answer.kvs.last().filter(|_| answer.more) {
+                Some(last) => range.from = [&last.key[..], &[0]].concat(),
+                None => break,
+            }
+        }
+    }
+    view.ok_or_else(|| Fault::invalid("the engine answered nothing"))
+}
+
+/// Final tasks, which are not in the view.
+pub(crate) fn scan_final(inside: &Inside, state: State) -> Result<Vec<TaskSummary>> {
+    let mut range = Range { limit: PAGE, ..Range::all(&inside.layout.final_tasks()) };
+    let mut tasks = Vec::new();
+    loop {
+        let answer = inside.called(inside.client.range(&range))?;
+        let last = answer.kvs.last().filter(|_| answer.more).map(|last| last.key.clone());
+        let named = Named::read_each(&inside.layout, answer.kvs);
+        tasks.extend(named.filter(|task| task.slot.state() == state));
+        match last {
+            Some(last) => range.from = [&last[..], &[0]].concat(),
+            None => return Ok(tasks),
+        }
+    }
+}
+
+/// Starts the thread that feeds the view of this store.
+pub(crate) fn start(inside: &Arc<Inside>) {
+    let inside = Arc::downgrade(inside);
+    thread::spawn(move || feed(&inside));
+}
+
+fn feed(store: &Weak<Inside>) {
+    let mut pause = PAUSES.0;
+    while let Some(inside) = store.upgrade() {
+        let from = inside.with_view(|view| view.revision).unwrap_or(0) + 1;
+        let watch = inside.client.watch(&inside.layout.tasks(), from);
+        drop(inside);
+        let ended = match watch {
+            Ok(lines) => follow(store, lines),
+            Err(_) => WatchEnd::Failed,
+        };
+        let Some(inside) = store.upgrade() else { return };
+        match ended {
+            WatchEnd::OfItself => pause = PAUSES.0,
+            WatchEnd::Compacted => match load(&inside) {
+                Ok(view) => inside.replace_view(view),
+                Err(_) => thread::sleep(pause),
+            },
+            WatchEnd::Failed => {
+                inside.client.skip_current();
+                drop(inside);
+                thread::sleep(pause);
+                pause = (pause * 2).min(PAUSES.1);
+            }
+        }
+    }
+}
+
+/// How a watch ended.
+enum WatchEnd {
+    /// It was time to make it again.
+    OfItself,
+    /// The engine has forgotten the revision that it should have begun with.
+    Compacted,
+    /// The node said so, or is gone.
+    Failed,
+}
+
+fn follow(store: &Weak<Inside>, mut lines: impl BufRead) -> WatchEnd {
+    let began = Instant::now();
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match lines.read_until(b'\n', &mut line) {
+            Ok(0) => return WatchEnd::Failed,
+            Ok(_) => {}
+            // The limit of a watch looks like an error.
+            Err(_) if began.elapsed() >= WATCH * 9 / 10 => return WatchEnd::OfItself,
+            Err(_) => return WatchEnd::Failed,
+        }
+        let Some(inside) = store.upgrade() else { return WatchEnd::OfItself };
+        let answer = match serde_json::from_slice::<Streamed<WatchAnswer>>(&line) {
+            Ok(Streamed { result: Some(answer), .. }) => answer,
+            Ok(_) | Err(_) => return WatchEnd::Failed,
+        };
+        match (answer.canceled, answer.compact_revision) {
+            (_, 1..) => return WatchEnd::Compacted,
+            (true, _) => return WatchEnd::Failed,
+            (false, _) => {}
+        }
+        let hints: Vec<Hint> = inside
+            .with_view(|view| {
+                view.heard = Instant::now();
+                let mut hints = Vec::new();
+                for event in &answer.events {
+                    let kv = &event.kv;
+                    hints.extend(match event.kind.as_str() {
+                        "DELETE" => view.delete(&inside.layout, &kv.key, kv.mod_revision),
+                        _ => view.put(&inside.layout, kv),
+                    });
+                    view.revision = view.revision.max(kv.mod_revision);
+                }
+                hints
+            })
+            .unwrap_or_default();
+        inside.wake(&hints);
+    }
+}

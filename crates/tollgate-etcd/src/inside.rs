@@ -1,0 +1,139 @@
+//! What the store shares with the thread that feeds its view, and with the locks of its claims.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tollgate_base::error::{Fault, Result};
+use tollgate_base::task::TaskName;
+use tollgate_vault::State;
+use tollgate_vault::event::{Entry, Journal};
+use tollgate_vault::state::Slot;
+use tollgate_vault::store::{Hint, Wake};
+
+use crate::client::{Called, Client};
+use crate::layout::{self, FORMAT, Layout};
+use crate::line_place::LineSums;
+use crate::message::{Act, Condition, KeyValue, Txn};
+use crate::named::Named;
+use crate::process_lease::ProcessLease;
+use crate::view::View;
+
+/// What the store shares with the thread that feeds its view, and with the locks of its claims.
+pub(crate) struct Inside {
+    pub(crate) client: Client,
+    pub(crate) layout: Layout,
+    pub(crate) machine: String,
+    pub(crate) process_lease: ProcessLease,
+    pub(crate) sums: Mutex<LineSums>,
+    /// When a reader of this process last left its place.
+    pub(crate) left_place: Mutex<Option<Instant>>,
+    pub(crate) lease: Duration,
+    pub(crate) archive: Option<PathBuf>,
+    pub(crate) archive_at: Mutex<Instant>,
+    pub(crate) journal: Option<Arc<dyn Journal>>,
+    pub(crate) view: Mutex<Option<View>>,
+    /// Whether the layout in the engine is one that we know.
+    pub(crate) is_known: AtomicBool,
+    pub(crate) wakes: Mutex<BTreeMap<u64, (Vec<State>, Wake)>>,
+    pub(crate) watches: AtomicU64,
+    /// Whether steps are compared with the engine. Without it tests must fail.
+    #[cfg(test)]
+    pub(crate) compares: AtomicBool,
+}
+
+impl Inside {
+    /// The answer of a call that changes nothing, or that may be repeated.
+    pub(crate) fn called<T>(&self, called: Called<T>) -> Result<T> {
+        called.map_err(|error| error.fault(&self.client.shown))
+    }
+
+    /// What the view says, if there is one.
+    pub(crate) fn with_view<T>(&self, look: impl FnOnce(&mut View) -> T) -> Option<T> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(look)
+    }
+
+    pub(crate) fn replace_view(&self, view: View) {
+        *self.view.lock().unwrap_or_else(PoisonError::into_inner) = Some(view);
+        self.wake(&[Hint::Everything]);
+    }
+
+    /// Tells those who watch.
+    pub(crate) fn wake(&self, hints: &[Hint]) {
+        let wakes: Vec<_> =
+            self.wakes.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        for (states, wake) in &wakes {
+            for hint in hints {
+                if !matches!(hint, Hint::Task(_, state, _) | Hint::State(state) if !states.contains(state)) {
+                    wake(hint.clone());
+                }
+            }
+        }
+    }
+
+    /// The layout in the engine must be one that we know. The first process writes it.
+    pub(crate) fn check_format(&self) -> Result<()> {
+        if self.is_known.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let key = self.layout.format();
+        let found = self.called(self.client.txn(&Txn {
+            compare: vec![Condition::absent(&key)],
+            success: vec![Act::put(&key, FORMAT.to_string())],
+            failure: vec![Act::get(&key)],
+        }))?;
+        if !found.succeeded {
+            let found =
+                found.found().next().and_then(|kvs| String::from_utf8(kvs.into_iter().next()?.value).ok());
+            match found.as_deref().map(str::parse::<u32>) {
+                Some(Ok(FORMAT)) => {}
+                Some(Ok(found)) => {
+                    return Err(Fault::NewerFormat { path: key.into(), found, known: FORMAT });
+                }
+                _ => return Err(Fault::damaged(key.as_ref(), "it is not a number")),
+            }
+        }
+        self.is_known.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Everything about one name, from the engine.
+    pub(crate) fn ask(&self, name: &TaskName) -> Result<Named> {
+        let success = vec![Act::get_all(&self.layout.record(name)), Act::get_all(&self.layout.finals(name))];
+        let found = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
+        Ok(Named::read(&self.layout, found.found().flatten()))
+    }
+
+    /// The text of a task at exactly this revision.
+    pub(crate) fn text_at(&self, name: &TaskName, slot: &Slot, revision: i64) -> Result<Option<Arc<[u8]>>> {
+        if let Some(text) = self.with_view(|view| view.text(name, slot, revision)).flatten() {
+            return Ok(Some(text));
+        }
+        let success = vec![Act::get(self.layout.task(name, slot))];
+        let found = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
+        let kv = found.found().flatten().next().filter(|kv| kv.mod_revision == revision);
+        kv.map(|kv| Ok(layout::read_task(&kv.value)?.1.into())).transpose()
+    }
+
+    /// Keys as the engine has them, for the view.
+    pub(crate) fn learn(&self, put: &[KeyValue], gone: &[String], revision: i64) {
+        let hints = self.with_view(|view| {
+            let deleted: Vec<_> =
+                gone.iter().filter_map(|key| view.delete(&self.layout, key.as_bytes(), revision)).collect();
+            deleted
+                .into_iter()
+                .chain(put.iter().filter_map(|kv| view.put(&self.layout, kv)))
+                .collect::<Vec<_>>()
+        });
+        self.wake(&hints.unwrap_or_default());
+    }
+
+    /// This machine's own ledger gets a copy. The engine has the line already, so a fault here must not undo the step.
+    pub(crate) fn copy_to_journal(&self, events: &[Entry]) {
+        if let Some(journal) = self.journal.as_ref().filter(|_| !events.is_empty()) {
+            let _ = journal.append(events);
+        }
+    }
+}

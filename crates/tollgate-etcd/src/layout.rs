@@ -1,0 +1,241 @@
+//! Which keys there are, and what their values look like. Pure.
+//!
+//! ```text
+//! P/format                               1
+//! P/ledger/STEP_ID                       the answer to a step and its events; immutable, ordered by the revision of its creation
+//! P/archived                             how far the ledger is archived, where, and what those lines add up to
+//! P/reader/MACHINE                       how far the readers of a machine have read the ledger; bound to a lease
+//! P/task/open/NAME/                      the claim record of the tasks with this name
+//! P/task/open/NAME/SLOT                  a task that is not final
+//! P/task/final/NAME/SLOT                 a task that is final
+//! P/task/owner/CLAIM_ID                  exists as long as the owner of this claim is alive: it is bound to a lease
+//! ```
+//!
+//! Everything about one name is in two neighbouring ranges, so one question answers all about it. Final tasks are apart,
+//! because there will be many of them and nobody claims them.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tollgate_base::error::{Fault, Result};
+use tollgate_base::name::{ClaimId, StepId};
+use tollgate_base::task::TaskName;
+use tollgate_vault::event::Entry;
+use tollgate_vault::state::Slot;
+use tollgate_vault::store::Landed;
+use tollgate_vault::{ClaimRecord, State};
+
+/// The number of this layout.
+pub(crate) const FORMAT: u32 = 1;
+
+/// The keys below one prefix.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    prefix: String,
+}
+
+/// What a key is about.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum KeyOf {
+    Record(TaskName),
+    Task(TaskName, Slot),
+    Owner(ClaimId),
+}
+
+impl Layout {
+    pub(crate) fn new(prefix: &str) -> Self {
+        Self { prefix: prefix.to_owned() }
+    }
+
+    pub(crate) fn format(&self) -> String {
+        format!("{}/format", self.prefix)
+    }
+
+    /// How far the ledger is archived.
+    pub(crate) fn archived(&self) -> String {
+        format!("{}/archived", self.prefix)
+    }
+
+    /// The places of all readers.
+    pub(crate) fn readers(&self) -> String {
+        format!("{}/reader/", self.prefix)
+    }
+
+    /// How far the readers of a machine have read.
+    pub(crate) fn reader(&self, machine: &str) -> String {
+        format!("{}/reader/{machine}", self.prefix)
+    }
+
+    /// A key that nobody reads, to see whether we may write.
+    pub(crate) fn probe(&self, id: &str) -> String {
+        format!("{}/probe/{id}", self.prefix)
+    }
+
+    /// All lines of the ledger.
+    pub(crate) fn lines(&self) -> String {
+        format!("{}/ledger/", self.prefix)
+    }
+
+    pub(crate) fn line(&self, id: &StepId) -> String {
+        format!("{}/ledger/{id}", self.prefix)
+    }
+
+    /// Everything about tasks.
+    pub(crate) fn tasks(&self) -> String {
+        format!("{}/task/", self.prefix)
+    }
+
+    /// All tasks that are not final, with their records.
+    pub(crate) fn open_tasks(&self) -> String {
+        format!("{}/task/open/", self.prefix)
+    }
+
+    pub(crate) fn final_tasks(&self) -> String {
+        format!("{}/task/final/", self.prefix)
+    }
+
+    pub(crate) fn owners(&self) -> String {
+        format!("{}/task/owner/", self.prefix)
+    }
+
+    /// The record of a name, and the prefix of its open tasks.
+    pub(crate) fn record(&self, name: &TaskName) -> String {
+        format!("{}/task/open/{name}/", self.prefix)
+    }
+
+    /// The prefix of the final tasks of a name.
+    pub(crate) fn finals(&self, name: &TaskName) -> String {
+        format!("{}/task/final/{name}/", self.prefix)
+    }
+
+    pub(crate) fn task(&self, name: &TaskName, slot: &Slot) -> String {
+        let part = if slot.state().is_final() { "final" } else { "open" };
+        format!("{}/task/{part}/{name}/{slot}", self.prefix)
+    }
+
+    pub(crate) fn owner(&self, claim: &ClaimId) -> String {
+        format!("{}/task/owner/{claim}", self.prefix)
+    }
+
+    /// What a key below [`Self::tasks`] is about; `None` if tollgate did not make it.
+    pub(crate) fn read(&self, key: &[u8]) -> Option<KeyOf> {
+        let key = str::from_utf8(key).ok()?.strip_prefix(&self.tasks())?;
+        let (part, rest) = key.split_once('/')?;
+        if part == "owner" {
+            return Some(KeyOf::Owner(rest.parse().ok()?));
+        }
+        let (name, slot) = rest.split_once('/')?;
+        let name = TaskName::of_file(name).ok()?;
+        match (part, slot) {
+            ("open", "") => Some(KeyOf::Record(name)),
+            ("open" | "final", slot) => Some(KeyOf::Task(name, read_slot(slot)?)),
+            _ => None,
+        }
+    }
+}
+
+fn read_slot(text: &str) -> Option<Slot> {
+    match text.strip_prefix("In_Progress/") {
+        Some(agent) => Some(Slot::InProgress(agent.parse().ok()?)),
+        None => State::ALL
+            .into_iter()
+            .find(|state| state.as_str() == text && *state != State::InProgress)
+            .map(Slot::Free),
+    }
+}
+
+/// A task's text, and since when it is where it is: a line of JSON, then the text byte for byte.
+#[derive(Debug, Serialize, Deserialize)]
+struct TaskHead {
+    since: Timestamp,
+}
+
+pub(crate) fn write_task(since: Timestamp, text: &[u8]) -> Vec<u8> {
+    let mut value = serde_json::to_vec(&TaskHead { since }).unwrap_or_default();
+    value.push(b'\n');
+    value.extend_from_slice(text);
+    value
+}
+
+/// Since when, and the text.
+pub(crate) fn read_task(value: &[u8]) -> Result<(Timestamp, &[u8])> {
+    let split = value.iter().position(|byte| *byte == b'\n');
+    let read = split.and_then(|at| {
+        let head: TaskHead = serde_json::from_slice(&value[..at]).ok()?;
+        Some((head.since, &value[at + 1..]))
+    });
+    read.ok_or_else(|| Fault::invalid("a task in the engine was not written by tollgate"))
+}
+
+/// What is remembered about the tasks of a name, and on which machine its claim was made.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct RecordValue {
+    pub(crate) machine: String,
+    pub(crate) record: ClaimRecord,
+}
+
+/// One line of the ledger: what came of a step, and its events.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct LineValue {
+    pub(crate) machine: String,
+    /// Where the step has brought the task; `None` for events that belong to no step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) landed: Option<(TaskName, Slot)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) events: Vec<Entry>,
+}
+
+impl LineValue {
+    pub(crate) fn landed(&self) -> Option<Landed> {
+        let (task, slot) = self.landed.clone()?;
+        Some(Landed { task, slot, path: None })
+    }
+}
+
+/// A value as JSON.
+pub(crate) fn write<T: Serialize>(value: &T) -> Result<Vec<u8>> {
+    serde_json::to_vec(value)
+        .map_err(|error| Fault::invalid(format!("it cannot be written as JSON: {error}")))
+}
+
+pub(crate) fn read<'a, T: Deserialize<'a>>(value: &'a [u8]) -> Result<T> {
+    let unreadable =
+        |error| Fault::invalid(format!("a value in the engine was not written by tollgate: {error}"));
+    serde_json::from_slice(value).map_err(unreadable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_read_back() {
+        let layout = Layout::new("team/one");
+        let name: TaskName = "water the plants".parse().unwrap();
+        for state in State::ALL {
+            let slot = match state {
+                State::InProgress => Slot::InProgress("blue".parse().unwrap()),
+                state => Slot::Free(state),
+            };
+            let key = layout.task(&name, &slot);
+            assert_eq!(key.contains("/final/"), state.is_final(), "{key}");
+            assert_eq!(layout.read(key.as_bytes()), Some(KeyOf::Task(name.clone(), slot)));
+        }
+        let record = layout.record(&name);
+        assert_eq!(layout.read(record.as_bytes()), Some(KeyOf::Record(name)));
+        let claim = ClaimId::new().unwrap();
+        assert_eq!(layout.read(layout.owner(&claim).as_bytes()), Some(KeyOf::Owner(claim)));
+        for foreign in ["team/one/task/x", "team/one/task/open/a.md/Nowhere", "team/two/task/open/a.md/", ""]
+        {
+            assert_eq!(layout.read(foreign.as_bytes()), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn a_task_is_read_back_byte_for_byte() {
+        let since = Timestamp::from_second(1_000).unwrap();
+        for text in [&b""[..], b"\n\nx", b"\xff\x00\n", b"{}\n{}"] {
+            assert_eq!(read_task(&write_task(since, text)).unwrap(), (since, text));
+        }
+        assert!(read_task(b"no head").is_err());
+    }
+}

@@ -1,0 +1,158 @@
+//! The ledger in the engine: one line for each step of any machine, in the order in which the engine took them.
+//!
+//! Invariants: a line is written by the transaction of its step, once, and never changed. The revision of that transaction is
+//! its place, so all readers see the same order and a cursor has no gaps. A cursor is a revision, and how many of the events
+//! of that revision were read. A reader whose cursor is older than the archive is told so: it never misses a line.
+
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tollgate_base::error::{Fault, Result};
+use tollgate_base::name::{Agent, ClaimId, StepId};
+use tollgate_vault::event::{Entry, EventPage};
+use tollgate_vault::figures::Tally;
+
+use crate::inside::Inside;
+use crate::layout::{LineValue, read, write};
+use crate::line_place::{LinePlace, LineSums};
+use crate::message::{Act, Condition, KeyValue, Range, Txn};
+use crate::process_lease::lease_of;
+
+/// How many lines are read at once. The engine looks at all of its lines for each page, so pages are large.
+const LINES: usize = 5000;
+
+/// How often a reader leaves its place, and how long that counts.
+const LEAVE: Duration = Duration::from_secs(60);
+const READER: Duration = Duration::from_secs(3600);
+
+/// One line of the ledger, where it is.
+#[derive(Debug)]
+pub(crate) struct LineAt {
+    pub(crate) revision: i64,
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: LineValue,
+}
+
+/// How far the ledger is archived.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Archived {
+    /// All lines up to this revision are in the archive.
+    pub(crate) revision: i64,
+    /// The machine that has the archive.
+    pub(crate) machine: String,
+    /// What these lines add up to.
+    pub(crate) tallies: BTreeMap<Agent, Tally>,
+}
+
+impl Inside {
+    /// How far the ledger is archived, and the revision of that statement.
+    pub(crate) fn archived(&self) -> Result<(i64, Archived)> {
+        let success = vec![Act::get(self.layout.archived())];
+        let found = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
+        match found.found().flatten().next() {
+            Some(kv) => Ok((kv.mod_revision, read(&kv.value)?)),
+            None => Ok((0, Archived::default())),
+        }
+    }
+
+    /// Records events that belong to no step.
+    pub(crate) fn record_events(&self, events: &[Entry]) -> Result<()> {
+        let line = self.layout.line(&StepId::new()?);
+        let value =
+            write(&LineValue { machine: self.machine.clone(), landed: None, events: events.to_vec() })?;
+        let txn = Txn {
+            compare: vec![Condition::absent(&line)],
+            success: vec![Act::put(&line, value)],
+            failure: Vec::new(),
+        };
+        // If the condition does not hold, an earlier try was carried out, and its answer was lost.
+        self.called(self.client.txn(&txn)).map(drop)
+    }
+
+    /// The events after a cursor.
+    pub(crate) fn events_after(&self, after: &str, limit: usize) -> Result<EventPage> {
+        let place = LinePlace::parse(after)?;
+        let (events, next) = self.read_on(place, limit)?;
+        let (_, archived) = self.archived()?;
+        if place.revision < archived.revision {
+            return Err(Fault::invalid(format!(
+                "the ledger up to revision {} is in the archive of the machine `{}`: read that, then go on from `{}.{}`",
+                archived.revision,
+                archived.machine,
+                archived.revision,
+                usize::MAX
+            )));
+        }
+        if place != LinePlace::default() {
+            self.leave_place(next.revision)?;
+        }
+        Ok((events, next.to_string()))
+    }
+
+    /// Says how far a reader of this machine has read, so that the archive does not overtake it. A reader that has not read
+    /// for an hour is gone.
+    fn leave_place(&self, revision: i64) -> Result<()> {
+        let mut left = self.left_place.lock().unwrap_or_else(PoisonError::into_inner);
+        if left.is_some_and(|when| when.elapsed() < LEAVE) {
+            return Ok(());
+        }
+        let lease = lease_of(&ClaimId::new()?);
+        self.called(self.client.grant(lease, READER))?;
+        let act = Act::put_leased(self.layout.reader(&self.machine), revision.to_string(), lease);
+        self.called(self.client.txn(&Txn { success: vec![act], ..Txn::default() }))?;
+        *left = Some(Instant::now());
+        Ok(())
+    }
+
+    fn read_on(&self, mut place: LinePlace, limit: usize) -> Result<(Vec<Entry>, LinePlace)> {
+        let mut events = Vec::new();
+        while events.len() < limit {
+            let wanted = (limit - events.len()).clamp(1, LINES);
+            // One more: the line of the cursor itself comes again.
+            let (lines, more) = self.lines_from(place.revision, wanted + 1)?;
+            for LineAt { revision, value, .. } in lines {
+                let skipped = if revision == place.revision { place.events } else { 0 };
+                let new = value.events.into_iter().skip(skipped).take(limit - events.len());
+                let count = events.len();
+                events.extend(new);
+                place = LinePlace { revision, events: skipped.saturating_add(events.len() - count) };
+                if events.len() == limit {
+                    break;
+                }
+            }
+            if !more {
+                break;
+            }
+        }
+        Ok((events, place))
+    }
+
+    /// The first lines from a revision on, and whether there are more.
+    pub(crate) fn lines_from(&self, revision: i64, limit: usize) -> Result<(Vec<LineAt>, bool)> {
+        let range = Range { limit, created_since: Some(revision), ..Range::all(&self.layout.lines()) };
+        let answer = self.called(self.client.range(&range))?;
+        let line =
+            |kv: KeyValue| Ok(LineAt { revision: kv.create_revision, value: read(&kv.value)?, key: kv.key });
+        Ok((answer.kvs.into_iter().map(line).collect::<Result<_>>()?, answer.more))
+    }
+
+    /// What each agent's claims add up to. Only what is new since the last time is read.
+    pub(crate) fn sum_up(&self) -> Result<BTreeMap<Agent, Tally>> {
+        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut events, mut next) = self.read_on(sums.place, usize::MAX)?;
+        let (_, archived) = self.archived()?;
+        // What was archived in the meantime may be missing in what we read. Its sum is known.
+        if sums.place.revision < archived.revision {
+            let place = LinePlace { revision: archived.revision, events: usize::MAX };
+            *sums = LineSums { place, tallies: archived.tallies };
+            (events, next) = self.read_on(place, usize::MAX)?;
+        }
+        for entry in &events {
+            Tally::add_to(&mut sums.tallies, entry.agent.as_ref(), &entry.event);
+        }
+        sums.place = next;
+        Ok(sums.tallies.clone())
+    }
+}

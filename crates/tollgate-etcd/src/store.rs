@@ -1,0 +1,280 @@
+//! The store: looks are answered by the view or the engine, steps by one transaction.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use tollgate_base::error::{Fault, Result};
+use tollgate_base::name::{Agent, ClaimId, StepId};
+use tollgate_base::task::TaskName;
+use tollgate_vault::checkup::Finding;
+use tollgate_vault::claim_lock::Liveness;
+use tollgate_vault::event::{Entry, EventPage, Journal};
+use tollgate_vault::figures::Tally;
+use tollgate_vault::store::{Scan, TaskSummary, Wake, Watch};
+use tollgate_vault::{Claim, ClaimLock, State, Step, StepOutcome, Store, Task};
+
+use crate::archive::KEEP;
+use crate::client::Client;
+use crate::feed;
+use crate::inside::Inside;
+use crate::layout::{self, Layout, RecordValue};
+use crate::message::{Act, Txn};
+use crate::named::split_version;
+use crate::process_lease::ProcessLease;
+use crate::tls::Login;
+use crate::url::EtcdUrl;
+use crate::view::View;
+
+/// A view that has heard nothing for so long is not used: the thread that feeds it cannot reach the engine. A watch is made
+/// again every ten seconds.
+const STALE: Duration = Duration::from_secs(20);
+
+/// When a process archives old lines for the first time, and how often. Commands that end at once have other things to do.
+const FIRST_ARCHIVE: Duration = Duration::from_secs(60);
+const NEXT_ARCHIVE: Duration = Duration::from_secs(600);
+
+/// How a store is opened.
+pub struct EtcdOptions {
+    /// Where the engine is.
+    pub url: EtcdUrl,
+    /// The user, if the engine wants one.
+    pub login: Option<Login>,
+    /// Relative paths in the address begin here.
+    pub base: PathBuf,
+    /// The name of this machine: the same for all its processes, and for no other machine.
+    pub machine: String,
+    /// How long a leased claim lasts. A held claim of a machine that died ends after this time, or after a minute if that is
+    /// shorter.
+    pub lease: Duration,
+    /// How long one call may take.
+    pub deadline: Duration,
+    /// Where old lines of the ledger go, if this machine is to keep them.
+    pub archive: Option<PathBuf>,
+    /// Gets a copy of what this process does. The ledger of all machines is in the engine.
+    pub journal: Option<Arc<dyn Journal>>,
+}
+
+/// Tasks on etcd.
+pub struct EtcdStore {
+    pub(crate) inside: Arc<Inside>,
+}
+
+impl EtcdStore {
+    /// Opens the store. Nothing is connected before something is asked for.
+    pub fn open(options: EtcdOptions) -> Result<Self> {
+        let EtcdOptions { url, login, base, machine, lease, deadline, archive, journal } = options;
+        let inside = Inside {
+            client: Client::new(&url, login, deadline, &base)?,
+            layout: Layout::new(&url.prefix),
+            machine,
+            process_lease: ProcessLease::new(lease),
+            sums: Mutex::default(),
+            left_place: Mutex::new(None),
+            lease,
+            archive,
+            archive_at: Mutex::new(Instant::now() + FIRST_ARCHIVE),
+            journal,
+            view: Mutex::new(None),
+            is_known: AtomicBool::new(false),
+            wakes: Mutex::default(),
+            watches: AtomicU64::new(0),
+            #[cfg(test)]
+            compares: AtomicBool::new(true),
+        };
+        Ok(Self { inside: Arc::new(inside) })
+    }
+
+    /// The engine, in a layout that we know.
+    fn known(&self) -> Result<&Inside> {
+        self.inside.check_format()?;
+        Ok(&self.inside)
+    }
+
+    /// What the view says; it is made first if need be, and made again if it is too old.
+    fn viewed<T>(&self, look: impl FnOnce(&View) -> T) -> Result<T> {
+        let inside = self.known()?;
+        let mut view = inside.view.lock().unwrap_or_else(PoisonError::into_inner);
+        if view.as_ref().is_none_or(|view| view.heard.elapsed() > STALE) {
+            let is_first = view.is_none();
+            let view = view.insert(feed::load(inside)?);
+            if is_first {
+                feed::start(&self.inside);
+            }
+            return Ok(look(view));
+        }
+        view.as_ref().map(look).ok_or_else(|| Fault::invalid("the view is gone"))
+    }
+}
+
+/// Ends a held claim when its lock is dropped.
+struct HeldClaim {
+    inside: Weak<Inside>,
+    claim: ClaimId,
+}
+
+impl Drop for HeldClaim {
+    fn drop(&mut self) {
+        if let Some(inside) = self.inside.upgrade() {
+            inside.process_lease.let_go(&inside.client, &inside.layout, self.claim.clone());
+            // Our own view need not wait for the watch. That an owner is gone stays true.
+            inside.learn(&[], &[inside.layout.owner(&self.claim)], i64::MAX);
+        }
+    }
+}
+
+/// Ends the wake-ups when it is dropped.
+struct Waking {
+    inside: Weak<Inside>,
+    number: u64,
+}
+
+impl Drop for Waking {
+    fn drop(&mut self) {
+        if let Some(inside) = self.inside.upgrade() {
+            inside.wakes.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
+        }
+    }
+}
+
+impl Store for EtcdStore {
+    fn scan(&self, state: State, _now: Timestamp) -> Result<Scan> {
+        let tasks = match state.is_final() {
+            true => feed::scan_final(self.known()?, state)?,
+            false => self.viewed(|view| view.scan(state))?,
+        };
+        Ok(Scan { tasks, unfit: Vec::new() })
+    }
+
+    fn get(&self, task: &TaskName, state: Option<State>, _now: Timestamp) -> Result<Option<Task>> {
+        let inside = self.known()?;
+        // A claim of what the view proposes: the step is compared with the engine. Everything else must be certain.
+        if matches!(state, Some(State::NeedsAction | State::Approved)) {
+            let find = |view: &mut View| view.named(task)?.find(state, &inside.machine);
+            if let Some(found) = inside.with_view(find).flatten() {
+                return Ok(Some(found));
+            }
+        }
+        Ok(inside.ask(task)?.find(state, &inside.machine))
+    }
+
+    fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>> {
+        let inside = self.known()?;
+        let Some((revision, _)) = split_version(&task.version) else { return Ok(None) };
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let text = inside.text_at(&task.name, &task.slot, revision)?;
+        Ok(text.map(|text| text[..text.len().min(limit)].to_vec()))
+    }
+
+    fn apply(&self, step: &Step) -> Result<StepOutcome> {
+        self.known()?.take(step)
+    }
+
+    fn add(&self, id: &StepId, task: &TaskName, text: &[u8], now: Timestamp) -> Result<StepOutcome> {
+        self.known()?.put_new(id, task, text, now)
+    }
+
+    fn record(&self, events: &[Entry]) -> Result<()> {
+        let inside = self.known()?;
+        inside.record_events(events)?;
+        inside.copy_to_journal(events);
+        Ok(())
+    }
+
+    fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
+        self.known()?.events_after(after, limit)
+    }
+
+    fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {
+        self.known()?.sum_up()
+    }
+
+    fn watch(&self, states: &[State], wake: Wake) -> Result<Option<Watch>> {
+        self.viewed(|_| ())?;
+        let number = self.inside.watches.fetch_add(1, Ordering::Relaxed);
+        let mut wakes = self.inside.wakes.lock().unwrap_or_else(PoisonError::into_inner);
+        wakes.insert(number, (states.to_vec(), wake));
+        Ok(Some(Box::new(Waking { inside: Arc::downgrade(&self.inside), number })))
+    }
+
+    fn hold(&self, claim: &ClaimId) -> Result<Option<ClaimLock>> {
+        let inside = self.known()?;
+        let lease = inside.called(inside.process_lease.lease(&inside.client))?;
+        inside.process_lease.hold(claim);
+        let held = HeldClaim { inside: Arc::downgrade(&self.inside), claim: claim.clone() };
+        Ok(Some(ClaimLock::of_guard(lease.cast_unsigned(), held)))
+    }
+
+    fn suspects(&self, _now: Timestamp) -> Result<Vec<TaskSummary>> {
+        self.viewed(|view| view.suspects(&self.inside.machine))
+    }
+
+    fn liveness(&self, claim: &Claim) -> Result<Liveness> {
+        let inside = self.known()?;
+        let success = vec![Act::get(inside.layout.owner(&claim.id))];
+        let found = inside.called(inside.client.txn(&Txn { success, ..Txn::default() }))?;
+        let is_alive = found.found().flatten().next().is_some();
+        Ok(if is_alive { Liveness::Alive } else { Liveness::Gone(ClaimLock::nothing()) })
+    }
+
+    /// A third of the lease: two heartbeats may get lost.
+    fn heartbeat_interval(&self) -> Option<Duration> {
+        Some(self.inside.process_lease.term / 3)
+    }
+
+    fn heartbeat(&self, task: &TaskName, claim: &ClaimId) -> Result<bool> {
+        let inside = self.known()?;
+        if !inside.called(inside.process_lease.renew(&inside.client))? {
+            return Ok(false);
+        }
+        let success = vec![Act::get(inside.layout.record(task)), Act::get(inside.layout.owner(claim))];
+        let answer = inside.called(inside.client.txn(&Txn { success, ..Txn::default() }))?;
+        let found: Vec<_> = answer.found().flatten().collect();
+        let [record, _owner] = &found[..] else { return Ok(false) };
+        let record: RecordValue = layout::read(&record.value)?;
+        Ok(record.record.claim.is_some_and(|known| known.id == *claim))
+    }
+
+    fn proven_at(&self, _claim: &ClaimId) -> Option<Instant> {
+        self.inside.process_lease.proven_at()
+    }
+
+    fn heartbeat_all(&self) -> Result<()> {
+        let inside = self.known()?;
+        if inside.process_lease.is_busy() {
+            inside.called(inside.process_lease.renew(&inside.client))?;
+            inside.process_lease.clear(&inside.client, &inside.layout);
+        }
+        Ok(())
+    }
+
+    fn checkup(&self) -> Result<Vec<Finding>> {
+        self.inside.look_for_problems()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let silence = self.inside.with_view(|view| view.heard.elapsed()).filter(|silence| *silence > STALE);
+        let seconds = silence.map(|silence| silence.as_secs());
+        seconds
+            .map(|s| format!("`{}` has not been heard for {s} s", self.inside.client.shown))
+            .into_iter()
+            .collect()
+    }
+
+    fn sweep(&self, _now: Timestamp) -> Result<()> {
+        let inside = &self.inside;
+        inside.process_lease.clear(&inside.client, &inside.layout);
+        if let Some(folder) = &inside.archive {
+            let mut at = inside.archive_at.lock().unwrap_or_else(PoisonError::into_inner);
+            if *at <= Instant::now() {
+                *at = Instant::now() + NEXT_ARCHIVE;
+                drop(at);
+                inside.archive(folder, KEEP)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! Three real etcd nodes on this machine, which can be killed, paused and started again. They end with the value.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// Longer than any election on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Cluster {
+    nodes: Vec<EtcdNode>,
+    prefixes: AtomicUsize,
+    folder: tempfile::TempDir,
+}
+
+pub(crate) struct EtcdNode {
+    pub(crate) port: u16,
+    peer: u16,
+    process: Option<Child>,
+}
+
+#[allow(dead_code, reason = "the tests of two crates use it")]
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[allow(dead_code, reason = "the tests of two crates use it")]
+impl Cluster {
+    pub(crate) fn start() -> Self {
+        Self::of(3)
+    }
+
+    pub(crate) fn of(size: usize) -> Self {
+        let node = |_| EtcdNode { port: free_port(), peer: free_port(), process: None };
+        let mut cluster = Self {
+            nodes: (0..size).map(node).collect(),
+            prefixes: AtomicUsize::new(0),
+            folder: tempfile::tempdir().unwrap(),
+        };
+        (0..size).for_each(|number| cluster.restart(number));
+        cluster.wait_until_ready();
+        cluster
+    }
+
+    /// An address of this cluster with a prefix of its own.
+    pub(crate) fn url(&self) -> String {
+        let nodes: Vec<_> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
+        self.url_of(&nodes.join(","))
+    }
+
+    /// The same through these nodes.
+    pub(crate) fn url_of(&self, nodes: &str) -> String {
+        format!("etcd://{nodes}/test-{}", self.prefixes.fetch_add(1, Ordering::SeqCst))
+    }
+
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        self.nodes.iter().map(|node| node.port).collect()
+    }
+
+    /// Starts a node that does not run, with the data that it had.
+    pub(crate) fn restart(&mut self, number: usize) {
+        let peers = self.nodes.iter().enumerate();
+        let peers: Vec<_> = peers.map(|(n, node)| format!("n{n}=http://127.0.0.1:{}", node.peer)).collect();
+        let node = &self.nodes[number];
+        assert!(node.process.is_none(), "node {number} runs");
+        let (client, peer) =
+            (format!("http://127.0.0.1:{}", node.port), format!("http://127.0.0.1:{}", node.peer));
+        let data: PathBuf = self.folder.path().join(format!("n{number}"));
+        let log = self.folder.path().join(format!("n{number}.log"));
+        let log = std::fs::File::options().create(true).append(true).open(log).unwrap();
+        // The kernel ends the node if the test is killed.
+        let process = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "etcd", "--name"])
+            .arg(format!("n{number}"))
+            .arg("--data-dir")
+            .arg(data)
+            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &peers.join(","), "--initial-cluster-token", "tollgate"])
+            .args(["--initial-cluster-state", "new", "--logger", "zap", "--log-level", "error"])
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("`etcd` is installed by `scripts/test`");
+        self.nodes[number].process = Some(process);
+    }
+
+    /// `kill -9`
+    pub(crate) fn kill(&mut self, number: usize) {
+        let mut process = self.nodes[number].process.take().expect("it runs");
+        process.kill().unwrap();
+        assert_eq!(process.wait().unwrap().signal(), Some(9));
+    }
+
+    fn signal(&self, number: usize, signal: rustix::process::Signal) {
+        let process = self.nodes[number].process.as_ref().expect("it runs");
+        rustix::process::kill_process(rustix::process::Pid::from_child(process), signal).unwrap();
+    }
+
+    /// It hangs: its connections stay open, and nothing answers.
+    pub(crate) fn pause(&self, number: usize) {
+        self.signal(number, rustix::process::Signal::STOP);
+    }
+
+    pub(crate) fn resume(&self, number: usize) {
+        self.signal(number, rustix::process::Signal::CONT);
+    }
+
+    /// The node that leads.
+    pub(crate) fn leader(&self) -> usize {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let leads = |node: &EtcdNode| {
+                let status = post(node.port, "/v3/maintenance/status", &json!({}))?;
+                let leader = status["leader"].as_str().filter(|leader| *leader != "0")?.to_owned();
+                (status["header"]["member_id"] == leader.as_str()).then_some(())
+            };
+            if let Some(number) = self.nodes.iter().position(|node| leads(node).is_some()) {
+                return number;
+            }
+            assert!(Instant::now() < deadline, "no leader");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits until a write succeeds.
+    pub(crate) fn wait_until_ready(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        let body = json!({ "key": "cmVhZHk=", "value": "eWVz" });
+        while !self.nodes.iter().any(|node| post(node.port, "/v3/kv/put", &body).is_some()) {
+            assert!(Instant::now() < deadline, "the nodes did not start: {}", self.logs());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn logs(&self) -> String {
+        let log = |number| std::fs::read_to_string(self.folder.path().join(format!("n{number}.log")));
+        (0..self.nodes.len()).map(|number| log(number).unwrap_or_default()).collect()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for process in self.nodes.iter_mut().filter_map(|node| node.process.as_mut()) {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+/// A call of the gateway, without our client; `None` if it fails.
+pub(crate) fn post(port: u16, path: &str, body: &Value) -> Option<Value> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
+    let body = body.to_string();
+    // HTTP 1.0: the answer ends with the connection.
+    let head = format!("POST {path} HTTP/1.0\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.write_all(format!("{head}{body}").as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    head.starts_with("HTTP/1.0 200").then(|| serde_json::from_str(body).ok())?
+}

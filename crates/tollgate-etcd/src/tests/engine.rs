@@ -1,0 +1,156 @@
+//! What the engine does to a store: it forgets the past, a node hangs, a version loses data.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use serde_json::json;
+use tollgate_base::lock::Pauses;
+use tollgate_base::name::StepId;
+use tollgate_base::task::TaskName;
+use tollgate_vault::store::Hint;
+use tollgate_vault::{State, StepOutcome, Store};
+
+use super::cluster::{Cluster, post};
+use super::{open, shared};
+use crate::view::View;
+
+fn add(store: &impl Store, name: &str) -> StepOutcome {
+    let name: TaskName = name.parse().unwrap();
+    store.add(&StepId::new().unwrap(), &name, b"text", Timestamp::now()).unwrap()
+}
+
+fn waiting(store: &impl Store) -> usize {
+    store.scan(State::NeedsAction, Timestamp::now()).unwrap().tasks.len()
+}
+
+#[track_caller]
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let mut pauses = Pauses::lasting(Duration::from_secs(60));
+    while !is_so() {
+        assert!(pauses.pause(), "timeout while waiting for {what}");
+    }
+}
+
+#[test]
+fn another_machine_hears_of_every_task() {
+    let cluster = Cluster::start();
+    let url = cluster.url();
+    let (one, other) = (shared(&url, "one"), shared(&url, "other"));
+    let (tell, told) = std::sync::mpsc::channel();
+    let wake = move |hint: Hint| tell.send(hint).unwrap();
+    let watch = other.watch(&[State::NeedsAction], std::sync::Arc::new(wake)).unwrap().expect("it can tell");
+    for n in 0..20 {
+        add(&*one, &format!("t{n}"));
+        let hint = told.recv_timeout(Duration::from_secs(30)).unwrap();
+        let expected: TaskName = format!("t{n}").parse().unwrap();
+        assert!(matches!(&hint, Hint::Task(name, State::NeedsAction, _) if *name == expected), "{hint:?}");
+    }
+    assert_eq!(waiting(&*other), 20);
+    drop(watch);
+    add(&*one, "after");
+    until("the view to hear of it", || waiting(&*other) == 21);
+    assert!(told.try_recv().is_err(), "a watch that was dropped tells nothing");
+}
+
+#[test]
+fn a_view_whose_revision_was_compacted_is_made_again() {
+    let cluster = Cluster::start();
+    let url = cluster.url();
+    let store = shared(&url, "one");
+    add(&*store, "old");
+    assert_eq!(waiting(&*store), 1);
+    let revision = store.inside.with_view(|view| view.revision).unwrap();
+    // As if this process had been cut off since the beginning, and the engine had forgotten what it missed.
+    let compacted = cluster.ports().iter().find_map(|port| {
+        post(*port, "/v3/kv/compaction", &json!({ "revision": revision.to_string(), "physical": true }))
+    });
+    assert!(compacted.is_some());
+    store.inside.replace_view(View::new(1));
+    assert_eq!(waiting(&*store), 0, "the view is empty now");
+    until("the view to be made again", || waiting(&*store) == 1);
+}
+
+#[test]
+fn a_node_that_hangs_or_is_dead_costs_a_moment() {
+    let mut cluster = Cluster::start();
+    let url = cluster.url();
+    let store = shared(&url, "one");
+    add(&*store, "before");
+    for fault in ["hangs", "is dead"] {
+        let leader = cluster.leader();
+        if fault == "hangs" {
+            cluster.pause(leader)
+        } else {
+            cluster.kill(leader)
+        }
+        let began = Instant::now();
+        // The vault would apply it again if the answer was lost.
+        let id = StepId::new().unwrap();
+        let name: TaskName = fault.replace(' ', "-").parse().unwrap();
+        let mut outcome;
+        while {
+            outcome = store.add(&id, &name, b"text", Timestamp::now());
+            !matches!(outcome, Ok(StepOutcome::Done(_)))
+        } {
+            assert!(began.elapsed() < Duration::from_secs(60), "{fault}: {outcome:?}");
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{fault}: {:?}", began.elapsed());
+        if fault == "hangs" {
+            cluster.resume(leader)
+        } else {
+            cluster.restart(leader)
+        }
+        cluster.wait_until_ready();
+    }
+    assert_eq!(waiting(&*shared(&url, "two")), 3, "each was added, once");
+}
+
+#[test]
+fn a_call_that_reaches_nobody_ends_by_its_deadline_and_says_so() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let store = open(&format!("etcd://127.0.0.1:{port}/x"), "one", Duration::from_secs(60));
+    let began = Instant::now();
+    let fault = store.scan(State::NeedsAction, Timestamp::now()).unwrap_err();
+    assert_eq!(fault.code(), "REMOTE_UNREACHABLE", "{fault}");
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+}
+
+/// A node that only says which version it has.
+fn node_of_version(version: &'static str) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let _ = stream.read(&mut [0; 4096]);
+            let body = json!({ "etcdserver": version, "etcdcluster": "3.5.0" }).to_string();
+            let head =
+                format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            let _ = stream.write_all(format!("{head}{body}").as_bytes());
+        }
+    });
+    port
+}
+
+#[test]
+fn an_etcd_that_loses_data_is_refused() {
+    for version in ["3.5.0", "3.5.2", "3.3.10"] {
+        let port = node_of_version(version);
+        let store = open(&format!("etcd://127.0.0.1:{port}/x"), "one", Duration::from_secs(60));
+        let fault = store.scan(State::NeedsAction, Timestamp::now()).unwrap_err().to_string();
+        assert!(fault.contains(version), "{fault}");
+    }
+}
+
+#[test]
+fn a_text_that_is_too_long_for_the_engine_is_refused_before_it_is_sent() {
+    let cluster = Cluster::start();
+    let store = shared(&cluster.url(), "one");
+    let name: TaskName = "x".parse().unwrap();
+    let largest = vec![b'x'; 1 << 20];
+    let too_long = [&largest[..], b"x"].concat();
+    let add = |text: &[u8]| store.add(&StepId::new().unwrap(), &name, text, Timestamp::now());
+    assert!(add(&too_long).unwrap_err().to_string().contains("at most"), "one byte too many");
+    assert!(matches!(add(&largest).unwrap(), StepOutcome::Done(_)), "the engine takes the largest");
+}

@@ -1,0 +1,103 @@
+//! Who is alive: leases of the engine, not the clocks of machines.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tollgate_base::lock::Pauses;
+use tollgate_base::task::TaskName;
+use tollgate_vault::{ClaimKind, ClaimRequest, Claimed, Terms, Vault};
+
+use super::cluster::Cluster;
+use super::open;
+
+fn vault(url: &str, machine: &str, lease: Duration) -> Vault {
+    let terms = Terms { lease, retry: Vec::new(), ..Terms::default() };
+    Vault::new(Arc::new(open(url, machine, lease)), terms)
+}
+
+fn claim(vault: &Vault, kind: ClaimKind) -> Claimed {
+    let name: TaskName = "x".parse().unwrap();
+    vault.add(&name, b"text", Timestamp::now()).unwrap();
+    let request = ClaimRequest { agent: "blue".parse().unwrap(), kind, renamed_in: false };
+    vault.claim(&name, &request, Timestamp::now()).unwrap().unwrap()
+}
+
+fn days(number: i64) -> Timestamp {
+    Timestamp::now() + SignedDuration::from_hours(24 * number)
+}
+
+#[test]
+fn the_clock_of_another_machine_takes_no_task_away() {
+    let cluster = Cluster::start();
+    for kind in [ClaimKind::Held, ClaimKind::Leased] {
+        let url = cluster.url();
+        let (one, other) =
+            (vault(&url, "one", Duration::from_secs(600)), vault(&url, "other", Duration::from_secs(600)));
+        let claimed = claim(&one, kind);
+        for now in [days(-1), days(1)] {
+            assert_eq!(other.reclaim(now).unwrap().0, [], "{kind:?}: its lease has not ended");
+        }
+        assert!(one.verify(&claimed.task, &claimed.claim.id, Timestamp::now()).unwrap());
+    }
+}
+
+#[test]
+fn a_lease_that_nobody_renews_ends_by_the_clock_of_the_engine() {
+    let cluster = Cluster::start();
+    for kind in [ClaimKind::Held, ClaimKind::Leased] {
+        let url = cluster.url();
+        let lease = Duration::from_secs(2);
+        let (one, other) = (vault(&url, "one", lease), vault(&url, "other", lease));
+        let claimed = claim(&one, kind);
+        // The owner lives, but nobody hears of it any more. The clock of the other machine stands still.
+        let stopped = Timestamp::now();
+        let mut pauses = Pauses::lasting(Duration::from_secs(60));
+        while other.reclaim(stopped).unwrap().0.is_empty() {
+            assert!(pauses.pause(), "{kind:?}: it did not come back");
+        }
+        assert!(!one.verify(&claimed.task, &claimed.claim.id, Timestamp::now()).unwrap(), "{kind:?}");
+        if kind == ClaimKind::Held {
+            let beat = one.store().heartbeat(&claimed.task, &claimed.claim.id).unwrap();
+            assert!(!beat, "death is final");
+        }
+    }
+}
+
+#[test]
+fn a_lease_that_is_renewed_does_not_end() {
+    let cluster = Cluster::start();
+    for kind in [ClaimKind::Held, ClaimKind::Leased] {
+        let url = cluster.url();
+        let lease = Duration::from_secs(2);
+        let (one, other) = (vault(&url, "one", lease), vault(&url, "other", lease));
+        let claimed = claim(&one, kind);
+        let mut pauses = Pauses::lasting(Duration::from_secs(7));
+        while pauses.pause() {
+            match kind {
+                ClaimKind::Held => assert!(one.store().heartbeat(&claimed.task, &claimed.claim.id).unwrap()),
+                ClaimKind::Leased => {
+                    one.renew(&claimed.task, &claimed.claim.id, Timestamp::now()).unwrap().unwrap();
+                }
+            }
+            assert_eq!(other.reclaim(days(1)).unwrap().0, [], "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn the_keys_of_finished_claims_do_not_stay() {
+    let cluster = Cluster::start();
+    let url = cluster.url();
+    let store = Arc::new(open(&url, "one", Duration::from_secs(600)));
+    let one = Vault::new(Arc::clone(&store) as Arc<dyn tollgate_vault::Store>, Terms::default());
+    for kind in [ClaimKind::Held, ClaimKind::Leased] {
+        let claimed = claim(&one, kind);
+        one.release(&claimed.task, &claimed.claim.id, &tollgate_vault::Release::success(), Timestamp::now())
+            .unwrap()
+            .unwrap();
+    }
+    drop(claim(&one, ClaimKind::Held));
+    let range = crate::message::Range::all(&store.inside.layout.owners());
+    assert_eq!(store.inside.client.range(&range).unwrap().kvs.len(), 0);
+}

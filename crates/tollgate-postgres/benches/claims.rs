@@ -1,0 +1,290 @@
+//! What a claim costs on PostgreSQL, compared in alternating rounds with the bare compare-and-swap of the same client on the
+//! same server; a claim among many tasks; and many listeners.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::needless_range_loop,
+    clippy::unwrap_used,
+    reason = "a benchmark prints its figures and stops at the first surprise"
+)]
+
+#[path = "../tests/it/server.rs"]
+#[expect(dead_code, reason = "the tests use more of it")]
+mod server;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use tollgate_base::error::Result;
+use tollgate_base::task::{State, TaskName};
+use tollgate_postgres::PostgresStore;
+use tollgate_vault::event::{Entry, EventPage};
+use tollgate_vault::store::{Scan, Wake};
+use tollgate_vault::{
+    ClaimKind, ClaimRequest, Release, Step, StepId, StepOutcome, Store, Task, Terms, Vault,
+};
+
+use server::Server;
+
+const ROUNDS: usize = 7;
+const OPERATIONS: usize = 400;
+const LISTENERS: usize = 200;
+
+fn main() {
+    if !server::is_installed() {
+        return;
+    }
+    let server = Server::start("");
+    for clients in [1, 8] {
+        compare(&server, clients);
+    }
+    among_many(&server);
+    listen(&server);
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+/// How long it takes if every client does its share.
+fn timed<C: Send>(clients: &mut [C], work: impl Fn(usize, &mut C) + Sync) -> f64 {
+    let started = Instant::now();
+    thread::scope(|scope| {
+        for (number, client) in clients.iter_mut().enumerate() {
+            let work = &work;
+            scope.spawn(move || work(number, client));
+        }
+    });
+    started.elapsed().as_secs_f64()
+}
+
+/// A store that keeps the steps that it is to take, so that they can be taken alone.
+struct Postponing(Arc<PostgresStore>, Mutex<Vec<Step>>);
+
+impl Store for Postponing {
+    fn apply(&self, step: &Step) -> Result<StepOutcome> {
+        self.1.lock().expect("no panic").push(step.clone());
+        Ok(StepOutcome::Conflict)
+    }
+
+    fn scan(&self, state: State, now: Timestamp) -> Result<Scan> {
+        self.0.scan(state, now)
+    }
+
+    fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Task>> {
+        self.0.get(task, state, now)
+    }
+
+    fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>> {
+        self.0.read(task, limit)
+    }
+
+    fn add(&self, id: &StepId, task: &TaskName, text: &[u8], now: Timestamp) -> Result<StepOutcome> {
+        self.0.add(id, task, text, now)
+    }
+
+    fn record(&self, events: &[Entry]) -> Result<()> {
+        self.0.record(events)
+    }
+
+    fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
+        self.0.events(after, limit)
+    }
+}
+
+fn request() -> ClaimRequest {
+    ClaimRequest { agent: "blue".parse().expect("a name"), kind: ClaimKind::Leased, renamed_in: false }
+}
+
+fn name(text: String) -> TaskName {
+    text.parse().expect("a name")
+}
+
+/// Puts so many tasks into a vault at once.
+fn fill(server: &Server, schema: &str, tasks: usize) {
+    let sql = format!(
+        "insert into {schema}.tasks (name, state, text)
+        select 't' || n || '.md', 'Needs_Action', convert_to('# Task' || chr(10) || repeat('some words ', 20), 'UTF8')
+        from generate_series(0, {}) n; analyze",
+        tasks - 1
+    );
+    server.sql().batch_execute(&sql).expect("filled");
+}
+
+fn compare(server: &Server, clients: usize) {
+    let schema = format!("compare_{clients}");
+    let stores: Vec<_> = (0..clients).map(|_| Arc::new(server.store(&schema))).collect();
+    assert!(stores[0].problems().is_empty());
+    let mut sql = server.sql();
+    sql.batch_execute(&format!(
+        "create table {schema}.bare (id text primary key, version bigint not null, body bytea not null);
+        insert into {schema}.bare select 't' || n, 0, convert_to(repeat('some words ', 20), 'UTF8')
+        from generate_series(0, {OPERATIONS}) n"
+    ))
+    .expect("created");
+    let (update, select) = (
+        format!("update {schema}.bare set version = version + 1, body = $3 where id = $1 and version = $2"),
+        format!("select version, body from {schema}.bare where id = $1"),
+    );
+    let mut bare: Vec<_> = (0..clients)
+        .map(|_| {
+            let mut sql = server.sql();
+            let (update, select) = (sql.prepare(&update).expect("sql"), sql.prepare(&select).expect("sql"));
+            (sql, update, select, vec![0_i64; OPERATIONS])
+        })
+        .collect();
+    let mut figures: [Vec<f64>; 6] = Default::default();
+    let body = vec![b'x'; 400];
+    for round in 0..ROUNDS {
+        server.sql().batch_execute(&format!("delete from {schema}.tasks")).expect("empty");
+        fill(server, &schema, 2 * OPERATIONS);
+        let share = OPERATIONS / clients;
+        let cas = timed(&mut bare, |number, (sql, update, _, versions)| {
+            for n in number * share..(number + 1) * share {
+                let done = sql.execute(update, &[&format!("t{n}"), &versions[n], &body]).expect("sql");
+                assert_eq!(done, 1);
+                versions[n] += 1;
+            }
+        });
+        let look_cas = timed(&mut bare, |number, (sql, update, select, versions)| {
+            for n in number * share..(number + 1) * share {
+                let version: i64 = sql.query_one(select, &[&format!("t{n}")]).expect("sql").get(0);
+                assert_eq!(sql.execute(update, &[&format!("t{n}"), &version, &body]).expect("sql"), 1);
+                versions[n] += 1;
+            }
+        });
+        let mut steps: Vec<(Arc<PostgresStore>, Vec<Step>)> = Vec::new();
+        for (number, store) in stores.iter().enumerate() {
+            let postponing = Arc::new(Postponing(Arc::clone(store), Mutex::default()));
+            let vault = Vault::new(Arc::clone(&postponing) as Arc<dyn Store>, Terms::default());
+            for n in number * share..(number + 1) * share {
+                let denied =
+                    vault.claim(&name(format!("t{n}")), &request(), Timestamp::now()).expect("no fault");
+                assert!(denied.is_err());
+            }
+            let kept = std::mem::take(&mut *postponing.1.lock().expect("no panic"));
+            steps.push((Arc::clone(store), kept));
+        }
+        let step = timed(&mut steps, |_, (store, steps)| {
+            for step in steps {
+                assert!(matches!(store.apply(step).expect("no fault"), StepOutcome::Done(_)));
+            }
+        });
+        let mut vaults: Vec<_> = stores
+            .iter()
+            .map(|store| Vault::new(Arc::clone(store) as Arc<dyn Store>, Terms::default()))
+            .collect();
+        let claim = timed(&mut vaults, |number, vault| {
+            for n in number * share..(number + 1) * share {
+                let task = name(format!("t{}", OPERATIONS + n));
+                vault.claim(&task, &request(), Timestamp::now()).expect("no fault").expect("claimed");
+            }
+        });
+        if round > 0 {
+            let per_second = |time: f64| (share * clients) as f64 / time;
+            let all = [cas, look_cas, step, claim].map(per_second);
+            for (kept, figure) in
+                figures.iter_mut().zip(all.into_iter().chain([cas / step, look_cas / claim]))
+            {
+                kept.push(figure);
+            }
+        }
+    }
+    let [cas, look_cas, step, claim, steps, claims] = figures.map(median);
+    println!("{clients} clients at a time, per second");
+    println!("  bare compare-and-swap     {cas:6.0}   step of a claim  {step:6.0}   ratio {steps:.2}");
+    println!("  look and compare-and-swap {look_cas:6.0}   whole claim      {claim:6.0}   ratio {claims:.2}");
+}
+
+/// Claims by name and from a queue, among few and among many tasks.
+fn among_many(server: &Server) {
+    let mut figures = Vec::new();
+    for tasks in [100, 100_000] {
+        let schema = format!("among_{tasks}");
+        let store = Arc::new(server.store(&schema));
+        assert!(store.problems().is_empty());
+        fill(server, &schema, tasks);
+        let vault = Vault::new(store, Terms::default());
+        let started = Instant::now();
+        let mut queue = vault.queue(&request(), Timestamp::now()).expect("no fault");
+        let scan = started.elapsed();
+        let (mut named, mut queued, mut scanned) = (Vec::new(), Vec::new(), Vec::new());
+        for n in 0..20 {
+            let time = |work: &mut dyn FnMut()| {
+                let started = Instant::now();
+                work();
+                started.elapsed().as_secs_f64() * 1e3
+            };
+            let now = Timestamp::now();
+            named.push(time(&mut || {
+                vault
+                    .claim(&name(format!("t{}", tasks - 1 - n)), &request(), now)
+                    .expect("no fault")
+                    .expect("claimed");
+            }));
+            queued.push(time(&mut || drop(vault.next(&mut queue, &request(), now).expect("claimed"))));
+            scanned.push(time(&mut || drop(vault.queue(&request(), now).expect("no fault"))));
+        }
+        println!(
+            "among {tasks:6} tasks: claim by name {:.2} ms, next of a queue {:.2} ms, first scan {:.0} ms, later scan {:.1} ms",
+            median(named.clone()),
+            median(queued.clone()),
+            scan.as_secs_f64() * 1e3,
+            median(scanned)
+        );
+        figures.push(median(named));
+    }
+    println!("  ratio of claims by name: {:.2}", figures[1] / figures[0]);
+}
+
+/// Many listeners, each with connections of its own, while tasks are claimed and released.
+fn listen(server: &Server) {
+    let tasks = 200;
+    assert!(server.store("listen").problems().is_empty());
+    fill(server, "listen", tasks);
+    let (ready, are_ready) = mpsc::channel();
+    let seen = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..LISTENERS {
+            let (ready, seen) = (ready.clone(), &seen);
+            scope.spawn(move || {
+                let store = server.store("listen");
+                let (heard, hints) = mpsc::channel();
+                let wake: Wake = Arc::new(move |_| heard.send(()).unwrap_or(()));
+                let _watch = store.watch(&State::ALL, wake).expect("no fault");
+                hints.recv().expect("it listens");
+                ready.send(()).expect("counted");
+                let (mut cursor, mut done) = (String::new(), BTreeSet::new());
+                while done.len() < 2 * tasks {
+                    hints.recv_timeout(Duration::from_secs(60)).expect("a hint");
+                    hints.try_iter().for_each(drop);
+                    let (page, next) = store.events(&cursor, usize::MAX).expect("no fault");
+                    done.extend(page.iter().filter_map(|entry| entry.event.keys().step.map(str::to_owned)));
+                    cursor = next;
+                }
+                seen.fetch_add(done.len(), Ordering::SeqCst);
+            });
+        }
+        (0..LISTENERS).for_each(|_| are_ready.recv().expect("ready"));
+        let vault = Vault::new(Arc::new(server.store("listen")), Terms::default());
+        let started = Instant::now();
+        for n in 0..tasks {
+            let (task, now) = (name(format!("t{n}")), Timestamp::now());
+            let claimed = vault.claim(&task, &request(), now).expect("no fault").expect("claimed");
+            vault
+                .release(&task, &claimed.claim.id, &Release::success(), now)
+                .expect("no fault")
+                .expect("released");
+        }
+        println!(
+            "{LISTENERS} listeners: {:.0} steps per second",
+            2.0 * tasks as f64 / started.elapsed().as_secs_f64()
+        );
+    });
+    println!("  they saw {} of {} events", seen.into_inner(), LISTENERS * 2 * tasks);
+}

@@ -1,0 +1,116 @@
+//! What `tollgate doctor` reports about the database.
+
+use jiff::{SignedDuration, Timestamp};
+use tollgate_base::error::Result;
+use tollgate_vault::checkup::Finding;
+
+use crate::fields::time;
+use crate::link::Failure;
+use crate::pool::{AnswerTime, DbLinks};
+
+/// Leases do not depend on the clocks of machines, but times in the ledger and pauses do.
+const SKEW: SignedDuration = SignedDuration::from_secs(10);
+
+const LOOK: &str = "select current_setting('server_version'),
+    (extract(epoch from clock_timestamp()) * 1000000)::bigint,
+    (select reset_val in ('off', 'local') from pg_settings where name = 'synchronous_commit'),
+    (select count(*) from pg_stat_replication),
+    (select count(*) from pg_stat_replication where sync_state in ('sync', 'quorum', 'potential')),
+    (select count(*) from pg_stat_replication where sync_state is null),
+    (select bool_and(has_table_privilege(name, need)) from unnest(array['tasks', 'ledger', 'steps']) name,
+        unnest(array['select', 'insert', 'update', 'delete']) need),
+    (select count(*) from tasks), (select count(*) from ledger),
+    pg_size_pretty(pg_total_relation_size('tasks') + pg_total_relation_size('ledger')
+        + pg_total_relation_size('steps')),
+    current_setting('fsync') = 'off' or current_setting('full_page_writes') = 'off'";
+
+/// The findings, the most basic first.
+pub(crate) fn findings(links: &DbLinks) -> Result<Vec<Finding>> {
+    let asked = (links.options.clock)();
+    let rows = match links.call(LOOK, &[], AnswerTime::Whole).map_err(Failure::fault) {
+        Ok(rows) => rows,
+        Err(fault) => {
+            let fix = "check the URL, the server, its `pg_hba.conf` and the password";
+            return Ok(vec![Finding::problem(fault.to_string()).fix(fix)]);
+        }
+    };
+    let answered = (links.options.clock)();
+    let Some(row) = rows.first() else { return Ok(Vec::new()) };
+    let version: &str = row.get(0);
+    let mut findings = vec![Finding::ok(format!("`{}` answers: PostgreSQL {version}", links.options))];
+    let (tasks, lines, size): (i64, i64, &str) = (row.get(7), row.get(8), row.get(9));
+    findings.push(Finding::ok(format!("the vault has {tasks} tasks and {lines} ledger lines, in {size}")));
+    if !row.get::<_, bool>(6) {
+        let what = format!("the user `{}` may not change the tables of the vault", links.options.user);
+        let fix =
+            format!("grant select, insert, update, delete on all tables in schema {}", links.options.schema);
+        findings.push(Finding::problem(what).fix(fix));
+    }
+    if row.get(2) {
+        let what = "`synchronous_commit` is off: tollgate turns it on for its own connections";
+        findings.push(
+            Finding::warning(what).fix("set `synchronous_commit = on` in the configuration of the server"),
+        );
+    }
+    if row.get(10) {
+        let what = "`fsync` or `full_page_writes` is off: a power failure can damage the vault";
+        findings.push(Finding::warning(what).fix("turn both on in the configuration of the server"));
+    }
+    findings.extend(standbys(row.get(3), row.get(4), row.get(5)));
+    findings.extend(skew(asked, time(row.get(1)), answered));
+    Ok(findings)
+}
+
+/// What the standbys mean for steps that were acknowledged.
+fn standbys(all: i64, synchronous: i64, hidden: i64) -> Option<Finding> {
+    match all - synchronous - hidden {
+        0 if hidden > 0 => {
+            let what = format!("{hidden} standbys replicate the vault, but this user may not see how");
+            Some(Finding::warning(what).fix("grant the role `pg_monitor` to the user, then run this again"))
+        }
+        0 => None,
+        behind => {
+            let what = format!(
+                "{behind} of {all} standbys replicate asynchronously: if one of them is promoted, steps that were \
+                 acknowledged can be lost, and a task can be done twice"
+            );
+            Some(
+                Finding::warning(what)
+                    .fix("set `synchronous_standby_names`, and promote only synchronous standbys"),
+            )
+        }
+    }
+}
+
+/// Whether the clocks differ by more than the time that the answer took.
+fn skew(asked: Timestamp, server: Timestamp, answered: Timestamp) -> Option<Finding> {
+    let off = if server < asked { asked.duration_since(server) } else { server.duration_since(answered) };
+    (off > SKEW).then(|| {
+        let what =
+            format!("the clock of this machine and that of the database differ by {} s", off.as_secs());
+        Finding::warning(what)
+            .fix("synchronise both clocks; leases are safe, but times in the ledger are wrong")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clock_that_is_really_off_is_reported() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        assert_eq!(skew(at(100), at(101), at(102)), None);
+        assert_eq!(skew(at(100), at(130), at(121)), None, "within the time of the answer and the tolerance");
+        assert!(skew(at(100), at(80), at(100)).unwrap().what.contains("20 s"));
+        assert!(skew(at(100), at(160), at(100)).unwrap().what.contains("60 s"));
+    }
+
+    #[test]
+    fn every_standby_that_can_lose_steps_is_reported() {
+        assert_eq!(standbys(0, 0, 0), None);
+        assert_eq!(standbys(2, 2, 0), None);
+        assert!(standbys(2, 1, 0).unwrap().what.contains("1 of 2"));
+        assert!(standbys(1, 0, 1).unwrap().what.contains("may not see"));
+    }
+}

@@ -1,0 +1,145 @@
+-- Format 1 of a vault in PostgreSQL. Everything is in one schema, which stands for `@@` and is the search path here. `@lock@` is its lock.
+--
+-- Transactions run side by side, so that the server can flush several commits at once. A transaction takes numbers of
+-- ledger lines before it commits, so lines become visible out of order. Each writer of lines holds a shared advisory lock from before its
+-- first number until its commit is visible: whoever gets the same lock alone knows that every number taken so far is
+-- visible or will never be used (`settle`).
+
+create table tollgate (format int not null, deletions bigint not null default 0);
+insert into tollgate (format) values (1);
+
+create sequence versions;
+create sequence lines;
+
+create table tasks (
+    id bigint generated always as identity,
+    name text not null,
+    state text not null,
+    agent text not null default '',
+    version bigint not null,
+    text bytea not null,
+    record json,
+    claim text,
+    lease_until timestamptz,
+    modified_at timestamptz not null,
+    changed_at timestamptz not null,
+    -- The transaction of the last change.
+    xact bigint not null,
+    primary key (name, state, agent)
+);
+create index tasks_in_state on tasks (state);
+create index tasks_claimed on tasks (claim) where claim is not null;
+create index tasks_changed on tasks (xact);
+
+create table ledger (pos bigint primary key, entry json not null);
+
+-- The steps that were taken, and where they brought their tasks: the answer if the same step arrives again.
+create table steps (id text primary key, name text, state text, agent text, taken_at timestamptz not null);
+
+-- The one clock that leases are measured with.
+create function lease_clock() returns timestamptz language sql volatile as 'select clock_timestamp()';
+
+-- Whether every number of a line that was taken before this call is visible, or will never be used. If the answer is worth
+-- it, waits a little; writers that begin in the meantime wait, too.
+create function settle(waits boolean) returns boolean language plpgsql as $$
+begin
+    if not waits then
+        return pg_try_advisory_xact_lock(@lock@);
+    end if;
+    perform set_config('lock_timeout', '200ms', true);
+    perform pg_advisory_xact_lock(@lock@);
+    return true;
+exception when lock_not_available then
+    return false;
+end $$;
+
+-- Takes a step: `done` and where the task is now, or `conflict`.
+create function apply_step(
+    step_id text, task text, in_state text, in_agent text, at_version bigint, to_state text, to_agent text,
+    fallback text, new_text bytea, new_record text, new_claim text, lease_us bigint, entries text[]
+) returns table (outcome text, landed_name text, landed_state text, landed_agent text) language plpgsql as $$
+declare
+    landed text := task;
+    line text;
+begin
+    -- Before any row is locked, so that nobody who has it waits for somebody who waits for it.
+    perform pg_advisory_xact_lock_shared(@lock@);
+    if (to_state, to_agent) <> (in_state, in_agent)
+        and exists (select from @@.tasks t where t.name = task and t.state = to_state and t.agent = to_agent)
+    then
+        landed := fallback;
+    end if;
+    update @@.tasks t set
+        name = landed, state = to_state, agent = to_agent, text = coalesce(new_text, t.text),
+        record = new_record::json, claim = new_claim,
+        lease_until = @@.lease_clock() + lease_us * interval '1 microsecond'
+        where t.name = task and t.state = in_state and t.agent = in_agent and t.version = at_version;
+    if not found then
+        -- Perhaps this very step was faster, on a connection that broke. The update above has waited for it.
+        return query select 'done', s.name, s.state, s.agent from @@.steps s where s.id = step_id;
+        if not found then
+            return query select 'conflict', task, in_state, in_agent;
+        end if;
+        return;
+    end if;
+    foreach line in array entries loop
+        insert into @@.ledger (pos, entry) values (nextval('@@.lines'), line::json);
+    end loop;
+    insert into @@.steps values (step_id, landed, to_state, to_agent, clock_timestamp());
+    return query select 'done', landed, to_state, to_agent;
+end $$;
+
+-- Adds a task: whether it is there because of this step.
+create function add_task(step_id text, task text, new_text bytea) returns boolean language plpgsql as $$
+begin
+    insert into @@.tasks (name, state, text) values (task, 'Needs_Action', new_text) on conflict do nothing;
+    if not found then
+        return exists (select from @@.steps s where s.id = step_id);
+    end if;
+    insert into @@.steps values (step_id, task, 'Needs_Action', '', clock_timestamp());
+    return true;
+end $$;
+
+-- Records events that belong to no step of a task, once.
+create function record_events(step_id text, entries text[]) returns void language plpgsql as $$
+declare
+    line text;
+begin
+    perform pg_advisory_xact_lock_shared(@lock@);
+    insert into @@.steps (id, taken_at) values (step_id, clock_timestamp()) on conflict do nothing;
+    if found then
+        foreach line in array entries loop
+            insert into @@.ledger (pos, entry) values (nextval('@@.lines'), line::json);
+        end loop;
+    end if;
+end $$;
+
+-- The triggers make every change of a task count, no matter who makes it: a person with `psql` as well.
+create function new_version() returns trigger language plpgsql as $$
+begin
+    new.version := nextval('@@.versions');
+    new.xact := pg_current_xact_id()::text::bigint;
+    new.changed_at := @@.lease_clock();
+    if tg_op = 'INSERT' or new.text is distinct from old.text then
+        new.modified_at := new.changed_at;
+    end if;
+    return new;
+end $$;
+create trigger new_version before insert or update on tasks for each row execute function new_version();
+
+-- Connections of tollgate tell the listeners after the commit, because a notification inside a transaction makes all
+-- commits of the server wait for each other. People do not have to think of that.
+create function tell() returns trigger language plpgsql as $$
+begin
+    perform pg_notify('tollgate_' || tg_table_schema, new.state || '/' || new.name);
+    return null;
+end $$;
+create trigger tell after insert or update on tasks for each row
+    when (current_setting('tollgate.tells', true) is distinct from 'on') execute function tell();
+
+create function count_deletion() returns trigger language plpgsql as $$
+begin
+    update @@.tollgate set deletions = deletions + 1;
+    return null;
+end $$;
+create trigger count_deletion after delete or truncate on tasks for each statement execute function count_deletion();

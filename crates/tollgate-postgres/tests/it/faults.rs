@@ -1,0 +1,149 @@
+//! What must hold while machines are killed and servers break, each with a control that fails.
+
+use std::process::Command;
+use std::time::Duration;
+
+use tollgate_base::lock::Pauses;
+use tollgate_vault::Store;
+use tollgate_vault::checkup::Level;
+
+use crate::campaign::{Crew, size};
+use crate::server::{PORT, Server, is_installed, program, run, sabotage};
+
+const LEASE: Duration = Duration::from_secs(3);
+
+/// Numbers that look random and are the same in every run.
+fn shuffled(seed: u64) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(seed), |x| Some(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1)))
+        .map(|x| usize::try_from(x >> 33).unwrap())
+}
+
+#[test]
+fn eight_machines_with_wrong_clocks_do_every_task_once_while_they_are_killed() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start("");
+    let mut crew = Crew::start(&server.url("crew"), size(300), LEASE);
+    let follower = crew.follower();
+    let kills = 20;
+    for (number, random) in shuffled(17).take(kills).enumerate() {
+        crew.wait_for(crew.tasks * number / kills);
+        crew.replace(random % 8);
+    }
+    let followed = follower.join().unwrap();
+    assert_eq!(crew.judge(&followed), [""; 0]);
+}
+
+#[test]
+fn without_the_comparison_of_versions_a_task_has_two_live_owners() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start("fsync = off");
+    assert!(server.store("crew").problems().is_empty(), "the schema is there");
+    // Any step finds its task, wherever it is and whatever has happened to it.
+    let compared =
+        "where t.name = task and t.state = in_state and t.agent = in_agent and t.version = at_version";
+    sabotage(&server, "crew", "apply_step", compared, "where t.name = task");
+    let crew = Crew::start(&server.url("crew"), 100, LEASE);
+    crew.wait_for_all();
+    let wrong = crew.judge(&[]);
+    assert!(wrong.iter().any(|line| line.starts_with("two live owners")), "{wrong:?}");
+}
+
+#[test]
+fn a_killed_postgresql_loses_no_acknowledged_step() {
+    if !is_installed() {
+        return;
+    }
+    let mut server = Server::start("");
+    let mut crew = Crew::start(&server.url("crew"), size(300), LEASE);
+    let follower = crew.follower();
+    for (number, random) in shuffled(3).take(3).enumerate() {
+        crew.wait_for(crew.tasks * (number + 1) / 5);
+        server.kill();
+        crew.replace(random % 8);
+        server.restart();
+    }
+    let followed = follower.join().unwrap();
+    assert_eq!(crew.judge(&followed), [""; 0]);
+}
+
+/// A standby of this server.
+fn standby(primary: &Server) -> Server {
+    let folder = tempfile::tempdir().unwrap();
+    crate::server::hand_over(folder.path());
+    let mut backup = program("pg_basebackup");
+    backup.args(["--write-recovery-conf", "--checkpoint=fast", "--username=postgres", "--host"]);
+    run(backup.arg(primary.folder.path()).arg("--pgdata").arg(folder.path().join("data")));
+    let standby = Server::start_in(folder, PORT, "hot_standby = on");
+    wait(primary, "select count(*) = 1 from pg_stat_replication where state = 'streaming'");
+    standby
+}
+
+/// Waits until a query says yes.
+fn wait(server: &Server, query: &str) {
+    let (mut sql, mut pauses) = (server.sql(), Pauses::lasting(Duration::from_secs(30)));
+    while !sql.query_one(query, &[]).unwrap().get::<_, bool>(0) {
+        assert!(pauses.pause(), "{query}");
+    }
+}
+
+/// What a checkup warns of.
+fn warnings(server: &Server) -> Vec<String> {
+    let findings = server.store("crew").checkup().unwrap().into_iter();
+    findings.filter(|finding| finding.level != Level::Ok).map(|finding| finding.what).collect()
+}
+
+/// The URL of a vault on the first of two servers that accepts writes.
+fn both(primary: &Server, standby: &Server) -> String {
+    let folder = |server: &Server| server.folder.path().display().to_string().replace('/', "%2F");
+    format!("postgres://postgres@{},{}/postgres?schema=crew", folder(primary), folder(standby))
+}
+
+#[test]
+fn a_promoted_synchronous_standby_has_every_acknowledged_step() {
+    if !is_installed() {
+        return;
+    }
+    let mut primary = Server::start("");
+    let standby = standby(&primary);
+    primary.sql().batch_execute("alter system set synchronous_standby_names = '*'").unwrap();
+    primary.sql().batch_execute("select pg_reload_conf()").unwrap();
+    wait(&primary, "select count(*) = 1 from pg_stat_replication where sync_state = 'sync'");
+    assert_eq!(warnings(&primary), [""; 0]);
+    let crew = Crew::start(&both(&primary, &standby), size(300), LEASE);
+    let follower = crew.follower();
+    crew.wait_for(crew.tasks / 3);
+    primary.kill();
+    standby.sql().batch_execute("select pg_promote()").unwrap();
+    let followed = follower.join().unwrap();
+    assert_eq!(crew.judge(&followed), [""; 0]);
+}
+
+#[test]
+fn a_promoted_asynchronous_standby_loses_acknowledged_steps() {
+    if !is_installed() {
+        return;
+    }
+    let mut primary = Server::start("");
+    let standby = standby(&primary);
+    assert!(warnings(&primary)[0].contains("1 of 1 standbys replicate asynchronously"));
+    let crew = Crew::start(&both(&primary, &standby), 100, LEASE);
+    crew.wait_for(20);
+    // The standby falls behind, as one on a slow network does.
+    let receiver: i32 = standby.sql().query_one("select pid from pg_stat_wal_receiver", &[]).unwrap().get(0);
+    signal("STOP", receiver);
+    crew.wait_for(crew.released() + 20);
+    primary.kill();
+    signal("CONT", receiver);
+    standby.sql().batch_execute("select pg_promote()").unwrap();
+    crew.wait_for_all();
+    let wrong = crew.judge(&[]);
+    assert!(wrong.iter().any(|line| line.starts_with("acknowledged and lost")), "{wrong:?}");
+}
+
+fn signal(name: &str, pid: i32) {
+    run(Command::new("kill").args([&format!("-{name}"), &pid.to_string()]));
+}

@@ -1,0 +1,113 @@
+//! Connections that are cut before or after a statement reached the server: one effect, one ledger line.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use tollgate_base::error::Fault;
+use tollgate_postgres::{PostgresOptions, PostgresStore};
+use tollgate_vault::{ClaimKind, ClaimRequest, Denial, Release, Terms, Vault};
+
+use crate::proxy::{self, Fate, Order};
+use crate::server::{Server, is_installed, sabotage};
+
+fn options(port: u16, schema: &str) -> PostgresOptions {
+    let url = format!("postgres://postgres@127.0.0.1:{port}/postgres?schema={schema}&sslmode=disable");
+    PostgresOptions::parse(&url).unwrap()
+}
+
+fn vault(options: PostgresOptions) -> Vault {
+    Vault::new(Arc::new(PostgresStore::open(options).unwrap()), Terms::default())
+}
+
+fn request(agent: &str) -> ClaimRequest {
+    ClaimRequest { agent: agent.parse().unwrap(), kind: ClaimKind::Leased, renamed_in: false }
+}
+
+/// One life of a task. The connection is cut at the statement with the bytes that each verb sends.
+fn life(vault: &Vault, order: &Order, fate: Option<fn(Vec<u8>) -> Fate>) -> (Vec<String>, Vec<usize>) {
+    let arm = |bytes: &str| {
+        assert_eq!(*order.lock().unwrap(), None, "the connection was cut");
+        *order.lock().unwrap() = fate.map(|fate| fate(bytes.as_bytes().to_vec()));
+    };
+    let (task, now) = ("x".parse().unwrap(), Timestamp::now());
+    arm("what to do");
+    vault.add(&task, b"what to do\n", now).unwrap();
+    arm("\"CLAIM\"");
+    let claim = vault.claim(&task, &request("blue"), now).unwrap().unwrap().claim.id;
+    arm("\"CLAIM_LOST\"");
+    assert_eq!(
+        vault.claim(&task, &request("red"), now).unwrap().unwrap_err(),
+        Denial::Owned(task.clone(), "blue".parse().unwrap())
+    );
+    arm("\"RENEW\"");
+    vault.renew(&task, &claim, now).unwrap().unwrap();
+    arm("half of it");
+    vault.progress(&task, &claim, "half of it", now).unwrap().unwrap();
+    arm("\"RELEASE\"");
+    vault.release(&task, &claim, &Release::success(), now).unwrap().unwrap();
+    arm("nothing");
+    *order.lock().unwrap() = None;
+    let (_, text) = vault.get_with_text(&task, u64::MAX, now).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let shape = ["half of it", "<!-- tollgate", "\n"].map(|part| text.matches(part).count());
+    let events = vault.store().events("", 100).unwrap().0;
+    (events.iter().map(|entry| entry.event.action_type().to_owned()).collect(), shape.to_vec())
+}
+
+#[test]
+fn a_connection_that_is_cut_in_the_middle_of_a_step_has_one_effect_and_one_line() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start("fsync = off");
+    let (port, order) = proxy::start(server.folder.path());
+    let whole = life(&vault(options(port, "whole")), &order, None);
+    assert_eq!(whole.0, ["CLAIM", "CLAIM_LOST", "RENEW", "RELEASE"]);
+    assert_eq!(life(&vault(options(port, "before")), &order, Some(Fate::CutBefore)), whole);
+    assert_eq!(life(&vault(options(port, "after")), &order, Some(Fate::CutAfter)), whole);
+}
+
+#[test]
+fn without_the_ids_of_steps_a_claim_whose_answer_was_lost_is_lost() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start("fsync = off");
+    let (port, order) = proxy::start(server.folder.path());
+    let vault = vault(options(port, "forgetful"));
+    let (task, now) = ("x".parse().unwrap(), Timestamp::now());
+    vault.add(&task, b"text", now).unwrap();
+    let remembered =
+        "insert into \"forgetful\".steps values (step_id, landed, to_state, to_agent, clock_timestamp());";
+    sabotage(&server, "forgetful", "apply_step", remembered, "");
+    *order.lock().unwrap() = Some(Fate::CutAfter(b"\"CLAIM\"".to_vec()));
+    let denied = vault.claim(&task, &request("blue"), now).unwrap().unwrap_err();
+    assert_eq!(denied, Denial::RaceLost(task), "against itself");
+}
+
+#[test]
+fn a_call_to_a_server_that_says_nothing_ends_in_time() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start("fsync = off");
+    let (port, order) = proxy::start(server.folder.path());
+    let options = PostgresOptions {
+        connect: Duration::from_millis(300),
+        answer: Duration::from_millis(300),
+        patience: Duration::from_secs(1),
+        ..options(port, "silent")
+    };
+    let vault = vault(options);
+    let (task, now) = ("x".parse().unwrap(), Timestamp::now());
+    vault.add(&task, b"text", now).unwrap();
+    *order.lock().unwrap() = Some(Fate::Silence);
+    let asked = Instant::now();
+    let fault = vault.store().get(&task, None, now).unwrap_err();
+    assert!(matches!(fault, Fault::Unreachable { .. }), "{fault}");
+    assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
+    assert!(vault.add(&"y".parse().unwrap(), b"text", now).is_err(), "nothing is announced");
+    *order.lock().unwrap() = None;
+    assert_eq!(vault.get(&task, now).unwrap().name, task, "it connects again");
+}

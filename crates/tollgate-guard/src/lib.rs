@@ -33,6 +33,7 @@ pub mod shared_turn;
 mod stage;
 mod state_folder;
 mod stripe_lock;
+pub mod supervised;
 mod tool_use;
 pub mod turn;
 mod turn_shard;

@@ -239,6 +239,11 @@ impl Root {
         self.protected.covers(&self.path, canonical) || self.protected.covers(&self.path, &given)
     }
 
+    /// Whether a command must not change this path, which is relative to the workspace.
+    pub(crate) fn protects_from_commands(&self, path: &Path) -> bool {
+        self.protected.covers_for_commands(&self.path, &self.path.join(path))
+    }
+
     /// The names below this path that agents must not change, whether or not they exist. A folder or a link that comes to
     /// this path could bring them.
     pub fn protected_names_below(&self, path: &FilePath) -> impl Iterator<Item = PathBuf> {

@@ -8,12 +8,15 @@
 //! Like the other library crates, this one prints nothing and reads no environment.
 
 pub mod available;
+mod gate;
+mod observe;
 pub mod record;
 mod sys;
 mod transaction;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +24,8 @@ use tollgate_base::error::{Fault, Result};
 use tollgate_guard::gate::Gate;
 use tollgate_guard::guard::Refused;
 use tollgate_guard::turn::TurnState;
+
+use available::{levels, why_not};
 
 pub use available::{Availability, available};
 pub use record::{ReadFile, RunRecord, WrittenFile};
@@ -90,12 +95,14 @@ pub struct RunRequest<'a> {
     pub changed_read: ChangedRead,
     /// Folders that the command changes directly, without a guard. Relative to the workspace, or absolute.
     pub pass: Vec<PathBuf>,
+    /// Whether the command is known to keep running, or to leave processes behind that do.
+    pub keeps_running: bool,
     /// The turn to which the reads and writes of the command belong.
     pub turn: &'a dyn TurnState,
 }
 
 /// How a command ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RunEnd {
     /// With this exit code.
     Exited(u8),
@@ -135,35 +142,74 @@ pub enum RunNote {
     ReadsUnknown,
     /// The command left processes behind. What they change is committed when the last one ends.
     LeftBehind,
+    /// The command left processes behind. They are guarded until the last one ends.
+    StillGuarded,
+    /// Nothing was prevented.
+    OnlyObserved,
+    /// The command has overwritten a change of this file that the agent has not seen. Relative to the workspace.
+    Overwritten(PathBuf),
+    /// A stronger level is not possible here, and why.
+    Weaker(String),
 }
 
 /// The processes that a command left behind. What they change is committed when the last one has ended.
 pub struct Background {}
 
 /// Runs a command.
+///
+/// The gate makes a second process of this one, so there must be no other threads.
 pub fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<RunOutcome> {
-    match level(gate, request)? {
+    let (level, weaker) = level(gate, request)?;
+    let mut outcome = match level {
         RunLevel::Transaction => transaction::run(gate, request),
-        RunLevel::Gate => Err(Fault::invalid("the gate does not run commands yet")),
-        RunLevel::Observe => Err(Fault::invalid("observing does not run commands yet")),
-    }
+        RunLevel::Gate => gate::run(gate, request),
+        RunLevel::Observe => observe::run(gate, request),
+    }?;
+    outcome.notes.extend(weaker.map(RunNote::Weaker));
+    Ok(outcome)
 }
 
-/// The level of a run, or why the one that was asked for is not possible.
-fn level(gate: &Gate, request: &RunRequest<'_>) -> Result<RunLevel> {
+/// The level of a run, and why it is not a stronger one; or why the one that was asked for is not possible.
+fn level(gate: &Gate, request: &RunRequest<'_>) -> Result<(RunLevel, Option<String>)> {
+    let workspace = gate.workspace().path();
     let wanted = match request.mode {
+        // Nobody would see what a server writes in a transaction before it ends.
+        RunMode::Auto if keeps_running(request) && why_not(RunLevel::Gate, workspace).is_none() => {
+            return Ok((RunLevel::Gate, None));
+        }
         RunMode::Auto => None,
         RunMode::Transaction => Some(RunLevel::Transaction),
         RunMode::Gate => Some(RunLevel::Gate),
         RunMode::Observe => Some(RunLevel::Observe),
     };
-    let mut why_not = Vec::new();
-    for Availability { level, why_not: reason } in available(gate.workspace().path()) {
-        match reason {
-            _ if wanted.is_some_and(|wanted| wanted != level) => {}
-            None => return Ok(level),
-            Some(reason) => why_not.push(format!("{}: {reason}", level.word())),
+    if let Some(level) = wanted {
+        return match why_not(level, workspace) {
+            None => Ok((level, None)),
+            Some(reason) => {
+                Err(Fault::invalid(format!("the level `{}` is not possible here: {reason}", level.word())))
+            }
+        };
+    }
+    let mut reasons = Vec::new();
+    for Availability { level, why_not } in levels(workspace) {
+        match why_not {
+            None => return Ok((level, (!reasons.is_empty()).then(|| reasons.join("; ")))),
+            Some(reason) => reasons.push(format!("{}: {reason}", level.word())),
         }
     }
-    Err(Fault::invalid(format!("this machine does not allow it: {}", why_not.join("; "))))
+    Err(Fault::invalid(format!("no level is possible here: {}", reasons.join("; "))))
+}
+
+/// Whether the command keeps running: its caller says so, or it is a shell command that ends with `&`.
+fn keeps_running(request: &RunRequest<'_>) -> bool {
+    let words: Vec<&[u8]> = request.command.iter().map(|word| word.as_bytes()).collect();
+    let name = request.command.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
+    let is_shell = ["sh", "bash", "dash", "zsh", "ksh"].iter().any(|shell| name == *shell);
+    let is_flag = |word: &[u8]| word.starts_with(b"-") && word.ends_with(b"c");
+    let script = words.iter().position(|word| is_flag(word)).and_then(|at| words.get(at + 1));
+    let ends = |script: &&[u8]| {
+        let script = script.trim_ascii_end();
+        script.ends_with(b"&") && !script.ends_with(b"&&")
+    };
+    request.keeps_running || is_shell && script.is_some_and(ends)
 }

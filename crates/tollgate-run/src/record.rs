@@ -88,6 +88,16 @@ impl std::fmt::Display for RunNote {
             Self::ReadsUnknown => {
                 f.write_str("the workspace is too large to know which files the command read")
             }
+            Self::StillGuarded => {
+                f.write_str("the command left processes behind, which stay guarded until they end")
+            }
+            Self::OnlyObserved => f.write_str(
+                "tollgate only observed this command: it could overwrite changes that you have not seen",
+            ),
+            Self::Overwritten(path) => {
+                write!(f, "the command overwrote a change of `{}` that you have not seen", path.display())
+            }
+            Self::Weaker(reason) => write!(f, "a stronger level is not possible here: {reason}"),
             Self::LeftBehind => {
                 f.write_str("the command left processes behind: what they change is committed when they end")
             }

@@ -1,1 +1,4 @@
 //! The system calls that need unsafe code. Each block says why it is sound.
+
+pub(crate) mod seccomp;
+pub(crate) mod signals;

@@ -17,6 +17,7 @@ use tollgate::workspace::{STATE_FOLDER, STATE_VERSION, Workspace, read_settings}
 use tollgate::worktree::{in_linked_trees, in_main_tree};
 use tollgate_guard::doctor::leftovers;
 use tollgate_guard::probe::probe;
+use tollgate_run::{Availability, available};
 
 use crate::answer::{Answer, Said};
 use crate::error::CliError;
@@ -91,6 +92,11 @@ fn look(invocation: &Invocation, root: &Path, facts: &mut Vec<Fact>) {
     let stage = state.join("stage");
     let place = if stage.is_dir() { &stage } else { root };
     add("file system", probe(place).map(Fact::FileSystem));
+    let levels = available(root);
+    let reached = levels.iter().find(|found| found.why_not.is_none()).map(|found| found.level);
+    for Availability { level, why_not } in levels {
+        add("run", Ok(Fact::RunLevel { level, why_not, reached: Some(level) == reached }));
+    }
     if !state.join("version").exists() {
         add("state", Ok(Fact::NoState));
         return;

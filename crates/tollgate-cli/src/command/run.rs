@@ -45,6 +45,9 @@ pub(crate) struct RunArgs {
     /// Let the command change this folder directly, without a guard (repeatable)
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pass: Vec<PathBuf>,
+    /// The command keeps running, or leaves processes behind that do: guard it call by call
+    #[arg(long)]
+    keep_running: bool,
     /// Write what the command read and wrote to this file, as JSON
     #[arg(long, value_name = "FILE", hide_short_help = true, value_hint = clap::ValueHint::FilePath)]
     record: Option<PathBuf>,
@@ -122,6 +125,7 @@ fn guarded(invocation: &Invocation, args: &RunArgs) -> Result<Answer, CliError> 
         mode: args.mode.into(),
         changed_read: if args.serial { ChangedRead::Refuse } else { ChangedRead::Note },
         pass: args.pass.clone(),
+        keeps_running: args.keep_running,
         turn: turn.as_ref(),
     };
     let outcome = tollgate_run::run(&gate, &request)?;
@@ -137,7 +141,7 @@ fn answer(invocation: &Invocation, args: &RunArgs, outcome: &RunOutcome) -> Resu
     let code = match &outcome.refused {
         None => code(outcome.end),
         Some(refused) => {
-            notes = words::run_refused(&invocation.viewpoint(), refused, &notes);
+            notes = words::run_refused(&invocation.viewpoint(), outcome.level, refused, &notes);
             REFUSED
         }
     };

@@ -1,0 +1,508 @@
+//! What the command knows of files, and whether it may make a call.
+//!
+//! The baseline of a change is what the command itself has seen: what it read, or what it wrote. Where it has seen nothing,
+//! it is what the agent knew before. Only the guard compares; this file remembers.
+//!
+//! The kernel makes the call after the answer, and nobody reports how it ended. So a file may afterwards be in the state
+//! before the call or in the one after it, and both are the command's own.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+use libc::c_int;
+
+use super::call::{Call, PathArgument};
+use super::closed::ClosedFiles;
+use super::tracee::{FinalLink, Lead, Tracee, Viewpoint, kind_at};
+use crate::sys::seccomp::CallAnswer;
+use tollgate_base::digest::Digest;
+use tollgate_base::error::Result;
+use tollgate_guard::refusal::{Reason, Refusal};
+use tollgate_guard::supervised::{MadeChange, SupervisedChange, SupervisedProgram};
+use tollgate_guard::turn::{Extent, FileState};
+
+/// The number of bytes that are kept to show what changed, for all files together.
+const TEXTS: usize = 32 << 20;
+
+/// What the command knows of one file.
+#[derive(Debug, Default)]
+struct KnownFile {
+    /// The states in which it may be. Empty: the command has seen nothing.
+    states: Vec<FileState>,
+    /// What it was before the command first changed it.
+    before: Option<FileState>,
+    /// The number of times that the command has opened it for writing and not closed it yet.
+    open: usize,
+    /// What the command last read in it.
+    read: Option<FileState>,
+}
+
+/// All files that a command has used.
+pub(super) struct Files<'a> {
+    program: SupervisedProgram<'a>,
+    view: Viewpoint,
+    /// Folders in the workspace that are not guarded.
+    pass: Vec<PathBuf>,
+    known: HashMap<PathBuf, KnownFile>,
+    closed: ClosedFiles,
+    texts: HashMap<Digest, Vec<u8>>,
+    text_bytes: usize,
+    /// Refusals that the command has not overcome yet, by path.
+    refused: BTreeMap<PathBuf, Refusal>,
+}
+
+/// What a run has read and changed since the last report.
+pub(super) struct Settled {
+    pub(super) reads: Vec<(PathBuf, FileState)>,
+    pub(super) changes: Vec<MadeChange>,
+}
+
+/// A path in the workspace, under guard.
+struct Guarded {
+    given: PathBuf,
+    path: PathBuf,
+}
+
+/// The file at a guarded path.
+#[derive(PartialEq, Eq)]
+enum There {
+    Nothing,
+    File,
+    Link,
+    Folder,
+    Other,
+}
+
+/// Either the path that a call may go on with, or its answer.
+type Step<T> = std::result::Result<T, CallAnswer>;
+
+impl<'a> Files<'a> {
+    pub(super) fn new(
+        program: SupervisedProgram<'a>,
+        view: Viewpoint,
+        pass: Vec<PathBuf>,
+        closed: ClosedFiles,
+    ) -> Self {
+        let (known, texts, refused) = (HashMap::new(), HashMap::new(), BTreeMap::new());
+        Self { program, view, pass, known, closed, texts, text_bytes: 0, refused }
+    }
+
+    /// The answer to a call.
+    pub(super) fn answer(&mut self, tracee: &Tracee, call: &Call) -> Result<CallAnswer> {
+        self.learn()?;
+        let answer = match call {
+            Call::NoPath => Ok(()),
+            Call::Open { path, flags } => self.open(tracee, path, *flags)?,
+            Call::Truncate { path, length } => self.truncate(tracee, path, *length)?,
+            Call::Rename { from, to, exchange } => self.rename(tracee, from, to, *exchange)?,
+            Call::Unlink { path } => self.unlink(tracee, path)?,
+            Call::RemoveFolder { path } => self.named(tracee, path, FinalLink::Keep)?.map(drop),
+            Call::Link { from, to } => self.link(tracee, from, to)?,
+            Call::Symlink { path } => self.symlink(tracee, path)?,
+            Call::Create { path } => self.named(tracee, path, FinalLink::Keep)?.map(drop),
+            Call::Describe { path, follow } => {
+                let last = if *follow { FinalLink::Follow } else { FinalLink::Keep };
+                self.named(tracee, path, last)?.map(drop)
+            }
+        };
+        Ok(answer.err().unwrap_or(CallAnswer::Continue))
+    }
+
+    /// Where a path leads, if it is under guard.
+    fn lead(&self, tracee: &Tracee, path: &PathArgument, last: FinalLink) -> Step<Option<Guarded>> {
+        // What cannot be read is refused: nobody knows what it would change.
+        match tracee.lead(&self.view, path.at, &path.text, last) {
+            Ok(Lead::Outside) => Ok(None),
+            Ok(Lead::Inside { given, path }) => Ok(Some(Guarded { given, path })),
+            Err(_) => Err(CallAnswer::Fails(libc::EACCES)),
+        }
+    }
+
+    /// Where the path of a change leads. `None` if no rule applies to it. A change of a protected path is refused.
+    fn named(
+        &mut self,
+        tracee: &Tracee,
+        path: &PathArgument,
+        last: FinalLink,
+    ) -> Result<Step<Option<Guarded>>> {
+        let guarded = match self.lead(tracee, path, last) {
+            Ok(Some(guarded)) => guarded,
+            Ok(None) => return Ok(Ok(None)),
+            Err(answer) => return Ok(Err(answer)),
+        };
+        // Every tollgate guards its own writes. What it changes is news to the command.
+        if tracee.is_tollgate(&self.view) {
+            self.known.remove(&guarded.path);
+            return Ok(Ok(None));
+        }
+        if self.program.is_protected(&guarded.given, &guarded.path) {
+            let refusal = self.program.protected(&guarded.path);
+            return self.refuse(refusal).map(Err);
+        }
+        Ok(Ok((!self.passes(&guarded)).then_some(guarded)))
+    }
+
+    fn open(&mut self, tracee: &Tracee, path: &PathArgument, flags: c_int) -> Result<Step<()>> {
+        let has = |flag: c_int| flags & flag == flag;
+        let access = flags & libc::O_ACCMODE;
+        let writes = access != libc::O_RDONLY || has(libc::O_TRUNC) || has(libc::O_CREAT);
+        let new_only = has(libc::O_CREAT | libc::O_EXCL);
+        let last = if new_only || has(libc::O_NOFOLLOW) { FinalLink::Keep } else { FinalLink::Follow };
+        if !writes {
+            return match self.lead(tracee, path, last) {
+                Ok(Some(guarded)) if !self.passes(&guarded) => self.read(&guarded).map(Ok),
+                Ok(_) => Ok(Ok(())),
+                Err(answer) => Ok(Err(answer)),
+            };
+        }
+        let guarded = match self.named(tracee, path, last)? {
+            Ok(Some(guarded)) => guarded,
+            Ok(None) => return Ok(Ok(())),
+            Err(answer) => return Ok(Err(answer)),
+        };
+        match there(&guarded.path) {
+            There::Nothing if !has(libc::O_CREAT) => {
+                self.saw(&guarded.path, FileState::Absent);
+                return Ok(Ok(()));
+            }
+            There::Folder | There::Other | There::Link => return Ok(Ok(())),
+            There::File | There::Nothing => {}
+        }
+        if new_only {
+            // The kernel makes sure that nothing is replaced.
+            let state = self.look(&guarded)?;
+            if state == FileState::Absent {
+                self.opened(&guarded.path, state)?;
+            }
+            return Ok(Ok(()));
+        }
+        let whole = has(libc::O_TRUNC);
+        let state = if !whole && access == libc::O_RDWR {
+            // The command sees what it opens.
+            self.read(&guarded)?;
+            self.look(&guarded)?
+        } else if !whole && has(libc::O_APPEND) {
+            // The bytes that are there stay.
+            self.look(&guarded)?
+        } else if !whole && access == libc::O_RDONLY {
+            // Creates a file, or reads the one that is there.
+            self.read(&guarded)?;
+            self.look(&guarded)?
+        } else {
+            let extent = if whole { Extent::Whole } else { Extent::Part };
+            match self.judge(&guarded, extent)? {
+                Ok(state) => state,
+                Err(answer) => return Ok(Err(answer)),
+            }
+        };
+        if access != libc::O_RDONLY || state == FileState::Absent || whole {
+            self.opened(&guarded.path, state)?;
+        }
+        Ok(Ok(()))
+    }
+
+    fn truncate(&mut self, tracee: &Tracee, path: &PathArgument, length: u64) -> Result<Step<()>> {
+        let guarded = match self.named(tracee, path, FinalLink::Follow)? {
+            Ok(Some(guarded)) if there(&guarded.path) == There::File => guarded,
+            other => return Ok(other.map(drop)),
+        };
+        let extent = if length == 0 { Extent::Whole } else { Extent::Part };
+        match self.judge(&guarded, extent)? {
+            Ok(state) => {
+                // No close follows, so nobody knows the new state before the next look.
+                let known = self.known.entry(guarded.path).or_default();
+                known.before.get_or_insert(state);
+                known.states.clear();
+                Ok(Ok(()))
+            }
+            Err(answer) => Ok(Err(answer)),
+        }
+    }
+
+    fn unlink(&mut self, tracee: &Tracee, path: &PathArgument) -> Result<Step<()>> {
+        let guarded = match self.named(tracee, path, FinalLink::Keep)? {
+            Ok(Some(guarded)) if there(&guarded.path) == There::File => guarded,
+            other => return Ok(other.map(drop)),
+        };
+        match self.judge(&guarded, Extent::Whole)? {
+            Ok(state) => {
+                self.becomes(&guarded.path, state, FileState::Absent);
+                Ok(Ok(()))
+            }
+            Err(answer) => Ok(Err(answer)),
+        }
+    }
+
+    fn rename(
+        &mut self,
+        tracee: &Tracee,
+        from: &PathArgument,
+        to: &PathArgument,
+        exchange: bool,
+    ) -> Result<Step<()>> {
+        let mut ends = Vec::with_capacity(2);
+        for path in [from, to] {
+            match self.named(tracee, path, FinalLink::Keep)? {
+                Ok(end) => ends.push(end),
+                Err(answer) => return Ok(Err(answer)),
+            }
+        }
+        let (Some(to), Some(from)) = (ends.pop(), ends.pop()) else { return Ok(Ok(())) };
+        for end in [&from, &to].into_iter().flatten() {
+            if matches!(there(&end.path), There::Folder | There::Link)
+                && let Err(answer) = self.must_bring_nothing_protected([&from, &to])?
+            {
+                return Ok(Err(answer));
+            }
+        }
+        if let (Some(from), Some(to)) = (&from, &to)
+            && there(&from.path) == There::Folder
+        {
+            self.moved_folder(&from.path, &to.path);
+            return Ok(Ok(()));
+        }
+        // The states before the call: what comes to `to`, and what is there.
+        let mut states = [FileState::Absent; 2];
+        for (end, state) in [&from, &to].into_iter().zip(&mut states) {
+            let Some(end) = end.as_ref().filter(|end| there(&end.path) == There::File) else { continue };
+            match self.judge(end, Extent::Whole)? {
+                Ok(found) => *state = found,
+                Err(answer) => return Ok(Err(answer)),
+            }
+        }
+        let comes = match &from {
+            Some(_) => states[0],
+            None => FileState::Unreadable,
+        };
+        let open = from
+            .as_ref()
+            .and_then(|from| self.known.get_mut(&from.path))
+            .map_or(0, |known| std::mem::take(&mut known.open));
+        if let Some(from) = &from {
+            self.becomes(&from.path, states[0], if exchange { states[1] } else { FileState::Absent });
+        }
+        if let Some(to) = &to {
+            self.becomes(&to.path, states[1], comes);
+            if open > 0 {
+                self.closed.watch(&to.path);
+                self.known.entry(to.path.clone()).or_default().open = open;
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn link(&mut self, tracee: &Tracee, from: &PathArgument, to: &PathArgument) -> Result<Step<()>> {
+        // A second name of a protected file would be a way to change it.
+        let state = match self.named(tracee, from, FinalLink::Keep)? {
+            Ok(Some(from)) => self.look(&from)?,
+            Ok(None) => FileState::Unreadable,
+            Err(answer) => return Ok(Err(answer)),
+        };
+        match self.named(tracee, to, FinalLink::Keep)? {
+            // The kernel makes sure that nothing is replaced.
+            Ok(Some(to)) if there(&to.path) == There::Nothing => {
+                self.becomes(&to.path, FileState::Absent, state);
+                Ok(Ok(()))
+            }
+            other => Ok(other.map(drop)),
+        }
+    }
+
+    fn symlink(&mut self, tracee: &Tracee, path: &PathArgument) -> Result<Step<()>> {
+        match self.named(tracee, path, FinalLink::Keep)? {
+            Ok(path) => self.must_bring_nothing_protected([&path, &None]),
+            Err(answer) => Ok(Err(answer)),
+        }
+    }
+
+    /// A folder or a link must not bring protected names to a path, or take them away.
+    fn must_bring_nothing_protected(&mut self, ends: [&Option<Guarded>; 2]) -> Result<Step<()>> {
+        for end in ends.into_iter().flatten() {
+            let file = self.program.file(&end.path)?;
+            if let Some(protected) = self.program.protected_around(&file).first() {
+                let refusal = self.program.protected(protected);
+                return self.refuse(refusal).map(Err);
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Whether no rule but protection applies. git's own locks protect a git directory.
+    fn passes(&self, guarded: &Guarded) -> bool {
+        guarded.path.iter().any(|part| part == ".git" || part == tollgate_guard::workspace::STATE_FOLDER)
+            || self.pass.iter().any(|folder| guarded.path.starts_with(folder))
+    }
+
+    /// The command is about to read a file.
+    fn read(&mut self, guarded: &Guarded) -> Result<()> {
+        match there(&guarded.path) {
+            There::File => {
+                let state = self.look(guarded)?;
+                self.saw(&guarded.path, state);
+            }
+            There::Nothing => self.saw(&guarded.path, FileState::Absent),
+            There::Link | There::Folder | There::Other => {}
+        }
+        Ok(())
+    }
+
+    fn saw(&mut self, path: &Path, state: FileState) {
+        let known = self.known.entry(path.to_owned()).or_default();
+        if known.open == 0 && state != FileState::Unreadable {
+            known.states = vec![state];
+            known.read = Some(state);
+        }
+    }
+
+    /// What a file is now. Keeps its text for diffs.
+    fn look(&mut self, guarded: &Guarded) -> Result<FileState> {
+        let open = self.known.get(&guarded.path).is_some_and(|known| known.open > 0);
+        let look = self.program.look(&self.program.file(&guarded.path)?, open)?;
+        if let (Some(digest), Some(text)) = (look.state.digest(), look.text)
+            && self.text_bytes + text.len() <= TEXTS
+            && !self.texts.contains_key(&digest)
+        {
+            self.text_bytes += text.len();
+            self.texts.insert(digest, text);
+        }
+        Ok(look.state)
+    }
+
+    /// Whether the command may change a file that exists, or create it.
+    fn judge(&mut self, guarded: &Guarded, extent: Extent) -> Result<Step<FileState>> {
+        let known = self.known.get(&guarded.path);
+        let change = SupervisedChange {
+            given: &guarded.given,
+            extent,
+            known: known.map_or(&[], |known| known.states.as_slice()),
+            open: known.is_some_and(|known| known.open > 0),
+        };
+        match self.program.judge(&change)? {
+            Ok(state) => {
+                // The command has read the file again since.
+                self.refused.remove(&guarded.path);
+                Ok(Ok(state))
+            }
+            Err(refusal) => self.refuse(refusal).map(Err),
+        }
+    }
+
+    /// Records a refusal once, however often the command tries.
+    fn refuse(&mut self, refusal: Refusal) -> Result<CallAnswer> {
+        let answer = CallAnswer::Fails(match refusal.reason {
+            Reason::Stale(_) | Reason::Unread { .. } | Reason::Unreadable => libc::ESTALE,
+            Reason::Busy { .. } => libc::EBUSY,
+            _ => libc::EACCES,
+        });
+        let path = refusal.path.as_path().to_owned();
+        let again = self.refused.get(&path).is_some_and(|before| before.payload() == refusal.payload());
+        if !again {
+            let text = refusal.payload().expected_hash;
+            let text = text.and_then(|digest| Some((digest, self.texts.get(&digest)?.as_slice())));
+            let recorded = self.program.refuse(refusal, text)?;
+            self.refused.extend(recorded.into_iter().map(|refusal| (path.clone(), refusal)));
+        }
+        Ok(answer)
+    }
+
+    /// The command opens a file for writing, which was in this state.
+    fn opened(&mut self, path: &Path, state: FileState) -> Result<()> {
+        self.closed.watch(path);
+        let known = self.known.entry(path.to_owned()).or_default();
+        known.before.get_or_insert(state);
+        known.open += 1;
+        if known.states.is_empty() && state != FileState::Unreadable {
+            known.states = vec![state];
+        }
+        Ok(())
+    }
+
+    /// The call, if it succeeds, brings a file from one state to another.
+    fn becomes(&mut self, path: &Path, before: FileState, after: FileState) {
+        let known = self.known.entry(path.to_owned()).or_default();
+        known.before.get_or_insert(before);
+        known.states = [after, before].into_iter().filter(|state| *state != FileState::Unreadable).collect();
+        known.open = 0;
+    }
+
+    /// The files that the command knows in a folder are known under their new names.
+    fn moved_folder(&mut self, from: &Path, to: &Path) {
+        self.closed.moved(from, to);
+        let inside: Vec<PathBuf> = self.known.keys().filter(|path| path.starts_with(from)).cloned().collect();
+        for path in inside {
+            let (Some(known), Ok(rest)) = (self.known.remove(&path), path.strip_prefix(from)) else {
+                continue;
+            };
+            let state = known.states.first().copied().unwrap_or(FileState::Unreadable);
+            self.becomes(&path, known.before.unwrap_or(state), FileState::Absent);
+            self.becomes(&to.join(rest), FileState::Absent, state);
+        }
+    }
+
+    /// Learns which files the command has closed, and what it wrote into them.
+    pub(super) fn learn(&mut self) -> Result<()> {
+        for path in self.closed.take() {
+            let Some(known) = self.known.get_mut(&path).filter(|known| known.open > 0) else { continue };
+            known.open -= 1;
+            if known.open == 0 {
+                let look = self.program.look(&self.program.file(&path)?, true)?;
+                known.states = vec![look.state];
+            }
+        }
+        Ok(())
+    }
+
+    /// Refusals that the command has not overcome.
+    pub(super) fn refusals(&self) -> Vec<Refusal> {
+        self.refused.values().cloned().collect()
+    }
+
+    /// Records what the command has read and changed since the last time. `last`: all its processes have ended. Otherwise a
+    /// change that may still be under way is left for later.
+    pub(super) fn settle(&mut self, last: bool) -> Result<Settled> {
+        self.learn()?;
+        let (mut reads, mut changes, mut seen) = (Vec::new(), Vec::new(), Vec::new());
+        for (path, known) in &mut self.known {
+            let file = self.program.file(path)?;
+            let mut changed = false;
+            if let Some(before) = known.before
+                && (last || known.open == 0)
+            {
+                let look = self.program.look(&file, false)?;
+                // If another program has changed it since, the agent knows only what its own command wrote.
+                let after = match known.states.as_slice() {
+                    [first, ..] if known.open == 0 && !known.states.contains(&look.state) => *first,
+                    _ => look.state,
+                };
+                known.open = 0;
+                changed = after != before && after != FileState::Unreadable;
+                if changed {
+                    known.before = None;
+                    known.states = vec![after];
+                    changes.push(MadeChange { path: file.clone(), before, after });
+                }
+            }
+            if let Some(state) = known.read.take()
+                && !changed
+            {
+                seen.push((file, state));
+                reads.push((path.clone(), state));
+            }
+        }
+        reads.sort_by(|a, b| a.0.cmp(&b.0));
+        changes.sort_by(|a, b| a.path.cmp(&b.path));
+        self.program.record_reads(&seen)?;
+        self.program.record_changes(&changes)?;
+        Ok(Settled { reads, changes })
+    }
+}
+
+fn there(path: &Path) -> There {
+    match kind_at(path) {
+        None => There::Nothing,
+        Some(kind) if kind.is_file() => There::File,
+        Some(kind) if kind.is_symlink() => There::Link,
+        Some(kind) if kind.is_dir() => There::Folder,
+        Some(_) => There::Other,
+    }
+}

@@ -180,7 +180,8 @@ pub struct RunOutcome {
 impl RunOutcome {
     /// The command could not be executed.
     fn not_started(level: RunLevel, error: &io::Error) -> Self {
-        let end = if error.kind() == io::ErrorKind::NotFound { RunEnd::NotFound } else { RunEnd::NotExecutable };
+        let end =
+            if error.kind() == io::ErrorKind::NotFound { RunEnd::NotFound } else { RunEnd::NotExecutable };
         let (reads, writes, notes) = Default::default();
         Self { level, end, refused: None, reads, writes, notes, background: None }
     }
@@ -226,7 +227,10 @@ pub fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<RunOutcome> {
             Attempt::NotPossible(reason) => why_not.push(format!("{}: {reason}", level.word())),
         }
     }
-    Err(Fault::invalid(format!("the command did not start, because it cannot be guarded here; {}", why_not.join("; "))))
+    Err(Fault::invalid(format!(
+        "the command did not start, because it cannot be guarded here; {}",
+        why_not.join("; ")
+    )))
 }
 
 /// What came of trying one level.

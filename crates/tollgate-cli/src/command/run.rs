@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::process::{Command, exit};
 
 use clap::{Args, ValueEnum};
+use tollgate::State;
 use tollgate::error::Fault;
 use tollgate::gate::Gate;
-use tollgate::State;
 use tollgate::tasks::VaultHome;
 use tollgate::turn::TurnState;
 use tollgate::workspace::Workspace;
@@ -164,7 +164,8 @@ fn guarded(
 ) -> Result<(Answer, RunEnd, Option<Left>), CliError> {
     let gate = invocation.gate()?;
     let turn = invocation.turn(&gate)?;
-    let mut pass: Vec<PathBuf> = args.pass.iter().map(|folder| invocation.path(folder)).collect::<Result<_, _>>()?;
+    let mut pass: Vec<PathBuf> =
+        args.pass.iter().map(|folder| invocation.path(folder)).collect::<Result<_, _>>()?;
     pass.extend(task_folders(gate.workspace()));
     let request = RunRequest {
         command: args.command.clone(),

@@ -42,8 +42,8 @@ use self::start::{Names, changed, now_on_disk};
 use self::view::{ENTERED, View, WATCHED, layer_folders};
 use crate::supervisor::Supervisor;
 use crate::{
-    Attempt, ChangedRead, LEVEL_VARIABLE, ReadFile, ReadsCount, RunEnd, RunLevel, RunNote, RunOutcome, RunRequest,
-    WrittenFile, sys,
+    Attempt, ChangedRead, LEVEL_VARIABLE, ReadFile, ReadsCount, RunEnd, RunLevel, RunNote, RunOutcome,
+    RunRequest, WrittenFile, sys,
 };
 
 /// The number of files up to which a command shows what it reads to the agent. A command that reads more searches.
@@ -147,8 +147,13 @@ impl Transaction {
     /// What the child needs to make its view, and where it reports.
     fn view(&mut self, folder: &Path, supervisor: Option<&Supervisor>) -> Result<(View, File)> {
         let (report, to) = pipe_with(PipeFlags::CLOEXEC).at("open", "a pipe")?;
-        let run = self.folder.path().strip_prefix(&self.root).map_err(|_| Fault::invalid("not in the workspace"))?;
-        let watcher = self.reads.watcher().map(|watcher| watcher.try_clone().at("copy", "a descriptor")).transpose()?;
+        let run = self
+            .folder
+            .path()
+            .strip_prefix(&self.root)
+            .map_err(|_| Fault::invalid("not in the workspace"))?;
+        let watcher =
+            self.reads.watcher().map(|watcher| watcher.try_clone().at("copy", "a descriptor")).transpose()?;
         let watched = self.names.iter().flat_map(Names::folders).map(Path::to_owned).collect();
         let view = View {
             root: self.root.clone(),
@@ -166,7 +171,8 @@ impl Transaction {
 
     /// Waits for the end of the command, and takes the reports about its reads.
     fn wait(&mut self, pid: u32) -> Result<RunEnd> {
-        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(|| Fault::invalid("no process"))?;
+        let pid =
+            i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(|| Fault::invalid("no process"))?;
         let ended = pidfd_open(pid, PidfdFlags::empty()).at("watch", "the command")?;
         loop {
             let names = self.names.as_ref();
@@ -199,11 +205,17 @@ impl Transaction {
         }
         let found = self.look()?;
         let reads = self.only_read(&found);
-        let changed: Vec<PathBuf> = reads.iter().filter(|(path, was)| self.has_changed(path, *was)).map(|(path, _)| path.clone()).collect();
+        let changed: Vec<PathBuf> = reads
+            .iter()
+            .filter(|(path, was)| self.has_changed(path, *was))
+            .map(|(path, _)| path.clone())
+            .collect();
         notes.extend(changed.into_iter().map(RunNote::ReadChanged));
         notes.extend(found.special.iter().cloned().map(RunNote::NotKept));
         let serial = match request.changed_read {
-            ChangedRead::Refuse => reads.iter().map(|(path, touched)| (path.clone(), Was::Present(touched.at_start))).collect(),
+            ChangedRead::Refuse => {
+                reads.iter().map(|(path, touched)| (path.clone(), Was::Present(touched.at_start))).collect()
+            }
             ChangedRead::Note => Vec::new(),
         };
         let (refused, writes) = self.commit(gate, request.turn, found, serial)?;
@@ -254,10 +266,15 @@ impl Transaction {
         };
         let mut writes = Vec::with_capacity(applied.len());
         for change in applied {
-            let path = change.path.as_path().strip_prefix(&self.root).unwrap_or(change.path.as_path()).to_owned();
+            let path =
+                change.path.as_path().strip_prefix(&self.root).unwrap_or(change.path.as_path()).to_owned();
             self.committed.insert(path.clone(), change.after);
             if change.before != change.after {
-                writes.push(WrittenFile { path, before: change.before.digest(), after: change.after.digest() });
+                writes.push(WrittenFile {
+                    path,
+                    before: change.before.digest(),
+                    after: change.after.digest(),
+                });
             }
         }
         for (path, new) in times {
@@ -305,7 +322,12 @@ impl Transaction {
     }
 
     /// The turn learns what the command read, unless the caller decides that by itself.
-    fn count_reads(&self, gate: &Gate, request: &RunRequest<'_>, reads: Vec<(PathBuf, Touched)>) -> Result<Vec<ReadFile>> {
+    fn count_reads(
+        &self,
+        gate: &Gate,
+        request: &RunRequest<'_>,
+        reads: Vec<(PathBuf, Touched)>,
+    ) -> Result<Vec<ReadFile>> {
         // A command that reads many files searches them: the agent has seen little of each.
         let shown = if reads.len() <= MOST_SHOWN { Extent::Whole } else { Extent::Part };
         let mut counted = Vec::with_capacity(reads.len());

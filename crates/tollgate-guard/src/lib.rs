@@ -28,6 +28,7 @@ pub mod refusal;
 mod request;
 mod reservation;
 mod root;
+pub mod run_folder;
 mod session;
 pub mod shared_turn;
 mod stage;
@@ -37,6 +38,7 @@ pub mod supervised;
 mod tool_use;
 pub mod turn;
 mod turn_shard;
+pub mod view;
 pub mod workspace;
 
 pub use recovery::Swept;

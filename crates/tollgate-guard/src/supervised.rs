@@ -25,7 +25,6 @@ use tollgate_base::event::{Event, FileChanged, Mutation, MutationStatus};
 /// A program that is supervised, with the turn in which it runs.
 pub struct SupervisedProgram<'a> {
     request: Request<'a>,
-    level: &'a str,
 }
 
 /// A file at one moment.
@@ -65,7 +64,7 @@ pub struct MadeChange {
 impl<'a> SupervisedProgram<'a> {
     /// A command that runs in this turn, guarded at this level.
     pub fn new(gate: &'a Gate, turn: &'a dyn TurnState, level: &'a str) -> Self {
-        Self { request: Request { root: gate.workspace(), turn, tool: "run" }, level }
+        Self { request: Request { root: gate.workspace(), turn, tool: "run", level: Some(level) } }
     }
 
     /// The file to which a path leads.
@@ -172,9 +171,9 @@ impl<'a> SupervisedProgram<'a> {
         Ok(written)
     }
 
-    /// Records what the program read.
-    pub fn record_reads(&self, reads: &[(FilePath, FileState)]) -> Result<()> {
-        reads.iter().try_for_each(|(path, state)| self.request.turn.observe(path, *state, Extent::Whole))
+    /// Records what the program read, and how much of it the agent got to see.
+    pub fn record_reads(&self, reads: &[(FilePath, FileState)], shown: Extent) -> Result<()> {
+        reads.iter().try_for_each(|(path, state)| self.request.turn.observe(path, *state, shown))
     }
 
     /// Records what the program changed: one ledger line for each file, and the agent's new baselines.
@@ -185,7 +184,7 @@ impl<'a> SupervisedProgram<'a> {
             let id = ChangeId::new(self.request.root.now())?;
             let change = FileChanged {
                 via: Some("run".to_owned()),
-                level: Some(self.level.to_owned()),
+                level: self.request.level.map(str::to_owned),
                 ..file_changed(&id, self.request.tool, &self.request.key(path), *before, *after)
             };
             lines.push(self.request.entry(Event::Mutation(Mutation::File(change), MutationStatus::Applied)));

@@ -11,10 +11,12 @@ pub mod available;
 mod gate;
 mod observe;
 pub mod record;
+pub mod supervisor;
 mod sys;
 mod transaction;
 
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -25,10 +27,9 @@ use tollgate_guard::gate::Gate;
 use tollgate_guard::guard::Refused;
 use tollgate_guard::turn::TurnState;
 
-use available::{levels, why_not};
-
 pub use available::{Availability, available};
 pub use record::{ReadFile, RunRecord, WrittenFile};
+pub use supervisor::Supervisor;
 
 /// The variable that tells a command in which level it runs. A run inside a run only executes its command.
 pub const LEVEL_VARIABLE: &str = "TOLLGATE_RUN";
@@ -45,6 +46,17 @@ pub enum RunMode {
     Gate,
     /// Only observe.
     Observe,
+}
+
+impl RunMode {
+    fn allows(self, level: RunLevel) -> bool {
+        match self {
+            Self::Auto => true,
+            Self::Transaction => level == RunLevel::Transaction,
+            Self::Gate => level == RunLevel::Gate,
+            Self::Observe => level == RunLevel::Observe,
+        }
+    }
 }
 
 /// The level that a run has reached.
@@ -99,10 +111,35 @@ pub struct RunRequest<'a> {
     pub keeps_running: bool,
     /// The turn to which the reads and writes of the command belong.
     pub turn: &'a dyn TurnState,
+    /// What a read of the command means for the turn.
+    pub reads_count: ReadsCount,
+    /// This process, if it is not the one that the caller knows.
+    pub supervisor: Option<&'a Supervisor>,
 }
 
+/// What a read of the command means for the turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReadsCount {
+    /// The agent has seen the file.
+    #[default]
+    Seen,
+    /// Nothing yet: the caller knows what the command printed, and decides.
+    Later,
+}
+
+impl RunRequest<'_> {
+    /// The program and its arguments.
+    fn program(&self) -> (&OsString, &[OsString]) {
+        self.command.split_first().expect("a command has at least a program")
+    }
+}
+
+/// The exit codes of a shell for a command that did not start.
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
 /// How a command ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunEnd {
     /// With this exit code.
     Exited(u8),
@@ -112,6 +149,19 @@ pub enum RunEnd {
     NotFound,
     /// It did not start: the program cannot be executed.
     NotExecutable,
+}
+
+impl RunEnd {
+    /// The exit code, as in a shell.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Exited(code) => code,
+            // The number of a signal fits.
+            Self::Killed(signal) => 128u8.wrapping_add(u8::try_from(signal).unwrap_or(0)),
+            Self::NotExecutable => NOT_EXECUTABLE,
+            Self::NotFound => NOT_FOUND,
+        }
+    }
 }
 
 /// What came of a run.
@@ -132,6 +182,16 @@ pub struct RunOutcome {
     pub background: Option<Background>,
 }
 
+impl RunOutcome {
+    /// The command could not be executed.
+    fn not_started(level: RunLevel, error: &io::Error) -> Self {
+        let end =
+            if error.kind() == io::ErrorKind::NotFound { RunEnd::NotFound } else { RunEnd::NotExecutable };
+        let (reads, writes, notes) = Default::default();
+        Self { level, end, refused: None, reads, writes, notes, background: None }
+    }
+}
+
 /// Something that the agent should know about a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -140,6 +200,8 @@ pub enum RunNote {
     ReadChanged(PathBuf),
     /// The workspace has too many names, so nobody knows what the command read.
     ReadsUnknown,
+    /// This is a socket or a pipe, which exists only as long as the command. Relative to the workspace.
+    NotKept(PathBuf),
     /// The command left processes behind. What they change is committed when the last one ends.
     LeftBehind,
     /// The command left processes behind. They are guarded until the last one ends.
@@ -152,64 +214,72 @@ pub enum RunNote {
     Weaker(String),
 }
 
-/// The processes that a command left behind. What they change is committed when the last one has ended.
-pub struct Background {}
+/// The processes that a command left behind. What they change is committed when the last one has ended, or recorded if they
+/// are guarded call by call.
+pub struct Background(Left);
 
-/// Runs a command.
-///
-/// The gate makes a second process of this one, so there must be no other threads.
-pub fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<RunOutcome> {
-    let (level, weaker) = level(gate, request)?;
-    let mut outcome = match level {
-        RunLevel::Transaction => transaction::run(gate, request),
-        RunLevel::Gate => gate::run(gate, request),
-        RunLevel::Observe => observe::run(gate, request),
-    }?;
-    outcome.notes.extend(weaker.map(RunNote::Weaker));
-    Ok(outcome)
+enum Left {
+    Transaction(Box<transaction::Transaction>),
+    Gate(Box<gate::Guarding>),
 }
 
-/// The level of a run, and why it is not a stronger one; or why the one that was asked for is not possible.
-fn level(gate: &Gate, request: &RunRequest<'_>) -> Result<(RunLevel, Option<String>)> {
-    let workspace = gate.workspace().path();
-    let wanted = match request.mode {
+impl Background {
+    /// Waits for the last of them. What they have changed is committed then, with the same checks, or was guarded call by call.
+    /// The ledger says what came of it.
+    pub fn finish(self, gate: &Gate, turn: &dyn TurnState) -> Result<()> {
+        match self.0 {
+            Left::Transaction(transaction) => transaction.finish(gate, turn),
+            Left::Gate(guarding) => guarding.finish(gate, turn),
+        }
+    }
+}
+
+/// Runs a command at the strongest level that is possible, or at the one that was asked for.
+pub fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<RunOutcome> {
+    let mut levels = RunLevel::ALL;
+    if keeps_running(request) {
         // Nobody would see what a server writes in a transaction before it ends.
-        RunMode::Auto if keeps_running(request) && why_not(RunLevel::Gate, workspace).is_none() => {
-            return Ok((RunLevel::Gate, None));
-        }
-        RunMode::Auto => None,
-        RunMode::Transaction => Some(RunLevel::Transaction),
-        RunMode::Gate => Some(RunLevel::Gate),
-        RunMode::Observe => Some(RunLevel::Observe),
-    };
-    if let Some(level) = wanted {
-        return match why_not(level, workspace) {
-            None => Ok((level, None)),
-            Some(reason) => {
-                Err(Fault::invalid(format!("the level `{}` is not possible here: {reason}", level.word())))
-            }
+        levels.sort_by_key(|level| *level != RunLevel::Gate);
+    }
+    let mut why_not = Vec::new();
+    for level in levels.into_iter().filter(|level| request.mode.allows(*level)) {
+        let attempt = match level {
+            RunLevel::Transaction => transaction::run(gate, request)?,
+            RunLevel::Gate => gate::run(gate, request)?,
+            RunLevel::Observe => Attempt::Ran(observe::run(gate, request)?),
         };
-    }
-    let mut reasons = Vec::new();
-    for Availability { level, why_not } in levels(workspace) {
-        match why_not {
-            None => return Ok((level, (!reasons.is_empty()).then(|| reasons.join("; ")))),
-            Some(reason) => reasons.push(format!("{}: {reason}", level.word())),
+        match attempt {
+            Attempt::Ran(mut outcome) => {
+                outcome.notes.extend((!why_not.is_empty()).then(|| RunNote::Weaker(why_not.join("; "))));
+                return Ok(outcome);
+            }
+            Attempt::NotPossible(reason) => why_not.push(format!("{}: {reason}", level.word())),
         }
     }
-    Err(Fault::invalid(format!("no level is possible here: {}", reasons.join("; "))))
+    Err(Fault::invalid(format!(
+        "the command did not start, because it cannot be guarded here; {}",
+        why_not.join("; ")
+    )))
 }
 
 /// Whether the command keeps running: its caller says so, or it is a shell command that ends with `&`.
 fn keeps_running(request: &RunRequest<'_>) -> bool {
-    let words: Vec<&[u8]> = request.command.iter().map(|word| word.as_bytes()).collect();
-    let name = request.command.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
+    let (program, arguments) = request.program();
+    let name = Path::new(program).file_name().unwrap_or_default();
     let is_shell = ["sh", "bash", "dash", "zsh", "ksh"].iter().any(|shell| name == *shell);
-    let is_flag = |word: &[u8]| word.starts_with(b"-") && word.ends_with(b"c");
-    let script = words.iter().position(|word| is_flag(word)).and_then(|at| words.get(at + 1));
-    let ends = |script: &&[u8]| {
+    let mut words = arguments.iter().map(|word| word.as_bytes());
+    let script =
+        words.by_ref().find(|word| word.starts_with(b"-") && word.ends_with(b"c")).and_then(|_| words.next());
+    let ends = |script: &[u8]| {
         let script = script.trim_ascii_end();
         script.ends_with(b"&") && !script.ends_with(b"&&")
     };
     request.keeps_running || is_shell && script.is_some_and(ends)
+}
+
+/// What came of trying one level.
+enum Attempt {
+    Ran(RunOutcome),
+    /// The command did not start.
+    NotPossible(String),
 }

@@ -10,15 +10,13 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
-
-use crate::sys::signals::{BlockedSignals, SENT_TO_PROCESSES};
-use crate::{LEVEL_VARIABLE, RunEnd, RunLevel, RunNote, RunOutcome, RunRequest, WrittenFile};
-use tollgate_base::error::{At, Fault, Result};
+use crate::supervisor::Supervisor;
+use crate::{LEVEL_VARIABLE, RunEnd, RunLevel, RunNote, RunOutcome, RunRequest, WrittenFile, sys};
+use tollgate_base::error::{At, Result};
 use tollgate_guard::gate::Gate;
 use tollgate_guard::supervised::{MadeChange, SupervisedProgram};
 use tollgate_guard::turn::FileState;
@@ -41,7 +39,10 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<RunOutcome> {
     let program = SupervisedProgram::new(gate, request.turn, RunLevel::Observe.word());
     let start = program.last_line()?;
     let before = index(&program, root, &pass, None)?;
-    let end = execute(request)?;
+    let end = match execute(request)? {
+        Ok(end) => end,
+        Err(error) => return Ok(RunOutcome::not_started(RunLevel::Observe, &error)),
+    };
     let after = index(&program, root, &pass, Some(&before))?;
     let others: BTreeMap<PathBuf, FileState> = program.written_by_others(start)?.into_iter().collect();
     let (mut notes, mut changes) = (vec![RunNote::OnlyObserved], Vec::new());
@@ -140,37 +141,23 @@ fn is_mentioned(request: &RunRequest<'_>, path: &Path) -> bool {
     !name.is_empty() && words.any(|word| word.windows(name.len()).any(|part| part == name))
 }
 
-/// Runs the command to its end, and passes on signals that are meant for it.
-fn execute(request: &RunRequest<'_>) -> Result<RunEnd> {
-    use std::os::unix::process::ExitStatusExt;
-    let (name, arguments) =
-        request.command.split_first().ok_or_else(|| Fault::invalid("there is no command"))?;
-    let mut command = Command::new(name);
+/// Runs the command to its end.
+fn execute(request: &RunRequest<'_>) -> Result<std::result::Result<RunEnd, io::Error>> {
+    let (program, arguments) = request.program();
+    let mask = request.supervisor.map(Supervisor::mask);
+    let mut command = Command::new(program);
     command.args(arguments).current_dir(&request.folder).env(LEVEL_VARIABLE, RunLevel::Observe.word());
+    sys::before_exec(&mut command, move || mask.as_ref().map_or(Ok(()), |mask| mask.set().map(drop)));
     let mut child = match command.spawn() {
         Ok(child) => child,
-        Err(_) if !request.folder.is_dir() => {
-            return Err(Fault::Missing { what: "the current folder".into() });
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(RunEnd::NotFound),
-        Err(_) => return Ok(RunEnd::NotExecutable),
+        Err(error) => return Ok(Err(error)),
     };
-    let signals = BlockedSignals::block(&SENT_TO_PROCESSES).at("wait for", "the command")?;
-    let handle = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).at("wait for", "the command")?;
-    loop {
-        let mut sources = [PollFd::new(&handle, PollFlags::IN), PollFd::new(&signals, PollFlags::IN)];
-        match poll(&mut sources, None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error).at("wait for", "the command"),
-        }
-        let ended = !sources[0].revents().is_empty();
-        signals.pass_on(Some(&handle));
-        if ended {
-            let status = child.wait().at("wait for", "the command")?;
-            return Ok(match (status.code(), status.signal()) {
-                (Some(code), _) => RunEnd::Exited(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
-                (None, signal) => RunEnd::Killed(signal.unwrap_or(libc::SIGKILL)),
-            });
-        }
+    if let Some(supervisor) = request.supervisor {
+        supervisor.started(child.id());
     }
+    let status = child.wait().at("wait for", "the command")?;
+    Ok(Ok(match (status.code(), status.signal()) {
+        (Some(code), _) => RunEnd::Exited(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
+        (None, signal) => RunEnd::Killed(signal.unwrap_or(0)),
+    }))
 }

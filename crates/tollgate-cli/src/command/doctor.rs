@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use tollgate::error::Fault;
+use tollgate::gate::Gate;
 use tollgate::recovery::RecoveryKind;
 use tollgate::settings::{Agents, Settings};
 use tollgate::tasks::VaultHome;
@@ -92,11 +93,6 @@ fn look(invocation: &Invocation, root: &Path, facts: &mut Vec<Fact>) {
     let stage = state.join("stage");
     let place = if stage.is_dir() { &stage } else { root };
     add("file system", probe(place).map(Fact::FileSystem));
-    let levels = available(root);
-    let reached = levels.iter().find(|found| found.why_not.is_none()).map(|found| found.level);
-    for Availability { level, why_not } in levels {
-        add("run", Ok(Fact::RunLevel { level, why_not, reached: Some(level) == reached }));
-    }
     if !state.join("version").exists() {
         add("state", Ok(Fact::NoState));
         return;
@@ -125,6 +121,15 @@ fn look(invocation: &Invocation, root: &Path, facts: &mut Vec<Fact>) {
     add("leftovers", before.and_then(|before| Ok(Fact::Leftovers { before, after: leftovers(&state)? })));
     add("ledger", ledger(invocation, root));
     if let Some(workspace) = &workspace {
+        match available(&Gate::new(workspace.clone())) {
+            Ok(levels) => {
+                let reached = levels.iter().find(|found| found.why_not.is_none()).map(|found| found.level);
+                for Availability { level, why_not } in levels {
+                    add("run", Ok(Fact::RunLevel { level, why_not, reached: Some(level) == reached }));
+                }
+            }
+            Err(fault) => add("run", Err(fault)),
+        }
         add("recovery", recovery(workspace));
         add("reservations", reservations(invocation, workspace));
     }

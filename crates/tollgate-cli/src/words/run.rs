@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use tollgate::guard::Refused;
 use tollgate::visible::plain;
-use tollgate_run::{RunEnd, RunLevel, RunOutcome};
+use tollgate_run::{RunEnd, RunLevel, RunNote, RunOutcome};
 
 use super::refusal::refused;
 use super::text::Viewpoint;
@@ -27,10 +27,23 @@ pub(crate) fn run_refused(view: &Viewpoint, level: RunLevel, refusal: &Refused, 
     lines.join("\n")
 }
 
-/// One line for each note.
-pub(crate) fn run_notes(outcome: &RunOutcome) -> String {
+/// One line for each note. That the gate guards a command, and not a transaction, is said to people only: programs would get
+/// it with every command.
+pub(crate) fn run_notes(outcome: &RunOutcome, reader: Reader) -> String {
+    let is_said = |note: &&RunNote| {
+        !matches!(note, RunNote::Weaker(_)) || reader == Reader::Person || outcome.level == RunLevel::Observe
+    };
     let note = |note| plain(&format!("note: {note}"));
-    outcome.notes.iter().map(note).collect::<Vec<_>>().join("\n")
+    outcome.notes.iter().filter(is_said).map(note).collect::<Vec<_>>().join("\n")
+}
+
+/// Who reads what a command prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// Somebody at a terminal.
+    Person,
+    /// The program that has started the command.
+    Program,
 }
 
 pub(crate) fn did_not_start(program: &OsStr, end: RunEnd) -> String {

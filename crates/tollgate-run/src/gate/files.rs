@@ -7,19 +7,26 @@
 //! before the call or in the one after it, and both are the command's own.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use libc::c_int;
 
 use super::call::{Call, PathArgument};
 use super::closed::ClosedFiles;
-use super::tracee::{FinalLink, Lead, Tracee, Viewpoint, kind_at};
+use super::tracee::{FinalLink, Lead, OwnView, Tracee, kind_at};
 use crate::sys::seccomp::CallAnswer;
+use crate::transaction::MOST_SHOWN;
+use crate::transaction::ignored::IgnoreRules;
+use crate::{ReadsCount, RunLevel};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
-use tollgate_guard::refusal::{Reason, Refusal};
+use tollgate_guard::gate::Gate;
+use tollgate_guard::refusal::{Reason, Refusal, Refused};
 use tollgate_guard::supervised::{MadeChange, SupervisedChange, SupervisedProgram};
-use tollgate_guard::turn::{Extent, FileState};
+use tollgate_guard::turn::{Extent, FileState, TurnState};
+use tollgate_guard::workspace::STATE_FOLDER;
 
 /// The number of bytes that are kept to show what changed, for all files together.
 const TEXTS: usize = 32 << 20;
@@ -37,18 +44,25 @@ struct KnownFile {
     read: Option<FileState>,
 }
 
-/// All files that a command has used.
-pub(super) struct Files<'a> {
-    program: SupervisedProgram<'a>,
-    view: Viewpoint,
+/// What is known about the files that a command has used.
+pub(super) struct Remembered {
+    view: OwnView,
     /// Folders in the workspace that are not guarded.
     pass: Vec<PathBuf>,
+    /// Which other folders are not guarded either.
+    rules: IgnoreRules,
     known: HashMap<PathBuf, KnownFile>,
     closed: ClosedFiles,
     texts: HashMap<Digest, Vec<u8>>,
     text_bytes: usize,
     /// Refusals that the command has not overcome yet, by path.
     refused: BTreeMap<PathBuf, Refusal>,
+}
+
+/// The files of a command, and who judges changes of them.
+pub(super) struct Files<'a> {
+    program: SupervisedProgram<'a>,
+    memory: &'a mut Remembered,
 }
 
 /// What a run has read and changed since the last report.
@@ -76,15 +90,36 @@ enum There {
 /// Either the path that a call may go on with, or its answer.
 type Step<T> = std::result::Result<T, CallAnswer>;
 
+impl Remembered {
+    /// Nothing yet.
+    pub(super) fn new(root: &Path, pass: &[PathBuf]) -> io::Result<Self> {
+        Ok(Self {
+            view: OwnView::new(root)?,
+            pass: pass.iter().map(|folder| root.join(folder)).collect(),
+            rules: IgnoreRules::of(root),
+            known: HashMap::new(),
+            closed: ClosedFiles::new()?,
+            texts: HashMap::new(),
+            text_bytes: 0,
+            refused: BTreeMap::new(),
+        })
+    }
+
+    /// Whether no rule but protection applies. git's own locks protect a git directory.
+    fn passes(&self, path: &Path) -> bool {
+        let Ok(below) = path.strip_prefix(self.view.workspace()) else { return true };
+        let mut parts = below.iter();
+        let is_own = below.iter().any(|part| part == ".git" || part == STATE_FOLDER);
+        let (first, is_deeper) = (parts.next(), parts.next().is_some());
+        is_own
+            || self.pass.iter().any(|folder| path.starts_with(folder))
+            || is_deeper && first.is_some_and(|first| self.rules.ignore(first.as_bytes()))
+    }
+}
+
 impl<'a> Files<'a> {
-    pub(super) fn new(
-        program: SupervisedProgram<'a>,
-        view: Viewpoint,
-        pass: Vec<PathBuf>,
-        closed: ClosedFiles,
-    ) -> Self {
-        let (known, texts, refused) = (HashMap::new(), HashMap::new(), BTreeMap::new());
-        Self { program, view, pass, known, closed, texts, text_bytes: 0, refused }
+    pub(super) fn new(gate: &'a Gate, turn: &'a dyn TurnState, memory: &'a mut Remembered) -> Self {
+        Self { program: SupervisedProgram::new(gate, turn, RunLevel::Gate.word()), memory }
     }
 
     /// The answer to a call.
@@ -111,7 +146,7 @@ impl<'a> Files<'a> {
     /// Where a path leads, if it is under guard.
     fn lead(&self, tracee: &Tracee, path: &PathArgument, last: FinalLink) -> Step<Option<Guarded>> {
         // What cannot be read is refused: nobody knows what it would change.
-        match tracee.lead(&self.view, path.at, &path.text, last) {
+        match tracee.lead(&self.memory.view, path.at, &path.text, last) {
             Ok(Lead::Outside) => Ok(None),
             Ok(Lead::Inside { given, path }) => Ok(Some(Guarded { given, path })),
             Err(_) => Err(CallAnswer::Fails(libc::EACCES)),
@@ -131,15 +166,15 @@ impl<'a> Files<'a> {
             Err(answer) => return Ok(Err(answer)),
         };
         // Every tollgate guards its own writes. What it changes is news to the command.
-        if tracee.is_tollgate(&self.view) {
-            self.known.remove(&guarded.path);
+        if tracee.is_tollgate(&self.memory.view) {
+            self.memory.known.remove(&guarded.path);
             return Ok(Ok(None));
         }
         if self.program.is_protected(&guarded.given, &guarded.path) {
             let refusal = self.program.protected(&guarded.path);
             return self.refuse(refusal).map(Err);
         }
-        Ok(Ok((!self.passes(&guarded)).then_some(guarded)))
+        Ok(Ok((!self.memory.passes(&guarded.path)).then_some(guarded)))
     }
 
     fn open(&mut self, tracee: &Tracee, path: &PathArgument, flags: c_int) -> Result<Step<()>> {
@@ -150,7 +185,7 @@ impl<'a> Files<'a> {
         let last = if new_only || has(libc::O_NOFOLLOW) { FinalLink::Keep } else { FinalLink::Follow };
         if !writes {
             return match self.lead(tracee, path, last) {
-                Ok(Some(guarded)) if !self.passes(&guarded) => self.read(&guarded).map(Ok),
+                Ok(Some(guarded)) if !self.memory.passes(&guarded.path) => self.read(&guarded).map(Ok),
                 Ok(_) => Ok(Ok(())),
                 Err(answer) => Ok(Err(answer)),
             };
@@ -210,7 +245,7 @@ impl<'a> Files<'a> {
         match self.judge(&guarded, extent)? {
             Ok(state) => {
                 // No close follows, so nobody knows the new state before the next look.
-                let known = self.known.entry(guarded.path).or_default();
+                let known = self.memory.known.entry(guarded.path).or_default();
                 known.before.get_or_insert(state);
                 known.states.clear();
                 Ok(Ok(()))
@@ -276,7 +311,7 @@ impl<'a> Files<'a> {
         };
         let open = from
             .as_ref()
-            .and_then(|from| self.known.get_mut(&from.path))
+            .and_then(|from| self.memory.known.get_mut(&from.path))
             .map_or(0, |known| std::mem::take(&mut known.open));
         if let Some(from) = &from {
             self.becomes(&from.path, states[0], if exchange { states[1] } else { FileState::Absent });
@@ -284,8 +319,8 @@ impl<'a> Files<'a> {
         if let Some(to) = &to {
             self.becomes(&to.path, states[1], comes);
             if open > 0 {
-                self.closed.watch(&to.path);
-                self.known.entry(to.path.clone()).or_default().open = open;
+                self.memory.closed.watch(&to.path);
+                self.memory.known.entry(to.path.clone()).or_default().open = open;
             }
         }
         Ok(Ok(()))
@@ -327,12 +362,6 @@ impl<'a> Files<'a> {
         Ok(Ok(()))
     }
 
-    /// Whether no rule but protection applies. git's own locks protect a git directory.
-    fn passes(&self, guarded: &Guarded) -> bool {
-        guarded.path.iter().any(|part| part == ".git" || part == tollgate_guard::workspace::STATE_FOLDER)
-            || self.pass.iter().any(|folder| guarded.path.starts_with(folder))
-    }
-
     /// The command is about to read a file.
     fn read(&mut self, guarded: &Guarded) -> Result<()> {
         match there(&guarded.path) {
@@ -347,7 +376,7 @@ impl<'a> Files<'a> {
     }
 
     fn saw(&mut self, path: &Path, state: FileState) {
-        let known = self.known.entry(path.to_owned()).or_default();
+        let known = self.memory.known.entry(path.to_owned()).or_default();
         if known.open == 0 && state != FileState::Unreadable {
             known.states = vec![state];
             known.read = Some(state);
@@ -356,21 +385,21 @@ impl<'a> Files<'a> {
 
     /// What a file is now. Keeps its text for diffs.
     fn look(&mut self, guarded: &Guarded) -> Result<FileState> {
-        let open = self.known.get(&guarded.path).is_some_and(|known| known.open > 0);
+        let open = self.memory.known.get(&guarded.path).is_some_and(|known| known.open > 0);
         let look = self.program.look(&self.program.file(&guarded.path)?, open)?;
         if let (Some(digest), Some(text)) = (look.state.digest(), look.text)
-            && self.text_bytes + text.len() <= TEXTS
-            && !self.texts.contains_key(&digest)
+            && self.memory.text_bytes + text.len() <= TEXTS
+            && !self.memory.texts.contains_key(&digest)
         {
-            self.text_bytes += text.len();
-            self.texts.insert(digest, text);
+            self.memory.text_bytes += text.len();
+            self.memory.texts.insert(digest, text);
         }
         Ok(look.state)
     }
 
     /// Whether the command may change a file that exists, or create it.
     fn judge(&mut self, guarded: &Guarded, extent: Extent) -> Result<Step<FileState>> {
-        let known = self.known.get(&guarded.path);
+        let known = self.memory.known.get(&guarded.path);
         let change = SupervisedChange {
             given: &guarded.given,
             extent,
@@ -380,7 +409,7 @@ impl<'a> Files<'a> {
         match self.program.judge(&change)? {
             Ok(state) => {
                 // The command has read the file again since.
-                self.refused.remove(&guarded.path);
+                self.memory.refused.remove(&guarded.path);
                 Ok(Ok(state))
             }
             Err(refusal) => self.refuse(refusal).map(Err),
@@ -395,20 +424,21 @@ impl<'a> Files<'a> {
             _ => libc::EACCES,
         });
         let path = refusal.path.as_path().to_owned();
-        let again = self.refused.get(&path).is_some_and(|before| before.payload() == refusal.payload());
+        let again =
+            self.memory.refused.get(&path).is_some_and(|before| before.payload() == refusal.payload());
         if !again {
             let text = refusal.payload().expected_hash;
-            let text = text.and_then(|digest| Some((digest, self.texts.get(&digest)?.as_slice())));
+            let text = text.and_then(|digest| Some((digest, self.memory.texts.get(&digest)?.as_slice())));
             let recorded = self.program.refuse(refusal, text)?;
-            self.refused.extend(recorded.into_iter().map(|refusal| (path.clone(), refusal)));
+            self.memory.refused.extend(recorded.into_iter().map(|refusal| (path.clone(), refusal)));
         }
         Ok(answer)
     }
 
     /// The command opens a file for writing, which was in this state.
     fn opened(&mut self, path: &Path, state: FileState) -> Result<()> {
-        self.closed.watch(path);
-        let known = self.known.entry(path.to_owned()).or_default();
+        self.memory.closed.watch(path);
+        let known = self.memory.known.entry(path.to_owned()).or_default();
         known.before.get_or_insert(state);
         known.open += 1;
         if known.states.is_empty() && state != FileState::Unreadable {
@@ -419,7 +449,7 @@ impl<'a> Files<'a> {
 
     /// The call, if it succeeds, brings a file from one state to another.
     fn becomes(&mut self, path: &Path, before: FileState, after: FileState) {
-        let known = self.known.entry(path.to_owned()).or_default();
+        let known = self.memory.known.entry(path.to_owned()).or_default();
         known.before.get_or_insert(before);
         known.states = [after, before].into_iter().filter(|state| *state != FileState::Unreadable).collect();
         known.open = 0;
@@ -427,10 +457,11 @@ impl<'a> Files<'a> {
 
     /// The files that the command knows in a folder are known under their new names.
     fn moved_folder(&mut self, from: &Path, to: &Path) {
-        self.closed.moved(from, to);
-        let inside: Vec<PathBuf> = self.known.keys().filter(|path| path.starts_with(from)).cloned().collect();
+        self.memory.closed.moved(from, to);
+        let inside: Vec<PathBuf> =
+            self.memory.known.keys().filter(|path| path.starts_with(from)).cloned().collect();
         for path in inside {
-            let (Some(known), Ok(rest)) = (self.known.remove(&path), path.strip_prefix(from)) else {
+            let (Some(known), Ok(rest)) = (self.memory.known.remove(&path), path.strip_prefix(from)) else {
                 continue;
             };
             let state = known.states.first().copied().unwrap_or(FileState::Unreadable);
@@ -441,8 +472,10 @@ impl<'a> Files<'a> {
 
     /// Learns which files the command has closed, and what it wrote into them.
     pub(super) fn learn(&mut self) -> Result<()> {
-        for path in self.closed.take() {
-            let Some(known) = self.known.get_mut(&path).filter(|known| known.open > 0) else { continue };
+        for path in self.memory.closed.take() {
+            let Some(known) = self.memory.known.get_mut(&path).filter(|known| known.open > 0) else {
+                continue;
+            };
             known.open -= 1;
             if known.open == 0 {
                 let look = self.program.look(&self.program.file(&path)?, true)?;
@@ -453,16 +486,16 @@ impl<'a> Files<'a> {
     }
 
     /// Refusals that the command has not overcome.
-    pub(super) fn refusals(&self) -> Vec<Refusal> {
-        self.refused.values().cloned().collect()
+    pub(super) fn refused(&self) -> Option<Refused> {
+        Refused::all(self.memory.refused.values().cloned().collect())
     }
 
     /// Records what the command has read and changed since the last time. `last`: all its processes have ended. Otherwise a
     /// change that may still be under way is left for later.
-    pub(super) fn settle(&mut self, last: bool) -> Result<Settled> {
+    pub(super) fn settle(&mut self, last: bool, reads_count: ReadsCount) -> Result<Settled> {
         self.learn()?;
         let (mut reads, mut changes, mut seen) = (Vec::new(), Vec::new(), Vec::new());
-        for (path, known) in &mut self.known {
+        for (path, known) in &mut self.memory.known {
             let file = self.program.file(path)?;
             let mut changed = false;
             if let Some(before) = known.before
@@ -491,7 +524,11 @@ impl<'a> Files<'a> {
         }
         reads.sort_by(|a, b| a.0.cmp(&b.0));
         changes.sort_by(|a, b| a.path.cmp(&b.path));
-        self.program.record_reads(&seen)?;
+        if reads_count == ReadsCount::Seen {
+            // A command that reads many files searches them: the agent has seen little of each.
+            let shown = if seen.len() <= MOST_SHOWN { Extent::Whole } else { Extent::Part };
+            self.program.record_reads(&seen, shown)?;
+        }
         self.program.record_changes(&changes)?;
         Ok(Settled { reads, changes })
     }

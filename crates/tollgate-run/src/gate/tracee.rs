@@ -50,7 +50,7 @@ pub(super) enum Lead {
 }
 
 /// What the supervisor compares a tracee with.
-pub(super) struct Viewpoint {
+pub(super) struct OwnView {
     /// The canonical path of the workspace.
     workspace: PathBuf,
     /// The workspace as an inode.
@@ -63,7 +63,11 @@ pub(super) struct Viewpoint {
     program: (u64, u64),
 }
 
-impl Viewpoint {
+impl OwnView {
+    pub(super) fn workspace(&self) -> &Path {
+        &self.workspace
+    }
+
     pub(super) fn new(workspace: &Path) -> io::Result<Self> {
         Ok(Self {
             workspace: workspace.to_owned(),
@@ -109,12 +113,12 @@ impl Tracee {
     }
 
     /// Whether it is the program that supervises. Then it guards itself.
-    pub(super) fn is_tollgate(&self, view: &Viewpoint) -> bool {
+    pub(super) fn is_tollgate(&self, view: &OwnView) -> bool {
         rustix::fs::stat(self.folder.join("exe")).is_ok_and(|stat| inode(&stat) == view.program)
     }
 
     /// Where a path leads that the tracee gives relative to an open folder, or to its working folder.
-    pub(super) fn lead(&self, view: &Viewpoint, at: i32, text: &OsStr, last: FinalLink) -> io::Result<Lead> {
+    pub(super) fn lead(&self, view: &OwnView, at: i32, text: &OsStr, last: FinalLink) -> io::Result<Lead> {
         let start = match Path::new(text).is_absolute() {
             true => PathBuf::from("/"),
             false if at == libc::AT_FDCWD => PathBuf::from(link_text(&self.folder.join("cwd"))?),
@@ -142,7 +146,7 @@ impl Tracee {
     }
 
     /// Whether paths mean the same to the tracee as to the supervisor.
-    fn shares(&self, view: &Viewpoint) -> io::Result<bool> {
+    fn shares(&self, view: &OwnView) -> io::Result<bool> {
         Ok(link_text(&self.folder.join("ns/mnt"))? == view.namespace
             && inode(&rustix::fs::stat(self.folder.join("root"))?) == view.root)
     }
@@ -205,7 +209,7 @@ fn joined(below: &Path, path: &Path) -> PathBuf {
 
 /// The path in the workspace that a tracee in another mount namespace means, if it means one. Its names for the folders
 /// above may differ, so the workspace is recognised as an inode.
-fn inside(view: &Viewpoint, below: &Path, path: &Path) -> io::Result<Option<PathBuf>> {
+fn inside(view: &OwnView, below: &Path, path: &Path) -> io::Result<Option<PathBuf>> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = |at: std::os::fd::BorrowedFd<'_>, path: &Path| openat(at, path, flags, Mode::empty());

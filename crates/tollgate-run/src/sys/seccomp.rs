@@ -6,11 +6,8 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 use libc::{c_int, c_uint, c_ulong, sock_filter, sock_fprog};
-use rustix::process::Pid;
 
 /// The calls that a filter treats in a special way, by number.
 pub(crate) struct CallList {
@@ -90,40 +87,41 @@ impl Filter {
         Self(code)
     }
 
-    /// Installs the filter in this process, for good. Returns the listener of the supervisor, and whether a call that the
-    /// supervisor has received can only be interrupted by a deadly signal.
+    /// Installs the filter in this process, for good. Returns the listener of the supervisor.
     ///
     /// Safe between `fork` and `exec`: allocates nothing.
-    pub(crate) fn install(&self) -> io::Result<(OwnedFd, bool)> {
+    pub(crate) fn install(&self) -> io::Result<OwnedFd> {
+        let is = |error: &io::Error, code| error.raw_os_error() == Some(code);
+        let install = || match self.install_with(LISTENER | WAIT_KILLABLE) {
+            // An older kernel. There, any signal interrupts a call that waits, and the call is made again.
+            Err(error) if is(&error, libc::EINVAL) => self.install_with(LISTENER),
+            installed => installed,
+        };
+        match install() {
+            // Otherwise a program that gains privileges could be misled by the filter. Root may do without this promise.
+            Err(error) if is(&error, libc::EACCES) => {
+                rustix::thread::set_no_new_privs(true)?;
+                install()
+            }
+            installed => installed,
+        }
+    }
+
+    fn install_with(&self, flags: c_ulong) -> io::Result<OwnedFd> {
         let program = sock_fprog {
             len: u16::try_from(self.0.len()).unwrap_or(u16::MAX),
             filter: self.0.as_ptr().cast_mut(),
         };
-        let install = |flags: c_ulong| -> io::Result<OwnedFd> {
-            // SAFETY: `program` and the instructions that it points to live until the call returns, and the kernel only
-            // reads them. The answer is an error or a new descriptor, which nobody else owns.
-            unsafe {
-                let mode = libc::SECCOMP_SET_MODE_FILTER;
-                let answer = libc::syscall(libc::SYS_seccomp, mode, flags as c_uint, &raw const program);
-                if answer < 0 {
-                    return Err(io::Error::last_os_error());
-                }
+        let mode = libc::SECCOMP_SET_MODE_FILTER;
+        // SAFETY: `program` and the instructions that it points to live until the call returns, and the kernel only reads
+        // them. The answer is an error or a new descriptor, which nobody else owns.
+        unsafe {
+            let answer = libc::syscall(libc::SYS_seccomp, mode, flags as c_uint, &raw const program);
+            if answer < 0 {
+                Err(io::Error::last_os_error())
+            } else {
                 Ok(OwnedFd::from_raw_fd(answer as c_int))
             }
-        };
-        let either = || -> io::Result<(OwnedFd, bool)> {
-            match install(LISTENER | WAIT_KILLABLE) {
-                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok((install(LISTENER)?, false)),
-                installed => Ok((installed?, true)),
-            }
-        };
-        match either() {
-            // Without this, a program that gains privileges could be misled by the filter. Root needs no such promise.
-            Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
-                rustix::thread::set_no_new_privs(true)?;
-                either()
-            }
-            installed => installed,
         }
     }
 }
@@ -199,35 +197,4 @@ pub(crate) fn prefer_same_processor(listener: &OwnedFd) {
     const SYNC_WAKE_UP: u64 = 1;
     // SAFETY: the kernel takes the flags by value.
     unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS as _, SYNC_WAKE_UP) };
-}
-
-/// Runs this between `fork` and `exec` of a command. It must not allocate or take locks.
-pub(crate) fn before_exec(
-    command: &mut Command,
-    act: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
-) {
-    // SAFETY: the callers' functions make system calls only.
-    unsafe { command.pre_exec(act) };
-}
-
-/// The two processes after a fork.
-pub(crate) enum Forked {
-    /// This is the child.
-    Child,
-    /// This is the parent of that child.
-    Parent(Pid),
-}
-
-/// Makes a second process of this one, which must have one thread only.
-pub(crate) fn fork() -> io::Result<Forked> {
-    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
-        return Err(io::Error::other("a process with several threads cannot supervise a command"));
-    }
-    // SAFETY: there is no other thread, which could hold a lock that the child would wait for.
-    let answer = unsafe { libc::fork() };
-    match Pid::from_raw(answer) {
-        None => Ok(Forked::Child),
-        Some(child) if answer > 0 => Ok(Forked::Parent(child)),
-        Some(_) => Err(io::Error::last_os_error()),
-    }
 }

@@ -29,8 +29,14 @@ fn without_call(world: &World, call: i64, words: &[&str]) -> Ran {
 }
 
 /// In front of a command that may not make namespaces.
-const NO_NAMESPACES: &[&str] =
-    &["unshare", "-Ur", "sh", "-c", "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"", "sh"];
+const NO_NAMESPACES: &[&str] = &[
+    "unshare",
+    "-Ur",
+    "sh",
+    "-c",
+    "echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv --bounding-set=-all --inh-caps=-all -- \"$@\"",
+    "sh",
+];
 
 #[test]
 fn observing_prevents_nothing_and_says_so() {
@@ -82,9 +88,9 @@ fn observing_a_command_that_destroys_nothing_reports_nothing() {
 #[test]
 fn the_exit_code_is_that_of_an_observed_command() {
     let world = world();
-    for (script, code) in [("exit 7", 7), ("kill -9 $$", 137)] {
-        run(&world, "observe", &["sh", "-c", script]).is(code);
-    }
+    run(&world, "observe", &["sh", "-c", "exit 7"]).is(7);
+    let ran = run(&world, "observe", &["sh", "-c", "kill -9 $$"]);
+    assert!(ran.to_string().starts_with("signal: 9"), "{ran}");
     run(&world, "observe", &["./f"]).is(126);
     run(&world, "observe", &["no-such-program"]).is(127);
 }
@@ -95,7 +101,7 @@ fn a_level_that_is_asked_for_and_not_possible_is_an_error_with_a_reason() {
     let tollgate = env!("CARGO_BIN_EXE_tollgate");
     let ran = without_call(&world, libc::SYS_seccomp, &[tollgate, "run", "--mode", "gate", "--", "tee", "f"])
         .is(125);
-    assert!(ran.stderr().contains("the level `gate` is not possible here: a sandbox forbids"), "{ran}");
+    assert!(ran.stderr().contains("it cannot be guarded here; gate: a sandbox forbids"), "{ran}");
     world.holds("f", "one\n");
 }
 
@@ -122,14 +128,26 @@ fn auto_takes_the_strongest_level_that_is_possible_and_the_ledger_and_the_doctor
 
 #[test]
 fn without_namespaces_auto_takes_the_gate() {
-    let world = world();
     let tollgate = env!("CARGO_BIN_EXE_tollgate");
-    let limited = |words: &[&str]| world.program("unshare", [&NO_NAMESPACES[1..], words].concat()).ends();
-    limited(&[tollgate, "run", "--", "sh", "-c", "echo two > f"]).is(0);
-    assert_eq!(ledger(&world, "MUTATION")[0]["payload"]["level"], "gate");
-    let found = levels(&limited(&[tollgate, "doctor", "--json"]).is(0).json());
-    assert!(found[0].1.starts_with("level `transaction` is not possible here: "), "{found:?}");
-    assert!(found[1].1.starts_with("`tollgate run` reaches the level `gate`"), "{found:?}");
+    let limit = |world: &World, words: &[&str]| {
+        world.program("unshare", [&NO_NAMESPACES[1..], words].concat()).ends()
+    };
+    let sandbox = |world: &World, words: &[&str]| without_call(world, libc::SYS_unshare, words);
+    type Sandbox<'a> = (&'a dyn Fn(&World, &[&str]) -> Ran, &'a str);
+    let sandboxes: [Sandbox<'_>; 2] =
+        [(&limit, "`user.max_user_namespaces`"), (&sandbox, "a sandbox forbids")];
+    for (run, reason) in sandboxes {
+        let world = world();
+        run(&world, &[tollgate, "run", "--", "sh", "-c", "echo two > f"]).is(0);
+        assert_eq!(ledger(&world, "MUTATION")[0]["payload"]["level"], "gate");
+        let found = levels(&run(&world, &[tollgate, "doctor", "--json"]).is(0).json());
+        assert!(found[0].1.starts_with("level `transaction` is not possible here: "), "{found:?}");
+        assert!(found[0].1.contains(reason), "{found:?}");
+        assert!(found[1].1.starts_with("`tollgate run` reaches the level `gate`"), "{found:?}");
+        let ran = run(&world, &[tollgate, "run", "--mode", "transaction", "--", "tee", "f"]).is(125);
+        assert!(ran.stderr().contains(reason), "{ran}");
+        world.holds("f", "two\n");
+    }
 }
 
 #[test]

@@ -44,8 +44,8 @@ use self::start::{Names, changed, now_on_disk};
 use self::view::{ENTERED, View, WATCHED, layer_folders};
 use crate::supervisor::Supervisor;
 use crate::{
-    After, AfterRun, Attempt, ChangedRead, LEVEL_VARIABLE, ReadFile, ReadsCount, RunEnd, RunLevel, RunNote, RunOutcome,
-    RunRequest, WrittenFile, sys,
+    After, AfterRun, Attempt, ChangedRead, LEVEL_VARIABLE, ReadFile, ReadsCount, RunEnd, RunLevel, RunNote,
+    RunOutcome, RunRequest, WrittenFile, sys,
 };
 
 /// The number of files up to which a command shows what it reads to the agent. A command that reads more searches.
@@ -231,7 +231,15 @@ impl Transaction {
             // If processes are left, they keep their view. What they change goes nowhere.
             (_, Some(_)) | (false, None) => After::Remove(self.folder),
         };
-        Ok(RunOutcome { level: RunLevel::Transaction, end, refused, reads, writes, notes, after: AfterRun(after) })
+        Ok(RunOutcome {
+            level: RunLevel::Transaction,
+            end,
+            refused,
+            reads,
+            writes,
+            notes,
+            after: AfterRun(after),
+        })
     }
 
     fn look(&self) -> Result<Found> {

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use tollgate_base::error::{Fault, Result};
 use tollgate_guard::gate::Gate;
 use tollgate_guard::guard::Refused;
+use tollgate_guard::run_folder::RunFolder;
 use tollgate_guard::turn::TurnState;
 
 pub use available::{Availability, available};
@@ -178,8 +179,8 @@ pub struct RunOutcome {
     pub writes: Vec<WrittenFile>,
     /// What the agent should know.
     pub notes: Vec<RunNote>,
-    /// The processes that the command left behind, if any.
-    pub background: Option<Background>,
+    /// What is left to do when the result is known.
+    pub after: AfterRun,
 }
 
 impl RunOutcome {
@@ -188,7 +189,7 @@ impl RunOutcome {
         let end =
             if error.kind() == io::ErrorKind::NotFound { RunEnd::NotFound } else { RunEnd::NotExecutable };
         let (reads, writes, notes) = Default::default();
-        Self { level, end, refused: None, reads, writes, notes, background: None }
+        Self { level, end, refused: None, reads, writes, notes, after: AfterRun(After::Nothing) }
     }
 }
 
@@ -214,22 +215,28 @@ pub enum RunNote {
     Weaker(String),
 }
 
-/// The processes that a command left behind. What they change is committed when the last one has ended, or recorded if they
-/// are guarded call by call.
-pub struct Background(Left);
+/// What is left to do after a run, when its result is known.
+#[must_use = "a run must be finished"]
+pub struct AfterRun(After);
 
-enum Left {
-    Transaction(Box<transaction::Transaction>),
-    Gate(Box<gate::Guarding>),
+enum After {
+    Nothing,
+    Remove(RunFolder),
+    /// The command has left processes behind.
+    Background(Box<transaction::Transaction>),
+    /// The command has left processes behind, which are guarded call by call.
+    Guard(Box<gate::Guarding>),
 }
 
-impl Background {
-    /// Waits for the last of them. What they have changed is committed then, with the same checks, or was guarded call by call.
-    /// The ledger says what came of it.
+impl AfterRun {
+    /// Cleans up. If the command has left processes behind, waits for the last of them, then commits what they have changed,
+    /// with the same checks; or guards them call by call until then. The ledger says what came of it.
     pub fn finish(self, gate: &Gate, turn: &dyn TurnState) -> Result<()> {
         match self.0 {
-            Left::Transaction(transaction) => transaction.finish(gate, turn),
-            Left::Gate(guarding) => guarding.finish(gate, turn),
+            After::Nothing => Ok(()),
+            After::Remove(folder) => folder.remove(),
+            After::Background(transaction) => transaction.finish(gate, turn),
+            After::Guard(guarding) => guarding.finish(gate, turn),
         }
     }
 }

@@ -15,7 +15,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::supervisor::Supervisor;
-use crate::{LEVEL_VARIABLE, RunEnd, RunLevel, RunNote, RunOutcome, RunRequest, WrittenFile, sys};
+use crate::{
+    After, AfterRun, LEVEL_VARIABLE, RunEnd, RunLevel, RunNote, RunOutcome, RunRequest, WrittenFile, sys,
+};
 use tollgate_base::error::{At, Result};
 use tollgate_guard::gate::Gate;
 use tollgate_guard::supervised::{MadeChange, SupervisedProgram};
@@ -88,7 +90,7 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<RunOutcome> {
         reads: Vec::new(),
         writes,
         notes,
-        background: None,
+        after: AfterRun(After::Nothing),
     })
 }
 

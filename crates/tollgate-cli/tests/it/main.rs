@@ -19,6 +19,7 @@ mod people;
 mod readme;
 mod recovery;
 mod refusals;
+mod run;
 mod run_gate;
 mod script;
 mod security;

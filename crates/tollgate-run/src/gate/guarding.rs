@@ -32,7 +32,7 @@ use crate::sys::seccomp::{
     CallAnswer, Filter, WaitingCall, prefer_same_processor, receive, reply, still_waits,
 };
 use crate::{
-    Attempt, Background, LEVEL_VARIABLE, Left, ReadFile, ReadsCount, RunEnd, RunLevel, RunNote, RunOutcome,
+    After, AfterRun, Attempt, LEVEL_VARIABLE, ReadFile, ReadsCount, RunEnd, RunLevel, RunNote, RunOutcome,
     RunRequest, WrittenFile, sys,
 };
 use tollgate_base::error::{At, Result};
@@ -134,7 +134,7 @@ impl Guarding {
             reads: reads.collect(),
             writes: writes.collect(),
             notes: is_used.then_some(RunNote::StillGuarded).into_iter().collect(),
-            background: is_used.then(|| Background(Left::Gate(Box::new(self)))),
+            after: AfterRun(if is_used { After::Guard(Box::new(self)) } else { After::Nothing }),
         })
     }
 

@@ -20,6 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::inotify::{CreateFlags, init};
@@ -28,6 +29,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, WaitOptions, getegid, geteuid, pidfd_open, wait};
 
 use tollgate_base::error::{At, Fault, Result};
+use tollgate_base::lock::Pauses;
 use tollgate_guard::commit::Was;
 use tollgate_guard::gate::Gate;
 use tollgate_guard::guard::{Outcome, Refused};
@@ -44,12 +46,16 @@ use self::view::{ENTERED, View, WATCHED, layer_folders};
 use self::why_not::reason;
 use crate::supervisor::Supervisor;
 use crate::{
-    Attempt, Background, ChangedRead, LEVEL_VARIABLE, Left, ReadFile, ReadsCount, RunEnd, RunLevel, RunNote,
+    After, AfterRun, Attempt, ChangedRead, LEVEL_VARIABLE, ReadFile, ReadsCount, RunEnd, RunLevel, RunNote,
     RunOutcome, RunRequest, WrittenFile, sys,
 };
 
 /// The number of files up to which a command shows what it reads to the agent. A command that reads more searches.
 pub(crate) const MOST_SHOWN: usize = 16;
+
+/// How long tollgate waits for processes that a command has left behind before it says so. Many programs clean up behind
+/// themselves in this way, and need a few milliseconds.
+const ABOUT_TO_END: Duration = Duration::from_millis(20);
 
 /// A run, from its start to its end.
 pub(crate) struct Transaction {
@@ -218,16 +224,20 @@ impl Transaction {
         };
         let (refused, writes) = self.commit(gate, request.turn, found, serial)?;
         let reads = self.count_reads(gate, request, reads)?;
-        let background = match (left_behind, &refused) {
-            (true, None) => Some(Background(Left::Transaction(Box::new(self)))),
-            // Processes that are left keep their view. What they change goes nowhere.
-            (true, Some(_)) => None,
-            (false, _) => {
-                self.folder.remove()?;
-                None
-            }
+        let after = match (left_behind, &refused) {
+            (true, None) => After::Background(Box::new(self)),
+            // If processes are left, they keep their view. What they change goes nowhere.
+            (_, Some(_)) | (false, None) => After::Remove(self.folder),
         };
-        Ok(RunOutcome { level: RunLevel::Transaction, end, refused, reads, writes, notes, background })
+        Ok(RunOutcome {
+            level: RunLevel::Transaction,
+            end,
+            refused,
+            reads,
+            writes,
+            notes,
+            after: AfterRun(after),
+        })
     }
 
     fn look(&self) -> Result<Found> {
@@ -275,6 +285,7 @@ impl Transaction {
                 });
             }
         }
+        writes.sort_by(|a, b| a.path.cmp(&b.path));
         for (path, new) in times {
             self.set_times(&path, &new);
         }
@@ -402,11 +413,13 @@ fn wait_for_any(options: WaitOptions) -> Result<Option<(Pid, ExitStatus)>> {
     }
 }
 
-/// Whether processes of the command are still running.
+/// Whether processes of the command are still running, and not just about to end.
 fn children_are_left() -> Result<bool> {
+    let mut pauses = Pauses::lasting(ABOUT_TO_END);
     loop {
         match wait(WaitOptions::NOHANG) {
             Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+            Ok(None) if pauses.pause() => {}
             Ok(None) => return Ok(true),
             Err(rustix::io::Errno::CHILD) => return Ok(false),
             Err(error) => return Err(error).at("wait for", "the command"),

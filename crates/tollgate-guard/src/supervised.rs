@@ -6,21 +6,27 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::commit::{Base, file_changed};
-use crate::disk::{Found, Quiet};
+use crate::commit::{Base, file_changed, put_back};
+use crate::disk::{Found, Linked, Quiet};
 use crate::explain::{observe, refuse};
 use crate::gate::Gate;
 use crate::guard::{READ_WAIT, base, lock};
 use crate::path::FilePath;
+use crate::place::Way;
 use crate::protected::normalise;
+use crate::recovery::check_later;
 use crate::refusal::{Outcome, Reason, Refusal};
 use crate::request::{Expected, Request};
-use crate::stage::ChangeId;
+use crate::stage::{ChangeId, StageName, Standing, TargetName};
 use crate::tool_use::{Now, append, contradiction};
 use crate::turn::{Extent, FileState, TurnState};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_base::event::{Event, FileChanged, Mutation, MutationStatus};
+use tollgate_base::ledger::Entry;
+
+/// The number of times that a replacement starts again because of a foreign save, before it is left to the kernel.
+const ROUNDS: usize = 20;
 
 /// A program that is supervised, with the turn in which it runs.
 pub struct SupervisedProgram<'a> {
@@ -103,13 +109,28 @@ impl<'a> SupervisedProgram<'a> {
         if change.open && quiet != Quiet::Held {
             return Ok(Ok(state));
         }
+        Ok(match self.objection(&way, state, quiet, change)? {
+            Some(reason) => Err(Refusal::new(way.path, reason)),
+            None => Ok(state),
+        })
+    }
+
+    /// Why a file in this state may not be changed.
+    fn objection(
+        &self,
+        way: &Way,
+        state: FileState,
+        quiet: Quiet,
+        change: &SupervisedChange<'_>,
+    ) -> Result<Option<Reason>> {
         let expected = match change.known {
             [] => Expected::Baseline,
-            known if known.contains(&state) => return Ok(Ok(state)),
+            known if known.contains(&state) => return Ok(None),
             [first, ..] => first.digest().map_or(Expected::Absent, Expected::Hash),
         };
+        let root = self.request.root;
         let find = || root.spot_anywhere(&way.path)?.map_or(Ok(Found::Nothing), |spot| spot.open());
-        let reason = match base(&self.request, &way, change.extent, expected, &find)? {
+        Ok(match base(&self.request, way, change.extent, expected, &find)? {
             Ok(Base::Observed(expected)) if expected != state => {
                 observe(&self.request, &way.path, Reason::stale(expected, state))?;
                 None
@@ -117,11 +138,84 @@ impl<'a> SupervisedProgram<'a> {
             Ok(Base::Exactly(expected)) => contradiction(expected, state, quiet),
             Ok(_) => None,
             Err(reason) => Some(reason),
-        };
-        Ok(match reason {
-            Some(reason) => Err(Refusal::new(way.path, reason)),
-            None => Ok(state),
         })
+    }
+
+    /// Renames a file over another one for the program, but only if the other one is what the program knows: a compare and
+    /// swap. The replaced file goes to recovery. `None` if it must be left to the kernel; then nothing was changed.
+    pub fn replace(
+        &self,
+        from: &Path,
+        change: &SupervisedChange<'_>,
+    ) -> Result<std::result::Result<Option<MadeChange>, Refusal>> {
+        let root = self.request.root;
+        let (way, from) = (root.follow(change.given)?, root.canonical(from)?);
+        let (key, from_key) = (self.request.key(&way.path), self.request.key(&from));
+        let _locks = match lock(&self.request, &[&key, &from_key], None)? {
+            Ok(locks) => locks,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let (spot, from) = (root.spot(&key)?, root.spot(&from_key)?);
+        if [&spot, &from].iter().any(|spot| !spot.folder().same_device(&root.stage)) {
+            return Ok(Ok(None));
+        }
+        for _ in 0..ROUNDS {
+            let (Found::File(mut old), Found::File(new)) = (spot.open()?, from.open()?) else { break };
+            // Only a file that nobody writes can be compared and replaced in one step.
+            if old.inode() == new.inode() || old.quiet() != Quiet::Held {
+                break;
+            }
+            old.refresh()?;
+            let (before, after) = (FileState::Present(old.hash()?), FileState::Present(new.hash()?));
+            if let Some(reason) = self.objection(&way, before, Quiet::Held, change)? {
+                return Ok(Err(Refusal::new(way.path, reason)));
+            }
+            if before == after {
+                break;
+            }
+            let stage = StageName {
+                standing: Standing::Open,
+                id: ChangeId::new(root.now())?,
+                base: before,
+                new: after,
+                agent: self.request.turn.agent().clone(),
+                target: TargetName::Path(key.clone()),
+            };
+            // A second name: if this process dies, the file still has its first one, and healing does the rest.
+            let staged = root.staged(root.stage_file_name(&stage)?);
+            if from.link_new(&staged)? != Linked::Done {
+                break;
+            }
+            if !staged.exchange(&spot) {
+                staged.remove()?;
+                break;
+            }
+            if !staged.holds(&old)? || !old.undisturbed() {
+                // A foreign save came in between.
+                put_back(root, &spot, &staged, &|spot| spot.holds(&new))?;
+                continue;
+            }
+            if from.holds(&new)? {
+                from.remove()?;
+            }
+            let made = MadeChange { path: way.path.clone(), before, after };
+            append(root, &[self.line(&stage.id, &made)])?;
+            self.request.turn.wrote(&way.path, after)?;
+            drop(old);
+            check_later(root, stage);
+            return Ok(Ok(Some(made)));
+        }
+        Ok(Ok(None))
+    }
+
+    /// The ledger line of a change.
+    fn line(&self, id: &ChangeId, MadeChange { path, before, after }: &MadeChange) -> Entry {
+        let change = FileChanged {
+            via: Some("run".to_owned()),
+            level: self.request.level.map(str::to_owned),
+            ..file_changed(id, self.request.tool, &self.request.key(path), *before, *after)
+        };
+        self.request.entry(Event::Mutation(Mutation::File(change), MutationStatus::Applied))
     }
 
     /// Records a refusal and adds what is known about the change in the way. `text` are the bytes that the program knew.
@@ -179,15 +273,9 @@ impl<'a> SupervisedProgram<'a> {
     /// Records what the program changed: one ledger line for each file, and the agent's new baselines.
     pub fn record_changes(&self, changes: &[MadeChange]) -> Result<()> {
         let mut lines = Vec::with_capacity(changes.len());
-        for MadeChange { path, before, after } in changes {
-            self.request.turn.wrote(path, *after)?;
-            let id = ChangeId::new(self.request.root.now())?;
-            let change = FileChanged {
-                via: Some("run".to_owned()),
-                level: self.request.level.map(str::to_owned),
-                ..file_changed(&id, self.request.tool, &self.request.key(path), *before, *after)
-            };
-            lines.push(self.request.entry(Event::Mutation(Mutation::File(change), MutationStatus::Applied)));
+        for made in changes {
+            self.request.turn.wrote(&made.path, made.after)?;
+            lines.push(self.line(&ChangeId::new(self.request.root.now())?, made));
         }
         append(self.request.root, &lines)
     }

@@ -204,6 +204,11 @@ impl Spot {
         }
     }
 
+    /// Exchanges the files of two names in one step. False if that is not possible.
+    pub(crate) fn exchange(&self, other: &Self) -> bool {
+        self.renameat(other, RenameFlags::EXCHANGE).is_ok()
+    }
+
     /// For file systems without exchange: gives the file of `other` a second name, then renames ours over it.
     fn swap_in_steps(&self, other: &Self) -> Result<Swap> {
         let aside = self.beside(aside_name(&self.name));

@@ -25,7 +25,7 @@ pub(super) enum Call {
     /// Cut a file off, or extend it.
     Truncate { path: PathArgument, length: u64 },
     /// Give a file or folder another name, which may be taken.
-    Rename { from: PathArgument, to: PathArgument, exchange: bool },
+    Rename { from: PathArgument, to: PathArgument, flags: u32 },
     /// Delete a name.
     Unlink { path: PathArgument },
     /// Delete an empty folder.
@@ -38,6 +38,8 @@ pub(super) enum Call {
     Create { path: PathArgument },
     /// Change the mode, the owner, the times or the attributes. `follow`: a link at the end of the path is followed.
     Describe { path: PathArgument, follow: bool },
+    /// Restrict the process further.
+    Restrict,
     /// The call names no path: the kernel answers it.
     NoPath,
 }
@@ -81,6 +83,8 @@ enum Shape {
     Describe { follow: bool },
     /// `fchmodat(folder, path, …)`, with flags at this position
     DescribeAt { flags: Option<usize> },
+    /// `landlock_restrict_self(rules, flags)`
+    Restrict,
 }
 
 /// Numbers that are the same on every architecture, and that libc does not know everywhere.
@@ -135,6 +139,7 @@ const CALLS: &[(i64, Shape)] = &[
     (SETXATTRAT, Shape::DescribeAt { flags: Some(2) }),
     (REMOVEXATTRAT, Shape::DescribeAt { flags: Some(2) }),
     (FILE_SETATTR, Shape::DescribeAt { flags: None }),
+    (libc::SYS_landlock_restrict_self, Shape::Restrict),
 ];
 
 /// The calls that open a file, with the position of their flags.
@@ -186,7 +191,7 @@ impl Call {
             Shape::LinkAt | Shape::CreateAt | Shape::DescribeAt { .. } => 1,
             _ => 0,
         };
-        if argument(first) == 0 {
+        if argument(first) == 0 && !matches!(shape, Shape::Restrict) {
             return Ok(Self::NoPath);
         }
         Ok(match shape {
@@ -206,11 +211,11 @@ impl Call {
                 Self::Open { path, flags: flags as u32 as i32 }
             }
             Shape::Truncate => Self::Truncate { path: here(0)?, length: argument(1) },
-            Shape::Rename => Self::Rename { from: here(0)?, to: here(1)?, exchange: false },
+            Shape::Rename => Self::Rename { from: here(0)?, to: here(1)?, flags: 0 },
             Shape::RenameAt { flags } => Self::Rename {
                 from: below(0)?,
                 to: below(2)?,
-                exchange: flags && argument(4) & u64::from(libc::RENAME_EXCHANGE) != 0,
+                flags: if flags { argument(4) as u32 } else { 0 },
             },
             Shape::Unlink => Self::Unlink { path: here(0)? },
             Shape::UnlinkAt if int(2) & libc::AT_REMOVEDIR != 0 => Self::RemoveFolder { path: below(0)? },
@@ -227,6 +232,7 @@ impl Call {
                 let flags = flags.map_or(0, int);
                 Self::Describe { path: below(0)?, follow: flags & libc::AT_SYMLINK_NOFOLLOW == 0 }
             }
+            Shape::Restrict => Self::Restrict,
         })
     }
 }

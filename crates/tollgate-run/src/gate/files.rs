@@ -1,63 +1,23 @@
-//! What the command knows of files, and whether it may make a call.
+//! The files of a command: whether it may make a call, and what to record.
 //!
 //! The baseline of a change is what the command itself has seen: what it read, or what it wrote. Where it has seen nothing,
-//! it is what the agent knew before. Only the guard compares; this file remembers.
-//!
-//! The kernel makes the call after the answer, and nobody reports how it ended. So a file may afterwards be in the state
-//! before the call or in the one after it, and both are the command's own.
+//! it is what the agent knew before. Only the guard compares.
 
-use std::collections::{BTreeMap, HashMap};
-use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use libc::c_int;
 
 use super::call::{Call, PathArgument};
-use super::closed::ClosedFiles;
-use super::tracee::{FinalLink, Lead, OwnView, Tracee, kind_at};
+use super::remembered::{KnownFile, Remembered};
+use super::tracee::{FinalLink, Lead, Tracee, kind_at};
 use crate::sys::seccomp::CallAnswer;
 use crate::transaction::MOST_SHOWN;
-use crate::transaction::ignored::IgnoreRules;
 use crate::{ReadsCount, RunLevel};
-use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_guard::gate::Gate;
 use tollgate_guard::refusal::{Reason, Refusal, Refused};
 use tollgate_guard::supervised::{MadeChange, SupervisedChange, SupervisedProgram};
 use tollgate_guard::turn::{Extent, FileState, TurnState};
-use tollgate_guard::workspace::STATE_FOLDER;
-
-/// The number of bytes that are kept to show what changed, for all files together.
-const TEXTS: usize = 32 << 20;
-
-/// What the command knows of one file.
-#[derive(Debug, Default)]
-struct KnownFile {
-    /// The states in which it may be. Empty: the command has seen nothing.
-    states: Vec<FileState>,
-    /// What it was before the command first changed it.
-    before: Option<FileState>,
-    /// The number of times that the command has opened it for writing and not closed it yet.
-    open: usize,
-    /// What the command last read in it.
-    read: Option<FileState>,
-}
-
-/// What is known about the files that a command has used.
-pub(super) struct Remembered {
-    view: OwnView,
-    /// Folders in the workspace that are not guarded.
-    pass: Vec<PathBuf>,
-    /// Which other folders are not guarded either.
-    rules: IgnoreRules,
-    known: HashMap<PathBuf, KnownFile>,
-    closed: ClosedFiles,
-    texts: HashMap<Digest, Vec<u8>>,
-    text_bytes: usize,
-    /// Refusals that the command has not overcome yet, by path.
-    refused: BTreeMap<PathBuf, Refusal>,
-}
 
 /// The files of a command, and who judges changes of them.
 pub(super) struct Files<'a> {
@@ -90,33 +50,6 @@ enum There {
 /// Either the path that a call may go on with, or its answer.
 type Step<T> = std::result::Result<T, CallAnswer>;
 
-impl Remembered {
-    /// Nothing yet.
-    pub(super) fn new(root: &Path, pass: &[PathBuf]) -> io::Result<Self> {
-        Ok(Self {
-            view: OwnView::new(root)?,
-            pass: pass.iter().map(|folder| root.join(folder)).collect(),
-            rules: IgnoreRules::of(root),
-            known: HashMap::new(),
-            closed: ClosedFiles::new()?,
-            texts: HashMap::new(),
-            text_bytes: 0,
-            refused: BTreeMap::new(),
-        })
-    }
-
-    /// Whether no rule but protection applies. git's own locks protect a git directory.
-    fn passes(&self, path: &Path) -> bool {
-        let Ok(below) = path.strip_prefix(self.view.workspace()) else { return true };
-        let mut parts = below.iter();
-        let is_own = below.iter().any(|part| part == ".git" || part == STATE_FOLDER);
-        let (first, is_deeper) = (parts.next(), parts.next().is_some());
-        is_own
-            || self.pass.iter().any(|folder| path.starts_with(folder))
-            || is_deeper && first.is_some_and(|first| self.rules.ignore(first.as_bytes()))
-    }
-}
-
 impl<'a> Files<'a> {
     pub(super) fn new(gate: &'a Gate, turn: &'a dyn TurnState, memory: &'a mut Remembered) -> Self {
         Self { program: SupervisedProgram::new(gate, turn, RunLevel::Gate.word()), memory }
@@ -127,9 +60,13 @@ impl<'a> Files<'a> {
         self.learn()?;
         let answer = match call {
             Call::NoPath => Ok(()),
+            Call::Restrict => {
+                self.memory.may_act = false;
+                Ok(())
+            }
             Call::Open { path, flags } => self.open(tracee, path, *flags)?,
             Call::Truncate { path, length } => self.truncate(tracee, path, *length)?,
-            Call::Rename { from, to, exchange } => self.rename(tracee, from, to, *exchange)?,
+            Call::Rename { from, to, flags } => self.rename(tracee, from, to, *flags)?,
             Call::Unlink { path } => self.unlink(tracee, path)?,
             Call::RemoveFolder { path } => self.named(tracee, path, FinalLink::Keep)?.map(drop),
             Call::Link { from, to } => self.link(tracee, from, to)?,
@@ -197,7 +134,7 @@ impl<'a> Files<'a> {
         };
         match there(&guarded.path) {
             There::Nothing if !has(libc::O_CREAT) => {
-                self.saw(&guarded.path, FileState::Absent);
+                self.memory.saw(&guarded.path, FileState::Absent);
                 return Ok(Ok(()));
             }
             There::Folder | There::Other | There::Link => return Ok(Ok(())),
@@ -207,7 +144,7 @@ impl<'a> Files<'a> {
             // The kernel makes sure that nothing is replaced.
             let state = self.look(&guarded)?;
             if state == FileState::Absent {
-                self.opened(&guarded.path, state)?;
+                self.memory.opened(&guarded.path, state);
             }
             return Ok(Ok(()));
         }
@@ -231,7 +168,7 @@ impl<'a> Files<'a> {
             }
         };
         if access != libc::O_RDONLY || state == FileState::Absent || whole {
-            self.opened(&guarded.path, state)?;
+            self.memory.opened(&guarded.path, state);
         }
         Ok(Ok(()))
     }
@@ -261,7 +198,7 @@ impl<'a> Files<'a> {
         };
         match self.judge(&guarded, Extent::Whole)? {
             Ok(state) => {
-                self.becomes(&guarded.path, state, FileState::Absent);
+                self.memory.becomes(&guarded.path, state, FileState::Absent);
                 Ok(Ok(()))
             }
             Err(answer) => Ok(Err(answer)),
@@ -273,7 +210,7 @@ impl<'a> Files<'a> {
         tracee: &Tracee,
         from: &PathArgument,
         to: &PathArgument,
-        exchange: bool,
+        flags: u32,
     ) -> Result<Step<()>> {
         let mut ends = Vec::with_capacity(2);
         for path in [from, to] {
@@ -293,9 +230,20 @@ impl<'a> Files<'a> {
         if let (Some(from), Some(to)) = (&from, &to)
             && there(&from.path) == There::Folder
         {
-            self.moved_folder(&from.path, &to.path);
+            self.memory.moved_folder(&from.path, &to.path);
             return Ok(Ok(()));
         }
+        let is_taken = to.as_ref().is_some_and(|to| there(&to.path) != There::Nothing);
+        if flags & libc::RENAME_NOREPLACE != 0 && is_taken {
+            // The kernel makes sure that nothing is replaced.
+            return Ok(Ok(()));
+        }
+        if let (Some(from), Some(to), 0) = (&from, &to, flags)
+            && let Some(answer) = self.replace(tracee, from, to)?
+        {
+            return Ok(Err(answer));
+        }
+        let exchange = flags & libc::RENAME_EXCHANGE != 0;
         // The states before the call: what comes to `to`, and what is there.
         let mut states = [FileState::Absent; 2];
         for (end, state) in [&from, &to].into_iter().zip(&mut states) {
@@ -314,16 +262,63 @@ impl<'a> Files<'a> {
             .and_then(|from| self.memory.known.get_mut(&from.path))
             .map_or(0, |known| std::mem::take(&mut known.open));
         if let Some(from) = &from {
-            self.becomes(&from.path, states[0], if exchange { states[1] } else { FileState::Absent });
+            self.memory.becomes(&from.path, states[0], if exchange { states[1] } else { FileState::Absent });
         }
         if let Some(to) = &to {
-            self.becomes(&to.path, states[1], comes);
+            self.memory.becomes(&to.path, states[1], comes);
             if open > 0 {
                 self.memory.closed.watch(&to.path);
                 self.memory.known.entry(to.path.clone()).or_default().open = open;
             }
         }
         Ok(Ok(()))
+    }
+
+    /// Renames a file over another one for the tracee, if that is possible: nothing can come between the comparison and the
+    /// change then.
+    fn replace(&mut self, tracee: &Tracee, from: &Guarded, to: &Guarded) -> Result<Option<CallAnswer>> {
+        let is_open = |path: &Path| self.memory.known.get(path).is_some_and(|known| known.open > 0);
+        if !self.memory.may_act
+            || [from, to].iter().any(|end| there(&end.path) != There::File || is_open(&end.path))
+            || !tracee.has_rights_of(&self.memory.view)
+        {
+            return Ok(None);
+        }
+        let state = match self.judge(from, Extent::Whole)? {
+            Ok(state) => state,
+            Err(answer) => return Ok(Some(answer)),
+        };
+        self.record_so_far(to)?;
+        let known = self.memory.known.get(&to.path).map_or(&[][..], |known| known.states.as_slice());
+        let change = SupervisedChange { given: &to.path, extent: Extent::Whole, known, open: false };
+        match self.program.replace(&from.path, &change)? {
+            Ok(None) => Ok(None),
+            Ok(Some(made)) => {
+                self.memory.refused.remove(&to.path);
+                self.memory.becomes(&from.path, state, FileState::Absent);
+                let known = self.memory.known.entry(to.path.clone()).or_default();
+                *known = KnownFile { states: vec![made.after], ..KnownFile::default() };
+                self.memory.made.push(made);
+                Ok(Some(CallAnswer::Made))
+            }
+            Err(refusal) => self.refuse(refusal).map(Some),
+        }
+    }
+
+    /// Records what the command has written into a file that it is about to replace.
+    fn record_so_far(&mut self, guarded: &Guarded) -> Result<()> {
+        let Some(before) = self.memory.known.get(&guarded.path).and_then(|known| known.before) else {
+            return Ok(());
+        };
+        let after = self.look(guarded)?;
+        let Some(known) = self.memory.known.get_mut(&guarded.path) else { return Ok(()) };
+        if before != after && known.states.contains(&after) {
+            let made = MadeChange { path: self.program.file(&guarded.path)?, before, after };
+            self.program.record_changes(std::slice::from_ref(&made))?;
+            known.before = None;
+            self.memory.made.push(made);
+        }
+        Ok(())
     }
 
     fn link(&mut self, tracee: &Tracee, from: &PathArgument, to: &PathArgument) -> Result<Step<()>> {
@@ -336,7 +331,7 @@ impl<'a> Files<'a> {
         match self.named(tracee, to, FinalLink::Keep)? {
             // The kernel makes sure that nothing is replaced.
             Ok(Some(to)) if there(&to.path) == There::Nothing => {
-                self.becomes(&to.path, FileState::Absent, state);
+                self.memory.becomes(&to.path, FileState::Absent, state);
                 Ok(Ok(()))
             }
             other => Ok(other.map(drop)),
@@ -367,32 +362,20 @@ impl<'a> Files<'a> {
         match there(&guarded.path) {
             There::File => {
                 let state = self.look(guarded)?;
-                self.saw(&guarded.path, state);
+                self.memory.saw(&guarded.path, state);
             }
-            There::Nothing => self.saw(&guarded.path, FileState::Absent),
+            There::Nothing => self.memory.saw(&guarded.path, FileState::Absent),
             There::Link | There::Folder | There::Other => {}
         }
         Ok(())
-    }
-
-    fn saw(&mut self, path: &Path, state: FileState) {
-        let known = self.memory.known.entry(path.to_owned()).or_default();
-        if known.open == 0 && state != FileState::Unreadable {
-            known.states = vec![state];
-            known.read = Some(state);
-        }
     }
 
     /// What a file is now. Keeps its text for diffs.
     fn look(&mut self, guarded: &Guarded) -> Result<FileState> {
         let open = self.memory.known.get(&guarded.path).is_some_and(|known| known.open > 0);
         let look = self.program.look(&self.program.file(&guarded.path)?, open)?;
-        if let (Some(digest), Some(text)) = (look.state.digest(), look.text)
-            && self.memory.text_bytes + text.len() <= TEXTS
-            && !self.memory.texts.contains_key(&digest)
-        {
-            self.memory.text_bytes += text.len();
-            self.memory.texts.insert(digest, text);
+        if let (Some(digest), Some(text)) = (look.state.digest(), look.text) {
+            self.memory.keep_text(digest, text);
         }
         Ok(look.state)
     }
@@ -433,41 +416,6 @@ impl<'a> Files<'a> {
             self.memory.refused.extend(recorded.into_iter().map(|refusal| (path.clone(), refusal)));
         }
         Ok(answer)
-    }
-
-    /// The command opens a file for writing, which was in this state.
-    fn opened(&mut self, path: &Path, state: FileState) -> Result<()> {
-        self.memory.closed.watch(path);
-        let known = self.memory.known.entry(path.to_owned()).or_default();
-        known.before.get_or_insert(state);
-        known.open += 1;
-        if known.states.is_empty() && state != FileState::Unreadable {
-            known.states = vec![state];
-        }
-        Ok(())
-    }
-
-    /// The call, if it succeeds, brings a file from one state to another.
-    fn becomes(&mut self, path: &Path, before: FileState, after: FileState) {
-        let known = self.memory.known.entry(path.to_owned()).or_default();
-        known.before.get_or_insert(before);
-        known.states = [after, before].into_iter().filter(|state| *state != FileState::Unreadable).collect();
-        known.open = 0;
-    }
-
-    /// The files that the command knows in a folder are known under their new names.
-    fn moved_folder(&mut self, from: &Path, to: &Path) {
-        self.memory.closed.moved(from, to);
-        let inside: Vec<PathBuf> =
-            self.memory.known.keys().filter(|path| path.starts_with(from)).cloned().collect();
-        for path in inside {
-            let (Some(known), Ok(rest)) = (self.memory.known.remove(&path), path.strip_prefix(from)) else {
-                continue;
-            };
-            let state = known.states.first().copied().unwrap_or(FileState::Unreadable);
-            self.becomes(&path, known.before.unwrap_or(state), FileState::Absent);
-            self.becomes(&to.join(rest), FileState::Absent, state);
-        }
     }
 
     /// Learns which files the command has closed, and what it wrote into them.
@@ -523,13 +471,14 @@ impl<'a> Files<'a> {
             }
         }
         reads.sort_by(|a, b| a.0.cmp(&b.0));
-        changes.sort_by(|a, b| a.path.cmp(&b.path));
         if reads_count == ReadsCount::Seen {
             // A command that reads many files searches them: the agent has seen little of each.
             let shown = if seen.len() <= MOST_SHOWN { Extent::Whole } else { Extent::Part };
             self.program.record_reads(&seen, shown)?;
         }
         self.program.record_changes(&changes)?;
+        changes.append(&mut self.memory.made);
+        changes.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(Settled { reads, changes })
     }
 }

@@ -24,12 +24,13 @@ use rustix::process::{
 };
 
 use super::call::{Call, supervised};
-use super::files::{Files, Remembered, Settled};
+use super::files::{Files, Settled};
+use super::remembered::Remembered;
 use super::tracee::Tracee;
 use super::{may_not_look, why_not_installed};
 use crate::supervisor::Supervisor;
 use crate::sys::seccomp::{
-    CallAnswer, Filter, WaitingCall, prefer_same_processor, receive, reply, still_waits,
+    CallAnswer, Filter, Interruptible, WaitingCall, prefer_same_processor, receive, reply, still_waits,
 };
 use crate::{
     After, AfterRun, Attempt, LEVEL_VARIABLE, ReadFile, ReadsCount, RunEnd, RunLevel, RunNote, RunOutcome,
@@ -51,7 +52,7 @@ pub(crate) struct Guarding {
 
 /// What came of starting a command.
 enum Start {
-    Started(Child, OwnedFd),
+    Started(Child, OwnedFd, Interruptible),
     /// The program could not be executed.
     NotExecuted(io::Error),
     NotPossible(String),
@@ -63,9 +64,12 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<Attempt> {
     if let Some(why) = may_not_look() {
         return Ok(Attempt::NotPossible(why));
     }
-    let memory = Remembered::new(root, &request.pass).at("look at", root)?;
+    let mut memory = Remembered::new(root, &request.pass).at("look at", root)?;
     let (mut child, listener) = match start(request)? {
-        Start::Started(child, listener) => (child, listener),
+        Start::Started(child, listener, interruptible) => {
+            memory.calls_are(interruptible);
+            (child, listener)
+        }
         Start::NotExecuted(error) => {
             return Ok(Attempt::Ran(RunOutcome::not_started(RunLevel::Gate, &error)));
         }
@@ -204,13 +208,14 @@ fn start(request: &RunRequest<'_>) -> Result<Start> {
         if let Some(mask) = &mask {
             mask.set()?;
         }
-        send_listener(&theirs, &filter.install()?)
+        let (listener, interruptible) = filter.install()?;
+        send_listener(&theirs, &listener, interruptible)
     });
     let spawned = command.spawn();
     // With the other end of the socket.
     drop(command);
     Ok(match (spawned, receive_listener(&ours)) {
-        (Ok(child), Some(listener)) => Start::Started(child, listener),
+        (Ok(child), Some((listener, interruptible))) => Start::Started(child, listener, interruptible),
         // The filter was installed, so it is the program that could not be executed.
         (Err(error), Some(_)) => Start::NotExecuted(error),
         (Err(error), None) => Start::NotPossible(why_not_installed(&error)),
@@ -223,25 +228,27 @@ fn start(request: &RunRequest<'_>) -> Result<Start> {
 }
 
 /// Between `fork` and `exec`: allocates nothing.
-fn send_listener(to: &UnixStream, listener: &OwnedFd) -> io::Result<()> {
+fn send_listener(to: &UnixStream, listener: &OwnedFd, interruptible: Interruptible) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let handles = [listener.as_fd()];
     control.push(SendAncillaryMessage::ScmRights(&handles));
-    sendmsg(to, &[IoSlice::new(b"l")], &mut control, SendFlags::empty())?;
+    let byte = [u8::from(interruptible == Interruptible::Yes)];
+    sendmsg(to, &[IoSlice::new(&byte)], &mut control, SendFlags::empty())?;
     Ok(())
 }
 
-fn receive_listener(from: &UnixStream) -> Option<OwnedFd> {
+fn receive_listener(from: &UnixStream) -> Option<(OwnedFd, Interruptible)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     recvmsg(from, &mut [IoSliceMut::new(&mut byte)], &mut control, flags).ok()?;
-    control.drain().find_map(|message| match message {
+    let listener = control.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut handles) => handles.next(),
         _ => None,
-    })
+    })?;
+    Some((listener, if byte == [0] { Interruptible::No } else { Interruptible::Yes }))
 }
 
 /// Asks for all processes that have ended.

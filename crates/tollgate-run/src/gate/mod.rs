@@ -8,6 +8,7 @@ mod call;
 mod closed;
 mod files;
 mod guarding;
+mod remembered;
 mod tracee;
 
 use std::io;

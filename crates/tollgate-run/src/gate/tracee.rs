@@ -61,6 +61,8 @@ pub(super) struct OwnView {
     root: (u64, u64),
     /// The program that supervises, as an inode.
     program: (u64, u64),
+    /// The supervisor's own rights.
+    rights: Vec<String>,
 }
 
 impl OwnView {
@@ -75,6 +77,7 @@ impl OwnView {
             namespace: link_text(Path::new("/proc/self/ns/mnt"))?,
             root: inode(&rustix::fs::stat("/proc/self/root")?),
             program: inode(&rustix::fs::stat("/proc/self/exe")?),
+            rights: rights(Path::new("/proc/self"))?,
         })
     }
 }
@@ -115,6 +118,11 @@ impl Tracee {
     /// Whether it is the program that supervises. Then it guards itself.
     pub(super) fn is_tollgate(&self, view: &OwnView) -> bool {
         rustix::fs::stat(self.folder.join("exe")).is_ok_and(|stat| inode(&stat) == view.program)
+    }
+
+    /// Whether the tracee has the rights of the supervisor: then the supervisor may act for it.
+    pub(super) fn has_rights_of(&self, view: &OwnView) -> bool {
+        self.shares(view).unwrap_or(false) && rights(&self.folder).is_ok_and(|rights| rights == view.rights)
     }
 
     /// Where a path leads that the tracee gives relative to an open folder, or to its working folder.
@@ -197,6 +205,15 @@ impl Tracee {
         let own = path == Path::new("/proc/self") || path == Path::new("/proc/thread-self");
         own.then(|| self.folder.clone())
     }
+}
+
+/// What the kernel knows of the rights of a process: its users, its capabilities, and its profile.
+fn rights(process: &Path) -> io::Result<Vec<String>> {
+    let status = fs::read_to_string(process.join("status"))?;
+    let kept = ["Uid:", "Gid:", "Groups:", "CapEff:"];
+    let lines = status.lines().filter(|line| kept.iter().any(|name| line.starts_with(name)));
+    let profile = fs::read_to_string(process.join("attr/current")).unwrap_or_default();
+    Ok(lines.map(str::to_owned).chain([profile]).collect())
 }
 
 /// A path of the tracee, for the supervisor.

@@ -87,15 +87,17 @@ impl Filter {
         Self(code)
     }
 
-    /// Installs the filter in this process, for good. Returns the listener of the supervisor.
+    /// Installs the filter in this process, for good. Returns the listener of the supervisor, and how a call waits for it.
     ///
     /// Safe between `fork` and `exec`: allocates nothing.
-    pub(crate) fn install(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn install(&self) -> io::Result<(OwnedFd, Interruptible)> {
         let is = |error: &io::Error, code| error.raw_os_error() == Some(code);
         let install = || match self.install_with(LISTENER | WAIT_KILLABLE) {
             // An older kernel. There, any signal interrupts a call that waits, and the call is made again.
-            Err(error) if is(&error, libc::EINVAL) => self.install_with(LISTENER),
-            installed => installed,
+            Err(error) if is(&error, libc::EINVAL) => {
+                self.install_with(LISTENER).map(|listener| (listener, Interruptible::Yes))
+            }
+            installed => installed.map(|listener| (listener, Interruptible::No)),
         };
         match install() {
             // Otherwise a program that gains privileges could be misled by the filter. Root may do without this promise.
@@ -126,6 +128,14 @@ impl Filter {
     }
 }
 
+/// Whether a call that the supervisor has received may be interrupted by a signal, and made again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interruptible {
+    Yes,
+    /// Only by one that ends the process.
+    No,
+}
+
 /// A call that waits for an answer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WaitingCall {
@@ -142,6 +152,8 @@ pub(crate) struct WaitingCall {
 pub(crate) enum CallAnswer {
     /// The kernel makes it.
     Continue,
+    /// The supervisor has made it.
+    Made,
     /// It fails.
     Fails(c_int),
 }
@@ -180,6 +192,7 @@ pub(crate) fn still_waits(listener: &OwnedFd, id: u64) -> bool {
 pub(crate) fn reply(listener: &OwnedFd, id: u64, answer: CallAnswer) -> io::Result<()> {
     let (error, flags) = match answer {
         CallAnswer::Continue => (0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
+        CallAnswer::Made => (0, 0),
         CallAnswer::Fails(error) => (-error, 0),
     };
     let mut reply = libc::seccomp_notif_resp { id, val: 0, error, flags };

@@ -3,6 +3,7 @@
 mod calls;
 mod levels;
 mod processes;
+mod replace;
 mod stale;
 
 use std::fs;

@@ -1,6 +1,7 @@
 //! Processes: exit codes, signals, kills, and what a command leaves behind.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
@@ -100,8 +101,11 @@ fn without_its_supervisor_a_command_changes_nothing_more() {
     assert_eq!(process.ends().code(), Some(125));
     // The process that was left goes on, and its calls fail. It ends when it has tried all of them.
     let left = || fs::read_dir("/proc").unwrap().flatten().any(|entry| is_in(&entry.path(), &world));
-    go(&world);
-    until("the end of what was left", || (!left()).then_some(()));
+    until("the end of what was left", || {
+        // If nobody waits there any more, that is an error.
+        let _ = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(world.tmp().join("go"));
+        (!left()).then_some(())
+    });
     world.holds("f", "one\n");
     assert!(!world.path("new").exists() && !world.path("g").exists());
 }
@@ -122,6 +126,8 @@ fn a_killed_command_ends_like_without_a_guard_and_what_it_wrote_is_recorded() {
     kill_process(Pid::from_raw(id).unwrap(), Signal::KILL).unwrap();
     assert_eq!(process.ends().signal(), Some(9));
     assert_eq!(ledger(&world, "MUTATION").len(), 1);
+    // What it had started.
+    go(&world);
 }
 
 #[test]

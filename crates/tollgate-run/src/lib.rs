@@ -213,6 +213,8 @@ pub enum RunNote {
     Overwritten(PathBuf),
     /// A stronger level is not possible here, and why.
     Weaker(String),
+    /// tollgate could not judge a system call of the command, so it failed.
+    NotJudged(String),
 }
 
 /// What is left to do after a run, when its result is known.

@@ -100,6 +100,9 @@ impl std::fmt::Display for RunNote {
             Self::Overwritten(path) => {
                 write!(f, "the command overwrote a change of `{}` that you have not seen", path.display())
             }
+            Self::NotJudged(fault) => {
+                write!(f, "a system call of the command failed, because tollgate could not judge it: {fault}")
+            }
             Self::Weaker(reason) => write!(f, "a stronger level is not possible here: {reason}"),
             Self::LeftBehind => {
                 f.write_str("the command left processes behind: what they change is committed when they end")

@@ -48,6 +48,8 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 pub(crate) struct Guarding {
     listener: OwnedFd,
     memory: Remembered,
+    /// Why tollgate could not judge a call. The call has failed.
+    fault: Option<String>,
 }
 
 /// What came of starting a command.
@@ -80,7 +82,7 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<Attempt> {
         setpgid(None, None).at("leave", "the process group of the command")?;
     }
     prefer_same_processor(&listener);
-    let mut guarding = Guarding { listener, memory };
+    let mut guarding = Guarding { listener, memory, fault: None };
     guarding.until_the_command_ends(gate, request, &child)?;
     let status = child.wait().at("wait for", "the command")?;
     let end = match (status.code(), status.signal()) {
@@ -123,6 +125,7 @@ impl Guarding {
         let mut files = Files::new(gate, request.turn, &mut self.memory);
         let Settled { reads, changes } = files.settle(!is_used, request.reads_count)?;
         let refused = files.refused();
+        let fault = self.fault.take().map(RunNote::NotJudged);
         let relative = |path: &Path| path.strip_prefix(root).unwrap_or(path).to_owned();
         let reads =
             reads.iter().map(|(path, state)| ReadFile { path: relative(path), sha256: state.digest() });
@@ -137,7 +140,7 @@ impl Guarding {
             refused,
             reads: reads.collect(),
             writes: writes.collect(),
-            notes: is_used.then_some(RunNote::StillGuarded).into_iter().collect(),
+            notes: is_used.then_some(RunNote::StillGuarded).into_iter().chain(fault).collect(),
             after: AfterRun(if is_used { After::Guard(Box::new(self)) } else { After::Nothing }),
         })
     }
@@ -166,12 +169,17 @@ impl Guarding {
         let Some(call) = receive(&self.listener).at("guard", "the command")? else { return Ok(()) };
         let mut files = Files::new(gate, turn, &mut self.memory);
         let Some(answer) = answer(&self.listener, &call, &mut files) else { return Ok(()) };
+        let answer = answer.unwrap_or_else(|fault| {
+            // If tollgate cannot say yes, the answer is no.
+            self.fault.get_or_insert(fault.to_string());
+            CallAnswer::Fails(libc::EIO)
+        });
         reply(&self.listener, call.id, answer).at("answer", "a system call")
     }
 }
 
 /// The answer to a call. `None` if nobody waits for it any more.
-fn answer(listener: &OwnedFd, waiting: &WaitingCall, files: &mut Files<'_>) -> Option<CallAnswer> {
+fn answer(listener: &OwnedFd, waiting: &WaitingCall, files: &mut Files<'_>) -> Option<Result<CallAnswer>> {
     let tracee = Tracee::new(waiting.thread);
     let call = Call::read(waiting, &tracee);
     // Otherwise another thread may have this number by now.
@@ -179,12 +187,11 @@ fn answer(listener: &OwnedFd, waiting: &WaitingCall, files: &mut Files<'_>) -> O
         return None;
     }
     Some(match call {
-        // If tollgate cannot say yes, the answer is no.
-        Ok(call) => files.answer(&tracee, &call).unwrap_or(CallAnswer::Fails(libc::EIO)),
+        Ok(call) => files.answer(&tracee, &call),
         Err(error) if error.raw_os_error() == Some(libc::ENAMETOOLONG) => {
-            CallAnswer::Fails(libc::ENAMETOOLONG)
+            Ok(CallAnswer::Fails(libc::ENAMETOOLONG))
         }
-        Err(_) => CallAnswer::Fails(libc::EACCES),
+        Err(_) => Ok(CallAnswer::Fails(libc::EACCES)),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{SAVES, interrupted, ledger, run, world};
+use super::{LANDLOCK, SAVES, interrupted, ledger, run, world};
 use crate::world::{Ran, World, hash, until};
 
 fn levels(answer: &Value) -> Vec<(String, String)> {
@@ -19,8 +19,9 @@ fn without_call(world: &World, call: i64, words: &[&str]) -> Ran {
         my $op = sub { pack("SCCL", @_) };
         my $code = $op->(0x20, 0, 0, 0) . $op->(0x15, 0, 1, $call) . $op->(0x06, 0, 0, 0x00050001) . $op->(0x06, 0, 0, 0x7fff0000);
         my $program = pack("Sx6P", 4, $code);
-        syscall(157, 38, 1, 0, 0, 0) == 0 or die "$!";
-        syscall(157, 22, 2, $program) == 0 or die "$!";
+        my $prctl = `uname -m` =~ /x86_64/ ? 157 : 167;
+        syscall($prctl, 38, 1, 0, 0, 0) == 0 or die "$!";
+        syscall($prctl, 22, 2, $program) == 0 or die "$!";
         exec @ARGV or die "$!";
     "#;
     let number = call.to_string();
@@ -148,6 +149,17 @@ fn without_namespaces_auto_takes_the_gate() {
         assert!(ran.stderr().contains(reason), "{ran}");
         world.holds("f", "two\n");
     }
+}
+
+#[test]
+fn in_a_landlock_domain_auto_takes_the_gate() {
+    let world = world();
+    let tollgate = env!("CARGO_BIN_EXE_tollgate");
+    let words = ["-e", LANDLOCK, tollgate, "run", "--", "sh", "-c", "cat f > t; echo two >> t; mv t f"];
+    world.program("perl", words).ends().is(0);
+    world.holds("f", "one\ntwo\n");
+    let lines = ledger(&world, "MUTATION");
+    assert_eq!(lines[0]["payload"]["level"], "gate", "{lines:?}");
 }
 
 #[test]

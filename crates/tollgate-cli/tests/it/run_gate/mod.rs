@@ -72,6 +72,17 @@ fn ledger(world: &World, kind: &str) -> Vec<Value> {
     lines.filter(|line| line["action_type"] == kind).collect()
 }
 
+/// A program of Perl that enters a Landlock domain, in which only sockets cannot be created, and executes its arguments. Every
+/// domain forbids mounts.
+const LANDLOCK: &str = r#"
+    my $prctl = `uname -m` =~ /x86_64/ ? 157 : 167;
+    syscall($prctl, 38, 1, 0, 0, 0) == 0 or die "$!";
+    my $attributes = pack("Q", 1 << 9);
+    my $rules = syscall(444, $attributes, 8, 0);
+    $rules >= 0 && syscall(446, $rules, 0) == 0 or die "no Landlock: $!";
+    exec @ARGV or die "$!";
+"#;
+
 /// Two ways in which another program saves a file.
 const SAVES: [fn(&World, &str); 2] = [
     |world, text| world.puts("f", text),

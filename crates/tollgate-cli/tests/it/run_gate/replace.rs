@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{ledger, run, world};
+use super::{LANDLOCK, ledger, run, world};
 use crate::world::{World, hash};
 
 fn kept(world: &World) -> usize {
@@ -42,6 +42,15 @@ fn a_program_with_other_rights_renames_for_itself() {
         assert_eq!(world.path("t").exists(), fails, "{script}");
         assert_eq!(kept(&world), 0, "{script}");
     }
+}
+
+#[test]
+fn after_a_process_has_restricted_itself_each_renames_for_itself() {
+    let world = world();
+    let script = "cat f > t; echo two >> t; perl -e \"$1\" mv t f; cat f > t; echo three >> t; mv t f";
+    run(&world, "gate", &["sh", "-ec", script, "sh", LANDLOCK]).is(0);
+    world.holds("f", "one\ntwo\nthree\n");
+    assert_eq!(kept(&world), 0);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Real programs that read a file, and write it after another program has changed it.
 
-use super::{SAVES, interrupted, ledger, payloads, run, world};
-use crate::world::hash;
+use super::{SAVES, go, interrupted, ledger, payloads, run, world};
+use crate::world::{hash, until};
 
 /// Programs that read `f`, pause, and write or delete it.
 const PROGRAMS: &[(&str, &[&str])] = &[
@@ -141,6 +141,27 @@ fn what_a_command_writes_is_what_its_agent_knows() {
     assert_eq!(baseline("f"), Some(hash("mine\n").into()));
     assert_eq!(baseline("g"), Some(hash("mine\n").into()));
     world.tollgate(["write", "f", "--turn", &turn]).stdin("next\n").ends().is(0);
+}
+
+#[test]
+fn a_change_that_comes_after_the_command_has_written_is_not_what_its_agent_knows() {
+    let world = world();
+    let turn = world.turn("blue");
+    let ran = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            until("the program to pause", || world.tmp().join("ready").exists().then_some(()));
+            world.puts("f", "foreign\n");
+            go(&world);
+        });
+        world
+            .tollgate(["run", "--mode", "gate", "--turn", &turn, "--", "sh", "-c", "echo two > f; ../pause"])
+            .ends()
+    });
+    ran.is(0);
+    let line = &ledger(&world, "MUTATION")[0]["payload"];
+    assert_eq!(line["hash_after"], format!("sha256:{}", hash("two\n")));
+    let ran = world.tollgate(["write", "f", "--turn", &turn, "--json"]).stdin("next\n").ends();
+    assert_eq!(ran.payload("STALE_FILE", "RE_READ_REQUIRED")["expected_hash"], hash("two\n"));
 }
 
 #[test]

@@ -146,10 +146,13 @@ fn is_mentioned(request: &RunRequest<'_>, path: &Path) -> bool {
 /// Runs the command to its end.
 fn execute(request: &RunRequest<'_>) -> Result<std::result::Result<RunEnd, io::Error>> {
     let (program, arguments) = request.program();
-    let mask = request.supervisor.map(Supervisor::mask);
+    let (mask, folder) = (request.supervisor.map(Supervisor::mask), request.folder.clone());
     let mut command = Command::new(program);
-    command.args(arguments).current_dir(&request.folder).env(LEVEL_VARIABLE, RunLevel::Observe.word());
-    sys::before_exec(&mut command, move || mask.as_ref().map_or(Ok(()), |mask| mask.set().map(drop)));
+    command.args(arguments).env(LEVEL_VARIABLE, RunLevel::Observe.word());
+    sys::before_exec(&mut command, move || {
+        rustix::process::chdir(&folder)?;
+        mask.as_ref().map_or(Ok(()), |mask| mask.set().map(drop))
+    });
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return Ok(Err(error)),

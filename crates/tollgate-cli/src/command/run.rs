@@ -24,7 +24,7 @@ use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::output;
 use crate::surroundings::Surroundings;
-use crate::words::{self, Reader};
+use crate::words::{self, NoteReader};
 
 /// The exit code of a refused run: `EX_TEMPFAIL`, try again.
 const REFUSED: u8 = 75;
@@ -208,7 +208,7 @@ fn answer(invocation: &Invocation, args: &RunArgs, outcome: &RunOutcome) -> Resu
     if let Some(file) = &args.record {
         record.write(&invocation.path(file)?)?;
     }
-    let reader = if stderr().is_terminal() { Reader::Person } else { Reader::Program };
+    let reader = if stderr().is_terminal() { NoteReader::Person } else { NoteReader::Program };
     let mut notes = words::run_notes(outcome, reader);
     if let end @ (RunEnd::NotFound | RunEnd::NotExecutable) = outcome.end {
         notes = words::did_not_start(&args.command[0], end);

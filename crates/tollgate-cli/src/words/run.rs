@@ -29,9 +29,11 @@ pub(crate) fn run_refused(view: &Viewpoint, level: RunLevel, refusal: &Refused, 
 
 /// One line for each note. That the gate guards a command, and not a transaction, is said to people only: programs would get
 /// it with every command.
-pub(crate) fn run_notes(outcome: &RunOutcome, reader: Reader) -> String {
+pub(crate) fn run_notes(outcome: &RunOutcome, reader: NoteReader) -> String {
     let is_said = |note: &&RunNote| {
-        !matches!(note, RunNote::Weaker(_)) || reader == Reader::Person || outcome.level == RunLevel::Observe
+        !matches!(note, RunNote::Weaker(_))
+            || reader == NoteReader::Person
+            || outcome.level == RunLevel::Observe
     };
     let note = |note| plain(&format!("note: {note}"));
     outcome.notes.iter().filter(is_said).map(note).collect::<Vec<_>>().join("\n")
@@ -39,7 +41,7 @@ pub(crate) fn run_notes(outcome: &RunOutcome, reader: Reader) -> String {
 
 /// Who reads what a command prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reader {
+pub(crate) enum NoteReader {
     /// Somebody at a terminal.
     Person,
     /// The program that has started the command.

@@ -13,6 +13,7 @@ use super::tracee::{FinalLink, Lead, Tracee, kind_at};
 use crate::sys::seccomp::CallAnswer;
 use crate::transaction::MOST_SHOWN;
 use crate::{ReadsCount, RunLevel};
+use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_guard::gate::Gate;
 use tollgate_guard::refusal::{Reason, Refusal, Refused};
@@ -181,10 +182,9 @@ impl<'a> Files<'a> {
         let extent = if length == 0 { Extent::Whole } else { Extent::Part };
         match self.judge(&guarded, extent)? {
             Ok(state) => {
-                // No close follows, so nobody knows the new state before the next look.
-                let known = self.memory.known.entry(guarded.path).or_default();
-                known.before.get_or_insert(state);
-                known.states.clear();
+                let empty = FileState::Present(Digest::of(b""));
+                let after = if length == 0 { empty } else { FileState::Unreadable };
+                self.memory.becomes(&guarded.path, state, after);
                 Ok(Ok(()))
             }
             Err(answer) => Ok(Err(answer)),
@@ -324,8 +324,8 @@ impl<'a> Files<'a> {
     fn link(&mut self, tracee: &Tracee, from: &PathArgument, to: &PathArgument) -> Result<Step<()>> {
         // A second name of a protected file would be a way to change it.
         let state = match self.named(tracee, from, FinalLink::Keep)? {
-            Ok(Some(from)) => self.look(&from)?,
-            Ok(None) => FileState::Unreadable,
+            Ok(Some(from)) if there(&from.path) == There::File => self.look(&from)?,
+            Ok(_) => FileState::Unreadable,
             Err(answer) => return Ok(Err(answer)),
         };
         match self.named(tracee, to, FinalLink::Keep)? {
@@ -382,6 +382,11 @@ impl<'a> Files<'a> {
 
     /// Whether the command may change a file that exists, or create it.
     fn judge(&mut self, guarded: &Guarded, extent: Extent) -> Result<Step<FileState>> {
+        if self.memory.known.get(&guarded.path).is_some_and(|known| known.anything) {
+            let state = self.look(guarded)?;
+            let known = self.memory.known.entry(guarded.path.clone()).or_default();
+            (known.states, known.anything) = (vec![state], false);
+        }
         let known = self.memory.known.get(&guarded.path);
         let change = SupervisedChange {
             given: &guarded.given,
@@ -428,6 +433,7 @@ impl<'a> Files<'a> {
             if known.open == 0 {
                 let look = self.program.look(&self.program.file(&path)?, true)?;
                 known.states = vec![look.state];
+                known.anything = false;
             }
         }
         Ok(())
@@ -452,7 +458,11 @@ impl<'a> Files<'a> {
                 let look = self.program.look(&file, false)?;
                 // If another program has changed it since, the agent knows only what its own command wrote.
                 let after = match known.states.as_slice() {
-                    [first, ..] if known.open == 0 && !known.states.contains(&look.state) => *first,
+                    [first, ..]
+                        if known.open == 0 && !known.anything && !known.states.contains(&look.state) =>
+                    {
+                        *first
+                    }
                     _ => look.state,
                 };
                 known.open = 0;

@@ -19,8 +19,8 @@ use rustix::net::{
     SendFlags, recvmsg, sendmsg,
 };
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, set_parent_process_death_signal,
-    setpgid, waitpid,
+    Pid, PidfdFlags, Signal, WaitOptions, chdir, pidfd_open, pidfd_send_signal,
+    set_parent_process_death_signal, setpgid, waitpid,
 };
 
 use super::call::{Call, supervised};
@@ -206,12 +206,13 @@ fn wait(sources: &mut [PollFd<'_>], limit: Option<&Timespec>) -> Result<()> {
 fn start(request: &RunRequest<'_>) -> Result<Start> {
     let (ours, theirs) = UnixStream::pair().at("open", "a socket")?;
     let filter = Filter::new(&supervised());
-    let mask = request.supervisor.map(Supervisor::mask);
+    let (mask, folder) = (request.supervisor.map(Supervisor::mask), request.folder.clone());
     let (program, arguments) = request.program();
     let mut command = Command::new(program);
-    command.args(arguments).current_dir(&request.folder).env(LEVEL_VARIABLE, RunLevel::Gate.word());
+    command.args(arguments).env(LEVEL_VARIABLE, RunLevel::Gate.word());
     sys::before_exec(&mut command, move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;
+        chdir(&folder)?;
         if let Some(mask) = &mask {
             mask.set()?;
         }

@@ -26,6 +26,8 @@ const TEXTS: usize = 32 << 20;
 pub(super) struct KnownFile {
     /// The states in which it may be. Empty: the command has seen nothing.
     pub(super) states: Vec<FileState>,
+    /// The command has just changed it, and nobody knows into what: it may be in any state.
+    pub(super) anything: bool,
     /// What it was before the command first changed it.
     pub(super) before: Option<FileState>,
     /// The number of times that the command has opened it for writing and not closed it yet.
@@ -100,6 +102,7 @@ impl Remembered {
         let known = self.known.entry(path.to_owned()).or_default();
         if known.open == 0 && state != FileState::Unreadable {
             known.states = vec![state];
+            known.anything = false;
             known.read = Some(state);
         }
     }
@@ -115,11 +118,12 @@ impl Remembered {
         }
     }
 
-    /// A call, if it succeeds, brings a file from one state to another.
+    /// A call, if it succeeds, brings a file from one state to another. `Unreadable`: nobody knows to which.
     pub(super) fn becomes(&mut self, path: &Path, before: FileState, after: FileState) {
         let known = self.known.entry(path.to_owned()).or_default();
         known.before.get_or_insert(before);
         known.states = [after, before].into_iter().filter(|state| *state != FileState::Unreadable).collect();
+        known.anything = after == FileState::Unreadable;
         known.open = 0;
     }
 

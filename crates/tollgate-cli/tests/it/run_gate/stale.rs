@@ -168,7 +168,10 @@ fn a_change_that_comes_after_the_command_has_written_is_not_what_its_agent_knows
 fn a_command_may_write_its_own_files_as_often_as_it_wants() {
     let world = world();
     let script = "echo a > f; echo b >> f; cat f > t; mv t f; echo c >> f; sed -i s/a/x/ f; cp f g; mv g h; rm h; \
-                  mkdir d && echo d > d/a && mv d e && echo e > e/a && rm -r e; exec 3>> f; echo 4 >> f; echo 5 >&3";
+                  mkdir d && echo d > d/a && mv d e && echo e > e/a && rm -r e; exec 3>> f; echo 4 >> f; echo 5 >&3; \
+                  truncate -s2 g; truncate -s3 g; echo g > g; echo h > ../h; mv ../h g; echo i > g; ln f h; ln ../ready h2; echo j > h2; \
+                  truncate -s0 g; echo k > g; rm g h h2";
+    std::fs::write(world.tmp().join("ready"), "").unwrap();
     let ran = run(&world, "gate", &["sh", "-ec", script]).is(0);
     assert_eq!(ran.stderr(), "");
     world.holds("f", "x\nb\nc\n4\n5\n");

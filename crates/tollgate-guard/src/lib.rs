@@ -28,14 +28,17 @@ pub mod refusal;
 mod request;
 mod reservation;
 mod root;
+pub mod run_folder;
 mod session;
 pub mod shared_turn;
 mod stage;
 mod state_folder;
 mod stripe_lock;
+pub mod supervised;
 mod tool_use;
 pub mod turn;
 mod turn_shard;
+pub mod view;
 pub mod workspace;
 
 pub use recovery::Swept;

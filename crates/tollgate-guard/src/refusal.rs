@@ -54,13 +54,19 @@ impl<T> Outcome<T> {
 }
 
 /// One or more refusals of one call, sorted by path.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
     /// There is at least one.
     pub(crate) refusals: Vec<Refusal>,
 }
 
 impl Refused {
+    /// All of these refusals. `None` if there are none.
+    pub fn all(mut refusals: Vec<Refusal>) -> Option<Self> {
+        refusals.sort_by(|a, b| a.path.cmp(&b.path));
+        (!refusals.is_empty()).then_some(Self { refusals })
+    }
+
     /// The refusals. There is at least one.
     pub fn refusals(&self) -> &[Refusal] {
         &self.refusals
@@ -93,16 +99,17 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 /// A refusal. Nothing on disk was changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// The file.
+    #[serde(with = "every_byte")]
     pub path: FilePath,
     /// The reason.
     pub reason: Reason,
 }
 
 /// The reason of a refusal.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Reason {
     /// The file is not what the agent last knew.
@@ -145,7 +152,7 @@ impl Reason {
 }
 
 /// A change that the agent has not seen.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stale {
     /// The file as the agent last knew it.
     pub expected: FileState,
@@ -155,6 +162,21 @@ pub struct Stale {
     pub changed_by: Option<ChangedBy>,
     /// The diff from the bytes that the agent knew to those on disk, of limited length, if both are known and text.
     pub diff: Option<String>,
+}
+
+/// A path on its way to another process of tollgate, even if it is not UTF-8.
+mod every_byte {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::path::{EscapedPath, FilePath};
+
+    pub(super) fn serialize<S: Serializer>(path: &FilePath, serializer: S) -> Result<S::Ok, S::Error> {
+        EscapedPath(path.as_path().to_owned()).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<FilePath, D::Error> {
+        EscapedPath::deserialize(deserializer).map(|path| FilePath::trusted(path.0))
+    }
 }
 
 /// The author of a change, from the ledger.

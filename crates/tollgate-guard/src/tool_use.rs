@@ -4,6 +4,7 @@
 //! the turn learns what the tool read and wrote, and the reservations end.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -155,9 +156,9 @@ pub(crate) fn before(request: &Request<'_>, tool_use: &ToolUse) -> Result<Outcom
         changes.push((path.as_path().to_owned(), state));
         let find = || root.spot_anywhere(path)?.map_or(Ok(Found::Nothing), |spot| spot.open());
         let reason = match base(request, way, change.extent, change.expected, &find)? {
-            Ok(Base::Exactly(expected)) if expected != state => match quiet {
-                Quiet::Busy => Reason::Busy { holder: None },
-                Quiet::Held | Quiet::Unavailable => Reason::stale(expected, state),
+            Ok(Base::Exactly(expected)) => match contradiction(expected, state, quiet) {
+                Some(reason) => reason,
+                None => continue,
             },
             Ok(Base::Observed(expected)) if expected != state => {
                 observe(request, path, Reason::stale(expected, state))?;
@@ -191,7 +192,7 @@ pub(crate) fn before(request: &Request<'_>, tool_use: &ToolUse) -> Result<Outcom
 }
 
 pub(crate) fn after(root: &Root, turn: &dyn TurnState, ticket: Ticket, result: ToolResult) -> Result<()> {
-    let request = Request { root, turn, tool: &ticket.tool };
+    let request = Request { root, turn, tool: &ticket.tool, level: None };
     let used = |path: &FilePath| {
         let names = ticket.names.iter().filter(|(_, to)| to == path.as_path());
         turn.used(&names.map(|(name, _)| name.clone()).collect::<Vec<_>>(), path)
@@ -273,7 +274,15 @@ pub(crate) fn look_again(request: &Request<'_>, files: &[(FilePath, Mention)]) -
     Ok(foreign)
 }
 
-fn append(root: &Root, lines: &[Entry]) -> Result<()> {
+/// Why a file in this state may not be changed by an agent that expects another one.
+pub(crate) fn contradiction(expected: FileState, actual: FileState, quiet: Quiet) -> Option<Reason> {
+    (expected != actual).then(|| match quiet {
+        Quiet::Busy => Reason::Busy { holder: None },
+        Quiet::Held | Quiet::Unavailable => Reason::stale(expected, actual),
+    })
+}
+
+pub(crate) fn append(root: &Root, lines: &[Entry]) -> Result<()> {
     if lines.is_empty() { Ok(()) } else { root.ledger().append(lines, Durability::Fast).map(drop) }
 }
 
@@ -305,18 +314,24 @@ fn applied_line(request: &Request<'_>, key: &Path, before: FileState, after: Fil
     Ok(request.entry(Event::Mutation(Mutation::File(change), MutationStatus::Applied)))
 }
 
-struct Now {
-    state: FileState,
+/// A file at one moment.
+pub(crate) struct Now {
+    pub(crate) state: FileState,
     /// `Busy`: another process was writing it the whole time.
-    quiet: Quiet,
+    pub(crate) quiet: Quiet,
     /// Its bytes, if they are few enough to be kept for diffs.
-    text: Option<Vec<u8>>,
+    pub(crate) text: Option<Vec<u8>>,
 }
 
 impl Now {
-    fn of(root: &Root, path: &FilePath) -> Result<Self> {
+    pub(crate) fn of(root: &Root, path: &FilePath) -> Result<Self> {
+        Self::within(root, path, READ_WAIT)
+    }
+
+    /// Waits at most this long for another process to stop writing it.
+    pub(crate) fn within(root: &Root, path: &FilePath, wait: Duration) -> Result<Self> {
         let spot = root.spot_anywhere(path)?;
-        let (found, quiet) = spot.map_or(Ok((Found::Nothing, Quiet::Held)), |spot| spot.steady(READ_WAIT))?;
+        let (found, quiet) = spot.map_or(Ok((Found::Nothing, Quiet::Held)), |spot| spot.steady(wait))?;
         let (state, text) = match found {
             Found::File(file) if file.len() <= TEXT_PER_FILE as u64 => {
                 let (bytes, digest) = file.read()?;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use tollgate::error::Fault;
+use tollgate::gate::Gate;
 use tollgate::recovery::RecoveryKind;
 use tollgate::settings::{Agents, Settings};
 use tollgate::tasks::VaultHome;
@@ -17,6 +18,7 @@ use tollgate::workspace::{STATE_FOLDER, STATE_VERSION, Workspace, read_settings}
 use tollgate::worktree::{in_linked_trees, in_main_tree};
 use tollgate_guard::doctor::leftovers;
 use tollgate_guard::probe::probe;
+use tollgate_run::{Availability, available};
 
 use crate::answer::{Answer, Said};
 use crate::error::CliError;
@@ -120,6 +122,15 @@ fn look(invocation: &Invocation, root: &Path, facts: &mut Vec<Fact>) {
     add("leftovers", before.and_then(|before| Ok(Fact::Leftovers { before, after: leftovers(&state)? })));
     add("ledger", ledger(invocation, root));
     if let Some(workspace) = &workspace {
+        match available(&Gate::new(workspace.clone())) {
+            Ok(levels) => {
+                let reached = levels.iter().find(|found| found.why_not.is_none()).map(|found| found.level);
+                for Availability { level, why_not } in levels {
+                    add("run", Ok(Fact::RunLevel { level, why_not, reached: Some(level) == reached }));
+                }
+            }
+            Err(fault) => add("run", Err(fault)),
+        }
         add("recovery", recovery(workspace));
         add("reservations", reservations(invocation, workspace));
     }

@@ -14,6 +14,7 @@ use tollgate::vault::checkup::{Finding, Level};
 use tollgate::vault::store::Unfit;
 use tollgate_guard::doctor::Leftovers;
 use tollgate_guard::probe::{FileSystem, Reach};
+use tollgate_run::RunLevel;
 
 use crate::host::{FoundHost, Trust};
 use crate::root::FoundBy;
@@ -73,6 +74,13 @@ pub(crate) enum Fact {
     },
     Turns {
         running: usize,
+    },
+    /// Whether commands can be guarded at this level.
+    RunLevel {
+        level: RunLevel,
+        why_not: Option<String>,
+        /// It is the level that `tollgate run` chooses.
+        reached: bool,
     },
     /// The workspace is in a linked git worktree.
     Worktree {
@@ -146,6 +154,7 @@ impl Fact {
             Self::Recovery { .. } => "recovery",
             Self::Reservations { .. } => "reservations",
             Self::Turns { .. } => "turns",
+            Self::RunLevel { .. } => "run",
             Self::Worktree { .. } | Self::Worktrees { .. } => "worktree",
             Self::Vault { .. } => "vault",
             Self::Breakers(_) => "breaker",
@@ -188,6 +197,7 @@ impl Fact {
             Self::Server { state: Registration::Wrong(_), .. } => Level::Problem,
             Self::Server { state, .. } => warn_if(*state == Registration::Disabled),
             Self::Recovery { late, .. } => warn_if(*late > 0),
+            Self::RunLevel { why_not, .. } => warn_if(why_not.is_some()),
             Self::Store { findings, .. } => {
                 findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok)
             }

@@ -17,6 +17,7 @@ use super::error::{fault_words, hint};
 use super::git::store_words;
 use super::init::found_by_words;
 use super::ledger::{problem, start_new};
+use super::run::run_level;
 use super::task::vault_words;
 use super::text::{Viewpoint, ago, count, counted, quoted, shown, size};
 use super::trust::commands_words;
@@ -154,6 +155,7 @@ pub(crate) fn finding(view: &Viewpoint, fact: &Fact) -> (String, Option<String>)
             None,
         ),
         Fact::Turns { running } => (format!("{running} running"), None),
+        Fact::RunLevel { level, why_not, reached } => (run_level(*level, why_not.as_deref(), *reached), None),
         Fact::Worktree { shared_with: Some(main), has_vault } => {
             let copy = if *has_vault { "; the copy of the vault in this worktree is not used" } else { "" };
             (format!("git worktree: its tasks are those of `{}`{copy}", plain(&main.to_string_lossy())), None)

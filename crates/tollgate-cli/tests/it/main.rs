@@ -21,6 +21,8 @@ mod postgres;
 mod readme;
 mod recovery;
 mod refusals;
+mod run;
+mod run_gate;
 mod script;
 mod security;
 mod serve;

@@ -28,7 +28,7 @@ pub(crate) fn put_back(
     // The file that the previous swap put at the path. Kept open, so that its inode number is not reused.
     let mut put_before: Option<Target> = None;
     for _ in 0..SWAPS {
-        let Found::File(put) = staged.open()? else { break };
+        let Found::File(put) = staged.open_itself()? else { break };
         match gone_is_none(staged.swap(spot))? {
             // Another program deleted our bytes at the path, so it wants no file there.
             None => break,
@@ -107,7 +107,7 @@ pub(crate) fn complete(root: &Root, content: &JournalContent) -> Result<()> {
         }
         keep_copy(root, &staged, &stage_of(record, id, content))?;
     }
-    Ok(())
+    content.later.iter().try_for_each(|deed| deed.make(root))
 }
 
 /// The name that the file would have in the stage.
@@ -127,9 +127,6 @@ pub(crate) fn roll_back(root: &Root, content: &JournalContent) -> Result<()> {
     for record in content.records.iter().rev() {
         undo_record(root, record, content)?;
     }
-    for record in content.records.iter().rev() {
-        remove_folders(root, record.made.iter().map(|folder| &folder.0))?;
-    }
     // Before the journal is deleted: without it, nobody would undo what a power failure brings back.
     let durability = root.durability();
     root.stage.flush(durability)?;
@@ -142,10 +139,29 @@ pub(crate) fn roll_back(root: &Root, content: &JournalContent) -> Result<()> {
 }
 
 fn undo_record(root: &Root, record: &JournalRecord, content: &JournalContent) -> Result<()> {
+    undo_file(root, record, content)?;
+    // Before the next one: a file that was removed may have had the name of a folder.
+    remove_folders(root, record.made.iter().map(|folder| &folder.0))?;
+    // Outermost first. If another program has put something there since, it stays.
+    for (path, mode) in record.clears.iter().rev() {
+        if let Ok(spot) = root.spot(path)
+            && spot.make_folder()?
+        {
+            spot.set_mode(*mode)?;
+        }
+    }
+    Ok(())
+}
+
+fn undo_file(root: &Root, record: &JournalRecord, content: &JournalContent) -> Result<()> {
     let Ok(spot) = root.spot(&record.path) else {
         // The folder is gone, so nothing can be put back there. The sweep keeps what is in the stage.
         return Ok(());
     };
+    if let Some([before, after]) = record.mode {
+        // Not if another program has changed it since.
+        return if spot.mode()? == Some(after) { spot.set_mode(before) } else { Ok(()) };
+    }
     if let Some(to) = &record.to {
         return undo_move(root, record, &spot, to);
     }

@@ -1,6 +1,8 @@
 //! A spot: a name in an open folder, and every system call on that name.
 
 use std::ffi::{OsStr, OsString};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -167,6 +169,32 @@ impl Spot {
         Ok(Target::new(fd.into(), stat, self.shown()))
     }
 
+    /// Creates a symbolic link with this path in it.
+    pub(crate) fn create_link(&self, path: &[u8]) -> Result<Target> {
+        retry_on_intr(|| rustix::fs::symlinkat(OsStr::from_bytes(path), &self.folder, &self.name))
+            .at("create", self.shown())?;
+        match self.open_itself()? {
+            Found::File(link) => Ok(link),
+            _ => Err(Errno::NOENT).at("open", self.shown()),
+        }
+    }
+
+    /// Changes the mode of the file or folder, which must not be a symbolic link.
+    pub(crate) fn set_mode(&self, mode: u32) -> Result<()> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = retry_on_intr(|| rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()))
+            .at("open", self.shown())?;
+        // A descriptor that is open for its path only cannot be changed itself.
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        retry_on_intr(|| rustix::fs::chmod(path.as_str(), Mode::from_raw_mode(mode)))
+            .at("set the mode of", self.shown())
+    }
+
+    /// The mode of the file or folder that has this name.
+    pub(crate) fn mode(&self) -> Result<Option<u32>> {
+        Ok(self.stat()?.map(|stat| stat.st_mode & 0o7777))
+    }
+
     /// Exchanges the files of two names. Both must exist.
     pub(crate) fn swap(&self, other: &Self) -> Result<Swap> {
         match self.renameat(other, RenameFlags::EXCHANGE) {
@@ -174,6 +202,11 @@ impl Spot {
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => self.swap_in_steps(other),
             Err(error) => Err(error).at("exchange", other.shown()),
         }
+    }
+
+    /// Exchanges the files of two names in one step. False if that is not possible.
+    pub(crate) fn exchange(&self, other: &Self) -> bool {
+        self.renameat(other, RenameFlags::EXCHANGE).is_ok()
     }
 
     /// For file systems without exchange: gives the file of `other` a second name, then renames ours over it.

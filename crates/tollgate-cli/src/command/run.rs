@@ -1,0 +1,225 @@
+//! `tollgate run`: runs a command, guarded.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{IsTerminal, stderr};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, exit};
+
+use clap::{Args, ValueEnum};
+use tollgate::State;
+use tollgate::error::Fault;
+use tollgate::gate::Gate;
+use tollgate::tasks::VaultHome;
+use tollgate::turn::TurnState;
+use tollgate::workspace::Workspace;
+use tollgate_run::supervisor::{self, Side, Supervisor};
+use tollgate_run::{
+    AfterRun, ChangedRead, LEVEL_VARIABLE, ReadsCount, RunEnd, RunMode, RunOutcome, RunRecord, RunRequest,
+};
+
+use crate::answer::{Answer, Said};
+use crate::error::CliError;
+use crate::invocation::Invocation;
+use crate::output;
+use crate::surroundings::Surroundings;
+use crate::words::{self, NoteReader};
+
+/// The exit code of a refused run: `EX_TEMPFAIL`, try again.
+const REFUSED: u8 = 75;
+/// Run a command; refused if it would overwrite a change that its author has not seen
+///
+/// The command sees the workspace as it is now, plus its own changes. When it ends, its changes are made, all or none. If
+/// someone else has changed one of these files since, nothing is written, and stderr has one line of JSON for each such
+/// file. Folders that git ignores are not guarded.
+///
+/// The exit code is that of the command. 75: tollgate refused its changes. 125: tollgate failed. 126 and 127: the command
+/// cannot be executed, or was not found.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example
+  tollgate run -- sed -i s/old/new/ src/a.rs
+  tollgate run --agent blue -- codex")]
+pub(crate) struct RunArgs {
+    /// How well the command is guarded
+    #[arg(long, value_enum, default_value_t = ModeWord::Auto)]
+    mode: ModeWord,
+    /// Refuse also if a file that the command only read was changed
+    #[arg(long)]
+    serial: bool,
+    /// Let the command change this folder directly, without a guard (repeatable)
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pass: Vec<PathBuf>,
+    /// The command keeps running, or leaves processes behind that do: guard it call by call
+    #[arg(long)]
+    keep_running: bool,
+    /// Write what the command read and wrote to this file, as JSON
+    #[arg(long, value_name = "FILE", hide_short_help = true, value_hint = clap::ValueHint::FilePath)]
+    record: Option<PathBuf>,
+    /// The command and its arguments
+    #[arg(required = true, last = true, value_name = "COMMAND", value_hint = clap::ValueHint::CommandWithArguments)]
+    command: Vec<OsString>,
+}
+
+/// The words for `--mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ModeWord {
+    /// The strongest that this machine allows
+    Auto,
+    /// All changes are made when the command ends, or none
+    Transaction,
+    /// A system call that would destroy a foreign change fails
+    Gate,
+    /// Nothing is prevented; lost changes are reported
+    Observe,
+}
+
+impl From<ModeWord> for RunMode {
+    fn from(word: ModeWord) -> Self {
+        match word {
+            ModeWord::Auto => Self::Auto,
+            ModeWord::Transaction => Self::Transaction,
+            ModeWord::Gate => Self::Gate,
+            ModeWord::Observe => Self::Observe,
+        }
+    }
+}
+
+pub(crate) fn run(invocation: &Invocation, args: &RunArgs) -> Result<Answer, CliError> {
+    if Surroundings::has(LEVEL_VARIABLE) {
+        return Ok(replace_this_process(args));
+    }
+    match supervisor::split().map_err(CliError::RunFailed)? {
+        Side::Supervisor(supervisor) => supervise(invocation, args, supervisor),
+        Side::Front(None) => {
+            let what =
+                "the process that guards the command was killed: nothing was written after that".into();
+            Err(CliError::RunFailed(Fault::Invalid { what }))
+        }
+        Side::Front(Some(end)) => {
+            if let RunEnd::Killed(signal) = end {
+                supervisor::die_by(signal);
+            }
+            exit(i32::from(end.code()))
+        }
+    }
+}
+
+/// Inside a run, the command is guarded already.
+fn replace_this_process(args: &RunArgs) -> Answer {
+    let (program, arguments) = args.command.split_first().expect("clap requires a command");
+    let error = Command::new(program).args(arguments).exec();
+    let end = match error.kind() {
+        std::io::ErrorKind::NotFound => RunEnd::NotFound,
+        _ => RunEnd::NotExecutable,
+    };
+    let notes = words::did_not_start(program, end);
+    Answer::Exit(end.code(), Said { notes, ..Said::default() })
+}
+
+/// Runs the command, prints what there is to say, lets the process in front end, and waits for processes that the command
+/// has left behind.
+fn supervise(invocation: &Invocation, args: &RunArgs, supervisor: Supervisor) -> ! {
+    let ran = guarded(invocation, args, &supervisor).map_err(|error| match error {
+        CliError::Fault(fault) => CliError::RunFailed(fault),
+        error => error,
+    });
+    if let Some(root) = invocation.created() {
+        output::tell(&words::created_state(root));
+    }
+    let (answer, end, after) = match ran {
+        Ok((answer, end, after)) => (Ok(answer), Some(end), Some(after)),
+        Err(error) => (Err(error), None, None),
+    };
+    let code = match &answer {
+        Ok(Answer::Exit(code, _)) => *code,
+        Ok(_) => 0,
+        Err(error) => error.exit_code(),
+    };
+    output::print(&invocation.viewpoint(), invocation.form(), &answer);
+    // A command that was killed ends the process in front in the same way, unless its changes were refused.
+    let end = end.filter(|end| end.code() == code).unwrap_or(RunEnd::Exited(code));
+    if supervisor.let_front_end(end).is_ok()
+        && let Some((after, gate, turn)) = after
+    {
+        leave_the_terminal();
+        // Nobody reads this process's messages any more. The ledger has what matters, and the next sweep does the rest.
+        let _ = after.finish(&gate, turn.as_ref());
+        let _ = gate.workspace().sweep();
+    }
+    exit(0)
+}
+
+/// Others must not wait for this process, or end it together with the front.
+fn leave_the_terminal() {
+    let _ = rustix::process::setsid();
+    if let Ok(nowhere) = File::options().read(true).write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdin(&nowhere);
+        let _ = rustix::stdio::dup2_stdout(&nowhere);
+        let _ = rustix::stdio::dup2_stderr(&nowhere);
+    }
+}
+
+/// What is left to do, and with what.
+type Left = (AfterRun, Gate, Box<dyn TurnState>);
+
+fn guarded(
+    invocation: &Invocation,
+    args: &RunArgs,
+    supervisor: &Supervisor,
+) -> Result<(Answer, RunEnd, Left), CliError> {
+    let gate = invocation.gate()?;
+    let turn = invocation.turn(&gate)?;
+    let mut pass: Vec<PathBuf> =
+        args.pass.iter().map(|folder| invocation.path(folder)).collect::<Result<_, _>>()?;
+    pass.extend(task_folders(gate.workspace()));
+    let request = RunRequest {
+        command: args.command.clone(),
+        folder: invocation.base()?,
+        mode: args.mode.into(),
+        changed_read: if args.serial { ChangedRead::Refuse } else { ChangedRead::Note },
+        pass,
+        keeps_running: args.keep_running,
+        turn: turn.as_ref(),
+        // The hook that asks for the record knows what the agent gets to see.
+        reads_count: if args.record.is_some() { ReadsCount::Later } else { ReadsCount::Seen },
+        supervisor: Some(supervisor),
+    };
+    let outcome = tollgate_run::run(&gate, &request)?;
+    let answer = answer(invocation, args, &outcome)?;
+    Ok((answer, outcome.end, (outcome.after, gate, turn)))
+}
+
+/// The folders of tasks in the workspace. What happens to tasks must be visible to others at once.
+fn task_folders(workspace: &Workspace) -> Vec<PathBuf> {
+    let root = workspace.path();
+    let home = VaultHome::of(root, workspace.settings()).ok().filter(VaultHome::has_vault);
+    let Some(vault) = home.and_then(|home| home.folder().canonicalize().ok()) else { return Vec::new() };
+    if vault != root {
+        return if vault.starts_with(root) { vec![vault] } else { Vec::new() };
+    }
+    let folders = State::ALL.iter().map(|state| vault.join(state.as_str()));
+    folders.filter(|folder| folder.is_dir()).collect()
+}
+
+fn answer(invocation: &Invocation, args: &RunArgs, outcome: &RunOutcome) -> Result<Answer, CliError> {
+    let record = RunRecord::of(outcome);
+    if let Some(file) = &args.record {
+        record.write(&invocation.path(file)?)?;
+    }
+    let reader = if stderr().is_terminal() { NoteReader::Person } else { NoteReader::Program };
+    let mut notes = words::run_notes(outcome, reader);
+    if let end @ (RunEnd::NotFound | RunEnd::NotExecutable) = outcome.end {
+        notes = words::did_not_start(&args.command[0], end);
+    }
+    let code = match &outcome.refused {
+        None => outcome.end.code(),
+        Some(refused) => {
+            notes = words::run_refused(&invocation.viewpoint(), outcome.level, refused, &notes);
+            REFUSED
+        }
+    };
+    let json = serde_json::to_value(&record).unwrap_or_default();
+    Ok(Answer::Exit(code, Said { notes, json, words: String::new() }))
+}

@@ -1,0 +1,77 @@
+//! Runs of commands: what was refused, and what the agent should know.
+
+use std::ffi::OsStr;
+
+use tollgate::guard::Refused;
+use tollgate::visible::plain;
+use tollgate_run::{RunEnd, RunLevel, RunNote, RunOutcome};
+
+use super::refusal::refused;
+use super::text::Viewpoint;
+use crate::answer::json_line;
+
+/// One payload for each line, then text for people.
+pub(crate) fn run_refused(view: &Viewpoint, level: RunLevel, refusal: &Refused, notes: &str) -> String {
+    let mut lines: Vec<String> = refusal.payloads().iter().map(json_line).collect();
+    lines.push(refused(view, refusal));
+    if !notes.is_empty() {
+        lines.push(notes.to_owned());
+    }
+    let made = match level {
+        RunLevel::Transaction => "the command ran, and none of its changes to the workspace was made",
+        RunLevel::Gate | RunLevel::Observe => {
+            "the command ran, and each call that would have made one of these changes failed; its other changes stand"
+        }
+    };
+    lines.push(format!("note: {made}"));
+    lines.join("\n")
+}
+
+/// One line for each note. That the gate guards a command, and not a transaction, is said to people only: programs would get
+/// it with every command.
+pub(crate) fn run_notes(outcome: &RunOutcome, reader: NoteReader) -> String {
+    let is_said = |note: &&RunNote| {
+        !matches!(note, RunNote::Weaker(_))
+            || reader == NoteReader::Person
+            || outcome.level == RunLevel::Observe
+    };
+    let note = |note| plain(&format!("note: {note}"));
+    outcome.notes.iter().filter(is_said).map(note).collect::<Vec<_>>().join("\n")
+}
+
+/// Who reads what a command prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoteReader {
+    /// Somebody at a terminal.
+    Person,
+    /// The program that has started the command.
+    Program,
+}
+
+pub(crate) fn did_not_start(program: &OsStr, end: RunEnd) -> String {
+    let program = plain(&program.to_string_lossy());
+    match end {
+        RunEnd::NotFound => format!("`{program}` was not found"),
+        _ => format!("`{program}` cannot be executed"),
+    }
+}
+
+/// What the doctor says about one level.
+pub(super) fn run_level(level: RunLevel, why_not: Option<&str>, reached: bool) -> String {
+    let word = level.word();
+    if let Some(why) = why_not {
+        return format!("level `{word}` is not possible here: {}", plain(why));
+    }
+    let what = match level {
+        RunLevel::Transaction => "all changes of a command are made when it ends, or none",
+        RunLevel::Gate => "a system call that would overwrite a change that the agent has not seen fails",
+        RunLevel::Observe => "nothing is prevented, lost changes are reported",
+    };
+    match (reached, level) {
+        (true, _) => format!("`tollgate run` reaches the level `{word}`: {what}"),
+        (false, RunLevel::Gate) => {
+            format!("level `{word}` is possible, for commands that keep running: {what}")
+        }
+        (false, _) => format!("level `{word}` is possible: {what}"),
+    }
+}

@@ -1,0 +1,294 @@
+//! A program whose system calls on files are supervised one by one: may it make this change now, and what did it change?
+//!
+//! The rules are those of every other change: the same locks and reservations, the same baselines, the same refusals and
+//! ledger lines. Only the baseline can come from the program itself: what it has read, it may overwrite.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::commit::{Base, file_changed, put_back};
+use crate::disk::{Found, Linked, Quiet};
+use crate::explain::{observe, refuse};
+use crate::gate::Gate;
+use crate::guard::{READ_WAIT, base, lock};
+use crate::path::FilePath;
+use crate::place::Way;
+use crate::protected::normalise;
+use crate::recovery::check_later;
+use crate::refusal::{Outcome, Reason, Refusal};
+use crate::request::{Expected, Request};
+use crate::stage::{ChangeId, StageName, Standing, TargetName};
+use crate::tool_use::{Now, append, contradiction};
+use crate::turn::{Extent, FileState, TurnState};
+use tollgate_base::digest::Digest;
+use tollgate_base::error::Result;
+use tollgate_base::event::{Event, FileChanged, Mutation, MutationStatus};
+use tollgate_base::ledger::Entry;
+
+/// The number of times that a replacement starts again because of a foreign save, before it is left to the kernel.
+const ROUNDS: usize = 20;
+
+/// A program that is supervised, with the turn in which it runs.
+pub struct SupervisedProgram<'a> {
+    request: Request<'a>,
+}
+
+/// A file at one moment.
+pub struct Look {
+    /// What it is.
+    pub state: FileState,
+    /// Whether certainly no process had it open for writing.
+    pub quiet: bool,
+    /// Its bytes, if they are few enough to be kept for diffs.
+    pub text: Option<Vec<u8>>,
+}
+
+/// A change that a program is about to make.
+#[derive(Debug, Clone, Copy)]
+pub struct SupervisedChange<'a> {
+    /// The path as the program gave it, absolute.
+    pub given: &'a Path,
+    /// How much of the file the change replaces.
+    pub extent: Extent,
+    /// The states that the program may know the file to be in. If there are none, what the turn knows decides.
+    pub known: &'a [FileState],
+    /// Whether the program has the file open for writing itself. Then a busy file is its own.
+    pub open: bool,
+}
+
+/// A change that a program has made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MadeChange {
+    /// The file.
+    pub path: FilePath,
+    /// The file before the program changed it.
+    pub before: FileState,
+    /// The file as the program left it.
+    pub after: FileState,
+}
+
+impl<'a> SupervisedProgram<'a> {
+    /// A command that runs in this turn, guarded at this level.
+    pub fn new(gate: &'a Gate, turn: &'a dyn TurnState, level: &'a str) -> Self {
+        Self { request: Request { root: gate.workspace(), turn, tool: "run", level: Some(level) } }
+    }
+
+    /// The file to which a path leads.
+    pub fn file(&self, path: &Path) -> Result<FilePath> {
+        self.request.root.canonical(path)
+    }
+
+    /// Looks at a file. Waits a moment if a program is writing it, unless the supervised program has it open itself.
+    pub fn look(&self, path: &FilePath, open: bool) -> Result<Look> {
+        let Now { state, quiet, text } = Now::within(self.request.root, path, patience(open))?;
+        Ok(Look { state, quiet: quiet == Quiet::Held, text })
+    }
+
+    /// Whether commands must not change a path: as it is given, and as it is after all links are resolved.
+    pub fn is_protected(&self, given: &Path, path: &Path) -> bool {
+        let root = self.request.root;
+        root.protects_from_commands(&normalise(given)) || root.protects_from_commands(path)
+    }
+
+    /// The refusal of a change of a protected path.
+    pub fn protected(&self, path: &Path) -> Refusal {
+        Refusal::new(FilePath::trusted(path.to_owned()), Reason::Protected)
+    }
+
+    /// Judges a change of a file, and says what the file is before it. Records nothing, except that a change was observed
+    /// if the settings only observe.
+    pub fn judge(&self, change: &SupervisedChange<'_>) -> Result<std::result::Result<FileState, Refusal>> {
+        let root = self.request.root;
+        let way = root.follow(change.given)?;
+        let key = self.request.key(&way.path);
+        let _locks = match lock(&self.request, &[&key], None)? {
+            Ok(locks) => locks,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let Now { state, quiet, .. } = Now::within(root, &way.path, patience(change.open))?;
+        if change.open && quiet != Quiet::Held {
+            return Ok(Ok(state));
+        }
+        Ok(match self.objection(&way, state, quiet, change)? {
+            Some(reason) => Err(Refusal::new(way.path, reason)),
+            None => Ok(state),
+        })
+    }
+
+    /// Why a file in this state may not be changed.
+    fn objection(
+        &self,
+        way: &Way,
+        state: FileState,
+        quiet: Quiet,
+        change: &SupervisedChange<'_>,
+    ) -> Result<Option<Reason>> {
+        let expected = match change.known {
+            [] => Expected::Baseline,
+            known if known.contains(&state) => return Ok(None),
+            [first, ..] => first.digest().map_or(Expected::Absent, Expected::Hash),
+        };
+        let root = self.request.root;
+        let find = || root.spot_anywhere(&way.path)?.map_or(Ok(Found::Nothing), |spot| spot.open());
+        Ok(match base(&self.request, way, change.extent, expected, &find)? {
+            Ok(Base::Observed(expected)) if expected != state => {
+                observe(&self.request, &way.path, Reason::stale(expected, state))?;
+                None
+            }
+            Ok(Base::Exactly(expected)) => contradiction(expected, state, quiet),
+            Ok(_) => None,
+            Err(reason) => Some(reason),
+        })
+    }
+
+    /// Renames a file over another one for the program, but only if the other one is what the program knows: a compare and
+    /// swap. The replaced file goes to recovery. `None` if it must be left to the kernel; then nothing was changed.
+    pub fn replace(
+        &self,
+        from: &Path,
+        change: &SupervisedChange<'_>,
+    ) -> Result<std::result::Result<Option<MadeChange>, Refusal>> {
+        let root = self.request.root;
+        let (way, from) = (root.follow(change.given)?, root.canonical(from)?);
+        let (key, from_key) = (self.request.key(&way.path), self.request.key(&from));
+        let _locks = match lock(&self.request, &[&key, &from_key], None)? {
+            Ok(locks) => locks,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let (spot, from) = (root.spot(&key)?, root.spot(&from_key)?);
+        if [&spot, &from].iter().any(|spot| !spot.folder().same_device(&root.stage)) {
+            return Ok(Ok(None));
+        }
+        for _ in 0..ROUNDS {
+            let (Found::File(mut old), Found::File(new)) = (spot.open()?, from.open()?) else { break };
+            // Only a file that nobody writes can be compared and replaced in one step.
+            if old.inode() == new.inode() || old.quiet() != Quiet::Held {
+                break;
+            }
+            old.refresh()?;
+            let (before, after) = (FileState::Present(old.hash()?), FileState::Present(new.hash()?));
+            if let Some(reason) = self.objection(&way, before, Quiet::Held, change)? {
+                return Ok(Err(Refusal::new(way.path, reason)));
+            }
+            if before == after {
+                break;
+            }
+            let stage = StageName {
+                standing: Standing::Open,
+                id: ChangeId::new(root.now())?,
+                base: before,
+                new: after,
+                agent: self.request.turn.agent().clone(),
+                target: TargetName::Path(key.clone()),
+            };
+            // A second name: if this process dies, the file still has its first one, and healing does the rest.
+            let staged = root.staged(root.stage_file_name(&stage)?);
+            // A sandbox may forbid it: then the kernel says what the program may do.
+            if !matches!(from.link_new(&staged), Ok(Linked::Done)) {
+                break;
+            }
+            if !staged.exchange(&spot) {
+                staged.remove()?;
+                break;
+            }
+            if !staged.holds(&old)? || !old.undisturbed() {
+                // A foreign save came in between.
+                put_back(root, &spot, &staged, &|spot| spot.holds(&new))?;
+                continue;
+            }
+            if from.holds(&new)? {
+                from.remove()?;
+            }
+            let made = MadeChange { path: way.path.clone(), before, after };
+            append(root, &[self.line(&stage.id, &made)])?;
+            self.request.turn.wrote(&way.path, after)?;
+            drop(old);
+            check_later(root, stage);
+            return Ok(Ok(Some(made)));
+        }
+        Ok(Ok(None))
+    }
+
+    /// The ledger line of a change.
+    fn line(&self, id: &ChangeId, MadeChange { path, before, after }: &MadeChange) -> Entry {
+        let change = FileChanged {
+            via: Some("run".to_owned()),
+            level: self.request.level.map(str::to_owned),
+            ..file_changed(id, self.request.tool, &self.request.key(path), *before, *after)
+        };
+        self.request.entry(Event::Mutation(Mutation::File(change), MutationStatus::Applied))
+    }
+
+    /// Records a refusal and adds what is known about the change in the way. `text` are the bytes that the program knew.
+    pub fn refuse(&self, refusal: Refusal, text: Option<(Digest, &[u8])>) -> Result<Vec<Refusal>> {
+        if let Some((digest, bytes)) = text {
+            self.request.turn.keep_text(digest, bytes)?;
+        }
+        match refuse::<()>(&self.request, vec![refusal])? {
+            Outcome::Refused(refused) => Ok(refused.refusals),
+            Outcome::Done(()) => Ok(Vec::new()),
+        }
+    }
+
+    /// What the agent last knew of a file.
+    pub fn known(&self, path: &FilePath) -> Result<Option<FileState>> {
+        Ok(self.request.turn.get(path)?.map(|sighting| sighting.baseline(Extent::Whole)))
+    }
+
+    /// Records that the program has overwritten a change that the agent had not seen.
+    pub fn observed(&self, path: &FilePath, expected: FileState, actual: FileState) -> Result<()> {
+        observe(&self.request, path, Reason::stale(expected, actual))
+    }
+
+    /// The number of the last line of the ledger.
+    pub fn last_line(&self) -> Result<u64> {
+        let newest = self.request.root.ledger().newest_first()?.next();
+        Ok(newest.and_then(Result::ok).map_or(0, |line| line.seq))
+    }
+
+    /// The files that other agents have changed after this line of the ledger, with their last states.
+    pub fn written_by_others(&self, after: u64) -> Result<Vec<(PathBuf, FileState)>> {
+        let mut written = Vec::new();
+        for line in self.request.root.ledger().newest_first()? {
+            let Ok(line) = line else { break };
+            if line.seq <= after {
+                break;
+            }
+            if let Event::Mutation(Mutation::File(change), _) = line.event
+                && line.agent.as_ref() != Some(self.request.turn.agent())
+            {
+                let path = change.moved_to.unwrap_or(change.target_file);
+                written.push((self.request.root.path().join(path), change.hash_after.into()));
+            }
+        }
+        // The newest line of a file counts.
+        written.reverse();
+        Ok(written)
+    }
+
+    /// Records what the program read, and how much of it the agent got to see.
+    pub fn record_reads(&self, reads: &[(FilePath, FileState)], shown: Extent) -> Result<()> {
+        reads.iter().try_for_each(|(path, state)| self.request.turn.observe(path, *state, shown))
+    }
+
+    /// Records what the program changed: one ledger line for each file, and the agent's new baselines.
+    pub fn record_changes(&self, changes: &[MadeChange]) -> Result<()> {
+        let mut lines = Vec::with_capacity(changes.len());
+        for made in changes {
+            self.request.turn.wrote(&made.path, made.after)?;
+            lines.push(self.line(&ChangeId::new(self.request.root.now())?, made));
+        }
+        append(self.request.root, &lines)
+    }
+
+    /// The protected paths that a folder at this path would bring or take away.
+    pub fn protected_around(&self, path: &FilePath) -> Vec<PathBuf> {
+        let root = self.request.root;
+        root.protected_within(path).into_iter().chain(root.protected_names_below(path)).collect()
+    }
+}
+
+/// How long to wait for a file that is being written. A program that writes it itself would wait in vain.
+fn patience(open: bool) -> Duration {
+    if open { Duration::ZERO } else { READ_WAIT }
+}

@@ -1,0 +1,504 @@
+//! The files of a command: whether it may make a call, and what to record.
+//!
+//! The baseline of a change is what the command itself has seen: what it read, or what it wrote. Where it has seen nothing,
+//! it is what the agent knew before. Only the guard compares.
+
+use std::path::{Path, PathBuf};
+
+use libc::c_int;
+
+use super::call::{Call, PathArgument};
+use super::remembered::{KnownFile, Remembered};
+use super::tracee::{FinalLink, Lead, Tracee, kind_at};
+use crate::sys::seccomp::CallAnswer;
+use crate::transaction::MOST_SHOWN;
+use crate::{ReadsCount, RunLevel};
+use tollgate_base::digest::Digest;
+use tollgate_base::error::Result;
+use tollgate_guard::gate::Gate;
+use tollgate_guard::refusal::{Reason, Refusal, Refused};
+use tollgate_guard::supervised::{MadeChange, SupervisedChange, SupervisedProgram};
+use tollgate_guard::turn::{Extent, FileState, TurnState};
+
+/// The files of a command, and who judges changes of them.
+pub(super) struct Files<'a> {
+    program: SupervisedProgram<'a>,
+    memory: &'a mut Remembered,
+}
+
+/// What a run has read and changed since the last report.
+pub(super) struct Settled {
+    pub(super) reads: Vec<(PathBuf, FileState)>,
+    pub(super) changes: Vec<MadeChange>,
+}
+
+/// A path in the workspace, under guard.
+struct Guarded {
+    given: PathBuf,
+    path: PathBuf,
+}
+
+/// The file at a guarded path.
+#[derive(PartialEq, Eq)]
+enum There {
+    Nothing,
+    File,
+    Link,
+    Folder,
+    Other,
+}
+
+/// Either the path that a call may go on with, or its answer.
+type Step<T> = std::result::Result<T, CallAnswer>;
+
+impl<'a> Files<'a> {
+    pub(super) fn new(gate: &'a Gate, turn: &'a dyn TurnState, memory: &'a mut Remembered) -> Self {
+        Self { program: SupervisedProgram::new(gate, turn, RunLevel::Gate.word()), memory }
+    }
+
+    /// The answer to a call.
+    pub(super) fn answer(&mut self, tracee: &Tracee, call: &Call) -> Result<CallAnswer> {
+        self.learn()?;
+        let answer = match call {
+            Call::NoPath => Ok(()),
+            Call::Restrict => {
+                self.memory.may_act = false;
+                Ok(())
+            }
+            Call::Open { path, flags } => self.open(tracee, path, *flags)?,
+            Call::Truncate { path, length } => self.truncate(tracee, path, *length)?,
+            Call::Rename { from, to, flags } => self.rename(tracee, from, to, *flags)?,
+            Call::Unlink { path } => self.unlink(tracee, path)?,
+            Call::RemoveFolder { path } => self.named(tracee, path, FinalLink::Keep)?.map(drop),
+            Call::Link { from, to } => self.link(tracee, from, to)?,
+            Call::Symlink { path } => self.symlink(tracee, path)?,
+            Call::Create { path } => self.named(tracee, path, FinalLink::Keep)?.map(drop),
+            Call::Describe { path, follow } => {
+                let last = if *follow { FinalLink::Follow } else { FinalLink::Keep };
+                self.named(tracee, path, last)?.map(drop)
+            }
+        };
+        Ok(answer.err().unwrap_or(CallAnswer::Continue))
+    }
+
+    /// Where a path leads, if it is under guard.
+    fn lead(&self, tracee: &Tracee, path: &PathArgument, last: FinalLink) -> Step<Option<Guarded>> {
+        // What cannot be read is refused: nobody knows what it would change.
+        match tracee.lead(&self.memory.view, path.at, &path.text, last) {
+            Ok(Lead::Outside) => Ok(None),
+            Ok(Lead::Inside { given, path }) => Ok(Some(Guarded { given, path })),
+            Err(_) => Err(CallAnswer::Fails(libc::EACCES)),
+        }
+    }
+
+    /// Where the path of a change leads. `None` if no rule applies to it. A change of a protected path is refused.
+    fn named(
+        &mut self,
+        tracee: &Tracee,
+        path: &PathArgument,
+        last: FinalLink,
+    ) -> Result<Step<Option<Guarded>>> {
+        let guarded = match self.lead(tracee, path, last) {
+            Ok(Some(guarded)) => guarded,
+            Ok(None) => return Ok(Ok(None)),
+            Err(answer) => return Ok(Err(answer)),
+        };
+        // Every tollgate guards its own writes. What it changes is news to the command.
+        if tracee.is_tollgate(&self.memory.view) {
+            self.memory.known.remove(&guarded.path);
+            return Ok(Ok(None));
+        }
+        if self.program.is_protected(&guarded.given, &guarded.path) {
+            let refusal = self.program.protected(&guarded.path);
+            return self.refuse(refusal).map(Err);
+        }
+        Ok(Ok((!self.memory.passes(&guarded.path)).then_some(guarded)))
+    }
+
+    fn open(&mut self, tracee: &Tracee, path: &PathArgument, flags: c_int) -> Result<Step<()>> {
+        let has = |flag: c_int| flags & flag == flag;
+        let access = flags & libc::O_ACCMODE;
+        let writes = access != libc::O_RDONLY || has(libc::O_TRUNC) || has(libc::O_CREAT);
+        let new_only = has(libc::O_CREAT | libc::O_EXCL);
+        let last = if new_only || has(libc::O_NOFOLLOW) { FinalLink::Keep } else { FinalLink::Follow };
+        if !writes {
+            return match self.lead(tracee, path, last) {
+                Ok(Some(guarded)) if !self.memory.passes(&guarded.path) => self.read(&guarded).map(Ok),
+                Ok(_) => Ok(Ok(())),
+                Err(answer) => Ok(Err(answer)),
+            };
+        }
+        let guarded = match self.named(tracee, path, last)? {
+            Ok(Some(guarded)) => guarded,
+            Ok(None) => return Ok(Ok(())),
+            Err(answer) => return Ok(Err(answer)),
+        };
+        match there(&guarded.path) {
+            There::Nothing if !has(libc::O_CREAT) => {
+                self.memory.saw(&guarded.path, FileState::Absent);
+                return Ok(Ok(()));
+            }
+            There::Folder | There::Other | There::Link => return Ok(Ok(())),
+            There::File | There::Nothing => {}
+        }
+        if new_only {
+            // The kernel makes sure that nothing is replaced.
+            let state = self.look(&guarded)?;
+            if state == FileState::Absent {
+                self.memory.opened(&guarded.path, state);
+            }
+            return Ok(Ok(()));
+        }
+        let whole = has(libc::O_TRUNC);
+        let state = if !whole && access == libc::O_RDWR {
+            // The command sees what it opens.
+            self.read(&guarded)?;
+            self.look(&guarded)?
+        } else if !whole && has(libc::O_APPEND) {
+            // The bytes that are there stay.
+            self.look(&guarded)?
+        } else if !whole && access == libc::O_RDONLY {
+            // Creates a file, or reads the one that is there.
+            self.read(&guarded)?;
+            self.look(&guarded)?
+        } else {
+            let extent = if whole { Extent::Whole } else { Extent::Part };
+            match self.judge(&guarded, extent)? {
+                Ok(state) => state,
+                Err(answer) => return Ok(Err(answer)),
+            }
+        };
+        if access != libc::O_RDONLY || state == FileState::Absent || whole {
+            self.memory.opened(&guarded.path, state);
+        }
+        Ok(Ok(()))
+    }
+
+    fn truncate(&mut self, tracee: &Tracee, path: &PathArgument, length: u64) -> Result<Step<()>> {
+        let guarded = match self.named(tracee, path, FinalLink::Follow)? {
+            Ok(Some(guarded)) if there(&guarded.path) == There::File => guarded,
+            other => return Ok(other.map(drop)),
+        };
+        let extent = if length == 0 { Extent::Whole } else { Extent::Part };
+        match self.judge(&guarded, extent)? {
+            Ok(state) => {
+                let empty = FileState::Present(Digest::of(b""));
+                let after = if length == 0 { empty } else { FileState::Unreadable };
+                self.memory.becomes(&guarded.path, state, after);
+                Ok(Ok(()))
+            }
+            Err(answer) => Ok(Err(answer)),
+        }
+    }
+
+    fn unlink(&mut self, tracee: &Tracee, path: &PathArgument) -> Result<Step<()>> {
+        let guarded = match self.named(tracee, path, FinalLink::Keep)? {
+            Ok(Some(guarded)) if there(&guarded.path) == There::File => guarded,
+            other => return Ok(other.map(drop)),
+        };
+        match self.judge(&guarded, Extent::Whole)? {
+            Ok(state) => {
+                self.memory.becomes(&guarded.path, state, FileState::Absent);
+                Ok(Ok(()))
+            }
+            Err(answer) => Ok(Err(answer)),
+        }
+    }
+
+    fn rename(
+        &mut self,
+        tracee: &Tracee,
+        from: &PathArgument,
+        to: &PathArgument,
+        flags: u32,
+    ) -> Result<Step<()>> {
+        let mut ends = Vec::with_capacity(2);
+        for path in [from, to] {
+            match self.named(tracee, path, FinalLink::Keep)? {
+                Ok(end) => ends.push(end),
+                Err(answer) => return Ok(Err(answer)),
+            }
+        }
+        let (Some(to), Some(from)) = (ends.pop(), ends.pop()) else { return Ok(Ok(())) };
+        for end in [&from, &to].into_iter().flatten() {
+            if matches!(there(&end.path), There::Folder | There::Link)
+                && let Err(answer) = self.must_bring_nothing_protected([&from, &to])?
+            {
+                return Ok(Err(answer));
+            }
+        }
+        if let (Some(from), Some(to)) = (&from, &to)
+            && there(&from.path) == There::Folder
+        {
+            self.memory.moved_folder(&from.path, &to.path);
+            return Ok(Ok(()));
+        }
+        let is_taken = to.as_ref().is_some_and(|to| there(&to.path) != There::Nothing);
+        if flags & libc::RENAME_NOREPLACE != 0 && is_taken {
+            // The kernel makes sure that nothing is replaced.
+            return Ok(Ok(()));
+        }
+        if let (Some(from), Some(to), 0) = (&from, &to, flags)
+            && let Some(answer) = self.replace(tracee, from, to)?
+        {
+            return Ok(Err(answer));
+        }
+        let exchange = flags & libc::RENAME_EXCHANGE != 0;
+        // The states before the call: what comes to `to`, and what is there.
+        let mut states = [FileState::Absent; 2];
+        for (end, state) in [&from, &to].into_iter().zip(&mut states) {
+            let Some(end) = end.as_ref().filter(|end| there(&end.path) == There::File) else { continue };
+            match self.judge(end, Extent::Whole)? {
+                Ok(found) => *state = found,
+                Err(answer) => return Ok(Err(answer)),
+            }
+        }
+        let comes = match &from {
+            Some(_) => states[0],
+            None => FileState::Unreadable,
+        };
+        let open = from
+            .as_ref()
+            .and_then(|from| self.memory.known.get_mut(&from.path))
+            .map_or(0, |known| std::mem::take(&mut known.open));
+        if let Some(from) = &from {
+            self.memory.becomes(&from.path, states[0], if exchange { states[1] } else { FileState::Absent });
+        }
+        if let Some(to) = &to {
+            self.memory.becomes(&to.path, states[1], comes);
+            if open > 0 {
+                self.memory.closed.watch(&to.path);
+                self.memory.known.entry(to.path.clone()).or_default().open = open;
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Renames a file over another one for the tracee, if that is possible: nothing can come between the comparison and the
+    /// change then.
+    fn replace(&mut self, tracee: &Tracee, from: &Guarded, to: &Guarded) -> Result<Option<CallAnswer>> {
+        let is_open = |path: &Path| self.memory.known.get(path).is_some_and(|known| known.open > 0);
+        if !self.memory.may_act
+            || [from, to].iter().any(|end| there(&end.path) != There::File || is_open(&end.path))
+            || !tracee.has_rights_of(&self.memory.view)
+        {
+            return Ok(None);
+        }
+        let state = match self.judge(from, Extent::Whole)? {
+            Ok(state) => state,
+            Err(answer) => return Ok(Some(answer)),
+        };
+        self.record_so_far(to)?;
+        let known = self.memory.known.get(&to.path).map_or(&[][..], |known| known.states.as_slice());
+        let change = SupervisedChange { given: &to.path, extent: Extent::Whole, known, open: false };
+        match self.program.replace(&from.path, &change)? {
+            Ok(None) => Ok(None),
+            Ok(Some(made)) => {
+                self.memory.refused.remove(&to.path);
+                self.memory.becomes(&from.path, state, FileState::Absent);
+                let known = self.memory.known.entry(to.path.clone()).or_default();
+                *known = KnownFile { states: vec![made.after], ..KnownFile::default() };
+                self.memory.made.push(made);
+                Ok(Some(CallAnswer::Made))
+            }
+            Err(refusal) => self.refuse(refusal).map(Some),
+        }
+    }
+
+    /// Records what the command has written into a file that it is about to replace.
+    fn record_so_far(&mut self, guarded: &Guarded) -> Result<()> {
+        let Some(before) = self.memory.known.get(&guarded.path).and_then(|known| known.before) else {
+            return Ok(());
+        };
+        let after = self.look(guarded)?;
+        let Some(known) = self.memory.known.get_mut(&guarded.path) else { return Ok(()) };
+        if before != after && known.states.contains(&after) {
+            let made = MadeChange { path: self.program.file(&guarded.path)?, before, after };
+            self.program.record_changes(std::slice::from_ref(&made))?;
+            known.before = None;
+            self.memory.made.push(made);
+        }
+        Ok(())
+    }
+
+    fn link(&mut self, tracee: &Tracee, from: &PathArgument, to: &PathArgument) -> Result<Step<()>> {
+        // A second name of a protected file would be a way to change it.
+        let state = match self.named(tracee, from, FinalLink::Keep)? {
+            Ok(Some(from)) if there(&from.path) == There::File => self.look(&from)?,
+            Ok(_) => FileState::Unreadable,
+            Err(answer) => return Ok(Err(answer)),
+        };
+        match self.named(tracee, to, FinalLink::Keep)? {
+            // The kernel makes sure that nothing is replaced.
+            Ok(Some(to)) if there(&to.path) == There::Nothing => {
+                self.memory.becomes(&to.path, FileState::Absent, state);
+                Ok(Ok(()))
+            }
+            other => Ok(other.map(drop)),
+        }
+    }
+
+    fn symlink(&mut self, tracee: &Tracee, path: &PathArgument) -> Result<Step<()>> {
+        match self.named(tracee, path, FinalLink::Keep)? {
+            Ok(path) => self.must_bring_nothing_protected([&path, &None]),
+            Err(answer) => Ok(Err(answer)),
+        }
+    }
+
+    /// A folder or a link must not bring protected names to a path, or take them away.
+    fn must_bring_nothing_protected(&mut self, ends: [&Option<Guarded>; 2]) -> Result<Step<()>> {
+        for end in ends.into_iter().flatten() {
+            let file = self.program.file(&end.path)?;
+            if let Some(protected) = self.program.protected_around(&file).first() {
+                let refusal = self.program.protected(protected);
+                return self.refuse(refusal).map(Err);
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// The command is about to read a file.
+    fn read(&mut self, guarded: &Guarded) -> Result<()> {
+        match there(&guarded.path) {
+            There::File => {
+                let state = self.look(guarded)?;
+                self.memory.saw(&guarded.path, state);
+            }
+            There::Nothing => self.memory.saw(&guarded.path, FileState::Absent),
+            There::Link | There::Folder | There::Other => {}
+        }
+        Ok(())
+    }
+
+    /// What a file is now. Keeps its text for diffs.
+    fn look(&mut self, guarded: &Guarded) -> Result<FileState> {
+        let open = self.memory.known.get(&guarded.path).is_some_and(|known| known.open > 0);
+        let look = self.program.look(&self.program.file(&guarded.path)?, open)?;
+        if let (Some(digest), Some(text)) = (look.state.digest(), look.text) {
+            self.memory.keep_text(digest, text);
+        }
+        Ok(look.state)
+    }
+
+    /// Whether the command may change a file that exists, or create it.
+    fn judge(&mut self, guarded: &Guarded, extent: Extent) -> Result<Step<FileState>> {
+        if self.memory.known.get(&guarded.path).is_some_and(|known| known.anything) {
+            let state = self.look(guarded)?;
+            let known = self.memory.known.entry(guarded.path.clone()).or_default();
+            (known.states, known.anything) = (vec![state], false);
+        }
+        let known = self.memory.known.get(&guarded.path);
+        let change = SupervisedChange {
+            given: &guarded.given,
+            extent,
+            known: known.map_or(&[], |known| known.states.as_slice()),
+            open: known.is_some_and(|known| known.open > 0),
+        };
+        match self.program.judge(&change)? {
+            Ok(state) => {
+                // The command has read the file again since.
+                self.memory.refused.remove(&guarded.path);
+                Ok(Ok(state))
+            }
+            Err(refusal) => self.refuse(refusal).map(Err),
+        }
+    }
+
+    /// Records a refusal once, however often the command tries.
+    fn refuse(&mut self, refusal: Refusal) -> Result<CallAnswer> {
+        let answer = CallAnswer::Fails(match refusal.reason {
+            Reason::Stale(_) | Reason::Unread { .. } | Reason::Unreadable => libc::ESTALE,
+            Reason::Busy { .. } => libc::EBUSY,
+            _ => libc::EACCES,
+        });
+        let path = refusal.path.as_path().to_owned();
+        let again =
+            self.memory.refused.get(&path).is_some_and(|before| before.payload() == refusal.payload());
+        if !again {
+            let text = refusal.payload().expected_hash;
+            let text = text.and_then(|digest| Some((digest, self.memory.texts.get(&digest)?.as_slice())));
+            let recorded = self.program.refuse(refusal, text)?;
+            self.memory.refused.extend(recorded.into_iter().map(|refusal| (path.clone(), refusal)));
+        }
+        Ok(answer)
+    }
+
+    /// Learns which files the command has closed, and what it wrote into them.
+    pub(super) fn learn(&mut self) -> Result<()> {
+        for path in self.memory.closed.take() {
+            let Some(known) = self.memory.known.get_mut(&path).filter(|known| known.open > 0) else {
+                continue;
+            };
+            known.open -= 1;
+            if known.open == 0 {
+                let look = self.program.look(&self.program.file(&path)?, true)?;
+                known.states = vec![look.state];
+                known.anything = false;
+            }
+        }
+        Ok(())
+    }
+
+    /// Refusals that the command has not overcome.
+    pub(super) fn refused(&self) -> Option<Refused> {
+        Refused::all(self.memory.refused.values().cloned().collect())
+    }
+
+    /// Records what the command has read and changed since the last time. `last`: all its processes have ended. Otherwise a
+    /// change that may still be under way is left for later.
+    pub(super) fn settle(&mut self, last: bool, reads_count: ReadsCount) -> Result<Settled> {
+        self.learn()?;
+        let (mut reads, mut changes, mut seen) = (Vec::new(), Vec::new(), Vec::new());
+        for (path, known) in &mut self.memory.known {
+            let file = self.program.file(path)?;
+            let mut changed = false;
+            if let Some(before) = known.before
+                && (last || known.open == 0)
+            {
+                let look = self.program.look(&file, false)?;
+                // If another program has changed it since, the agent knows only what its own command wrote.
+                let after = match known.states.as_slice() {
+                    [first, ..]
+                        if known.open == 0 && !known.anything && !known.states.contains(&look.state) =>
+                    {
+                        *first
+                    }
+                    _ => look.state,
+                };
+                known.open = 0;
+                changed = after != before && after != FileState::Unreadable;
+                if changed {
+                    known.before = None;
+                    known.states = vec![after];
+                    changes.push(MadeChange { path: file.clone(), before, after });
+                }
+            }
+            if let Some(state) = known.read.take()
+                && !changed
+            {
+                seen.push((file, state));
+                reads.push((path.clone(), state));
+            }
+        }
+        reads.sort_by(|a, b| a.0.cmp(&b.0));
+        if reads_count == ReadsCount::Seen {
+            // A command that reads many files searches them: the agent has seen little of each.
+            let shown = if seen.len() <= MOST_SHOWN { Extent::Whole } else { Extent::Part };
+            self.program.record_reads(&seen, shown)?;
+        }
+        self.program.record_changes(&changes)?;
+        changes.append(&mut self.memory.made);
+        changes.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(Settled { reads, changes })
+    }
+}
+
+fn there(path: &Path) -> There {
+    match kind_at(path) {
+        None => There::Nothing,
+        Some(kind) if kind.is_file() => There::File,
+        Some(kind) if kind.is_symlink() => There::Link,
+        Some(kind) if kind.is_dir() => There::Folder,
+        Some(_) => There::Other,
+    }
+}

@@ -220,3 +220,25 @@ fn what_a_person_changes_with_sql_is_seen() {
     assert_eq!(names(State::NeedsAction), ["b", "d"]);
     assert_eq!(store.scan(State::NeedsAction, now).unwrap().unfit.len(), 1);
 }
+
+#[test]
+fn a_task_of_a_slow_transaction_is_listed_when_it_is_there() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start("fsync = off");
+    let (store, now) = (server.store("slow"), Timestamp::now());
+    let count = || store.scan(State::NeedsAction, now).unwrap().tasks.len();
+    assert_eq!(count(), 0);
+    let mut sql = server.sql();
+    let mut slow = sql.transaction().unwrap();
+    slow.batch_execute("insert into slow.tasks (name, state, text) values ('a.md', 'Needs_Action', 'x')")
+        .unwrap();
+    for name in ["b", "c"] {
+        store.add(&StepId::new().unwrap(), &name.parse().unwrap(), b"text", now).unwrap();
+        count();
+    }
+    assert_eq!(count(), 2);
+    slow.commit().unwrap();
+    assert_eq!(count(), 3);
+}

@@ -29,6 +29,7 @@ fn programs() -> Option<PathBuf> {
 }
 
 /// Whether the test can run. `scripts/test` installs PostgreSQL and forbids that anything is skipped.
+#[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 pub(crate) fn is_installed() -> bool {
     let is_there = programs().is_some();
     let required = std::env::var("TOLLGATE_TEST_POSTGRES").is_ok_and(|value| value == "required");

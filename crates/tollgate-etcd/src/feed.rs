@@ -118,9 +118,9 @@ fn follow(store: &Weak<Inside>, mut lines: impl BufRead) -> WatchEnd {
             Err(_) => return WatchEnd::Failed,
         }
         let Some(inside) = store.upgrade() else { return WatchEnd::OfItself };
-        let answer = match serde_json::from_slice::<Streamed<WatchAnswer>>(&line) {
-            Ok(Streamed { result: Some(answer), .. }) => answer,
-            Ok(_) | Err(_) => return WatchEnd::Failed,
+        let Ok(Streamed { result: Some(answer) }) = serde_json::from_slice::<Streamed<WatchAnswer>>(&line)
+        else {
+            return WatchEnd::Failed;
         };
         match (answer.canceled, answer.compact_revision) {
             (_, 1..) => return WatchEnd::Compacted,

@@ -81,9 +81,9 @@ fn a_node_that_hangs_or_is_dead_costs_a_moment() {
     for fault in ["hangs", "is dead"] {
         let leader = cluster.leader();
         if fault == "hangs" {
-            cluster.pause(leader)
+            cluster.pause(leader);
         } else {
-            cluster.kill(leader)
+            cluster.kill(leader);
         }
         let began = Instant::now();
         // The vault would apply it again if the answer was lost.
@@ -98,9 +98,9 @@ fn a_node_that_hangs_or_is_dead_costs_a_moment() {
         }
         assert!(began.elapsed() < Duration::from_secs(20), "{fault}: {:?}", began.elapsed());
         if fault == "hangs" {
-            cluster.resume(leader)
+            cluster.resume(leader);
         } else {
-            cluster.restart(leader)
+            cluster.restart(leader);
         }
         cluster.wait_until_ready();
     }

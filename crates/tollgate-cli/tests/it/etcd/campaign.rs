@@ -28,7 +28,7 @@ echo "ended $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS"
 const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 
 fn size() -> (usize, usize) {
-    let Ok(text) = std::env::var("TOLLGATE_ETCD_CROWD") else { return (30, 8) };
+    let Ok(text) = std::env::var("TOLLGATE_ETCD_CROWD") else { return (24, 8) };
     let (tasks, machines) = text.split_once(',').unwrap();
     (tasks.parse().unwrap(), machines.parse().unwrap())
 }
@@ -78,7 +78,7 @@ fn eight_machines_and_everything_that_can_go_wrong() {
     while done < tasks {
         assert!(began.elapsed() < Duration::from_secs(1800), "{done} of {tasks} done: {tally:?}");
         // The pace of the faults, not a synchronisation.
-        std::thread::sleep(Duration::from_millis(400));
+        std::thread::sleep(Duration::from_millis(700));
         let is_whole = dead.is_empty() && paused.is_none();
         let what = match chance.roll(12) {
             0..=3 => {

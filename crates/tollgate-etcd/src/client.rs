@@ -242,7 +242,13 @@ impl Client {
         let limit = left.min(PER_NODE);
         self.check_version(number, limit)?;
         let token = self.token(number, limit)?;
-        let mut answer = self.post(number, path, body, token.as_deref(), limit, Some(left), left)?;
+        let mut answer = self.post(
+            number,
+            path,
+            body,
+            token.as_deref(),
+            Limits { answer: left, whole: Some(left), begin: limit },
+        )?;
         let text = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
         let text = text.map_err(|error| Failed::Lost(error.to_string()))?;
         if answer.status().is_success() { Ok(text) } else { Err(said(answer.status().as_u16(), &text)) }
@@ -254,9 +260,7 @@ impl Client {
         path: &str,
         body: &[u8],
         token: Option<&str>,
-        limit: Duration,
-        whole: Option<Duration>,
-        answer: Duration,
+        limits: Limits,
     ) -> Tried<ureq::http::Response<ureq::Body>> {
         let mut request = self.agent.post(format!("{}{path}", self.nodes[number].base));
         if let Some(token) = token {
@@ -266,11 +270,11 @@ impl Client {
         request = request.header("Grpc-Metadata-hasleader", "true");
         let request = request
             .config()
-            .timeout_global(whole)
-            .timeout_send_request(Some(limit))
-            .timeout_send_body(Some(limit))
-            .timeout_recv_response(Some(limit))
-            .timeout_recv_body(Some(answer))
+            .timeout_global(limits.whole)
+            .timeout_send_request(Some(limits.begin))
+            .timeout_send_body(Some(limits.begin))
+            .timeout_recv_response(Some(limits.begin))
+            .timeout_recv_body(Some(limits.answer))
             .build();
         request.send(body).map_err(lost)
     }
@@ -282,7 +286,7 @@ impl Client {
         if token.is_none() {
             let body = json!({ "name": login.user, "password": login.password }).to_string();
             let mut answer =
-                self.post(number, "/v3/auth/authenticate", body.as_bytes(), None, limit, Some(limit), limit)?;
+                self.post(number, "/v3/auth/authenticate", body.as_bytes(), None, Limits::all(limit))?;
             let text = answer.body_mut().read_to_vec().map_err(|error| Failed::Lost(error.to_string()))?;
             if !answer.status().is_success() {
                 // Nothing but the login was sent.
@@ -342,7 +346,8 @@ impl Client {
             .and_then(|()| self.token(number, PER_NODE))
             .and_then(|token| {
                 let body = body.to_string();
-                self.post(number, "/v3/watch", body.as_bytes(), token.as_deref(), PER_NODE, None, WATCH)
+                let limits = Limits { begin: PER_NODE, answer: WATCH, whole: None };
+                self.post(number, "/v3/watch", body.as_bytes(), token.as_deref(), limits)
             });
         match opened {
             Ok(answer) if answer.status().is_success() => {
@@ -380,8 +385,8 @@ impl Client {
             let asked = jiff::Timestamp::now();
             let version: VersionAnswer = serde_json::from_slice(&text).unwrap_or_default();
             let token = self.token(number, PER_NODE)?;
-            let (path, whole) = ("/v3/maintenance/status", Some(PER_NODE));
-            let mut answer = self.post(number, path, b"{}", token.as_deref(), PER_NODE, whole, PER_NODE)?;
+            let (path, limits) = ("/v3/maintenance/status", Limits::all(PER_NODE));
+            let mut answer = self.post(number, path, b"{}", token.as_deref(), limits)?;
             let text = answer.body_mut().read_to_vec().map_err(|error| Failed::Lost(error.to_string()))?;
             let status = serde_json::from_slice(&text).map_err(|error| Failed::Lost(error.to_string()))?;
             Ok(NodeReport { version: version.etcdserver, status, date, asked })
@@ -400,6 +405,23 @@ pub(crate) struct NodeReport {
     pub(crate) date: Option<String>,
     /// Ours at that moment.
     pub(crate) asked: jiff::Timestamp,
+}
+
+/// How long a request may take.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// Until the node begins to answer.
+    begin: Duration,
+    /// Until the answer is complete.
+    answer: Duration,
+    /// All of it; `None` for a watch.
+    whole: Option<Duration>,
+}
+
+impl Limits {
+    fn all(limit: Duration) -> Self {
+        Self { begin: limit, answer: limit, whole: Some(limit) }
+    }
 }
 
 /// Why one node did not do what was asked.

@@ -148,7 +148,9 @@ impl Client {
 
     /// Makes a lease with this id, unless it exists.
     pub(crate) fn grant(&self, lease: i64, ttl: Duration) -> Called<()> {
-        let body = json!({ "ID": lease.to_string(), "TTL": ttl.as_secs().max(1).to_string() });
+        // Whole seconds, and never fewer than asked for: the owner counts on all of them.
+        let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
+        let body = json!({ "ID": lease.to_string(), "TTL": seconds.max(1).to_string() });
         match self.call::<LeaseAnswer>("/v3/lease/grant", &body, self.deadline) {
             Err(CallError::Refused { code: code::PRECONDITION, message })
                 if message.contains("already exists") =>
@@ -185,7 +187,7 @@ impl Client {
         loop {
             let number = self.current.load(Ordering::Relaxed) % self.nodes.len();
             let left = over.saturating_duration_since(Instant::now());
-            let failed = match self.try_call(number, path, &body, left.min(PER_NODE)) {
+            let failed = match self.try_call(number, path, &body, left) {
                 Ok(text) => {
                     *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = None;
                     return serde_json::from_slice(&text).map_err(|error| unreadable(&error));
@@ -207,6 +209,11 @@ impl Client {
                 Failed::Said { code: code::UNAVAILABLE | code::DEADLINE | code::ABORTED, message } => {
                     was_sent = true;
                     message
+                }
+                // An earlier try may have been carried out, so this refusal does not say that nothing was changed.
+                Failed::Said { message, .. } if was_sent => {
+                    let fault = Fault::Unreachable { remote: self.shown.clone(), what: message };
+                    return Err(CallError::Unanswered(fault));
                 }
                 Failed::Said { code, message } => return Err(CallError::Refused { code, message }),
                 Failed::Lost(why) => {
@@ -230,10 +237,18 @@ impl Client {
         }
     }
 
-    fn try_call(&self, number: usize, path: &str, body: &[u8], limit: Duration) -> Tried<Vec<u8>> {
+    /// One try, which is over when the call is. The node must begin to answer soon; a large answer may take longer.
+    fn try_call(&self, number: usize, path: &str, body: &[u8], left: Duration) -> Tried<Vec<u8>> {
+        let limit = left.min(PER_NODE);
         self.check_version(number, limit)?;
         let token = self.token(number, limit)?;
-        let mut answer = self.post(number, path, body, token.as_deref(), Some(limit), Some(limit))?;
+        let mut answer = self.post(
+            number,
+            path,
+            body,
+            token.as_deref(),
+            Limits { answer: left, whole: Some(left), begin: limit },
+        )?;
         let text = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
         let text = text.map_err(|error| Failed::Lost(error.to_string()))?;
         if answer.status().is_success() { Ok(text) } else { Err(said(answer.status().as_u16(), &text)) }
@@ -245,8 +260,7 @@ impl Client {
         path: &str,
         body: &[u8],
         token: Option<&str>,
-        limit: Option<Duration>,
-        body_limit: Option<Duration>,
+        limits: Limits,
     ) -> Tried<ureq::http::Response<ureq::Body>> {
         let mut request = self.agent.post(format!("{}{path}", self.nodes[number].base));
         if let Some(token) = token {
@@ -256,10 +270,11 @@ impl Client {
         request = request.header("Grpc-Metadata-hasleader", "true");
         let request = request
             .config()
-            .timeout_send_request(limit)
-            .timeout_send_body(limit)
-            .timeout_recv_response(limit)
-            .timeout_recv_body(body_limit)
+            .timeout_global(limits.whole)
+            .timeout_send_request(Some(limits.begin))
+            .timeout_send_body(Some(limits.begin))
+            .timeout_recv_response(Some(limits.begin))
+            .timeout_recv_body(Some(limits.answer))
             .build();
         request.send(body).map_err(lost)
     }
@@ -271,7 +286,7 @@ impl Client {
         if token.is_none() {
             let body = json!({ "name": login.user, "password": login.password }).to_string();
             let mut answer =
-                self.post(number, "/v3/auth/authenticate", body.as_bytes(), None, Some(limit), Some(limit))?;
+                self.post(number, "/v3/auth/authenticate", body.as_bytes(), None, Limits::all(limit))?;
             let text = answer.body_mut().read_to_vec().map_err(|error| Failed::Lost(error.to_string()))?;
             if !answer.status().is_success() {
                 // Nothing but the login was sent.
@@ -331,8 +346,8 @@ impl Client {
             .and_then(|()| self.token(number, PER_NODE))
             .and_then(|token| {
                 let body = body.to_string();
-                let (path, limit) = ("/v3/watch", Some(PER_NODE));
-                self.post(number, path, body.as_bytes(), token.as_deref(), limit, Some(WATCH))
+                let limits = Limits { begin: PER_NODE, answer: WATCH, whole: None };
+                self.post(number, "/v3/watch", body.as_bytes(), token.as_deref(), limits)
             });
         match opened {
             Ok(answer) if answer.status().is_success() => {
@@ -370,9 +385,8 @@ impl Client {
             let asked = jiff::Timestamp::now();
             let version: VersionAnswer = serde_json::from_slice(&text).unwrap_or_default();
             let token = self.token(number, PER_NODE)?;
-            let limit = Some(PER_NODE);
-            let mut answer =
-                self.post(number, "/v3/maintenance/status", b"{}", token.as_deref(), limit, limit)?;
+            let (path, limits) = ("/v3/maintenance/status", Limits::all(PER_NODE));
+            let mut answer = self.post(number, path, b"{}", token.as_deref(), limits)?;
             let text = answer.body_mut().read_to_vec().map_err(|error| Failed::Lost(error.to_string()))?;
             let status = serde_json::from_slice(&text).map_err(|error| Failed::Lost(error.to_string()))?;
             Ok(NodeReport { version: version.etcdserver, status, date, asked })
@@ -391,6 +405,23 @@ pub(crate) struct NodeReport {
     pub(crate) date: Option<String>,
     /// Ours at that moment.
     pub(crate) asked: jiff::Timestamp,
+}
+
+/// How long a request may take.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// Until the node begins to answer.
+    begin: Duration,
+    /// Until the answer is complete.
+    answer: Duration,
+    /// All of it; `None` for a watch.
+    whole: Option<Duration>,
+}
+
+impl Limits {
+    fn all(limit: Duration) -> Self {
+        Self { begin: limit, answer: limit, whole: Some(limit) }
+    }
 }
 
 /// Why one node did not do what was asked.

@@ -18,8 +18,8 @@ use crate::message::{Range, Streamed, WatchAnswer};
 use crate::named::Named;
 use crate::view::View;
 
-/// How many keys are read at once, so that an answer has a bounded size: a thousand texts.
-pub(crate) const PAGE: usize = 1000;
+/// How many keys are read at once. An answer must arrive by the deadline of a call, also if the texts are long.
+pub(crate) const PAGE: usize = 250;
 
 /// The pauses between tries to watch, the first and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -118,9 +118,9 @@ fn follow(store: &Weak<Inside>, mut lines: impl BufRead) -> WatchEnd {
             Err(_) => return WatchEnd::Failed,
         }
         let Some(inside) = store.upgrade() else { return WatchEnd::OfItself };
-        let answer = match serde_json::from_slice::<Streamed<WatchAnswer>>(&line) {
-            Ok(Streamed { result: Some(answer), .. }) => answer,
-            Ok(_) | Err(_) => return WatchEnd::Failed,
+        let Ok(Streamed { result: Some(answer) }) = serde_json::from_slice::<Streamed<WatchAnswer>>(&line)
+        else {
+            return WatchEnd::Failed;
         };
         match (answer.canceled, answer.compact_revision) {
             (_, 1..) => return WatchEnd::Compacted,

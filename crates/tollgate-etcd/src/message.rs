@@ -237,7 +237,7 @@ pub(crate) struct Range {
     pub(crate) limit: usize,
     /// As it was at this revision; 0: now.
     pub(crate) revision: i64,
-    /// Only keys that were created at this revision or later, in the order of their creation. 0: all, in the order of keys.
+    /// Only keys that were created at this revision or later, in the order of their creation. `None`: all, in the order of keys.
     pub(crate) created_since: Option<i64>,
     /// Only how many there are.
     pub(crate) count_only: bool,

@@ -109,7 +109,7 @@ impl Inside {
         if !self.compares.load(std::sync::atomic::Ordering::SeqCst) {
             change.compare.clear();
         }
-        let failure = [&line, &from, &old_record, &to].map(Act::get).to_vec();
+        let failure = [&line, &from, &old_record].map(Act::get).to_vec();
         let txn = Txn { compare: change.compare, success: change.success, failure };
         let answer = match self.client.txn(&txn) {
             Ok(answer) => answer,

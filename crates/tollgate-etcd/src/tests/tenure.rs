@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tollgate_base::lock::Pauses;
 use tollgate_base::task::TaskName;
-use tollgate_vault::{ClaimKind, ClaimRequest, Claimed, Terms, Vault};
+use tollgate_vault::{ClaimKind, ClaimRequest, Claimed, Store, Terms, Vault};
 
 use super::cluster::Cluster;
 use super::open;
@@ -30,13 +30,22 @@ fn days(number: i64) -> Timestamp {
 #[test]
 fn the_clock_of_another_machine_takes_no_task_away() {
     let cluster = Cluster::start();
+    let lease = Duration::from_secs(600);
     for kind in [ClaimKind::Held, ClaimKind::Leased] {
         let url = cluster.url();
-        let (one, other) =
-            (vault(&url, "one", Duration::from_secs(600)), vault(&url, "other", Duration::from_secs(600)));
+        let one = vault(&url, "one", lease);
+        let behind = Arc::new(open(&url, "other", lease));
+        let other = Vault::new(Arc::clone(&behind) as Arc<dyn Store>, Terms::default());
         let claimed = claim(&one, kind);
         for now in [days(-1), days(1)] {
             assert_eq!(other.reclaim(now).unwrap().0, [], "{kind:?}: its lease has not ended");
+            // As if its view were behind and did not know that the owner is alive.
+            behind.inside.with_view(|view| {
+                let owner = behind.inside.layout.owner(&claimed.claim.id);
+                view.delete(&behind.inside.layout, owner.as_bytes(), i64::MAX)
+            });
+            assert_eq!(other.store().suspects(now).unwrap().len(), 1);
+            assert_eq!(other.reclaim(now).unwrap().0, [], "{kind:?}: the engine knows better");
         }
         assert!(one.verify(&claimed.task, &claimed.claim.id, Timestamp::now()).unwrap());
     }
@@ -90,7 +99,7 @@ fn the_keys_of_finished_claims_do_not_stay() {
     let cluster = Cluster::start();
     let url = cluster.url();
     let store = Arc::new(open(&url, "one", Duration::from_secs(600)));
-    let one = Vault::new(Arc::clone(&store) as Arc<dyn tollgate_vault::Store>, Terms::default());
+    let one = Vault::new(Arc::clone(&store) as Arc<dyn Store>, Terms::default());
     for kind in [ClaimKind::Held, ClaimKind::Leased] {
         let claimed = claim(&one, kind);
         one.release(&claimed.task, &claimed.claim.id, &tollgate_vault::Release::success(), Timestamp::now())

@@ -9,7 +9,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::cluster::Cluster;
 use super::{Ways, events, executable, lines, machine};
@@ -28,7 +28,7 @@ echo "ended $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS"
 const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 
 fn size() -> (usize, usize) {
-    let Ok(text) = std::env::var("TOLLGATE_ETCD_CROWD") else { return (30, 8) };
+    let Ok(text) = std::env::var("TOLLGATE_ETCD_CROWD") else { return (24, 8) };
     let (tasks, machines) = text.split_once(',').unwrap();
     (tasks.parse().unwrap(), machines.parse().unwrap())
 }
@@ -78,7 +78,7 @@ fn eight_machines_and_everything_that_can_go_wrong() {
     while done < tasks {
         assert!(began.elapsed() < Duration::from_secs(1800), "{done} of {tasks} done: {tally:?}");
         // The pace of the faults, not a synchronisation.
-        std::thread::sleep(Duration::from_millis(400));
+        std::thread::sleep(Duration::from_millis(700));
         let is_whole = dead.is_empty() && paused.is_none();
         let what = match chance.roll(12) {
             0..=3 => {
@@ -164,6 +164,35 @@ fn finished(witness: &std::path::Path) -> usize {
 fn listed(person: &World, state: &str) -> Vec<String> {
     let listed = person.json(&format!("task list --state {state}"));
     listed.as_array().unwrap().iter().map(|task| task["task"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The control: what the check must notice.
+#[test]
+fn the_check_notices_two_owners_lost_claims_and_lines_that_are_there_twice() {
+    let event = |kind: &str, step: &str| {
+        json!({
+            "action_type": kind, "result": { "status": "Done" },
+            "payload": { "task": "t.md", "claim_id": "c-1", "step": step },
+        })
+    };
+    let told = || vec![event("CLAIM", "s-1"), event("RELEASE", "s-2")];
+    let seen = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+    let fine = seen(&["began t.md c-1", "ended t.md c-1"]);
+    check(&fine, &told(), 1);
+    let twice = [told(), vec![event("RELEASE", "s-3")]].concat();
+    let line_twice = [told(), vec![event("RECLAIM", "s-2")]].concat();
+    let wrong = [
+        (seen(&["began t.md c-1", "double t.md c-2", "ended t.md c-1"]), told()),
+        (seen(&["began t.md c-1", "began t.md c-2", "ended t.md c-1"]), told()),
+        (seen(&["began t.md c-2", "began t.md c-1", "ended t.md c-1"]), told()),
+        (fine.clone(), twice),
+        (fine.clone(), line_twice),
+        (fine, vec![event("CLAIM", "s-1")]),
+    ];
+    for (witness, events) in wrong {
+        let noticed = std::panic::catch_unwind(|| check(&witness, &events, 1));
+        assert!(noticed.is_err(), "{witness:?} {events:?}");
+    }
 }
 
 /// What must hold afterwards, whatever happened.

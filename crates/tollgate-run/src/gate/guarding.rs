@@ -28,13 +28,13 @@ use super::files::{Files, Settled};
 use super::remembered::Remembered;
 use super::tracee::Tracee;
 use super::{may_not_look, why_not_installed};
+use crate::level::{LEVEL_VARIABLE, RunLevel};
+use crate::outcome::{AfterRun, Attempt, ReadFile, RunEnd, RunNote, RunOutcome, WrittenFile};
+use crate::request::{ReadsCount, RunRequest};
 use crate::supervisor::Supervisor;
+use crate::sys;
 use crate::sys::seccomp::{
     CallAnswer, Filter, Interruptible, WaitingCall, prefer_same_processor, receive, reply, still_waits,
-};
-use crate::{
-    After, AfterRun, Attempt, LEVEL_VARIABLE, ReadFile, ReadsCount, RunEnd, RunLevel, RunNote, RunOutcome,
-    RunRequest, WrittenFile, sys,
 };
 use tollgate_base::error::{At, Result};
 use tollgate_guard::gate::Gate;
@@ -45,7 +45,7 @@ use tollgate_guard::turn::TurnState;
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// A command under guard, with all processes that it has started.
-pub(crate) struct Guarding {
+struct Guarding {
     listener: OwnedFd,
     memory: Remembered,
     /// Why tollgate could not judge a call. The call has failed.
@@ -141,12 +141,15 @@ impl Guarding {
             reads: reads.collect(),
             writes: writes.collect(),
             notes: is_used.then_some(RunNote::StillGuarded).into_iter().chain(fault).collect(),
-            after: AfterRun(if is_used { After::Guard(Box::new(self)) } else { After::Nothing }),
+            after: match is_used {
+                true => AfterRun::of(|gate, turn| self.finish(gate, turn)),
+                false => AfterRun::nothing(),
+            },
         })
     }
 
     /// Guards what the command has left behind, until the last of it ends.
-    pub(crate) fn finish(mut self, gate: &Gate, turn: &dyn TurnState) -> Result<()> {
+    fn finish(mut self, gate: &Gate, turn: &dyn TurnState) -> Result<()> {
         loop {
             let ready = self.wait_for_a_call(Some(&LOOK))?;
             if ready.contains(PollFlags::IN) {

@@ -15,7 +15,7 @@ use std::io;
 use std::process::Command;
 
 use self::call::supervised;
-pub(crate) use self::guarding::{Guarding, run};
+pub(crate) use self::guarding::run;
 use crate::sys;
 use crate::sys::seccomp::Filter;
 

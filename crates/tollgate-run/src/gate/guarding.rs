@@ -23,11 +23,11 @@ use rustix::process::{
     set_parent_process_death_signal, setpgid, waitpid,
 };
 
-use super::call::{Call, supervised};
+use super::call::{SystemCall, supervised};
 use super::files::{Files, Settled};
 use super::remembered::Remembered;
 use super::tracee::Tracee;
-use super::{may_not_look, why_not_installed};
+use super::why_not::{may_not_look, why_not_installed};
 use crate::level::{LEVEL_VARIABLE, RunLevel};
 use crate::outcome::{AfterRun, Attempt, ReadFile, RunEnd, RunNote, RunOutcome, WrittenFile};
 use crate::request::{ReadsCount, RunRequest};
@@ -184,7 +184,7 @@ impl Guarding {
 /// The answer to a call. `None` if nobody waits for it any more.
 fn answer(listener: &OwnedFd, waiting: &WaitingCall, files: &mut Files<'_>) -> Option<Result<CallAnswer>> {
     let tracee = Tracee::new(waiting.thread);
-    let call = Call::read(waiting, &tracee);
+    let call = SystemCall::read(waiting, &tracee);
     // Otherwise another thread may have this number by now.
     if !still_waits(listener, waiting.id) {
         return None;

@@ -12,7 +12,6 @@ pub mod level;
 pub mod outcome;
 pub mod record;
 pub mod request;
-#[cfg_attr(not(target_os = "linux"), path = "one_process.rs")]
 pub mod supervisor;
 #[cfg(target_os = "linux")]
 mod sys;
@@ -24,7 +23,7 @@ use tollgate_guard::gate::Gate;
 
 pub use available::{Availability, available};
 pub use level::{LEVEL_VARIABLE, RunLevel, RunMode};
-use outcome::Attempt;
+use outcome::LevelAttempt;
 pub use outcome::{AfterRun, ReadFile, RunEnd, RunNote, RunOutcome, WrittenFile};
 pub use record::RunRecord;
 pub use request::{ChangedRead, ReadsCount, RunRequest};
@@ -36,11 +35,11 @@ pub fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<RunOutcome> {
     for level in RunLevel::ALL.into_iter().filter(|level| request.mode.allows(*level)) {
         let attempt = match level {
             RunLevel::Transaction => transaction::run(gate, request)?,
-            RunLevel::Gate | RunLevel::Observe => Attempt::NotPossible("not supported yet".to_owned()),
+            RunLevel::Gate | RunLevel::Observe => LevelAttempt::NotPossible("not supported yet".to_owned()),
         };
         match attempt {
-            Attempt::Ran(outcome) => return Ok(outcome),
-            Attempt::NotPossible(reason) => why_not.push(format!("{}: {reason}", level.word())),
+            LevelAttempt::Ran(outcome) => return Ok(outcome),
+            LevelAttempt::NotPossible(reason) => why_not.push(format!("{}: {reason}", level.word())),
         }
     }
     Err(Fault::invalid(format!(

@@ -69,8 +69,8 @@ mod two_processes {
         Pid, Signal, getpid, getppid, kill_process, set_child_subreaper, set_parent_process_death_signal,
     };
 
-    use super::{Side, Supervisor};
     use crate::outcome::RunEnd;
+    use crate::supervisor::{Side, Supervisor};
     use crate::sys::{self, SignalMask};
     use tollgate_base::error::{At, Fault, Result};
 

@@ -15,7 +15,6 @@ mod observe;
 pub mod outcome;
 pub mod record;
 pub mod request;
-#[cfg_attr(not(target_os = "linux"), path = "one_process.rs")]
 pub mod supervisor;
 #[cfg(target_os = "linux")]
 mod sys;
@@ -27,7 +26,7 @@ use tollgate_guard::gate::Gate;
 
 pub use available::{Availability, available};
 pub use level::{LEVEL_VARIABLE, RunLevel, RunMode};
-use outcome::Attempt;
+use outcome::LevelAttempt;
 pub use outcome::{AfterRun, ReadFile, RunEnd, RunNote, RunOutcome, WrittenFile};
 pub use record::RunRecord;
 pub use request::{ChangedRead, ReadsCount, RunRequest};
@@ -45,14 +44,14 @@ pub fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<RunOutcome> {
         let attempt = match level {
             RunLevel::Transaction => transaction::run(gate, request)?,
             RunLevel::Gate => gate::run(gate, request)?,
-            RunLevel::Observe => Attempt::Ran(observe::run(gate, request)?),
+            RunLevel::Observe => LevelAttempt::Ran(observe::run(gate, request)?),
         };
         match attempt {
-            Attempt::Ran(mut outcome) => {
+            LevelAttempt::Ran(mut outcome) => {
                 outcome.notes.extend((!why_not.is_empty()).then(|| RunNote::Weaker(why_not.join("; "))));
                 return Ok(outcome);
             }
-            Attempt::NotPossible(reason) => why_not.push(format!("{}: {reason}", level.word())),
+            LevelAttempt::NotPossible(reason) => why_not.push(format!("{}: {reason}", level.word())),
         }
     }
     Err(Fault::invalid(format!(

@@ -182,7 +182,7 @@ impl fmt::Display for RunNote {
 }
 
 /// What came of trying one level.
-pub(crate) enum Attempt {
+pub(crate) enum LevelAttempt {
     Ran(RunOutcome),
     /// The command did not start.
     NotPossible(String),

@@ -95,12 +95,12 @@ pub(crate) enum Base {
     /// This state. Otherwise the change is made, and the ledger says that it would have been refused.
     Observed(FileState),
     /// What was there when a command started. Otherwise the change is refused.
-    Since(Since),
+    Since(StartState),
 }
 
 /// How to tell whether a file is what it was when a command started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Since {
+pub struct StartState {
     /// When the command started, by the clock of the file system, in nanoseconds since 1970. Every later change of a file has
     /// this time or a later one.
     pub start: i128,
@@ -119,7 +119,7 @@ pub enum Was {
     Unknown,
 }
 
-impl Since {
+impl StartState {
     /// Whether a file with this hash, whose metadata last changed at this time, is what was there.
     pub(crate) fn holds(&self, changed: i128, digest: Digest) -> bool {
         match self.was {

@@ -3,7 +3,7 @@
 use tollgate_base::error::Result;
 use tollgate_guard::gate::Gate;
 
-use crate::outcome::Attempt;
+use crate::outcome::LevelAttempt;
 use crate::request::RunRequest;
 
 /// Never.
@@ -11,6 +11,6 @@ pub(crate) fn why_not() -> Option<String> {
     Some("only Linux asks a supervisor before it makes a system call".to_owned())
 }
 
-pub(crate) fn run(_gate: &Gate, _request: &RunRequest<'_>) -> Result<Attempt> {
-    Ok(Attempt::NotPossible(why_not().unwrap_or_default()))
+pub(crate) fn run(_gate: &Gate, _request: &RunRequest<'_>) -> Result<LevelAttempt> {
+    Ok(LevelAttempt::NotPossible(why_not().unwrap_or_default()))
 }

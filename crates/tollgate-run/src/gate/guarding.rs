@@ -29,7 +29,7 @@ use super::remembered::Remembered;
 use super::tracee::Tracee;
 use super::why_not::{may_not_look, why_not_installed};
 use crate::level::{LEVEL_VARIABLE, RunLevel};
-use crate::outcome::{AfterRun, Attempt, ReadFile, RunEnd, RunNote, RunOutcome, WrittenFile};
+use crate::outcome::{AfterRun, LevelAttempt, ReadFile, RunEnd, RunNote, RunOutcome, WrittenFile};
 use crate::request::{ReadsCount, RunRequest};
 use crate::supervisor::Supervisor;
 use crate::sys;
@@ -61,10 +61,10 @@ enum Start {
 }
 
 /// Runs a command at this level.
-pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<Attempt> {
+pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt> {
     let root = gate.workspace().path();
     if let Some(why) = may_not_look() {
-        return Ok(Attempt::NotPossible(why));
+        return Ok(LevelAttempt::NotPossible(why));
     }
     let mut memory = Remembered::new(root, &request.pass).at("look at", root)?;
     let (mut child, listener) = match start(request)? {
@@ -73,9 +73,9 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<Attempt> {
             (child, listener)
         }
         Start::NotExecuted(error) => {
-            return Ok(Attempt::Ran(RunOutcome::not_started(RunLevel::Gate, &error)));
+            return Ok(LevelAttempt::Ran(RunOutcome::not_started(RunLevel::Gate, &error)));
         }
-        Start::NotPossible(why) => return Ok(Attempt::NotPossible(why)),
+        Start::NotPossible(why) => return Ok(LevelAttempt::NotPossible(why)),
     };
     if let Some(supervisor) = request.supervisor {
         supervisor.started(child.id());
@@ -89,7 +89,7 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<Attempt> {
         (Some(code), _) => RunEnd::Exited(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
         (None, signal) => RunEnd::Killed(signal.unwrap_or(0)),
     };
-    guarding.end(gate, request, end).map(Attempt::Ran)
+    guarding.end(gate, request, end).map(LevelAttempt::Ran)
 }
 
 impl Guarding {

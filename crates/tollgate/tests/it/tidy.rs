@@ -77,8 +77,15 @@ fn the_command_line_and_the_server_do_not_know_which_store_they_use() {
 #[test]
 fn no_two_types_share_a_name() {
     let mut named = std::collections::BTreeMap::new();
-    let crates =
-        &["tollgate", "tollgate-base", "tollgate-guard", "tollgate-vault", "tollgate-server", "tollgate-cli"];
+    let crates = &[
+        "tollgate",
+        "tollgate-base",
+        "tollgate-guard",
+        "tollgate-run",
+        "tollgate-vault",
+        "tollgate-server",
+        "tollgate-cli",
+    ];
     for (file, text) in production(crates) {
         for line in text.lines() {
             let line = ["pub ", "pub(crate) ", "pub(super) "]

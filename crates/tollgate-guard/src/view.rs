@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::commit::{Applied, Base, ByCommand, Content, FolderDeed, Operation, Plan, Since, Was};
+use crate::commit::{Applied, Base, ByCommand, FolderDeed, NewContent, Operation, Plan, StartState, Was};
 use crate::disk::{Found, Quiet};
 use crate::explain::{observe, refuse};
 use crate::guard::{Permit, READ_WAIT, base, lock};
@@ -112,13 +112,13 @@ pub(crate) fn commit(request: Request<'_>, changes: ViewChanges) -> Result<Outco
         return refuse(&request, vec![Refusal::new(path_of(path), Reason::Busy { holder: None })]);
     }
     for (path, was) in &changes.reads {
-        let since = Since { start: changes.start, was: *was };
+        let since = StartState { start: changes.start, was: *was };
         let stale = stale_since(&request, &path_of(path), since)?;
         refusals.extend(stale.map(|reason| Refusal::new(path_of(path), reason)));
     }
     let mut plans = Vec::with_capacity(changes.files.len());
     for change in changes.files {
-        let since = Since { start: changes.start, was: change.was };
+        let since = StartState { start: changes.start, was: change.was };
         let place = place(&request, &change.path)?;
         match base_of(&request, &place, &change, since)? {
             Ok(base) => plans.push(plan(&request, place, change.deed, base)?),
@@ -179,8 +179,8 @@ fn plan(request: &Request<'_>, place: Place, deed: ViewDeed, base: Base) -> Resu
     let root = request.root.path();
     let in_place = matches!(deed, ViewDeed::File { in_place: true, .. });
     let deed = match deed {
-        ViewDeed::File { from, digest, .. } => Operation::Put { content: Content::Copy(from), digest },
-        ViewDeed::Link(path) => Operation::Put { digest: Digest::of(&path), content: Content::Link(path) },
+        ViewDeed::File { from, digest, .. } => Operation::Put { content: NewContent::Copy(from), digest },
+        ViewDeed::Link(path) => Operation::Put { digest: Digest::of(&path), content: NewContent::Link(path) },
         ViewDeed::Remove => Operation::Remove,
         ViewDeed::Mode(mode) => Operation::SetMode(mode),
     };
@@ -224,7 +224,7 @@ fn base_of(
     request: &Request<'_>,
     place: &Place,
     change: &ViewChange,
-    since: Since,
+    since: StartState,
 ) -> Result<std::result::Result<Base, Reason>> {
     let (root, path) = (request.root, place.path());
     let mode = root.settings().guard.mode;
@@ -256,7 +256,7 @@ fn base_of(
 
 /// Why a file is not what it was when the command started. The commit decides it in the end, but a controller wants to know
 /// all stale files at once.
-fn stale_since(request: &Request<'_>, path: &FilePath, since: Since) -> Result<Option<Reason>> {
+fn stale_since(request: &Request<'_>, path: &FilePath, since: StartState) -> Result<Option<Reason>> {
     let spot = request.root.spot_anywhere(path)?;
     let actual = match spot.map(|spot| spot.steady(READ_WAIT)).transpose()? {
         Some((Found::File(_), Quiet::Busy)) => return Ok(None),

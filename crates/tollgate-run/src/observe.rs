@@ -14,10 +14,13 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::level::{LEVEL_VARIABLE, RunLevel};
+use crate::outcome::{AfterRun, RunEnd, RunNote, RunOutcome, WrittenFile};
+use crate::request::RunRequest;
+#[cfg(target_os = "linux")]
 use crate::supervisor::Supervisor;
-use crate::{
-    After, AfterRun, LEVEL_VARIABLE, RunEnd, RunLevel, RunNote, RunOutcome, RunRequest, WrittenFile, sys,
-};
+#[cfg(target_os = "linux")]
+use crate::sys;
 use tollgate_base::error::{At, Result};
 use tollgate_guard::gate::Gate;
 use tollgate_guard::supervised::{MadeChange, SupervisedProgram};
@@ -90,7 +93,7 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<RunOutcome> {
         reads: Vec::new(),
         writes,
         notes,
-        after: AfterRun(After::Nothing),
+        after: AfterRun::nothing(),
     })
 }
 
@@ -146,17 +149,14 @@ fn is_mentioned(request: &RunRequest<'_>, path: &Path) -> bool {
 /// Runs the command to its end.
 fn execute(request: &RunRequest<'_>) -> Result<std::result::Result<RunEnd, io::Error>> {
     let (program, arguments) = request.program();
-    let (mask, folder) = (request.supervisor.map(Supervisor::mask), request.folder.clone());
     let mut command = Command::new(program);
     command.args(arguments).env(LEVEL_VARIABLE, RunLevel::Observe.word());
-    sys::before_exec(&mut command, move || {
-        rustix::process::chdir(&folder)?;
-        mask.as_ref().map_or(Ok(()), |mask| mask.set().map(drop))
-    });
+    prepare(&mut command, request);
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return Ok(Err(error)),
     };
+    #[cfg(target_os = "linux")]
     if let Some(supervisor) = request.supervisor {
         supervisor.started(child.id());
     }
@@ -166,3 +166,17 @@ fn execute(request: &RunRequest<'_>) -> Result<std::result::Result<RunEnd, io::E
         (None, signal) => RunEnd::Killed(signal.unwrap_or(0)),
     }))
 }
+
+/// The command runs in its folder, and blocks the signals that this process blocked when it started.
+#[cfg(target_os = "linux")]
+fn prepare(command: &mut Command, request: &RunRequest<'_>) {
+    let (mask, folder) = (request.supervisor.map(Supervisor::mask), request.folder.clone());
+    sys::before_exec(command, move || {
+        rustix::process::chdir(&folder)?;
+        mask.as_ref().map_or(Ok(()), |mask| mask.set().map(drop))
+    });
+}
+
+/// Elsewhere there is one process, which runs in the folder already.
+#[cfg(not(target_os = "linux"))]
+fn prepare(_command: &mut Command, _request: &RunRequest<'_>) {}

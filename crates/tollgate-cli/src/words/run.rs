@@ -10,6 +10,10 @@ use super::refusal::refused;
 use super::text::Viewpoint;
 use crate::answer::json_line;
 
+/// The supervisor has died.
+pub(crate) const RUN_KILLED: &str = "the process that guards the command was killed; `tollgate ledger tail` shows which \
+                                     changes were made";
+
 /// One payload for each line, then text for people.
 pub(crate) fn run_refused(view: &Viewpoint, level: RunLevel, refusal: &Refused, notes: &str) -> String {
     let mut lines: Vec<String> = refusal.payloads().iter().map(json_line).collect();

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::plan::{Base, Looked, Operation, Plan, Since, Was};
+use super::plan::{Base, Looked, Operation, Plan, StartState, Was};
 use super::staging::Staged;
 use crate::disk::{Quiet, Spot, Target};
 use crate::turn::FileState;
@@ -31,8 +31,10 @@ impl Current {
     /// Makes the file quiet, hashes it and compares.
     pub(super) fn look(&mut self, spot: &Spot, plan: &Plan) -> Result<Looked> {
         let Some(file) = &mut self.file else { return self.look_at_nothing(spot, plan) };
-        if matches!(plan.base, Base::Exactly(FileState::Absent) | Base::Since(Since { was: Was::Absent, .. }))
-        {
+        if matches!(
+            plan.base,
+            Base::Exactly(FileState::Absent) | Base::Since(StartState { was: Was::Absent, .. })
+        ) {
             // No file should be there. There is no need to wait for quiet.
             return Ok(plan.stale(FileState::Absent, FileState::Present(file.hash()?)));
         }

@@ -42,7 +42,7 @@ pub(crate) struct ByCommand {
 pub(crate) enum Operation {
     /// It gets this content. It is created if it does not exist.
     Put {
-        content: Content,
+        content: NewContent,
         digest: Digest,
     },
     Remove,
@@ -54,7 +54,7 @@ pub(crate) enum Operation {
 
 /// What a file gets.
 #[derive(Debug)]
-pub(crate) enum Content {
+pub(crate) enum NewContent {
     Bytes(Vec<u8>),
     /// The bytes, the mode, the times and the attributes of this file, which a command has written.
     Copy(PathBuf),
@@ -65,7 +65,7 @@ pub(crate) enum Content {
 impl Operation {
     pub(crate) fn put(bytes: Vec<u8>) -> Self {
         let digest = Digest::of(&bytes);
-        Self::Put { content: Content::Bytes(bytes), digest }
+        Self::Put { content: NewContent::Bytes(bytes), digest }
     }
 
     /// What is at the path afterwards.
@@ -95,12 +95,12 @@ pub(crate) enum Base {
     /// This state. Otherwise the change is made, and the ledger says that it would have been refused.
     Observed(FileState),
     /// What was there when a command started. Otherwise the change is refused.
-    Since(Since),
+    Since(StartState),
 }
 
 /// How to tell whether a file is what it was when a command started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Since {
+pub struct StartState {
     /// When the command started, by the clock of the file system, in nanoseconds since 1970. Every later change of a file has
     /// this time or a later one.
     pub start: i128,
@@ -119,7 +119,7 @@ pub enum Was {
     Unknown,
 }
 
-impl Since {
+impl StartState {
     /// Whether a file with this hash, whose metadata last changed at this time, is what was there.
     pub(crate) fn holds(&self, changed: i128, digest: Digest) -> bool {
         match self.was {

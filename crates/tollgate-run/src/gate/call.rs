@@ -19,7 +19,7 @@ pub(super) struct PathArgument {
 
 /// What a call would do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum SystemCall {
     /// Open a file.
     Open { path: PathArgument, flags: i32 },
     /// Cut a file off, or extend it.
@@ -46,7 +46,7 @@ pub(super) enum Call {
 
 /// How to understand the arguments of a call. Numbers are positions among the arguments.
 #[derive(Debug, Clone, Copy)]
-enum Shape {
+enum ArgumentShape {
     /// `open(path, flags)`
     Open,
     /// `creat(path, mode)`
@@ -97,56 +97,56 @@ const FILE_SETATTR: i64 = 469;
 const RESOLVE_IN_ROOT: u64 = 0x10;
 
 /// Every call that the supervisor answers.
-const CALLS: &[(i64, Shape)] = &[
-    (libc::SYS_openat2, Shape::OpenAt2),
-    (libc::SYS_truncate, Shape::Truncate),
+const CALLS: &[(i64, ArgumentShape)] = &[
+    (libc::SYS_openat2, ArgumentShape::OpenAt2),
+    (libc::SYS_truncate, ArgumentShape::Truncate),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_creat, Shape::Creat),
+    (libc::SYS_creat, ArgumentShape::Creat),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_rename, Shape::Rename),
-    (libc::SYS_renameat, Shape::RenameAt { flags: false }),
-    (libc::SYS_renameat2, Shape::RenameAt { flags: true }),
+    (libc::SYS_rename, ArgumentShape::Rename),
+    (libc::SYS_renameat, ArgumentShape::RenameAt { flags: false }),
+    (libc::SYS_renameat2, ArgumentShape::RenameAt { flags: true }),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_unlink, Shape::Unlink),
-    (libc::SYS_unlinkat, Shape::UnlinkAt),
+    (libc::SYS_unlink, ArgumentShape::Unlink),
+    (libc::SYS_unlinkat, ArgumentShape::UnlinkAt),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_rmdir, Shape::RemoveFolder),
+    (libc::SYS_rmdir, ArgumentShape::RemoveFolder),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_link, Shape::Link),
-    (libc::SYS_linkat, Shape::LinkAt),
+    (libc::SYS_link, ArgumentShape::Link),
+    (libc::SYS_linkat, ArgumentShape::LinkAt),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_symlink, Shape::Symlink),
-    (libc::SYS_symlinkat, Shape::SymlinkAt),
+    (libc::SYS_symlink, ArgumentShape::Symlink),
+    (libc::SYS_symlinkat, ArgumentShape::SymlinkAt),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_mkdir, Shape::Create),
-    (libc::SYS_mkdirat, Shape::CreateAt),
+    (libc::SYS_mkdir, ArgumentShape::Create),
+    (libc::SYS_mkdirat, ArgumentShape::CreateAt),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_mknod, Shape::Create),
-    (libc::SYS_mknodat, Shape::CreateAt),
+    (libc::SYS_mknod, ArgumentShape::Create),
+    (libc::SYS_mknodat, ArgumentShape::CreateAt),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_chmod, Shape::Describe { follow: true }),
-    (libc::SYS_fchmodat, Shape::DescribeAt { flags: None }),
-    (FCHMODAT2, Shape::DescribeAt { flags: Some(3) }),
+    (libc::SYS_chmod, ArgumentShape::Describe { follow: true }),
+    (libc::SYS_fchmodat, ArgumentShape::DescribeAt { flags: None }),
+    (FCHMODAT2, ArgumentShape::DescribeAt { flags: Some(3) }),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_chown, Shape::Describe { follow: true }),
+    (libc::SYS_chown, ArgumentShape::Describe { follow: true }),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_lchown, Shape::Describe { follow: false }),
-    (libc::SYS_fchownat, Shape::DescribeAt { flags: Some(4) }),
-    (libc::SYS_setxattr, Shape::Describe { follow: true }),
-    (libc::SYS_lsetxattr, Shape::Describe { follow: false }),
-    (libc::SYS_removexattr, Shape::Describe { follow: true }),
-    (libc::SYS_lremovexattr, Shape::Describe { follow: false }),
-    (SETXATTRAT, Shape::DescribeAt { flags: Some(2) }),
-    (REMOVEXATTRAT, Shape::DescribeAt { flags: Some(2) }),
-    (FILE_SETATTR, Shape::DescribeAt { flags: None }),
-    (libc::SYS_landlock_restrict_self, Shape::Restrict),
+    (libc::SYS_lchown, ArgumentShape::Describe { follow: false }),
+    (libc::SYS_fchownat, ArgumentShape::DescribeAt { flags: Some(4) }),
+    (libc::SYS_setxattr, ArgumentShape::Describe { follow: true }),
+    (libc::SYS_lsetxattr, ArgumentShape::Describe { follow: false }),
+    (libc::SYS_removexattr, ArgumentShape::Describe { follow: true }),
+    (libc::SYS_lremovexattr, ArgumentShape::Describe { follow: false }),
+    (SETXATTRAT, ArgumentShape::DescribeAt { flags: Some(2) }),
+    (REMOVEXATTRAT, ArgumentShape::DescribeAt { flags: Some(2) }),
+    (FILE_SETATTR, ArgumentShape::DescribeAt { flags: None }),
+    (libc::SYS_landlock_restrict_self, ArgumentShape::Restrict),
 ];
 
 /// The calls that open a file, with the position of their flags.
-const OPENS: &[(i64, u8, Shape)] = &[
-    (libc::SYS_openat, 2, Shape::OpenAt),
+const OPENS: &[(i64, u8, ArgumentShape)] = &[
+    (libc::SYS_openat, 2, ArgumentShape::OpenAt),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_open, 1, Shape::Open),
+    (libc::SYS_open, 1, ArgumentShape::Open),
 ];
 
 /// Calls that could open files behind the supervisor's back. Programs that use them have another way.
@@ -170,7 +170,7 @@ pub(super) fn supervised() -> CallList {
     }
 }
 
-impl Call {
+impl SystemCall {
     /// Understands a call.
     pub(super) fn read(waiting: &WaitingCall, tracee: &Tracee) -> io::Result<Self> {
         let is = |number: &i64| i64::from(waiting.number) == *number;
@@ -187,20 +187,23 @@ impl Call {
         let below = |folder: usize| path(int(folder), folder + 1);
         // An address that cannot be valid: the call fails, or means the open file itself.
         let first = match shape {
-            Shape::OpenAt | Shape::OpenAt2 | Shape::RenameAt { .. } | Shape::UnlinkAt => 1,
-            Shape::LinkAt | Shape::CreateAt | Shape::DescribeAt { .. } => 1,
+            ArgumentShape::OpenAt
+            | ArgumentShape::OpenAt2
+            | ArgumentShape::RenameAt { .. }
+            | ArgumentShape::UnlinkAt => 1,
+            ArgumentShape::LinkAt | ArgumentShape::CreateAt | ArgumentShape::DescribeAt { .. } => 1,
             _ => 0,
         };
-        if argument(first) == 0 && !matches!(shape, Shape::Restrict) {
+        if argument(first) == 0 && !matches!(shape, ArgumentShape::Restrict) {
             return Ok(Self::NoPath);
         }
         Ok(match shape {
-            Shape::Open => Self::Open { path: here(0)?, flags: int(1) },
-            Shape::Creat => {
+            ArgumentShape::Open => Self::Open { path: here(0)?, flags: int(1) },
+            ArgumentShape::Creat => {
                 Self::Open { path: here(0)?, flags: libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC }
             }
-            Shape::OpenAt => Self::Open { path: below(0)?, flags: int(2) },
-            Shape::OpenAt2 => {
+            ArgumentShape::OpenAt => Self::Open { path: below(0)?, flags: int(2) },
+            ArgumentShape::OpenAt2 => {
                 let (flags, resolve) = (tracee.number(argument(2))?, tracee.number(argument(2) + 16)?);
                 let mut path = below(0)?;
                 if resolve & RESOLVE_IN_ROOT != 0 {
@@ -210,29 +213,31 @@ impl Call {
                 }
                 Self::Open { path, flags: flags as u32 as i32 }
             }
-            Shape::Truncate => Self::Truncate { path: here(0)?, length: argument(1) },
-            Shape::Rename => Self::Rename { from: here(0)?, to: here(1)?, flags: 0 },
-            Shape::RenameAt { flags } => Self::Rename {
+            ArgumentShape::Truncate => Self::Truncate { path: here(0)?, length: argument(1) },
+            ArgumentShape::Rename => Self::Rename { from: here(0)?, to: here(1)?, flags: 0 },
+            ArgumentShape::RenameAt { flags } => Self::Rename {
                 from: below(0)?,
                 to: below(2)?,
                 flags: if flags { argument(4) as u32 } else { 0 },
             },
-            Shape::Unlink => Self::Unlink { path: here(0)? },
-            Shape::UnlinkAt if int(2) & libc::AT_REMOVEDIR != 0 => Self::RemoveFolder { path: below(0)? },
-            Shape::UnlinkAt => Self::Unlink { path: below(0)? },
-            Shape::RemoveFolder => Self::RemoveFolder { path: here(0)? },
-            Shape::Link => Self::Link { from: here(0)?, to: here(1)? },
-            Shape::LinkAt => Self::Link { from: below(0)?, to: below(2)? },
-            Shape::Symlink => Self::Symlink { path: here(1)? },
-            Shape::SymlinkAt => Self::Symlink { path: below(1)? },
-            Shape::Create => Self::Create { path: here(0)? },
-            Shape::CreateAt => Self::Create { path: below(0)? },
-            Shape::Describe { follow } => Self::Describe { path: here(0)?, follow },
-            Shape::DescribeAt { flags } => {
+            ArgumentShape::Unlink => Self::Unlink { path: here(0)? },
+            ArgumentShape::UnlinkAt if int(2) & libc::AT_REMOVEDIR != 0 => {
+                Self::RemoveFolder { path: below(0)? }
+            }
+            ArgumentShape::UnlinkAt => Self::Unlink { path: below(0)? },
+            ArgumentShape::RemoveFolder => Self::RemoveFolder { path: here(0)? },
+            ArgumentShape::Link => Self::Link { from: here(0)?, to: here(1)? },
+            ArgumentShape::LinkAt => Self::Link { from: below(0)?, to: below(2)? },
+            ArgumentShape::Symlink => Self::Symlink { path: here(1)? },
+            ArgumentShape::SymlinkAt => Self::Symlink { path: below(1)? },
+            ArgumentShape::Create => Self::Create { path: here(0)? },
+            ArgumentShape::CreateAt => Self::Create { path: below(0)? },
+            ArgumentShape::Describe { follow } => Self::Describe { path: here(0)?, follow },
+            ArgumentShape::DescribeAt { flags } => {
                 let flags = flags.map_or(0, int);
                 Self::Describe { path: below(0)?, follow: flags & libc::AT_SYMLINK_NOFOLLOW == 0 }
             }
-            Shape::Restrict => Self::Restrict,
+            ArgumentShape::Restrict => Self::Restrict,
         })
     }
 }

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 
 use libc::c_int;
 
-use super::call::{Call, PathArgument};
+use super::call::{PathArgument, SystemCall};
 use super::remembered::{KnownFile, Remembered};
 use super::tracee::{FinalLink, Lead, Tracee, kind_at};
+use crate::level::RunLevel;
+use crate::request::ReadsCount;
 use crate::sys::seccomp::CallAnswer;
 use crate::transaction::MOST_SHOWN;
-use crate::{ReadsCount, RunLevel};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_guard::gate::Gate;
@@ -49,7 +50,7 @@ enum There {
 }
 
 /// Either the path that a call may go on with, or its answer.
-type Step<T> = std::result::Result<T, CallAnswer>;
+type Judged<T> = std::result::Result<T, CallAnswer>;
 
 impl<'a> Files<'a> {
     pub(super) fn new(gate: &'a Gate, turn: &'a dyn TurnState, memory: &'a mut Remembered) -> Self {
@@ -57,23 +58,23 @@ impl<'a> Files<'a> {
     }
 
     /// The answer to a call.
-    pub(super) fn answer(&mut self, tracee: &Tracee, call: &Call) -> Result<CallAnswer> {
+    pub(super) fn answer(&mut self, tracee: &Tracee, call: &SystemCall) -> Result<CallAnswer> {
         self.learn()?;
         let answer = match call {
-            Call::NoPath => Ok(()),
-            Call::Restrict => {
+            SystemCall::NoPath => Ok(()),
+            SystemCall::Restrict => {
                 self.memory.may_act = false;
                 Ok(())
             }
-            Call::Open { path, flags } => self.open(tracee, path, *flags)?,
-            Call::Truncate { path, length } => self.truncate(tracee, path, *length)?,
-            Call::Rename { from, to, flags } => self.rename(tracee, from, to, *flags)?,
-            Call::Unlink { path } => self.unlink(tracee, path)?,
-            Call::RemoveFolder { path } => self.named(tracee, path, FinalLink::Keep)?.map(drop),
-            Call::Link { from, to } => self.link(tracee, from, to)?,
-            Call::Symlink { path } => self.symlink(tracee, path)?,
-            Call::Create { path } => self.named(tracee, path, FinalLink::Keep)?.map(drop),
-            Call::Describe { path, follow } => {
+            SystemCall::Open { path, flags } => self.open(tracee, path, *flags)?,
+            SystemCall::Truncate { path, length } => self.truncate(tracee, path, *length)?,
+            SystemCall::Rename { from, to, flags } => self.rename(tracee, from, to, *flags)?,
+            SystemCall::Unlink { path } => self.unlink(tracee, path)?,
+            SystemCall::RemoveFolder { path } => self.named(tracee, path, FinalLink::Keep)?.map(drop),
+            SystemCall::Link { from, to } => self.link(tracee, from, to)?,
+            SystemCall::Symlink { path } => self.symlink(tracee, path)?,
+            SystemCall::Create { path } => self.named(tracee, path, FinalLink::Keep)?.map(drop),
+            SystemCall::Describe { path, follow } => {
                 let last = if *follow { FinalLink::Follow } else { FinalLink::Keep };
                 self.named(tracee, path, last)?.map(drop)
             }
@@ -82,7 +83,7 @@ impl<'a> Files<'a> {
     }
 
     /// Where a path leads, if it is under guard.
-    fn lead(&self, tracee: &Tracee, path: &PathArgument, last: FinalLink) -> Step<Option<Guarded>> {
+    fn lead(&self, tracee: &Tracee, path: &PathArgument, last: FinalLink) -> Judged<Option<Guarded>> {
         // What cannot be read is refused: nobody knows what it would change.
         match tracee.lead(&self.memory.view, path.at, &path.text, last) {
             Ok(Lead::Outside) => Ok(None),
@@ -97,7 +98,7 @@ impl<'a> Files<'a> {
         tracee: &Tracee,
         path: &PathArgument,
         last: FinalLink,
-    ) -> Result<Step<Option<Guarded>>> {
+    ) -> Result<Judged<Option<Guarded>>> {
         let guarded = match self.lead(tracee, path, last) {
             Ok(Some(guarded)) => guarded,
             Ok(None) => return Ok(Ok(None)),
@@ -115,7 +116,7 @@ impl<'a> Files<'a> {
         Ok(Ok((!self.memory.passes(&guarded.path)).then_some(guarded)))
     }
 
-    fn open(&mut self, tracee: &Tracee, path: &PathArgument, flags: c_int) -> Result<Step<()>> {
+    fn open(&mut self, tracee: &Tracee, path: &PathArgument, flags: c_int) -> Result<Judged<()>> {
         let has = |flag: c_int| flags & flag == flag;
         let access = flags & libc::O_ACCMODE;
         let writes = access != libc::O_RDONLY || has(libc::O_TRUNC) || has(libc::O_CREAT);
@@ -174,7 +175,7 @@ impl<'a> Files<'a> {
         Ok(Ok(()))
     }
 
-    fn truncate(&mut self, tracee: &Tracee, path: &PathArgument, length: u64) -> Result<Step<()>> {
+    fn truncate(&mut self, tracee: &Tracee, path: &PathArgument, length: u64) -> Result<Judged<()>> {
         let guarded = match self.named(tracee, path, FinalLink::Follow)? {
             Ok(Some(guarded)) if there(&guarded.path) == There::File => guarded,
             other => return Ok(other.map(drop)),
@@ -191,7 +192,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    fn unlink(&mut self, tracee: &Tracee, path: &PathArgument) -> Result<Step<()>> {
+    fn unlink(&mut self, tracee: &Tracee, path: &PathArgument) -> Result<Judged<()>> {
         let guarded = match self.named(tracee, path, FinalLink::Keep)? {
             Ok(Some(guarded)) if there(&guarded.path) == There::File => guarded,
             other => return Ok(other.map(drop)),
@@ -211,7 +212,7 @@ impl<'a> Files<'a> {
         from: &PathArgument,
         to: &PathArgument,
         flags: u32,
-    ) -> Result<Step<()>> {
+    ) -> Result<Judged<()>> {
         let mut ends = Vec::with_capacity(2);
         for path in [from, to] {
             match self.named(tracee, path, FinalLink::Keep)? {
@@ -321,7 +322,7 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
-    fn link(&mut self, tracee: &Tracee, from: &PathArgument, to: &PathArgument) -> Result<Step<()>> {
+    fn link(&mut self, tracee: &Tracee, from: &PathArgument, to: &PathArgument) -> Result<Judged<()>> {
         // A second name of a protected file would be a way to change it.
         let state = match self.named(tracee, from, FinalLink::Keep)? {
             Ok(Some(from)) if there(&from.path) == There::File => self.look(&from)?,
@@ -338,7 +339,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    fn symlink(&mut self, tracee: &Tracee, path: &PathArgument) -> Result<Step<()>> {
+    fn symlink(&mut self, tracee: &Tracee, path: &PathArgument) -> Result<Judged<()>> {
         match self.named(tracee, path, FinalLink::Keep)? {
             Ok(path) => self.must_bring_nothing_protected([&path, &None]),
             Err(answer) => Ok(Err(answer)),
@@ -346,7 +347,7 @@ impl<'a> Files<'a> {
     }
 
     /// A folder or a link must not bring protected names to a path, or take them away.
-    fn must_bring_nothing_protected(&mut self, ends: [&Option<Guarded>; 2]) -> Result<Step<()>> {
+    fn must_bring_nothing_protected(&mut self, ends: [&Option<Guarded>; 2]) -> Result<Judged<()>> {
         for end in ends.into_iter().flatten() {
             let file = self.program.file(&end.path)?;
             if let Some(protected) = self.program.protected_around(&file).first() {
@@ -381,7 +382,7 @@ impl<'a> Files<'a> {
     }
 
     /// Whether the command may change a file that exists, or create it.
-    fn judge(&mut self, guarded: &Guarded, extent: Extent) -> Result<Step<FileState>> {
+    fn judge(&mut self, guarded: &Guarded, extent: Extent) -> Result<Judged<FileState>> {
         if self.memory.known.get(&guarded.path).is_some_and(|known| known.anything) {
             let state = self.look(guarded)?;
             let known = self.memory.known.entry(guarded.path.clone()).or_default();

@@ -23,18 +23,18 @@ use rustix::process::{
     set_parent_process_death_signal, setpgid, waitpid,
 };
 
-use super::call::{Call, supervised};
+use super::call::{SystemCall, supervised};
 use super::files::{Files, Settled};
 use super::remembered::Remembered;
 use super::tracee::Tracee;
-use super::{may_not_look, why_not_installed};
+use super::why_not::{may_not_look, why_not_installed};
+use crate::level::{LEVEL_VARIABLE, RunLevel};
+use crate::outcome::{AfterRun, LevelAttempt, ReadFile, RunEnd, RunNote, RunOutcome, WrittenFile};
+use crate::request::{ReadsCount, RunRequest};
 use crate::supervisor::Supervisor;
+use crate::sys;
 use crate::sys::seccomp::{
     CallAnswer, Filter, Interruptible, WaitingCall, prefer_same_processor, receive, reply, still_waits,
-};
-use crate::{
-    After, AfterRun, Attempt, LEVEL_VARIABLE, ReadFile, ReadsCount, RunEnd, RunLevel, RunNote, RunOutcome,
-    RunRequest, WrittenFile, sys,
 };
 use tollgate_base::error::{At, Result};
 use tollgate_guard::gate::Gate;
@@ -45,7 +45,7 @@ use tollgate_guard::turn::TurnState;
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// A command under guard, with all processes that it has started.
-pub(crate) struct Guarding {
+struct Guarding {
     listener: OwnedFd,
     memory: Remembered,
     /// Why tollgate could not judge a call. The call has failed.
@@ -61,10 +61,10 @@ enum Start {
 }
 
 /// Runs a command at this level.
-pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<Attempt> {
+pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt> {
     let root = gate.workspace().path();
     if let Some(why) = may_not_look() {
-        return Ok(Attempt::NotPossible(why));
+        return Ok(LevelAttempt::NotPossible(why));
     }
     let mut memory = Remembered::new(root, &request.pass).at("look at", root)?;
     let (mut child, listener) = match start(request)? {
@@ -73,9 +73,9 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<Attempt> {
             (child, listener)
         }
         Start::NotExecuted(error) => {
-            return Ok(Attempt::Ran(RunOutcome::not_started(RunLevel::Gate, &error)));
+            return Ok(LevelAttempt::Ran(RunOutcome::not_started(RunLevel::Gate, &error)));
         }
-        Start::NotPossible(why) => return Ok(Attempt::NotPossible(why)),
+        Start::NotPossible(why) => return Ok(LevelAttempt::NotPossible(why)),
     };
     if let Some(supervisor) = request.supervisor {
         supervisor.started(child.id());
@@ -89,7 +89,7 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<Attempt> {
         (Some(code), _) => RunEnd::Exited(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
         (None, signal) => RunEnd::Killed(signal.unwrap_or(0)),
     };
-    guarding.end(gate, request, end).map(Attempt::Ran)
+    guarding.end(gate, request, end).map(LevelAttempt::Ran)
 }
 
 impl Guarding {
@@ -141,12 +141,15 @@ impl Guarding {
             reads: reads.collect(),
             writes: writes.collect(),
             notes: is_used.then_some(RunNote::StillGuarded).into_iter().chain(fault).collect(),
-            after: AfterRun(if is_used { After::Guard(Box::new(self)) } else { After::Nothing }),
+            after: match is_used {
+                true => AfterRun::of(|gate, turn| self.finish(gate, turn)),
+                false => AfterRun::nothing(),
+            },
         })
     }
 
     /// Guards what the command has left behind, until the last of it ends.
-    pub(crate) fn finish(mut self, gate: &Gate, turn: &dyn TurnState) -> Result<()> {
+    fn finish(mut self, gate: &Gate, turn: &dyn TurnState) -> Result<()> {
         loop {
             let ready = self.wait_for_a_call(Some(&LOOK))?;
             if ready.contains(PollFlags::IN) {
@@ -181,7 +184,7 @@ impl Guarding {
 /// The answer to a call. `None` if nobody waits for it any more.
 fn answer(listener: &OwnedFd, waiting: &WaitingCall, files: &mut Files<'_>) -> Option<Result<CallAnswer>> {
     let tracee = Tracee::new(waiting.thread);
-    let call = Call::read(waiting, &tracee);
+    let call = SystemCall::read(waiting, &tracee);
     // Otherwise another thread may have this number by now.
     if !still_waits(listener, waiting.id) {
         return None;

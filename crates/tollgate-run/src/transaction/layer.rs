@@ -17,7 +17,7 @@ use tollgate_guard::turn::FileState;
 use tollgate_guard::view::{Basis, ViewChange, ViewDeed};
 
 use super::ignored::IgnoreRules;
-use super::reads::Reads;
+use super::reads::CommandReads;
 use super::start::{Names, changed};
 
 /// The attributes in which the kernel keeps what it knows about the layer.
@@ -26,7 +26,7 @@ const ORIGIN: &str = "user.overlay.origin";
 
 /// The changes that were found in a layer.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct LayerChanges {
     pub(super) files: Vec<ViewChange>,
     pub(super) folders: Vec<(PathBuf, Option<u32>)>,
     /// Files of which only the times changed.
@@ -43,7 +43,7 @@ pub(super) struct Layer<'a> {
     pub(super) upper: &'a Path,
     pub(super) start: i128,
     pub(super) names: Option<&'a Names>,
-    pub(super) reads: &'a Reads,
+    pub(super) reads: &'a CommandReads,
     pub(super) rules: &'a IgnoreRules,
     pub(super) passed: &'a [PathBuf],
     /// Names that the command deleted, besides those that the layer marks.
@@ -55,8 +55,8 @@ pub(super) struct Layer<'a> {
 }
 
 impl Layer<'_> {
-    pub(super) fn changes(&self) -> Result<Found> {
-        let mut found = Found::default();
+    pub(super) fn changes(&self) -> Result<LayerChanges> {
+        let mut found = LayerChanges::default();
         self.folder(Path::new(""), &mut found)?;
         for path in self.gone {
             self.gone(path, self.real(path)?.as_ref(), &mut found)?;
@@ -64,7 +64,7 @@ impl Layer<'_> {
         Ok(found)
     }
 
-    fn folder(&self, folder: &Path, found: &mut Found) -> Result<()> {
+    fn folder(&self, folder: &Path, found: &mut LayerChanges) -> Result<()> {
         let layer = self.upper.join(folder);
         for entry in fs::read_dir(&layer).at("list the folder", &layer)? {
             let path = folder.join(entry.at("list the folder", &layer)?.file_name());
@@ -101,7 +101,7 @@ impl Layer<'_> {
     }
 
     /// The command deleted this name.
-    fn gone(&self, path: &Path, real: Option<&Metadata>, found: &mut Found) -> Result<()> {
+    fn gone(&self, path: &Path, real: Option<&Metadata>, found: &mut LayerChanges) -> Result<()> {
         match real {
             None => Ok(()),
             Some(real) if real.is_dir() => self.gone_folder(path, found),
@@ -112,14 +112,19 @@ impl Layer<'_> {
         }
     }
 
-    fn gone_folder(&self, folder: &Path, found: &mut Found) -> Result<()> {
+    fn gone_folder(&self, folder: &Path, found: &mut LayerChanges) -> Result<()> {
         self.gone_below(folder, &|_| false, found)?;
         found.folders.push((folder.to_owned(), None));
         Ok(())
     }
 
     /// The command deleted everything in this folder, except what is kept.
-    fn gone_below(&self, folder: &Path, is_kept: &dyn Fn(&Path) -> bool, found: &mut Found) -> Result<()> {
+    fn gone_below(
+        &self,
+        folder: &Path,
+        is_kept: &dyn Fn(&Path) -> bool,
+        found: &mut LayerChanges,
+    ) -> Result<()> {
         let real = self.root.join(folder);
         for entry in fs::read_dir(&real).at("list the folder", &real)? {
             let path = folder.join(entry.at("list the folder", &real)?.file_name());
@@ -135,7 +140,7 @@ impl Layer<'_> {
         path: &Path,
         new: &Metadata,
         real: Option<&Metadata>,
-        found: &mut Found,
+        found: &mut LayerChanges,
     ) -> Result<()> {
         let mode = new.mode() & 0o7777;
         match real {
@@ -161,7 +166,13 @@ impl Layer<'_> {
         self.folder(path, found)
     }
 
-    fn file(&self, path: &Path, new: &Metadata, real: Option<&Metadata>, found: &mut Found) -> Result<()> {
+    fn file(
+        &self,
+        path: &Path,
+        new: &Metadata,
+        real: Option<&Metadata>,
+        found: &mut LayerChanges,
+    ) -> Result<()> {
         let from = self.upper.join(path);
         let digest = hash(&from)?;
         if self.committed.get(path) == Some(&FileState::Present(digest)) {
@@ -175,7 +186,8 @@ impl Layer<'_> {
             if real.is_dir() {
                 self.gone_below(path, &|_| false, found)?;
             } else if self.is_unchanged(path, real, new, digest)? {
-                return Ok(self.metadata(path, new, real, found));
+                self.metadata(path, new, real, found);
+                return Ok(());
             }
         }
         let in_place = has_attribute(&from, ORIGIN);
@@ -197,7 +209,7 @@ impl Layer<'_> {
     }
 
     /// The bytes did not change, but the mode or the times may have.
-    fn metadata(&self, path: &Path, new: &Metadata, real: &Metadata, found: &mut Found) {
+    fn metadata(&self, path: &Path, new: &Metadata, real: &Metadata, found: &mut LayerChanges) {
         let mode = new.mode() & 0o7777;
         if real.mode() & 0o7777 != mode {
             self.push(path, ViewDeed::Mode(mode), Basis::Start, found);
@@ -220,7 +232,7 @@ impl Layer<'_> {
         Ok(hash_of(open(&old)?)? == hash_of(open(&self.upper.join(path))?)?)
     }
 
-    fn link(&self, path: &Path, real: Option<&Metadata>, found: &mut Found) -> Result<()> {
+    fn link(&self, path: &Path, real: Option<&Metadata>, found: &mut LayerChanges) -> Result<()> {
         let read = |path: &Path| fs::read_link(path).at("read", path);
         let text = read(&self.upper.join(path))?;
         let digest = Digest::of(text.as_os_str().as_bytes());
@@ -237,7 +249,7 @@ impl Layer<'_> {
         Ok(())
     }
 
-    fn push(&self, path: &Path, deed: ViewDeed, basis: Basis, found: &mut Found) {
+    fn push(&self, path: &Path, deed: ViewDeed, basis: Basis, found: &mut LayerChanges) {
         if matches!(deed, ViewDeed::Remove) && self.committed.get(path) == Some(&FileState::Absent) {
             return;
         }

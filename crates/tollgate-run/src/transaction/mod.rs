@@ -42,16 +42,16 @@ use tollgate_guard::workspace::STATE_FOLDER;
 
 use self::composite::{Composite, mounts_below};
 use self::ignored::IgnoreRules;
-use self::layer::{Found, Layer};
-use self::reads::{Reads, Touched};
+use self::layer::{Layer, LayerChanges};
+use self::reads::{CommandReads, FileUse};
 use self::start::{Names, changed, now_on_disk};
 use self::view::{ENTERED, View, WATCHED, layer_folders};
 use self::why_not::reason;
+use crate::level::{LEVEL_VARIABLE, RunLevel};
+use crate::outcome::{AfterRun, LevelAttempt, ReadFile, RunEnd, RunNote, RunOutcome, WrittenFile};
+use crate::request::{ChangedRead, ReadsCount, RunRequest};
 use crate::supervisor::Supervisor;
-use crate::{
-    After, AfterRun, Attempt, ChangedRead, LEVEL_VARIABLE, ReadFile, ReadsCount, RunEnd, RunLevel, RunNote,
-    RunOutcome, RunRequest, WrittenFile, sys,
-};
+use crate::sys;
 
 /// The number of files up to which a command shows what it reads to the agent. A command that reads more searches.
 pub(crate) const MOST_SHOWN: usize = 16;
@@ -66,7 +66,7 @@ pub(crate) struct Transaction {
     folder: RunFolder,
     start: i128,
     names: Option<Names>,
-    reads: Reads,
+    reads: CommandReads,
     rules: IgnoreRules,
     passed: Vec<PathBuf>,
     composite: Option<Composite>,
@@ -84,15 +84,15 @@ pub(crate) fn why_not(gate: &Gate) -> Result<Option<String>> {
 }
 
 /// Runs a command as a transaction.
-pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<Attempt> {
+pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt> {
     let mut transaction = Transaction::begin(gate, &request.pass, Some(()))?;
     let (child, progress) = match transaction.start(&request.command, &request.folder, request.supervisor)? {
         (Ok(child), progress) => (child, progress),
         (Err(error), progress) => {
             transaction.folder.remove()?;
             return Ok(match progress.contains(&ENTERED) {
-                true => Attempt::Ran(RunOutcome::not_started(RunLevel::Transaction, &error)),
-                false => Attempt::NotPossible(reason(&error)),
+                true => LevelAttempt::Ran(RunOutcome::not_started(RunLevel::Transaction, &error)),
+                false => LevelAttempt::NotPossible(reason(&error)),
             });
         }
     };
@@ -103,7 +103,7 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<Attempt> {
         supervisor.started(child.id());
     }
     let end = transaction.wait(child.id())?;
-    transaction.end(gate, request, end).map(Attempt::Ran)
+    transaction.end(gate, request, end).map(LevelAttempt::Ran)
 }
 
 /// What the child has reported.
@@ -130,7 +130,7 @@ impl Transaction {
         };
         // Without a watcher, nobody knows what the command reads, and the outcome says so.
         let watcher = names.as_ref().and_then(|_| init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok());
-        let reads = Reads::new(&root, start, watcher);
+        let reads = CommandReads::new(&root, start, watcher);
         let (composite, committed) = (None, HashMap::new());
         Ok(Self { root, folder, start, names, reads, rules, passed, composite, committed })
     }
@@ -223,7 +223,11 @@ impl Transaction {
         if left_behind {
             notes.push(RunNote::LeftBehind);
         }
-        let found = self.look()?;
+        let mut found = self.look()?;
+        if left_behind {
+            // They may be at work in these folders, which are moved as a whole.
+            found.ignored.clear();
+        }
         let reads = self.only_read(&found);
         let changed: Vec<PathBuf> = reads
             .iter()
@@ -241,22 +245,14 @@ impl Transaction {
         let (refused, writes) = self.commit(gate, request.turn, found, serial)?;
         let reads = self.count_reads(gate, request, reads)?;
         let after = match (left_behind, &refused) {
-            (true, None) => After::Background(Box::new(self)),
+            (true, None) => AfterRun::of(|gate, turn| self.finish(gate, turn)),
             // If processes are left, they keep their view. What they change goes nowhere.
-            (_, Some(_)) | (false, None) => After::Remove(self.folder),
+            (_, Some(_)) | (false, None) => AfterRun::of(|_, _| self.folder.remove()),
         };
-        Ok(RunOutcome {
-            level: RunLevel::Transaction,
-            end,
-            refused,
-            reads,
-            writes,
-            notes,
-            after: AfterRun(after),
-        })
+        Ok(RunOutcome { level: RunLevel::Transaction, end, refused, reads, writes, notes, after })
     }
 
-    fn look(&self) -> Result<Found> {
+    fn look(&self) -> Result<LayerChanges> {
         let upper = self.folder.path().join("upper");
         let gone = match &self.composite {
             Some(parts) => parts.collect(self.folder.path(), &self.passed)?,
@@ -281,10 +277,10 @@ impl Transaction {
         &mut self,
         gate: &Gate,
         turn: &dyn TurnState,
-        found: Found,
+        found: LayerChanges,
         reads: Vec<(PathBuf, Was)>,
     ) -> Result<(Option<Refused>, Vec<WrittenFile>)> {
-        let Found { files, folders, times, ignored, .. } = found;
+        let LayerChanges { files, folders, times, ignored, .. } = found;
         let changes =
             ViewChanges { level: RunLevel::Transaction.word(), start: self.start, files, folders, reads };
         let applied = match gate.commit_view(turn, changes)? {
@@ -331,7 +327,7 @@ impl Transaction {
     }
 
     /// The files that the command looked at and did not change.
-    fn only_read(&self, found: &Found) -> Vec<(PathBuf, Touched)> {
+    fn only_read(&self, found: &LayerChanges) -> Vec<(PathBuf, FileUse)> {
         let mut files = self.reads.looked_at();
         let is_there = |path: &Path| self.names.as_ref().and_then(|names| names.has(path)) == Some(true);
         let is_written = |path: &Path| found.files.iter().any(|change| change.path == path);
@@ -340,7 +336,7 @@ impl Transaction {
     }
 
     /// Whether another program has changed a file that the command read.
-    fn has_changed(&self, path: &Path, touched: Touched) -> bool {
+    fn has_changed(&self, path: &Path, touched: FileUse) -> bool {
         let real = self.root.join(path);
         match fs::metadata(&real) {
             Ok(found) if changed(&found) < self.start => false,
@@ -354,7 +350,7 @@ impl Transaction {
         &self,
         gate: &Gate,
         request: &RunRequest<'_>,
-        reads: Vec<(PathBuf, Touched)>,
+        reads: Vec<(PathBuf, FileUse)>,
     ) -> Result<Vec<ReadFile>> {
         // A command that reads many files searches them: the agent has seen little of each.
         let shown = if reads.len() <= MOST_SHOWN { Extent::Whole } else { Extent::Part };

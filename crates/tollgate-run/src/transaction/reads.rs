@@ -21,7 +21,7 @@ const LARGEST_HASHED: u64 = 1 << 20;
 
 /// What the command did to one file.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Touched {
+pub(super) struct FileUse {
     /// It read the file before it changed it.
     pub(super) looked: bool,
     changed: bool,
@@ -29,15 +29,15 @@ pub(super) struct Touched {
     pub(super) at_start: Option<Digest>,
 }
 
-pub(super) struct Reads {
+pub(super) struct CommandReads {
     root: PathBuf,
     start: i128,
     watcher: Option<OwnedFd>,
-    touched: HashMap<PathBuf, Touched>,
+    touched: HashMap<PathBuf, FileUse>,
     hashed: usize,
 }
 
-impl Reads {
+impl CommandReads {
     pub(super) fn new(root: &Path, start: i128, watcher: Option<OwnedFd>) -> Self {
         Self { root: root.to_owned(), start, watcher, touched: HashMap::new(), hashed: 0 }
     }
@@ -84,7 +84,7 @@ impl Reads {
         if is_new && is_read && self.hashed < MOST_HASHED {
             self.hashed += 1;
             let at_start = self.hash_at_start(&path);
-            self.touched.insert(path, Touched { looked: true, changed: false, at_start });
+            self.touched.insert(path, FileUse { looked: true, changed: false, at_start });
             return;
         }
         let touched = self.touched.entry(path).or_default();
@@ -115,13 +115,13 @@ impl Reads {
     }
 
     /// What the command did to this file. `None` if nobody knows.
-    pub(super) fn of(&self, path: &Path) -> Option<Touched> {
+    pub(super) fn of(&self, path: &Path) -> Option<FileUse> {
         self.watcher.as_ref()?;
         Some(self.touched.get(path).copied().unwrap_or_default())
     }
 
     /// The files that the command looked at, sorted.
-    pub(super) fn looked_at(&self) -> Vec<(PathBuf, Touched)> {
+    pub(super) fn looked_at(&self) -> Vec<(PathBuf, FileUse)> {
         let looked = self.touched.iter().filter(|(_, touched)| touched.looked);
         let mut files: Vec<_> = looked.map(|(path, touched)| (path.clone(), *touched)).collect();
         files.sort_by(|a, b| a.0.cmp(&b.0));

@@ -74,7 +74,7 @@ impl Acting<'_> {
         match self.judge(turn, &tool_use)? {
             Outcome::Refused(refused) => {
                 let note = if untrusted { words::hook_untrusted() } else { "" };
-                Ok(Some(self.host.block(&(self.refusal(call, &refused) + note))))
+                Ok(Some(self.host.block(&(self.refusal(call, &refused) + note), Some(call))))
             }
             Outcome::Done(ticket) => {
                 let expectation = Expectation { ticket: Some(ticket.clone()), predicted, foreign };
@@ -185,7 +185,7 @@ impl Acting<'_> {
         let tool_use =
             ToolUse { call: self.name_of(call), tool: call.tool.clone(), reads: Vec::new(), changes };
         match self.judge(turn, &tool_use)? {
-            Outcome::Refused(refused) => Ok(Some(self.host.block(&self.refusal(call, &refused)))),
+            Outcome::Refused(refused) => Ok(Some(self.host.block(&self.refusal(call, &refused), Some(call)))),
             Outcome::Done(ticket) => {
                 self.gate.post_tool_use(turn, ticket, ToolResult::Failed)?;
                 Ok(None)

@@ -15,6 +15,7 @@ use tollgate::error::Fault;
 
 use super::last_call;
 use crate::global_args::GlobalArgs;
+use crate::host::event::HookEvent;
 use crate::host::{self, Canary, Host, Registered};
 use crate::invocation::Invocation;
 use crate::report::diagnosis::{Fact, HookState, HostCheckup, Registration};
@@ -142,15 +143,22 @@ fn try_out(host: &dyn Host, command: &str) -> Result<(), String> {
     }
     fs::write(&file, "two\n").map_err(text)?;
     let answer = ask(Canary::BeforeWrite)?;
-    let blocked = serde_json::from_str::<Value>(&answer)
-        .is_ok_and(|answer| answer.to_string().contains("STALE_FILE") && has_the_form(host, &answer));
+    let payload = host.canary("tollgate-doctor", &cage.folder, Canary::BeforeWrite, &file);
+    let blocked = serde_json::from_str::<Value>(&answer).is_ok_and(|answer| {
+        answer.to_string().contains("STALE_FILE") && has_the_form(host, &payload, &answer)
+    });
     if blocked { Ok(()) } else { Err(format!("the answer to a stale write was `{}`", answer.trim())) }
 }
 
-/// Whether the answer has exactly the fields that block a tool of this program.
-fn has_the_form(host: &dyn Host, answer: &Value) -> bool {
+/// Whether the answer to this payload has exactly the fields that block a tool of this program.
+fn has_the_form(host: &dyn Host, payload: &Value, answer: &Value) -> bool {
     let keys = |value: &Value| value.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>());
-    keys(answer) == keys(&host.block(""))
+    let event = host.hear(payload).map(|heard| heard.event);
+    let call = match &event {
+        Ok(HookEvent::Before(call)) => Some(call),
+        _ => None,
+    };
+    keys(answer) == keys(&host.block("", call))
 }
 
 /// A temporary workspace for a canary. Dropping it deletes it and all state about it.

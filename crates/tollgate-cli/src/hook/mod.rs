@@ -61,22 +61,23 @@ pub(crate) fn answer(called: &'static dyn Host, global: &GlobalArgs) -> Option<V
         Ok((hook, plan))
     }));
     match understood {
-        Ok(Ok((Hook { host, .. }, ToolPlan { people_only: Some(command), .. }))) => {
-            Some(host.block(&words::hook_people_only(&command)))
+        Ok(Ok((hook, ToolPlan { people_only: Some(command), .. }))) => {
+            Some(hook.host.block(&words::hook_people_only(&command), hook.call()))
         }
         Ok(Ok((hook, plan))) if plan.weight() == Weight::Harmless => {
             // If this fails or takes long, no update is lost.
             catch_unwind(AssertUnwindSafe(|| hook.run(plan, &mut |_| {}))).ok()?.ok()?
         }
         Ok(Ok((hook, plan))) => {
-            let host = hook.host;
-            judged(host, started, |settings| hook.run(plan, settings))
+            let block = |reason: &str| hook.host.block(reason, hook.call());
+            judged(&block, started, |settings| hook.run(plan, settings))
         }
         Ok(Err((host, Weight::Writes, what))) => {
-            Some(host.block(&words::hook_fault(&UsageError::BadPayload { host: host.name(), what }.into())))
+            let error = UsageError::BadPayload { host: host.name(), what }.into();
+            Some(host.block(&words::hook_fault(&error), None))
         }
         Ok(Err((_, Weight::Harmless, _))) => None,
-        Err(_) => Some(called.block(&words::hook_fault(&UsageError::HookFailed("it panicked").into()))),
+        Err(_) => Some(called.block(&words::hook_fault(&UsageError::HookFailed("it panicked").into()), None)),
     }
 }
 
@@ -110,16 +111,15 @@ fn read_stdin(deadline: Instant) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Judges a write. A panic or a hanging disk cannot prevent the answer.
+/// Judges a write. A panic or a hanging disk cannot prevent the answer. `block` makes the answer that blocks it.
 fn judged(
-    host: &'static dyn Host,
+    block: &dyn Fn(&str) -> Value,
     started: Instant,
     work: impl FnOnce(&mut dyn FnMut(&HookSettings)) -> Result<Option<Value>, CliError>,
 ) -> Option<Value> {
     let mut settings = HookSettings::default();
-    let blocked = |settings: &HookSettings, reason: &str| {
-        (settings.on_fault == OnFault::Block).then(|| host.block(reason))
-    };
+    let blocked =
+        |settings: &HookSettings, reason: &str| (settings.on_fault == OnFault::Block).then(|| block(reason));
     let last_words = |settings: &HookSettings| {
         let words =
             blocked(settings, &words::hook_fault(&UsageError::HookTooSlow(settings.deadline.0).into()));
@@ -185,6 +185,14 @@ struct Hook {
 }
 
 impl Hook {
+    /// The call of a tool that this event is about.
+    fn call(&self) -> Option<&Call> {
+        match &self.heard.event {
+            HookEvent::Before(call) | HookEvent::Unknown(call) | HookEvent::After(call, _) => Some(call),
+            _ => None,
+        }
+    }
+
     fn plan(&self) -> ToolPlan {
         let mut plan = ToolPlan::default();
         let (call, is_before) = match &self.heard.event {
@@ -398,8 +406,8 @@ mod tests {
 
     use super::*;
 
-    fn host() -> &'static dyn Host {
-        host::ALL[0]
+    fn block(reason: &str) -> Value {
+        host::ALL[0].block(reason, None)
     }
 
     fn blocked(answer: Option<Value>) -> String {
@@ -408,13 +416,13 @@ mod tests {
 
     #[test]
     fn a_panic_blocks_a_write() {
-        let answer = judged(host(), Instant::now(), |_| std::panic::panic_any("a mistake in tollgate"));
+        let answer = judged(&block, Instant::now(), |_| std::panic::panic_any("a mistake in tollgate"));
         assert!(blocked(answer).contains("panicked"));
     }
 
     #[test]
     fn a_setting_allows_writes_that_cannot_be_judged() {
-        let answer = judged(host(), Instant::now(), |told| {
+        let answer = judged(&block, Instant::now(), |told| {
             told(&HookSettings { on_fault: OnFault::Allow, ..HookSettings::default() });
             Err(Fault::Missing { what: "something".into() }.into())
         });

@@ -89,7 +89,7 @@ impl Host for ClaudeCode {
         may_be_before_a_tool(text)
     }
 
-    fn block(&self, reason: &str) -> Value {
+    fn block(&self, reason: &str, _: Option<&Call>) -> Value {
         block(reason)
     }
 

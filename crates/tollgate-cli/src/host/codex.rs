@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tollgate::digest::Digest;
 
 use super::claude_code;
-use super::event::{Deeds, Heard};
+use super::event::{Call, Deeds, Heard};
 use super::fields::{has, heard, other, patched, shell, text};
 use super::mcp::Registry;
 use super::program::{Canary, Host, Traces};
@@ -81,7 +81,7 @@ impl Host for Codex {
         claude_code::may_be_before_a_tool(text)
     }
 
-    fn block(&self, reason: &str) -> Value {
+    fn block(&self, reason: &str, _: Option<&Call>) -> Value {
         claude_code::block(reason)
     }
 

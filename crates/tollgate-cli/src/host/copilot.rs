@@ -94,7 +94,7 @@ impl Host for Copilot {
             || !has(&["prompt", "stopReason", "reason"])
     }
 
-    fn block(&self, reason: &str) -> Value {
+    fn block(&self, reason: &str, _: Option<&Call>) -> Value {
         json!({"permissionDecision": "deny", "permissionDecisionReason": reason})
     }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::event::{Aftermath, Deed, Deeds, Heard, HookEvent, Shown};
+use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
 use super::fields::{
     call, changed, has, heard, other, path, read, replacement, says, shell, text, unknown, write,
 };
@@ -80,7 +80,7 @@ impl Host for CursorEditor {
         text.contains("preToolUse") || !says(text, "hook_event_name", OTHERS)
     }
 
-    fn block(&self, reason: &str) -> Value {
+    fn block(&self, reason: &str, _: Option<&Call>) -> Value {
         json!({"permission": "deny", "agent_message": reason, "user_message": reason})
     }
 

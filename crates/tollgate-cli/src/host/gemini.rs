@@ -88,7 +88,7 @@ impl Host for Gemini {
         text.contains("BeforeTool") || !says(text, "hook_event_name", OTHERS)
     }
 
-    fn block(&self, reason: &str) -> Value {
+    fn block(&self, reason: &str, _: Option<&Call>) -> Value {
         json!({"decision": "deny", "reason": reason})
     }
 

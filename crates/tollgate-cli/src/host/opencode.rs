@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::event::{Aftermath, Deed, Deeds, Heard, HookEvent, Shown};
+use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
 use super::fields::{
     call, changed, has, is, other, patched, path, read, replacement, says, shell, text, unknown, write,
 };
@@ -79,7 +79,7 @@ impl Host for Opencode {
         text.contains("tool.execute.before") || !says(text, "hook", &others)
     }
 
-    fn block(&self, reason: &str) -> Value {
+    fn block(&self, reason: &str, _: Option<&Call>) -> Value {
         json!({"deny": reason})
     }
 

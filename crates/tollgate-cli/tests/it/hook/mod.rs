@@ -367,9 +367,10 @@ impl<'w> Program<'w> {
                 assert_eq!(answer["permissionDecision"], "deny");
                 &answer["permissionDecisionReason"]
             }
+            _ if answer["cancel"] == true => &answer["errorMessage"],
             _ => {
-                assert_eq!(answer["cancel"], true);
-                &answer["errorMessage"]
+                assert!(answer["overrideInput"].is_object(), "{answer}");
+                &answer["context"]
             }
         };
         Some(reason.as_str().unwrap_or_else(|| panic!("{answer}")).to_owned())

@@ -20,6 +20,8 @@ pub(crate) enum Answer {
     Done(Said),
     /// The command ran, and its answer is no: not claimed, not valid, not decided. The exit code is 1.
     NotValid(Said),
+    /// `tollgate run`: its command ended. The exit code is usually the command's own.
+    Exit(u8, Said),
     /// The command ran, and has already written its output to stdout.
     Streamed,
     /// A change was refused, and nothing was changed.

@@ -18,6 +18,8 @@ pub(crate) enum CliError {
     Usage(UsageError),
     /// The library reported a fault.
     Fault(Fault),
+    /// The same, in `tollgate run`, whose exit codes are those of its command.
+    RunFailed(Fault),
     /// The reader of stdout has closed it.
     Hangup,
     /// Stdout cannot be written, for example because its disk is full.
@@ -149,6 +151,7 @@ impl CliError {
             Self::Hangup => 0,
             Self::Usage(_) | Self::Fault(Fault::Invalid { .. }) => 2,
             Self::Fault(_) | Self::Stdout(_) => 3,
+            Self::RunFailed(_) => 125,
         }
     }
 }

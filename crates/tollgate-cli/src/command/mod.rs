@@ -20,6 +20,7 @@ mod mcp;
 mod move_file;
 mod read;
 mod recovery;
+mod run;
 mod serve;
 mod sync;
 mod task;
@@ -76,6 +77,7 @@ commands! {
         Delete(delete::DeleteArgs) => delete::run,
         Move(move_file::MoveArgs) => move_file::run,
         Apply(apply::ApplyArgs) => apply::run,
+        Run(run::RunArgs) => run::run,
         Task(task::TaskArgs) => task::run,
         Work(work::WorkArgs) => work::run,
         Sync(sync::SyncArgs) => sync::run,

@@ -19,7 +19,7 @@ pub(crate) fn error(view: &Viewpoint, error: &CliError) -> String {
             let (message, hint) = usage(error);
             format!("error: {}\nhint: {}", plain(&message), plain(&hint))
         }
-        CliError::Fault(fault) => {
+        CliError::Fault(fault) | CliError::RunFailed(fault) => {
             format!("error: {}\nhint: {}", fault_words(view, fault), plain(&hint(fault)))
         }
         CliError::Stdout(error) => format!(
@@ -65,7 +65,7 @@ pub(crate) fn error_json(error: &CliError) -> Value {
             let (message, hint) = usage(error);
             json!({"error": "USAGE", "message": message, "hint": hint})
         }
-        CliError::Fault(fault) => {
+        CliError::Fault(fault) | CliError::RunFailed(fault) => {
             json!({"error": fault.code(), "message": fault.to_string(), "hint": hint(fault)})
         }
         CliError::Hangup | CliError::Stdout(_) => Value::Null,

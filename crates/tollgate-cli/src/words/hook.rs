@@ -115,7 +115,7 @@ pub(crate) fn hook_people_only(command: &str) -> String {
 pub(crate) fn hook_fault(error: &CliError) -> String {
     let (what, then) = match error {
         CliError::Usage(error) => usage(error),
-        CliError::Fault(fault) => (fault.to_string(), hint(fault)),
+        CliError::Fault(fault) | CliError::RunFailed(fault) => (fault.to_string(), hint(fault)),
         CliError::Hangup | CliError::Stdout(_) => Default::default(),
     };
     format!(

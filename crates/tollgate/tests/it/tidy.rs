@@ -34,7 +34,7 @@ fn sources() -> Vec<(String, String)> {
 
 /// The sources of the library's crates.
 fn library() -> impl Iterator<Item = (String, String)> {
-    let crates = ["tollgate", "tollgate-base", "tollgate-guard", "tollgate-vault"];
+    let crates = ["tollgate", "tollgate-base", "tollgate-guard", "tollgate-run", "tollgate-vault"];
     let folders = crates.map(|name| format!("crates/{name}/src/"));
     sources().into_iter().filter(move |(name, _)| folders.iter().any(|folder| name.starts_with(folder)))
 }
@@ -128,8 +128,15 @@ fn nothing_is_left_for_later_and_no_test_is_passed_by() {
 }
 
 /// The crates that are published.
-const WITHOUT_CYCLES: [&str; 6] =
-    ["tollgate", "tollgate-base", "tollgate-guard", "tollgate-vault", "tollgate-server", "tollgate-cli"];
+const WITHOUT_CYCLES: [&str; 7] = [
+    "tollgate",
+    "tollgate-base",
+    "tollgate-guard",
+    "tollgate-vault",
+    "tollgate-run",
+    "tollgate-server",
+    "tollgate-cli",
+];
 
 #[test]
 fn files_do_not_import_each_other_in_cycles() {

@@ -1,0 +1,1 @@
+//! The system calls that need unsafe code. Each block says why it is sound.

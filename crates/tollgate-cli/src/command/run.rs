@@ -6,11 +6,14 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use clap::{Args, ValueEnum};
+use tollgate::error::Fault;
+use tollgate::turn::TurnState;
 use tollgate_run::{ChangedRead, LEVEL_VARIABLE, RunEnd, RunMode, RunOutcome, RunRecord, RunRequest};
 
 use crate::answer::{Answer, Said};
 use crate::error::CliError;
 use crate::invocation::Invocation;
+use crate::run_turn::RunTurn;
 use crate::surroundings::Surroundings;
 use crate::words;
 
@@ -48,6 +51,9 @@ pub(crate) struct RunArgs {
     /// Write what the command read and wrote to this file, as JSON
     #[arg(long, value_name = "FILE", hide_short_help = true, value_hint = clap::ValueHint::FilePath)]
     record: Option<PathBuf>,
+    /// The folder with the turn of an agent whose hook lets this command run. The turn learns from the record
+    #[arg(long, value_name = "DIR", hide = true, requires = "record")]
+    by_hook: Option<PathBuf>,
     /// The command and its arguments
     #[arg(required = true, last = true, value_name = "COMMAND", value_hint = clap::ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
@@ -115,10 +121,18 @@ fn code(end: RunEnd) -> u8 {
 
 fn guarded(invocation: &Invocation, args: &RunArgs) -> Result<Answer, CliError> {
     let gate = invocation.gate()?;
-    let turn = invocation.turn(&gate)?;
+    let (turn, folder): (Box<dyn TurnState>, PathBuf) = match (&args.by_hook, invocation.turn_id()?) {
+        (Some(turns), Some(id)) => {
+            let folder = Surroundings::look()
+                .folder
+                .map_err(|_| Fault::Missing { what: "the current folder".into() })?;
+            (Box::new(RunTurn::open(turns.clone(), &id)?), folder)
+        }
+        _ => (invocation.turn(&gate)?, invocation.base()?),
+    };
     let request = RunRequest {
         command: args.command.clone(),
-        folder: invocation.base()?,
+        folder,
         mode: args.mode.into(),
         changed_read: if args.serial { ChangedRead::Refuse } else { ChangedRead::Note },
         pass: args.pass.clone(),

@@ -93,6 +93,10 @@ impl Host for ClaudeCode {
         block(reason)
     }
 
+    fn change_input(&self, input: Value) -> Option<Value> {
+        Some(json!({"hookSpecificOutput": {"hookEventName": "PreToolUse", "updatedInput": input}}))
+    }
+
     fn tell(&self, words: &str) -> Option<Value> {
         Some(tell(words))
     }

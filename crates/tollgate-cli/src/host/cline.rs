@@ -122,6 +122,10 @@ impl Host for Cline {
         }
     }
 
+    fn change_input(&self, input: Value) -> Option<Value> {
+        Some(json!({"overrideInput": input}))
+    }
+
     fn tell(&self, _: &str) -> Option<Value> {
         None
     }

@@ -85,6 +85,13 @@ impl Host for Codex {
         claude_code::block(reason)
     }
 
+    /// Codex ignores a changed input without this decision. Its own rules still judge the changed command.
+    fn change_input(&self, input: Value) -> Option<Value> {
+        let changed =
+            json!({"hookEventName": "PreToolUse", "permissionDecision": "allow", "updatedInput": input});
+        Some(json!({"hookSpecificOutput": changed}))
+    }
+
     fn tell(&self, words: &str) -> Option<Value> {
         Some(claude_code::tell(words))
     }

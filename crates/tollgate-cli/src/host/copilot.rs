@@ -98,6 +98,10 @@ impl Host for Copilot {
         json!({"permissionDecision": "deny", "permissionDecisionReason": reason})
     }
 
+    fn change_input(&self, input: Value) -> Option<Value> {
+        Some(json!({"modifiedArgs": input}))
+    }
+
     fn tell(&self, _: &str) -> Option<Value> {
         None
     }

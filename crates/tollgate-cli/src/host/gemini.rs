@@ -92,6 +92,10 @@ impl Host for Gemini {
         json!({"decision": "deny", "reason": reason})
     }
 
+    fn change_input(&self, input: Value) -> Option<Value> {
+        Some(json!({"hookSpecificOutput": {"hookEventName": "BeforeTool", "tool_input": input}}))
+    }
+
     fn tell(&self, words: &str) -> Option<Value> {
         Some(json!({"hookSpecificOutput": {"hookEventName": "AfterTool", "additionalContext": words}}))
     }

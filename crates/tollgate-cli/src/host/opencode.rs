@@ -83,6 +83,10 @@ impl Host for Opencode {
         json!({"deny": reason})
     }
 
+    fn change_input(&self, input: Value) -> Option<Value> {
+        Some(json!({"args": input}))
+    }
+
     fn tell(&self, words: &str) -> Option<Value> {
         Some(json!({"note": words}))
     }

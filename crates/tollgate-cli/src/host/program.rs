@@ -26,6 +26,13 @@ pub(crate) trait Host: Sync {
     /// The answer that blocks a call and gives the agent the reason. The call is `None` if it could not be read.
     fn block(&self, reason: &str, call: Option<&Call>) -> Value;
 
+    /// The answer that lets a call run with another input, if the program can change it. It must not suppress a question of
+    /// the program to the user.
+    fn change_input(&self, input: Value) -> Option<Value> {
+        let _ = input;
+        None
+    }
+
     /// The answer after a tool that gives the agent a message; `None` if the program does not support that.
     fn tell(&self, words: &str) -> Option<Value>;
 

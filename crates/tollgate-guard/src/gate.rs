@@ -20,6 +20,7 @@ use crate::request::{Action, Change, Expected, Request};
 use crate::tool_use;
 pub use crate::tool_use::{Mention, Ticket, ToolChange, ToolResult, ToolUse};
 use crate::turn::{Extent, FileState, Session, Sighting, TEXT_PER_FILE, Turn, TurnState};
+use crate::view::{self, ViewChanges};
 use crate::workspace::Workspace;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Fault, Result};
@@ -93,7 +94,7 @@ impl Gate {
     }
 
     fn request<'a>(&'a self, turn: &'a dyn TurnState, tool: &'a str) -> Request<'a> {
-        Request { root: &self.workspace, turn, tool }
+        Request { root: &self.workspace, turn, tool, level: None }
     }
 
     /// Begins a turn in this process.
@@ -346,6 +347,11 @@ impl Gate {
             _ => Expected::Absent,
         };
         self.one(turn, "restore", Change::new(entry.path.as_path(), Action::Write(bytes)).expecting(expected))
+    }
+
+    /// Makes the changes of a command that ran in its own view of the workspace: all of them, or none.
+    pub fn commit_view(&self, turn: &dyn TurnState, changes: ViewChanges) -> Result<Outcome<Vec<Applied>>> {
+        view::commit(Request { level: Some(changes.level), ..self.request(turn, "run") }, changes)
     }
 
     /// Creates a folder and its missing parents. Does nothing if it exists.

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::commit::{Applied, Base, Operation, Plan, commit};
+use crate::commit::{Applied, Base, Content, FolderDeed, Operation, Plan, commit};
 use crate::disk::{Found, Quiet};
 use crate::edit::{self, Edit, LARGEST_EDIT};
 use crate::explain::{observe, refuse};
@@ -23,7 +23,7 @@ pub use crate::request::{Action, Change, Expected};
 use crate::reservation::Reservation;
 use crate::root::Root;
 use crate::stripe_lock::StripeLocks;
-use crate::turn::{Extent, FileState};
+use crate::turn::{Extent, FileState, TEXT_PER_FILE};
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::lock::Pauses;
 use tollgate_base::settings::{GuardMode, Unread};
@@ -34,9 +34,11 @@ pub(crate) const READ_WAIT: Duration = Duration::from_millis(50);
 /// The permission to make some changes, with the locks of their files. [`Permit::commit`] uses it up.
 #[must_use = "a permit that is not committed changes nothing"]
 pub(crate) struct Permit<'a> {
-    request: Request<'a>,
-    plans: Vec<Plan>,
-    locks: StripeLocks,
+    pub(crate) request: Request<'a>,
+    pub(crate) plans: Vec<Plan>,
+    /// What happens to folders once the changes are made.
+    pub(crate) later: Vec<FolderDeed>,
+    pub(crate) locks: StripeLocks,
 }
 
 /// Asks for the permission to make all of these changes together.
@@ -91,7 +93,7 @@ pub(crate) fn admit<'a>(request: Request<'a>, changes: Vec<Change>) -> Result<Ou
         }
         return refuse(&request, refusals);
     }
-    Ok(Outcome::Done(Permit { request, plans, locks }))
+    Ok(Outcome::Done(Permit { request, plans, later: Vec::new(), locks }))
 }
 
 /// The refusal of a plan whose file is stale. The commit decides it in the end, but a controller wants to know all stale
@@ -112,15 +114,19 @@ fn stale(request: &Request<'_>, plan: &Plan) -> Result<Option<Refusal>> {
 
 impl Permit<'_> {
     pub(crate) fn commit(self) -> Result<Outcome<Vec<Applied>>> {
-        let Self { request, plans, locks } = self;
+        let Self { request, plans, later, locks } = self;
         let ways: Vec<Way> = plans.iter().map(|plan| plan.place.way.clone()).collect();
         // The agent knows the bytes that it writes, so a later refusal can show how they were changed.
         for plan in &plans {
-            if let Operation::Put { bytes, digest } = &plan.deed {
-                request.turn.keep_text(*digest, bytes)?;
+            match &plan.deed {
+                Operation::Put { content: Content::Bytes(bytes), digest } => {
+                    request.turn.keep_text(*digest, bytes)?;
+                }
+                Operation::Put { content: Content::Copy(from), .. } => keep_text_of(&request, from)?,
+                _ => {}
             }
         }
-        let outcome = commit(&request, plans, &locks)?;
+        let outcome = commit(&request, plans, &later, &locks)?;
         if let Outcome::Done(changes) = &outcome {
             for (Applied { path, moved_to, after, .. }, way) in changes.iter().zip(ways) {
                 request.turn.used(&way.names, path)?;
@@ -137,6 +143,17 @@ impl Permit<'_> {
             }
         }
         Ok(outcome)
+    }
+}
+
+/// Keeps the bytes of a file that a command has written, if they are few enough.
+fn keep_text_of(request: &Request<'_>, from: &Path) -> Result<()> {
+    match request.root.spot_of_command(from)?.open()? {
+        Found::File(file) if file.len() <= TEXT_PER_FILE as u64 => {
+            let (bytes, digest) = file.read()?;
+            request.turn.keep_text(digest, &bytes)
+        }
+        _ => Ok(()),
     }
 }
 
@@ -300,7 +317,7 @@ fn plan(
         (Action::MoveTo(_), None) => return Err(Fault::invalid("a move needs a target")),
         (Action::Edit(edits), _) => return plan_edit(request, place, base, &edits),
     };
-    Ok(Ok(Plan { place, deed, base }))
+    Ok(Ok(Plan::new(place, deed, base)))
 }
 
 /// Deletes or moves a symbolic link. What it leads to is compared like every other file, and stays.
@@ -327,7 +344,7 @@ fn plan_link(
     }
     let deed = to.map_or(Operation::Remove, Operation::MoveTo);
     let link = root.spot(&place.relative)?.hash()?;
-    Ok(Ok(Plan { place, deed, base: Base::Exactly(link.into()) }))
+    Ok(Ok(Plan::new(place, deed, Base::Exactly(link.into()))))
 }
 
 /// Why the target of a link is not what the agent knew. A folder has no bytes to compare.
@@ -389,7 +406,7 @@ fn plan_edit(
         _ => {}
     }
     match edit::apply(bytes, edits)? {
-        Ok(bytes) => Ok(Ok(Plan { place, deed: Operation::put(bytes), base: Base::Exactly(actual) })),
+        Ok(bytes) => Ok(Ok(Plan::new(place, Operation::put(bytes), Base::Exactly(actual)))),
         Err(reason) => refusal(reason),
     }
 }

@@ -31,6 +31,7 @@ use crate::commit::{
 use crate::disk::{Found, Spot};
 use crate::recovery::{Swept, check, keep_foreign, keep_late, prune, settle};
 use crate::root::Root;
+use crate::run_folder::remove_dead;
 use crate::stage::{ChangeId, StageName, Standing, owner_of_aside, parse_unfinished};
 use crate::stripe_lock::stripe;
 use crate::turn::FileState;
@@ -59,6 +60,7 @@ pub(crate) fn sweep(root: &Root) -> Result<Swept> {
     let mut swept = Swept::default();
     let (awaiting_check, _) = heal_stage(root, &mut swept)?;
     check(root, awaiting_check, &mut swept)?;
+    swept.removed += remove_dead(root)?;
     swept.pruned = prune(root)?;
     Ok(swept)
 }

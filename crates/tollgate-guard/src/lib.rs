@@ -28,6 +28,7 @@ pub mod refusal;
 mod request;
 mod reservation;
 mod root;
+pub mod run_folder;
 mod session;
 pub mod shared_turn;
 mod stage;
@@ -36,6 +37,7 @@ mod stripe_lock;
 mod tool_use;
 pub mod turn;
 mod turn_shard;
+pub mod view;
 pub mod workspace;
 
 pub use recovery::Swept;

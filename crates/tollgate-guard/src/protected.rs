@@ -41,6 +41,16 @@ impl Protected {
 
     /// Whether agents must not change this absolute path.
     pub(crate) fn covers(&self, root: &Path, path: &Path) -> bool {
+        self.covers_besides_git(root, path, &[GIT, STATE_FOLDER]) || is_in_git_directory(root, path)
+    }
+
+    /// Whether a command must not change this absolute path. Unlike a file tool, a command may be git itself, so only the
+    /// hooks of an existing repository are closed, and the file that names its git directory.
+    pub(crate) fn covers_for_commands(&self, root: &Path, path: &Path) -> bool {
+        self.covers_besides_git(root, path, &[STATE_FOLDER]) || is_hook_of_git(root, path)
+    }
+
+    fn covers_besides_git(&self, root: &Path, path: &Path, ours: &[&str]) -> bool {
         let length = |path: &Path| path.components().count();
         let listed = self.paths.iter().filter(|folder| path.starts_with(folder)).map(|folder| length(folder));
         let open = self.open.iter().filter(|folder| path.starts_with(folder) && path != *folder);
@@ -50,7 +60,7 @@ impl Protected {
             Err(_) => (0, path),
         };
         let parts: Vec<&OsStr> = parts.iter().collect();
-        let is_ours = |part: &&OsStr| *part == GIT || *part == STATE_FOLDER;
+        let is_ours = |part: &&OsStr| ours.iter().any(|name| *part == *name);
         let named = parts.iter().rposition(is_ours).map(|at| above + at + 1);
         let ends = self.anywhere.iter().filter_map(|end| found(&parts, end)).map(|at| above + at);
         let fixed = self.fixed.iter().any(|folder| path == folder).then_some(usize::MAX);
@@ -59,7 +69,6 @@ impl Protected {
         let is_in = |folder: &PathBuf| path != folder && path.starts_with(folder);
         protected.is_some_and(|protected| Some(protected) >= open)
             || self.only_new.iter().any(is_in) && path.symlink_metadata().is_ok()
-            || is_in_git_directory(root, path)
     }
 
     /// The names below this path that are protected in every folder, whether or not they exist. A folder or a link that comes
@@ -101,6 +110,20 @@ fn is_in_git_directory(root: &Path, path: &Path) -> bool {
     path.ancestors().take_while(|folder| !root.starts_with(folder)).any(|folder| {
         let has = |name: &str| folder.join(name).exists();
         has("HEAD") && (has("commondir") || has("objects") && has("refs"))
+    })
+}
+
+/// Whether this path is a hook of a git repository that exists, or the file that names its git directory.
+fn is_hook_of_git(root: &Path, path: &Path) -> bool {
+    let names_git = |path: &Path| path.file_name().is_some_and(|name| name == GIT);
+    if names_git(path) {
+        return path.symlink_metadata().is_ok_and(|found| !found.is_dir());
+    }
+    let hooks = path.ancestors().take_while(|folder| !root.starts_with(folder));
+    let mut hooks = hooks.filter(|folder| folder.file_name().is_some_and(|name| name == "hooks"));
+    hooks.any(|hooks| {
+        let git = hooks.parent().unwrap_or(hooks);
+        git.join("HEAD").exists() && (names_git(git) || is_in_git_directory(root, hooks))
     })
 }
 

@@ -16,6 +16,8 @@ pub(crate) struct Request<'a> {
     pub(crate) root: &'a Root,
     pub(crate) turn: &'a dyn TurnState,
     pub(crate) tool: &'a str,
+    /// How well the command was guarded, if tollgate ran a command.
+    pub(crate) level: Option<&'a str>,
 }
 
 impl Request<'_> {

@@ -182,6 +182,14 @@ impl Root {
         Ok(opened.map(|folder| Spot::new(&folder, name)))
     }
 
+    /// The spot of a file that a command has written, in its own view of the workspace.
+    pub(crate) fn spot_of_command(&self, path: &Path) -> Result<Spot> {
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(Fault::Missing { what: format!("`{}`", path.display()) });
+        };
+        Ok(Spot::new(&Folder::open(folder)?, name))
+    }
+
     /// All files below a folder, relative to the workspace. Includes everything that is not a folder.
     pub(crate) fn files_below(&self, folder: &Path) -> Result<Vec<PathBuf>> {
         let mut found = Vec::new();
@@ -237,6 +245,11 @@ impl Root {
     pub(crate) fn protects(&self, given: &Path, canonical: &Path) -> bool {
         let given = normalise(&self.path.join(given));
         self.protected.covers(&self.path, canonical) || self.protected.covers(&self.path, &given)
+    }
+
+    /// Whether a command must not change this path, which is relative to the workspace.
+    pub(crate) fn protects_from_commands(&self, path: &Path) -> bool {
+        self.protected.covers_for_commands(&self.path, &self.path.join(path))
     }
 
     /// The names below this path that agents must not change, whether or not they exist. A folder or a link that comes to

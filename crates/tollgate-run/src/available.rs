@@ -1,8 +1,9 @@
 //! Which levels this machine allows.
 
-use std::path::Path;
+use tollgate_base::error::Result;
+use tollgate_guard::gate::Gate;
 
-use crate::RunLevel;
+use crate::{RunLevel, transaction};
 
 /// Whether a level is possible here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,10 +15,10 @@ pub struct Availability {
 }
 
 /// Which levels this machine allows for this workspace, the strongest first.
-pub fn available(workspace: &Path) -> Vec<Availability> {
+pub fn available(gate: &Gate) -> Result<Vec<Availability>> {
     let why_not = |level| match level {
-        RunLevel::Transaction => crate::transaction::why_not(workspace),
-        RunLevel::Gate | RunLevel::Observe => Some("not supported yet".to_owned()),
+        RunLevel::Transaction => transaction::why_not(gate),
+        RunLevel::Gate | RunLevel::Observe => Ok(Some("not supported yet".to_owned())),
     };
-    RunLevel::ALL.into_iter().map(|level| Availability { level, why_not: why_not(level) }).collect()
+    RunLevel::ALL.into_iter().map(|level| Ok(Availability { level, why_not: why_not(level)? })).collect()
 }

@@ -9,10 +9,12 @@
 
 pub mod available;
 pub mod record;
+pub mod supervisor;
 mod sys;
 mod transaction;
 
 use std::ffi::OsString;
+use std::io;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -24,6 +26,7 @@ use tollgate_guard::turn::TurnState;
 
 pub use available::{Availability, available};
 pub use record::{ReadFile, RunRecord, WrittenFile};
+pub use supervisor::Supervisor;
 
 /// The variable that tells a command in which level it runs. A run inside a run only executes its command.
 pub const LEVEL_VARIABLE: &str = "TOLLGATE_RUN";
@@ -40,6 +43,17 @@ pub enum RunMode {
     Gate,
     /// Only observe.
     Observe,
+}
+
+impl RunMode {
+    fn allows(self, level: RunLevel) -> bool {
+        match self {
+            Self::Auto => true,
+            Self::Transaction => level == RunLevel::Transaction,
+            Self::Gate => level == RunLevel::Gate,
+            Self::Observe => level == RunLevel::Observe,
+        }
+    }
 }
 
 /// The level that a run has reached.
@@ -92,7 +106,32 @@ pub struct RunRequest<'a> {
     pub pass: Vec<PathBuf>,
     /// The turn to which the reads and writes of the command belong.
     pub turn: &'a dyn TurnState,
+    /// What a read of the command means for the turn.
+    pub reads_count: ReadsCount,
+    /// This process, if it is not the one that the caller knows.
+    pub supervisor: Option<&'a Supervisor>,
 }
+
+/// What a read of the command means for the turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReadsCount {
+    /// The agent has seen the file.
+    #[default]
+    Seen,
+    /// Nothing yet: the caller knows what the command printed, and decides.
+    Later,
+}
+
+impl RunRequest<'_> {
+    /// The program and its arguments.
+    fn program(&self) -> (&OsString, &[OsString]) {
+        self.command.split_first().expect("a command has at least a program")
+    }
+}
+
+/// The exit codes of a shell for a command that did not start.
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +144,19 @@ pub enum RunEnd {
     NotFound,
     /// It did not start: the program cannot be executed.
     NotExecutable,
+}
+
+impl RunEnd {
+    /// The exit code, as in a shell.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Exited(code) => code,
+            // The number of a signal fits.
+            Self::Killed(signal) => 128u8.wrapping_add(u8::try_from(signal).unwrap_or(0)),
+            Self::NotExecutable => NOT_EXECUTABLE,
+            Self::NotFound => NOT_FOUND,
+        }
+    }
 }
 
 /// What came of a run.
@@ -125,6 +177,15 @@ pub struct RunOutcome {
     pub background: Option<Background>,
 }
 
+impl RunOutcome {
+    /// The command could not be executed.
+    fn not_started(level: RunLevel, error: &io::Error) -> Self {
+        let end = if error.kind() == io::ErrorKind::NotFound { RunEnd::NotFound } else { RunEnd::NotExecutable };
+        let (reads, writes, notes) = Default::default();
+        Self { level, end, refused: None, reads, writes, notes, background: None }
+    }
+}
+
 /// Something that the agent should know about a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -133,37 +194,44 @@ pub enum RunNote {
     ReadChanged(PathBuf),
     /// The workspace has too many names, so nobody knows what the command read.
     ReadsUnknown,
+    /// This is a socket or a pipe, which exists only as long as the command. Relative to the workspace.
+    NotKept(PathBuf),
     /// The command left processes behind. What they change is committed when the last one ends.
     LeftBehind,
 }
 
 /// The processes that a command left behind. What they change is committed when the last one has ended.
-pub struct Background {}
+pub struct Background {
+    transaction: transaction::Transaction,
+}
 
-/// Runs a command.
-pub fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<RunOutcome> {
-    match level(gate, request)? {
-        RunLevel::Transaction => transaction::run(gate, request),
-        RunLevel::Gate => Err(Fault::invalid("the gate does not run commands yet")),
-        RunLevel::Observe => Err(Fault::invalid("observing does not run commands yet")),
+impl Background {
+    /// Waits for the last of them, then commits what they have changed, with the same checks. The ledger says what came of
+    /// it.
+    pub fn finish(self, gate: &Gate, turn: &dyn TurnState) -> Result<()> {
+        self.transaction.finish(gate, turn)
     }
 }
 
-/// The level of a run, or why the one that was asked for is not possible.
-fn level(gate: &Gate, request: &RunRequest<'_>) -> Result<RunLevel> {
-    let wanted = match request.mode {
-        RunMode::Auto => None,
-        RunMode::Transaction => Some(RunLevel::Transaction),
-        RunMode::Gate => Some(RunLevel::Gate),
-        RunMode::Observe => Some(RunLevel::Observe),
-    };
+/// Runs a command at the strongest level that is possible, or at the one that was asked for.
+pub fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<RunOutcome> {
     let mut why_not = Vec::new();
-    for Availability { level, why_not: reason } in available(gate.workspace().path()) {
-        match reason {
-            _ if wanted.is_some_and(|wanted| wanted != level) => {}
-            None => return Ok(level),
-            Some(reason) => why_not.push(format!("{}: {reason}", level.word())),
+    for level in RunLevel::ALL.into_iter().filter(|level| request.mode.allows(*level)) {
+        let attempt = match level {
+            RunLevel::Transaction => transaction::run(gate, request)?,
+            RunLevel::Gate | RunLevel::Observe => Attempt::NotPossible("not supported yet".to_owned()),
+        };
+        match attempt {
+            Attempt::Ran(outcome) => return Ok(outcome),
+            Attempt::NotPossible(reason) => why_not.push(format!("{}: {reason}", level.word())),
         }
     }
-    Err(Fault::invalid(format!("this machine does not allow it: {}", why_not.join("; "))))
+    Err(Fault::invalid(format!("the command did not start, because it cannot be guarded here; {}", why_not.join("; "))))
+}
+
+/// What came of trying one level.
+enum Attempt {
+    Ran(RunOutcome),
+    /// The command did not start.
+    NotPossible(String),
 }

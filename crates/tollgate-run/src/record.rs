@@ -88,6 +88,9 @@ impl std::fmt::Display for RunNote {
             Self::ReadsUnknown => {
                 f.write_str("the workspace is too large to know which files the command read")
             }
+            Self::NotKept(path) => {
+                write!(f, "`{}` is a socket or a pipe, and ended with the command", path.display())
+            }
             Self::LeftBehind => {
                 f.write_str("the command left processes behind: what they change is committed when they end")
             }

@@ -51,6 +51,12 @@ pub struct FileChanged {
     /// How long the commit took, from the locks to this line; on its first line only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_us: Option<u64>,
+    /// `run`, if a command made it that tollgate ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<String>,
+    /// How well that command was guarded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<String>,
 }
 
 /// A folder that was moved.

@@ -1,30 +1,33 @@
 //! `tollgate run`: runs a command, guarded.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, exit};
 
 use clap::{Args, ValueEnum};
 use tollgate::error::Fault;
+use tollgate::gate::Gate;
+use tollgate::State;
+use tollgate::tasks::VaultHome;
 use tollgate::turn::TurnState;
-use tollgate_run::{ChangedRead, LEVEL_VARIABLE, RunEnd, RunMode, RunOutcome, RunRecord, RunRequest};
+use tollgate::workspace::Workspace;
+use tollgate_run::supervisor::{self, Side, Supervisor};
+use tollgate_run::{
+    Background, ChangedRead, LEVEL_VARIABLE, ReadsCount, RunEnd, RunMode, RunOutcome, RunRecord, RunRequest,
+};
 
 use crate::answer::{Answer, Said};
 use crate::error::CliError;
 use crate::invocation::Invocation;
+use crate::output;
 use crate::run_turn::RunTurn;
 use crate::surroundings::Surroundings;
 use crate::words;
 
 /// The exit code of a refused run: `EX_TEMPFAIL`, try again.
 const REFUSED: u8 = 75;
-/// The exit codes of a run whose command did not start, as in a shell.
-const NOT_EXECUTABLE: u8 = 126;
-const NOT_FOUND: u8 = 127;
-/// Added to the number of the signal that ended a command, as in a shell.
-const BY_SIGNAL: u8 = 128;
-
 /// Run a command; refused if it would overwrite a change that its author has not seen
 ///
 /// The command sees the workspace as it is now, plus its own changes. When it ends, its changes are made, all or none. If
@@ -87,10 +90,18 @@ pub(crate) fn run(invocation: &Invocation, args: &RunArgs) -> Result<Answer, Cli
     if Surroundings::has(LEVEL_VARIABLE) {
         return Ok(replace_this_process(args));
     }
-    match guarded(invocation, args) {
-        Ok(answer) => Ok(answer),
-        Err(CliError::Fault(fault)) => Err(CliError::RunFailed(fault)),
-        Err(error) => Err(error),
+    match supervisor::split().map_err(CliError::RunFailed)? {
+        Side::Supervisor(supervisor) => supervise(invocation, args, supervisor),
+        Side::Front(None) => {
+            let what = "the process that runs the command was killed: nothing was written".into();
+            Err(CliError::RunFailed(Fault::Invalid { what }))
+        }
+        Side::Front(Some(end)) => {
+            if let RunEnd::Killed(signal) = end {
+                supervisor::die_by(signal);
+            }
+            exit(i32::from(end.code()))
+        }
     }
 }
 
@@ -102,24 +113,59 @@ fn replace_this_process(args: &RunArgs) -> Answer {
         std::io::ErrorKind::NotFound => RunEnd::NotFound,
         _ => RunEnd::NotExecutable,
     };
-    did_not_start(program, end)
-}
-
-fn did_not_start(program: &OsString, end: RunEnd) -> Answer {
     let notes = words::did_not_start(program, end);
-    Answer::Exit(code(end), Said { notes, ..Said::default() })
+    Answer::Exit(end.code(), Said { notes, ..Said::default() })
 }
 
-fn code(end: RunEnd) -> u8 {
-    match end {
-        RunEnd::Exited(code) => code,
-        RunEnd::Killed(signal) => BY_SIGNAL.wrapping_add(u8::try_from(signal).unwrap_or(0)),
-        RunEnd::NotExecutable => NOT_EXECUTABLE,
-        RunEnd::NotFound => NOT_FOUND,
+/// Runs the command, prints what there is to say, lets the process in front end, and waits for processes that the command
+/// has left behind.
+fn supervise(invocation: &Invocation, args: &RunArgs, supervisor: Supervisor) -> ! {
+    let ran = guarded(invocation, args, &supervisor).map_err(|error| match error {
+        CliError::Fault(fault) => CliError::RunFailed(fault),
+        error => error,
+    });
+    if let Some(root) = invocation.created() {
+        output::tell(&words::created_state(root));
+    }
+    let (answer, end, background) = match ran {
+        Ok((answer, end, background)) => (Ok(answer), Some(end), background),
+        Err(error) => (Err(error), None, None),
+    };
+    let code = match &answer {
+        Ok(Answer::Exit(code, _)) => *code,
+        Ok(_) => 0,
+        Err(error) => error.exit_code(),
+    };
+    output::print(&invocation.viewpoint(), invocation.form(), &answer);
+    // A command that was killed ends the process in front in the same way, unless its changes were refused.
+    let end = end.filter(|end| end.code() == code).unwrap_or(RunEnd::Exited(code));
+    if supervisor.let_front_end(end).is_ok()
+        && let Some((background, gate, turn)) = background
+    {
+        leave_the_terminal();
+        // Nobody reads this process's messages any more. The ledger has what matters.
+        let _ = background.finish(&gate, turn.as_ref());
+    }
+    exit(0)
+}
+
+/// Others must not wait for this process, or end it together with the front.
+fn leave_the_terminal() {
+    let _ = rustix::process::setsid();
+    if let Ok(nowhere) = File::options().read(true).write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdin(&nowhere);
+        let _ = rustix::stdio::dup2_stdout(&nowhere);
+        let _ = rustix::stdio::dup2_stderr(&nowhere);
     }
 }
 
-fn guarded(invocation: &Invocation, args: &RunArgs) -> Result<Answer, CliError> {
+type Left = (Background, Gate, Box<dyn TurnState>);
+
+fn guarded(
+    invocation: &Invocation,
+    args: &RunArgs,
+    supervisor: &Supervisor,
+) -> Result<(Answer, RunEnd, Option<Left>), CliError> {
     let gate = invocation.gate()?;
     let (turn, folder): (Box<dyn TurnState>, PathBuf) = match (&args.by_hook, invocation.turn_id()?) {
         (Some(turns), Some(id)) => {
@@ -130,16 +176,37 @@ fn guarded(invocation: &Invocation, args: &RunArgs) -> Result<Answer, CliError> 
         }
         _ => (invocation.turn(&gate)?, invocation.base()?),
     };
+    let mut pass: Vec<PathBuf> = args.pass.iter().map(|folder| invocation.path(folder)).collect::<Result<_, _>>()?;
+    pass.extend(task_folders(gate.workspace()));
     let request = RunRequest {
         command: args.command.clone(),
         folder,
         mode: args.mode.into(),
         changed_read: if args.serial { ChangedRead::Refuse } else { ChangedRead::Note },
-        pass: args.pass.clone(),
+        pass,
         turn: turn.as_ref(),
+        // The hook that asks for the record knows what the agent gets to see.
+        reads_count: if args.record.is_some() { ReadsCount::Later } else { ReadsCount::Seen },
+        supervisor: Some(supervisor),
     };
-    let outcome = tollgate_run::run(&gate, &request)?;
-    answer(invocation, args, &outcome)
+    let mut outcome = tollgate_run::run(&gate, &request)?;
+    let background = outcome.background.take();
+    let answer = answer(invocation, args, &outcome)?;
+    // The changes are made. If this sweep fails, the next one does its work.
+    let _ = gate.workspace().sweep();
+    Ok((answer, outcome.end, background.map(|background| (background, gate, turn))))
+}
+
+/// The folders of tasks in the workspace. What happens to tasks must be visible to others at once.
+fn task_folders(workspace: &Workspace) -> Vec<PathBuf> {
+    let root = workspace.path();
+    let home = VaultHome::of(root, workspace.settings()).ok().filter(VaultHome::has_vault);
+    let Some(vault) = home.and_then(|home| home.folder().canonicalize().ok()) else { return Vec::new() };
+    if vault != root {
+        return if vault.starts_with(root) { vec![vault] } else { Vec::new() };
+    }
+    let folders = State::ALL.iter().map(|state| vault.join(state.as_str()));
+    folders.filter(|folder| folder.is_dir()).collect()
 }
 
 fn answer(invocation: &Invocation, args: &RunArgs, outcome: &RunOutcome) -> Result<Answer, CliError> {
@@ -148,8 +215,11 @@ fn answer(invocation: &Invocation, args: &RunArgs, outcome: &RunOutcome) -> Resu
         record.write(&invocation.path(file)?)?;
     }
     let mut notes = words::run_notes(outcome);
+    if let end @ (RunEnd::NotFound | RunEnd::NotExecutable) = outcome.end {
+        notes = words::did_not_start(&args.command[0], end);
+    }
     let code = match &outcome.refused {
-        None => code(outcome.end),
+        None => outcome.end.code(),
         Some(refused) => {
             notes = words::run_refused(&invocation.viewpoint(), refused, &notes);
             REFUSED

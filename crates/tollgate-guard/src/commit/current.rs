@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::plan::{Base, Looked, Operation, Plan};
+use super::plan::{Base, Looked, Operation, Plan, Since, Was};
 use super::staging::Staged;
 use crate::disk::{Quiet, Spot, Target};
 use crate::turn::FileState;
@@ -31,7 +31,10 @@ impl Current {
     /// Makes the file quiet, hashes it and compares.
     pub(super) fn look(&mut self, spot: &Spot, plan: &Plan) -> Result<Looked> {
         let Some(file) = &mut self.file else { return self.look_at_nothing(spot, plan) };
-        if plan.base == Base::Exactly(FileState::Absent) {
+        if matches!(
+            plan.base,
+            Base::Exactly(FileState::Absent) | Base::Since(Since { was: Was::Absent, .. })
+        ) {
             // No file should be there. There is no need to wait for quiet.
             return Ok(plan.stale(FileState::Absent, FileState::Present(file.hash()?)));
         }
@@ -46,9 +49,12 @@ impl Current {
             return Ok(Looked::Busy);
         }
         self.state = FileState::Present(digest);
-        if let Base::Exactly(expected) = plan.base
-            && expected != self.state
-        {
+        let expected = match plan.base {
+            Base::Exactly(expected) if expected != self.state => Some(expected),
+            Base::Since(since) if !since.holds(file.changed(), digest) => Some(since.expected()),
+            _ => None,
+        };
+        if let Some(expected) = expected {
             if self.quiet == Quiet::Unavailable && !settled(file, digest)? {
                 return Ok(Looked::Busy);
             }
@@ -60,8 +66,13 @@ impl Current {
     fn look_at_nothing(&mut self, spot: &Spot, plan: &Plan) -> Result<Looked> {
         self.state = FileState::Absent;
         self.quiet = Quiet::Held;
-        match (plan.base, &plan.deed) {
-            (Base::Exactly(expected @ FileState::Present(_)), _) => {
+        let expected = match plan.base {
+            Base::Exactly(expected @ FileState::Present(_)) => Some(expected),
+            Base::Since(since) if matches!(since.was, Was::Present(_)) => Some(since.expected()),
+            _ => None,
+        };
+        match (expected, &plan.deed) {
+            (Some(expected), _) => {
                 let mut pauses = Pauses::lasting(GAP);
                 while spot.inode()?.is_none() {
                     if !pauses.pause() {
@@ -72,7 +83,7 @@ impl Current {
             }
             (_, Operation::Put { .. }) if spot.inode()?.is_some() => Ok(Looked::Busy),
             (_, Operation::Put { .. }) => Ok(Looked::Ready),
-            (_, Operation::Remove | Operation::MoveTo(_)) => Err(plan.place.path().missing()),
+            (_, Operation::Remove | Operation::MoveTo(_) | Operation::SetMode(_)) => Err(plan.place.path().missing()),
         }
     }
 

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::Mode;
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{Found, Spot};
+use crate::disk::{Found, Spot, no_folder_is_none};
 use crate::path::EscapedPath;
 use crate::request::Request;
 use crate::root::Root;
@@ -20,8 +20,12 @@ use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::{Agent, TurnId, random_id};
 use tollgate_base::settings::Durability;
 
-/// The version of the format. A later version is refused.
-const VERSION: u32 = 1;
+/// The version of the format. A later version is refused. Version 2 has what only commands do.
+const VERSION: u32 = 2;
+
+fn is_plain(path: &Path) -> bool {
+    path.components().all(|part| matches!(part, Component::Normal(_)))
+}
 
 /// One file of the commit.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -36,6 +40,32 @@ pub(crate) struct JournalRecord {
     pub(crate) staged: Option<EscapedPath>,
     /// The folders that the change creates.
     pub(crate) made: Vec<EscapedPath>,
+    /// The mode of the file before and after, if nothing else changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mode: Option<[u32; 2]>,
+    /// The folders that the change removes to make room, innermost first, with their modes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) clears: Vec<(EscapedPath, u32)>,
+}
+
+/// What a commit does to a folder after its commit point. It may be done twice.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct FolderDeed {
+    pub(crate) path: EscapedPath,
+    /// The mode of a folder that must exist. `None`: the folder is removed, unless something is in it.
+    pub(crate) mode: Option<u32>,
+}
+
+impl FolderDeed {
+    pub(crate) fn make(&self, root: &Root) -> Result<()> {
+        let Some(spot) = no_folder_is_none(root.spot(&self.path))? else { return Ok(()) };
+        let Some(mode) = self.mode else { return spot.remove_empty_folder() };
+        spot.make_folder()?;
+        match spot.mode()? {
+            Some(now) if now == mode || !root.path().join(&*self.path).is_dir() => Ok(()),
+            _ => spot.set_mode(mode),
+        }
+    }
 }
 
 impl JournalRecord {
@@ -53,21 +83,23 @@ impl JournalRecord {
             new: None,
             staged: staged.map(|name| EscapedPath(name.into())),
             made: made.into_iter().cloned().map(EscapedPath).collect(),
+            mode: None,
+            clears: Vec::new(),
         }
+    }
+
+    /// Whether an older tollgate could not undo this.
+    fn is_of_command(&self) -> bool {
+        self.mode.is_some() || !self.clears.is_empty()
     }
 
     /// Whether no path leads out of the workspace, and no staged file out of its folder. The state may come with a
     /// downloaded folder.
     fn stays_inside(&self) -> bool {
-        let is_plain = |path: &Path| path.components().all(|part| matches!(part, Component::Normal(_)));
         let is_name = |path: &Path| is_plain(path) && path.components().count() == 1;
-        let mut paths = [Some(&self.path), self.to.as_ref()].into_iter().flatten().chain(&self.made);
+        let paths = [Some(&self.path), self.to.as_ref()].into_iter().flatten().chain(&self.made);
+        let mut paths = paths.chain(self.clears.iter().map(|(path, _)| path));
         paths.all(|path| is_plain(path)) && self.staged.as_deref().is_none_or(is_name)
-    }
-
-    /// Names folders that the commit creates.
-    pub(super) fn list_folders(&mut self, folders: &[PathBuf]) {
-        self.made = folders.iter().cloned().map(EscapedPath).collect();
     }
 
     /// The new path of a moved folder. A folder has no hash.
@@ -82,6 +114,9 @@ pub(crate) struct JournalContent {
     pub(crate) agent: Agent,
     pub(crate) turn: Option<TurnId>,
     pub(crate) records: Vec<JournalRecord>,
+    /// Made once the commit is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) later: Vec<FolderDeed>,
 }
 
 impl JournalContent {
@@ -90,8 +125,14 @@ impl JournalContent {
         self.records.into_iter().filter_map(|record| record.staged).map(|name| name.0)
     }
 
-    pub(super) fn new(agent: Agent, turn: TurnId, records: Vec<JournalRecord>) -> Self {
-        Self { version: VERSION, agent, turn: Some(turn), records }
+    pub(super) fn new(
+        agent: Agent,
+        turn: Option<TurnId>,
+        records: Vec<JournalRecord>,
+        later: Vec<FolderDeed>,
+    ) -> Self {
+        let is_plain = later.is_empty() && !records.iter().any(JournalRecord::is_of_command);
+        Self { version: if is_plain { 1 } else { VERSION }, agent, turn, records, later }
     }
 
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
@@ -114,7 +155,7 @@ impl CommitJournal {
         durability: Durability,
     ) -> Result<Self> {
         let (agent, turn) = (agent.clone(), turn.cloned());
-        Self::write_content(root, &JournalContent { version: VERSION, agent, turn, records }, durability)
+        Self::write_content(root, &JournalContent::new(agent, turn, records, Vec::new()), durability)
     }
 
     pub(super) fn write_content(
@@ -175,7 +216,8 @@ impl CommitJournal {
             }
             _ => {
                 let content: JournalContent = serde_json::from_value(value).map_err(damaged)?;
-                match content.records.iter().all(JournalRecord::stays_inside) {
+                let later = content.later.iter().all(|deed| is_plain(&deed.path));
+                match later && content.records.iter().all(JournalRecord::stays_inside) {
                     true => Ok(Some(content)),
                     false => Err(Fault::damaged(
                         &self.spot.shown(),

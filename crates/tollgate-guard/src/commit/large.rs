@@ -4,18 +4,21 @@
 //! swapped. Instead, after all swaps, each replaced file is made quiet and hashed once more: if another program has written it
 //! since the first look, or still has it open for writing, all changes are undone and the commit starts again. The undo is
 //! that of a dead process, from the journal.
+//!
+//! A commit with changes that only commands make is made in the same way, however small it is.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::journal::{CommitJournal, JournalContent, JournalRecord};
-use super::plan::{Applied, Base, Looked, Operation, Plan, ROUNDS};
+use super::journal::{CommitJournal, FolderDeed, JournalContent, JournalRecord};
+use super::plan::{Applied, Base, Looked, Operation, Plan, ROUNDS, Since, Was};
 use super::staging::remove_folders;
 use super::step::{FileStep, Stand};
 use super::undo::{roll_back, staged_spot};
 use crate::disk::{Found, Linked, Quiet, Spot, gone_is_none, no_folder_is_none};
 use crate::explain::{record, refuse};
+use crate::path::EscapedPath;
 use crate::recovery::{check_later, keep_copy};
 use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
@@ -36,6 +39,11 @@ const DESCRIPTORS: usize = 128;
 const PER_FILE: usize = 5;
 
 pub(super) fn is_large(plans: &[Plan]) -> bool {
+    let alone =
+        |plan: &Plan| plan.is_after_others() || matches!(plan.deed, Operation::SetMode(_));
+    if plans.iter().any(alone) {
+        return true;
+    }
     let of = |plan: &Plan| {
         let to = plan.deed.moved_to().map_or(0, |to| to.missing.len());
         PER_FILE + plan.place.missing.len() + to
@@ -47,6 +55,7 @@ pub(super) fn is_large(plans: &[Plan]) -> bool {
 pub(super) fn commit(
     request: &Request<'_>,
     mut plans: Vec<Plan>,
+    later: &[FolderDeed],
     locks: &StripeLocks,
     begun: Instant,
 ) -> Result<Outcome<Vec<Applied>>> {
@@ -57,8 +66,8 @@ pub(super) fn commit(
     for _ in 0..ROUNDS {
         let (mut steps, looked) = prepare(request, plans, &mut folders)?;
         refusals = match looked {
-            Prepared::Ready => match apply(request, &mut steps, &mut folders, begun)? {
-                Round::Made(journal) => return made(request, &steps, folders, journal, locks),
+            Prepared::Ready => match apply(request, &mut steps, later, &mut folders, begun)? {
+                Round::Made(journal) => return made(request, &steps, later, folders, journal, locks),
                 Round::Undone => Vec::new(),
                 Round::Failed(fault) => {
                     discard(root, steps)?;
@@ -101,8 +110,12 @@ impl Folders {
     fn missing(request: &Request<'_>, plans: &mut [Plan]) -> Result<Self> {
         let mut wanted = BTreeSet::new();
         for plan in plans.iter_mut() {
+            if plan.is_after_others() {
+                continue;
+            }
             match (plan.base, &mut plan.deed) {
                 // Stale.
+                (Base::Since(Since { was: Was::Present(_), .. }), _) if !plan.place.missing.is_empty() => {}
                 (Base::Exactly(FileState::Present(_)), _) if !plan.place.missing.is_empty() => {}
                 (_, Operation::Put { .. }) => wanted.extend(std::mem::take(&mut plan.place.missing)),
                 (_, Operation::MoveTo(to)) if plan.place.missing.is_empty() => {
@@ -220,6 +233,24 @@ impl ClosedStep {
     /// Makes the change visible. False if the path is no longer as it was.
     fn swap(&mut self, root: &Root) -> Result<bool> {
         let Some(record) = &self.record else { return Ok(true) };
+        if let Some([before, after]) = record.mode {
+            let Some(spot) = no_folder_is_none(root.spot(&record.path))? else { return Ok(false) };
+            if spot.mode()? != Some(before) {
+                return Ok(false);
+            }
+            spot.set_mode(after)?;
+            self.step.stand = Stand::Swapped(None);
+            return Ok(true);
+        }
+        if self.step.plan.is_after_others() {
+            // The changes before this one have made room.
+            for (folder, _) in &record.clears {
+                root.spot(folder)?.remove_empty_folder()?;
+            }
+            for folder in &self.step.plan.place.missing {
+                root.spot(folder)?.make_folder()?;
+            }
+        }
         let Some((spot, aside)) = spots(root, record)? else { return Ok(false) };
         let swap = match (record.base, record.new) {
             (Some(_), Some(_)) => gone_is_none(aside.swap(&spot))?.map(Some),
@@ -239,6 +270,9 @@ impl ClosedStep {
         let Some(record) = self.record.as_ref().filter(|record| record.base.is_some()) else {
             return Ok(true);
         };
+        if record.mode.is_some() {
+            return Ok(root.spot(&record.path)?.hash()? == record.base);
+        }
         let Some((_, aside)) = spots(root, record)? else { return Ok(false) };
         let Found::File(mut file) = aside.open_itself()? else { return Ok(false) };
         let quiet = file.quiet();
@@ -311,6 +345,7 @@ enum Round {
 fn apply(
     request: &Request<'_>,
     steps: &mut [ClosedStep],
+    later: &[FolderDeed],
     folders: &mut Folders,
     begun: Instant,
 ) -> Result<Round> {
@@ -318,9 +353,9 @@ fn apply(
     let durability = root.durability();
     let mut records: Vec<JournalRecord> = steps.iter().filter_map(|closed| closed.record.clone()).collect();
     if let Some(first) = records.first_mut() {
-        first.list_folders(&folders.made);
+        first.made.extend(folders.made.iter().cloned().map(EscapedPath));
     }
-    let content = JournalContent::new(turn.agent().clone(), turn.id().clone(), records);
+    let content = JournalContent::new(turn.agent().clone(), Some(turn.id().clone()), records, later.to_vec());
     let journal = match content.records.is_empty() {
         true => None,
         false => match CommitJournal::write_content(root, &content, durability) {
@@ -388,6 +423,7 @@ fn flush_folders(root: &Root, content: &JournalContent) -> Result<()> {
 fn made(
     request: &Request<'_>,
     steps: &[ClosedStep],
+    later: &[FolderDeed],
     folders: Folders,
     journal: Option<CommitJournal>,
     locks: &StripeLocks,
@@ -397,6 +433,7 @@ fn made(
     for closed in steps {
         tidy &= closed.finish(root).is_ok();
     }
+    tidy &= later.iter().all(|deed| deed.make(root).is_ok());
     tidy &= folders.intent.is_none_or(|intent| intent.remove().is_ok());
     // Last, and only if the rest succeeded: on another file system, only the journal says what is left to do.
     if tidy && journal.is_none_or(|journal| journal.remove().is_ok()) {

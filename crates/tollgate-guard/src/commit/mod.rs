@@ -40,25 +40,26 @@ use tollgate_base::ledger::Entry;
 use tollgate_base::lock::Pauses;
 use tollgate_base::settings::Durability;
 
-pub(crate) use journal::{CommitJournal, JournalContent, JournalRecord};
-pub use plan::{Applied, Guarantee};
-pub(crate) use plan::{Base, Operation, Plan, file_changed, folder_moved};
+pub(crate) use journal::{CommitJournal, FolderDeed, JournalContent, JournalRecord};
+pub use plan::{Applied, Guarantee, Since, Was};
+pub(crate) use plan::{Base, ByCommand, Content, Operation, Plan, file_changed, folder_moved};
 use plan::{Looked, ROUNDS};
 pub(crate) use staging::{make_folders, remove_folders};
 use step::FileStep;
 pub(crate) use undo::{complete, finish_swap, give_back, put_back, roll_back};
 
-/// Makes all of these changes or none. The caller has locked all paths.
+/// Makes all of these changes or none, and what is to be done later to folders. The caller has locked all paths.
 pub(crate) fn commit(
     request: &Request<'_>,
     plans: Vec<Plan>,
+    later: &[FolderDeed],
     locks: &StripeLocks,
 ) -> Result<Outcome<Vec<Applied>>> {
     let begun = Instant::now();
     // If this process dies, or the disk fails during an undo, the next process to lock these paths heals first.
     locks.mark()?;
-    if large::is_large(&plans) {
-        return large::commit(request, plans, locks, begun);
+    if large::is_large(&plans) || !later.is_empty() {
+        return large::commit(request, plans, later, locks, begun);
     }
     let steps = plans.into_iter().map(|plan| FileStep::new(request, plan));
     let mut steps = steps.collect::<Result<Vec<FileStep>>>()?;

@@ -1,6 +1,6 @@
 //! What a commit is asked to do, and what it answers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::path::FilePath;
 use crate::place::Place;
@@ -21,25 +21,51 @@ pub(crate) struct Plan {
     pub(crate) place: Place,
     pub(crate) deed: Operation,
     pub(crate) base: Base,
+    /// `None` if a tool asked for the change.
+    pub(crate) command: Option<ByCommand>,
+}
+
+/// What a change has in addition if a command made it, in its own view of the workspace.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ByCommand {
+    /// The command wrote into the file and did not replace it.
+    pub(crate) in_place: bool,
+    /// Another change of the same commit makes room: something at the path, or on the way to it, is not what the change
+    /// needs. So the folder of the path is opened last, when it exists.
+    pub(crate) after_others: bool,
+    /// Folders in the way, innermost first, with their modes. They are empty by then.
+    pub(crate) clears: Vec<(PathBuf, u32)>,
 }
 
 /// What happens to the file.
 #[derive(Debug)]
 pub(crate) enum Operation {
-    /// It gets these bytes. It is created if it does not exist.
+    /// It gets this content. It is created if it does not exist.
     Put {
-        bytes: Vec<u8>,
+        content: Content,
         digest: Digest,
     },
     Remove,
     /// It is moved to another path, which must be free.
     MoveTo(Place),
+    /// It gets this mode. Its bytes stay.
+    SetMode(u32),
+}
+
+/// What a file gets.
+#[derive(Debug)]
+pub(crate) enum Content {
+    Bytes(Vec<u8>),
+    /// The bytes, the mode, the times and the attributes of this file, which a command has written.
+    Copy(PathBuf),
+    /// It becomes a symbolic link with this path in it.
+    Link(Vec<u8>),
 }
 
 impl Operation {
     pub(crate) fn put(bytes: Vec<u8>) -> Self {
         let digest = Digest::of(&bytes);
-        Self::Put { bytes, digest }
+        Self::Put { content: Content::Bytes(bytes), digest }
     }
 
     /// What is at the path afterwards.
@@ -47,13 +73,15 @@ impl Operation {
         match self {
             Self::Put { digest, .. } => FileState::Present(*digest),
             Self::Remove | Self::MoveTo(_) => FileState::Absent,
+            // What is there already.
+            Self::SetMode(_) => FileState::Unreadable,
         }
     }
 
     pub(crate) fn moved_to(&self) -> Option<&Place> {
         match self {
             Self::MoveTo(to) => Some(to),
-            Self::Put { .. } | Self::Remove => None,
+            Self::Put { .. } | Self::Remove | Self::SetMode(_) => None,
         }
     }
 }
@@ -66,6 +94,49 @@ pub(crate) enum Base {
     Exactly(FileState),
     /// This state. Otherwise the change is made, and the ledger says that it would have been refused.
     Observed(FileState),
+    /// What was there when a command started. Otherwise the change is refused.
+    Since(Since),
+}
+
+/// How to tell whether a file is what it was when a command started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Since {
+    /// When the command started, by the clock of the file system, in nanoseconds since 1970. Every later change of a file has
+    /// this time or a later one.
+    pub start: i128,
+    /// What was there.
+    pub was: Was,
+}
+
+/// What was at a path when a command started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Was {
+    /// Nothing.
+    Absent,
+    /// A file, with this hash if it is known.
+    Present(Option<Digest>),
+    /// Nobody looked.
+    Unknown,
+}
+
+impl Since {
+    /// Whether a file with this hash, whose metadata last changed at this time, is what was there.
+    pub(crate) fn holds(&self, changed: i128, digest: Digest) -> bool {
+        match self.was {
+            Was::Absent => false,
+            Was::Present(Some(was)) => was == digest,
+            Was::Present(None) | Was::Unknown => changed < self.start,
+        }
+    }
+
+    /// What was there, as far as it is known.
+    pub(crate) fn expected(&self) -> FileState {
+        match self.was {
+            Was::Absent => FileState::Absent,
+            Was::Present(Some(digest)) => FileState::Present(digest),
+            Was::Present(None) | Was::Unknown => FileState::Unreadable,
+        }
+    }
 }
 
 /// The result of a look at a file.
@@ -77,6 +148,15 @@ pub(super) enum Looked {
 }
 
 impl Plan {
+    pub(crate) fn new(place: Place, deed: Operation, base: Base) -> Self {
+        Self { place, deed, base, command: None }
+    }
+
+    /// Whether another change of the same commit makes room for this one.
+    pub(super) fn is_after_others(&self) -> bool {
+        self.command.as_ref().is_some_and(|command| command.after_others)
+    }
+
     pub(super) fn refuse(&self, reason: Reason) -> Looked {
         Looked::Refused(Refusal::new(self.place.path().clone(), reason))
     }
@@ -85,6 +165,7 @@ impl Plan {
     pub(super) fn not_a_file(&self) -> Looked {
         match self.base {
             Base::Exactly(expected @ FileState::Present(_)) => self.stale(expected, FileState::Unreadable),
+            Base::Since(since) => self.stale(since.expected(), FileState::Unreadable),
             _ => self.refuse(Reason::NotAFile),
         }
     }

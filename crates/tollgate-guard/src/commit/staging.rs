@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Mode;
 
 use super::journal::CommitJournal;
-use crate::disk::{Folder, Model, Ownership, Spot, Target, gone_is_none};
+use super::plan::Content;
+use crate::disk::{Folder, Found, Model, Ownership, Spot, Target, gone_is_none};
 use crate::root::Root;
 use crate::stage::{StageName, name_beside, unfinished_name};
 use crate::stripe_lock::stripe;
-use tollgate_base::error::Result;
+use tollgate_base::digest::Digest;
+use tollgate_base::error::{Fault, Result};
 
 pub(super) struct Staged {
     pub(super) spot: Spot,
@@ -25,21 +27,31 @@ pub(super) struct Staged {
 
 impl Staged {
     /// Creates the file, still empty, for a change of `spot`.
-    pub(super) fn create(root: &Root, change: &StageName, spot: &Spot, model: Option<Model>) -> Result<Self> {
+    pub(super) fn create(
+        root: &Root,
+        change: &StageName,
+        spot: &Spot,
+        model: Option<Model>,
+        content: &Content,
+    ) -> Result<Self> {
         // Private until it has the mode of its model. A new file gets the usual mode, less the umask.
         let mode = if model.is_some() { Mode::RUSR | Mode::WUSR } else { Mode::from_raw_mode(0o666) };
         let path = root.target_path(&change.target)?;
         let staged_at = root.staged(unfinished_name(stripe(&path), &change.id));
         let staged = |spot, file, intent| Ok(Self { spot, file, model, exposed: false, intent });
+        let create = |spot: &Spot| match content {
+            Content::Link(path) => spot.create_link(path),
+            Content::Bytes(_) | Content::Copy(_) => spot.create(mode),
+        };
         let same_device = spot.folder().same_device(&root.stage);
         if same_device && (model.is_some() || !spot.folder().marks_new_files()?) {
-            let file = staged_at.create(mode)?;
+            let file = create(&staged_at)?;
             return staged(staged_at, file, None);
         }
         // No sweep looks beside the target, so the intent names the file until the journal does.
         let beside = spot.beside(name_beside(&change.id));
         let intent = CommitJournal::of_intent(root, change, Some(beside.name()), &[])?;
-        let created = beside.create(mode).and_then(|file| match same_device {
+        let created = create(&beside).and_then(|file| match same_device {
             // A new file, which has the group or the ACL of its folder now.
             true => beside.rename(&staged_at).map(|()| file),
             false => Ok(file),
@@ -61,6 +73,23 @@ impl Staged {
         };
         self.file.flush(root.durability())?;
         Ok(ownership)
+    }
+
+    /// Gets the bytes and the metadata of a file that a command has written. Returns the hash of the bytes.
+    pub(super) fn copy(&mut self, root: &Root, from: &Path) -> Result<Digest> {
+        let Found::File(source) = root.spot_of_command(from)?.open()? else {
+            return Err(Fault::Missing { what: format!("`{}`", from.display()) });
+        };
+        let mut at = 0;
+        let digest = source.stream(|chunk| {
+            self.file.write(chunk, at)?;
+            at += chunk.len() as u64;
+            Ok(())
+        })?;
+        self.file.take_after(&source)?;
+        self.file.take_times(&source)?;
+        self.file.flush(root.durability())?;
+        Ok(digest)
     }
 
     /// Closes the file, which stays where it is. Returns its intent.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use super::current::Current;
 use super::journal::{CommitJournal, JournalRecord};
-use super::plan::{Applied, Base, Guarantee, Looked, Operation, Plan, file_changed};
+use super::plan::{Applied, Base, Content, Guarantee, Looked, Operation, Plan, Was, file_changed};
 use super::staging::{NewFolders, Staged};
 use super::undo::{give_back, put_back, take_back};
 use crate::disk::{Folder, Found, Linked, Model, Ownership, Quiet, Spot, Swap, Target, gone_is_none};
@@ -85,7 +85,13 @@ impl FileStep {
     pub(super) fn stage(&mut self, root: &Root) -> Result<Looked> {
         self.stand = Stand::Before;
         self.current.file = None;
-        let Plan { place, deed, base } = &self.plan;
+        let Plan { place, deed, base, command } = &self.plan;
+        if self.plan.is_after_others() {
+            self.model = None;
+            // Its folder may not exist yet. The stage itself stands for it.
+            self.stage_content(root, &root.staged(""))?;
+            return Ok(Looked::Ready);
+        }
         let spot = match &self.spot {
             Some(spot) => spot.clone(),
             None => {
@@ -93,6 +99,9 @@ impl FileStep {
                     _ if place.missing.is_empty() => {}
                     (Base::Exactly(expected @ FileState::Present(_)), _) => {
                         return Ok(self.plan.stale(*expected, FileState::Absent));
+                    }
+                    (Base::Since(since), _) if matches!(since.was, Was::Present(_)) => {
+                        return Ok(self.plan.stale(since.expected(), FileState::Absent));
                     }
                     (_, Operation::Put { .. }) => {}
                     _ => return Err(place.path().missing()),
@@ -103,8 +112,8 @@ impl FileStep {
             }
         };
         let found = match deed {
-            Operation::Put { .. } => spot.open()?,
-            Operation::Remove | Operation::MoveTo(_) => spot.open_itself()?,
+            Operation::Put { .. } if command.is_none() => spot.open()?,
+            _ => spot.open_itself()?,
         };
         match found {
             Found::NotAFile => return Ok(self.plan.not_a_file()),
@@ -118,7 +127,7 @@ impl FileStep {
             }
         }
         self.model = self.current.file.as_ref().map(Target::as_model);
-        self.stage_bytes(root, &spot)?;
+        self.stage_content(root, &spot)?;
         Ok(Looked::Ready)
     }
 
@@ -128,16 +137,23 @@ impl FileStep {
         if file.is_link() {
             return Ok(None);
         }
-        let replaced = matches!(self.plan.deed, Operation::Put { .. });
+        let command = self.plan.command.as_ref();
+        // A command that replaces a file breaks its hard links itself.
+        let replaced =
+            matches!(self.plan.deed, Operation::Put { .. }) && command.is_none_or(|command| command.in_place);
         if replaced && settings.hard_links == HardLinks::Refuse && file.links()? > 1 {
             return Ok(Some(Reason::HardLinked));
+        }
+        if command.is_some() {
+            // The kernel has decided what the command may write.
+            return Ok(None);
         }
         let read_only = file.has_no_write_bit() || !spot.may_write();
         Ok((settings.read_only == ReadOnly::Refuse && read_only).then_some(Reason::ReadOnly))
     }
 
-    fn stage_bytes(&mut self, root: &Root, spot: &Spot) -> Result<()> {
-        let Operation::Put { bytes, .. } = &self.plan.deed else { return Ok(()) };
+    fn stage_content(&mut self, root: &Root, spot: &Spot) -> Result<()> {
+        let Operation::Put { content, digest } = &mut self.plan.deed else { return Ok(()) };
         match self.staged.take() {
             Some(staged) if !staged.exposed && staged.model == self.model => {
                 self.staged = Some(staged);
@@ -148,8 +164,17 @@ impl FileStep {
             Some(_) => self.stage.id = ChangeId::new(root.now())?,
             None => {}
         }
-        let staged = self.staged.insert(Staged::create(root, &self.stage, spot, self.model)?);
-        self.ownership = staged.fill(root, bytes, self.current.file.as_ref())?;
+        let staged = self.staged.insert(Staged::create(root, &self.stage, spot, self.model, content)?);
+        self.ownership = match content {
+            Content::Bytes(bytes) => staged.fill(root, bytes, self.current.file.as_ref())?,
+            Content::Copy(from) => {
+                // A process that the command left behind may still write this file.
+                *digest = staged.copy(root, from)?;
+                self.stage.new = FileState::Present(*digest);
+                Ownership::Kept
+            }
+            Content::Link(_) => Ownership::Kept,
+        };
         Ok(())
     }
 
@@ -160,8 +185,15 @@ impl FileStep {
 
     /// Makes the file quiet, hashes it and compares. Checks that the path of a move is free.
     pub(super) fn look(&mut self) -> Result<Looked> {
+        if self.plan.is_after_others() {
+            return Ok(Looked::Ready);
+        }
         let Some(spot) = &self.spot else { return Ok(Looked::Busy) };
         let looked = self.current.look(spot, &self.plan)?;
+        if let (Looked::Ready, Base::Since(_)) = (&looked, self.plan.base) {
+            // A swap that is undone changes the time, so the next round compares the bytes.
+            self.plan.base = Base::Exactly(self.current.state);
+        }
         if let (Looked::Ready, Operation::MoveTo(place), Some(to)) = (&looked, &self.plan.deed, &self.to)
             && to.inode()?.is_some()
         {
@@ -187,6 +219,10 @@ impl FileStep {
     /// Gives the staged file the name that says what it is. From now on, a crash can be healed from the name.
     pub(super) fn name_stage(&mut self, root: &Root) -> Result<()> {
         self.stage.base = self.current.state;
+        if let Operation::SetMode(_) = self.plan.deed {
+            self.stage.new = self.stage.base;
+            return Ok(());
+        }
         if matches!(self.plan.deed, Operation::Put { .. }) && self.stage.new == self.stage.base {
             self.stand = Stand::Same;
             return Ok(());
@@ -249,8 +285,15 @@ impl FileStep {
     }
 
     pub(super) fn record(&self) -> JournalRecord {
-        let made = self.folders.made.iter().map(|(path, _)| path);
+        let later = self.plan.place.missing.iter().filter(|_| self.plan.is_after_others());
+        let made = self.folders.made.iter().map(|(path, _)| path).chain(later);
+        let clears = self.plan.command.iter().flat_map(|command| &command.clears);
         JournalRecord {
+            mode: match (&self.plan.deed, &self.model) {
+                (Operation::SetMode(mode), Some(model)) => Some([model.mode(), *mode]),
+                _ => None,
+            },
+            clears: clears.map(|(path, mode)| (EscapedPath(path.clone()), *mode)).collect(),
             to: self.plan.deed.moved_to().map(|to| EscapedPath(to.relative.clone())),
             base: self.stage.base.digest(),
             new: self.stage.new.digest(),
@@ -303,7 +346,8 @@ impl FileStep {
 
     pub(super) fn verify(&mut self) -> Result<bool> {
         let swapped = matches!(self.stand, Stand::Swapped(_));
-        self.current.verify(self.staged.as_mut().filter(|_| swapped))
+        let by_tool = self.plan.command.is_none();
+        self.current.verify(self.staged.as_mut().filter(|_| swapped && by_tool))
     }
 
     /// Undoes [`Self::swap`]. A file that another program has put at the path in the meantime stays there.
@@ -372,7 +416,7 @@ impl FileStep {
     /// What the file holds now. A moved file holds what it held before.
     fn after(&self) -> FileState {
         match self.plan.deed {
-            Operation::MoveTo(_) => self.current.state,
+            Operation::MoveTo(_) | Operation::SetMode(_) => self.current.state,
             Operation::Put { .. } | Operation::Remove => self.plan.deed.after(),
         }
     }
@@ -397,6 +441,8 @@ impl FileStep {
             guarantee: Some(self.guarantee()),
             owner: lost_owner.then_some(FileOwner::Changed),
             took_us,
+            via: request.level.map(|_| "run".to_owned()),
+            level: request.level.map(str::to_owned),
             ..file_changed(&self.stage.id, request.tool, &place.relative, self.current.state, self.after())
         };
         request.entry(Event::Mutation(Mutation::File(change), MutationStatus::Applied))

@@ -28,7 +28,7 @@ pub(crate) fn put_back(
     // The file that the previous swap put at the path. Kept open, so that its inode number is not reused.
     let mut put_before: Option<Target> = None;
     for _ in 0..SWAPS {
-        let Found::File(put) = staged.open()? else { break };
+        let Found::File(put) = staged.open_itself()? else { break };
         match gone_is_none(staged.swap(spot))? {
             // Another program deleted our bytes at the path, so it wants no file there.
             None => break,
@@ -107,7 +107,7 @@ pub(crate) fn complete(root: &Root, content: &JournalContent) -> Result<()> {
         }
         keep_copy(root, &staged, &stage_of(record, id, content))?;
     }
-    Ok(())
+    content.later.iter().try_for_each(|deed| deed.make(root))
 }
 
 /// The name that the file would have in the stage.
@@ -142,10 +142,27 @@ pub(crate) fn roll_back(root: &Root, content: &JournalContent) -> Result<()> {
 }
 
 fn undo_record(root: &Root, record: &JournalRecord, content: &JournalContent) -> Result<()> {
+    undo_file(root, record, content)?;
+    // Outermost first. If another program has put something there since, it stays.
+    for (path, mode) in record.clears.iter().rev() {
+        if let Ok(spot) = root.spot(path)
+            && spot.make_folder()?
+        {
+            spot.set_mode(*mode)?;
+        }
+    }
+    Ok(())
+}
+
+fn undo_file(root: &Root, record: &JournalRecord, content: &JournalContent) -> Result<()> {
     let Ok(spot) = root.spot(&record.path) else {
         // The folder is gone, so nothing can be put back there. The sweep keeps what is in the stage.
         return Ok(());
     };
+    if let Some([before, after]) = record.mode {
+        // Not if another program has changed it since.
+        return if spot.mode()? == Some(after) { spot.set_mode(before) } else { Ok(()) };
+    }
     if let Some(to) = &record.to {
         return undo_move(root, record, &spot, to);
     }

@@ -1,6 +1,8 @@
 //! A spot: a name in an open folder, and every system call on that name.
 
 use std::ffi::{OsStr, OsString};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -165,6 +167,32 @@ impl Spot {
             .at("create", self.shown())?;
         let stat = rustix::fs::fstat(&fd).at("look at", self.shown())?;
         Ok(Target::new(fd.into(), stat, self.shown()))
+    }
+
+    /// Creates a symbolic link with this path in it.
+    pub(crate) fn create_link(&self, path: &[u8]) -> Result<Target> {
+        retry_on_intr(|| rustix::fs::symlinkat(OsStr::from_bytes(path), &self.folder, &self.name))
+            .at("create", self.shown())?;
+        match self.open_itself()? {
+            Found::File(link) => Ok(link),
+            _ => Err(Errno::NOENT).at("open", self.shown()),
+        }
+    }
+
+    /// Changes the mode of the file or folder, which must not be a symbolic link.
+    pub(crate) fn set_mode(&self, mode: u32) -> Result<()> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = retry_on_intr(|| rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()))
+            .at("open", self.shown())?;
+        // A descriptor that is open for its path only cannot be changed itself.
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        retry_on_intr(|| rustix::fs::chmod(path.as_str(), Mode::from_raw_mode(mode)))
+            .at("set the mode of", self.shown())
+    }
+
+    /// The mode of the file or folder that has this name.
+    pub(crate) fn mode(&self) -> Result<Option<u32>> {
+        Ok(self.stat()?.map(|stat| stat.st_mode & 0o7777))
     }
 
     /// Exchanges the files of two names. Both must exist.

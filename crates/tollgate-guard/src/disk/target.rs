@@ -31,6 +31,11 @@ impl Inode {
 pub(crate) struct Model(Inode, RawMode, u32, u32);
 
 impl Model {
+    #[allow(clippy::unnecessary_cast, reason = "its type depends on the system")]
+    pub(crate) fn mode(&self) -> u32 {
+        self.1 as u32 & 0o7777
+    }
+
     fn of(stat: &Stat) -> Self {
         Self(Inode::of(stat), stat.st_mode, stat.st_uid, stat.st_gid)
     }
@@ -232,6 +237,24 @@ impl Target {
         Ok(ownership)
     }
 
+    /// Gives this file the times of another.
+    pub(crate) fn take_times(&mut self, model: &Self) -> Result<()> {
+        let stat = model.stat_now()?;
+        let time = |tv_sec, tv_nsec| rustix::fs::Timespec { tv_sec, tv_nsec };
+        let times = rustix::fs::Timestamps {
+            last_access: time(stat.st_atime, stat.st_atime_nsec as _),
+            last_modification: time(stat.st_mtime, stat.st_mtime_nsec as _),
+        };
+        retry_on_intr(|| rustix::fs::futimens(&self.file, &times)).at("set the times of", &self.shown)?;
+        self.refresh()
+    }
+
+    /// When the file or its metadata last changed, in nanoseconds since 1970.
+    #[allow(clippy::unnecessary_cast, reason = "their types depend on the system")]
+    pub(crate) fn changed(&self) -> i128 {
+        i128::from(self.stat.st_ctime as i64) * 1_000_000_000 + i128::from(self.stat.st_ctime_nsec as i64)
+    }
+
     /// What a replacement of the file must copy now.
     pub(crate) fn model_now(&self) -> Result<Model> {
         Ok(Model::of(&self.stat_now()?))
@@ -275,7 +298,8 @@ fn copy_attributes(from: &File, to: &File) -> rustix::io::Result<()> {
     };
     let theirs = list(from)?;
     for name in &theirs {
-        if name == b"security.capability" {
+        // The marks of an overlay say where a copy came from.
+        if name == b"security.capability" || name.starts_with(b"user.overlay.") {
             continue;
         }
         let mut value = vec![0; 64 * 1024];

@@ -1,17 +1,395 @@
 //! A transaction: the command runs in a private view of the workspace, and its changes are committed when it ends.
+//!
+//! 1. Take the time from the file system and list the names ([`start`]).
+//! 2. Start the command in its view ([`view`]) and note what it reads ([`reads`]).
+//! 3. When it has ended, look at its layer ([`layer`]) and let the guard commit all changes, or none.
+//!
+//! If anything dies, only the folder of the run is left, which the next run or sweep removes.
 
-use std::path::Path;
+mod ignored;
+mod layer;
+mod reads;
+mod start;
+mod view;
 
-use tollgate_base::error::{Fault, Result};
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::inotify::{CreateFlags, init};
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, WaitOptions, getegid, geteuid, pidfd_open, wait};
+
+use tollgate_base::error::{At, Fault, Result};
+use tollgate_guard::commit::Was;
 use tollgate_guard::gate::Gate;
+use tollgate_guard::guard::{Outcome, Refused};
+use tollgate_guard::run_folder::RunFolder;
+use tollgate_guard::turn::{Extent, FileState, TurnState};
+use tollgate_guard::view::ViewChanges;
+use tollgate_guard::workspace::STATE_FOLDER;
 
-use crate::{RunOutcome, RunRequest};
+use self::ignored::IgnoreRules;
+use self::layer::{Found, Layer};
+use self::reads::{Reads, Touched};
+use self::start::{Names, changed, now_on_disk};
+use self::view::{ENTERED, View, WATCHED, layer_folders};
+use crate::supervisor::Supervisor;
+use crate::{
+    Attempt, ChangedRead, LEVEL_VARIABLE, ReadFile, ReadsCount, RunEnd, RunLevel, RunNote, RunOutcome, RunRequest,
+    WrittenFile, sys,
+};
 
-/// Why transactions are not possible here.
-pub(crate) fn why_not(_workspace: &Path) -> Option<String> {
-    Some("not supported yet".to_owned())
+/// The number of files up to which a command shows what it reads to the agent. A command that reads more searches.
+const MOST_SHOWN: usize = 16;
+
+/// A run, from its start to its end.
+pub(crate) struct Transaction {
+    root: PathBuf,
+    folder: RunFolder,
+    start: i128,
+    names: Option<Names>,
+    reads: Reads,
+    rules: IgnoreRules,
+    passed: Vec<PathBuf>,
+    committed: HashMap<PathBuf, FileState>,
 }
 
-pub(crate) fn run(_gate: &Gate, _request: &RunRequest<'_>) -> Result<RunOutcome> {
-    Err(Fault::invalid("transactions do not run commands yet"))
+/// Why transactions are not possible here.
+pub(crate) fn why_not(gate: &Gate) -> Result<Option<String>> {
+    let mut transaction = Transaction::begin(gate, &[], None)?;
+    let (view, report) = transaction.view(Path::new("/"), None)?;
+    let mut command = Command::new("true");
+    sys::before_exec(&mut command, move || {
+        view.enter()?;
+        // Far enough.
+        Err(io::ErrorKind::Interrupted.into())
+    });
+    let error = command.spawn().err();
+    drop(command);
+    transaction.folder.remove()?;
+    Ok(match progress(report)?.contains(&ENTERED) {
+        true => None,
+        false => Some(reason(&error.unwrap_or_else(|| io::ErrorKind::Other.into()))),
+    })
+}
+
+fn reason(error: &io::Error) -> String {
+    format!("the kernel allows no private view of the workspace: {error}")
+}
+
+/// Runs a command as a transaction.
+pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<Attempt> {
+    let (program, arguments) = request.program();
+    let mut transaction = Transaction::begin(gate, &request.pass, Some(()))?;
+    let (view, report) = transaction.view(&request.folder, request.supervisor)?;
+    let mut command = Command::new(program);
+    command.args(arguments).env(LEVEL_VARIABLE, RunLevel::Transaction.word());
+    sys::before_exec(&mut command, move || view.enter());
+    let spawned = command.spawn();
+    // Closes the descriptors of the child's view in this process.
+    drop(command);
+    let progress = progress(report)?;
+    let child = match spawned {
+        Ok(child) => child,
+        Err(error) => {
+            transaction.folder.remove()?;
+            return Ok(match progress.contains(&ENTERED) {
+                true => Attempt::Ran(RunOutcome::not_started(RunLevel::Transaction, &error)),
+                false => Attempt::NotPossible(reason(&error)),
+            });
+        }
+    };
+    if !progress.contains(&WATCHED) {
+        transaction.reads.give_up();
+    }
+    if let Some(supervisor) = request.supervisor {
+        supervisor.started(child.id());
+    }
+    let end = transaction.wait(child.id())?;
+    transaction.end(gate, request, end).map(Attempt::Ran)
+}
+
+/// What the child has reported.
+fn progress(mut report: File) -> Result<Vec<u8>> {
+    let mut progress = Vec::new();
+    report.read_to_end(&mut progress).at("read", "a pipe")?;
+    Ok(progress)
+}
+
+impl Transaction {
+    /// Takes the time, and lists what there is if the reads of the command are of interest.
+    fn begin(gate: &Gate, pass: &[PathBuf], reads: Option<()>) -> Result<Self> {
+        let root = gate.workspace().path().to_owned();
+        let folder = RunFolder::create(gate.workspace())?;
+        for folder in layer_folders(folder.path()) {
+            fs::create_dir(&folder).at("make the folder", &folder)?;
+        }
+        let start = now_on_disk(folder.path())?;
+        let rules = IgnoreRules::of(&root);
+        let passed = passed(&root, pass, &rules)?;
+        let names = match reads {
+            Some(()) => Names::list(&root, &passed)?,
+            None => None,
+        };
+        // Without a watcher, nobody knows what the command reads, and the outcome says so.
+        let watcher = names.as_ref().and_then(|_| init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok());
+        let reads = Reads::new(&root, start, watcher);
+        Ok(Self { root, folder, start, names, reads, rules, passed, committed: HashMap::new() })
+    }
+
+    /// What the child needs to make its view, and where it reports.
+    fn view(&mut self, folder: &Path, supervisor: Option<&Supervisor>) -> Result<(View, File)> {
+        let (report, to) = pipe_with(PipeFlags::CLOEXEC).at("open", "a pipe")?;
+        let run = self.folder.path().strip_prefix(&self.root).map_err(|_| Fault::invalid("not in the workspace"))?;
+        let watcher = self.reads.watcher().map(|watcher| watcher.try_clone().at("copy", "a descriptor")).transpose()?;
+        let watched = self.names.iter().flat_map(Names::folders).map(Path::to_owned).collect();
+        let view = View {
+            root: self.root.clone(),
+            run: run.to_owned(),
+            folder: folder.to_owned(),
+            passed: self.passed.clone(),
+            watched,
+            watcher,
+            report: to.into(),
+            user: (geteuid(), getegid()),
+            mask: supervisor.map(Supervisor::mask),
+        };
+        Ok((view, report.into()))
+    }
+
+    /// Waits for the end of the command, and takes the reports about its reads.
+    fn wait(&mut self, pid: u32) -> Result<RunEnd> {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(|| Fault::invalid("no process"))?;
+        let ended = pidfd_open(pid, PidfdFlags::empty()).at("watch", "the command")?;
+        loop {
+            let names = self.names.as_ref();
+            let mut ready = vec![PollFd::new(&ended, PollFlags::IN)];
+            ready.extend(self.reads.watcher().map(|watcher| PollFd::new(watcher, PollFlags::IN)));
+            match poll(&mut ready, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error).at("wait for", "the command"),
+            }
+            let has_ended = !ready[0].revents().is_empty();
+            drop(ready);
+            if let Some(names) = names {
+                self.reads.take(names);
+            }
+            if has_ended {
+                return status_of(pid);
+            }
+        }
+    }
+
+    /// Commits what the command has changed.
+    fn end(mut self, gate: &Gate, request: &RunRequest<'_>, end: RunEnd) -> Result<RunOutcome> {
+        let mut notes = Vec::new();
+        if self.reads.watcher().is_none() {
+            notes.push(RunNote::ReadsUnknown);
+        }
+        let left_behind = children_are_left()?;
+        if left_behind {
+            notes.push(RunNote::LeftBehind);
+        }
+        let found = self.look()?;
+        let reads = self.only_read(&found);
+        let changed: Vec<PathBuf> = reads.iter().filter(|(path, was)| self.has_changed(path, *was)).map(|(path, _)| path.clone()).collect();
+        notes.extend(changed.into_iter().map(RunNote::ReadChanged));
+        notes.extend(found.special.iter().cloned().map(RunNote::NotKept));
+        let serial = match request.changed_read {
+            ChangedRead::Refuse => reads.iter().map(|(path, touched)| (path.clone(), Was::Present(touched.at_start))).collect(),
+            ChangedRead::Note => Vec::new(),
+        };
+        let (refused, writes) = self.commit(gate, request.turn, found, serial)?;
+        let reads = self.count_reads(gate, request, reads)?;
+        let background = match (left_behind, &refused) {
+            (true, None) => Some(crate::Background { transaction: self }),
+            // Processes that are left keep their view. What they change goes nowhere.
+            (true, Some(_)) => None,
+            (false, _) => {
+                self.folder.remove()?;
+                None
+            }
+        };
+        Ok(RunOutcome { level: RunLevel::Transaction, end, refused, reads, writes, notes, background })
+    }
+
+    fn look(&self) -> Result<Found> {
+        let upper = self.folder.path().join("upper");
+        self.layer(&upper).changes()
+    }
+
+    fn layer<'a>(&'a self, upper: &'a Path) -> Layer<'a> {
+        Layer {
+            root: &self.root,
+            upper,
+            start: self.start,
+            names: self.names.as_ref(),
+            reads: &self.reads,
+            rules: &self.rules,
+            passed: &self.passed,
+            committed: &self.committed,
+        }
+    }
+
+    fn commit(
+        &mut self,
+        gate: &Gate,
+        turn: &dyn TurnState,
+        found: Found,
+        reads: Vec<(PathBuf, Was)>,
+    ) -> Result<(Option<Refused>, Vec<WrittenFile>)> {
+        let Found { files, folders, times, ignored, .. } = found;
+        let changes =
+            ViewChanges { level: RunLevel::Transaction.word(), start: self.start, files, folders, reads };
+        let applied = match gate.commit_view(turn, changes)? {
+            Outcome::Done(applied) => applied,
+            Outcome::Refused(refused) => return Ok((Some(refused), Vec::new())),
+        };
+        let mut writes = Vec::with_capacity(applied.len());
+        for change in applied {
+            let path = change.path.as_path().strip_prefix(&self.root).unwrap_or(change.path.as_path()).to_owned();
+            self.committed.insert(path.clone(), change.after);
+            if change.before != change.after {
+                writes.push(WrittenFile { path, before: change.before.digest(), after: change.after.digest() });
+            }
+        }
+        for (path, new) in times {
+            self.set_times(&path, &new);
+        }
+        for path in ignored {
+            // If another process has made the folder in the meantime, what is there is as good.
+            let _ = fs::rename(self.folder.path().join("upper").join(&path), self.root.join(&path));
+        }
+        Ok((None, writes))
+    }
+
+    /// Gives an unchanged file the times that the command gave it. If that fails, nothing is lost.
+    fn set_times(&self, path: &Path, new: &fs::Metadata) {
+        use std::os::unix::fs::MetadataExt;
+        let path = self.root.join(path);
+        if !fs::symlink_metadata(&path).is_ok_and(|found| changed(&found) < self.start) {
+            return;
+        }
+        let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
+        let times = Timestamps {
+            last_access: time(new.atime(), new.atime_nsec()),
+            last_modification: time(new.mtime(), new.mtime_nsec()),
+        };
+        let _ = utimensat(CWD, &path, &times, AtFlags::SYMLINK_NOFOLLOW);
+    }
+
+    /// The files that the command looked at and did not change.
+    fn only_read(&self, found: &Found) -> Vec<(PathBuf, Touched)> {
+        let mut files = self.reads.looked_at();
+        let is_there = |path: &Path| self.names.as_ref().and_then(|names| names.has(path)) == Some(true);
+        let is_written = |path: &Path| found.files.iter().any(|change| change.path == path);
+        files.retain(|(path, _)| is_there(path) && !is_written(path));
+        files
+    }
+
+    /// Whether another program has changed a file that the command read.
+    fn has_changed(&self, path: &Path, touched: Touched) -> bool {
+        let real = self.root.join(path);
+        match fs::metadata(&real) {
+            Ok(found) if changed(&found) < self.start => false,
+            Ok(_) => touched.at_start.is_none_or(|was| layer::hash(&real).ok() != Some(was)),
+            Err(_) => true,
+        }
+    }
+
+    /// The turn learns what the command read, unless the caller decides that by itself.
+    fn count_reads(&self, gate: &Gate, request: &RunRequest<'_>, reads: Vec<(PathBuf, Touched)>) -> Result<Vec<ReadFile>> {
+        // A command that reads many files searches them: the agent has seen little of each.
+        let shown = if reads.len() <= MOST_SHOWN { Extent::Whole } else { Extent::Part };
+        let mut counted = Vec::with_capacity(reads.len());
+        for (path, touched) in reads {
+            if let (Some(digest), ReadsCount::Seen) = (touched.at_start, request.reads_count) {
+                let file = gate.workspace().canonical(&path)?;
+                request.turn.observe(&file, FileState::Present(digest), shown)?;
+            }
+            counted.push(ReadFile { path, sha256: touched.at_start });
+        }
+        Ok(counted)
+    }
+
+    /// Waits for the processes that the command has left behind, then commits what they have changed.
+    pub(crate) fn finish(mut self, gate: &Gate, turn: &dyn TurnState) -> Result<()> {
+        while wait_for_any(WaitOptions::empty())?.is_some() {}
+        if let Some(names) = &self.names {
+            self.reads.take(names);
+        }
+        let found = self.look()?;
+        self.commit(gate, turn, found, Vec::new())?;
+        self.folder.remove()
+    }
+}
+
+/// The folders that the command changes directly: tollgate's state, those that git ignores, and those that were asked for.
+fn passed(root: &Path, pass: &[PathBuf], rules: &IgnoreRules) -> Result<Vec<PathBuf>> {
+    let mut passed = vec![PathBuf::from(STATE_FOLDER)];
+    for entry in fs::read_dir(root).at("list the folder", root)? {
+        let entry = entry.at("list the folder", root)?;
+        let name = entry.file_name();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) && rules.ignore(name.as_bytes()) {
+            passed.push(name.into());
+        }
+    }
+    for given in pass {
+        let folder = root.join(given);
+        let folder = folder.canonicalize().at("find", &folder)?;
+        match folder.strip_prefix(root) {
+            Ok(below) if folder.is_dir() && !below.as_os_str().is_empty() => passed.push(below.to_owned()),
+            _ => {
+                let what = format!("`{}` is not a folder in the workspace", given.display());
+                return Err(Fault::invalid(what));
+            }
+        }
+    }
+    passed.sort();
+    passed.dedup();
+    Ok(passed)
+}
+
+fn status_of(pid: Pid) -> Result<RunEnd> {
+    loop {
+        if let Some((ended, status)) = wait_for_any(WaitOptions::empty())?
+            && ended == pid
+        {
+            return Ok(match (status.code(), status.signal()) {
+                (Some(code), _) => RunEnd::Exited(u8::try_from(code).unwrap_or(u8::MAX)),
+                (None, signal) => RunEnd::Killed(signal.unwrap_or(0)),
+            });
+        }
+    }
+}
+
+/// Waits for any child. `None` if there is none, or none has ended.
+fn wait_for_any(options: WaitOptions) -> Result<Option<(Pid, ExitStatus)>> {
+    loop {
+        return match wait(options) {
+            Ok(ended) => Ok(ended.map(|(pid, status)| (pid, ExitStatus::from_raw(status.as_raw())))),
+            Err(rustix::io::Errno::CHILD) => Ok(None),
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => Err(error).at("wait for", "the command"),
+        };
+    }
+}
+
+/// Whether processes of the command are still running.
+fn children_are_left() -> Result<bool> {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+            Ok(None) => return Ok(true),
+            Err(rustix::io::Errno::CHILD) => return Ok(false),
+            Err(error) => return Err(error).at("wait for", "the command"),
+        }
+    }
 }

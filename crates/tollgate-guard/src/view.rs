@@ -1,0 +1,257 @@
+//! Changes that a command made in its own view of the workspace, and how they come to the workspace itself.
+//!
+//! The command has ended, and its changes are known. A file that the command looked at before it wrote it must be what it was
+//! when the command started. A file that it wrote without looking must be what the agent knows. All changes are made in one
+//! commit, or none.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::commit::{Applied, Base, ByCommand, Content, FolderDeed, Operation, Plan, Since, Was};
+use crate::disk::{Found, Quiet};
+use crate::explain::{observe, refuse};
+use crate::guard::{Permit, READ_WAIT, base, lock};
+use crate::path::{EscapedPath, FilePath};
+use crate::place::{Place, Way};
+use crate::refusal::{Outcome, Reason, Refusal};
+use crate::request::{Expected, Request};
+use crate::turn::{Extent, FileState};
+use tollgate_base::digest::Digest;
+use tollgate_base::error::{At, Result};
+use tollgate_base::settings::GuardMode;
+
+/// All changes of a command. Paths are relative to the workspace.
+#[derive(Debug, Default)]
+pub struct ViewChanges {
+    /// The level at which the command ran, for the ledger.
+    pub level: &'static str,
+    /// When the command started, by the clock of the file system, in nanoseconds since 1970.
+    pub start: i128,
+    /// The files that the command changed.
+    pub files: Vec<ViewChange>,
+    /// The folders that the command created, or whose mode it changed; `None` for those that it removed.
+    pub folders: Vec<(PathBuf, Option<u32>)>,
+    /// Files that must still be what they were when the command started, though the command only read them.
+    pub reads: Vec<(PathBuf, Was)>,
+}
+
+/// A file that a command changed.
+#[derive(Debug)]
+pub struct ViewChange {
+    /// The file, relative to the workspace.
+    pub path: PathBuf,
+    /// What the command did.
+    pub deed: ViewDeed,
+    /// What was there when the command started.
+    pub was: Was,
+    /// What the change is compared with.
+    pub basis: Basis,
+}
+
+/// What a command did to a file.
+#[derive(Debug)]
+pub enum ViewDeed {
+    /// It wrote this file.
+    File {
+        /// Where its bytes are.
+        from: PathBuf,
+        /// Its hash.
+        digest: Digest,
+        /// The command wrote into the file that was there.
+        in_place: bool,
+    },
+    /// It made a symbolic link with this path in it.
+    Link(Vec<u8>),
+    /// It deleted the file.
+    Remove,
+    /// It only changed the mode.
+    Mode(u32),
+}
+
+/// What a change is compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Basis {
+    /// What was there when the command started: the command looked at it.
+    Start,
+    /// What the agent knows, and if it knows nothing, what was there when the command started.
+    Agent,
+    /// A file that it wrote before, with this state.
+    Known(FileState),
+}
+
+pub(crate) fn commit(request: Request<'_>, changes: ViewChanges) -> Result<Outcome<Vec<Applied>>> {
+    let root = request.root;
+    let path_of = |path: &Path| FilePath::trusted(root.path().join(path));
+    let folders = changes.folders.iter().map(|(path, _)| path.as_path());
+    let all = changes.files.iter().map(|change| change.path.as_path()).chain(folders);
+    let protected: Vec<Refusal> = all
+        .filter(|path| root.protects_from_commands(path))
+        .map(|path| Refusal::new(path_of(path), Reason::Protected))
+        .collect();
+    if !protected.is_empty() && root.settings().guard.mode == GuardMode::Enforce {
+        return refuse(&request, protected);
+    }
+    let deed = |(path, mode): &(PathBuf, Option<u32>)| FolderDeed { path: EscapedPath(path.clone()), mode: *mode };
+    let later: Vec<FolderDeed> = changes.folders.iter().map(deed).collect();
+    let reads = changes.reads.iter().map(|(path, _)| path.as_path());
+    let paths: Vec<&Path> = changes.files.iter().map(|change| change.path.as_path()).chain(reads).collect();
+    if paths.is_empty() {
+        // Each of them is one step for itself.
+        later.iter().try_for_each(|deed| deed.make(root))?;
+        return Ok(Outcome::Done(Vec::new()));
+    }
+    let locks = match lock(&request, &paths, None)? {
+        Ok(locks) => locks,
+        Err(refusal) => return refuse(&request, vec![refusal]),
+    };
+    let mut refusals = Vec::new();
+    for (path, was) in &changes.reads {
+        let since = Since { start: changes.start, was: *was };
+        let stale = stale_since(&request, &path_of(path), since)?;
+        refusals.extend(stale.map(|reason| Refusal::new(path_of(path), reason)));
+    }
+    let mut plans = Vec::with_capacity(changes.files.len());
+    for change in changes.files {
+        let since = Since { start: changes.start, was: change.was };
+        let place = place(&request, &change.path)?;
+        match base_of(&request, &place, &change, since)? {
+            Ok(base) => plans.push(plan(&request, place, change.deed, base)?),
+            Err(reason) => refusals.push(Refusal::new(place.way.path, reason)),
+        }
+    }
+    if !refusals.is_empty() {
+        for plan in &plans {
+            let path = plan.place.path();
+            let reason = match plan.base {
+                Base::Since(since) => stale_since(&request, path, since)?,
+                _ => None,
+            };
+            refusals.extend(reason.map(|reason| Refusal::new(path.clone(), reason)));
+        }
+        return refuse(&request, refusals);
+    }
+    if plans.is_empty() {
+        later.iter().try_for_each(|deed| deed.make(root))?;
+        return Ok(Outcome::Done(Vec::new()));
+    }
+    // What is removed makes room for what is put there. A commit is undone in the reverse order.
+    plans.sort_by_key(|plan| !matches!(plan.deed, Operation::Remove));
+    Permit { request, plans, later, locks }.commit()
+}
+
+/// The place of a path of the view. In the view no part of it is a symbolic link, so none is followed here.
+fn place(request: &Request<'_>, relative: &Path) -> Result<Place> {
+    let root = request.root.path();
+    let kind = |path: &Path| fs::symlink_metadata(root.join(path)).map(|found| found.file_type());
+    let parents = relative.ancestors().skip(1).take_while(|folder| !folder.as_os_str().is_empty());
+    let missing = parents.filter(|folder| !kind(folder).is_ok_and(|kind| kind.is_dir()));
+    let mut missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
+    missing.reverse();
+    let is_link = kind(relative).is_ok_and(|kind| kind.is_symlink());
+    let way = Way { path: FilePath::trusted(root.join(relative)), names: Vec::new(), is_link };
+    Ok(Place { way, relative: relative.to_owned(), missing })
+}
+
+fn plan(request: &Request<'_>, place: Place, deed: ViewDeed, base: Base) -> Result<Plan> {
+    let root = request.root.path();
+    let in_place = matches!(deed, ViewDeed::File { in_place: true, .. });
+    let deed = match deed {
+        ViewDeed::File { from, digest, .. } => Operation::Put { content: Content::Copy(from), digest },
+        ViewDeed::Link(path) => {
+            Operation::Put { digest: Digest::of(&path), content: Content::Link(path) }
+        }
+        ViewDeed::Remove => Operation::Remove,
+        ViewDeed::Mode(mode) => Operation::SetMode(mode),
+    };
+    let mut command = ByCommand { in_place, ..ByCommand::default() };
+    if let Operation::Put { .. } = deed {
+        let here = root.join(&place.relative);
+        if fs::symlink_metadata(&here).is_ok_and(|found| found.is_dir()) {
+            command.after_others = true;
+            command.clears = folders_of(root, &place.relative)?;
+        }
+        // Something that is not a folder is on the way.
+        let blocked = place.missing.first().is_some_and(|first| root.join(first).symlink_metadata().is_ok());
+        command.after_others |= blocked;
+    }
+    Ok(Plan { command: Some(command), ..Plan::new(place, deed, base) })
+}
+
+/// This folder and all folders below it, innermost first, with their modes.
+fn folders_of(root: &Path, folder: &Path) -> Result<Vec<(PathBuf, u32)>> {
+    let mut found = vec![folder.to_owned()];
+    let mut next = 0;
+    while let Some(folder) = found.get(next).cloned() {
+        next += 1;
+        for entry in fs::read_dir(root.join(&folder)).at("list the folder", root.join(&folder))? {
+            let entry = entry.at("list the folder", root.join(&folder))?;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                found.push(folder.join(entry.file_name()));
+            }
+        }
+    }
+    let mode = |folder: PathBuf| {
+        let mode = fs::symlink_metadata(root.join(&folder)).at("look at", root.join(&folder))?.mode() & 0o7777;
+        Ok((folder, mode))
+    };
+    found.into_iter().rev().map(mode).collect()
+}
+
+/// What must be on disk, or why the change is refused.
+fn base_of(
+    request: &Request<'_>,
+    place: &Place,
+    change: &ViewChange,
+    since: Since,
+) -> Result<std::result::Result<Base, Reason>> {
+    let (root, path) = (request.root, place.path());
+    let mode = root.settings().guard.mode;
+    if mode == GuardMode::Off {
+        return Ok(Ok(Base::Any));
+    }
+    let find = || root.spot_anywhere(path)?.map_or(Ok(Found::Nothing), |spot| spot.open_itself());
+    let base = match change.basis {
+        Basis::Start => Base::Since(since),
+        Basis::Known(state) => Base::Exactly(state),
+        Basis::Agent => {
+            let knows = request.turn.get(path)?.is_some();
+            match base(request, &place.way, Extent::Whole, Expected::Baseline, &find)? {
+                Ok(Base::Any) => Base::Since(since),
+                Ok(Base::Exactly(FileState::Absent)) if !knows => Base::Since(since),
+                Ok(base) => base,
+                Err(reason) => return Ok(Err(reason)),
+            }
+        }
+    };
+    if let (Base::Since(since), GuardMode::Observe) = (base, mode) {
+        if let Some(reason) = stale_since(request, path, since)? {
+            observe(request, path, reason)?;
+        }
+        return Ok(Ok(Base::Any));
+    }
+    Ok(Ok(base))
+}
+
+/// Why a file is not what it was when the command started. The commit decides it in the end, but a controller wants to know
+/// all stale files at once.
+fn stale_since(request: &Request<'_>, path: &FilePath, since: Since) -> Result<Option<Reason>> {
+    let spot = request.root.spot_anywhere(path)?;
+    let actual = match spot.map(|spot| spot.steady(READ_WAIT)).transpose()? {
+        Some((Found::File(_), Quiet::Busy)) => return Ok(None),
+        Some((Found::File(file), _)) => {
+            let digest = file.hash()?;
+            if since.holds(file.changed(), digest) {
+                return Ok(None);
+            }
+            FileState::Present(digest)
+        }
+        Some((Found::Nothing, _)) | None => match since.was {
+            Was::Absent | Was::Unknown => return Ok(None),
+            Was::Present(_) => FileState::Absent,
+        },
+        // The commit looks at it more closely.
+        Some((Found::Unreadable | Found::NotAFile, _)) => return Ok(None),
+    };
+    Ok(Some(Reason::stale(since.expected(), actual)))
+}

@@ -1,0 +1,130 @@
+//! When a command starts, by the clock of the file system, and what there is.
+//!
+//! A file that nobody has changed since has an older time of change. Nothing has to be copied or hashed at the start.
+
+use std::fs::{self, File};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir};
+
+use tollgate_base::error::{At, Result};
+
+/// The number of names up to which the workspace is listed and its folders are watched. Beyond, that would take longer than
+/// most commands.
+const MOST_NAMES: usize = 20_000;
+
+/// The time of change of a file, in nanoseconds since 1970.
+pub(super) fn changed(found: &fs::Metadata) -> i128 {
+    i128::from(found.ctime()) * 1_000_000_000 + i128::from(found.ctime_nsec())
+}
+
+/// Now, by the clock of the file system. Every change from now on has this time or a later one; every earlier change has an
+/// earlier one.
+pub(super) fn now_on_disk(folder: &Path) -> Result<i128> {
+    let path = folder.join("start");
+    let mark = || -> io::Result<i128> {
+        let file = File::create(&path)?;
+        let first = changed(&file.metadata()?);
+        let mut mode = 0o600;
+        // Kernels before 6.13 advance the clock every few milliseconds only. Later ones give a new time to a file whose last
+        // one was looked at.
+        loop {
+            mode ^= 0o040;
+            file.set_permissions(fs::Permissions::from_mode(mode))?;
+            let now = changed(&file.metadata()?);
+            if now != first {
+                return Ok(now);
+            }
+        }
+    };
+    mark().at("take the time of", &path)
+}
+
+/// The names in the workspace, without those in git directories, in tollgate's state and in folders that are not guarded.
+#[derive(Default)]
+pub(super) struct Names {
+    /// The folders, relative to the workspace, each with the part of `names` that is in it.
+    folders: Vec<(PathBuf, std::ops::Range<usize>)>,
+    /// The names of everything but folders, each with a zero at its end.
+    names: Vec<u8>,
+}
+
+impl Names {
+    /// Lists the workspace. `None` if it has too many names.
+    pub(super) fn list(root: &Path, left_out: &[PathBuf]) -> Result<Option<Self>> {
+        let mut found = Self::default();
+        let mut count = 0;
+        let mut buffer = vec![MaybeUninit::uninit(); 32 * 1024];
+        let mut next = vec![PathBuf::new()];
+        while let Some(folder) = next.pop() {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let path = root.join(&folder);
+            let fd = match rustix::fs::openat(CWD, &path, flags, Mode::empty()) {
+                Ok(fd) => fd,
+                // Gone, or closed to us and so to the command.
+                Err(_) => continue,
+            };
+            let first = found.names.len();
+            let mut entries = RawDir::new(&fd, &mut buffer);
+            while let Some(entry) = entries.next() {
+                let entry = entry.at("list the folder", &path)?;
+                let name = entry.file_name().to_bytes();
+                if matches!(name, b"." | b".." | b".git" | b".tollgate") {
+                    continue;
+                }
+                count += 1;
+                let kind = match entry.file_type() {
+                    FileType::Unknown => kind_of(&path.join(std::ffi::OsStr::from_bytes(name))),
+                    known => known,
+                };
+                if kind == FileType::Directory {
+                    let below = folder.join(std::ffi::OsStr::from_bytes(name));
+                    if !left_out.contains(&below) {
+                        next.push(below);
+                    }
+                } else {
+                    found.names.extend_from_slice(name);
+                    found.names.push(0);
+                }
+            }
+            if count > MOST_NAMES {
+                return Ok(None);
+            }
+            found.folders.push((folder, first..found.names.len()));
+        }
+        Ok(Some(found))
+    }
+
+    /// All folders, relative to the workspace.
+    pub(super) fn folders(&self) -> impl Iterator<Item = &Path> {
+        self.folders.iter().map(|(folder, _)| folder.as_path())
+    }
+
+    /// The folder with this number.
+    pub(super) fn folder(&self, number: usize) -> Option<&Path> {
+        self.folders.get(number).map(|(folder, _)| folder.as_path())
+    }
+
+    /// Whether there was something other than a folder at this path. `None` if nobody looked there.
+    pub(super) fn has(&self, path: &Path) -> Option<bool> {
+        let is_open = |part: &std::ffi::OsStr| part == ".git" || part == ".tollgate";
+        if path.iter().any(is_open) {
+            return None;
+        }
+        let (parent, name) = (path.parent().unwrap_or(Path::new("")), path.file_name()?);
+        let Some((_, range)) = self.folders.iter().find(|(folder, _)| folder == parent) else {
+            return Some(false);
+        };
+        let mut names = self.names[range.clone()].split(|&byte| byte == 0);
+        Some(names.any(|there| there == name.as_bytes()))
+    }
+}
+
+fn kind_of(path: &Path) -> FileType {
+    rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)
+        .map_or(FileType::Unknown, |found| FileType::from_raw_mode(found.st_mode))
+}

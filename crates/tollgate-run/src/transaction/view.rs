@@ -1,0 +1,120 @@
+//! The private view of a command: an overlay on the workspace, which only the command and its children see.
+//!
+//! [`View::enter`] runs in the child, before it executes its program. It changes nothing outside of the child.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::inotify::{self, WatchFlags};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change};
+use rustix::process::{Gid, Signal, Uid, chdir, set_parent_process_death_signal};
+use rustix::thread::UnshareFlags;
+
+use crate::sys::{self, SignalMask};
+
+/// What the child reports: how far it came.
+pub(super) const ENTERED: u8 = b'e';
+pub(super) const WATCHED: u8 = b'w';
+
+/// What is watched in each folder: what tells a read from a write, and which of the two came first.
+fn watched() -> WatchFlags {
+    WatchFlags::ACCESS
+        | WatchFlags::CLOSE_NOWRITE
+        | WatchFlags::MODIFY
+        | WatchFlags::CREATE
+        | WatchFlags::DELETE
+        | WatchFlags::MOVED_FROM
+        | WatchFlags::MOVED_TO
+        | WatchFlags::ONLYDIR
+        | WatchFlags::DONT_FOLLOW
+}
+
+/// How to make the view. Everything is prepared before the child exists.
+pub(super) struct View {
+    /// The workspace, absolute.
+    pub(super) root: PathBuf,
+    /// The folder of this run, relative to the workspace.
+    pub(super) run: PathBuf,
+    /// The folder in which the command runs, absolute.
+    pub(super) folder: PathBuf,
+    /// Folders of the workspace that the command changes directly, relative to it.
+    pub(super) passed: Vec<PathBuf>,
+    /// The folders to watch, relative to the workspace.
+    pub(super) watched: Vec<PathBuf>,
+    /// Where reads are reported.
+    pub(super) watcher: Option<OwnedFd>,
+    /// Where the child reports.
+    pub(super) report: File,
+    pub(super) user: (Uid, Gid),
+    /// The signals that the command blocks.
+    pub(super) mask: Option<SignalMask>,
+}
+
+impl View {
+    pub(super) fn enter(&self) -> io::Result<()> {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        self.own_namespaces()?;
+        mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
+        // From now on, relative paths are those of the workspace itself, and absolute ones those of the view.
+        chdir(&self.root)?;
+        self.mount_overlay()?;
+        for passed in &self.passed {
+            mount_bind_recursive(passed, self.root.join(passed))?;
+        }
+        (&self.report).write_all(&[ENTERED])?;
+        if self.watch().is_ok() {
+            (&self.report).write_all(&[WATCHED])?;
+        }
+        chdir(&self.folder)?;
+        if let Some(mask) = &self.mask {
+            mask.set()?;
+        }
+        Ok(())
+    }
+
+    /// Root needs no other user namespace, and without one it keeps all its rights. Others get one in which they are
+    /// themselves.
+    fn own_namespaces(&self) -> io::Result<()> {
+        if sys::unshare(UnshareFlags::NEWNS).is_ok() {
+            return Ok(());
+        }
+        sys::unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)?;
+        let (uid, gid) = (self.user.0.as_raw(), self.user.1.as_raw());
+        std::fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
+        std::fs::write("/proc/self/setgroups", "deny")?;
+        std::fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
+    }
+
+    fn mount_overlay(&self) -> io::Result<()> {
+        let run = self.run.as_os_str().as_bytes();
+        let mut options = Vec::new();
+        // Relative paths: those of the workspace may have characters that separate options.
+        for part in [&b"lowerdir=.,upperdir="[..], run, b"/upper,workdir=", run, b"/work,userxattr,volatile"] {
+            options.extend_from_slice(part);
+        }
+        let options = CString::new(options)?;
+        mount("tollgate", &self.root, "overlay", MountFlags::empty(), Some(options.as_c_str()))?;
+        Ok(())
+    }
+
+    /// Watches the folders in the order of their numbers. The kernel numbers watches from 1.
+    fn watch(&self) -> io::Result<()> {
+        let Some(watcher) = &self.watcher else { return Err(io::ErrorKind::Unsupported.into()) };
+        for (number, folder) in self.watched.iter().enumerate() {
+            let watch = inotify::add_watch(watcher, self.root.join(folder), watched())?;
+            if usize::try_from(watch).ok() != Some(number + 1) {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The folders below `.tollgate/` that the kernel needs for the layer.
+pub(super) fn layer_folders(run: &Path) -> [PathBuf; 2] {
+    [run.join("upper"), run.join("work")]
+}

@@ -84,7 +84,9 @@ impl RunReport {
                 }
             }
         }
-        for file in &self.writes {
+        // git checks its own files. Another git command may change them at any time, and no agent reads them.
+        let is_of_git = |file: &&ChangedFile| file.path.components().any(|part| part.as_os_str() == ".git");
+        for file in self.writes.iter().filter(|file| !is_of_git(file)) {
             let path = root.join(&file.path);
             let state = file.after.map_or(FileState::Absent, FileState::Present);
             turn.wrote(&workspace.canonical(&path)?, state)?;

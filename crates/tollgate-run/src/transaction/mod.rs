@@ -32,7 +32,7 @@ use tollgate_guard::gate::Gate;
 use tollgate_guard::guard::{Outcome, Refused};
 use tollgate_guard::run_folder::RunFolder;
 use tollgate_guard::turn::{Extent, FileState, TurnState};
-use tollgate_guard::view::ViewChanges;
+use tollgate_guard::view::{Looking, ViewChanges};
 use tollgate_guard::workspace::STATE_FOLDER;
 
 use self::ignored::IgnoreRules;
@@ -59,6 +59,7 @@ pub(crate) struct Transaction {
     rules: IgnoreRules,
     passed: Vec<PathBuf>,
     committed: HashMap<PathBuf, FileState>,
+    looking: Looking,
 }
 
 /// Why transactions are not possible here.
@@ -88,6 +89,9 @@ fn reason(error: &io::Error) -> String {
 pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<Attempt> {
     let (program, arguments) = request.program();
     let mut transaction = Transaction::begin(gate, &request.pass, Some(()))?;
+    if request.reads_count == ReadsCount::Later {
+        transaction.looking = Looking::OnlyCommand;
+    }
     let (view, report) = transaction.view(&request.folder, request.supervisor)?;
     let mut command = Command::new(program);
     command.args(arguments).env(LEVEL_VARIABLE, RunLevel::Transaction.word());
@@ -141,7 +145,7 @@ impl Transaction {
         // Without a watcher, nobody knows what the command reads, and the outcome says so.
         let watcher = names.as_ref().and_then(|_| init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok());
         let reads = Reads::new(&root, start, watcher);
-        Ok(Self { root, folder, start, names, reads, rules, passed, committed: HashMap::new() })
+        Ok(Self { root, folder, start, names, reads, rules, passed, committed: HashMap::new(), looking: Looking::default() })
     }
 
     /// What the child needs to make its view, and where it reports.
@@ -247,7 +251,7 @@ impl Transaction {
     ) -> Result<(Option<Refused>, Vec<WrittenFile>)> {
         let Found { files, folders, times, ignored, .. } = found;
         let changes =
-            ViewChanges { level: RunLevel::Transaction.word(), start: self.start, files, folders, reads };
+            ViewChanges { level: RunLevel::Transaction.word(), start: self.start, files, folders, reads, looking: self.looking };
         let applied = match gate.commit_view(turn, changes)? {
             Outcome::Done(applied) => applied,
             Outcome::Refused(refused) => return Ok((Some(refused), Vec::new())),

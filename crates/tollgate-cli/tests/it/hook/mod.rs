@@ -7,6 +7,7 @@ mod payloads;
 mod places;
 mod protected;
 mod real;
+mod run;
 mod setup;
 mod shared;
 mod stories;

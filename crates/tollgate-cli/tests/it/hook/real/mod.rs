@@ -7,6 +7,8 @@
 mod mcp;
 mod model;
 mod program;
+mod race;
+mod run;
 mod wire;
 
 use std::fs;
@@ -117,9 +119,13 @@ fn tell(speaks: Speaks) {
     let world = World::new();
     let script = stories(speaks, &world.root());
     Real::new(&world, speaks, script).plays(bin);
+    all_is_settled(&world);
+}
+
+fn all_is_settled(world: &World) {
     let verified = world.run("ledger verify");
     assert!(verified.filtered.starts_with("exit 0"), "{}", verified.filtered);
-    assert_eq!(reserved(&world), 0, "reservations are left");
+    assert_eq!(reserved(world), 0, "reservations are left");
 }
 
 #[test]

@@ -55,6 +55,8 @@ pub(super) enum Act {
     Edit(&'static str, &'static str, &'static str),
     Shell(&'static str),
     Patch(&'static str),
+    /// Writes the shared file: what the last tool showed of it, and this line more.
+    AddLine(Style, String),
     /// A tool of the MCP server, whose arguments are this JSON.
     Tool(&'static str, &'static str),
 }
@@ -69,7 +71,28 @@ impl Act {
                 ("edit_file", json!({"path": file, "edits": [{"oldText": old, "newText": new}]}))
             }
             Self::Tool(name, arguments) => (name, serde_json::from_str(arguments).unwrap()),
-            Self::Shell(_) | Self::Patch(_) => panic!("it has no such tool"),
+            Self::Shell(_) | Self::Patch(_) | Self::AddLine(..) => panic!("it has no such tool"),
+        }
+    }
+}
+
+/// How a shell command writes a whole file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    Heredoc,
+    Python,
+}
+
+/// The file of a race. Its lines are words like `codex-3`.
+pub(super) const SHARED: &str = "shared";
+
+/// The command that writes these lines.
+fn write_lines(style: Style, lines: &[String]) -> String {
+    match style {
+        Style::Heredoc => format!("cat > {SHARED} <<'EOF'\n{}\nEOF", lines.join("\n")),
+        Style::Python => {
+            let lines = lines.join("\\n");
+            format!("python3 -c \"open('{SHARED}', 'w').write('{lines}\\n')\"")
         }
     }
 }
@@ -108,6 +131,8 @@ pub(super) struct State {
     blocked: usize,
     /// The acts that did not end as the script says.
     wrong: Vec<String>,
+    /// The lines of which the model was told that they are written.
+    told: Vec<String>,
     last: String,
 }
 
@@ -115,8 +140,17 @@ impl Model {
     pub(super) fn start(speaks: Speaks, door: Door, root: PathBuf, script: Vec<Step>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let state =
-            State { speaks, door, root, script, next: 0, blocked: 0, wrong: Vec::new(), last: String::new() };
+        let state = State {
+            speaks,
+            door,
+            root,
+            script,
+            next: 0,
+            blocked: 0,
+            wrong: Vec::new(),
+            told: Vec::new(),
+            last: String::new(),
+        };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
         thread::spawn(move || {
@@ -130,6 +164,11 @@ impl Model {
 
     pub(super) fn length(&self) -> usize {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner).script.len()
+    }
+
+    /// The lines of which the model was told that they are written.
+    pub(super) fn told(&self) -> Vec<String> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner).told.clone()
     }
 
     /// The number of played acts, the failures, and the last request.
@@ -201,12 +240,28 @@ impl State {
             }
         }
         self.blocked = blocked;
+        let shown = wire::last_result(self.speaks, body);
+        if let Some(Act::AddLine(_, line)) = self.next.checked_sub(1).map(|at| &self.script[at].act)
+            && !shown.contains("error_type")
+        {
+            self.told.push(line.clone());
+        }
         let step = self.script.get_mut(self.next)?;
         self.next += 1;
         if let Some(before) = &mut step.before {
             before();
         }
-        Some(step.act.clone())
+        Some(match &step.act {
+            Act::AddLine(style, line) => {
+                let is_line =
+                    |word: &&str| word.split_once('-').is_some_and(|(_, at)| at.parse::<u32>().is_ok());
+                let words = shown.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').filter(is_line);
+                let lines: Vec<String> = words.map(str::to_owned).chain([line.clone()]).collect();
+                // All other commands are written in the script itself.
+                Act::Shell(Box::leak(write_lines(*style, &lines).into_boxed_str()))
+            }
+            act => act.clone(),
+        })
     }
 
     pub(super) fn path(&self, file: &str) -> String {

@@ -49,6 +49,12 @@ pub(super) struct Real<'w> {
     pub(super) model: Model,
     /// A person has approved its hooks. Otherwise the program runs with an option that needs no approval.
     pub(super) approved: bool,
+    /// Without tollgate, for comparison.
+    pub(super) bare: bool,
+    /// In Codex's own sandbox, which allows writes in the workspace only.
+    pub(super) sandboxed: bool,
+    /// Rules of Codex for commands.
+    pub(super) rules: &'static str,
 }
 
 impl<'w> Real<'w> {
@@ -57,7 +63,16 @@ impl<'w> Real<'w> {
     }
 
     pub(super) fn through(door: Door, world: &'w World, speaks: Speaks, script: Vec<Step>) -> Self {
-        Self { world, speaks, door, model: Model::start(speaks, door, world.root(), script), approved: false }
+        Self {
+            world,
+            speaks,
+            door,
+            model: Model::start(speaks, door, world.root(), script),
+            approved: false,
+            bare: false,
+            sandboxed: false,
+            rules: "",
+        }
     }
 
     /// The configuration and the arguments, with a person's approval or without asking for it.
@@ -80,10 +95,12 @@ impl<'w> Real<'w> {
         let (program, words): (&str, &[&str]) = match self.speaks {
             Speaks::Codex => {
                 let (trust, words) = self.trusts();
+                let sandbox = if self.sandboxed { "workspace-write" } else { "danger-full-access" };
+                put(".codex/rules/default.rules", self.rules.into());
                 put(
                     ".codex/config.toml",
                     format!(
-                        "model = \"gpt-5.5\"\nmodel_provider = \"m\"\napproval_policy = \"never\"\nsandbox_mode = \"danger-full-access\"\n\
+                        "model = \"gpt-5.5\"\nmodel_provider = \"m\"\napproval_policy = \"never\"\nsandbox_mode = \"{sandbox}\"\n\
                          [model_providers.m]\nname = \"m\"\nbase_url = \"http://127.0.0.1:{port}/v1\"\nwire_api = \"responses\"\nenv_key = \"K\"\n{trust}"
                     ),
                 );
@@ -186,7 +203,9 @@ impl<'w> Real<'w> {
             Door::Hooks => "--host",
             Door::Mcp => "--mcp",
         };
-        self.world.run(&format!("init {door} {host}")).is(0);
+        if !self.bare {
+            self.world.run(&format!("init {door} {host}")).is(0);
+        }
         let home = self.world.tmp().join(format!("home-{host}"));
         let mut command = self.command(bin, &home);
         adjust(&mut command);

@@ -35,6 +35,42 @@ pub(super) fn answer(head: &str, body: &str, state: &mut State) -> (&'static str
     }
 }
 
+/// What the last tool showed the model.
+pub(super) fn last_result(speaks: Speaks, body: &str) -> String {
+    let request: Value = serde_json::from_str(body).unwrap_or_default();
+    let list = |name: &str| request[name].as_array().cloned().unwrap_or_default();
+    let results: Vec<Value> = match speaks {
+        Speaks::Codex => list("input").into_iter().filter(|item| item.get("output").is_some()).collect(),
+        Speaks::Gemini => {
+            let parts = list("contents").into_iter().flat_map(|content| content["parts"].as_array().cloned());
+            parts.flatten().filter(|part| part.get("functionResponse").is_some()).collect()
+        }
+        Speaks::Claude => {
+            let blocks =
+                list("messages").into_iter().flat_map(|message| message["content"].as_array().cloned());
+            blocks.flatten().filter(|block| block["type"] == "tool_result").collect()
+        }
+        // After the result, Cline adds what a hook said about the call.
+        Speaks::Cline => {
+            let messages = list("messages");
+            let at = messages.iter().rposition(|message| message["role"] == "tool").unwrap_or(messages.len());
+            vec![messages.into_iter().skip(at).map(|message| message["content"].clone()).collect()]
+        }
+        Speaks::Opencode | Speaks::Copilot => {
+            list("messages").into_iter().filter(|message| message["role"] == "tool").collect()
+        }
+    };
+    // Without the ids, which look like lines.
+    match results.last() {
+        Some(result) => {
+            let parts =
+                ["output", "functionResponse", "content"].into_iter().find_map(|name| result.get(name));
+            parts.unwrap_or(result).to_string().replace("\\n", " ")
+        }
+        None => String::new(),
+    }
+}
+
 impl State {
     fn codex(&mut self, body: &str) -> String {
         let id = format!("call_{}", self.next);
@@ -55,7 +91,7 @@ impl State {
             }
             Some(Act::Patch(text)) => patch(text),
             Some(Act::Shell(command)) => shell(command),
-            Some(Act::Tool(..)) => panic!("only over MCP"),
+            Some(Act::Tool(..) | Act::AddLine(..)) => panic!("only over MCP"),
             None => {
                 json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "done"}]})
             }
@@ -87,7 +123,7 @@ impl State {
             Some(Act::Shell(command)) => {
                 call("run_shell_command", json!({"command": command, "description": "a command"}))
             }
-            Some(Act::Patch(_) | Act::Tool(..)) => panic!("it has no such tool"),
+            Some(Act::Patch(_) | Act::Tool(..) | Act::AddLine(..)) => panic!("it has no such tool"),
             None => json!({"text": "done"}),
         };
         let answer = json!({
@@ -131,7 +167,7 @@ impl State {
             }
             Act::Shell(command) => ("bash", json!({"command": command, "description": "a command"})),
             Act::Patch(text) => ("apply_patch", json!({"patchText": text})),
-            Act::Tool(..) => panic!("only over MCP"),
+            Act::Tool(..) | Act::AddLine(..) => panic!("only over MCP"),
         }
     }
 
@@ -150,7 +186,7 @@ impl State {
                 ("edit", json!({"path": self.path(file), "old_str": old, "new_str": new}))
             }
             Act::Shell(command) => bash(command),
-            Act::Patch(_) | Act::Tool(..) => panic!("it has no such tool"),
+            Act::Patch(_) | Act::Tool(..) | Act::AddLine(..) => panic!("it has no such tool"),
         }
     }
 
@@ -165,7 +201,7 @@ impl State {
                 ("editor", json!({"path": self.path(file), "old_text": old, "new_text": new}))
             }
             Act::Shell(command) => run(command),
-            Act::Patch(_) | Act::Tool(..) => panic!("it has no such tool"),
+            Act::Patch(_) | Act::Tool(..) | Act::AddLine(..) => panic!("it has no such tool"),
         }
     }
 
@@ -184,7 +220,7 @@ impl State {
                 ("Edit", json!({"file_path": self.path(file), "old_string": old, "new_string": new}))
             }
             Act::Shell(command) => ("Bash", json!({"command": command, "description": "a command"})),
-            Act::Patch(_) | Act::Tool(..) => panic!("it has no such tool"),
+            Act::Patch(_) | Act::Tool(..) | Act::AddLine(..) => panic!("it has no such tool"),
         };
         Some((id, name.into(), arguments))
     }

@@ -1,0 +1,118 @@
+//! The real programs whose shell commands run through `tollgate run`.
+
+use std::fs;
+use std::path::Path;
+
+use super::model::Act::{Read, Shell};
+use super::model::Ends::{Done, Stale};
+use super::model::{Act, Speaks, Step};
+use super::program::{Real, programs};
+use super::{all_is_settled, step, step_after, stories};
+use crate::world::World;
+
+const SETTINGS: &str = "[run]\nshell = \"transaction\"\n";
+
+const PYTHON: &str = "python3 -c \"open('python', 'w').write('mine\\n')\"";
+
+/// Commands that no parser sees through, each over a stale file, and again after the file was read.
+fn more_stories(root: &Path) -> Vec<Step> {
+    for file in ["python", "script", "stashed"] {
+        fs::write(root.join(file), "one\n").unwrap();
+    }
+    fs::write(root.join("fix.sh"), "echo mine > script\n").unwrap();
+    let mut script = Vec::new();
+    let stories: [(&str, &str, Act); 3] = [
+        ("python", "mine\n", Shell(PYTHON)),
+        ("script", "mine\n", Shell("sh fix.sh")),
+        ("stashed", "one\n", Shell("git stash -q -- stashed")),
+    ];
+    for (file, after, act) in stories {
+        let (foreign, unchanged, written) = (root.join(file), root.join(file), root.join(file));
+        let cat: &'static str = Box::leak(format!("cat {file}").into_boxed_str());
+        script.extend([
+            step(Read(file), Done),
+            step_after(move || fs::write(&foreign, "foreign\n").unwrap(), act.clone(), Stale),
+            step_after(
+                move || assert_eq!(fs::read_to_string(&unchanged).unwrap(), "foreign\n"),
+                Shell(cat),
+                Done,
+            ),
+            step(act, Done),
+            step_after(
+                move || assert_eq!(fs::read_to_string(&written).unwrap(), after, "{}", written.display()),
+                Shell(cat),
+                Done,
+            ),
+        ]);
+    }
+    script
+}
+
+fn repository() -> World {
+    let world = World::with(SETTINGS);
+    world.puts("stashed", "one\n");
+    let set_up = "git init -q . && git config user.name a && git config user.email a@b && git add stashed && git commit -qm one";
+    world.script(set_up).ends().is(0);
+    world
+}
+
+fn tell(speaks: Speaks) {
+    let Some(bin) = programs() else { return };
+    let world = repository();
+    let mut script = stories(speaks, &world.root());
+    script.extend(more_stories(&world.root()));
+    Real::new(&world, speaks, script).plays(bin);
+    all_is_settled(&world);
+    let lines = world.json("ledger tail --type MUTATION");
+    let by_run = lines.as_array().unwrap().iter().filter(|line| line["payload"]["via"] == "run").count();
+    assert!(by_run >= 4, "the commands ran without a transaction: {lines}");
+}
+
+#[test]
+fn codex() {
+    tell(Speaks::Codex);
+}
+
+#[test]
+fn gemini() {
+    tell(Speaks::Gemini);
+}
+
+#[test]
+fn opencode() {
+    tell(Speaks::Opencode);
+}
+
+#[test]
+fn claude_code() {
+    tell(Speaks::Claude);
+}
+
+#[test]
+fn copilot() {
+    tell(Speaks::Copilot);
+}
+
+#[test]
+fn cline() {
+    tell(Speaks::Cline);
+}
+
+/// The rules of Codex judge the command that tollgate has changed, and still see the original command in it.
+#[test]
+fn a_command_that_codex_forbids_does_not_run() {
+    let Some(bin) = programs() else { return };
+    let world = repository();
+    let script = vec![
+        step(Shell("touch forbidden"), Done),
+        step(Shell("echo one && touch forbidden"), Done),
+        step(Shell("echo one > allowed"), Done),
+    ];
+    let mut real = Real::new(&world, Speaks::Codex, script);
+    real.rules = "prefix_rule(pattern=[\"touch\"], decision=\"forbidden\")\n";
+    real.plays(bin);
+    assert!(!world.path("forbidden").exists(), "the rule did not fire");
+    world.holds("allowed", "one\n");
+    let (_, _, shown) = real.model.ended();
+    assert_eq!(shown.matches("policy forbids").count(), 2, "{shown}");
+}

@@ -104,7 +104,8 @@ pub(crate) fn commit(request: Request<'_>, changes: ViewChanges) -> Result<Outco
     if !protected.is_empty() && root.settings().guard.mode == GuardMode::Enforce {
         return refuse(&request, protected);
     }
-    let deed = |(path, mode): &(PathBuf, Option<u32>)| FolderDeed { path: EscapedPath(path.clone()), mode: *mode };
+    let deed =
+        |(path, mode): &(PathBuf, Option<u32>)| FolderDeed { path: EscapedPath(path.clone()), mode: *mode };
     let later: Vec<FolderDeed> = changes.folders.iter().map(deed).collect();
     let reads = changes.reads.iter().map(|(path, _)| path.as_path());
     let paths: Vec<&Path> = changes.files.iter().map(|change| change.path.as_path()).chain(reads).collect();
@@ -171,9 +172,7 @@ fn plan(request: &Request<'_>, place: Place, deed: ViewDeed, base: Base) -> Resu
     let in_place = matches!(deed, ViewDeed::File { in_place: true, .. });
     let deed = match deed {
         ViewDeed::File { from, digest, .. } => Operation::Put { content: Content::Copy(from), digest },
-        ViewDeed::Link(path) => {
-            Operation::Put { digest: Digest::of(&path), content: Content::Link(path) }
-        }
+        ViewDeed::Link(path) => Operation::Put { digest: Digest::of(&path), content: Content::Link(path) },
         ViewDeed::Remove => Operation::Remove,
         ViewDeed::Mode(mode) => Operation::SetMode(mode),
     };
@@ -205,7 +204,8 @@ fn folders_of(root: &Path, folder: &Path) -> Result<Vec<(PathBuf, u32)>> {
         }
     }
     let mode = |folder: PathBuf| {
-        let mode = fs::symlink_metadata(root.join(&folder)).at("look at", root.join(&folder))?.mode() & 0o7777;
+        let mode =
+            fs::symlink_metadata(root.join(&folder)).at("look at", root.join(&folder))?.mode() & 0o7777;
         Ok((folder, mode))
     };
     found.into_iter().rev().map(mode).collect()

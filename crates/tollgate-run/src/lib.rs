@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use tollgate_base::error::{Fault, Result};
 use tollgate_guard::gate::Gate;
 use tollgate_guard::guard::Refused;
+use tollgate_guard::run_folder::RunFolder;
 use tollgate_guard::turn::TurnState;
 
 pub use available::{Availability, available};
@@ -173,16 +174,17 @@ pub struct RunOutcome {
     pub writes: Vec<WrittenFile>,
     /// What the agent should know.
     pub notes: Vec<RunNote>,
-    /// The processes that the command left behind, if any.
-    pub background: Option<Background>,
+    /// What is left to do when the result is known.
+    pub after: AfterRun,
 }
 
 impl RunOutcome {
     /// The command could not be executed.
     fn not_started(level: RunLevel, error: &io::Error) -> Self {
-        let end = if error.kind() == io::ErrorKind::NotFound { RunEnd::NotFound } else { RunEnd::NotExecutable };
+        let end =
+            if error.kind() == io::ErrorKind::NotFound { RunEnd::NotFound } else { RunEnd::NotExecutable };
         let (reads, writes, notes) = Default::default();
-        Self { level, end, refused: None, reads, writes, notes, background: None }
+        Self { level, end, refused: None, reads, writes, notes, after: AfterRun(After::Nothing) }
     }
 }
 
@@ -200,16 +202,26 @@ pub enum RunNote {
     LeftBehind,
 }
 
-/// The processes that a command left behind. What they change is committed when the last one has ended.
-pub struct Background {
-    transaction: transaction::Transaction,
+/// What is left to do after a run, when its result is known.
+#[must_use = "a run must be finished"]
+pub struct AfterRun(After);
+
+enum After {
+    Nothing,
+    Remove(RunFolder),
+    /// The command has left processes behind.
+    Background(Box<transaction::Transaction>),
 }
 
-impl Background {
-    /// Waits for the last of them, then commits what they have changed, with the same checks. The ledger says what came of
-    /// it.
+impl AfterRun {
+    /// Cleans up. If the command has left processes behind, waits for the last of them, then commits what they have changed,
+    /// with the same checks. The ledger says what came of it.
     pub fn finish(self, gate: &Gate, turn: &dyn TurnState) -> Result<()> {
-        self.transaction.finish(gate, turn)
+        match self.0 {
+            After::Nothing => Ok(()),
+            After::Remove(folder) => folder.remove(),
+            After::Background(transaction) => transaction.finish(gate, turn),
+        }
     }
 }
 
@@ -226,7 +238,10 @@ pub fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<RunOutcome> {
             Attempt::NotPossible(reason) => why_not.push(format!("{}: {reason}", level.word())),
         }
     }
-    Err(Fault::invalid(format!("the command did not start, because it cannot be guarded here; {}", why_not.join("; "))))
+    Err(Fault::invalid(format!(
+        "the command did not start, because it cannot be guarded here; {}",
+        why_not.join("; ")
+    )))
 }
 
 /// What came of trying one level.

@@ -13,7 +13,9 @@ use std::os::fd::OwnedFd;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, Signal, getpid, getppid, kill_process, set_child_subreaper, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, Signal, getpid, getppid, kill_process, set_child_subreaper, set_parent_process_death_signal,
+};
 
 use crate::RunEnd;
 use crate::sys::{self, SignalMask};

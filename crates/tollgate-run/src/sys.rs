@@ -78,7 +78,10 @@ pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
 }
 
 /// Runs a function in the child, before it executes its program.
-pub(crate) fn before_exec(command: &mut Command, prepare: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
+pub(crate) fn before_exec(
+    command: &mut Command,
+    prepare: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
+) {
     // SAFETY: the parent has one thread, so that nothing in the child waits for a lock of a thread that is not there.
     unsafe { command.pre_exec(prepare) };
 }

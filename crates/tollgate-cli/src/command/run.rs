@@ -7,15 +7,15 @@ use std::path::PathBuf;
 use std::process::{Command, exit};
 
 use clap::{Args, ValueEnum};
+use tollgate::State;
 use tollgate::error::Fault;
 use tollgate::gate::Gate;
-use tollgate::State;
 use tollgate::tasks::VaultHome;
 use tollgate::turn::TurnState;
 use tollgate::workspace::Workspace;
 use tollgate_run::supervisor::{self, Side, Supervisor};
 use tollgate_run::{
-    Background, ChangedRead, LEVEL_VARIABLE, ReadsCount, RunEnd, RunMode, RunOutcome, RunRecord, RunRequest,
+    AfterRun, ChangedRead, LEVEL_VARIABLE, ReadsCount, RunEnd, RunMode, RunOutcome, RunRecord, RunRequest,
 };
 
 use crate::answer::{Answer, Said};
@@ -127,8 +127,8 @@ fn supervise(invocation: &Invocation, args: &RunArgs, supervisor: Supervisor) ->
     if let Some(root) = invocation.created() {
         output::tell(&words::created_state(root));
     }
-    let (answer, end, background) = match ran {
-        Ok((answer, end, background)) => (Ok(answer), Some(end), background),
+    let (answer, end, after) = match ran {
+        Ok((answer, end, after)) => (Ok(answer), Some(end), Some(after)),
         Err(error) => (Err(error), None, None),
     };
     let code = match &answer {
@@ -140,11 +140,12 @@ fn supervise(invocation: &Invocation, args: &RunArgs, supervisor: Supervisor) ->
     // A command that was killed ends the process in front in the same way, unless its changes were refused.
     let end = end.filter(|end| end.code() == code).unwrap_or(RunEnd::Exited(code));
     if supervisor.let_front_end(end).is_ok()
-        && let Some((background, gate, turn)) = background
+        && let Some((after, gate, turn)) = after
     {
         leave_the_terminal();
-        // Nobody reads this process's messages any more. The ledger has what matters.
-        let _ = background.finish(&gate, turn.as_ref());
+        // Nobody reads this process's messages any more. The ledger has what matters, and the next sweep does the rest.
+        let _ = after.finish(&gate, turn.as_ref());
+        let _ = gate.workspace().sweep();
     }
     exit(0)
 }
@@ -159,13 +160,14 @@ fn leave_the_terminal() {
     }
 }
 
-type Left = (Background, Gate, Box<dyn TurnState>);
+/// What is left to do, and with what.
+type Left = (AfterRun, Gate, Box<dyn TurnState>);
 
 fn guarded(
     invocation: &Invocation,
     args: &RunArgs,
     supervisor: &Supervisor,
-) -> Result<(Answer, RunEnd, Option<Left>), CliError> {
+) -> Result<(Answer, RunEnd, Left), CliError> {
     let gate = invocation.gate()?;
     let (turn, folder): (Box<dyn TurnState>, PathBuf) = match (&args.by_hook, invocation.turn_id()?) {
         (Some(turns), Some(id)) => {
@@ -176,7 +178,8 @@ fn guarded(
         }
         _ => (invocation.turn(&gate)?, invocation.base()?),
     };
-    let mut pass: Vec<PathBuf> = args.pass.iter().map(|folder| invocation.path(folder)).collect::<Result<_, _>>()?;
+    let mut pass: Vec<PathBuf> =
+        args.pass.iter().map(|folder| invocation.path(folder)).collect::<Result<_, _>>()?;
     pass.extend(task_folders(gate.workspace()));
     let request = RunRequest {
         command: args.command.clone(),
@@ -189,12 +192,9 @@ fn guarded(
         reads_count: if args.record.is_some() { ReadsCount::Later } else { ReadsCount::Seen },
         supervisor: Some(supervisor),
     };
-    let mut outcome = tollgate_run::run(&gate, &request)?;
-    let background = outcome.background.take();
+    let outcome = tollgate_run::run(&gate, &request)?;
     let answer = answer(invocation, args, &outcome)?;
-    // The changes are made. If this sweep fails, the next one does its work.
-    let _ = gate.workspace().sweep();
-    Ok((answer, outcome.end, background.map(|background| (background, gate, turn))))
+    Ok((answer, outcome.end, (outcome.after, gate, turn)))
 }
 
 /// The folders of tasks in the workspace. What happens to tasks must be visible to others at once.

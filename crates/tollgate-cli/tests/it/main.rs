@@ -19,6 +19,7 @@ mod people;
 mod readme;
 mod recovery;
 mod refusals;
+mod run;
 mod script;
 mod security;
 mod serve;

@@ -31,10 +31,8 @@ impl Current {
     /// Makes the file quiet, hashes it and compares.
     pub(super) fn look(&mut self, spot: &Spot, plan: &Plan) -> Result<Looked> {
         let Some(file) = &mut self.file else { return self.look_at_nothing(spot, plan) };
-        if matches!(
-            plan.base,
-            Base::Exactly(FileState::Absent) | Base::Since(Since { was: Was::Absent, .. })
-        ) {
+        if matches!(plan.base, Base::Exactly(FileState::Absent) | Base::Since(Since { was: Was::Absent, .. }))
+        {
             // No file should be there. There is no need to wait for quiet.
             return Ok(plan.stale(FileState::Absent, FileState::Present(file.hash()?)));
         }
@@ -83,7 +81,9 @@ impl Current {
             }
             (_, Operation::Put { .. }) if spot.inode()?.is_some() => Ok(Looked::Busy),
             (_, Operation::Put { .. }) => Ok(Looked::Ready),
-            (_, Operation::Remove | Operation::MoveTo(_) | Operation::SetMode(_)) => Err(plan.place.path().missing()),
+            (_, Operation::Remove | Operation::MoveTo(_) | Operation::SetMode(_)) => {
+                Err(plan.place.path().missing())
+            }
         }
     }
 

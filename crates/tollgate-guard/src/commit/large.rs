@@ -39,8 +39,7 @@ const DESCRIPTORS: usize = 128;
 const PER_FILE: usize = 5;
 
 pub(super) fn is_large(plans: &[Plan]) -> bool {
-    let alone =
-        |plan: &Plan| plan.is_after_others() || matches!(plan.deed, Operation::SetMode(_));
+    let alone = |plan: &Plan| plan.is_after_others() || matches!(plan.deed, Operation::SetMode(_));
     if plans.iter().any(alone) {
         return true;
     }
@@ -273,7 +272,7 @@ impl ClosedStep {
         if record.mode.is_some() {
             return Ok(root.spot(&record.path)?.hash()? == record.base);
         }
-        let Some((_, aside)) = spots(root, record)? else { return Ok(false) };
+        let Some(aside) = aside(root, record)? else { return Ok(false) };
         let Found::File(mut file) = aside.open_itself()? else { return Ok(false) };
         let quiet = file.quiet();
         file.refresh()?;
@@ -288,7 +287,7 @@ impl ClosedStep {
     /// After the commit point: leaves the replaced file for the late-write check.
     fn finish(&self, root: &Root) -> Result<()> {
         let Some(record) = self.record.as_ref().filter(|record| record.to.is_none()) else { return Ok(()) };
-        let Some((_, aside)) = spots(root, record)? else { return Ok(()) };
+        let Some(aside) = aside(root, record)? else { return Ok(()) };
         if record.base.is_none() {
             // The second name of a new file.
             aside.remove()
@@ -304,7 +303,7 @@ impl ClosedStep {
     fn discard(self, root: &Root) -> Result<Plan> {
         if let Some(record) = &self.record
             && record.new.is_some()
-            && let Some((_, aside)) = spots(root, record)?
+            && let Some(aside) = aside(root, record)?
             // An undone change has given its file another name.
             && aside.hash()? == record.new
         {
@@ -321,16 +320,24 @@ fn discard(root: &Root, steps: Vec<ClosedStep>) -> Result<Vec<Plan>> {
     steps.into_iter().map(|closed| closed.discard(root)).collect()
 }
 
-/// The path of a change, and the other name that it uses: the new path of a moved file, else the staged or deleted file.
-/// `None` if a folder is gone.
+/// The path of a change, and the other name that it uses. `None` if a folder is gone.
 fn spots(root: &Root, record: &JournalRecord) -> Result<Option<(Spot, Spot)>> {
     let Some(spot) = no_folder_is_none(root.spot(&record.path))? else { return Ok(None) };
-    let aside = match (&record.to, &record.staged) {
-        (Some(to), _) => no_folder_is_none(root.spot(to))?,
-        (None, Some(name)) => Some(staged_spot(root, &spot, name)),
-        (None, None) => None,
-    };
-    Ok(aside.map(|aside| (spot, aside)))
+    Ok(aside(root, record)?.map(|aside| (spot, aside)))
+}
+
+/// The other name that a change uses: the new path of a moved file, else the staged or deleted file. `None` if its folder is
+/// gone.
+fn aside(root: &Root, record: &JournalRecord) -> Result<Option<Spot>> {
+    match (&record.to, &record.staged) {
+        (Some(to), _) => no_folder_is_none(root.spot(to)),
+        (None, Some(name)) if is_beside(name.as_os_str()) => {
+            Ok(no_folder_is_none(root.spot(&record.path))?.map(|spot| staged_spot(root, &spot, name)))
+        }
+        // The folder of the path may have become a file.
+        (None, Some(name)) => Ok(Some(root.staged(&name.0))),
+        (None, None) => Ok(None),
+    }
 }
 
 enum Round {

@@ -127,9 +127,6 @@ pub(crate) fn roll_back(root: &Root, content: &JournalContent) -> Result<()> {
     for record in content.records.iter().rev() {
         undo_record(root, record, content)?;
     }
-    for record in content.records.iter().rev() {
-        remove_folders(root, record.made.iter().map(|folder| &folder.0))?;
-    }
     // Before the journal is deleted: without it, nobody would undo what a power failure brings back.
     let durability = root.durability();
     root.stage.flush(durability)?;
@@ -143,6 +140,8 @@ pub(crate) fn roll_back(root: &Root, content: &JournalContent) -> Result<()> {
 
 fn undo_record(root: &Root, record: &JournalRecord, content: &JournalContent) -> Result<()> {
     undo_file(root, record, content)?;
+    // Before the next one: a file that was removed may have had the name of a folder.
+    remove_folders(root, record.made.iter().map(|folder| &folder.0))?;
     // Outermost first. If another program has put something there since, it stays.
     for (path, mode) in record.clears.iter().rev() {
         if let Ok(spot) = root.spot(path)

@@ -134,7 +134,8 @@ mod tests {
 
     #[test]
     fn a_folder_with_a_tracked_file_is_guarded() {
-        let mut rules = IgnoreRules { index: b"DIRC\0\0\0\x02...vendor/a.c\0...".to_vec(), ..IgnoreRules::default() };
+        let mut rules =
+            IgnoreRules { index: b"DIRC\0\0\0\x02...vendor/a.c\0...".to_vec(), ..IgnoreRules::default() };
         rules.add(b"vendor\ntarget\n");
         assert!(!rules.ignore(b"vendor"));
         assert!(rules.ignore(b"target"));

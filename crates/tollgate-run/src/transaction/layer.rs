@@ -86,9 +86,7 @@ impl Layer<'_> {
     fn real(&self, path: &Path) -> Result<Option<Metadata>> {
         let path = self.root.join(path);
         match fs::symlink_metadata(&path) {
-            Err(error)
-                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
-            {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 Ok(None)
             }
             found => found.at("look at", &path).map(Some),
@@ -174,7 +172,8 @@ impl Layer<'_> {
             }
         }
         let in_place = has_attribute(&from, ORIGIN);
-        let basis = if in_place && self.is_longer(path, real, new)? { Basis::Start } else { self.basis(path) };
+        let basis =
+            if in_place && self.is_longer(path, real, new)? { Basis::Start } else { self.basis(path) };
         self.push(path, ViewDeed::File { from, digest, in_place }, basis, found);
         Ok(())
     }

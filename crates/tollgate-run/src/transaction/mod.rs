@@ -19,6 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::inotify::{CreateFlags, init};
@@ -27,6 +28,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, WaitOptions, getegid, geteuid, pidfd_open, wait};
 
 use tollgate_base::error::{At, Fault, Result};
+use tollgate_base::lock::Pauses;
 use tollgate_guard::commit::Was;
 use tollgate_guard::gate::Gate;
 use tollgate_guard::guard::{Outcome, Refused};
@@ -42,12 +44,16 @@ use self::start::{Names, changed, now_on_disk};
 use self::view::{ENTERED, View, WATCHED, layer_folders};
 use crate::supervisor::Supervisor;
 use crate::{
-    Attempt, ChangedRead, LEVEL_VARIABLE, ReadFile, ReadsCount, RunEnd, RunLevel, RunNote, RunOutcome, RunRequest,
-    WrittenFile, sys,
+    After, AfterRun, Attempt, ChangedRead, LEVEL_VARIABLE, ReadFile, ReadsCount, RunEnd, RunLevel, RunNote, RunOutcome,
+    RunRequest, WrittenFile, sys,
 };
 
 /// The number of files up to which a command shows what it reads to the agent. A command that reads more searches.
 const MOST_SHOWN: usize = 16;
+
+/// How long tollgate waits for processes that a command has left behind before it says so. Many programs clean up behind
+/// themselves in this way, and need a few milliseconds.
+const ABOUT_TO_END: Duration = Duration::from_millis(20);
 
 /// A run, from its start to its end.
 pub(crate) struct Transaction {
@@ -151,8 +157,13 @@ impl Transaction {
     /// What the child needs to make its view, and where it reports.
     fn view(&mut self, folder: &Path, supervisor: Option<&Supervisor>) -> Result<(View, File)> {
         let (report, to) = pipe_with(PipeFlags::CLOEXEC).at("open", "a pipe")?;
-        let run = self.folder.path().strip_prefix(&self.root).map_err(|_| Fault::invalid("not in the workspace"))?;
-        let watcher = self.reads.watcher().map(|watcher| watcher.try_clone().at("copy", "a descriptor")).transpose()?;
+        let run = self
+            .folder
+            .path()
+            .strip_prefix(&self.root)
+            .map_err(|_| Fault::invalid("not in the workspace"))?;
+        let watcher =
+            self.reads.watcher().map(|watcher| watcher.try_clone().at("copy", "a descriptor")).transpose()?;
         let watched = self.names.iter().flat_map(Names::folders).map(Path::to_owned).collect();
         let view = View {
             root: self.root.clone(),
@@ -170,7 +181,8 @@ impl Transaction {
 
     /// Waits for the end of the command, and takes the reports about its reads.
     fn wait(&mut self, pid: u32) -> Result<RunEnd> {
-        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(|| Fault::invalid("no process"))?;
+        let pid =
+            i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(|| Fault::invalid("no process"))?;
         let ended = pidfd_open(pid, PidfdFlags::empty()).at("watch", "the command")?;
         loop {
             let names = self.names.as_ref();
@@ -203,25 +215,27 @@ impl Transaction {
         }
         let found = self.look()?;
         let reads = self.only_read(&found);
-        let changed: Vec<PathBuf> = reads.iter().filter(|(path, was)| self.has_changed(path, *was)).map(|(path, _)| path.clone()).collect();
+        let changed: Vec<PathBuf> = reads
+            .iter()
+            .filter(|(path, was)| self.has_changed(path, *was))
+            .map(|(path, _)| path.clone())
+            .collect();
         notes.extend(changed.into_iter().map(RunNote::ReadChanged));
         notes.extend(found.special.iter().cloned().map(RunNote::NotKept));
         let serial = match request.changed_read {
-            ChangedRead::Refuse => reads.iter().map(|(path, touched)| (path.clone(), Was::Present(touched.at_start))).collect(),
+            ChangedRead::Refuse => {
+                reads.iter().map(|(path, touched)| (path.clone(), Was::Present(touched.at_start))).collect()
+            }
             ChangedRead::Note => Vec::new(),
         };
         let (refused, writes) = self.commit(gate, request.turn, found, serial)?;
         let reads = self.count_reads(gate, request, reads)?;
-        let background = match (left_behind, &refused) {
-            (true, None) => Some(crate::Background { transaction: self }),
-            // Processes that are left keep their view. What they change goes nowhere.
-            (true, Some(_)) => None,
-            (false, _) => {
-                self.folder.remove()?;
-                None
-            }
+        let after = match (left_behind, &refused) {
+            (true, None) => After::Background(Box::new(self)),
+            // If processes are left, they keep their view. What they change goes nowhere.
+            (_, Some(_)) | (false, None) => After::Remove(self.folder),
         };
-        Ok(RunOutcome { level: RunLevel::Transaction, end, refused, reads, writes, notes, background })
+        Ok(RunOutcome { level: RunLevel::Transaction, end, refused, reads, writes, notes, after: AfterRun(after) })
     }
 
     fn look(&self) -> Result<Found> {
@@ -258,12 +272,18 @@ impl Transaction {
         };
         let mut writes = Vec::with_capacity(applied.len());
         for change in applied {
-            let path = change.path.as_path().strip_prefix(&self.root).unwrap_or(change.path.as_path()).to_owned();
+            let path =
+                change.path.as_path().strip_prefix(&self.root).unwrap_or(change.path.as_path()).to_owned();
             self.committed.insert(path.clone(), change.after);
             if change.before != change.after {
-                writes.push(WrittenFile { path, before: change.before.digest(), after: change.after.digest() });
+                writes.push(WrittenFile {
+                    path,
+                    before: change.before.digest(),
+                    after: change.after.digest(),
+                });
             }
         }
+        writes.sort_by(|a, b| a.path.cmp(&b.path));
         for (path, new) in times {
             self.set_times(&path, &new);
         }
@@ -309,7 +329,12 @@ impl Transaction {
     }
 
     /// The turn learns what the command read, unless the caller decides that by itself.
-    fn count_reads(&self, gate: &Gate, request: &RunRequest<'_>, reads: Vec<(PathBuf, Touched)>) -> Result<Vec<ReadFile>> {
+    fn count_reads(
+        &self,
+        gate: &Gate,
+        request: &RunRequest<'_>,
+        reads: Vec<(PathBuf, Touched)>,
+    ) -> Result<Vec<ReadFile>> {
         // A command that reads many files searches them: the agent has seen little of each.
         let shown = if reads.len() <= MOST_SHOWN { Extent::Whole } else { Extent::Part };
         let mut counted = Vec::with_capacity(reads.len());
@@ -386,11 +411,13 @@ fn wait_for_any(options: WaitOptions) -> Result<Option<(Pid, ExitStatus)>> {
     }
 }
 
-/// Whether processes of the command are still running.
+/// Whether processes of the command are still running, and not just about to end.
 fn children_are_left() -> Result<bool> {
+    let mut pauses = Pauses::lasting(ABOUT_TO_END);
     loop {
         match wait(WaitOptions::NOHANG) {
             Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+            Ok(None) if pauses.pause() => {}
             Ok(None) => return Ok(true),
             Err(rustix::io::Errno::CHILD) => return Ok(false),
             Err(error) => return Err(error).at("wait for", "the command"),

@@ -93,7 +93,8 @@ impl View {
         let run = self.run.as_os_str().as_bytes();
         let mut options = Vec::new();
         // Relative paths: those of the workspace may have characters that separate options.
-        for part in [&b"lowerdir=.,upperdir="[..], run, b"/upper,workdir=", run, b"/work,userxattr,volatile"] {
+        for part in [&b"lowerdir=.,upperdir="[..], run, b"/upper,workdir=", run, b"/work,userxattr,volatile"]
+        {
             options.extend_from_slice(part);
         }
         let options = CString::new(options)?;

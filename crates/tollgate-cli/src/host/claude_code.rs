@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
 use super::fields::{
-    call, changed, has, heard, is, other, path, read, replacement, says, shell, text, unknown, write,
+    call, changed, has, heard, is, other, path, print, read, replacement, says, shell, text, unknown, write,
 };
 use super::mcp::Registry;
 use super::program::{Canary, Host, Traces};
@@ -201,6 +201,7 @@ pub(super) fn canary(session: &str, folder: &Path, event: Canary, file: &Path) -
         Canary::BeforeRead => ("PreToolUse", "Read", json!({"file_path": file})),
         Canary::AfterRead => ("PostToolUse", "Read", json!({"file_path": file})),
         Canary::BeforeWrite => ("PreToolUse", "Write", json!({"file_path": file, "content": "canary"})),
+        Canary::BeforeCommand => ("PreToolUse", "Bash", json!({"command": print(file)})),
     };
     json!({"session_id": session, "prompt_id": session, "cwd": folder, "hook_event_name": name,
         "tool_name": tool, "tool_input": input, "tool_use_id": tool, "tool_response": {}})

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
 use super::fields::{
-    call, changed, has, other, patched, read, replacement, says, shell, text, unknown, write,
+    call, changed, has, other, patched, print, read, replacement, says, shell, text, unknown, write,
 };
 use super::mcp::Registry;
 use super::program::{Canary, Host, Traces};
@@ -126,6 +126,10 @@ impl Host for Cline {
         Some(json!({"overrideInput": input}))
     }
 
+    fn runs_commands(&self) -> bool {
+        true
+    }
+
     fn tell(&self, _: &str) -> Option<Value> {
         None
     }
@@ -171,6 +175,9 @@ impl Host for Cline {
             }
             Canary::BeforeWrite => {
                 ("tool_call", "tool_call", "editor", json!({"path": file, "new_text": "canary"}))
+            }
+            Canary::BeforeCommand => {
+                ("tool_call", "tool_call", "run_commands", json!({"commands": [print(file)]}))
             }
         };
         json!({"hookName": name, "clineVersion": "0", "taskId": session, "workspaceRoots": [folder],

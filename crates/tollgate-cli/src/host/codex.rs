@@ -7,7 +7,7 @@ use tollgate::digest::Digest;
 
 use super::claude_code;
 use super::event::{Call, Deeds, Heard};
-use super::fields::{has, heard, other, patched, shell, text};
+use super::fields::{has, heard, other, patched, print, shell, text};
 use super::mcp::Registry;
 use super::program::{Canary, Host, Traces};
 use super::setup::{EXIT_2, Setup, Trust, command, command_or, grouped, is_ours};
@@ -167,7 +167,7 @@ impl Host for Codex {
         let mut payload = claude_code::canary(session, folder, event, file);
         let path = file.display();
         let (tool, input) = match event {
-            Canary::BeforeRead | Canary::AfterRead => ("Bash", format!("cat '{path}'")),
+            Canary::BeforeRead | Canary::AfterRead | Canary::BeforeCommand => ("Bash", print(file)),
             Canary::BeforeWrite => (
                 "apply_patch",
                 format!("*** Begin Patch\n*** Update File: {path}\n@@\n-one\n+canary\n*** End Patch"),

@@ -7,7 +7,7 @@ use tollgate::turn::Extent;
 
 use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
 use super::fields::{
-    call, changed, has, heard, other, path, read, replacement, says, shell, text, unknown, write,
+    call, changed, has, heard, other, path, print, read, replacement, says, shell, text, unknown, write,
 };
 use super::mcp::Registry;
 use super::program::{Canary, Host, Traces};
@@ -139,6 +139,7 @@ impl Host for Gemini {
             Canary::BeforeWrite => {
                 ("BeforeTool", "write_file", json!({"file_path": file, "content": "canary"}))
             }
+            Canary::BeforeCommand => ("BeforeTool", "run_shell_command", json!({"command": print(file)})),
         };
         json!({"session_id": session, "cwd": folder, "hook_event_name": name, "timestamp": "2026-01-01T00:00:00Z",
             "tool_name": tool, "tool_input": input, "tool_response": {"llmContent": "one\n"}})

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
 use super::fields::{
-    call, changed, has, is, other, patched, path, read, replacement, says, shell, text, unknown, write,
+    call, changed, has, is, other, patched, path, print, read, replacement, says, shell, text, unknown, write,
 };
 use super::mcp::Registry;
 use super::program::{Canary, Host, Traces};
@@ -87,6 +87,10 @@ impl Host for Opencode {
         Some(json!({"args": input}))
     }
 
+    fn runs_commands(&self) -> bool {
+        true
+    }
+
     fn tell(&self, words: &str) -> Option<Value> {
         Some(json!({"note": words}))
     }
@@ -136,6 +140,7 @@ impl Host for Opencode {
             Canary::BeforeWrite => {
                 ("tool.execute.before", "write", json!({"filePath": file, "content": "canary"}))
             }
+            Canary::BeforeCommand => ("tool.execute.before", "bash", json!({"command": print(file)})),
         };
         json!({"hook": hook, "directory": folder, "output": {"args": args},
             "input": {"tool": tool, "sessionID": session, "callID": tool, "args": args}})

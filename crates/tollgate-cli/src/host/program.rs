@@ -33,6 +33,12 @@ pub(crate) trait Host: Sync {
         None
     }
 
+    /// Whether `init` lets its shell commands run through `tollgate run`: tried with the program itself, in its usual sandbox and
+    /// with its own rules for commands, which must see through the prologue.
+    fn runs_commands(&self) -> bool {
+        false
+    }
+
     /// The answer after a tool that gives the agent a message; `None` if the program does not support that.
     fn tell(&self, words: &str) -> Option<Value>;
 
@@ -76,6 +82,8 @@ pub(crate) enum Canary {
     AfterRead,
     /// It is about to be overwritten.
     BeforeWrite,
+    /// A shell command is about to print it.
+    BeforeCommand,
 }
 
 /// The names that show that a program is used.

@@ -1,6 +1,7 @@
 //! Shell commands that run through `tollgate run`: a simulated program runs what the hook answers, with bash.
 
 use std::fs;
+use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
@@ -76,9 +77,17 @@ fn put_command(value: &mut Value, old: &str, new: &str) {
     }
 }
 
-/// A repository with a file `f`, and everything that the commands below need.
+/// A repository with a file `f`, and everything that the commands below need. It is made once, and copied.
 fn repository(settings: &str) -> World {
+    static MADE: LazyLock<World> = LazyLock::new(make_repository);
     let world = World::with(settings);
+    let from = MADE.root();
+    world.script(&format!("cp -a '{0}'/[!.]* '{0}/.git' '{0}/.gitignore' .", from.display())).ends().is(0);
+    world
+}
+
+fn make_repository() -> World {
+    let world = World::with("");
     let files = [
         ("f", "one\ntwo\n"),
         ("mine", "mine\n"),

@@ -116,7 +116,7 @@ fn stories(speaks: Speaks, root: &Path) -> Vec<Step> {
 
 fn tell(speaks: Speaks) {
     let Some(bin) = programs() else { return };
-    let world = World::new();
+    let world = World::with("[guard]\nunread = \"known\"\n[run]\nshell = \"parse\"\n");
     let script = stories(speaks, &world.root());
     Real::new(&world, speaks, script).plays(bin);
     all_is_settled(&world);

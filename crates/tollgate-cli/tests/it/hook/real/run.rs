@@ -5,12 +5,12 @@ use std::path::Path;
 
 use super::model::Act::{Read, Shell};
 use super::model::Ends::{Done, Stale};
-use super::model::{Act, Speaks, Step};
+use super::model::{Act, Ends, Speaks, Step};
 use super::program::{Real, programs};
 use super::{all_is_settled, step, step_after, stories};
 use crate::world::World;
 
-const SETTINGS: &str = "[run]\nshell = \"transaction\"\n";
+const SETTINGS: &str = "[guard]\nunread = \"known\"\n[run]\nshell = \"transaction\"\n";
 
 const PYTHON: &str = "python3 -c \"open('python', 'w').write('mine\\n')\"";
 
@@ -96,6 +96,26 @@ fn copilot() {
 #[test]
 fn cline() {
     tell(Speaks::Cline);
+}
+
+/// As root, Codex's own sandbox allows no private view of the workspace. What cannot be guarded does not run.
+#[test]
+fn a_stale_file_survives_a_command_in_the_sandbox_of_codex() {
+    let Some(bin) = programs() else { return };
+    let world = repository();
+    world.puts("python", "one\n");
+    let foreign = world.path("python");
+    let script = vec![
+        step(Shell("cat python"), Done),
+        step_after(move || fs::write(&foreign, "foreign\n").unwrap(), Shell(PYTHON), Ends::Either),
+        step(Shell("cat python"), Ends::Either),
+    ];
+    let mut real = Real::new(&world, Speaks::Codex, script);
+    real.sandboxed = true;
+    real.plays(bin);
+    world.holds("python", "foreign\n");
+    let (_, _, shown) = real.model.ended();
+    assert!(shown.contains("STALE_FILE") || shown.contains("cannot be guarded here"), "{shown}");
 }
 
 /// The rules of Codex judge the command that tollgate has changed, and still see the original command in it.

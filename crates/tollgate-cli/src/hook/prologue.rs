@@ -232,7 +232,7 @@ mod tests {
         }
     }
 
-    /// What Claude Code and Gemini CLI make of a command.
+    /// Programs put a command into a text of their own.
     #[test]
     fn a_prologue_inside_the_text_of_a_program_runs_the_whole_text_again() {
         let folder = tempfile::tempdir().unwrap();

@@ -19,6 +19,7 @@ use crate::request::{Expected, Request};
 use crate::turn::{Extent, FileState};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Result};
+use tollgate_base::lock::Pauses;
 use tollgate_base::settings::{GuardMode, Unread};
 
 /// All changes of a command. Paths are relative to the workspace.
@@ -119,6 +120,9 @@ pub(crate) fn commit(request: Request<'_>, changes: ViewChanges) -> Result<Outco
         Err(refusal) => return refuse(&request, vec![refusal]),
     };
     let mut refusals = Vec::new();
+    if let Some(path) = locked_by_git(&request, &paths) {
+        return refuse(&request, vec![Refusal::new(path_of(path), Reason::Busy { holder: None })]);
+    }
     for (path, was) in &changes.reads {
         let since = Since { start: changes.start, was: *was };
         let stale = stale_since(&request, &path_of(path), since)?;
@@ -152,6 +156,23 @@ pub(crate) fn commit(request: Request<'_>, changes: ViewChanges) -> Result<Outco
     // What is removed makes room for what is put there. A commit is undone in the reverse order.
     plans.sort_by_key(|plan| !matches!(plan.deed, Operation::Remove));
     Permit { request, plans, later, locks }.commit()
+}
+
+/// A file of a git directory that a git outside of the view is about to replace. Waits a moment for its end.
+fn locked_by_git<'a>(request: &Request<'_>, paths: &[&'a Path]) -> Option<&'a Path> {
+    let root = request.root;
+    let is_locked = |path: &Path| {
+        let mut lock = root.path().join(path);
+        lock.as_mut_os_string().push(".lock");
+        path.iter().any(|part| part == ".git") && lock.symlink_metadata().is_ok()
+    };
+    let mut pauses = Pauses::lasting(root.settings().guard.quiet_wait.0);
+    loop {
+        let locked = paths.iter().find(|path| is_locked(path))?;
+        if !pauses.pause() {
+            return Some(locked);
+        }
+    }
 }
 
 /// The place of a path of the view. In the view no part of it is a symbolic link, so none is followed here.

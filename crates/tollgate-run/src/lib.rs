@@ -123,13 +123,6 @@ pub enum ReadsCount {
     Later,
 }
 
-impl RunRequest<'_> {
-    /// The program and its arguments.
-    fn program(&self) -> (&OsString, &[OsString]) {
-        self.command.split_first().expect("a command has at least a program")
-    }
-}
-
 /// The exit codes of a shell for a command that did not start.
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;

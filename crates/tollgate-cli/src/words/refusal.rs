@@ -79,6 +79,8 @@ fn refusal_words(view: &Viewpoint, refusal: &Refusal) -> String {
 fn stale_words(view: &Viewpoint, path: &str, stale: &Stale) -> String {
     let mut words = match stale.expected {
         FileState::Absent => format!("refused: `{path}` already exists\n"),
+        // A command may write a file that was changed before tollgate had hashed it.
+        FileState::Unreadable => format!("refused: `{path}` is stale\n  you last saw  an earlier version\n"),
         seen => format!("refused: `{path}` is stale\n  you last saw  {}\n", hash_or_none(seen)),
     };
     words += &format!("  on disk       {}", hash_or_none(stale.actual));

@@ -46,6 +46,10 @@ pub(super) struct Layer<'a> {
     pub(super) reads: &'a Reads,
     pub(super) rules: &'a IgnoreRules,
     pub(super) passed: &'a [PathBuf],
+    /// Names that the command deleted, besides those that the layer marks.
+    pub(super) gone: &'a [PathBuf],
+    /// Files of which the command got a copy, with the hashes of these copies.
+    pub(super) copied: Option<&'a HashMap<PathBuf, Option<Digest>>>,
     /// What was committed from this layer before.
     pub(super) committed: &'a HashMap<PathBuf, FileState>,
 }
@@ -54,6 +58,9 @@ impl Layer<'_> {
     pub(super) fn changes(&self) -> Result<Found> {
         let mut found = Found::default();
         self.folder(Path::new(""), &mut found)?;
+        for path in self.gone {
+            self.gone(path, self.real(path)?.as_ref(), &mut found)?;
+        }
         Ok(found)
     }
 
@@ -172,8 +179,10 @@ impl Layer<'_> {
             }
         }
         let in_place = has_attribute(&from, ORIGIN);
-        let basis =
-            if in_place && self.is_longer(path, real, new)? { Basis::Start } else { self.basis(path) };
+        let basis = match self.basis(path) {
+            Basis::Agent if self.is_longer(path, real, new)? => Basis::Start,
+            basis => basis,
+        };
         self.push(path, ViewDeed::File { from, digest, in_place }, basis, found);
         Ok(())
     }
@@ -250,7 +259,8 @@ impl Layer<'_> {
     }
 
     pub(super) fn was(&self, path: &Path) -> Was {
-        let at_start = self.reads.of(path).and_then(|touched| touched.at_start);
+        let copied = self.copied.and_then(|copied| copied.get(path).copied().flatten());
+        let at_start = copied.or_else(|| self.reads.of(path).and_then(|touched| touched.at_start));
         match (at_start, self.names.and_then(|names| names.has(path))) {
             (Some(digest), _) => Was::Present(Some(digest)),
             (None, Some(true)) => Was::Present(None),

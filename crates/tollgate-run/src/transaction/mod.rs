@@ -6,6 +6,7 @@
 //!
 //! If anything dies, only the folder of the run is left, which the next run or sweep removes.
 
+mod composite;
 mod ignored;
 mod layer;
 mod reads;
@@ -13,12 +14,13 @@ mod start;
 mod view;
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -37,6 +39,7 @@ use tollgate_guard::turn::{Extent, FileState, TurnState};
 use tollgate_guard::view::{Looking, ViewChanges};
 use tollgate_guard::workspace::STATE_FOLDER;
 
+use self::composite::{Composite, mounts_below};
 use self::ignored::IgnoreRules;
 use self::layer::{Found, Layer};
 use self::reads::{Reads, Touched};
@@ -44,8 +47,8 @@ use self::start::{Names, changed, now_on_disk};
 use self::view::{ENTERED, View, WATCHED, layer_folders};
 use crate::supervisor::Supervisor;
 use crate::{
-    After, AfterRun, Attempt, ChangedRead, LEVEL_VARIABLE, ReadFile, ReadsCount, RunEnd, RunLevel, RunNote, RunOutcome,
-    RunRequest, WrittenFile, sys,
+    After, AfterRun, Attempt, ChangedRead, LEVEL_VARIABLE, ReadFile, ReadsCount, RunEnd, RunLevel, RunNote,
+    RunOutcome, RunRequest, WrittenFile, sys,
 };
 
 /// The number of files up to which a command shows what it reads to the agent. A command that reads more searches.
@@ -64,6 +67,7 @@ pub(crate) struct Transaction {
     reads: Reads,
     rules: IgnoreRules,
     passed: Vec<PathBuf>,
+    composite: Option<Composite>,
     committed: HashMap<PathBuf, FileState>,
     looking: Looking,
 }
@@ -71,20 +75,11 @@ pub(crate) struct Transaction {
 /// Why transactions are not possible here.
 pub(crate) fn why_not(gate: &Gate) -> Result<Option<String>> {
     let mut transaction = Transaction::begin(gate, &[], None)?;
-    let (view, report) = transaction.view(Path::new("/"), None)?;
-    let mut command = Command::new("true");
-    sys::before_exec(&mut command, move || {
-        view.enter()?;
-        // Far enough.
-        Err(io::ErrorKind::Interrupted.into())
-    });
-    let error = command.spawn().err();
-    drop(command);
+    // A program that does not exist: how far its start comes is all that is asked.
+    let command = [transaction.folder.path().join("nothing").into_os_string()];
+    let (started, progress) = transaction.start(&command, Path::new("/"), None)?;
     transaction.folder.remove()?;
-    Ok(match progress(report)?.contains(&ENTERED) {
-        true => None,
-        false => Some(reason(&error.unwrap_or_else(|| io::ErrorKind::Other.into()))),
-    })
+    Ok(started.err().filter(|_| !progress.contains(&ENTERED)).map(|error| reason(&error)))
 }
 
 fn reason(error: &io::Error) -> String {
@@ -93,22 +88,13 @@ fn reason(error: &io::Error) -> String {
 
 /// Runs a command as a transaction.
 pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<Attempt> {
-    let (program, arguments) = request.program();
     let mut transaction = Transaction::begin(gate, &request.pass, Some(()))?;
     if request.reads_count == ReadsCount::Later {
         transaction.looking = Looking::OnlyCommand;
     }
-    let (view, report) = transaction.view(&request.folder, request.supervisor)?;
-    let mut command = Command::new(program);
-    command.args(arguments).env(LEVEL_VARIABLE, RunLevel::Transaction.word());
-    sys::before_exec(&mut command, move || view.enter());
-    let spawned = command.spawn();
-    // Closes the descriptors of the child's view in this process.
-    drop(command);
-    let progress = progress(report)?;
-    let child = match spawned {
-        Ok(child) => child,
-        Err(error) => {
+    let (child, progress) = match transaction.start(&request.command, &request.folder, request.supervisor)? {
+        (Ok(child), progress) => (child, progress),
+        (Err(error), progress) => {
             transaction.folder.remove()?;
             return Ok(match progress.contains(&ENTERED) {
                 true => Attempt::Ran(RunOutcome::not_started(RunLevel::Transaction, &error)),
@@ -151,7 +137,36 @@ impl Transaction {
         // Without a watcher, nobody knows what the command reads, and the outcome says so.
         let watcher = names.as_ref().and_then(|_| init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok());
         let reads = Reads::new(&root, start, watcher);
-        Ok(Self { root, folder, start, names, reads, rules, passed, committed: HashMap::new(), looking: Looking::default() })
+        let (composite, committed, looking) = (None, HashMap::new(), Looking::default());
+        Ok(Self { root, folder, start, names, reads, rules, passed, composite, committed, looking })
+    }
+
+    /// Starts a command in its view. Returns how far it came, too.
+    fn start(
+        &mut self,
+        command: &[OsString],
+        folder: &Path,
+        supervisor: Option<&Supervisor>,
+    ) -> Result<(io::Result<Child>, Vec<u8>)> {
+        loop {
+            let (view, report) = self.view(folder, supervisor)?;
+            let mut attempt = Command::new(&command[0]);
+            attempt.args(&command[1..]).env(LEVEL_VARIABLE, RunLevel::Transaction.word());
+            sys::before_exec(&mut attempt, move || view.enter());
+            let spawned = attempt.spawn();
+            // Closes the descriptors of the child's view in this process.
+            drop(attempt);
+            let progress = progress(report)?;
+            let may_be_in_the_way = self.composite.is_none() && !progress.contains(&ENTERED);
+            match spawned {
+                // Something is mounted in the workspace that an overlay must not hide.
+                Err(error) if may_be_in_the_way && error.raw_os_error() == Some(libc::EINVAL) => {
+                    let (root, run) = (self.root.clone(), self.folder.path().to_owned());
+                    self.composite = Some(Composite::prepare(&root, &run, &mut self.passed)?);
+                }
+                spawned => return Ok((spawned, progress)),
+            }
+        }
     }
 
     /// What the child needs to make its view, and where it reports.
@@ -171,6 +186,7 @@ impl Transaction {
             folder: folder.to_owned(),
             passed: self.passed.clone(),
             watched,
+            composite: self.composite.as_ref().map(|parts| parts.covered.clone()),
             watcher,
             report: to.into(),
             user: (geteuid(), getegid()),
@@ -235,25 +251,36 @@ impl Transaction {
             // If processes are left, they keep their view. What they change goes nowhere.
             (_, Some(_)) | (false, None) => After::Remove(self.folder),
         };
-        Ok(RunOutcome { level: RunLevel::Transaction, end, refused, reads, writes, notes, after: AfterRun(after) })
+        Ok(RunOutcome {
+            level: RunLevel::Transaction,
+            end,
+            refused,
+            reads,
+            writes,
+            notes,
+            after: AfterRun(after),
+        })
     }
 
     fn look(&self) -> Result<Found> {
         let upper = self.folder.path().join("upper");
-        self.layer(&upper).changes()
-    }
-
-    fn layer<'a>(&'a self, upper: &'a Path) -> Layer<'a> {
-        Layer {
+        let gone = match &self.composite {
+            Some(parts) => parts.collect(self.folder.path(), &self.passed)?,
+            None => Vec::new(),
+        };
+        let layer = Layer {
             root: &self.root,
-            upper,
+            upper: &upper,
             start: self.start,
             names: self.names.as_ref(),
             reads: &self.reads,
             rules: &self.rules,
             passed: &self.passed,
+            gone: &gone,
+            copied: self.composite.as_ref().map(|parts| &parts.copied),
             committed: &self.committed,
-        }
+        };
+        layer.changes()
     }
 
     fn commit(
@@ -381,6 +408,8 @@ fn passed(root: &Path, pass: &[PathBuf], rules: &IgnoreRules) -> Result<Vec<Path
             }
         }
     }
+    // An overlay does not show what is mounted in the workspace.
+    passed.extend(mounts_below(root));
     passed.sort();
     passed.dedup();
     Ok(passed)

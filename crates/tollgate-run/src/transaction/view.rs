@@ -6,7 +6,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
+
 use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify::{self, WatchFlags};
@@ -14,6 +14,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursi
 use rustix::process::{Gid, Signal, Uid, chdir, set_parent_process_death_signal};
 use rustix::thread::UnshareFlags;
 
+use super::composite::{ROOT, escaped};
 use crate::sys::{self, SignalMask};
 
 /// What the child reports: how far it came.
@@ -45,6 +46,8 @@ pub(super) struct View {
     pub(super) passed: Vec<PathBuf>,
     /// The folders to watch, relative to the workspace.
     pub(super) watched: Vec<PathBuf>,
+    /// The folders in the root that are covered one by one. `None` if the workspace is covered as a whole.
+    pub(super) composite: Option<Vec<PathBuf>>,
     /// Where reads are reported.
     pub(super) watcher: Option<OwnedFd>,
     /// Where the child reports.
@@ -61,9 +64,22 @@ impl View {
         mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
         // From now on, relative paths are those of the workspace itself, and absolute ones those of the view.
         chdir(&self.root)?;
-        self.mount_overlay()?;
+        let covered = match &self.composite {
+            None => {
+                self.mount_overlay(Path::new(""), &self.root)?;
+                self.root.clone()
+            }
+            Some(folders) => {
+                let parts = self.root.join(&self.run).join(ROOT);
+                folders.iter().try_for_each(|folder| self.mount_overlay(folder, &parts.join(folder)))?;
+                parts
+            }
+        };
         for passed in &self.passed {
-            mount_bind_recursive(passed, self.root.join(passed))?;
+            mount_bind_recursive(passed, covered.join(passed))?;
+        }
+        if self.composite.is_some() {
+            mount_bind_recursive(&covered, &self.root)?;
         }
         (&self.report).write_all(&[ENTERED])?;
         if self.watch().is_ok() {
@@ -89,16 +105,19 @@ impl View {
         std::fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
     }
 
-    fn mount_overlay(&self) -> io::Result<()> {
-        let run = self.run.as_os_str().as_bytes();
-        let mut options = Vec::new();
-        // Relative paths: those of the workspace may have characters that separate options.
-        for part in [&b"lowerdir=.,upperdir="[..], run, b"/upper,workdir=", run, b"/work,userxattr,volatile"]
-        {
-            options.extend_from_slice(part);
+    /// Covers a folder of the workspace, at this path.
+    fn mount_overlay(&self, folder: &Path, at: &Path) -> io::Result<()> {
+        let mut options = b"userxattr,volatile".to_vec();
+        for (option, path) in [
+            (",lowerdir=", Path::new(".").join(folder)),
+            (",upperdir=", self.run.join("upper").join(folder)),
+            (",workdir=", self.run.join("work").join(folder)),
+        ] {
+            options.extend_from_slice(option.as_bytes());
+            options.extend_from_slice(&escaped(&path));
         }
         let options = CString::new(options)?;
-        mount("tollgate", &self.root, "overlay", MountFlags::empty(), Some(options.as_c_str()))?;
+        mount("tollgate", at, "overlay", MountFlags::empty(), Some(options.as_c_str()))?;
         Ok(())
     }
 

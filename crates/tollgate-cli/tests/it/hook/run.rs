@@ -306,3 +306,47 @@ fn commands_are_blocked_if_the_run_cannot_be_prepared_and_run_by_default() {
     let agent = Program::new(&world, "claude-code", "s");
     assert_eq!(agent.asks(&agent.before(&Tool::Shell("python3 fix.py"), "c")), None);
 }
+
+#[test]
+fn the_doctor_sends_a_command_through_the_hooks_and_tells_the_level() {
+    let world = World::with(SETTINGS);
+    for host in HOSTS {
+        world.run(&format!("init --host {host}")).is(0);
+    }
+    let said = world.run("doctor").stdout();
+    for host in HOSTS {
+        let line = said.lines().find(|line| line.contains(&format!("`{host}`: hooks"))).unwrap_or_default();
+        assert!(line.contains("`tollgate run`, level `transaction`"), "{host}: {said}");
+    }
+    let world = World::with("");
+    world.run("init --host copilot").is(0);
+    assert!(!world.run("doctor").stdout().contains("tollgate run"), "commands are only parsed");
+}
+
+#[test]
+fn init_lets_commands_run_where_the_program_was_tried_with_it() {
+    let shell = |world: &World| {
+        let text = fs::read_to_string(world.path(".tollgate/config.toml")).unwrap();
+        text.lines().find(|line| line.contains("shell = ")).map(str::to_owned)
+    };
+    for (hosts, line) in [
+        ("--host copilot", "shell = \"transaction\""),
+        ("--host cline --host opencode", "shell = \"transaction\""),
+        ("--host claude-code", "# shell = \"parse\""),
+        ("--host copilot --host gemini", "# shell = \"parse\""),
+        ("", "# shell = \"parse\""),
+    ] {
+        let world = World::new();
+        world.run(&format!("init {hosts}")).is(0);
+        assert_eq!(shell(&world).as_deref(), Some(line), "{hosts}");
+        world.run("init --remove").is(0);
+        assert!(!world.path(".tollgate/config.toml").exists(), "{hosts}: it is the unchanged template");
+    }
+    let world = World::new();
+    world.run("init").is(0);
+    world.run("init --host cline").is(0);
+    assert_eq!(shell(&world).as_deref(), Some("shell = \"transaction\""), "the template said nothing about it");
+    let world = World::with("[run]\nshell = \"parse\"\n");
+    world.run("init --host cline").is(0);
+    assert_eq!(shell(&world).as_deref(), Some("shell = \"parse\""), "the user has decided");
+}

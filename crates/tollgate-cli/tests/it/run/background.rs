@@ -14,7 +14,10 @@ fn leaving(work: &str) -> String {
 fn what_a_process_changes_that_was_left_behind_is_committed_when_it_ends() {
     let world = World::new();
     world.puts("f", "one\n");
-    let ran = world.guarded(&leaving("sed -i s/one/1/ f; echo later > later; echo again > now; rm -f gone")).ends().is(0);
+    let ran = world
+        .guarded(&leaving("sed -i s/one/1/ f; echo later > later; echo again > now; rm -f gone"))
+        .ends()
+        .is(0);
     assert!(ran.stderr().contains("left processes behind"), "{ran}");
     world.holds("now", "now\n");
     world.holds("f", "one\n");
@@ -24,7 +27,8 @@ fn what_a_process_changes_that_was_left_behind_is_committed_when_it_ends() {
     world.nothing_is_left();
     world.holds("f", "1\n");
     world.holds("now", "again\n");
-    let files: Vec<String> = world.lines().iter().map(|line| line["payload"]["target_file"].to_string()).collect();
+    let files: Vec<String> =
+        world.lines().iter().map(|line| line["payload"]["target_file"].to_string()).collect();
     assert_eq!(files.iter().filter(|file| *file == "\"now\"").count(), 2, "{files:?}");
 }
 
@@ -41,14 +45,20 @@ fn a_change_by_someone_else_is_not_lost_to_it() {
         world.holds(file, theirs);
         assert!(!world.path("later").exists(), "all or none");
         let last = world.lines().pop().unwrap();
-        assert_eq!((&last["action_type"], &last["payload"]["target_file"]), (&"MUTATION_CONFLICT".into(), &file.into()));
+        assert_eq!(
+            (&last["action_type"], &last["payload"]["target_file"]),
+            (&"MUTATION_CONFLICT".into(), &file.into())
+        );
     }
 }
 
 #[test]
 fn a_process_of_its_own_session_is_waited_for_too() {
     let world = World::new();
-    world.guarded(&format!("setsid sh -c '{HOLD}; echo later > later' >/dev/null 2>&1 </dev/null &")).ends().is(0);
+    world
+        .guarded(&format!("setsid sh -c '{HOLD}; echo later > later' >/dev/null 2>&1 </dev/null &"))
+        .ends()
+        .is(0);
     until("the process", || world.tmp().join("ready").exists().then_some(()));
     fs::write(world.tmp().join("go"), "").unwrap();
     until("its changes", || world.path("later").exists().then_some(()));

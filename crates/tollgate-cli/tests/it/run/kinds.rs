@@ -7,10 +7,10 @@ use super::HOLD;
 use crate::world::World;
 
 /// Before each script: a file, a folder with files and a folder in it, a link, a read-only file.
-const BEFORE: &str = "umask 022; echo one > f; mkdir -p d/sub; echo x > d/x; echo y > d/sub/y; ln -s f l; ln -s d dl; \
+pub(super) const BEFORE: &str = "umask 022; echo one > f; mkdir -p d/sub; echo x > d/x; echo y > d/sub/y; ln -s f l; ln -s d dl; \
     echo ro > ro; chmod 444 ro; mkdir empty; printf 'a\\0b' > binary; : > nothing";
 
-const SCRIPTS: &[&str] = &[
+pub(super) const SCRIPTS: &[&str] = &[
     "echo new > new",
     "mkdir -p a/b/c && echo new > a/b/c/new",
     "mkdir -p a/b/c",
@@ -93,7 +93,10 @@ fn times_are_those_of_the_command() {
     let world = World::new();
     world.puts("f", "one\n");
     world.puts("g", "one\n");
-    world.guarded("touch -d @1000 f; echo x > g; touch -d @2000 g; echo x > n; touch -d @3000 n").ends().is(0);
+    world
+        .guarded("touch -d @1000 f; echo x > g; touch -d @2000 g; echo x > n; touch -d @3000 n")
+        .ends()
+        .is(0);
     let modified = |name: &str| fs::metadata(world.path(name)).unwrap().mtime();
     assert_eq!(["f", "g", "n"].map(modified), [1000, 2000, 3000]);
 }
@@ -129,7 +132,10 @@ fn what_was_replaced_is_in_recovery() {
 #[test]
 fn folders_that_git_ignores_are_changed_directly() {
     let world = World::new();
-    world.native("git init -q .; printf 'target/\\nout\\n' > .gitignore; mkdir target; echo old > target/o").ends().is(0);
+    world
+        .native("git init -q .; printf 'target/\\nout\\n' > .gitignore; mkdir target; echo old > target/o")
+        .ends()
+        .is(0);
     let ran = world.held(&[], &format!("echo new > target/o; mkdir out; echo x > out/x; {HOLD}"), || {
         world.holds("target/o", "new\n");
     });
@@ -163,8 +169,16 @@ fn a_command_cannot_change_what_is_protected() {
         assert!(ran.stderr().contains("PROTECTED_PATH"), "{ran}");
         assert!(!world.path(file).exists() && !world.path("other").exists(), "{script}");
     }
-    // Git itself works.
-    world.guarded("echo x > f; git add f; git commit -q -m 2; git config user.name x; git branch b").ends().is(0);
+    // Git itself works, unless another git is at work.
+    world
+        .guarded("echo x > f; git add f; git commit -q -m 2; git config user.name x; git branch b")
+        .ends()
+        .is(0);
+    let ran =
+        world.held(&[], &format!("echo y > f; git add f; {HOLD}"), || world.puts(".git/index.lock", ""));
+    assert!(ran.is(75).stderr().contains("FILE_BUSY"));
+    world.holds("f", "x\n");
+    fs::remove_file(world.path(".git/index.lock")).unwrap();
     world.guarded("git init -q new; git clone -q . ../copy; cp -r ../copy copy").ends().is(0);
     assert!(world.path("new/.git/HEAD").exists() && world.path("copy/.git/HEAD").exists());
 }

@@ -112,9 +112,15 @@ fn other_commands_of_tollgate_work_inside_a_run() {
     let world = World::new();
     world.puts("f", "one\n");
     world.native("tollgate init --vault >/dev/null 2>&1; tollgate task add first --body x").ends();
-    let claim = "tollgate task claim first --agent blue >/dev/null; ls */In_Progress/blue || ls In_Progress/blue";
-    world.guarded(&format!("tollgate read f; tollgate ledger verify; {claim}; {HOLD}")).env("TOLLGATE_AGENT", "");
-    let ran = world.guarded("tollgate read f && tollgate ledger verify && echo two | tollgate write f").ends().is(0);
+    let claim =
+        "tollgate task claim first --agent blue >/dev/null; ls */In_Progress/blue || ls In_Progress/blue";
+    world
+        .guarded(&format!("tollgate read f; tollgate ledger verify; {claim}; {HOLD}"))
+        .env("TOLLGATE_AGENT", "");
+    let ran = world
+        .guarded("tollgate read f && tollgate ledger verify && echo two | tollgate write f")
+        .ends()
+        .is(0);
     assert!(ran.stdout().starts_with("one\n"), "{ran}");
     world.holds("f", "two\n");
 }

@@ -92,6 +92,10 @@ impl Host for Codex {
         Some(json!({"hookSpecificOutput": changed}))
     }
 
+    fn runs_commands(&self) -> bool {
+        true
+    }
+
     fn tell(&self, words: &str) -> Option<Value> {
         Some(claude_code::tell(words))
     }

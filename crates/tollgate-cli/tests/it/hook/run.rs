@@ -330,7 +330,7 @@ fn init_lets_commands_run_where_the_program_was_tried_with_it() {
         text.lines().find(|line| line.contains("shell = ")).map(str::to_owned)
     };
     for (hosts, line) in [
-        ("--host copilot", "shell = \"transaction\""),
+        ("--host codex --host copilot", "shell = \"transaction\""),
         ("--host cline --host opencode", "shell = \"transaction\""),
         ("--host claude-code", "# shell = \"parse\""),
         ("--host copilot --host gemini", "# shell = \"parse\""),
@@ -345,7 +345,11 @@ fn init_lets_commands_run_where_the_program_was_tried_with_it() {
     let world = World::new();
     world.run("init").is(0);
     world.run("init --host cline").is(0);
-    assert_eq!(shell(&world).as_deref(), Some("shell = \"transaction\""), "the template said nothing about it");
+    assert_eq!(
+        shell(&world).as_deref(),
+        Some("shell = \"transaction\""),
+        "the template said nothing about it"
+    );
     let world = World::with("[run]\nshell = \"parse\"\n");
     world.run("init --host cline").is(0);
     assert_eq!(shell(&world).as_deref(), Some("shell = \"parse\""), "the user has decided");

@@ -1,7 +1,9 @@
 //! The real programs whose shell commands run through `tollgate run`.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 
 use super::model::Act::{Read, Shell};
 use super::model::Ends::{Done, Stale};
@@ -12,10 +14,13 @@ use crate::world::World;
 
 const SETTINGS: &str = "[guard]\nunread = \"known\"\n[run]\nshell = \"transaction\"\n";
 
+/// Any user but root.
+const NORMAL_USER: u32 = 1000;
+
 const PYTHON: &str = "python3 -c \"open('python', 'w').write('mine\\n')\"";
 
 /// Commands that no parser sees through, each over a stale file, and again after the file was read.
-fn more_stories(root: &Path) -> Vec<Step> {
+fn more_stories(root: &Path, files: &[&str]) -> Vec<Step> {
     for file in ["python", "script", "stashed"] {
         fs::write(root.join(file), "one\n").unwrap();
     }
@@ -26,7 +31,7 @@ fn more_stories(root: &Path) -> Vec<Step> {
         ("script", "mine\n", Shell("sh fix.sh")),
         ("stashed", "one\n", Shell("git stash -q -- stashed")),
     ];
-    for (file, after, act) in stories {
+    for (file, after, act) in stories.into_iter().filter(|(file, ..)| files.contains(file)) {
         let (foreign, unchanged, written) = (root.join(file), root.join(file), root.join(file));
         let cat: &'static str = Box::leak(format!("cat {file}").into_boxed_str());
         script.extend([
@@ -60,9 +65,14 @@ fn tell(speaks: Speaks) {
     let Some(bin) = programs() else { return };
     let world = repository();
     let mut script = stories(speaks, &world.root());
-    script.extend(more_stories(&world.root()));
+    script.extend(more_stories(&world.root(), &["python", "script", "stashed"]));
     Real::new(&world, speaks, script).plays(bin);
-    all_is_settled(&world);
+    commands_ran(&world);
+}
+
+/// The commands ran through `tollgate run`, and nothing is left of them.
+fn commands_ran(world: &World) {
+    all_is_settled(world);
     let lines = world.json("ledger tail --type MUTATION");
     let by_run = lines.as_array().unwrap().iter().filter(|line| line["payload"]["via"] == "run").count();
     assert!(by_run >= 4, "the commands ran without a transaction: {lines}");
@@ -96,6 +106,33 @@ fn copilot() {
 #[test]
 fn cline() {
     tell(Speaks::Cline);
+}
+
+/// In its own sandbox, Codex mounts parts of the workspace read-only, among them `.git`. As a normal user, like most people.
+#[test]
+fn codex_in_its_own_sandbox() {
+    let Some(bin) = programs() else { return };
+    let world = repository();
+    let mut script = stories(Speaks::Codex, &world.root());
+    script.extend(more_stories(&world.root(), &["python", "script"]));
+    let mut real = Real::new(&world, Speaks::Codex, script);
+    real.sandboxed = true;
+    let is_root = rustix::process::geteuid().is_root();
+    let give_to = |user: u32| {
+        let owner = format!("{user}:{user}");
+        let given = Command::new("chown").args(["-R", &owner]).arg(world.tmp()).status().unwrap();
+        assert!(given.success());
+    };
+    real.plays_with(bin, |command| {
+        if is_root {
+            give_to(NORMAL_USER);
+            command.uid(NORMAL_USER).gid(NORMAL_USER);
+        }
+    });
+    if is_root {
+        give_to(0);
+    }
+    commands_ran(&world);
 }
 
 /// As root, Codex's own sandbox allows no private view of the workspace. What cannot be guarded does not run.

@@ -252,7 +252,9 @@ fn base_of(
             (Looking::OnlyCommand, Some(known)) => match (since.was, known) {
                 (Was::Present(Some(was)), FileState::Present(known)) if was == known => Base::Since(since),
                 (Was::Absent, FileState::Absent) => Base::Since(since),
-                (Was::Present(Some(was)), _) => return Ok(Err(Reason::stale(known, FileState::Present(was)))),
+                (Was::Present(Some(was)), _) => {
+                    return Ok(Err(Reason::stale(known, FileState::Present(was))));
+                }
                 (Was::Absent, _) => return Ok(Err(Reason::stale(known, FileState::Absent))),
                 (Was::Present(None) | Was::Unknown, _) => Base::Exactly(known),
             },

@@ -291,8 +291,14 @@ impl Transaction {
         reads: Vec<(PathBuf, Was)>,
     ) -> Result<(Option<Refused>, Vec<WrittenFile>)> {
         let Found { files, folders, times, ignored, .. } = found;
-        let changes =
-            ViewChanges { level: RunLevel::Transaction.word(), start: self.start, files, folders, reads, looking: self.looking };
+        let changes = ViewChanges {
+            level: RunLevel::Transaction.word(),
+            start: self.start,
+            files,
+            folders,
+            reads,
+            looking: self.looking,
+        };
         let applied = match gate.commit_view(turn, changes)? {
             Outcome::Done(applied) => applied,
             Outcome::Refused(refused) => return Ok((Some(refused), Vec::new())),

@@ -25,7 +25,10 @@ fn race(style: Style, bare: bool) -> Option<(usize, Vec<String>)> {
             let line = Act::AddLine(style, format!("{speaks:?}-{round}"));
             script.push(step(Act::Shell("cat shared"), Ends::Either));
             // All have read the file, and all write it now.
-            script.push(step_after(move || drop(barrier.wait()), line, Ends::Either));
+            let together = move || {
+                barrier.wait();
+            };
+            script.push(step_after(together, line, Ends::Either));
         }
         script.push(step(Act::Shell("cat shared"), Ends::Either));
         let mut racer = Real::new(&world, speaks, script);

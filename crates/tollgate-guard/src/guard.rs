@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::commit::{Applied, Base, Content, FolderDeed, Operation, Plan, commit};
+use crate::commit::{Applied, Base, FolderDeed, NewContent, Operation, Plan, commit};
 use crate::disk::{Found, Quiet};
 use crate::edit::{self, Edit, LARGEST_EDIT};
 use crate::explain::{observe, refuse};
@@ -119,10 +119,10 @@ impl Permit<'_> {
         // The agent knows the bytes that it writes, so a later refusal can show how they were changed.
         for plan in &plans {
             match &plan.deed {
-                Operation::Put { content: Content::Bytes(bytes), digest } => {
+                Operation::Put { content: NewContent::Bytes(bytes), digest } => {
                     request.turn.keep_text(*digest, bytes)?;
                 }
-                Operation::Put { content: Content::Copy(from), .. } => keep_text_of(&request, from)?,
+                Operation::Put { content: NewContent::Copy(from), .. } => keep_text_of(&request, from)?,
                 _ => {}
             }
         }

@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::commit::{Applied, Base, ByCommand, Content, FolderDeed, Operation, Plan, Since, Was};
+use crate::commit::{Applied, Base, ByCommand, FolderDeed, NewContent, Operation, Plan, Since, Was};
 use crate::disk::{Found, Quiet};
 use crate::explain::{observe, refuse};
 use crate::guard::{Permit, READ_WAIT, base, lock};
@@ -192,8 +192,8 @@ fn plan(request: &Request<'_>, place: Place, deed: ViewDeed, base: Base) -> Resu
     let root = request.root.path();
     let in_place = matches!(deed, ViewDeed::File { in_place: true, .. });
     let deed = match deed {
-        ViewDeed::File { from, digest, .. } => Operation::Put { content: Content::Copy(from), digest },
-        ViewDeed::Link(path) => Operation::Put { digest: Digest::of(&path), content: Content::Link(path) },
+        ViewDeed::File { from, digest, .. } => Operation::Put { content: NewContent::Copy(from), digest },
+        ViewDeed::Link(path) => Operation::Put { digest: Digest::of(&path), content: NewContent::Link(path) },
         ViewDeed::Remove => Operation::Remove,
         ViewDeed::Mode(mode) => Operation::SetMode(mode),
     };

@@ -3,7 +3,8 @@
 use tollgate_base::error::Result;
 use tollgate_guard::gate::Gate;
 
-use crate::{RunLevel, transaction};
+use crate::level::RunLevel;
+use crate::transaction;
 
 /// Whether a level is possible here.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use rustix::process::{
     Pid, Signal, getpid, getppid, kill_process, set_child_subreaper, set_parent_process_death_signal,
 };
 
-use crate::RunEnd;
+use crate::outcome::RunEnd;
 use crate::sys::{self, SignalMask};
 use tollgate_base::error::{At, Fault, Result};
 

@@ -38,6 +38,8 @@ fn written(hash_before: Option<Digest>, hash_after: Option<Digest>) -> FileChang
         owner: None,
         recovered: false,
         took_us: None,
+        via: None,
+        level: None,
     }
 }
 
@@ -59,6 +61,8 @@ fn all() -> Vec<(Event, &'static str, &'static str)> {
         owner: Some(FileOwner::Changed),
         recovered: true,
         took_us: Some(5),
+        via: Some("run".into()),
+        level: Some("transaction".into()),
         ..written(hash, hash)
     };
     let folder = FolderMoved {
@@ -86,7 +90,7 @@ fn all() -> Vec<(Event, &'static str, &'static str)> {
         ),
         (
             Event::Mutation(Mutation::File(whole), MutationStatus::Undone),
-            r#"{"id":"1","tool_name":"write_file","target_file":"a","hash_before":"sha256:HASH","hash_after":"sha256:HASH","moved_to":"b","guarantee":"no_quiet","owner":"changed","recovered":true,"took_us":5}"#,
+            r#"{"id":"1","tool_name":"write_file","target_file":"a","hash_before":"sha256:HASH","hash_after":"sha256:HASH","moved_to":"b","guarantee":"no_quiet","owner":"changed","recovered":true,"took_us":5,"via":"run","level":"transaction"}"#,
             r#"{"status":"UNDONE"}"#,
         ),
         (

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, exit};
@@ -18,7 +20,7 @@ use tollgate_run::{
     AfterRun, ChangedRead, LEVEL_VARIABLE, ReadsCount, RunEnd, RunMode, RunOutcome, RunRecord, RunRequest,
 };
 
-use crate::answer::{Answer, Said};
+use crate::answer::{Answer, Form, Said};
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::output;
@@ -93,7 +95,7 @@ pub(crate) fn run(invocation: &Invocation, args: &RunArgs) -> Result<Answer, Cli
     match supervisor::split().map_err(CliError::RunFailed)? {
         Side::Supervisor(supervisor) => supervise(invocation, args, supervisor),
         Side::Front(None) => {
-            let what = "the process that runs the command was killed: nothing was written".into();
+            let what = words::RUN_KILLED.into();
             Err(CliError::RunFailed(Fault::Invalid { what }))
         }
         Side::Front(Some(end)) => {
@@ -110,7 +112,7 @@ fn replace_this_process(args: &RunArgs) -> Answer {
     let (program, arguments) = args.command.split_first().expect("clap requires a command");
     let error = Command::new(program).args(arguments).exec();
     let end = match error.kind() {
-        std::io::ErrorKind::NotFound => RunEnd::NotFound,
+        io::ErrorKind::NotFound => RunEnd::NotFound,
         _ => RunEnd::NotExecutable,
     };
     let notes = words::did_not_start(program, end);
@@ -192,9 +194,19 @@ fn guarded(
         reads_count: if args.record.is_some() { ReadsCount::Later } else { ReadsCount::Seen },
         supervisor: Some(supervisor),
     };
-    let outcome = tollgate_run::run(&gate, &request)?;
+    let stdout = (invocation.form() == Form::Json).then(lend_stdout).transpose()?;
+    let outcome = tollgate_run::run(&gate, &request);
+    stdout.map_or(Ok(()), rustix::stdio::dup2_stdout).map_err(io::Error::from)?;
+    let outcome = outcome?;
     let answer = answer(invocation, args, &outcome)?;
     Ok((answer, outcome.end, (outcome.after, gate, turn)))
+}
+
+/// Stdout is for one JSON document, so the command writes to stderr. Returns the real stdout.
+fn lend_stdout() -> io::Result<OwnedFd> {
+    let stdout = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
+    rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
+    Ok(stdout)
 }
 
 /// The folders of tasks in the workspace. What happens to tasks must be visible to others at once.

@@ -10,6 +10,10 @@ use super::refusal::refused;
 use super::text::Viewpoint;
 use crate::answer::json_line;
 
+/// The supervisor has died.
+pub(crate) const RUN_KILLED: &str = "the process that runs the command was killed; its changes were made together or not \
+                                     at all, and `tollgate ledger tail` shows which";
+
 /// One payload for each line, then text for people.
 pub(crate) fn run_refused(view: &Viewpoint, refusal: &Refused, notes: &str) -> String {
     let mut lines: Vec<String> = refusal.payloads().iter().map(json_line).collect();

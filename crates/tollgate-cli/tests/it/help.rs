@@ -18,6 +18,7 @@ const COMMANDS: &[&str] = &[
     "delete",
     "move",
     "apply",
+    "run",
     "task",
     "task add",
     "task list",
@@ -106,6 +107,7 @@ fn the_first_page_of_help() {
       move         Move or rename a file; refused if it has changed since it was read, or if the new
                    path exists
       apply        Make several changes atomically, from JSON on stdin
+      run          Run a command; refused if it would overwrite a change that its author has not seen
       task         Add, list, claim, release, approve and reject tasks: Markdown files in the folders of
                    a vault
       work         Claim tasks and run a command for each

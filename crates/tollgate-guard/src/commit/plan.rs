@@ -42,7 +42,7 @@ pub(crate) struct ByCommand {
 pub(crate) enum Operation {
     /// It gets this content. It is created if it does not exist.
     Put {
-        content: Content,
+        content: NewContent,
         digest: Digest,
     },
     Remove,
@@ -54,7 +54,7 @@ pub(crate) enum Operation {
 
 /// What a file gets.
 #[derive(Debug)]
-pub(crate) enum Content {
+pub(crate) enum NewContent {
     Bytes(Vec<u8>),
     /// The bytes, the mode, the times and the attributes of this file, which a command has written.
     Copy(PathBuf),
@@ -65,7 +65,7 @@ pub(crate) enum Content {
 impl Operation {
     pub(crate) fn put(bytes: Vec<u8>) -> Self {
         let digest = Digest::of(&bytes);
-        Self::Put { content: Content::Bytes(bytes), digest }
+        Self::Put { content: NewContent::Bytes(bytes), digest }
     }
 
     /// What is at the path afterwards.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Mode;
 
 use super::journal::CommitJournal;
-use super::plan::Content;
+use super::plan::NewContent;
 use crate::disk::{Folder, Found, Model, Ownership, Spot, Target, gone_is_none};
 use crate::root::Root;
 use crate::stage::{StageName, name_beside, unfinished_name};
@@ -32,7 +32,7 @@ impl Staged {
         change: &StageName,
         spot: &Spot,
         model: Option<Model>,
-        content: &Content,
+        content: &NewContent,
     ) -> Result<Self> {
         // Private until it has the mode of its model. A new file gets the usual mode, less the umask.
         let mode = if model.is_some() { Mode::RUSR | Mode::WUSR } else { Mode::from_raw_mode(0o666) };
@@ -40,8 +40,8 @@ impl Staged {
         let staged_at = root.staged(unfinished_name(stripe(&path), &change.id));
         let staged = |spot, file, intent| Ok(Self { spot, file, model, exposed: false, intent });
         let create = |spot: &Spot| match content {
-            Content::Link(path) => spot.create_link(path),
-            Content::Bytes(_) | Content::Copy(_) => spot.create(mode),
+            NewContent::Link(path) => spot.create_link(path),
+            NewContent::Bytes(_) | NewContent::Copy(_) => spot.create(mode),
         };
         let same_device = spot.folder().same_device(&root.stage);
         if same_device && (model.is_some() || !spot.folder().marks_new_files()?) {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use super::current::Current;
 use super::journal::{CommitJournal, JournalRecord};
-use super::plan::{Applied, Base, Content, Guarantee, Looked, Operation, Plan, Was, file_changed};
+use super::plan::{Applied, Base, Guarantee, Looked, NewContent, Operation, Plan, Was, file_changed};
 use super::staging::{NewFolders, Staged};
 use super::undo::{give_back, put_back, take_back};
 use crate::disk::{Folder, Found, Linked, Model, Ownership, Quiet, Spot, Swap, Target, gone_is_none};
@@ -166,14 +166,14 @@ impl FileStep {
         }
         let staged = self.staged.insert(Staged::create(root, &self.stage, spot, self.model, content)?);
         self.ownership = match content {
-            Content::Bytes(bytes) => staged.fill(root, bytes, self.current.file.as_ref())?,
-            Content::Copy(from) => {
+            NewContent::Bytes(bytes) => staged.fill(root, bytes, self.current.file.as_ref())?,
+            NewContent::Copy(from) => {
                 // A process that the command left behind may still write this file.
                 *digest = staged.copy(root, from)?;
                 self.stage.new = FileState::Present(*digest);
                 Ownership::Kept
             }
-            Content::Link(_) => Ownership::Kept,
+            NewContent::Link(_) => Ownership::Kept,
         };
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! A spot: a name in an open folder, and every system call on that name.
 
 use std::ffi::{OsStr, OsString};
+#[cfg(target_os = "linux")]
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -179,7 +180,8 @@ impl Spot {
         }
     }
 
-    /// Changes the mode of the file or folder, which must not be a symbolic link.
+    /// Changes the mode of the file or folder. A symbolic link has none.
+    #[cfg(target_os = "linux")]
     pub(crate) fn set_mode(&self, mode: u32) -> Result<()> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = retry_on_intr(|| rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()))
@@ -190,9 +192,16 @@ impl Spot {
             .at("set the mode of", self.shown())
     }
 
+    /// Elsewhere no command is run that could change a mode.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn set_mode(&self, _: u32) -> Result<()> {
+        Err(Errno::OPNOTSUPP).at("set the mode of", self.shown())
+    }
+
     /// The mode of the file or folder that has this name.
+    #[allow(clippy::useless_conversion, reason = "its type depends on the system")]
     pub(crate) fn mode(&self) -> Result<Option<u32>> {
-        Ok(self.stat()?.map(|stat| stat.st_mode & 0o7777))
+        Ok(self.stat()?.map(|stat| u32::from(stat.st_mode) & 0o7777))
     }
 
     /// Exchanges the files of two names. Both must exist.

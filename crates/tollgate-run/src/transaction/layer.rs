@@ -175,7 +175,8 @@ impl Layer<'_> {
             if real.is_dir() {
                 self.gone_below(path, &|_| false, found)?;
             } else if self.is_unchanged(path, real, new, digest)? {
-                return Ok(self.metadata(path, new, real, found));
+                self.metadata(path, new, real, found);
+                return Ok(());
             }
         }
         let in_place = has_attribute(&from, ORIGIN);

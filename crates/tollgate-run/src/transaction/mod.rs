@@ -45,11 +45,11 @@ use self::layer::{Found, Layer};
 use self::reads::{Reads, Touched};
 use self::start::{Names, changed, now_on_disk};
 use self::view::{ENTERED, View, WATCHED, layer_folders};
+use crate::level::{LEVEL_VARIABLE, RunLevel};
+use crate::outcome::{AfterRun, Attempt, ReadFile, RunEnd, RunNote, RunOutcome, WrittenFile};
+use crate::request::{ChangedRead, ReadsCount, RunRequest};
 use crate::supervisor::Supervisor;
-use crate::{
-    After, AfterRun, Attempt, ChangedRead, LEVEL_VARIABLE, ReadFile, ReadsCount, RunEnd, RunLevel, RunNote,
-    RunOutcome, RunRequest, WrittenFile, sys,
-};
+use crate::sys;
 
 /// The number of files up to which a command shows what it reads to the agent. A command that reads more searches.
 const MOST_SHOWN: usize = 16;
@@ -229,7 +229,11 @@ impl Transaction {
         if left_behind {
             notes.push(RunNote::LeftBehind);
         }
-        let found = self.look()?;
+        let mut found = self.look()?;
+        if left_behind {
+            // They may be at work in these folders, which are moved as a whole.
+            found.ignored.clear();
+        }
         let reads = self.only_read(&found);
         let changed: Vec<PathBuf> = reads
             .iter()
@@ -247,19 +251,11 @@ impl Transaction {
         let (refused, writes) = self.commit(gate, request.turn, found, serial)?;
         let reads = self.count_reads(gate, request, reads)?;
         let after = match (left_behind, &refused) {
-            (true, None) => After::Background(Box::new(self)),
+            (true, None) => AfterRun::of(|gate, turn| self.finish(gate, turn)),
             // If processes are left, they keep their view. What they change goes nowhere.
-            (_, Some(_)) | (false, None) => After::Remove(self.folder),
+            (_, Some(_)) | (false, None) => AfterRun::of(|_, _| self.folder.remove()),
         };
-        Ok(RunOutcome {
-            level: RunLevel::Transaction,
-            end,
-            refused,
-            reads,
-            writes,
-            notes,
-            after: AfterRun(after),
-        })
+        Ok(RunOutcome { level: RunLevel::Transaction, end, refused, reads, writes, notes, after })
     }
 
     fn look(&self) -> Result<Found> {

@@ -63,11 +63,8 @@ impl Names {
         while let Some(folder) = next.pop() {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let path = root.join(&folder);
-            let fd = match rustix::fs::openat(CWD, &path, flags, Mode::empty()) {
-                Ok(fd) => fd,
-                // Gone, or closed to us and so to the command.
-                Err(_) => continue,
-            };
+            // Otherwise it is gone, or closed to us and so to the command.
+            let Ok(fd) = rustix::fs::openat(CWD, &path, flags, Mode::empty()) else { continue };
             let first = found.names.len();
             let mut entries = RawDir::new(&fd, &mut buffer);
             while let Some(entry) = entries.next() {

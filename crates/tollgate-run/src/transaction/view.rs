@@ -10,9 +10,13 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify::{self, WatchFlags};
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change, mount_remount,
+};
 use rustix::process::{Gid, Signal, Uid, chdir, set_parent_process_death_signal};
 use rustix::thread::UnshareFlags;
+
+use tollgate_guard::workspace::STATE_FOLDER;
 
 use super::composite::{ROOT, escaped};
 use crate::sys::{self, SignalMask};
@@ -81,6 +85,7 @@ impl View {
         if self.composite.is_some() {
             mount_bind_recursive(&covered, &self.root)?;
         }
+        self.close_settings();
         (&self.report).write_all(&[ENTERED])?;
         if self.watch().is_ok() {
             (&self.report).write_all(&[WATCHED])?;
@@ -103,6 +108,14 @@ impl View {
         std::fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
         std::fs::write("/proc/self/setgroups", "deny")?;
         std::fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
+    }
+
+    /// The command must not change the settings of its guard. If the kernel does not allow this, hooks still look for it.
+    fn close_settings(&self) {
+        let settings = self.root.join(STATE_FOLDER).join("config.toml");
+        if mount_bind(&settings, &settings).is_ok() {
+            let _ = mount_remount(&settings, MountFlags::BIND | MountFlags::RDONLY, c"");
+        }
     }
 
     /// Covers a folder of the workspace, at this path.

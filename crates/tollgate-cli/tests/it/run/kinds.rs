@@ -169,6 +169,11 @@ fn a_command_cannot_change_what_is_protected() {
         assert!(ran.stderr().contains("PROTECTED_PATH"), "{ran}");
         assert!(!world.path(file).exists() && !world.path("other").exists(), "{script}");
     }
+    world.puts(".tollgate/config.toml", "# mine\n");
+    world.guarded("echo x >> .tollgate/config.toml").ends().is(2);
+    world.guarded("echo x > x; mv x .tollgate/config.toml").ends().is(1);
+    world.holds(".tollgate/config.toml", "# mine\n");
+    world.native("rm -f x").ends().is(0);
     // Git itself works, unless another git is at work.
     world
         .guarded("echo x > f; git add f; git commit -q -m 2; git config user.name x; git branch b")

@@ -87,13 +87,13 @@ fn input_output_folder_and_environment_are_those_of_the_caller() {
 }
 
 #[test]
-fn with_json_the_record_is_the_last_line() {
+fn with_json_stdout_has_only_the_record() {
     let world = World::new();
-    let ran = world.guarded_with(&["--json"], "echo out; echo x > f").ends().is(0);
-    let (out, record) = ran.stdout().split_once('\n').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
-    assert_eq!(out, "out");
-    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
-    assert_eq!((&record["level"], &record["writes"][0]["path"]), (&"transaction".into(), &"f".into()));
+    let ran = world.guarded_with(&["--json"], "echo out; echo x > f; exit 4").ends().is(4);
+    assert_eq!(ran.stderr(), "out\n");
+    let record: serde_json::Value = serde_json::from_str(&ran.stdout()).unwrap();
+    assert_eq!((&record["level"], &record["exit"]), (&"transaction".into(), &4.into()));
+    assert_eq!(record["writes"][0]["path"], "f");
 }
 
 #[test]
@@ -111,18 +111,23 @@ fn a_run_inside_a_run_is_part_of_it() {
 fn other_commands_of_tollgate_work_inside_a_run() {
     let world = World::new();
     world.puts("f", "one\n");
-    world.native("tollgate init --vault >/dev/null 2>&1; tollgate task add first --body x").ends();
-    let claim =
-        "tollgate task claim first --agent blue >/dev/null; ls */In_Progress/blue || ls In_Progress/blue";
-    world
-        .guarded(&format!("tollgate read f; tollgate ledger verify; {claim}; {HOLD}"))
-        .env("TOLLGATE_AGENT", "");
-    let ran = world
-        .guarded("tollgate read f && tollgate ledger verify && echo two | tollgate write f")
-        .ends()
-        .is(0);
+    let script = "tollgate read f && tollgate ledger verify && echo two | tollgate write f";
+    let ran = world.guarded(script).ends().is(0);
     assert!(ran.stdout().starts_with("one\n"), "{ran}");
     world.holds("f", "two\n");
+}
+
+/// Otherwise two agents could own the same task.
+#[test]
+fn a_claim_inside_a_run_is_visible_to_others_at_once() {
+    let world = World::new();
+    world.run("init --vault").is(0);
+    world.run("task add first").is(0);
+    let ran = world.held(&[], &format!("tollgate task claim first --agent blue; {HOLD}"), || {
+        let lost = world.run("task claim first --agent red");
+        assert!(format!("{lost}").starts_with("exit 1"), "{lost}");
+    });
+    assert!(ran.is(0).stdout().contains("blue"));
 }
 
 #[test]

@@ -1,0 +1,114 @@
+//! The cost of `tollgate run`, as ratios to the same command without it: `cargo bench -p tollgate-cli --bench run`.
+//!
+//! The rounds of both kinds alternate, so that a busy machine slows both equally. The result is the median.
+
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints, and may fail")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const TOLLGATE: &str = env!("CARGO_BIN_EXE_tollgate");
+
+struct Bench {
+    keep: tempfile::TempDir,
+}
+
+fn main() {
+    let bench = Bench { keep: tempfile::tempdir().unwrap() };
+    println!("{:<34} {:>10} {:>10} {:>7}", "", "without", "with", "ratio");
+    let tiny = bench.workspace("tiny", 10);
+    bench.compare("start, 10 files", &tiny, &["/bin/true"], 50, &|_| {});
+    let files = bench.workspace("files", 10_000);
+    bench.compare("start, 10,000 files", &files, &["/bin/true"], 30, &|_| {});
+    bench.compare(
+        "search 10,000 files",
+        &files,
+        &["grep", "-rc", "nothing", "--exclude-dir=.tollgate", "."],
+        15,
+        &|_| {},
+    );
+    bench.compare("change one file", &tiny, &["sed", "-i", "s/text/text/", "d0/f0"], 30, &|_| {});
+    let git = bench.workspace("git", 5_000);
+    bench.git(&git, &["init", "-q"]);
+    bench.git(&git, &["add", "d0", "d1", "d2"]);
+    bench.git(&git, &["add", "."]);
+    bench.compare("git status, 5,000 files", &git, &["git", "status", "--short"], 15, &|_| {});
+    let krate = bench.workspace("crate", 0);
+    let cargo = ["init", "-q", "--name", "tiny", "--vcs", "git"];
+    assert!(Command::new("cargo").args(cargo).current_dir(&krate).status().unwrap().success());
+    for module in 0..50 {
+        let functions: String =
+            (0..50).map(|number| format!("pub fn f{number}() -> u32 {{ {number} }}\n")).collect();
+        fs::write(krate.join(format!("src/m{module}.rs")), functions).unwrap();
+    }
+    let modules: String = (0..50).map(|module| format!("pub mod m{module};\n")).collect();
+    fs::write(krate.join("src/lib.rs"), modules).unwrap();
+    let build = ["cargo", "build", "-q", "--offline"];
+    bench.compare("cargo build, nothing built yet", &krate, &build, 5, &|krate| {
+        let _ = fs::remove_dir_all(krate.join("target"));
+        fs::create_dir(krate.join("target")).unwrap();
+    });
+    bench.compare("cargo build, one module changed", &krate, &build, 7, &|krate| {
+        fs::write(
+            krate.join("src/m0.rs"),
+            format!("pub fn f() -> u32 {{ {:?}.len() as u32 }}", Instant::now()),
+        )
+        .unwrap();
+    });
+}
+
+impl Bench {
+    /// A workspace with this many files.
+    fn workspace(&self, name: &str, files: usize) -> PathBuf {
+        let folder = self.keep.path().join(name);
+        fs::create_dir(&folder).unwrap();
+        for number in 0..files {
+            let folder = folder.join(format!("d{}", number / 100));
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(format!("f{}", number % 100)), "some text\n".repeat(20)).unwrap();
+        }
+        fs::create_dir(folder.join(".tollgate")).unwrap();
+        folder
+    }
+
+    fn git(&self, folder: &Path, words: &[&str]) {
+        assert!(Command::new("git").args(words).current_dir(folder).status().unwrap().success());
+    }
+
+    fn compare(&self, name: &str, folder: &Path, words: &[&str], rounds: usize, before: &dyn Fn(&Path)) {
+        let guarded: Vec<&str> = [TOLLGATE, "run", "--"].iter().chain(words).copied().collect();
+        let (mut without, mut with) = (Vec::new(), Vec::new());
+        for _ in 0..rounds {
+            before(folder);
+            without.push(self.time(folder, words));
+            before(folder);
+            with.push(self.time(folder, &guarded));
+        }
+        let [without, with] = [without, with].map(median);
+        let ratio = with.as_secs_f64() / without.as_secs_f64();
+        println!(
+            "{name:<34} {:>8.2}ms {:>8.2}ms {ratio:>7.2}",
+            without.as_secs_f64() * 1e3,
+            with.as_secs_f64() * 1e3
+        );
+    }
+
+    fn time(&self, folder: &Path, words: &[&str]) -> Duration {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).current_dir(folder).env("XDG_STATE_HOME", self.keep.path());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let begun = Instant::now();
+        let code = command.status().unwrap().code();
+        let took = begun.elapsed();
+        // `grep` found nothing.
+        assert!(code.is_some_and(|code| code <= 1), "{words:?}: {code:?}");
+        took
+    }
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}

@@ -1,0 +1,166 @@
+//! What came of a run.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Serialize, Serializer};
+
+use tollgate_base::digest::Digest;
+use tollgate_base::error::Result;
+use tollgate_guard::gate::Gate;
+use tollgate_guard::guard::Refused;
+use tollgate_guard::turn::TurnState;
+
+use crate::level::RunLevel;
+
+/// The exit codes of a shell for a command that did not start.
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunEnd {
+    /// With this exit code.
+    Exited(u8),
+    /// By this signal.
+    Killed(i32),
+    /// It did not start: there is no such program.
+    NotFound,
+    /// It did not start: the program cannot be executed.
+    NotExecutable,
+}
+
+impl RunEnd {
+    /// The exit code, as in a shell.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Exited(code) => code,
+            // The number of a signal fits.
+            Self::Killed(signal) => 128u8.wrapping_add(u8::try_from(signal).unwrap_or(0)),
+            Self::NotExecutable => NOT_EXECUTABLE,
+            Self::NotFound => NOT_FOUND,
+        }
+    }
+}
+
+/// What came of a run.
+pub struct RunOutcome {
+    /// The level that was reached.
+    pub level: RunLevel,
+    /// How the command ended.
+    pub end: RunEnd,
+    /// Why the changes of the command were refused. Then none of them was made.
+    pub refused: Option<Refused>,
+    /// The files that the command read and did not write.
+    pub reads: Vec<ReadFile>,
+    /// The files that the command changed.
+    pub writes: Vec<WrittenFile>,
+    /// What the agent should know.
+    pub notes: Vec<RunNote>,
+    /// What is left to do when the result is known.
+    pub after: AfterRun,
+}
+
+impl RunOutcome {
+    /// The command could not be executed.
+    pub(crate) fn not_started(level: RunLevel, error: &io::Error) -> Self {
+        let end =
+            if error.kind() == io::ErrorKind::NotFound { RunEnd::NotFound } else { RunEnd::NotExecutable };
+        let (reads, writes, notes) = Default::default();
+        Self { level, end, refused: None, reads, writes, notes, after: AfterRun::nothing() }
+    }
+}
+
+/// Something that the agent should know about a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunNote {
+    /// Another program changed this file while the command ran, which only read it. Relative to the workspace.
+    ReadChanged(PathBuf),
+    /// The workspace has too many names, so nobody knows what the command read.
+    ReadsUnknown,
+    /// This is a socket or a pipe, which exists only as long as the command. Relative to the workspace.
+    NotKept(PathBuf),
+    /// The command left processes behind. What they change is committed when the last one ends.
+    LeftBehind,
+}
+
+/// What is left to do after a run, when its result is known.
+#[must_use = "a run must be finished"]
+pub struct AfterRun(Box<Finish>);
+
+type Finish = dyn FnOnce(&Gate, &dyn TurnState) -> Result<()>;
+
+impl AfterRun {
+    pub(crate) fn nothing() -> Self {
+        Self::of(|_, _| Ok(()))
+    }
+
+    pub(crate) fn of(finish: impl FnOnce(&Gate, &dyn TurnState) -> Result<()> + 'static) -> Self {
+        Self(Box::new(finish))
+    }
+
+    /// Cleans up. If the command has left processes behind, waits for the last of them, then commits what they have changed,
+    /// with the same checks. The ledger says what came of it.
+    pub fn finish(self, gate: &Gate, turn: &dyn TurnState) -> Result<()> {
+        (self.0)(gate, turn)
+    }
+}
+
+/// A file that a command read. Its path is relative to the workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ReadFile {
+    /// The file.
+    #[serde(serialize_with = "as_text")]
+    pub path: PathBuf,
+    /// Its hash, if it is known which bytes the command read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<Digest>,
+}
+
+/// A file that a command changed. Its path is relative to the workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WrittenFile {
+    /// The file.
+    #[serde(serialize_with = "as_text")]
+    pub path: PathBuf,
+    /// Its hash before the run; `None` if it did not exist.
+    pub before: Option<Digest>,
+    /// Its hash after the run; `None` if it was deleted.
+    pub after: Option<Digest>,
+}
+
+fn as_text<S: Serializer>(path: &Path, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.to_string_lossy())
+}
+
+impl fmt::Display for RunNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ReadChanged(path) => {
+                write!(
+                    f,
+                    "`{}` was read by the command and changed by someone else while it ran",
+                    path.display()
+                )
+            }
+            Self::ReadsUnknown => {
+                f.write_str("the workspace is too large to know which files the command read")
+            }
+            Self::NotKept(path) => {
+                write!(f, "`{}` is a socket or a pipe, and ended with the command", path.display())
+            }
+            Self::LeftBehind => {
+                f.write_str("the command left processes behind: what they change is committed when they end")
+            }
+        }
+    }
+}
+
+/// What came of trying one level.
+pub(crate) enum Attempt {
+    Ran(RunOutcome),
+    /// The command did not start.
+    NotPossible(String),
+}

@@ -42,7 +42,7 @@ const REFUSED: u8 = 75;
 #[command(after_help = "\
 Example
   tollgate run -- sed -i s/old/new/ src/a.rs
-  tollgate run --agent blue -- codex")]
+  tollgate run --agent blue -- make")]
 pub(crate) struct RunArgs {
     /// How well the command is guarded
     #[arg(long, value_enum, default_value_t = ModeWord::Auto)]

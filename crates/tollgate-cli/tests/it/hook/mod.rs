@@ -345,6 +345,10 @@ impl<'w> Program<'w> {
             return None;
         }
         let answer = ran.json();
+        if run::changed(self.host, &answer).is_some() {
+            // It may run, through `tollgate run`.
+            return None;
+        }
         assert!(!answer.to_string().contains("allow"), "{answer}");
         let reason = match self.host {
             "claude-code" | "codex" => {

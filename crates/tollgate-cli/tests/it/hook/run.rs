@@ -33,7 +33,7 @@ impl Command {
 }
 
 /// Where the answer of a host has the changed commands.
-fn changed(host: &str, answer: &Value) -> Option<String> {
+pub(super) fn changed(host: &str, answer: &Value) -> Option<String> {
     let input = match host {
         "claude-code" | "codex" => &answer["hookSpecificOutput"]["updatedInput"],
         "gemini" => &answer["hookSpecificOutput"]["tool_input"],
@@ -353,4 +353,21 @@ fn init_lets_commands_run_where_the_program_was_tried_with_it() {
     let world = World::with("[run]\nshell = \"parse\"\n");
     world.run("init --host cline").is(0);
     assert_eq!(shell(&world).as_deref(), Some("shell = \"parse\""), "the user has decided");
+}
+
+#[test]
+fn a_command_cannot_switch_the_guard_off() {
+    let world = repository(SETTINGS);
+    let agent = Program::new(&world, "codex", "s");
+    runs(&agent, "cat f");
+    world.puts("f", FOREIGN);
+    runs(
+        &agent,
+        "python3 -c \"open('.tollgate/config.toml', 'a').write('[guard]\\nmode = \\\"off\\\"\\n')\"",
+    );
+    runs(&agent, "python3 -c \"import os; os.rename('mine', '.tollgate/config.toml')\"");
+    assert_eq!(fs::read_to_string(world.path(".tollgate/config.toml")).unwrap(), SETTINGS);
+    let came = runs(&agent, "python3 fix.py");
+    assert!(came.said().contains("STALE_FILE"), "{came:?}");
+    world.holds("f", FOREIGN);
 }

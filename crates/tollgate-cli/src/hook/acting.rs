@@ -130,8 +130,13 @@ impl Acting<'_> {
         let foreign = self.foreign(plan, turn)?;
         let prologues = self.prologues(call, turn, &name)?;
         let answer = self.with_prologues(call, &prologues);
-        let expectation = Expectation { ticket, foreign, prologues, ..Expectation::default() };
-        self.session.record(&name, turn, expectation)?;
+        let expectation =
+            Expectation { ticket, foreign, prologues: prologues.clone(), ..Expectation::default() };
+        if let Err(fault) = self.session.record(&name, turn, expectation) {
+            // Without a record no later hook would delete them.
+            prologues.iter().for_each(Prologue::remove);
+            return Err(fault.into());
+        }
         Ok(Judgement::Agreed(answer))
     }
 

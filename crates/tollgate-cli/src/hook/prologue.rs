@@ -19,6 +19,7 @@ use tollgate::name::{Agent, TurnId};
 
 use crate::host::event::{Deeds, HookEvent};
 use crate::replace::{FileAccess, replace_file};
+use crate::words;
 
 /// The exit code of a command that did not run because it could not be guarded.
 const NOT_GUARDED: u8 = 74;
@@ -94,6 +95,7 @@ impl Prologue {
         ];
         let start = words.map(|word| quoted(&word)).join(" ");
         let (line, command) = (quoted(&self.line()), quoted(run.command));
+        let why = quoted(words::unknown_shell());
         format!(
             r#"# Runs one command of an agent through `tollgate run`. A hook of tollgate wrote this file, and deletes it.
 tollgate_line={line}
@@ -113,7 +115,7 @@ else
   tollgate_text=. tollgate_rest={command} tollgate_login= tollgate_shell=/bin/sh
 fi
 if [ "$tollgate_text" = "$tollgate_rest" ] || [ -n "${{KSH_VERSION-}}${{YASH_VERSION-}}" ]; then
-  echo 'tollgate: this command did not run, because this shell does not tell tollgate what it executes; use bash -c, zsh -c or sh -c, or set shell = "parse" under [run] in .tollgate/config.toml' >&2
+  echo {why} >&2
   exit {NOT_GUARDED}
 fi
 exec {start} -- "$tollgate_shell" ${{tollgate_login:+"$tollgate_login"}} -c "$tollgate_rest" "$0" "$@"

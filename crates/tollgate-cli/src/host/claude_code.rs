@@ -168,7 +168,15 @@ pub(super) fn event(payload: &Value, deeds: fn(&str, &Value) -> Deeds) -> Result
             let aftermath = aftermath(&call, &payload["tool_response"]);
             HookEvent::After(call, aftermath)
         }
-        "PostToolUseFailure" => HookEvent::After(call()?, Aftermath { failed: true, ..Aftermath::default() }),
+        "PostToolUseFailure" => {
+            let call = call()?;
+            // The error of a command has its output.
+            let shown = match (&call.deeds, text(payload, &["error"])) {
+                (Deeds::Shell { .. }, Some(output)) => Shown::Text(output),
+                _ => Shown::default(),
+            };
+            HookEvent::After(call, Aftermath { failed: true, shown, ..Aftermath::default() })
+        }
         "Stop" => HookEvent::Stopped,
         "SessionEnd" => HookEvent::Gone,
         // Without an id it would look like the end of the main agent.

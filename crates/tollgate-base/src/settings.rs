@@ -40,6 +40,8 @@ pub struct Settings {
     pub log: LogSettings,
     /// The hooks of agent programs.
     pub hooks: HookSettings,
+    /// How commands run.
+    pub run: RunSettings,
 }
 
 /// `[agent.X]`: what one agent may do.
@@ -268,6 +270,25 @@ impl Default for HookSettings {
             formatters: BTreeMap::new(),
         }
     }
+}
+
+/// `[run]`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RunSettings {
+    /// What hooks do with shell commands.
+    pub shell: ShellCommands,
+}
+
+/// What hooks do with the shell commands of agents.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ShellCommands {
+    /// They check what the text of a command says about files, before it runs.
+    #[default]
+    Parse,
+    /// They also let each command run through `tollgate run`.
+    Transaction,
 }
 
 /// `[log]`

@@ -28,7 +28,7 @@ use crate::host;
 use crate::root::{self, FoundBy};
 use crate::surroundings::Surroundings;
 use crate::trust::TrustStore;
-use crate::turn_place::{TurnPlace, turn_folder_in_memory, turn_places};
+use crate::turn_place::{TurnPlace, turn_folders_without_runtime, turn_place_in_workspace, turn_places};
 use crate::words::{self, Viewpoint};
 
 /// The arguments and the environment of this call.
@@ -204,7 +204,7 @@ impl Invocation {
     fn protected(&self) -> Protected {
         let Surroundings { state, config, runtime, uid, .. } = &self.surroundings;
         let own = [state, config, runtime].into_iter().flatten().map(|folder| folder.join("tollgate"));
-        let paths = own.chain([turn_folder_in_memory(*uid)]).collect();
+        let paths = own.chain(turn_folders_without_runtime(*uid)).collect();
         Protected { paths, anywhere: host::switches(), ..Protected::default() }
     }
 
@@ -396,8 +396,23 @@ impl Invocation {
 
     /// The folder for new turns: the first place that can be used.
     pub(crate) fn new_turns(&self) -> Result<SharedTurns, Fault> {
+        self.first_turns(|_| true)
+    }
+
+    /// The folder for new turns of agents whose commands look into it, perhaps in a sandbox.
+    pub(crate) fn new_turns_for_runs(&self) -> Result<SharedTurns, Fault> {
+        self.first_turns(TurnPlace::is_seen_in_sandboxes)
+    }
+
+    /// The folder in the workspace for what commands tell the hooks.
+    pub(crate) fn run_folder(&self) -> Result<PathBuf, Fault> {
+        let place = turn_place_in_workspace(&self.root()?.0, self.surroundings.uid);
+        Ok(place.open()?.folder().join("records"))
+    }
+
+    fn first_turns(&self, fits: impl Fn(&TurnPlace) -> bool) -> Result<SharedTurns, Fault> {
         let mut refused = Fault::Invalid { what: "there is no folder for turns".into() };
-        for place in self.turn_places()? {
+        for place in self.turn_places()?.into_iter().filter(fits) {
             match place.open() {
                 Ok(turns) => return Ok(turns),
                 Err(fault) => refused = fault,
@@ -409,7 +424,7 @@ impl Invocation {
     /// The folders outside of workspaces that hold the turns of all workspaces, each in a folder of its own.
     pub(crate) fn folders_of_turns(&self) -> Vec<PathBuf> {
         let runtime = self.surroundings.runtime.as_ref().map(|folder| folder.join("tollgate"));
-        runtime.into_iter().chain([turn_folder_in_memory(self.surroundings.uid)]).collect()
+        runtime.into_iter().chain(turn_folders_without_runtime(self.surroundings.uid)).collect()
     }
 
     fn turn_places(&self) -> Result<Vec<TurnPlace>, Fault> {

@@ -19,6 +19,7 @@ mod person;
 mod replace;
 mod report;
 mod root;
+mod run_turn;
 mod surroundings;
 mod tasks;
 mod trust;

@@ -58,6 +58,11 @@ impl Surroundings {
         env::var_os(variable).is_some_and(|value| !value.is_empty())
     }
 
+    /// The path of this program, for a command that runs later and perhaps elsewhere.
+    pub(crate) fn executable() -> PathBuf {
+        env::current_exe().ok().filter(|path| path.exists()).unwrap_or_else(|| "tollgate".into())
+    }
+
     /// The folder for temporary files.
     pub(crate) fn temporary() -> PathBuf {
         env::temp_dir()

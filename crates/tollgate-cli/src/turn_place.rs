@@ -23,6 +23,11 @@ impl TurnPlace {
         self.parent.join(&self.name).symlink_metadata().is_ok()
     }
 
+    /// Whether commands in the sandbox of an agent program see the folder. Such sandboxes have a `/dev/shm` of their own.
+    pub(crate) fn is_seen_in_sandboxes(&self) -> bool {
+        !self.parent.starts_with(MEMORY)
+    }
+
     pub(crate) fn open(&self) -> Result<SharedTurns, Fault> {
         if self.parent.ends_with("run") {
             // In the workspace's own state, which users of its group may use, too.
@@ -44,9 +49,12 @@ impl TurnPlace {
 /// A folder in memory that every user may write to.
 const MEMORY: &str = "/dev/shm";
 
-/// The folder in memory for the turns of a user without a runtime folder.
-pub(crate) fn turn_folder_in_memory(uid: u32) -> PathBuf {
-    Path::new(MEMORY).join(format!("tollgate-{uid}"))
+/// Another folder that every user may write to, and that sandboxes show.
+const SHARED: &str = "/tmp";
+
+/// The folders for the turns of a user without a runtime folder, the best first.
+pub(crate) fn turn_folders_without_runtime(uid: u32) -> [PathBuf; 2] {
+    [MEMORY, SHARED].map(|folder| Path::new(folder).join(format!("tollgate-{uid}")))
 }
 
 /// All places for the turns of a workspace, the best first.
@@ -56,11 +64,16 @@ pub(crate) fn turn_places(root: &Path, uid: u32, runtime: Option<&Path>) -> Resu
     if let Some(runtime) = runtime {
         places.push(TurnPlace { parent: runtime.join("tollgate"), name: id.clone().into() });
     }
-    if Path::new(MEMORY).is_dir() {
-        places.push(TurnPlace { parent: turn_folder_in_memory(uid), name: id.into() });
+    for parent in turn_folders_without_runtime(uid) {
+        if parent.parent().is_some_and(Path::is_dir) {
+            places.push(TurnPlace { parent, name: id.clone().into() });
+        }
     }
-    // One folder for each user: several may share the workspace.
-    let name = uid.to_string().into();
-    places.push(TurnPlace { parent: root.join(STATE_FOLDER).join("run"), name });
+    places.push(turn_place_in_workspace(root, uid));
     Ok(places)
+}
+
+/// The place in the state of the workspace. One folder for each user: several may share the workspace.
+pub(crate) fn turn_place_in_workspace(root: &Path, uid: u32) -> TurnPlace {
+    TurnPlace { parent: root.join(STATE_FOLDER).join("run"), name: uid.to_string().into() }
 }

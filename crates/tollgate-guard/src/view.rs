@@ -20,7 +20,7 @@ use crate::turn::{Extent, FileState};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Result};
 use tollgate_base::lock::Pauses;
-use tollgate_base::settings::GuardMode;
+use tollgate_base::settings::{GuardMode, Unread};
 
 /// All changes of a command. Paths are relative to the workspace.
 #[derive(Debug, Default)]
@@ -35,6 +35,18 @@ pub struct ViewChanges {
     pub folders: Vec<(PathBuf, Option<u32>)>,
     /// Files that must still be what they were when the command started, though the command only read them.
     pub reads: Vec<(PathBuf, Was)>,
+    /// Whether the agent knows a file because the command looked at it.
+    pub looking: Looking,
+}
+
+/// What it means for an agent that its command looked at a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Looking {
+    /// The agent knows the file.
+    #[default]
+    Knows,
+    /// The command looked for itself. If the agent has seen the file before, it must still be what the agent saw.
+    OnlyCommand,
 }
 
 /// A file that a command changed.
@@ -117,10 +129,11 @@ pub(crate) fn commit(request: Request<'_>, changes: ViewChanges) -> Result<Outco
         refusals.extend(stale.map(|reason| Refusal::new(path_of(path), reason)));
     }
     let mut plans = Vec::with_capacity(changes.files.len());
+    let looking = changes.looking;
     for change in changes.files {
         let since = StartState { start: changes.start, was: change.was };
         let place = place(&request, &change.path)?;
-        match base_of(&request, &place, &change, since)? {
+        match base_of(&request, &place, &change, since, looking)? {
             Ok(base) => plans.push(plan(&request, place, change.deed, base)?),
             Err(reason) => refusals.push(Refusal::new(place.way.path, reason)),
         }
@@ -225,6 +238,7 @@ fn base_of(
     place: &Place,
     change: &ViewChange,
     since: StartState,
+    looking: Looking,
 ) -> Result<std::result::Result<Base, Reason>> {
     let (root, path) = (request.root, place.path());
     let mode = root.settings().guard.mode;
@@ -233,7 +247,18 @@ fn base_of(
     }
     let find = || root.spot_anywhere(path)?.map_or(Ok(Found::Nothing), |spot| spot.open_itself());
     let base = match change.basis {
-        Basis::Start => Base::Since(since),
+        Basis::Start => match (looking, known(request, path)?) {
+            (Looking::Knows, _) | (_, None | Some(FileState::Unreadable)) => Base::Since(since),
+            (Looking::OnlyCommand, Some(known)) => match (since.was, known) {
+                (Was::Present(Some(was)), FileState::Present(known)) if was == known => Base::Since(since),
+                (Was::Absent, FileState::Absent) => Base::Since(since),
+                (Was::Present(Some(was)), _) => {
+                    return Ok(Err(Reason::stale(known, FileState::Present(was))));
+                }
+                (Was::Absent, _) => return Ok(Err(Reason::stale(known, FileState::Absent))),
+                (Was::Present(None) | Was::Unknown, _) => Base::Exactly(known),
+            },
+        },
         Basis::Known(state) => Base::Exactly(state),
         Basis::Agent => {
             let knows = request.turn.get(path)?.is_some();
@@ -252,6 +277,15 @@ fn base_of(
         return Ok(Ok(Base::Any));
     }
     Ok(Ok(base))
+}
+
+/// What the agent knows of a file, in this turn or from earlier ones.
+fn known(request: &Request<'_>, path: &FilePath) -> Result<Option<FileState>> {
+    match request.turn.get(path)? {
+        Some(sighting) => Ok(Some(sighting.baseline(Extent::Part))),
+        None if request.root.settings().guard.unread == Unread::Known => request.turn.known(&[], path),
+        None => Ok(None),
+    }
 }
 
 /// Why a file is not what it was when the command started. The commit decides it in the end, but a controller wants to know

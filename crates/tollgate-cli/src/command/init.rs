@@ -124,6 +124,11 @@ unread = "known"
 # The pauses between the attempts at a task.
 # retry = ["10s", "1m", "5m"]
 
+[run]
+# What hooks do with the shell commands of agents: "transaction" lets each command run through `tollgate run`, "parse" only
+# checks what its text says about files.
+# shell = "parse"
+
 [work]
 # After this many quick failures in a row, `tollgate work` claims no tasks for a while. 0: never.
 # breaker = 5
@@ -139,6 +144,9 @@ const DIR_LINE: &str = "# dir = \"vault\"\n";
 
 /// The template's line for the store.
 const STORE_LINE: &str = "# store = \"folder\"\n";
+
+/// The template's line for shell commands, and the line for agent programs whose commands can run through `tollgate run`.
+const SHELL_LINES: [&str; 2] = ["# shell = \"parse\"\n", "shell = \"transaction\"\n"];
 
 pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, CliError> {
     let (root, found_by) = invocation.root()?;
@@ -162,6 +170,7 @@ pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, Cl
         let then = registry.then.filter(|_| !args.remove || done == Became::ByHand);
         registered.push(HostSetup { host: host.name(), files, done, then });
     }
+    let runs = !hooks.is_empty() && hooks.iter().all(|host| host.runs_commands());
     for host in hooks {
         let setup = host.setup();
         let done = if args.remove { setup.uninstall(&root)? } else { setup.install(&root)? };
@@ -175,6 +184,10 @@ pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, Cl
         true if config.exists() => ConfigSetup::Kept,
         true => ConfigSetup::NothingToRemove,
         false => write(&root, &state, &config)?,
+    };
+    let done = match runs && !args.remove && let_commands_run(&config)? {
+        true if done == ConfigSetup::Kept => ConfigSetup::Changed,
+        _ => done,
     };
     // Checks an existing configuration now, not at the next write.
     let mut settings = if done == ConfigSetup::Kept { read_settings(&config)? } else { Settings::default() };
@@ -304,12 +317,25 @@ fn with_line(text: &str, template: &str, line: String) -> String {
     lines.concat()
 }
 
-/// Whether the text is the template, with any vault and any store.
+/// Lets shell commands run through `tollgate run`, unless the user has decided about it. Returns whether this changed the
+/// configuration.
+fn let_commands_run(config: &Path) -> Result<bool, Fault> {
+    let text = fs::read_to_string(config).map_err(at("read", config))?;
+    let [parse, transaction] = SHELL_LINES;
+    let is_there = text.contains(parse);
+    if is_there {
+        replace_file(config, text.replacen(parse, transaction, 1).as_bytes(), FileAccess::Normal)?;
+    }
+    Ok(is_there)
+}
+
+/// Whether the text is the template, with any vault and store, and with commands that run in any way.
 fn is_template(text: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(text) else { return false };
     let plain = |line: &str| match line.split_once(" = ") {
         Some(("dir", _)) => DIR_LINE.to_owned(),
         Some(("store", _)) => STORE_LINE.to_owned(),
+        _ if SHELL_LINES.contains(&&*format!("{line}\n")) => SHELL_LINES[0].to_owned(),
         _ => format!("{line}\n"),
     };
     text.lines().map(plain).collect::<String>() == TEMPLATE

@@ -24,6 +24,7 @@ use crate::answer::{Answer, Form, Said};
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::output;
+use crate::run_turn::RunTurn;
 use crate::surroundings::Surroundings;
 use crate::words::{self, NoteReader};
 
@@ -41,7 +42,7 @@ const REFUSED: u8 = 75;
 #[command(after_help = "\
 Example
   tollgate run -- sed -i s/old/new/ src/a.rs
-  tollgate run --agent blue -- codex")]
+  tollgate run --agent blue -- make")]
 pub(crate) struct RunArgs {
     /// How well the command is guarded
     #[arg(long, value_enum, default_value_t = ModeWord::Auto)]
@@ -58,6 +59,9 @@ pub(crate) struct RunArgs {
     /// Write what the command read and wrote to this file, as JSON
     #[arg(long, value_name = "FILE", hide_short_help = true, value_hint = clap::ValueHint::FilePath)]
     record: Option<PathBuf>,
+    /// The folder with the turn of an agent whose hook lets this command run. The turn learns from the record
+    #[arg(long, value_name = "DIR", hide = true, requires = "record")]
+    by_hook: Option<PathBuf>,
     /// The command and its arguments
     #[arg(required = true, last = true, value_name = "COMMAND", value_hint = clap::ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
@@ -170,13 +174,21 @@ fn guarded(
     supervisor: &Supervisor,
 ) -> Result<(Answer, RunEnd, Left), CliError> {
     let gate = invocation.gate()?;
-    let turn = invocation.turn(&gate)?;
+    let (turn, folder): (Box<dyn TurnState>, PathBuf) = match (&args.by_hook, invocation.turn_id()?) {
+        (Some(turns), Some(id)) => {
+            let folder = Surroundings::look()
+                .folder
+                .map_err(|_| Fault::Missing { what: "the current folder".into() })?;
+            (Box::new(RunTurn::open(turns.clone(), &id)?), folder)
+        }
+        _ => (invocation.turn(&gate)?, invocation.base()?),
+    };
     let mut pass: Vec<PathBuf> =
         args.pass.iter().map(|folder| invocation.path(folder)).collect::<Result<_, _>>()?;
     pass.extend(task_folders(gate.workspace()));
     let request = RunRequest {
         command: args.command.clone(),
-        folder: invocation.base()?,
+        folder,
         mode: args.mode.into(),
         changed_read: if args.serial { ChangedRead::Refuse } else { ChangedRead::Note },
         pass,

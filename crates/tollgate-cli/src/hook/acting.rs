@@ -13,19 +13,24 @@ use tollgate::gate::{Gate, Mention, Ticket, ToolChange, ToolResult, ToolUse};
 use tollgate::guard::{Expected, Outcome, Refused};
 use tollgate::path::FilePath;
 use tollgate::refusal::ErrorType;
+use tollgate::settings::{GuardMode, ShellCommands};
 use tollgate::shared_turn::SharedTurn;
 use tollgate::turn::{Extent, FileState, Sighting, TurnState};
 
 use super::formatter::{self, Adopted};
 use super::pending_call::{Expectation, LastChange, hash_of};
 use super::plan::ToolPlan;
+use super::prologue::{Prologue, RunOf, with_commands, without_line};
+use super::run_record::RunReport;
 use super::session::HookSession;
 use super::settle;
 use super::shown::{has_word, is_same_text, shown};
 use crate::error::CliError;
 use crate::host::Host;
-use crate::host::event::{Aftermath, Call, Deeds, Heard};
+use crate::host::event::{Aftermath, Call, Deeds, Heard, Shown};
 use crate::invocation::Invocation;
+use crate::replace::{FileAccess, make_folder};
+use crate::surroundings::Surroundings;
 use crate::words;
 
 /// Everything that one tool call needs.
@@ -43,23 +48,29 @@ impl Acting<'_> {
         self.session.call_name(id_of(call).as_bytes())
     }
 
+    /// Judges a call and reserves its files. In its own workspace (`home`), a shell command runs through `tollgate run`, if
+    /// the settings say so.
     pub(super) fn before(
         &self,
         call: &Call,
         plan: &ToolPlan,
         turn: &SharedTurn,
-    ) -> Result<Option<Value>, CliError> {
+        is_home: bool,
+    ) -> Result<Judgement, CliError> {
         let name = self.name_of(call);
         self.session.settle_finished(self.gate, &name)?;
         if let Some(answer) = self.suspected(call, plan, turn)? {
-            return Ok(Some(answer));
+            return Ok(Judgement::Refused(answer));
+        }
+        if is_home && self.runs(call) {
+            return self.before_run(call, plan, turn);
         }
         if plan.names_nothing() && !plan.gave_up {
             if plan.shell {
                 let foreign = self.foreign(plan, turn)?;
                 self.session.record(&name, turn, Expectation { foreign, ..Expectation::default() })?;
             }
-            return Ok(None);
+            return Ok(Judgement::Agreed(None));
         }
         let (changes, predicted) = self.changes(call, plan, turn)?;
         let foreign = self.foreign(plan, turn)?;
@@ -74,26 +85,95 @@ impl Acting<'_> {
         match self.judge(turn, &tool_use)? {
             Outcome::Refused(refused) => {
                 let note = if untrusted { words::hook_untrusted() } else { "" };
-                Ok(Some(self.host.block(&(self.refusal(call, &refused) + note))))
+                let answer = self.host.block(&(self.refusal(call, &refused) + note), Some(call));
+                Ok(Judgement::Refused(answer))
             }
             Outcome::Done(ticket) => {
-                let expectation = Expectation { ticket: Some(ticket.clone()), predicted, foreign };
+                let ticket_kept = Some(ticket.clone());
+                let expectation =
+                    Expectation { ticket: ticket_kept, predicted, foreign, ..Expectation::default() };
                 if let Err(fault) = self.session.record(&name, turn, expectation) {
                     // Without a record no later hook would end the reservation.
                     let _ = self.gate.post_tool_use(turn, ticket, ToolResult::Failed);
                     return Err(fault.into());
                 }
-                Ok(None)
+                Ok(Judgement::Agreed(None))
             }
         }
     }
 
+    /// Whether the commands of this call run through `tollgate run`.
+    fn runs(&self, call: &Call) -> bool {
+        let settings = self.gate.workspace().settings();
+        settings.run.shell == ShellCommands::Transaction
+            && settings.guard.mode == GuardMode::Enforce
+            && self.with_prologues(call, &[]).is_some()
+    }
+
+    /// Judges a call whose commands run through `tollgate run`. Nothing is reserved: the run checks the files when its command
+    /// ends. What the text of the command says is judged all the same, because the agent learns it sooner.
+    fn before_run(&self, call: &Call, plan: &ToolPlan, turn: &SharedTurn) -> Result<Judgement, CliError> {
+        let (changes, _) = self.changes(call, plan, turn)?;
+        for change in &changes {
+            formatter::adopt(self.gate.workspace(), &self.invocation.trust(), turn, &change.path)?;
+        }
+        if let Some(answer) = self.refused(call, changes, turn)? {
+            return Ok(Judgement::Refused(answer));
+        }
+        let name = self.name_of(call);
+        let reads = plan.reads.clone();
+        let tool_use = ToolUse { call: name.clone(), tool: call.tool.clone(), reads, changes: Vec::new() };
+        let ticket = match self.judge(turn, &tool_use)? {
+            Outcome::Done(ticket) => Some(ticket),
+            Outcome::Refused(_) => None,
+        };
+        let foreign = self.foreign(plan, turn)?;
+        let prologues = self.prologues(call, turn, &name)?;
+        let answer = self.with_prologues(call, &prologues);
+        let expectation =
+            Expectation { ticket, foreign, prologues: prologues.clone(), ..Expectation::default() };
+        if let Err(fault) = self.session.record(&name, turn, expectation) {
+            // Without a record no later hook would delete them.
+            prologues.iter().for_each(Prologue::remove);
+            return Err(fault.into());
+        }
+        Ok(Judgement::Agreed(answer))
+    }
+
+    /// Writes a prologue for each command of a call.
+    fn prologues(&self, call: &Call, turn: &SharedTurn, name: &str) -> Result<Vec<Prologue>, Fault> {
+        let Deeds::Shell { commands, .. } = &call.deeds else { return Ok(Vec::new()) };
+        let (tollgate, records) = (Surroundings::executable(), self.invocation.run_folder()?);
+        make_folder(&records, FileAccess::Private)?;
+        let write = |(at, command): (usize, &String)| {
+            let run = RunOf {
+                tollgate: &tollgate,
+                workspace: self.gate.workspace().path(),
+                agent: turn.agent(),
+                turn: turn.id(),
+                turns: self.session.turns(),
+                command,
+            };
+            Prologue::write(self.session.folder(), &format!("{name}-{at}"), &records, &run)
+        };
+        commands.iter().enumerate().map(write).collect()
+    }
+
+    /// The answer that puts these prologues in front of the commands of a call. `None` if the program does not support it.
+    fn with_prologues(&self, call: &Call, prologues: &[Prologue]) -> Option<Value> {
+        if !matches!(call.deeds, Deeds::Shell { .. }) {
+            return None;
+        }
+        let mut lines = prologues.iter().map(Prologue::line);
+        let mut put = |text: &str| Value::from(lines.next().unwrap_or_default() + without_line(text));
+        self.host.change_input(with_commands(&call.input, &mut put)?)
+    }
+
     /// Takes back what [`Acting::before`] reserved and recorded: another workspace has refused the call.
     pub(super) fn take_back(&self, call: &Call) -> Result<(), CliError> {
-        if let Some((pending, _)) = self.session.take(&self.name_of(call))?
-            && let Some(ticket) = pending.ticket
-            && let Some(turn) = self.session.turn_of(&pending.turn)?
-        {
+        let Some((pending, _)) = self.session.take(&self.name_of(call))? else { return Ok(()) };
+        pending.prologues.iter().for_each(Prologue::remove);
+        if let (Some(ticket), Some(turn)) = (pending.ticket, self.session.turn_of(&pending.turn)?) {
             self.gate.post_tool_use(&turn, ticket, ToolResult::Failed)?;
         }
         Ok(())
@@ -185,7 +265,7 @@ impl Acting<'_> {
         let tool_use =
             ToolUse { call: self.name_of(call), tool: call.tool.clone(), reads: Vec::new(), changes };
         match self.judge(turn, &tool_use)? {
-            Outcome::Refused(refused) => Ok(Some(self.host.block(&self.refusal(call, &refused)))),
+            Outcome::Refused(refused) => Ok(Some(self.host.block(&self.refusal(call, &refused), Some(call)))),
             Outcome::Done(ticket) => {
                 self.gate.post_tool_use(turn, ticket, ToolResult::Failed)?;
                 Ok(None)
@@ -319,7 +399,19 @@ impl Acting<'_> {
             let result = if failed { ToolResult::Failed } else { ToolResult::Succeeded };
             self.gate.post_tool_use(&turn, ticket, result)?;
         }
-        if let Deeds::Shell { commands, .. } = &call.deeds {
+        let reports: Vec<RunReport> =
+            pending.prologues.iter().filter_map(|prologue| RunReport::read(prologue.record())).collect();
+        pending.prologues.iter().for_each(Prologue::remove);
+        let output = match &aftermath.shown {
+            Shown::Text(output) => Some(output.as_str()),
+            _ => None,
+        };
+        for report in &reports {
+            report.teach(self.gate.workspace(), &turn, output, |path| read.contains(path))?;
+        }
+        if let Deeds::Shell { commands, .. } = &call.deeds
+            && reports.is_empty()
+        {
             // Nearly all files are unchanged, and for those one look at the ctime is enough.
             let changed = turn.files_where(|path| since.last_changed(path) != LastChange::Before)?;
             let mut files: Vec<(FilePath, Mention)> = Vec::new();
@@ -349,6 +441,14 @@ impl Acting<'_> {
         };
         if commands.iter().any(|text| names(text)) { Mention::Yes } else { Mention::No }
     }
+}
+
+/// What a workspace says about a call.
+pub(super) enum Judgement {
+    /// This answer refuses it.
+    Refused(Value),
+    /// It may run; with this answer, it runs with another input.
+    Agreed(Option<Value>),
 }
 
 /// The id of a call: the program's, otherwise its tool and its input.

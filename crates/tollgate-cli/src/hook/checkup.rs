@@ -12,9 +12,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tollgate::error::Fault;
+use tollgate::settings::ShellCommands;
+use tollgate::workspace::{STATE_FOLDER, read_settings};
 
 use super::last_call;
 use crate::global_args::GlobalArgs;
+use crate::host::event::HookEvent;
 use crate::host::{self, Canary, Host, Registered};
 use crate::invocation::Invocation;
 use crate::report::diagnosis::{Fact, HookState, HostCheckup, Registration};
@@ -68,11 +71,20 @@ fn hooks(invocation: &Invocation, host: &dyn Host, folder: &Path, root: &Path) -
     }
     let turns = invocation.existing_turns()?;
     let called = turns.iter().filter_map(|turns| last_call::time(turns, host.name())).max();
-    let wrong = match setup.command_before_a_tool(folder) {
-        Some(command) => try_out(host, &command).err(),
-        None => Some("the configuration has no command".into()),
+    let runs = read_settings(&root.join(STATE_FOLDER).join("config.toml"))
+        .is_ok_and(|settings| settings.run.shell == ShellCommands::Transaction);
+    let tried = match setup.command_before_a_tool(folder) {
+        Some(command) => try_out(host, &command).and_then(|()| match runs {
+            true => try_command(host, &command),
+            false => Ok(None),
+        }),
+        None => Err("the configuration has no command".into()),
     };
-    Ok(HookState::InPlace { trust: host.trust(Surroundings::home().as_deref(), root), called, wrong })
+    let (level, wrong) = match tried {
+        Ok(level) => (level, None),
+        Err(wrong) => (None, Some(wrong)),
+    };
+    Ok(HookState::InPlace { trust: host.trust(Surroundings::home().as_deref(), root), called, level, wrong })
 }
 
 /// Starts the registered program as an MCP server in a temporary workspace, and checks that it answers. Starts only
@@ -142,15 +154,72 @@ fn try_out(host: &dyn Host, command: &str) -> Result<(), String> {
     }
     fs::write(&file, "two\n").map_err(text)?;
     let answer = ask(Canary::BeforeWrite)?;
-    let blocked = serde_json::from_str::<Value>(&answer)
-        .is_ok_and(|answer| answer.to_string().contains("STALE_FILE") && has_the_form(host, &answer));
+    let payload = host.canary("tollgate-doctor", &cage.folder, Canary::BeforeWrite, &file);
+    let blocked = serde_json::from_str::<Value>(&answer).is_ok_and(|answer| {
+        answer.to_string().contains("STALE_FILE") && has_the_form(host, &payload, &answer)
+    });
     if blocked { Ok(()) } else { Err(format!("the answer to a stale write was `{}`", answer.trim())) }
 }
 
-/// Whether the answer has exactly the fields that block a tool of this program.
-fn has_the_form(host: &dyn Host, answer: &Value) -> bool {
+/// Announces a shell command, runs what the hook answers, and returns the level that its run reached. `None` if the program
+/// cannot change its commands.
+fn try_command(host: &dyn Host, command: &str) -> Result<Option<String>, String> {
+    if host.change_input(Value::Null).is_none() {
+        return Ok(None);
+    }
+    let cage = Cage::new().map_err(|error| format!("cannot create a temporary folder: {error}"))?;
+    let file = cage.folder.join("canary.txt");
+    let text = |error: std::io::Error| error.to_string();
+    fs::write(&file, "one\n").map_err(text)?;
+    let config = "[guard]\ndurability = \"fast\"\n[run]\nshell = \"transaction\"\n";
+    fs::write(cage.folder.join(".tollgate/config.toml"), config).map_err(text)?;
+    let payload = host.canary("tollgate-doctor", &cage.folder, Canary::BeforeCommand, &file);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]);
+    let answer = run(shell, &cage.folder, &payload.to_string())?;
+    let changed = serde_json::from_str(&answer).ok().and_then(|answer| changed_command(&answer));
+    let Some(changed) = changed else {
+        return Err(format!("the answer to a command was `{}`", answer.trim()));
+    };
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &changed]);
+    let printed = run(shell, &cage.folder, "").map_err(|what| format!("a command did not run: {what}"))?;
+    if printed != "one\n" {
+        return Err(format!("a command printed `{}`", printed.trim()));
+    }
+    let records = Invocation::new(
+        Surroundings { folder: Ok(cage.folder.clone()), ..Surroundings::look() },
+        GlobalArgs::default(),
+    )
+    .run_folder()
+    .map_err(|fault| fault.to_string())?;
+    let record = fs::read_dir(records).map_err(text)?.flatten().find_map(|entry| fs::read(entry.path()).ok());
+    let record = record.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok()).unwrap_or_default();
+    match record["level"].as_str() {
+        Some(level) => Ok(Some(level.to_owned())),
+        None => Err("a command ran without `tollgate run`".into()),
+    }
+}
+
+/// The command behind a prologue, somewhere in an answer.
+fn changed_command(answer: &Value) -> Option<String> {
+    match answer {
+        Value::String(text) => text.starts_with(". /").then(|| text.clone()),
+        Value::Array(list) => list.iter().find_map(changed_command),
+        Value::Object(map) => map.values().find_map(changed_command),
+        _ => None,
+    }
+}
+
+/// Whether the answer to this payload has exactly the fields that block a tool of this program.
+fn has_the_form(host: &dyn Host, payload: &Value, answer: &Value) -> bool {
     let keys = |value: &Value| value.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>());
-    keys(answer) == keys(&host.block(""))
+    let event = host.hear(payload).map(|heard| heard.event);
+    let call = match &event {
+        Ok(HookEvent::Before(call)) => Some(call),
+        _ => None,
+    };
+    keys(answer) == keys(&host.block("", call))
 }
 
 /// A temporary workspace for a canary. Dropping it deletes it and all state about it.
@@ -190,6 +259,7 @@ fn run(mut command: Command, folder: &Path, payload: &str) -> Result<String, Str
         .current_dir(folder)
         // The doctor itself may run in an agent's turn.
         .env_remove("TOLLGATE_TURN")
+        .env_remove(tollgate_run::LEVEL_VARIABLE)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

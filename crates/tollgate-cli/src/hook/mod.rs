@@ -15,6 +15,8 @@ mod pending_call;
 mod places;
 mod plan;
 mod process;
+mod prologue;
+mod run_record;
 mod session;
 mod settle;
 mod shell;
@@ -25,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::Value;
-use tollgate::settings::{GuardMode, HookSettings, OnFault};
+use tollgate::settings::{GuardMode, HookSettings, OnFault, Settings, ShellCommands};
 use tollgate::workspace::STATE_FOLDER;
 use tollgate_base::sys::Deadline;
 
@@ -36,7 +38,7 @@ use crate::host::{self, Host};
 use crate::invocation::Invocation;
 use crate::surroundings::Surroundings;
 use crate::words;
-use acting::{Acting, id_of};
+use acting::{Acting, Judgement, id_of};
 use places::Shares;
 use plan::{ToolPlan, Weight};
 use session::HookSession;
@@ -51,6 +53,7 @@ pub(crate) fn answer(called: &'static dyn Host, global: &GlobalArgs) -> Option<V
     let understood = catch_unwind(AssertUnwindSafe(|| {
         let bytes = read.map_err(|what| (called, Weight::Writes, what))?;
         let (host, mut heard) = understand(called, &bytes)?;
+        prologue::remove_lines(&mut heard.event);
         // A relative folder is relative to this process.
         if let Ok(folder) = Surroundings::look().folder {
             heard.folder = folder.join(&heard.folder);
@@ -61,22 +64,33 @@ pub(crate) fn answer(called: &'static dyn Host, global: &GlobalArgs) -> Option<V
         Ok((hook, plan))
     }));
     match understood {
-        Ok(Ok((Hook { host, .. }, ToolPlan { people_only: Some(command), .. }))) => {
-            Some(host.block(&words::hook_people_only(&command)))
+        Ok(Ok((hook, ToolPlan { people_only: Some(command), .. }))) => {
+            Some(hook.host.block(&words::hook_people_only(&command), hook.call()))
         }
-        Ok(Ok((hook, plan))) if plan.weight() == Weight::Harmless => {
+        Ok(Ok((hook, plan))) if plan.weight() == Weight::Harmless && !hook.is_before_a_command() => {
             // If this fails or takes long, no update is lost.
             catch_unwind(AssertUnwindSafe(|| hook.run(plan, &mut |_| {}))).ok()?.ok()?
         }
         Ok(Ok((hook, plan))) => {
-            let host = hook.host;
-            judged(host, started, |settings| hook.run(plan, settings))
+            let block = |reason: &str| hook.host.block(reason, hook.call());
+            let weight = plan.weight();
+            // A command without a known target may run if it cannot be judged, unless it must run as a transaction.
+            let hooks = |settings: &Settings| match (weight, settings.run.shell) {
+                (Weight::Harmless, ShellCommands::Parse) => {
+                    HookSettings { on_fault: OnFault::Allow, ..settings.hooks.clone() }
+                }
+                _ => settings.hooks.clone(),
+            };
+            judged(&block, started, hooks(&Settings::default()), |told| {
+                hook.run(plan, &mut |settings| told(&hooks(settings)))
+            })
         }
         Ok(Err((host, Weight::Writes, what))) => {
-            Some(host.block(&words::hook_fault(&UsageError::BadPayload { host: host.name(), what }.into())))
+            let error = UsageError::BadPayload { host: host.name(), what }.into();
+            Some(host.block(&words::hook_fault(&error), None))
         }
         Ok(Err((_, Weight::Harmless, _))) => None,
-        Err(_) => Some(called.block(&words::hook_fault(&UsageError::HookFailed("it panicked").into()))),
+        Err(_) => Some(called.block(&words::hook_fault(&UsageError::HookFailed("it panicked").into()), None)),
     }
 }
 
@@ -110,16 +124,15 @@ fn read_stdin(deadline: Instant) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Judges a write. A panic or a hanging disk cannot prevent the answer.
+/// Judges a write. A panic or a hanging disk cannot prevent the answer. `block` makes the answer that blocks it.
 fn judged(
-    host: &'static dyn Host,
+    block: &dyn Fn(&str) -> Value,
     started: Instant,
+    mut settings: HookSettings,
     work: impl FnOnce(&mut dyn FnMut(&HookSettings)) -> Result<Option<Value>, CliError>,
 ) -> Option<Value> {
-    let mut settings = HookSettings::default();
-    let blocked = |settings: &HookSettings, reason: &str| {
-        (settings.on_fault == OnFault::Block).then(|| host.block(reason))
-    };
+    let blocked =
+        |settings: &HookSettings, reason: &str| (settings.on_fault == OnFault::Block).then(|| block(reason));
     let last_words = |settings: &HookSettings| {
         let words =
             blocked(settings, &words::hook_fault(&UsageError::HookTooSlow(settings.deadline.0).into()));
@@ -185,6 +198,18 @@ struct Hook {
 }
 
 impl Hook {
+    /// The call of a tool that this event is about.
+    fn call(&self) -> Option<&Call> {
+        match &self.heard.event {
+            HookEvent::Before(call) | HookEvent::Unknown(call) | HookEvent::After(call, _) => Some(call),
+            _ => None,
+        }
+    }
+
+    fn is_before_a_command(&self) -> bool {
+        matches!(&self.heard.event, HookEvent::Before(call) if matches!(call.deeds, Deeds::Shell { .. }))
+    }
+
     fn plan(&self) -> ToolPlan {
         let mut plan = ToolPlan::default();
         let (call, is_before) = match &self.heard.event {
@@ -213,7 +238,7 @@ impl Hook {
         plan
     }
 
-    fn run(&self, plan: ToolPlan, told: &mut dyn FnMut(&HookSettings)) -> Result<Option<Value>, CliError> {
+    fn run(&self, plan: ToolPlan, told: &mut dyn FnMut(&Settings)) -> Result<Option<Value>, CliError> {
         match &self.heard.event {
             HookEvent::Before(_) | HookEvent::Unknown(_) | HookEvent::After(..) if plan.is_empty() => {
                 Ok(None)
@@ -253,7 +278,7 @@ impl Hook {
     fn at<T>(
         &self,
         root: &Path,
-        told: &mut dyn FnMut(&HookSettings),
+        told: &mut dyn FnMut(&Settings),
         act: impl FnOnce(&Acting<'_>) -> Result<T, CliError>,
     ) -> Result<Option<T>, CliError> {
         let home = self.invocation(None);
@@ -261,11 +286,14 @@ impl Hook {
         let invocation = if is_home { home } else { self.invocation(Some(root)) };
         let gate = invocation.gate()?;
         let settings = gate.workspace().settings().clone();
-        told(&settings.hooks);
+        told(&settings);
         if settings.guard.mode == GuardMode::Off {
             return Ok(None);
         }
-        let turns = invocation.new_turns()?;
+        let turns = match settings.run.shell {
+            ShellCommands::Parse => invocation.new_turns()?,
+            ShellCommands::Transaction => invocation.new_turns_for_runs()?,
+        };
         let session = HookSession::open(&turns, self.names(), invocation.named_by_environment()?)?;
         if self.is_own {
             session.note_own_hook()?;
@@ -295,13 +323,13 @@ impl Hook {
         &self,
         call: &Call,
         plan: ToolPlan,
-        told: &mut dyn FnMut(&HookSettings),
+        told: &mut dyn FnMut(&Settings),
     ) -> Result<Option<Value>, CliError> {
         let (home, has_state) = self.home();
         let shares = Shares::of(plan, &home, has_state, &self.invocation(None));
         // The settings of the outermost workspace decide about faults: an agent may be able to make a new one below it.
         let mut told = Some(told);
-        let mut once = |settings: &HookSettings| {
+        let mut once = |settings: &Settings| {
             if let Some(told) = told.take() {
                 told(settings);
             }
@@ -312,15 +340,19 @@ impl Hook {
             }
         }
         let mut agreed: Vec<&Path> = Vec::new();
-        let mut answer = Ok(None);
+        let (mut answer, mut changed) = (Ok(None), None);
         for (root, plan) in &shares.own {
             if plan.is_only_suspicious() && !root.join(STATE_FOLDER).exists() {
                 // Nobody has read a file here.
                 continue;
             }
-            match self.at(root, &mut once, |acting| self.judge(acting, call, plan)) {
-                Ok(None | Some(None)) => agreed.push(root),
-                Ok(Some(refused)) => answer = Ok(refused),
+            match self.at(root, &mut once, |acting| self.judge(acting, call, plan, *root == home)) {
+                Ok(None) => agreed.push(root),
+                Ok(Some(Judgement::Agreed(input))) => {
+                    agreed.push(root);
+                    changed = changed.or(input);
+                }
+                Ok(Some(Judgement::Refused(refused))) => answer = Ok(Some(refused)),
                 Err(error) => answer = Err(error),
             }
             if !matches!(answer, Ok(None)) {
@@ -332,20 +364,30 @@ impl Hook {
                 // If this fails, the reservation ends with the turn.
                 let _ = self.at(root, &mut |_| {}, |acting| acting.take_back(call));
             }
+            return answer;
         }
-        answer
+        Ok(changed)
     }
 
     /// One workspace judges its share of a call.
-    fn judge(&self, acting: &Acting<'_>, call: &Call, plan: &ToolPlan) -> Result<Option<Value>, CliError> {
+    fn judge(
+        &self,
+        acting: &Acting<'_>,
+        call: &Call,
+        plan: &ToolPlan,
+        is_home: bool,
+    ) -> Result<Judgement, CliError> {
         if plan.unreadable && acting.gate.workspace().settings().guard.mode == GuardMode::Enforce {
             let what = format!("the input of `{}` names no file that tollgate can read", call.tool);
             return Err(UsageError::BadPayload { host: self.host.name(), what }.into());
         }
         let turn = acting.session.turn(acting.gate, self.heard.turn.as_deref())?;
         match self.heard.event {
-            HookEvent::Unknown(_) => acting.only_judge(call, plan, &turn),
-            _ => acting.before(call, plan, &turn),
+            HookEvent::Unknown(_) => {
+                let refused = acting.only_judge(call, plan, &turn)?;
+                Ok(refused.map_or(Judgement::Agreed(None), Judgement::Refused))
+            }
+            _ => acting.before(call, plan, &turn, is_home),
         }
     }
 
@@ -398,8 +440,8 @@ mod tests {
 
     use super::*;
 
-    fn host() -> &'static dyn Host {
-        host::ALL[0]
+    fn block(reason: &str) -> Value {
+        host::ALL[0].block(reason, None)
     }
 
     fn blocked(answer: Option<Value>) -> String {
@@ -408,13 +450,15 @@ mod tests {
 
     #[test]
     fn a_panic_blocks_a_write() {
-        let answer = judged(host(), Instant::now(), |_| std::panic::panic_any("a mistake in tollgate"));
+        let answer = judged(&block, Instant::now(), HookSettings::default(), |_| {
+            std::panic::panic_any("a mistake in tollgate")
+        });
         assert!(blocked(answer).contains("panicked"));
     }
 
     #[test]
     fn a_setting_allows_writes_that_cannot_be_judged() {
-        let answer = judged(host(), Instant::now(), |told| {
+        let answer = judged(&block, Instant::now(), HookSettings::default(), |told| {
             told(&HookSettings { on_fault: OnFault::Allow, ..HookSettings::default() });
             Err(Fault::Missing { what: "something".into() }.into())
         });

@@ -19,6 +19,7 @@ use tollgate::turn::TurnState;
 use tollgate_base::file::TEMPORARY;
 
 use super::process::Process;
+use super::prologue::Prologue;
 use crate::replace::{FileAccess, replace_file};
 
 /// The version of the format. A file of a later version is left to the tollgate that wrote it.
@@ -36,6 +37,9 @@ pub(super) struct PendingCall {
     predicted: Vec<(PathBuf, Digest)>,
     /// Files that the call names and that somebody else has changed: their next change is not the agent's own.
     pub(super) foreign: Vec<PathBuf>,
+    /// The prologues of its commands, if they run through `tollgate run`.
+    #[serde(default)]
+    pub(super) prologues: Vec<Prologue>,
     /// The program that runs the tool.
     host: Option<Process>,
 }
@@ -46,6 +50,7 @@ pub(super) struct Expectation {
     pub(super) ticket: Option<Ticket>,
     pub(super) predicted: Vec<(PathBuf, Digest)>,
     pub(super) foreign: Vec<PathBuf>,
+    pub(super) prologues: Vec<Prologue>,
 }
 
 impl PendingCall {
@@ -56,10 +61,10 @@ impl PendingCall {
         turn: &SharedTurn,
         expectation: Expectation,
     ) -> Result<(), Fault> {
-        let Expectation { ticket, predicted, foreign } = expectation;
+        let Expectation { ticket, predicted, foreign, prologues } = expectation;
         let (id, agent) = (turn.id().clone(), turn.agent().clone());
         let host = Process::of_host();
-        let call = Self { version: VERSION, turn: id, agent, ticket, predicted, foreign, host };
+        let call = Self { version: VERSION, turn: id, agent, ticket, predicted, foreign, prologues, host };
         let bytes = serde_json::to_vec(&call).map_err(|error| Fault::Invalid { what: error.to_string() })?;
         replace_file(&path(folder, name), &bytes, FileAccess::Private)
     }

@@ -8,7 +8,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use tollgate::digest::Digest;
@@ -70,6 +70,16 @@ impl<'t> HookSession<'t> {
     /// Whether the program has called its own hook in this session.
     pub(super) fn has_own_hook(&self) -> bool {
         self.folder.join("own").exists()
+    }
+
+    /// The private folder of this agent.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The folder of all turns, in which the commands of this agent find its turn.
+    pub(super) fn turns(&self) -> &Path {
+        self.turns.folder()
     }
 
     /// A unique name for a tool call.

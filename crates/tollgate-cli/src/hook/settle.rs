@@ -9,6 +9,7 @@ use tollgate::shared_turn::SharedTurns;
 use tollgate::turn::{Turn, TurnState};
 
 use super::pending_call::{self, PendingCall, peek, take};
+use super::prologue::Prologue;
 
 /// Settles the calls of one session whose files hold what they were expected to write, except the call of this name.
 pub(super) fn finished(turns: &SharedTurns, gate: &Gate, folder: &Path, except: &str) -> Result<(), Fault> {
@@ -52,6 +53,7 @@ pub(super) fn abandoned(gate: &Gate, places: &[SharedTurns]) -> Result<(), Fault
 }
 
 fn settle(turns: &SharedTurns, gate: &Gate, call: PendingCall, result: ToolResult) -> Result<(), Fault> {
+    call.prologues.iter().for_each(Prologue::remove);
     let Some(mut ticket) = call.ticket else { return Ok(()) };
     let turn: Box<dyn TurnState> = match turns.open(&call.turn) {
         Ok(turn) => Box::new(turn),

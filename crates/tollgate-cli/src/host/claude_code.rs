@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
 use super::fields::{
-    call, changed, has, heard, is, other, path, read, replacement, says, shell, text, unknown, write,
+    call, changed, has, heard, is, other, path, print, read, replacement, says, shell, text, unknown, write,
 };
 use super::mcp::Registry;
 use super::program::{Canary, Host, Traces};
@@ -89,8 +89,12 @@ impl Host for ClaudeCode {
         may_be_before_a_tool(text)
     }
 
-    fn block(&self, reason: &str) -> Value {
+    fn block(&self, reason: &str, _: Option<&Call>) -> Value {
         block(reason)
+    }
+
+    fn change_input(&self, input: Value) -> Option<Value> {
+        Some(json!({"hookSpecificOutput": {"hookEventName": "PreToolUse", "updatedInput": input}}))
     }
 
     fn tell(&self, words: &str) -> Option<Value> {
@@ -164,7 +168,15 @@ pub(super) fn event(payload: &Value, deeds: fn(&str, &Value) -> Deeds) -> Result
             let aftermath = aftermath(&call, &payload["tool_response"]);
             HookEvent::After(call, aftermath)
         }
-        "PostToolUseFailure" => HookEvent::After(call()?, Aftermath { failed: true, ..Aftermath::default() }),
+        "PostToolUseFailure" => {
+            let call = call()?;
+            // The error of a command has its output.
+            let shown = match (&call.deeds, text(payload, &["error"])) {
+                (Deeds::Shell { .. }, Some(output)) => Shown::Text(output),
+                _ => Shown::default(),
+            };
+            HookEvent::After(call, Aftermath { failed: true, shown, ..Aftermath::default() })
+        }
         "Stop" => HookEvent::Stopped,
         "SessionEnd" => HookEvent::Gone,
         // Without an id it would look like the end of the main agent.
@@ -197,6 +209,7 @@ pub(super) fn canary(session: &str, folder: &Path, event: Canary, file: &Path) -
         Canary::BeforeRead => ("PreToolUse", "Read", json!({"file_path": file})),
         Canary::AfterRead => ("PostToolUse", "Read", json!({"file_path": file})),
         Canary::BeforeWrite => ("PreToolUse", "Write", json!({"file_path": file, "content": "canary"})),
+        Canary::BeforeCommand => ("PreToolUse", "Bash", json!({"command": print(file)})),
     };
     json!({"session_id": session, "prompt_id": session, "cwd": folder, "hook_event_name": name,
         "tool_name": tool, "tool_input": input, "tool_use_id": tool, "tool_response": {}})

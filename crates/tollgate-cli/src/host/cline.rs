@@ -1,12 +1,16 @@
-//! Cline: hooks are programs in `.cline/hooks/`, named after their event. Follows its documentation; not tested with Cline.
+//! Cline: hooks are programs in `.cline/hooks/`, named after their event.
+//!
+//! An answer that cancels a call ends the whole run, and the model never learns why. So a refusal lets the call run with
+//! another input, one that only fails, and gives the model the reason as context. Only the tools of Cline CLI are known to
+//! fail so; calls of all other tools are cancelled.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::event::{Aftermath, Deed, Deeds, Heard, HookEvent, Shown};
+use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
 use super::fields::{
-    call, changed, has, other, patched, read, replacement, says, shell, text, unknown, write,
+    call, changed, has, other, patched, print, read, replacement, says, shell, text, unknown, write,
 };
 use super::mcp::Registry;
 use super::program::{Canary, Host, Traces};
@@ -59,7 +63,8 @@ impl Host for Cline {
             "tool_result" => {
                 let result = &payload["tool_result"];
                 let call = call(result, ["id", "name", "input"], deeds)?;
-                HookEvent::After(call, aftermath(has(result, &["error"]), text(result, &["output"])))
+                let output = result.get("output").map(printed);
+                HookEvent::After(call, aftermath(has(result, &["error"]), output))
             }
             "PostToolUse" => {
                 let result = &payload["postToolUse"];
@@ -110,8 +115,19 @@ impl Host for Cline {
         text.contains("\"tool_call\"") || text.contains("PreToolUse") || !says(text, "hookName", &others)
     }
 
-    fn block(&self, reason: &str) -> Value {
-        json!({"cancel": true, "errorMessage": reason})
+    fn block(&self, reason: &str, call: Option<&Call>) -> Value {
+        match call.and_then(|call| failing_input(&call.tool)) {
+            Some(input) => json!({"overrideInput": input, "context": reason}),
+            None => json!({"cancel": true, "errorMessage": reason}),
+        }
+    }
+
+    fn change_input(&self, input: Value) -> Option<Value> {
+        Some(json!({"overrideInput": input}))
+    }
+
+    fn runs_commands(&self) -> bool {
+        true
     }
 
     fn tell(&self, _: &str) -> Option<Value> {
@@ -160,9 +176,31 @@ impl Host for Cline {
             Canary::BeforeWrite => {
                 ("tool_call", "tool_call", "editor", json!({"path": file, "new_text": "canary"}))
             }
+            Canary::BeforeCommand => {
+                ("tool_call", "tool_call", "run_commands", json!({"commands": [print(file)]}))
+            }
         };
         json!({"hookName": name, "clineVersion": "0", "taskId": session, "workspaceRoots": [folder],
             field: {"id": tool, "name": tool, "input": input, "output": "one\n"}})
+    }
+}
+
+/// An input with which this tool changes nothing and fails.
+fn failing_input(tool: &str) -> Option<Value> {
+    match tool {
+        // Nothing can be created below a device.
+        "editor" => Some(json!({"path": "/dev/null/refused", "old_text": "refused", "new_text": "refused"})),
+        "run_commands" => Some(json!({"commands": ["echo 'tollgate refused this command' >&2; exit 1"]})),
+        _ => None,
+    }
+}
+
+/// The text of a result: one text, or one for each file or command.
+fn printed(output: &Value) -> String {
+    match output {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().map(printed).collect(),
+        part => text(part, &["result"]).unwrap_or_default(),
     }
 }
 

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use tollgate::digest::Digest;
 
 use super::claude_code;
-use super::event::{Deeds, Heard};
-use super::fields::{has, heard, other, patched, shell, text};
+use super::event::{Call, Deeds, Heard};
+use super::fields::{has, heard, other, patched, print, shell, text};
 use super::mcp::Registry;
 use super::program::{Canary, Host, Traces};
 use super::setup::{EXIT_2, Setup, Trust, command, command_or, grouped, is_ours};
@@ -81,8 +81,19 @@ impl Host for Codex {
         claude_code::may_be_before_a_tool(text)
     }
 
-    fn block(&self, reason: &str) -> Value {
+    fn block(&self, reason: &str, _: Option<&Call>) -> Value {
         claude_code::block(reason)
+    }
+
+    /// Codex ignores a changed input without this decision. Its own rules still judge the changed command.
+    fn change_input(&self, input: Value) -> Option<Value> {
+        let changed =
+            json!({"hookEventName": "PreToolUse", "permissionDecision": "allow", "updatedInput": input});
+        Some(json!({"hookSpecificOutput": changed}))
+    }
+
+    fn runs_commands(&self) -> bool {
+        true
     }
 
     fn tell(&self, words: &str) -> Option<Value> {
@@ -160,7 +171,7 @@ impl Host for Codex {
         let mut payload = claude_code::canary(session, folder, event, file);
         let path = file.display();
         let (tool, input) = match event {
-            Canary::BeforeRead | Canary::AfterRead => ("Bash", format!("cat '{path}'")),
+            Canary::BeforeRead | Canary::AfterRead | Canary::BeforeCommand => ("Bash", print(file)),
             Canary::BeforeWrite => (
                 "apply_patch",
                 format!("*** Begin Patch\n*** Update File: {path}\n@@\n-one\n+canary\n*** End Patch"),

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
 use super::fields::{
-    call, changed, has, heard, mentions, other, patched, read, replacement, shell, text, unknown, write,
+    call, changed, has, heard, mentions, other, patched, print, read, replacement, shell, text, unknown,
+    write,
 };
 use super::mcp::Registry;
 use super::program::{Canary, Host, Traces};
@@ -94,8 +95,16 @@ impl Host for Copilot {
             || !has(&["prompt", "stopReason", "reason"])
     }
 
-    fn block(&self, reason: &str) -> Value {
+    fn block(&self, reason: &str, _: Option<&Call>) -> Value {
         json!({"permissionDecision": "deny", "permissionDecisionReason": reason})
+    }
+
+    fn change_input(&self, input: Value) -> Option<Value> {
+        Some(json!({"modifiedArgs": input}))
+    }
+
+    fn runs_commands(&self) -> bool {
+        true
     }
 
     fn tell(&self, _: &str) -> Option<Value> {
@@ -148,6 +157,7 @@ impl Host for Copilot {
         let (tool, args) = match event {
             Canary::BeforeRead | Canary::AfterRead => ("view", json!({"path": file})),
             Canary::BeforeWrite => ("create", json!({"path": file, "file_text": "canary"})),
+            Canary::BeforeCommand => ("bash", json!({"command": print(file)})),
         };
         let mut payload =
             json!({"sessionId": session, "timestamp": 0, "cwd": folder, "toolName": tool, "toolArgs": args});

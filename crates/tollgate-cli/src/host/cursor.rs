@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::event::{Aftermath, Deed, Deeds, Heard, HookEvent, Shown};
+use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
 use super::fields::{
-    call, changed, has, heard, other, path, read, replacement, says, shell, text, unknown, write,
+    call, changed, has, heard, other, path, print, read, replacement, says, shell, text, unknown, write,
 };
 use super::mcp::Registry;
 use super::program::{Canary, Host, Traces};
@@ -80,7 +80,7 @@ impl Host for CursorEditor {
         text.contains("preToolUse") || !says(text, "hook_event_name", OTHERS)
     }
 
-    fn block(&self, reason: &str) -> Value {
+    fn block(&self, reason: &str, _: Option<&Call>) -> Value {
         json!({"permission": "deny", "agent_message": reason, "user_message": reason})
     }
 
@@ -132,6 +132,7 @@ impl Host for CursorEditor {
             Canary::BeforeRead => ("preToolUse", "Read", json!({"file_path": file})),
             Canary::AfterRead => ("postToolUse", "Read", json!({"file_path": file})),
             Canary::BeforeWrite => ("preToolUse", "Write", json!({"file_path": file, "content": "canary"})),
+            Canary::BeforeCommand => ("preToolUse", "Shell", json!({"command": print(file)})),
         };
         json!({"conversation_id": session, "generation_id": session, "cursor_version": "0", "cwd": folder,
             "hook_event_name": name, "tool_name": tool, "tool_input": input, "tool_use_id": tool, "tool_output": "one\n"})

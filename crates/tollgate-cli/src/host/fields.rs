@@ -1,6 +1,6 @@
 //! Reading JSON from agent programs. Every field may be missing or have another type.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tollgate::edit::Edit;
@@ -128,6 +128,11 @@ pub(super) fn shell(input: &Value, commands: &[&str], folders: &[&str]) -> Deeds
         Some(commands) => Deeds::Shell { commands, folder: path(input, folders) },
         None => Deeds::Files(vec![Deed::Unreadable]),
     }
+}
+
+/// The command that prints a file.
+pub(super) fn print(file: &Path) -> String {
+    format!("cat {}", quoted(&file.display().to_string()))
 }
 
 fn quoted(word: &str) -> String {

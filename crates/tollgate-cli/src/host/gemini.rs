@@ -7,7 +7,7 @@ use tollgate::turn::Extent;
 
 use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
 use super::fields::{
-    call, changed, has, heard, other, path, read, replacement, says, shell, text, unknown, write,
+    call, changed, has, heard, other, path, print, read, replacement, says, shell, text, unknown, write,
 };
 use super::mcp::Registry;
 use super::program::{Canary, Host, Traces};
@@ -88,8 +88,12 @@ impl Host for Gemini {
         text.contains("BeforeTool") || !says(text, "hook_event_name", OTHERS)
     }
 
-    fn block(&self, reason: &str) -> Value {
+    fn block(&self, reason: &str, _: Option<&Call>) -> Value {
         json!({"decision": "deny", "reason": reason})
+    }
+
+    fn change_input(&self, input: Value) -> Option<Value> {
+        Some(json!({"hookSpecificOutput": {"hookEventName": "BeforeTool", "tool_input": input}}))
     }
 
     fn tell(&self, words: &str) -> Option<Value> {
@@ -135,6 +139,7 @@ impl Host for Gemini {
             Canary::BeforeWrite => {
                 ("BeforeTool", "write_file", json!({"file_path": file, "content": "canary"}))
             }
+            Canary::BeforeCommand => ("BeforeTool", "run_shell_command", json!({"command": print(file)})),
         };
         json!({"session_id": session, "cwd": folder, "hook_event_name": name, "timestamp": "2026-01-01T00:00:00Z",
             "tool_name": tool, "tool_input": input, "tool_response": {"llmContent": "one\n"}})

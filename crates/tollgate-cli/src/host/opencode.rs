@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::event::{Aftermath, Deed, Deeds, Heard, HookEvent, Shown};
+use super::event::{Aftermath, Call, Deed, Deeds, Heard, HookEvent, Shown};
 use super::fields::{
-    call, changed, has, is, other, patched, path, read, replacement, says, shell, text, unknown, write,
+    call, changed, has, is, other, patched, path, print, read, replacement, says, shell, text, unknown, write,
 };
 use super::mcp::Registry;
 use super::program::{Canary, Host, Traces};
@@ -79,8 +79,16 @@ impl Host for Opencode {
         text.contains("tool.execute.before") || !says(text, "hook", &others)
     }
 
-    fn block(&self, reason: &str) -> Value {
+    fn block(&self, reason: &str, _: Option<&Call>) -> Value {
         json!({"deny": reason})
+    }
+
+    fn change_input(&self, input: Value) -> Option<Value> {
+        Some(json!({"args": input}))
+    }
+
+    fn runs_commands(&self) -> bool {
+        true
     }
 
     fn tell(&self, words: &str) -> Option<Value> {
@@ -132,6 +140,7 @@ impl Host for Opencode {
             Canary::BeforeWrite => {
                 ("tool.execute.before", "write", json!({"filePath": file, "content": "canary"}))
             }
+            Canary::BeforeCommand => ("tool.execute.before", "bash", json!({"command": print(file)})),
         };
         json!({"hook": hook, "directory": folder, "output": {"args": args},
             "input": {"tool": tool, "sessionID": session, "callID": tool, "args": args}})

@@ -37,6 +37,7 @@ export const Tollgate = async ({ directory }) => ({
   "tool.execute.before": async (input, output) => {
     const answer = await ask({ hook: "tool.execute.before", directory, input, output: { args: output.args } })
     if (answer.deny) throw new Error(answer.deny)
+    if (answer.args) Object.assign(output.args, answer.args)
     if (answer.died && WRITES.has(input.tool)) {
       throw new Error(`the tollgate hook crashed (${answer.died}); this write was blocked; see: tollgate doctor`)
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::event::Heard;
+use super::event::{Call, Heard};
 use super::mcp::Registry;
 use super::setup::{Setup, Trust};
 
@@ -23,8 +23,21 @@ pub(crate) trait Host: Sync {
     /// Whether a text that is not valid JSON may be the event before a tool, judging by the words in it.
     fn may_be_before_a_tool(&self, text: &str) -> bool;
 
-    /// The answer that blocks the tool and gives the agent the reason.
-    fn block(&self, reason: &str) -> Value;
+    /// The answer that blocks a call and gives the agent the reason. The call is `None` if it could not be read.
+    fn block(&self, reason: &str, call: Option<&Call>) -> Value;
+
+    /// The answer that lets a call run with another input, if the program can change it. It must not suppress a question of
+    /// the program to the user.
+    fn change_input(&self, input: Value) -> Option<Value> {
+        let _ = input;
+        None
+    }
+
+    /// Whether `init` lets its shell commands run through `tollgate run`: tried with the program itself, in its usual sandbox and
+    /// with its own rules for commands, which must see through the prologue.
+    fn runs_commands(&self) -> bool {
+        false
+    }
 
     /// The answer after a tool that gives the agent a message; `None` if the program does not support that.
     fn tell(&self, words: &str) -> Option<Value>;
@@ -69,6 +82,8 @@ pub(crate) enum Canary {
     AfterRead,
     /// It is about to be overwritten.
     BeforeWrite,
+    /// A shell command is about to print it.
+    BeforeCommand,
 }
 
 /// The names that show that a program is used.

@@ -255,6 +255,8 @@ pub(crate) enum HookState {
         trust: Trust,
         /// When the program last called them.
         called: Option<SystemTime>,
+        /// The level at which shell commands run, if they run through `tollgate run`.
+        level: Option<String>,
         /// What is wrong with their answer; `None` if it is right.
         wrong: Option<String>,
     },

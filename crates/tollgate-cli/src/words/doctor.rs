@@ -76,7 +76,7 @@ fn host_words(view: &Viewpoint, checkup: &HostCheckup) -> (String, Option<String
                  hooks again"
             )),
         ),
-        HookState::InPlace { trust, called, .. } => {
+        HookState::InPlace { trust, called, level, .. } => {
             let called = match called.and_then(|time| jiff::Timestamp::try_from(time).ok()) {
                 Some(time) => format!("last used {}", ago(view.now, time)),
                 None => "not used yet".into(),
@@ -92,7 +92,13 @@ fn host_words(view: &Viewpoint, checkup: &HostCheckup) -> (String, Option<String
                     Some("enable them".into()),
                 ),
             };
-            (format!("`{host}`: hooks {state}; {called}{program}"), fix)
+            let level = match level {
+                Some(level) => {
+                    format!("; shell commands run through `tollgate run`, level `{}`", plain(level))
+                }
+                None => String::new(),
+            };
+            (format!("`{host}`: hooks {state}; {called}{level}{program}"), fix)
         }
     }
 }

@@ -111,6 +111,12 @@ pub(crate) fn hook_people_only(command: &str) -> String {
     )
 }
 
+/// A shell in which a command cannot be run through `tollgate run`.
+pub(crate) fn unknown_shell() -> &'static str {
+    "tollgate: this command did not run, because this shell does not tell tollgate what it executes; use bash -c, zsh -c or \
+     sh -c, or set shell = \"parse\" under [run] in .tollgate/config.toml"
+}
+
 /// A hook that could not judge a write.
 pub(crate) fn hook_fault(error: &CliError) -> String {
     let (what, then) = match error {

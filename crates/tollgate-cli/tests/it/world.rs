@@ -269,6 +269,7 @@ impl Drop for Process {
 }
 
 /// The output and the exit status of a command.
+#[derive(Debug)]
 pub(crate) struct Ran {
     output: Output,
     /// All of it, with names for what differs from run to run.
@@ -308,6 +309,11 @@ impl Ran {
     pub(crate) fn is(self, code: i32) -> Self {
         assert_eq!(self.output.status.code(), Some(code), "{self}");
         self
+    }
+
+    /// The exit code, unless a signal ended it.
+    pub(crate) fn code(&self) -> Option<i32> {
+        self.output.status.code()
     }
 
     /// The one JSON document on stdout. Fails if there is other output.

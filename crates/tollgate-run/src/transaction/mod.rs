@@ -37,7 +37,7 @@ use tollgate_guard::gate::Gate;
 use tollgate_guard::guard::{Outcome, Refused};
 use tollgate_guard::run_folder::RunFolder;
 use tollgate_guard::turn::{Extent, FileState, TurnState};
-use tollgate_guard::view::ViewChanges;
+use tollgate_guard::view::{Looking, ViewChanges};
 use tollgate_guard::workspace::STATE_FOLDER;
 
 use self::composite::{Composite, mounts_below};
@@ -71,6 +71,7 @@ pub(crate) struct Transaction {
     passed: Vec<PathBuf>,
     composite: Option<Composite>,
     committed: HashMap<PathBuf, FileState>,
+    looking: Looking,
 }
 
 /// Why transactions are not possible here.
@@ -86,6 +87,9 @@ pub(crate) fn why_not(gate: &Gate) -> Result<Option<String>> {
 /// Runs a command as a transaction.
 pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt> {
     let mut transaction = Transaction::begin(gate, &request.pass, Some(()))?;
+    if request.reads_count == ReadsCount::Later {
+        transaction.looking = Looking::OnlyCommand;
+    }
     let (child, progress) = match transaction.start(&request.command, &request.folder, request.supervisor)? {
         (Ok(child), progress) => (child, progress),
         (Err(error), progress) => {
@@ -131,8 +135,8 @@ impl Transaction {
         // Without a watcher, nobody knows what the command reads, and the outcome says so.
         let watcher = names.as_ref().and_then(|_| init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok());
         let reads = CommandReads::new(&root, start, watcher);
-        let (composite, committed) = (None, HashMap::new());
-        Ok(Self { root, folder, start, names, reads, rules, passed, composite, committed })
+        let (composite, committed, looking) = (None, HashMap::new(), Looking::default());
+        Ok(Self { root, folder, start, names, reads, rules, passed, composite, committed, looking })
     }
 
     /// Starts a command in its view. Returns how far it came, too.
@@ -281,8 +285,14 @@ impl Transaction {
         reads: Vec<(PathBuf, Was)>,
     ) -> Result<(Option<Refused>, Vec<WrittenFile>)> {
         let LayerChanges { files, folders, times, ignored, .. } = found;
-        let changes =
-            ViewChanges { level: RunLevel::Transaction.word(), start: self.start, files, folders, reads };
+        let changes = ViewChanges {
+            level: RunLevel::Transaction.word(),
+            start: self.start,
+            files,
+            folders,
+            reads,
+            looking: self.looking,
+        };
         let applied = match gate.commit_view(turn, changes)? {
             Outcome::Done(applied) => applied,
             Outcome::Refused(refused) => return Ok((Some(refused), Vec::new())),

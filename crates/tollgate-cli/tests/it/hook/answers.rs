@@ -32,7 +32,11 @@ fn blocks(host: &str) -> Value {
         "copilot" => {
             exactly(json!({"permissionDecision": {"const": "deny"}, "permissionDecisionReason": reason}))
         }
-        _ => exactly(json!({"cancel": {"const": true}, "errorMessage": reason})),
+        // The first form ends the run, so it is only for calls that cannot be read.
+        _ => json!({"anyOf": [
+            exactly(json!({"cancel": {"const": true}, "errorMessage": reason})),
+            exactly(json!({"overrideInput": {"type": "object"}, "context": reason})),
+        ]}),
     }
 }
 
@@ -140,7 +144,7 @@ fn cline() {
     insta::assert_snapshot!(stale("cline"), @r#"
     exit 0
     --- stdout
-    {"cancel":true,"errorMessage":"{\"error_type\":\"STALE_FILE\",\"file_path\":\"[W]/a.txt\",\"expected_hash\":\"[HASH]\",\"actual_hash\":\"[HASH]\",\"resolution\":\"RE_READ_REQUIRED\"}\n`a.txt` was changed by someone else since you last saw it. Read the whole of `a.txt` again, redo your change on what you find, then write.\nNothing was changed."}
+    {"overrideInput":{"path":"/dev/null/refused","old_text":"refused","new_text":"refused"},"context":"{\"error_type\":\"STALE_FILE\",\"file_path\":\"[W]/a.txt\",\"expected_hash\":\"[HASH]\",\"actual_hash\":\"[HASH]\",\"resolution\":\"RE_READ_REQUIRED\"}\n`a.txt` was changed by someone else since you last saw it. Read the whole of `a.txt` again, redo your change on what you find, then write.\nNothing was changed."}
     "#);
 }
 

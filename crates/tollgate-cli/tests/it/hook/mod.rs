@@ -7,6 +7,7 @@ mod payloads;
 mod places;
 mod protected;
 mod real;
+mod run;
 mod setup;
 mod shared;
 mod stories;
@@ -344,6 +345,10 @@ impl<'w> Program<'w> {
             return None;
         }
         let answer = ran.json();
+        if run::changed(self.host, &answer).is_some() {
+            // It may run, through `tollgate run`.
+            return None;
+        }
         assert!(!answer.to_string().contains("allow"), "{answer}");
         let reason = match self.host {
             "claude-code" | "codex" => {
@@ -367,9 +372,10 @@ impl<'w> Program<'w> {
                 assert_eq!(answer["permissionDecision"], "deny");
                 &answer["permissionDecisionReason"]
             }
+            _ if answer["cancel"] == true => &answer["errorMessage"],
             _ => {
-                assert_eq!(answer["cancel"], true);
-                &answer["errorMessage"]
+                assert!(answer["overrideInput"].is_object(), "{answer}");
+                &answer["context"]
             }
         };
         Some(reason.as_str().unwrap_or_else(|| panic!("{answer}")).to_owned())

@@ -1,7 +1,7 @@
-//! A scripted model: a small server on loopback that speaks the protocols of the three programs.
+//! A scripted model: a small server on loopback.
 //!
-//! The server answers each request with the next act of the script. Before it answers, it may change files: it also plays
-//! another actor that writes while the agent thinks.
+//! The server answers each request with the next act of the script, in the protocol of the program (`wire.rs`). Before it
+//! answers, it may change files: it also plays another actor that writes while the agent thinks.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,12 +11,31 @@ use std::thread;
 
 use serde_json::{Value, json};
 
+use super::wire;
+
 /// The program that sends requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speaks {
     Codex,
     Gemini,
     Opencode,
+    Claude,
+    Copilot,
+    Cline,
+}
+
+impl Speaks {
+    /// The name of the program on tollgate's command line.
+    pub(super) fn host(self) -> &'static str {
+        match self {
+            Self::Codex => "codex",
+            Self::Gemini => "gemini",
+            Self::Opencode => "opencode",
+            Self::Claude => "claude-code",
+            Self::Copilot => "copilot",
+            Self::Cline => "cline",
+        }
+    }
 }
 
 /// The tools that the model uses.
@@ -36,13 +55,15 @@ pub(super) enum Act {
     Edit(&'static str, &'static str, &'static str),
     Shell(&'static str),
     Patch(&'static str),
+    /// Writes the shared file: what the last tool showed of it, and this line more.
+    AddLine(Style, String),
     /// A tool of the MCP server, whose arguments are this JSON.
     Tool(&'static str, &'static str),
 }
 
 impl Act {
     /// The tool of the MCP server for this act, and its arguments.
-    fn over_mcp(&self) -> (&'static str, Value) {
+    pub(super) fn over_mcp(&self) -> (&'static str, Value) {
         match *self {
             Self::Read(file) => ("read_text_file", json!({"path": file})),
             Self::Overwrite(file, text) => ("write_file", json!({"path": file, "content": text})),
@@ -50,7 +71,28 @@ impl Act {
                 ("edit_file", json!({"path": file, "edits": [{"oldText": old, "newText": new}]}))
             }
             Self::Tool(name, arguments) => (name, serde_json::from_str(arguments).unwrap()),
-            Self::Shell(_) | Self::Patch(_) => panic!("it has no such tool"),
+            Self::Shell(_) | Self::Patch(_) | Self::AddLine(..) => panic!("it has no such tool"),
+        }
+    }
+}
+
+/// How a shell command writes a whole file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    Heredoc,
+    Python,
+}
+
+/// The file of a race. Its lines are words like `codex-3`.
+pub(super) const SHARED: &str = "shared";
+
+/// The command that writes these lines.
+fn write_lines(style: Style, lines: &[String]) -> String {
+    match style {
+        Style::Heredoc => format!("cat > {SHARED} <<'EOF'\n{}\nEOF", lines.join("\n")),
+        Style::Python => {
+            let lines = lines.join("\\n");
+            format!("python3 -c \"open('{SHARED}', 'w').write('{lines}\\n')\"")
         }
     }
 }
@@ -80,15 +122,17 @@ pub(super) struct Model {
     state: Arc<Mutex<State>>,
 }
 
-struct State {
-    speaks: Speaks,
-    door: Door,
+pub(super) struct State {
+    pub(super) speaks: Speaks,
+    pub(super) door: Door,
     root: PathBuf,
     script: Vec<Step>,
-    next: usize,
+    pub(super) next: usize,
     blocked: usize,
     /// The acts that did not end as the script says.
     wrong: Vec<String>,
+    /// The lines of which the model was told that they are written.
+    told: Vec<String>,
     last: String,
 }
 
@@ -96,8 +140,17 @@ impl Model {
     pub(super) fn start(speaks: Speaks, door: Door, root: PathBuf, script: Vec<Step>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let state =
-            State { speaks, door, root, script, next: 0, blocked: 0, wrong: Vec::new(), last: String::new() };
+        let state = State {
+            speaks,
+            door,
+            root,
+            script,
+            next: 0,
+            blocked: 0,
+            wrong: Vec::new(),
+            told: Vec::new(),
+            last: String::new(),
+        };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
         thread::spawn(move || {
@@ -111,6 +164,11 @@ impl Model {
 
     pub(super) fn length(&self) -> usize {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner).script.len()
+    }
+
+    /// The lines of which the model was told that they are written.
+    pub(super) fn told(&self) -> Vec<String> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner).told.clone()
     }
 
     /// The number of played acts, the failures, and the last request.
@@ -155,7 +213,9 @@ fn serve(stream: TcpStream, state: &Mutex<State>) -> Option<()> {
         reader.read_exact(&mut body).ok()?;
     }
     let body = String::from_utf8_lossy(&body).into_owned();
-    let (kind, answer) = answer(&head, &body, state);
+    let mut state = state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (kind, answer) = wire::answer(&head, &body, &mut state);
+    drop(state);
     let mut stream = stream;
     write!(
         stream,
@@ -165,35 +225,9 @@ fn serve(stream: TcpStream, state: &Mutex<State>) -> Option<()> {
     .ok()
 }
 
-fn answer(head: &str, body: &str, state: &Mutex<State>) -> (&'static str, String) {
-    let request: Value = serde_json::from_str(body).unwrap_or_default();
-    let asks = request["tools"].as_array().is_some_and(|tools| !tools.is_empty());
-    let mut state = state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    match state.speaks {
-        Speaks::Codex if head.contains("/responses") => ("text/event-stream", state.codex(body)),
-        Speaks::Gemini if head.contains(":streamGenerateContent") && asks => {
-            ("text/event-stream", state.gemini(body))
-        }
-        Speaks::Opencode if head.contains("/chat/completions") && asks => {
-            ("text/event-stream", state.opencode(body))
-        }
-        // The title of the session.
-        Speaks::Opencode if head.contains("/chat/completions") => {
-            ("text/event-stream", chat(&json!({"role": "assistant", "content": "title"}), "stop"))
-        }
-        // Questions about the choice of a model, loops and the like. Without a readable answer it asks again.
-        Speaks::Gemini => {
-            let part = json!({"text": "{\"reasoning\": \"none\", \"model_choice\": \"flash\"}"});
-            let answer = json!({"candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}]});
-            ("application/json", answer.to_string())
-        }
-        _ => ("application/json", "{}".into()),
-    }
-}
-
 impl State {
     /// Checks how the last act ended, and returns the next one.
-    fn step(&mut self, body: &str) -> Option<Act> {
+    pub(super) fn step(&mut self, body: &str) -> Option<Act> {
         self.last = body.to_owned();
         // The text after the payload does not repeat this word, so it occurs once per blocked act.
         let blocked = body.matches("STALE_FILE").count();
@@ -206,119 +240,31 @@ impl State {
             }
         }
         self.blocked = blocked;
+        let shown = wire::last_result(self.speaks, body);
+        if let Some(Act::AddLine(_, line)) = self.next.checked_sub(1).map(|at| &self.script[at].act)
+            && !shown.contains("error_type")
+        {
+            self.told.push(line.clone());
+        }
         let step = self.script.get_mut(self.next)?;
         self.next += 1;
         if let Some(before) = &mut step.before {
             before();
         }
-        Some(step.act.clone())
+        Some(match &step.act {
+            Act::AddLine(style, line) => {
+                let is_line =
+                    |word: &&str| word.split_once('-').is_some_and(|(_, at)| at.parse::<u32>().is_ok());
+                let words = shown.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').filter(is_line);
+                let lines: Vec<String> = words.map(str::to_owned).chain([line.clone()]).collect();
+                // All other commands are written in the script itself.
+                Act::Shell(Box::leak(write_lines(*style, &lines).into_boxed_str()))
+            }
+            act => act.clone(),
+        })
     }
 
-    fn path(&self, file: &str) -> String {
+    pub(super) fn path(&self, file: &str) -> String {
         self.root.join(file).display().to_string()
     }
-
-    fn codex(&mut self, body: &str) -> String {
-        let id = format!("call_{}", self.next);
-        let shell = |command: &str| json!({"type": "function_call", "call_id": id, "name": "exec_command", "arguments": json!({"cmd": command}).to_string()});
-        let patch = |text: &str| json!({"type": "custom_tool_call", "call_id": id, "name": "apply_patch", "input": text});
-        let item = match self.step(body) {
-            Some(act) if self.door == Door::Mcp => {
-                let (name, arguments) = act.over_mcp();
-                json!({"type": "function_call", "call_id": id, "namespace": "mcp__tollgate", "name": name, "arguments": arguments.to_string()})
-            }
-            Some(Act::Read(file)) => shell(&format!("cat {file}")),
-            Some(Act::Overwrite(file, text)) => {
-                let lines: String = text.lines().map(|line| format!("+{line}\n")).collect();
-                patch(&format!("*** Begin Patch\n*** Add File: {file}\n{lines}*** End Patch"))
-            }
-            Some(Act::Edit(file, old, new)) => {
-                patch(&format!("*** Begin Patch\n*** Update File: {file}\n@@\n-{old}\n+{new}\n*** End Patch"))
-            }
-            Some(Act::Patch(text)) => patch(text),
-            Some(Act::Shell(command)) => shell(command),
-            Some(Act::Tool(..)) => panic!("only over MCP"),
-            None => {
-                json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "done"}]})
-            }
-        };
-        let usage = json!({"input_tokens": 1, "input_tokens_details": null, "output_tokens": 1, "output_tokens_details": null, "total_tokens": 2});
-        let events = [
-            json!({"type": "response.created", "response": {"id": "r"}}),
-            json!({"type": "response.output_item.done", "item": item}),
-            json!({"type": "response.completed", "response": {"id": "r", "usage": usage}}),
-        ];
-        events
-            .iter()
-            .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()))
-            .collect()
-    }
-
-    fn gemini(&mut self, body: &str) -> String {
-        let call = |name: &str, args: Value| json!({"functionCall": {"name": name, "args": args}});
-        let part = match self.step(body) {
-            Some(act) if self.door == Door::Mcp => {
-                let (name, arguments) = act.over_mcp();
-                call(&format!("mcp_tollgate_{name}"), arguments)
-            }
-            Some(Act::Read(file)) => call("read_file", json!({"file_path": self.path(file)})),
-            Some(Act::Overwrite(file, text)) => {
-                call("write_file", json!({"file_path": self.path(file), "content": text}))
-            }
-            Some(Act::Edit(file, old, new)) => call(
-                "replace",
-                json!({"file_path": self.path(file), "instruction": "change it", "old_string": old, "new_string": new}),
-            ),
-            Some(Act::Shell(command)) => {
-                call("run_shell_command", json!({"command": command, "description": "a command"}))
-            }
-            Some(Act::Patch(_) | Act::Tool(..)) => panic!("it has no such tool"),
-            None => json!({"text": "done"}),
-        };
-        let answer = json!({
-            "candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}],
-            "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
-        });
-        format!("data: {answer}\n\n")
-    }
-
-    fn opencode(&mut self, body: &str) -> String {
-        let id = format!("call_{}", self.next);
-        let call = |name: &str, args: Value| {
-            let function = json!({"name": name, "arguments": args.to_string()});
-            json!({"role": "assistant", "tool_calls": [{"index": 0, "id": id, "type": "function", "function": function}]})
-        };
-        let delta = match self.step(body) {
-            Some(act) if self.door == Door::Mcp => {
-                let (name, arguments) = act.over_mcp();
-                call(&format!("tollgate_{name}"), arguments)
-            }
-            Some(Act::Read(file)) => call("read", json!({"filePath": self.path(file)})),
-            Some(Act::Overwrite(file, text)) => {
-                call("write", json!({"filePath": self.path(file), "content": text}))
-            }
-            Some(Act::Edit(file, old, new)) => {
-                call("edit", json!({"filePath": self.path(file), "oldString": old, "newString": new}))
-            }
-            Some(Act::Shell(command)) => {
-                call("bash", json!({"command": command, "description": "a command"}))
-            }
-            Some(Act::Patch(text)) => call("apply_patch", json!({"patchText": text})),
-            Some(Act::Tool(..)) => panic!("only over MCP"),
-            None => return chat(&json!({"role": "assistant", "content": "done"}), "stop"),
-        };
-        chat(&delta, "tool_calls")
-    }
-}
-
-fn chat(delta: &Value, reason: &str) -> String {
-    let chunk = |delta: &Value, reason: Value| {
-        json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m",
-            "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]})
-    };
-    format!(
-        "data: {}\n\ndata: {}\n\ndata: [DONE]\n\n",
-        chunk(delta, Value::Null),
-        chunk(&json!({}), reason.into())
-    )
 }

@@ -1,0 +1,293 @@
+//! The prologue: one line in front of a shell command that makes the command run through `tollgate run`.
+//!
+//! The command itself stays as it is, so that the rules of the agent program still see it: `tollgate run` in front of it, with
+//! the command as an argument, would hide it from them. The line sources a file, and the file starts the same shell once
+//! more, with the same text without the line, inside the run. If the file is missing, or if the shell does not tell what it
+//! executes, the command does not run.
+//!
+//! Each call has its own file. It lies in the private folder of the session, so no other user can write or replace it, and the
+//! hook after the tool deletes it. The run writes its record into the state of the workspace, because the sandbox of an agent
+//! program may allow it to write only there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tollgate::error::Fault;
+use tollgate::name::{Agent, TurnId};
+
+use crate::host::event::{Deeds, HookEvent};
+use crate::replace::{FileAccess, replace_file};
+use crate::words;
+
+/// The exit code of a command that did not run because it could not be guarded.
+const NOT_GUARDED: u8 = 74;
+
+/// The folder of the prologues, in the folder of a session.
+const FOLDER: &str = "prologues";
+
+/// A prologue, and where its run writes its record.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Prologue {
+    file: PathBuf,
+    record: PathBuf,
+}
+
+/// What the run of a command needs to know.
+pub(super) struct RunOf<'a> {
+    /// The program `tollgate` itself.
+    pub(super) tollgate: &'a Path,
+    pub(super) workspace: &'a Path,
+    pub(super) agent: &'a Agent,
+    pub(super) turn: &'a TurnId,
+    /// The folder of the turn. The command may have another environment, so it could not find it.
+    pub(super) turns: &'a Path,
+    /// The command, for a shell that does not tell what it executes.
+    pub(super) command: &'a str,
+}
+
+impl Prologue {
+    /// Writes a prologue for this command into the folder of a session. The name is unique.
+    pub(super) fn write(session: &Path, name: &str, records: &Path, run: &RunOf<'_>) -> Result<Self, Fault> {
+        let file = session.join(FOLDER).join(name);
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+        if !file.to_str().is_some_and(|path| path.chars().all(is_plain)) {
+            // Programs quote the line in their own ways, and then the file would not find it in what the shell executes.
+            let what = format!("`{}` has characters that a line of a shell must quote", file.display());
+            return Err(Fault::Invalid { what });
+        }
+        let prologue = Self { file, record: records.join(name) };
+        replace_file(&prologue.file, prologue.script(run).as_bytes(), FileAccess::Private)?;
+        Ok(prologue)
+    }
+
+    /// The line.
+    pub(super) fn line(&self) -> String {
+        format!(". {} || exit {NOT_GUARDED}\n", self.file.display())
+    }
+
+    pub(super) fn record(&self) -> &Path {
+        &self.record
+    }
+
+    /// Deletes the file and the record. Both may be gone.
+    pub(super) fn remove(&self) {
+        let _ = fs::remove_file(&self.file);
+        let _ = fs::remove_file(&self.record);
+    }
+
+    /// The script, in the part of the language that all shells share. What only one shell can parse is a text for `eval`.
+    fn script(&self, run: &RunOf<'_>) -> String {
+        let words = [
+            run.tollgate.display().to_string(),
+            "-C".into(),
+            run.workspace.display().to_string(),
+            "--agent".into(),
+            run.agent.to_string(),
+            "run".into(),
+            "--turn".into(),
+            run.turn.to_string(),
+            "--record".into(),
+            self.record.display().to_string(),
+            "--by-hook".into(),
+            run.turns.display().to_string(),
+        ];
+        let start = words.map(|word| quoted(&word)).join(" ");
+        let (line, command) = (quoted(&self.line()), quoted(run.command));
+        let why = quoted(words::unknown_shell());
+        format!(
+            r#"# Runs one command of an agent through `tollgate run`. A hook of tollgate wrote this file, and deletes it.
+tollgate_line={line}
+if [ -n "${{BASH_VERSION-}}" ]; then
+  tollgate_text=${{BASH_EXECUTION_STRING-}}
+  eval 'tollgate_rest=${{tollgate_text/"$tollgate_line"/}}'
+  if shopt -q login_shell; then tollgate_login=-l; else tollgate_login=; fi
+  tollgate_shell=$BASH
+elif [ -n "${{ZSH_VERSION-}}" ]; then
+  tollgate_text=${{ZSH_EXECUTION_STRING-}}
+  eval 'tollgate_rest=${{tollgate_text/$tollgate_line/}}'
+  case $- in *l*) tollgate_login=-l ;; *) tollgate_login= ;; esac
+  tollgate_shell=$(command -v zsh)
+elif [ -n "${{KSH_VERSION-}}${{YASH_VERSION-}}" ]; then
+  tollgate_text= tollgate_rest=
+else
+  tollgate_text=. tollgate_rest={command} tollgate_login= tollgate_shell=/bin/sh
+fi
+if [ "$tollgate_text" = "$tollgate_rest" ] || [ -n "${{KSH_VERSION-}}${{YASH_VERSION-}}" ]; then
+  echo {why} >&2
+  exit {NOT_GUARDED}
+fi
+exec {start} -- "$tollgate_shell" ${{tollgate_login:+"$tollgate_login"}} -c "$tollgate_rest" "$0" "$@"
+"#
+        )
+    }
+}
+
+/// A command without the line of an earlier prologue: programs report the changed command, and some models repeat it.
+pub(super) fn without_line(command: &str) -> &str {
+    let is_line = |line: &str| {
+        let path = line.strip_prefix(". ").and_then(|line| line.strip_suffix(" || exit 74"));
+        path.is_some_and(|path| Path::new(path).parent().is_some_and(|folder| folder.ends_with(FOLDER)))
+    };
+    match command.split_once('\n') {
+        Some((line, rest)) if is_line(line) => rest,
+        _ => command,
+    }
+}
+
+/// Removes the lines that the hook before a tool has put in front of commands.
+pub(super) fn remove_lines(event: &mut HookEvent) {
+    let (HookEvent::Before(call) | HookEvent::Unknown(call) | HookEvent::After(call, _)) = event else {
+        return;
+    };
+    if let Deeds::Shell { commands, .. } = &mut call.deeds {
+        for command in commands {
+            *command = without_line(command).to_owned();
+        }
+        // Where a call has no id, its input is the same before and after the tool.
+        let put = &mut |text: &str| without_line(text).into();
+        if let Some(input) = with_commands(&call.input, put) {
+            call.input = input;
+        }
+    }
+}
+
+/// The input of a shell tool with other commands. `None` if it names its commands in another way.
+pub(super) fn with_commands(input: &Value, put: &mut dyn FnMut(&str) -> Value) -> Option<Value> {
+    let mut input = input.clone();
+    let fields = input.as_object_mut()?;
+    if let Some(command) = ["command", "cmd"].into_iter().find(|name| fields.contains_key(*name)) {
+        let field = &mut fields[command];
+        *field = put(field.as_str()?);
+        return Some(input);
+    }
+    for command in fields.get_mut("commands")?.as_array_mut()? {
+        let text = if command.is_object() { command.get_mut("command")? } else { command };
+        *text = put(text.as_str()?);
+    }
+    Some(input)
+}
+
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::{Command, Output};
+
+    use super::*;
+
+    /// A prologue whose `tollgate` only says that it runs, and then runs the command.
+    fn prologue(folder: &Path, command: &str) -> Prologue {
+        let tollgate = folder.join("tollgate");
+        fs::write(
+            &tollgate,
+            "#!/bin/sh\necho guarded\nwhile [ \"$1\" != -- ]; do shift; done\nshift\nexec \"$@\"\n",
+        )
+        .unwrap();
+        fs::set_permissions(&tollgate, fs::Permissions::from_mode(0o755)).unwrap();
+        let run = RunOf {
+            tollgate: &tollgate,
+            workspace: Path::new("/it's a folder"),
+            agent: &"a".parse().unwrap(),
+            turn: &TurnId::new().unwrap(),
+            turns: folder,
+            command,
+        };
+        Prologue::write(folder, "call-0", folder, &run).unwrap()
+    }
+
+    fn run(shell: &[&str], text: &str) -> Output {
+        Command::new(shell[0])
+            .args(&shell[1..])
+            .arg(text)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .output()
+            .unwrap()
+    }
+
+    const SHELLS: [&[&str]; 4] =
+        [&["bash", "-c"], &["bash", "--norc", "--noprofile", "-c"], &["zsh", "-f", "-c"], &["sh", "-c"]];
+
+    #[test]
+    fn a_command_behind_a_prologue_runs_once_and_inside_the_run() {
+        for shell in SHELLS {
+            for (command, prints) in [
+                ("echo one; exit 3", "one\n"),
+                ("cat <<'EOF'\nit's \"$HOME\"\nEOF\nexit 3", "it's \"$HOME\"\n"),
+                ("# a comment\nx='a  b'; echo \"$x\"; false || exit 3", "a  b\n"),
+            ] {
+                let folder = tempfile::tempdir().unwrap();
+                let prologue = prologue(folder.path(), command);
+                let ran = run(shell, &(prologue.line() + command));
+                let said = String::from_utf8_lossy(&ran.stdout);
+                assert_eq!(
+                    (&*said, ran.status.code()),
+                    (&*format!("guarded\n{prints}"), Some(3)),
+                    "{shell:?} {ran:?}"
+                );
+            }
+        }
+    }
+
+    /// Programs put a command into a text of their own.
+    #[test]
+    fn a_prologue_inside_the_text_of_a_program_runs_the_whole_text_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let prologue = prologue(folder.path(), "echo 'one'");
+        let text = prologue.line() + "echo 'one'";
+        let evaluated = format!("true && eval {} < /dev/null && echo two", quoted(&text));
+        let nested = format!("true\n(\n  trap 'true' EXIT\n{text}\n)\n__code=$?\necho two\nexit $__code");
+        for (text, prints) in [(evaluated, "guarded\none\ntwo\n"), (nested, "guarded\none\ntwo\ntwo\n")] {
+            let ran = run(&["bash", "-c"], &text);
+            assert_eq!(String::from_utf8_lossy(&ran.stdout), prints, "{ran:?}");
+        }
+    }
+
+    #[test]
+    fn a_command_that_cannot_be_guarded_does_not_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let prologue = prologue(folder.path(), "echo one");
+        let text = prologue.line() + "echo one";
+        // Read from a file, so that the shell does not know its text.
+        let script = folder.path().join("script");
+        fs::write(&script, &text).unwrap();
+        let ran = run(&["bash"], script.to_str().unwrap());
+        assert_eq!((ran.stdout.as_slice(), ran.status.code()), (&b""[..], Some(74)), "{ran:?}");
+        assert!(String::from_utf8_lossy(&ran.stderr).contains("did not run"), "{ran:?}");
+        // Another program in its place.
+        fs::remove_file(folder.path().join("tollgate")).unwrap();
+        let ran = run(&["bash", "-c"], &text);
+        assert_eq!((ran.stdout.as_slice(), ran.status.code()), (&b""[..], Some(127)), "{ran:?}");
+        // The file is gone, or the sandbox hides it.
+        prologue.remove();
+        for shell in SHELLS {
+            let ran = run(shell, &text);
+            assert!(ran.stdout.is_empty() && !ran.status.success(), "{shell:?} {ran:?}");
+        }
+    }
+
+    #[test]
+    fn the_file_is_for_its_user_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let prologue = prologue(folder.path(), "true");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&prologue.file), mode(prologue.file.parent().unwrap())), (0o600, 0o700));
+    }
+
+    #[test]
+    fn only_the_line_of_a_prologue_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let line = prologue(folder.path(), "true").line();
+        assert_eq!(without_line(&format!("{line}echo one\necho two")), "echo one\necho two");
+        for text in
+            ["", "echo one", ". ~/.profile\necho one", ". /etc/x || exit 74\necho one", line.trim_end()]
+        {
+            assert_eq!(without_line(text), text);
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! A real agent program: installed from npm, set up in a home of its own, run to its end.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use super::model::{Door, Model, Speaks, Step};
+use crate::hook::setup::approved;
+use crate::world::World;
+
+/// The programs start slowly on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// The folder in which the programs are installed; `None` if they cannot be installed.
+pub(super) fn programs() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let top = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+        let target = Path::new(env!("CARGO_BIN_EXE_tollgate")).ancestors().nth(2).unwrap();
+        let folder = target.join("agent-programs");
+        let ran = Command::new(top.join("scripts/agent-programs")).arg(&folder).stdin(Stdio::null()).output();
+        let why = match ran {
+            Ok(ran) if ran.status.success() => return Some(folder),
+            Ok(ran) => String::from_utf8_lossy(&ran.stderr).into_owned(),
+            Err(error) => error.to_string(),
+        };
+        assert!(
+            std::env::var_os("TOLLGATE_TEST_AGENT_PROGRAMS").is_none_or(|word| word != "required"),
+            "the agent programs cannot be installed: {why}"
+        );
+        #[allow(clippy::print_stderr, reason = "people who run the tests must see it")]
+        {
+        eprintln!(
+            "SKIPPED: the hooks are not tested with the real agent programs, which cannot be installed: {why}"
+        );
+        }
+        None
+    });
+    folder.as_deref()
+}
+
+/// A real program in a world, with its model.
+pub(super) struct Real<'w> {
+    world: &'w World,
+    speaks: Speaks,
+    door: Door,
+    pub(super) model: Model,
+    /// A person has approved its hooks. Otherwise the program runs with an option that needs no approval.
+    pub(super) approved: bool,
+    /// Without tollgate, for comparison.
+    pub(super) bare: bool,
+    /// In Codex's own sandbox, which allows writes in the workspace only.
+    pub(super) sandboxed: bool,
+    /// Rules of Codex for commands.
+    pub(super) rules: &'static str,
+}
+
+impl<'w> Real<'w> {
+    pub(super) fn new(world: &'w World, speaks: Speaks, script: Vec<Step>) -> Self {
+        Self::through(Door::Hooks, world, speaks, script)
+    }
+
+    pub(super) fn through(door: Door, world: &'w World, speaks: Speaks, script: Vec<Step>) -> Self {
+        Self {
+            world,
+            speaks,
+            door,
+            model: Model::start(speaks, door, world.root(), script),
+            approved: false,
+            bare: false,
+            sandboxed: false,
+            rules: "",
+        }
+    }
+
+    /// The configuration and the arguments, with a person's approval or without asking for it.
+    fn trusts(&self) -> (String, &'static [&'static str]) {
+        if self.approved {
+            return (approved(self.world), &["exec", "--skip-git-repo-check", "go"]);
+        }
+        let root = self.world.root();
+        let project = format!("[projects.\"{}\"]\ntrust_level = \"trusted\"\n", root.display());
+        (project, &["exec", "--dangerously-bypass-hook-trust", "--skip-git-repo-check", "go"])
+    }
+
+    fn command(&self, bin: &Path, home: &Path) -> Command {
+        let port = self.model.port;
+        let put = |name: &str, text: String| {
+            let path = home.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let (program, words): (&str, &[&str]) = match self.speaks {
+            Speaks::Codex => {
+                let (trust, words) = self.trusts();
+                let sandbox = if self.sandboxed { "workspace-write" } else { "danger-full-access" };
+                put(".codex/rules/default.rules", self.rules.into());
+                put(
+                    ".codex/config.toml",
+                    format!(
+                        "model = \"gpt-5.5\"\nmodel_provider = \"m\"\napproval_policy = \"never\"\nsandbox_mode = \"{sandbox}\"\n\
+                         [model_providers.m]\nname = \"m\"\nbase_url = \"http://127.0.0.1:{port}/v1\"\nwire_api = \"responses\"\nenv_key = \"K\"\n{trust}"
+                    ),
+                );
+                ("codex", words)
+            }
+            Speaks::Gemini => {
+                put(
+                    ".gemini/settings.json",
+                    serde_json::json!({
+                        "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": false}},
+                        "privacy": {"usageStatisticsEnabled": false}, "telemetry": {"enabled": false},
+                    })
+                    .to_string(),
+                );
+                ("gemini", &["--yolo", "--model", "gemini-2.5-flash", "-p", "go"])
+            }
+            Speaks::Opencode => {
+                put(
+                    ".config/opencode/opencode.json",
+                    serde_json::json!({
+                        "model": "m/gpt-4", "share": "disabled", "autoupdate": false,
+                        "provider": {"m": {
+                            "npm": "@ai-sdk/openai-compatible", "name": "m",
+                            "options": {"baseURL": format!("http://127.0.0.1:{port}/v1"), "apiKey": "x"},
+                            "models": {"gpt-4": {"name": "gpt-4"}, "gpt-5": {"name": "gpt-5"}},
+                        }},
+                    })
+                    .to_string(),
+                );
+                ("opencode", &["run", "go"])
+            }
+            Speaks::Claude => (
+                "claude",
+                &["-p", "go", "--permission-mode", "acceptEdits", "--allowedTools", "Bash,Read,Write,Edit"],
+            ),
+            Speaks::Copilot => ("copilot", &["-p", "go", "--allow-all-tools", "--allow-all-paths"]),
+            Speaks::Cline => {
+                put(
+                    ".cline/data/settings/providers.json",
+                    serde_json::json!({
+                        "version": 1, "lastUsedProvider": "openai-compatible",
+                        "providers": {"openai-compatible": {
+                            "settings": {
+                                "provider": "openai-compatible", "apiKey": "x", "model": "m",
+                                "baseUrl": format!("http://127.0.0.1:{port}/v1"),
+                            },
+                            "updatedAt": "2026-11-16T00:00:00.000Z", "tokenSource": "manual",
+                        }},
+                    })
+                    .to_string(),
+                );
+                // A refused call counts as a mistake.
+                ("cline", &["--json", "-P", "openai-compatible", "-m", "m", "--retries", "99", "do it"])
+            }
+        };
+        let tollgate = Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().unwrap();
+        let bins = [bin.join("node_modules/.bin"), bin.join("cline/node_modules/.bin")];
+        let mut command =
+            Command::new(bins.iter().map(|bin| bin.join(program)).find(|path| path.exists()).unwrap());
+        command
+            .args(words)
+            .current_dir(self.world.root())
+            .env_clear()
+            .env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", tollgate.display()))
+            .env("HOME", home)
+            .env("CODEX_HOME", home.join(".codex"))
+            .env("XDG_RUNTIME_DIR", self.world.tmp().join("run"))
+            .env("K", "x")
+            .env("GEMINI_API_KEY", "x")
+            .env("GOOGLE_GEMINI_BASE_URL", format!("http://127.0.0.1:{port}"))
+            .env("ANTHROPIC_BASE_URL", format!("http://127.0.0.1:{port}"))
+            .env("ANTHROPIC_API_KEY", "x")
+            .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
+            .env("DISABLE_TELEMETRY", "1")
+            .env("DISABLE_AUTOUPDATER", "1")
+            .env("COPILOT_OFFLINE", "true")
+            .env("COPILOT_PROVIDER_BASE_URL", format!("http://127.0.0.1:{port}/v1"))
+            .env("COPILOT_PROVIDER_API_KEY", "x")
+            .env("COPILOT_MODEL", "gpt-4.1")
+            .env("COPILOT_ALLOW_ALL", "true")
+            .env("COPILOT_AUTO_UPDATE", "false")
+            // Otherwise it leaves a process behind.
+            .env("CLINE_SESSION_BACKEND_MODE", "local")
+            .env("OPENCODE_DISABLE_AUTOUPDATE", "1")
+            .env("OPENCODE_DISABLE_MODELS_FETCH", "1")
+            .env("OPENCODE_DISABLE_LSP_DOWNLOAD", "1")
+            .env("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the program to its end, and checks that it followed the script.
+    pub(super) fn plays(&self, bin: &Path) {
+        self.plays_with(bin, |_| {});
+    }
+
+    pub(super) fn plays_with(&self, bin: &Path, adjust: impl FnOnce(&mut Command)) {
+        let host = self.speaks.host();
+        let door = match self.door {
+            Door::Hooks => "--host",
+            Door::Mcp => "--mcp",
+        };
+        if !self.bare {
+            self.world.run(&format!("init {door} {host}")).is(0);
+        }
+        let home = self.world.tmp().join(format!("home-{host}"));
+        let mut command = self.command(bin, &home);
+        adjust(&mut command);
+        let log = self.world.tmp().join(format!("{host}.log"));
+        let output = fs::File::create(&log).unwrap();
+        let mut child = command.stdout(output.try_clone().unwrap()).stderr(output).spawn().unwrap();
+        let started = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            if started.elapsed() > PATIENCE {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let (played, wrong, last) = self.model.ended();
+        let said = fs::read_to_string(&log).unwrap_or_default();
+        let tail = |text: &str| {
+            text.chars().rev().take(4000).collect::<Vec<_>>().into_iter().rev().collect::<String>()
+        };
+        assert!(played > 0, "{host} never asked its model: {}", tail(&said));
+        assert!(wrong.is_empty(), "{host}: {wrong:#?}\n{}", tail(&said));
+        assert_eq!(played, self.model.length(), "{host} stopped early: {}\n{}", tail(&said), tail(&last));
+    }
+}

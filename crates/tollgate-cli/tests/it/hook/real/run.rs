@@ -1,0 +1,175 @@
+//! The real programs whose shell commands run through `tollgate run`.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use super::model::Act::{Read, Shell};
+use super::model::Ends::{Done, Stale};
+use super::model::{Act, Ends, Speaks, Step};
+use super::program::{Real, programs};
+use super::{all_is_settled, step, step_after, stories};
+use crate::world::World;
+
+const SETTINGS: &str = "[guard]\nunread = \"known\"\n[run]\nshell = \"transaction\"\n";
+
+/// Any user but root.
+const NORMAL_USER: u32 = 1000;
+
+const PYTHON: &str = "python3 -c \"open('python', 'w').write('mine\\n')\"";
+
+/// Commands that no parser sees through, each over a stale file, and again after the file was read.
+fn more_stories(root: &Path, files: &[&str]) -> Vec<Step> {
+    for file in ["python", "script", "stashed"] {
+        fs::write(root.join(file), "one\n").unwrap();
+    }
+    fs::write(root.join("fix.sh"), "echo mine > script\n").unwrap();
+    let mut script = Vec::new();
+    let stories: [(&str, &str, Act); 3] = [
+        ("python", "mine\n", Shell(PYTHON)),
+        ("script", "mine\n", Shell("sh fix.sh")),
+        ("stashed", "one\n", Shell("git stash -q -- stashed")),
+    ];
+    for (file, after, act) in stories.into_iter().filter(|(file, ..)| files.contains(file)) {
+        let (foreign, unchanged, written) = (root.join(file), root.join(file), root.join(file));
+        let cat: &'static str = Box::leak(format!("cat {file}").into_boxed_str());
+        script.extend([
+            step(Read(file), Done),
+            step_after(move || fs::write(&foreign, "foreign\n").unwrap(), act.clone(), Stale),
+            step_after(
+                move || assert_eq!(fs::read_to_string(&unchanged).unwrap(), "foreign\n"),
+                Shell(cat),
+                Done,
+            ),
+            step(act, Done),
+            step_after(
+                move || assert_eq!(fs::read_to_string(&written).unwrap(), after, "{}", written.display()),
+                Shell(cat),
+                Done,
+            ),
+        ]);
+    }
+    script
+}
+
+fn repository() -> World {
+    let world = World::with(SETTINGS);
+    world.puts("stashed", "one\n");
+    let set_up = "git init -q . && git config user.name a && git config user.email a@b && git add stashed && git commit -qm one";
+    world.script(set_up).ends().is(0);
+    world
+}
+
+fn tell(speaks: Speaks) {
+    let Some(bin) = programs() else { return };
+    let world = repository();
+    let mut script = stories(speaks, &world.root());
+    script.extend(more_stories(&world.root(), &["python", "script", "stashed"]));
+    Real::new(&world, speaks, script).plays(bin);
+    commands_ran(&world);
+}
+
+/// The commands ran through `tollgate run`, and nothing is left of them.
+fn commands_ran(world: &World) {
+    all_is_settled(world);
+    let lines = world.json("ledger tail --type MUTATION");
+    let by_run = lines.as_array().unwrap().iter().filter(|line| line["payload"]["via"] == "run").count();
+    assert!(by_run >= 4, "the commands ran without a transaction: {lines}");
+}
+
+#[test]
+fn codex() {
+    tell(Speaks::Codex);
+}
+
+#[test]
+fn gemini() {
+    tell(Speaks::Gemini);
+}
+
+#[test]
+fn opencode() {
+    tell(Speaks::Opencode);
+}
+
+#[test]
+fn claude_code() {
+    tell(Speaks::Claude);
+}
+
+#[test]
+fn copilot() {
+    tell(Speaks::Copilot);
+}
+
+#[test]
+fn cline() {
+    tell(Speaks::Cline);
+}
+
+/// In its own sandbox, Codex mounts parts of the workspace read-only, among them `.git`. As a normal user, like most people.
+#[test]
+fn codex_in_its_own_sandbox() {
+    let Some(bin) = programs() else { return };
+    let world = repository();
+    let mut script = stories(Speaks::Codex, &world.root());
+    script.extend(more_stories(&world.root(), &["python", "script"]));
+    let mut real = Real::new(&world, Speaks::Codex, script);
+    real.sandboxed = true;
+    let is_root = rustix::process::geteuid().is_root();
+    let give_to = |user: u32| {
+        let owner = format!("{user}:{user}");
+        let given = Command::new("chown").args(["-R", &owner]).arg(world.tmp()).status().unwrap();
+        assert!(given.success());
+    };
+    real.plays_with(bin, |command| {
+        if is_root {
+            give_to(NORMAL_USER);
+            command.uid(NORMAL_USER).gid(NORMAL_USER);
+        }
+    });
+    if is_root {
+        give_to(0);
+    }
+    commands_ran(&world);
+}
+
+/// As root, Codex's own sandbox allows no private view of the workspace. What cannot be guarded does not run.
+#[test]
+fn a_stale_file_survives_a_command_in_the_sandbox_of_codex() {
+    let Some(bin) = programs() else { return };
+    let world = repository();
+    world.puts("python", "one\n");
+    let foreign = world.path("python");
+    let script = vec![
+        step(Shell("cat python"), Done),
+        step_after(move || fs::write(&foreign, "foreign\n").unwrap(), Shell(PYTHON), Ends::Either),
+        step(Shell("cat python"), Ends::Either),
+    ];
+    let mut real = Real::new(&world, Speaks::Codex, script);
+    real.sandboxed = true;
+    real.plays(bin);
+    world.holds("python", "foreign\n");
+    let (_, _, shown) = real.model.ended();
+    assert!(shown.contains("STALE_FILE") || shown.contains("cannot be guarded here"), "{shown}");
+}
+
+/// The rules of Codex judge the command that tollgate has changed, and still see the original command in it.
+#[test]
+fn a_command_that_codex_forbids_does_not_run() {
+    let Some(bin) = programs() else { return };
+    let world = repository();
+    let script = vec![
+        step(Shell("touch forbidden"), Done),
+        step(Shell("echo one && touch forbidden"), Done),
+        step(Shell("echo one > allowed"), Done),
+    ];
+    let mut real = Real::new(&world, Speaks::Codex, script);
+    real.rules = "prefix_rule(pattern=[\"touch\"], decision=\"forbidden\")\n";
+    real.plays(bin);
+    assert!(!world.path("forbidden").exists(), "the rule did not fire");
+    world.holds("allowed", "one\n");
+    let (_, _, shown) = real.model.ended();
+    assert_eq!(shown.matches("policy forbids").count(), 2, "{shown}");
+}

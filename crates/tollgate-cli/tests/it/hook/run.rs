@@ -1,0 +1,373 @@
+//! Shell commands that run through `tollgate run`: a simulated program runs what the hook answers, with bash.
+
+use std::fs;
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+
+use super::{Program, Tool};
+use crate::world::{Ran, World};
+
+/// The programs whose commands can be changed.
+const HOSTS: [&str; 6] = ["claude-code", "codex", "gemini", "opencode", "copilot", "cline"];
+
+const SETTINGS: &str = "[guard]\nunread = \"known\"\ndurability = \"fast\"\n[run]\nshell = \"transaction\"\n";
+
+/// What came of a command.
+#[derive(Debug)]
+enum Command {
+    /// The hook blocked it for this reason.
+    Blocked(String),
+    /// It ran.
+    Ran(Ran),
+}
+
+impl Command {
+    /// What the model was told.
+    fn said(&self) -> String {
+        match self {
+            Self::Blocked(reason) => reason.clone(),
+            Self::Ran(ran) => ran.stdout() + &ran.stderr(),
+        }
+    }
+}
+
+/// Where the answer of a host has the changed commands.
+pub(super) fn changed(host: &str, answer: &Value) -> Option<String> {
+    let input = match host {
+        "claude-code" | "codex" => &answer["hookSpecificOutput"]["updatedInput"],
+        "gemini" => &answer["hookSpecificOutput"]["tool_input"],
+        "opencode" => &answer["args"],
+        "copilot" => &answer["modifiedArgs"],
+        _ => &answer["overrideInput"],
+    };
+    let command = input.get("command").or(input["commands"].get(0))?;
+    Some(command.as_str()?.to_owned()).filter(|command| command.starts_with(". /"))
+}
+
+/// Runs a command as a program with hooks does.
+fn runs(program: &Program<'_>, command: &str) -> Command {
+    let (world, tool) = (program.world, Tool::Shell(command));
+    program.calls.set(program.calls.get() + 1);
+    let call = format!("run-{}", program.calls.get());
+    let before = program.before(&tool, &call);
+    let answer = program.hook(&before);
+    if let Some(text) = changed(program.host, &answer.json()) {
+        let (line, rest) = text.split_once('\n').unwrap();
+        assert_eq!(rest, command);
+        let ran = world.script(&text).ends();
+        let mut after = program.after(&tool, &call, &(ran.stdout() + &ran.stderr()));
+        // Programs report the command that they ran.
+        put_command(&mut after, command, &text);
+        program.says(&after);
+        let file = line.split(' ').nth(1).unwrap();
+        assert!(!fs::exists(file).unwrap(), "the prologue is left");
+        return Command::Ran(ran);
+    }
+    Command::Blocked(program.asks(&before).unwrap())
+}
+
+/// Replaces a text in JSON.
+fn put_command(value: &mut Value, old: &str, new: &str) {
+    match value {
+        Value::String(text) if text == old => *text = new.to_owned(),
+        Value::Array(list) => list.iter_mut().for_each(|value| put_command(value, old, new)),
+        Value::Object(map) => map.values_mut().for_each(|value| put_command(value, old, new)),
+        _ => {}
+    }
+}
+
+/// A repository with a file `f`, and everything that the commands below need. It is made once, and copied.
+fn repository(settings: &str) -> World {
+    static MADE: LazyLock<World> = LazyLock::new(make_repository);
+    let world = World::with(settings);
+    let from = MADE.root();
+    world.script(&format!("cp -a '{0}'/[!.]* '{0}/.git' '{0}/.gitignore' .", from.display())).ends().is(0);
+    world
+}
+
+fn make_repository() -> World {
+    let world = World::with("");
+    let files = [
+        ("f", "one\ntwo\n"),
+        ("mine", "mine\n"),
+        ("d/f", "mine\n"),
+        ("fix.sh", "echo mine > f\n"),
+        ("fix.py", "import pathlib\npathlib.Path('f').write_text('mine\\n')\n"),
+        ("edit.py", "t = open('f').read()\nopen('f', 'w').write(t.replace('one', 'mine'))\n"),
+        ("Makefile", "all:\n\techo mine > f\n"),
+        ("p.patch", "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-one\n+mine\n"),
+        (".gitignore", ".tollgate/\n"),
+    ];
+    for (file, text) in files {
+        world.puts(file, text);
+    }
+    let set_up = "git init -q . && git config user.name a && git config user.email a@b && chmod +x fix.sh && cd d && tar cf ../mine.tar f && zip -q ../mine.zip f && cd .. && git add -A && git commit -qm one";
+    world.script(set_up).ends().is(0);
+    world
+}
+
+/// What a foreign program writes into `f` after the agent has read it. Every patch still applies to it.
+const FOREIGN: &str = "one\nforeign\n";
+
+/// Commands that change `f`, and of which no parser could tell that they do.
+const HOLE: &[&str] = &[
+    "python3 -c \"open('f', 'w').write('mine\\n')\"",
+    "python3 -c \"import os; os.remove('f')\"",
+    "python3 -c \"import os; os.rename('mine', 'f')\"",
+    "python3 -c \"t = open('f').read(); open('f', 'w').write(t.replace('one', 'mine'))\"",
+    "python3 -c \"f = open('f', 'r+'); f.write('ONE')\"",
+    "python3 -c \"import mmap; f = open('f', 'r+b'); m = mmap.mmap(f.fileno(), 0); m[0:3] = b'ONE'; m.flush()\"",
+    "python3 fix.py",
+    "python3 edit.py",
+    "python3 <<'END'\nopen('f', 'w').write('mine\\n')\nEND",
+    "node -e \"require('fs').writeFileSync('f', 'mine\\n')\"",
+    "perl -e 'open(F, \">\", \"f\"); print F \"mine\\n\"'",
+    "perl -e 'unlink \"f\"'",
+    "./fix.sh",
+    "sh fix.sh",
+    "source fix.sh",
+    ". ./fix.sh",
+    "make -s",
+    "echo 'echo mine > f' | sh",
+    "sh <<< 'echo mine > f'",
+    "exec 3> >(cat > f); echo mine >&3; exec 3>&-; wait $!",
+    "echo f | xargs cp mine",
+    "find . -name f -path ./f -exec cp mine {} \\;",
+    "export T=f; sh -c 'echo mine > \"$T\"'",
+    "a=f; b=a; echo mine > \"${!b}\"",
+    "echo mine > \"$(echo f)\"",
+    "shopt -s expand_aliases\nalias w='tee f'\necho mine | w",
+    "w() { echo mine > \"$1\"; }; w f",
+    "git reset -q --hard HEAD",
+    "git stash -q",
+    "git apply --unidiff-zero p.patch",
+    "patch -s -p1 < p.patch",
+    "cp --target-directory=. d/f",
+    "sed -n 'w f' mine",
+    "printf '%s\\n' '1s/one/mine/' w q | ed -s f",
+    "ex -sc '1s/one/mine/|x' f",
+    "awk '{print > \"f\"}' mine",
+    "sort -o f mine",
+    "curl -s -o f \"file://$PWD/mine\"",
+    "tar xf mine.tar",
+    "unzip -oq mine.zip",
+    "ln -s f l; echo mine > l",
+    "trap 'echo mine > f' EXIT",
+    "BASH_ENV=./fix.sh bash -c true",
+    "echo mine 1<>f",
+    "eval \"$(printf 'echo mine > %s' f)\"",
+    "(cd d && echo mine > ../f)",
+    "bash -c \"$(cat fix.sh)\"",
+    "env -i /bin/sh -c 'echo mine > f'",
+    "nice python3 fix.py & wait",
+    "truncate -s 0 \"$(ls f)\"",
+];
+
+fn text(world: &World) -> Option<String> {
+    fs::read_to_string(world.path("f")).ok()
+}
+
+/// Each command is run on a stale file without tollgate, on a stale file with it, and on an unchanged file with it.
+fn close_the_hole(hosts: [&'static str; 3]) {
+    let ours = HOLE.iter().enumerate().filter(|(at, _)| hosts.contains(&HOSTS[at % HOSTS.len()]));
+    let mut wrong = Vec::new();
+    for (at, command) in ours {
+        let host = HOSTS[at % HOSTS.len()];
+        let control = repository("");
+        control.puts("f", FOREIGN);
+        control.script(command).ends();
+        if text(&control).as_deref() == Some(FOREIGN) {
+            wrong.push(format!("`{command}` does not even change the file without tollgate"));
+        }
+
+        let stale = repository(SETTINGS);
+        let agent = Program::new(&stale, host, "s");
+        runs(&agent, "cat f");
+        stale.puts("f", FOREIGN);
+        let came = runs(&agent, command);
+        if text(&stale).as_deref() != Some(FOREIGN) || !came.said().contains("STALE_FILE") {
+            wrong.push(format!("{host}: `{command}` on a stale file: {:?}, {}", text(&stale), came.said()));
+        }
+        if let Command::Ran(ran) = &came
+            && ran.code() != Some(75)
+        {
+            wrong.push(format!("{host}: `{command}` ended with {ran}"));
+        }
+
+        let (fresh, native) = (repository(SETTINGS), repository(""));
+        let agent = Program::new(&fresh, host, "s");
+        runs(&agent, "cat f");
+        let came = runs(&agent, command);
+        native.script(command).ends();
+        if text(&fresh) != text(&native) || came.said().contains("error_type") {
+            wrong.push(format!(
+                "{host}: `{command}` on an unchanged file: {:?}, {}",
+                text(&fresh),
+                came.said()
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn commands_that_no_parser_sees_lose_nothing_in_claude_code_codex_and_gemini() {
+    close_the_hole(["claude-code", "codex", "gemini"]);
+}
+
+#[test]
+fn commands_that_no_parser_sees_lose_nothing_in_opencode_copilot_and_cline() {
+    close_the_hole(["opencode", "copilot", "cline"]);
+}
+
+#[test]
+fn a_command_that_the_parser_knows_to_be_stale_does_not_run() {
+    for host in HOSTS {
+        let world = repository(SETTINGS);
+        let agent = Program::new(&world, host, "s");
+        runs(&agent, "cat f");
+        world.puts("f", FOREIGN);
+        let came = runs(&agent, "touch ran; echo mine > f");
+        assert!(
+            matches!(&came, Command::Blocked(reason) if reason.contains("STALE_FILE")),
+            "{host}: {came:?}"
+        );
+        assert!(!world.path("ran").exists());
+        // The agent reads again, and the same command runs.
+        runs(&agent, "cat f");
+        let came = runs(&agent, "touch ran; echo mine > f");
+        assert!(matches!(&came, Command::Ran(ran) if ran.code() == Some(0)), "{host}: {came:?}");
+        world.holds("f", "mine\n");
+    }
+}
+
+#[test]
+fn the_turn_learns_what_a_command_wrote_and_only_what_its_output_shows() {
+    for host in HOSTS {
+        let world = repository(SETTINGS);
+        let agent = Program::new(&world, host, "s");
+        // Its own change is no foreign one.
+        runs(&agent, "cat f");
+        runs(&agent, "python3 fix.py");
+        assert!(matches!(runs(&agent, "echo two > f"), Command::Ran(_)), "{host}");
+        world.holds("f", "two\n");
+        // A command that reads all files does not show them.
+        world.puts("f", FOREIGN);
+        runs(&agent, "grep -rc no-such-word . | wc -l");
+        let came = runs(&agent, "python3 fix.py");
+        assert!(came.said().contains("STALE_FILE"), "{host}: {came:?}");
+        // This one shows it.
+        runs(&agent, "python3 -c \"print(open('f').read())\"");
+        let came = runs(&agent, "python3 fix.py");
+        assert!(!came.said().contains("STALE_FILE"), "{host}: {came:?}");
+        world.holds("f", "mine\n");
+    }
+}
+
+#[test]
+fn no_answer_decides_for_the_person_except_where_the_program_needs_it() {
+    for host in HOSTS {
+        let world = repository(SETTINGS);
+        let agent = Program::new(&world, host, "s");
+        let answer = agent.hook(&agent.before(&Tool::Shell("ls"), "c")).json();
+        assert_eq!(answer.to_string().contains("allow"), host == "codex", "{host}: {answer}");
+        let answer = agent.hook(&agent.before(&Tool::Read("f"), "d"));
+        assert!(host == "codex" || answer.stdout().is_empty(), "{host}: only commands run");
+    }
+    let world = repository(SETTINGS);
+    let agent = Program::new(&world, "claude-code", "s");
+    let mut before = agent.before(&Tool::Shell("ls"), "c");
+    before["tool_input"] = json!({"command": "ls", "description": "d", "timeout": 5});
+    let input = agent.hook(&before).json()["hookSpecificOutput"]["updatedInput"].clone();
+    assert_eq!((&input["description"], &input["timeout"]), (&json!("d"), &json!(5)), "all fields are kept");
+}
+
+/// The line of an earlier prologue that a model repeats, because its program showed it the changed command.
+#[test]
+fn a_repeated_line_is_replaced() {
+    let world = repository(SETTINGS);
+    let agent = Program::new(&world, "copilot", "s");
+    let old = ". /tmp/tollgate-0/x/hooks/y/prologues/z-0 || exit 74\n";
+    let answer = agent.hook(&agent.before(&Tool::Shell(&format!("{old}echo hello")), "c")).json();
+    let text = changed("copilot", &answer).unwrap();
+    assert!(!text.contains("/x/hooks/y") && text.ends_with("|| exit 74\necho hello"), "{text}");
+}
+
+#[test]
+fn commands_are_blocked_if_the_run_cannot_be_prepared_and_run_by_default() {
+    let world = repository(SETTINGS);
+    let agent = Program::new(&world, "claude-code", "s");
+    runs(&agent, "cat f");
+    fs::remove_dir_all(world.path(".tollgate/run")).unwrap();
+    world.puts(".tollgate/run", "not a folder");
+    assert!(agent.asks(&agent.before(&Tool::Shell("python3 fix.py"), "c")).is_some());
+    let world = repository("");
+    let agent = Program::new(&world, "claude-code", "s");
+    assert_eq!(agent.asks(&agent.before(&Tool::Shell("python3 fix.py"), "c")), None);
+}
+
+#[test]
+fn the_doctor_sends_a_command_through_the_hooks_and_tells_the_level() {
+    let world = World::with(SETTINGS);
+    for host in HOSTS {
+        world.run(&format!("init --host {host}")).is(0);
+    }
+    let said = world.run("doctor").stdout();
+    for host in HOSTS {
+        let line = said.lines().find(|line| line.contains(&format!("`{host}`: hooks"))).unwrap_or_default();
+        assert!(line.contains("`tollgate run`, level `transaction`"), "{host}: {said}");
+    }
+    let world = World::with("");
+    world.run("init --host copilot").is(0);
+    assert!(!world.run("doctor").stdout().contains("tollgate run"), "commands are only parsed");
+}
+
+#[test]
+fn init_lets_commands_run_where_the_program_was_tried_with_it() {
+    let shell = |world: &World| {
+        let text = fs::read_to_string(world.path(".tollgate/config.toml")).unwrap();
+        text.lines().find(|line| line.contains("shell = ")).map(str::to_owned)
+    };
+    for (hosts, line) in [
+        ("--host codex --host copilot", "shell = \"transaction\""),
+        ("--host cline --host opencode", "shell = \"transaction\""),
+        ("--host claude-code", "# shell = \"parse\""),
+        ("--host copilot --host gemini", "# shell = \"parse\""),
+        ("", "# shell = \"parse\""),
+    ] {
+        let world = World::new();
+        world.run(&format!("init {hosts}")).is(0);
+        assert_eq!(shell(&world).as_deref(), Some(line), "{hosts}");
+        world.run("init --remove").is(0);
+        assert!(!world.path(".tollgate/config.toml").exists(), "{hosts}: it is the unchanged template");
+    }
+    let world = World::new();
+    world.run("init").is(0);
+    world.run("init --host cline").is(0);
+    assert_eq!(
+        shell(&world).as_deref(),
+        Some("shell = \"transaction\""),
+        "the template said nothing about it"
+    );
+    let world = World::with("[run]\nshell = \"parse\"\n");
+    world.run("init --host cline").is(0);
+    assert_eq!(shell(&world).as_deref(), Some("shell = \"parse\""), "the user has decided");
+}
+
+#[test]
+fn a_command_cannot_switch_the_guard_off() {
+    let world = repository(SETTINGS);
+    let agent = Program::new(&world, "codex", "s");
+    runs(&agent, "cat f");
+    world.puts("f", FOREIGN);
+    runs(
+        &agent,
+        "python3 -c \"open('.tollgate/config.toml', 'a').write('[guard]\\nmode = \\\"off\\\"\\n')\"",
+    );
+    runs(&agent, "python3 -c \"import os; os.rename('mine', '.tollgate/config.toml')\"");
+    assert_eq!(fs::read_to_string(world.path(".tollgate/config.toml")).unwrap(), SETTINGS);
+    let came = runs(&agent, "python3 fix.py");
+    assert!(came.said().contains("STALE_FILE"), "{came:?}");
+    world.holds("f", FOREIGN);
+}

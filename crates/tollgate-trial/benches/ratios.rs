@@ -252,6 +252,8 @@ fn entry() -> Entry {
                 owner: None,
                 recovered: false,
                 took_us: None,
+                via: None,
+                level: None,
             }),
             MutationStatus::Applied,
         ),

@@ -247,7 +247,7 @@ impl Client {
             path,
             body,
             token.as_deref(),
-            Limits { answer: left, whole: Some(left), begin: limit },
+            RequestLimits { answer: left, whole: Some(left), begin: limit },
         )?;
         let text = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
         let text = text.map_err(|error| Failed::Lost(error.to_string()))?;
@@ -260,7 +260,7 @@ impl Client {
         path: &str,
         body: &[u8],
         token: Option<&str>,
-        limits: Limits,
+        limits: RequestLimits,
     ) -> Tried<ureq::http::Response<ureq::Body>> {
         let mut request = self.agent.post(format!("{}{path}", self.nodes[number].base));
         if let Some(token) = token {
@@ -286,7 +286,7 @@ impl Client {
         if token.is_none() {
             let body = json!({ "name": login.user, "password": login.password }).to_string();
             let mut answer =
-                self.post(number, "/v3/auth/authenticate", body.as_bytes(), None, Limits::all(limit))?;
+                self.post(number, "/v3/auth/authenticate", body.as_bytes(), None, RequestLimits::all(limit))?;
             let text = answer.body_mut().read_to_vec().map_err(|error| Failed::Lost(error.to_string()))?;
             if !answer.status().is_success() {
                 // Nothing but the login was sent.
@@ -346,7 +346,7 @@ impl Client {
             .and_then(|()| self.token(number, PER_NODE))
             .and_then(|token| {
                 let body = body.to_string();
-                let limits = Limits { begin: PER_NODE, answer: WATCH, whole: None };
+                let limits = RequestLimits { begin: PER_NODE, answer: WATCH, whole: None };
                 self.post(number, "/v3/watch", body.as_bytes(), token.as_deref(), limits)
             });
         match opened {
@@ -385,7 +385,7 @@ impl Client {
             let asked = jiff::Timestamp::now();
             let version: VersionAnswer = serde_json::from_slice(&text).unwrap_or_default();
             let token = self.token(number, PER_NODE)?;
-            let (path, limits) = ("/v3/maintenance/status", Limits::all(PER_NODE));
+            let (path, limits) = ("/v3/maintenance/status", RequestLimits::all(PER_NODE));
             let mut answer = self.post(number, path, b"{}", token.as_deref(), limits)?;
             let text = answer.body_mut().read_to_vec().map_err(|error| Failed::Lost(error.to_string()))?;
             let status = serde_json::from_slice(&text).map_err(|error| Failed::Lost(error.to_string()))?;
@@ -409,7 +409,7 @@ pub(crate) struct NodeReport {
 
 /// How long a request may take.
 #[derive(Clone, Copy)]
-struct Limits {
+struct RequestLimits {
     /// Until the node begins to answer.
     begin: Duration,
     /// Until the answer is complete.
@@ -418,7 +418,7 @@ struct Limits {
     whole: Option<Duration>,
 }
 
-impl Limits {
+impl RequestLimits {
     fn all(limit: Duration) -> Self {
         Self { begin: limit, answer: limit, whole: Some(limit) }
     }

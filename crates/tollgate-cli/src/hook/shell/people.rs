@@ -81,6 +81,6 @@ fn decision(verb: &str) -> Option<String> {
 pub(super) fn may_be_people_only(text: &str) -> Option<String> {
     let mut words = text.split(|c: char| !(c.is_alphanumeric() || c == '-' || c == '_'));
     let has_name = words.clone().any(|word| NAMES.contains(&word));
-    let only = |word: &&str| DECISIONS.contains(word) || ["serve", "token", "trust", "vault"].contains(word);
+    let only = |word: &&str| DECISIONS.contains(word) || ["serve", "token", "trust"].contains(word);
     words.find(only).filter(|_| has_name).map(|word| format!("tollgate {word}"))
 }

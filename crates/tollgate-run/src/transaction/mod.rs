@@ -45,7 +45,7 @@ use self::ignored::IgnoreRules;
 use self::layer::{Layer, LayerChanges};
 use self::reads::{CommandReads, FileUse};
 use self::start::{Names, changed, now_on_disk};
-use self::view::{ENTERED, View, WATCHED, layer_folders};
+use self::view::{ENTERED, CommandView, WATCHED, layer_folders};
 use self::why_not::reason;
 use crate::level::{LEVEL_VARIABLE, RunLevel};
 use crate::outcome::{AfterRun, LevelAttempt, ReadFile, RunEnd, RunNote, RunOutcome, WrittenFile};
@@ -168,7 +168,7 @@ impl Transaction {
     }
 
     /// What the child needs to make its view, and where it reports.
-    fn view(&mut self, folder: &Path, supervisor: Option<&Supervisor>) -> Result<(View, File)> {
+    fn view(&mut self, folder: &Path, supervisor: Option<&Supervisor>) -> Result<(CommandView, File)> {
         let (report, to) = pipe_with(PipeFlags::CLOEXEC).at("open", "a pipe")?;
         let run = self
             .folder
@@ -178,7 +178,7 @@ impl Transaction {
         let watcher =
             self.reads.watcher().map(|watcher| watcher.try_clone().at("copy", "a descriptor")).transpose()?;
         let watched = self.names.iter().flat_map(Names::folders).map(Path::to_owned).collect();
-        let view = View {
+        let view = CommandView {
             root: self.root.clone(),
             run: run.to_owned(),
             folder: folder.to_owned(),

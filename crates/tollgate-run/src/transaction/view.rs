@@ -1,6 +1,6 @@
 //! The private view of a command: an overlay on the workspace, which only the command and its children see.
 //!
-//! [`View::enter`] runs in the child, before it executes its program. It changes nothing outside of the child.
+//! [`CommandView::enter`] runs in the child, before it executes its program. It changes nothing outside of the child.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -39,7 +39,7 @@ fn watched() -> WatchFlags {
 }
 
 /// How to make the view. Everything is prepared before the child exists.
-pub(super) struct View {
+pub(super) struct CommandView {
     /// The workspace, absolute.
     pub(super) root: PathBuf,
     /// The folder of this run, relative to the workspace.
@@ -61,7 +61,7 @@ pub(super) struct View {
     pub(super) mask: Option<SignalMask>,
 }
 
-impl View {
+impl CommandView {
     pub(super) fn enter(&self) -> io::Result<()> {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         self.own_namespaces()?;

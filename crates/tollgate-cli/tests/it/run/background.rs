@@ -64,10 +64,3 @@ fn a_process_of_its_own_session_is_waited_for_too() {
     until("its changes", || world.path("later").exists().then_some(()));
     world.nothing_is_left();
 }
-
-#[test]
-fn a_process_that_ends_with_the_command_is_not_mentioned() {
-    let world = World::new();
-    let ran = world.guarded("sleep 0.001 & echo x > f").ends().is(0);
-    assert_eq!(ran.stderr(), "");
-}

@@ -26,7 +26,8 @@ const HOLD: &str = "touch ../ready; until [ -e ../go ] || [ ! -e ../ready ]; do 
 impl World {
     /// `tollgate run -- sh -c SCRIPT`, with all programs of the machine.
     fn guarded(&self, script: &str) -> Run<'_> {
-        self.guarded_with(&[], script)
+        // A command that ends with `&` would be guarded call by call.
+        self.guarded_with(&["--mode", "transaction"], script)
     }
 
     fn guarded_with(&self, options: &[&str], script: &str) -> Run<'_> {

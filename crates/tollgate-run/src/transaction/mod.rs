@@ -45,7 +45,7 @@ use self::ignored::IgnoreRules;
 use self::layer::{Layer, LayerChanges};
 use self::reads::{CommandReads, FileUse};
 use self::start::{Names, changed, now_on_disk};
-use self::view::{ENTERED, CommandView, WATCHED, layer_folders};
+use self::view::{CommandView, ENTERED, WATCHED, layer_folders};
 use self::why_not::reason;
 use crate::level::{LEVEL_VARIABLE, RunLevel};
 use crate::outcome::{AfterRun, LevelAttempt, ReadFile, RunEnd, RunNote, RunOutcome, WrittenFile};

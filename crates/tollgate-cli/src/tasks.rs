@@ -3,18 +3,20 @@
 //! The library opens the vault. This file adds what the library does not know: the environment of this process.
 
 use std::ops::Deref;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use tollgate::error::{Fault, Result};
-use tollgate::tasks::{self, TaskOptions, VaultHome, check_store};
+use tollgate::tasks::{self, StoreLogin, TaskOptions, VaultHome, check_store};
 use tollgate::vault::checkup::Synced;
 use tollgate::workspace::{STATE_FOLDER, Workspace, read_settings};
 
 use crate::agent_log::AgentLogs;
 use crate::error::CliError;
 use crate::invocation::Invocation;
+use crate::trust::Configured;
 use crate::words;
 
 /// The vault of a workspace, and the log of each agent.
@@ -92,10 +94,22 @@ impl Invocation {
             observer: Some(Arc::new(move |entry| observer.event(entry))),
             own_ssh: !self.plain_ssh(),
             ledger_head: self.ledger_head(&home)?,
-            login: self.store_login(),
+            login: self.login_for(&home)?,
             passfile: self.passfile(),
         };
         Ok(tasks::open(workspace, options)?.map(|open| LoggedVault { open, logs }))
+    }
+
+    /// The login for the engine that the configuration names. The configuration may come from somebody else, so the user must
+    /// have agreed to the address.
+    fn login_for(&self, home: &Path) -> Result<Option<StoreLogin>> {
+        let Some(login) = self.store_login() else { return Ok(None) };
+        match Configured::read(home)?.engine {
+            Some(url) if !self.trust().trusts_engine(&url) => {
+                Err(Fault::Invalid { what: words::untrusted_engine(&url) })
+            }
+            _ => Ok(Some(login)),
+        }
     }
 
     /// The tasks in another store, opened with the settings of this workspace. Its vault is made if it is missing.

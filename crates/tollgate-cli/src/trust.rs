@@ -1,8 +1,9 @@
 //! What the user trusts in workspaces: the commands in a configuration, and the state of another user.
 //!
 //! A configuration comes with a cloned or synchronised folder, so its commands run only after the user has agreed to exactly
-//! these bytes. State that another user owns is ignored unless the user has agreed to it. Both agreements are kept in the
-//! user's own state folder: one file per workspace, named after the hash of its path.
+//! these bytes. State that another user owns is ignored unless the user has agreed to it. A password goes only to an engine
+//! whose address the user has chosen or agreed to. The agreements are kept in the user's own state folder: one file per
+//! workspace and per engine, named after the hash of its path or address.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate::digest::Digest;
 use tollgate::error::Fault;
-use tollgate::settings::{HookSettings, Settings};
+use tollgate::settings::{HookSettings, Settings, StoreChoice};
 use tollgate::workspace::{STATE_FOLDER, read_settings};
 
 use crate::replace::{FileAccess, replace_file};
@@ -41,6 +42,8 @@ pub(crate) struct Configured {
     pub(crate) bytes: Vec<u8>,
     /// The commands in it.
     pub(crate) commands: Commands,
+    /// The address of the engine that it names, if any.
+    pub(crate) engine: Option<String>,
 }
 
 /// The formatter for a file.
@@ -63,9 +66,12 @@ impl Configured {
         };
         // From these bytes and not from the file, which may change at any time.
         let text = String::from_utf8_lossy(&bytes);
-        let settings = Settings::parse(&text, &path);
-        let commands = settings.map(|settings| settings.hooks.formatters).unwrap_or_default();
-        Ok(Self { path, bytes, commands })
+        let settings = Settings::parse(&text, &path).unwrap_or_default();
+        let engine = match settings.vault.chosen_store() {
+            StoreChoice::Engine(url) => Some(url.clone()),
+            StoreChoice::Folder | StoreChoice::Git => None,
+        };
+        Ok(Self { path, bytes, commands: settings.hooks.formatters, engine })
     }
 
     pub(crate) fn digest(&self) -> Digest {
@@ -104,11 +110,33 @@ impl TrustStore {
         };
         let owner = foreign_owner(root, self.uid, self.sudo).map(|uid| uid.to_string()).unwrap_or_default();
         let text = format!("{}\n{owner}\n{}\n", configured.digest(), root.to_string_lossy());
-        replace_file(&record, text.as_bytes(), FileAccess::Private)
+        replace_file(&record, text.as_bytes(), FileAccess::Private)?;
+        configured.engine.as_ref().map_or(Ok(()), |url| self.agree_to_engine(url))
+    }
+
+    fn engine_record(&self, url: &str) -> Option<PathBuf> {
+        let name = Digest::of(url.as_bytes()).to_string();
+        self.folder.as_ref().map(|folder| folder.join(format!("engine-{}", &name[..32])))
+    }
+
+    /// Whether the user has chosen this engine, or has agreed to it, so that it may get a password.
+    pub(crate) fn trusts_engine(&self, url: &str) -> bool {
+        self.engine_record(url).is_some_and(|record| record.exists())
+    }
+
+    /// Remembers that the user has chosen this engine.
+    pub(crate) fn agree_to_engine(&self, url: &str) -> Result<(), Fault> {
+        // Without a folder for state nothing is remembered, and the engine gets no password.
+        self.engine_record(url)
+            .map_or(Ok(()), |record| replace_file(&record, format!("{url}\n").as_bytes(), FileAccess::Private))
     }
 
     /// Forgets all agreements about this workspace. Whether there was one.
     pub(crate) fn forget(&self, root: &Path) -> Result<bool, Fault> {
+        if let Some(engine) = Configured::read(root)?.engine.and_then(|url| self.engine_record(&url)) {
+            // It may not be there.
+            let _ = fs::remove_file(engine);
+        }
         let Some(record) = self.record(root) else { return Ok(false) };
         match fs::remove_file(&record) {
             Ok(()) => Ok(true),

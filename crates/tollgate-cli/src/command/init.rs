@@ -10,7 +10,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde_json::json;
 use tollgate::error::Fault;
-use tollgate::settings::Settings;
+use tollgate::settings::{Settings, StoreChoice};
 use tollgate::tasks::{VaultHome, check_store, is_vault, shared_with};
 use tollgate::vault::state::State;
 use tollgate::workspace::{STATE_FOLDER, read_settings};
@@ -195,6 +195,9 @@ pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, Cl
         Some(store) => choose_store(&config, &mut settings, store)?,
         None => false,
     };
+    if let (Some(_), StoreChoice::Engine(url)) = (&args.store, settings.vault.chosen_store()) {
+        invocation.trust().agree_to_engine(url)?;
+    }
     let vault = match &args.vault {
         Some(dir) => Some(make_vault(invocation, &root, &config, &settings, dir.as_deref())?),
         None => None,
@@ -290,7 +293,7 @@ fn choose_store(config: &Path, settings: &mut Settings, store: &str) -> Result<b
     let text = with_line(&text, STORE_LINE, line);
     match Settings::parse(&text, config) {
         Ok(now) if *now.vault.chosen_store() == choice => {
-            fs::write(config, text).map_err(at("write", config))?;
+            replace_file(config, text.as_bytes(), FileAccess::Normal)?;
             *settings = now;
             Ok(true)
         }

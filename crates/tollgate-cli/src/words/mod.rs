@@ -55,7 +55,7 @@ pub(crate) use task::{
 pub(crate) use text::Viewpoint;
 pub(crate) use token::{token_added, token_removed, tokens};
 pub(crate) use trust::{
-    NOT_TRUSTED, TRUST_QUESTION, foreign_state, forgotten, hook_untrusted, ignored_state, nobody_trusts,
+    NOT_TRUSTED, TRUST_QUESTION, foreign_state, forgotten, hook_untrusted, ignored_state, nobody_trusts, untrusted_engine,
     to_trust, trust_refused, trusted,
 };
 pub(crate) use turn::{turn_ended, turn_shown, turns};

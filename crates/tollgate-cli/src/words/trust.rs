@@ -50,6 +50,9 @@ pub(crate) fn to_trust(
     if configured.commands.is_empty() {
         words += "\nit has no commands";
     }
+    if let Some(engine) = &configured.engine {
+        words += &format!("\nits tasks are in `{}`, which gets your password if you have set one", plain(engine));
+    }
     words
 }
 
@@ -73,6 +76,15 @@ pub(crate) fn ignored_state(root: &Path, owner: u32) -> String {
          hint: if you trust that user, run `tollgate trust -C {}`",
         plain(&root.to_string_lossy()),
         super::text::quoted(root)
+    )
+}
+
+/// The fault of an engine that the configuration names and that the user has not agreed to.
+pub(crate) fn untrusted_engine(url: &str) -> String {
+    format!(
+        "your password for engines is not sent to `{}`, which the configuration of this workspace names: you have not trusted \
+         it. Read the configuration and run `tollgate trust`, or unset `TOLLGATE_STORE_PASSWORD`",
+        plain(url)
     )
 }
 

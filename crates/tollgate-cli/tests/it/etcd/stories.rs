@@ -141,6 +141,27 @@ fn a_password_in_the_configuration_is_refused_and_not_repeated() {
 }
 
 #[test]
+fn a_password_goes_only_to_an_engine_that_the_user_has_chosen() {
+    let world = World::new();
+    let engine = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    engine.set_nonblocking(true).unwrap();
+    let url = format!("etcd://{}/x", engine.local_addr().unwrap());
+    // As it comes with a cloned repository. A short deadline, because nobody answers.
+    world.puts(".tollgate/config.toml", format!("[vault]\nstore = \"{url}\"\nremote_timeout = \"1s\"\n"));
+    let list = || {
+        let list = world.tollgate(["task", "list"]).env("TOLLGATE_STORE_USER", "ada");
+        list.env("TOLLGATE_STORE_PASSWORD", "hunter2").ends()
+    };
+    let ran = list().is(2);
+    assert!(ran.stderr().contains("tollgate trust") && !ran.stderr().contains("hunter2"), "{ran}");
+    assert!(engine.accept().is_err(), "nothing was sent");
+    world.tollgate(["init", "--store", &url]).ends().is(0);
+    let ran = list();
+    assert!(!ran.stderr().contains("tollgate trust"), "{ran}");
+    assert!(engine.accept().is_ok(), "the engine that the user has chosen is asked");
+}
+
+#[test]
 fn init_chooses_the_store_once_and_connects_to_nothing() {
     let world = World::new();
     let url = "etcd://127.0.0.1:1,127.0.0.1:2/team";

@@ -127,8 +127,9 @@ impl TrustStore {
     /// Remembers that the user has chosen this engine.
     pub(crate) fn agree_to_engine(&self, url: &str) -> Result<(), Fault> {
         // Without a folder for state nothing is remembered, and the engine gets no password.
-        self.engine_record(url)
-            .map_or(Ok(()), |record| replace_file(&record, format!("{url}\n").as_bytes(), FileAccess::Private))
+        self.engine_record(url).map_or(Ok(()), |record| {
+            replace_file(&record, format!("{url}\n").as_bytes(), FileAccess::Private)
+        })
     }
 
     /// Forgets all agreements about this workspace. Whether there was one.

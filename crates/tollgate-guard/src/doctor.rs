@@ -33,7 +33,9 @@ pub fn leftovers(state: &Path) -> Result<Leftovers> {
     let mut found = Leftovers::default();
     for name in names_in(&state.join("journal"))? {
         match Path::new(&name).extension() {
-            Some(end) if end == "json" => found.journals.push(state.join("journal").join(name)),
+            Some(end) if end == "json" || end == "unflushed" => {
+                found.journals.push(state.join("journal").join(name))
+            }
             _ => found.unfinished += 1,
         }
     }

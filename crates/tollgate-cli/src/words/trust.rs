@@ -51,7 +51,8 @@ pub(crate) fn to_trust(
         words += "\nit has no commands";
     }
     if let Some(engine) = &configured.engine {
-        words += &format!("\nits tasks are in `{}`, which gets your password if you have set one", plain(engine));
+        words +=
+            &format!("\nits tasks are in `{}`, which gets your password if you have set one", plain(engine));
     }
     words
 }

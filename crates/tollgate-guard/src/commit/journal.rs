@@ -3,7 +3,7 @@
 //! A journal holds names and hashes, but no data: after a swap, both contents are on disk. Paths are relative, so that a
 //! copied or moved workspace heals itself and not the one that it was copied from.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::Mode;
@@ -19,6 +19,11 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::{Agent, TurnId, random_id};
 use tollgate_base::settings::Durability;
+
+/// The ends of the names of complete journals. After a power failure, one that was not flushed may be empty or cut short; then
+/// nothing was done that it would undo.
+const FLUSHED: &str = "json";
+const UNFLUSHED: &str = "unflushed";
 
 /// The version of the format. A later version is refused. Version 2 has what only commands do.
 const VERSION: u32 = 2;
@@ -167,7 +172,8 @@ impl CommitJournal {
         let bytes = serde_json::to_vec(content).map_err(|error| Fault::invalid(error.to_string()))?;
         let id = random_id()?;
         let unfinished = Spot::new(&root.journal, format!("{id}.{stripe:02x}.tmp"));
-        let spot = Spot::new(&root.journal, format!("{id}.json"));
+        let end = if durability == Durability::Durable { FLUSHED } else { UNFLUSHED };
+        let spot = Spot::new(&root.journal, format!("{id}.{end}"));
         let file = unfinished.create(Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP)?;
         let written = file
             .write(&bytes, 0)
@@ -199,17 +205,26 @@ impl CommitJournal {
     /// All complete journals. With an incomplete one, nothing was swapped yet.
     pub(crate) fn all(root: &Root) -> Result<Vec<Self>> {
         let names = root.journal.names()?;
-        let finished =
-            names.into_iter().filter(|name| Path::new(name).extension().is_some_and(|end| end == "json"));
+        let is_finished = |name: &OsString| {
+            Path::new(name).extension().is_some_and(|end| end == FLUSHED || end == UNFLUSHED)
+        };
+        let finished = names.into_iter().filter(is_finished);
         Ok(finished.map(|name| Self { spot: Spot::new(&root.journal, name) }).collect())
     }
 
-    /// The content. `None` if the journal no longer exists.
+    /// The content. `None` if the journal no longer exists, or never reached the disk; then it is deleted.
     pub(crate) fn read(&self) -> Result<Option<JournalContent>> {
         let Found::File(file) = self.spot.open()? else { return Ok(None) };
         let damaged = |error| Fault::damaged(&self.spot.shown(), error);
         let (bytes, _) = file.read()?;
-        let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(damaged)?;
+        let value: serde_json::Value = match serde_json::from_slice(&bytes) {
+            Err(_) if Path::new(self.spot.name()).extension().is_some_and(|end| end == UNFLUSHED) => {
+                // A power failure has left the name without the bytes.
+                self.spot.remove()?;
+                return Ok(None);
+            }
+            value => value.map_err(damaged)?,
+        };
         match value["version"].as_u64().and_then(|version| u32::try_from(version).ok()) {
             Some(found) if found > VERSION => {
                 Err(Fault::NewerFormat { path: self.spot.shown(), found, known: VERSION })

@@ -140,6 +140,18 @@ fn a_damaged_journal_is_a_fault_that_names_it() {
     assert!(fault.to_string().contains("x.json"));
 }
 
+#[test]
+fn a_journal_that_a_power_failure_kept_from_the_disk_is_deleted() {
+    let (world, _) = written();
+    let journal = world.root().join(".tollgate/journal/0123456789abcdef.unflushed");
+    for left in [&b""[..], &[0; 300], br#"{"version":1,"agent":"blue","records":[{"id"#] {
+        fs::write(&journal, left).unwrap();
+        reopen(&world);
+        assert!(!journal.exists(), "{left:?}");
+    }
+    world.agent("red").reads("a").writes("a", "three").done();
+}
+
 /// A running process does not open the workspace again. The mark in the lock file tells it about the death.
 #[test]
 fn the_next_process_to_lock_a_path_heals_what_a_dead_one_left() {

@@ -4,7 +4,7 @@
 //! key exists, the owner is alive. The key goes with the claim's lock, or with the lease: if this process dies, hangs or is
 //! cut off, the lease is not renewed and ends.
 //!
-//! Invariant: death is final. The key of a held claim is written once and never again, so whoever has seen that it is gone
+//! Invariant: death is final. The key of a held claim is written once and never again, so a process that has seen it gone
 //! knows that the owner will not come back.
 
 use std::collections::HashMap;

@@ -105,7 +105,7 @@ fn name(text: String) -> TaskName {
     text.parse().expect("a name")
 }
 
-/// Puts so many tasks into a vault at once.
+/// Adds this number of tasks to a vault at once.
 fn fill(server: &Server, schema: &str, tasks: usize) {
     let sql = format!(
         "insert into {schema}.tasks (name, state, text)

@@ -2,7 +2,7 @@
 --
 -- Transactions run side by side, so that the server can flush several commits at once. A transaction takes numbers of
 -- ledger lines before it commits, so lines become visible out of order. Each writer of lines holds a shared advisory lock from before its
--- first number until its commit is visible: whoever gets the same lock alone knows that every number taken so far is
+-- first number until its commit is visible: a reader that gets the lock alone knows that every number taken so far is
 -- visible or will never be used (`settle`).
 
 create table tollgate (format int not null, deletions bigint not null default 0);

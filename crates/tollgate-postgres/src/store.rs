@@ -317,7 +317,7 @@ impl Store for PostgresStore {
         };
         Ok(match lives {
             Some(true) => Liveness::Alive,
-            // A late heartbeat would change the version, and the step of whoever takes the task away would not be taken.
+            // A late heartbeat would change the version, and the step of the agent that takes the task over would be refused.
             Some(false) => Liveness::Gone(ClaimLock::nothing()),
             None => Liveness::Unknown,
         })

@@ -399,7 +399,7 @@ fn a_ledger_that_stays_open_notices_that_its_files_were_deleted() {
     append(1);
     fs::remove_file(world.path("ledger.jsonl")).unwrap();
     fs::remove_file(world.path("lock")).unwrap();
-    // Whoever holds the new lock keeps it from appending.
+    // Another process that holds the new lock keeps this one from appending.
     let other = Lock::acquire(&world.path("lock"), Duration::ZERO).unwrap().unwrap();
     std::thread::scope(|scope| {
         let line = scope.spawn(|| append(1));

@@ -100,7 +100,7 @@ impl Crew {
         self.evidence("acknowledged").iter().filter(|line| line.starts_with("RELEASE")).count()
     }
 
-    /// Waits until so many tasks are done.
+    /// Waits until this number of tasks is done.
     pub(crate) fn wait_for(&self, tasks: usize) {
         let mut pauses = Pauses::lasting(Duration::from_secs(120));
         while self.released() < tasks {

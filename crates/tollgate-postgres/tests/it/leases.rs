@@ -51,7 +51,7 @@ fn an_owner_keeps_its_task_until_its_lease_is_over_by_the_clock_of_the_database(
     });
 }
 
-/// An owner lives for three leases and dies. Both clocks are ahead by so many seconds.
+/// An owner lives for three leases and dies. Both clocks are ahead by this number of seconds.
 fn keeps_it(server: &Server, owner: i64, other: i64, kind: ClaimKind) {
     let task: TaskName = format!("t{owner}{other}{kind:?}").parse().unwrap();
     let (owner, other) = (Machine::new(server, owner), Machine::new(server, other));

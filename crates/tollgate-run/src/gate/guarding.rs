@@ -108,7 +108,7 @@ impl Guarding {
             }
             if ready.get(2).is_some_and(|front| !front.is_empty()) {
                 front = None;
-                // Whoever killed the process in front meant the command.
+                // The signal that killed the process in front was meant for the command.
                 let _ = pidfd_send_signal(&command, Signal::KILL);
             }
             if !ready[1].is_empty() {

@@ -182,7 +182,7 @@ fn a_history_that_is_not_the_beginning_of_the_other_stays_as_it_is() {
     assert_eq!(later.events("", 100).unwrap().0, all);
 }
 
-/// A store that fails after so many changes.
+/// A store that fails after this number of changes.
 struct Failing<'s> {
     store: &'s dyn Store,
     left: AtomicUsize,

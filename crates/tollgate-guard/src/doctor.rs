@@ -34,7 +34,7 @@ pub fn leftovers(state: &Path) -> Result<Leftovers> {
     for name in names_in(&state.join("journal"))? {
         match Path::new(&name).extension() {
             Some(end) if end == "json" || end == "unflushed" => {
-                found.journals.push(state.join("journal").join(name))
+                found.journals.push(state.join("journal").join(name));
             }
             _ => found.unfinished += 1,
         }

@@ -4,6 +4,8 @@
 //! must be understood or the task is [`Broken`]: a sensitive action that was misread as none would be anybody's to
 //! execute. So is an action in a place where it may or may not count. What other keys hold is passed over.
 
+use std::borrow::Cow;
+
 /// The keys that say what is to be done.
 pub(crate) const ACTION: [&str; 2] = ["action", "actiontype"];
 
@@ -46,14 +48,16 @@ impl Words {
     pub(crate) fn read(text: &str) -> Result<Self, Broken> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         // Old editors end a line with a carriage return alone.
-        let text = text.replace("\r\n", "\n").replace('\r', "\n");
+        let text = match text.contains('\r') {
+            true => Cow::Owned(text.replace("\r\n", "\n").replace('\r', "\n")),
+            false => Cow::Borrowed(text),
+        };
+        if let Some(at) = text.find('\0') {
+            let number = 1 + text[..at].matches('\n').count();
+            return Err(Broken::at(number, "has a NUL character: save the file as UTF-8 text"));
+        }
         let mut words = Self::default();
         let mut lines = (1..).zip(text.lines()).peekable();
-        for (number, line) in lines.clone() {
-            if line.contains('\0') {
-                return Err(Broken::at(number, "has a NUL character: save the file as UTF-8 text"));
-            }
-        }
         match lines.clone().find(|(_, line)| !line.trim().is_empty()) {
             Some((1, line)) if line.trim_end() == "---" => {
                 lines.next();

@@ -44,7 +44,8 @@ impl Ledger {
         let (file, length) = self.open_to_append(growing)?;
         let (before, whole) = self.find_end(file, length)?;
 
-        let (mut head, mut text) = (before, Vec::new());
+        // Most lines are shorter than this.
+        let (mut head, mut text) = (before, Vec::with_capacity(512 * entries.len()));
         if whole < length {
             let kept_in = self.cut_torn_tail(file, whole, before.seq.saturating_add(1))?;
             let event = Event::LedgerHealed(TailMoved { bytes_dropped: length - whole, kept_in });

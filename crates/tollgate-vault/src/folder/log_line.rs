@@ -77,6 +77,9 @@ pub(super) enum LogLine<'a> {
     Done(Cow<'a, TaskName>),
 }
 
+/// Most lines are shorter, so their bytes are not moved while they are written.
+const ROOM_FOR_A_LINE: usize = 2048;
+
 /// How the line of a plan begins. Only the last plan matters, and only if no mark follows it.
 pub(super) const PLAN: &[u8] = br#"{"Plan""#;
 
@@ -85,7 +88,8 @@ const EMPTY: &[u8] = br#""Empty""#;
 
 impl LogLine<'_> {
     pub(super) fn bytes(&self) -> Result<Vec<u8>> {
-        let mut bytes = serde_json::to_vec(self).map_err(|error| Fault::invalid(error.to_string()))?;
+        let mut bytes = Vec::with_capacity(ROOM_FOR_A_LINE);
+        serde_json::to_writer(&mut bytes, self).map_err(|error| Fault::invalid(error.to_string()))?;
         bytes.push(b'\n');
         Ok(bytes)
     }

@@ -95,6 +95,13 @@ impl Drop for KeptLockGuard<'_> {
     }
 }
 
+/// Locks a file that is open. `false` if others held the lock the whole time.
+///
+/// For a file that stays open: unlock it with [`File::unlock`], and never share it with a thread that may lock it too.
+pub fn lock_file(file: &File, path: &Path, wait: Duration) -> Result<bool> {
+    wait_for(file, path, wait, File::try_lock)
+}
+
 /// Whether the lock was taken in this time.
 fn wait_for(
     file: &File,

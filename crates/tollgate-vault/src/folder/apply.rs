@@ -261,7 +261,8 @@ impl FolderStore {
         to: &Slot,
         fallback_suffix: &str,
     ) -> Result<Option<TaskName>> {
-        for name in [task.clone(), task.beside(fallback_suffix)] {
+        for suffix in [None, Some(fallback_suffix)] {
+            let name = suffix.map_or_else(|| task.clone(), |suffix| task.beside(suffix));
             match self.disk.transfer(from, &self.path(&name, to), ino)? {
                 Moved::Done => return Ok(Some(name)),
                 Moved::Missing => return Ok(None),

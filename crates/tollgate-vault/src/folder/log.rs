@@ -10,28 +10,31 @@
 //! written only under its lock; a task and its fallback names are in one stripe.
 
 use std::borrow::Cow;
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{CWD, OFlags};
 use rustix::io::Errno;
 
 use super::FolderStore;
-use super::disk::{Disk, fingerprint, read, read_range};
-use super::log_line::{LogLine, LogState, Noted, PLAN, StepPlan, without_zeros};
+use super::disk::{Disk, fingerprint, read_range};
+use super::log_line::{LogLine, LogState, Noted, PLAN, StepPlan, stands_alone, without_zeros};
 use crate::step::Version;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Result};
-use tollgate_base::lock::{Lock, open_noatime};
+use tollgate_base::lock::{lock_file, open, open_noatime};
 use tollgate_base::settings::Durability;
 use tollgate_base::task::TaskName;
 
 /// A log that has grown past this is emptied as soon as nothing in it is needed, and rewritten when it is four times as
-/// large. Every look at a task of the stripe reads the whole log.
+/// large.
 const LARGE: u64 = 16 << 10;
+
+/// How much of a log is read first. The lines of one task have less.
+const END: u64 = 2 << 10;
 
 /// How many zeros are added when the room is used up.
 const ROOM: usize = LARGE as usize;
@@ -46,49 +49,110 @@ impl FolderStore {
 
     /// What a log says now. Read without the lock, so a task that somebody is dealing with may be one step further.
     pub(super) fn read_log(&self, stripe: u8) -> Result<LogState> {
-        let path = self.log_path(stripe);
-        match open_noatime(CWD, &path, OFlags::RDONLY) {
-            Err(Errno::NOENT) => Ok(LogState::default()),
-            file => Ok(self.parse_log(&read(&file.at("open", &path)?, 0, u64::MAX).at("read", &path)?).0),
+        match self.open_log(stripe)? {
+            Some((file, size)) => Ok(self.read_end(stripe, &file, size)?.1.says.clone()),
+            None => Ok(LogState::default()),
         }
     }
 
-    fn parse_log(&self, bytes: &[u8]) -> (LogState, u64) {
-        self.last_log.lock().unwrap_or_else(PoisonError::into_inner).parse(bytes)
+    /// The end of a log of this size that says as much as the whole log, and where it begins.
+    fn read_end(&self, stripe: u8, file: &File, size: u64) -> Result<(u64, MutexGuard<'_, LastLog>)> {
+        let read = |start| read_range(file, start, size).at("read", &self.log_path(stripe));
+        let mut start = size.saturating_sub(END);
+        let mut end = read(start)?;
+        let mut last = self.last_log();
+        if last.end != end || (start > 0 && !last.stands_alone) {
+            last.stands_alone = stands_alone(&end);
+            if start > 0 && !last.stands_alone {
+                (start, end) = (0, read(0)?);
+            }
+            if last.end != end {
+                (last.says, last.lines) = LogState::parse(&end);
+                last.end = end;
+            }
+        }
+        Ok((start, last))
+    }
+
+    fn last_log(&self) -> MutexGuard<'_, LastLog> {
+        self.last_log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A log and its size, if it exists. Open for reading only, or the log that was locked last, which is still open.
+    fn open_log(&self, stripe: u8) -> Result<Option<(Arc<File>, u64)>> {
+        let path = self.log_path(stripe);
+        let kept = self.last_log().file.clone().filter(|(kept, _)| *kept == stripe);
+        if let Some((_, file)) = kept
+            && let Ok(found) = file.metadata()
+            && found.nlink() > 0
+        {
+            return Ok(Some((file, found.len())));
+        }
+        match open_noatime(CWD, &path, OFlags::RDONLY) {
+            Err(Errno::NOENT) => Ok(None),
+            file => {
+                let file = file.at("open", &path)?;
+                let size = file.metadata().at("look at", &path)?.len();
+                Ok(Some((Arc::new(file), size)))
+            }
+        }
     }
 
     /// Whether a step may be pending in a log: its last line is a plan. Every claim asks for all logs, so this parses
     /// nothing.
     pub(super) fn may_be_pending(&self, stripe: u8) -> Result<bool> {
-        let path = self.log_path(stripe);
-        let bytes = match open_noatime(CWD, &path, OFlags::RDONLY) {
-            Err(Errno::NOENT) => return Ok(false),
-            file => read(&file.at("open", &path)?, 0, u64::MAX).at("read", &path)?,
-        };
-        let is_line = |byte: &u8| *byte == b'\n';
-        let lines = without_zeros(&bytes).split_inclusive(is_line);
-        Ok(lines.rev().find(|line| line.ends_with(b"\n")).is_some_and(|last| last.starts_with(PLAN)))
+        let Some((file, size)) = self.open_log(stripe)? else { return Ok(false) };
+        for start in [size.saturating_sub(END), 0] {
+            let end = read_range(&file, start, size).at("read", &self.log_path(stripe))?;
+            let is_newline = |byte: &u8| *byte == b'\n';
+            let lines = without_zeros(&end).split_inclusive(is_newline).rev();
+            let mut lines = lines.filter(|line| line.last().is_some_and(is_newline));
+            // The first line that was read may be the end of a longer one.
+            if let Some(last) = lines.next().filter(|_| start == 0 || lines.next().is_some()) {
+                return Ok(last.starts_with(PLAN));
+            }
+        }
+        Ok(false)
     }
 
     /// Locks the log of a stripe. `None` if others held the lock all the time.
     pub(super) fn lock_log(&self, stripe: u8, wait: Duration) -> Result<Option<LockedLog>> {
         let path = self.log_path(stripe);
-        let is_new = self.disk.durability == Durability::Durable && !path.exists();
+        // Whoever takes it out of here has it alone: two threads with one open file would share its lock.
+        let mut kept = self.last_log().file.take().filter(|(kept, _)| *kept == stripe);
+        let is_new = kept.is_none() && self.disk.durability == Durability::Durable && !path.exists();
         let log = loop {
-            let Some(lock) = Lock::acquire(&path, wait)? else { return Ok(None) };
-            let size = match lock.file().metadata().at("look at", &path)? {
-                // Rewritten while we waited.
-                found if found.nlink() == 0 => continue,
-                found => found.len(),
+            let file = match kept.take() {
+                Some((_, file)) => file,
+                None => Arc::new(open(&path)?),
             };
-            let bytes = read_range(lock.file(), 0, size).at("read", &path)?;
-            let (state, len) = self.parse_log(&bytes);
-            let disk = self.disk.clone();
-            let mut log = LockedLog { state, lock, path: path.clone(), len, size, disk };
+            if !lock_file(&file, &path, wait)? {
+                return Ok(None);
+            }
+            let mut log = LockedLog {
+                state: LogState::default(),
+                stripe,
+                file,
+                path: path.clone(),
+                len: 0,
+                size: 0,
+                disk: self.disk.clone(),
+                last: Arc::clone(&self.last_log),
+            };
+            let found = log.file.metadata().at("look at", &path)?;
+            if found.nlink() == 0 {
+                // Rewritten while we waited.
+                continue;
+            }
+            let (start, last) = self.read_end(stripe, &log.file, found.len())?;
+            let len = start + last.lines as u64;
+            let has_rest = without_zeros(&last.end).len() > last.lines;
+            (log.state, log.len, log.size) = (last.says.clone(), len, found.len());
+            drop(last);
             let is_settled = log.state.pending.is_none();
             if is_settled && log.state.notes.is_empty() && len > LARGE {
                 log.cut(0)?;
-            } else if without_zeros(&bytes).len() as u64 > len {
+            } else if has_rest {
                 log.cut(len)?;
             }
             // A record has less than a KiB. If the log cannot be rewritten now, it goes on as it is.
@@ -108,13 +172,25 @@ impl FolderStore {
 /// A log under its lock.
 pub(super) struct LockedLog {
     pub(super) state: LogState,
-    lock: Lock,
+    stripe: u8,
+    file: Arc<File>,
     path: PathBuf,
     /// The length of its complete lines. What a failed write left after them is overwritten.
     len: u64,
     /// The length of the file, with the zeros.
     size: u64,
     disk: Disk,
+    last: Arc<Mutex<LastLog>>,
+}
+
+impl Drop for LockedLog {
+    fn drop(&mut self) {
+        // Cannot fail for a file that is open. Also unlocks it for a process that was started at this moment.
+        if self.file.unlock().is_ok() {
+            let file = Some((self.stripe, Arc::clone(&self.file)));
+            self.last.lock().unwrap_or_else(PoisonError::into_inner).file = file;
+        }
+    }
 }
 
 impl LockedLog {
@@ -124,7 +200,7 @@ impl LockedLog {
         if end > self.size && self.disk.durability == Durability::Durable {
             bytes.resize(bytes.len() + ROOM, 0);
         }
-        self.disk.write_at(self.lock.file(), &self.path, self.len, &bytes)?;
+        self.disk.write_at(&self.file, &self.path, self.len, &bytes)?;
         self.size = self.size.max(self.len + bytes.len() as u64);
         self.len = end;
         Ok(())
@@ -164,11 +240,11 @@ impl LockedLog {
 
     /// Every mark so far survives a power cut.
     pub(super) fn sync(&self) -> Result<()> {
-        self.disk.sync(self.lock.file(), &self.path)
+        self.disk.sync(&self.file, &self.path)
     }
 
     fn cut(&mut self, len: u64) -> Result<()> {
-        self.disk.cut(self.lock.file(), &self.path, len)?;
+        self.disk.cut(&self.file, &self.path, len)?;
         (self.len, self.size) = (len, len);
         Ok(())
     }
@@ -181,6 +257,19 @@ impl LockedLog {
         }
         self.disk.replace_via(&self.path.with_extension("new"), &self.path, &bytes)
     }
+}
+
+/// The end of a log that was read last, and what it says. A worker reads the log of a task several times in a row.
+#[derive(Default)]
+pub(super) struct LastLog {
+    end: Vec<u8>,
+    /// Whether what stands before these bytes need not be read.
+    stands_alone: bool,
+    says: LogState,
+    /// How many of the bytes are complete lines.
+    lines: usize,
+    /// The log that was locked last, still open but not locked.
+    file: Option<(u8, Arc<File>)>,
 }
 
 /// The version of a task: changes with everything that can happen to its file, and our own steps have ids.

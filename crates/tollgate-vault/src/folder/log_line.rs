@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::claim::{ClaimRecord, StepId};
+use crate::state::{State, Verb};
 use crate::step::Step;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::task::TaskName;
@@ -25,6 +26,14 @@ pub(super) struct StepPlan {
     pub(super) journal: String,
     /// What changes in the file.
     pub(super) change: Option<TextChange>,
+}
+
+impl StepPlan {
+    /// Whether it is a claim of this task in this state.
+    pub(super) fn claims(&self, task: &TaskName, state: State) -> bool {
+        let step = &self.step;
+        step.verb == Some(Verb::Claim) && step.task == *task && step.from.state() == state
+    }
 }
 
 /// From byte `at` to the end, the file has the bytes `old` and gets the bytes `new`.
@@ -84,7 +93,13 @@ const ROOM_FOR_A_LINE: usize = 2048;
 pub(super) const PLAN: &[u8] = br#"{"Plan""#;
 
 /// The line [`LogLine::Empty`].
-const EMPTY: &[u8] = br#""Empty""#;
+const EMPTY: &[u8] = b"\"Empty\"\n";
+
+/// Whether what stands before these bytes of a log need not be read.
+pub(super) fn stands_alone(end: &[u8]) -> bool {
+    let mut lines = end.split_inclusive(|byte| *byte == b'\n').rev();
+    lines.any(|line| line == EMPTY)
+}
 
 impl LogLine<'_> {
     pub(super) fn bytes(&self) -> Result<Vec<u8>> {
@@ -92,23 +107,6 @@ impl LogLine<'_> {
         serde_json::to_writer(&mut bytes, self).map_err(|error| Fault::invalid(error.to_string()))?;
         bytes.push(b'\n');
         Ok(bytes)
-    }
-}
-
-/// The log that was read last, and what it says. A worker reads the log of a task several times in a row.
-#[derive(Default)]
-pub(super) struct LastLog {
-    bytes: Vec<u8>,
-    says: (LogState, u64),
-}
-
-impl LastLog {
-    /// [`LogState::parse`], for bytes that are often the same as the last time.
-    pub(super) fn parse(&mut self, bytes: &[u8]) -> (LogState, u64) {
-        if self.bytes != bytes {
-            *self = Self { bytes: bytes.to_vec(), says: LogState::parse(bytes) };
-        }
-        self.says.clone()
     }
 }
 
@@ -122,13 +120,14 @@ pub(super) struct LogState {
 }
 
 impl LogState {
-    /// What these bytes say, and how many of them are complete lines.
-    pub(super) fn parse(bytes: &[u8]) -> (Self, u64) {
+    /// What these bytes say, and how many of them are complete lines. They are a whole log, or the end of one with a line
+    /// [`LogLine::Empty`] in it.
+    pub(super) fn parse(bytes: &[u8]) -> (Self, usize) {
         let bytes = without_zeros(bytes);
         // Whatever is known stands after the last line that says that nothing is known.
         let mut start = bytes.len();
         for line in bytes.split_inclusive(|byte| *byte == b'\n').rev() {
-            if line.strip_suffix(b"\n") == Some(EMPTY) {
+            if line == EMPTY {
                 break;
             }
             start -= line.len();
@@ -168,7 +167,7 @@ impl LogState {
             Some((line, _)) => whole -= line.len(),
             None => {}
         }
-        (state, whole as u64)
+        (state, whole)
     }
 
     /// A step was done: what was known about the old name is void, the step's record holds for the new one.
@@ -209,7 +208,7 @@ mod tests {
                     continue;
                 }
                 let (state, whole) = LogState::parse(&[&bytes[..end], rest].concat());
-                assert_eq!((state.notes.len(), whole), (1, first as u64), "cut at {end}");
+                assert_eq!((state.notes.len(), whole), (1, first), "cut at {end}");
             }
         }
         assert_eq!(LogState::parse(&bytes).0.notes.len(), 2);
@@ -230,7 +229,7 @@ mod tests {
         examples.push([&examples.concat()[..], &[0; 100]].concat());
         tollgate_fuzz::fuzz("vault log", &examples, |bytes| {
             let (_, whole) = LogState::parse(bytes);
-            assert!(whole <= bytes.len() as u64);
+            assert!(whole <= bytes.len());
         });
     }
 }

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use self::disk::Disk;
-use self::log_line::LastLog;
+use self::log::LastLog;
 use crate::event::Journal;
 use crate::recent::Recent;
 use crate::state::{Slot, State};
@@ -76,15 +76,18 @@ pub struct FolderStore {
 impl FolderStore {
     /// Where a task's file is in this slot.
     pub(crate) fn path(&self, task: &TaskName, slot: &Slot) -> PathBuf {
-        self.slot_folder(slot).join(task.as_str())
+        let mut path = self.slot_folder(slot);
+        path.push(task.as_str());
+        path
     }
 
     fn slot_folder(&self, slot: &Slot) -> PathBuf {
-        let folder = self.vault.join(slot.state().as_str());
-        match slot {
-            Slot::InProgress(agent) => folder.join(agent.as_str()),
-            Slot::Free(_) => folder,
-        }
+        // Room for the longest names, so that it is allocated once.
+        let mut path = PathBuf::with_capacity(self.vault.as_os_str().len() + 512);
+        path.push(&self.vault);
+        path.push(slot.state().as_str());
+        path.extend(slot.agent().map(Agent::as_str));
+        path
     }
 
     /// The only code that changes files here, for the store that lays its own tree over this one.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::mem::take;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -126,12 +127,18 @@ impl Store for FolderStore {
         }
         let stripe = stripe_of(task);
         let mut known = self.read_log(stripe)?;
-        // A process may have died on the way. If it is alive, the task is as it was before its step.
-        if known.pending.is_some()
-            && let Some(mut log) = self.lock_log(stripe, Duration::ZERO)?
-        {
-            self.heal_stripe(&mut log)?;
-            known = log.state;
+        if let Some(plan) = &known.pending {
+            match self.lock_log(stripe, Duration::ZERO)? {
+                // A process died on the way.
+                Some(mut log) => {
+                    self.heal_stripe(&mut log)?;
+                    known = take(&mut log.state);
+                }
+                // Somebody is claiming it: as good as gone.
+                None if state.is_some_and(|state| plan.claims(task, state)) => return Ok(None),
+                // The task is as it was before this step.
+                None => {}
+            }
         }
         let noted = known.notes.get(task);
         // Nearly always it is where it was put.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -317,4 +318,50 @@ fn a_full_disk_leaves_the_log_readable() {
         assert!(world.at("Needs_Action/x.md").exists());
         claimed(world.vault.claim(&task, &asked, Timestamp::now()).unwrap());
     }
+}
+
+#[test]
+fn a_log_is_locked_by_one_thread_at_a_time() {
+    let world = World::new();
+    let lock = |store: &FolderStore| store.lock_log(7, Duration::ZERO).unwrap();
+    let clone = world.store.clone();
+    // The second time its file is still open.
+    for _ in 0..2 {
+        let first = lock(&world.store);
+        assert!(first.is_some());
+        assert!(lock(&clone).is_none());
+        drop(first);
+    }
+}
+
+#[test]
+fn a_task_that_somebody_is_claiming_is_no_longer_there() {
+    let world = World::new();
+    let [task, neighbour] = neighbours(&world);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (others, told, names) = (world.store.clone(), Arc::clone(&seen), [task.clone(), neighbour]);
+    let claiming = world.with(|store| {
+        store.set_fates(Arc::new(move |act| {
+            if act == "move" {
+                let is_there = |name: &TaskName, state| others.get(name, state, later()).unwrap().is_some();
+                let free = Some(State::NeedsAction);
+                let [task, neighbour] = &names;
+                let found = [is_there(task, free), is_there(task, None), is_there(neighbour, free)];
+                told.lock().unwrap().push(found);
+            }
+            Fate::Go
+        }));
+    });
+    claimed(claiming.claim(&task, &asked("red"), later()).unwrap());
+    assert_eq!(*seen.lock().unwrap(), [[false, true, true]]);
+}
+
+#[test]
+fn an_interrupted_step_with_a_long_plan_is_found() {
+    let world = World::new();
+    let [task, _] = neighbours(&world);
+    let mine = claimed(world.vault.claim(&task, &asked("blue"), later()).unwrap());
+    dies(|| dying(&world, "write").progress(&task, &mine.claim.id, &"long ".repeat(1000), later()));
+    assert_eq!(world.store.heal().unwrap(), 1);
+    assert_eq!(world.store.heal().unwrap(), 0);
 }

@@ -48,16 +48,18 @@ impl FolderStore {
     }
 
     /// What a log says now. Read without the lock, so a task that somebody is dealing with may be one step further.
-    pub(super) fn read_log(&self, stripe: u8) -> Result<LogState> {
+    pub(super) fn read_log(&self, stripe: u8) -> Result<Arc<LogState>> {
         match self.open_log(stripe)? {
-            Some((file, size)) => Ok(self.read_end(stripe, &file, size)?.1.says.clone()),
-            None => Ok(LogState::default()),
+            Some((file, size)) => Ok(Arc::clone(&self.read_end(stripe, &file, size)?.1.says)),
+            None => Ok(Arc::default()),
         }
     }
 
     /// The end of a log of this size that says as much as the whole log, and where it begins.
     fn read_end(&self, stripe: u8, file: &File, size: u64) -> Result<(u64, MutexGuard<'_, LastLog>)> {
-        let read = |start| read_range(file, start, size).at("read", &self.log_path(stripe));
+        let read = |start| {
+            read_range(file, start, size).or_else(|error| Err(error).at("read", self.log_path(stripe)))
+        };
         let mut start = size.saturating_sub(END);
         let mut end = read(start)?;
         let mut last = self.last_log();
@@ -67,8 +69,8 @@ impl FolderStore {
                 (start, end) = (0, read(0)?);
             }
             if last.end != end {
-                (last.says, last.lines) = LogState::parse(&end);
-                last.end = end;
+                let (says, lines) = LogState::parse(&end);
+                (last.says, last.lines, last.end) = (Arc::new(says), lines, end);
             }
         }
         Ok((start, last))
@@ -80,7 +82,6 @@ impl FolderStore {
 
     /// A log and its size, if it exists. Open for reading only, or the log that was locked last, which is still open.
     fn open_log(&self, stripe: u8) -> Result<Option<(Arc<File>, u64)>> {
-        let path = self.log_path(stripe);
         let kept = self.last_log().file.clone().filter(|(kept, _)| *kept == stripe);
         if let Some((_, file)) = kept
             && let Ok(found) = file.metadata()
@@ -88,6 +89,7 @@ impl FolderStore {
         {
             return Ok(Some((file, found.len())));
         }
+        let path = self.log_path(stripe);
         match open_noatime(CWD, &path, OFlags::RDONLY) {
             Err(Errno::NOENT) => Ok(None),
             file => {
@@ -103,7 +105,7 @@ impl FolderStore {
     pub(super) fn may_be_pending(&self, stripe: u8) -> Result<bool> {
         let Some((file, size)) = self.open_log(stripe)? else { return Ok(false) };
         for start in [size.saturating_sub(END), 0] {
-            let end = read_range(&file, start, size).at("read", &self.log_path(stripe))?;
+            let end = read_range(&file, start, size).at("read", self.log_path(stripe))?;
             let is_newline = |byte: &u8| *byte == b'\n';
             let lines = without_zeros(&end).split_inclusive(is_newline).rev();
             let mut lines = lines.filter(|line| line.last().is_some_and(is_newline));
@@ -147,7 +149,7 @@ impl FolderStore {
             let (start, last) = self.read_end(stripe, &log.file, found.len())?;
             let len = start + last.lines as u64;
             let has_rest = without_zeros(&last.end).len() > last.lines;
-            (log.state, log.len, log.size) = (last.says.clone(), len, found.len());
+            (log.state, log.len, log.size) = (LogState::clone(&last.says), len, found.len());
             drop(last);
             let is_settled = log.state.pending.is_none();
             if is_settled && log.state.notes.is_empty() && len > LARGE {
@@ -265,7 +267,7 @@ pub(super) struct LastLog {
     end: Vec<u8>,
     /// Whether what stands before these bytes need not be read.
     stands_alone: bool,
-    says: LogState,
+    says: Arc<LogState>,
     /// How many of the bytes are complete lines.
     lines: usize,
     /// The log that was locked last, still open but not locked.

@@ -132,7 +132,7 @@ impl Store for FolderStore {
                 // A process died on the way.
                 Some(mut log) => {
                     self.heal_stripe(&mut log)?;
-                    known = take(&mut log.state);
+                    known = Arc::new(take(&mut log.state));
                 }
                 // Somebody is claiming it: as good as gone.
                 None if state.is_some_and(|state| plan.claims(task, state)) => return Ok(None),
@@ -260,13 +260,13 @@ impl Store for FolderStore {
     fn sweep(&self, now: Timestamp) -> Result<()> {
         let found = |task: &TaskName, slot: &Slot| fs::symlink_metadata(self.path(task, slot)).is_ok();
         for stripe in 0..=u8::MAX {
-            for (task, noted) in self.read_log(stripe)?.notes {
-                if !found(&task, &noted.record.slot)
+            for (task, noted) in &self.read_log(stripe)?.notes {
+                if !found(task, &noted.record.slot)
                     && let Some(mut log) = self.lock_log(stripe, Duration::ZERO)?
                     && log.state.pending.is_none()
-                    && !self.slots(None)?.iter().any(|slot| found(&task, slot))
+                    && !self.slots(None)?.iter().any(|slot| found(task, slot))
                 {
-                    log.forget(&task)?;
+                    log.forget(task)?;
                 }
             }
         }

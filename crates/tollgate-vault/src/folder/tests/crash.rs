@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    fn logs(&self) -> Vec<LogState> {
+    fn logs(&self) -> Vec<Arc<LogState>> {
         let store = self.store(None);
         (0..=u8::MAX).map(|stripe| store.read_log(stripe).unwrap()).collect()
     }

@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use rustix::io::Errno;
 use super::FolderStore;
 use super::disk::{Disk, fingerprint, read, read_range};
 use super::log_line::{LogLine, LogState, Noted, PLAN, StepPlan, without_zeros};
+use crate::claim::ClaimRecord;
 use crate::step::Version;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Result};
@@ -41,16 +42,13 @@ const NEVER_CUT: usize = 160;
 
 impl FolderStore {
     fn log_path(&self, stripe: u8) -> PathBuf {
-        self.private.join("logs").join(format!("{stripe:02x}"))
+        log_path(&self.private, stripe)
     }
 
     /// What a log says now. Read without the lock, so a task that somebody is dealing with may be one step further.
     pub(super) fn read_log(&self, stripe: u8) -> Result<LogState> {
-        let path = self.log_path(stripe);
-        match open_noatime(CWD, &path, OFlags::RDONLY) {
-            Err(Errno::NOENT) => Ok(LogState::default()),
-            file => Ok(self.parse_log(&read(&file.at("open", &path)?, 0, u64::MAX).at("read", &path)?).0),
-        }
+        let bytes = log_bytes(&self.log_path(stripe))?;
+        Ok(bytes.map_or_else(LogState::default, |bytes| self.parse_log(&bytes).0))
     }
 
     fn parse_log(&self, bytes: &[u8]) -> (LogState, u64) {
@@ -60,11 +58,7 @@ impl FolderStore {
     /// Whether a step may be pending in a log: its last line is a plan. Every claim asks for all logs, so this parses
     /// nothing.
     pub(super) fn may_be_pending(&self, stripe: u8) -> Result<bool> {
-        let path = self.log_path(stripe);
-        let bytes = match open_noatime(CWD, &path, OFlags::RDONLY) {
-            Err(Errno::NOENT) => return Ok(false),
-            file => read(&file.at("open", &path)?, 0, u64::MAX).at("read", &path)?,
-        };
+        let Some(bytes) = log_bytes(&self.log_path(stripe))? else { return Ok(false) };
         let is_line = |byte: &u8| *byte == b'\n';
         let lines = without_zeros(&bytes).split_inclusive(is_line);
         Ok(lines.rev().find(|line| line.ends_with(b"\n")).is_some_and(|last| last.starts_with(PLAN)))
@@ -103,6 +97,26 @@ impl FolderStore {
         }
         Ok(Some(log))
     }
+}
+
+/// Where the log of a stripe is, in the private folder of a vault.
+fn log_path(private: &Path, stripe: u8) -> PathBuf {
+    private.join("logs").join(format!("{stripe:02x}"))
+}
+
+/// The bytes of a log; `None` if there is none.
+fn log_bytes(path: &Path) -> Result<Option<Vec<u8>>> {
+    match open_noatime(CWD, path, OFlags::RDONLY) {
+        Err(Errno::NOENT) => Ok(None),
+        file => read(&file.at("open", path)?, 0, u64::MAX).at("read", path).map(Some),
+    }
+}
+
+/// What the log says about a task, in the private folder of a vault that is not open.
+pub(super) fn record_of(private: &Path, task: &TaskName) -> Result<Option<ClaimRecord>> {
+    let bytes = log_bytes(&log_path(private, stripe_of(task)))?;
+    let noted = bytes.and_then(|bytes| LogState::parse(&bytes).0.notes.remove(task));
+    Ok(noted.map(|noted| noted.record))
 }
 
 /// A log under its lock.

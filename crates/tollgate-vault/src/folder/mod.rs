@@ -80,11 +80,7 @@ impl FolderStore {
     }
 
     fn slot_folder(&self, slot: &Slot) -> PathBuf {
-        let folder = self.vault.join(slot.state().as_str());
-        match slot {
-            Slot::InProgress(agent) => folder.join(agent.as_str()),
-            Slot::Free(_) => folder,
-        }
+        slot_folder(&self.vault, slot)
     }
 
     /// The only code that changes files here, for the store that lays its own tree over this one.
@@ -123,6 +119,19 @@ impl FolderStore {
         }
         agents.sort();
         Ok(agents)
+    }
+}
+
+/// Where a vault keeps what nobody else needs.
+fn private(vault: &Path) -> PathBuf {
+    vault.join(".tollgate").join("vault")
+}
+
+fn slot_folder(vault: &Path, slot: &Slot) -> PathBuf {
+    let folder = vault.join(slot.state().as_str());
+    match slot {
+        Slot::InProgress(agent) => folder.join(agent.as_str()),
+        Slot::Free(_) => folder,
     }
 }
 

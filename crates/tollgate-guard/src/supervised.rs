@@ -70,7 +70,7 @@ pub struct MadeChange {
 impl<'a> SupervisedProgram<'a> {
     /// A command that runs in this turn, guarded at this level.
     pub fn new(gate: &'a Gate, turn: &'a dyn TurnState, level: &'a str) -> Self {
-        Self { request: Request { root: gate.workspace(), turn, tool: "run", level: Some(level) } }
+        Self { request: Request { level: Some(level), ..gate.request(turn, "run") } }
     }
 
     /// The file to which a path leads.

@@ -1,6 +1,6 @@
 //! Several machines and three etcd nodes, as whole programs.
 
-mod campaign;
+pub(crate) mod campaign;
 #[path = "../../../../tollgate-etcd/src/tests/cluster.rs"]
 pub(crate) mod cluster;
 pub(crate) mod proxy;

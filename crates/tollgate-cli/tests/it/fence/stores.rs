@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::{Claim, DOORS, claims_when_free, fenced_lines, is_unchanged, lets_through, refuses, under};
+use crate::etcd::campaign::FAKETIME;
 use crate::etcd::cluster::Cluster;
 use crate::etcd::{executable, lines, machine};
 use crate::git::Remote;
@@ -239,6 +240,23 @@ on_every_store! {
         over_git_a_process_that_outlives_its_worker_is_fenced,
         on_etcd_a_process_that_outlives_its_worker_is_fenced,
         on_postgresql_a_process_that_outlives_its_worker_is_fenced;
+}
+
+#[test]
+fn a_clock_that_is_set_fences_nobody_and_unfences_nobody() {
+    let world = git().machine(LONG);
+    add(&world);
+    let claim = claim(&world);
+    let write_at = |clock: &str| {
+        let run = under(Some(&claim), world.tollgate(["write", "a", "--agent", "blue"])).stdin("mine");
+        let run = run.env("LD_PRELOAD", FAKETIME).env("FAKETIME", clock);
+        run.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1").ends().code()
+    };
+    let clocks = ["+2d", "-2d"];
+    assert!(std::fs::exists(FAKETIME).unwrap(), "`faketime` is installed by `scripts/test`");
+    assert_eq!(clocks.map(write_at), [Some(0), Some(0)]);
+    world.run(&format!("task release x --claim-id {}", claim.id)).is(0);
+    assert_eq!(clocks.map(write_at), [Some(1), Some(1)]);
 }
 
 #[test]

@@ -209,7 +209,7 @@ fn a_session_that_lost_its_claim_writes_nothing_until_its_agent_has_heard_of_it(
     when_free(|| second.call("claim_task", json!({"task": "x"})));
     let refused = first.call("write_file", write("b"));
     assert_eq!(refused["structuredContent"]["error_type"], "FENCED", "{refused}");
-    assert!(!world.root.join("b").exists());
+    assert!(!std::path::Path::new(&world.path("b")).exists());
     text(&second.call("write_file", write("c")));
     text(&site.alone("write_file", write("d")));
     let release = json!({"task": "x", "claim_id": old, "result": "success"});
@@ -282,6 +282,9 @@ fn an_agent_cannot_turn_a_sensitive_task_into_a_harmless_one() {
             json!({"source": path("In_Progress/blue", task), "destination": path("Needs_Action", to)});
         assert_ne!(blue.call("move_file", moved)["isError"], true);
         assert_eq!(refusal(&blue.call("claim_task", json!({"task": to})))["reason"], "not_eligible");
+        // Its claim went with the file. It writes nothing more until it has heard of that.
+        let release = json!({"task": task, "claim_id": id, "result": "failure"});
+        assert_eq!(refusal(&blue.call("release_task", release))["reason"], "not_owner");
     }
     for (task, why) in [("strips", "from `pay` to none"), ("moves", "by hand"), ("renamed", "open block")] {
         let found = blue.value("get_task", json!({"task": task}));

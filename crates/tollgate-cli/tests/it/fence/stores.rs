@@ -244,7 +244,8 @@ on_every_store! {
 
 #[test]
 fn a_clock_that_is_set_fences_nobody_and_unfences_nobody() {
-    let world = git().machine(LONG);
+    let remote = git();
+    let world = remote.machine(LONG);
     add(&world);
     let claim = claim(&world);
     let write_at = |clock: &str| {

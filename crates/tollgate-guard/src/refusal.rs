@@ -388,8 +388,8 @@ impl Refusal {
             Reason::Fenced(LostClaim { task, .. }) => (
                 format!("Your claim on the task '{task}' has ended, so another agent may be working on it.")
                     .into(),
-                "Stop working on this task and write nothing more for it. If you claimed it with claim_task, call release_task before you \
-                 go on with other work.",
+                "Stop working on this task and write nothing more for it. If you claimed it with claim_task, call \
+                 release_task before you go on with other work.",
             ),
             Reason::TextNotFound { found: 0, text } => (
                 format!("The old text is not in the file: {text:?}").into(),

@@ -92,6 +92,9 @@ impl ClaimDeadlines {
 
     /// The claim has ended.
     pub(crate) fn end(&self, claim: &ClaimId) -> Result<()> {
+        if !self.folder.exists() {
+            return Ok(());
+        }
         let now = millis_since_boot();
         // A full disk still lets go of a file, and a claim without a file has ended, too.
         self.write(claim, now, Some(now), |_| true).or_else(|fault| self.forget(claim).map_err(|_| fault))

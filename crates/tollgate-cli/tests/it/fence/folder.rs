@@ -65,6 +65,28 @@ fn after_the_release_the_old_claim_writes_nothing() {
 }
 
 #[test]
+fn call_by_call_a_lost_claim_makes_no_links_and_no_folders() {
+    let world = world("30m");
+    let claim = claim(&world, "blue");
+    let script = "ln -s a link; ln a name; mkdir folder; mkfifo pipe; chmod 600 a; rmdir empty; true";
+    let tries = |claim: Option<&Claim>| {
+        world.puts("a", "one");
+        fs::create_dir_all(world.path("empty")).unwrap();
+        under(claim, world.tollgate(["run", "--mode", "gate", "--", "sh", "-c", script])).ends()
+    };
+    let made = || ["link", "name", "folder", "pipe"].map(|name| world.path(name).symlink_metadata().is_ok());
+    world.run(&format!("task release x --claim-id {}", claim.id)).is(0);
+    tries(Some(&claim)).is(75);
+    assert_eq!(made(), [false; 4]);
+    assert!(world.path("empty").is_dir());
+    let paths = fenced_lines(&world);
+    let paths: Vec<_> = paths.iter().map(|line| line["payload"]["target_file"].as_str().unwrap()).collect();
+    assert_eq!(paths, ["link", "a", "folder", "pipe", "empty"], "one line for each file");
+    tries(None).is(0);
+    assert_eq!(made(), [true; 4]);
+}
+
+#[test]
 fn a_task_that_a_person_moved_by_hand_is_not_its_old_owners() {
     let world = world("30m");
     let claim = claim(&world, "blue");

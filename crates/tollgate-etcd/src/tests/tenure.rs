@@ -108,7 +108,7 @@ fn a_claim_that_was_lost_with_an_earlier_lease_of_its_process_is_not_alive() {
     // The same process claims the task again, with a new lease, and keeps the lock of its old claim.
     let request = ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Held, renamed_in: false };
     let again = one.claim(&lost.task, &request, Timestamp::now()).unwrap().unwrap();
-    assert_eq!(one.store().heartbeat_all().unwrap(), [again.claim.id.clone()]);
+    assert_eq!(one.store().heartbeat_all().unwrap(), std::slice::from_ref(&again.claim.id));
     let age = |claimed: &Claimed| one.store().proven_at(&claimed.claim.id).unwrap().elapsed();
     assert!(age(&lost) >= lease && age(&again) < lease);
 }

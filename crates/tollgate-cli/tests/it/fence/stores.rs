@@ -3,12 +3,14 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use serde_json::json;
 
 use super::{Claim, DOORS, claims_when_free, fenced_lines, is_unchanged, lets_through, refuses, under};
 use crate::etcd::campaign::FAKETIME;
 use crate::etcd::cluster::Cluster;
 use crate::etcd::{executable, lines, machine};
 use crate::git::Remote;
+use crate::mcp::Client;
 use crate::postgres::server::{Server, is_installed};
 use crate::world::{World, until};
 
@@ -206,6 +208,18 @@ fn a_process_that_outlives_its_worker_is_fenced(shared: &impl Shared) {
     std::fs::remove_file(go).unwrap();
 }
 
+/// A server tells the store that the claims of its connection are alive, so the connection may write for as long as it lasts.
+fn a_connection_writes_for_longer_than_a_lease(shared: &impl Shared) {
+    let world = shared.machine("6s");
+    add(&world);
+    let mut client = Client::of(&world, "blue");
+    client.done("claim_task", json!({"task": "x"}));
+    let began = Instant::now();
+    until("two leases", || (began.elapsed() > Duration::from_secs(12)).then_some(()));
+    client.done("write_file", json!({"path": "a", "content": "mine"}));
+    world.holds("a", "mine");
+}
+
 macro_rules! on_every_store {
     ($($story:ident: $git:ident, $etcd:ident, $postgres:ident;)*) => {$(
         #[test]
@@ -236,6 +250,10 @@ on_every_store! {
         over_git_a_lost_claim_writes_at_no_door,
         on_etcd_a_lost_claim_writes_at_no_door,
         on_postgresql_a_lost_claim_writes_at_no_door;
+    a_connection_writes_for_longer_than_a_lease:
+        over_git_a_connection_writes_for_longer_than_a_lease,
+        on_etcd_a_connection_writes_for_longer_than_a_lease,
+        on_postgresql_a_connection_writes_for_longer_than_a_lease;
     a_process_that_outlives_its_worker_is_fenced:
         over_git_a_process_that_outlives_its_worker_is_fenced,
         on_etcd_a_process_that_outlives_its_worker_is_fenced,

@@ -9,13 +9,14 @@ use std::sync::OnceLock;
 
 use jiff::Timestamp;
 use tollgate::error::Fault;
+use tollgate::fence::{ClaimFence, WriteFence};
 use tollgate::gate::Gate;
 use tollgate::ledger::Ledger;
 use tollgate::name::{Agent, TurnId};
 use tollgate::protected::Protected;
 use tollgate::settings::LedgerSettings;
 use tollgate::shared_turn::{Leaves, SharedTurn, SharedTurns};
-use tollgate::tasks::{StoreLogin, open_workspace, workspace_id};
+use tollgate::tasks::{StoreLogin, VaultHome, open_workspace, workspace_id};
 use tollgate::turn::{Session, Turn, TurnState};
 use tollgate::vault::claim::ClaimId;
 use tollgate::workspace::{Options, STATE_FOLDER, Workspace, has_state};
@@ -66,6 +67,8 @@ impl Invocation {
             turn: None,
             agent: None,
             claim_id: None,
+            task_id: None,
+            vault: None,
             runtime: Some(runtime.to_owned()),
             state: Some(state.to_owned()),
             ..Surroundings::look()
@@ -208,8 +211,28 @@ impl Invocation {
         Protected { paths, anywhere: host::switches(), ..Protected::default() }
     }
 
+    /// The gate. If the environment names a claim, it lets nothing through once the claim is lost.
     pub(crate) fn gate(&self) -> Result<Gate, Fault> {
-        Ok(Gate::new(self.workspace()?))
+        let gate = Gate::new(self.workspace()?);
+        Ok(match self.fence(gate.workspace())? {
+            Some(fence) => gate.fenced(fence),
+            None => gate,
+        })
+    }
+
+    /// The fence around the claim under which this process was started. The claim is of the vault that the environment names,
+    /// else of that of the workspace.
+    fn fence(&self, workspace: &Workspace) -> Result<Option<WriteFence>, Fault> {
+        let Surroundings { claim_id: Some(claim), task_id: Some(task), vault, .. } = &self.surroundings
+        else {
+            return Ok(None);
+        };
+        let (claim, task) = (claim.to_string_lossy().parse()?, task.to_string_lossy().parse()?);
+        let home = match vault {
+            Some(root) => VaultHome::at(root.clone())?,
+            None => VaultHome::of(workspace.path(), workspace.settings())?,
+        };
+        Ok(home.has_vault().then(|| ClaimFence::of(&home).around(task, claim)))
     }
 
     /// The ledger alone. It can be read even if the workspace cannot be opened.

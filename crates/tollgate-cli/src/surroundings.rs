@@ -16,6 +16,10 @@ pub(crate) struct Surroundings {
     pub(crate) agent: Option<OsString>,
     /// `TOLLGATE_CLAIM_ID`
     pub(crate) claim_id: Option<OsString>,
+    /// `TOLLGATE_TASK_ID`
+    pub(crate) task_id: Option<OsString>,
+    /// `TOLLGATE_VAULT`: the workspace whose vault has that task.
+    pub(crate) vault: Option<PathBuf>,
     /// `TOLLGATE_TOKEN`
     pub(crate) token: Option<OsString>,
     /// `TOLLGATE_STORE_USER` and `TOLLGATE_STORE_PASSWORD`: the login of an engine, if both are set.
@@ -82,6 +86,8 @@ impl Surroundings {
             turn: text("TOLLGATE_TURN"),
             agent: text("TOLLGATE_AGENT"),
             claim_id: text("TOLLGATE_CLAIM_ID"),
+            task_id: text("TOLLGATE_TASK_ID"),
+            vault: folder("TOLLGATE_VAULT"),
             token: text("TOLLGATE_TOKEN"),
             store_login: {
                 let word = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());

@@ -47,7 +47,7 @@ impl LoggedVault {
         let pause = interval.clamp(Duration::from_millis(100), Duration::from_secs(10));
         thread::spawn(move || {
             loop {
-                let _ = vault.store().sync().and_then(|_| vault.store().heartbeat_all());
+                let _ = vault.store().sync().and_then(|_| vault.heartbeat_all());
                 thread::sleep(pause);
             }
         });

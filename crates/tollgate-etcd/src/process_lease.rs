@@ -35,8 +35,8 @@ pub(crate) struct ProcessLease {
 struct LeaseState {
     /// The lease, and when it was certainly alive.
     lease: Option<(i64, Instant)>,
-    /// The claims whose locks live. Whether the key of the claim may exist.
-    held: HashMap<ClaimId, bool>,
+    /// The claims whose locks live. If the key of a claim may exist: the lease that it is bound to.
+    held: HashMap<ClaimId, Option<i64>>,
     /// Claims whose locks are gone, and whose keys could not be deleted yet.
     left: Vec<ClaimId>,
 }
@@ -87,10 +87,21 @@ impl ProcessLease {
         Ok(is_alive)
     }
 
-    /// When the lease of this process certainly had its whole term left; long ago if it is gone.
-    pub(crate) fn proven_at(&self) -> Option<Instant> {
-        let long_ago = || Instant::now().checked_sub(self.term);
-        self.inside().lease.map(|(_, heard)| heard).or_else(long_ago)
+    /// When the lease of this process certainly had its whole term left; long ago if it is gone. `None` for a claim that does
+    /// not live by it.
+    pub(crate) fn proven_at(&self, claim: &ClaimId) -> Option<Instant> {
+        let inside = self.inside();
+        let bound = inside.held.get(claim)?;
+        let lease = inside.lease.filter(|(lease, _)| bound.is_none_or(|bound| bound == *lease));
+        lease.map_or_else(|| Instant::now().checked_sub(self.term), |(_, heard)| Some(heard))
+    }
+
+    /// The claims that live by the lease of this process. One that was made with an earlier lease is lost.
+    pub(crate) fn claims(&self) -> Vec<ClaimId> {
+        let inside = self.inside();
+        let lease = inside.lease.map(|(lease, _)| lease);
+        let lives = |bound: &Option<i64>| bound.is_some() && *bound == lease;
+        inside.held.iter().filter(|(_, bound)| lives(bound)).map(|(claim, _)| claim.clone()).collect()
     }
 
     /// The engine does not know this lease any more.
@@ -99,20 +110,20 @@ impl ProcessLease {
     }
 
     pub(crate) fn hold(&self, claim: &ClaimId) {
-        self.inside().held.insert(claim.clone(), false);
+        self.inside().held.insert(claim.clone(), None);
     }
 
-    /// The key of a claim may exist from now on, or cannot exist.
-    pub(crate) fn mark(&self, claim: &ClaimId, may_exist: bool) {
+    /// From now on, the key of a claim may exist, bound to this lease; or it cannot exist.
+    pub(crate) fn mark(&self, claim: &ClaimId, bound: Option<i64>) {
         if let Some(known) = self.inside().held.get_mut(claim) {
-            *known = may_exist;
+            *known = bound;
         }
     }
 
     /// The lock of a claim is gone: its key goes, too.
     pub(crate) fn let_go(&self, client: &Client, layout: &Layout, claim: ClaimId) {
         let mut inside = self.inside();
-        if inside.held.remove(&claim) == Some(true) {
+        if inside.held.remove(&claim).flatten().is_some() {
             inside.left.push(claim);
             drop(inside);
             self.clear(client, layout);

@@ -134,7 +134,7 @@ impl Inside {
         let put: Vec<_> = change.put.into_iter().map(at).collect();
         self.learn(&put, &change.gone, revision);
         if let Some(ended) = ended {
-            self.process_lease.mark(ended, false);
+            self.process_lease.mark(ended, None);
         }
         self.copy_to_journal(&step.events);
         Ok(Some(StepOutcome::Done(landed)))
@@ -146,8 +146,9 @@ impl Inside {
         let key = self.layout.owner(&claim.id);
         let lease = match claim.tenure {
             Tenure::Held if is_new => {
-                self.process_lease.mark(&claim.id, true);
-                self.called(self.process_lease.lease(&self.client))?
+                let lease = self.called(self.process_lease.lease(&self.client))?;
+                self.process_lease.mark(&claim.id, Some(lease));
+                lease
             }
             Tenure::Held => return Ok(None),
             Tenure::Leased(_) => {
@@ -184,7 +185,7 @@ impl Inside {
             return Ok(None);
         }
         if let Some(claim) = claim.filter(|_| step.verb == Some(Verb::Claim)) {
-            self.process_lease.mark(&claim.id, false);
+            self.process_lease.mark(&claim.id, None);
         }
         let keys =
             [(self.layout.task(&step.task, &step.from), &from), (self.layout.record(&step.task), &record)];

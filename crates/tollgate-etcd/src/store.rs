@@ -238,17 +238,18 @@ impl Store for EtcdStore {
         Ok(record.record.claim.is_some_and(|known| known.id == *claim))
     }
 
-    fn proven_at(&self, _claim: &ClaimId) -> Option<Instant> {
-        self.inside.process_lease.proven_at()
+    fn proven_at(&self, claim: &ClaimId) -> Option<Instant> {
+        self.inside.process_lease.proven_at(claim)
     }
 
-    fn heartbeat_all(&self) -> Result<()> {
+    fn heartbeat_all(&self) -> Result<Vec<ClaimId>> {
         let inside = self.known()?;
-        if inside.process_lease.is_busy() {
-            inside.called(inside.process_lease.renew(&inside.client))?;
-            inside.process_lease.clear(&inside.client, &inside.layout);
+        if !inside.process_lease.is_busy() {
+            return Ok(Vec::new());
         }
-        Ok(())
+        let is_alive = inside.called(inside.process_lease.renew(&inside.client))?;
+        inside.process_lease.clear(&inside.client, &inside.layout);
+        Ok(if is_alive { inside.process_lease.claims() } else { Vec::new() })
     }
 
     fn checkup(&self) -> Result<Vec<Finding>> {

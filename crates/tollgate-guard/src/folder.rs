@@ -15,6 +15,7 @@ use crate::commit::{CommitJournal, folder_moved, make_folders, remove_folders};
 use crate::disk::{Spot, gone_is_none};
 use crate::explain::refuse;
 use crate::guard::{changeable, lock};
+use crate::lost_claim::fenced;
 use crate::path::FilePath;
 use crate::place::{LastLink, Located};
 use crate::refusal::{Outcome, Reason, Refusal};
@@ -117,6 +118,9 @@ pub(crate) fn create(request: &Request<'_>, path: &Path) -> Result<Outcome<FileP
     let Some(place) = changeable(root, path, LastLink::Follow, Reason::Protected, &mut refusals)? else {
         return refuse(request, refusals);
     };
+    if let Some(refusal) = fenced(request, place.path())? {
+        return refuse(request, vec![refusal]);
+    }
     make_durable_folders(root, place.missing.iter().chain([&place.relative]))?;
     match root.folder.open_below(&place.relative) {
         Ok(_) => Ok(Outcome::Done(place.way.path)),

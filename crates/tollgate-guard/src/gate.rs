@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::commit::Applied;
 use crate::disk::{Found, Quiet, Spot};
 use crate::edit::{self, Edit, LARGEST_EDIT};
+use crate::fence::WriteFence;
 use crate::folder;
 use crate::guard::{READ_WAIT, admit, must_name_a_file};
 use crate::part::{Part, Selection};
@@ -80,12 +81,20 @@ impl Write for SmallFile {
 #[derive(Clone)]
 pub struct Gate {
     workspace: Workspace,
+    fences: Vec<WriteFence>,
 }
 
 impl Gate {
     /// A gate to this workspace.
     pub fn new(workspace: Workspace) -> Self {
-        Self { workspace }
+        Self { workspace, fences: Vec::new() }
+    }
+
+    /// The same gate for an agent that works on a task: it refuses every change once the fence finds a lost claim.
+    #[must_use]
+    pub fn fenced(mut self, fence: WriteFence) -> Self {
+        self.fences.push(fence);
+        self
     }
 
     /// The workspace.
@@ -93,8 +102,8 @@ impl Gate {
         &self.workspace
     }
 
-    fn request<'a>(&'a self, turn: &'a dyn TurnState, tool: &'a str) -> Request<'a> {
-        Request { root: &self.workspace, turn, tool, level: None }
+    pub(crate) fn request<'a>(&'a self, turn: &'a dyn TurnState, tool: &'a str) -> Request<'a> {
+        Request { root: &self.workspace, turn, tool, level: None, fences: &self.fences }
     }
 
     /// Begins a turn in this process.

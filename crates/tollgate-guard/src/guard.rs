@@ -14,6 +14,7 @@ use crate::disk::{Found, Quiet};
 use crate::edit::{self, Edit, LARGEST_EDIT};
 use crate::explain::{observe, refuse};
 use crate::heal::heal;
+use crate::lost_claim::fenced;
 use crate::path::FilePath;
 use crate::place::{LastLink, Located, Place, Way};
 pub use crate::refusal::{Outcome, Refused};
@@ -188,7 +189,8 @@ pub(crate) fn changeable(
     Ok(None)
 }
 
-/// Locks these paths, unless another agent is about to write one of them. Heals first what a dead process left on them.
+/// Locks these paths for a change, unless another agent is about to write one of them, or the agent has lost its claim. Heals
+/// first what a dead process left on them.
 ///
 /// `call` is the tool call that the request belongs to: it may lock what it has reserved.
 pub(crate) fn lock(
@@ -238,7 +240,12 @@ pub(crate) fn lock(
                 break;
             }
         }
-        let Some((path, holder)) = reserved else { return Ok(Ok(locks)) };
+        let Some((path, holder)) = reserved else {
+            // In path order, as in every refusal of several files. A call that changes nothing has no paths.
+            let first = paths.iter().min().map(|path| FilePath::trusted(request.root.path().join(path)));
+            let fenced = first.map_or(Ok(None), |path| fenced(request, &path))?;
+            return Ok(fenced.map_or(Ok(locks), Err));
+        };
         drop(locks);
         if !pauses.pause() {
             return busy(path, Some(holder));

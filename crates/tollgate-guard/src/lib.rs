@@ -1,6 +1,7 @@
 //! The file guard: a write never destroys a change that its author has not seen.
 //!
-//! [`gate`] has the calls that agents make, [`workspace`] opens the folder. This crate knows nothing about tasks.
+//! [`gate`] has the calls that agents make, [`workspace`] opens the folder. This crate knows no vault; an
+//! agent that works on a task brings its own [`fence`].
 //!
 //! Calls go down only: gate, guard, commit, disk. `root` is what all of them work on.
 
@@ -13,11 +14,13 @@ mod disk;
 pub mod doctor;
 pub mod edit;
 mod explain;
+pub mod fence;
 mod file_state;
 pub mod folder;
 pub mod gate;
 pub mod guard;
 mod heal;
+mod lost_claim;
 pub mod part;
 pub mod path;
 mod place;

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::fence::LostClaim;
 use crate::path::FilePath;
 use crate::turn::FileState;
 use tollgate_base::digest::Digest;
@@ -136,6 +137,8 @@ pub enum Reason {
     HardLinked,
     /// The file is read-only.
     ReadOnly,
+    /// The agent works under a claim that is no longer its own.
+    Fenced(LostClaim),
     /// The old text of an edit does not occur in the file, or more than once.
     TextNotFound {
         /// The number of occurrences.
@@ -266,6 +269,8 @@ pub enum Resolution {
     ChooseAnotherPath,
     /// Let a person decide.
     AskAPerson,
+    /// Stop working on the task: it is no longer yours.
+    StopWork,
 }
 
 impl Refusal {
@@ -284,6 +289,7 @@ impl Refusal {
             Reason::NotAFile => (ErrorType::NotAFile, Resolution::ChooseAnotherPath),
             Reason::HardLinked => (ErrorType::HardLinked, Resolution::AskAPerson),
             Reason::ReadOnly => (ErrorType::ReadOnly, Resolution::AskAPerson),
+            Reason::Fenced(_) => (ErrorType::Fenced, Resolution::StopWork),
             Reason::TextNotFound { .. } => (ErrorType::TextNotFound, Resolution::ReadRequired),
         }
     }
@@ -378,6 +384,12 @@ impl Refusal {
             Reason::ReadOnly => (
                 "The file is read-only.".into(),
                 "Ask a person. They can change its permissions, or set `read_only = \"replace\"`.",
+            ),
+            Reason::Fenced(LostClaim { task, .. }) => (
+                format!("Your claim on the task '{task}' has ended, so another agent may be working on it.")
+                    .into(),
+                "Stop working on this task and write nothing more for it. If you claimed it with claim_task, call \
+                 release_task before you go on with other work.",
             ),
             Reason::TextNotFound { found: 0, text } => (
                 format!("The old text is not in the file: {text:?}").into(),

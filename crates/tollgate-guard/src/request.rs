@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::edit::Edit;
+use crate::fence::WriteFence;
 use crate::path::FilePath;
 use crate::root::Root;
 use crate::turn::{Extent, TurnState};
@@ -18,6 +19,8 @@ pub(crate) struct Request<'a> {
     pub(crate) tool: &'a str,
     /// How well the command was guarded, if tollgate ran a command.
     pub(crate) level: Option<&'a str>,
+    /// What the agent must not have lost.
+    pub(crate) fences: &'a [WriteFence],
 }
 
 impl Request<'_> {

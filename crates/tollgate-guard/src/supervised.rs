@@ -11,6 +11,7 @@ use crate::disk::{Found, Linked, Quiet};
 use crate::explain::{observe, refuse};
 use crate::gate::Gate;
 use crate::guard::{READ_WAIT, base, lock};
+use crate::lost_claim::fenced_by_now;
 use crate::path::FilePath;
 use crate::place::Way;
 use crate::protected::normalise;
@@ -70,7 +71,7 @@ pub struct MadeChange {
 impl<'a> SupervisedProgram<'a> {
     /// A command that runs in this turn, guarded at this level.
     pub fn new(gate: &'a Gate, turn: &'a dyn TurnState, level: &'a str) -> Self {
-        Self { request: Request { root: gate.workspace(), turn, tool: "run", level: Some(level) } }
+        Self { request: Request { level: Some(level), ..gate.request(turn, "run") } }
     }
 
     /// The file to which a path leads.
@@ -93,6 +94,12 @@ impl<'a> SupervisedProgram<'a> {
     /// The refusal of a change of a protected path.
     pub fn protected(&self, path: &Path) -> Refusal {
         Refusal::new(FilePath::trusted(path.to_owned()), Reason::Protected)
+    }
+
+    /// The refusal of any change, if the agent has lost its claim. [`Self::judge`] looks for itself, and also if the settings
+    /// only observe.
+    pub fn fenced(&self, path: &Path) -> Result<Option<Refusal>> {
+        fenced_by_now(&self.request, &FilePath::trusted(path.to_owned()))
     }
 
     /// Judges a change of a file, and says what the file is before it. Records nothing, except that a change was observed

@@ -192,7 +192,7 @@ pub(crate) fn before(request: &Request<'_>, tool_use: &ToolUse) -> Result<Outcom
 }
 
 pub(crate) fn after(root: &Root, turn: &dyn TurnState, ticket: Ticket, result: ToolResult) -> Result<()> {
-    let request = Request { root, turn, tool: &ticket.tool, level: None };
+    let request = Request { root, turn, tool: &ticket.tool, level: None, fences: &[] };
     let used = |path: &FilePath| {
         let names = ticket.names.iter().filter(|(_, to)| to == path.as_path());
         turn.used(&names.map(|(name, _)| name.clone()).collect::<Vec<_>>(), path)

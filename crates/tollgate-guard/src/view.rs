@@ -12,6 +12,7 @@ use crate::commit::{Applied, Base, ByCommand, FolderDeed, NewContent, Operation,
 use crate::disk::{Found, Quiet};
 use crate::explain::{observe, refuse};
 use crate::guard::{Permit, READ_WAIT, base, lock};
+use crate::lost_claim::fenced;
 use crate::path::{EscapedPath, FilePath};
 use crate::place::{Place, Way};
 use crate::refusal::{Outcome, Reason, Refusal};
@@ -93,8 +94,12 @@ pub enum Basis {
     Known(FileState),
 }
 
-pub(crate) fn commit(request: Request<'_>, changes: ViewChanges) -> Result<Outcome<Vec<Applied>>> {
+pub(crate) fn commit(mut request: Request<'_>, changes: ViewChanges) -> Result<Outcome<Vec<Applied>>> {
     let root = request.root;
+    if changes.files.is_empty() && changes.folders.is_empty() {
+        // A command that changed nothing has nothing to be refused for.
+        request.fences = &[];
+    }
     let path_of = |path: &Path| FilePath::trusted(root.path().join(path));
     let folders = changes.folders.iter().map(|(path, _)| path.as_path());
     let all = changes.files.iter().map(|change| change.path.as_path()).chain(folders);
@@ -111,6 +116,10 @@ pub(crate) fn commit(request: Request<'_>, changes: ViewChanges) -> Result<Outco
     let reads = changes.reads.iter().map(|(path, _)| path.as_path());
     let paths: Vec<&Path> = changes.files.iter().map(|change| change.path.as_path()).chain(reads).collect();
     if paths.is_empty() {
+        let first = changes.folders.iter().map(|(path, _)| path_of(path)).min();
+        if let Some(refusal) = first.map_or(Ok(None), |path| fenced(&request, &path))? {
+            return refuse(&request, vec![refusal]);
+        }
         // Each of them is one step for itself.
         later.iter().try_for_each(|deed| deed.make(root))?;
         return Ok(Outcome::Done(Vec::new()));

@@ -37,7 +37,7 @@ const PAGE: usize = 10_000;
 
 /// The owners of these held claims are alive.
 const HEARTBEAT: &str = "update tasks set lease_until = lease_clock() + $2::bigint * interval '1 microsecond'
-    where claim = any($1) and state = 'In_Progress' returning 1";
+    where claim = any($1) and state = 'In_Progress' returning claim";
 
 const APPLY: &str = "select * from apply_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
 
@@ -333,13 +333,13 @@ impl Store for PostgresStore {
         Ok(!rows.is_empty())
     }
 
-    fn heartbeat_all(&self) -> Result<()> {
-        let alive = self.held.all();
-        if alive.is_empty() {
-            Ok(())
-        } else {
-            self.call(HEARTBEAT, &[&alive, &self.lease_micros()]).map(drop)
+    fn heartbeat_all(&self) -> Result<Vec<ClaimId>> {
+        let held = self.held.all();
+        if held.is_empty() {
+            return Ok(Vec::new());
         }
+        let alive = self.call(HEARTBEAT, &[&held, &self.lease_micros()])?;
+        alive.iter().map(|row| row.get::<_, &str>(0).parse()).collect()
     }
 
     fn proven_at(&self, claim: &ClaimId) -> Option<Instant> {

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 
+use crate::claim::ClaimId;
+use crate::deadline::{ClaimDeadlines, DeadlineGuard};
 use tollgate_base::error::{At, Result};
 
 /// One spawn at a time: while a descriptor is lent to one command, no other command may inherit it.
@@ -29,6 +31,8 @@ const LOWEST_NUMBER: i32 = 100;
 #[must_use = "a lock that is dropped at once holds nothing"]
 #[derive(Debug)]
 pub struct ClaimLock {
+    /// Dropped first: nobody works under the claim any more when others may have the task.
+    deadline: Option<DeadlineGuard>,
     token: Option<u64>,
     kind: Kind,
 }
@@ -76,17 +80,25 @@ impl Borrowers {
 impl ClaimLock {
     /// A lock with nothing behind it: for stores in memory, and as the proof that a lease has expired.
     pub fn nothing() -> Self {
-        Self { token: None, kind: Kind::Guard(Box::new(())) }
+        Self { deadline: None, token: None, kind: Kind::Guard(Box::new(())) }
     }
 
     /// A lock that belongs to an open file, so that commands can inherit it. The token goes into the claim.
     pub fn of_file(token: u64, file: File) -> Self {
-        Self { token: Some(token), kind: Kind::File(file) }
+        Self { deadline: None, token: Some(token), kind: Kind::File(file) }
     }
 
     /// Any other value that ends the claim when it is dropped: the handle of an engine's lease, for example.
     pub fn of_guard(token: u64, guard: impl Any + Send + Sync) -> Self {
-        Self { token: Some(token), kind: Kind::Guard(Box::new(guard)) }
+        Self { deadline: None, token: Some(token), kind: Kind::Guard(Box::new(guard)) }
+    }
+
+    /// Ends the claim on this machine together with the lock. A lock that is a file may have been inherited by a command: then
+    /// the claim goes on, and ends at its deadline.
+    pub(crate) fn ends(&mut self, deadlines: &ClaimDeadlines, claim: &ClaimId) {
+        if let Kind::Guard(_) = self.kind {
+            self.deadline = Some(DeadlineGuard(deadlines.clone(), claim.clone()));
+        }
     }
 
     /// The store's token for this lock; see [`crate::claim::Claim::hold`].

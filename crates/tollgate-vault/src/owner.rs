@@ -1,14 +1,15 @@
-//! The owner's verbs: claim, verify, renew, report progress, draft, release.
+//! The owner's verbs: claim, verify, renew, report progress, draft, release, and its heartbeat.
 //!
 //! Invariants: eligibility is checked before the claim, never after it; a lost race is an answer, not an error, and is not
 //! retried, and is recorded once; every verb after the claim presents the claim's id, and an old id is refused.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::block;
-use crate::claim::{Claim, ClaimId};
+use crate::claim::{Claim, ClaimId, Tenure};
 use crate::claim_lock::ClaimLock;
 use crate::denial::{Allowed, Denial, NotOwner, Owned};
 use crate::rules::{self, Release, lease_until};
@@ -16,9 +17,13 @@ use crate::state::State;
 use crate::step::{Step, StepOutcome, TextEdit};
 use crate::store::{Landed, Task};
 use crate::vault::{TRIES, Vault, restless};
+use tollgate_base::boot_clock::millis_since_boot;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::Agent;
 use tollgate_base::task::TaskName;
+
+/// The number of heartbeats in a lease of a held claim: two may get lost.
+pub const BEATS: u32 = 3;
 
 /// How long a claim lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,12 +113,26 @@ impl Vault {
             }
         };
         let id = ClaimId::new()?;
-        let lock = match request.kind {
+        let asked = millis_since_boot();
+        let mut lock = match request.kind {
             ClaimKind::Held => self.store().hold(&id)?,
             ClaimKind::Leased => None,
         };
         let (step, claim) = rules::claim(&task, id, agent, mode, lock.as_ref(), self.terms(), now)?;
-        match self.apply(&step)? {
+        // Before the claim: nobody knows its id yet, and afterwards its owner may write at once.
+        if let Some(deadlines) = self.deadlines() {
+            deadlines.begin(&claim.id, self.heard(&claim.id, asked), self.lasts(&claim.tenure))?;
+        }
+        let outcome = self.apply(&step);
+        if let Some(deadlines) = self.deadlines() {
+            match (&outcome, &mut lock) {
+                (Ok(StepOutcome::Done(_)), Some(lock)) => lock.ends(deadlines, &claim.id),
+                (Ok(StepOutcome::Done(_)), None) => {}
+                // If this fails, it stays until it is old. Nobody has this claim.
+                _ => drop(deadlines.forget(&claim.id)),
+            }
+        }
+        match outcome? {
             StepOutcome::Done(Landed { task, path, .. }) => Ok(Some(Ok(Claimed { task, path, claim, lock }))),
             StepOutcome::Unknown(fault) => Err(fault),
             // It has an owner now; or somebody has only changed its text.
@@ -180,7 +199,52 @@ impl Vault {
         how: &Release,
         now: Timestamp,
     ) -> Result<Owned<Landed>> {
-        self.as_owner(task, id, now, |task, claim| rules::release(task, claim, how, self.terms(), now))
+        let next = |task: &Task, claim: &Claim| rules::release(task, claim, how, self.terms(), now);
+        let released = self.as_owner(task, id, now, next)?;
+        if let (Ok(_), Some(deadlines)) = (&released, self.deadlines()) {
+            deadlines.end(id)?;
+        }
+        Ok(released)
+    }
+
+    /// Tells the store that the owner of a held claim is alive. Whether the claim still owns the task; if not, its work must
+    /// stop.
+    pub fn heartbeat(&self, task: &TaskName, id: &ClaimId) -> Result<bool> {
+        let asked = millis_since_boot();
+        let owns = self.store().heartbeat(task, id)?;
+        if let Some(deadlines) = self.deadlines() {
+            match owns {
+                true => deadlines.extend(id, asked, self.lasts(&Tenure::Held))?,
+                false => deadlines.end(id)?,
+            }
+        }
+        Ok(owns)
+    }
+
+    /// The same for every held claim of this machine, as far as this process can tell which.
+    pub fn heartbeat_all(&self) -> Result<()> {
+        let asked = millis_since_boot();
+        let alive = self.store().heartbeat_all()?;
+        let Some(deadlines) = self.deadlines() else { return Ok(()) };
+        alive.iter().try_for_each(|id| deadlines.extend(id, asked, self.lasts(&Tenure::Held)))
+    }
+
+    /// When the store certainly knew that a claim has a whole lease left, if it was asked at this moment. In milliseconds since
+    /// the machine was started.
+    fn heard(&self, id: &ClaimId, asked: u64) -> u64 {
+        let proven = self.store().proven_at(id).map(|proven| {
+            let ago = u64::try_from(proven.elapsed().as_millis()).unwrap_or(u64::MAX);
+            millis_since_boot().saturating_sub(ago.saturating_add(1))
+        });
+        proven.map_or(asked, |proven| proven.min(asked))
+    }
+
+    /// How long a claim lasts after the store has heard of it. `None`: until its lock is gone.
+    fn lasts(&self, tenure: &Tenure) -> Option<Duration> {
+        match tenure {
+            Tenure::Leased(_) => Some(self.terms().lease),
+            Tenure::Held => self.store().heartbeat_interval().map(|interval| interval * BEATS),
+        }
     }
 
     /// Where the task is, if this claim has ended by a release: by the worker's own command, for example.
@@ -222,7 +286,13 @@ impl Vault {
                 Ok(owned) => owned,
                 Err(not_owner) => return Ok(Err(not_owner)),
             };
-            if let Some(landed) = self.apply(&next(&found, &claim)?)?.landed()? {
+            let (asked, step) = (millis_since_boot(), next(&found, &claim)?);
+            if let Some(landed) = self.apply(&step)?.landed()? {
+                let tenure = step.record.and_then(|record| record.claim).map(|claim| claim.tenure);
+                // A held claim lasts by its heartbeats alone.
+                if let (Some(tenure @ Tenure::Leased(_)), Some(deadlines)) = (tenure, self.deadlines()) {
+                    deadlines.extend(id, self.heard(id, asked), self.lasts(&tenure))?;
+                }
                 return Ok(Ok(landed));
             }
         }

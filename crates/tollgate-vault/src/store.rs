@@ -250,13 +250,13 @@ pub trait Store: Send + Sync {
         Ok(true)
     }
 
-    /// The same for every held claim of this machine, in whichever process its owner is.
-    fn heartbeat_all(&self) -> Result<()> {
-        Ok(())
+    /// The same for every held claim of this machine, as far as this process can tell which. Those that still own their tasks.
+    fn heartbeat_all(&self) -> Result<Vec<ClaimId>> {
+        Ok(Vec::new())
     }
 
-    /// When it was last certain that a held claim of this process had a whole lease left, by the monotonic clock. `None`: at
-    /// the claim, or at the last heartbeat.
+    /// When it was last certain that a claim had a whole lease left, by the monotonic clock. `None`: at its last step, or at
+    /// the last heartbeat.
     fn proven_at(&self, _claim: &ClaimId) -> Option<Instant> {
         None
     }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::claim::Mode;
+use crate::deadline::ClaimDeadlines;
 use crate::denial::{Allowed, Denial};
 use crate::figures::{Figures, Tally};
 use crate::rules::{self, Terms};
@@ -35,12 +36,23 @@ pub(crate) const TRIES: u32 = 64;
 pub struct Vault {
     store: Arc<dyn Store>,
     terms: Arc<Terms>,
+    deadlines: Option<ClaimDeadlines>,
 }
 
 impl Vault {
     /// These rules over that store.
     pub fn new(store: Arc<dyn Store>, terms: Terms) -> Self {
-        Self { store, terms: Arc::new(terms) }
+        Self { store, terms: Arc::new(terms), deadlines: None }
+    }
+
+    /// The same, for a store that other machines share: notes on this machine until when each claim lasts.
+    #[must_use]
+    pub fn with_deadlines(self, deadlines: ClaimDeadlines) -> Self {
+        Self { deadlines: Some(deadlines), ..self }
+    }
+
+    pub(crate) fn deadlines(&self) -> Option<&ClaimDeadlines> {
+        self.deadlines.as_ref()
     }
 
     /// The store.

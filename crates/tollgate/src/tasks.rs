@@ -29,7 +29,7 @@ use tollgate_postgres::PostgresOptions;
 use tollgate_vault::event::{EventPage, Journal};
 use tollgate_vault::figures::Tally;
 use tollgate_vault::roles::Roles;
-use tollgate_vault::{FolderOptions, FolderStore, GitOptions, GitStore, Store, Terms, Vault};
+use tollgate_vault::{ClaimDeadlines, FolderOptions, FolderStore, GitOptions, GitStore, Store, Terms, Vault};
 
 use crate::machine::machine_name;
 use crate::postgres::{is_postgres, open_postgres};
@@ -156,6 +156,8 @@ pub struct Tasks {
     pub vault: Vault,
     /// The folder in which people see the tasks.
     pub folder: PathBuf,
+    /// The workspace that the vault belongs to.
+    pub home: VaultHome,
     /// The name of the store, as in the settings.
     pub store: &'static str,
     /// How long a file that was written in place must be unchanged to be complete.
@@ -265,9 +267,14 @@ fn open_store(
         max_attempts: settings.vault.max_attempts,
         retry: settings.vault.retry.iter().map(|pause| pause.0).collect(),
     };
+    let mut vault = Vault::new(store, terms);
+    if *settings.vault.chosen_store() != StoreChoice::Folder {
+        vault = vault.with_deadlines(deadlines_in(&folder));
+    }
     Ok(Tasks {
         folder: files_in(&folder, settings),
-        vault: Vault::new(store, terms),
+        home: home.clone(),
+        vault,
         store: name,
         settle: settings.vault.settle.0,
         breaker: settings.work.breaker,
@@ -321,6 +328,11 @@ fn files_in(vault: &Path, settings: &Settings) -> PathBuf {
         StoreChoice::Git => GitStore::folder_in(vault),
         StoreChoice::Folder | StoreChoice::Engine(_) => vault.to_owned(),
     }
+}
+
+/// Where a machine that shares its store with others keeps the deadlines of its claims.
+pub(crate) fn deadlines_in(vault: &Path) -> ClaimDeadlines {
+    ClaimDeadlines::new(vault.join(STATE_FOLDER).join("deadlines"))
 }
 
 /// Whether this folder is a vault: one of its folders is enough, the others are made when they are needed. Git does not keep

@@ -153,6 +153,7 @@ words! {
         HardLinked = "HARD_LINKED",
         ReadOnly = "READ_ONLY",
         TextNotFound = "TEXT_NOT_FOUND",
+        Fenced = "FENCED",
     }
 }
 

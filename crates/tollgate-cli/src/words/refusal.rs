@@ -59,6 +59,14 @@ fn refusal_words(view: &Viewpoint, refusal: &Refusal) -> String {
              `.tollgate/config.toml`"
                 .into(),
         ),
+        Reason::Fenced(lost) => (
+            format!("your claim on the task `{}` has ended, so `{path}` was not written", lost.task),
+            format!(
+                "stop working on this task: another agent may have it; `tollgate task show {}` says who, and a new claim lets \
+                 you write again",
+                lost.task.stem()
+            ),
+        ),
         Reason::TextNotFound { found: 0, text } => (
             format!("the old text is not in `{path}`\n  looked for  {}", plain(text)),
             format!("read `{path}` again and copy the old text exactly, with its white space"),

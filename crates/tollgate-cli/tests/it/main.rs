@@ -6,6 +6,7 @@ mod contract;
 mod crowd;
 mod doctor;
 mod etcd;
+mod fence;
 mod files;
 mod git;
 mod help;

@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 use crate::world::{Process, Run, World};
 
 /// A client and its server.
-struct Client {
+pub(crate) struct Client {
     process: Process,
     input: BufReader<ChildStdout>,
     output: ChildStdin,
 }
 
 impl Client {
-    fn of(world: &World, agent: &str) -> Self {
+    pub(crate) fn of(world: &World, agent: &str) -> Self {
         Self::start(world.tollgate(["mcp", "--agent", agent]))
     }
 
-    fn start(mut run: Run<'_>) -> Self {
+    pub(crate) fn start(mut run: Run<'_>) -> Self {
         let command = run.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let (input, output) = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
@@ -43,19 +43,19 @@ impl Client {
         answer["result"].clone()
     }
 
-    fn call(&mut self, tool: &str, arguments: Value) -> Value {
+    pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
         self.ask("tools/call", json!({"name": tool, "arguments": arguments}))
     }
 
     #[track_caller]
-    fn done(&mut self, tool: &str, arguments: Value) -> Value {
+    pub(crate) fn done(&mut self, tool: &str, arguments: Value) -> Value {
         let result = self.call(tool, arguments);
         assert!(result.get("isError").is_none(), "{result}");
         result["structuredContent"].clone()
     }
 
     #[track_caller]
-    fn refused(&mut self, tool: &str, arguments: Value) -> Value {
+    pub(crate) fn refused(&mut self, tool: &str, arguments: Value) -> Value {
         let result = self.call(tool, arguments);
         assert_eq!(result["isError"], true, "{result}");
         result["structuredContent"].clone()

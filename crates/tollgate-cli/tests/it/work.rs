@@ -44,8 +44,9 @@ fn the_command_gets_its_task_in_its_environment() {
         env,
         format!(
             "TOLLGATE_ACTION=read\nTOLLGATE_AGENT=blue\nTOLLGATE_CLAIM_ID={id}\nTOLLGATE_MODE=execute\n\
-             TOLLGATE_TASK={}\nTOLLGATE_TASK_ID=knows.md\n",
-            path.display()
+             TOLLGATE_TASK={}\nTOLLGATE_TASK_ID=knows.md\nTOLLGATE_VAULT={}\n",
+            path.display(),
+            world.root().display()
         )
     );
     let said = fs::read_to_string(world.tmp().join("said")).unwrap();

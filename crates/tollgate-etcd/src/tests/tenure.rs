@@ -95,6 +95,25 @@ fn a_lease_that_is_renewed_does_not_end() {
 }
 
 #[test]
+fn a_claim_that_was_lost_with_an_earlier_lease_of_its_process_is_not_alive() {
+    let cluster = Cluster::start();
+    let url = cluster.url();
+    let lease = Duration::from_secs(2);
+    let (one, other) = (vault(&url, "one", lease), vault(&url, "other", lease));
+    let lost = claim(&one, ClaimKind::Held);
+    let mut pauses = Pauses::lasting(Duration::from_secs(60));
+    while other.reclaim(Timestamp::now()).unwrap().0.is_empty() {
+        assert!(pauses.pause(), "it did not come back");
+    }
+    // The same process claims the task again, with a new lease, and keeps the lock of its old claim.
+    let request = ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Held, renamed_in: false };
+    let again = one.claim(&lost.task, &request, Timestamp::now()).unwrap().unwrap();
+    assert_eq!(one.store().heartbeat_all().unwrap(), std::slice::from_ref(&again.claim.id));
+    let age = |claimed: &Claimed| one.store().proven_at(&claimed.claim.id).unwrap().elapsed();
+    assert!(age(&lost) >= lease && age(&again) < lease);
+}
+
+#[test]
 fn the_keys_of_finished_claims_do_not_stay() {
     let cluster = Cluster::start();
     let url = cluster.url();

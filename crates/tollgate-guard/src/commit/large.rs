@@ -18,6 +18,7 @@ use super::step::{FileStep, Stand};
 use super::undo::{roll_back, staged_spot};
 use crate::disk::{Found, Linked, Quiet, Spot, gone_is_none, no_folder_is_none};
 use crate::explain::{record, refuse};
+use crate::lost_claim::fenced_by_now;
 use crate::path::EscapedPath;
 use crate::recovery::{check_later, keep_copy};
 use crate::refusal::{Outcome, Refusal};
@@ -194,6 +195,12 @@ fn prepare(
                 (Looked::Refused(refusal), _) => looked = Prepared::Refused(vec![refusal]),
             }
             steps.push(closed);
+        }
+        let first = steps.iter().map(|closed| closed.step.plan.place.path()).min();
+        if let (Prepared::Ready, Some(path)) = (&looked, first)
+            && let Some(refusal) = fenced_by_now(request, path)?
+        {
+            looked = Prepared::Refused(vec![refusal]);
         }
         Ok(())
     };

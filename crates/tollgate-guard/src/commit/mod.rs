@@ -31,6 +31,7 @@ use std::time::Instant;
 
 use crate::disk::Folder;
 use crate::explain::{record, refuse};
+use crate::lost_claim::fenced_by_now;
 use crate::refusal::{Outcome, Refusal};
 use crate::request::Request;
 use crate::stripe_lock::StripeLocks;
@@ -108,6 +109,10 @@ fn rounds(
                 Looked::Refused(refusal) => refused.push(refusal),
                 Looked::Busy => again = Some(step.busy()),
             }
+        }
+        if refused.is_empty() && again.is_none() {
+            let first = steps.iter().map(|step| step.plan.place.path()).min();
+            refused.extend(first.map_or(Ok(None), |path| fenced_by_now(request, path))?);
         }
         if !refused.is_empty() {
             return Ok(Err(refused));

@@ -92,7 +92,8 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// Where the path of a change leads. `None` if no rule applies to it. A change of a protected path is refused.
+    /// Where the path of a change leads. `None` if no rule applies to it. A change of a protected path is refused, and every
+    /// change if the agent has lost its claim.
     fn named(
         &mut self,
         tracee: &Tracee,
@@ -113,7 +114,13 @@ impl<'a> Files<'a> {
             let refusal = self.program.protected(&guarded.path);
             return self.refuse(refusal).map(Err);
         }
-        Ok(Ok((!self.memory.passes(&guarded.path)).then_some(guarded)))
+        if self.memory.passes(&guarded.path) {
+            return Ok(Ok(None));
+        }
+        match self.program.fenced(&guarded.path)? {
+            Some(refusal) => self.refuse(refusal).map(Err),
+            None => Ok(Ok(Some(guarded))),
+        }
     }
 
     fn open(&mut self, tracee: &Tracee, path: &PathArgument, flags: c_int) -> Result<Judged<()>> {

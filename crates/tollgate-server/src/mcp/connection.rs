@@ -3,16 +3,22 @@
 //! The first call begins the turn. `begin_turn` begins another one, which is then the running turn. Earlier turns stay
 //! until they are ended, because several agents of one client may share the connection, each with its own `turn_id`.
 //! When the connection closes, all its turns end and the tasks it holds are free.
+//!
+//! The server cannot know for which task a write is. So the connection writes nothing while one of its claims is lost, until
+//! the agent has heard of the loss: from a tool of the owner, which then forgets the claim.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
 use tollgate::error::Result;
+use tollgate::fence::{ClaimFence, WriteFence};
+use tollgate::gate::Gate;
+use tollgate::tasks::VaultHome;
 use tollgate::turn::Session;
-use tollgate::vault::ClaimKind;
 use tollgate::vault::claim::{Claim, ClaimId, Tenure};
 use tollgate::vault::claim_lock::ClaimLock;
+use tollgate::vault::{ClaimKind, TaskName};
 
 use super::server::Server;
 use super::turns::{RunningTurn, lock};
@@ -33,8 +39,30 @@ pub(super) struct McpConnection {
     kind: ConnectionKind,
     session: Session,
     turns: Mutex<BegunTurns>,
-    /// The locks of the claims that this connection holds.
-    held: Mutex<HashMap<ClaimId, ClaimLock>>,
+    /// The gate, fenced by the claims of this connection.
+    gate: Gate,
+    claims: TakenClaims,
+}
+
+/// The claims that a connection has made and not released, and the locks of those that it holds.
+type TakenClaims = Arc<Mutex<HashMap<ClaimId, (TaskName, Option<ClaimLock>)>>>;
+
+/// Refuses all writes while one of these claims is lost.
+fn fence(server: &Server, claims: &TakenClaims) -> WriteFence {
+    let (workspace, claims) = (server.gate().workspace().clone(), Arc::clone(claims));
+    Arc::new(move || {
+        let taken: Vec<_> = lock(&claims).iter().map(|(id, (task, _))| (id.clone(), task.clone())).collect();
+        if taken.is_empty() {
+            return Ok(None);
+        }
+        let fence = ClaimFence::of(&VaultHome::of(workspace.path(), workspace.settings())?);
+        for (id, task) in taken {
+            if let Some(lost) = fence.lost(&task, &id)? {
+                return Ok(Some(lost));
+            }
+        }
+        Ok(None)
+    })
 }
 
 #[derive(Default)]
@@ -51,7 +79,13 @@ impl McpConnection {
             }
             ConnectionKind::OneCall => server.turns().session(),
         };
-        Self { server, kind, session, turns: Mutex::default(), held: Mutex::default() }
+        let claims = TakenClaims::default();
+        let gate = server.gate().clone().fenced(fence(&server, &claims));
+        Self { server, kind, session, turns: Mutex::default(), gate, claims }
+    }
+
+    pub(super) fn gate(&self) -> &Gate {
+        &self.gate
     }
 
     pub(super) fn server(&self) -> &Server {
@@ -111,14 +145,14 @@ impl McpConnection {
         }
     }
 
-    /// Keeps the lock of a claim until the claim or the connection ends.
-    pub(super) fn hold(&self, claim: ClaimId, hold: ClaimLock) {
-        lock(&self.held).insert(claim, hold);
+    /// Remembers a claim, and keeps its lock if it has one, until the claim or the connection ends.
+    pub(super) fn keep(&self, claim: ClaimId, task: TaskName, hold: Option<ClaimLock>) {
+        lock(&self.claims).insert(claim, (task, hold));
     }
 
-    /// The claim has ended.
+    /// The claim has ended, and the agent knows it.
     pub(super) fn let_go(&self, claim: &ClaimId) {
-        lock(&self.held).remove(claim);
+        lock(&self.claims).remove(claim);
     }
 
     /// Whether a client of this connection may act on the claim.
@@ -130,7 +164,9 @@ impl McpConnection {
         claim.agent == *self.server.agent()
             && match claim.tenure {
                 Tenure::Leased(_) => true,
-                Tenure::Held => lock(&self.held).contains_key(&claim.id) || is_given(),
+                Tenure::Held => {
+                    lock(&self.claims).get(&claim.id).is_some_and(|(_, lock)| lock.is_some()) || is_given()
+                }
             }
     }
 }
@@ -147,14 +183,16 @@ impl McpConnection {
         if self.remembers() {
             over.extend(std::mem::take(&mut turns.ids).iter().filter_map(|id| self.server.turns().end(id)));
         }
-        Abandoned { turns: over, held: std::mem::take(&mut *lock(&self.held)), server: self.server.clone() }
+        let claims = std::mem::take(&mut *lock(&self.claims));
+        let held = claims.into_values().filter_map(|(_, lock)| lock).collect();
+        Abandoned { turns: over, held, server: self.server.clone() }
     }
 }
 
 /// The turns and claims that a closed connection leaves behind.
 struct Abandoned {
     turns: Vec<Arc<RunningTurn>>,
-    held: HashMap<ClaimId, ClaimLock>,
+    held: Vec<ClaimLock>,
     server: Server,
 }
 

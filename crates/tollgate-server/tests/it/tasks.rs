@@ -184,6 +184,39 @@ fn after_a_failed_attempt_the_task_pauses() {
     assert_eq!((&none["reason"], &none["until"]), (&json!("none"), &denied["until"]));
 }
 
+/// Claims a task as soon as its lease has expired. Returns the claim id.
+fn when_free(claim: impl Fn() -> Value) -> Value {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let result = claim();
+        if result.get("isError").is_none() {
+            return result["structuredContent"]["claim_id"].clone();
+        }
+        assert_eq!(refusal(&result)["reason"], "lost");
+        assert!(Instant::now() < until, "the lease never expired");
+    }
+}
+
+#[test]
+fn a_session_that_lost_its_claim_writes_nothing_until_its_agent_has_heard_of_it() {
+    let world = World::with_vault("[vault]\nlease = \"100ms\"\nretry = []\n");
+    world.adds("x", "text");
+    let site = Site::new(world.server.clone());
+    let (first, second) = (site.session(), site.session());
+    let old = first.call("claim_task", json!({"task": "x"}))["structuredContent"]["claim_id"].clone();
+    let write = |name: &str| json!({"path": name, "content": "mine"});
+    text(&first.call("write_file", write("a")));
+    when_free(|| second.call("claim_task", json!({"task": "x"})));
+    let refused = first.call("write_file", write("b"));
+    assert_eq!(refused["structuredContent"]["error_type"], "FENCED", "{refused}");
+    assert!(!std::path::Path::new(&world.path("b")).exists());
+    text(&second.call("write_file", write("c")));
+    text(&site.alone("write_file", write("d")));
+    let release = json!({"task": "x", "claim_id": old, "result": "success"});
+    assert_eq!(refusal(&first.call("release_task", release))["reason"], "not_owner");
+    text(&first.call("write_file", write("b")));
+}
+
 #[test]
 fn after_an_expired_lease_the_task_can_be_claimed_and_the_old_id_is_refused() {
     let world = World::with_vault("[vault]\nlease = \"100ms\"\nretry = []\n");
@@ -191,15 +224,7 @@ fn after_an_expired_lease_the_task_can_be_claimed_and_the_old_id_is_refused() {
     let site = Site::new(world.server.clone());
     let (first, second) = (site.session(), site.session());
     let old = first.call("claim_task", json!({"task": "x"}))["structuredContent"]["claim_id"].clone();
-    let until = Instant::now() + Duration::from_secs(20);
-    let new = loop {
-        let result = second.call("claim_task", json!({"task": "x"}));
-        if result.get("isError").is_none() {
-            break result["structuredContent"]["claim_id"].clone();
-        }
-        assert_eq!(refusal(&result)["reason"], "lost");
-        assert!(Instant::now() < until, "the lease never expired");
-    };
+    let new = when_free(|| second.call("claim_task", json!({"task": "x"})));
     assert_ne!(old, new);
     for tool in ["renew_task", "report_progress", "release_task"] {
         let arguments = json!({"task": "x", "claim_id": old, "text": "late", "result": "success"});
@@ -257,6 +282,9 @@ fn an_agent_cannot_turn_a_sensitive_task_into_a_harmless_one() {
             json!({"source": path("In_Progress/blue", task), "destination": path("Needs_Action", to)});
         assert_ne!(blue.call("move_file", moved)["isError"], true);
         assert_eq!(refusal(&blue.call("claim_task", json!({"task": to})))["reason"], "not_eligible");
+        // Its claim went with the file. It writes nothing more until it has heard of that.
+        let release = json!({"task": task, "claim_id": id, "result": "failure"});
+        assert_eq!(refusal(&blue.call("release_task", release))["reason"], "not_owner");
     }
     for (task, why) in [("strips", "from `pay` to none"), ("moves", "by hand"), ("renamed", "open block")] {
         let found = blue.value("get_task", json!({"task": task}));

@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,8 +20,9 @@ use rustix::fs::{CWD, OFlags};
 use rustix::io::Errno;
 
 use super::FolderStore;
-use super::disk::{Disk, fingerprint, read_range};
+use super::disk::{Disk, fingerprint, read, read_range};
 use super::log_line::{LogLine, LogState, Noted, PLAN, StepPlan, stands_alone, without_zeros};
+use crate::claim::ClaimRecord;
 use crate::step::Version;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Result};
@@ -44,7 +45,7 @@ const NEVER_CUT: usize = 160;
 
 impl FolderStore {
     fn log_path(&self, stripe: u8) -> PathBuf {
-        self.private.join("logs").join(format!("{stripe:02x}"))
+        log_path(&self.private, stripe)
     }
 
     /// What a log says now. Read without the lock, so a task that somebody is dealing with may be one step further.
@@ -169,6 +170,22 @@ impl FolderStore {
         }
         Ok(Some(log))
     }
+}
+
+/// Where the log of a stripe is, in the private folder of a vault.
+fn log_path(private: &Path, stripe: u8) -> PathBuf {
+    private.join("logs").join(format!("{stripe:02x}"))
+}
+
+/// What the log says about a task, in the private folder of a vault that is not open.
+pub(super) fn record_of(private: &Path, task: &TaskName) -> Result<Option<ClaimRecord>> {
+    let path = log_path(private, stripe_of(task));
+    let bytes = match open_noatime(CWD, &path, OFlags::RDONLY) {
+        Err(Errno::NOENT) => return Ok(None),
+        file => read(&file.at("open", &path)?, 0, u64::MAX).at("read", &path)?,
+    };
+    let noted = LogState::parse(&bytes).0.notes.remove(task);
+    Ok(noted.map(|noted| noted.record))
 }
 
 /// A log under its lock.

@@ -82,12 +82,7 @@ impl FolderStore {
     }
 
     fn slot_folder(&self, slot: &Slot) -> PathBuf {
-        // Room for the longest names, so that it is allocated once.
-        let mut path = PathBuf::with_capacity(self.vault.as_os_str().len() + 512);
-        path.push(&self.vault);
-        path.push(slot.state().as_str());
-        path.extend(slot.agent().map(Agent::as_str));
-        path
+        slot_folder(&self.vault, slot)
     }
 
     /// The only code that changes files here, for the store that lays its own tree over this one.
@@ -127,6 +122,20 @@ impl FolderStore {
         agents.sort();
         Ok(agents)
     }
+}
+
+/// Where a vault keeps what nobody else needs.
+fn private(vault: &Path) -> PathBuf {
+    vault.join(".tollgate").join("vault")
+}
+
+fn slot_folder(vault: &Path, slot: &Slot) -> PathBuf {
+    // Room for the longest names, so that it is allocated once.
+    let mut path = PathBuf::with_capacity(vault.as_os_str().len() + 512);
+    path.push(vault);
+    path.push(slot.state().as_str());
+    path.extend(slot.agent().map(Agent::as_str));
+    path
 }
 
 /// Makes the folder for the vault's state, which is as private as the vault itself: users outside its group never have

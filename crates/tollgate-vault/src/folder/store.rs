@@ -14,9 +14,11 @@ use rustix::fs::{Access, OFlags};
 
 use super::cache::Cache;
 use super::disk::{Disk, Moved, date_back, is_at, open_task, read, read_range};
-use super::log::{stripe_of, version};
+use super::log::{record_of, stripe_of, version};
 use super::log_line::Noted;
-use super::{FolderOptions, FolderStore, held, make_private_folder, migrate, scan, watch};
+use super::{
+    FolderOptions, FolderStore, held, make_private_folder, migrate, private, scan, slot_folder, watch,
+};
 use crate::brief::HEAD;
 use crate::claim::{Claim, ClaimRecord};
 use crate::claim_lock::{ClaimLock, Liveness};
@@ -44,7 +46,7 @@ impl FolderStore {
         // Without a trailing or doubled slash.
         let vault: PathBuf = vault.components().collect();
         // A folder of its own, because a vault may be a workspace too, whose state lies beside it.
-        let private = vault.join(".tollgate").join("vault");
+        let private = private(&vault);
         let states = State::ALL.map(|state| vault.join(state.as_str()));
         let folders = ["logs", "owed", "stage", "cache"].map(|name| private.join(name));
         for folder in &states {
@@ -58,6 +60,15 @@ impl FolderStore {
         held::make(&private.join("held"))?;
         let disk = Disk::new(options.durability);
         Ok(Self { vault, private, options, disk, additions: Recent::default(), last_log: Arc::default() })
+    }
+
+    /// Whether this claim owns the task in this vault, from its files alone: nothing is opened, made or healed, so every write
+    /// can ask. While a step is under way, the answer is that before the step.
+    pub fn is_owned(vault: &Path, task: &TaskName, claim: &ClaimId) -> Result<bool> {
+        let Some(record) = record_of(&private(vault), task)? else { return Ok(false) };
+        let is_there = || slot_folder(vault, &record.slot).join(task.as_str()).symlink_metadata().is_ok();
+        let owner = record.claim.as_ref().map(|claim| &claim.id);
+        Ok(owner == Some(claim) && record.slot.agent().is_some() && is_there())
     }
 
     /// The task in this slot, if it is there.

@@ -39,7 +39,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
@@ -188,17 +188,25 @@ impl Store for GitStore {
         self.replace_card(&talk, task, claim, None)
     }
 
-    fn heartbeat_all(&self) -> Result<()> {
+    fn heartbeat_all(&self) -> Result<Vec<ClaimId>> {
+        let mut alive = Vec::new();
         for found in self.seen()?.cards.values() {
             if let Some(card) = found.card.as_ref().filter(|card| card.clone == self.id)
                 && let Some(claim) = &card.record.claim
                 && claim.tenure == Tenure::Held
                 && matches!(self.tasks().liveness(claim)?, Liveness::Alive)
             {
-                self.heartbeat(&card.task, &claim.id)?;
+                alive.extend(self.heartbeat(&card.task, &claim.id)?.then(|| claim.id.clone()));
             }
         }
-        Ok(())
+        Ok(alive)
+    }
+
+    /// Other machines count the lease from the card that they see, and see it after its push began.
+    fn proven_at(&self, claim: &ClaimId) -> Option<Instant> {
+        let seen = self.seen().ok()?;
+        let (found, card) = seen.of_claim(claim)?;
+        (card.clone == self.id).then(|| Instant::now().checked_sub(found.unchanged_for())).flatten()
     }
 
     fn heal(&self) -> Result<usize> {

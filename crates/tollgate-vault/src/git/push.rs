@@ -23,6 +23,7 @@ use crate::folder::disk::no_name_left;
 use crate::state::{Slot, State, Verb};
 use crate::step::{Step, StepOutcome, TextEdit};
 use crate::store::{Landed, Store, Task, Version};
+use tollgate_base::boot_clock::millis_since_boot;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::task::TaskName;
@@ -111,10 +112,10 @@ impl GitStore {
                 Err(outcome) => return self.forget(plan).map(|()| outcome),
             };
             self.write_down(plan)?;
-            let began = Instant::now();
+            let (began, began_ms) = (Instant::now(), millis_since_boot());
             let (is_clear, said) = match self.remote.push(&updates, talk.0.file())? {
                 Pushed::Taken => {
-                    self.learn_own(plan)?;
+                    self.learn_own(plan, began_ms)?;
                     return self.finish_pushed(plan);
                 }
                 Pushed::Refused(what) => return self.give_up(plan, &what),
@@ -178,13 +179,13 @@ impl GitStore {
     }
 
     /// Remembers what the remote took from this clone, so that nobody has to look.
-    fn learn_own(&self, plan: &PushPlan) -> Result<()> {
+    fn learn_own(&self, plan: &PushPlan, began_ms: u64) -> Result<()> {
         let mut seen = self.seen()?;
         seen.tip = plan.commits.last().cloned().unwrap_or_default();
         seen.imported = Some(seen.tip.clone());
         seen.cards.remove(&ref_of(&plan.step.task));
         if let Some((oid, card)) = &plan.card {
-            seen.put(card.clone(), oid.clone());
+            seen.put(card.clone(), oid.clone(), began_ms);
         }
         self.keep(&seen)
     }
@@ -348,8 +349,9 @@ impl GitStore {
             let card = Card::new(task, &self.id, card.lease_ms, record.unwrap_or(&card.record).clone())?;
             let new = self.tree.branch.make_card(&card)?;
             let name = self.remote.card_ref(&ref_of(task));
+            let began_ms = millis_since_boot();
             if self.push(talk, &[Update { name, old: Some(old.clone()), new: Some(new.clone()) }])? {
-                seen.put(card, new);
+                seen.put(card, new, began_ms);
                 self.keep(&seen)?;
                 return Ok(true);
             }

@@ -21,6 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::claim_lock::without_locks;
+use tollgate_base::boot_clock::millis_since_boot;
 use tollgate_base::error::{Fault, Result};
 
 /// The oldest git that can do everything that is asked of it: `--porcelain`, `--atomic` and leases are older, but
@@ -68,19 +69,6 @@ const QUIET: [&str; 9] = [
     "fetch.writeCommitGraph=false",
     "protocol.ext.allow=never",
 ];
-
-/// Milliseconds since this machine was started: for measuring how long something has not changed.
-///
-/// This is not the time of day, which every verb of the vault takes as an argument. Nobody can set this clock, on Linux it
-/// goes on while the machine sleeps, and a stored value that lies in the future is from before a restart.
-pub(super) fn millis_since_boot() -> u64 {
-    #[cfg(target_os = "linux")]
-    const ID: rustix::time::ClockId = rustix::time::ClockId::Boottime;
-    #[cfg(not(target_os = "linux"))]
-    const ID: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
-    let now = rustix::time::clock_gettime(ID);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
-}
 
 /// What a program answered.
 #[derive(Debug)]

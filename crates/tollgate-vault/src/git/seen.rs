@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use super::card::{Card, ref_of};
 use super::remote::RemoteView;
-use super::run::millis_since_boot;
 use super::tree::read;
 use crate::claim::ClaimId;
 use crate::folder::disk::Disk;
+use tollgate_base::boot_clock::millis_since_boot;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::settings::Durability;
 use tollgate_base::task::TaskName;
@@ -101,10 +101,9 @@ impl Seen {
         self.cards.get(&ref_of(task))
     }
 
-    /// A card of this clone that the remote took.
-    pub(super) fn put(&mut self, card: Card, oid: String) {
-        self.cards
-            .insert(ref_of(&card.task), SeenCard { oid, card: Some(card), since_ms: millis_since_boot() });
+    /// A card of this clone that the remote took. The push of it began at `since_ms`.
+    pub(super) fn put(&mut self, card: Card, oid: String, since_ms: u64) {
+        self.cards.insert(ref_of(&card.task), SeenCard { oid, card: Some(card), since_ms });
     }
 
     /// The card of a claim.

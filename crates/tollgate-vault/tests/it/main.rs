@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests may")]
 
 mod copy;
+mod deadlines;
 mod memory;
 mod model;
 mod mutated;

@@ -184,7 +184,7 @@ fn a_store_outside_the_library_conforms() {
 }
 
 /// The same store without locks and without anything else that has a default.
-struct Simple(MemoryStore);
+pub(crate) struct Simple(pub(crate) MemoryStore);
 
 impl Store for Simple {
     fn scan(&self, state: State, now: Timestamp) -> Result<Scan> {

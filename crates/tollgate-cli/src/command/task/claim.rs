@@ -19,11 +19,15 @@ use crate::words;
 /// The claim is a lease (`[vault] lease`, 30 minutes by default). While you work, extend it with `renew`, `progress`, `draft` or
 /// `verify`; after it has expired, the next claim of any agent reclaims the task. `tollgate work` needs none of this. With exit
 /// code 1 the task was not claimed, and the answer says why (`lost`, `not_eligible`, `blocked`, `incomplete`, `none`).
+///
+/// Set TOLLGATE_TASK_ID and TOLLGATE_CLAIM_ID for the processes that work on the task: once the claim is lost, tollgate refuses
+/// their writes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
   tollgate task claim --next --agent blue
-  export TOLLGATE_CLAIM_ID=$(tollgate task claim pay-the-rent --agent blue --json | jq -r .claim_id)")]
+  export TOLLGATE_TASK_ID=pay-the-rent
+  export TOLLGATE_CLAIM_ID=$(tollgate task claim $TOLLGATE_TASK_ID --agent blue --json | jq -r .claim_id)")]
 #[group(required = true, multiple = false)]
 pub(crate) struct TaskClaimArgs {
     /// Task name, with or without `.md`; if it was written a moment ago, waits until it is complete

@@ -11,14 +11,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tollgate::error::Result;
-use tollgate::vault::Claimed;
 use tollgate::vault::claim::Tenure;
+use tollgate::vault::{BEATS, Claimed};
 
 use super::shift::Shift;
 use crate::words;
-
-/// The number of heartbeats in a lease.
-const BEATS: u32 = 3;
 
 /// After how many twelfths of a lease without a heartbeat the command is asked to stop, and killed. Two heartbeats have failed
 /// by then, several times. A sixth of the lease is left as a margin.
@@ -102,7 +99,7 @@ impl Shift<'_> {
     fn heartbeat(&self, claimed: &Claimed) -> Result<bool> {
         let (vault, task, id) = (&self.tasks.vault, &claimed.task, &claimed.claim.id);
         match claimed.claim.tenure {
-            Tenure::Held => vault.store().heartbeat(task, id),
+            Tenure::Held => vault.heartbeat(task, id),
             Tenure::Leased(_) => vault.verify(task, id, self.invocation.now()),
         }
     }

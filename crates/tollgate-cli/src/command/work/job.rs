@@ -198,6 +198,7 @@ impl Shift<'_> {
         command.arg(LAUNCH).arg(std::process::id().to_string()).arg("--").args(self.command);
         command
             .env("TOLLGATE_TASK_ID", claimed.task.as_str())
+            .env("TOLLGATE_VAULT", &self.tasks.home.root)
             .env("TOLLGATE_CLAIM_ID", claim.id.as_str())
             .env("TOLLGATE_AGENT", claim.agent.as_str())
             .env("TOLLGATE_ACTION", claim.action.as_deref().unwrap_or_default())

@@ -37,7 +37,8 @@ use crate::words;
 /// Claim tasks and run a command for each
 ///
 /// COMMAND runs once for each claimed task, with TOLLGATE_TASK (the path of the claimed file), TOLLGATE_TASK_ID,
-/// TOLLGATE_CLAIM_ID, TOLLGATE_AGENT, TOLLGATE_ACTION and TOLLGATE_MODE (`execute` or `draft`) in its environment. With exit
+/// TOLLGATE_CLAIM_ID, TOLLGATE_VAULT (the workspace of the vault), TOLLGATE_AGENT, TOLLGATE_ACTION and TOLLGATE_MODE (`execute`
+/// or `draft`) in its environment. Once the claim has ended, tollgate refuses the writes of all processes with these. With exit
 /// code 0 the task is done; a draft then waits for approval. Any other exit code is a failed attempt: the end of what COMMAND
 /// printed is added to the task, which can be claimed again after a pause (`[vault] retry`). After the last attempt the task
 /// is rejected. After several quick failures in a row (`[work] breaker`) the worker claims no tasks for a while, then tries

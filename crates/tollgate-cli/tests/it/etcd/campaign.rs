@@ -25,7 +25,7 @@ echo "ended $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS"
 "#;
 
 /// Makes the clock of a program wrong, but not its monotonic clock.
-const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
+pub(crate) const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 
 fn size() -> (usize, usize) {
     let Ok(text) = std::env::var("TOLLGATE_ETCD_CROWD") else { return (24, 8) };

@@ -1,9 +1,9 @@
 //! Several machines and three etcd nodes, as whole programs.
 
-mod campaign;
+pub(crate) mod campaign;
 #[path = "../../../../tollgate-etcd/src/tests/cluster.rs"]
-mod cluster;
-mod proxy;
+pub(crate) mod cluster;
+pub(crate) mod proxy;
 mod stories;
 
 use std::fs;
@@ -17,7 +17,7 @@ use self::proxy::Proxy;
 use crate::world::World;
 
 /// A machine: a workspace of its own, whose tasks are at this address.
-fn machine(url: &str, lease: &str) -> World {
+pub(crate) fn machine(url: &str, lease: &str) -> World {
     let world = World::new();
     let vault = format!("[vault]\nstore = \"{url}\"\nlease = \"{lease}\"\nmax_attempts = 1000\nretry = []\n");
     world.puts(".tollgate/config.toml", format!("{vault}[work]\nbreaker = 0\n[log]\ndir = \"log\"\n"));
@@ -43,7 +43,7 @@ impl Ways {
     }
 }
 
-fn executable(path: PathBuf, text: &str) -> PathBuf {
+pub(crate) fn executable(path: PathBuf, text: &str) -> PathBuf {
     fs::write(&path, text).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path
@@ -68,6 +68,6 @@ fn events(cluster: &Cluster, url: &str) -> Vec<Value> {
     found["kvs"].as_array().into_iter().flatten().flat_map(line).collect()
 }
 
-fn lines(path: &Path) -> Vec<String> {
+pub(crate) fn lines(path: &Path) -> Vec<String> {
     fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
 }

@@ -54,6 +54,11 @@ impl Remote {
         remote
     }
 
+    /// Nobody finds it any more.
+    pub(crate) fn vanishes(&self) {
+        fs::rename(&self.path, self.path.with_extension("gone")).unwrap();
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("file://{}", self.path.display())
     }

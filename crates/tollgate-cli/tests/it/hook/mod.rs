@@ -44,6 +44,7 @@ pub(crate) struct Program<'w> {
     subagent: Option<String>,
     turn: Cell<u32>,
     calls: Cell<u32>,
+    environment: Vec<(&'static str, String)>,
 }
 
 /// The result of a tool call.
@@ -86,7 +87,13 @@ impl Came {
 
 impl<'w> Program<'w> {
     pub(crate) fn new(world: &'w World, host: &'static str, session: &str) -> Self {
-        Self { world, host, session: session.into(), subagent: None, turn: Cell::new(1), calls: Cell::new(0) }
+        let (turn, calls) = (Cell::new(1), Cell::new(0));
+        Self { world, host, session: session.into(), subagent: None, turn, calls, environment: Vec::new() }
+    }
+
+    /// The same program, started with these variables.
+    pub(crate) fn started_with(self, environment: Vec<(&'static str, String)>) -> Self {
+        Self { environment, ..self }
     }
 
     pub(crate) fn subagent(&self, name: &str) -> Self {
@@ -98,7 +105,11 @@ impl<'w> Program<'w> {
     }
 
     fn hook(&self, payload: &Value) -> Ran {
-        self.world.tollgate(["hook", self.host]).stdin(payload.to_string()).ends().is(0)
+        let mut run = self.world.tollgate(["hook", self.host]).stdin(payload.to_string());
+        for (name, value) in &self.environment {
+            run = run.env(name, value);
+        }
+        run.ends().is(0)
     }
 
     /// Sends a payload that must not be answered.

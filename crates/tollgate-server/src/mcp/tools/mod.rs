@@ -51,7 +51,7 @@ pub(super) fn call(
         },
         None => None,
     };
-    let call = ToolCall { tool: tool.name, connection, gate: connection.server().gate(), named };
+    let call = ToolCall { tool: tool.name, connection, gate: connection.gate(), named };
     Some((tool.run)(&call, Value::Object(arguments)).unwrap_or_else(|answer| answer))
 }
 

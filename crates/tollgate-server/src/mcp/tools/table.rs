@@ -287,6 +287,8 @@ again with read_text_file (the whole file, if you are going to replace the whole
 then write. Do not repeat the same write, and do not delete the file to get around the refusal: you would destroy somebody's work.
 - FILE_BUSY: wait a moment, then try again.
 - TEXT_NOT_FOUND: read the file again and copy the old text exactly.
+- FENCED: your claim on a task has ended, and another agent may have it. Stop working on that task, call release_task for it, and \
+only then go on with other work.
 - To change several files that belong together, use write_files: all of them change, or none.
 - Call begin_turn when you start on a new request. If several agents share this connection, each calls begin_turn and \
 passes its own turn_id to every tool.

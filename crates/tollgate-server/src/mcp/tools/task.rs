@@ -192,9 +192,7 @@ fn next(tasks: &ServedVault, request: &ClaimRequest) -> Result<(Option<Claimed>,
 
 fn taken(call: &ToolCall<'_>, claimed: Claimed) -> ToolAnswer {
     let answer = ToolAnswer::value(claimed.json());
-    if let Some(lock) = claimed.lock {
-        call.connection.hold(claimed.claim.id, lock);
-    }
+    call.connection.keep(claimed.claim.id, claimed.task, claimed.lock);
     answer
 }
 

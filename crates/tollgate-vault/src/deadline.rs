@@ -1,0 +1,181 @@
+//! Until when a claim is certainly its owner's, as far as this machine knows: one small file for each claim.
+//!
+//! On a store that other machines share, only the store knows who owns a task, and asking it for every write would take too
+//! long. But a claim cannot be lost before its lease is over. So whoever makes, renews or ends a claim on this machine writes
+//! the moment of its end into a file, and every process that works under the claim looks there.
+//!
+//! Invariants: a deadline is not later than the end of the lease that the store has confirmed, counted from before the store
+//! was asked, by a clock that nobody can set. What was asked for later counts: a renewal that is written late does not bring
+//! back a claim that has ended. No file, or one from before a restart of the machine, means that the claim has ended.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::claim::ClaimId;
+use tollgate_base::boot_clock::{boot_id, millis_since_boot};
+use tollgate_base::error::{At, Fault, Result};
+use tollgate_base::file::{names_in, replace_file};
+use tollgate_base::lock::Lock;
+use tollgate_base::settings::Durability;
+
+/// The version of these files.
+const FORMAT: u32 = 1;
+
+/// The longest wait for the lock, which is held while a small file is replaced.
+const LOCK_WAIT: Duration = Duration::from_secs(10);
+
+/// A write that was allowed must be made before the lease is over. This part of the lease is left for it. A worker asks its
+/// command to stop, and kills it, before that: the command may write as long as it may run.
+const MARGIN: u32 = 12;
+
+/// No write takes longer than this.
+const LONGEST_MARGIN: Duration = Duration::from_secs(10);
+
+/// After this time nobody writes a file again that was not written since.
+const FORGOTTEN: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The deadlines of the claims that were made on this machine.
+#[derive(Debug, Clone)]
+pub struct ClaimDeadlines {
+    folder: PathBuf,
+}
+
+/// What is known about one claim.
+#[derive(Debug, Serialize, Deserialize)]
+struct DeadlineFile {
+    format: u32,
+    /// The times are those of this start of the machine.
+    boot: String,
+    /// When the store was asked, in milliseconds since the machine was started.
+    heard_ms: u64,
+    /// When the claim ends. `None`: it lasts until its owner ends it.
+    until_ms: Option<u64>,
+}
+
+impl ClaimDeadlines {
+    /// The deadlines in this folder, which all processes of a machine share, and no other machine.
+    pub fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// Whether this claim has certainly not ended.
+    pub fn is_before(&self, claim: &ClaimId) -> Result<bool> {
+        let (now, boot) = (millis_since_boot(), boot_id());
+        Ok(self.read(claim)?.is_some_and(|file| {
+            file.boot == boot && file.heard_ms <= now && file.until_ms.is_none_or(|until| now < until)
+        }))
+    }
+
+    /// A claim is about to be made.
+    pub(crate) fn begin(&self, claim: &ClaimId, heard_ms: u64, lasts: Option<Duration>) -> Result<()> {
+        fs::create_dir_all(&self.folder).at("make the folder", &self.folder)?;
+        let ignore = self.folder.join(".gitignore");
+        if !ignore.exists() {
+            replace_file(&ignore, b"*\n", Durability::Fast)?;
+        }
+        self.forget_old()?;
+        self.extend(claim, heard_ms, lasts)
+    }
+
+    /// At `heard_ms`, the store was asked, and the claim lasts this long from then on.
+    pub(crate) fn extend(&self, claim: &ClaimId, heard_ms: u64, lasts: Option<Duration>) -> Result<()> {
+        let until_ms = lasts.map(|lasts| {
+            let left = lasts.saturating_sub((lasts / MARGIN).min(LONGEST_MARGIN));
+            heard_ms.saturating_add(u64::try_from(left.as_millis()).unwrap_or(u64::MAX))
+        });
+        self.write(claim, heard_ms, until_ms, |known| known < heard_ms)
+    }
+
+    /// The claim has ended.
+    pub(crate) fn end(&self, claim: &ClaimId) -> Result<()> {
+        if !self.folder.exists() {
+            return Ok(());
+        }
+        let now = millis_since_boot();
+        // A full disk still lets go of a file, and a claim without a file has ended, too.
+        self.write(claim, now, Some(now), |_| true).or_else(|fault| self.forget(claim).map_err(|_| fault))
+    }
+
+    /// Nobody was told of this claim.
+    pub(crate) fn forget(&self, claim: &ClaimId) -> Result<()> {
+        let path = self.path(claim);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).at("remove", &path),
+            _ => Ok(()),
+        }
+    }
+
+    fn path(&self, claim: &ClaimId) -> PathBuf {
+        self.folder.join(claim.as_str())
+    }
+
+    fn read(&self, claim: &ClaimId) -> Result<Option<DeadlineFile>> {
+        let path = self.path(claim);
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            bytes => bytes.at("read", &path)?,
+        };
+        let file: DeadlineFile =
+            serde_json::from_slice(&bytes).map_err(|error| Fault::damaged(&path, error))?;
+        if file.format > FORMAT {
+            return Err(Fault::NewerFormat { path, found: file.format, known: FORMAT });
+        }
+        Ok(Some(file))
+    }
+
+    /// Writes a file, unless what is known was asked for at a time that forbids it.
+    fn write(
+        &self,
+        claim: &ClaimId,
+        heard_ms: u64,
+        until_ms: Option<u64>,
+        may_replace: impl Fn(u64) -> bool,
+    ) -> Result<()> {
+        fs::create_dir_all(&self.folder).at("make the folder", &self.folder)?;
+        let lock = self.folder.join("lock");
+        let Some(_lock) = Lock::acquire(&lock, LOCK_WAIT)? else {
+            return Err(Fault::Locked { path: lock, waited_s: LOCK_WAIT.as_secs() });
+        };
+        let boot = boot_id();
+        // A damaged file says nothing.
+        let known = self.read(claim).ok().flatten();
+        if known.is_some_and(|known| known.boot == boot && !may_replace(known.heard_ms)) {
+            return Ok(());
+        }
+        let file = DeadlineFile { format: FORMAT, boot, heard_ms, until_ms };
+        let bytes = serde_json::to_vec(&file).map_err(|error| Fault::invalid(error.to_string()))?;
+        // Not flushed: after a power cut the machine starts again, and the file says nothing any more.
+        replace_file(&self.path(claim), &bytes, Durability::Fast)
+    }
+
+    /// Deletes the files of claims that ended long ago.
+    fn forget_old(&self) -> Result<()> {
+        let (now, boot) = (millis_since_boot(), boot_id());
+        let old = u64::try_from(FORGOTTEN.as_millis()).unwrap_or(u64::MAX);
+        for name in names_in(&self.folder)? {
+            let claim = name.to_str().and_then(|name| name.parse::<ClaimId>().ok());
+            if let Some(claim) = claim
+                && let Ok(Some(file)) = self.read(&claim)
+                && (file.boot != boot || file.until_ms.is_some_and(|until| until.saturating_add(old) < now))
+            {
+                self.forget(&claim)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Ends a claim when it is dropped.
+#[derive(Debug)]
+pub(crate) struct DeadlineGuard(pub(crate) ClaimDeadlines, pub(crate) ClaimId);
+
+impl Drop for DeadlineGuard {
+    fn drop(&mut self) {
+        // If it fails, the claim ends at its deadline.
+        let _ = self.0.end(&self.1);
+    }
+}

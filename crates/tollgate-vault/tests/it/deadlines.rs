@@ -1,0 +1,227 @@
+//! Until when a claim is certainly its owner's: written by every verb of the owner, for any store.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use tollgate_base::boot_clock::millis_since_boot;
+use tollgate_base::error::Result;
+use tollgate_vault::event::{Entry, EventPage};
+use tollgate_vault::store::Scan;
+use tollgate_vault::{
+    ClaimDeadlines, ClaimKind, ClaimRequest, Claimed, Release, State, Step, StepId, StepOutcome, Store, Task,
+    TaskName, Terms, Vault,
+};
+
+use crate::memory::{MemoryStore, Simple};
+
+struct World {
+    keep: tempfile::TempDir,
+    vault: Vault,
+    deadlines: ClaimDeadlines,
+}
+
+impl World {
+    fn new(store: Arc<dyn Store>, lease: Duration) -> Self {
+        let keep = tempfile::tempdir().unwrap();
+        let deadlines = ClaimDeadlines::new(keep.path().join("deadlines"));
+        let vault = Vault::new(store, Terms { lease, ..Terms::default() }).with_deadlines(deadlines.clone());
+        vault.add(&"x".parse().unwrap(), b"do it", Timestamp::now()).unwrap();
+        Self { keep, vault, deadlines }
+    }
+
+    /// A store without locks: every claim has a lease.
+    fn leased(lease: Duration) -> Self {
+        Self::new(Arc::new(Simple(MemoryStore::default())), lease)
+    }
+
+    fn claim(&self, now: Timestamp) -> Claimed {
+        let request =
+            ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Held, renamed_in: false };
+        self.vault.claim(&"x".parse().unwrap(), &request, now).unwrap().unwrap()
+    }
+
+    fn lasts(&self, claimed: &Claimed) -> bool {
+        self.deadlines.is_before(&claimed.claim.id).unwrap()
+    }
+
+    fn path(&self, claimed: &Claimed) -> std::path::PathBuf {
+        self.keep.path().join("deadlines").join(claimed.claim.id.as_str())
+    }
+
+    /// The file of a claim, changed.
+    fn rewrite(&self, claimed: &Claimed, change: impl FnOnce(&mut serde_json::Value)) {
+        let mut file = serde_json::from_slice(&fs::read(self.path(claimed)).unwrap()).unwrap();
+        change(&mut file);
+        fs::write(self.path(claimed), file.to_string()).unwrap();
+    }
+}
+
+const LONG: Duration = Duration::from_secs(1800);
+
+#[test]
+fn a_claim_lasts_until_a_moment_before_its_lease_is_over_and_longer_if_it_is_renewed() {
+    let lease = Duration::from_millis(1200);
+    let world = World::leased(lease);
+    let began = Instant::now();
+    let claimed = world.claim(Timestamp::now());
+    let over = || {
+        while world.lasts(&claimed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Instant::now()
+    };
+    assert!(over() - began >= Duration::from_millis(1090), "eleven twelfths, less a rounded millisecond");
+    let renewed = Instant::now();
+    world.vault.renew(&claimed.task, &claimed.claim.id, Timestamp::now()).unwrap().unwrap();
+    assert!(world.lasts(&claimed) || renewed.elapsed() > Duration::from_millis(1000), "renewed");
+    let until = over();
+    assert!(until - renewed >= Duration::from_millis(1090));
+}
+
+#[test]
+fn a_claim_ends_at_once_when_it_is_released() {
+    let world = World::leased(LONG);
+    let claimed = world.claim(Timestamp::now());
+    assert!(world.lasts(&claimed));
+    world
+        .vault
+        .release(&claimed.task, &claimed.claim.id, &Release::success(), Timestamp::now())
+        .unwrap()
+        .unwrap();
+    assert!(!world.lasts(&claimed));
+}
+
+#[test]
+fn every_verb_of_the_owner_extends_the_deadline() {
+    let world = World::leased(LONG);
+    let claimed = world.claim(Timestamp::now());
+    let (task, id) = (&claimed.task, &claimed.claim.id);
+    let over = || world.rewrite(&claimed, |file| file["until_ms"] = 0.into());
+    let now = Timestamp::now();
+    let half_over = now + SignedDuration::from_secs(1000);
+    let verbs: [(&str, &dyn Fn()); 4] = [
+        ("renew", &|| drop(world.vault.renew(task, id, now).unwrap().unwrap())),
+        ("progress", &|| world.vault.progress(task, id, "half", now).unwrap().unwrap()),
+        ("draft", &|| world.vault.draft(task, id, "so", now).unwrap().unwrap()),
+        ("verify", &|| assert!(world.vault.verify(task, id, half_over).unwrap())),
+    ];
+    for (name, verb) in verbs {
+        // A deadline that was written in this millisecond stays.
+        let written = millis_since_boot();
+        while millis_since_boot() == written {}
+        over();
+        assert!(!world.lasts(&claimed), "{name}");
+        verb();
+        assert!(world.lasts(&claimed), "{name}");
+    }
+}
+
+#[test]
+fn a_renewal_that_is_written_late_does_not_bring_an_ended_claim_back() {
+    let world = World::leased(LONG);
+    let claimed = world.claim(Timestamp::now());
+    // As a release does that overtakes a renewal: the store was asked later than the renewal is.
+    world.rewrite(&claimed, |file| {
+        file["until_ms"] = 0.into();
+        file["heard_ms"] = (millis_since_boot() + 1_000_000).into();
+    });
+    world.vault.renew(&claimed.task, &claimed.claim.id, Timestamp::now()).unwrap().unwrap();
+    assert!(!world.lasts(&claimed));
+}
+
+#[test]
+fn a_held_claim_ends_with_its_lock() {
+    let world = World::new(Arc::new(MemoryStore::default()), LONG);
+    let mut claimed = world.claim(Timestamp::now());
+    assert!(world.lasts(&claimed));
+    drop(claimed.lock.take());
+    assert!(!world.lasts(&claimed));
+}
+
+/// A store in which somebody else is always faster.
+struct Faster(Simple);
+
+impl Store for Faster {
+    fn scan(&self, state: State, now: Timestamp) -> Result<Scan> {
+        self.0.scan(state, now)
+    }
+
+    fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Task>> {
+        self.0.get(task, state, now)
+    }
+
+    fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>> {
+        self.0.read(task, limit)
+    }
+
+    fn apply(&self, _step: &Step) -> Result<StepOutcome> {
+        Ok(StepOutcome::Conflict)
+    }
+
+    fn add(&self, id: &StepId, task: &TaskName, text: &[u8], now: Timestamp) -> Result<StepOutcome> {
+        self.0.add(id, task, text, now)
+    }
+
+    fn record(&self, events: &[Entry]) -> Result<()> {
+        self.0.record(events)
+    }
+
+    fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
+        self.0.events(after, limit)
+    }
+}
+
+#[test]
+fn a_claim_that_was_not_made_leaves_no_deadline() {
+    let world = World::new(Arc::new(Faster(Simple(MemoryStore::default()))), LONG);
+    let request = ClaimRequest { agent: "red".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: false };
+    world.vault.claim(&"x".parse().unwrap(), &request, Timestamp::now()).unwrap().unwrap_err();
+    let claims = fs::read_dir(world.keep.path().join("deadlines")).unwrap();
+    let claims =
+        claims.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("c-"));
+    assert_eq!(claims.count(), 0);
+}
+
+#[test]
+fn the_time_of_day_does_not_matter() {
+    for now in ["1970-01-02T00:00:00Z", "2200-01-01T00:00:00Z"] {
+        let world = World::leased(LONG);
+        let claimed = world.claim(now.parse().unwrap());
+        assert!(world.lasts(&claimed), "{now}");
+    }
+}
+
+#[test]
+fn without_a_file_or_with_one_from_before_a_restart_the_claim_has_ended() {
+    let world = World::leased(LONG);
+    let claimed = world.claim(Timestamp::now());
+    world.rewrite(&claimed, |file| file["boot"] = "another".into());
+    assert!(!world.lasts(&claimed));
+    fs::remove_file(world.path(&claimed)).unwrap();
+    assert!(!world.lasts(&claimed));
+    world.vault.renew(&claimed.task, &claimed.claim.id, Timestamp::now()).unwrap().unwrap();
+    assert!(world.lasts(&claimed), "the store still knows the claim");
+}
+
+#[test]
+fn a_file_that_cannot_be_understood_is_a_fault() {
+    let world = World::leased(LONG);
+    let claimed = world.claim(Timestamp::now());
+    world.rewrite(&claimed, |file| file["format"] = 99.into());
+    assert!(world.deadlines.is_before(&claimed.claim.id).is_err());
+    fs::write(world.path(&claimed), "{").unwrap();
+    assert!(world.deadlines.is_before(&claimed.claim.id).is_err());
+}
+
+#[test]
+fn files_of_claims_that_ended_long_ago_are_deleted() {
+    let world = World::leased(LONG);
+    let claimed = world.claim(Timestamp::now());
+    world.rewrite(&claimed, |file| file["boot"] = "another".into());
+    world.vault.add(&"y".parse().unwrap(), b"do it", Timestamp::now()).unwrap();
+    let request = ClaimRequest { agent: "red".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: false };
+    let other = world.vault.claim(&"y".parse().unwrap(), &request, Timestamp::now()).unwrap().unwrap();
+    assert!(!world.path(&claimed).exists() && world.lasts(&other));
+}

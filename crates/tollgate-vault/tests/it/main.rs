@@ -7,3 +7,4 @@ mod memory;
 mod model;
 mod mutated;
 mod outage;
+mod view;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use crate::step::{Step, StepOutcome};
 use crate::store::{Scan, Store, Task};
 use crate::vault::Vault;
 use tollgate_base::error::Result;
+use tollgate_base::lock::Pauses;
 use tollgate_base::name::StepId;
 use tollgate_base::settings::Durability;
 use tollgate_base::task::TaskName;
@@ -131,7 +132,14 @@ impl Machine {
             }),
         };
         let disk = Disk { fates: fates.cloned(), ..Disk::new(Durability::Fast) };
-        FolderView::open_on(self.vault.clone(), disk, options).unwrap().unwrap()
+        let mut pauses = Pauses::lasting(Duration::from_secs(30));
+        loop {
+            match FolderView::open_on(self.vault.clone(), disk.clone(), options.clone()).unwrap() {
+                Some(view) => return view,
+                // A process that another test is just starting has inherited the lock for a moment.
+                None => assert!(pauses.pause(), "somebody has the lock"),
+            }
+        }
     }
 
     /// Works until nothing is left to do.
@@ -398,29 +406,55 @@ fn scenes() -> Vec<Scene> {
     ]
 }
 
+impl Scene {
+    /// Everything has happened that a person and others do; the maintainer has not noticed it yet.
+    fn set(&self) -> Machine {
+        let machine = Machine::new();
+        bring(&machine.vault, self.state);
+        machine.maintain(None);
+        assert_eq!(machine.shown(), machine.stored(), "{}: shown at the beginning", self.name);
+        (self.person)(&machine);
+        (self.elsewhere)(&machine.vault);
+        machine.remote.remember();
+        machine
+    }
+}
+
 /// Plays a scene. The maintainer dies at the Nth act, if there are so many.
 fn play(scene: &Scene, dies_at: usize, half: bool) -> (Machine, bool) {
-    let machine = Machine::new();
-    bring(&machine.vault, scene.state);
-    machine.maintain(None);
-    assert_eq!(machine.shown(), machine.stored(), "{}: shown at the beginning", scene.name);
-    (scene.person)(&machine);
-    (scene.elsewhere)(&machine.vault);
-    machine.remote.remember();
+    let machine = scene.set();
+    let before = machine.stored();
     let acts = AtomicUsize::new(0);
     let fates: Fates = Arc::new(move |_| match acts.fetch_add(1, Ordering::Relaxed) {
         act if act == dies_at && half => Fate::DieHalf,
         act if act == dies_at => Fate::Die,
         _ => Fate::Go,
     });
-    *machine.remote.fates.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&fates));
-    let lived = catch_unwind(AssertUnwindSafe(|| machine.maintain(Some(&fates))));
+    let died = maintain_until(scene, &machine, &fates);
+    if QUIET.contains(&scene.name) {
+        machine.maintain(None);
+        assert_eq!(
+            machine.stored(),
+            before,
+            "{}, killed at act {dies_at}: nobody changed it here",
+            scene.name
+        );
+    }
+    (machine, died)
+}
+
+/// Scenes in which no person does anything.
+const QUIET: [&str; 3] = ["nothing", "a claim", "a change elsewhere"];
+
+/// Whether the maintainer died.
+fn maintain_until(scene: &Scene, machine: &Machine, fates: &Fates) -> bool {
+    *machine.remote.fates.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(fates));
+    let lived = catch_unwind(AssertUnwindSafe(|| machine.maintain(Some(fates))));
     *machine.remote.fates.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    let died = lived.is_err_and(|why| {
+    lived.is_err_and(|why| {
         assert!(why.is::<Died>(), "{}: a panic", scene.name);
         true
-    });
-    (machine, died)
+    })
 }
 
 fn check(scene: &Scene, machine: &Machine, at: usize) {
@@ -468,4 +502,78 @@ fn killed_in_the_middle_of_every_write_the_next_maintainer_loses_nothing() {
         }
     }
     assert!(deaths > 10, "{deaths} deaths");
+}
+
+#[test]
+fn a_new_file_whose_maintainer_died_is_one_task_even_if_it_was_claimed_in_between() {
+    let scene = scenes().into_iter().find(|scene| scene.name == "a new file").unwrap();
+    for at in 0.. {
+        let (machine, died) = play(&scene, at, false);
+        if machine.stored().contains_key("Needs_Action/new.md") {
+            let request =
+                ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: true };
+            machine.vault.claim(&task("new"), &request, Timestamp::now()).unwrap().unwrap();
+        }
+        machine.maintain(None);
+        check(&scene, &machine, at);
+        if !died {
+            return;
+        }
+    }
+}
+
+/// A person saves the task at this moment, wherever its file is.
+fn save(folder: &Path) {
+    let shown = files_below(folder);
+    let path = shown.keys().find(|path| path.ends_with("/x.md"));
+    let path = folder.join(path.map_or("Needs_Action/x.md", String::as_str));
+    // As editors do: a new file takes the place of the old one.
+    let temporary = folder.join("saved");
+    fs::write(&temporary, SAVED).unwrap();
+    fs::rename(temporary, path).unwrap();
+}
+
+const SAVED: &[u8] = b"saved at the worst moment\n";
+
+#[test]
+fn a_save_at_any_moment_is_not_lost_even_if_the_maintainer_dies_later() {
+    let mut saves = 0;
+    for scene in scenes()
+        .into_iter()
+        .filter(|scene| ["a claim", "a change elsewhere", "an edit"].contains(&scene.name))
+    {
+        for saved_at in 0.. {
+            let was_saved = Arc::new(AtomicBool::new(false));
+            // The first time it does not die.
+            for dies_at in [usize::MAX].into_iter().chain(saved_at..) {
+                let machine = scene.set();
+                let (acts, folder) = (AtomicUsize::new(0), machine.folder.path().to_owned());
+                let saves_now = Arc::clone(&was_saved);
+                let fates: Fates = Arc::new(move |_| {
+                    let act = acts.fetch_add(1, Ordering::Relaxed);
+                    if act == saved_at {
+                        save(&folder);
+                        saves_now.store(true, Ordering::Relaxed);
+                    }
+                    if act == dies_at { Fate::Die } else { Fate::Go }
+                });
+                let died = maintain_until(&scene, &machine, &fates);
+                machine.maintain(None);
+                let texts = machine.remote.texts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let told = format!("{}, saved at act {saved_at}, killed at act {dies_at}", scene.name);
+                let is_kept = machine.kept().iter().any(|kept| kept == SAVED);
+                let was_saved = was_saved.load(Ordering::Relaxed);
+                assert!(!was_saved || is_kept || texts.contains(SAVED), "{told}: the save is lost");
+                assert_eq!(machine.shown(), machine.stored(), "{told}");
+                saves += usize::from(was_saved);
+                if !died && dies_at != usize::MAX {
+                    break;
+                }
+            }
+            if !was_saved.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+    }
+    assert!(saves > 100, "{saves} saves");
 }

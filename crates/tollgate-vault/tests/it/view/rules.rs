@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tollgate_base::lock::Pauses;
 use tollgate_vault::State;
 use tollgate_vault::store::{Hint, Noticed};
 use tollgate_vault::view::{News, findings};
@@ -240,6 +241,16 @@ fn a_file_that_somebody_is_still_writing_is_not_taken() {
     assert!(!slow.path("Needs_Action/quick.md").exists() && slow.told().is_empty());
 }
 
+fn eventually<T>(mut found: impl FnMut() -> Option<T>) -> T {
+    let mut pauses = Pauses::lasting(Duration::from_secs(30));
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(pauses.pause(), "it does not happen");
+    }
+}
+
 #[test]
 fn one_process_maintains_the_folders_and_when_it_ends_the_next_goes_on() {
     let elsewhere = Elsewhere::new();
@@ -251,9 +262,10 @@ fn one_process_maintains_the_folders_and_when_it_ends_the_next_goes_on() {
     let said = |folder: &std::path::Path| findings(folder).unwrap()[0].what.clone();
     assert_eq!(said(folder.path()), "a process keeps the folders up to date");
     drop(first);
-    assert_eq!(said(folder.path()), "no process keeps the folders up to date");
+    // A process that another test is just starting may have inherited the lock for a moment.
+    eventually(|| (said(folder.path()) == "no process keeps the folders up to date").then_some(()));
     fs::write(folder.path().join("Needs_Action/x.md"), "changed while nobody looked\n").unwrap();
-    let second = next().unwrap();
+    let second = eventually(next);
     assert_eq!(second.all(), elsewhere.engine.all());
     assert_eq!(second.all()["Needs_Action/x.md"], "changed while nobody looked\n");
 }

@@ -52,6 +52,22 @@ fn of_two_people_who_move_one_task_one_wins_and_both_machines_agree() {
 }
 
 #[test]
+fn a_person_approves_only_what_they_have_seen() {
+    let elsewhere = Elsewhere::new();
+    elsewhere.bring("x", State::PendingApproval);
+    let (mut one, mut other) = (Machine::new(&elsewhere), Machine::new(&elsewhere));
+    other.puts("Pending_Approval/x.md", "pay twice as much\n");
+    other.follow();
+    // The other text is not on this machine yet.
+    one.moves("Pending_Approval/x.md", "Approved/x.md");
+    one.follow();
+    assert_eq!(elsewhere.engine.all()["Pending_Approval/x.md"], "pay twice as much\n");
+    assert_eq!(one.all(), elsewhere.engine.all());
+    let told = one.told();
+    assert!(told.len() == 1 && told[0].contains("somebody else changed the task first"), "{told:?}");
+}
+
+#[test]
 fn in_an_outage_the_files_stay_and_what_people_did_is_compared_afterwards() {
     let elsewhere = Elsewhere::new();
     for name in ["x", "y", "z"] {

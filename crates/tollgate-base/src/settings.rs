@@ -489,6 +489,7 @@ mod tests {
             claim_refs = "refs/heads/claims"
             remote_timeout = "5s"
             follow = false
+            view = true
             [work]
             breaker = 7
             [agent.cloud]
@@ -525,6 +526,7 @@ mod tests {
             remote_timeout: Wait(Duration::from_secs(5)),
             offline: (),
             follow: false,
+            view: true,
         };
         assert_eq!(settings.vault, vault);
         assert_eq!(settings.work.breaker, 7);

@@ -18,7 +18,6 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::file::names_in;
 use tollgate_base::lock::Lock;
-use tollgate_base::name::random_id;
 use tollgate_base::settings::Durability;
 use tollgate_base::task::TaskName;
 
@@ -157,8 +156,10 @@ impl FolderView {
 
     /// Keeps a person's file and tells them.
     pub(super) fn set_aside(&self, from: &Path, task: &TaskName, slot: &Slot, why: &str) -> Result<()> {
-        let path = self.files.keep(from, task, &random_id()?)?;
-        self.tell(&Notice::SetAside { task: task.clone(), slot: slot.clone(), path, why: why.to_owned() });
+        if let Some(path) = self.files.keep(from, task)? {
+            let (task, slot, why) = (task.clone(), slot.clone(), why.to_owned());
+            self.tell(&Notice::SetAside { task, slot, path, why });
+        }
         Ok(())
     }
 

@@ -116,7 +116,8 @@ impl FolderView {
                 Taken::No(why) => return self.keep(&seen.task, file, &why),
             }
         }
-        Ok(self.look_again(&seen.task, seen.slot.state()))
+        self.look_again(&seen.task, seen.slot.state());
+        Ok(())
     }
 
     /// Gives the task in the store the text of this file.
@@ -170,7 +171,8 @@ impl FolderView {
                     return self.keep(&task, file, SOMEBODY_WAS_FASTER);
                 }
                 self.remove(&task, &file.slot, file.sha256)?;
-                return Ok(self.undone(&task, &file.slot, SOMEBODY_WAS_FASTER));
+                self.undone(&task, &file.slot, SOMEBODY_WAS_FASTER);
+                return Ok(());
             };
             if seen.sha256 != file.sha256 {
                 match self.rewrite(&found, file)? {
@@ -199,14 +201,18 @@ impl FolderView {
                 Taken::No(why) => return self.put_back(&seen, file, &why),
             }
         }
-        Ok(self.look_again(&task, file.slot.state()))
+        self.look_again(&task, file.slot.state());
+        Ok(())
     }
 
     /// Undoes a move.
     fn put_back(&mut self, seen: &ShownTask, file: &LocalFile, why: &str) -> Result<(), Interrupted> {
         let (from, to) = (self.files.path(&seen.task, &file.slot), self.files.path(&seen.task, &seen.slot));
         match self.files.disk.transfer(&from, &to, 0)? {
-            Moved::Done | Moved::Missing => Ok(self.undone(&seen.task, &file.slot, why)),
+            Moved::Done | Moved::Missing => {
+                self.undone(&seen.task, &file.slot, why);
+                Ok(())
+            }
             Moved::Taken => self.keep(&seen.task, file, why),
         }
     }

@@ -64,7 +64,7 @@ impl FolderView {
             News::Folder(Hint::Task(task, ..)) => self.to_do.ask(&task, None),
             // A new folder of an agent. Anything else without the name of a task cannot be one.
             News::Folder(Hint::State(State::InProgress)) => {
-                _ = self.to_do.in_folder.insert(State::InProgress)
+                _ = self.to_do.in_folder.insert(State::InProgress);
             }
             News::Folder(Hint::State(_)) => {}
             News::Folder(Hint::Everything) => self.to_do.in_folder.extend(State::ALL),

@@ -75,8 +75,13 @@ impl FolderView {
         let was = match (here, &known) {
             (Some(here), _) if here == *sha256 => return self.note(task, slot, here.into(), *modified),
             (Some(here), Some(known)) if here == known.sha256 => Some(here),
+            // Nothing is in it that could be lost. If somebody is about to write to it, that file is kept.
+            (Some(here), _) if here == Digest::of(b"") => Some(here),
             // A person was faster.
-            (Some(_), _) => return Ok(self.look_again(task, slot.state())),
+            (Some(_), _) => {
+                self.look_again(task, slot.state());
+                return Ok(());
+            }
             (None, Some(known)) if known.sha256 == *sha256 => return Ok(()),
             (None, _) => None,
         };
@@ -120,7 +125,8 @@ impl FolderView {
                 // First, because without a stage the change counts as made.
                 self.note(task, slot, was, Timestamp::UNIX_EPOCH)?;
                 self.files.disk.remove(&stage)?;
-                Ok(self.look_again(task, slot.state()))
+                self.look_again(task, slot.state());
+                Ok(())
             }
             (Exchanged::Unsupported, _) => {
                 self.note(task, slot, was, Timestamp::UNIX_EPOCH)?;
@@ -142,7 +148,10 @@ impl FolderView {
         let ShownTask { task, slot, sha256, .. } = known;
         match self.files.look(task, slot, self.now())?.map(|file| file.sha256) {
             None => return self.notes.gone(task, slot.state()),
-            Some(here) if here != *sha256 => return Ok(self.look_again(task, slot.state())),
+            Some(here) if here != *sha256 => {
+                self.look_again(task, slot.state());
+                return Ok(());
+            }
             Some(_) => {}
         }
         self.remove(task, slot, *sha256)

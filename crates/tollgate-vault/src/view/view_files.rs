@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rustix::fs::OFlags;
 
-use crate::folder::disk::{Disk, fingerprint, open_task, read};
+use crate::folder::disk::{Disk, Moved, fingerprint, open_task, read};
 use crate::folder::scan::{is_task, ready};
 use crate::state::{Slot, State};
 use crate::store::Ready;
@@ -15,7 +15,7 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Result};
 use tollgate_base::file::names_in;
 use tollgate_base::lock::nobody_writes;
-use tollgate_base::name::Agent;
+use tollgate_base::name::{Agent, random_id};
 use tollgate_base::task::TaskName;
 
 /// The file that says that the view is out of date.
@@ -136,13 +136,15 @@ impl ViewFiles {
         Ok(tasks)
     }
 
-    /// Moves a file to the place where a person finds it.
-    pub(super) fn keep(&self, from: &Path, task: &TaskName, word: &str) -> Result<PathBuf> {
+    /// Moves a file to the place where a person finds it; `None` if it is gone.
+    pub(super) fn keep(&self, from: &Path, task: &TaskName) -> Result<Option<PathBuf>> {
         let folder = aside_folder(&self.folder);
-        let to = folder.join(task.beside(word).as_str());
-        self.disk.transfer(from, &to, 0)?;
+        let to = folder.join(task.beside(&random_id()?).as_str());
+        if self.disk.transfer(from, &to, 0)? == Moved::Missing {
+            return Ok(None);
+        }
         self.disk.sync_folder(&folder)?;
-        Ok(to)
+        Ok(Some(to))
     }
 
     /// Whether this file has exactly these bytes and nobody can be writing to it any more.

@@ -66,14 +66,14 @@ pub(super) struct ToDo {
 
 /// Why the work on the view was interrupted.
 #[derive(Debug)]
-pub(super) enum Interrupted {
+pub(super) enum ViewTrouble {
     /// The store did not answer, so nothing can go on.
     ByStore(Fault),
     /// Something is wrong with one file, so the others can go on.
     ByFile(Fault),
 }
 
-impl From<Fault> for Interrupted {
+impl From<Fault> for ViewTrouble {
     fn from(fault: Fault) -> Self {
         Self::ByFile(fault)
     }

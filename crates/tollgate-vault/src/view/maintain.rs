@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::folder_view::{FolderView, ViewOptions};
 use super::notice::Notice;
-use super::round::News;
+use super::round::ViewNews;
 use crate::folder::watch;
 use crate::state::State;
 use crate::store::{Hint, Watch};
@@ -36,7 +36,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 
 /// Maintains the view until it is dropped.
 pub struct Maintainer {
-    stop: Sender<Option<News>>,
+    stop: Sender<Option<ViewNews>>,
 }
 
 impl Drop for Maintainer {
@@ -61,8 +61,8 @@ impl Maintainer {
 fn wait_for_turn(
     vault: &Vault,
     options: &ViewOptions,
-    news: &Receiver<Option<News>>,
-    sender: &Sender<Option<News>>,
+    news: &Receiver<Option<ViewNews>>,
+    sender: &Sender<Option<ViewNews>>,
 ) {
     let mut was_told = false;
     loop {
@@ -89,7 +89,7 @@ struct Watches {
 }
 
 impl FolderView {
-    fn maintain(mut self, news: &Receiver<Option<News>>, sender: &Sender<Option<News>>) {
+    fn maintain(mut self, news: &Receiver<Option<ViewNews>>, sender: &Sender<Option<ViewNews>>) {
         let (mut watches, mut pause) = (None, PAUSES.0);
         let (mut asked, mut compared) = (Instant::now(), Instant::now());
         loop {
@@ -98,7 +98,7 @@ impl FolderView {
                 if compared.elapsed() >= every {
                     compared = Instant::now();
                     let open = State::ALL.into_iter().filter(|state| !state.is_final() || !has_hints);
-                    open.for_each(|state| self.hear(News::Store(Hint::State(state))));
+                    open.for_each(|state| self.hear(ViewNews::Store(Hint::State(state))));
                 }
                 if asked.elapsed() >= PULSE {
                     self.is_there()?;
@@ -114,7 +114,7 @@ impl FolderView {
                 Err(fault) => {
                     self.stale(&fault);
                     // Hints may be lost in an outage.
-                    self.hear(News::Store(Hint::Everything));
+                    self.hear(ViewNews::Store(Hint::Everything));
                     let wait = pause;
                     pause = (pause * 2).min(PAUSES.1);
                     wait
@@ -134,20 +134,20 @@ impl FolderView {
     }
 
     /// Starts the watchers, if need be. Whether the store gives hints.
-    fn watched(&mut self, watches: &mut Option<Watches>, sender: &Sender<Option<News>>) -> Result<bool> {
+    fn watched(&mut self, watches: &mut Option<Watches>, sender: &Sender<Option<ViewNews>>) -> Result<bool> {
         if let Some(watches) = watches {
             return Ok(watches.store.is_some());
         }
-        let to = |news: fn(Hint) -> News| {
+        let to = |news: fn(Hint) -> ViewNews| {
             let sender = sender.clone();
             // An error means that the view is not maintained any more.
             Arc::new(move |hint| _ = sender.send(Some(news(hint))))
         };
-        let folder = watch::start(&self.options.folder, None, &State::ALL, to(News::Folder))?;
-        let store = self.vault.store().watch(&State::ALL, to(News::Store))?;
+        let folder = watch::start(&self.options.folder, None, &State::ALL, to(ViewNews::Folder))?;
+        let store = self.vault.store().watch(&State::ALL, to(ViewNews::Store))?;
         // What happened before they watched.
-        self.hear(News::Folder(Hint::Everything));
-        self.hear(News::Store(Hint::Everything));
+        self.hear(ViewNews::Folder(Hint::Everything));
+        self.hear(ViewNews::Store(Hint::Everything));
         let has_hints = store.is_some();
         *watches = Some(Watches { _folder: folder, store });
         Ok(has_hints)

@@ -31,4 +31,4 @@ mod view_files;
 pub use self::folder_view::{FolderView, ViewOptions};
 pub use self::maintain::Maintainer;
 pub use self::notice::{Notice, findings};
-pub use self::round::News;
+pub use self::round::ViewNews;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use super::folder_view::{FolderView, Interrupted};
+use super::folder_view::{FolderView, ViewTrouble};
 use super::notes::{Adding, ShownTask};
 use super::notice::Notice;
 use super::showing::{Fetched, LOOK_AGAIN};
@@ -33,7 +33,7 @@ const STEPS: u32 = 3;
 const SOMEBODY_WAS_FASTER: &str = "somebody else changed the task first";
 
 /// What came of a person's step.
-enum Taken {
+enum TakenByHand {
     Yes,
     /// The task has just been changed.
     Again,
@@ -47,7 +47,7 @@ impl FolderView {
         &mut self,
         task: &TaskName,
         mut states: BTreeSet<State>,
-    ) -> Result<(), Interrupted> {
+    ) -> Result<(), ViewTrouble> {
         let mut files = self.files.named(task, self.now())?;
         // Somebody is about to write it, or has written nothing.
         files.retain(|file| !file.bytes.is_empty());
@@ -93,7 +93,7 @@ impl FolderView {
     }
 
     /// A person changed the text of a task.
-    fn edited(&mut self, seen: &ShownTask, file: &LocalFile) -> Result<(), Interrupted> {
+    fn edited(&mut self, seen: &ShownTask, file: &LocalFile) -> Result<(), ViewTrouble> {
         for _ in 0..STEPS {
             let found = match self.fetch(&seen.task, seen.slot.state())? {
                 // The step was taken before a process died.
@@ -104,7 +104,7 @@ impl FolderView {
                 _ => return self.keep(&seen.task, file, SOMEBODY_WAS_FASTER),
             };
             match self.rewrite(&found, file)? {
-                Taken::Yes => {
+                TakenByHand::Yes => {
                     return Ok(self.note(
                         &seen.task,
                         &file.slot,
@@ -112,8 +112,8 @@ impl FolderView {
                         Timestamp::UNIX_EPOCH,
                     )?);
                 }
-                Taken::Again => {}
-                Taken::No(why) => return self.keep(&seen.task, file, &why),
+                TakenByHand::Again => {}
+                TakenByHand::No(why) => return self.keep(&seen.task, file, &why),
             }
         }
         self.look_again(&seen.task, seen.slot.state());
@@ -121,24 +121,24 @@ impl FolderView {
     }
 
     /// Gives the task in the store the text of this file.
-    fn rewrite(&self, found: &Fetched, file: &LocalFile) -> Result<Taken, Interrupted> {
+    fn rewrite(&self, found: &Fetched, file: &LocalFile) -> Result<TakenByHand, ViewTrouble> {
         if let Slot::InProgress(agent) = &found.task.slot {
-            return Ok(Taken::No(format!("`{agent}` is working on the task")));
+            return Ok(TakenByHand::No(format!("`{agent}` is working on the task")));
         }
         match std::str::from_utf8(&file.bytes) {
-            Err(_) => Ok(Taken::No("its text is not UTF-8".to_owned())),
-            Ok(text) if text.trim().is_empty() => Ok(Taken::No("a task needs some text".to_owned())),
+            Err(_) => Ok(TakenByHand::No("its text is not UTF-8".to_owned())),
+            Ok(text) if text.trim().is_empty() => Ok(TakenByHand::No("a task needs some text".to_owned())),
             Ok(text) => self.take(&found.task, rules::rewrite(&found.task, found.sha256, text, self.now())),
         }
     }
 
-    fn take(&self, task: &Task, step: Result<Step>) -> Result<Taken, Interrupted> {
+    fn take(&self, task: &Task, step: Result<Step>) -> Result<TakenByHand, ViewTrouble> {
         match step.and_then(|step| self.vault.decide(task, step)) {
-            Ok(Ok(_)) => Ok(Taken::Yes),
-            Ok(Err(Denial::Changed(_))) => Ok(Taken::Again),
-            Ok(Err(denial)) => Ok(Taken::No(denial.to_string())),
-            Err(Fault::Invalid { what }) => Ok(Taken::No(what)),
-            Err(fault) => Err(Interrupted::ByStore(fault)),
+            Ok(Ok(_)) => Ok(TakenByHand::Yes),
+            Ok(Err(Denial::Changed(_))) => Ok(TakenByHand::Again),
+            Ok(Err(denial)) => Ok(TakenByHand::No(denial.to_string())),
+            Err(Fault::Invalid { what }) => Ok(TakenByHand::No(what)),
+            Err(fault) => Err(ViewTrouble::ByStore(fault)),
         }
     }
 
@@ -148,7 +148,7 @@ impl FolderView {
         task: &TaskName,
         file: &LocalFile,
         from: Option<ShownTask>,
-    ) -> Result<(), Interrupted> {
+    ) -> Result<(), ViewTrouble> {
         let there = self.fetch(task, file.slot.state())?;
         if let Some(found) = there.filter(|found| found.is(&file.slot, file.sha256)) {
             return Ok(self.note(task, &file.slot, Some(file.sha256), found.task.modified)?);
@@ -161,7 +161,7 @@ impl FolderView {
     }
 
     /// A person moved the file of a task, and may have changed it.
-    fn moved(&mut self, mut seen: ShownTask, file: &LocalFile) -> Result<(), Interrupted> {
+    fn moved(&mut self, mut seen: ShownTask, file: &LocalFile) -> Result<(), ViewTrouble> {
         let task = seen.task.clone();
         let mut was_changed = false;
         for _ in 0..STEPS {
@@ -176,12 +176,12 @@ impl FolderView {
             };
             if seen.sha256 != file.sha256 {
                 match self.rewrite(&found, file)? {
-                    Taken::Yes => {
+                    TakenByHand::Yes => {
                         (was_changed, seen.sha256) = (true, file.sha256);
                         self.notes.put(seen.clone())?;
                     }
-                    Taken::Again => {}
-                    Taken::No(why) => return self.keep(&task, file, &why),
+                    TakenByHand::Again => {}
+                    TakenByHand::No(why) => return self.keep(&task, file, &why),
                 }
                 continue;
             }
@@ -193,12 +193,12 @@ impl FolderView {
                 return self.put_back(&seen, file, &why_not(&seen.slot, &file.slot));
             };
             match self.take(&found.task, step)? {
-                Taken::Yes => {
+                TakenByHand::Yes => {
                     self.notes.gone(&task, seen.slot.state())?;
                     return Ok(self.note(&task, &file.slot, Some(file.sha256), Timestamp::UNIX_EPOCH)?);
                 }
-                Taken::Again => {}
-                Taken::No(why) => return self.put_back(&seen, file, &why),
+                TakenByHand::Again => {}
+                TakenByHand::No(why) => return self.put_back(&seen, file, &why),
             }
         }
         self.look_again(&task, file.slot.state());
@@ -206,7 +206,7 @@ impl FolderView {
     }
 
     /// Undoes a move.
-    fn put_back(&mut self, seen: &ShownTask, file: &LocalFile, why: &str) -> Result<(), Interrupted> {
+    fn put_back(&mut self, seen: &ShownTask, file: &LocalFile, why: &str) -> Result<(), ViewTrouble> {
         let (from, to) = (self.files.path(&seen.task, &file.slot), self.files.path(&seen.task, &seen.slot));
         match self.files.disk.transfer(&from, &to, 0)? {
             Moved::Done | Moved::Missing => {
@@ -222,11 +222,11 @@ impl FolderView {
     }
 
     /// A person put a new file into `Needs_Action`.
-    fn added(&mut self, task: &TaskName, file: &LocalFile) -> Result<(), Interrupted> {
+    fn added(&mut self, task: &TaskName, file: &LocalFile) -> Result<(), ViewTrouble> {
         let adding = match self.notes.adding(task).cloned() {
             Some(adding) => adding,
             None => {
-                let found = self.vault.store().get(task, None, self.now()).map_err(Interrupted::ByStore)?;
+                let found = self.vault.store().get(task, None, self.now()).map_err(ViewTrouble::ByStore)?;
                 if let Some(found) = found.filter(|found| !found.slot.state().is_final()) {
                     let why = format!("there is another task of this name in `{}`", found.slot);
                     return self.keep(task, file, &why);
@@ -251,12 +251,12 @@ impl FolderView {
                 }
                 return Ok(());
             }
-            Ok(StepOutcome::Unknown(fault)) => return Err(Interrupted::ByStore(fault)),
+            Ok(StepOutcome::Unknown(fault)) => return Err(ViewTrouble::ByStore(fault)),
             Ok(StepOutcome::Conflict | StepOutcome::Changed) => {
                 "there is another task of this name".to_owned()
             }
             Err(Fault::Invalid { what }) => what,
-            Err(fault) => return Err(Interrupted::ByStore(fault)),
+            Err(fault) => return Err(ViewTrouble::ByStore(fault)),
         };
         self.notes.gone(task, State::NeedsAction)?;
         self.keep(task, file, &why)
@@ -264,7 +264,7 @@ impl FolderView {
 
     /// The file of a task is gone. The task is not, so its file comes back: after a while, because some editors delete a file
     /// and then write it again.
-    fn deleted(&mut self, seen: &ShownTask) -> Result<(), Interrupted> {
+    fn deleted(&mut self, seen: &ShownTask) -> Result<(), ViewTrouble> {
         let (task, slot) = (&seen.task, &seen.slot);
         let since = *self.to_do.missing.entry(key(task, slot)).or_insert_with(Instant::now);
         let left = self.options.settle.saturating_sub(since.elapsed());
@@ -286,7 +286,7 @@ impl FolderView {
     }
 
     /// Sets a person's file aside, so that the place is free for what the store has.
-    fn keep(&mut self, task: &TaskName, file: &LocalFile, why: &str) -> Result<(), Interrupted> {
+    fn keep(&mut self, task: &TaskName, file: &LocalFile, why: &str) -> Result<(), ViewTrouble> {
         self.set_aside(&self.files.path(task, &file.slot), task, &file.slot, why)?;
         for shown in self.notes.named(task) {
             if self.files.look(task, &shown.slot, self.now())?.is_none() {

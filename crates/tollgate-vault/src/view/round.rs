@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use super::folder_view::{FolderView, Interrupted, ToDo};
+use super::folder_view::{FolderView, ToDo, ViewTrouble};
 use super::notice::Notice;
 use crate::state::State;
 use crate::store::{Hint, TaskSummary};
@@ -15,7 +15,7 @@ const STUCK: Duration = Duration::from_secs(5);
 
 /// What may have changed, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum News {
+pub enum ViewNews {
     /// In the store.
     Store(Hint),
     /// In the folders.
@@ -55,19 +55,19 @@ impl ToDo {
 
 impl FolderView {
     /// Remembers what may have changed.
-    pub fn hear(&mut self, news: News) {
+    pub fn hear(&mut self, news: ViewNews) {
         match news {
-            News::Store(Hint::Task(task, state, _)) => self.to_do.ask(&task, Some(state)),
-            News::Store(Hint::State(state)) => _ = self.to_do.in_store.insert(state),
-            News::Store(Hint::Everything) => self.to_do.in_store.extend(State::ALL),
-            News::Store(Hint::OwnerGone) | News::Folder(Hint::OwnerGone) => {}
-            News::Folder(Hint::Task(task, ..)) => self.to_do.ask(&task, None),
+            ViewNews::Store(Hint::Task(task, state, _)) => self.to_do.ask(&task, Some(state)),
+            ViewNews::Store(Hint::State(state)) => _ = self.to_do.in_store.insert(state),
+            ViewNews::Store(Hint::Everything) => self.to_do.in_store.extend(State::ALL),
+            ViewNews::Store(Hint::OwnerGone) | ViewNews::Folder(Hint::OwnerGone) => {}
+            ViewNews::Folder(Hint::Task(task, ..)) => self.to_do.ask(&task, None),
             // A new folder of an agent. Anything else without the name of a task cannot be one.
-            News::Folder(Hint::State(State::InProgress)) => {
+            ViewNews::Folder(Hint::State(State::InProgress)) => {
                 _ = self.to_do.in_folder.insert(State::InProgress);
             }
-            News::Folder(Hint::State(_)) => {}
-            News::Folder(Hint::Everything) => self.to_do.in_folder.extend(State::ALL),
+            ViewNews::Folder(Hint::State(_)) => {}
+            ViewNews::Folder(Hint::Everything) => self.to_do.in_folder.extend(State::ALL),
         }
     }
 
@@ -86,11 +86,11 @@ impl FolderView {
         while let Some((task, states)) = self.to_do.now.pop_first() {
             match self.reconcile(&task, states.clone()) {
                 Ok(()) => _ = self.to_do.stuck.remove(&task),
-                Err(Interrupted::ByStore(fault)) => {
+                Err(ViewTrouble::ByStore(fault)) => {
                     self.to_do.now.entry(task).or_default().extend(states);
                     return Err(fault);
                 }
-                Err(Interrupted::ByFile(fault)) => {
+                Err(ViewTrouble::ByFile(fault)) => {
                     if self.to_do.stuck.insert(task.clone()) {
                         self.tell(&Notice::Stuck { task: task.clone(), why: fault.to_string() });
                     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::folder_view::{FolderView, Interrupted};
+use super::folder_view::{FolderView, ViewTrouble};
 use super::notes::{BegunWrite, ShownTask};
 use crate::folder::disk::{Exchanged, Moved};
 use crate::state::{Slot, State};
@@ -38,12 +38,12 @@ impl Fetched {
 
 impl FolderView {
     /// What the store has of a task in one state.
-    pub(super) fn fetch(&self, task: &TaskName, state: State) -> Result<Option<Fetched>, Interrupted> {
+    pub(super) fn fetch(&self, task: &TaskName, state: State) -> Result<Option<Fetched>, ViewTrouble> {
         for _ in 0..TRIES {
             let store = self.vault.store();
-            let found = store.get(task, Some(state), self.now()).map_err(Interrupted::ByStore)?;
+            let found = store.get(task, Some(state), self.now()).map_err(ViewTrouble::ByStore)?;
             let Some(found) = found else { return Ok(None) };
-            if let Some(text) = store.read(&found, u64::MAX).map_err(Interrupted::ByStore)? {
+            if let Some(text) = store.read(&found, u64::MAX).map_err(ViewTrouble::ByStore)? {
                 let sha256 = Digest::of(&text);
                 return Ok(Some(Fetched { task: found, text, sha256 }));
             }
@@ -53,7 +53,7 @@ impl FolderView {
 
     /// Shows what the store has of a task in one state. Files that are missing stay missing if nothing is new: `people`
     /// decides what that means.
-    pub(super) fn show(&mut self, task: &TaskName, state: State) -> Result<(), Interrupted> {
+    pub(super) fn show(&mut self, task: &TaskName, state: State) -> Result<(), ViewTrouble> {
         let found = self.fetch(task, state)?;
         let known = self.notes.get(task, state).cloned();
         let is_elsewhere =

@@ -12,7 +12,7 @@ use tollgate_base::error::{Fault, Result};
 use tollgate_base::settings::Durability;
 use tollgate_vault::event::{Entry, EventPage};
 use tollgate_vault::store::{Hint, Noticed, Scan};
-use tollgate_vault::view::{FolderView, News, Notice, ViewOptions};
+use tollgate_vault::view::{FolderView, Notice, ViewNews, ViewOptions};
 use tollgate_vault::{
     ClaimKind, ClaimRequest, Claimed, Release, State, Step, StepId, StepOutcome, Store, Task, TaskName,
     Terms, Vault,
@@ -189,8 +189,8 @@ impl Machine {
 
     /// Looks at everything, until nothing is left to do.
     pub(super) fn follow(&mut self) {
-        self.view.hear(News::Store(Hint::Everything));
-        self.view.hear(News::Folder(Hint::Everything));
+        self.view.hear(ViewNews::Store(Hint::Everything));
+        self.view.hear(ViewNews::Folder(Hint::Everything));
         self.finish();
     }
 
@@ -203,9 +203,9 @@ impl Machine {
 
     pub(super) fn hears_of(&mut self, name: &str) {
         for state in State::ALL {
-            self.view.hear(News::Store(Hint::Task(task(name), state, Noticed::MovedIn)));
+            self.view.hear(ViewNews::Store(Hint::Task(task(name), state, Noticed::MovedIn)));
         }
-        self.view.hear(News::Folder(Hint::Task(task(name), State::NeedsAction, Noticed::Touched)));
+        self.view.hear(ViewNews::Folder(Hint::Task(task(name), State::NeedsAction, Noticed::Touched)));
     }
 
     pub(super) fn path(&self, path: &str) -> PathBuf {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use tollgate_vault::State;
 use tollgate_vault::store::Hint;
-use tollgate_vault::view::News;
+use tollgate_vault::view::ViewNews;
 
 use super::chance::Chance;
 use super::machine::{Elsewhere, Machine, task};
@@ -76,8 +76,8 @@ fn in_an_outage_the_files_stay_and_what_people_did_is_compared_afterwards() {
     let (mut one, mut other) = (Machine::new(&elsewhere), Machine::new(&elsewhere));
     let before = one.all();
     elsewhere.engine.is_down.store(true, Ordering::Relaxed);
-    one.view.hear(News::Store(Hint::Everything));
-    one.view.hear(News::Folder(Hint::Everything));
+    one.view.hear(ViewNews::Store(Hint::Everything));
+    one.view.hear(ViewNews::Folder(Hint::Everything));
     assert!(one.view.work().is_err());
     assert_eq!(one.all(), before);
     one.puts("Needs_Action/x.md", "in the outage\n");

@@ -170,6 +170,8 @@ pub struct VaultSettings {
     pub offline: (),
     /// With git: whether the working tree follows the branch.
     pub follow: bool,
+    /// With an engine: whether the folders of this machine show its tasks.
+    pub view: bool,
 }
 
 /// Whose vault a git worktree uses: `main`, `own`, or a path.
@@ -229,6 +231,7 @@ impl Default for VaultSettings {
             remote_timeout: Wait(Duration::from_secs(30)),
             offline: (),
             follow: true,
+            view: false,
         }
     }
 }
@@ -486,6 +489,7 @@ mod tests {
             claim_refs = "refs/heads/claims"
             remote_timeout = "5s"
             follow = false
+            view = true
             [work]
             breaker = 7
             [agent.cloud]
@@ -522,6 +526,7 @@ mod tests {
             remote_timeout: Wait(Duration::from_secs(5)),
             offline: (),
             follow: false,
+            view: true,
         };
         assert_eq!(settings.vault, vault);
         assert_eq!(settings.work.breaker, 7);

@@ -86,6 +86,8 @@ pub(crate) enum UsageError {
     FailedIsNotDone,
     NobodyDecides,
     NoGitSync,
+    /// `sync --follow` without a view to keep.
+    NoView,
     NoSuchProgram(OsString),
     TokenNeeded,
     BadToken,

@@ -8,14 +8,17 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tollgate::error::{Fault, Result};
 use tollgate::tasks::{self, StoreLogin, TaskOptions, VaultHome, check_store};
 use tollgate::vault::checkup::Synced;
+use tollgate::vault::view::{FolderView, Maintainer, Notice, ViewOptions};
 use tollgate::workspace::{STATE_FOLDER, Workspace, read_settings};
 
 use crate::agent_log::AgentLogs;
 use crate::error::CliError;
 use crate::invocation::Invocation;
+use crate::output;
 use crate::trust::Configured;
 use crate::words;
 
@@ -51,6 +54,23 @@ impl LoggedVault {
                 thread::sleep(pause);
             }
         });
+    }
+
+    /// As long as the answer lives, this process keeps the folders of this machine like the tasks of the engine, unless another
+    /// process does. `None`: the settings do not ask for it.
+    pub(crate) fn keep_view(&self) -> Result<Option<Maintainer>> {
+        self.view_options().map(|options| Maintainer::start(self.vault.clone(), options)).transpose()
+    }
+
+    /// The view, for one round; `None`: another process keeps it.
+    pub(crate) fn open_view(&self, options: ViewOptions) -> Result<Option<FolderView>> {
+        FolderView::open(self.vault.clone(), options)
+    }
+
+    /// How the view is kept, if the settings ask for one. People read its notices on stderr.
+    pub(crate) fn view_options(&self) -> Option<ViewOptions> {
+        let tell = |notice: &Notice| output::tell(&words::view_notice(notice));
+        self.open.view_options(Timestamp::now, Arc::new(tell))
     }
 
     /// Synchronises for commands that only read. If that fails, they show the last known state, and this note.

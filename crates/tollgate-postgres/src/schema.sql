@@ -92,6 +92,10 @@ end $$;
 -- Adds a task: whether it is there because of this step.
 create function add_task(step_id text, task text, new_text bytea) returns boolean language plpgsql as $$
 begin
+    -- The task may be elsewhere by now.
+    if exists (select from @@.steps s where s.id = step_id) then
+        return true;
+    end if;
     insert into @@.tasks (name, state, text) values (task, 'Needs_Action', new_text) on conflict do nothing;
     if not found then
         return exists (select from @@.steps s where s.id = step_id);

@@ -60,6 +60,7 @@ pub mod state;
 pub mod step;
 pub mod store;
 mod vault;
+pub mod view;
 mod why;
 
 pub use self::brief::Brief;

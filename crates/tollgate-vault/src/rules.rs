@@ -156,7 +156,7 @@ pub(crate) fn claim(
             .ok_or_else(|| Fault::invalid(format!("nobody approved `{}`", task.name)))?;
         step.check = Some(sha256);
         if task.record.approval.is_none() {
-            decided(&mut step, Decision::Approve { by: "hand".to_owned(), sha256, edited_from: None });
+            decided(&mut step, Decision::Approve { by: HAND.to_owned(), sha256, edited_from: None });
         }
     }
     // Since it arrived there, or was last written.
@@ -433,15 +433,48 @@ pub(crate) fn retry(task: &Task, by: &str, at: Timestamp) -> Result<Step> {
 
 /// The approval is void: the text in `Approved` is not what was approved, or nobody approved it.
 pub(crate) fn reopen(task: &Task, at: Timestamp) -> Result<Step> {
-    let mut step = step(task, Some(Verb::Reopen), Slot::PENDING, at)?;
     let (word, why) = match task.record.approved() {
         Some(_) => ("changed", "changed after it was approved"),
         None => ("never approved", "put into `Approved` by hand, but nobody approved it"),
     };
+    void(task, word, why, at)
+}
+
+fn void(task: &Task, word: &str, why: &str, at: Timestamp) -> Result<Step> {
+    let mut step = step(task, Some(Verb::Reopen), Slot::PENDING, at)?;
     decided(&mut step, Decision::Void { reason: word.to_owned() });
     step.records_digest = true;
     step.record = Some(unclaimed(task, &step.to, Some(why.to_owned())));
     Ok(step)
+}
+
+/// A person changes the text that has the digest `seen`. What is known about the task stays as it is: an approval of the old
+/// text is void, as it is for a file that somebody edited by hand.
+pub(crate) fn rewrite(task: &Task, seen: Digest, text: &str, at: Timestamp) -> Result<Step> {
+    let mut step = step(task, None, task.slot.clone(), at)?;
+    step.check = Some(seen);
+    step.edit = TextEdit::Replace(text.to_owned());
+    step.record.take_if(|_| task.slot.state().is_final());
+    Ok(step)
+}
+
+/// Who decided, if a person moved a file.
+const HAND: &str = "hand";
+
+/// What it means that a person moved the file of a task, which has the text with this digest; `None`: no step leads there.
+pub(crate) fn moved_by_hand(task: &Task, to: &Slot, sha256: Digest, at: Timestamp) -> Option<Result<Step>> {
+    use State::{Approved, NeedsAction, PendingApproval, Rejected};
+    let why = || format!("moved to `{to}` by hand");
+    match (&task.slot, to) {
+        (Slot::Free(PendingApproval), Slot::Free(Approved)) => Some(approve(task, HAND, sha256, None, at)),
+        (Slot::Free(NeedsAction | PendingApproval | Approved), Slot::Free(Rejected)) => {
+            Some(reject(task, HAND, &why(), at))
+        }
+        (Slot::Free(Rejected), Slot::Free(NeedsAction)) => Some(retry(task, HAND, at)),
+        (Slot::Free(NeedsAction), Slot::Free(PendingApproval)) => Some(ask(task, &why(), at)),
+        (Slot::Free(Approved), Slot::Free(PendingApproval)) => Some(void(task, "taken back", &why(), at)),
+        _ => None,
+    }
 }
 
 /// A step of the owner that moves nothing: an edit, if any. It extends the lease along the way.

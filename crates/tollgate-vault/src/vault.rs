@@ -191,7 +191,7 @@ impl Vault {
         }
     }
 
-    fn decide(&self, found: &Task, step: Step) -> Result<Allowed<Landed>> {
+    pub(crate) fn decide(&self, found: &Task, step: Step) -> Result<Allowed<Landed>> {
         if let Some(twin) = &found.twin {
             // The record of this name belongs to the other task. The step would take its owner's claim away.
             return Ok(Err(Denial::Twin(step.task, twin.clone())));

@@ -29,6 +29,7 @@ use tollgate_postgres::PostgresOptions;
 use tollgate_vault::event::{EventPage, Journal};
 use tollgate_vault::figures::Tally;
 use tollgate_vault::roles::Roles;
+use tollgate_vault::view::{Notice, ViewOptions};
 use tollgate_vault::{ClaimDeadlines, FolderOptions, FolderStore, GitOptions, GitStore, Store, Terms, Vault};
 
 use crate::machine::machine_name;
@@ -164,6 +165,24 @@ pub struct Tasks {
     pub settle: Duration,
     /// The number of quick failures in a row after which a worker stops. 0: it never stops.
     pub breaker: u32,
+    /// Whether acknowledged steps survive a power failure.
+    pub durability: Durability,
+    /// Whether the tasks are in an engine, and the folders of this machine show them.
+    pub has_view: bool,
+}
+
+impl Tasks {
+    /// How the folders of this machine are kept like the tasks of the engine; `None` if they are not.
+    pub fn view_options(
+        &self,
+        now: fn() -> Timestamp,
+        tell: Arc<dyn Fn(&Notice) + Send + std::marker::Sync>,
+    ) -> Option<ViewOptions> {
+        let Self { folder, settle, durability, .. } = self;
+        let options =
+            ViewOptions { folder: folder.clone(), settle: *settle, durability: *durability, now, tell };
+        self.has_view.then_some(options)
+    }
 }
 
 /// The vault of a workspace; `None` if it has none. Looking for one does not make one.
@@ -278,6 +297,8 @@ fn open_store(
         store: name,
         settle: settings.vault.settle.0,
         breaker: settings.work.breaker,
+        durability,
+        has_view: home.is_in_engine() && settings.vault.view,
     })
 }
 

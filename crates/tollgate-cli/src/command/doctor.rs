@@ -14,6 +14,7 @@ use tollgate::tasks::VaultHome;
 use tollgate::vault::checkup::Level;
 use tollgate::vault::figures::Figures;
 use tollgate::vault::state::State;
+use tollgate::vault::view;
 use tollgate::workspace::{STATE_FOLDER, STATE_VERSION, Workspace, read_settings};
 use tollgate::worktree::{in_linked_trees, in_main_tree};
 use tollgate_guard::doctor::leftovers;
@@ -145,6 +146,10 @@ fn look(invocation: &Invocation, root: &Path, facts: &mut Vec<Fact>) {
                         let name = tasks.store;
                         add(name, findings.map(|findings| Fact::Store { name, findings }));
                     }
+                }
+                if tasks.has_view {
+                    let findings = view::findings(&tasks.folder);
+                    add("view", findings.map(|findings| Fact::Store { name: "view", findings }));
                 }
                 add("vault", vault(invocation, &tasks));
                 match breakers(invocation, &tasks) {

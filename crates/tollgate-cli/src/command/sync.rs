@@ -1,11 +1,19 @@
-//! `tollgate sync`: synchronises once with the git remote.
+//! `tollgate sync`: synchronises once with the git remote, or keeps the folders like the tasks of an engine.
+
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tollgate::error::Fault;
+use tollgate::vault::view::ViewOptions;
 
-use crate::answer::{Answer, Said};
+use crate::answer::{Answer, Form, Said, json_line};
 use crate::error::{CliError, UsageError};
 use crate::invocation::Invocation;
+use crate::output;
+use crate::tasks::LoggedVault;
 use crate::words;
 
 /// Synchronise once with the git remote: fetch new commits, and reclaim the tasks of dead owners
@@ -15,15 +23,29 @@ use crate::words;
 ///
 /// It updates the working tree like `git pull --ff-only`. If your own edits or commits are in the way, it leaves the working
 /// tree alone and says so.
+///
+/// With an engine and `[vault] view = true`, it makes the folders of this machine and the tasks of the engine agree: once, or
+/// with --follow until it gets SIGINT or SIGTERM. `tollgate work` and `tollgate serve` do the same while they run.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
   tollgate sync
-  tollgate sync --json | jq .followed")]
-pub(crate) struct SyncArgs {}
+  tollgate sync --json | jq .followed
+  tollgate sync --follow")]
+pub(crate) struct SyncArgs {
+    /// Keep the folders of this machine like the tasks of the engine, until a signal
+    #[arg(long)]
+    follow: bool,
+}
 
-pub(crate) fn run(invocation: &Invocation, _: &SyncArgs) -> Result<Answer, CliError> {
+pub(crate) fn run(invocation: &Invocation, args: &SyncArgs) -> Result<Answer, CliError> {
     let tasks = invocation.tasks()?;
+    match (tasks.view_options(), args.follow) {
+        (Some(_), true) => return follow(invocation, &tasks),
+        (Some(options), false) => return one_round(&tasks, options),
+        (None, true) => return Err(UsageError::NoView.into()),
+        (None, false) => {}
+    }
     let Some(round) = tasks.sync()? else { return Err(UsageError::NoGitSync.into()) };
     let (reclaimed, passed) = tasks.vault.reclaim(invocation.now())?;
     let followed = round.followed.as_ref().map(|followed| followed.word);
@@ -42,4 +64,36 @@ pub(crate) fn run(invocation: &Invocation, _: &SyncArgs) -> Result<Answer, CliEr
             round.followed.as_ref().and_then(words::not_following).unwrap_or_default(),
         ]),
     }))
+}
+
+/// Keeps the view until a signal.
+fn follow(invocation: &Invocation, tasks: &LoggedVault) -> Result<Answer, CliError> {
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|source| Fault::Io {
+        doing: "wait for",
+        path: "signals".into(),
+        source,
+    })?;
+    let _view = tasks.keep_view()?;
+    output::say(&match invocation.form() {
+        Form::Words => words::keeps_view(&invocation.viewpoint(), &tasks.folder),
+        Form::Json => json_line(&json!({"view": tasks.folder.to_string_lossy()})),
+    })?;
+    signals.forever().next();
+    Ok(Answer::Streamed)
+}
+
+/// Makes the folders and the engine agree once. Files that somebody is still writing are waited for, for a moment.
+fn one_round(tasks: &LoggedVault, options: ViewOptions) -> Result<Answer, CliError> {
+    let until = Instant::now() + 2 * options.settle + Duration::from_secs(1);
+    let is_ours = match tasks.open_view(options)? {
+        Some(mut view) => {
+            while let Some(wait) = view.work()?.filter(|wait| Instant::now() + *wait <= until) {
+                std::thread::sleep(wait);
+            }
+            true
+        }
+        None => false,
+    };
+    let json = json!({"view": if is_ours { "up_to_date" } else { "kept_by_another_process" }});
+    Ok(Answer::Done(Said { words: words::view_round(is_ours).to_owned(), json, ..Said::default() }))
 }

@@ -1,9 +1,10 @@
 //! A vault with a git remote: what a round of synchronisation did, what the remote allows, what a person has to check.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tollgate::error::Fault;
 use tollgate::vault::checkup::{Finding, LocalCopy, Synced};
+use tollgate::vault::view::Notice;
 use tollgate::vault::{Reclaimed, TaskName};
 use tollgate::visible::plain;
 
@@ -57,6 +58,23 @@ pub(crate) fn silent_for_a_lease(task: &TaskName) -> String {
          killed",
         plain(task.as_str())
     )
+}
+
+/// Something that people should know about the folders that show an engine.
+pub(crate) fn view_notice(notice: &Notice) -> String {
+    format!("note: {}", plain(&notice.to_string()))
+}
+
+pub(crate) fn keeps_view(view: &Viewpoint, folder: &Path) -> String {
+    format!("keeping `{}` like the tasks of the engine, until a signal\n", shown(view, folder))
+}
+
+pub(crate) fn view_round(is_ours: bool) -> &'static str {
+    if is_ours {
+        "the folders and the engine agree"
+    } else {
+        "another process keeps the folders like the tasks of the engine"
+    }
 }
 
 /// The doctor's findings about the store.

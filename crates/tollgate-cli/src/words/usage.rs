@@ -129,6 +129,10 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
             "the vault of this workspace has no remote".into(),
             "put the vault into a git clone and set `sync = \"git\"` under `[vault]` in `.tollgate/config.toml`".into(),
         ),
+        E::NoView => (
+            "the folders of this workspace show no engine".into(),
+            "name an engine as `store` and set `view = true` under `[vault]` in `.tollgate/config.toml`".into(),
+        ),
         E::NoSuchProgram(program) => (
             format!("command not found: `{}`", plain(&program.to_string_lossy())),
             "check the name and `PATH`; for shell built-ins use `sh -c '...'`".into(),

@@ -36,6 +36,7 @@ mod terminal;
 mod token;
 mod trust;
 mod turn;
+mod view;
 mod work;
 mod work_failures;
 mod worktrees;

@@ -4,11 +4,13 @@
 #[expect(dead_code, reason = "the tests of the store use more of it")]
 pub(crate) mod server;
 
+use std::cell::RefCell;
 use std::fs;
 
 use serde_json::json;
 
 use self::server::{Server, is_installed};
+use crate::view;
 use crate::world::World;
 
 /// A machine whose tasks are at this address.
@@ -36,6 +38,25 @@ fn two_machines_share_their_tasks_and_their_figures() {
     assert_eq!(one.json("task list --state Done").as_array().map(Vec::len), Some(2));
     let report = one.tollgate(["doctor", "--json"]).ends().json();
     assert!(report.to_string().contains("answers: PostgreSQL"), "{report:#}");
+}
+
+#[test]
+fn the_folders_of_two_machines_show_the_tasks_in_postgresql() {
+    if !is_installed() {
+        return;
+    }
+    let server = RefCell::new(Server::start("fsync = off"));
+    let url = server.borrow().url("team");
+    view::two_machines(&url, &|| server.borrow_mut().kill(), &|| server.borrow_mut().restart());
+}
+
+#[test]
+fn workers_and_servers_keep_the_folders_too() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start("fsync = off");
+    view::workers_and_servers(&server.url("team"));
 }
 
 #[test]

@@ -261,6 +261,18 @@ pub(super) fn a_lost_answer_is_asked_for_again(fresh: Fresh<'_>) {
     }
 }
 
+/// Whoever adds a task may die and ask again much later.
+pub(super) fn a_task_that_was_added_and_claimed_is_not_added_again(fresh: Fresh<'_>) {
+    let world = World::new(fresh());
+    let (task, id) = ("x".parse().expect("a name"), StepId::new().expect("an id"));
+    let add = || world.vault.store().add(&id, &task, b"some text\n", at(1)).expect("an answer");
+    assert!(matches!(add(), StepOutcome::Done(_)));
+    world.claim(&task, "cloud", ClaimKind::Leased, 1);
+    assert!(matches!(add(), StepOutcome::Done(_)), "the same answer as the first time");
+    let waiting = world.vault.store().get(&task, Some(State::NeedsAction), at(2)).expect("an answer");
+    assert!(waiting.is_none(), "it is not there twice");
+}
+
 pub(super) fn a_task_whose_answer_was_lost_is_added_once(fresh: Fresh<'_>) {
     for losing in 0..=3 {
         let harness = fresh();

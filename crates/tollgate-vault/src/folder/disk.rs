@@ -5,7 +5,7 @@
 
 use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,6 +28,16 @@ pub(crate) struct Disk {
     pub(crate) durability: Durability,
     #[cfg(test)]
     pub(crate) fates: Option<super::tests::Fates>,
+}
+
+/// What came of an exchange of two files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exchanged {
+    Done,
+    /// One of them is not there.
+    Missing,
+    /// This file system cannot.
+    Unsupported,
 }
 
 /// What came of a move that replaces nothing.
@@ -129,6 +139,23 @@ impl Disk {
         }
     }
 
+    /// Exchanges two files in one act.
+    pub(crate) fn exchange(&self, one: &Path, other: &Path) -> Result<Exchanged> {
+        self.point("exchange").at("exchange", one)?;
+        match rustix::fs::renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
+            Ok(()) => Ok(Exchanged::Done),
+            Err(Errno::NOENT) => Ok(Exchanged::Missing),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(Exchanged::Unsupported),
+            Err(error) => Err(error).at("exchange", one),
+        }
+    }
+
+    /// Editors warn before they write to this file.
+    pub(crate) fn make_read_only(&self, file: &File, path: &Path) -> Result<()> {
+        self.point("make read-only").at("change the permissions of", path)?;
+        file.set_permissions(fs::Permissions::from_mode(0o440)).at("change the permissions of", path)
+    }
+
     /// A folder, and those above it.
     pub(crate) fn make_folder(&self, path: &Path) -> Result<()> {
         self.point("make a folder").at("make the folder", path)?;
@@ -136,7 +163,7 @@ impl Disk {
     }
 
     /// Writes these bytes at this place of a private file.
-    pub(super) fn write_at(&self, file: &File, path: &Path, at: u64, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn write_at(&self, file: &File, path: &Path, at: u64, bytes: &[u8]) -> Result<()> {
         self.write("note", bytes, |bytes| file.write_all_at(bytes, at)).at("write to", path)
     }
 
@@ -170,7 +197,7 @@ impl Disk {
     }
 
     /// A file's bytes survive a power cut from here on.
-    pub(super) fn sync(&self, file: &File, path: &Path) -> Result<()> {
+    pub(crate) fn sync(&self, file: &File, path: &Path) -> Result<()> {
         match self.durability {
             Durability::Durable => file.sync_data().at("flush", path),
             Durability::Fast => Ok(()),
@@ -200,7 +227,7 @@ impl Disk {
 }
 
 /// Opens a task's file: never through a link, never waiting for the other end of a pipe. `None` if it is not there.
-pub(super) fn open_task(path: &Path, flags: OFlags) -> Result<Option<(File, Metadata)>> {
+pub(crate) fn open_task(path: &Path, flags: OFlags) -> Result<Option<(File, Metadata)>> {
     let mut pauses = Pauses::lasting(LEASED);
     let file = loop {
         match open_noatime(CWD, path, flags | OFlags::NONBLOCK) {
@@ -216,7 +243,7 @@ pub(super) fn open_task(path: &Path, flags: OFlags) -> Result<Option<(File, Meta
 }
 
 /// The bytes of a file from `start` to `end`, or to its end.
-pub(super) fn read(file: &File, start: u64, end: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read(file: &File, start: u64, end: u64) -> io::Result<Vec<u8>> {
     read_range(file, start, file.metadata()?.len().min(end))
 }
 
@@ -236,7 +263,7 @@ pub(super) fn is_at(path: &Path, ino: u64) -> bool {
 }
 
 /// Changes with everything that can happen to a file: its inode, its length and both dates. The ctime cannot be set back.
-pub(super) fn fingerprint(found: &Metadata) -> [u8; 32] {
+pub(crate) fn fingerprint(found: &Metadata) -> [u8; 32] {
     let nanos = |seconds: i64, nanos: i64| seconds.wrapping_mul(1_000_000_000).wrapping_add(nanos);
     let modified = nanos(found.mtime(), found.mtime_nsec());
     let changed = nanos(found.ctime(), found.ctime_nsec());

@@ -14,11 +14,11 @@ mod held;
 mod log;
 mod log_line;
 pub(crate) mod migrate;
-mod scan;
+pub(crate) mod scan;
 mod store;
 #[cfg(test)]
 pub(crate) mod tests;
-mod watch;
+pub(crate) mod watch;
 
 use std::fs::{self, File};
 use std::io;

@@ -129,7 +129,7 @@ pub(super) fn shared() -> Broken {
 }
 
 /// By its name alone: not hidden, and it ends in `.md`.
-pub(super) fn is_task(name: &OsStr) -> bool {
+pub(crate) fn is_task(name: &OsStr) -> bool {
     let name = name.as_bytes();
     name.ends_with(b".md") && !name.starts_with(b".")
 }
@@ -149,7 +149,7 @@ fn stamp(seconds: i64, nanos: i64) -> Timestamp {
 }
 
 /// Whether a file is complete, as far as its dates tell.
-pub(super) fn ready(found: &Metadata, settle: Duration, now: Timestamp) -> Ready {
+pub(crate) fn ready(found: &Metadata, settle: Duration, now: Timestamp) -> Ready {
     if found.len() == 0 {
         return Ready::Empty;
     }

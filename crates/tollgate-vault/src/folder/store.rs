@@ -227,7 +227,7 @@ impl Store for FolderStore {
     }
 
     fn watch(&self, states: &[State], wake: Wake) -> Result<Option<Watch>> {
-        watch::start(&self.vault, &self.private.join("held"), states, wake).map(Some)
+        watch::start(&self.vault, Some(&self.private.join("held")), states, wake).map(Some)
     }
 
     fn hold(&self, claim: &ClaimId) -> Result<Option<ClaimLock>> {

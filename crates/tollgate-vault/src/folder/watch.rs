@@ -12,16 +12,18 @@ use crate::store::{Hint, Noticed, Wake, Watch};
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::task::TaskName;
 
-/// Watches these states, and the locks of held claims.
-pub(super) fn start(vault: &Path, held: &Path, states: &[State], wake: Wake) -> Result<Watch> {
+/// Watches these states, and the locks of held claims, if there are any.
+pub(crate) fn start(vault: &Path, held: Option<&Path>, states: &[State], wake: Wake) -> Result<Watch> {
     let states: Vec<_> = states.iter().map(|state| (*state, vault.join(state.as_str()))).collect();
     let cannot = |error: notify::Error| {
         Fault::invalid(format!("cannot watch `{}`: {error}", vault.display().to_string().escape_debug()))
     };
-    let (folders, lock) = (states.clone(), held.to_owned());
-    let hears = move |event| heard(event, &folders, &lock, &wake);
+    let (folders, lock) = (states.clone(), held.map(Path::to_owned));
+    let hears = move |event| heard(event, &folders, lock.as_deref(), &wake);
     let mut watcher = notify::recommended_watcher(hears).map_err(cannot)?;
-    watcher.watch(held, RecursiveMode::NonRecursive).map_err(cannot)?;
+    if let Some(held) = held {
+        watcher.watch(held, RecursiveMode::NonRecursive).map_err(cannot)?;
+    }
     for (state, folder) in states {
         let all = state == State::InProgress;
         let mode = if all { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
@@ -30,7 +32,12 @@ pub(super) fn start(vault: &Path, held: &Path, states: &[State], wake: Wake) -> 
     Ok(Box::new(watcher))
 }
 
-fn heard(event: notify::Result<notify::Event>, folders: &[(State, PathBuf)], held: &Path, wake: &Wake) {
+fn heard(
+    event: notify::Result<notify::Event>,
+    folders: &[(State, PathBuf)],
+    held: Option<&Path>,
+    wake: &Wake,
+) {
     let event = match event {
         Ok(event) if !event.need_rescan() => event,
         // Some were lost.
@@ -43,7 +50,7 @@ fn heard(event: notify::Result<notify::Event>, folders: &[(State, PathBuf)], hel
         _ => Noticed::Touched,
     };
     for path in &event.paths {
-        if *path == *held && how == Noticed::Written {
+        if Some(&**path) == held && how == Noticed::Written {
             wake(Hint::OwnerGone);
         }
         let within = folders.iter().find(|(_, folder)| path.starts_with(folder));

@@ -8,3 +8,4 @@ mod memory;
 mod model;
 mod mutated;
 mod outage;
+mod view;

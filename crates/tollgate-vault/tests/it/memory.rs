@@ -92,7 +92,10 @@ impl Store for MemoryStore {
 
     fn get(&self, task: &TaskName, state: Option<State>, _now: Timestamp) -> Result<Option<Task>> {
         let inside = self.inside();
-        let mut found: Vec<_> = inside.tasks.iter().filter(|((name, _), _)| name == task).collect();
+        // The smallest slot.
+        let first = (task.clone(), Slot::InProgress("0".parse()?));
+        let mut found: Vec<_> =
+            inside.tasks.range(first..).take_while(|((name, _), _)| name == task).collect();
         let known = inside.records.get(task).map(|record| &record.slot);
         found.sort_by_key(|((_, slot), _)| (known != Some(slot), slot.state().is_final(), slot.clone()));
         let found = found.into_iter().find(|((_, slot), _)| state.is_none_or(|state| slot.state() == state));

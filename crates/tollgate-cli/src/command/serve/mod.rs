@@ -4,7 +4,7 @@ mod demo;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Once;
+use std::sync::{Once, OnceLock};
 use std::thread;
 
 use clap::Args;
@@ -15,6 +15,7 @@ use tollgate::error::{Fault, Result};
 use tollgate::gate::Gate;
 use tollgate::name::Agent;
 use tollgate::tasks::VaultHome;
+use tollgate::vault::view::Maintainer;
 use tollgate::workspace::{STATE_FOLDER, read_settings};
 use tollgate_server::access::Credentials;
 use tollgate_server::secret::Secret;
@@ -164,12 +165,14 @@ struct LocalWorkspace {
     root: PathBuf,
     /// The background thread is started once, however often the workspace is opened.
     in_touch: Once,
+    /// As long as this lives, the folders show the tasks of an engine.
+    view: OnceLock<Maintainer>,
 }
 
 impl LocalWorkspace {
     fn new(invocation: Invocation) -> Result<Self> {
         let root = invocation.root()?.0;
-        Ok(Self { invocation, root, in_touch: Once::new() })
+        Ok(Self { invocation, root, in_touch: Once::new(), view: OnceLock::new() })
     }
 }
 
@@ -193,6 +196,12 @@ impl WorkspaceProvider for LocalWorkspace {
         let tasks = self.invocation.tasks_of(&workspace)?;
         if let Some(tasks) = &tasks {
             self.in_touch.call_once(|| tasks.keep_in_touch());
+            if self.view.get().is_none()
+                && let Some(view) = tasks.keep_view()?
+            {
+                // A second one, by another thread at this moment, ends here.
+                let _ = self.view.set(view);
+            }
         }
         let vault = tasks.map(|tasks| tasks.vault.clone());
         // Creates the folder if it is missing, because only an existing folder can be watched.

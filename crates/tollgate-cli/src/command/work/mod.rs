@@ -87,6 +87,7 @@ pub(crate) fn run(invocation: &Invocation, args: &WorkArgs) -> Result<Answer, Cl
         return Err(UsageError::NoSuchProgram(program.clone()).into());
     }
     let tasks = invocation.tasks()?;
+    let _view = tasks.keep_view()?;
     let kind = if args.command.is_empty() { ClaimKind::Leased } else { ClaimKind::Held };
     let request = ClaimRequest { agent: agent.clone(), kind, renamed_in: false };
     let queue = Queue::new(invocation, &tasks, request, args.once, Duration::from_secs(args.interval));

@@ -1,5 +1,6 @@
 //! What people and workers see of an engine.
 
+use std::cell::RefCell;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -7,6 +8,7 @@ use rustix::process::Signal;
 
 use super::cluster::Cluster;
 use super::{Ways, events, executable, lines, machine};
+use crate::view;
 use crate::world::{World, until};
 
 #[test]
@@ -27,6 +29,17 @@ fn two_machines_share_their_tasks_and_their_figures() {
         .map(|event| event["action_type"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(told, ["CLAIM", "CLAIM_LOST", "RELEASE"], "the ledger of all machines has one order");
+}
+
+#[test]
+fn the_folders_of_two_machines_show_the_tasks_on_etcd() {
+    let cluster = RefCell::new(Cluster::start());
+    let url = cluster.borrow().url();
+    let each = |act: fn(&mut Cluster, usize)| (0..3).for_each(|node| act(&mut cluster.borrow_mut(), node));
+    view::two_machines(&url, &|| each(Cluster::kill), &|| {
+        each(Cluster::restart);
+        cluster.borrow().wait_until_ready();
+    });
 }
 
 #[test]

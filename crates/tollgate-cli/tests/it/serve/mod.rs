@@ -50,7 +50,7 @@ impl Reply {
 
 impl Served {
     /// Starts `serve` with these arguments, on a free port.
-    pub(super) fn new(world: &World, words: &[&str]) -> Self {
+    pub(crate) fn new(world: &World, words: &[&str]) -> Self {
         Self::of(world.tollgate(["serve", "--listen", "127.0.0.1:0", "--json"].iter().chain(words)))
     }
 

@@ -1,0 +1,582 @@
+//! Death of the maintainer before every act on a file and around every step of the store, for everything that a person or an
+//! agent can do: the next maintainer goes on, nothing is lost, nothing is there twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{FolderView, Notice, ViewOptions};
+use crate::event::{Entry, EventPage, MemoryJournal};
+use crate::folder::disk::Disk;
+use crate::folder::tests::{Died, Fate, Fates};
+use crate::folder::{FolderOptions, FolderStore};
+use crate::owner::{ClaimKind, ClaimRequest};
+use crate::rules::{Release, Terms};
+use crate::state::State;
+use crate::step::{Step, StepOutcome};
+use crate::store::{Scan, Store, Task};
+use crate::vault::Vault;
+use tollgate_base::error::Result;
+use tollgate_base::lock::Pauses;
+use tollgate_base::name::StepId;
+use tollgate_base::settings::Durability;
+use tollgate_base::task::TaskName;
+
+/// A store that outlives the maintainer, and before and after whose steps the maintainer may die.
+struct Remote {
+    store: FolderStore,
+    fates: Mutex<Option<Fates>>,
+    /// Every text that the store has ever had.
+    texts: Mutex<BTreeSet<Vec<u8>>>,
+}
+
+impl Remote {
+    fn point(&self, act: &'static str) {
+        let fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if fates.is_some_and(|fates| fates(act) != Fate::Go) {
+            resume_unwind(Box::new(Died));
+        }
+    }
+
+    fn remember(&self) {
+        for state in State::ALL {
+            for listed in self.store.scan(state, NOW).unwrap().tasks {
+                let task = self.store.get(&listed.name, Some(state), NOW).unwrap().unwrap();
+                let text = self.store.read(&task, u64::MAX).unwrap().unwrap();
+                self.texts.lock().unwrap_or_else(PoisonError::into_inner).insert(text);
+            }
+        }
+    }
+}
+
+impl Store for Remote {
+    fn scan(&self, state: State, now: Timestamp) -> Result<Scan> {
+        self.store.scan(state, now)
+    }
+
+    fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Task>> {
+        self.store.get(task, state, now)
+    }
+
+    fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>> {
+        self.store.read(task, limit)
+    }
+
+    fn apply(&self, step: &Step) -> Result<StepOutcome> {
+        self.point("before a step");
+        let outcome = self.store.apply(step);
+        self.remember();
+        self.point("after a step");
+        outcome
+    }
+
+    fn add(&self, id: &StepId, task: &TaskName, text: &[u8], now: Timestamp) -> Result<StepOutcome> {
+        self.point("before a new task");
+        let outcome = self.store.add(id, task, text, now);
+        self.remember();
+        self.point("after a new task");
+        outcome
+    }
+
+    fn record(&self, events: &[Entry]) -> Result<()> {
+        self.store.record(events)
+    }
+
+    fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
+        self.store.events(after, limit)
+    }
+}
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+/// A machine with a view of a store.
+struct Machine {
+    remote: Arc<Remote>,
+    vault: Vault,
+    folder: tempfile::TempDir,
+    told: Arc<Mutex<Vec<Notice>>>,
+    _elsewhere: tempfile::TempDir,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let elsewhere = tempfile::tempdir().unwrap();
+        let options = FolderOptions {
+            durability: Durability::Fast,
+            settle: Duration::ZERO,
+            journal: Arc::new(MemoryJournal::default()),
+            quiet: None,
+        };
+        let store = FolderStore::open(elsewhere.path(), options).unwrap();
+        let remote = Arc::new(Remote { store, fates: Mutex::default(), texts: Mutex::default() });
+        let vault = Vault::new(Arc::clone(&remote) as _, Terms::default());
+        let folder = tempfile::tempdir().unwrap();
+        Self { remote, vault, folder, told: Arc::default(), _elsewhere: elsewhere }
+    }
+
+    fn open(&self, fates: Option<&Fates>) -> FolderView {
+        let told = Arc::clone(&self.told);
+        let options = ViewOptions {
+            folder: self.folder.path().to_owned(),
+            settle: Duration::ZERO,
+            durability: Durability::Fast,
+            now: Timestamp::now,
+            tell: Arc::new(move |notice| {
+                told.lock().unwrap_or_else(PoisonError::into_inner).push(notice.clone());
+            }),
+        };
+        let disk = Disk { fates: fates.cloned(), ..Disk::new(Durability::Fast) };
+        let mut pauses = Pauses::lasting(Duration::from_secs(30));
+        loop {
+            match FolderView::open_on(self.vault.clone(), disk.clone(), options.clone()).unwrap() {
+                Some(view) => return view,
+                // A process that another test is just starting has inherited the lock for a moment.
+                None => assert!(pauses.pause(), "somebody has the lock"),
+            }
+        }
+    }
+
+    /// Works until nothing is left to do.
+    fn follow(view: &mut FolderView) {
+        while view.work().unwrap().is_some() {
+            std::thread::yield_now();
+        }
+    }
+
+    fn maintain(&self, fates: Option<&Fates>) {
+        let mut view = self.open(fates);
+        Self::follow(&mut view);
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    /// What the folders show.
+    fn shown(&self) -> BTreeMap<String, Vec<u8>> {
+        files_below(self.folder.path())
+    }
+
+    /// What the store has.
+    fn stored(&self) -> BTreeMap<String, Vec<u8>> {
+        files_below(self._elsewhere.path())
+    }
+
+    fn kept(&self) -> Vec<Vec<u8>> {
+        let entries = fs::read_dir(self.at(".tollgate/view/aside")).unwrap();
+        entries.map(|entry| fs::read(entry.unwrap().path()).unwrap()).collect()
+    }
+}
+
+/// All tasks in the folders of a vault.
+fn files_below(vault: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for state in State::ALL {
+        let mut folders = vec![vault.join(state.as_str())];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                if entry.is_dir() {
+                    folders.push(entry);
+                } else {
+                    let name = entry.strip_prefix(vault).unwrap().to_str().unwrap().to_owned();
+                    found.insert(name, fs::read(entry).unwrap());
+                }
+            }
+        }
+    }
+    found
+}
+
+fn task(name: &str) -> TaskName {
+    name.parse().unwrap()
+}
+
+fn claim(vault: &Vault) {
+    let request = ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: true };
+    vault.claim(&task("x"), &request, Timestamp::now()).unwrap().unwrap();
+}
+
+/// Brings the task to a state, in the store.
+fn bring(vault: &Vault, state: State) {
+    let now = Timestamp::now();
+    vault.add(&task("x"), b"as it was\n", now).unwrap();
+    if state == State::NeedsAction {
+        return;
+    }
+    claim(vault);
+    let found = vault.get(&task("x"), now).unwrap();
+    let id = found.record.claim.unwrap().id;
+    let to = match state {
+        State::InProgress => return,
+        State::Approved => State::PendingApproval,
+        other => other,
+    };
+    let how = Release { to: Some(to), ..Release::success() };
+    vault.release(&task("x"), &id, &how, now).unwrap().unwrap();
+    if state == State::Approved {
+        vault.approve(&task("x"), "ada", None, now).unwrap().unwrap();
+    }
+}
+
+/// What a person does in the folders, and what happens in the store before the view notices it.
+struct Scene {
+    name: &'static str,
+    state: State,
+    person: fn(&Machine),
+    elsewhere: fn(&Vault),
+    /// Texts of the person that must be in the store or kept.
+    texts: &'static [&'static [u8]],
+    tasks: usize,
+}
+
+const NOTHING: fn(&Vault) = |_| ();
+const NOBODY: fn(&Machine) = |_| ();
+
+fn edit(machine: &Machine, path: &str) {
+    let path = machine.at(path);
+    let _ = fs::remove_file(&path);
+    fs::write(path, EDITED).unwrap();
+}
+
+fn shift(machine: &Machine, from: &str, to: &str) {
+    fs::create_dir_all(machine.at(to).parent().unwrap()).unwrap();
+    fs::rename(machine.at(from), machine.at(to)).unwrap();
+}
+
+const EDITED: &[u8] = b"as the person wants it\n";
+
+fn change(vault: &Vault) {
+    let found = vault.get(&task("x"), NOW).unwrap();
+    let seen = vault.digest(&found).unwrap().unwrap();
+    let step = crate::rules::rewrite(&found, seen, "as somebody else wants it\n", Timestamp::now()).unwrap();
+    vault.decide(&found, step).unwrap().unwrap();
+}
+
+fn scenes() -> Vec<Scene> {
+    use State::{Approved, Done, InProgress, NeedsAction, PendingApproval, Rejected};
+    let scene =
+        |name, state, person, elsewhere, texts, tasks| Scene { name, state, person, elsewhere, texts, tasks };
+    vec![
+        scene("nothing", NeedsAction, NOBODY, NOTHING, &[], 1),
+        scene("a claim", NeedsAction, NOBODY, claim, &[], 1),
+        scene("a change elsewhere", NeedsAction, NOBODY, change, &[], 1),
+        scene(
+            "a new file",
+            NeedsAction,
+            |machine| fs::write(machine.at("Needs_Action/new.md"), EDITED).unwrap(),
+            NOTHING,
+            &[EDITED],
+            2,
+        ),
+        scene(
+            "a new file whose name is taken elsewhere",
+            NeedsAction,
+            |machine| fs::write(machine.at("Needs_Action/new.md"), EDITED).unwrap(),
+            |vault| _ = vault.add(&task("new"), b"another\n", NOW).unwrap(),
+            &[EDITED],
+            2,
+        ),
+        scene(
+            "a new file in the wrong folder",
+            NeedsAction,
+            |machine| fs::write(machine.at("Done/new.md"), EDITED).unwrap(),
+            NOTHING,
+            &[EDITED],
+            1,
+        ),
+        scene("an edit", NeedsAction, |machine| edit(machine, "Needs_Action/x.md"), NOTHING, &[EDITED], 1),
+        scene("two edits", NeedsAction, |machine| edit(machine, "Needs_Action/x.md"), change, &[EDITED], 1),
+        scene(
+            "an edit and a claim",
+            NeedsAction,
+            |machine| edit(machine, "Needs_Action/x.md"),
+            claim,
+            &[EDITED],
+            1,
+        ),
+        scene(
+            "an edit of a claimed task",
+            InProgress,
+            |machine| edit(machine, "In_Progress/blue/x.md"),
+            NOTHING,
+            &[EDITED],
+            1,
+        ),
+        scene("an edit of a done task", Done, |machine| edit(machine, "Done/x.md"), NOTHING, &[EDITED], 1),
+        scene(
+            "an approval",
+            PendingApproval,
+            |machine| shift(machine, "Pending_Approval/x.md", "Approved/x.md"),
+            NOTHING,
+            &[],
+            1,
+        ),
+        scene(
+            "an approval of a text that has changed",
+            PendingApproval,
+            |machine| shift(machine, "Pending_Approval/x.md", "Approved/x.md"),
+            change,
+            &[],
+            1,
+        ),
+        scene(
+            "an approval of another text",
+            PendingApproval,
+            |machine| {
+                shift(machine, "Pending_Approval/x.md", "Approved/x.md");
+                edit(machine, "Approved/x.md");
+            },
+            NOTHING,
+            &[EDITED],
+            1,
+        ),
+        scene(
+            "a rejection of another text",
+            Approved,
+            |machine| {
+                shift(machine, "Approved/x.md", "Rejected/x.md");
+                edit(machine, "Rejected/x.md");
+            },
+            NOTHING,
+            &[EDITED],
+            1,
+        ),
+        scene(
+            "a rejection",
+            NeedsAction,
+            |machine| shift(machine, "Needs_Action/x.md", "Rejected/x.md"),
+            NOTHING,
+            &[],
+            1,
+        ),
+        scene(
+            "a retry",
+            Rejected,
+            |machine| shift(machine, "Rejected/x.md", "Needs_Action/x.md"),
+            NOTHING,
+            &[],
+            1,
+        ),
+        scene(
+            "two retries",
+            Rejected,
+            |machine| shift(machine, "Rejected/x.md", "Needs_Action/x.md"),
+            |vault| _ = vault.retry(&task("x"), "ada", NOW).unwrap().unwrap(),
+            &[],
+            1,
+        ),
+        scene(
+            "a move that is no step",
+            NeedsAction,
+            |machine| shift(machine, "Needs_Action/x.md", "Done/x.md"),
+            NOTHING,
+            &[],
+            1,
+        ),
+        scene(
+            "a move to an agent",
+            NeedsAction,
+            |machine| shift(machine, "Needs_Action/x.md", "In_Progress/red/x.md"),
+            claim,
+            &[],
+            1,
+        ),
+        scene(
+            "a deletion",
+            NeedsAction,
+            |machine| fs::remove_file(machine.at("Needs_Action/x.md")).unwrap(),
+            NOTHING,
+            &[],
+            1,
+        ),
+        scene(
+            "a file that was emptied",
+            NeedsAction,
+            |machine| fs::write(machine.at("Needs_Action/x.md"), "").unwrap(),
+            NOTHING,
+            &[],
+            1,
+        ),
+    ]
+}
+
+impl Scene {
+    /// Everything has happened that a person and others do; the maintainer has not noticed it yet.
+    fn set(&self) -> Machine {
+        let machine = Machine::new();
+        bring(&machine.vault, self.state);
+        machine.maintain(None);
+        assert_eq!(machine.shown(), machine.stored(), "{}: shown at the beginning", self.name);
+        (self.person)(&machine);
+        (self.elsewhere)(&machine.vault);
+        machine.remote.remember();
+        machine
+    }
+}
+
+/// Plays a scene. The maintainer dies at the Nth act, if there are so many.
+fn play(scene: &Scene, dies_at: usize, half: bool) -> (Machine, bool) {
+    let machine = scene.set();
+    let before = machine.stored();
+    let acts = AtomicUsize::new(0);
+    let fates: Fates = Arc::new(move |_| match acts.fetch_add(1, Ordering::Relaxed) {
+        act if act == dies_at && half => Fate::DieHalf,
+        act if act == dies_at => Fate::Die,
+        _ => Fate::Go,
+    });
+    let died = maintain_until(scene, &machine, &fates);
+    if QUIET.contains(&scene.name) {
+        machine.maintain(None);
+        assert_eq!(
+            machine.stored(),
+            before,
+            "{}, killed at act {dies_at}: nobody changed it here",
+            scene.name
+        );
+    }
+    (machine, died)
+}
+
+/// Scenes in which no person does anything.
+const QUIET: [&str; 3] = ["nothing", "a claim", "a change elsewhere"];
+
+/// Whether the maintainer died.
+fn maintain_until(scene: &Scene, machine: &Machine, fates: &Fates) -> bool {
+    *machine.remote.fates.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(fates));
+    let lived = catch_unwind(AssertUnwindSafe(|| machine.maintain(Some(fates))));
+    *machine.remote.fates.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    lived.is_err_and(|why| {
+        assert!(why.is::<Died>(), "{}: a panic", scene.name);
+        true
+    })
+}
+
+fn check(scene: &Scene, machine: &Machine, at: usize) {
+    let told = format!("{}, killed at act {at}", scene.name);
+    assert_eq!(machine.shown(), machine.stored(), "{told}: the folders show what the store has");
+    assert_eq!(machine.stored().len(), scene.tasks, "{told}: {:?}", machine.stored().keys());
+    let texts = machine.remote.texts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    for text in scene.texts {
+        let is_kept = machine.kept().iter().any(|kept| kept == text);
+        assert!(is_kept || texts.contains(*text), "{told}: the person's text is lost");
+    }
+    let stage = machine.at(".tollgate/view/stage");
+    assert_eq!(fs::read_dir(stage).unwrap().count(), 0, "{told}: nothing is left behind");
+}
+
+#[test]
+fn killed_before_every_act_the_next_maintainer_loses_nothing() {
+    let mut acts = 0;
+    for scene in scenes() {
+        for at in 0.. {
+            let (machine, died) = play(&scene, at, false);
+            machine.maintain(None);
+            check(&scene, &machine, at);
+            if !died {
+                break;
+            }
+            acts += 1;
+        }
+    }
+    assert!(acts > 150, "{acts} deaths");
+}
+
+#[test]
+fn killed_in_the_middle_of_every_write_the_next_maintainer_loses_nothing() {
+    let mut deaths = 0;
+    for scene in
+        scenes().into_iter().filter(|scene| ["a new file", "two edits", "a claim"].contains(&scene.name))
+    {
+        // More acts than any of them has. Only a write can be cut in half.
+        for at in 0..20 {
+            let (machine, died) = play(&scene, at, true);
+            machine.maintain(None);
+            check(&scene, &machine, at);
+            deaths += usize::from(died);
+        }
+    }
+    assert!(deaths > 10, "{deaths} deaths");
+}
+
+#[test]
+fn a_new_file_whose_maintainer_died_is_one_task_even_if_it_was_done_in_between() {
+    let scene = scenes().into_iter().find(|scene| scene.name == "a new file").unwrap();
+    for at in 0.. {
+        let (machine, died) = play(&scene, at, false);
+        if machine.stored().contains_key("Needs_Action/new.md") {
+            let request =
+                ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: true };
+            let claimed = machine.vault.claim(&task("new"), &request, Timestamp::now()).unwrap().unwrap();
+            let (id, done) = (&claimed.claim.id, Release::success());
+            machine.vault.release(&task("new"), id, &done, Timestamp::now()).unwrap().unwrap();
+        }
+        machine.maintain(None);
+        check(&scene, &machine, at);
+        assert!(machine.kept().is_empty(), "killed at act {at}: nothing is taken for a second task");
+        if !died {
+            return;
+        }
+    }
+}
+
+/// A person saves the task at this moment, wherever its file is.
+fn save(folder: &Path) {
+    let shown = files_below(folder);
+    let path = shown.keys().find(|path| path.ends_with("/x.md"));
+    let path = folder.join(path.map_or("Needs_Action/x.md", String::as_str));
+    // As editors do: a new file takes the place of the old one.
+    let temporary = folder.join("saved");
+    fs::write(&temporary, SAVED).unwrap();
+    fs::rename(temporary, path).unwrap();
+}
+
+const SAVED: &[u8] = b"saved at the worst moment\n";
+
+#[test]
+fn a_save_at_any_moment_is_not_lost_even_if_the_maintainer_dies_later() {
+    let mut saves = 0;
+    for scene in scenes()
+        .into_iter()
+        .filter(|scene| ["a claim", "a change elsewhere", "an edit"].contains(&scene.name))
+    {
+        for saved_at in 0.. {
+            let was_saved = Arc::new(AtomicBool::new(false));
+            // The first time it does not die.
+            for dies_at in [usize::MAX].into_iter().chain(saved_at..) {
+                let machine = scene.set();
+                let (acts, folder) = (AtomicUsize::new(0), machine.folder.path().to_owned());
+                let saves_now = Arc::clone(&was_saved);
+                let fates: Fates = Arc::new(move |_| {
+                    let act = acts.fetch_add(1, Ordering::Relaxed);
+                    if act == saved_at {
+                        save(&folder);
+                        saves_now.store(true, Ordering::Relaxed);
+                    }
+                    if act == dies_at { Fate::Die } else { Fate::Go }
+                });
+                let died = maintain_until(&scene, &machine, &fates);
+                machine.maintain(None);
+                let texts = machine.remote.texts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let told = format!("{}, saved at act {saved_at}, killed at act {dies_at}", scene.name);
+                let is_kept = machine.kept().iter().any(|kept| kept == SAVED);
+                let was_saved = was_saved.load(Ordering::Relaxed);
+                assert!(!was_saved || is_kept || texts.contains(SAVED), "{told}: the save is lost");
+                assert_eq!(machine.shown(), machine.stored(), "{told}");
+                saves += usize::from(was_saved);
+                if !died && dies_at != usize::MAX {
+                    break;
+                }
+            }
+            if !was_saved.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+    }
+    assert!(saves > 100, "{saves} saves");
+}

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 use tollgate_base::error::{Fault, Result};
 
 use crate::message::{
@@ -479,9 +479,6 @@ pub(crate) fn wrong_version(version: &str) -> Option<String> {
         _ => Some(format!("etcd {version} is not supported: tollgate needs 3.4 or later")),
     }
 }
-
-/// A value as JSON, for messages that have no type of their own.
-pub(crate) type Plain = Value;
 
 #[cfg(test)]
 mod tests {

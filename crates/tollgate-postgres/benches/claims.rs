@@ -119,7 +119,7 @@ fn fill(server: &Server, schema: &str, tasks: usize) {
 fn compare(server: &Server, clients: usize) {
     let schema = format!("compare_{clients}");
     let stores: Vec<_> = (0..clients).map(|_| Arc::new(server.store(&schema))).collect();
-    assert!(stores[0].problems().is_empty());
+    stores[0].events("", 1).expect("the schema is there");
     let mut sql = server.sql();
     sql.batch_execute(&format!(
         "create table {schema}.bare (id text primary key, version bigint not null, body bytea not null);
@@ -207,7 +207,7 @@ fn among_many(server: &Server) {
     for tasks in [100, 100_000] {
         let schema = format!("among_{tasks}");
         let store = Arc::new(server.store(&schema));
-        assert!(store.problems().is_empty());
+        store.events("", 1).expect("the schema is there");
         fill(server, &schema, tasks);
         let vault = Vault::new(store, Terms::default());
         let started = Instant::now();
@@ -245,7 +245,7 @@ fn among_many(server: &Server) {
 /// Many listeners, each with connections of its own, while tasks are claimed and released.
 fn listen(server: &Server) {
     let tasks = 200;
-    assert!(server.store("listen").problems().is_empty());
+    server.store("listen").events("", 1).expect("the schema is there");
     fill(server, "listen", tasks);
     let (ready, are_ready) = mpsc::channel();
     let seen = AtomicUsize::new(0);

@@ -35,6 +35,7 @@ mod terminal;
 mod token;
 mod trust;
 mod turn;
+mod vault_copy;
 mod work;
 mod work_failures;
 mod worktrees;

@@ -2,7 +2,7 @@
 
 #[path = "../../../tollgate-postgres/tests/it/server.rs"]
 #[expect(dead_code, reason = "the tests of the store use more of it")]
-mod server;
+pub(crate) mod server;
 
 use std::fs;
 

@@ -2,7 +2,7 @@
 
 mod campaign;
 #[path = "../../../../tollgate-etcd/src/tests/cluster.rs"]
-mod cluster;
+pub(crate) mod cluster;
 mod proxy;
 mod stories;
 

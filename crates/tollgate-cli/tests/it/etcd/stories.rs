@@ -141,6 +141,24 @@ fn a_password_in_the_configuration_is_refused_and_not_repeated() {
 }
 
 #[test]
+fn half_a_login_is_a_fault_that_names_the_other_half() {
+    let world = World::new();
+    world.puts(".tollgate/config.toml", "[vault]\nstore = \"etcd://127.0.0.1:1/x\"\n");
+    let (user, password) = ("TOLLGATE_STORE_USER", "TOLLGATE_STORE_PASSWORD");
+    for (set, missing) in [(user, password), (password, user)] {
+        for line in [&["task", "list"][..], &["vault", "copy", "--to", "etcd://127.0.0.1:1/y"]] {
+            let ran = world.tollgate(line).env(set, "hunter2").ends().is(2);
+            let said = format!("`{set}` is set and `{missing}` is not");
+            assert!(ran.stderr().contains(&said) && !ran.stderr().contains("hunter2"), "{ran}");
+        }
+    }
+    // Tasks in folders need no login.
+    let world = World::new();
+    world.run("init --vault").is(0);
+    world.tollgate(["task", "list"]).env(password, "hunter2").ends().is(0);
+}
+
+#[test]
 fn a_password_goes_only_to_an_engine_that_the_user_has_chosen() {
     let world = World::new();
     let engine = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -15,7 +15,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tollgate_base::error::{Fault, Result};
+use ureq::unversioned::transport::DefaultConnector;
 
+use crate::hosts::Hosts;
 use crate::message::{
     ErrorAnswer, LeaseAnswer, Range, RangeAnswer, Streamed, TokenAnswer, Txn, TxnAnswer, VersionAnswer,
     encoded,
@@ -124,7 +126,7 @@ impl Client {
         let node =
             |node: &String| Node { base: format!("{scheme}://{node}"), checked: AtomicBool::new(false) };
         Ok(Self {
-            agent: config.build().new_agent(),
+            agent: ureq::Agent::with_parts(config.build(), DefaultConnector::default(), Hosts::default()),
             nodes: url.nodes.iter().map(node).collect(),
             // Not every process begins with the same node.
             current: AtomicUsize::new(std::process::id() as usize % url.nodes.len()),

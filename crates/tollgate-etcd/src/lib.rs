@@ -27,6 +27,7 @@ mod archive;
 mod checkup;
 mod client;
 mod feed;
+mod hosts;
 mod inside;
 mod layout;
 mod line_place;

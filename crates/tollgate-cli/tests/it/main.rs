@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod bad_input;
+mod chance;
 mod contract;
 mod crowd;
 mod doctor;

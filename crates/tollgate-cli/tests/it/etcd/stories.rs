@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::cluster::Cluster;
-use super::{Ways, events, executable, lines, machine};
+use super::{Ways, events, lines, machine};
+use crate::chance::executable;
 use crate::world::{World, until};
 
 #[test]
@@ -76,7 +77,8 @@ fn the_command_of_a_machine_that_is_cut_off_ends_before_another_machine_begins_t
     let ways = Ways::to(&cluster);
     let (one, other) = (machine(&ways.url(&url), "3s"), machine(&url, "3s"));
     let witness = one.tmp().join("witness");
-    let command = executable(one.tmp().join("command"), COMMAND);
+    let command = one.tmp().join("command");
+    executable(&command, COMMAND);
     let start = |world: &World, who: &str| {
         let mut run = world.tollgate(["work", "--agent", who, "--interval", "1", "--"]);
         run.command.arg(&command);
@@ -107,7 +109,8 @@ fn the_task_of_a_machine_that_dies_comes_back_within_three_leases() {
     let url = cluster.url();
     let (one, other) = (machine(&url, "3s"), machine(&url, "3s"));
     let witness = one.tmp().join("witness");
-    let command = executable(one.tmp().join("command"), COMMAND);
+    let command = one.tmp().join("command");
+    executable(&command, COMMAND);
     let start = |world: &World, who: &str| {
         let mut run = world.tollgate(["work", "--agent", who, "--interval", "1", "--"]);
         run.command.arg(&command);

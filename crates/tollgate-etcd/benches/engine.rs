@@ -172,7 +172,7 @@ fn swaps(cluster: &Cluster, each: usize, watched: bool) -> Cost {
                     }
                 });
             }
-        })
+        });
     };
     cost(cluster, WORKERS * each, work)
 }

@@ -17,7 +17,7 @@ use serde_json::json;
 use tollgate_base::error::{Fault, Result};
 use ureq::unversioned::transport::DefaultConnector;
 
-use crate::hosts::Hosts;
+use crate::addresses::NodeAddresses;
 use crate::message::{
     ErrorAnswer, LeaseAnswer, Range, RangeAnswer, Streamed, TokenAnswer, Txn, TxnAnswer, VersionAnswer,
     encoded,
@@ -126,7 +126,11 @@ impl Client {
         let node =
             |node: &String| Node { base: format!("{scheme}://{node}"), checked: AtomicBool::new(false) };
         Ok(Self {
-            agent: ureq::Agent::with_parts(config.build(), DefaultConnector::default(), Hosts::default()),
+            agent: ureq::Agent::with_parts(
+                config.build(),
+                DefaultConnector::default(),
+                NodeAddresses::default(),
+            ),
             nodes: url.nodes.iter().map(node).collect(),
             // Not every process begins with the same node.
             current: AtomicUsize::new(std::process::id() as usize % url.nodes.len()),

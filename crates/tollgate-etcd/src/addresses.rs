@@ -19,12 +19,12 @@ const MOMENT: Duration = Duration::from_secs(10);
 
 /// The addresses of the nodes that were asked for lately.
 #[derive(Debug, Default)]
-pub(crate) struct Hosts {
+pub(crate) struct NodeAddresses {
     asks: DefaultResolver,
     known: Mutex<HashMap<String, (Instant, Vec<SocketAddr>)>>,
 }
 
-impl Hosts {
+impl NodeAddresses {
     fn known(&self, host: &str) -> Option<Vec<SocketAddr>> {
         if let Ok(address) = host.parse() {
             return Some(vec![address]);
@@ -34,7 +34,7 @@ impl Hosts {
     }
 }
 
-impl Resolver for Hosts {
+impl Resolver for NodeAddresses {
     fn resolve(
         &self,
         uri: &Uri,
@@ -61,22 +61,22 @@ mod tests {
 
     #[test]
     fn a_name_is_asked_for_once_in_a_moment_and_numbers_never() {
-        let hosts = Hosts::default();
+        let addresses = NodeAddresses::default();
         let timeout = || NextTimeout { after: Duration::from_secs(30).into(), ..NextTimeout::default() };
         let resolve = |uri: &'static str| {
-            let found = hosts.resolve(&Uri::from_static(uri), &Config::default(), timeout()).unwrap();
+            let found = addresses.resolve(&Uri::from_static(uri), &Config::default(), timeout()).unwrap();
             found.iter().copied().collect::<Vec<_>>()
         };
         for numbers in ["127.0.0.1:2379", "[::1]:2379"] {
-            assert_eq!(hosts.known(numbers), Some(vec![numbers.parse().unwrap()]));
+            assert_eq!(addresses.known(numbers), Some(vec![numbers.parse().unwrap()]));
         }
         assert_eq!(resolve("http://127.0.0.1:2379/v3"), ["127.0.0.1:2379".parse().unwrap()]);
-        assert_eq!(hosts.known("localhost:2379"), None);
+        assert_eq!(addresses.known("localhost:2379"), None);
         let asked = resolve("http://localhost:2379/v3");
-        assert_eq!(hosts.known("localhost:2379"), Some(asked.clone()));
+        assert_eq!(addresses.known("localhost:2379"), Some(asked.clone()));
         let elsewhere = vec!["127.0.0.9:9".parse().unwrap()];
         let remember = |since: Instant| {
-            hosts.known.lock().unwrap().insert("localhost:2379".to_owned(), (since, elsewhere.clone()));
+            addresses.known.lock().unwrap().insert("localhost:2379".to_owned(), (since, elsewhere.clone()));
         };
         remember(Instant::now());
         assert_eq!(resolve("http://localhost:2379/v3"), elsewhere, "it is remembered");

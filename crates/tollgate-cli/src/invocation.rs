@@ -343,9 +343,12 @@ impl Invocation {
     }
 
     /// Who the user is for an engine.
-    pub(crate) fn store_login(&self) -> Option<StoreLogin> {
-        let (user, password) = self.surroundings.store_login.clone()?;
-        Some(StoreLogin { user, password })
+    pub(crate) fn store_login(&self) -> tollgate::error::Result<Option<StoreLogin>> {
+        match self.surroundings.store_login.clone() {
+            (Some(user), Some(password)) => Ok(Some(StoreLogin { user, password })),
+            (None, None) => Ok(None),
+            (user, _) => Err(Fault::Invalid { what: words::half_a_login(user.is_some()) }),
+        }
     }
 
     /// The user's password file for PostgreSQL.

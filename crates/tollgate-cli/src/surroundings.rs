@@ -22,8 +22,8 @@ pub(crate) struct Surroundings {
     pub(crate) vault: Option<PathBuf>,
     /// `TOLLGATE_TOKEN`
     pub(crate) token: Option<OsString>,
-    /// `TOLLGATE_STORE_USER` and `TOLLGATE_STORE_PASSWORD`: the login of an engine, if both are set.
-    pub(crate) store_login: Option<(String, String)>,
+    /// `TOLLGATE_STORE_USER` and `TOLLGATE_STORE_PASSWORD`: the login of an engine.
+    pub(crate) store_login: (Option<String>, Option<String>),
     /// `PGPASSFILE`, or `.pgpass` in the user's home: passwords for PostgreSQL.
     pub(crate) passfile: Option<PathBuf>,
     /// `PATH`
@@ -91,7 +91,7 @@ impl Surroundings {
             token: text("TOLLGATE_TOKEN"),
             store_login: {
                 let word = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
-                word("TOLLGATE_STORE_USER").zip(word("TOLLGATE_STORE_PASSWORD"))
+                (word("TOLLGATE_STORE_USER"), word("TOLLGATE_STORE_PASSWORD"))
             },
             passfile: text("PGPASSFILE")
                 .map(PathBuf::from)

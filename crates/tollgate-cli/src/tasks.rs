@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tollgate::error::{Fault, Result};
+use tollgate::settings::StoreChoice;
 use tollgate::tasks::{self, StoreLogin, TaskOptions, VaultHome, check_store};
 use tollgate::vault::checkup::Synced;
 use tollgate::vault::view::{FolderView, Maintainer, Notice, ViewOptions};
@@ -123,24 +124,25 @@ impl Invocation {
     /// The login for the engine that the configuration names. The configuration may come from somebody else, so the user must
     /// have agreed to the address.
     fn login_for(&self, home: &Path) -> Result<Option<StoreLogin>> {
-        let Some(login) = self.store_login() else { return Ok(None) };
-        match Configured::read(home)?.engine {
-            Some(url) if !self.trust().trusts_engine(&url) => {
+        let Some(url) = Configured::read(home)?.engine else { return Ok(None) };
+        match self.store_login()? {
+            Some(_) if !self.trust().trusts_engine(&url) => {
                 Err(Fault::Invalid { what: words::untrusted_engine(&url) })
             }
-            _ => Ok(Some(login)),
+            login => Ok(login),
         }
     }
 
     /// The tasks in another store, opened with the settings of this workspace. Its vault is made if it is missing.
     pub(crate) fn tasks_in(&self, store: &str) -> Result<tasks::Tasks> {
+        let choice = check_store(store)?;
         let options = TaskOptions {
             own_ssh: !self.plain_ssh(),
-            login: self.store_login(),
+            login: if matches!(choice, StoreChoice::Engine(_)) { self.store_login()? } else { None },
             passfile: self.passfile(),
             ..TaskOptions::default()
         };
-        tasks::open_in(&self.workspace()?, check_store(store)?, options)
+        tasks::open_in(&self.workspace()?, choice, options)
     }
 
     /// The vault of this workspace, synchronised with the remote.

@@ -13,9 +13,11 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 use tollgate_base::error::{Fault, Result};
+use ureq::unversioned::transport::DefaultConnector;
 
+use crate::addresses::NodeAddresses;
 use crate::message::{
     ErrorAnswer, LeaseAnswer, Range, RangeAnswer, Streamed, TokenAnswer, Txn, TxnAnswer, VersionAnswer,
     encoded,
@@ -124,7 +126,11 @@ impl Client {
         let node =
             |node: &String| Node { base: format!("{scheme}://{node}"), checked: AtomicBool::new(false) };
         Ok(Self {
-            agent: config.build().new_agent(),
+            agent: ureq::Agent::with_parts(
+                config.build(),
+                DefaultConnector::default(),
+                NodeAddresses::default(),
+            ),
             nodes: url.nodes.iter().map(node).collect(),
             // Not every process begins with the same node.
             current: AtomicUsize::new(std::process::id() as usize % url.nodes.len()),
@@ -479,9 +485,6 @@ pub(crate) fn wrong_version(version: &str) -> Option<String> {
         _ => Some(format!("etcd {version} is not supported: tollgate needs 3.4 or later")),
     }
 }
-
-/// A value as JSON, for messages that have no type of their own.
-pub(crate) type Plain = Value;
 
 #[cfg(test)]
 mod tests {

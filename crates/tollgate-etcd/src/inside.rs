@@ -101,7 +101,7 @@ impl Inside {
 
     /// Everything about one name, from the engine.
     pub(crate) fn ask(&self, name: &TaskName) -> Result<Named> {
-        let success = vec![Act::get_all(&self.layout.record(name)), Act::get_all(&self.layout.finals(name))];
+        let success = vec![Act::get_all(&self.layout.opens(name)), Act::get_all(&self.layout.finals(name))];
         let found = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
         Ok(Named::read(&self.layout, found.found().flatten()))
     }

@@ -5,12 +5,14 @@
 //! P/ledger/STEP_ID                       the answer to a step and its events; immutable, ordered by the revision of its creation
 //! P/archived                             how far the ledger is archived, where, and what those lines add up to
 //! P/reader/MACHINE                       how far the readers of a machine have read the ledger; bound to a lease
-//! P/task/open/NAME/                      the claim record of the tasks with this name
-//! P/task/open/NAME/SLOT                  a task that is not final
+//! P/task/open/NAME/SLOT                  a task that is not final: its claim record and its text
 //! P/task/final/NAME/SLOT                 a task that is final
-//! P/task/owner/CLAIM_ID                  exists as long as the owner of this claim is alive: it is bound to a lease
+//! P/task/owner/process/LEASE             exists as long as the process with this lease is alive: it is bound to the lease
+//! P/task/owner/left/CLAIM_ID             a held claim that has ended although its process is alive; bound to the same lease
+//! P/task/owner/CLAIM_ID                  exists as long as the owner of this leased claim is alive: it is bound to a lease
 //! ```
 //!
+//! A claim changes as few keys as possible, because each costs: the task's old and new place, and the line of the ledger.
 //! Everything about one name is in two neighbouring ranges, so one question answers all about it. Final tasks are apart,
 //! because there will be many of them and nobody claims them.
 
@@ -36,9 +38,13 @@ pub(crate) struct Layout {
 /// What a key is about.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum KeyOf {
-    Record(TaskName),
     Task(TaskName, Slot),
+    /// The owner of a leased claim is alive.
     Owner(ClaimId),
+    /// The process with this lease is alive.
+    Process(u64),
+    /// A held claim has ended before its process.
+    Left(ClaimId),
 }
 
 impl Layout {
@@ -84,7 +90,7 @@ impl Layout {
         format!("{}/task/", self.prefix)
     }
 
-    /// All tasks that are not final, with their records.
+    /// All tasks that are not final.
     pub(crate) fn open_tasks(&self) -> String {
         format!("{}/task/open/", self.prefix)
     }
@@ -97,8 +103,8 @@ impl Layout {
         format!("{}/task/owner/", self.prefix)
     }
 
-    /// The record of a name, and the prefix of its open tasks.
-    pub(crate) fn record(&self, name: &TaskName) -> String {
+    /// The prefix of the tasks of a name that are not final.
+    pub(crate) fn opens(&self, name: &TaskName) -> String {
         format!("{}/task/open/{name}/", self.prefix)
     }
 
@@ -112,8 +118,19 @@ impl Layout {
         format!("{}/task/{part}/{name}/{slot}", self.prefix)
     }
 
+    /// The owner of a leased claim is alive.
     pub(crate) fn owner(&self, claim: &ClaimId) -> String {
         format!("{}/task/owner/{claim}", self.prefix)
+    }
+
+    /// The process with this lease is alive.
+    pub(crate) fn process(&self, lease: u64) -> String {
+        format!("{}/task/owner/process/{lease:016x}", self.prefix)
+    }
+
+    /// A held claim has ended before its process.
+    pub(crate) fn left(&self, claim: &ClaimId) -> String {
+        format!("{}/task/owner/left/{claim}", self.prefix)
     }
 
     /// What a key below [`Self::tasks`] is about; `None` if tollgate did not make it.
@@ -121,15 +138,16 @@ impl Layout {
         let key = str::from_utf8(key).ok()?.strip_prefix(&self.tasks())?;
         let (part, rest) = key.split_once('/')?;
         if part == "owner" {
-            return Some(KeyOf::Owner(rest.parse().ok()?));
+            return Some(match rest.split_once('/') {
+                None => KeyOf::Owner(rest.parse().ok()?),
+                Some(("process", lease)) => KeyOf::Process(u64::from_str_radix(lease, 16).ok()?),
+                Some(("left", claim)) => KeyOf::Left(claim.parse().ok()?),
+                Some(_) => return None,
+            });
         }
         let (name, slot) = rest.split_once('/')?;
         let name = TaskName::of_file(name).ok()?;
-        match (part, slot) {
-            ("open", "") => Some(KeyOf::Record(name)),
-            ("open" | "final", slot) => Some(KeyOf::Task(name, read_slot(slot)?)),
-            _ => None,
-        }
+        matches!(part, "open" | "final").then_some(KeyOf::Task(name, read_slot(slot)?))
     }
 }
 
@@ -143,34 +161,40 @@ fn read_slot(text: &str) -> Option<Slot> {
     }
 }
 
-/// A task's text, and since when it is where it is: a line of JSON, then the text byte for byte.
-#[derive(Debug, Serialize, Deserialize)]
-struct TaskHead {
-    since: Timestamp,
+/// What is kept with a task's text: the value of a task is this as a line of JSON, then the text byte for byte.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct TaskHead {
+    /// Since when it is where it is.
+    pub(crate) since: Timestamp,
+    /// On which machine its last step was taken; empty if it was only added.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) machine: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) record: Option<ClaimRecord>,
 }
 
-pub(crate) fn write_task(since: Timestamp, text: &[u8]) -> Vec<u8> {
-    let mut value = serde_json::to_vec(&TaskHead { since }).unwrap_or_default();
+impl TaskHead {
+    /// Of a task that nobody has claimed yet.
+    pub(crate) fn new(since: Timestamp) -> Self {
+        Self { since, machine: String::new(), record: None }
+    }
+}
+
+pub(crate) fn write_task(head: &TaskHead, text: &[u8]) -> Result<Vec<u8>> {
+    let mut value = write(head)?;
     value.push(b'\n');
     value.extend_from_slice(text);
-    value
+    Ok(value)
 }
 
-/// Since when, and the text.
-pub(crate) fn read_task(value: &[u8]) -> Result<(Timestamp, &[u8])> {
+/// The head and the text.
+pub(crate) fn read_task(value: &[u8]) -> Result<(TaskHead, &[u8])> {
     let split = value.iter().position(|byte| *byte == b'\n');
     let read = split.and_then(|at| {
-        let head: TaskHead = serde_json::from_slice(&value[..at]).ok()?;
-        Some((head.since, &value[at + 1..]))
+        let head = serde_json::from_slice(&value[..at]).ok()?;
+        Some((head, &value[at + 1..]))
     });
     read.ok_or_else(|| Fault::invalid("a task in the engine was not written by tollgate"))
-}
-
-/// What is remembered about the tasks of a name, and on which machine its claim was made.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct RecordValue {
-    pub(crate) machine: String,
-    pub(crate) record: ClaimRecord,
 }
 
 /// One line of the ledger: what came of a step, and its events.
@@ -220,10 +244,12 @@ mod tests {
             assert_eq!(key.contains("/final/"), state.is_final(), "{key}");
             assert_eq!(layout.read(key.as_bytes()), Some(KeyOf::Task(name.clone(), slot)));
         }
-        let record = layout.record(&name);
-        assert_eq!(layout.read(record.as_bytes()), Some(KeyOf::Record(name)));
         let claim = ClaimId::new().unwrap();
-        assert_eq!(layout.read(layout.owner(&claim).as_bytes()), Some(KeyOf::Owner(claim)));
+        assert_eq!(layout.read(layout.owner(&claim).as_bytes()), Some(KeyOf::Owner(claim.clone())));
+        assert_eq!(layout.read(layout.left(&claim).as_bytes()), Some(KeyOf::Left(claim)));
+        for lease in [1, u64::MAX] {
+            assert_eq!(layout.read(layout.process(lease).as_bytes()), Some(KeyOf::Process(lease)));
+        }
         for foreign in ["team/one/task/x", "team/one/task/open/a.md/Nowhere", "team/two/task/open/a.md/", ""]
         {
             assert_eq!(layout.read(foreign.as_bytes()), None, "{foreign}");
@@ -234,7 +260,9 @@ mod tests {
     fn a_task_is_read_back_byte_for_byte() {
         let since = Timestamp::from_second(1_000).unwrap();
         for text in [&b""[..], b"\n\nx", b"\xff\x00\n", b"{}\n{}"] {
-            assert_eq!(read_task(&write_task(since, text)).unwrap(), (since, text));
+            let value = write_task(&TaskHead::new(since), text).unwrap();
+            let (head, read) = read_task(&value).unwrap();
+            assert_eq!((head.since, head.record, read), (since, None, text));
         }
         assert!(read_task(b"no head").is_err());
     }

@@ -23,6 +23,7 @@
 //! Every call has a deadline. Nothing is printed and no environment is read: the login is an option. Imports go one way: `store`, then `archive`,
 //! `checkup`, `feed`, `lines` and `steps`, then `inside`, then the rest.
 
+mod addresses;
 mod archive;
 mod checkup;
 mod client;

@@ -177,6 +177,11 @@ impl Condition {
     pub(crate) fn absent(key: impl AsRef<[u8]>) -> Self {
         Self::at(key, 0)
     }
+
+    /// The key exists.
+    pub(crate) fn exists(key: impl AsRef<[u8]>) -> Self {
+        Self(json!({ "key": encoded(key), "target": "CREATE", "result": "GREATER", "create_revision": "0" }))
+    }
 }
 
 /// One act of a transaction.

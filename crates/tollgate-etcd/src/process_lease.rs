@@ -1,11 +1,12 @@
 //! The lease of this process, and the held claims that live by it.
 //!
-//! Each held claim has a key `owner/CLAIM_ID`, written by the same transaction as the claim and bound to this lease. While the
-//! key exists, the owner is alive. The key goes with the claim's lock, or with the lease: if this process dies, hangs or is
-//! cut off, the lease is not renewed and ends.
+//! The key `owner/process/LEASE` is bound to this lease. While it exists, the process is alive, and so are its held claims. The
+//! transaction of a claim compares that it exists. If this process dies, hangs or is cut off, the lease is not renewed and
+//! ends, and the key goes with it. If only the lock of a claim goes, the key `owner/left/CLAIM_ID` says so.
 //!
-//! Invariant: death is final. The key of a held claim is written once and never again, so a process that has seen it gone
-//! knows that the owner will not come back.
+//! Invariant: death is final. A lease has a new random id and is granted once, the key of the process is written once, and the
+//! key of a claim that was let go lasts as long as that. So a process that has seen an owner gone knows that it will not
+//! come back.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +17,7 @@ use tollgate_base::name::{ClaimId, random_id};
 
 use crate::client::{Called, Client};
 use crate::layout::Layout;
-use crate::message::{Act, Txn};
+use crate::message::{Act, Condition, Txn, TxnAnswer};
 
 /// The longest term of a lease, however long leased claims last. A machine that dies gives its tasks back after this time.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -28,22 +29,35 @@ const FRESH: u32 = 8;
 pub(crate) struct ProcessLease {
     /// How long the lease lasts without being renewed.
     pub(crate) term: Duration,
+    machine: String,
     inside: Mutex<LeaseState>,
+}
+
+/// What the engine may know of a held claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum HeldMark {
+    /// Nothing: it was not made, or it has ended.
+    Nothing,
+    /// It was sent, and may be made at any moment.
+    Sent,
+    /// It was made, and this is the key of its task.
+    Made(String),
 }
 
 #[derive(Default)]
 struct LeaseState {
     /// The lease, and when it was certainly alive.
     lease: Option<(i64, Instant)>,
-    /// The claims whose locks live. If the key of a claim may exist: the lease that it is bound to.
-    held: HashMap<ClaimId, Option<i64>>,
-    /// Claims whose locks are gone, and whose keys could not be deleted yet.
-    left: Vec<ClaimId>,
+    /// The claims whose locks live, and their leases.
+    held: HashMap<ClaimId, (i64, HeldMark)>,
+    /// Claims whose locks are gone, which the engine does not know yet.
+    left: Vec<(ClaimId, i64, HeldMark)>,
 }
 
 impl ProcessLease {
-    pub(crate) fn new(lease: Duration) -> Self {
-        Self { term: lease.min(LONGEST).max(Duration::from_secs(1)), inside: Mutex::default() }
+    pub(crate) fn new(lease: Duration, machine: &str) -> Self {
+        let term = lease.min(LONGEST).max(Duration::from_secs(1));
+        Self { term, machine: machine.to_owned(), inside: Mutex::default() }
     }
 
     fn inside(&self) -> MutexGuard<'_, LeaseState> {
@@ -56,7 +70,7 @@ impl ProcessLease {
     }
 
     /// The lease of this process, which is alive and has most of its term left.
-    pub(crate) fn lease(&self, client: &Client) -> Called<i64> {
+    pub(crate) fn lease(&self, client: &Client, layout: &Layout) -> Called<i64> {
         let mut inside = self.inside();
         let asked = Instant::now();
         if let Some((lease, heard)) = inside.lease {
@@ -70,6 +84,8 @@ impl ProcessLease {
         }
         let lease = new_lease_id().map_err(crate::client::CallError::Unsent)?;
         client.grant(lease, self.term)?;
+        let key = layout.process(lease.cast_unsigned());
+        client.txn(&Txn { success: vec![Act::put_leased(key, &self.machine, lease)], ..Txn::default() })?;
         inside.lease = Some((lease, asked));
         Ok(lease)
     }
@@ -91,17 +107,18 @@ impl ProcessLease {
     /// not live by it.
     pub(crate) fn proven_at(&self, claim: &ClaimId) -> Option<Instant> {
         let inside = self.inside();
-        let bound = inside.held.get(claim)?;
-        let lease = inside.lease.filter(|(lease, _)| bound.is_none_or(|bound| bound == *lease));
+        let (bound, _) = inside.held.get(claim)?;
+        let lease = inside.lease.filter(|(lease, _)| lease == bound);
         lease.map_or_else(|| Instant::now().checked_sub(self.term), |(_, heard)| Some(heard))
     }
 
     /// The claims that live by the lease of this process. One that was made with an earlier lease is lost.
     pub(crate) fn claims(&self) -> Vec<ClaimId> {
         let inside = self.inside();
-        let lease = inside.lease.map(|(lease, _)| lease);
-        let lives = |bound: &Option<i64>| bound.is_some() && *bound == lease;
-        inside.held.iter().filter(|(_, bound)| lives(bound)).map(|(claim, _)| claim.clone()).collect()
+        let lives = |(bound, mark): &(i64, HeldMark)| {
+            *mark != HeldMark::Nothing && inside.lease.is_some_and(|(lease, _)| lease == *bound)
+        };
+        inside.held.iter().filter(|(_, held)| lives(held)).map(|(claim, _)| claim.clone()).collect()
     }
 
     /// The engine does not know this lease any more.
@@ -109,45 +126,60 @@ impl ProcessLease {
         self.inside().lease.take_if(|(known, _)| *known == lease);
     }
 
-    pub(crate) fn hold(&self, claim: &ClaimId) {
-        self.inside().held.insert(claim.clone(), None);
+    /// The lease of this process, if it has one.
+    pub(crate) fn known(&self) -> Option<i64> {
+        self.inside().lease.map(|(lease, _)| lease)
     }
 
-    /// From now on, the key of a claim may exist, bound to this lease; or it cannot exist.
-    pub(crate) fn mark(&self, claim: &ClaimId, bound: Option<i64>) {
-        if let Some(known) = self.inside().held.get_mut(claim) {
-            *known = bound;
+    pub(crate) fn hold(&self, claim: &ClaimId, lease: i64) {
+        self.inside().held.insert(claim.clone(), (lease, HeldMark::Nothing));
+    }
+
+    /// What the engine may know of a claim from now on.
+    pub(crate) fn mark(&self, claim: &ClaimId, mark: HeldMark) {
+        if let Some((_, known)) = self.inside().held.get_mut(claim) {
+            *known = mark;
         }
     }
 
-    /// The lock of a claim is gone: its key goes, too.
-    pub(crate) fn let_go(&self, client: &Client, layout: &Layout, claim: ClaimId) {
+    /// The lock of a claim is gone. The claims that have ended before this process.
+    pub(crate) fn let_go(&self, client: &Client, layout: &Layout, claim: ClaimId) -> Vec<ClaimId> {
         let mut inside = self.inside();
-        if inside.held.remove(&claim).flatten().is_some() {
-            inside.left.push(claim);
-            drop(inside);
-            self.clear(client, layout);
+        match inside.held.remove(&claim) {
+            None | Some((_, HeldMark::Nothing)) => Vec::new(),
+            Some((lease, mark)) => {
+                inside.left.push((claim, lease, mark));
+                drop(inside);
+                self.clear(client, layout)
+            }
         }
     }
 
-    /// Deletes the keys of claims whose locks are gone.
-    pub(crate) fn clear(&self, client: &Client, layout: &Layout) {
+    /// Tells the engine which claims have ended before this process, and returns them.
+    pub(crate) fn clear(&self, client: &Client, layout: &Layout) -> Vec<ClaimId> {
         let left = std::mem::take(&mut self.inside().left);
-        if left.is_empty() {
-            return;
+        let mut ended = Vec::new();
+        for (claim, lease, mark) in left {
+            // If its task is not there any more, there is nothing to tell.
+            let compare = match &mark {
+                HeldMark::Made(task) => vec![Condition::exists(task)],
+                HeldMark::Nothing | HeldMark::Sent => Vec::new(),
+            };
+            let success = vec![Act::put_leased(layout.left(&claim), &self.machine, lease)];
+            let txn = Txn { compare, success, failure: Vec::new() };
+            match client.call::<TxnAnswer>("/v3/kv/txn", &txn, self.patience(client)) {
+                Ok(answer) if !answer.succeeded => continue,
+                // Without its lease the claim has no owner anyway.
+                Ok(_) => {}
+                Err(error) if error.is_lease_gone() => {}
+                Err(_) => self.inside().left.push((claim.clone(), lease, mark)),
+            }
+            ended.push(claim);
         }
-        let success = left.iter().map(|claim| Act::delete(layout.owner(claim))).collect();
-        let deleted = client.call::<crate::client::Plain>(
-            "/v3/kv/txn",
-            &Txn { success, ..Txn::default() },
-            self.patience(client),
-        );
-        if deleted.is_err() {
-            self.inside().left.extend(left);
-        }
+        ended
     }
 
-    /// Whether this process has a held claim, or keys to delete.
+    /// Whether this process has a held claim, or claims that the engine must hear of.
     pub(crate) fn is_busy(&self) -> bool {
         let inside = self.inside();
         !inside.held.is_empty() || !inside.left.is_empty()

@@ -1,7 +1,7 @@
 //! Steps: each is one transaction of the engine.
 //!
-//! Invariant: a transaction compares the task and its record with the revisions that were judged, and that its step has no
-//! line in the ledger yet. So it is carried out at most once, and only on what its author has seen.
+//! Invariant: a transaction compares the task with the revision that was judged, and changes that revision. So it is carried
+//! out at most once, and only on what its author has seen. The line of its step, which it writes, shows that it was.
 
 use jiff::Timestamp;
 use tollgate_base::digest::Digest;
@@ -16,10 +16,10 @@ use tollgate_vault::{Claim, Step, StepOutcome};
 
 use crate::client::CallError;
 use crate::inside::Inside;
-use crate::layout::{self, LineValue, RecordValue, write_task};
-use crate::message::{Act, Condition, KeyValue, Txn, TxnAnswer};
-use crate::named::split_version;
-use crate::process_lease::lease_of;
+use crate::layout::{self, LineValue, TaskHead, write_task};
+use crate::message::{Act, Condition, KeyValue, Txn};
+use crate::named::revision_of;
+use crate::process_lease::{HeldMark, lease_of};
 
 /// The largest text. etcd takes requests of 1.5 MiB, and the claim record and the ledger line need some room.
 const MAX_TEXT: usize = 1 << 20;
@@ -33,8 +33,8 @@ impl Inside {
     }
 
     pub(crate) fn take(&self, step: &Step) -> Result<StepOutcome> {
-        let Some(revisions) = split_version(&step.version) else { return Ok(StepOutcome::Conflict) };
-        let Some(text) = self.text_at(&step.task, &step.from, revisions.0)? else {
+        let Some(revision) = revision_of(&step.version) else { return Ok(StepOutcome::Conflict) };
+        let Some(text) = self.text_at(&step.task, &step.from, revision)? else {
             return self.earlier_answer(&step.id);
         };
         if step.check.is_some_and(|sha256| sha256 != Digest::of(&text)) {
@@ -44,7 +44,7 @@ impl Inside {
         check_size(&text)?;
         let mut name = step.task.clone();
         for _ in 0..2 {
-            match self.try_step(step, &name, revisions, &text)? {
+            match self.try_step(step, &name, revision, &text)? {
                 Some(outcome) => return Ok(outcome),
                 // Its name is taken where it goes.
                 None => name = step.fallback_name(),
@@ -58,71 +58,53 @@ impl Inside {
         &self,
         step: &Step,
         name: &TaskName,
-        (task_revision, record_revision): (i64, i64),
+        task_revision: i64,
         text: &[u8],
     ) -> Result<Option<StepOutcome>> {
         let (from, to) = (self.layout.task(&step.task, &step.from), self.layout.task(name, &step.to));
-        let (old_record, line) = (self.layout.record(&step.task), self.layout.line(&step.id));
-        let compare = vec![
-            Condition::at(&from, task_revision),
-            Condition::at(&old_record, record_revision),
-            Condition::absent(&line),
-        ];
-        let mut change = KeyChanges { compare, ..KeyChanges::default() };
+        let mut change =
+            KeyChanges { compare: vec![Condition::at(&from, task_revision)], ..KeyChanges::default() };
         if to != from {
             change.compare.push(Condition::absent(&to));
-            change.delete(from.clone());
+            change.delete(from);
         }
-        change.put(to.clone(), write_task(step.at, text));
-        let new_record = step.record_after(text);
-        match &new_record {
-            Some(record) => {
-                let value = RecordValue { machine: self.machine.clone(), record: record.clone() };
-                change.put(self.layout.record(name), layout::write(&value)?);
-                if *name != step.task && record_revision != 0 {
-                    change.delete(old_record.clone());
-                }
-            }
-            None if record_revision != 0 => change.delete(old_record.clone()),
-            None => {}
-        }
-        let landed = Landed { task: name.clone(), slot: step.to.clone(), path: None };
+        let record = step.record_after(text);
+        let claim = record.as_ref().and_then(|record| record.claim.clone());
+        let new_claim = claim.as_ref().filter(|_| step.verb == Some(Verb::Claim));
+        let head = TaskHead { since: step.at, machine: self.machine.clone(), record };
+        change.put(to.clone(), write_task(&head, text)?);
         let value = LineValue {
             machine: self.machine.clone(),
             landed: Some((name.clone(), step.to.clone())),
             events: step.events.clone(),
         };
-        change.success.push(Act::put(&line, layout::write(&value)?));
-        let claim = new_record.as_ref().and_then(|record| record.claim.as_ref());
+        change.success.push(Act::put(self.layout.line(&step.id), layout::write(&value)?));
         let ended = match &step.edit {
-            TextEdit::Close(claim, _) => Some(&claim.id),
+            TextEdit::Close(claim, _) => Some(claim),
             _ => None,
         };
         if let Some(ended) = ended {
-            change.delete(self.layout.owner(ended));
+            self.forget_owner(&mut change, ended);
         }
-        let lease = match claim {
-            Some(claim) => self.keep_owner(&mut change, step, claim)?,
-            None => None,
-        };
+        if let Some(claim) = &claim {
+            self.keep_owner(&mut change, claim, new_claim.is_some())?;
+        }
         #[cfg(test)]
         if !self.compares.load(std::sync::atomic::Ordering::SeqCst) {
             change.compare.clear();
         }
-        let failure = [&line, &from, &old_record].map(Act::get).to_vec();
-        let txn = Txn { compare: change.compare, success: change.success, failure };
+        // What to do if a condition does not hold is asked for then: it is rare, and every node would have to carry it.
+        let txn = Txn { compare: change.compare, success: change.success, failure: Vec::new() };
         let answer = match self.client.txn(&txn) {
             Ok(answer) => answer,
             Err(CallError::Unanswered(fault)) => return Ok(Some(StepOutcome::Unknown(fault))),
-            Err(error) => {
-                if let Some(lease) = lease.filter(|_| error.is_lease_gone()) {
-                    self.process_lease.lost(lease);
-                }
-                return Err(error.fault(&self.client.shown));
-            }
+            Err(error) => return Err(error.fault(&self.client.shown)),
         };
         if !answer.succeeded {
-            return self.not_taken(step, answer, (task_revision, record_revision), claim);
+            return self.not_taken(step, task_revision, new_claim);
+        }
+        if let Some(claim) = new_claim {
+            self.process_lease.mark(&claim.id, HeldMark::Made(to));
         }
         let revision = answer.header.revision;
         let at = |(key, value): (String, Vec<u8>)| KeyValue {
@@ -134,64 +116,85 @@ impl Inside {
         let put: Vec<_> = change.put.into_iter().map(at).collect();
         self.learn(&put, &change.gone, revision);
         if let Some(ended) = ended {
-            self.process_lease.mark(ended, None);
+            self.process_lease.mark(&ended.id, HeldMark::Nothing);
         }
         self.copy_to_journal(&step.events);
+        let landed = Landed { task: name.clone(), slot: step.to.clone(), path: None };
         Ok(Some(StepOutcome::Done(landed)))
     }
 
-    /// Adds the key that shows that the owner is alive, if this step needs a new one. The lease that it is bound to.
-    fn keep_owner(&self, change: &mut KeyChanges, step: &Step, claim: &Claim) -> Result<Option<i64>> {
-        let is_new = step.verb == Some(Verb::Claim);
-        let key = self.layout.owner(&claim.id);
-        let lease = match claim.tenure {
-            Tenure::Held if is_new => {
-                let lease = self.called(self.process_lease.lease(&self.client))?;
-                self.process_lease.mark(&claim.id, Some(lease));
-                lease
+    /// Deletes the key of a claim that ends.
+    fn forget_owner(&self, change: &mut KeyChanges, ended: &Claim) {
+        if ended.hold.is_none() {
+            change.delete(self.layout.owner(&ended.id));
+        } else if self.with_view(|view| view.has_left(&ended.id)).unwrap_or(false) {
+            change.delete(self.layout.left(&ended.id));
+        }
+    }
+
+    /// Makes sure that the engine knows as long as the owner is alive.
+    fn keep_owner(&self, change: &mut KeyChanges, claim: &Claim, is_new: bool) -> Result<()> {
+        match (&claim.tenure, claim.hold) {
+            (Tenure::Held, Some(lease)) if is_new => {
+                change.compare.push(Condition::exists(self.layout.process(lease)));
+                self.process_lease.mark(&claim.id, HeldMark::Sent);
             }
-            Tenure::Held => return Ok(None),
-            Tenure::Leased(_) => {
+            (Tenure::Held, _) => {}
+            (Tenure::Leased(_), _) => {
                 let lease = lease_of(&claim.id);
-                if !is_new && self.called(self.client.keep_alive(lease, self.client.deadline))? {
-                    return Ok(None);
+                if is_new || !self.called(self.client.keep_alive(lease, self.client.deadline))? {
+                    self.called(self.client.grant(lease, self.lease))?;
+                    let key = self.layout.owner(&claim.id);
+                    change.success.push(Act::put_leased(&key, &self.machine, lease));
+                    change.put.push((key, self.machine.clone().into_bytes()));
                 }
-                self.called(self.client.grant(lease, self.lease))?;
-                lease
             }
-        };
-        change.success.push(Act::put_leased(&key, &self.machine, lease));
-        change.put.push((key, self.machine.clone().into_bytes()));
-        Ok(Some(lease))
+        }
+        Ok(())
     }
 
     /// Why a step was not taken. `None`: there is a task of this name where it goes.
     fn not_taken(
         &self,
         step: &Step,
-        answer: TxnAnswer,
-        revisions: (i64, i64),
-        claim: Option<&Claim>,
+        task_revision: i64,
+        new_claim: Option<&Claim>,
     ) -> Result<Option<StepOutcome>> {
+        let from = self.layout.task(&step.task, &step.from);
+        let lease = new_claim.and_then(|claim| claim.hold);
+        let mut success = vec![Act::get(self.layout.line(&step.id)), Act::get(&from)];
+        success.extend(lease.map(|lease| Act::get(self.layout.process(lease))));
+        let answer = match self.client.txn(&Txn { success, ..Txn::default() }) {
+            Ok(answer) => answer,
+            // An earlier try of the transaction may have been carried out.
+            Err(error) => return Ok(Some(StepOutcome::Unknown(error.fault(&self.client.shown)))),
+        };
         let now = answer.header.revision;
         let mut found = answer.found().map(|kvs| kvs.into_iter().next());
         let mut next = || found.next().flatten();
-        let (line, from, record) = (next(), next(), next());
+        let (line, task, process) = (next(), next(), next());
         if let Some(landed) = answer_in(line)? {
+            if let Some(claim) = new_claim {
+                let key = self.layout.task(&landed.task, &landed.slot);
+                self.process_lease.mark(&claim.id, HeldMark::Made(key));
+            }
             return Ok(Some(StepOutcome::Done(landed)));
         }
-        let revision = |kv: &Option<KeyValue>| kv.as_ref().map_or(0, |kv| kv.mod_revision);
-        if (revision(&from), revision(&record)) == revisions {
+        if let Some(claim) = new_claim {
+            self.process_lease.mark(&claim.id, HeldMark::Nothing);
+        }
+        if let Some(lease) = lease.filter(|_| process.is_none()) {
+            self.process_lease.lost(lease.cast_signed());
+            let what = "the lease of this process has ended: claim again".to_owned();
+            return Err(Fault::Unreachable { remote: self.client.shown.clone(), what });
+        }
+        if task.as_ref().is_some_and(|task| task.mod_revision == task_revision) {
             return Ok(None);
         }
-        if let Some(claim) = claim.filter(|_| step.verb == Some(Verb::Claim)) {
-            self.process_lease.mark(&claim.id, None);
+        match task {
+            Some(task) => self.learn(&[task], &[], now),
+            None => self.learn(&[], &[from], now),
         }
-        let keys =
-            [(self.layout.task(&step.task, &step.from), &from), (self.layout.record(&step.task), &record)];
-        let gone: Vec<_> = keys.into_iter().filter(|(_, kv)| kv.is_none()).map(|(key, _)| key).collect();
-        let put: Vec<_> = [from, record].into_iter().flatten().collect();
-        self.learn(&put, &gone, now);
         Ok(Some(StepOutcome::Conflict))
     }
 
@@ -205,7 +208,7 @@ impl Inside {
         check_size(text)?;
         let slot = Slot::NEEDS_ACTION;
         let (key, line) = (self.layout.task(task, &slot), self.layout.line(id));
-        let (value, landed) = (write_task(now, text), Some((task.clone(), slot.clone())));
+        let (value, landed) = (write_task(&TaskHead::new(now), text)?, Some((task.clone(), slot.clone())));
         let told = layout::write(&LineValue { machine: self.machine.clone(), landed, events: Vec::new() })?;
         let answer = self.client.txn(&Txn {
             compare: vec![Condition::absent(&key), Condition::absent(&line)],

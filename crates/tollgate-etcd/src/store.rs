@@ -21,9 +21,9 @@ use crate::archive::KEEP;
 use crate::client::Client;
 use crate::feed;
 use crate::inside::Inside;
-use crate::layout::{self, Layout, RecordValue};
-use crate::message::{Act, Txn};
-use crate::named::split_version;
+use crate::layout::Layout;
+use crate::message::{Act, KeyValue, Txn};
+use crate::named::{CachedTask, Named, revision_of};
 use crate::process_lease::ProcessLease;
 use crate::tls::Login;
 use crate::url::EtcdUrl;
@@ -70,8 +70,8 @@ impl EtcdStore {
         let inside = Inside {
             client: Client::new(&url, login, deadline, &base)?,
             layout: Layout::new(&url.prefix),
+            process_lease: ProcessLease::new(lease, &machine),
             machine,
-            process_lease: ProcessLease::new(lease),
             sums: Mutex::default(),
             left_place: Mutex::new(None),
             lease,
@@ -119,9 +119,13 @@ struct HeldClaim {
 impl Drop for HeldClaim {
     fn drop(&mut self) {
         if let Some(inside) = self.inside.upgrade() {
-            inside.process_lease.let_go(&inside.client, &inside.layout, self.claim.clone());
+            let ended = inside.process_lease.let_go(&inside.client, &inside.layout, self.claim.clone());
             // Our own view need not wait for the watch. That an owner is gone stays true.
-            inside.learn(&[], &[inside.layout.owner(&self.claim)], i64::MAX);
+            let left = |claim: &ClaimId| KeyValue {
+                key: inside.layout.left(claim).into_bytes(),
+                ..KeyValue::default()
+            };
+            inside.learn(&ended.iter().map(left).collect::<Vec<_>>(), &[], 0);
         }
     }
 }
@@ -163,7 +167,7 @@ impl Store for EtcdStore {
 
     fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>> {
         let inside = self.known()?;
-        let Some((revision, _)) = split_version(&task.version) else { return Ok(None) };
+        let Some(revision) = revision_of(&task.version) else { return Ok(None) };
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let text = inside.text_at(&task.name, &task.slot, revision)?;
         Ok(text.map(|text| text[..text.len().min(limit)].to_vec()))
@@ -202,8 +206,8 @@ impl Store for EtcdStore {
 
     fn hold(&self, claim: &ClaimId) -> Result<Option<ClaimLock>> {
         let inside = self.known()?;
-        let lease = inside.called(inside.process_lease.lease(&inside.client))?;
-        inside.process_lease.hold(claim);
+        let lease = inside.called(inside.process_lease.lease(&inside.client, &inside.layout))?;
+        inside.process_lease.hold(claim, lease);
         let held = HeldClaim { inside: Arc::downgrade(&self.inside), claim: claim.clone() };
         Ok(Some(ClaimLock::of_guard(lease.cast_unsigned(), held)))
     }
@@ -214,9 +218,16 @@ impl Store for EtcdStore {
 
     fn liveness(&self, claim: &Claim) -> Result<Liveness> {
         let inside = self.known()?;
-        let success = vec![Act::get(inside.layout.owner(&claim.id))];
+        let layout = &inside.layout;
+        let keys = match claim.hold {
+            Some(lease) => vec![layout.process(lease), layout.left(&claim.id)],
+            None => vec![layout.owner(&claim.id)],
+        };
+        let success = keys.iter().map(Act::get).collect();
         let found = inside.called(inside.client.txn(&Txn { success, ..Txn::default() }))?;
-        let is_alive = found.found().flatten().next().is_some();
+        // The key that shows the owner alive, and no other.
+        let found: Vec<_> = found.found().flatten().map(|kv| kv.key).collect();
+        let is_alive = found == [keys[0].as_bytes()];
         Ok(if is_alive { Liveness::Alive } else { Liveness::Gone(ClaimLock::nothing()) })
     }
 
@@ -230,12 +241,15 @@ impl Store for EtcdStore {
         if !inside.called(inside.process_lease.renew(&inside.client))? {
             return Ok(false);
         }
-        let success = vec![Act::get(inside.layout.record(task)), Act::get(inside.layout.owner(claim))];
+        let Some(lease) = inside.process_lease.known().map(i64::cast_unsigned) else { return Ok(false) };
+        let layout = &inside.layout;
+        let success = vec![Act::get(layout.process(lease)), Act::get_all(&layout.opens(task))];
         let answer = inside.called(inside.client.txn(&Txn { success, ..Txn::default() }))?;
-        let found: Vec<_> = answer.found().flatten().collect();
-        let [record, _owner] = &found[..] else { return Ok(false) };
-        let record: RecordValue = layout::read(&record.value)?;
-        Ok(record.record.claim.is_some_and(|known| known.id == *claim))
+        let mut found = answer.found();
+        let is_alive = found.next().is_some_and(|process| !process.is_empty());
+        let named = Named::read(layout, found.flatten());
+        let is_ours = |known: &Claim| known.id == *claim && known.hold == Some(lease);
+        Ok(is_alive && named.tasks.values().filter_map(CachedTask::claim).any(is_ours))
     }
 
     fn proven_at(&self, claim: &ClaimId) -> Option<Instant> {

@@ -9,16 +9,16 @@ use std::time::Instant;
 
 use tollgate_base::name::ClaimId;
 use tollgate_base::task::TaskName;
-use tollgate_vault::State;
 use tollgate_vault::claim::Tenure;
 use tollgate_vault::state::Slot;
 use tollgate_vault::store::{Hint, Noticed, TaskSummary};
+use tollgate_vault::{Claim, State};
 
 use crate::layout::{KeyOf, Layout};
 use crate::message::KeyValue;
 use crate::named::{CachedTask, Named};
 
-/// How many bytes of texts are kept. Texts beyond that are asked for when they are needed.
+/// How many bytes of tasks are kept. Texts beyond that are asked for when they are needed.
 const ROOM: usize = 64 << 20;
 
 /// All tasks that are not final, as of a revision.
@@ -30,7 +30,12 @@ pub(crate) struct View {
     pub(crate) heard: Instant,
     names: BTreeMap<TaskName, Named>,
     states: BTreeMap<State, BTreeSet<(TaskName, Slot)>>,
+    /// The leased claims whose owners are alive.
     owners: HashSet<ClaimId>,
+    /// The leases of the processes that are alive.
+    processes: HashSet<u64>,
+    /// The held claims that have ended before their processes.
+    left: HashSet<ClaimId>,
     room: usize,
 }
 
@@ -42,6 +47,8 @@ impl View {
             names: BTreeMap::new(),
             states: BTreeMap::new(),
             owners: HashSet::new(),
+            processes: HashSet::new(),
+            left: HashSet::new(),
             room: ROOM,
         }
     }
@@ -53,13 +60,11 @@ impl View {
                 self.owners.insert(claim);
                 None
             }
-            KeyOf::Record(name) => {
-                let named = self.names.entry(name).or_default();
-                if named.record.as_ref().is_none_or(|(revision, _)| *revision < kv.mod_revision) {
-                    named.put_record(kv.mod_revision, &kv.value);
-                }
+            KeyOf::Process(lease) => {
+                self.processes.insert(lease);
                 None
             }
+            KeyOf::Left(claim) => self.left.insert(claim).then_some(Hint::OwnerGone),
             KeyOf::Task(name, slot) => {
                 let hint = Hint::Task(name.clone(), slot.state(), Noticed::MovedIn);
                 if slot.state().is_final() {
@@ -69,9 +74,8 @@ impl View {
                 if named.tasks.get(&slot).is_some_and(|task| task.revision >= kv.mod_revision) {
                     return None;
                 }
-                let mut task = CachedTask::read(&name, &slot, kv.mod_revision, &kv.value);
-                task.text = task.text.filter(|text| text.len() <= self.room);
-                self.room -= task.text.as_ref().map_or(0, |text| text.len());
+                let task = CachedTask::new(&name, &slot, kv.mod_revision, &kv.value, self.room);
+                self.room -= task.kept();
                 self.states.entry(slot.state()).or_default().insert((name, slot.clone()));
                 let old = named.tasks.insert(slot, task);
                 self.room += room_of(old);
@@ -84,10 +88,9 @@ impl View {
     pub(crate) fn delete(&mut self, layout: &Layout, key: &[u8], revision: i64) -> Option<Hint> {
         match layout.read(key)? {
             KeyOf::Owner(claim) => self.owners.remove(&claim).then_some(Hint::OwnerGone),
-            KeyOf::Record(name) => {
-                let named = self.names.get_mut(&name)?;
-                named.record.take_if(|(known, _)| *known <= revision);
-                self.forget_if_empty(&name);
+            KeyOf::Process(lease) => self.processes.remove(&lease).then_some(Hint::OwnerGone),
+            KeyOf::Left(claim) => {
+                self.left.remove(&claim);
                 None
             }
             KeyOf::Task(name, slot) => {
@@ -106,7 +109,7 @@ impl View {
     }
 
     fn forget_if_empty(&mut self, name: &TaskName) {
-        if self.names.get(name).is_some_and(|named| named.record.is_none() && named.tasks.is_empty()) {
+        if self.names.get(name).is_some_and(|named| named.tasks.is_empty()) {
             self.names.remove(name);
         }
     }
@@ -118,48 +121,56 @@ impl View {
     /// The text of a task, if it has this revision and there was room for it.
     pub(crate) fn text(&self, name: &TaskName, slot: &Slot, revision: i64) -> Option<Arc<[u8]>> {
         let task = self.names.get(name)?.tasks.get(slot)?;
-        task.text.clone().filter(|_| task.revision == revision)
+        if task.revision == revision { task.text() } else { None }
     }
 
     /// All tasks in one state that is not final.
     pub(crate) fn scan(&self, state: State) -> Vec<TaskSummary> {
-        self.listed(state).map(|(_, task)| task.summary()).collect()
+        self.listed(state).map(CachedTask::summary).collect()
     }
 
     /// The tasks in progress whose owners are not known to be alive.
     pub(crate) fn suspects(&self, machine: &str) -> Vec<TaskSummary> {
-        let is_alive = |named: &Named| {
-            let claim = |value: &crate::layout::RecordValue| {
-                let claim = value.record.claim.clone()?;
-                let by_our_clock = value.machine == machine && matches!(claim.tenure, Tenure::Leased(_));
-                Some(!by_our_clock && self.owners.contains(&claim.id))
-            };
-            named.record.as_ref().and_then(|(_, value)| claim(value)).unwrap_or(false)
+        let is_alive = |task: &CachedTask| {
+            task.claim().is_some_and(|claim| match claim.tenure {
+                // By our own clock.
+                Tenure::Leased(_) if task.is_of(machine) => false,
+                _ => self.is_alive(claim),
+            })
         };
-        let suspects = self.listed(State::InProgress).filter(|(named, _)| !is_alive(named));
-        suspects.map(|(_, task)| task.summary()).collect()
+        self.listed(State::InProgress).filter(|task| !is_alive(task)).map(CachedTask::summary).collect()
     }
 
-    fn listed(&self, state: State) -> impl Iterator<Item = (&Named, &CachedTask)> {
-        self.states.get(&state).into_iter().flatten().filter_map(|(name, slot)| {
-            let named = self.names.get(name)?;
-            Some((named, named.tasks.get(slot)?))
-        })
+    fn is_alive(&self, claim: &Claim) -> bool {
+        match claim.hold {
+            Some(lease) => self.processes.contains(&lease) && !self.left.contains(&claim.id),
+            None => self.owners.contains(&claim.id),
+        }
+    }
+
+    /// Whether this held claim is known to have ended before its process.
+    pub(crate) fn has_left(&self, claim: &ClaimId) -> bool {
+        self.left.contains(claim)
+    }
+
+    fn listed(&self, state: State) -> impl Iterator<Item = &CachedTask> {
+        let listed = self.states.get(&state).into_iter().flatten();
+        listed.filter_map(|(name, slot)| self.names.get(name)?.tasks.get(slot))
     }
 }
 
 fn room_of(task: Option<CachedTask>) -> usize {
-    task.and_then(|task| task.text).map_or(0, |text| text.len())
+    task.map_or(0, |task| task.kept())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::write_task;
+    use crate::layout::{TaskHead, write_task};
     use jiff::Timestamp;
 
     fn kv(key: String, revision: i64) -> KeyValue {
-        let value = write_task(Timestamp::UNIX_EPOCH, b"text");
+        let value = write_task(&TaskHead::new(Timestamp::UNIX_EPOCH), b"text").unwrap();
         KeyValue { key: key.into_bytes(), value, mod_revision: revision, create_revision: revision }
     }
 

@@ -44,6 +44,7 @@ mod listing;
 mod options;
 mod passfile;
 mod pool;
+mod probe;
 mod schema;
 mod store;
 mod texts;

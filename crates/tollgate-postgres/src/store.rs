@@ -29,6 +29,7 @@ use crate::link::{Failure, Params};
 use crate::listing::{StateListing, summary};
 use crate::options::PostgresOptions;
 use crate::pool::{AnswerTime, DbLinks};
+use crate::probe::Probe;
 use crate::texts::Texts;
 use crate::watch::Listener;
 
@@ -68,6 +69,7 @@ pub struct PostgresStore {
     forgot: Mutex<Option<Instant>>,
     /// The number before the last line that was missing, and since when.
     gap: Mutex<Option<(i64, Instant)>>,
+    probe: Probe,
 }
 
 impl PostgresStore {
@@ -81,6 +83,7 @@ impl PostgresStore {
             sums: Mutex::default(),
             forgot: Mutex::default(),
             gap: Mutex::default(),
+            probe: Probe::default(),
         })
     }
 
@@ -351,7 +354,7 @@ impl Store for PostgresStore {
     }
 
     fn problems(&self) -> Vec<String> {
-        self.call("select 1", &[]).err().map(|fault| fault.to_string()).into_iter().collect()
+        self.probe.problems(&self.links)
     }
 
     fn sweep(&self, _now: Timestamp) -> Result<()> {

@@ -56,8 +56,8 @@ pub(crate) use task::{
 pub(crate) use text::Viewpoint;
 pub(crate) use token::{token_added, token_removed, tokens};
 pub(crate) use trust::{
-    NOT_TRUSTED, TRUST_QUESTION, foreign_state, forgotten, hook_untrusted, ignored_state, nobody_trusts,
-    to_trust, trust_refused, trusted, untrusted_engine,
+    NOT_TRUSTED, TRUST_QUESTION, foreign_state, forgotten, half_a_login, hook_untrusted, ignored_state,
+    nobody_trusts, to_trust, trust_refused, trusted, untrusted_engine,
 };
 pub(crate) use turn::{turn_ended, turn_shown, turns};
 pub(crate) use usage::{bad_expectation, bad_line_number, lines_backwards, parse_error_json};

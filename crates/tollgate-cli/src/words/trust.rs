@@ -89,6 +89,13 @@ pub(crate) fn untrusted_engine(url: &str) -> String {
     )
 }
 
+/// The fault of a login of which only one half is set.
+pub(crate) fn half_a_login(has_user: bool) -> String {
+    let (set, missing) = ("TOLLGATE_STORE_USER", "TOLLGATE_STORE_PASSWORD");
+    let (set, missing) = if has_user { (set, missing) } else { (missing, set) };
+    format!("`{set}` is set and `{missing}` is not: set both, or none of them")
+}
+
 /// The fault of a workspace whose state belongs to somebody else.
 pub(crate) fn foreign_state(root: &Path, owner: u32) -> String {
     format!("`{}/.tollgate` belongs to another user, with the id {owner}", plain(&root.to_string_lossy()))

@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 
+use crate::chance::{Dice, executable, size};
 use crate::world::{Process, World};
 
 /// Records who works on which task, and holds its own lock in the meantime. If the lock is taken, two commands work on one
@@ -33,24 +33,6 @@ esac
 echo "ended $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS/record"
 rm "$WITNESS/pid-$TOLLGATE_CLAIM_ID"
 "#;
-
-/// Pseudorandom numbers, the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % sides as u64).unwrap()
-    }
-}
-
-fn size() -> (usize, usize) {
-    let Ok(text) = std::env::var("TOLLGATE_CROWD") else { return (2000, 16) };
-    let (tasks, workers) = text.split_once(',').unwrap();
-    (tasks.parse().unwrap(), workers.parse().unwrap())
-}
 
 fn count(folder: &Path) -> usize {
     fs::read_dir(folder).map_or(0, Iterator::count)
@@ -80,7 +62,7 @@ fn kill_command(witness: &Path, dice: &mut Dice) -> bool {
 
 #[test]
 fn sixteen_workers_with_random_kills_do_each_task_once() {
-    let (tasks, workers) = size();
+    let (tasks, workers) = size("TOLLGATE_CROWD", (2000, 16));
     let world = World::with(
         "[vault]\ndurability = \"fast\"\nmax_attempts = 100000\nretry = []\nsettle = \"100ms\"\n[work]\nbreaker = 0\n[log]\ndir = \"log\"\nmax_size = \"64KiB\"\n",
     );
@@ -88,8 +70,7 @@ fn sixteen_workers_with_random_kills_do_each_task_once() {
     let witness = world.tmp().join("witness");
     fs::create_dir(&witness).unwrap();
     let command = world.tmp().join("command");
-    fs::write(&command, COMMAND).unwrap();
-    fs::set_permissions(&command, fs::Permissions::from_mode(0o755)).unwrap();
+    executable(&command, COMMAND);
     for number in 0..tasks {
         world.puts(format!("vault/Needs_Action/task-{number}.md"), format!("# Task {number}\n"));
     }
@@ -100,7 +81,7 @@ fn sixteen_workers_with_random_kills_do_each_task_once() {
         world.tollgate(words).env("WITNESS", &witness).starts()
     };
     let mut crew: Vec<Process> = (0..workers).map(start).collect();
-    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let mut dice = Dice::new();
     let (mut killed_workers, mut killed_commands) = (0, 0);
     let began = Instant::now();
     let done = world.path("vault/Done");

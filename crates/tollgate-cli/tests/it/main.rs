@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod bad_input;
+mod chance;
 mod contract;
 mod crowd;
 mod doctor;
@@ -36,6 +37,7 @@ mod terminal;
 mod token;
 mod trust;
 mod turn;
+mod vault_copy;
 mod view;
 mod work;
 mod work_failures;

@@ -152,6 +152,9 @@ fn a_hooked_shell_cannot_run_what_only_people_run() {
             "tollgate serve --listen 127.0.0.1:0 &",
             "tollgate token add blue",
             "tollgate trust",
+            "tollgate vault copy --from etcd://a:2379/x",
+            "env TOLLGATE_AGENT= tollgate -C . vault copy --to folder",
+            "tollgate vault copy --to git; ((",
             "tollgate init --host codex --remove",
             "tollgate --json -C . task --agent x approve rent",
             "/usr/local/bin/tollgate task approve rent",
@@ -189,6 +192,7 @@ fn a_hooked_shell_cannot_run_what_only_people_run() {
             "echo tollgate task approve",
             "git commit -m 'tollgate task approve'",
             "ls trust serve token",
+            "ls vault && tollgate task list",
         ] {
             assert_eq!(agent.asks(&agent.before(&crate::hook::Tool::Shell(command), "c")), None, "{command}");
         }

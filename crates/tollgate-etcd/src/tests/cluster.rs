@@ -63,6 +63,12 @@ impl Cluster {
         self.nodes.iter().map(|node| node.port).collect()
     }
 
+    /// How much processor time the nodes that run have used so far.
+    pub(crate) fn processor_time(&self) -> Duration {
+        let nodes = self.nodes.iter().filter_map(|node| node.process.as_ref());
+        nodes.map(|process| processor_time(&process.id().to_string())).sum()
+    }
+
     /// Starts a node that does not run, with the data that it had.
     pub(crate) fn restart(&mut self, number: usize) {
         let peers = self.nodes.iter().enumerate();
@@ -152,6 +158,16 @@ impl Drop for Cluster {
             let _ = process.wait();
         }
     }
+}
+
+/// How much processor time a process has used so far.
+#[allow(dead_code, reason = "only the benchmark uses it")]
+pub(crate) fn processor_time(process: &str) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The name of the program may contain anything, so what follows its last parenthesis is counted.
+    let numbers = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let ticks: u64 = numbers.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 10)
 }
 
 /// A call of the gateway, without our client; `None` if it fails.

@@ -20,8 +20,8 @@ fn by_hand(store: &EtcdStore, task: &TaskName, from: &Slot, to: &Slot, text: Opt
     let (old, new) = (layout.task(task, from), layout.task(task, to));
     let found = inside.client.txn(&Txn { success: vec![Act::get(&old)], ..Txn::default() }).unwrap();
     let kv = found.found().flatten().next().expect("it is there");
-    let (since, before) = read_task(&kv.value).unwrap();
-    let mut success = vec![Act::put(&new, write_task(since, text.unwrap_or(before)))];
+    let (head, before) = read_task(&kv.value).unwrap();
+    let mut success = vec![Act::put(&new, write_task(&head, text.unwrap_or(before)).unwrap())];
     if old != new {
         success.push(Act::delete(&old));
     }

@@ -8,8 +8,9 @@ use tollgate_base::lock::Pauses;
 use tollgate_base::task::TaskName;
 use tollgate_vault::{ClaimKind, ClaimRequest, Claimed, Store, Terms, Vault};
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, post};
 use super::open;
+use crate::store::EtcdStore;
 
 fn vault(url: &str, machine: &str, lease: Duration) -> Vault {
     let terms = Terms { lease, retry: Vec::new(), ..Terms::default() };
@@ -40,10 +41,12 @@ fn the_clock_of_another_machine_takes_no_task_away() {
         for now in [days(-1), days(1)] {
             assert_eq!(other.reclaim(now).unwrap().0, [], "{kind:?}: its lease has not ended");
             // As if its view were behind and did not know that the owner is alive.
-            behind.inside.with_view(|view| {
-                let owner = behind.inside.layout.owner(&claimed.claim.id);
-                view.delete(&behind.inside.layout, owner.as_bytes(), i64::MAX)
-            });
+            let layout = &behind.inside.layout;
+            let owner = match claimed.claim.hold {
+                Some(lease) => layout.process(lease),
+                None => layout.owner(&claimed.claim.id),
+            };
+            behind.inside.with_view(|view| view.delete(layout, owner.as_bytes(), i64::MAX));
             assert_eq!(other.store().suspects(now).unwrap().len(), 1);
             assert_eq!(other.reclaim(now).unwrap().0, [], "{kind:?}: the engine knows better");
         }
@@ -94,6 +97,13 @@ fn a_lease_that_is_renewed_does_not_end() {
     }
 }
 
+/// The keys in the engine that say who is alive, except that of the process.
+fn keys_of_claims(store: &EtcdStore) -> Vec<String> {
+    let range = crate::message::Range::all(&store.inside.layout.owners());
+    let found = store.inside.client.range(&range).unwrap().kvs.into_iter();
+    found.map(|kv| String::from_utf8(kv.key).unwrap()).filter(|key| !key.contains("/process/")).collect()
+}
+
 #[test]
 fn a_claim_that_was_lost_with_an_earlier_lease_of_its_process_is_not_alive() {
     let cluster = Cluster::start();
@@ -118,14 +128,59 @@ fn the_keys_of_finished_claims_do_not_stay() {
     let cluster = Cluster::start();
     let url = cluster.url();
     let store = Arc::new(open(&url, "one", Duration::from_secs(600)));
-    let one = Vault::new(Arc::clone(&store) as Arc<dyn Store>, Terms::default());
-    for kind in [ClaimKind::Held, ClaimKind::Leased] {
-        let claimed = claim(&one, kind);
+    let terms = Terms { retry: Vec::new(), ..Terms::default() };
+    let one = Vault::new(Arc::clone(&store) as Arc<dyn Store>, terms);
+    let release = |claimed: &Claimed| {
         one.release(&claimed.task, &claimed.claim.id, &tollgate_vault::Release::success(), Timestamp::now())
             .unwrap()
             .unwrap();
+    };
+    for kind in [ClaimKind::Held, ClaimKind::Leased] {
+        release(&claim(&one, kind));
+        assert_eq!(keys_of_claims(&store), [""; 0], "{kind:?}");
     }
-    drop(claim(&one, ClaimKind::Held));
-    let range = crate::message::Range::all(&store.inside.layout.owners());
-    assert_eq!(store.inside.client.range(&range).unwrap().kvs.len(), 0);
+    // Another process releases it, so this one does not know that the claim has ended.
+    let other = vault(&url, "two", Duration::from_secs(600));
+    let claimed = claim(&one, ClaimKind::Held);
+    let done = other.release(
+        &claimed.task,
+        &claimed.claim.id,
+        &tollgate_vault::Release::success(),
+        Timestamp::now(),
+    );
+    done.unwrap().unwrap();
+    drop(claimed);
+    assert_eq!(keys_of_claims(&store), [""; 0]);
+    // Its lock goes, and its process lives on: others must know.
+    let claimed = claim(&one, ClaimKind::Held);
+    let name = claimed.task.clone();
+    drop(claimed);
+    assert_eq!(keys_of_claims(&store).len(), 1);
+    store.suspects(Timestamp::now()).unwrap();
+    assert_eq!(other.reclaim(Timestamp::now()).unwrap().0.len(), 1, "the owner of {name} is gone");
+    let mut pauses = Pauses::lasting(Duration::from_secs(30));
+    while !keys_of_claims(&store).is_empty() {
+        assert!(pauses.pause(), "the one who took the task away deletes the key");
+    }
+}
+
+#[test]
+fn a_claim_is_not_made_for_a_process_whose_lease_has_ended() {
+    let cluster = Cluster::start();
+    let url = cluster.url();
+    let store = Arc::new(open(&url, "one", Duration::from_secs(600)));
+    let one = Vault::new(Arc::clone(&store) as Arc<dyn Store>, Terms::default());
+    let name: TaskName = "x".parse().unwrap();
+    one.add(&name, b"text", Timestamp::now()).unwrap();
+    let first = store.hold(&tollgate_vault::ClaimId::new().unwrap()).unwrap().unwrap();
+    // As if this process had hung since it looked at its lease, until the engine ended it.
+    let lease = first.token().unwrap();
+    let body = serde_json::json!({ "ID": lease.to_string() });
+    assert!(cluster.ports().iter().any(|port| post(*port, "/v3/lease/revoke", &body).is_some()));
+    let request = ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Held, renamed_in: false };
+    let fault = one.claim(&name, &request, Timestamp::now()).unwrap_err();
+    assert!(fault.to_string().contains("lease of this process"), "{fault}");
+    assert!(one.get(&name, Timestamp::now()).unwrap().slot.agent().is_none(), "nobody owns it");
+    let claimed = one.claim(&name, &request, Timestamp::now()).unwrap().unwrap();
+    assert_ne!(claimed.claim.hold, Some(lease), "with a new lease it can be claimed");
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tollgate_base::error::Fault;
 use tollgate_postgres::{PostgresOptions, PostgresStore};
-use tollgate_vault::{ClaimKind, ClaimRequest, Denial, Release, Terms, Vault};
+use tollgate_vault::{ClaimKind, ClaimRequest, Denial, Release, Store, Terms, Vault};
 
 use crate::proxy::{self, Fate, Order};
 use crate::server::{Server, is_installed, sabotage};
@@ -110,4 +110,27 @@ fn a_call_to_a_server_that_says_nothing_ends_in_time() {
     assert!(vault.add(&"y".parse().unwrap(), b"text", now).is_err(), "nothing is announced");
     *order.lock().unwrap() = None;
     assert_eq!(vault.get(&task, now).unwrap().name, task, "it connects again");
+}
+
+#[test]
+fn whether_the_server_answers_is_said_at_once_even_if_it_does_not() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start("fsync = off");
+    let (port, order) = proxy::start(server.folder.path());
+    let patience = Duration::from_secs(30);
+    let options =
+        PostgresOptions { connect: patience, answer: patience, patience, ..options(port, "health") };
+    let store = PostgresStore::open(options).unwrap();
+    store.events("", 1).unwrap();
+    assert_eq!(store.problems(), [""; 0]);
+    *order.lock().unwrap() = Some(Fate::Silence);
+    let asked = Instant::now();
+    for _ in 0..3 {
+        let problems = store.problems();
+        assert!(problems.iter().any(|problem| problem.contains("has not answered")), "{problems:?}");
+    }
+    assert!(asked.elapsed() < patience / 3, "{:?}", asked.elapsed());
+    *order.lock().unwrap() = None;
 }

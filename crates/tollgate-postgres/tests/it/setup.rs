@@ -39,7 +39,7 @@ fn a_vault_of_a_later_tollgate_is_refused() {
         return;
     }
     let server = Server::start("fsync = off");
-    assert!(server.store("later").problems().is_empty());
+    server.store("later").events("", 1).expect("the schema is there");
     server.sql().batch_execute("update later.tollgate set format = 2").unwrap();
     let fault = server.store("later").events("", 1).unwrap_err();
     assert!(matches!(fault, Fault::NewerFormat { found: 2, known: 1, .. }), "{fault}");
@@ -94,7 +94,7 @@ fn tollgate_waits_for_the_disk_even_where_the_server_does_not() {
     }
     let server = Server::start("synchronous_commit = off");
     let store = server.store("vault");
-    assert!(store.problems().is_empty());
+    store.events("", 1).expect("the schema is there");
     let mut sql = server.sql();
     // What the connections of the store have is visible in what a function of the schema sees.
     sql.batch_execute(
@@ -166,7 +166,8 @@ fn an_encrypted_connection_verifies_the_server_and_shows_its_own_certificate() {
         let mut options = PostgresOptions::parse(url).unwrap();
         (options.user, options.password) = (user.into(), password.map(str::to_owned));
         options.patience = std::time::Duration::from_secs(2);
-        PostgresStore::open(options).unwrap().problems().join("")
+        let looked = PostgresStore::open(options).unwrap().events("", 1);
+        looked.err().map_or_else(String::new, |fault| fault.to_string())
     };
     let (ca, other) = (path("ca.pem"), path("other.pem"));
     let trusting = url("localhost", &format!("ca={}", ca.display()));

@@ -79,8 +79,13 @@ fn decision(verb: &str) -> Option<String> {
 
 /// The same for a text that could not be parsed: whether it has the words of such a command.
 pub(super) fn may_be_people_only(text: &str) -> Option<String> {
-    let mut words = text.split(|c: char| !(c.is_alphanumeric() || c == '-' || c == '_'));
-    let has_name = words.clone().any(|word| NAMES.contains(&word));
-    let only = |word: &&str| DECISIONS.contains(word) || ["serve", "token", "trust"].contains(word);
-    words.find(only).filter(|_| has_name).map(|word| format!("tollgate {word}"))
+    let words = text.split(|c: char| !(c.is_alphanumeric() || c == '-' || c == '_'));
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    if !words.iter().any(|word| NAMES.contains(word)) {
+        return None;
+    }
+    let only = |word: &&&str| DECISIONS.contains(word) || ["serve", "token", "trust"].contains(word);
+    // The word alone is also the name of a folder.
+    let copies = || words.windows(2).find(|two| two == &["vault", "copy"]).map(|two| &two[0]);
+    words.iter().find(only).or_else(copies).map(|word| format!("tollgate {word}"))
 }

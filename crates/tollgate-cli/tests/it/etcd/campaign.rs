@@ -12,7 +12,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
-use super::{Ways, events, executable, lines, machine};
+use super::{Ways, events, lines, machine};
+use crate::chance::{Dice, executable, size};
 use crate::world::{Process, World};
 
 /// Records when the work on a task begins and ends, in one file for all machines. Some tasks take longer than a lease.
@@ -27,27 +28,9 @@ echo "ended $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS"
 /// Makes the clock of a program wrong, but not its monotonic clock.
 pub(crate) const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 
-fn size() -> (usize, usize) {
-    let Ok(text) = std::env::var("TOLLGATE_ETCD_CROWD") else { return (24, 8) };
-    let (tasks, machines) = text.split_once(',').unwrap();
-    (tasks.parse().unwrap(), machines.parse().unwrap())
-}
-
-/// Pseudorandom numbers, the same in every run.
-struct Chance(u64);
-
-impl Chance {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % sides as u64).unwrap()
-    }
-}
-
 #[test]
 fn eight_machines_and_everything_that_can_go_wrong() {
-    let (tasks, machines) = size();
+    let (tasks, machines) = size("TOLLGATE_ETCD_CROWD", (24, 8));
     let mut cluster = Cluster::start();
     let url = cluster.url();
     let ways: Vec<Ways> = (0..machines).map(|_| Ways::to(&cluster)).collect();
@@ -58,7 +41,8 @@ fn eight_machines_and_everything_that_can_go_wrong() {
 
     let (witness, locks) = (person.tmp().join("witness"), person.tmp().join("locks"));
     fs::create_dir(&locks).unwrap();
-    let command = executable(person.tmp().join("command"), COMMAND);
+    let command = person.tmp().join("command");
+    executable(&command, COMMAND);
     let start = |n: usize| {
         let mut run = worlds[n].tollgate(["work", "--agent", &format!("a{n}"), "--interval", "1", "--"]);
         run.command.arg(&command);
@@ -70,7 +54,7 @@ fn eight_machines_and_everything_that_can_go_wrong() {
     };
     assert!(fs::exists(FAKETIME).unwrap(), "`faketime` is installed by `scripts/test`");
     let mut crew: Vec<Process> = (0..machines).map(start).collect();
-    let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
+    let mut dice = Dice::new();
     let mut tally: BTreeMap<&str, usize> = BTreeMap::new();
     let (mut dead, mut paused, mut cut) = (Vec::new(), None, Vec::new());
     let began = Instant::now();
@@ -80,16 +64,16 @@ fn eight_machines_and_everything_that_can_go_wrong() {
         // The pace of the faults, not a synchronisation.
         std::thread::sleep(Duration::from_millis(700));
         let is_whole = dead.is_empty() && paused.is_none();
-        let what = match chance.roll(12) {
+        let what = match dice.roll(12) {
             0..=3 => {
-                let n = chance.roll(machines);
+                let n = dice.roll(machines);
                 crew[n].signal(Signal::KILL);
                 crew[n].ends();
                 crew[n] = start(n);
                 "worker killed"
             }
             4 | 5 => {
-                let n = chance.roll(machines);
+                let n = dice.roll(machines);
                 ways[n].cut(true);
                 cut.push(n);
                 "machine cut off"
@@ -114,11 +98,11 @@ fn eight_machines_and_everything_that_can_go_wrong() {
             _ => "nothing",
         };
         *tally.entry(what).or_default() += 1;
-        if chance.roll(2) == 0 {
+        if dice.roll(2) == 0 {
             dead.drain(..).for_each(|node| cluster.restart(node));
             paused.take().into_iter().for_each(|node| cluster.resume(node));
         }
-        if cut.len() > 2 || chance.roll(5) == 0 {
+        if cut.len() > 2 || dice.roll(5) == 0 {
             cut.drain(..).for_each(|n| ways[n].cut(false));
         }
         done = finished(&witness);

@@ -7,8 +7,7 @@ pub(crate) mod proxy;
 mod stories;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -41,12 +40,6 @@ impl Ways {
     fn cut(&self, is_cut: bool) {
         self.0.iter().for_each(|way| way.cut(is_cut));
     }
-}
-
-pub(crate) fn executable(path: PathBuf, text: &str) -> PathBuf {
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    path
 }
 
 /// All events in the engine, in their order, as JSON.

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::cluster::Cluster;
-use super::{Ways, events, executable, lines, machine};
+use super::{Ways, events, lines, machine};
+use crate::chance::executable;
 use crate::view;
 use crate::world::{World, until};
 
@@ -89,7 +90,8 @@ fn the_command_of_a_machine_that_is_cut_off_ends_before_another_machine_begins_t
     let ways = Ways::to(&cluster);
     let (one, other) = (machine(&ways.url(&url), "3s"), machine(&url, "3s"));
     let witness = one.tmp().join("witness");
-    let command = executable(one.tmp().join("command"), COMMAND);
+    let command = one.tmp().join("command");
+    executable(&command, COMMAND);
     let start = |world: &World, who: &str| {
         let mut run = world.tollgate(["work", "--agent", who, "--interval", "1", "--"]);
         run.command.arg(&command);
@@ -120,7 +122,8 @@ fn the_task_of_a_machine_that_dies_comes_back_within_three_leases() {
     let url = cluster.url();
     let (one, other) = (machine(&url, "3s"), machine(&url, "3s"));
     let witness = one.tmp().join("witness");
-    let command = executable(one.tmp().join("command"), COMMAND);
+    let command = one.tmp().join("command");
+    executable(&command, COMMAND);
     let start = |world: &World, who: &str| {
         let mut run = world.tollgate(["work", "--agent", who, "--interval", "1", "--"]);
         run.command.arg(&command);
@@ -151,6 +154,24 @@ fn a_password_in_the_configuration_is_refused_and_not_repeated() {
     world.puts(".tollgate/config.toml", format!("[vault]\nstore = \"{url}\"\n"));
     let ran = world.run("task list");
     assert!(ran.stderr().contains("TOLLGATE_STORE_PASSWORD"), "{ran}");
+}
+
+#[test]
+fn half_a_login_is_a_fault_that_names_the_other_half() {
+    let world = World::new();
+    world.puts(".tollgate/config.toml", "[vault]\nstore = \"etcd://127.0.0.1:1/x\"\n");
+    let (user, password) = ("TOLLGATE_STORE_USER", "TOLLGATE_STORE_PASSWORD");
+    for (set, missing) in [(user, password), (password, user)] {
+        for line in [&["task", "list"][..], &["vault", "copy", "--to", "etcd://127.0.0.1:1/y"]] {
+            let ran = world.tollgate(line).env(set, "hunter2").ends().is(2);
+            let said = format!("`{set}` is set and `{missing}` is not");
+            assert!(ran.stderr().contains(&said) && !ran.stderr().contains("hunter2"), "{ran}");
+        }
+    }
+    // Tasks in folders need no login.
+    let world = World::new();
+    world.run("init --vault").is(0);
+    world.tollgate(["task", "list"]).env(password, "hunter2").ends().is(0);
 }
 
 #[test]

@@ -4,13 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
 use super::{Remote, git, tollgate};
+use crate::chance::{Dice, executable, size};
 use crate::world::{Process, World};
 
 /// Records when the work on a task begins and ends, in one file for all clones.
@@ -31,33 +30,9 @@ esac
 exit 0
 "#;
 
-fn size() -> (usize, usize) {
-    let Ok(text) = std::env::var("TOLLGATE_GIT_CROWD") else { return (24, 8) };
-    let (tasks, clones) = text.split_once(',').unwrap();
-    (tasks.parse().unwrap(), clones.parse().unwrap())
-}
-
-/// Pseudorandom numbers, the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % sides as u64).unwrap()
-    }
-}
-
-pub(super) fn executable(path: &Path, text: &str) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-}
-
 #[test]
 fn eight_clones_and_everything_that_can_go_wrong() {
-    let (tasks, clones) = size();
+    let (tasks, clones) = size("TOLLGATE_GIT_CROWD", (24, 8));
     let remote = Remote::with_tasks(tasks);
     for hook in ["pre-receive", "reference-transaction"] {
         executable(&remote.path.join("hooks").join(hook), TROUBLE);
@@ -75,7 +50,7 @@ fn eight_clones_and_everything_that_can_go_wrong() {
     let mood = |mood: &str| fs::write(remote.path.join("MOOD"), mood).unwrap();
     let url = |n: usize, url: &str| git(&worlds[n].root(), &["remote", "set-url", "origin", url]);
     let mut crew: Vec<Process> = (0..clones).map(start).collect();
-    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let mut dice = Dice::new();
     let mut tally: BTreeMap<&str, usize> = BTreeMap::new();
     let mut offline: Vec<usize> = Vec::new();
     let began = Instant::now();

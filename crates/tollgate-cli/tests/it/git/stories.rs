@@ -137,7 +137,7 @@ fn a_hanging_push_of_a_dead_process_is_ended_by_the_next_command() {
     tollgate(&world, "sync").ends().is(0);
     let hook = remote.path.join("hooks/pre-receive");
     fs::create_dir_all(hook.parent().unwrap()).unwrap();
-    super::crowd::executable(&hook, "#!/bin/sh\ntouch hangs\nexec sleep 1000\n");
+    crate::chance::executable(&hook, "#!/bin/sh\ntouch hangs\nexec sleep 1000\n");
     let mut claim = tollgate(&world, "task claim t0 --agent blue").starts();
     until("the push", || remote.path.join("hangs").exists().then_some(()));
     claim.signal(rustix::process::Signal::KILL);
@@ -153,9 +153,9 @@ fn the_users_own_ssh_is_used_and_the_repositorys_is_not() {
     let remote = Remote::with_tasks(1);
     let world = remote.clone("");
     let [ssh, evil, witness, home] = ["ssh", "evil", "witness", "home"].map(|name| world.tmp().join(name));
-    super::crowd::executable(&ssh, "#!/bin/sh\nfor last; do :; done\nexec sh -c \"$last\"\n");
+    crate::chance::executable(&ssh, "#!/bin/sh\nfor last; do :; done\nexec sh -c \"$last\"\n");
     let text = format!("#!/bin/sh\ntouch {}\nexec {} \"$@\"\n", witness.display(), ssh.display());
-    super::crowd::executable(&evil, &text);
+    crate::chance::executable(&evil, &text);
     let url = format!("ssh://127.0.0.1:1{}", remote.path.display());
     git(&world.root(), &["remote", "set-url", "origin", &url]);
     git(&world.root(), &["config", "core.sshCommand", evil.to_str().unwrap()]);

@@ -120,3 +120,34 @@ fn a_user_without_rights_has_the_same_guard() {
     let ran = world.program("bash", ["-c", &script]).everywhere().ends();
     assert_eq!(ran.stdout(), "1234\n-rw-r--r--\ncode 0\nin\nsecret\n", "{ran}");
 }
+
+/// The tasks may be in the root of the workspace itself. Their folders are passed through, and nothing else is.
+#[test]
+fn a_claim_inside_a_run_is_seen_at_once_where_the_workspace_is_the_vault() {
+    let world = World::with("[vault]\ndir = \".\"\ndurability = \"fast\"\nsettle = \"0ms\"\n");
+    world.run("init --vault .").is(0);
+    world.run("task add X").is(0);
+    let script = format!("echo new > f; tollgate task claim x.md --agent blue >/dev/null || exit 9; {HOLD}");
+    let ran = world.held(&[], &script, || {
+        assert!(world.path("In_Progress/x.md").exists(), "the claim is not seen");
+        assert!(!world.path("f").exists(), "the file is seen too early");
+    });
+    ran.is(0);
+    world.holds("f", "new\n");
+    world.nothing_is_left();
+}
+
+/// The hint helps: the caller has called the command correctly.
+#[test]
+fn a_command_that_cannot_be_guarded_gets_a_hint_that_helps() {
+    let world = World::new();
+    let ran = alone(
+        &world,
+        "echo 0 > /proc/sys/user/max_user_namespaces; cd $W; \
+         setpriv --bounding-set=-all --inh-caps=-all bash -c \"$(declare -f run); W=$W; run --mode transaction -- true\"",
+    );
+    let ran = ran.is(125);
+    assert!(ran.stderr().contains("take a weaker level with `--mode gate`"), "{ran}");
+    let ran = world.tollgate(["run", "--pass", "/tmp", "--", "true"]).ends().is(125);
+    assert!(ran.stderr().contains("give `--pass` a folder below the root"), "{ran}");
+}

@@ -173,3 +173,29 @@ fn a_command_that_codex_forbids_does_not_run() {
     let (_, _, shown) = real.model.ended();
     assert_eq!(shown.matches("policy forbids").count(), 2, "{shown}");
 }
+
+/// The rules of Claude Code judge the command of the model, and not the comment and the prefix that guard it.
+#[test]
+fn a_command_that_claude_code_does_not_allow_does_not_run() {
+    let Some(bin) = programs() else { return };
+    let world = repository();
+    world.puts("fix.sh", "echo mine > allowed\n");
+    world.puts("allowed", "one\n");
+    let script = vec![
+        step(Shell("touch forbidden"), Done),
+        step(Shell("echo one && touch forbidden"), Done),
+        step(Shell("python3 -c \"open('asked', 'w')\""), Done),
+        step(Shell("sh fix.sh"), Done),
+    ];
+    let mut real = Real::new(&world, Speaks::Claude, script);
+    real.allowed = "Bash(sh fix.sh)";
+    real.plays_with(bin, |command| {
+        command.args(["--disallowedTools", "Bash(touch:*)"]);
+    });
+    assert!(!world.path("forbidden").exists(), "the rule did not fire");
+    assert!(!world.path("asked").exists(), "nobody has allowed this command");
+    world.holds("allowed", "mine\n");
+    let lines = world.json("ledger tail --type MUTATION");
+    let line = lines.as_array().unwrap().iter().find(|line| line["payload"]["target_file"] == "allowed");
+    assert!(line.is_some_and(|line| line["payload"]["via"] == "run"), "{lines}");
+}

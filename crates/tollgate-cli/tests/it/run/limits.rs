@@ -121,20 +121,22 @@ fn a_user_without_rights_has_the_same_guard() {
     assert_eq!(ran.stdout(), "1234\n-rw-r--r--\ncode 0\nin\nsecret\n", "{ran}");
 }
 
-/// The tasks may be in the root of the workspace itself. Their folders are passed through, and nothing else is.
+/// The folders of tasks are passed through one by one, and the kernel moves nothing between them. The gate has no view.
 #[test]
-fn a_claim_inside_a_run_is_seen_at_once_where_the_workspace_is_the_vault() {
+fn where_the_workspace_is_the_vault_tasks_are_claimed_in_gate_mode_only() {
     let world = World::with("[vault]\ndir = \".\"\ndurability = \"fast\"\nsettle = \"0ms\"\n");
     world.run("init --vault .").is(0);
     world.run("task add X").is(0);
-    let script = format!("echo new > f; tollgate task claim x.md --agent blue >/dev/null || exit 9; {HOLD}");
-    let ran = world.held(&[], &script, || {
-        assert!(world.path("In_Progress/x.md").exists(), "the claim is not seen");
-        assert!(!world.path("f").exists(), "the file is seen too early");
+    let claim = "tollgate task claim x.md --agent blue";
+    world.guarded(&format!("echo new > f; {claim}")).ends().is(3);
+    world.holds("f", "new\n");
+    assert!(world.path("Needs_Action/x.md").exists(), "the task is where it was");
+    let script = format!("{claim} || exit 9; {HOLD}");
+    let ran = world.held(&["--mode", "gate"], &script, || {
+        let lost = world.run("task claim x.md --agent red");
+        assert!(format!("{lost}").starts_with("exit 1"), "the claim is not seen: {lost}");
     });
     ran.is(0);
-    world.holds("f", "new\n");
-    world.nothing_is_left();
 }
 
 /// The hint helps: the caller has called the command correctly.

@@ -265,7 +265,7 @@ fn answer(invocation: &Invocation, args: &RunArgs, outcome: &RunOutcome) -> Resu
     let json = match invocation.form() {
         Form::Json => serde_json::to_value(&record).unwrap_or_default(),
         // A search has thousands of reads.
-        _ => Value::Null,
+        Form::Words => Value::Null,
     };
     Ok(Answer::Exit(code, Said { notes, json, words: String::new() }))
 }

@@ -23,12 +23,16 @@ fn main() {
     let files = bench.workspace("files", 10_000);
     bench.compare("start, 10,000 files", &files, &["/bin/true"], 30, &|_| {});
     bench.compare(
-        "search 10,000 files",
+        "grep -r, 10,000 files",
         &files,
         &["grep", "-rc", "nothing", "--exclude-dir=.tollgate", "."],
         15,
         &|_| {},
     );
+    // ripgrep uses all processors, and is what agents search with.
+    if Command::new("rg").arg("--version").output().is_ok_and(|ran| ran.status.success()) {
+        bench.compare("rg, 10,000 files", &files, &["rg", "-c", "nothing"], 15, &|_| {});
+    }
     bench.compare("change one file", &tiny, &["sed", "-i", "s/text/text/", "d0/f0"], 30, &|_| {});
     let git = bench.workspace("git", 5_000);
     bench.git(&git, &["init", "-q"]);

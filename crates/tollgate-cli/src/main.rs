@@ -16,6 +16,7 @@ mod host;
 mod invocation;
 mod output;
 mod person;
+mod prefixed;
 mod replace;
 mod report;
 mod root;

@@ -67,6 +67,16 @@ impl Surroundings {
         env::current_exe().ok().filter(|path| path.exists()).unwrap_or_else(|| "tollgate".into())
     }
 
+    /// The user's shell.
+    pub(crate) fn shell() -> OsString {
+        env::var_os("SHELL").filter(|shell| !shell.is_empty()).unwrap_or_else(|| "/bin/bash".into())
+    }
+
+    /// Whether this variable of an agent program has this text in it.
+    pub(crate) fn mentions(variable: &str, text: &str) -> bool {
+        env::var(variable).is_ok_and(|value| value.contains(text))
+    }
+
     /// The folder for temporary files.
     pub(crate) fn temporary() -> PathBuf {
         env::temp_dir()

@@ -79,7 +79,11 @@ pub(crate) fn remove_dead(root: &Root) -> Result<usize> {
     for id in ids {
         let mut lock_file = runs.join(&id);
         lock_file.as_mut_os_string().push(LOCK);
-        let Some(_lock) = Lock::acquire(&lock_file, Duration::ZERO)? else { continue };
+        let Some(lock) = Lock::acquire(&lock_file, Duration::ZERO)? else { continue };
+        // Another process has removed it between the opening of the file and its lock.
+        if !has_name(lock.file()) {
+            continue;
+        }
         let folder = runs.join(&id);
         remove_tree(&folder).at("remove the folder", &folder)?;
         fs::remove_file(&lock_file).at("remove", &lock_file)?;
@@ -110,4 +114,31 @@ fn remove_tree(folder: &Path) -> io::Result<()> {
         }
     }
     fs::remove_dir(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::{Options, Workspace};
+
+    #[test]
+    fn several_processes_remove_dead_runs_at_the_same_time() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join(".tollgate")).unwrap();
+        let workspace = Workspace::open(folder.path(), Options::default()).unwrap();
+        let runs = folder.path().join(".tollgate").join(RUNS);
+        make_private(&runs).unwrap();
+        for round in 0..300 {
+            let dead = runs.join(format!("{round:016x}"));
+            fs::create_dir(&dead).unwrap();
+            fs::write(runs.join(format!("{round:016x}{LOCK}")), "").unwrap();
+            std::thread::scope(|scope| {
+                let removers: Vec<_> = (0..4).map(|_| scope.spawn(|| remove_dead(&workspace))).collect();
+                let removed: usize =
+                    removers.into_iter().map(|remover| remover.join().unwrap().unwrap()).sum();
+                assert!(removed >= 1, "round {round}: nobody has removed it");
+            });
+            assert!(!dead.exists());
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! `tollgate run`: runs a command, guarded.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, IsTerminal, stderr};
 use std::os::fd::OwnedFd;
@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, exit};
 
 use clap::{Args, ValueEnum};
+use serde_json::Value;
 use tollgate::State;
 use tollgate::error::Fault;
 use tollgate::gate::Gate;
@@ -24,6 +25,7 @@ use crate::answer::{Answer, Form, Said};
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::output;
+use crate::prefixed::{self, Prefixed};
 use crate::run_turn::RunTurn;
 use crate::surroundings::Surroundings;
 use crate::words::{self, NoteReader};
@@ -62,6 +64,9 @@ pub(crate) struct RunArgs {
     /// The folder with the turn of an agent whose hook lets this command run. The turn learns from the record
     #[arg(long, value_name = "DIR", hide = true, requires = "record")]
     by_hook: Option<PathBuf>,
+    /// The command is one text, which an agent program would execute with a shell. Its hook may let it run guarded
+    #[arg(long, hide = true)]
+    prefixed: bool,
     /// The command and its arguments
     #[arg(required = true, last = true, value_name = "COMMAND", value_hint = clap::ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
@@ -92,8 +97,11 @@ impl From<ModeWord> for RunMode {
 }
 
 pub(crate) fn run(invocation: &Invocation, args: &RunArgs) -> Result<Answer, CliError> {
+    if args.prefixed {
+        return Ok(run_prefixed(invocation, &args.command[0]));
+    }
     if Surroundings::has(LEVEL_VARIABLE) {
-        return Ok(replace_this_process(args));
+        return Ok(replace_this_process(&args.command));
     }
     match supervisor::split().map_err(CliError::RunFailed)? {
         Side::Supervisor(supervisor) => supervise(invocation, args, supervisor),
@@ -110,9 +118,21 @@ pub(crate) fn run(invocation: &Invocation, args: &RunArgs) -> Result<Answer, Cli
     }
 }
 
+/// Runs the text of an agent program that puts `tollgate run --prefixed` in front of all its commands.
+fn run_prefixed(invocation: &Invocation, text: &OsStr) -> Answer {
+    let folders = invocation.folders_of_turns();
+    match prefixed::command(text, &Surroundings::executable(), Surroundings::shell(), &folders) {
+        Prefixed::Execute(words) => replace_this_process(&words),
+        Prefixed::Nothing => Answer::Exit(
+            prefixed::NOT_GUARDED,
+            Said { notes: words::no_prologue().into(), ..Said::default() },
+        ),
+    }
+}
+
 /// Inside a run, the command is guarded already.
-fn replace_this_process(args: &RunArgs) -> Answer {
-    let (program, arguments) = args.command.split_first().expect("clap requires a command");
+fn replace_this_process(command: &[OsString]) -> Answer {
+    let (program, arguments) = command.split_first().expect("clap requires a command");
     let error = Command::new(program).args(arguments).exec();
     let end = match error.kind() {
         io::ErrorKind::NotFound => RunEnd::NotFound,
@@ -242,6 +262,10 @@ fn answer(invocation: &Invocation, args: &RunArgs, outcome: &RunOutcome) -> Resu
             REFUSED
         }
     };
-    let json = serde_json::to_value(&record).unwrap_or_default();
+    let json = match invocation.form() {
+        Form::Json => serde_json::to_value(&record).unwrap_or_default(),
+        // A search has thousands of reads.
+        Form::Words => Value::Null,
+    };
     Ok(Answer::Exit(code, Said { notes, json, words: String::new() }))
 }

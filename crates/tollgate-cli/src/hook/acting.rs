@@ -20,13 +20,14 @@ use tollgate::turn::{Extent, FileState, Sighting, TurnState};
 use super::formatter::{self, Adopted};
 use super::pending_call::{Expectation, LastChange, hash_of};
 use super::plan::ToolPlan;
-use super::prologue::{Prologue, RunOf, with_commands, without_line};
+use super::prologue::{Prologue, PrologueForm, RunOf, with_commands, without_line};
 use super::run_record::RunReport;
 use super::session::HookSession;
 use super::settle;
 use super::shown::{has_word, is_same_text, shown};
 use crate::error::CliError;
 use crate::host::Host;
+use crate::host::PREFIXED;
 use crate::host::event::{Aftermath, Call, Deeds, Heard, Shown};
 use crate::invocation::Invocation;
 use crate::replace::{FileAccess, make_folder};
@@ -142,7 +143,7 @@ impl Acting<'_> {
 
     /// Writes a prologue for each command of a call.
     fn prologues(&self, call: &Call, turn: &SharedTurn, name: &str) -> Result<Vec<Prologue>, Fault> {
-        let Deeds::Shell { commands, .. } = &call.deeds else { return Ok(Vec::new()) };
+        let Deeds::Shell { commands, keep_running, .. } = &call.deeds else { return Ok(Vec::new()) };
         let (tollgate, records) = (Surroundings::executable(), self.invocation.run_folder()?);
         make_folder(&records, FileAccess::Private)?;
         let write = |(at, command): (usize, &String)| {
@@ -152,11 +153,23 @@ impl Acting<'_> {
                 agent: turn.agent(),
                 turn: turn.id(),
                 turns: self.session.turns(),
+                keep_running: *keep_running,
                 command,
             };
-            Prologue::write(self.session.folder(), &format!("{name}-{at}"), &records, &run)
+            Prologue::write(self.session.folder(), &format!("{name}-{at}"), &records, self.form(), &run)
         };
         commands.iter().enumerate().map(write).collect()
+    }
+
+    /// The form of the prologues: a comment if the program has our prefix, and the prefix finds the prologues of this session.
+    fn form(&self) -> PrologueForm {
+        let has_prefix = |variable| Surroundings::mentions(variable, PREFIXED);
+        let folders = self.invocation.folders_of_turns();
+        let is_found = || folders.iter().any(|folder| self.session.folder().starts_with(folder));
+        match self.host.shell_prefix().is_some_and(has_prefix) && is_found() {
+            true => PrologueForm::Comment,
+            false => PrologueForm::Sourced,
+        }
     }
 
     /// The answer that puts these prologues in front of the commands of a call. `None` if the program does not support it.

@@ -222,7 +222,7 @@ impl Hook {
             Deeds::Files(deeds) => deeds.iter().for_each(|deed| plan.add(deed, &self.heard.folder)),
             Deeds::Unknown if is_before => plan.suspect(&call.input, &self.heard.folder, home.as_deref()),
             Deeds::Unknown => {}
-            Deeds::Shell { commands, folder } => {
+            Deeds::Shell { commands, folder, .. } => {
                 plan.shell = true;
                 // After the tool only the names in the command's text count, and they need no parser.
                 if is_before {

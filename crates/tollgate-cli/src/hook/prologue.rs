@@ -5,6 +5,9 @@
 //! more, with the same text without the line, inside the run. If the file is missing, or if the shell does not tell what it
 //! executes, the command does not run.
 //!
+//! Some programs have rules that no such line passes, but can put a prefix in front of every command. There the line is a
+//! comment, and the prefix finds the file: see [`crate::prefixed`].
+//!
 //! Each call has its own file. It lies in the private folder of the session, so no other user can write or replace it, and the
 //! hook after the tool deletes it. The run writes its record into the state of the workspace, because the sandbox of an agent
 //! program may allow it to write only there.
@@ -18,20 +21,27 @@ use tollgate::error::Fault;
 use tollgate::name::{Agent, TurnId};
 
 use crate::host::event::{Deeds, HookEvent};
+use crate::prefixed::{COMMENT, FOLDER, NOT_GUARDED, is_plain};
 use crate::replace::{FileAccess, replace_file};
 use crate::words;
-
-/// The exit code of a command that did not run because it could not be guarded.
-const NOT_GUARDED: u8 = 74;
-
-/// The folder of the prologues, in the folder of a session.
-const FOLDER: &str = "prologues";
 
 /// A prologue, and where its run writes its record.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Prologue {
     file: PathBuf,
     record: PathBuf,
+    #[serde(default)]
+    form: PrologueForm,
+}
+
+/// What the line in front of a command is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(super) enum PrologueForm {
+    /// It sources the file.
+    #[default]
+    Sourced,
+    /// A comment, which names the file for [`crate::prefixed`]. The rules of the program ignore comments.
+    Comment,
 }
 
 /// What the run of a command needs to know.
@@ -43,28 +53,42 @@ pub(super) struct RunOf<'a> {
     pub(super) turn: &'a TurnId,
     /// The folder of the turn. The command may have another environment, so it could not find it.
     pub(super) turns: &'a Path,
+    /// Whether the command keeps running. Then nobody waits for the end of a transaction.
+    pub(super) keep_running: bool,
     /// The command, for a shell that does not tell what it executes.
     pub(super) command: &'a str,
 }
 
 impl Prologue {
     /// Writes a prologue for this command into the folder of a session. The name is unique.
-    pub(super) fn write(session: &Path, name: &str, records: &Path, run: &RunOf<'_>) -> Result<Self, Fault> {
+    pub(super) fn write(
+        session: &Path,
+        name: &str,
+        records: &Path,
+        form: PrologueForm,
+        run: &RunOf<'_>,
+    ) -> Result<Self, Fault> {
         let file = session.join(FOLDER).join(name);
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
         if !file.to_str().is_some_and(|path| path.chars().all(is_plain)) {
             // Programs quote the line in their own ways, and then the file would not find it in what the shell executes.
             let what = format!("`{}` has characters that a line of a shell must quote", file.display());
             return Err(Fault::Invalid { what });
         }
-        let prologue = Self { file, record: records.join(name) };
-        replace_file(&prologue.file, prologue.script(run).as_bytes(), FileAccess::Private)?;
+        let prologue = Self { file, record: records.join(name), form };
+        let text = match form {
+            PrologueForm::Sourced => prologue.script(run),
+            PrologueForm::Comment => prologue.words(run)[1..].join("\0"),
+        };
+        replace_file(&prologue.file, text.as_bytes(), FileAccess::Private)?;
         Ok(prologue)
     }
 
     /// The line.
     pub(super) fn line(&self) -> String {
-        format!(". {} || exit {NOT_GUARDED}\n", self.file.display())
+        match self.form {
+            PrologueForm::Sourced => format!(". {} || exit {NOT_GUARDED}\n", self.file.display()),
+            PrologueForm::Comment => format!("{COMMENT}{}\n", self.file.display()),
+        }
     }
 
     pub(super) fn record(&self) -> &Path {
@@ -77,8 +101,8 @@ impl Prologue {
         let _ = fs::remove_file(&self.record);
     }
 
-    /// The script, in the part of the language that all shells share. What only one shell can parse is a text for `eval`.
-    fn script(&self, run: &RunOf<'_>) -> String {
+    /// `tollgate run` and its options.
+    fn words(&self, run: &RunOf<'_>) -> Vec<String> {
         let words = [
             run.tollgate.display().to_string(),
             "-C".into(),
@@ -93,7 +117,12 @@ impl Prologue {
             "--by-hook".into(),
             run.turns.display().to_string(),
         ];
-        let start = words.map(|word| quoted(&word)).join(" ");
+        words.into_iter().chain(run.keep_running.then(|| "--keep-running".to_owned())).collect()
+    }
+
+    /// The script, in the part of the language that all shells share. What only one shell can parse is a text for `eval`.
+    fn script(&self, run: &RunOf<'_>) -> String {
+        let start = self.words(run).iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
         let (line, command) = (quoted(&self.line()), quoted(run.command));
         let why = quoted(words::unknown_shell());
         format!(
@@ -127,7 +156,8 @@ exec {start} -- "$tollgate_shell" ${{tollgate_login:+"$tollgate_login"}} -c "$to
 /// A command without the line of an earlier prologue: programs report the changed command, and some models repeat it.
 pub(super) fn without_line(command: &str) -> &str {
     let is_line = |line: &str| {
-        let path = line.strip_prefix(". ").and_then(|line| line.strip_suffix(" || exit 74"));
+        let sourced = line.strip_prefix(". ").and_then(|line| line.strip_suffix(" || exit 74"));
+        let path = sourced.or_else(|| line.strip_prefix(COMMENT));
         path.is_some_and(|path| Path::new(path).parent().is_some_and(|folder| folder.ends_with(FOLDER)))
     };
     match command.split_once('\n') {
@@ -195,9 +225,10 @@ mod tests {
             agent: &"a".parse().unwrap(),
             turn: &TurnId::new().unwrap(),
             turns: folder,
+            keep_running: false,
             command,
         };
-        Prologue::write(folder, "call-0", folder, &run).unwrap()
+        Prologue::write(folder, "call-0", folder, PrologueForm::Sourced, &run).unwrap()
     }
 
     fn run(shell: &[&str], text: &str) -> Output {

@@ -16,6 +16,17 @@ pub(super) struct ClaudeCode;
 
 const TOOLS: &str = "Read|Write|Edit|MultiEdit|NotebookEdit|Bash";
 
+/// The variable with a prefix for everything that Claude Code starts: shell commands, hooks and MCP servers. It quotes what is
+/// before the last ` -` in the value as one word, and appends the command as one more.
+const SHELL_PREFIX: &str = "CLAUDE_CODE_SHELL_PREFIX";
+
+/// Here `$0` is the command. Without tollgate it runs as it would without a prefix: shell commands in the user's shell, of which
+/// they source a snapshot first, and everything else in `sh`.
+const PREFIX: &str = concat!(
+    r#"sh -c 'command "-v" tollgate >/dev/null 2>&1 && exec tollgate run "--prefixed" "--" "$0"; "#,
+    r#"case $0 in "source "*) exec "${SHELL:=/bin/bash}" "-c" "$0";; esac; exec sh "-c" "$0"'"#
+);
+
 /// Tools that change no files of the workspace.
 const HARMLESS: &[&str] = &[
     "Glob",
@@ -115,7 +126,16 @@ impl Host for ClaudeCode {
             ],
             10,
         );
-        Setup::Shared { file: ".claude/settings.json", base: json!({}), entries }
+        let variable = Some((SHELL_PREFIX, PREFIX));
+        Setup::Shared { file: ".claude/settings.json", base: json!({}), entries, variable }
+    }
+
+    fn runs_commands(&self) -> bool {
+        true
+    }
+
+    fn shell_prefix(&self) -> Option<&'static str> {
+        Some(SHELL_PREFIX)
     }
 
     fn switches(&self) -> &'static [&'static str] {

@@ -232,7 +232,7 @@ fn deeds(tool: &str, input: &Value) -> Deeds {
             };
             let commands = input["commands"].as_array().map(|all| all.iter().map(command).collect());
             return match commands {
-                Some(Some(commands)) => Deeds::Shell { commands, folder: None },
+                Some(Some(commands)) => Deeds::Shell { commands, folder: None, keep_running: false },
                 _ => Deeds::Files(vec![Deed::Unreadable]),
             };
         }

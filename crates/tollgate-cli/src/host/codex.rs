@@ -113,7 +113,7 @@ impl Host for Codex {
             ],
             10,
         );
-        Setup::Shared { file: FILE, base: json!({}), entries }
+        Setup::Shared { file: FILE, base: json!({}), entries, variable: None }
     }
 
     fn switches(&self) -> &'static [&'static str] {

@@ -102,7 +102,7 @@ impl Host for CursorEditor {
             entry("stop", say()),
             entry("sessionEnd", say()),
         ];
-        Setup::Shared { file: ".cursor/hooks.json", base: json!({"version": 1}), entries }
+        Setup::Shared { file: ".cursor/hooks.json", base: json!({"version": 1}), entries, variable: None }
     }
 
     fn switches(&self) -> &'static [&'static str] {

@@ -69,6 +69,8 @@ pub(crate) enum Deeds {
         commands: Vec<String>,
         /// The folder in which they run; `None` for the agent's folder.
         folder: Option<PathBuf>,
+        /// Whether the program says that they keep running while the agent goes on.
+        keep_running: bool,
     },
 }
 

@@ -125,9 +125,18 @@ pub(super) fn shell(input: &Value, commands: &[&str], folders: &[&str]) -> Deeds
         _ => None,
     });
     match command {
-        Some(commands) => Deeds::Shell { commands, folder: path(input, folders) },
+        Some(commands) => {
+            Deeds::Shell { commands, folder: path(input, folders), keep_running: keeps_running(input) }
+        }
         None => Deeds::Files(vec![Deed::Unreadable]),
     }
+}
+
+/// Whether a command keeps running while the agent goes on: Claude Code and Gemini CLI say so in a field of their own, Copilot
+/// in a mode.
+fn keeps_running(input: &Value) -> bool {
+    is(input, &["run_in_background", "is_background", "detach"])
+        || text(input, &["mode"]).is_some_and(|mode| mode == "async" || mode == "detached")
 }
 
 /// The command that prints a file.

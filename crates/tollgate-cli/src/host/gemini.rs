@@ -113,7 +113,7 @@ impl Host for Gemini {
             // In milliseconds.
             10_000,
         );
-        Setup::Shared { file: ".gemini/settings.json", base: json!({}), entries }
+        Setup::Shared { file: ".gemini/settings.json", base: json!({}), entries, variable: None }
     }
 
     fn switches(&self) -> &'static [&'static str] {

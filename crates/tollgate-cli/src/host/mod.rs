@@ -25,7 +25,7 @@ use serde_json::Value;
 use event::HookEvent;
 pub(crate) use mcp::Registered;
 pub(crate) use program::{Canary, Host};
-pub(crate) use setup::{Became, Trust};
+pub(crate) use setup::{Became, PREFIXED, Trust};
 
 /// All programs, in the order of the help.
 pub(crate) const ALL: [&dyn Host; 7] = [

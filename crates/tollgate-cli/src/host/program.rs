@@ -39,6 +39,11 @@ pub(crate) trait Host: Sync {
         false
     }
 
+    /// The environment variable with which the program puts a prefix in front of every command, if it has one.
+    fn shell_prefix(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The answer after a tool that gives the agent a message; `None` if the program does not support that.
     fn tell(&self, words: &str) -> Option<Value>;
 

@@ -16,6 +16,9 @@ use crate::replace::{FileAccess, replace_file};
 /// The text that marks our entries.
 const OURS: &str = "tollgate hook ";
 
+/// The text that marks the prefix of a shell command, see [`crate::prefixed`].
+pub(crate) const PREFIXED: &str = "tollgate run \"--prefixed\"";
+
 /// The hooks in a program's configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Setup {
@@ -27,6 +30,8 @@ pub(crate) enum Setup {
         base: Value,
         /// Under `hooks`: the event, and the entry in its list.
         entries: Vec<(&'static str, Value)>,
+        /// Under `env`: a variable of the program, and its value.
+        variable: Option<(&'static str, &'static str)>,
     },
     /// Separate files: path, text and permissions.
     Own(Vec<(&'static str, String, FileAccess)>),
@@ -113,11 +118,17 @@ impl Setup {
     /// Whether our entries are there, exactly as this version writes them.
     pub(crate) fn is_in_place(&self, root: &Path) -> Result<bool, Fault> {
         Ok(match self {
-            Self::Shared { file, entries, .. } => {
+            Self::Shared { file, entries, variable, .. } => {
                 let Some(there) = read_json(&root.join(file))? else { return Ok(false) };
-                entries.iter().all(|(event, entry)| {
-                    there["hooks"][event].as_array().is_some_and(|list| list.contains(entry))
-                })
+                // A value that the user has chosen stays.
+                let is_set = |(name, value)| {
+                    let found = &there["env"][name];
+                    *found == json!(value) || found.is_string() && !is_our_variable(found)
+                };
+                variable.is_none_or(is_set)
+                    && entries.iter().all(|(event, entry)| {
+                        there["hooks"][event].as_array().is_some_and(|list| list.contains(entry))
+                    })
             }
             Self::Own(files) => files
                 .iter()
@@ -157,7 +168,7 @@ impl Setup {
             return Ok(Became::Kept);
         }
         match self {
-            Self::Shared { file, base, entries } => {
+            Self::Shared { file, base, entries, variable } => {
                 let path = root.join(file);
                 let mut text = match read(&path)? {
                     Some(text) => without_ours(&path, text)?,
@@ -169,6 +180,9 @@ impl Setup {
                     for (event, entry) in entries {
                         text = with_entry(&path, &text, event, entry)?;
                     }
+                }
+                if let Some((name, value)) = variable {
+                    text = with_variable(&path, text, name, value)?;
                 }
                 write(&path, &text, FileAccess::Normal)?;
             }
@@ -239,6 +253,22 @@ fn with_entry(path: &Path, text: &str, event: &'static str, entry: &Value) -> Re
     with.ok_or_else(|| damaged(path, "`hooks` should be an object of lists"))
 }
 
+/// The text with a variable, unless the user has chosen a value for it.
+fn with_variable(path: &Path, text: String, name: &str, value: &str) -> Result<String, Fault> {
+    let config = parse(path, &text)?;
+    let with = match (config.get("env"), config.get("env").and_then(|env| env.get(name))) {
+        (None, _) => jsonc::with(&text, &[], Some("env"), &json!({name: value})),
+        (Some(_), None) => jsonc::with(&text, &[JsonStep::Key("env")], Some(name), &json!(value)),
+        (Some(_), Some(_)) => Some(text),
+    };
+    with.ok_or_else(|| damaged(path, "`env` should be an object"))
+}
+
+/// Whether the value of a variable is one of ours, of whatever version.
+fn is_our_variable(value: &Value) -> bool {
+    value.as_str().is_some_and(|value| value.contains(PREFIXED))
+}
+
 /// The text without our entries, and without the groups, lists and objects that were added with them.
 fn without_ours(path: &Path, mut text: String) -> Result<String, Fault> {
     while let Some(config) = Some(parse(path, &text)?)
@@ -250,8 +280,12 @@ fn without_ours(path: &Path, mut text: String) -> Result<String, Fault> {
     Ok(text)
 }
 
-/// The last entry of ours: a hook, or a group in which all hooks are ours.
+/// The last entry of ours: a variable, a hook, or a group in which all hooks are ours.
 fn last_of_ours(config: &Value) -> Option<Vec<JsonStep<'_>>> {
+    let mut variables = config.get("env").and_then(Value::as_object).into_iter().flatten();
+    if let Some((name, _)) = variables.find(|(_, value)| is_our_variable(value)) {
+        return Some(vec![JsonStep::Key("env"), JsonStep::Key(name)]);
+    }
     let events = config.get("hooks")?.as_object()?;
     let entries = events.iter().flat_map(|(event, list)| {
         let list = list.as_array().into_iter().flatten().enumerate();
@@ -403,6 +437,8 @@ mod tests {
                 "{ // mine\n}".into(),
                 "{\r\n\t// mine\r\n\t\"a\": [1,2], // here\r\n}\r\n".into(),
                 "{\"a\":{}, \"hooks\": {}}".into(),
+                "{\n  \"env\": {\n    \"A\": \"b\" // mine\n  }\n}\n".into(),
+                "{\"env\": {}, \"b\": 1}".into(),
                 format!("{{\n    \"hooks\": {{ /* none */ \"{event}\": [], \"Other\": [{{}}] }}\n}}"),
                 format!("{{\"hooks\":{{\"{event}\":[{{\"command\":\"lint\"}},]}}}}"),
                 format!("{{\n  \"hooks\": {{\n    \"{event}\": [\n      {{}} // mine\n    ],\n  }},\n}}\n"),

@@ -8,6 +8,7 @@ use tollgate::error::Fault;
 use tollgate::visible::plain;
 
 use super::init::NOT_IN_HOME;
+use super::run::RUN_KILLED;
 use super::text::{Viewpoint, short, shown};
 use super::usage::usage;
 use crate::error::CliError;
@@ -131,6 +132,13 @@ fn invalid_hint(what: &str) -> &'static str {
          and everything below it"
     } else if what.contains("belongs to another user") {
         "if you trust that user, run `tollgate trust` in your own terminal"
+    } else if what.contains("it cannot be guarded here") {
+        "allow what is missing, or take a weaker level with `--mode gate` or `--mode observe`; `tollgate doctor` shows which ones \
+         are possible here"
+    } else if what == RUN_KILLED {
+        "look at what the command has done so far, then run it again"
+    } else if what.contains("is not a folder in the workspace") {
+        "give `--pass` a folder below the root of the workspace"
     } else if what.contains("changes all the time") {
         "stop the program that writes to it, then try again"
     } else {

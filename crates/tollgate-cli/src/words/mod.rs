@@ -47,7 +47,7 @@ pub(crate) use init::{
 pub(crate) use ledger::{damaged_lines, ledger_line, verdict};
 pub(crate) use recovery::kept;
 pub(crate) use refusal::refused;
-pub(crate) use run::{NoteReader, RUN_KILLED, did_not_start, run_notes, run_refused};
+pub(crate) use run::{NoteReader, RUN_KILLED, did_not_start, no_prologue, run_notes, run_refused};
 pub(crate) use serve::{agent_of_server, serving};
 pub(crate) use task::{
     bad_priority, bad_verdict, board, closes_a_circle, event_line, figures, log_line, may_claim, no_vault,

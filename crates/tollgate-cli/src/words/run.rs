@@ -14,6 +14,12 @@ use crate::answer::json_line;
 pub(crate) const RUN_KILLED: &str = "the process that guards the command was killed; `tollgate ledger tail` shows which \
                                      changes were made";
 
+/// The file that says how to guard a command is gone.
+pub(crate) fn no_prologue() -> &'static str {
+    "error: tollgate cannot guard this command, because its hook has not prepared it; the command did not run\n\
+     hint: run the command again"
+}
+
 /// One payload for each line, then text for people.
 pub(crate) fn run_refused(view: &Viewpoint, level: RunLevel, refusal: &Refused, notes: &str) -> String {
     let mut lines: Vec<String> = refusal.payloads().iter().map(json_line).collect();

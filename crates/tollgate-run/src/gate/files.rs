@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use libc::c_int;
 
 use super::call::{PathArgument, SystemCall};
-use super::remembered::{KnownFile, Remembered};
+use super::remembered::Remembered;
 use super::tracee::{FinalLink, Lead, Tracee, kind_at};
 use crate::level::RunLevel;
 use crate::request::ReadsCount;
@@ -23,8 +23,8 @@ use tollgate_guard::turn::{Extent, FileState, TurnState};
 
 /// The files of a command, and who judges changes of them.
 pub(super) struct Files<'a> {
-    program: SupervisedProgram<'a>,
-    memory: &'a mut Remembered,
+    pub(super) program: SupervisedProgram<'a>,
+    pub(super) memory: &'a mut Remembered,
 }
 
 /// What a run has read and changed since the last report.
@@ -34,14 +34,14 @@ pub(super) struct Settled {
 }
 
 /// A path in the workspace, under guard.
-struct Guarded {
-    given: PathBuf,
-    path: PathBuf,
+pub(super) struct Guarded {
+    pub(super) given: PathBuf,
+    pub(super) path: PathBuf,
 }
 
 /// The file at a guarded path.
 #[derive(PartialEq, Eq)]
-enum There {
+pub(super) enum There {
     Nothing,
     File,
     Link,
@@ -50,7 +50,7 @@ enum There {
 }
 
 /// Either the path that a call may go on with, or its answer.
-type Judged<T> = std::result::Result<T, CallAnswer>;
+pub(super) type Judged<T> = std::result::Result<T, CallAnswer>;
 
 impl<'a> Files<'a> {
     pub(super) fn new(gate: &'a Gate, turn: &'a dyn TurnState, memory: &'a mut Remembered) -> Self {
@@ -94,7 +94,7 @@ impl<'a> Files<'a> {
 
     /// Where the path of a change leads. `None` if no rule applies to it. A change of a protected path is refused, and every
     /// change if the agent has lost its claim.
-    fn named(
+    pub(super) fn named(
         &mut self,
         tracee: &Tracee,
         path: &PathArgument,
@@ -213,122 +213,6 @@ impl<'a> Files<'a> {
         }
     }
 
-    fn rename(
-        &mut self,
-        tracee: &Tracee,
-        from: &PathArgument,
-        to: &PathArgument,
-        flags: u32,
-    ) -> Result<Judged<()>> {
-        let mut ends = Vec::with_capacity(2);
-        for path in [from, to] {
-            match self.named(tracee, path, FinalLink::Keep)? {
-                Ok(end) => ends.push(end),
-                Err(answer) => return Ok(Err(answer)),
-            }
-        }
-        let (Some(to), Some(from)) = (ends.pop(), ends.pop()) else { return Ok(Ok(())) };
-        for end in [&from, &to].into_iter().flatten() {
-            if matches!(there(&end.path), There::Folder | There::Link)
-                && let Err(answer) = self.must_bring_nothing_protected([&from, &to])?
-            {
-                return Ok(Err(answer));
-            }
-        }
-        if let (Some(from), Some(to)) = (&from, &to)
-            && there(&from.path) == There::Folder
-        {
-            self.memory.moved_folder(&from.path, &to.path);
-            return Ok(Ok(()));
-        }
-        let is_taken = to.as_ref().is_some_and(|to| there(&to.path) != There::Nothing);
-        if flags & libc::RENAME_NOREPLACE != 0 && is_taken {
-            // The kernel makes sure that nothing is replaced.
-            return Ok(Ok(()));
-        }
-        if let (Some(from), Some(to), 0) = (&from, &to, flags)
-            && let Some(answer) = self.replace(tracee, from, to)?
-        {
-            return Ok(Err(answer));
-        }
-        let exchange = flags & libc::RENAME_EXCHANGE != 0;
-        // The states before the call: what comes to `to`, and what is there.
-        let mut states = [FileState::Absent; 2];
-        for (end, state) in [&from, &to].into_iter().zip(&mut states) {
-            let Some(end) = end.as_ref().filter(|end| there(&end.path) == There::File) else { continue };
-            match self.judge(end, Extent::Whole)? {
-                Ok(found) => *state = found,
-                Err(answer) => return Ok(Err(answer)),
-            }
-        }
-        let comes = match &from {
-            Some(_) => states[0],
-            None => FileState::Unreadable,
-        };
-        let open = from
-            .as_ref()
-            .and_then(|from| self.memory.known.get_mut(&from.path))
-            .map_or(0, |known| std::mem::take(&mut known.open));
-        if let Some(from) = &from {
-            self.memory.becomes(&from.path, states[0], if exchange { states[1] } else { FileState::Absent });
-        }
-        if let Some(to) = &to {
-            self.memory.becomes(&to.path, states[1], comes);
-            if open > 0 {
-                self.memory.closed.watch(&to.path);
-                self.memory.known.entry(to.path.clone()).or_default().open = open;
-            }
-        }
-        Ok(Ok(()))
-    }
-
-    /// Renames a file over another one for the tracee, if that is possible: nothing can come between the comparison and the
-    /// change then.
-    fn replace(&mut self, tracee: &Tracee, from: &Guarded, to: &Guarded) -> Result<Option<CallAnswer>> {
-        let is_open = |path: &Path| self.memory.known.get(path).is_some_and(|known| known.open > 0);
-        if !self.memory.may_act
-            || [from, to].iter().any(|end| there(&end.path) != There::File || is_open(&end.path))
-            || !tracee.has_rights_of(&self.memory.view)
-        {
-            return Ok(None);
-        }
-        let state = match self.judge(from, Extent::Whole)? {
-            Ok(state) => state,
-            Err(answer) => return Ok(Some(answer)),
-        };
-        self.record_so_far(to)?;
-        let known = self.memory.known.get(&to.path).map_or(&[][..], |known| known.states.as_slice());
-        let change = SupervisedChange { given: &to.path, extent: Extent::Whole, known, open: false };
-        match self.program.replace(&from.path, &change)? {
-            Ok(None) => Ok(None),
-            Ok(Some(made)) => {
-                self.memory.refused.remove(&to.path);
-                self.memory.becomes(&from.path, state, FileState::Absent);
-                let known = self.memory.known.entry(to.path.clone()).or_default();
-                *known = KnownFile { states: vec![made.after], ..KnownFile::default() };
-                self.memory.made.push(made);
-                Ok(Some(CallAnswer::Made))
-            }
-            Err(refusal) => self.refuse(refusal).map(Some),
-        }
-    }
-
-    /// Records what the command has written into a file that it is about to replace.
-    fn record_so_far(&mut self, guarded: &Guarded) -> Result<()> {
-        let Some(before) = self.memory.known.get(&guarded.path).and_then(|known| known.before) else {
-            return Ok(());
-        };
-        let after = self.look(guarded)?;
-        let Some(known) = self.memory.known.get_mut(&guarded.path) else { return Ok(()) };
-        if before != after && known.states.contains(&after) {
-            let made = MadeChange { path: self.program.file(&guarded.path)?, before, after };
-            self.program.record_changes(std::slice::from_ref(&made))?;
-            known.before = None;
-            self.memory.made.push(made);
-        }
-        Ok(())
-    }
-
     fn link(&mut self, tracee: &Tracee, from: &PathArgument, to: &PathArgument) -> Result<Judged<()>> {
         // A second name of a protected file would be a way to change it.
         let state = match self.named(tracee, from, FinalLink::Keep)? {
@@ -354,7 +238,7 @@ impl<'a> Files<'a> {
     }
 
     /// A folder or a link must not bring protected names to a path, or take them away.
-    fn must_bring_nothing_protected(&mut self, ends: [&Option<Guarded>; 2]) -> Result<Judged<()>> {
+    pub(super) fn must_bring_nothing_protected(&mut self, ends: [&Option<Guarded>; 2]) -> Result<Judged<()>> {
         for end in ends.into_iter().flatten() {
             let file = self.program.file(&end.path)?;
             if let Some(protected) = self.program.protected_around(&file).first() {
@@ -379,7 +263,7 @@ impl<'a> Files<'a> {
     }
 
     /// What a file is now. Keeps its text for diffs.
-    fn look(&mut self, guarded: &Guarded) -> Result<FileState> {
+    pub(super) fn look(&mut self, guarded: &Guarded) -> Result<FileState> {
         let open = self.memory.known.get(&guarded.path).is_some_and(|known| known.open > 0);
         let look = self.program.look(&self.program.file(&guarded.path)?, open)?;
         if let (Some(digest), Some(text)) = (look.state.digest(), look.text) {
@@ -389,7 +273,7 @@ impl<'a> Files<'a> {
     }
 
     /// Whether the command may change a file that exists, or create it.
-    fn judge(&mut self, guarded: &Guarded, extent: Extent) -> Result<Judged<FileState>> {
+    pub(super) fn judge(&mut self, guarded: &Guarded, extent: Extent) -> Result<Judged<FileState>> {
         if self.memory.known.get(&guarded.path).is_some_and(|known| known.anything) {
             let state = self.look(guarded)?;
             let known = self.memory.known.entry(guarded.path.clone()).or_default();
@@ -413,7 +297,7 @@ impl<'a> Files<'a> {
     }
 
     /// Records a refusal once, however often the command tries.
-    fn refuse(&mut self, refusal: Refusal) -> Result<CallAnswer> {
+    pub(super) fn refuse(&mut self, refusal: Refusal) -> Result<CallAnswer> {
         let answer = CallAnswer::Fails(match refusal.reason {
             Reason::Stale(_) | Reason::Unread { .. } | Reason::Unreadable => libc::ESTALE,
             Reason::Busy { .. } => libc::EBUSY,
@@ -501,7 +385,7 @@ impl<'a> Files<'a> {
     }
 }
 
-fn there(path: &Path) -> There {
+pub(super) fn there(path: &Path) -> There {
     match kind_at(path) {
         None => There::Nothing,
         Some(kind) if kind.is_file() => There::File,

@@ -9,6 +9,7 @@ mod closed;
 mod files;
 mod guarding;
 mod remembered;
+mod rename;
 mod tracee;
 mod why_not;
 

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Result};
 
-use super::layer::hash;
+use super::hash::hash;
 
 /// The parts of a view that is put together.
 #[derive(Debug, Default)]

@@ -5,19 +5,20 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use tollgate_base::digest::{Digest, Hasher};
+use tollgate_base::digest::Digest;
 use tollgate_base::error::{At, Result};
 use tollgate_guard::commit::Was;
 use tollgate_guard::turn::FileState;
 use tollgate_guard::view::{Basis, ViewChange, ViewDeed};
 
+use super::hash::{hash, hash_up_to};
 use super::ignored::IgnoreRules;
-use super::reads::CommandReads;
+use super::reads::{CommandReads, FileUse};
 use super::start::{Names, changed};
 
 /// The attributes in which the kernel keeps what it knows about the layer.
@@ -228,7 +229,7 @@ impl Layer<'_> {
         }
         let old = self.root.join(path);
         let open = |path: &Path| File::open(path).at("open", path);
-        let hash_of = |file: File| hash_up_to(file, real.len()).at("read", &old);
+        let hash_of = |file: File| hash_up_to(&file, real.len()).at("read", &old);
         Ok(hash_of(open(&old)?)? == hash_of(open(&self.upper.join(path))?)?)
     }
 
@@ -264,15 +265,20 @@ impl Layer<'_> {
 
     /// A command that did not look at a file does not know what it replaces.
     fn basis(&self, path: &Path) -> Basis {
-        match self.reads.of(path) {
+        match self.use_of(path) {
             Some(touched) if touched.looked => Basis::Start,
             _ => Basis::Agent,
         }
     }
 
+    /// What the command did to this file. `None` if nobody knows.
+    fn use_of(&self, path: &Path) -> Option<FileUse> {
+        self.names.and_then(|names| self.reads.of(names, path))
+    }
+
     pub(super) fn was(&self, path: &Path) -> Was {
         let copied = self.copied.and_then(|copied| copied.get(path).copied().flatten());
-        let at_start = copied.or_else(|| self.reads.of(path).and_then(|touched| touched.at_start));
+        let at_start = copied.or_else(|| self.use_of(path).and_then(|touched| touched.at_start));
         match (at_start, self.names.and_then(|names| names.has(path))) {
             (Some(digest), _) => Was::Present(Some(digest)),
             (None, Some(true)) => Was::Present(None),
@@ -298,23 +304,4 @@ fn is_object_of_git(path: &Path) -> bool {
 fn has_attribute(path: &Path, name: &str) -> bool {
     let mut value = [0; 512];
     rustix::fs::lgetxattr(path, name, &mut value).is_ok_and(|length| length > 0)
-}
-
-/// The hash of a file.
-pub(super) fn hash(path: &Path) -> Result<Digest> {
-    File::open(path).and_then(|file| hash_up_to(file, u64::MAX)).at("read", path)
-}
-
-fn hash_up_to(file: File, length: u64) -> io::Result<Digest> {
-    let mut hasher = Hasher::default();
-    let mut buffer = vec![0; 64 * 1024];
-    let mut file = file.take(length);
-    loop {
-        match file.read(&mut buffer) {
-            Ok(0) => return Ok(hasher.finish()),
-            Ok(count) => hasher.update(&buffer[..count]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
 }

@@ -7,6 +7,7 @@
 //! If anything dies, only the folder of the run is left, which the next run or sweep removes.
 
 mod composite;
+mod hash;
 pub(crate) mod ignored;
 mod layer;
 mod reads;
@@ -14,7 +15,7 @@ mod start;
 mod view;
 mod why_not;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -60,6 +61,10 @@ pub(crate) const MOST_SHOWN: usize = 16;
 /// themselves in this way, and need a few milliseconds.
 const ABOUT_TO_END: Duration = Duration::from_millis(20);
 
+/// How long reports about reads are collected before they are taken. The kernel keeps 16,384 of them, and the fastest search
+/// makes some 500 in a millisecond.
+const BATCH: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+
 /// A run, from its start to its end.
 pub(crate) struct Transaction {
     root: PathBuf,
@@ -72,6 +77,9 @@ pub(crate) struct Transaction {
     composite: Option<Composite>,
     committed: HashMap<PathBuf, FileState>,
     looking: Looking,
+    /// The mounts of the view. The kernel needs time to forget what a command has looked up in them, so they stay until the
+    /// caller knows the result.
+    mounts: Option<File>,
 }
 
 /// Why transactions are not possible here.
@@ -106,6 +114,8 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt>
     if let Some(supervisor) = request.supervisor {
         supervisor.started(child.id());
     }
+    // If the command has ended already, there is nothing to keep.
+    transaction.mounts = File::open(format!("/proc/{}/ns/mnt", child.id())).ok();
     let end = transaction.wait(child.id())?;
     transaction.end(gate, request, end).map(LevelAttempt::Ran)
 }
@@ -135,8 +145,8 @@ impl Transaction {
         // Without a watcher, nobody knows what the command reads, and the outcome says so.
         let watcher = names.as_ref().and_then(|_| init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok());
         let reads = CommandReads::new(&root, start, watcher);
-        let (composite, committed, looking) = (None, HashMap::new(), Looking::default());
-        Ok(Self { root, folder, start, names, reads, rules, passed, composite, committed, looking })
+        let (composite, committed, looking, mounts) = Default::default();
+        Ok(Self { root, folder, start, names, reads, rules, passed, composite, committed, looking, mounts })
     }
 
     /// Starts a command in its view. Returns how far it came, too.
@@ -208,6 +218,10 @@ impl Transaction {
             }
             let has_ended = !ready[0].revents().is_empty();
             drop(ready);
+            if !has_ended && self.reads.may_wait() {
+                // Each report that wakes this process up costs the command time.
+                let _ = poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&BATCH));
+            }
             if let Some(names) = names {
                 self.reads.take(names);
             }
@@ -233,12 +247,7 @@ impl Transaction {
             found.ignored.clear();
         }
         let reads = self.only_read(&found);
-        let changed: Vec<PathBuf> = reads
-            .iter()
-            .filter(|(path, was)| self.has_changed(path, *was))
-            .map(|(path, _)| path.clone())
-            .collect();
-        notes.extend(changed.into_iter().map(RunNote::ReadChanged));
+        notes.extend(self.reads.changed_by_others(&reads).into_iter().map(RunNote::ReadChanged));
         notes.extend(found.special.iter().cloned().map(RunNote::NotKept));
         let serial = match request.changed_read {
             ChangedRead::Refuse => {
@@ -251,7 +260,7 @@ impl Transaction {
         let after = match (left_behind, &refused) {
             (true, None) => AfterRun::of(|gate, turn| self.finish(gate, turn)),
             // If processes are left, they keep their view. What they change goes nowhere.
-            (_, Some(_)) | (false, None) => AfterRun::of(|_, _| self.folder.remove()),
+            (_, Some(_)) | (false, None) => AfterRun::of(|_, _| self.clean_up()),
         };
         Ok(RunOutcome { level: RunLevel::Transaction, end, refused, reads, writes, notes, after })
     }
@@ -338,21 +347,10 @@ impl Transaction {
 
     /// The files that the command looked at and did not change.
     fn only_read(&self, found: &LayerChanges) -> Vec<(PathBuf, FileUse)> {
-        let mut files = self.reads.looked_at();
-        let is_there = |path: &Path| self.names.as_ref().and_then(|names| names.has(path)) == Some(true);
-        let is_written = |path: &Path| found.files.iter().any(|change| change.path == path);
-        files.retain(|(path, _)| is_there(path) && !is_written(path));
+        let written: HashSet<&Path> = found.files.iter().map(|change| change.path.as_path()).collect();
+        let mut files = self.names.as_ref().map_or_else(Vec::new, |names| self.reads.looked_at(names));
+        files.retain(|(path, _)| written.is_empty() || !written.contains(path.as_path()));
         files
-    }
-
-    /// Whether another program has changed a file that the command read.
-    fn has_changed(&self, path: &Path, touched: FileUse) -> bool {
-        let real = self.root.join(path);
-        match fs::metadata(&real) {
-            Ok(found) if changed(&found) < self.start => false,
-            Ok(_) => touched.at_start.is_none_or(|was| layer::hash(&real).ok() != Some(was)),
-            Err(_) => true,
-        }
     }
 
     /// The turn learns what the command read, unless the caller decides that by itself.
@@ -383,6 +381,12 @@ impl Transaction {
         }
         let found = self.look()?;
         self.commit(gate, turn, found, Vec::new())?;
+        self.clean_up()
+    }
+
+    /// Removes what is left of the run. The caller knows its result, so this may take time.
+    fn clean_up(self) -> Result<()> {
+        drop((self.mounts, self.reads));
         self.folder.remove()
     }
 }

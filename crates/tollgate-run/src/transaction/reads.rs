@@ -1,18 +1,20 @@
 //! What a command reads, as the kernel reports it: which files, and whether it looked at a file before it wrote it.
 
 use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::Read;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify::{Event, ReadFlags, Reader};
+use rustix::fs::{AtFlags, Mode, OFlags, open, statat};
 use rustix::io::Errno;
 
-use super::start::{Names, changed};
-use tollgate_base::digest::{Digest, Hasher};
+use super::hash::{hash, hash_up_to};
+use super::start::{Names, changed, changed_at};
+use tollgate_base::digest::Digest;
 
 /// The number of files that are hashed when they are read for the first time, and the size of the largest. Enough for what an
 /// agent looks at; a search through all files must not wait for hashes.
@@ -33,13 +35,14 @@ pub(super) struct CommandReads {
     root: PathBuf,
     start: i128,
     watcher: Option<OwnedFd>,
-    touched: HashMap<PathBuf, FileUse>,
+    /// For each folder, by its number, what the command did to files in it.
+    touched: Vec<HashMap<OsString, FileUse>>,
     hashed: usize,
 }
 
 impl CommandReads {
     pub(super) fn new(root: &Path, start: i128, watcher: Option<OwnedFd>) -> Self {
-        Self { root: root.to_owned(), start, watcher, touched: HashMap::new(), hashed: 0 }
+        Self { root: root.to_owned(), start, watcher, touched: Vec::new(), hashed: 0 }
     }
 
     /// From where the reports come. `None` if nobody knows what the command reads.
@@ -73,58 +76,87 @@ impl CommandReads {
         self.watcher = Some(watcher);
     }
 
+    /// Whether reports may wait for a moment: what they are about is not hashed any more.
+    pub(super) fn may_wait(&self) -> bool {
+        self.hashed >= MOST_HASHED
+    }
+
     fn note(&mut self, names: &Names, event: &Event<'_>) {
         let flags = event.events();
         let Some(name) = event.file_name().filter(|_| !flags.contains(ReadFlags::ISDIR)) else { return };
-        let folder = usize::try_from(event.wd() - 1).ok().and_then(|number| names.folder(number));
-        let Some(folder) = folder else { return };
-        let path = folder.join(std::ffi::OsStr::from_bytes(name.to_bytes()));
+        let Ok(number) = usize::try_from(event.wd() - 1) else { return };
+        let Some(folder) = names.folder(number) else { return };
+        if self.touched.len() <= number {
+            self.touched.resize_with(number + 1, HashMap::new);
+        }
+        let name = OsStr::from_bytes(name.to_bytes());
         let is_read = flags.intersects(ReadFlags::ACCESS | ReadFlags::CLOSE_NOWRITE);
-        let is_new = !self.touched.contains_key(&path);
-        if is_new && is_read && self.hashed < MOST_HASHED {
-            self.hashed += 1;
-            let at_start = self.hash_at_start(&path);
-            self.touched.insert(path, FileUse { looked: true, changed: false, at_start });
+        if let Some(touched) = self.touched[number].get_mut(name) {
+            match is_read {
+                true => touched.looked |= !touched.changed,
+                false => touched.changed = true,
+            }
             return;
         }
-        let touched = self.touched.entry(path).or_default();
-        match is_read {
-            true => touched.looked |= !touched.changed,
-            false => touched.changed = true,
-        }
+        let at_start = (is_read && self.hashed < MOST_HASHED)
+            .then(|| {
+                self.hashed += 1;
+                self.hash_at_start(&folder.join(name))
+            })
+            .flatten();
+        let touched = FileUse { looked: is_read, changed: !is_read, at_start };
+        self.touched[number].insert(name.to_owned(), touched);
     }
 
     /// The hash of a file that nobody has changed since the start.
-    pub(super) fn hash_at_start(&self, path: &Path) -> Option<Digest> {
-        let mut file = File::open(self.root.join(path)).ok()?;
+    fn hash_at_start(&self, path: &Path) -> Option<Digest> {
+        let file = File::open(self.root.join(path)).ok()?;
         let is_old = |file: &File| {
             let found = file.metadata().ok()?;
             (found.is_file() && found.len() <= LARGEST_HASHED && changed(&found) < self.start).then_some(())
         };
         is_old(&file)?;
-        let mut hasher = Hasher::default();
-        let mut buffer = vec![0; 64 * 1024];
-        loop {
-            match file.read(&mut buffer).ok()? {
-                0 => break,
-                count => hasher.update(&buffer[..count]),
-            }
-        }
+        let digest = hash_up_to(&file, LARGEST_HASHED).ok()?;
         is_old(&file)?;
-        Some(hasher.finish())
+        Some(digest)
     }
 
     /// What the command did to this file. `None` if nobody knows.
-    pub(super) fn of(&self, path: &Path) -> Option<FileUse> {
+    pub(super) fn of(&self, names: &Names, path: &Path) -> Option<FileUse> {
         self.watcher.as_ref()?;
-        Some(self.touched.get(path).copied().unwrap_or_default())
+        let place = names.place(path);
+        let touched = place.and_then(|(number, name)| self.touched.get(number)?.get(name));
+        Some(touched.copied().unwrap_or_default())
     }
 
-    /// The files that the command looked at, sorted.
-    pub(super) fn looked_at(&self) -> Vec<(PathBuf, FileUse)> {
-        let looked = self.touched.iter().filter(|(_, touched)| touched.looked);
-        let mut files: Vec<_> = looked.map(|(path, touched)| (path.clone(), *touched)).collect();
-        files.sort_by(|a, b| a.0.cmp(&b.0));
+    /// The files that the command looked at, of those that were there when it started, folder by folder.
+    pub(super) fn looked_at(&self, names: &Names) -> Vec<(PathBuf, FileUse)> {
+        let mut folders: Vec<_> = names.folders().enumerate().zip(&self.touched).collect();
+        folders.sort_unstable_by_key(|((_, folder), _)| *folder);
+        let mut files = Vec::new();
+        for ((number, folder), touched) in folders {
+            let is_one = |name: &OsStr, touched: &FileUse| touched.looked && names.has_in(number, name);
+            let mut looked: Vec<_> = touched.iter().filter(|(name, touched)| is_one(name, touched)).collect();
+            looked.sort_unstable_by_key(|(name, _)| *name);
+            files.extend(looked.into_iter().map(|(name, touched)| (folder.join(name), *touched)));
+        }
         files
+    }
+
+    /// The files of these that another program has changed since the start.
+    pub(super) fn changed_by_others(&self, files: &[(PathBuf, FileUse)]) -> Vec<PathBuf> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // Shorter paths are faster to follow, and there may be thousands.
+        let root = open(&self.root, flags, Mode::empty());
+        let is_old = |path: &Path| {
+            let found = root.as_ref().ok().and_then(|root| statat(root, path, AtFlags::empty()).ok());
+            found.is_some_and(|found| changed_at(&found) < self.start)
+        };
+        let is_same = |path: &Path, was: Option<Digest>| {
+            was.is_some_and(|was| hash(&self.root.join(path)).is_ok_and(|now| now == was))
+        };
+        let changed =
+            files.iter().filter(|(path, touched)| !is_old(path) && !is_same(path, touched.at_start));
+        changed.map(|(path, _)| path.clone()).collect()
     }
 }

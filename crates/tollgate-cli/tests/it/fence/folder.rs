@@ -5,7 +5,8 @@ use std::fs;
 use rustix::process::Signal;
 
 use super::{Claim, DOORS, claims_when_free, fenced_lines, lets_through, refuses, under};
-use crate::etcd::{executable, lines};
+use crate::chance::executable;
+use crate::etcd::lines;
 use crate::world::{World, until};
 
 /// A workspace with a vault and a task `x`.

@@ -283,6 +283,69 @@ fn no_answer_decides_for_the_person_except_where_the_program_needs_it() {
     assert_eq!((&input["description"], &input["timeout"]), (&json!("d"), &json!(5)), "all fields are kept");
 }
 
+/// Claude Code starts every command with the prefix from its settings. The line in front of a command is a comment then.
+#[test]
+fn a_program_with_a_prefix_runs_a_command_as_a_transaction() {
+    let world = repository(SETTINGS);
+    world.run("init --host claude-code").is(0);
+    let settings: Value =
+        serde_json::from_slice(&fs::read(world.path(".claude/settings.json")).unwrap()).unwrap();
+    let prefix = settings["env"]["CLAUDE_CODE_SHELL_PREFIX"].as_str().unwrap();
+    let agent = Program::new(&world, "claude-code", "s");
+    let before = |command: &str, call: &str| agent.before(&Tool::Shell(command), call);
+    let ask = |command: &str, call: &str| {
+        let hook = world.tollgate(["hook", "claude-code"]).env("CLAUDE_CODE_SHELL_PREFIX", prefix);
+        let answer = hook.stdin(before(command, call).to_string()).ends();
+        let input = &answer.json()["hookSpecificOutput"]["updatedInput"];
+        input["command"].as_str().unwrap().to_owned()
+    };
+    let words = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
+    // As Claude Code puts it together: a snapshot of the user's shell, then the command.
+    let starts = |command: &str| {
+        let text = format!("source /dev/null && eval {} < /dev/null && pwd -P >| ../cwd", words(command));
+        world.script(&format!("{prefix} {}", words(&text))).ends()
+    };
+    let command = ask("echo $TOLLGATE_RUN it\\'s; python3 fix.py", "c");
+    assert!(command.starts_with("# tollgate: /"), "{command}");
+    let ran = starts(&command).is(0);
+    assert_eq!(ran.stdout(), "transaction it's\n", "{ran}");
+    world.holds("f", "mine\n");
+    // A command without a hook runs as without a prefix, and so does one whose comment names another file.
+    for command in ["echo $TOLLGATE_RUN plain", "# tollgate: /etc/passwd\necho $TOLLGATE_RUN plain"] {
+        assert_eq!(starts(command).is(0).stdout().trim(), "plain", "{command}");
+    }
+    // What cannot be guarded does not run.
+    let file = command.lines().next().unwrap().strip_prefix("# tollgate: ").unwrap();
+    fs::remove_file(file).unwrap();
+    let ran = starts(&command).is(74);
+    assert!(ran.stderr().contains("did not run"), "{ran}");
+    // Without tollgate, the prefix does nothing.
+    let plain = world.script(&format!("PATH=/usr/bin:/bin; {prefix} 'echo one'")).ends().is(0);
+    assert_eq!(plain.stdout(), "one\n");
+}
+
+/// Nobody would see what a server writes in a transaction before it ends.
+#[test]
+fn a_command_that_the_program_leaves_running_is_guarded_call_by_call() {
+    for (host, field, value, level) in [
+        ("claude-code", "run_in_background", json!(true), "gate"),
+        ("claude-code", "run_in_background", json!(false), "transaction"),
+        ("gemini", "is_background", json!(true), "gate"),
+        ("gemini", "is_background", json!(false), "transaction"),
+        ("copilot", "mode", json!("async"), "gate"),
+        ("copilot", "mode", json!("sync"), "transaction"),
+    ] {
+        let world = repository(SETTINGS);
+        let agent = Program::new(&world, host, "s");
+        let mut before = agent.before(&Tool::Shell("echo $TOLLGATE_RUN"), "c");
+        let input = if host == "copilot" { "toolArgs" } else { "tool_input" };
+        before[input][field] = value.clone();
+        let text = changed(host, &agent.hook(&before).json()).unwrap();
+        let ran = world.script(&text).ends().is(0);
+        assert_eq!(ran.stdout().trim(), level, "{host}, {field}: {value}");
+    }
+}
+
 /// The line of an earlier prologue that a model repeats, because its program showed it the changed command.
 #[test]
 fn a_repeated_line_is_replaced() {
@@ -332,7 +395,7 @@ fn init_lets_commands_run_where_the_program_was_tried_with_it() {
     for (hosts, line) in [
         ("--host codex --host copilot", "shell = \"transaction\""),
         ("--host cline --host opencode", "shell = \"transaction\""),
-        ("--host claude-code", "# shell = \"parse\""),
+        ("--host claude-code", "shell = \"transaction\""),
         ("--host copilot --host gemini", "# shell = \"parse\""),
         ("", "# shell = \"parse\""),
     ] {

@@ -1,6 +1,10 @@
 //! What the agent knows: a command that writes a file without looking at it must not destroy what the agent has not seen.
 
-use super::refused;
+use std::fs;
+
+use serde_json::Value;
+
+use super::{HOLD, refused};
 use crate::world::World;
 
 #[test]
@@ -77,7 +81,7 @@ fn the_record_has_reads_and_writes() {
     let record = world.tmp().join("record");
     let record = record.to_str().unwrap();
     world.guarded_with(&["--record", record], "cat f; echo 2 > g; echo n > new; exit 3").ends().is(3);
-    let record: serde_json::Value = serde_json::from_slice(&std::fs::read(record).unwrap()).unwrap();
+    let record: Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
     let hash = crate::world::hash;
     assert_eq!(
         record,
@@ -106,4 +110,75 @@ fn with_a_record_a_read_of_the_command_is_not_yet_one_of_the_agent() {
     let record = world.tmp().join("record");
     world.guarded_with(&["--turn", &turn, "--record", record.to_str().unwrap()], "cat f").ends().is(0);
     refused(world.guarded_with(&["--turn", &turn], "echo mine > f").ends());
+}
+
+/// A workspace with more files than a run hashes when they are read.
+fn to_search() -> World {
+    let world = World::with("[guard]\nunread = \"refuse\"\n");
+    for number in 0..3_000 {
+        let folder = world.path(format!("d{}", number % 30));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(format!("f{number}")), "one\n").unwrap();
+    }
+    world
+}
+
+const SEARCH: &str = "grep -rc nothing --exclude-dir=.tollgate . >/dev/null";
+
+#[test]
+fn a_search_through_thousands_of_files_looks_at_each_of_them() {
+    let world = to_search();
+    let record = world.tmp().join("record");
+    let options = ["--record", record.to_str().unwrap()];
+    // It has looked at all of them, so it may write any, though the agent has read none.
+    let script = format!("{SEARCH}; for n in 0 1499 2999; do echo mine > d$((n % 30))/f$n; done");
+    world.guarded_with(&options, &script).ends().is(0);
+    for file in ["d0/f0", "d29/f1499", "d29/f2999"] {
+        world.holds(file, "mine\n");
+    }
+    let record: Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
+    let reads: Vec<&str> =
+        record["reads"].as_array().unwrap().iter().map(|read| read["path"].as_str().unwrap()).collect();
+    assert_eq!(reads.len(), 2_997);
+    assert!(reads.is_sorted_by_key(|path| path.split_once('/').unwrap()), "{reads:?}");
+    // Without the search, it has not.
+    let ran = world.guarded("echo mine > d1/f1").ends();
+    assert_eq!(refused(ran), [("f1".to_owned(), "UNREAD_FILE".to_owned())]);
+}
+
+#[test]
+fn a_file_that_changes_after_a_search_is_not_overwritten() {
+    let world = to_search();
+    for file in ["d0/f0", "d29/f1499", "d29/f2999"] {
+        let script = format!("{SEARCH}; {HOLD}; echo mine > {file}");
+        let ran = world.held(&[], &script, || world.puts(file, "theirs\n"));
+        let name = file.split_once('/').unwrap().1.to_owned();
+        assert_eq!(refused(ran), [(name, "STALE_FILE".to_owned())]);
+        world.holds(file, "theirs\n");
+    }
+}
+
+#[test]
+fn a_file_that_changes_after_a_search_is_named() {
+    let world = to_search();
+    let change = |how: &str| {
+        for file in ["d0/f0", "d29/f1499"] {
+            world.puts(file, how);
+        }
+        fs::remove_file(world.path("d29/f2999")).unwrap();
+    };
+    let script = format!("{SEARCH}; echo done > new; {HOLD}");
+    let ran = world.held(&[], &script, || change("theirs\n")).is(0);
+    let stderr = ran.stderr();
+    let named = stderr.lines().filter_map(|line| line.split_once("` was read by the command and changed"));
+    let named: Vec<&str> = named.map(|(start, _)| start.split_once('`').unwrap().1).collect();
+    assert_eq!(named, ["d0/f0", "d29/f1499", "d29/f2999"], "{ran}");
+    world.holds("new", "done\n");
+    // With `--serial`, it is more than a note.
+    world.puts("d29/f2999", "one\n");
+    let script = format!("{SEARCH}; echo done > newer; {HOLD}");
+    let mut stale = refused(world.held(&["--serial"], &script, || change("more\n")));
+    stale.sort();
+    assert_eq!(stale, ["f0", "f1499", "f2999"].map(|name| (name.to_owned(), "STALE_FILE".to_owned())));
+    assert!(!world.path("newer").exists());
 }

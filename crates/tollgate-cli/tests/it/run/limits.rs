@@ -120,3 +120,36 @@ fn a_user_without_rights_has_the_same_guard() {
     let ran = world.program("bash", ["-c", &script]).everywhere().ends();
     assert_eq!(ran.stdout(), "1234\n-rw-r--r--\ncode 0\nin\nsecret\n", "{ran}");
 }
+
+/// The folders of tasks are passed through one by one, and the kernel moves nothing between them. The gate has no view.
+#[test]
+fn where_the_workspace_is_the_vault_tasks_are_claimed_in_gate_mode_only() {
+    let world = World::with("[vault]\ndir = \".\"\ndurability = \"fast\"\nsettle = \"0ms\"\n");
+    world.run("init --vault .").is(0);
+    world.run("task add X").is(0);
+    let claim = "tollgate task claim x.md --agent blue";
+    world.guarded(&format!("echo new > f; {claim}")).ends().is(3);
+    world.holds("f", "new\n");
+    assert!(world.path("Needs_Action/x.md").exists(), "the task is where it was");
+    let script = format!("{claim} || exit 9; {HOLD}");
+    let ran = world.held(&["--mode", "gate"], &script, || {
+        let lost = world.run("task claim x.md --agent red");
+        assert!(format!("{lost}").starts_with("exit 1"), "the claim is not seen: {lost}");
+    });
+    ran.is(0);
+}
+
+/// The hint helps: the caller has called the command correctly.
+#[test]
+fn a_command_that_cannot_be_guarded_gets_a_hint_that_helps() {
+    let world = World::new();
+    let ran = alone(
+        &world,
+        "echo 0 > /proc/sys/user/max_user_namespaces; cd $W; \
+         setpriv --bounding-set=-all --inh-caps=-all bash -c \"$(declare -f run); W=$W; run --mode transaction -- true\"",
+    );
+    let ran = ran.is(125);
+    assert!(ran.stderr().contains("take a weaker level with `--mode gate`"), "{ran}");
+    let ran = world.tollgate(["run", "--pass", "/tmp", "--", "true"]).ends().is(125);
+    assert!(ran.stderr().contains("give `--pass` a folder below the root"), "{ran}");
+}

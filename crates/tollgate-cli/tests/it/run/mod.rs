@@ -14,7 +14,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
@@ -108,6 +110,8 @@ impl Run<'_> {
     fn everywhere(self) -> Self {
         let mut path = OsString::from(Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().unwrap());
         path.push(":");
+        path.push(prettier_folder().join("node_modules/.bin"));
+        path.push(":");
         path.push(std::env::var_os("PATH").unwrap());
         let home = std::env::var_os("HOME").unwrap();
         self.env("PATH", path)
@@ -119,6 +123,36 @@ impl Run<'_> {
             .env("GIT_COMMITTER_NAME", "ada")
             .env("GIT_COMMITTER_EMAIL", "ada@example.org")
     }
+}
+
+fn prettier_folder() -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_tollgate")).ancestors().nth(2).unwrap().join("prettier")
+}
+
+/// Whether prettier is there. It comes from npm. Where that is not possible, the tests say so and go on without it; with
+/// `TOLLGATE_TEST_AGENT_PROGRAMS=required` they fail.
+fn has_prettier() -> bool {
+    static IS_THERE: OnceLock<bool> = OnceLock::new();
+    *IS_THERE.get_or_init(|| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/install-prettier");
+        let ran = Command::new(script).arg(prettier_folder()).stdin(Stdio::null()).output();
+        let why = match ran {
+            Ok(ran) if ran.status.success() => return true,
+            Ok(ran) => String::from_utf8_lossy(&ran.stderr).into_owned(),
+            Err(error) => error.to_string(),
+        };
+        assert!(
+            std::env::var_os("TOLLGATE_TEST_AGENT_PROGRAMS").is_none_or(|word| word != "required"),
+            "prettier cannot be installed: {why}"
+        );
+        #[allow(clippy::print_stderr, reason = "people who run the tests must see it")]
+        {
+            eprintln!(
+                "SKIPPED: `tollgate run` is not tested with prettier, which cannot be installed: {why}"
+            );
+        }
+        false
+    })
 }
 
 /// The payloads of a refused run, by file name.

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use super::{HOLD, refused};
+use super::{HOLD, has_prettier, refused};
 use crate::world::{World, until};
 
 /// A program that changes the file `f`, which holds `one\ntwo\n`.
@@ -67,6 +67,12 @@ const CASES: &[Case] = &[
     Case { name: "git restore", before: DIRTY, script: "git restore f" },
 ];
 
+const PRETTIER: Case = case("prettier", "prettier --log-level silent --parser babel --write f");
+
+fn cases() -> impl Iterator<Item = &'static Case> {
+    CASES.iter().chain(has_prettier().then_some(&PRETTIER))
+}
+
 /// Another branch has another `f`.
 const BRANCHES: &str = "git init -q -b main . && git add f && git commit -q -m 1 && git checkout -q -b other \
     && echo other > f && git commit -q -a -m 2 && git checkout -q main";
@@ -102,7 +108,7 @@ fn save(world: &World, how: Save) {
 
 #[test]
 fn a_program_does_what_it_does_without_tollgate() {
-    for case in CASES {
+    for case in cases() {
         let (native, guarded) = (case.world(), case.world());
         native.native(case.script).ends().is(0);
         let ran = guarded.guarded(case.script).ends().is(0);
@@ -124,7 +130,7 @@ fn a_program_does_what_it_does_without_tollgate() {
 
 #[test]
 fn a_change_by_someone_else_is_never_lost() {
-    for case in CASES {
+    for case in cases() {
         for how in [Save::InPlace, Save::ByRename] {
             let world = case.world();
             let before = world.tree();
@@ -144,7 +150,7 @@ fn a_change_by_someone_else_is_never_lost() {
 /// The other change comes before the program has looked at the file. Some programs notice it themselves.
 #[test]
 fn a_change_before_the_program_looks_is_not_lost_either() {
-    for case in CASES {
+    for case in cases() {
         let world = case.world();
         let script = format!("{HOLD}; {}", case.script);
         let ran = world.held(&[], &script, || save(&world, Save::InPlace));

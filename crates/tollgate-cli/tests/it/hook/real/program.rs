@@ -55,6 +55,8 @@ pub(super) struct Real<'w> {
     pub(super) sandboxed: bool,
     /// Rules of Codex for commands.
     pub(super) rules: &'static str,
+    /// The tools that Claude Code may use without asking.
+    pub(super) allowed: &'static str,
 }
 
 impl<'w> Real<'w> {
@@ -72,6 +74,7 @@ impl<'w> Real<'w> {
             bare: false,
             sandboxed: false,
             rules: "",
+            allowed: "Bash,Read,Write,Edit",
         }
     }
 
@@ -132,10 +135,7 @@ impl<'w> Real<'w> {
                 );
                 ("opencode", &["run", "go"])
             }
-            Speaks::Claude => (
-                "claude",
-                &["-p", "go", "--permission-mode", "acceptEdits", "--allowedTools", "Bash,Read,Write,Edit"],
-            ),
+            Speaks::Claude => ("claude", &["-p", "go", "--permission-mode", "acceptEdits"]),
             Speaks::Copilot => ("copilot", &["-p", "go", "--allow-all-tools", "--allow-all-paths"]),
             Speaks::Cline => {
                 put(
@@ -189,6 +189,9 @@ impl<'w> Real<'w> {
             .env("OPENCODE_DISABLE_LSP_DOWNLOAD", "1")
             .env("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1")
             .stdin(Stdio::null());
+        if self.speaks == Speaks::Claude {
+            command.args(["--allowedTools", self.allowed]);
+        }
         command
     }
 

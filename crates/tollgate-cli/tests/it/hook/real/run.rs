@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use super::model::Act::{Read, Shell};
 use super::model::Ends::{Done, Stale};
@@ -172,4 +172,59 @@ fn a_command_that_codex_forbids_does_not_run() {
     world.holds("allowed", "one\n");
     let (_, _, shown) = real.model.ended();
     assert_eq!(shown.matches("policy forbids").count(), 2, "{shown}");
+}
+
+/// The rules of Claude Code judge the command of the model, and not the comment and the prefix that guard it.
+#[test]
+fn a_command_that_claude_code_does_not_allow_does_not_run() {
+    let Some(bin) = programs() else { return };
+    let world = repository();
+    world.puts("fix.sh", "echo mine > allowed\n");
+    world.puts("allowed", "one\n");
+    let script = vec![
+        step(Shell("touch forbidden"), Done),
+        step(Shell("echo one && touch forbidden"), Done),
+        step(Shell("python3 -c \"open('asked', 'w')\""), Done),
+        step(Shell("sh fix.sh"), Done),
+    ];
+    let mut real = Real::new(&world, Speaks::Claude, script);
+    real.allowed = "Bash(sh fix.sh)";
+    real.plays_with(bin, |command| {
+        command.args(["--disallowedTools", "Bash(touch:*)"]);
+    });
+    assert!(!world.path("forbidden").exists(), "the rule did not fire");
+    assert!(!world.path("asked").exists(), "nobody has allowed this command");
+    world.holds("allowed", "mine\n");
+    let lines = world.json("ledger tail --type MUTATION");
+    let line = lines.as_array().unwrap().iter().find(|line| line["payload"]["target_file"] == "allowed");
+    assert!(line.is_some_and(|line| line["payload"]["via"] == "run"), "{lines}");
+}
+
+/// Without hooks, the whole program runs in the gate: also its own sandbox.
+#[test]
+fn codex_inside_the_gate_overwrites_no_unseen_change() {
+    let Some(bin) = programs() else { return };
+    for sandboxed in [false, true] {
+        let world = repository();
+        world.puts("python", "one\n");
+        let foreign = world.path("python");
+        let script = vec![
+            step(Shell("cat python"), Done),
+            step_after(move || fs::write(&foreign, "foreign\n").unwrap(), Shell(PYTHON), Ends::Either),
+            step(Shell("echo new > new"), Done),
+        ];
+        let mut real = Real::new(&world, Speaks::Codex, script);
+        (real.bare, real.sandboxed) = (true, sandboxed);
+        real.plays_with(bin, |command| {
+            let mut gate = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+            gate.args(["run", "--mode", "gate", "--agent", "blue", "--"]).arg(command.get_program());
+            gate.args(command.get_args()).current_dir(world.root()).env_clear().stdin(Stdio::null());
+            gate.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            *command = gate;
+        });
+        world.holds("python", "foreign\n");
+        world.holds("new", "new\n");
+        let (_, _, shown) = real.model.ended();
+        assert!(shown.contains("Stale file handle"), "sandboxed: {sandboxed}: {shown}");
+    }
 }

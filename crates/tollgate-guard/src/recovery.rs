@@ -20,6 +20,7 @@ use serde::Serialize;
 use crate::conflict;
 use crate::disk::{Found, Quiet, Spot, Target, gone_is_none, modified};
 use crate::path::FilePath;
+use crate::refused_write;
 use crate::root::Root;
 pub use crate::stage::RecoveryKind;
 use crate::stage::{ChangeId, StageName, Standing, TargetName, owner_of_aside, unfinished_name};
@@ -148,7 +149,7 @@ pub(crate) fn prune(root: &Root) -> Result<usize> {
             }
         }
     }
-    Ok(pruned)
+    Ok(pruned + refused_write::prune(root, now, settings.max_age.0, room)?)
 }
 
 /// Moves a file from the stage to recovery.

@@ -17,6 +17,7 @@ mod init;
 pub(crate) mod launch;
 mod ledger;
 mod mcp;
+mod merge;
 mod move_file;
 mod read;
 mod recovery;
@@ -78,6 +79,7 @@ commands! {
         Delete(delete::DeleteArgs) => delete::run,
         Move(move_file::MoveArgs) => move_file::run,
         Apply(apply::ApplyArgs) => apply::run,
+        Merge(merge::MergeArgs) => merge::run,
         Run(run::RunArgs) => run::run,
         Task(task::TaskArgs) => task::run,
         Work(work::WorkArgs) => work::run,

@@ -14,6 +14,7 @@ mod git;
 mod hook;
 mod init;
 mod ledger;
+mod merge;
 mod recovery;
 mod refusal;
 mod run;
@@ -44,6 +45,7 @@ pub(crate) use init::{
     vault_made,
 };
 pub(crate) use ledger::{damaged_lines, ledger_line, verdict};
+pub(crate) use merge::{merge_diff, merge_notes, no_merge};
 pub(crate) use recovery::kept;
 pub(crate) use refusal::refused;
 pub(crate) use run::{NoteReader, RUN_KILLED, did_not_start, run_notes, run_refused};

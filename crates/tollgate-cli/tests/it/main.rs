@@ -14,6 +14,7 @@ mod init;
 mod ledger;
 mod mcp;
 mod mcp_setup;
+mod merge;
 mod old_state;
 mod owners;
 mod people;

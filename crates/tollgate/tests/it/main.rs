@@ -5,6 +5,7 @@ mod bad_input;
 mod healing;
 mod links;
 mod many_files;
+mod merge;
 mod metadata;
 mod model;
 mod mutated;

@@ -16,6 +16,7 @@ use crate::merge::{Merge, NoMerge};
 use crate::part::{Part, Selection};
 use crate::path::FilePath;
 use crate::place::{LastLink, Located, Way};
+use crate::recovery::RecoveryEntry;
 use crate::refusal::{Outcome, Reason, Refused};
 use crate::refused_write;
 use crate::request::{Action, Change, Expected, Request};
@@ -348,6 +349,17 @@ impl Gate {
             Some((Found::File(file), _)) => Expected::Hash(file.hash()?),
             _ => Expected::Absent,
         };
+        self.restore_over(turn, &entry, bytes, expected)
+    }
+
+    /// The same, over exactly this state.
+    pub fn restore_over(
+        &self,
+        turn: &dyn TurnState,
+        entry: &RecoveryEntry,
+        bytes: Vec<u8>,
+        expected: Expected,
+    ) -> Result<Outcome<Applied>> {
         self.one(turn, "restore", Change::new(entry.path.as_path(), Action::Write(bytes)).expecting(expected))
     }
 

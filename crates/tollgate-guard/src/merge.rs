@@ -118,10 +118,11 @@ pub(crate) fn merge(
     Ok(merged.map_err(|conflicts| named(&conflicts)))
 }
 
-/// The diff from the disk to the merged text.
-pub(crate) fn diff(disk: &str, merged: &str) -> String {
-    let diff = TextDiff::configure().timeout(std::time::Duration::from_secs(1)).diff_lines(disk, merged);
-    diff.unified_diff().context_radius(3).header("on disk", "merged").to_string()
+/// A unified diff from one text to another, with these names. `None` if one of them is not text, or too large.
+pub fn diff_texts(one: &[u8], other: &[u8], names: [&str; 2]) -> Option<String> {
+    let (one, other) = (text(one).ok()?, text(other).ok()?);
+    let diff = TextDiff::configure().timeout(std::time::Duration::from_secs(1)).diff_lines(one, other);
+    Some(diff.unified_diff().context_radius(3).header(names[0], names[1]).to_string())
 }
 
 fn text(bytes: &[u8]) -> Result<&str, NoMerge> {

@@ -59,6 +59,9 @@ pub struct RecoveryEntry {
     pub size: u64,
     /// The hash of the bytes. For a late write, known only once it is read.
     pub sha256: Option<Digest>,
+    /// What the path had after the write that replaced it.
+    #[serde(skip)]
+    pub replaced_with: FileState,
     #[serde(skip)]
     name: OsString,
 }
@@ -106,6 +109,7 @@ fn entry(root: &Root, spot: &Spot, kind: RecoveryKind) -> Result<Option<Recovery
         path: FilePath::trusted(root.path().join(relative)),
         kind,
         replaced_by: stage.agent,
+        replaced_with: stage.new,
         time: stage.id.time(),
         size: file.len(),
         sha256: match kind {

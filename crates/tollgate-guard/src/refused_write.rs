@@ -113,7 +113,7 @@ pub(crate) fn merge_newest(
     };
     let clean = merged.is_ok();
     let content = merged.unwrap_or_else(|conflicts| conflicts);
-    let diff = merge::diff(&String::from_utf8_lossy(&text), &content);
+    let diff = merge::diff_texts(&text, content.as_bytes(), ["on disk", "merged"]).unwrap_or_default();
     let (path, refused) = (path.clone(), stage.id.time());
     Ok(Ok(Merge { path, agent: stage.agent, refused, disk, clean, content, diff, read: text, name }))
 }

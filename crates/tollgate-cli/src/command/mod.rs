@@ -23,11 +23,13 @@ mod read;
 mod recovery;
 mod run;
 mod serve;
+mod status;
 mod sync;
 mod task;
 mod token;
 mod trust;
 mod turn;
+mod undo;
 mod vault;
 mod work;
 mod write;
@@ -71,6 +73,7 @@ commands! {
     /// The commands, in the order of the help.
     pub(crate) enum Command {
         Init(init::InitArgs) => init::run,
+        Status(status::StatusArgs) => status::run,
         Turn(turn::TurnArgs) => turn::run,
         Read(read::ReadArgs) => read::run,
         Write(write::WriteArgs) => write::run,
@@ -88,6 +91,7 @@ commands! {
         Mcp(mcp::McpArgs) => mcp::run,
         Serve(serve::ServeArgs) => serve::run,
         Token(token::TokenArgs) => token::run,
+        Undo(undo::UndoArgs) => undo::run,
         Recovery(recovery::RecoveryArgs) => recovery::run,
         Ledger(ledger::LedgerArgs) => ledger::run,
         Hook(hook::HookArgs) => hook::run,

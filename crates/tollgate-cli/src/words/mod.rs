@@ -19,6 +19,7 @@ mod recovery;
 mod refusal;
 mod run;
 mod serve;
+mod status;
 mod task;
 mod text;
 mod token;
@@ -46,10 +47,13 @@ pub(crate) use init::{
 };
 pub(crate) use ledger::{damaged_lines, ledger_line, verdict};
 pub(crate) use merge::{merge_diff, merge_notes, no_merge};
-pub(crate) use recovery::kept;
+pub(crate) use recovery::{
+    NOT_UNDONE, UNDO_QUESTION, changed_since, kept, nobody_undoes, nothing_to_undo, to_undo,
+};
 pub(crate) use refusal::refused;
 pub(crate) use run::{NoteReader, RUN_KILLED, did_not_start, run_notes, run_refused};
 pub(crate) use serve::{agent_of_server, serving};
+pub(crate) use status::{breaker_problem, fault_problem, host_problem, mode_problem, status};
 pub(crate) use task::{
     bad_priority, bad_verdict, board, closes_a_circle, event_line, figures, log_line, may_claim, no_vault,
     task_added, task_for_decision, task_is_there, task_shown, unfit,

@@ -5,6 +5,7 @@ use crate::world::World;
 const COMMANDS: &[&str] = &[
     "",
     "init",
+    "status",
     "turn",
     "turn begin",
     "turn end",
@@ -46,6 +47,7 @@ const COMMANDS: &[&str] = &[
     "token add",
     "token list",
     "token remove",
+    "undo",
     "recovery",
     "recovery list",
     "recovery show",
@@ -92,72 +94,74 @@ fn the_list_of_commands_is_complete() {
 #[test]
 fn the_first_page_of_help() {
     insta::assert_snapshot!(World::new().run("-h").filtered, @r#"
-exit 0
---- stdout
-Many agents, one workspace, nothing lost
+    exit 0
+    --- stdout
+    Many agents, one workspace, nothing lost
 
-Usage: tollgate [OPTIONS] <COMMAND>
+    Usage: tollgate [OPTIONS] <COMMAND>
 
-Commands:
-  init         Set up a workspace: write `.tollgate/config.toml`
-  turn         Start, end and show a turn: the files that an agent has read, and may therefore
-               overwrite
-  read         Print a file, and record its hash in the turn
-  write        Write stdin to a file; refused if the file has changed since it was read
-  edit         Replace old text with new text in a file
-  create       Create a file from stdin; refused if the file already exists
-  delete       Delete a file; refused if it has changed since it was read
-  move         Move or rename a file; refused if it has changed since it was read, or if the new
-               path exists
-  apply        Make several changes atomically, from JSON on stdin
-  merge        Merge a refused write with the file on disk
-  run          Run a command; refused if it would overwrite a change that its author has not seen
-  task         Add, list, claim, release, approve and reject tasks: Markdown files in the folders of
-               a vault
-  work         Claim tasks and run a command for each
-  sync         Synchronise once with the git remote: fetch new commits, and reclaim the tasks of
-               dead owners
-  vault        Copy the tasks of this workspace to another store, or from one
-  mcp          Serve the workspace to one agent over MCP, on stdin and stdout
-  serve        Serve the dashboard of this workspace, figures for monitoring, and MCP for agents
-  token        Add, list and remove the tokens with which agents use `/mcp` of `tollgate serve`
-  recovery     List, show and restore the bytes that guarded writes replaced
-  ledger       Show, follow and verify the ledger, which has one line per event
-  hook         Check a tool call of an agent program, before and after it
-  doctor       Check the workspace: how well files are protected here, what is broken, and how to
-               fix it
-  trust        Trust the commands in this workspace's configuration
-  completions  Print a completion script for a shell
-  help         Print this message or the help of the given subcommand(s)
+    Commands:
+      init         Set up a workspace: write `.tollgate/config.toml`
+      status       Show what is guarded here, who works here, and what waits for a person
+      turn         Start, end and show a turn: the files that an agent has read, and may therefore
+                   overwrite
+      read         Print a file, and record its hash in the turn
+      write        Write stdin to a file; refused if the file has changed since it was read
+      edit         Replace old text with new text in a file
+      create       Create a file from stdin; refused if the file already exists
+      delete       Delete a file; refused if it has changed since it was read
+      move         Move or rename a file; refused if it has changed since it was read, or if the new
+                   path exists
+      apply        Make several changes atomically, from JSON on stdin
+      merge        Merge a refused write with the file on disk
+      run          Run a command; refused if it would overwrite a change that its author has not seen
+      task         Add, list, claim, release, approve and reject tasks: Markdown files in the folders of
+                   a vault
+      work         Claim tasks and run a command for each
+      sync         Synchronise once with the git remote: fetch new commits, and reclaim the tasks of
+                   dead owners
+      vault        Copy the tasks of this workspace to another store, or from one
+      mcp          Serve the workspace to one agent over MCP, on stdin and stdout
+      serve        Serve the dashboard of this workspace, figures for monitoring, and MCP for agents
+      token        Add, list and remove the tokens with which agents use `/mcp` of `tollgate serve`
+      undo         Restore what the last guarded write replaced
+      recovery     List, show and restore the bytes that guarded writes replaced
+      ledger       Show, follow and verify the ledger, which has one line per event
+      hook         Check a tool call of an agent program, before and after it
+      doctor       Check the workspace: how well files are protected here, what is broken, and how to
+                   fix it
+      trust        Trust the commands in this workspace's configuration
+      completions  Print a completion script for a shell
+      help         Print this message or the help of the given subcommand(s)
 
-Options:
-  -h, --help     Print help (see more with '--help')
-  -V, --version  Print version
+    Options:
+      -h, --help     Print help (see more with '--help')
+      -V, --version  Print version
 
-Global options:
-  -C, --workspace <DIR>  Workspace [default: the nearest folder upward with `.tollgate` or `.git`,
-                         else the current folder]
-      --json             Print one JSON document and nothing else on stdout
-      --turn <ID>        Turn ID, as printed by `turn begin` [default: TOLLGATE_TURN; without one,
-                         the command is its own turn]
-      --agent <NAME>     Agent name [default: TOLLGATE_AGENT, else your user name]; `ledger tail`
-                         shows only this agent's lines
+    Global options:
+      -C, --workspace <DIR>  Workspace [default: the nearest folder upward with `.tollgate` or `.git`,
+                             else the current folder]
+          --json             Print one JSON document and nothing else on stdout
+          --turn <ID>        Turn ID, as printed by `turn begin` [default: TOLLGATE_TURN; without one,
+                             the command is its own turn]
+          --agent <NAME>     Agent name [default: TOLLGATE_AGENT, else your user name]; `ledger tail`
+                             shows only this agent's lines
 
-Example: read, think, write, in a turn
-  export TOLLGATE_TURN=$(tollgate turn begin --agent blue)
-  tollgate read src/a.rs > draft
-  (change the draft)
-  tollgate write src/a.rs < draft || echo 'read it again and redo the change'
-  tollgate turn end
+    Example: read, think, write, in a turn
+      export TOLLGATE_TURN=$(tollgate turn begin --agent blue)
+      tollgate read src/a.rs > draft
+      (change the draft)
+      tollgate write src/a.rs < draft || echo 'read it again and redo the change'
+      tollgate turn end
 
-Exit codes
-  0 done   1 refused, or not valid   2 usage error   3 fault
+    Exit codes
+      0 done   1 refused, or not valid   2 usage error   3 fault
 
-Output
-  With --json, stdout is one JSON document: the answer, the payload of a refusal, or
-  {"error","message","hint"} of a fault. Without it, refusals and faults are text on stderr;
-  for each stale file of a refused change, stdout has its report as one line of JSON.
-"#);
+    Output
+      With --json, stdout is one JSON document: the answer, the payload of a refusal, or
+      {"error","message","hint"} of a fault. Without it, refusals and faults are text on stderr;
+      for each stale file of a refused change, stdout has its report as one line of JSON.
+    "#);
 }
 
 #[test]

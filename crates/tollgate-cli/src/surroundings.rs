@@ -68,6 +68,12 @@ impl Surroundings {
         env::temp_dir()
     }
 
+    /// The command that opens the user's editor.
+    pub(crate) fn editor() -> String {
+        let named = |name: &str| env::var(name).ok().filter(|value| !value.trim().is_empty());
+        named("VISUAL").or_else(|| named("EDITOR")).unwrap_or_else(|| "vi".to_owned())
+    }
+
     /// The folders in `PATH`.
     pub(crate) fn path() -> Vec<PathBuf> {
         env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default()

@@ -116,6 +116,11 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
             }
             .into(),
         ),
+        E::EditorFailed(editor) => (
+            format!("the editor `{}` failed, so nothing was changed", plain(editor)),
+            "set `VISUAL` or `EDITOR` to the command of your editor, which must wait until you have closed the file"
+                .into(),
+        ),
         E::DraftIsNotText => ("the draft is not UTF-8".into(), "give the draft as text in UTF-8".into()),
         E::FailedIsNotDone => (
             "failed work cannot go to `Done`".into(),

@@ -35,6 +35,8 @@ const COMMANDS: &[&str] = &[
     "task approve",
     "task reject",
     "task retry",
+    "task return",
+    "task edit",
     "task reclaim",
     "task figures",
     "work",

@@ -9,7 +9,7 @@ const NAMES: [&str; 2] = ["tollgate", "tollgate-guard"];
 const VALUED: [&str; 4] = ["-C", "--workspace", "--turn", "--agent"];
 
 /// The verbs of `tollgate task` that are decisions.
-const DECISIONS: [&str; 4] = ["approve", "reject", "retry", "return"];
+const DECISIONS: [&str; 5] = ["approve", "reject", "retry", "return", "edit"];
 
 /// Programs that run the command in their arguments.
 const LAUNCHERS: [&str; 21] = [
@@ -81,6 +81,8 @@ fn decision(verb: &str) -> Option<String> {
 pub(super) fn may_be_people_only(text: &str) -> Option<String> {
     let mut words = text.split(|c: char| !(c.is_alphanumeric() || c == '-' || c == '_'));
     let has_name = words.clone().any(|word| NAMES.contains(&word));
-    let only = |word: &&str| DECISIONS.contains(word) || ["serve", "token", "trust"].contains(word);
+    // `tollgate edit` is for agents.
+    let decides = |word: &str| DECISIONS.contains(&word) && word != "edit";
+    let only = |word: &&str| decides(word) || ["serve", "token", "trust"].contains(word);
     words.find(only).filter(|_| has_name).map(|word| format!("tollgate {word}"))
 }

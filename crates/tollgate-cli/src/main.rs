@@ -15,7 +15,9 @@ mod hook;
 mod host;
 mod invocation;
 mod output;
+mod paint;
 mod person;
+mod progress;
 mod replace;
 mod report;
 mod root;
@@ -44,7 +46,7 @@ fn main() -> ExitCode {
     }
     let Arguments { global, command } = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return output::print_parse_error(&error, std::env::args_os()),
+        Err(error) => return output::print_parse_error(error, std::env::args_os()),
     };
     let invocation = Invocation::new(Surroundings::look(), global);
     let answer = command.run(&invocation);

@@ -16,6 +16,7 @@ pub(crate) mod hook;
 mod init;
 pub(crate) mod launch;
 mod ledger;
+mod man;
 mod mcp;
 mod merge;
 mod move_file;
@@ -67,7 +68,8 @@ Exit codes
 Output
   With --json, stdout is one JSON document: the answer, the payload of a refusal, or
   {\"error\",\"message\",\"hint\"} of a fault. Without it, refusals and faults are text on stderr;
-  for each stale file of a refused change, stdout has its report as one line of JSON.";
+  for each stale file of a refused change, stdout has its report as one line of JSON, unless it is
+  a terminal. On a terminal, text has colours; NO_COLOR=1 or CLICOLOR=0 switches them off.";
 
 commands! {
     /// The commands, in the order of the help.
@@ -97,6 +99,7 @@ commands! {
         Hook(hook::HookArgs) => hook::run,
         Doctor(doctor::DoctorArgs) => doctor::run,
         Trust(trust::TrustArgs) => trust::run,
+        Man(man::ManArgs) => |_, args| man::run(args, Arguments::command()),
         Completions(completions::CompletionsArgs) => |_, args| completions::run(args, Arguments::command()),
     }
 }

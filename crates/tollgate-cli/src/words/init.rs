@@ -61,6 +61,10 @@ pub(crate) fn home_is_not_set_up(root: &Path) -> String {
 }
 
 /// State that a command created in a folder that was not set up.
+pub(crate) fn man_pages(folder: &Path, pages: usize) -> String {
+    format!("wrote {} to `{}`", super::text::count(pages, "man page"), plain(&folder.to_string_lossy()))
+}
+
 pub(crate) fn created_state(root: &Path) -> String {
     format!(
         "note: created `{}`, because no folder is set up here\nhint: run `tollgate init` to choose the settings, or delete that \

@@ -42,8 +42,8 @@ pub(crate) use git::{
 };
 pub(crate) use hook::{hook_fault, hook_lost, hook_people_only, hook_refused, unknown_shell};
 pub(crate) use init::{
-    created_state, home_is_not_set_up, hooked, init, next_steps, programs_found, registered, store_chosen,
-    vault_made,
+    created_state, home_is_not_set_up, hooked, init, man_pages, next_steps, programs_found, registered,
+    store_chosen, vault_made,
 };
 pub(crate) use ledger::{damaged_lines, ledger_line, verdict};
 pub(crate) use merge::{merge_diff, merge_notes, no_merge};
@@ -65,7 +65,7 @@ pub(crate) use trust::{
     to_trust, trust_refused, trusted, untrusted_engine,
 };
 pub(crate) use turn::{turn_ended, turn_shown, turns};
-pub(crate) use usage::{bad_expectation, bad_line_number, lines_backwards, parse_error_json};
+pub(crate) use usage::{bad_expectation, bad_line_number, lines_backwards, other_command, parse_error_json};
 pub(crate) use vault::{copying, not_copied, vault_copied};
 pub(crate) use work::{
     asked_to_stop, breaker_is_open, breaker_turned, cannot_run, cannot_start, claim_is_gone, exit_status,

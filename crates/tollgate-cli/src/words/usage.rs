@@ -200,6 +200,34 @@ pub(crate) fn parse_error_json(text: &str) -> Value {
     })
 }
 
+/// The command that a person probably wants, who tries a name that other programs have for it.
+pub(crate) fn other_command(tried: &str) -> Option<String> {
+    let command = match tried {
+        "log" | "logs" | "history" | "tail" => "tollgate ledger tail",
+        "list" | "ls" | "tasks" | "board" => "tollgate task list",
+        "restore" | "revert" | "rollback" | "checkout" => "tollgate undo",
+        "recover" => "tollgate recovery list",
+        "add" | "new" => "tollgate task add TITLE",
+        "show" => "tollgate task show TASK",
+        "claim" => "tollgate task claim --next --agent NAME",
+        "release" | "done" => "tollgate task release TASK --claim-id ID",
+        "approve" | "reject" | "retry" => {
+            return Some(format!("to do that, run `tollgate task {tried} TASK`"));
+        }
+        "check" | "verify" | "health" => "tollgate doctor",
+        "info" | "ps" | "agents" | "who" => "tollgate status",
+        "dashboard" | "web" | "ui" | "server" | "start" => "tollgate serve",
+        "setup" | "install" | "hooks" | "guard" => "tollgate init --host HOST",
+        "uninstall" => "tollgate init --host HOST --remove",
+        "cat" => "tollgate read FILE",
+        "rm" | "remove" => "tollgate delete FILE",
+        "mv" | "rename" => "tollgate move FILE TO",
+        "exec" => "tollgate run -- COMMAND",
+        _ => return None,
+    };
+    Some(format!("to do that, run `{command}`"))
+}
+
 // Messages for values that clap cannot parse. Clap prints them.
 
 pub(crate) fn bad_expectation(error: &NotADigest) -> String {

@@ -59,6 +59,7 @@ const COMMANDS: &[&str] = &[
     "ledger verify",
     "hook",
     "trust",
+    "man",
 ];
 
 #[test]
@@ -133,6 +134,7 @@ fn the_first_page_of_help() {
       doctor       Check the workspace: how well files are protected here, what is broken, and how to
                    fix it
       trust        Trust the commands in this workspace's configuration
+      man          Write man pages into a folder, one for each command
       completions  Print a completion script for a shell
       help         Print this message or the help of the given subcommand(s)
 
@@ -162,7 +164,8 @@ fn the_first_page_of_help() {
     Output
       With --json, stdout is one JSON document: the answer, the payload of a refusal, or
       {"error","message","hint"} of a fault. Without it, refusals and faults are text on stderr;
-      for each stale file of a refused change, stdout has its report as one line of JSON.
+      for each stale file of a refused change, stdout has its report as one line of JSON, unless it is
+      a terminal. On a terminal, text has colours; NO_COLOR=1 or CLICOLOR=0 switches them off.
     "#);
 }
 

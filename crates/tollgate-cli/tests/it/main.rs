@@ -24,6 +24,7 @@ mod recovery;
 mod refusals;
 mod run;
 mod run_gate;
+mod screen;
 mod script;
 mod security;
 mod serve;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate::visible::plain;
 
+use super::hook::agent_instructions;
 use super::text::{Viewpoint, short, shown};
 use crate::host::Became;
 use crate::report::setup::{ConfigSetup, HostSetup};
@@ -113,7 +114,7 @@ pub(crate) fn store_chosen(store: &str) -> String {
 /// What `init` did about the hooks of agent programs.
 pub(crate) fn hooked(hooked: &[HostSetup]) -> String {
     let mut words = String::new();
-    for HostSetup { host, files, done, then } in hooked {
+    for HostSetup { host, files, done, then, .. } in hooked {
         let files = file_list(files);
         words += &match done {
             Became::Written => format!("\ninstalled hooks for `{host}` in {files}"),
@@ -125,6 +126,15 @@ pub(crate) fn hooked(hooked: &[HostSetup]) -> String {
             words += &format!("\nnext: {then}");
         }
     }
+    let uninformed = |setup: &&HostSetup| setup.done == Became::Written && !setup.greets;
+    let names: Vec<_> = hooked.iter().filter(uninformed).map(|setup| format!("`{}`", setup.host)).collect();
+    if !names.is_empty() {
+        let text = agent_instructions().replace('\n', "\n    ");
+        words += &format!(
+            "\nnext: tell the agents of {} about it, with these lines in `AGENTS.md`:\n    {text}",
+            names.join(", ")
+        );
+    }
     words
 }
 
@@ -135,7 +145,7 @@ fn file_list(files: &[PathBuf]) -> String {
 /// What `init` did about the MCP server.
 pub(crate) fn registered(registered: &[HostSetup]) -> String {
     let mut words = String::new();
-    for HostSetup { host, files, done, then } in registered {
+    for HostSetup { host, files, done, then, .. } in registered {
         let files = file_list(files);
         words += &match done {
             Became::Written => format!("\nregistered the MCP server with `{host}` in {files}"),

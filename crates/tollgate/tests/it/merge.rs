@@ -126,7 +126,7 @@ fn each_reason_for_no_merge_is_told() {
 fn refused_writes_are_limited_by_age_and_size() {
     let kept = |world: &World| {
         let folder = world.root().join(".tollgate/recovery/refused");
-        std::fs::read_dir(folder).map_or(0, std::iter::Iterator::count)
+        std::fs::read_dir(folder).map_or(0, Iterator::count)
     };
     let settings = |limits: &str| format!("[recovery]\n{limits}\n");
     for (limits, left) in [("", 1), ("max_age = \"0s\"", 0), ("max_size = \"0B\"", 0)] {

@@ -578,3 +578,32 @@ fn a_refused_edit_is_kept_too() {
         agent.writes("a.txt", "mine\n").refused("STALE_FILE");
     });
 }
+
+#[test]
+fn an_agent_is_informed_at_the_start_of_a_session_where_its_program_allows_it() {
+    for host in ["claude-code", "gemini"] {
+        let world = World::new();
+        let agent = Program::new(&world, host, "session-1");
+        let start = || agent.event(["SessionStart", "SessionStart", "SessionStart", "", "", "", ""]);
+        let answer = agent.hook(&start()).json();
+        let answer = &answer["hookSpecificOutput"];
+        assert_eq!(answer["hookEventName"], "SessionStart");
+        let text = answer["additionalContext"].as_str().unwrap();
+        assert_eq!(text.lines().count(), 3, "{text}");
+        assert!(text.contains("tollgate guards the files in this folder"), "{text}");
+        assert!(text.contains("If `tollgate task list` shows tasks"), "{text}");
+        let name = text.split("--agent ").nth(1).unwrap().split('`').next().unwrap().to_owned();
+        // The agent has the same name in the ledger.
+        agent.reads("a.txt").writes("a.txt", "new\n").ran();
+        assert_eq!(ledger(&world, "MUTATION")[0]["agent"], name.as_str());
+        world.run("init --vault").is(0);
+        let text = agent.hook(&start()).json()["hookSpecificOutput"]["additionalContext"].to_string();
+        assert!(text.contains("This folder has tasks, claim one"), "{text}");
+        world.puts(".tollgate/config.toml", "[guard]\nmode = \"off\"\n");
+        agent.says(&start());
+        let elsewhere = World::bare();
+        let agent = Program::new(&elsewhere, host, "session-1");
+        agent.says(&agent.event(["SessionStart", "SessionStart", "SessionStart", "", "", "", ""]));
+        assert!(!elsewhere.path(".tollgate").exists());
+    }
+}

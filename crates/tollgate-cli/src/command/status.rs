@@ -19,7 +19,7 @@ use crate::error::CliError;
 use crate::hook::checkup::glance;
 use crate::invocation::Invocation;
 use crate::report::status::{
-    AgentStatus, ClaimStatus, Hooks, HostUse, RefusalCount, Status, StatusProblem, WaitingTask,
+    AgentStatus, ClaimStatus, Hooks, HostUse, RefusalCount, StatusProblem, WaitingTask, WorkspaceStatus,
 };
 use crate::words;
 
@@ -41,13 +41,13 @@ pub(crate) struct StatusArgs {}
 pub(crate) fn run(invocation: &Invocation, _: &StatusArgs) -> Result<Answer, CliError> {
     let (root, _) = invocation.root()?;
     let settings = read_settings(&root.join(STATE_FOLDER).join("config.toml"))?;
-    let mut status = Status {
+    let mut status = WorkspaceStatus {
         workspace: root.to_string_lossy().into_owned(),
         set_up: invocation.has_state()?,
         mode: settings.guard.mode,
         hosts: glance(invocation, &root),
         agents: agents(invocation)?,
-        ..Status::default()
+        ..WorkspaceStatus::default()
     };
     let mut notes = String::new();
     if status.set_up {
@@ -85,7 +85,7 @@ pub(crate) fn run(invocation: &Invocation, _: &StatusArgs) -> Result<Answer, Cli
 }
 
 /// What is wrong with the guard itself.
-fn problems(status: &Status) -> Vec<StatusProblem> {
+fn problems(status: &WorkspaceStatus) -> Vec<StatusProblem> {
     let mut problems = Vec::new();
     if status.mode != GuardMode::Enforce {
         problems.push(words::mode_problem(status.mode));

@@ -7,7 +7,7 @@ use tollgate::settings::GuardMode;
 
 /// What is guarded here, who works here, and what waits for a person.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Status {
+pub(crate) struct WorkspaceStatus {
     pub(crate) workspace: String,
     /// The workspace has a state.
     pub(crate) set_up: bool,

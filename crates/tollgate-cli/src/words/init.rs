@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate::visible::plain;
 
-use super::hook::agent_instructions;
+use super::greeting::agent_instructions;
 use super::text::{Viewpoint, short, shown};
 use crate::host::Became;
 use crate::report::setup::{ConfigSetup, HostSetup};

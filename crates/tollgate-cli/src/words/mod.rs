@@ -11,6 +11,7 @@ mod claim;
 mod doctor;
 mod error;
 mod git;
+mod greeting;
 mod hook;
 mod init;
 mod ledger;
@@ -40,7 +41,8 @@ pub(crate) use error::{error, error_json};
 pub(crate) use git::{
     fenced_off, may_be_old, not_following, put_aside, silent_for_a_lease, synced, together,
 };
-pub(crate) use hook::{hook_fault, hook_greeting, hook_lost, hook_people_only, hook_refused, unknown_shell};
+pub(crate) use greeting::hook_greeting;
+pub(crate) use hook::{hook_fault, hook_lost, hook_people_only, hook_refused, unknown_shell};
 pub(crate) use init::{
     created_state, home_is_not_set_up, hooked, init, man_pages, next_steps, programs_found, registered,
     store_chosen, vault_made,

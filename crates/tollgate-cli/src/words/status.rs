@@ -6,9 +6,9 @@ use tollgate::visible::plain;
 
 use super::error::{fault_words, hint};
 use super::text::{Viewpoint, ago, count};
-use crate::report::status::{Hooks, HostStatus, Status, StatusProblem};
+use crate::report::status::{Hooks, HostStatus, StatusProblem, WorkspaceStatus};
 
-pub(crate) fn status(view: &Viewpoint, status: &Status) -> String {
+pub(crate) fn status(view: &Viewpoint, status: &WorkspaceStatus) -> String {
     let mut lines = Vec::new();
     let mut line = |label: &str, text: String| lines.push(format!("{label:<12} {text}"));
     let mode = match (status.set_up, status.mode) {

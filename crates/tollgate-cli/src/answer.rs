@@ -18,6 +18,8 @@ pub(crate) enum Form {
 pub(crate) enum Answer {
     /// The command did its work.
     Done(Said),
+    /// The same, and the text for people is a table. A terminal shows one line for each row, cut to its width.
+    Table(Said),
     /// The command ran, and its answer is no: not claimed, not valid, not decided. The exit code is 1.
     NotValid(Said),
     /// `tollgate run`: its command ended. The exit code is usually the command's own.

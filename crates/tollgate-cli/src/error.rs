@@ -82,6 +82,8 @@ pub(crate) enum UsageError {
         option: &'static str,
         value: String,
     },
+    /// The editor of `task edit` did not end well.
+    EditorFailed(String),
     DraftIsNotText,
     FailedIsNotDone,
     NobodyDecides,

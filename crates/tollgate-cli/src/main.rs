@@ -15,8 +15,10 @@ mod hook;
 mod host;
 mod invocation;
 mod output;
+mod paint;
 mod person;
 mod prefixed;
+mod progress;
 mod replace;
 mod report;
 mod root;
@@ -45,7 +47,7 @@ fn main() -> ExitCode {
     }
     let Arguments { global, command } = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return output::print_parse_error(&error, std::env::args_os()),
+        Err(error) => return output::print_parse_error(error, std::env::args_os()),
     };
     let invocation = Invocation::new(Surroundings::look(), global);
     let answer = command.run(&invocation);

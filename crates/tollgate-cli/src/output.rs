@@ -3,15 +3,17 @@
 //! Invariant: with `--json`, stdout gets one JSON document and nothing else.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use serde::Serialize;
 use tollgate::guard::Refused;
 use tollgate::refusal::{ErrorType, Payload, Report};
 
 use crate::answer::{Answer, Form, json_line};
 use crate::error::CliError;
+use crate::paint::Canvas;
 use crate::words::{self, Viewpoint};
 
 /// The payload of the first refusal, and those of all.
@@ -26,7 +28,7 @@ struct AllRefused {
 pub(crate) fn print(view: &Viewpoint, form: Form, answer: &Result<Answer, CliError>) -> ExitCode {
     let (stdout, stderr, code) = match answer {
         Ok(Answer::Streamed) | Err(CliError::Hangup) => (String::new(), String::new(), 0),
-        Ok(Answer::Done(said)) => (said.stdout(form), said.stderr(form), 0),
+        Ok(Answer::Done(said) | Answer::Table(said)) => (said.stdout(form), said.stderr(form), 0),
         Ok(Answer::Exit(code, said)) => (said.stdout(form), said.stderr(Form::Words), *code),
         Ok(Answer::NotValid(said)) => (said.stdout(form), said.stderr(form), 1),
         Ok(Answer::Refused(refused) | Answer::ReadRefused(refused)) if form == Form::Json => {
@@ -36,6 +38,10 @@ pub(crate) fn print(view: &Viewpoint, form: Form, answer: &Result<Answer, CliErr
             (json_line(&AllRefused { first: refused.payload(), all: refused.payloads() }), String::new(), 1)
         }
         Ok(Answer::ReadRefused(refused)) => (String::new(), words::refused(view, refused), 1),
+        // The reports are for programs, and a terminal has none behind it.
+        Ok(Answer::Refused(refused) | Answer::AllRefused(refused)) if io::stdout().is_terminal() => {
+            (String::new(), words::refused(view, refused), 1)
+        }
         Ok(Answer::Refused(refused) | Answer::AllRefused(refused)) => {
             (stale_reports(refused), words::refused(view, refused), 1)
         }
@@ -44,6 +50,15 @@ pub(crate) fn print(view: &Viewpoint, form: Form, answer: &Result<Answer, CliErr
             (json_line(&words::error_json(error)), String::new(), error.exit_code())
         }
         Err(error) => (String::new(), words::error(view, error), error.exit_code()),
+    };
+    let (stdout, stderr) = match form {
+        Form::Json => (stdout, stderr),
+        Form::Words => {
+            let canvas = Canvas::of(io::stdout());
+            let is_table = matches!(answer, Ok(Answer::Table(_)));
+            let stdout = if is_table { canvas.fit(&stdout) } else { stdout };
+            (canvas.paint(&stdout), Canvas::of(io::stderr()).paint(&stderr))
+        }
     };
     // If stderr cannot be written, there is no other place to report that.
     let _ = write(&mut io::stderr().lock(), &stderr);
@@ -58,7 +73,13 @@ pub(crate) fn print(view: &Viewpoint, form: Form, answer: &Result<Answer, CliErr
 
 /// Prints help, or why the command line is not valid, and returns the exit code. With `--json`, a usage error is a JSON
 /// document on stdout like every other error.
-pub(crate) fn print_parse_error(error: &clap::Error, words: impl Iterator<Item = OsString>) -> ExitCode {
+pub(crate) fn print_parse_error(mut error: clap::Error, words: impl Iterator<Item = OsString>) -> ExitCode {
+    if let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidSubcommand)
+        && let Some(tip) = words::other_command(unknown)
+    {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+        error.remove(ContextKind::SuggestedSubcommand);
+    }
     let wants_json = words.skip(1).take_while(|word| word != "--").any(|word| word == "--json");
     // If neither stream can be written, there is no other place to report that.
     let _ = match wants_json && error.use_stderr() {

@@ -82,6 +82,24 @@ impl Surroundings {
         env::temp_dir()
     }
 
+    /// Whether a stream gets colours: see <https://no-color.org> and <https://bixense.com/clicolors>.
+    pub(crate) fn wants_colours(is_terminal: bool) -> bool {
+        let value = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+        let is = |name: &str, word: &str| value(name).is_some_and(|value| value == word);
+        if value("NO_COLOR").is_some() || is("CLICOLOR", "0") {
+            return false;
+        }
+        // A terminal without a name, or with this one, cannot show them.
+        let can = value("TERM").is_some() && !is("TERM", "dumb");
+        value("CLICOLOR_FORCE").is_some_and(|value| value != "0") || is_terminal && can
+    }
+
+    /// The command that opens the user's editor.
+    pub(crate) fn editor() -> String {
+        let named = |name: &str| env::var(name).ok().filter(|value| !value.trim().is_empty());
+        named("VISUAL").or_else(|| named("EDITOR")).unwrap_or_else(|| "vi".to_owned())
+    }
+
     /// The folders in `PATH`.
     pub(crate) fn path() -> Vec<PathBuf> {
         env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default()

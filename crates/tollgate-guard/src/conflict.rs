@@ -88,6 +88,7 @@ mod tests {
             actual: FileState::Absent,
             changed_by: None,
             diff: diff.map(str::to_owned),
+            mergeable: false,
         };
         keep(&root, 1, &stale(None));
         assert_eq!(read(&root, 1).unwrap(), None, "a refusal without details");

@@ -71,7 +71,7 @@ pub(crate) fn record(request: &Request<'_>, refusals: &[Refusal], status: Refusa
 fn explain(request: &Request<'_>, refusal: &mut Refusal) -> Result<()> {
     let path = request.key(&refusal.path).display().to_string();
     let Reason::Stale(stale) = &mut refusal.reason else { return Ok(()) };
-    stale.changed_by = author_of(request, &path, stale.actual)?;
+    stale.changed_by = author_of(request, &path, stale.actual)?.map(|author| author.by);
     if let (Some(old), Some(new)) = (stale.expected.digest(), stale.actual.digest())
         && let Some(old) = request.turn.text(old)?
         && let Some(new) = current_text(request, &refusal.path, new)?
@@ -81,15 +81,22 @@ fn explain(request: &Request<'_>, refusal: &mut Refusal) -> Result<()> {
     Ok(())
 }
 
+/// The author of a change, and the tool.
+pub(crate) struct Author {
+    pub(crate) by: ChangedBy,
+    pub(crate) tool: String,
+}
+
 /// The author of the newest change in the ledger that gave the file this state.
-pub(crate) fn author_of(request: &Request<'_>, path: &str, state: FileState) -> Result<Option<ChangedBy>> {
+pub(crate) fn author_of(request: &Request<'_>, path: &str, state: FileState) -> Result<Option<Author>> {
     for line in request.root.ledger().newest_first()?.take(LINES) {
         // `ledger verify` reports a damaged line. The refusal matters more than its details.
         let Ok(line) = line else { break };
         let Event::Mutation(Mutation::File(change), _) = &line.event else { continue };
         let place = change.moved_to.as_ref().unwrap_or(&change.target_file);
         if place == path && change.hash_after == state.digest() {
-            return Ok(line.agent.map(|agent| ChangedBy { agent, time: line.time }));
+            let (tool, time) = (change.tool_name.clone(), line.time);
+            return Ok(line.agent.map(|agent| Author { by: ChangedBy { agent, time }, tool }));
         }
     }
     Ok(None)

@@ -13,10 +13,13 @@ use crate::edit::{self, Edit, LARGEST_EDIT};
 use crate::fence::WriteFence;
 use crate::folder;
 use crate::guard::{READ_WAIT, admit, must_name_a_file};
+use crate::merge::{Merge, NoMerge};
 use crate::part::{Part, Selection};
 use crate::path::FilePath;
 use crate::place::{LastLink, Located, Way};
-use crate::refusal::{Outcome, Reason};
+use crate::recovery::RecoveryEntry;
+use crate::refusal::{Outcome, Reason, Refused};
+use crate::refused_write;
 use crate::request::{Action, Change, Expected, Request};
 use crate::tool_use;
 pub use crate::tool_use::{Mention, Ticket, ToolChange, ToolResult, ToolUse};
@@ -355,7 +358,70 @@ impl Gate {
             Some((Found::File(file), _)) => Expected::Hash(file.hash()?),
             _ => Expected::Absent,
         };
+        self.restore_over(turn, &entry, bytes, expected)
+    }
+
+    /// The same, over exactly this state.
+    pub fn restore_over(
+        &self,
+        turn: &dyn TurnState,
+        entry: &RecoveryEntry,
+        bytes: Vec<u8>,
+        expected: Expected,
+    ) -> Result<Outcome<Applied>> {
         self.one(turn, "restore", Change::new(entry.path.as_path(), Action::Write(bytes)).expecting(expected))
+    }
+
+    /// Merges the newest refused write to this file with what is on disk: a write of this agent, or of any agent.
+    ///
+    /// The merge shows all that is on disk, so for the turn it is a read of the file.
+    pub fn merge(
+        &self,
+        turn: &dyn TurnState,
+        path: impl AsRef<Path>,
+        agent: Option<&Agent>,
+    ) -> Result<std::result::Result<Merge, NoMerge>> {
+        let Located::Inside(place) = self.workspace.locate(path.as_ref(), LastLink::Follow)? else {
+            return Ok(Err(NoMerge::NothingRefused));
+        };
+        let Way { path, names, .. } = place.way;
+        let key = self.request(turn, "").key(&path);
+        let merge = refused_write::merge_newest(&self.workspace, &path, &key, agent)?;
+        if let Ok(merge) = &merge {
+            turn.keep_text(merge.disk, &merge.read)?;
+            turn.observe(&path, FileState::Present(merge.disk), Extent::Whole)?;
+            turn.used(&names, &path)?;
+        }
+        Ok(merge)
+    }
+
+    /// Writes a merge, if the file on disk is still the one that was merged.
+    pub fn write_merge(&self, turn: &dyn TurnState, merge: Merge) -> Result<Outcome<Applied>> {
+        let change = Change::new(merge.path.as_path(), Action::Write(merge.content.into_bytes()));
+        let outcome =
+            self.one(turn, refused_write::MERGE_TOOL, change.expecting(Expected::Hash(merge.disk)))?;
+        if let Outcome::Done(_) = &outcome {
+            refused_write::forget(&self.workspace, &merge.name);
+        }
+        Ok(outcome)
+    }
+
+    /// Keeps what a refused call of an agent's own tool wanted to write. `wanted` makes it from the text that the agent knew.
+    pub fn keep_refused(
+        &self,
+        turn: &dyn TurnState,
+        tool: &str,
+        refused: &mut Refused,
+        mut wanted: impl FnMut(&FilePath, Option<&[u8]>) -> Option<Vec<u8>>,
+    ) -> Result<()> {
+        let request = self.request(turn, tool);
+        for refusal in &mut refused.refusals {
+            let base = refusal.hashes().0.map(|digest| turn.text(digest)).transpose()?.flatten();
+            if let Some(wanted) = wanted(&refusal.path, base.as_deref()) {
+                refused_write::keep(&request, refusal, &wanted);
+            }
+        }
+        Ok(())
     }
 
     /// Makes the changes of a command that ran in its own view of the workspace: all of them, or none.
@@ -428,70 +494,4 @@ fn steady(spot: &Spot, seen: bool) -> Result<(Found, Quiet)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::root::Options;
-    use std::sync::Arc;
-
-    /// A gate whose clock is ahead by this many seconds, and a turn.
-    fn gate(folder: &Path, ahead: i64) -> (Gate, Turn) {
-        let clock = Arc::new(move || jiff::Timestamp::now() + jiff::SignedDuration::from_secs(ahead));
-        let workspace = Workspace::open(folder, Options { clock, ..Options::default() }).unwrap();
-        let gate = Gate::new(workspace);
-        let turn = gate.begin_turn("blue".parse().unwrap()).unwrap();
-        (gate, turn)
-    }
-
-    fn hash(gate: &Gate, turn: &Turn) -> Digest {
-        match gate.read(turn, "large", Part::Whole).unwrap() {
-            Outcome::Done(read) => read.sha256,
-            Outcome::Refused(refused) => panic!("{refused:?}"),
-        }
-    }
-
-    /// Beside the test itself, because `/tmp` may be in memory, where time stamps prove nothing.
-    fn folder() -> tempfile::TempDir {
-        tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap()
-    }
-
-    /// Keeps a wrong hash for the stamp that the file has now: a read that returns it has not hashed the file. `None` on a
-    /// file system whose time stamps prove nothing.
-    fn poison(gate: &Gate, turn: &Turn) -> Option<Digest> {
-        let path = gate.workspace().canonical("large").unwrap();
-        let Found::File(file) = gate.workspace().spot_anywhere(&path).unwrap().unwrap().open().unwrap()
-        else {
-            panic!("it is a file")
-        };
-        let wrong = Digest::of(b"wrong");
-        turn.keep_stamp(&path, &file.stamp()?, wrong).unwrap();
-        Some(wrong)
-    }
-
-    #[test]
-    fn a_large_file_that_did_not_change_is_not_hashed_again() {
-        let folder = folder();
-        let (one, two) = (vec![b'1'; TEXT_PER_FILE + 1], vec![b'2'; TEXT_PER_FILE + 2]);
-        fs::write(folder.path().join("large"), &one).unwrap();
-        let (gate, turn) = gate(folder.path(), 10);
-        assert_eq!(hash(&gate, &turn), Digest::of(&one));
-        if let Some(wrong) = poison(&gate, &turn) {
-            assert_eq!(hash(&gate, &turn), wrong, "the stamp is the same");
-        }
-        fs::write(folder.path().join("large"), &two).unwrap();
-        assert_eq!(hash(&gate, &turn), Digest::of(&two), "the stamp tells");
-    }
-
-    #[test]
-    fn inside_the_window_of_the_time_stamps_a_file_is_hashed_again() {
-        let folder = folder();
-        let bytes = vec![b'1'; TEXT_PER_FILE + 1];
-        fs::write(folder.path().join("large"), &bytes).unwrap();
-        // The clock stands still from the moment of the write.
-        let now = jiff::Timestamp::now();
-        let options = Options { clock: Arc::new(move || now), ..Options::default() };
-        let gate = Gate::new(Workspace::open(folder.path(), options).unwrap());
-        let turn = gate.begin_turn("blue".parse().unwrap()).unwrap();
-        poison(&gate, &turn);
-        assert_eq!(hash(&gate, &turn), Digest::of(&bytes));
-    }
-}
+mod tests;

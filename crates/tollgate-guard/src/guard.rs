@@ -19,12 +19,14 @@ use crate::path::FilePath;
 use crate::place::{LastLink, Located, Place, Way};
 pub use crate::refusal::{Outcome, Refused};
 use crate::refusal::{Reason, Refusal};
+use crate::refused_write;
 use crate::request::Request;
 pub use crate::request::{Action, Change, Expected};
 use crate::reservation::Reservation;
 use crate::root::Root;
 use crate::stripe_lock::StripeLocks;
 use crate::turn::{Extent, FileState, TEXT_PER_FILE};
+use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::lock::Pauses;
 use tollgate_base::settings::{GuardMode, Unread};
@@ -81,18 +83,31 @@ pub(crate) fn admit<'a>(request: Request<'a>, changes: Vec<Change>) -> Result<Ou
         Ok(locks) => locks,
         Err(refusal) => return refuse(&request, vec![refusal]),
     };
-    let mut plans = Vec::with_capacity(wanted.len());
+    let (mut plans, mut kept) = (Vec::with_capacity(wanted.len()), Vec::new());
     for (place, to, change) in wanted {
+        let edits = match &change.action {
+            Action::Edit(edits) => edits.clone(),
+            _ => Vec::new(),
+        };
         match plan(&request, place, to, change)? {
             Ok(plan) => plans.push(plan),
-            Err(refusal) => refusals.push(refusal),
+            Err(refusal) => {
+                kept.extend(edited(&request, &refusal, &edits)?);
+                refusals.push(refusal);
+            }
         }
     }
     if !refusals.is_empty() {
         for plan in &plans {
             refusals.extend(stale(&request, plan)?);
+            keep_text(&request, plan)?;
+            kept.extend(wanted_by(plan));
         }
-        return refuse(&request, refusals);
+        let mut outcome = refuse(&request, refusals)?;
+        if let Outcome::Refused(refused) = &mut outcome {
+            keep_wanted(&request, refused, &kept)?;
+        }
+        return Ok(outcome);
     }
     Ok(Outcome::Done(Permit { request, plans, later: Vec::new(), locks }))
 }
@@ -118,16 +133,12 @@ impl Permit<'_> {
         let Self { request, plans, later, locks } = self;
         let ways: Vec<Way> = plans.iter().map(|plan| plan.place.way.clone()).collect();
         // The agent knows the bytes that it writes, so a later refusal can show how they were changed.
-        for plan in &plans {
-            match &plan.deed {
-                Operation::Put { content: NewContent::Bytes(bytes), digest } => {
-                    request.turn.keep_text(*digest, bytes)?;
-                }
-                Operation::Put { content: NewContent::Copy(from), .. } => keep_text_of(&request, from)?,
-                _ => {}
-            }
+        plans.iter().try_for_each(|plan| keep_text(&request, plan))?;
+        let wanted: Vec<_> = plans.iter().filter_map(wanted_by).collect();
+        let mut outcome = commit(&request, plans, &later, &locks)?;
+        if let Outcome::Refused(refused) = &mut outcome {
+            keep_wanted(&request, refused, &wanted)?;
         }
-        let outcome = commit(&request, plans, &later, &locks)?;
         if let Outcome::Done(changes) = &outcome {
             for (Applied { path, moved_to, after, .. }, way) in changes.iter().zip(ways) {
                 request.turn.used(&way.names, path)?;
@@ -145,6 +156,48 @@ impl Permit<'_> {
         }
         Ok(outcome)
     }
+}
+
+/// Keeps the bytes that a plan writes, in the turn.
+fn keep_text(request: &Request<'_>, plan: &Plan) -> Result<()> {
+    match &plan.deed {
+        Operation::Put { content: NewContent::Bytes(bytes), digest } => {
+            request.turn.keep_text(*digest, bytes)
+        }
+        Operation::Put { content: NewContent::Copy(from), .. } => keep_text_of(request, from),
+        _ => Ok(()),
+    }
+}
+
+/// The file of a plan, and the hash that it would get.
+fn wanted_by(plan: &Plan) -> Option<(FilePath, Digest)> {
+    Some((plan.place.path().clone(), plan.deed.after().digest()?))
+}
+
+/// What refused edits would have made of the text that the agent knew, if that text is kept.
+fn edited(request: &Request<'_>, refusal: &Refusal, edits: &[Edit]) -> Result<Option<(FilePath, Digest)>> {
+    if edits.is_empty() || !matches!(refusal.reason, Reason::Stale(_)) {
+        return Ok(None);
+    }
+    let Some(base) = refusal.hashes().0.map(|digest| request.turn.text(digest)).transpose()?.flatten() else {
+        return Ok(None);
+    };
+    let Ok(wanted) = edit::apply(base.to_vec(), edits)? else { return Ok(None) };
+    let digest = Digest::of(&wanted);
+    request.turn.keep_text(digest, &wanted)?;
+    Ok(Some((refusal.path.clone(), digest)))
+}
+
+/// Keeps what the refused changes wanted to write, as far as the turn has these texts.
+fn keep_wanted(request: &Request<'_>, refused: &mut Refused, wanted: &[(FilePath, Digest)]) -> Result<()> {
+    for refusal in &mut refused.refusals {
+        if let Some((_, digest)) = wanted.iter().find(|(path, _)| *path == refusal.path)
+            && let Some(text) = request.turn.text(*digest)?
+        {
+            refused_write::keep(request, refusal, &text);
+        }
+    }
+    Ok(())
 }
 
 /// Keeps the bytes of a file that a command has written, if they are few enough.

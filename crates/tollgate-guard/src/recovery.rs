@@ -20,6 +20,7 @@ use serde::Serialize;
 use crate::conflict;
 use crate::disk::{Found, Quiet, Spot, Target, gone_is_none, modified};
 use crate::path::FilePath;
+use crate::refused_write;
 use crate::root::Root;
 pub use crate::stage::RecoveryKind;
 use crate::stage::{ChangeId, StageName, Standing, TargetName, owner_of_aside, unfinished_name};
@@ -58,6 +59,9 @@ pub struct RecoveryEntry {
     pub size: u64,
     /// The hash of the bytes. For a late write, known only once it is read.
     pub sha256: Option<Digest>,
+    /// What the path had after the write that replaced it.
+    #[serde(skip)]
+    pub replaced_with: FileState,
     #[serde(skip)]
     name: OsString,
 }
@@ -105,6 +109,7 @@ fn entry(root: &Root, spot: &Spot, kind: RecoveryKind) -> Result<Option<Recovery
         path: FilePath::trusted(root.path().join(relative)),
         kind,
         replaced_by: stage.agent,
+        replaced_with: stage.new,
         time: stage.id.time(),
         size: file.len(),
         sha256: match kind {
@@ -148,7 +153,7 @@ pub(crate) fn prune(root: &Root) -> Result<usize> {
             }
         }
     }
-    Ok(pruned)
+    Ok(pruned + refused_write::prune(root, now, settings.max_age.0, room)?)
 }
 
 /// Moves a file from the stage to recovery.

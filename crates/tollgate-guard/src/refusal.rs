@@ -150,7 +150,7 @@ pub enum Reason {
 
 impl Reason {
     pub(crate) fn stale(expected: FileState, actual: FileState) -> Self {
-        Self::Stale(Stale { expected, actual, changed_by: None, diff: None })
+        Self::Stale(Stale { expected, actual, changed_by: None, diff: None, mergeable: false })
     }
 }
 
@@ -165,6 +165,9 @@ pub struct Stale {
     pub changed_by: Option<ChangedBy>,
     /// The diff from the bytes that the agent knew to those on disk, of limited length, if both are known and text.
     pub diff: Option<String>,
+    /// What the agent wanted to write is kept, and can be merged with the file on disk without a conflict.
+    #[serde(default)]
+    pub mergeable: bool,
 }
 
 /// A path on its way to another process of tollgate, even if it is not UTF-8.

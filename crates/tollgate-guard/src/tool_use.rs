@@ -16,6 +16,7 @@ use crate::path::{EscapedPath, FilePath};
 use crate::place::Way;
 use crate::recovery;
 use crate::refusal::{Outcome, Reason, Refusal};
+use crate::refused_write::MERGE_TOOL;
 use crate::request::{Expected, Request};
 use crate::reservation::Reservation;
 use crate::root::Root;
@@ -262,13 +263,17 @@ pub(crate) fn look_again(request: &Request<'_>, files: &[(FilePath, Mention)]) -
             continue;
         }
         let key = request.key(path);
-        if *mention == Mention::No || is_by_another(request, &key, now.state)? {
+        let is_merge = is_own_merge(request, &key, now.state)?;
+        if !is_merge && (*mention == Mention::No || is_by_another(request, &key, now.state)?) {
             foreign.push(path.clone());
             continue;
         }
         turn.wrote(path, now.state)?;
         now.keep_text(turn)?;
-        lines.push(applied_line(request, &key, before, now.state)?);
+        // A merge has its ledger line.
+        if !is_merge {
+            lines.push(applied_line(request, &key, before, now.state)?);
+        }
     }
     append(request.root, &lines)?;
     Ok(foreign)
@@ -301,7 +306,14 @@ fn is_by_another(request: &Request<'_>, key: &Path, state: FileState) -> Result<
         return Ok(true);
     }
     let author = author_of(request, &key.display().to_string(), state)?;
-    Ok(author.is_some_and(|by| by.agent != *request.turn.agent()))
+    Ok(author.is_some_and(|author| author.by.agent != *request.turn.agent()))
+}
+
+/// Whether this agent gave the file this state with `merge`, which shows the agent what it writes. A merge replaces a change
+/// that the agent had not seen, so without this rule its result would count as foreign.
+fn is_own_merge(request: &Request<'_>, key: &Path, state: FileState) -> Result<bool> {
+    let author = author_of(request, &key.display().to_string(), state)?;
+    Ok(author.is_some_and(|by| by.tool == MERGE_TOOL && by.by.agent == *request.turn.agent()))
 }
 
 /// The ledger line of a change that the agent's own tool made.

@@ -431,6 +431,30 @@ pub(crate) fn retry(task: &Task, by: &str, at: Timestamp) -> Result<Step> {
     Ok(step)
 }
 
+/// A person changes the text with the digest `seen` of a task that nobody has claimed.
+pub(crate) fn edit(task: &Task, by: &str, seen: Digest, text: &str, at: Timestamp) -> Result<Step> {
+    if text.trim().is_empty() {
+        return Err(Fault::invalid("a task needs some text"));
+    }
+    let mut step = step(task, Some(Verb::Edit), Slot::NEEDS_ACTION, at)?;
+    let sha256 = Digest::of(text.as_bytes());
+    decided(&mut step, Decision::Edit { by: by.to_owned(), sha256, edited_from: seen });
+    step.check = Some(seen);
+    step.edit = TextEdit::Replace(text.to_owned());
+    // What the person asks for now is what the author asked for.
+    step.record = Some(ClaimRecord { asked: None, ..unclaimed(task, &step.to, None) });
+    Ok(step)
+}
+
+/// A person returns a task that an agent has claimed. The attempt does not count.
+pub(crate) fn give_back(task: &Task, by: &str, terms: &Terms, at: Timestamp) -> Result<Step> {
+    match &task.record.claim {
+        Some(claim) => release(task, claim, &Release::give_back(format!("returned by {by}")), terms, at),
+        // A person or another program put it there without a claim.
+        None => Ok(reclaim(task, terms, at)?.0),
+    }
+}
+
 /// The approval is void: the text in `Approved` is not what was approved, or nobody approved it.
 pub(crate) fn reopen(task: &Task, at: Timestamp) -> Result<Step> {
     let (word, why) = match task.record.approved() {

@@ -73,6 +73,8 @@ pub enum Verb {
     Ask,
     /// A person wants it to be tried again, with all its attempts.
     Retry,
+    /// A person changes its text while nobody has claimed it.
+    Edit,
 }
 
 /// Whether this verb leads from here to there.
@@ -88,6 +90,7 @@ pub fn may_go(from: State, verb: Verb, to: State) -> bool {
         Verb::Reopen => matches!((from, to), (Approved, PendingApproval)),
         Verb::Ask => matches!((from, to), (NeedsAction, PendingApproval)),
         Verb::Retry => matches!((from, to), (NeedsAction | Rejected, NeedsAction)),
+        Verb::Edit => matches!((from, to), (NeedsAction, NeedsAction)),
     }
 }
 
@@ -116,6 +119,7 @@ mod tests {
             (NeedsAction, Verb::Ask, PendingApproval),
             (NeedsAction, Verb::Retry, NeedsAction),
             (Rejected, Verb::Retry, NeedsAction),
+            (NeedsAction, Verb::Edit, NeedsAction),
         ];
         let verbs = [
             Verb::Claim,
@@ -126,6 +130,7 @@ mod tests {
             Verb::Reopen,
             Verb::Ask,
             Verb::Retry,
+            Verb::Edit,
         ];
         for from in State::ALL {
             for verb in verbs {

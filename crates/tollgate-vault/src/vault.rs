@@ -169,6 +169,43 @@ impl Vault {
         }))
     }
 
+    /// A person returns a task that an agent has claimed. The claim ends, and the attempt does not count. If the task is
+    /// sensitive and may have been executed, it goes to `Pending_Approval`.
+    pub fn give_back(&self, task: &TaskName, by: &str, now: Timestamp) -> Result<Allowed<Landed>> {
+        self.store.heal()?;
+        match self.store.get(task, Some(State::InProgress), now)? {
+            Some(found) => self.decide(&found, rules::give_back(&found, by, &self.terms, now)?),
+            None => self.elsewhere(task, now),
+        }
+    }
+
+    /// A person changes the text of a task in `Needs_Action`. `seen` is the digest of the text they started from; if the task
+    /// has another text by now, nothing is done.
+    pub fn edit(
+        &self,
+        task: &TaskName,
+        by: &str,
+        seen: Digest,
+        text: &str,
+        now: Timestamp,
+    ) -> Result<Allowed<Landed>> {
+        self.store.heal()?;
+        match self.store.get(task, Some(State::NeedsAction), now)? {
+            Some(found) if self.digest(&found)? == Some(seen) => {
+                self.decide(&found, rules::edit(&found, by, seen, text, now)?)
+            }
+            Some(found) => Ok(Err(Denial::Changed(found.name))),
+            None => self.elsewhere(task, now),
+        }
+    }
+
+    /// Why nothing can be done: there is no such task, or it is in another state.
+    fn elsewhere<T>(&self, task: &TaskName, now: Timestamp) -> Result<Allowed<T>> {
+        let slot = self.store.get(task, None, now)?.map(|found| found.slot);
+        let missing = || Denial::Missing(task.clone());
+        Ok(Err(slot.map_or_else(missing, |slot| Denial::Elsewhere(task.clone(), slot))))
+    }
+
     /// A decision about a task in `Pending_Approval` that has the text with the digest `seen`, if that is known.
     fn decide_pending(
         &self,
@@ -179,9 +216,7 @@ impl Vault {
     ) -> Result<Allowed<Landed>> {
         self.store.heal()?;
         let Some(found) = self.store.get(task, Some(State::PendingApproval), now)? else {
-            let elsewhere = self.store.get(task, None, now)?.map(|found| found.slot);
-            let missing = || Denial::Missing(task.clone());
-            return Ok(Err(elsewhere.map_or_else(missing, |slot| Denial::Elsewhere(task.clone(), slot))));
+            return self.elsewhere(task, now);
         };
         match self.digest(&found)? {
             Some(sha256) if seen.is_none_or(|seen| seen == sha256) => {

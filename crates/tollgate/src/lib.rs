@@ -105,7 +105,7 @@ pub mod worktree;
 
 pub use tollgate_base::{digest, error, event, ledger, name, settings, visible};
 pub use tollgate_guard::{
-    Swept, commit, conflict, edit, folder, gate, guard, part, path, protected, recovery, refusal,
+    Swept, commit, conflict, edit, folder, gate, guard, merge, part, path, protected, recovery, refusal,
     shared_turn, turn, workspace,
 };
 pub use tollgate_vault as vault;

@@ -158,6 +158,7 @@ impl Event {
                     Decision::Retry { by } => {
                         (Neutral, "{} wants {} to be tried again", vec![Person(by), task])
                     }
+                    Decision::Edit { by, .. } => (Neutral, "{} edited {}", vec![Person(by), task]),
                     Decision::Void { reason: why } => {
                         reason = Some(why);
                         (Neutral, "the approval of {} is void", vec![task])

@@ -314,7 +314,7 @@ impl TaskDecided {
         match self.decision {
             Decision::Approve { .. } => "APPROVED",
             Decision::Reject { .. } => "REJECTED",
-            Decision::Retry { .. } => State::NeedsAction.as_str(),
+            Decision::Retry { .. } | Decision::Edit { .. } => State::NeedsAction.as_str(),
             Decision::Void { .. } | Decision::Ask { .. } => State::PendingApproval.as_str(),
         }
     }
@@ -346,6 +346,15 @@ pub enum Decision {
         /// The person.
         by: String,
     },
+    /// A person changed the text of a task that nobody has claimed.
+    Edit {
+        /// The person.
+        by: String,
+        /// The new text.
+        sha256: Digest,
+        /// The text that the person started from.
+        edited_from: Digest,
+    },
     /// The approval is void: the task is not what was approved.
     Void {
         /// Why.
@@ -365,6 +374,7 @@ impl Decision {
             Self::Approve { .. } => "approve",
             Self::Reject { .. } => "reject",
             Self::Retry { .. } => "retry",
+            Self::Edit { .. } => "edit",
             Self::Void { .. } => "void",
             Self::Ask { .. } => "ask",
         }

@@ -191,6 +191,11 @@ fn all() -> Vec<(Event, &'static str, &'static str)> {
             r#"{"status":"Needs_Action"}"#,
         ),
         (
+            decided(Decision::Edit { by: by(), sha256: Digest::of(b"abc"), edited_from: Digest::of(b"abc") }),
+            r#"{"task":"x.md","decision":"edit","by":"ann","sha256":"HASH","edited_from":"HASH","step":"s-0123456789abcdef"}"#,
+            r#"{"status":"Needs_Action"}"#,
+        ),
+        (
             decided(Decision::Void { reason: "changed".into() }),
             r#"{"task":"x.md","decision":"void","reason":"changed","step":"s-0123456789abcdef"}"#,
             r#"{"status":"Pending_Approval"}"#,
@@ -345,6 +350,7 @@ fn people_read_one_sentence_about_each() {
             "Good ann edited and approved x.md",
             "Neutral ann rejected x.md: no",
             "Neutral ann wants x.md to be tried again",
+            "Neutral ann edited x.md",
             "Neutral the approval of x.md is void: changed",
             "Bad a person must look at x.md: moved",
             "Bad x.md was taken back from blue (to Rejected, c-0123456789abcdef, failure after 3 s): interrupted",

@@ -25,6 +25,7 @@ use crate::answer::{Answer, Said};
 use crate::error::CliError;
 use crate::hook::checkup::checkups;
 use crate::invocation::Invocation;
+use crate::progress::Progress;
 use crate::report::diagnosis::{Checked, Fact};
 use crate::tasks::LoggedVault;
 use crate::trust::Configured;
@@ -44,6 +45,7 @@ pub(crate) struct DoctorArgs {}
 
 pub(crate) fn run(invocation: &Invocation, _: &DoctorArgs) -> Result<Answer, CliError> {
     let (root, found_by) = invocation.root()?;
+    let _progress = Progress::of("checking the workspace");
     let mut facts = vec![Fact::Workspace { root: root.clone(), found_by }];
     let ignored = invocation.ignored().iter();
     facts.extend(ignored.map(|(root, owner)| Fact::Ignored { root: root.clone(), owner: *owner }));

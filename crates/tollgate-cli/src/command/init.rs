@@ -168,7 +168,7 @@ pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, Cl
         let files = registry.file(&root).into_iter().collect();
         let done = if args.remove { registry.uninstall(&root)? } else { registry.install(&root)? };
         let then = registry.then.filter(|_| !args.remove || done == Became::ByHand);
-        registered.push(HostSetup { host: host.name(), files, done, then });
+        registered.push(HostSetup { host: host.name(), files, done, then, greets: true });
     }
     let runs = !hooks.is_empty() && hooks.iter().all(|host| host.runs_commands());
     for host in hooks {
@@ -176,7 +176,8 @@ pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, Cl
         let done = if args.remove { setup.uninstall(&root)? } else { setup.install(&root)? };
         let trust = host.trust(Surroundings::home().as_deref(), &root);
         let then = if args.remove { None } else { trust.what_to_do() };
-        hooked.push(HostSetup { host: host.name(), files: setup.files(), done, then });
+        let greets = host.greet("").is_some();
+        hooked.push(HostSetup { host: host.name(), files: setup.files(), done, then, greets });
     }
     let done = match args.remove {
         true if args.hosts.is_empty() && args.mcp.is_empty() => remove(&root, &state, &config)?,

@@ -18,6 +18,7 @@ use tollgate::name::Agent;
 use crate::answer::{Answer, Form, Said, json_line};
 use crate::error::CliError;
 use crate::invocation::Invocation;
+use crate::progress::Progress;
 use crate::words;
 
 /// Show, follow and verify the ledger, which has one line per event
@@ -213,7 +214,9 @@ fn reader_is_gone() -> bool {
 }
 
 fn verify(invocation: &Invocation) -> Result<Answer, CliError> {
+    let progress = Progress::of("verifying the ledger");
     let verdict = invocation.ledger()?.verify()?;
+    drop(progress);
     let head_file = invocation.ledger_head(&invocation.root()?.0)?;
     let said = Said {
         words: words::verdict(&invocation.viewpoint(), &verdict, head_file.as_deref()),

@@ -16,17 +16,21 @@ pub(crate) mod hook;
 mod init;
 pub(crate) mod launch;
 mod ledger;
+mod man;
 mod mcp;
+mod merge;
 mod move_file;
 mod read;
 mod recovery;
 mod run;
 mod serve;
+mod status;
 mod sync;
 mod task;
 mod token;
 mod trust;
 mod turn;
+mod undo;
 mod vault;
 mod work;
 mod write;
@@ -64,12 +68,14 @@ Exit codes
 Output
   With --json, stdout is one JSON document: the answer, the payload of a refusal, or
   {\"error\",\"message\",\"hint\"} of a fault. Without it, refusals and faults are text on stderr;
-  for each stale file of a refused change, stdout has its report as one line of JSON.";
+  for each stale file of a refused change, stdout has its report as one line of JSON, unless it is
+  a terminal. On a terminal, text has colours; NO_COLOR=1 or CLICOLOR=0 switches them off.";
 
 commands! {
     /// The commands, in the order of the help.
     pub(crate) enum Command {
         Init(init::InitArgs) => init::run,
+        Status(status::StatusArgs) => status::run,
         Turn(turn::TurnArgs) => turn::run,
         Read(read::ReadArgs) => read::run,
         Write(write::WriteArgs) => write::run,
@@ -78,6 +84,7 @@ commands! {
         Delete(delete::DeleteArgs) => delete::run,
         Move(move_file::MoveArgs) => move_file::run,
         Apply(apply::ApplyArgs) => apply::run,
+        Merge(merge::MergeArgs) => merge::run,
         Run(run::RunArgs) => run::run,
         Task(task::TaskArgs) => task::run,
         Work(work::WorkArgs) => work::run,
@@ -86,11 +93,13 @@ commands! {
         Mcp(mcp::McpArgs) => mcp::run,
         Serve(serve::ServeArgs) => serve::run,
         Token(token::TokenArgs) => token::run,
+        Undo(undo::UndoArgs) => undo::run,
         Recovery(recovery::RecoveryArgs) => recovery::run,
         Ledger(ledger::LedgerArgs) => ledger::run,
         Hook(hook::HookArgs) => hook::run,
         Doctor(doctor::DoctorArgs) => doctor::run,
         Trust(trust::TrustArgs) => trust::run,
+        Man(man::ManArgs) => |_, args| man::run(args, Arguments::command()),
         Completions(completions::CompletionsArgs) => |_, args| completions::run(args, Arguments::command()),
     }
 }

@@ -75,7 +75,8 @@ fn list(invocation: &Invocation, path: Option<&std::path::Path>) -> Result<Answe
         }
     }
     let json = kept.iter().map(kept_json).collect();
-    Ok(Answer::Done(Said { words: words::kept(&invocation.viewpoint(), &kept), json, ..Said::default() }))
+    let words = words::kept(&invocation.viewpoint(), &kept);
+    Ok(Answer::Table(Said { words, json, ..Said::default() }))
 }
 
 fn show(invocation: &Invocation, id: &str) -> Result<Answer, CliError> {

@@ -19,7 +19,7 @@ use tollgate::turn::{Extent, FileState, Sighting, TurnState};
 
 use super::formatter::{self, Adopted};
 use super::pending_call::{Expectation, LastChange, hash_of};
-use super::plan::ToolPlan;
+use super::plan::{Planned, ToolPlan};
 use super::prologue::{Prologue, PrologueForm, RunOf, with_commands, without_line};
 use super::run_record::RunReport;
 use super::session::HookSession;
@@ -84,7 +84,8 @@ impl Acting<'_> {
         let tool_use =
             ToolUse { call: name.clone(), tool: call.tool.clone(), reads: plan.reads.clone(), changes };
         match self.judge(turn, &tool_use)? {
-            Outcome::Refused(refused) => {
+            Outcome::Refused(mut refused) => {
+                self.keep_wanted(call, plan, turn, &mut refused)?;
                 let note = if untrusted { words::hook_untrusted() } else { "" };
                 let answer = self.host.block(&(self.refusal(call, &refused) + note), Some(call));
                 Ok(Judgement::Refused(answer))
@@ -118,7 +119,7 @@ impl Acting<'_> {
         for change in &changes {
             formatter::adopt(self.gate.workspace(), &self.invocation.trust(), turn, &change.path)?;
         }
-        if let Some(answer) = self.refused(call, changes, turn)? {
+        if let Some(answer) = self.refused(call, plan, changes, turn)? {
             return Ok(Judgement::Refused(answer));
         }
         let name = self.name_of(call);
@@ -203,7 +204,7 @@ impl Acting<'_> {
             return Ok(Some(answer));
         }
         let (changes, _) = self.changes(call, plan, turn)?;
-        self.refused(call, changes, turn)
+        self.refused(call, plan, changes, turn)
     }
 
     /// The answer to an unknown tool that names a file which the turn knows and which is stale.
@@ -215,7 +216,7 @@ impl Acting<'_> {
                 stale.push(ToolChange::part(path.clone()));
             }
         }
-        self.refused(call, stale, turn)
+        self.refused(call, plan, stale, turn)
     }
 
     /// The answer of a workspace further up, which only watches these changes.
@@ -234,7 +235,7 @@ impl Acting<'_> {
                 changes.push(ToolChange::part(path.clone()));
             }
         }
-        self.refused(call, changes, &turn)
+        self.refused(call, &ToolPlan::default(), changes, &turn)
     }
 
     fn protects(&self, paths: &[PathBuf]) -> Result<bool, Fault> {
@@ -269,6 +270,7 @@ impl Acting<'_> {
     fn refused(
         &self,
         call: &Call,
+        plan: &ToolPlan,
         changes: Vec<ToolChange>,
         turn: &SharedTurn,
     ) -> Result<Option<Value>, CliError> {
@@ -278,7 +280,10 @@ impl Acting<'_> {
         let tool_use =
             ToolUse { call: self.name_of(call), tool: call.tool.clone(), reads: Vec::new(), changes };
         match self.judge(turn, &tool_use)? {
-            Outcome::Refused(refused) => Ok(Some(self.host.block(&self.refusal(call, &refused), Some(call)))),
+            Outcome::Refused(mut refused) => {
+                self.keep_wanted(call, plan, turn, &mut refused)?;
+                Ok(Some(self.host.block(&self.refusal(call, &refused), Some(call))))
+            }
             Outcome::Done(ticket) => {
                 self.gate.post_tool_use(turn, ticket, ToolResult::Failed)?;
                 Ok(None)
@@ -300,11 +305,32 @@ impl Acting<'_> {
         self.gate.pre_tool_use(turn, tool_use)
     }
 
+    /// Keeps what the tool would have written, for a merge.
+    fn keep_wanted(
+        &self,
+        call: &Call,
+        plan: &ToolPlan,
+        turn: &SharedTurn,
+        refused: &mut Refused,
+    ) -> Result<(), Fault> {
+        let workspace = self.gate.workspace();
+        self.gate.keep_refused(turn, &call.tool, refused, |path, base| {
+            let of_path =
+                |planned: &&Planned| workspace.canonical(&planned.path).is_ok_and(|there| there == *path);
+            let mut planned = plan.changes.iter().filter(of_path);
+            match (planned.next(), planned.next()) {
+                (Some(planned), None) => planned.outcome(base).map(String::into_bytes),
+                // Which of several changes of one file is the last is not known.
+                _ => None,
+            }
+        })
+    }
+
     fn refusal(&self, call: &Call, refused: &Refused) -> String {
         let payload = refused.payload();
         let actual = payload.actual_hash.map(|hash| hash.to_string()).unwrap_or_default();
         let again = self.session.was_told(format!("{}\0{}\0{actual}", call.tool, call.input).as_bytes());
-        words::hook_refused(&self.invocation.viewpoint(), refused, again)
+        words::hook_refused(&self.invocation.viewpoint(), refused, again, self.session.agent())
     }
 
     /// The changes for the gate, each file once, and the hashes that the files will have.

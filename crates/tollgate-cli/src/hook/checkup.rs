@@ -18,9 +18,10 @@ use tollgate::workspace::{STATE_FOLDER, read_settings};
 use super::last_call;
 use crate::global_args::GlobalArgs;
 use crate::host::event::HookEvent;
-use crate::host::{self, Canary, Host, Registered};
+use crate::host::{self, Canary, FoundHost, Host, Registered, Trust};
 use crate::invocation::Invocation;
 use crate::report::diagnosis::{Fact, HookState, HostCheckup, Registration};
+use crate::report::status::{Hooks, HostStatus, HostUse};
 use crate::surroundings::Surroundings;
 
 /// The longest time for an answer, longer than the deadline of a hook.
@@ -61,6 +62,50 @@ pub(crate) fn checkups(invocation: &Invocation, root: &Path) -> Vec<Fact> {
         }
     }
     facts
+}
+
+/// The programs that are used or set up here, without a test of their hooks and servers.
+pub(crate) fn glance(invocation: &Invocation, root: &Path) -> Vec<HostStatus> {
+    let (home, path) = (Surroundings::home(), Surroundings::path());
+    let turns = invocation.existing_turns().unwrap_or_default();
+    let status = |host: &'static dyn Host| {
+        let server = host.mcp().registered(root, home.as_deref());
+        let found = host::find(host, home.as_deref(), &path, root);
+        let places = [Some(root), home.as_deref()];
+        let hooked = places.into_iter().flatten().find(|folder| host.setup().is_there(folder));
+        if !found.any() && matches!(server, Ok(None)) && hooked.is_none() {
+            return None;
+        }
+        let hooks = match hooked.map(|folder| host.setup().is_in_place(folder)) {
+            _ if server.is_err() => Hooks::Broken,
+            Some(Ok(true)) => match host.trust(home.as_deref(), root) {
+                Trust::NotNeeded | Trust::Given => Hooks::Installed,
+                Trust::Missing(_) | Trust::SwitchedOff(_) => Hooks::NotApproved,
+            },
+            Some(Ok(false)) => Hooks::Outdated,
+            Some(Err(_)) => Hooks::Broken,
+            None => match without_own(host, root) {
+                Ok(HookState::Through(other)) => Hooks::Through(other),
+                Ok(_) => Hooks::None,
+                Err(_) => Hooks::Broken,
+            },
+        };
+        let mcp = matches!(&server, Ok(Some(registered)) if !registered.disabled);
+        let last_seen = turns.iter().filter_map(|turns| last_call::time(turns, host.name())).max();
+        Some(HostStatus {
+            host: host.name(),
+            guarded: matches!(hooks, Hooks::Installed | Hooks::Through(_)) || mcp && hooks == Hooks::None,
+            hooks,
+            mcp,
+            last_seen: last_seen.and_then(|time| time.try_into().ok()),
+            used: match found {
+                FoundHost { in_project: Some(_), .. } => HostUse::InProject,
+                FoundHost { on_path: true, .. } => HostUse::OnPath,
+                _ => HostUse::Elsewhere,
+            },
+        })
+    };
+    host::ALL.into_iter().filter_map(status).collect()
 }
 
 /// The state of the hooks that are installed in this folder.

@@ -28,6 +28,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 use tollgate::settings::{GuardMode, HookSettings, OnFault, Settings, ShellCommands};
+use tollgate::tasks::VaultHome;
 use tollgate::workspace::STATE_FOLDER;
 use tollgate_base::sys::Deadline;
 
@@ -246,8 +247,22 @@ impl Hook {
             HookEvent::Before(call) | HookEvent::Unknown(call) => self.before(call, plan, told),
             HookEvent::After(call, aftermath) => self.after(call, aftermath),
             HookEvent::Prompt | HookEvent::Stopped | HookEvent::Gone => self.around_turns(),
+            HookEvent::Started => self.greeting(),
             HookEvent::Other => Ok(None),
         }
+    }
+
+    /// At the start of a session in a workspace: what the agent should know.
+    fn greeting(&self) -> Result<Option<Value>, CliError> {
+        let (root, has_state) = self.home();
+        if !has_state {
+            return Ok(None);
+        }
+        let greeting = self.at(&root, &mut |_| {}, |acting| {
+            let has_tasks = VaultHome::at(root.clone())?.has_vault();
+            Ok(self.host.greet(&words::hook_greeting(acting.session.agent(), has_tasks)))
+        })?;
+        Ok(greeting.flatten())
     }
 
     /// The names of the agent: its program, its session, its subagent.

@@ -164,15 +164,24 @@ impl ToolPlan {
 impl Planned {
     /// The hash that the file will have, if that is certain.
     pub(super) fn digest(&self, path: &Path) -> Option<Digest> {
+        let text = match &self.text {
+            Text::Exactly(text) => return Some(Digest::of(text.as_bytes())),
+            Text::Unknown => return None,
+            Text::Edited(_) | Text::Patched(_) => small_text(path)?,
+        };
+        self.outcome(Some(text.as_bytes())).map(|text| Digest::of(text.as_bytes()))
+    }
+
+    /// The text that the tool would make of this one, if that is certain.
+    pub(super) fn outcome(&self, before: Option<&[u8]>) -> Option<String> {
+        let before = || str::from_utf8(before?).ok();
         match &self.text {
-            Text::Exactly(text) => Some(Digest::of(text.as_bytes())),
+            Text::Exactly(text) => Some(text.clone()),
             Text::Unknown => None,
             Text::Edited(edits) if edits.is_empty() => None,
-            Text::Patched(hunks) => {
-                patch::outcome(&small_text(path)?, hunks).map(|text| Digest::of(text.as_bytes()))
-            }
+            Text::Patched(hunks) => patch::outcome(before()?, hunks),
             Text::Edited(edits) => {
-                let mut text = small_text(path)?;
+                let mut text = before()?.to_owned();
                 for edit in edits {
                     let found = text.matches(&edit.old).count();
                     text = match edit.occurrence {
@@ -182,7 +191,7 @@ impl Planned {
                         _ => return None,
                     };
                 }
-                Some(Digest::of(text.as_bytes()))
+                Some(text)
             }
         }
     }

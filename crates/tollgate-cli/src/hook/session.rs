@@ -72,6 +72,11 @@ impl<'t> HookSession<'t> {
         self.folder.join("own").exists()
     }
 
+    /// The agent's name in the ledger and in messages.
+    pub(super) fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
     /// The private folder of this agent.
     pub(super) fn folder(&self) -> &Path {
         &self.folder

@@ -112,10 +112,15 @@ impl Host for ClaudeCode {
         Some(tell(words))
     }
 
+    fn greet(&self, words: &str) -> Option<Value> {
+        Some(json!({"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": words}}))
+    }
+
     fn setup(&self) -> Setup {
         let say = || command(self.name());
         let entries = grouped(
             &[
+                ("SessionStart", None, say()),
                 ("UserPromptSubmit", None, say()),
                 ("PreToolUse", Some("*"), command_or(self.name(), EXIT_2)),
                 ("PostToolUse", Some(TOOLS), say()),
@@ -181,6 +186,7 @@ pub(super) fn event(payload: &Value, deeds: fn(&str, &Value) -> Deeds) -> Result
     let name = text(payload, &["hook_event_name"]).ok_or("it has no `hook_event_name`")?;
     let call = || call(payload, ["tool_use_id", "tool_name", "tool_input"], deeds);
     Ok(match name.as_str() {
+        "SessionStart" => HookEvent::Started,
         "UserPromptSubmit" => HookEvent::Prompt,
         "PreToolUse" => HookEvent::Before(call()?),
         "PostToolUse" => {

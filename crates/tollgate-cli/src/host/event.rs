@@ -27,6 +27,8 @@ pub(crate) struct Heard {
 /// An event.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum HookEvent {
+    /// A session begins, or continues after a break.
+    Started,
     /// A person sent a prompt: a new turn begins.
     Prompt,
     /// A tool is about to run.

@@ -69,6 +69,7 @@ impl Host for Gemini {
         let name = text(payload, &["hook_event_name"]).ok_or("it has no `hook_event_name`")?;
         let call = || call(payload, ["tool_use_id", "tool_name", "tool_input"], deeds);
         let event = match name.as_str() {
+            "SessionStart" => HookEvent::Started,
             "BeforeAgent" => HookEvent::Prompt,
             "BeforeTool" => HookEvent::Before(call()?),
             "AfterTool" => {
@@ -100,10 +101,15 @@ impl Host for Gemini {
         Some(json!({"hookSpecificOutput": {"hookEventName": "AfterTool", "additionalContext": words}}))
     }
 
+    fn greet(&self, words: &str) -> Option<Value> {
+        Some(json!({"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": words}}))
+    }
+
     fn setup(&self) -> Setup {
         let say = || command(self.name());
         let entries = grouped(
             &[
+                ("SessionStart", None, say()),
                 ("BeforeAgent", None, say()),
                 ("BeforeTool", Some("*"), command_or(self.name(), OTHERWISE)),
                 ("AfterTool", Some(TOOLS), say()),

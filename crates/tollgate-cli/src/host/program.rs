@@ -47,6 +47,13 @@ pub(crate) trait Host: Sync {
     /// The answer after a tool that gives the agent a message; `None` if the program does not support that.
     fn tell(&self, words: &str) -> Option<Value>;
 
+    /// The answer at the start of a session that gives the agent a message; `None` if `init` installs no hook for that, or the
+    /// program has none.
+    fn greet(&self, words: &str) -> Option<Value> {
+        let _ = words;
+        None
+    }
+
     /// The hooks in its configuration.
     fn setup(&self) -> Setup;
 

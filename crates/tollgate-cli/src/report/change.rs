@@ -6,4 +6,5 @@ pub(crate) enum ChangeVerb {
     Write,
     Edit,
     Restore,
+    Merge,
 }

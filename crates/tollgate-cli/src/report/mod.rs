@@ -3,4 +3,5 @@
 pub(crate) mod change;
 pub(crate) mod diagnosis;
 pub(crate) mod setup;
+pub(crate) mod status;
 pub(crate) mod work;

@@ -12,6 +12,9 @@ pub(crate) struct HostSetup {
     pub(crate) done: Became,
     /// What a person still has to do.
     pub(crate) then: Option<&'static str>,
+    /// Its hooks inform the agent at the start of each session.
+    #[serde(skip)]
+    pub(crate) greets: bool,
 }
 
 /// What `init` did to `.tollgate/config.toml`.

@@ -18,6 +18,7 @@ fn applied_words(view: &Viewpoint, verb: ChangeVerb, applied: &Applied) -> Strin
         ChangeVerb::Write => "wrote",
         ChangeVerb::Edit => "edited",
         ChangeVerb::Restore => "restored",
+        ChangeVerb::Merge => "merged",
     };
     let path = shown(view, applied.path.as_path());
     let (before, after) = (hash_or_none(applied.before), hash_or_none(applied.after));

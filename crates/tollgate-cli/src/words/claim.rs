@@ -160,10 +160,10 @@ pub(crate) fn decided(landed: &Landed, verb: &str, by: &str) -> String {
 pub(crate) fn nobody_decides(why: &NoPerson) -> String {
     match why {
         NoPerson::Agent(agent) => {
-            format!("`{}` is an agent, and only people approve, reject and retry tasks", plain(agent))
+            format!("`{}` is an agent, and only people approve, reject, retry, return and edit tasks", plain(agent))
         }
         NoPerson::NoTerminal => {
-            "only people approve, reject and retry tasks, and no person can read and type here: standard input or standard \
+            "only people approve, reject, retry, return and edit tasks, and no person can read and type here: standard input or standard \
              error is not a terminal"
                 .into()
         }
@@ -179,6 +179,10 @@ pub(crate) fn not_confirmed(task: &TaskName, verb: &str) -> String {
     format!("the answer was not `yes`, so `{}` stays as it is: nothing to {verb}", plain(task.as_str()))
 }
 
+pub(crate) fn not_edited(task: &TaskName) -> String {
+    format!("`{}` stays as it is: you changed nothing", plain(task.as_str()))
+}
+
 pub(crate) fn not_as_expected(task: &TaskName) -> String {
     format!("the text of `{}` is not the text that `--expect` names", plain(task.as_str()))
 }
@@ -190,8 +194,8 @@ pub(crate) fn too_long_to_decide(task: &TaskName, bytes: u64) -> String {
 pub(crate) fn decision_refused(reason: &str, message: &str) -> String {
     let hint = match reason {
         "agent" | "no_terminal" => {
-            "ask a person to decide: on the dashboard (`tollgate serve`), or with `tollgate task approve`, `reject` or \
-             `retry` in their own terminal"
+            "ask a person to decide: on the dashboard (`tollgate serve`), or with `tollgate task approve`, `reject`, \
+             `retry`, `return` or `edit` in their own terminal"
         }
         "not_confirmed" => "run the command again and type `yes` if that is your decision",
         "too_long" => "shorten the file, then decide",

@@ -2,13 +2,14 @@
 
 use serde_json::json;
 use tollgate::guard::Refused;
+use tollgate::name::Agent;
 use tollgate::path::FilePath;
 use tollgate::refusal::{Reason, Refusal, Stale};
 use tollgate::turn::FileState;
 use tollgate::visible::plain;
 
 use super::error::{error_json, hint};
-use super::text::{Viewpoint, ago, shown};
+use super::text::{Viewpoint, ago, quoted, shown};
 use super::usage::usage;
 use crate::answer::json_line;
 use crate::error::CliError;
@@ -21,7 +22,7 @@ const DIFF_LINES: usize = 30;
 const LOST: usize = 4_000;
 
 /// A refusal, for the agent.
-pub(crate) fn hook_refused(view: &Viewpoint, refused: &Refused, again: bool) -> String {
+pub(crate) fn hook_refused(view: &Viewpoint, refused: &Refused, again: bool, agent: &Agent) -> String {
     let mut words = json_line(&refused.payload());
     if again {
         words += "\nThis is the same call that was just refused. It was refused again, for the same reason.";
@@ -29,6 +30,13 @@ pub(crate) fn hook_refused(view: &Viewpoint, refused: &Refused, again: bool) -> 
     for refusal in refused.refusals() {
         words.push('\n');
         words += &refusal_words(view, refusal, again);
+        if matches!(&refusal.reason, Reason::Stale(stale) if stale.mergeable) {
+            let path = quoted(refusal.path.as_path());
+            words += &format!(
+                "\nOr run `tollgate merge {path} --write --agent {agent}`: your change can be merged without a conflict, and \
+                 this command writes the merge and shows it."
+            );
+        }
     }
     if refused.refusals().len() == 1 {
         words + "\nNothing was changed."

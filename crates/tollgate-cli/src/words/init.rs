@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate::visible::plain;
 
+use super::greeting::agent_instructions;
 use super::text::{Viewpoint, short, shown};
 use crate::host::Became;
 use crate::report::setup::{ConfigSetup, HostSetup};
@@ -61,6 +62,10 @@ pub(crate) fn home_is_not_set_up(root: &Path) -> String {
 }
 
 /// State that a command created in a folder that was not set up.
+pub(crate) fn man_pages(folder: &Path, pages: usize) -> String {
+    format!("wrote {} to `{}`", super::text::count(pages, "man page"), plain(&folder.to_string_lossy()))
+}
+
 pub(crate) fn created_state(root: &Path) -> String {
     format!(
         "note: created `{}`, because no folder is set up here\nhint: run `tollgate init` to choose the settings, or delete that \
@@ -109,7 +114,7 @@ pub(crate) fn store_chosen(store: &str) -> String {
 /// What `init` did about the hooks of agent programs.
 pub(crate) fn hooked(hooked: &[HostSetup]) -> String {
     let mut words = String::new();
-    for HostSetup { host, files, done, then } in hooked {
+    for HostSetup { host, files, done, then, .. } in hooked {
         let files = file_list(files);
         words += &match done {
             Became::Written => format!("\ninstalled hooks for `{host}` in {files}"),
@@ -121,6 +126,15 @@ pub(crate) fn hooked(hooked: &[HostSetup]) -> String {
             words += &format!("\nnext: {then}");
         }
     }
+    let uninformed = |setup: &&HostSetup| setup.done == Became::Written && !setup.greets;
+    let names: Vec<_> = hooked.iter().filter(uninformed).map(|setup| format!("`{}`", setup.host)).collect();
+    if !names.is_empty() {
+        let text = agent_instructions().replace('\n', "\n    ");
+        words += &format!(
+            "\nnext: tell the agents of {} about it, with these lines in `AGENTS.md`:\n    {text}",
+            names.join(", ")
+        );
+    }
     words
 }
 
@@ -131,7 +145,7 @@ fn file_list(files: &[PathBuf]) -> String {
 /// What `init` did about the MCP server.
 pub(crate) fn registered(registered: &[HostSetup]) -> String {
     let mut words = String::new();
-    for HostSetup { host, files, done, then } in registered {
+    for HostSetup { host, files, done, then, .. } in registered {
         let files = file_list(files);
         words += &match done {
             Became::Written => format!("\nregistered the MCP server with `{host}` in {files}"),

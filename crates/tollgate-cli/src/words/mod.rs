@@ -11,13 +11,16 @@ mod claim;
 mod doctor;
 mod error;
 mod git;
+mod greeting;
 mod hook;
 mod init;
 mod ledger;
+mod merge;
 mod recovery;
 mod refusal;
 mod run;
 mod serve;
+mod status;
 mod task;
 mod text;
 mod token;
@@ -30,8 +33,8 @@ mod work;
 pub(crate) use change::{STDIN_IS_READ, applied, weaker_guarantees};
 pub(crate) use claim::{
     claimed, decide, decided, decision_refused, draft_added, nobody_decides, not_as_expected, not_claimed,
-    not_confirmed, not_the_owner, nothing_to_claim, pausing, progress_noted, reclaimed, released, renewed,
-    skipped, skipped_faults, too_long_to_decide, verified,
+    not_confirmed, not_edited, not_the_owner, nothing_to_claim, pausing, progress_noted, reclaimed, released,
+    renewed, skipped, skipped_faults, too_long_to_decide, verified,
 };
 pub(crate) use doctor::{diagnosis, finding};
 pub(crate) use error::{error, error_json};
@@ -39,16 +42,21 @@ pub(crate) use git::{
     fenced_off, keeps_view, may_be_old, not_following, put_aside, silent_for_a_lease, synced, together,
     view_notice, view_round,
 };
+pub(crate) use greeting::hook_greeting;
 pub(crate) use hook::{hook_fault, hook_lost, hook_people_only, hook_refused, unknown_shell};
 pub(crate) use init::{
-    created_state, home_is_not_set_up, hooked, init, next_steps, programs_found, registered, store_chosen,
-    vault_made,
+    created_state, home_is_not_set_up, hooked, init, man_pages, next_steps, programs_found, registered,
+    store_chosen, vault_made,
 };
 pub(crate) use ledger::{damaged_lines, ledger_line, verdict};
-pub(crate) use recovery::kept;
+pub(crate) use merge::{merge_diff, merge_notes, no_merge};
+pub(crate) use recovery::{
+    NOT_UNDONE, UNDO_QUESTION, changed_since, kept, nobody_undoes, nothing_to_undo, to_undo,
+};
 pub(crate) use refusal::refused;
 pub(crate) use run::{NoteReader, RUN_KILLED, did_not_start, no_prologue, run_notes, run_refused};
 pub(crate) use serve::{agent_of_server, serving};
+pub(crate) use status::{breaker_problem, fault_problem, host_problem, mode_problem, status};
 pub(crate) use task::{
     bad_priority, bad_verdict, board, closes_a_circle, event_line, figures, log_line, may_claim, no_vault,
     task_added, task_for_decision, task_is_there, task_shown, unfit,
@@ -60,7 +68,7 @@ pub(crate) use trust::{
     nobody_trusts, to_trust, trust_refused, trusted, untrusted_engine,
 };
 pub(crate) use turn::{turn_ended, turn_shown, turns};
-pub(crate) use usage::{bad_expectation, bad_line_number, lines_backwards, parse_error_json};
+pub(crate) use usage::{bad_expectation, bad_line_number, lines_backwards, other_command, parse_error_json};
 pub(crate) use vault::{copying, not_copied, vault_copied};
 pub(crate) use work::{
     asked_to_stop, breaker_is_open, breaker_turned, cannot_run, cannot_start, claim_is_gone, exit_status,

@@ -2,7 +2,51 @@
 
 use tollgate::recovery::{RecoveryEntry, RecoveryKind};
 
-use super::text::{Viewpoint, moment, shown, size};
+use tollgate::visible::plain;
+
+use super::text::{Viewpoint, ago, moment, shown, size};
+
+/// What an undo asks.
+pub(crate) const UNDO_QUESTION: &str = "type `yes` to restore it:";
+
+pub(crate) const NOT_UNDONE: &str = "nothing was restored: the answer was not `yes`";
+
+/// The most lines of a diff that are shown before a question.
+const DIFF_LINES: usize = 200;
+
+/// What an undo would restore.
+pub(crate) fn to_undo(view: &Viewpoint, entry: &RecoveryEntry, diff: Option<&str>) -> String {
+    let path = shown(view, entry.path.as_path());
+    let (by, when) = (&entry.replaced_by, ago(view.now, entry.time));
+    let mut words = format!("`{path}`, as it was before `{by}` wrote it {when}");
+    let Some(diff) = diff else {
+        return words + &format!("\n    {}, not shown: not text, or too large", size(entry.size));
+    };
+    let mut lines = diff.lines();
+    for line in lines.by_ref().take(DIFF_LINES) {
+        words += format!("\n    {}", plain(line)).trim_end();
+    }
+    match lines.count() {
+        0 => words,
+        more => words + &format!("\n    ... ({more} lines more)"),
+    }
+}
+
+pub(crate) fn nothing_to_undo() -> String {
+    "nothing to undo: recovery has no file that a guarded write replaced\nhint: run `tollgate recovery list` to see all that is kept".into()
+}
+
+pub(crate) fn nobody_undoes() -> String {
+    "refused: without a terminal, `undo` cannot ask\nhint: give `--yes` to restore without a question".into()
+}
+
+pub(crate) fn changed_since(view: &Viewpoint, entry: &RecoveryEntry) -> String {
+    let (path, id) = (shown(view, entry.path.as_path()), &entry.id);
+    format!(
+        "refused: `{path}` was changed after the last guarded write to it\nhint: run `tollgate undo --to {id}` to restore what \
+         that write replaced; recovery then keeps what is there now"
+    )
+}
 
 pub(crate) fn kept(view: &Viewpoint, kept: &[RecoveryEntry]) -> String {
     if kept.is_empty() {

@@ -1,11 +1,13 @@
 //! Refusals, for people and for models: what was refused, why, and what to do next.
 
+use std::path::Path;
+
 use tollgate::guard::Refused;
 use tollgate::refusal::{Reason, Refusal, Stale};
 use tollgate::turn::FileState;
 use tollgate::visible::plain;
 
-use super::text::{Viewpoint, ago, hash_or_none, shown};
+use super::text::{Viewpoint, ago, hash_or_none, quoted, shown};
 
 pub(crate) fn refused(view: &Viewpoint, refused: &Refused) -> String {
     let all: Vec<String> = refused.refusals().iter().map(|refusal| refusal_words(view, refusal)).collect();
@@ -110,6 +112,13 @@ fn stale_words(view: &Viewpoint, path: &str, stale: &Stale) -> String {
             (_, FileState::Absent) => {
                 format!(
                     "hint: read `{path}` again; if it was deleted on purpose, leave it, otherwise write it again"
+                )
+            }
+            _ if stale.mergeable => {
+                format!(
+                    "hint: run `tollgate merge {} --write` to write a clean merge of your change, or read the whole of \
+                     `{path}` again, redo your change on what you find, then write",
+                    quoted(Path::new(path))
                 )
             }
             _ => {

@@ -116,6 +116,11 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
             }
             .into(),
         ),
+        E::EditorFailed(editor) => (
+            format!("the editor `{}` failed, so nothing was changed", plain(editor)),
+            "set `VISUAL` or `EDITOR` to the command of your editor, which must wait until you have closed the file"
+                .into(),
+        ),
         E::DraftIsNotText => ("the draft is not UTF-8".into(), "give the draft as text in UTF-8".into()),
         E::FailedIsNotDone => (
             "failed work cannot go to `Done`".into(),
@@ -197,6 +202,34 @@ pub(crate) fn parse_error_json(text: &str) -> Value {
         "message": one_line(message.strip_prefix("error: ").unwrap_or(message)),
         "hint": tip.map_or_else(|| "run the command with `--help` to see how to call it".to_owned(), one_line),
     })
+}
+
+/// The command that a person probably wants, who tries a name that other programs have for it.
+pub(crate) fn other_command(tried: &str) -> Option<String> {
+    let command = match tried {
+        "log" | "logs" | "history" | "tail" => "tollgate ledger tail",
+        "list" | "ls" | "tasks" | "board" => "tollgate task list",
+        "restore" | "revert" | "rollback" | "checkout" => "tollgate undo",
+        "recover" => "tollgate recovery list",
+        "add" | "new" => "tollgate task add TITLE",
+        "show" => "tollgate task show TASK",
+        "claim" => "tollgate task claim --next --agent NAME",
+        "release" | "done" => "tollgate task release TASK --claim-id ID",
+        "approve" | "reject" | "retry" => {
+            return Some(format!("to do that, run `tollgate task {tried} TASK`"));
+        }
+        "check" | "verify" | "health" => "tollgate doctor",
+        "info" | "ps" | "agents" | "who" => "tollgate status",
+        "dashboard" | "web" | "ui" | "server" | "start" => "tollgate serve",
+        "setup" | "install" | "hooks" | "guard" => "tollgate init --host HOST",
+        "uninstall" => "tollgate init --host HOST --remove",
+        "cat" => "tollgate read FILE",
+        "rm" | "remove" => "tollgate delete FILE",
+        "mv" | "rename" => "tollgate move FILE TO",
+        "exec" => "tollgate run -- COMMAND",
+        _ => return None,
+    };
+    Some(format!("to do that, run `{command}`"))
 }
 
 // Messages for values that clap cannot parse. Clap prints them.

@@ -5,6 +5,7 @@ use crate::world::World;
 const COMMANDS: &[&str] = &[
     "",
     "init",
+    "status",
     "turn",
     "turn begin",
     "turn end",
@@ -18,6 +19,7 @@ const COMMANDS: &[&str] = &[
     "delete",
     "move",
     "apply",
+    "merge",
     "run",
     "task",
     "task add",
@@ -33,6 +35,8 @@ const COMMANDS: &[&str] = &[
     "task approve",
     "task reject",
     "task retry",
+    "task return",
+    "task edit",
     "task reclaim",
     "task figures",
     "work",
@@ -45,6 +49,7 @@ const COMMANDS: &[&str] = &[
     "token add",
     "token list",
     "token remove",
+    "undo",
     "recovery",
     "recovery list",
     "recovery show",
@@ -54,6 +59,7 @@ const COMMANDS: &[&str] = &[
     "ledger verify",
     "hook",
     "trust",
+    "man",
 ];
 
 #[test]
@@ -99,6 +105,7 @@ fn the_first_page_of_help() {
 
     Commands:
       init         Set up a workspace: write `.tollgate/config.toml`
+      status       Show what is guarded here, who works here, and what waits for a person
       turn         Start, end and show a turn: the files that an agent has read, and may therefore
                    overwrite
       read         Print a file, and record its hash in the turn
@@ -109,6 +116,7 @@ fn the_first_page_of_help() {
       move         Move or rename a file; refused if it has changed since it was read, or if the new
                    path exists
       apply        Make several changes atomically, from JSON on stdin
+      merge        Merge a refused write with the file on disk
       run          Run a command; refused if it would overwrite a change that its author has not seen
       task         Add, list, claim, release, approve and reject tasks: Markdown files in the folders of
                    a vault
@@ -119,12 +127,14 @@ fn the_first_page_of_help() {
       mcp          Serve the workspace to one agent over MCP, on stdin and stdout
       serve        Serve the dashboard of this workspace, figures for monitoring, and MCP for agents
       token        Add, list and remove the tokens with which agents use `/mcp` of `tollgate serve`
+      undo         Restore what the last guarded write replaced
       recovery     List, show and restore the bytes that guarded writes replaced
       ledger       Show, follow and verify the ledger, which has one line per event
       hook         Check a tool call of an agent program, before and after it
       doctor       Check the workspace: how well files are protected here, what is broken, and how to
                    fix it
       trust        Trust the commands in this workspace's configuration
+      man          Write man pages into a folder, one for each command
       completions  Print a completion script for a shell
       help         Print this message or the help of the given subcommand(s)
 
@@ -154,7 +164,8 @@ fn the_first_page_of_help() {
     Output
       With --json, stdout is one JSON document: the answer, the payload of a refusal, or
       {"error","message","hint"} of a fault. Without it, refusals and faults are text on stderr;
-      for each stale file of a refused change, stdout has its report as one line of JSON.
+      for each stale file of a refused change, stdout has its report as one line of JSON, unless it is
+      a terminal. On a terminal, text has colours; NO_COLOR=1 or CLICOLOR=0 switches them off.
     "#);
 }
 

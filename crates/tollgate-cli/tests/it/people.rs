@@ -31,13 +31,18 @@ fn without_a_terminal_nobody_decides() {
         vec!["task", "approve", "rent"],
         vec!["task", "reject", "rent", "--reason", "no"],
         vec!["task", "retry", "rent"],
+        vec!["task", "return", "rent"],
+        vec!["task", "edit", "rent"],
     ];
     for words in &decisions {
         // A pipe, a name, and both.
         for more in [vec![], vec!["--by", "ada"], vec!["--by", "cloud"]] {
             let run = || world.tollgate(words.iter().chain(&more)).stdin("yes\n");
             let ran = run().ends().is(1);
-            assert!(ran.stderr().contains("only people approve, reject and retry tasks"), "{ran}");
+            assert!(
+                ran.stderr().contains("only people approve, reject, retry, return and edit tasks"),
+                "{ran}"
+            );
             assert!(ran.stderr().contains("hint: ask a person to decide: on the dashboard"), "{ran}");
             let json =
                 world.tollgate(words.iter().chain(&more).chain(&["--json"])).stdin("yes\n").ends().is(1);
@@ -55,6 +60,8 @@ fn an_agent_cannot_decide_even_on_a_terminal() {
         vec!["task", "approve", "rent"],
         vec!["task", "reject", "rent", "--reason", "no"],
         vec!["task", "retry", "rent"],
+        vec!["task", "return", "rent"],
+        vec!["task", "edit", "rent"],
     ];
     for words in &decisions {
         for more in [["--agent", "cloud"], ["--agent", "ada"], ["--by", "cloud"]] {
@@ -149,6 +156,7 @@ fn a_hooked_shell_cannot_run_what_only_people_run() {
             "tollgate task approve rent --by ada",
             "tollgate task reject rent --reason no",
             "tollgate task return rent",
+            "tollgate task edit rent",
             "tollgate serve --listen 127.0.0.1:0 &",
             "tollgate token add blue",
             "tollgate trust",
@@ -183,6 +191,7 @@ fn a_hooked_shell_cannot_run_what_only_people_run() {
         }
         for command in [
             "tollgate task list",
+            "tollgate edit a.txt --old one --new two",
             "tollgate task show rent",
             "tollgate task why rent --agent cloud",
             "tollgate task approve --help",
@@ -198,4 +207,50 @@ fn a_hooked_shell_cannot_run_what_only_people_run() {
         }
     }
     assert!(is_in(&world, "Pending_Approval"));
+}
+
+#[test]
+fn a_person_returns_the_claim_of_an_agent() {
+    let world = World::new();
+    world.run("init --vault").is(0);
+    world.run("task add Weeds").is(0);
+    let id = world.json("task claim weeds --agent blue")["claim_id"].as_str().unwrap().to_owned();
+    let said = world.tollgate(["task", "return", "weeds"]).typed("no").is(1);
+    assert!(said.shown.contains("the answer was not `yes`"), "{}", said.shown);
+    assert!(world.path("vault/In_Progress/blue/weeds.md").exists());
+    let said = world.tollgate(["task", "return", "weeds"]).typed("yes").is(0);
+    assert!(said.shown.contains("`weeds.md` returned by `ada`, now in `Needs_Action`"), "{}", said.shown);
+    assert_eq!(world.run(&format!("task verify weeds --claim-id {id} --json")).is(1).json()["valid"], false);
+    assert_eq!(world.json("task claim weeds --agent red")["claimed"], true);
+    let said = world.tollgate(["task", "return", "nothing"]).typed("yes").is(1);
+    assert!(said.shown.contains("refused: "), "{}", said.shown);
+}
+
+#[test]
+fn a_person_edits_a_task_in_their_editor() {
+    let world = World::new();
+    world.run("init --vault").is(0);
+    world.run("task add Weeds --priority low").is(0);
+    let file = world.path("vault/Needs_Action/weeds.md");
+    let edit = |editor: &str| world.tollgate(["task", "edit", "weeds"]).env("EDITOR", editor);
+    let said = edit("sed -i s/low/high/").typed("").is(0);
+    assert!(said.shown.contains("`weeds.md` edited by `ada`"), "{}", said.shown);
+    assert!(fs::read_to_string(&file).unwrap().contains("priority: high\n"));
+    let line = &world.json("ledger tail --type APPROVAL")[0]["payload"];
+    assert_eq!((&line["decision"], &line["by"]), (&"edit".into(), &"ada".into()));
+    let before = fs::read(&file).unwrap();
+    let said = edit("true").typed("").is(0);
+    assert!(said.shown.contains("you changed nothing"), "{}", said.shown);
+    let said = edit("false").typed("").is(2);
+    assert!(said.shown.contains("the editor `false` failed"), "{}", said.shown);
+    let said = edit("sed -i s/high/banana/").typed("").is(2);
+    assert!(said.shown.contains("an agent could not read this task"), "{}", said.shown);
+    assert_eq!(fs::read(&file).unwrap(), before);
+    // Somebody else changes it while the editor is open.
+    let said = edit(&format!("echo more >> {}; sed -i s/high/low/", file.display())).typed("").is(1);
+    assert!(said.shown.contains("refused: "), "{}", said.shown);
+    assert!(fs::read_to_string(&file).unwrap().ends_with("more\n"));
+    world.run("task claim weeds --agent blue").is(0);
+    let said = edit("sed -i s/high/low/").typed("").is(1);
+    assert!(said.shown.contains("In_Progress/blue"), "{}", said.shown);
 }

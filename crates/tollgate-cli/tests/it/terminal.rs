@@ -8,6 +8,7 @@ use std::thread;
 
 use rustix::process::{Pid, Signal};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::Value;
 
 use crate::world::{PATIENCE, Run};
@@ -22,31 +23,57 @@ struct Typing<'a> {
     in_between: Box<dyn FnOnce() + 'a>,
     /// Stdout is a pipe, as in `tollgate ... --json | jq`.
     piped: bool,
+    /// The width of the terminal; 0 if it has none.
+    columns: u16,
 }
 
 impl Run<'_> {
     /// Runs the command on a terminal, where a person types this line when a question is asked.
     #[track_caller]
     pub(crate) fn typed(self, answer: &str) -> Typed {
-        self.on_a_terminal(Typing { early: "", answer, in_between: Box::new(|| {}), piped: false })
+        self.on_a_terminal(Typing {
+            early: "",
+            answer,
+            in_between: Box::new(|| {}),
+            piped: false,
+            columns: 0,
+        })
     }
 
     /// The same, with stdout as a pipe.
     #[track_caller]
     pub(crate) fn typed_with_stdout(self, answer: &str) -> Typed {
-        self.on_a_terminal(Typing { early: "", answer, in_between: Box::new(|| {}), piped: true })
+        self.on_a_terminal(Typing { early: "", answer, in_between: Box::new(|| {}), piped: true, columns: 0 })
     }
 
     /// The same; something happens while the person thinks.
     #[track_caller]
     pub(crate) fn typed_after(self, answer: &str, in_between: impl FnOnce()) -> Typed {
-        self.on_a_terminal(Typing { early: "", answer, in_between: Box::new(in_between), piped: false })
+        self.on_a_terminal(Typing {
+            early: "",
+            answer,
+            in_between: Box::new(in_between),
+            piped: false,
+            columns: 0,
+        })
     }
 
     /// The same; a line was typed before the command started.
     #[track_caller]
     pub(crate) fn typed_too_early(self, early: &str, answer: &str) -> Typed {
-        self.on_a_terminal(Typing { early, answer, in_between: Box::new(|| {}), piped: false })
+        self.on_a_terminal(Typing { early, answer, in_between: Box::new(|| {}), piped: false, columns: 0 })
+    }
+
+    /// Runs the command on a terminal of this width, where nobody types.
+    #[track_caller]
+    pub(crate) fn on_columns(self, columns: u16) -> Typed {
+        self.on_a_terminal(Typing {
+            early: "",
+            answer: "",
+            in_between: Box::new(|| {}),
+            piped: false,
+            columns,
+        })
     }
 
     #[track_caller]
@@ -54,6 +81,8 @@ impl Run<'_> {
         let control = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&control).unwrap();
         unlockpt(&control).unwrap();
+        let size = Winsize { ws_row: 24, ws_col: typing.columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&control, size).unwrap();
         let name = ptsname(&control, Vec::new()).unwrap().into_string().unwrap();
         let terminal = || fs::File::options().read(true).write(true).open(&name).unwrap();
         let stdout = if typing.piped { Stdio::piped() } else { terminal().into() };

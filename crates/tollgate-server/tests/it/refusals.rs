@@ -231,3 +231,49 @@ fn a_controller_recovers_with_the_payload_alone() {
     world.holds("count", "105");
     assert_eq!(world.ledger("MUTATION_CONFLICT").len(), 5);
 }
+
+#[test]
+fn a_refused_write_is_merged_and_written_with_one_call() {
+    let world = World::new();
+    for (tool, change) in [
+        ("write_file", json!({"path": "a", "content": "ONE\ntwo\nthree\n"})),
+        ("edit_file", json!({"path": "a", "edits": [{"oldText": "one", "newText": "ONE"}]})),
+    ] {
+        world.outsider_writes("a", "one\ntwo\nthree\n");
+        let mut client = world.client();
+        client.done("read_text_file", json!({"path": "a"}));
+        client.fails("merge_file", json!({"path": "a"}));
+        world.outsider_writes("a", "one\ntwo\nTHREE\n");
+        client.refused(tool, change, "STALE_FILE");
+        let shown = client.call("merge_file", json!({"path": "a"}));
+        let merge = &shown["structuredContent"];
+        assert_eq!((&merge["clean"], &merge["written"]), (&json!(true), &json!(false)));
+        assert_eq!(merge["content"], "ONE\ntwo\nTHREE\n");
+        assert!(merge["diff"].as_str().unwrap().contains("-one\n+ONE\n"), "{merge}");
+        assert_eq!(shown["_meta"]["sha256"], sha256("one\ntwo\nTHREE\n"), "of what was merged with");
+        world.holds("a", "one\ntwo\nTHREE\n");
+        let written = client.call("merge_file", json!({"path": "a", "write": true}));
+        assert_eq!(written["structuredContent"]["written"], true);
+        world.holds("a", "ONE\ntwo\nTHREE\n");
+        client.done("write_file", json!({"path": "a", "content": "next"}));
+    }
+}
+
+#[test]
+fn a_merge_with_conflicts_is_not_written_and_counts_as_a_read() {
+    let world = World::new();
+    world.outsider_writes("a", "one\n");
+    let mut client = world.client();
+    client.done("read_text_file", json!({"path": "a"}));
+    world.outsider_writes("a", "foreign\n");
+    client.refused("write_file", json!({"path": "a", "content": "mine\n"}), "STALE_FILE");
+    let merge = client.call("merge_file", json!({"path": "a", "write": true}));
+    let merge = &merge["structuredContent"];
+    assert_eq!((&merge["clean"], &merge["written"]), (&json!(false), &json!(false)));
+    let content = merge["content"].as_str().unwrap();
+    assert!(["<<<<<<<", "mine\n", "foreign\n"].iter().all(|part| content.contains(part)), "{content}");
+    world.holds("a", "foreign\n");
+    client.done("write_file", json!({"path": "a", "content": "foreign and mine\n"}));
+    client.fails("merge_file", json!({"path": "../outside"}));
+    client.refused("merge_file", json!({"path": ".tollgate/version"}), "PROTECTED_PATH");
+}

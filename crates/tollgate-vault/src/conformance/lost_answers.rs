@@ -214,6 +214,24 @@ fn verbs() -> Vec<VerbCase> {
             to: Slot::NEEDS_ACTION,
         },
         VerbCase {
+            name: "edit",
+            tells: &["APPROVAL"],
+            prepare: |_, _| {},
+            act: |vault, task| {
+                let found = vault.get(task, at(2)).expect("it is there");
+                let seen = vault.digest(&found).expect("no fault").expect("unchanged");
+                matches!(vault.edit(task, "me", seen, "other", at(3)), Ok(Ok(_)))
+            },
+            to: Slot::NEEDS_ACTION,
+        },
+        VerbCase {
+            name: "return",
+            tells: &["RELEASE"],
+            prepare: claim,
+            act: |vault, task| matches!(vault.give_back(task, "me", at(3)), Ok(Ok(_))),
+            to: Slot::NEEDS_ACTION,
+        },
+        VerbCase {
             name: "ask",
             tells: &["APPROVAL"],
             prepare: |world, task| {

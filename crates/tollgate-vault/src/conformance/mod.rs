@@ -15,6 +15,7 @@ mod harness;
 mod life;
 mod lost_answers;
 mod pause;
+mod person;
 mod race;
 mod recovery;
 mod world;
@@ -29,7 +30,7 @@ pub use harness::{ByHand, Fresh, Harness, Interrupt, Interrupted};
 
 /// All checks.
 pub fn run(fresh: Fresh<'_>) {
-    let checks: [fn(Fresh<'_>); 27] = [
+    let checks: [fn(Fresh<'_>); 30] = [
         life::a_task_is_added_once,
         life::a_task_goes_through_its_life,
         life::a_stale_step_does_nothing,
@@ -49,6 +50,8 @@ pub fn run(fresh: Fresh<'_>) {
         pause::a_failed_attempt_is_followed_by_a_growing_pause,
         pause::a_person_ends_a_pause,
         pause::a_rejected_task_is_retried_with_all_its_attempts,
+        person::a_person_edits_a_task_that_nobody_has_claimed,
+        person::a_person_returns_a_claim,
         recovery::a_dead_owner_is_replaced_and_fenced_off,
         recovery::a_zombie_changes_nothing,
         recovery::interrupted_steps_are_healed,

@@ -375,6 +375,7 @@ fn message(step: &Step, landing: &TaskName) -> String {
         Some(Verb::Approve) => format!("{task} is approved"),
         Some(Verb::Reject) => format!("{task} is rejected"),
         Some(Verb::Retry) => format!("{task} is to be tried again"),
+        Some(Verb::Edit) => format!("{task} is edited"),
         Some(Verb::Ask) => format!("{task} waits for a person"),
         Some(Verb::Reopen) => format!("{task} was changed and waits for approval again"),
         None => task.to_owned(),

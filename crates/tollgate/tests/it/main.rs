@@ -6,6 +6,7 @@ mod fence;
 mod healing;
 mod links;
 mod many_files;
+mod merge;
 mod metadata;
 mod model;
 mod mutated;

@@ -190,6 +190,7 @@ fn only_the_disk_changes_guarded_files() {
         // These handle files of the state, which no agent changes.
         let others = [
             "conflict.rs",
+            "refused_write.rs",
             "shared_turn.rs",
             "state_folder.rs",
             "turn_shard.rs",

@@ -1,4 +1,4 @@
-//! The decisions of people, `approve`, `reject` and `retry`; and `reclaim`, which needs no decision because the owner is dead.
+//! The decisions of people, `approve`, `reject`, `retry` and `return`; and `reclaim`, which needs no decision because the owner is dead.
 
 use std::thread::sleep;
 
@@ -70,6 +70,21 @@ pub(crate) struct TaskRetryArgs {
     by: Option<String>,
 }
 
+/// Return a task that an agent has claimed
+///
+/// The claim ends at once, the attempt does not count, and other agents may claim the task. The agent cannot finish it any
+/// more: stop it if it still works. A sensitive task that may have been executed goes to `Pending_Approval`. Shows the task
+/// and asks. Like `approve`, it needs a terminal: an agent returns its own task with `task release --result failure`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example\n  tollgate task return pay-the-rent")]
+pub(crate) struct TaskReturnArgs {
+    /// Task name, with or without `.md`
+    task: TaskName,
+    /// Name of the person who decides [default: your user name]
+    #[arg(long, value_name = "WHO")]
+    by: Option<String>,
+}
+
 /// Reclaim the tasks of dead owners: their lock is free, or their lease has expired
 ///
 /// The interrupted attempt counts. A sensitive action may have been executed, so that task goes to a person.
@@ -82,16 +97,16 @@ pub(crate) struct TaskReclaimArgs {
 }
 
 /// A decision that a person is about to make about a task.
-struct Deciding<'i> {
+pub(super) struct Deciding<'i> {
     invocation: &'i Invocation,
     person: Person,
-    tasks: LoggedVault,
-    by: String,
+    pub(super) tasks: LoggedVault,
+    pub(super) by: String,
 }
 
 impl<'i> Deciding<'i> {
     /// The person at this terminal and their name; or the refusal, if nobody can decide here.
-    fn begin(
+    pub(super) fn begin(
         invocation: &'i Invocation,
         task: &TaskName,
         by: Option<&String>,
@@ -114,7 +129,11 @@ impl<'i> Deciding<'i> {
     }
 
     /// The task in this state, or in any, with its text up to the limit.
-    fn found(&self, task: &TaskName, state: Option<State>) -> Result<Option<(Task, Vec<u8>)>, CliError> {
+    pub(super) fn found(
+        &self,
+        task: &TaskName,
+        state: Option<State>,
+    ) -> Result<Option<(Task, Vec<u8>)>, CliError> {
         let store = self.tasks.vault.store();
         for _ in 0..READ_TRIES {
             let Some(found) = store.get(task, state, self.invocation.now())? else { return Ok(None) };
@@ -139,7 +158,7 @@ impl<'i> Deciding<'i> {
     }
 }
 
-fn refused(task: &TaskName, reason: &str, message: &str) -> Answer {
+pub(super) fn refused(task: &TaskName, reason: &str, message: &str) -> Answer {
     Answer::NotValid(Said {
         notes: words::decision_refused(reason, message),
         json: json!({"task": task, "refused": true, "reason": reason, "message": message}),
@@ -204,7 +223,23 @@ pub(crate) fn retry(invocation: &Invocation, args: &TaskRetryArgs) -> Result<Ans
     Ok(said(&args.task, decided, "retried", by))
 }
 
-fn said(task: &TaskName, decided: Allowed<Landed>, verb: &str, by: &str) -> Answer {
+pub(crate) fn give_back(invocation: &Invocation, args: &TaskReturnArgs) -> Result<Answer, CliError> {
+    let deciding = match Deciding::begin(invocation, &args.task, args.by.as_ref())? {
+        Ok(deciding) => deciding,
+        Err(answer) => return Ok(answer),
+    };
+    // A task that nobody has claimed cannot be returned: the vault says so.
+    if let Some((found, bytes)) = deciding.found(&args.task, Some(State::InProgress))?
+        && let Err(answer) = deciding.agreed(&found, &bytes, "return")?
+    {
+        return Ok(answer);
+    }
+    let Deciding { tasks, by, .. } = &deciding;
+    let decided = with_retry(|| tasks.vault.give_back(&args.task, by, invocation.now()), &sleep)?;
+    Ok(said(&args.task, decided, "returned", by))
+}
+
+pub(super) fn said(task: &TaskName, decided: Allowed<Landed>, verb: &str, by: &str) -> Answer {
     match decided {
         Err(why) => refused(task, "not_possible", &why.to_string()),
         Ok(landed) => {

@@ -8,6 +8,7 @@ use tollgate::vault::state::State;
 use crate::answer::{Answer, Said};
 use crate::error::CliError;
 use crate::invocation::Invocation;
+use crate::progress::Progress;
 use crate::words;
 
 /// List all tasks by state, each state in the order in which its tasks are claimed
@@ -33,6 +34,7 @@ pub(crate) struct TaskListArgs {
 pub(crate) struct TaskFiguresArgs {}
 
 pub(crate) fn run(invocation: &Invocation, args: &TaskListArgs) -> Result<Answer, CliError> {
+    let progress = Progress::of("reading the tasks");
     let tasks = invocation.tasks()?;
     let old = tasks.look(invocation);
     let (mut board, mut unfit) = (Vec::new(), Vec::new());
@@ -41,8 +43,9 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskListArgs) -> Result<Answer
         unfit.extend(strange);
         board.push((state, rows));
     }
+    drop(progress);
     let json: Vec<Value> = board.iter().flat_map(|(_, rows)| rows.iter().map(Row::json)).collect();
-    Ok(Answer::Done(Said {
+    Ok(Answer::Table(Said {
         words: words::board(&board, tasks.vault.terms().max_attempts, args.state.is_some()),
         notes: words::together(&[old, words::unfit(&unfit)]),
         json: json.into(),

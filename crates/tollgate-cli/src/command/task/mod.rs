@@ -3,6 +3,7 @@
 mod add;
 mod claim;
 mod decide;
+mod edit;
 mod list;
 mod own;
 mod show;
@@ -50,6 +51,8 @@ commands! {
         Approve(decide::TaskApproveArgs) => decide::approve,
         Reject(decide::TaskRejectArgs) => decide::reject,
         Retry(decide::TaskRetryArgs) => decide::retry,
+        Return(decide::TaskReturnArgs) => decide::give_back,
+        Edit(edit::TaskEditArgs) => edit::run,
         Reclaim(decide::TaskReclaimArgs) => decide::reclaim,
         Figures(list::TaskFiguresArgs) => list::figures,
     }

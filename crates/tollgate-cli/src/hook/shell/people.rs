@@ -9,7 +9,7 @@ const NAMES: [&str; 2] = ["tollgate", "tollgate-guard"];
 const VALUED: [&str; 4] = ["-C", "--workspace", "--turn", "--agent"];
 
 /// The verbs of `tollgate task` that are decisions.
-const DECISIONS: [&str; 4] = ["approve", "reject", "retry", "return"];
+const DECISIONS: [&str; 5] = ["approve", "reject", "retry", "return", "edit"];
 
 /// Programs that run the command in their arguments.
 const LAUNCHERS: [&str; 21] = [
@@ -84,7 +84,9 @@ pub(super) fn may_be_people_only(text: &str) -> Option<String> {
     if !words.iter().any(|word| NAMES.contains(word)) {
         return None;
     }
-    let only = |word: &&&str| DECISIONS.contains(word) || ["serve", "token", "trust"].contains(word);
+    // `tollgate edit` is for agents.
+    let decides = |word: &str| DECISIONS.contains(&word) && word != "edit";
+    let only = |word: &&&str| decides(word) || ["serve", "token", "trust"].contains(word);
     // The word alone is also the name of a folder.
     let copies = || words.windows(2).find(|two| two == &["vault", "copy"]).map(|two| &two[0]);
     words.iter().find(only).or_else(copies).map(|word| format!("tollgate {word}"))

@@ -119,7 +119,7 @@ fn all_means_the_programs_found_here() {
 #[test]
 fn init_reports_what_it_did() {
     let world = World::bare();
-    insta::assert_snapshot!(world.run("init --host codex --host gemini").filtered, @r#"
+    insta::assert_snapshot!(world.run("init --host codex --host gemini").filtered, @r"
     exit 0
     --- stdout
     workspace `[W]` (current folder)
@@ -127,8 +127,12 @@ fn init_reports_what_it_did() {
     installed hooks for `codex` in `.codex/hooks.json`
     next: start `codex` here once and approve the hooks with `/hooks`
     installed hooks for `gemini` in `.gemini/settings.json`
+    next: tell the agents of `codex` about it, with these lines in `AGENTS.md`:
+        tollgate guards the files in this folder: other agents and people work here too, and a write is refused if the file was changed after you read it. Then read it again, redo your change and write, or run the `tollgate merge` command that the refusal offers.
+        If `tollgate task list` shows tasks, claim one before you work on it (`tollgate task claim --next --agent NAME`) and release it when you are done (`tollgate task release TASK --claim-id ID`).
+        `tollgate status` shows who works here, `tollgate ledger tail` what happened; `tollgate --help` lists all commands.
     next: run `tollgate doctor` to test the hooks and to check protection on this file system
-    "#);
+    ");
     insta::assert_snapshot!(world.run("init --host gemini").filtered, @r#"
     exit 0
     --- stdout

@@ -535,3 +535,75 @@ fn a_save_between_check_and_write_is_reported_recorded_and_kept_if_the_program_r
         assert_eq!(ledger(&world, "LATE_EXTERNAL_WRITE").len(), 2, "{host}");
     }
 }
+
+/// The command in the line about a merge.
+fn merge_command(reason: &str) -> Option<&str> {
+    let line = reason.lines().find(|line| line.starts_with("Or run `tollgate merge "))?;
+    line.split('`').nth(1)
+}
+
+#[test]
+fn a_refused_change_that_merges_cleanly_takes_one_more_command() {
+    everywhere(|world, agent| {
+        world.puts("a.txt", "1\n2\n3\n4\n");
+        agent.reads("a.txt");
+        world.puts("a.txt", "1\n2\n3\nFOUR\n");
+        let reason = agent.writes("a.txt", "ONE\n2\n3\n4\n").blocked();
+        let command = merge_command(&reason).unwrap_or_else(|| panic!("{reason}"));
+        let said = agent.runs(command).ran();
+        assert!(said.contains("-1\n    +ONE"), "{said}");
+        world.holds("a.txt", "ONE\n2\n3\nFOUR\n");
+        // The agent has seen the merge, so it may go on without another read.
+        agent.writes("a.txt", "ONE\n2\n3\nFOUR\n5\n").ran();
+        world.puts("a.txt", "foreign\n");
+        let reason = agent.writes("a.txt", "mine\n").blocked();
+        assert_eq!(merge_command(&reason), None, "a conflict");
+    });
+}
+
+#[test]
+fn a_refused_edit_is_kept_too() {
+    everywhere(|world, agent| {
+        world.puts("a.txt", "1\n2\n3\n4\n");
+        agent.reads("a.txt");
+        world.puts("a.txt", "1\n2\n3\nFOUR\n");
+        let reason = agent.edits("a.txt", "1", "ONE").blocked();
+        let command = merge_command(&reason).unwrap_or_else(|| panic!("{reason}"));
+        agent.runs(command).ran();
+        world.holds("a.txt", "ONE\n2\n3\nFOUR\n");
+        // What others do under another name is still foreign.
+        agent.reads("a.txt");
+        world.tollgate(["write", "a.txt", "--agent", "red"]).stdin("red\n").ends().is(0);
+        agent.runs("cat a.txt > /dev/null; tollgate merge a.txt").ran();
+        agent.writes("a.txt", "mine\n").refused("STALE_FILE");
+    });
+}
+
+#[test]
+fn an_agent_is_informed_at_the_start_of_a_session_where_its_program_allows_it() {
+    for host in ["claude-code", "gemini"] {
+        let world = World::new();
+        let agent = Program::new(&world, host, "session-1");
+        let start = || agent.event(["SessionStart", "SessionStart", "SessionStart", "", "", "", ""]);
+        let answer = agent.hook(&start()).json();
+        let answer = &answer["hookSpecificOutput"];
+        assert_eq!(answer["hookEventName"], "SessionStart");
+        let text = answer["additionalContext"].as_str().unwrap();
+        assert_eq!(text.lines().count(), 3, "{text}");
+        assert!(text.contains("tollgate guards the files in this folder"), "{text}");
+        assert!(text.contains("If `tollgate task list` shows tasks"), "{text}");
+        let name = text.split("--agent ").nth(1).unwrap().split('`').next().unwrap().to_owned();
+        // The agent has the same name in the ledger.
+        agent.reads("a.txt").writes("a.txt", "new\n").ran();
+        assert_eq!(ledger(&world, "MUTATION")[0]["agent"], name.as_str());
+        world.run("init --vault").is(0);
+        let text = agent.hook(&start()).json()["hookSpecificOutput"]["additionalContext"].to_string();
+        assert!(text.contains("This folder has tasks, claim one"), "{text}");
+        world.puts(".tollgate/config.toml", "[guard]\nmode = \"off\"\n");
+        agent.says(&start());
+        let elsewhere = World::bare();
+        let agent = Program::new(&elsewhere, host, "session-1");
+        agent.says(&agent.event(["SessionStart", "SessionStart", "SessionStart", "", "", "", ""]));
+        assert!(!elsewhere.path(".tollgate").exists());
+    }
+}

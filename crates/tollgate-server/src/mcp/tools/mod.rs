@@ -7,6 +7,7 @@
 
 mod call;
 mod folder;
+mod merge;
 mod read;
 mod schema;
 mod table;

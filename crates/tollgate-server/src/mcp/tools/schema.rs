@@ -20,6 +20,8 @@ pub(super) enum Output {
     TurnId,
     /// `file_path` and `initial_hash`.
     InitialHash,
+    /// `clean`, `content`, `diff` and `written`.
+    Merge,
     /// Several tasks.
     Tasks,
     /// One task with its text.
@@ -136,6 +138,10 @@ impl Output {
             Self::Media => Shape::all(media()),
             Self::TurnId => Shape::all(json!({"turn_id": text()})),
             Self::InitialHash => Shape::all(json!({"file_path": text(), "initial_hash": hash_or_null()})),
+            Self::Merge => {
+                let flag = || json!({"type": "boolean"});
+                Shape::all(json!({"clean": flag(), "content": text(), "diff": text(), "written": flag()}))
+            }
             Self::Tasks => {
                 let row = Shape::without(row(), ROW_OPTIONAL);
                 let row = json!({
@@ -204,7 +210,7 @@ impl Output {
     /// `None` for tools that never refuse.
     fn refused(self) -> Option<Shape> {
         match self {
-            Self::Text | Self::Media | Self::InitialHash => {
+            Self::Text | Self::Media | Self::InitialHash | Self::Merge => {
                 Some(Shape::without(refusal_properties().clone(), &["file_path_base64"]))
             }
             Self::TurnId | Self::Tasks | Self::Task => None,

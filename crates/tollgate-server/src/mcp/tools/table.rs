@@ -5,7 +5,7 @@
 
 use super::schema::{Input, Output, nothing, path_only};
 use super::tool::{Hints, Tool};
-use super::{folder, read, task, turn, write};
+use super::{folder, merge, read, task, turn, write};
 
 const OVERWRITES: Hints = Hints::Writes { destructive: true, idempotent: true };
 const CHANGES: Hints = Hints::Writes { destructive: true, idempotent: false };
@@ -214,6 +214,19 @@ pub(crate) static TABLE: &[Tool] = &[
         run: turn::initial_hash,
     },
     Tool {
+        name: "merge_file",
+        title: "Merge File",
+        description: "After a write or an edit was refused with STALE_FILE: merge what you wanted to write with what \
+            is on disk. Returns the merged `content`, its `diff` from the disk, and whether it is `clean`. With \
+            `write`, a clean merge is also written, so this one call replaces reading, redoing and writing. A merge \
+            with conflicts has markers around them and is never written: resolve them, then write the whole file. \
+            The merge counts as a read of the file.",
+        hints: CHANGES,
+        input: Input(merge::properties, &["path"]),
+        output: Output::Merge,
+        run: merge::merge,
+    },
+    Tool {
         name: "list_tasks",
         title: "List Tasks",
         description: "List the tasks that are not finished, in the order in which they are claimed. With \
@@ -284,7 +297,7 @@ Other agents and people share these files. Every write is checked against what y
 - Read a file before you change it.
 - If a write is refused with STALE_FILE, somebody changed the file after you read it, and nothing was written. Read the file \
 again with read_text_file (the whole file, if you are going to replace the whole file), redo your change on the new content, \
-then write. Do not repeat the same write, and do not delete the file to get around the refusal: you would destroy somebody's work.
+then write. Or call merge_file with `write`, which does this in one call if the two changes do not overlap. Do not repeat the same write, and do not delete the file to get around the refusal: you would destroy somebody's work.
 - FILE_BUSY: wait a moment, then try again.
 - TEXT_NOT_FOUND: read the file again and copy the old text exactly.
 - FENCED: your claim on a task has ended, and another agent may have it. Stop working on that task, call release_task for it, and \

@@ -1,0 +1,137 @@
+//! `tollgate status`: what is guarded here, who works here, and what waits for a person.
+//!
+//! Cheap enough for a prompt: it tests no hook, and reads no more than the end of the ledger.
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use tollgate::error::Fault;
+use tollgate::event::Event;
+use tollgate::ledger::Ledger;
+use tollgate::settings::GuardMode;
+use tollgate::turn::TurnState;
+use tollgate::vault::figures::Figures;
+use tollgate::vault::state::State;
+use tollgate::workspace::{STATE_FOLDER, read_settings};
+
+use crate::answer::{Answer, Said};
+use crate::error::CliError;
+use crate::hook::checkup::glance;
+use crate::invocation::Invocation;
+use crate::report::status::{
+    AgentStatus, ClaimStatus, Hooks, HostUse, RefusalCount, StatusProblem, WaitingTask, WorkspaceStatus,
+};
+use crate::words;
+
+/// The number of ledger lines that are read. More lines of one day are a busy day, and then the exact number is no news.
+const LINES: usize = 5_000;
+
+/// Show what is guarded here, who works here, and what waits for a person
+///
+/// Lists the agent programs that are used here with their hooks, their MCP registration and their last call; the running
+/// agents; the claimed tasks; the tasks that await approval; and the writes that were refused since midnight UTC. The exit
+/// code is 1 if something needs a person. `tollgate doctor` tests all of it, which takes longer.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example
+  tollgate status
+  tollgate status --json | jq .pending_approvals")]
+pub(crate) struct StatusArgs {}
+
+pub(crate) fn run(invocation: &Invocation, _: &StatusArgs) -> Result<Answer, CliError> {
+    let (root, _) = invocation.root()?;
+    let settings = read_settings(&root.join(STATE_FOLDER).join("config.toml"))?;
+    let mut status = WorkspaceStatus {
+        workspace: root.to_string_lossy().into_owned(),
+        set_up: invocation.has_state()?,
+        mode: settings.guard.mode,
+        hosts: glance(invocation, &root),
+        agents: agents(invocation)?,
+        ..WorkspaceStatus::default()
+    };
+    let mut notes = String::new();
+    if status.set_up {
+        status.refusals_today = refusals_today(invocation, &invocation.ledger()?)?;
+        let workspace = invocation.workspace()?;
+        match invocation.tasks_of(&workspace) {
+            Ok(None) => {}
+            Ok(Some(tasks)) => {
+                notes = tasks.look(invocation);
+                let now = invocation.now();
+                for row in tasks.vault.rows(State::InProgress, now)?.0 {
+                    let (task, agent) = (row.task.name.to_string(), row.task.slot.agent().cloned());
+                    status.claims.push(ClaimStatus { task, agent, age_s: row.age_s });
+                }
+                for row in tasks.vault.rows(State::PendingApproval, now)?.0 {
+                    let task = row.task.name.to_string();
+                    status.pending_approvals.push(WaitingTask { task, age_s: row.age_s });
+                }
+                let stopped = tasks.vault.figures(now)?.1;
+                for sentence in stopped.iter().filter_map(Figures::stopped) {
+                    status.problems.push(words::breaker_problem(sentence));
+                }
+            }
+            Err(fault) => status.problems.push(words::fault_problem(&invocation.viewpoint(), &fault)),
+        }
+    }
+    status.problems.extend(problems(&status));
+    status.needs_person = !status.problems.is_empty() || !status.pending_approvals.is_empty();
+    let said = Said {
+        words: words::status(&invocation.viewpoint(), &status),
+        notes,
+        json: serde_json::to_value(&status).unwrap_or_default(),
+    };
+    Ok(if status.needs_person { Answer::NotValid(said) } else { Answer::Done(said) })
+}
+
+/// What is wrong with the guard itself.
+fn problems(status: &WorkspaceStatus) -> Vec<StatusProblem> {
+    let mut problems = Vec::new();
+    if status.mode != GuardMode::Enforce {
+        problems.push(words::mode_problem(status.mode));
+    }
+    let some_guarded = status.hosts.iter().any(|host| host.guarded);
+    for host in status.hosts.iter().filter(|host| !host.guarded) {
+        let matters = match host.used {
+            HostUse::InProject => true,
+            // If nothing is guarded at all, the program that a person will start is probably one of these.
+            HostUse::OnPath => !some_guarded,
+            HostUse::Elsewhere => false,
+        };
+        if matters || host.hooks != Hooks::None {
+            problems.push(words::host_problem(host));
+        }
+    }
+    problems
+}
+
+fn agents(invocation: &Invocation) -> Result<Vec<AgentStatus>, Fault> {
+    let mut agents = BTreeMap::new();
+    for turns in invocation.existing_turns()? {
+        for turn in turns.list()? {
+            let since = turn.started();
+            let agent = agents.entry(turn.agent().clone()).or_insert((0, since));
+            *agent = (agent.0 + 1, agent.1.min(since));
+        }
+    }
+    Ok(agents.into_iter().map(|(agent, (turns, since))| AgentStatus { agent, turns, since }).collect())
+}
+
+fn refusals_today(invocation: &Invocation, ledger: &Ledger) -> Result<RefusalCount, Fault> {
+    let today = invocation.now().strftime("%Y-%m-%d").to_string();
+    let mut found = RefusalCount::default();
+    for (index, line) in ledger.newest_first()?.enumerate() {
+        // `ledger verify` reports a damaged line.
+        let Ok(line) = line else { break };
+        if line.time.strftime("%Y-%m-%d").to_string() < today {
+            break;
+        }
+        if index >= LINES {
+            found.at_least = true;
+            break;
+        }
+        let refused = matches!(line.event, Event::MutationConflict(..) | Event::MutationRefused(..));
+        found.count += usize::from(refused);
+    }
+    Ok(found)
+}

@@ -1,0 +1,98 @@
+//! What `tollgate status` found.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use tollgate::name::Agent;
+use tollgate::settings::GuardMode;
+
+/// What is guarded here, who works here, and what waits for a person.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct WorkspaceStatus {
+    pub(crate) workspace: String,
+    /// The workspace has a state.
+    pub(crate) set_up: bool,
+    pub(crate) mode: GuardMode,
+    pub(crate) hosts: Vec<HostStatus>,
+    /// The agents with running turns.
+    pub(crate) agents: Vec<AgentStatus>,
+    pub(crate) claims: Vec<ClaimStatus>,
+    pub(crate) pending_approvals: Vec<WaitingTask>,
+    pub(crate) refusals_today: RefusalCount,
+    /// What a person should do something about.
+    pub(crate) problems: Vec<StatusProblem>,
+    pub(crate) needs_person: bool,
+}
+
+/// One agent program that is used or set up here.
+#[derive(Debug, Serialize)]
+pub(crate) struct HostStatus {
+    pub(crate) host: &'static str,
+    pub(crate) guarded: bool,
+    pub(crate) hooks: Hooks,
+    /// The MCP server is registered with it.
+    pub(crate) mcp: bool,
+    /// When it last called a hook.
+    pub(crate) last_seen: Option<Timestamp>,
+    /// It has files in this workspace, or a person can start it: it is in `PATH`.
+    #[serde(skip)]
+    pub(crate) used: HostUse,
+}
+
+/// Where a program is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HostUse {
+    InProject,
+    OnPath,
+    Elsewhere,
+}
+
+/// The hooks of a program, without a test of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Hooks {
+    Installed,
+    /// The program calls the hooks of another program.
+    Through(&'static str),
+    /// Installed, but the program does not call them until the user agrees or switches them on.
+    NotApproved,
+    /// Installed by another version.
+    Outdated,
+    None,
+    /// Its configuration cannot be read.
+    Broken,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct AgentStatus {
+    pub(crate) agent: Agent,
+    pub(crate) turns: usize,
+    /// When the oldest of its running turns started.
+    pub(crate) since: Timestamp,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct ClaimStatus {
+    pub(crate) task: String,
+    pub(crate) agent: Option<Agent>,
+    pub(crate) age_s: i64,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct WaitingTask {
+    pub(crate) task: String,
+    pub(crate) age_s: i64,
+}
+
+/// How many writes were refused since midnight UTC.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct RefusalCount {
+    pub(crate) count: usize,
+    /// The ledger has more lines of today than `status` reads.
+    pub(crate) at_least: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct StatusProblem {
+    pub(crate) problem: String,
+    pub(crate) hint: String,
+}

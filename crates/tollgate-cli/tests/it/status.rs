@@ -1,0 +1,123 @@
+//! `tollgate status`: what is guarded here, and what waits for a person.
+
+use std::fs;
+use std::io::Write;
+
+use crate::hook::Program;
+use crate::world::World;
+
+#[test]
+fn an_empty_workspace_needs_nobody() {
+    let world = World::bare();
+    insta::assert_snapshot!(world.run("status").filtered, @r"
+    exit 0
+    --- stdout
+    workspace    `[W]`, nothing was written here through tollgate yet
+    programs     no agent program found
+    agents       none running
+    claims       none
+    approvals    none pending
+    refusals     0 today
+    nothing needs a person
+    ");
+    assert!(!world.path(".tollgate").exists(), "status creates nothing");
+    world.run("init").is(0);
+    assert_eq!(world.run("status --json").is(0).json()["needs_person"], false);
+}
+
+#[test]
+fn programs_agents_claims_approvals_and_refusals_are_listed() {
+    let world =
+        World::with("[agent.cloud]\nrole = \"cloud\"\nallowed = [\"*\"]\nsensitive = [\"payment\"]\n");
+    world.run("init --vault --host claude-code").is(0);
+    let agent = Program::new(&world, "claude-code", "session");
+    world.puts("a.txt", "one\n");
+    agent.reads("a.txt");
+    world.puts("a.txt", "two\n");
+    agent.writes("a.txt", "mine\n").refused("STALE_FILE");
+    world.run("task add Rent --action payment").is(0);
+    world.run("task add Weeds").is(0);
+    let id = world.json("task claim rent --agent cloud")["claim_id"].as_str().unwrap().to_owned();
+    assert_eq!(world.run("status --json").is(0).json()["claims"][0]["task"], "rent.md");
+    world.tollgate(["task", "draft", "rent", "--claim-id", &id, "pay"]).ends().is(0);
+    world.run(&format!("task release rent --claim-id {id}")).is(0);
+    world.run("task claim weeds --agent blue").is(0);
+    let json = world.run("status --json").is(1).json();
+    let host = &json["hosts"][0];
+    assert_eq!(
+        (&host["host"], &host["hooks"], &host["guarded"]),
+        (&"claude-code".into(), &"installed".into(), &true.into())
+    );
+    assert!(host["last_seen"].is_string(), "{json}");
+    assert_eq!(json["agents"][0]["turns"], 1);
+    assert_eq!(
+        (&json["claims"][0]["task"], &json["claims"][0]["agent"]),
+        (&"weeds.md".into(), &"blue".into())
+    );
+    assert_eq!(json["pending_approvals"][0]["task"], "rent.md");
+    assert_eq!(json["refusals_today"]["count"], 1);
+    assert_eq!(json["needs_person"], true);
+    let words = world.run("status").is(1).filtered;
+    let name = json["agents"][0]["agent"].as_str().unwrap();
+    insta::assert_snapshot!(words.replace(name, "[AGENT]"), @r"
+    exit 1
+    --- stdout
+    workspace    `[W]`, guarded
+    claude-code  hooks installed, last seen [N] s ago
+    agents       1: `[AGENT]`, started [N] s ago
+    claims       1: `weeds.md` by `blue`
+    approvals    1: `rent.md`
+    refusals     1 today
+    1 task awaits a person's decision
+      hint: run `tollgate task show TASK`, then `tollgate task approve TASK`
+    a person is needed
+    ");
+}
+
+#[test]
+fn a_program_of_this_project_without_hooks_is_a_problem() {
+    let world = World::new();
+    fs::create_dir(world.path(".claude")).unwrap();
+    insta::assert_snapshot!(world.run("status").filtered, @r"
+    exit 1
+    --- stdout
+    workspace    `[W]`, nothing was written here through tollgate yet
+    claude-code  not guarded
+    agents       none running
+    claims       none
+    approvals    none pending
+    refusals     0 today
+    problem: `claude-code` is not guarded
+      hint: run `tollgate init --host claude-code` to install its hooks
+    a person is needed: 1 problem
+    ");
+    world.run("init --host claude-code").is(0);
+    let json = world.run("status --json").is(0).json();
+    assert_eq!((&json["hosts"][0]["guarded"], &json["problems"]), (&true.into(), &serde_json::json!([])));
+    world.puts(".tollgate/config.toml", "[guard]\nmode = \"observe\"\n");
+    let json = world.run("status --json").is(1).json();
+    assert!(json["problems"][0]["problem"].as_str().unwrap().contains("only observes"), "{json}");
+}
+
+/// Of 6,000 refusals of today, `status` counts those that it reads.
+#[test]
+fn status_reads_the_end_of_the_ledger_only() {
+    let world = World::new();
+    world.puts("a", "one\n");
+    let turn = world.turn("blue");
+    world.run(&format!("read a --turn {turn}")).is(0);
+    world.puts("a", "two\n");
+    world.tollgate(["write", "a", "--turn", &turn]).stdin("three\n").ends().is(1);
+    let path = world.path(".tollgate/ledger.jsonl");
+    let lines = fs::read_to_string(&path).unwrap();
+    let last = lines.lines().next_back().unwrap();
+    let mut ledger = fs::File::create(&path).unwrap();
+    for _ in 0..6_000 {
+        writeln!(ledger, "{last}").unwrap();
+    }
+    let few = world.run("status --json").is(0).json();
+    assert_eq!(
+        (&few["refusals_today"]["count"], &few["refusals_today"]["at_least"]),
+        (&5_000.into(), &true.into())
+    );
+}

@@ -1,0 +1,115 @@
+//! `tollgate undo`: what the last guarded write replaced comes back.
+
+use crate::world::World;
+
+/// `a` was "one", then `blue` wrote "two".
+fn written() -> World {
+    let world = World::new();
+    world.puts("a", "one\n");
+    world.tollgate(["write", "a", "--agent", "blue"]).stdin("two\n").ends().is(0);
+    world
+}
+
+#[test]
+fn a_person_sees_the_diff_and_types_yes() {
+    let world = written();
+    for answer in ["no", "y", ""] {
+        let said = world.tollgate(["undo", "a"]).typed(answer).is(1);
+        assert!(said.shown.contains("-two\n    +one\n"), "{}", said.shown);
+        assert!(said.shown.contains("nothing was restored"), "{}", said.shown);
+        world.holds("a", "two\n");
+    }
+    let said = world.tollgate(["undo"]).typed("yes").is(0);
+    assert!(said.shown.contains("before `blue` wrote it"), "{}", said.shown);
+    world.holds("a", "one\n");
+    assert_eq!(world.json("ledger tail --type MUTATION")[1]["payload"]["tool_name"], "restore");
+    // A second undo takes back the first.
+    world.tollgate(["undo"]).typed("yes").is(0);
+    world.holds("a", "two\n");
+}
+
+#[test]
+fn without_a_terminal_only_yes_restores() {
+    let world = written();
+    insta::assert_snapshot!(world.tollgate(["undo"]).stdin("yes\n").ends().filtered, @r"
+    exit 1
+    --- stderr
+    refused: without a terminal, `undo` cannot ask
+    hint: give `--yes` to restore without a question
+    ");
+    assert_eq!(world.run("undo --json").is(1).json()["reason"], "no_terminal");
+    world.holds("a", "two\n");
+    insta::assert_snapshot!(world.run("undo --yes").filtered, @r"
+    exit 0
+    --- stdout
+    `a`, as it was before `blue` wrote it [N] s ago
+        --- on disk
+        +++ restored
+        @@ -1 +1 @@
+        -two
+        +one
+    restored `a`, 27dd8ed4 -> 2c8b08da
+    ");
+    world.holds("a", "one\n");
+    let json = world.run("undo a --yes --json").is(0).json();
+    assert!(json["diff"].as_str().unwrap().contains("-one\n+two\n"), "{json}");
+    world.holds("a", "two\n");
+}
+
+#[test]
+fn a_deleted_file_comes_back() {
+    let world = written();
+    world.run("delete a").is(0);
+    world.run("undo a --yes").is(0);
+    world.holds("a", "two\n");
+}
+
+#[test]
+fn a_later_change_by_another_program_is_undone_only_if_the_entry_is_named() {
+    let world = written();
+    world.puts("a", "foreign\n");
+    insta::assert_snapshot!(world.run("undo a --yes").filtered, @r"
+    exit 1
+    --- stderr
+    refused: `a` was changed after the last guarded write to it
+    hint: run `tollgate undo --to [ID]` to restore what that write replaced; recovery then keeps what is there now
+    ");
+    world.holds("a", "foreign\n");
+    let id = world.json("recovery list")[0]["id"].as_str().unwrap().to_owned();
+    world.run(&format!("undo --to {id} --yes")).is(0);
+    world.holds("a", "one\n");
+    world.run("undo --yes").is(0);
+    world.holds("a", "foreign\n");
+}
+
+#[test]
+fn a_change_while_the_person_thinks_is_not_overwritten() {
+    let world = written();
+    let said = world.tollgate(["undo", "a"]).typed_after("yes", || world.puts("a", "foreign\n"));
+    assert!(said.is(1).shown.contains("refused: `a` is stale"));
+    world.holds("a", "foreign\n");
+}
+
+#[test]
+fn nothing_to_undo_is_told() {
+    let world = World::bare();
+    insta::assert_snapshot!(world.run("undo --yes").filtered, @r"
+    exit 1
+    --- stderr
+    nothing to undo: recovery has no file that a guarded write replaced
+    hint: run `tollgate recovery list` to see all that is kept
+    ");
+    let world = World::new();
+    world.tollgate(["write", "new"]).stdin("created\n").ends().is(0);
+    insta::assert_snapshot!(world.run("undo --yes --json").filtered, @r#"
+    exit 1
+    --- stdout
+    {"refused":true,"reason":"nothing_to_undo","message":"nothing to undo: recovery has no file that a guarded write replaced"}
+    "#);
+    insta::assert_snapshot!(world.run("undo --to 0643c1d2e8a1f07b3a9c5d --yes").filtered, @r"
+    exit 3
+    --- stderr
+    error: the recovery entry `[ID]` does not exist
+    hint: run `tollgate recovery list` to see all entries
+    ");
+}

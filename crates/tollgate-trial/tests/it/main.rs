@@ -15,4 +15,5 @@ mod fault;
 mod foreign;
 mod outsiders;
 mod scene;
+mod stops;
 mod strace;

@@ -29,7 +29,7 @@ pub use harness::{ByHand, Fresh, Harness, Interrupt, Interrupted};
 
 /// All checks.
 pub fn run(fresh: Fresh<'_>) {
-    let checks: [fn(Fresh<'_>); 26] = [
+    let checks: [fn(Fresh<'_>); 27] = [
         life::a_task_is_added_once,
         life::a_task_goes_through_its_life,
         life::a_stale_step_does_nothing,
@@ -53,6 +53,7 @@ pub fn run(fresh: Fresh<'_>) {
         recovery::a_zombie_changes_nothing,
         recovery::interrupted_steps_are_healed,
         lost_answers::a_lost_answer_is_asked_for_again,
+        lost_answers::an_owner_that_gets_no_answer_has_one_effect_and_a_fault,
         lost_answers::a_task_whose_answer_was_lost_is_added_once,
         events::events_have_no_gaps,
         race::claimants_race_for_tasks,

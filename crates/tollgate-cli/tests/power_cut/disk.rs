@@ -167,9 +167,12 @@ impl Tree {
     /// Makes the real folder like this tree. What the program wrote down about this boot, and about inodes, is changed
     /// accordingly: the disk was written in an earlier boot, and this copy has other inodes.
     pub(crate) fn write_to(&self, path: &Path) {
-        for entry in fs::read_dir(path).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+        // The folders of the disk itself stay: tollgate knows a workspace by its inode.
+        for folder in fs::read_dir(path).unwrap() {
+            for entry in fs::read_dir(folder.unwrap().path()).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+            }
         }
         let mut made = BTreeMap::new();
         self.put(0, path, &mut made);
@@ -230,6 +233,10 @@ pub(crate) enum Journal {
 pub(crate) enum Luck {
     Nothing,
     Everything,
+    /// All names, and zeros for bytes.
+    Zeros,
+    /// All names, and the bytes of the file that was written last.
+    Last,
     Some,
 }
 
@@ -256,7 +263,7 @@ pub(crate) fn after_cut(
     };
     let mut names_until = match luck {
         Luck::Nothing => first,
-        Luck::Everything => acts.len(),
+        Luck::Everything | Luck::Zeros | Luck::Last => acts.len(),
         Luck::Some => first + random.below(acts.len() - first + 1),
     };
     let flushes = if journal == Journal::PerFolder { flushes(&tree, acts) } else { Vec::new() };
@@ -276,6 +283,10 @@ pub(crate) fn after_cut(
             names_until = at + 1;
         }
     }
+    let last = acts.iter().rev().find_map(|act| match act {
+        Act::Write { file, .. } => Some(*file),
+        _ => None,
+    });
     let mut fates = BTreeMap::new();
     for (at, act) in acts.iter().enumerate() {
         match act {
@@ -291,6 +302,9 @@ pub(crate) fn after_cut(
                 let fate = *fates.entry(*file).or_insert_with(|| match (luck, journal) {
                     (Luck::Nothing, _) => Fate::Nothing,
                     (Luck::Everything, _) => Fate::Everything,
+                    (Luck::Zeros, _) => Fate::Zeros,
+                    (Luck::Last, _) if last == Some(*file) => Fate::Everything,
+                    (Luck::Last, _) => Fate::Nothing,
                     (Luck::Some, Journal::One) => {
                         [Fate::Nothing, Fate::Everything, Fate::Zeros, Fate::Half][random.below(4)]
                     }

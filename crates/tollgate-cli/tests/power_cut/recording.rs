@@ -14,7 +14,7 @@ use crate::disk::{Act, Content, Node, Tree};
 /// Every call that opens a file, or could change the bytes of a file or the names in a folder.
 const CALLS: &str = "open,openat,openat2,creat,rename,renameat,renameat2,link,linkat,symlink,symlinkat,unlink,unlinkat,\
     rmdir,mkdir,mkdirat,mknod,mknodat,write,pwrite64,writev,pwritev,pwritev2,fsync,fdatasync,sync_file_range,syncfs,sync,\
-    truncate,ftruncate,fallocate,copy_file_range,sendfile,splice";
+    truncate,ftruncate,fallocate,copy_file_range,sendfile,splice,lseek";
 
 /// A folder, and what was done to it.
 pub(crate) struct Recording {
@@ -23,8 +23,17 @@ pub(crate) struct Recording {
     /// As it is at the end.
     pub(crate) end: Tree,
     pub(crate) acts: Vec<Act>,
-    /// The open files of the running command: by process and number, with the place of the next write. `None`: at the end.
-    open: HashMap<(String, String), (Node, Option<usize>)>,
+    /// The open files of the running command, by process and number.
+    open: HashMap<(String, String), Opened>,
+}
+
+/// An open file or folder.
+#[derive(Clone, Copy)]
+struct Opened {
+    node: Node,
+    /// Where the next write begins, unless it appends.
+    at: usize,
+    appends: bool,
 }
 
 /// An argument of a call, or its answer: the text outside of quotes, and the bytes inside.
@@ -120,14 +129,20 @@ impl Recording {
             "linkat" => self.links(self.path(Some(&a[0]), &a[1]), self.path(Some(&a[2]), &a[3])),
             "write" if a[0].descriptor() == "1" => self.acts.push(Act::Answer),
             "write" | "pwrite64" => self.writes(process, a),
+            "lseek" => {
+                if let Some(opened) = self.open.get_mut(&(process.to_owned(), a[0].descriptor())) {
+                    opened.at = answer.number();
+                }
+            }
+            "copy_file_range" => self.copies(process, a, answer.number()),
             "ftruncate" => {
-                if let Some((file, _)) = self.open.get(&(process.to_owned(), a[0].descriptor())) {
-                    self.act(Act::Resize { file: *file, length: a[1].number() });
+                if let Some(opened) = self.opened(process, &a[0]) {
+                    self.act(Act::Resize { file: opened.node, length: a[1].number() });
                 }
             }
             "fsync" | "fdatasync" => {
-                if let Some((node, _)) = self.open.get(&(process.to_owned(), a[0].descriptor())) {
-                    self.act(Act::Flush(*node));
+                if let Some(opened) = self.opened(process, &a[0]) {
+                    self.act(Act::Flush(opened.node));
                 }
             }
             _ => assert!(
@@ -184,7 +199,7 @@ impl Recording {
         if flags.contains("O_TRUNC") {
             self.act(Act::Resize { file: node, length: 0 });
         }
-        self.open.insert(key, (node, (!flags.contains("O_APPEND")).then_some(0)));
+        self.open.insert(key, Opened { node, at: 0, appends: flags.contains("O_APPEND") });
     }
 
     fn makes_folder(&mut self, path: Option<PathBuf>, mode: &Argument) {
@@ -214,18 +229,36 @@ impl Recording {
         self.act(Act::Names(vec![(folder, name, node)]));
     }
 
+    fn opened(&self, process: &str, descriptor: &Argument) -> Option<Opened> {
+        self.open.get(&(process.to_owned(), descriptor.descriptor())).copied()
+    }
+
     fn writes(&mut self, process: &str, a: &[Argument]) {
-        let key = (process.to_owned(), a[0].descriptor());
-        let Some((file, next)) = self.open.get(&key).copied() else { return };
         let bytes = a[1].bytes.clone().unwrap();
-        let at = match a.get(3) {
-            Some(at) => at.number(),
-            None => next.unwrap_or_else(|| self.end.length(file)),
-        };
-        if a.len() == 3 && next.is_some() {
-            self.open.insert(key, (file, Some(at + bytes.len())));
+        match (self.opened(process, &a[0]), a.get(3)) {
+            (None, _) => {}
+            (Some(opened), Some(at)) => self.act(Act::Write { file: opened.node, at: at.number(), bytes }),
+            (Some(_), None) => self.writes_on(process, &a[0], bytes),
         }
-        self.act(Act::Write { file, at, bytes });
+    }
+
+    /// Writes where the last write ended.
+    fn writes_on(&mut self, process: &str, descriptor: &Argument, bytes: Vec<u8>) {
+        let Some(Opened { node, at, appends }) = self.opened(process, descriptor) else { return };
+        let at = if appends { self.end.length(node) } else { at };
+        let key = (process.to_owned(), descriptor.descriptor());
+        self.open.insert(key, Opened { node, at: at + bytes.len(), appends });
+        self.act(Act::Write { file: node, at, bytes });
+    }
+
+    fn copies(&mut self, process: &str, a: &[Argument], length: usize) {
+        let (Some(from), true) = (self.opened(process, &a[0]), length > 0) else { return };
+        assert!([&a[1], &a[3]].iter().all(|place| place.text == "NULL"), "a copy from or to a given place");
+        let Content::File(bytes) = &self.end.nodes[from.node] else { panic!("a copy of a folder") };
+        let bytes = bytes[from.at..from.at + length].to_vec();
+        let key = (process.to_owned(), a[0].descriptor());
+        self.open.insert(key, Opened { at: from.at + length, ..from });
+        self.writes_on(process, &a[2], bytes);
     }
 }
 

@@ -17,10 +17,11 @@ fn undisturbed(scene: &Scene, injections: &[String]) -> Vec<Call> {
     calls(&root, injections, &scene.commit(&root)).1
 }
 
-/// A commit that is stopped after the first call of which this is true.
+/// A commit that is stopped after its first call of which this is true. It begins with its mark; before, it reads.
 fn stopped_after(scene: &Scene, wanted: impl Fn(&Call) -> bool) -> (PathBuf, StoppedRun) {
     let calls = undisturbed(scene, &[]);
-    let call = calls.iter().find(|call| wanted(call)).expect("such a call");
+    let mut commit = calls.iter().skip_while(|call| call.name != "pwrite64");
+    let call = commit.find(|call| wanted(call)).expect("such a call");
     let root = scene.fresh();
     let stopped = StoppedRun::start(&root, &[call.inject("signal=STOP")], &scene.commit(&root));
     (root, stopped)

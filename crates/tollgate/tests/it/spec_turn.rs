@@ -164,7 +164,9 @@ fn a_hundred_thousand_files_are_looked_up_without_touching_the_disk() {
     let world = World::new();
     let path = |index: usize| world.gate.workspace().canonical(format!("none/{index}")).unwrap();
     let state = FileState::Present(Digest::of(b"x"));
+    let start = Instant::now();
     let paths: Vec<FilePath> = (0..100_000).map(path).collect();
+    let on_disk = start.elapsed();
     for path in &paths {
         turn.observe(path, state, Extent::Whole).unwrap();
     }
@@ -172,5 +174,6 @@ fn a_hundred_thousand_files_are_looked_up_without_touching_the_disk() {
     for path in &paths {
         assert_eq!(turn.get(path).unwrap().unwrap().initial(), state.digest());
     }
-    assert!(start.elapsed().as_millis() < 1000, "{:?} for 100,000 look-ups", start.elapsed());
+    // To resolve a path takes a look at the disk. A busy machine slows both down.
+    assert!(start.elapsed() < on_disk, "{:?} for 100,000 look-ups, {on_disk:?} on disk", start.elapsed());
 }

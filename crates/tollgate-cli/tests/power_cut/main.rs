@@ -267,7 +267,7 @@ fn applies() -> Story {
         name: "applies",
         settings: "",
         prepare: |machine| {
-            with_files(machine, &[("a", "a0"), ("b", "b0"), ("c", "c0"), ("d", "d0"), ("m", "m0")])
+            with_files(machine, &[("a", "a0"), ("b", "b0"), ("c", "c0"), ("d", "d0"), ("m", "m0")]);
         },
         steps: vec![
             apply(json!([

@@ -90,7 +90,7 @@ fn a_touch_or_a_rewrite_of_the_same_bytes_is_not_a_conflict() {
     let path = world.root().join("a");
     let agent = world.agent("blue");
     agent.reads("a");
-    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(9);
+    let later = std::time::SystemTime::now() + Duration::from_secs(9);
     fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
     agent.writes("a", "two").done();
     world.outsider_writes("a", "two");

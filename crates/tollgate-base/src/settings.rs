@@ -526,6 +526,7 @@ mod tests {
             remote_timeout: Wait(Duration::from_secs(5)),
             offline: (),
             follow: false,
+            view: false,
             view: true,
         };
         assert_eq!(settings.vault, vault);

@@ -147,7 +147,13 @@ mod tests {
     fn protected() -> Protected {
         let paths = |list: &[&str]| list.iter().map(PathBuf::from).collect();
         Protected {
-            paths: paths(&["locked", "vault/Done", "vault/In_Progress", "/home/u/.local/state/tollgate"]),
+            paths: paths(&[
+                "locked",
+                "vault/Done",
+                "vault/In_Progress",
+                "vault/In_Progress/blue/sealed",
+                "/home/u/.local/state/tollgate",
+            ]),
             open: paths(&["vault/In_Progress/blue", "vault/.tollgate/git/tree/In_Progress/blue"]),
             anywhere: paths(&[".claude/settings.json", ".opencode/plugin/*", "opencode.json"]),
             fixed: paths(&["vault/Needs_Action"]),
@@ -185,6 +191,8 @@ mod tests {
             ("vault/In_Progress/red/x.md", true),
             ("vault/In_Progress/blue", true),
             ("vault/In_Progress/blue/x.md", false),
+            ("vault/In_Progress/blue/sealed/x.md", true),
+            ("vault/In_Progress/blue/.tollgate/x", true),
             ("vault/In_Progress/blue/.git/x", true),
             ("vault/.tollgate/git/tree/In_Progress/blue/x.md", false),
             ("vault/.tollgate/git/tree/In_Progress/red/x.md", true),

@@ -81,6 +81,9 @@ pub(crate) fn create(root: &Path, state: &Path) -> Result<()> {
             fs::remove_file(state.join(&name)).at("remove", state.join(&name))?;
         }
     }
+    // The files below flush the state folder only, and the last of them says that everything else exists.
+    let recovery = state.join("recovery");
+    fs::File::open(&recovery).and_then(|open| open.sync_all()).at("flush the folder", &recovery)?;
     // People may commit their configuration. The rest belongs to this machine only.
     write_once(&state.join(".gitignore"), "*\n!/.gitignore\n!/config.toml\n")?;
     // Last, because this file says that everything else exists.

@@ -191,6 +191,9 @@ mod tests {
             let answer = check(&[("host", "localhost:7311"), ("origin", origin)]);
             assert_eq!(answer, Err(WrongPlace::Origin), "{origin}");
         }
+        for hosts in [["localhost", "evil.example"], ["evil.example", "localhost"], ["localhost"; 2]] {
+            assert_eq!(check(&hosts.map(|host| ("host", host))), Err(WrongPlace::Host), "{hosts:?}");
+        }
         let twice =
             [("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://evil.example")];
         assert_eq!(check(&twice), Err(WrongPlace::Origin));

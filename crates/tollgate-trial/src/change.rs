@@ -4,6 +4,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use serde_json::json;
+use tollgate::edit::Edit;
 use tollgate::error::{Fault, Result};
 use tollgate::gate::Gate;
 use tollgate::guard::{Action, Change, Outcome};
@@ -31,6 +32,10 @@ impl FromStr for ChangeArg {
         let action = match verb {
             "write" => Action::Write(rest.into()),
             "create" => Action::Create(rest.into()),
+            "edit" => match rest.split_once('=') {
+                Some((old, new)) => Action::Edit(vec![Edit::once(old, new)]),
+                None => return Err("write an edit as `edit:PATH:OLD=NEW`".to_owned()),
+            },
             "delete" => Action::Delete,
             "move" => Action::MoveTo(rest.into()),
             "folder" => return Ok(Self::Folder(path.to_owned(), rest.to_owned())),

@@ -266,6 +266,10 @@ fn make_vault(
         fs::create_dir_all(&folder).map_err(at("make the folder", &folder))?;
     }
     let folder = fs::canonicalize(&folder).map_err(at("open the vault", &folder))?;
+    // Without this, a power cut after the answer could take the vault away.
+    for made in [Some(folder.as_path()), folder.parent()].into_iter().flatten() {
+        fs::File::open(made).and_then(|made| made.sync_all()).map_err(at("flush", made))?;
+    }
     let dir = folder.strip_prefix(root).unwrap_or(&folder);
     let known = fs::canonicalize(root.join(&settings.vault.dir)).is_ok_and(|known| known == folder);
     let text = fs::read_to_string(config).map_err(at("read", config))?;

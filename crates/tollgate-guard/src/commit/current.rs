@@ -104,7 +104,7 @@ impl Current {
         }
         // Another program may have changed owner or mode since they were copied.
         if let Some(replacement) = replacement
-            && file.model_now()? != file.as_model()
+            && Some(file.model_now()?) != replacement.model
         {
             replacement.file.take_after(file)?;
         }

@@ -5,17 +5,15 @@ use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::{PoisonError, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use crate::scene::{Files, Scene, lines_of, mutations, open, read};
-use crate::strace::{Call, End, IN_PROCESS, calls, end, spawn, traced};
+use crate::strace::{Call, End, IN_PROCESS, StoppedRun, calls};
 
-const FOREIGN: &str = "a foreign save";
+pub(crate) const FOREIGN: &str = "a foreign save";
 
 #[derive(Debug, Clone, Copy)]
 enum Save {
@@ -69,17 +67,14 @@ fn save_everywhere(scene: &Scene, path: &str) {
 }
 
 fn stop_and_save(scene: &Scene, root: &Path, call: &Call, path: &str, save: Save, then: Then) -> (End, bool) {
-    let log = root.with_extension("strace");
-    let mut command = traced(&log, &[call.inject("signal=STOP")], &scene.commit(root));
-    let committer = spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
-    let pid = stopped(&log);
+    let stopped = StoppedRun::start(root, &[call.inject("signal=STOP")], &scene.commit(root));
     let target = root.join(path);
     // Nobody can save into a folder that does not exist yet.
     let saved = target.parent().unwrap().is_dir();
     let saver = match save {
         _ if !saved => None,
         Save::Rename => {
-            rename_over(&target);
+            rename_over(&target, FOREIGN);
             None
         }
         Save::InPlace => Some(start_writing(target)),
@@ -88,37 +83,21 @@ fn stop_and_save(scene: &Scene, root: &Path, call: &Call, path: &str, save: Save
         Then::GoOn => Signal::CONT,
         Then::Die => Signal::KILL,
     };
-    kill_process(pid, signal).unwrap();
-    let output = committer.wait_with_output().unwrap();
+    let end = stopped.ends_after(signal);
     if let Some(saver) = saver {
         saver.join().unwrap();
     }
-    fs::remove_file(&log).unwrap();
-    (end(&output), saved)
+    (end, saved)
 }
 
-/// Waits until the process is stopped.
-fn stopped(log: &Path) -> Pid {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        let text = fs::read_to_string(log).unwrap_or_default();
-        if let Some(line) = text.lines().find(|line| line.ends_with("--- stopped by SIGSTOP ---")) {
-            return Pid::from_raw(line.split(' ').next().unwrap().parse().unwrap()).unwrap();
-        }
-        assert!(!text.contains("+++ exited"), "the process was not stopped: {text}");
-        assert!(Instant::now() < deadline, "the process does not continue: {text}");
-        thread::sleep(Duration::from_micros(200));
-    }
-}
-
-fn rename_over(path: &Path) {
+pub(crate) fn rename_over(path: &Path, text: &str) {
     let temporary = path.with_file_name(".foreign.tmp");
-    fs::write(&temporary, FOREIGN).unwrap();
+    fs::write(&temporary, text).unwrap();
     fs::rename(&temporary, path).unwrap();
 }
 
 /// Opens the file for writing and writes it. Returns when that is done, or while it waits for the end of the lease.
-fn start_writing(path: PathBuf) -> thread::JoinHandle<()> {
+pub(crate) fn start_writing(path: PathBuf) -> thread::JoinHandle<()> {
     let (tell, told) = mpsc::channel();
     let saver = thread::spawn(move || {
         let mut options = OpenOptions::new();
@@ -201,7 +180,7 @@ fn others(scene: &Scene, files: &Files, path: &str) -> Files {
 }
 
 /// Whether a file with this text is kept in the state.
-fn holds(root: &Path, text: &str) -> bool {
+pub(crate) fn holds(root: &Path, text: &str) -> bool {
     ["stage", "recovery/late", "recovery/replaced", "recovery/taken_back"].iter().any(|folder| {
         let entries = fs::read_dir(root.join(".tollgate").join(folder)).unwrap();
         entries.map(|entry| fs::read(entry.unwrap().path()).unwrap()).any(|found| found == text.as_bytes())
@@ -211,6 +190,12 @@ fn holds(root: &Path, text: &str) -> bool {
 #[test]
 fn a_save_during_an_update_is_not_lost() {
     save_everywhere(&Scene::update(), "a");
+}
+
+/// An edit is made from the bytes that are on disk, so it has a base of its own.
+#[test]
+fn a_save_during_an_edit_is_not_lost() {
+    save_everywhere(&Scene::edit(), "a");
 }
 
 #[test]

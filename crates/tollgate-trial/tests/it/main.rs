@@ -14,5 +14,7 @@ mod false_alarms;
 mod fault;
 mod foreign;
 mod outsiders;
+mod planted;
 mod scene;
+mod stops;
 mod strace;

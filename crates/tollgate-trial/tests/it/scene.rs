@@ -82,6 +82,10 @@ impl Scene {
         Self::new(&[("a", "one"), ("z", "z")], &["write:a:two"], &[("a", "two"), ("z", "z")], "")
     }
 
+    pub(crate) fn edit() -> Self {
+        Self::new(&[("a", "one"), ("z", "z")], &["edit:a:one=two"], &[("a", "two"), ("z", "z")], "")
+    }
+
     /// The first guarded write in a workspace, which creates the state.
     pub(crate) fn first_update() -> Self {
         let scene = Self::update();

@@ -12,6 +12,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{PoisonError, RwLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Every call with which a process could change a file, a folder or their attributes.
 const CHANGING: &str = "rename,renameat,renameat2,link,linkat,symlink,symlinkat,unlink,unlinkat,rmdir,write,pwrite64,\
@@ -122,6 +126,58 @@ pub(crate) fn calls(root: &Path, injections: &[String], arguments: &[&str]) -> (
     fs::remove_file(&log).unwrap();
     assert!(!calls.is_empty(), "`strace` saw nothing: {output:?}");
     (end(&output), calls)
+}
+
+/// A process that is stopped after a call, by an injected `signal=STOP`.
+pub(crate) struct StoppedRun {
+    child: Child,
+    log: PathBuf,
+    pid: Pid,
+    stops: usize,
+}
+
+impl StoppedRun {
+    /// Starts the program and waits until it is stopped.
+    pub(crate) fn start(root: &Path, injections: &[String], arguments: &[&str]) -> Self {
+        let log = root.with_extension("strace");
+        let mut command = traced(&log, injections, arguments);
+        let child = spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let pid = stopped(&log, 1);
+        Self { child, log, pid, stops: 1 }
+    }
+
+    /// Continues until the next stop.
+    pub(crate) fn go_on_to_next_stop(&mut self) {
+        kill_process(self.pid, Signal::CONT).unwrap();
+        self.stops += 1;
+        stopped(&self.log, self.stops);
+    }
+
+    pub(crate) fn goes_on(self) -> End {
+        self.ends_after(Signal::CONT)
+    }
+
+    pub(crate) fn ends_after(self, signal: Signal) -> End {
+        kill_process(self.pid, signal).unwrap();
+        let output = self.child.wait_with_output().unwrap();
+        fs::remove_file(&self.log).unwrap();
+        end(&output)
+    }
+}
+
+/// Waits until the process is stopped for the `nth` time.
+fn stopped(log: &Path, nth: usize) -> Pid {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let text = fs::read_to_string(log).unwrap_or_default();
+        let mut stops = text.lines().filter(|line| line.ends_with("--- stopped by SIGSTOP ---"));
+        if let Some(line) = stops.nth(nth - 1) {
+            return Pid::from_raw(line.split(' ').next().unwrap().parse().unwrap()).unwrap();
+        }
+        assert!(!text.contains("+++ exited"), "the process was not stopped: {text}");
+        assert!(Instant::now() < deadline, "the process does not continue: {text}");
+        thread::sleep(Duration::from_micros(200));
+    }
 }
 
 fn parse(log: &str, root: &Path) -> Vec<Call> {

@@ -279,6 +279,26 @@ pub(super) fn a_lost_answer_is_asked_for_again(fresh: Fresh<'_>) {
     }
 }
 
+/// The owner gets a fault and not a second effect: the vault cannot know whether the step was taken.
+pub(super) fn an_owner_that_gets_no_answer_has_one_effect_and_a_fault(fresh: Fresh<'_>) {
+    let harness = fresh();
+    let forgetful = Arc::new(Forgetful::new(harness.store));
+    let store = Arc::clone(&forgetful) as Arc<dyn Store>;
+    let world = World::new(Harness { store, ..harness });
+    let task = world.add("x", "some text\n");
+    let claimed = world.claim(&task, "cloud", ClaimKind::Leased, 1);
+    forgetful.losing.store(usize::MAX, Ordering::SeqCst);
+    let noted = world.vault.progress(&task, &claimed.claim.id, "half of it is done", at(2));
+    assert!(noted.is_err(), "the answer was lost: {noted:?}");
+    let released = world.vault.release(&task, &claimed.claim.id, &Release::success(), at(3));
+    assert!(released.is_err(), "the answer was lost: {released:?}");
+    forgetful.losing.store(0, Ordering::SeqCst);
+    let text = world.text(&task);
+    assert_eq!(text.matches("half of it is done").count(), 1, "one effect: {text}");
+    assert_eq!(world.kinds(&task), ["CLAIM", "RELEASE"]);
+    assert_eq!(world.slot(&task), Some(Slot::Free(State::Done)));
+}
+
 /// Whoever adds a task may die and ask again much later.
 pub(super) fn a_task_that_was_added_and_claimed_is_not_added_again(fresh: Fresh<'_>) {
     let world = World::new(fresh());

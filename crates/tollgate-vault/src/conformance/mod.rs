@@ -56,6 +56,7 @@ pub fn run(fresh: Fresh<'_>) {
         recovery::a_zombie_changes_nothing,
         recovery::interrupted_steps_are_healed,
         lost_answers::a_lost_answer_is_asked_for_again,
+        lost_answers::an_owner_that_gets_no_answer_has_one_effect_and_a_fault,
         lost_answers::a_task_whose_answer_was_lost_is_added_once,
         lost_answers::a_task_that_was_added_and_claimed_is_not_added_again,
         events::events_have_no_gaps,

@@ -185,6 +185,8 @@ impl FolderStore {
             self.take_out(plan, &path)?;
             if slot != step.from {
                 self.transfer_to(&path, ino, &step.task, &step.from, &undo)?;
+                // Before the mark: nobody would undo what a second power cut brings back.
+                self.disk.sync_move(&self.slot_folder(&slot), &self.slot_folder(&step.from))?;
             }
         }
         // If the journal has told of the step, it must tell of its end.
@@ -310,6 +312,8 @@ impl FolderStore {
             && end != change.old
         {
             self.disk.replace_tail(&file, path, change.at, &change.old, found.len())?;
+            // Otherwise a second power cut could leave the block of a claim that is marked as rolled back.
+            self.disk.sync(&file, path)?;
         }
         Ok(())
     }

@@ -122,6 +122,17 @@ mod tests {
     use crate::state::Slot;
 
     #[test]
+    fn an_owner_is_silent_only_after_a_whole_lease() {
+        let task: TaskName = "x".parse().unwrap();
+        let card = Card::new(&task, "there", 40_000, ClaimRecord::new(Slot::NEEDS_ACTION)).unwrap();
+        for (seconds, is_silent) in [(0, false), (20, false), (30, false), (41, true)] {
+            let since_ms = millis_since_boot() - seconds * 1000;
+            let seen = SeenCard { oid: "1".into(), card: None, since_ms };
+            assert_eq!(seen.is_silent(&card), is_silent, "after {seconds} of 40 seconds");
+        }
+    }
+
+    #[test]
     fn a_card_that_does_not_change_keeps_its_time() {
         let task: TaskName = "x".parse().unwrap();
         let card = || Card::new(&task, "there", 1, ClaimRecord::new(Slot::NEEDS_ACTION)).unwrap();

@@ -1,5 +1,8 @@
 //! The guard refuses stale writes, and no others.
 
+use std::fs;
+use std::time::{Duration, Instant};
+
 use tollgate::digest::Digest;
 use tollgate::guard::{Action, Change, Expected};
 use tollgate::refusal::ErrorType;
@@ -73,9 +76,9 @@ fn a_change_that_keeps_size_and_time_stamp_is_noticed() {
     let path = world.root().join("a");
     let agent = world.agent("blue");
     agent.reads("a");
-    let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
     world.outsider_writes("a", "two");
-    std::fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
     agent.writes("a", "x").refused_stale();
     world.holds("a", "two");
 }
@@ -87,13 +90,13 @@ fn a_touch_or_a_rewrite_of_the_same_bytes_is_not_a_conflict() {
     let path = world.root().join("a");
     let agent = world.agent("blue");
     agent.reads("a");
-    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(9);
-    std::fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
+    let later = std::time::SystemTime::now() + Duration::from_secs(9);
+    fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
     agent.writes("a", "two").done();
     world.outsider_writes("a", "two");
     agent.writes("a", "three").done();
     world.outsider_writes("tmp", "three");
-    std::fs::rename(world.root().join("tmp"), &path).unwrap();
+    fs::rename(world.root().join("tmp"), &path).unwrap();
     agent.writes("a", "four").done();
 }
 
@@ -112,13 +115,46 @@ fn a_deleted_target_is_stale_and_says_so() {
     agent.misses("a").writes("a", "again").done();
 }
 
+/// As some editors save: the old file is moved away, and a moment later the new one is written. If that took longer than the
+/// guard waits, on a busy machine, the round does not count.
+#[test]
+fn a_file_that_an_editor_moves_away_for_a_moment_is_not_called_deleted() {
+    let world = World::new();
+    world.outsider_writes("a", "one");
+    let (path, away) = (world.root().join("a"), world.root().join("a~"));
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        assert!(Instant::now() < end, "the editor was never fast enough");
+        world.outsider_writes("a", "one");
+        let agent = world.agent("blue");
+        agent.reads("a");
+        let moved = Instant::now();
+        fs::rename(&path, &away).unwrap();
+        let took = std::thread::scope(|scope| {
+            let editor = scope.spawn(|| {
+                // The editor works; nobody waits for this.
+                std::thread::sleep(Duration::from_millis(50));
+                fs::rename(&away, &path).unwrap();
+                moved.elapsed()
+            });
+            agent.writes("a", "two");
+            editor.join().unwrap()
+        });
+        if took < Duration::from_millis(150) {
+            agent.done();
+            world.holds("a", "two");
+            return;
+        }
+    }
+}
+
 #[test]
 fn a_deleted_folder_is_a_deleted_target() {
     let world = World::new();
     world.outsider_writes("deep/er/a", "one");
     let agent = world.agent("blue");
     agent.reads("deep/er/a");
-    std::fs::remove_dir_all(world.root().join("deep")).unwrap();
+    fs::remove_dir_all(world.root().join("deep")).unwrap();
     agent.writes("deep/er/a", "x").refused_stale();
     assert!(!world.root().join("deep").exists());
 }
@@ -138,7 +174,7 @@ fn reading_alone_checks_nothing_and_writes_no_line() {
 #[test]
 fn a_directory_is_not_a_file() {
     let world = World::new();
-    std::fs::create_dir(world.root().join("folder")).unwrap();
+    fs::create_dir(world.root().join("folder")).unwrap();
     let agent = world.agent("blue");
     agent.writes("folder", "x").refused(ErrorType::NotAFile);
     agent.writes("", "x").refused(ErrorType::NotAFile);
@@ -167,7 +203,7 @@ fn create_never_overwrites() {
     agent.creates("new/deep/a", "one").done();
     world.holds("new/deep/a", "one");
     agent.creates("new/deep/a", "two").refused_stale();
-    let _open = std::fs::File::options().append(true).open(world.root().join("new/deep/a")).unwrap();
+    let _open = fs::File::options().append(true).open(world.root().join("new/deep/a")).unwrap();
     agent.creates("new/deep/a", "two").refused_stale();
     world.holds("new/deep/a", "one");
 }
@@ -186,7 +222,7 @@ fn delete_and_move_are_guarded_like_writes() {
     let refused = agent.reads("a").moves("a", "taken").refused_stale();
     assert_eq!(refused.payload().file_path, world.root().join("taken").display().to_string());
     world.holds("taken", "mine");
-    std::fs::create_dir(world.root().join("folder")).unwrap();
+    fs::create_dir(world.root().join("folder")).unwrap();
     agent.moves("a", "folder").refused(ErrorType::NotAFile);
     agent.moves("a", "deep/b").done();
     world.holds("deep/b", "two");

@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tollgate::digest::Digest;
 use tollgate::gate::{Mention, Ticket, ToolChange, ToolResult, ToolUse};
 use tollgate::guard::{Expected, Outcome, Refused};
 use tollgate::refusal::ErrorType;
 use tollgate::turn::{Extent, FileState, TurnState};
+use tollgate_base::lock::Pauses;
 
 use crate::world::{Agent, World};
 
@@ -139,13 +141,55 @@ fn a_reservation_blocks_other_agents_until_the_tool_call_ends() {
     let _ = pre(&red, &writes("w4", &["a"])).unwrap();
 }
 
+/// The agent knows only what its own turn has read and written.
+#[test]
+fn a_reservation_of_another_turn_of_the_same_agent_is_respected() {
+    let world = World::with("[guard]\nquiet_wait = \"0ms\"");
+    world.outsider_writes("a", "one");
+    let (first, second) = (world.agent("blue"), world.agent("blue"));
+    tool_reads(&first, "a");
+    tool_reads(&second, "a");
+    let ticket = pre(&first, &writes("w1", &["a"])).unwrap();
+    let refused = pre(&second, &writes("w2", &["a"])).unwrap_err();
+    assert_eq!(refused.payload().error_type, ErrorType::FileBusy);
+    world.outsider_writes("a", "two");
+    let files = [(world.gate.workspace().canonical("a").unwrap(), Mention::Yes)];
+    assert_eq!(world.gate.look_again(&second.turn, "Bash", &files).unwrap(), [files[0].0.clone()]);
+    post(&first, ticket, ToolResult::Succeeded);
+    let refused = pre(&second, &writes("w3", &["a"])).unwrap_err();
+    assert_eq!(refused.payload().error_type, ErrorType::StaleFile);
+}
+
+#[test]
+fn a_change_during_a_tool_call_that_failed_is_foreign_unless_it_is_what_the_tool_would_have_written() {
+    let world = World::new();
+    for (text, is_own) in [("foreign", false), ("two", true)] {
+        world.outsider_writes("a", "one");
+        let agent = world.agent("blue");
+        tool_reads(&agent, "a");
+        let mut tool_use = writes("w1", &["a"]);
+        tool_use.changes[0].predicted = Some(Digest::of(b"two"));
+        let ticket = pre(&agent, &tool_use).unwrap();
+        world.outsider_writes("a", text);
+        post(&agent, ticket, ToolResult::Failed);
+        let again = pre(&agent, &writes("w2", &["a"]));
+        assert_eq!(again.is_ok(), is_own, "{text}");
+        if let Ok(ticket) = again {
+            post(&agent, ticket, ToolResult::Failed);
+        }
+    }
+}
+
 #[test]
 fn a_reservation_expires_and_the_ledger_says_so() {
     let world = World::with("[guard]\nquiet_wait = \"0ms\"\nreservation = \"0ms\"");
     world.outsider_writes("a", "one");
     let (blue, red) = (world.agent("blue"), world.agent("red"));
     let _never_settled = pre(&blue, &writes("w1", &["a"])).unwrap();
-    while pre(&red, &writes("w2", &["a"])).is_err() {}
+    let mut pauses = Pauses::lasting(Duration::from_secs(20));
+    while pre(&red, &writes("w2", &["a"])).is_err() {
+        assert!(pauses.pause(), "the reservation never expires");
+    }
     let lines = world.lines_of("RESERVATION_EXPIRED");
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert_eq!(lines[0]["agent"], "blue");

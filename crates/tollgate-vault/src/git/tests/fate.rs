@@ -87,6 +87,23 @@ fn a_remote_that_hangs_is_given_up_in_time() {
     works(&world, &machine, "x");
 }
 
+/// The remote has the result without these bytes, so the tree shows the remote's text, and the bytes are for a person.
+#[test]
+fn what_an_agent_writes_while_the_remote_takes_the_result_is_set_aside() {
+    let world = World::new();
+    let machine = world.machine("a");
+    machine.add("x", "text\n");
+    let claimed = machine.claim("x", "blue");
+    let path = claimed.path.clone().unwrap();
+    let late = hook(&world, "post-receive", &format!("echo 'late words' >> {}", path.display()));
+    assert_eq!(machine.release(&claimed), State::Done);
+    fs::remove_file(late).unwrap();
+    let [aside] = &machine.kept_aside()[..] else { panic!("{:?}", machine.kept_aside()) };
+    assert!(fs::read_to_string(aside).unwrap().contains("late words"));
+    let shown = fs::read_to_string(machine.tree().join("Done/x.md")).unwrap();
+    assert_eq!(shown.trim_end(), world.show("vault/Done/x.md"));
+}
+
 /// Kills the server's process when its refs change for the first time, at this point of the change.
 fn cut_at(world: &World, state: &str) {
     let flag = world.remote().join("was-cut");

@@ -526,7 +526,6 @@ mod tests {
             remote_timeout: Wait(Duration::from_secs(5)),
             offline: (),
             follow: false,
-            view: false,
             view: true,
         };
         assert_eq!(settings.vault, vault);

@@ -130,7 +130,8 @@ const LAST_WRITE: &str =
 fn the_command_of_a_worker_writes_until_it_ends_in_its_own_workspace_and_in_others() {
     let (world, other) = (world("30m"), World::new());
     other.run("init --vault").is(0);
-    let command = executable(world.tmp().join("command"), LAST_WRITE);
+    let command = world.tmp().join("command");
+    executable(&command, LAST_WRITE);
     let run = world.tollgate(["work", "--once", "--agent", "blue", "--", command.to_str().unwrap()]);
     let ran = run.env("OTHER", other.root()).ends().is(0);
     world.holds("a", "mine");
@@ -158,7 +159,8 @@ fn a_process_that_outlives_the_work_writes_nothing_after_the_release() {
     other.run("init --vault").is(0);
     let (witness, go) = (world.tmp().join("witness"), world.tmp().join("go"));
     fs::write(&go, "").unwrap();
-    let command = executable(world.tmp().join("command"), LEAVES_A_WRITER);
+    let command = world.tmp().join("command");
+    executable(&command, LEAVES_A_WRITER);
     let run = world.tollgate(["work", "--once", "--agent", "blue", "--", command.to_str().unwrap()]);
     let mut work = run.env("OTHER", other.root()).env("WITNESS", &witness).env("GO", &go).starts();
     let told = |line: String| lines(&witness).contains(&line).then_some(());

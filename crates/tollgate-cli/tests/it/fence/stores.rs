@@ -183,7 +183,8 @@ fn a_process_that_outlives_its_worker_is_fenced(shared: &impl Shared) {
     let (witness, go) = (one.tmp().join("witness"), one.tmp().join("go"));
     std::fs::write(&go, "").unwrap();
     let start = |world: &World, who: &str, text: &str| {
-        let command = executable(world.tmp().join("command"), text);
+        let command = world.tmp().join("command");
+        executable(&command, text);
         let work = ["work", "--agent", who, "--interval", "1", "--", command.to_str().unwrap()];
         world.tollgate(work).env("WITNESS", &witness).env("GO", &go).starts()
     };

@@ -42,6 +42,7 @@ pub mod claim_lock;
 pub mod conformance;
 pub mod copy;
 pub mod deadline;
+mod decisions;
 pub mod denial;
 pub mod event;
 pub mod figures;

@@ -10,14 +10,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::block::{Completion, Verdict};
-use crate::claim::{Approval, Asked, Claim, ClaimId, ClaimRecord, Mode, Pause, StepId, Tenure};
+use crate::claim::{Asked, Claim, ClaimId, ClaimRecord, Mode, Pause, StepId, Tenure};
 use crate::claim_lock::ClaimLock;
 use crate::event::{Entry, Event};
 use crate::roles::Roles;
 use crate::state::{Slot, State, Verb, may_go};
 use crate::step::{Step, TextEdit};
 use crate::store::Task;
-use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::event::{
     ClaimFailed, ClaimLost, ClaimRenewed, Decision, EndedAttempt, TaskClaimed, TaskDecided, TaskReclaimed,
@@ -88,7 +87,7 @@ impl Release {
     }
 }
 
-fn step(task: &Task, verb: Option<Verb>, to: Slot, at: Timestamp) -> Result<Step> {
+pub(crate) fn step(task: &Task, verb: Option<Verb>, to: Slot, at: Timestamp) -> Result<Step> {
     if let Some(verb) = verb
         && !may_go(task.slot.state(), verb, to.state())
     {
@@ -116,7 +115,7 @@ fn tell(step: &mut Step, agent: Option<&Agent>, event: Event) {
     step.events.push(Entry { time: step.at, agent: agent.cloned(), turn: None, event });
 }
 
-fn decided(step: &mut Step, decision: Decision) {
+pub(crate) fn decided(step: &mut Step, decision: Decision) {
     let decided = TaskDecided { task: step.task.clone(), decision, step: step.id.clone() };
     tell(step, None, Event::Approval(decided));
 }
@@ -377,82 +376,14 @@ fn leave(
     Ok(step)
 }
 
+/// Who decided, if a person moved a file.
+pub(crate) const HAND: &str = "hand";
+
 /// What is still known about a task that nobody has claimed or approved any more.
-fn unclaimed(task: &Task, slot: &Slot, reason: Option<String>) -> ClaimRecord {
+pub(crate) fn unclaimed(task: &Task, slot: &Slot, reason: Option<String>) -> ClaimRecord {
     let ClaimRecord { epoch, attempts, .. } = task.record;
     let (released_by, asked) = (task.record.released_by.clone(), task.record.asked.clone());
     ClaimRecord { epoch, attempts, reason, released_by, asked, ..ClaimRecord::new(slot.clone()) }
-}
-
-/// A person approves exactly the text with this digest; `edited_from`: after they changed the text that had that one.
-pub(crate) fn approve(
-    task: &Task,
-    by: &str,
-    sha256: Digest,
-    edited_from: Option<Digest>,
-    at: Timestamp,
-) -> Result<Step> {
-    let mut step = step(task, Some(Verb::Approve), Slot::APPROVED, at)?;
-    decided(&mut step, Decision::Approve { by: by.to_owned(), sha256, edited_from });
-    step.check = edited_from.or(Some(sha256));
-    let approval = Some(Approval { sha256, by: by.to_owned(), at });
-    step.record = Some(ClaimRecord { slot: step.to.clone(), approval, reason: None, ..task.record.clone() });
-    Ok(step)
-}
-
-/// A person edits the text with the digest `seen` and approves the result.
-pub(crate) fn amend(task: &Task, by: &str, seen: Digest, text: &str, at: Timestamp) -> Result<Step> {
-    if text.trim().is_empty() {
-        return Err(Fault::invalid("a task needs some text"));
-    }
-    let mut step = approve(task, by, Digest::of(text.as_bytes()), Some(seen), at)?;
-    step.edit = TextEdit::Replace(text.to_owned());
-    Ok(step)
-}
-
-/// A person rejects a task.
-pub(crate) fn reject(task: &Task, by: &str, reason: &str, at: Timestamp) -> Result<Step> {
-    if reason.trim().is_empty() {
-        return Err(Fault::invalid("a rejection needs a reason"));
-    }
-    let mut step = step(task, Some(Verb::Reject), Slot::Free(State::Rejected), at)?;
-    decided(&mut step, Decision::Reject { by: by.to_owned(), reason: reason.to_owned() });
-    step.edit = TextEdit::Reject(by.to_owned(), reason.to_owned());
-    step.record = None;
-    Ok(step)
-}
-
-/// A person wants a task to be tried again that was rejected, or that pauses.
-pub(crate) fn retry(task: &Task, by: &str, at: Timestamp) -> Result<Step> {
-    let mut step = step(task, Some(Verb::Retry), Slot::NEEDS_ACTION, at)?;
-    decided(&mut step, Decision::Retry { by: by.to_owned() });
-    step.edit = TextEdit::Retry(by.to_owned());
-    step.record = Some(ClaimRecord { attempts: 0, ..unclaimed(task, &step.to, None) });
-    Ok(step)
-}
-
-/// A person changes the text with the digest `seen` of a task that nobody has claimed.
-pub(crate) fn edit(task: &Task, by: &str, seen: Digest, text: &str, at: Timestamp) -> Result<Step> {
-    if text.trim().is_empty() {
-        return Err(Fault::invalid("a task needs some text"));
-    }
-    let mut step = step(task, Some(Verb::Edit), Slot::NEEDS_ACTION, at)?;
-    let sha256 = Digest::of(text.as_bytes());
-    decided(&mut step, Decision::Edit { by: by.to_owned(), sha256, edited_from: seen });
-    step.check = Some(seen);
-    step.edit = TextEdit::Replace(text.to_owned());
-    // What the person asks for now is what the author asked for.
-    step.record = Some(ClaimRecord { asked: None, ..unclaimed(task, &step.to, None) });
-    Ok(step)
-}
-
-/// A person returns a task that an agent has claimed. The attempt does not count.
-pub(crate) fn give_back(task: &Task, by: &str, terms: &Terms, at: Timestamp) -> Result<Step> {
-    match &task.record.claim {
-        Some(claim) => release(task, claim, &Release::give_back(format!("returned by {by}")), terms, at),
-        // A person or another program put it there without a claim.
-        None => Ok(reclaim(task, terms, at)?.0),
-    }
 }
 
 /// The approval is void: the text in `Approved` is not what was approved, or nobody approved it.
@@ -464,41 +395,12 @@ pub(crate) fn reopen(task: &Task, at: Timestamp) -> Result<Step> {
     void(task, word, why, at)
 }
 
-fn void(task: &Task, word: &str, why: &str, at: Timestamp) -> Result<Step> {
+pub(crate) fn void(task: &Task, word: &str, why: &str, at: Timestamp) -> Result<Step> {
     let mut step = step(task, Some(Verb::Reopen), Slot::PENDING, at)?;
     decided(&mut step, Decision::Void { reason: word.to_owned() });
     step.records_digest = true;
     step.record = Some(unclaimed(task, &step.to, Some(why.to_owned())));
     Ok(step)
-}
-
-/// A person changes the text that has the digest `seen`. What is known about the task stays as it is: an approval of the old
-/// text is void, as it is for a file that somebody edited by hand.
-pub(crate) fn rewrite(task: &Task, seen: Digest, text: &str, at: Timestamp) -> Result<Step> {
-    let mut step = step(task, None, task.slot.clone(), at)?;
-    step.check = Some(seen);
-    step.edit = TextEdit::Replace(text.to_owned());
-    step.record.take_if(|_| task.slot.state().is_final());
-    Ok(step)
-}
-
-/// Who decided, if a person moved a file.
-const HAND: &str = "hand";
-
-/// What it means that a person moved the file of a task, which has the text with this digest; `None`: no step leads there.
-pub(crate) fn moved_by_hand(task: &Task, to: &Slot, sha256: Digest, at: Timestamp) -> Option<Result<Step>> {
-    use State::{Approved, NeedsAction, PendingApproval, Rejected};
-    let why = || format!("moved to `{to}` by hand");
-    match (&task.slot, to) {
-        (Slot::Free(PendingApproval), Slot::Free(Approved)) => Some(approve(task, HAND, sha256, None, at)),
-        (Slot::Free(NeedsAction | PendingApproval | Approved), Slot::Free(Rejected)) => {
-            Some(reject(task, HAND, &why(), at))
-        }
-        (Slot::Free(Rejected), Slot::Free(NeedsAction)) => Some(retry(task, HAND, at)),
-        (Slot::Free(NeedsAction), Slot::Free(PendingApproval)) => Some(ask(task, &why(), at)),
-        (Slot::Free(Approved), Slot::Free(PendingApproval)) => Some(void(task, "taken back", &why(), at)),
-        _ => None,
-    }
 }
 
 /// A step of the owner that moves nothing: an edit, if any. It extends the lease along the way.

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 
 use crate::claim::Mode;
 use crate::deadline::ClaimDeadlines;
+use crate::decisions;
 use crate::denial::{Allowed, Denial};
 use crate::figures::{Figures, Tally};
 use crate::rules::{self, Terms};
@@ -121,7 +122,7 @@ impl Vault {
         seen: Option<Digest>,
         now: Timestamp,
     ) -> Result<Allowed<Landed>> {
-        self.decide_pending(task, seen, now, |found, sha256| rules::approve(found, by, sha256, None, now))
+        self.decide_pending(task, seen, now, |found, sha256| decisions::approve(found, by, sha256, None, now))
     }
 
     /// A person changes the task's text to `text` and approves that. `seen` is the digest of the text they started from; if
@@ -134,7 +135,7 @@ impl Vault {
         text: &str,
         now: Timestamp,
     ) -> Result<Allowed<Landed>> {
-        self.decide_pending(task, Some(seen), now, |found, _| rules::amend(found, by, seen, text, now))
+        self.decide_pending(task, Some(seen), now, |found, _| decisions::amend(found, by, seen, text, now))
     }
 
     /// A person rejects the task, which needs a reason. Not possible while somebody works on it.
@@ -145,7 +146,7 @@ impl Vault {
             Some(found) if matches!(found.slot, Slot::InProgress(_)) || found.slot.state().is_final() => {
                 Ok(Err(Denial::Elsewhere(found.name, found.slot)))
             }
-            Some(found) => self.decide(&found, rules::reject(&found, by, reason, now)?),
+            Some(found) => self.decide(&found, decisions::reject(&found, by, reason, now)?),
         }
     }
 
@@ -160,7 +161,7 @@ impl Vault {
             None => self.store.get(task, Some(State::Rejected), now)?,
         };
         if let Some(found) = found {
-            return self.decide(&found, rules::retry(&found, by, now)?);
+            return self.decide(&found, decisions::retry(&found, by, now)?);
         }
         Ok(Err(match self.store.get(task, None, now)? {
             None => Denial::Missing(task.clone()),
@@ -174,7 +175,7 @@ impl Vault {
     pub fn give_back(&self, task: &TaskName, by: &str, now: Timestamp) -> Result<Allowed<Landed>> {
         self.store.heal()?;
         match self.store.get(task, Some(State::InProgress), now)? {
-            Some(found) => self.decide(&found, rules::give_back(&found, by, &self.terms, now)?),
+            Some(found) => self.decide(&found, decisions::give_back(&found, by, &self.terms, now)?),
             None => self.elsewhere(task, now),
         }
     }
@@ -192,7 +193,7 @@ impl Vault {
         self.store.heal()?;
         match self.store.get(task, Some(State::NeedsAction), now)? {
             Some(found) if self.digest(&found)? == Some(seen) => {
-                self.decide(&found, rules::edit(&found, by, seen, text, now)?)
+                self.decide(&found, decisions::edit(&found, by, seen, text, now)?)
             }
             Some(found) => Ok(Err(Denial::Changed(found.name))),
             None => self.elsewhere(task, now),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::harness::{Fresh, Interrupted};
 use super::world::{World, agent, at, claim_step, terms};
 use crate::claim::Claim;
+use crate::decisions;
 use crate::event::Entry;
 use crate::owner::ClaimKind;
 use crate::rules::{self, Release};
@@ -98,12 +99,12 @@ pub(super) fn interrupted_steps_are_healed(fresh: Fresh<'_>) {
             let to = Some(State::PendingApproval);
             world.release(&claimed, &Release { to, ..Release::success() }, 2);
             let sha256 = Digest::of(world.text(task).as_bytes());
-            rules::approve(&world.get(task), "me", sha256, None, at(3)).expect("a step")
+            decisions::approve(&world.get(task), "me", sha256, None, at(3)).expect("a step")
         },
-        |world, task| rules::reject(&world.get(task), "me", "no", at(2)).expect("a step"),
+        |world, task| decisions::reject(&world.get(task), "me", "no", at(2)).expect("a step"),
         |world, task| {
             world.vault.reject(task, "me", "no", at(2)).expect("no fault").expect("it is there");
-            rules::retry(&world.get(task), "me", at(3)).expect("a step")
+            decisions::retry(&world.get(task), "me", at(3)).expect("a step")
         },
         |world, task| rules::ask(&world.get(task), "it is in doubt", at(2)).expect("a step"),
     ];

@@ -14,9 +14,9 @@ use super::notes::{Adding, ShownTask};
 use super::notice::Notice;
 use super::showing::{Fetched, LOOK_AGAIN};
 use super::view_files::LocalFile;
+use crate::decisions;
 use crate::denial::Denial;
 use crate::folder::disk::Moved;
-use crate::rules;
 use crate::state::{Slot, State};
 use crate::step::{Step, StepOutcome};
 use crate::store::{Ready, Task};
@@ -128,7 +128,9 @@ impl FolderView {
         match std::str::from_utf8(&file.bytes) {
             Err(_) => Ok(TakenByHand::No("its text is not UTF-8".to_owned())),
             Ok(text) if text.trim().is_empty() => Ok(TakenByHand::No("a task needs some text".to_owned())),
-            Ok(text) => self.take(&found.task, rules::rewrite(&found.task, found.sha256, text, self.now())),
+            Ok(text) => {
+                self.take(&found.task, decisions::rewrite(&found.task, found.sha256, text, self.now()))
+            }
         }
     }
 
@@ -189,7 +191,8 @@ impl FolderView {
                 let why = "it was changed, and an approval is for the text that waited for it: move it again";
                 return self.put_back(&seen, file, why);
             }
-            let Some(step) = rules::moved_by_hand(&found.task, &file.slot, found.sha256, self.now()) else {
+            let Some(step) = decisions::moved_by_hand(&found.task, &file.slot, found.sha256, self.now())
+            else {
                 return self.put_back(&seen, file, &why_not(&seen.slot, &file.slot));
             };
             match self.take(&found.task, step)? {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::lost_answers::{goes_away_after_a_push, told};
 use super::*;
-use crate::rules;
+use crate::decisions;
 
 #[test]
 fn work_that_an_earlier_version_did_offline_is_published_or_set_aside() {
@@ -62,7 +62,7 @@ fn an_interrupted_push_of_an_earlier_version_is_settled() {
     machine.vault.release(&claimed.task, &claimed.claim.id, &how, now()).unwrap().unwrap();
     let task = machine.store.get(&name("x"), None, now()).unwrap().unwrap();
     let seen = machine.vault.digest(&task).unwrap().unwrap();
-    let step = rules::amend(&task, "me", seen, "new text\n", now()).unwrap();
+    let step = decisions::amend(&task, "me", seen, "new text\n", now()).unwrap();
     let away = goes_away_after_a_push(&world);
     assert!(matches!(machine.store.apply(&step).unwrap(), StepOutcome::Unknown(_)));
     fs::rename(away, world.remote()).unwrap();

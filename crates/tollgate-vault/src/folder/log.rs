@@ -21,6 +21,7 @@ use rustix::io::Errno;
 
 use super::FolderStore;
 use super::disk::{Disk, fingerprint, read, read_range};
+use super::last_log::LastLog;
 use super::log_line::{LogLine, LogState, Noted, PLAN, StepPlan, stands_alone, without_zeros};
 use crate::claim::ClaimRecord;
 use crate::step::Version;
@@ -276,19 +277,6 @@ impl LockedLog {
         }
         self.disk.replace_via(&self.path.with_extension("new"), &self.path, &bytes)
     }
-}
-
-/// The end of a log that was read last, and what it says. A worker reads the log of a task several times in a row.
-#[derive(Default)]
-pub(super) struct LastLog {
-    end: Vec<u8>,
-    /// Whether what stands before these bytes need not be read.
-    stands_alone: bool,
-    says: Arc<LogState>,
-    /// How many of the bytes are complete lines.
-    lines: usize,
-    /// The log that was locked last, still open but not locked.
-    file: Option<(u8, Arc<File>)>,
 }
 
 /// The version of a task: changes with everything that can happen to its file, and our own steps have ids.

@@ -11,6 +11,7 @@ mod apply;
 mod cache;
 pub(crate) mod disk;
 mod held;
+mod last_log;
 mod log;
 mod log_line;
 pub(crate) mod migrate;
@@ -28,7 +29,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use self::disk::Disk;
-use self::log::LastLog;
+use self::last_log::LastLog;
 use crate::event::Journal;
 use crate::recent::Recent;
 use crate::state::{Slot, State};

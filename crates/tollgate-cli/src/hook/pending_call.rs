@@ -176,7 +176,8 @@ impl Since {
         #[allow(clippy::useless_conversion, reason = "their types depend on the system")]
         let changed = i128::from(found.st_ctime) * 1_000_000_000 + i128::from(found.st_ctime_nsec);
         match changed - self.0 {
-            0.. => LastChange::Since,
+            // Not the same time: a save just before the call may have the very date of its record.
+            1.. => LastChange::Since,
             near if near >= -TICKS => LastChange::Near,
             _ => LastChange::Before,
         }

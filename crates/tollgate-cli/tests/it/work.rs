@@ -131,8 +131,8 @@ fn a_sensitive_action_is_drafted_approved_and_executed_once() {
     insta::assert_snapshot!(refused.filtered, @r"
     exit 1
     --- stderr
-    refused: `cloud` is an agent, and only people approve, reject and retry tasks
-    hint: ask a person to decide: on the dashboard (`tollgate serve`), or with `tollgate task approve`, `reject` or `retry` in their own terminal
+    refused: `cloud` is an agent, and only people approve, reject, retry, return and edit tasks
+    hint: ask a person to decide: on the dashboard (`tollgate serve`), or with `tollgate task approve`, `reject`, `retry`, `return` or `edit` in their own terminal
     ");
     let refused =
         world.tollgate(["task", "reject", "rent", "--reason", "x", "--json"]).env("TOLLGATE_AGENT", "local");

@@ -100,11 +100,12 @@ impl<'w> Real<'w> {
                 let (trust, words) = self.trusts();
                 let sandbox = if self.sandboxed { "workspace-write" } else { "danger-full-access" };
                 put(".codex/rules/default.rules", self.rules.into());
+                // Otherwise the sandbox makes a folder `.git` in the temporary folder, above the worlds of other tests.
                 put(
                     ".codex/config.toml",
                     format!(
                         "model = \"gpt-5.5\"\nmodel_provider = \"m\"\napproval_policy = \"never\"\nsandbox_mode = \"{sandbox}\"\n\
-                         [model_providers.m]\nname = \"m\"\nbase_url = \"http://127.0.0.1:{port}/v1\"\nwire_api = \"responses\"\nenv_key = \"K\"\n{trust}"
+                         [sandbox_workspace_write]\nexclude_slash_tmp = true\n[model_providers.m]\nname = \"m\"\nbase_url = \"http://127.0.0.1:{port}/v1\"\nwire_api = \"responses\"\nenv_key = \"K\"\n{trust}"
                     ),
                 );
                 ("codex", words)

@@ -222,9 +222,10 @@ fn codex_inside_the_gate_overwrites_no_unseen_change() {
             gate.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
             *command = gate;
         });
-        world.holds("python", "foreign\n");
-        world.holds("new", "new\n");
         let (_, _, shown) = real.model.ended();
         assert!(shown.contains("Stale file handle"), "sandboxed: {sandboxed}: {shown}");
+        assert!(world.path("new").exists(), "sandboxed: {sandboxed}: {shown}");
+        world.holds("python", "foreign\n");
+        world.holds("new", "new\n");
     }
 }

@@ -74,7 +74,7 @@ pub(super) fn last_result(speaks: Speaks, body: &str) -> String {
 impl State {
     fn codex(&mut self, body: &str) -> String {
         let id = format!("call_{}", self.next);
-        let shell = |command: &str| json!({"type": "function_call", "call_id": id, "name": "exec_command", "arguments": json!({"cmd": command}).to_string()});
+        let shell = |command: &str| json!({"type": "function_call", "call_id": id, "name": "exec_command", "arguments": json!({"cmd": command, "yield_time_ms": 30_000}).to_string()});
         let patch = |text: &str| json!({"type": "custom_tool_call", "call_id": id, "name": "apply_patch", "input": text});
         let item = match self.step(body) {
             Some(act) if self.door == Door::Mcp => {

@@ -1,6 +1,6 @@
 //! The fence: an agent that works on a task writes only while its claim is its own.
 //!
-//! The guard knows no vault. Whoever opens the gate says how to find out whether a claim was lost, and the guard asks while it
+//! The guard knows no vault. The caller that opens the gate says how to find out whether a claim was lost, and the guard asks while it
 //! holds the locks of the files.
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Until when a claim is certainly its owner's, as far as this machine knows: one small file for each claim.
 //!
 //! On a store that other machines share, only the store knows who owns a task, and asking it for every write would take too
-//! long. But a claim cannot be lost before its lease is over. So whoever makes, renews or ends a claim on this machine writes
+//! long. But a claim cannot be lost before its lease is over. So each process that makes, renews or ends a claim here writes
 //! the moment of its end into a file, and every process that works under the claim looks there.
 //!
 //! Invariants: a deadline is not later than the end of the lease that the store has confirmed, counted from before the store

@@ -52,7 +52,7 @@ pub(crate) fn run(invocation: &Invocation, args: &UndoArgs) -> Result<Answer, Cl
     };
     let (entry, kept) = gate.workspace().recovered(&entry.id)?;
     let view = invocation.viewpoint();
-    // Whoever shows a diff must restore over exactly what the diff was made from.
+    // The file must still have exactly the bytes that the diff was made from.
     let (disk, expected, state) = match gate.peek(entry.path.as_path()) {
         Ok(Outcome::Done(read)) => (read.bytes, Expected::Hash(read.sha256), FileState::Present(read.sha256)),
         Err(Fault::Missing { .. }) => (Vec::new(), Expected::Absent, FileState::Absent),

@@ -23,7 +23,7 @@ fn a_person_sees_the_diff_and_types_yes() {
     assert!(said.shown.contains("before `blue` wrote it"), "{}", said.shown);
     world.holds("a", "one\n");
     assert_eq!(world.json("ledger tail --type MUTATION")[1]["payload"]["tool_name"], "restore");
-    // A second undo takes back the first.
+    // A second undo reverts the first.
     world.tollgate(["undo"]).typed("yes").is(0);
     world.holds("a", "two\n");
 }

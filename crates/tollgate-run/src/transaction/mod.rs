@@ -384,7 +384,7 @@ impl Transaction {
         self.clean_up()
     }
 
-    /// Removes what is left of the run. The caller knows its result, so this may take time.
+    /// Removes the mounts and files of the run. The caller knows its result, so this may take time.
     fn clean_up(self) -> Result<()> {
         drop((self.mounts, self.reads));
         self.folder.remove()

@@ -299,7 +299,7 @@ pub(super) fn an_owner_that_gets_no_answer_has_one_effect_and_a_fault(fresh: Fre
     assert_eq!(world.slot(&task), Some(Slot::Free(State::Done)));
 }
 
-/// Whoever adds a task may die and ask again much later.
+/// A process that adds a task may die, and the next one may ask again much later.
 pub(super) fn a_task_that_was_added_and_claimed_is_not_added_again(fresh: Fresh<'_>) {
     let world = World::new(fresh());
     let (task, id) = ("x".parse().expect("a name"), StepId::new().expect("an id"));

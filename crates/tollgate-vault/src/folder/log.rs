@@ -122,7 +122,7 @@ impl FolderStore {
     /// Locks the log of a stripe. `None` if others held the lock all the time.
     pub(super) fn lock_log(&self, stripe: u8, wait: Duration) -> Result<Option<LockedLog>> {
         let path = self.log_path(stripe);
-        // Whoever takes it out of here has it alone: two threads with one open file would share its lock.
+        // Taken out, so that no other thread uses it: two threads with one open file would share its lock.
         let mut kept = self.last_log().file.take().filter(|(kept, _)| *kept == stripe);
         let is_new = kept.is_none() && self.disk.durability == Durability::Durable && !path.exists();
         let log = loop {

@@ -210,7 +210,7 @@ impl Scene {
     }
 }
 
-/// Plays a scene. The maintainer dies at the Nth act, if there are so many.
+/// Plays a scene. The maintainer dies at the Nth act, if there is one.
 fn play(scene: &Scene, dies_at: usize, half: bool) -> (Machine, bool) {
     let machine = scene.set();
     let before = machine.stored();

@@ -270,7 +270,7 @@ fn one_process_maintains_the_folders_and_when_it_ends_the_next_goes_on() {
     assert_eq!(second.all()["Needs_Action/x.md"], "changed while nobody looked\n");
 }
 
-/// The number of calls that one change by an agent, by a person, and a look at everything cost among so many tasks.
+/// The number of calls that one change by an agent, by a person, and a look at everything cost among this number of tasks.
 fn calls_among(tasks: usize) -> [usize; 3] {
     let elsewhere = Elsewhere::new();
     for n in 0..tasks {

@@ -5,8 +5,7 @@
 //!
 //! Invariant: the queue only proposes. Whether a task may be claimed is judged on what is there at the claim.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -26,7 +25,8 @@ use tollgate_base::task::TaskName;
 /// The tasks that an agent might claim, in order.
 #[derive(Debug, Default)]
 pub struct ClaimQueue {
-    waiting: BinaryHeap<Reverse<(Rank, TaskName, State)>>,
+    /// A set, because a scan and a hint may both bring a task, and losing it is to be counted once.
+    waiting: BTreeSet<(Rank, TaskName, State)>,
     /// If tasks were skipped because they were written a moment ago: the first is complete after this time.
     pub soonest: Option<Duration>,
     /// The number of tasks that pause after a failed attempt.
@@ -89,8 +89,8 @@ impl Vault {
                 waiting.extend(self.rank(&mut queue, request, task));
             }
         }
-        // From a vector at once: linear, so that claiming one of a hundred thousand tasks does not sort all of them.
-        queue.waiting = waiting.into();
+        // From a vector at once: sorted and built in one go, which is faster than to insert each.
+        queue.waiting = waiting.into_iter().collect();
         Ok(queue)
     }
 
@@ -99,7 +99,7 @@ impl Vault {
         queue: &mut ClaimQueue,
         request: &ClaimRequest,
         task: TaskSummary,
-    ) -> Option<Reverse<(Rank, TaskName, State)>> {
+    ) -> Option<(Rank, TaskName, State)> {
         let state = task.slot.state();
         let brief = match task.brief {
             Ok(brief) => brief,
@@ -118,7 +118,7 @@ impl Vault {
             queue.young(wait);
             return None;
         }
-        Some(Reverse((brief.rank(task.modified), task.name, state)))
+        Some((brief.rank(task.modified), task.name, state))
     }
 
     /// Pushes a task that has just arrived. Whether the agent might claim it now.
@@ -133,7 +133,7 @@ impl Vault {
             && matches!(task.slot.state(), State::NeedsAction | State::Approved)
             && let Some(ranked) = self.rank(queue, request, task.summary())
         {
-            queue.waiting.push(ranked);
+            queue.waiting.insert(ranked);
             return Ok(true);
         }
         Ok(false)
@@ -141,12 +141,7 @@ impl Vault {
 
     /// Claims the first task in the queue that can be claimed. A fault of one task does not stop the others.
     pub fn next(&self, queue: &mut ClaimQueue, request: &ClaimRequest, now: Timestamp) -> Option<Claimed> {
-        while let Some(first) = queue.waiting.pop() {
-            // A scan and a hint may both have brought it. Losing it is to be counted once.
-            while queue.waiting.peek() == Some(&first) {
-                queue.waiting.pop();
-            }
-            let Reverse((_, task, state)) = first;
+        while let Some((_, task, state)) = queue.waiting.pop_first() {
             match self.claim_in(Some(state), &task, request, now) {
                 Ok(Some(Ok(claimed))) => return Some(claimed),
                 Ok(Some(Err(denial))) => queue.skip(&task, state, &denial),

@@ -193,6 +193,12 @@ pub trait Store: Send + Sync {
     /// The text of exactly this version, up to `limit` bytes; `None` if the task has changed since.
     fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>>;
 
+    /// The claim of the task that is in progress, if it has one. Owners ask for it before every act, so a store answers
+    /// without reading the text if it can.
+    fn claim_of(&self, task: &TaskName, now: Timestamp) -> Result<Option<Claim>> {
+        Ok(self.get(task, Some(State::InProgress), now)?.and_then(|task| task.record.claim))
+    }
+
     // Changing.
 
     /// Takes one step, all of it or nothing. A step that was taken before, as its id shows, is not taken again: the

@@ -11,6 +11,7 @@
 
 use std::borrow::Cow;
 use std::fs::{File, Metadata};
+use std::mem::take;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,15 +32,14 @@ use tollgate_base::lock::{lock_file, open, open_noatime};
 use tollgate_base::settings::Durability;
 use tollgate_base::task::TaskName;
 
-/// A log that has grown past this is emptied as soon as nothing in it is needed, and rewritten when it is four times as
-/// large.
-const LARGE: u64 = 16 << 10;
+/// A log that has grown past this is rewritten, or emptied if nothing in it is needed.
+const LARGE: u64 = 64 << 10;
 
 /// How much of a log is read first. The lines of one task have less.
-const END: u64 = 2 << 10;
+const END: u64 = 4 << 10;
 
 /// How many zeros are added when the room is used up.
-const ROOM: usize = LARGE as usize;
+const ROOM: usize = 16 << 10;
 
 /// How many bytes of a long name are never cut, even if a fallback name gets a fallback name itself.
 const NEVER_CUT: usize = 160;
@@ -82,7 +82,7 @@ impl FolderStore {
         self.last_log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A log and its size, if it exists. Open for reading only, or the log that was locked last, which is still open.
+    /// A log and its size, if it exists. It stays open, because a task that is looked at is claimed next.
     fn open_log(&self, stripe: u8) -> Result<Option<(Arc<File>, u64)>> {
         let kept = self.last_log().file.clone().filter(|(kept, _)| *kept == stripe);
         if let Some((_, file)) = kept
@@ -92,14 +92,19 @@ impl FolderStore {
             return Ok(Some((file, found.len())));
         }
         let path = self.log_path(stripe);
-        match open_noatime(CWD, &path, OFlags::RDONLY) {
-            Err(Errno::NOENT) => Ok(None),
-            file => {
-                let file = file.at("open", &path)?;
-                let size = file.metadata().at("look at", &path)?.len();
-                Ok(Some((Arc::new(file), size)))
-            }
+        let open = |flags| open_noatime(CWD, &path, flags);
+        let (file, can_lock) = match open(OFlags::RDWR) {
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::ACCESS | Errno::ROFS) => (open(OFlags::RDONLY), false),
+            file => (file, true),
+        };
+        let file = Arc::new(file.at("open", &path)?);
+        let size = file.metadata().at("look at", &path)?.len();
+        if can_lock {
+            // A new one: nobody can have locked it.
+            self.last_log().file = Some((stripe, Arc::clone(&file)));
         }
+        Ok(Some((file, size)))
     }
 
     /// Whether a step may be pending in a log: its last line is a plan. Every claim asks for all logs, so this parses
@@ -138,8 +143,10 @@ impl FolderStore {
                 stripe,
                 file,
                 path: path.clone(),
-                len: 0,
-                size: 0,
+                start: 0,
+                end: Vec::new(),
+                lines: 0,
+                is_known: false,
                 disk: self.disk.clone(),
                 last: Arc::clone(&self.last_log),
             };
@@ -148,19 +155,19 @@ impl FolderStore {
                 // Rewritten while we waited.
                 continue;
             }
-            let (start, last) = self.read_end(stripe, &log.file, found.len())?;
-            let len = start + last.lines as u64;
-            let has_rest = without_zeros(&last.end).len() > last.lines;
-            (log.state, log.len, log.size) = (LogState::clone(&last.says), len, found.len());
+            let (start, mut last) = self.read_end(stripe, &log.file, found.len())?;
+            (log.start, log.end, log.lines) = (start, take(&mut last.end), take(&mut last.lines));
+            log.state = Arc::unwrap_or_clone(take(&mut last.says));
             drop(last);
             let is_settled = log.state.pending.is_none();
-            if is_settled && log.state.notes.is_empty() && len > LARGE {
+            log.is_known = is_settled;
+            if is_settled && log.state.notes.is_empty() && log.len() > LARGE {
                 log.cut(0)?;
-            } else if has_rest {
-                log.cut(len)?;
+            } else if without_zeros(&log.end).len() > log.lines {
+                log.cut(log.len())?;
             }
             // A record has less than a KiB. If the log cannot be rewritten now, it goes on as it is.
-            let is_large = log.len > 4 * LARGE.max((log.state.notes.len() as u64) << 10);
+            let is_large = log.len() > LARGE.max((log.state.notes.len() as u64) << 12);
             if !(is_settled && is_large) || log.rewrite().is_err() {
                 break log;
             }
@@ -195,10 +202,13 @@ pub(super) struct LockedLog {
     stripe: u8,
     file: Arc<File>,
     path: PathBuf,
-    /// The length of its complete lines. What a failed write left after them is overwritten.
-    len: u64,
-    /// The length of the file, with the zeros.
-    size: u64,
+    /// The end of the log that says as much as the whole log, with the zeros, and where it begins.
+    start: u64,
+    end: Vec<u8>,
+    /// How many of these bytes are complete lines. What a failed write left after them is overwritten.
+    lines: usize,
+    /// Whether the state is what the log says: no step is under way.
+    is_known: bool,
     disk: Disk,
     last: Arc<Mutex<LastLog>>,
 }
@@ -207,27 +217,46 @@ impl Drop for LockedLog {
     fn drop(&mut self) {
         // Cannot fail for a file that is open. Also unlocks it for a process that was started at this moment.
         if self.file.unlock().is_ok() {
-            let file = Some((self.stripe, Arc::clone(&self.file)));
-            self.last.lock().unwrap_or_else(PoisonError::into_inner).file = file;
+            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            last.file = Some((self.stripe, Arc::clone(&self.file)));
+            // Whoever reads it next, unchanged, need not parse it.
+            let window = self.end.len().saturating_sub(END as usize);
+            let stands_alone = stands_alone(&self.end[window..]);
+            if self.is_known && (stands_alone || self.start == 0) {
+                if stands_alone {
+                    self.end.drain(..window);
+                    self.lines = self.lines.saturating_sub(window);
+                }
+                last.stands_alone = stands_alone;
+                (last.end, last.lines) = (take(&mut self.end), self.lines);
+                last.says = Arc::new(take(&mut self.state));
+            }
         }
     }
 }
 
 impl LockedLog {
+    /// The length of the log without the zeros.
+    fn len(&self) -> u64 {
+        self.start + self.lines as u64
+    }
+
     fn append(&mut self, line: &LogLine<'_>) -> Result<()> {
         let mut bytes = line.bytes()?;
-        let end = self.len + bytes.len() as u64;
-        if end > self.size && self.disk.durability == Durability::Durable {
+        let lines = self.lines + bytes.len();
+        if lines > self.end.len() && self.disk.durability == Durability::Durable {
             bytes.resize(bytes.len() + ROOM, 0);
         }
-        self.disk.write_at(&self.file, &self.path, self.len, &bytes)?;
-        self.size = self.size.max(self.len + bytes.len() as u64);
-        self.len = end;
+        self.disk.write_at(&self.file, &self.path, self.len(), &bytes)?;
+        let overwritten = self.end.len().min(self.lines + bytes.len());
+        self.end.splice(self.lines..overwritten, bytes);
+        self.lines = lines;
         Ok(())
     }
 
     /// Writes down what is about to be done.
     pub(super) fn begin(&mut self, plan: &StepPlan) -> Result<()> {
+        self.is_known = false;
         self.append(&LogLine::Plan(Cow::Borrowed(plan)))?;
         // Without it a power cut could leave a step half done and nobody who knows.
         self.sync()
@@ -244,16 +273,20 @@ impl LockedLog {
             let known = noted.map(|noted| (Cow::Borrowed(landed), Cow::Owned(noted)));
             self.append(&LogLine::Taken(Cow::Borrowed(&plan.step.task), known))
         };
+        self.is_known = marked.is_ok();
         marked.inspect_err(|_| self.state.notes = before)
     }
 
     /// The step was rolled back.
     pub(super) fn undone(&mut self) -> Result<()> {
-        self.append(&LogLine::Undone)
+        self.append(&LogLine::Undone)?;
+        self.is_known = true;
+        Ok(())
     }
 
     /// Forgets a task that is nowhere any more.
     pub(super) fn forget(&mut self, task: &TaskName) -> Result<()> {
+        self.is_known = false;
         self.state.notes.remove(task);
         self.append(&LogLine::Taken(Cow::Borrowed(task), None))
     }
@@ -265,7 +298,9 @@ impl LockedLog {
 
     fn cut(&mut self, len: u64) -> Result<()> {
         self.disk.cut(&self.file, &self.path, len)?;
-        (self.len, self.size) = (len, len);
+        self.start = self.start.min(len);
+        self.lines = (len - self.start) as usize;
+        self.end.truncate(self.lines);
         Ok(())
     }
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::mem::take;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -143,7 +142,7 @@ impl Store for FolderStore {
                 // A process died on the way.
                 Some(mut log) => {
                     self.heal_stripe(&mut log)?;
-                    known = Arc::new(take(&mut log.state));
+                    known = Arc::new(log.state.clone());
                 }
                 // Somebody is claiming it: as good as gone.
                 None if state.is_some_and(|state| plan.claims(task, state)) => return Ok(None),
@@ -165,6 +164,17 @@ impl Store for FolderStore {
             }
         }
         Ok(None)
+    }
+
+    fn claim_of(&self, task: &TaskName, now: Timestamp) -> Result<Option<Claim>> {
+        let known = self.read_log(stripe_of(task))?;
+        if let (Some(noted), None) = (known.notes.get(task), &known.pending)
+            && noted.record.slot.agent().is_some()
+            && fs::symlink_metadata(self.path(task, &noted.record.slot)).is_ok_and(|found| found.is_file())
+        {
+            return Ok(noted.record.claim.clone());
+        }
+        Ok(self.get(task, Some(State::InProgress), now)?.and_then(|task| task.record.claim))
     }
 
     fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>> {

@@ -82,6 +82,10 @@ pub(crate) enum UsageError {
         option: &'static str,
         value: String,
     },
+    /// `task import` of a folder, from a tracker that writes files.
+    ImportNeedsAFile,
+    /// `task import` of a file, from a tracker that writes folders.
+    ImportNeedsAFolder,
     /// The editor of `task edit` did not end well.
     EditorFailed(String),
     DraftIsNotText,

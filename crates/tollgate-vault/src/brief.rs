@@ -96,6 +96,21 @@ impl Brief {
     }
 }
 
+/// What an author wrote in frontmatter or in bold under this key, which has no `_`, `-` or capitals here. For readers of files
+/// that are not tasks of a vault.
+pub fn values(text: &str, key: &str) -> Result<Vec<String>, Broken> {
+    let mut values = Vec::new();
+    for FoundValue { line, value, .. } in Words::read(text)?.get(&[key]) {
+        match value {
+            Value::One(text) => values.push(text.clone()),
+            Value::Many(items) => values.extend_from_slice(items),
+            Value::Odd(_) => return Err(Broken::at(*line, &format!("has a `{key}` that cannot be read"))),
+        }
+    }
+    values.retain(|value| !value.is_empty());
+    Ok(values)
+}
+
 const DUE: [&str; 4] = ["due", "duedate", "dueat", "deadline"];
 
 /// What the author says under any of these keys. Every value must make sense, and all must say the same.

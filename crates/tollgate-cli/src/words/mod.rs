@@ -58,8 +58,8 @@ pub(crate) use run::{NoteReader, RUN_KILLED, did_not_start, no_prologue, run_not
 pub(crate) use serve::{agent_of_server, serving};
 pub(crate) use status::{breaker_problem, fault_problem, host_problem, mode_problem, status};
 pub(crate) use task::{
-    bad_priority, bad_verdict, board, closes_a_circle, event_line, figures, log_line, may_claim, no_vault,
-    task_added, task_for_decision, task_is_there, task_shown, unfit,
+    bad_priority, bad_verdict, board, closes_a_circle, event_line, figures, imported, log_line, may_claim,
+    no_vault, not_imported, task_added, task_for_decision, task_is_there, task_shown, unfit,
 };
 pub(crate) use text::Viewpoint;
 pub(crate) use token::{token_added, token_removed, tokens};

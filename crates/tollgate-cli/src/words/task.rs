@@ -65,6 +65,19 @@ pub(crate) fn task_added(landed: &Landed) -> String {
     format!("added `{}` to `{}`", plain(landed.task.as_str()), landed.slot)
 }
 
+/// What was imported, or would be.
+pub(crate) fn imported(added: &[TaskName], present: usize, closed: usize, is_dry: bool) -> String {
+    let verb = if is_dry { "would import" } else { "imported" };
+    let mut lines: Vec<String> =
+        added.iter().map(|task| format!("{verb} `{}`", plain(task.as_str()))).collect();
+    lines.push(format!("{verb} {}; {present} already there, {closed} closed", count(added.len(), "task")));
+    lines.join("\n")
+}
+
+pub(crate) fn not_imported(why: &str) -> String {
+    format!("skipped: {}", plain(why))
+}
+
 /// An approximate length of time.
 fn lasting(seconds: i64) -> String {
     ago(Timestamp::UNIX_EPOCH, Timestamp::from_second(-seconds).unwrap_or_default()).replace(" ago", "")

@@ -116,6 +116,14 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
             }
             .into(),
         ),
+        E::ImportNeedsAFile => (
+            "the source is a folder".into(),
+            "give the file of the tracker, or omit `--from` for a folder of Backlog.md".into(),
+        ),
+        E::ImportNeedsAFolder => (
+            "the source is not a folder".into(),
+            "give the `backlog` folder of Backlog.md".into(),
+        ),
         E::EditorFailed(editor) => (
             format!("the editor `{}` failed, so nothing was changed", plain(editor)),
             "set `VISUAL` or `EDITOR` to the command of your editor, which must wait until you have closed the file"

@@ -23,6 +23,7 @@ const COMMANDS: &[&str] = &[
     "run",
     "task",
     "task add",
+    "task import",
     "task list",
     "task show",
     "task why",

@@ -12,6 +12,7 @@ mod files;
 mod git;
 mod help;
 mod hook;
+mod import;
 mod init;
 mod ledger;
 mod mcp;

@@ -87,7 +87,7 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskAddArgs) -> Result<Answer,
 }
 
 /// Adds a task, unless it would wait for itself: then the circle that it would close.
-fn add(
+pub(super) fn add(
     invocation: &Invocation,
     vault: &Vault,
     name: &TaskName,
@@ -123,7 +123,7 @@ fn add_under_a_free_name(
 }
 
 /// A file name, made from the title, that a person can read and type.
-fn name_of(title: &str) -> String {
+pub(super) fn name_of(title: &str) -> String {
     let mut name = String::new();
     for c in title.chars().flat_map(char::to_lowercase) {
         if name.len() + c.len_utf8() > LONGEST_NAME {
@@ -140,7 +140,7 @@ fn name_of(title: &str) -> String {
 }
 
 /// The text of a new task: frontmatter if an option needs it, a heading, the body.
-fn new_task(
+pub(super) fn new_task(
     title: &str,
     action: Option<&str>,
     priority: Option<Priority>,

@@ -4,6 +4,8 @@ mod add;
 mod claim;
 mod decide;
 mod edit;
+mod foreign;
+mod import;
 mod list;
 mod own;
 mod show;
@@ -39,6 +41,7 @@ commands! {
     /// The commands of a task, in the order of the help.
     enum TaskCommand {
         Add(add::TaskAddArgs) => add::run,
+        Import(import::TaskImportArgs) => import::run,
         List(list::TaskListArgs) => list::run,
         Show(show::TaskShowArgs) => show::run,
         Why(show::TaskWhyArgs) => show::why,

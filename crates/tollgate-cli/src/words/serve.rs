@@ -10,7 +10,7 @@ use super::text::{Viewpoint, shown};
 pub(crate) fn serving(view: &Viewpoint, url: &str, root: &Path, is_set_up: bool, demo: bool) -> String {
     let mut text = format!("dashboard {}\nworkspace `{}`", plain(url), shown(view, root));
     if demo {
-        text += "\nthree agents and somebody at an editor work in it; press Ctrl-C to stop and delete it\n\
+        text += "\nfour agents and somebody at an editor work in it; press Ctrl-C to stop and delete it\n\
                  next: open the dashboard and approve the waiting tasks";
     }
     if !is_set_up {

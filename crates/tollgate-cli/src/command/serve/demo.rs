@@ -1,15 +1,18 @@
-//! `serve --demo`: a temporary workspace in which three agents and an editor work at the pace of people.
+//! `serve --demo`: a temporary workspace in which four agents and an editor work at the pace of people.
 //!
 //! Nothing is faked: the agents claim, read, pause, write and release like any agent, each with its own gate and vault. The
-//! editor saves the same file without tollgate, so some of the agents' writes are refused, and they read and write again.
+//! editor saves the same file without tollgate, so some of the agents' writes are refused; they merge, or read and write
+//! again. The fourth agent is a process of its own that is killed in the middle of its work, again and again.
 //! Everything is in one temporary folder, including what is otherwise in the user's folders. It is deleted at the end.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tollgate::error::{Fault, Result};
 use tollgate::gate::Gate;
@@ -46,11 +49,15 @@ sensitive = ["send_email"]
 [agent.violet]
 allowed = ["plan", "send_email"]
 sensitive = ["send_email"]
+
+# Killed in the middle of its work; the others then get its task.
+[agent.amber]
+allowed = ["plan"]
 "#;
 
 /// The files that all agents write to. The editor saves the first.
 const TOPICS: [(&str, &str); 3] = [
-    ("plan.md", "# Plan of the meeting\n\n- begin at nine\n"),
+    ("plan.md", "# Plan of the meeting\n\nBreaks: 0\n\n- begin at nine\n"),
     ("room.md", "# The room\n\n- second floor\n"),
     ("packing.md", "# What to bring\n\n- name tags\n"),
 ];
@@ -135,6 +142,9 @@ impl Demo {
         self.spawns(move |pace| feeder.feeds(pace));
         let plan = self.root().join(TOPICS[0].0);
         self.spawns(move |pace| editor(&plan, pace));
+        let (program, root) = (Surroundings::executable(), self.root());
+        let folders = [("XDG_RUNTIME_DIR", self.inside("run")), ("XDG_STATE_HOME", self.inside("state"))];
+        self.spawns(move |pace| dying_worker(&program, &root, &folders, pace));
         for name in AGENTS {
             let agent: Agent = name.parse()?;
             let worker = Worker::new(self.invocation(Some(agent.clone())), agent)?;
@@ -185,23 +195,50 @@ impl Pace {
     }
 }
 
-/// An editor without tollgate.
+/// An editor without tollgate. It counts breaks above the list that the agents add to.
 fn editor(plan: &Path, pace: &Pace) {
-    let mut minute = 0;
-    while pace.rest(if minute < 3 { 1_100 } else { 3_700 }) {
-        minute += 1;
+    let mut breaks = 0;
+    while pace.rest(if breaks < 3 { 1_100 } else { 4_300 }) {
         if let Ok(text) = fs::read_to_string(plan) {
-            let _ = fs::write(plan, with_line(&text, &format!("- typed in an editor: break {minute}")));
+            let _ = fs::write(
+                plan,
+                text.replace(&format!("Breaks: {breaks}\n"), &format!("Breaks: {}\n", breaks + 1)),
+            );
+            breaks += 1;
         }
     }
 }
 
-/// The text with one more line, and without its oldest lines if there are too many.
+/// A worker in a process of its own, whose command kills it. Again and again.
+fn dying_worker(program: &Path, root: &Path, folders: &[(&str, PathBuf)], pace: &Pace) {
+    while pace.rest(3_000) {
+        let mut worker = Command::new(program);
+        worker.arg("-C").arg(root).args(["work", "--agent", "amber", "--grace", "0", "--"]);
+        worker.args(["sh", "-c", "sleep 2; kill -9 $PPID"]);
+        worker.envs(folders.iter().map(|(name, folder)| (name, folder)));
+        worker.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let Ok(mut worker) = worker.spawn() else { return };
+        while matches!(worker.try_wait(), Ok(None)) {
+            if !pace.rest(200) {
+                if let Some(pid) = Pid::from_raw(worker.id().cast_signed()) {
+                    let _ = kill_process(pid, Signal::TERM);
+                }
+                let _ = worker.wait();
+                return;
+            }
+        }
+        if !pace.rest(12_000) {
+            return;
+        }
+    }
+}
+
+/// The text with one more line at the end of its list, and without the oldest lines if there are too many.
 fn with_line(text: &str, line: &str) -> String {
-    let (heading, rest) = text.split_once("\n\n").unwrap_or((text, ""));
-    let lines: Vec<&str> = rest.lines().chain([line]).collect();
+    let (head, list) = text.find("\n- ").map_or((text, ""), |at| text.split_at(at + 1));
+    let lines: Vec<&str> = list.lines().chain([line]).collect();
     let newest = &lines[lines.len().saturating_sub(LINES)..];
-    format!("{}\n\n{}\n", heading.trim_end(), newest.join("\n"))
+    format!("{}\n\n{}\n", head.trim_end(), newest.join("\n"))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -280,6 +317,8 @@ impl Worker {
                 return;
             }
             wait = 600;
+            // Also the tasks of those who died.
+            let _ = self.vault.reclaim(self.invocation.now());
             let claimed = if round % 3 == 2 {
                 self.chooses(&asked, pace)
             } else {
@@ -337,7 +376,8 @@ impl Worker {
         self.vault.release(&claimed.task, id, &release, now).map(drop)
     }
 
-    /// Reads, pauses, writes; starts again if the write is refused. `None` if the demo is over first.
+    /// Reads, pauses, writes. If the write is refused, merges; starts again if that is not possible. `None` if the demo is over
+    /// first.
     fn writes(&self, path: &Path, pace: &Pace, change: impl Fn(&str) -> String) -> Result<Option<String>> {
         let turns = self.invocation.new_turns()?;
         let turn = turns.begin(TurnId::new()?, self.agent.clone(), self.invocation.now(), Leaves::Known)?;
@@ -367,11 +407,15 @@ impl Worker {
             match self.gate.write(turn, path, text, Expected::Baseline)? {
                 Outcome::Done(_) if refused == 0 => return Ok(Some("written at once".into())),
                 Outcome::Done(_) => {
-                    return Ok(Some(format!(
-                        "written after {refused} refused writes, each followed by a new read"
-                    )));
+                    return Ok(Some(format!("refused {refused} times, then read again and written")));
                 }
                 Outcome::Refused(_) => refused += 1,
+            }
+            if let Ok(merge) = self.gate.merge(turn, path, Some(&self.agent))?
+                && merge.clean
+                && let Outcome::Done(_) = self.gate.write_merge(turn, merge)?
+            {
+                return Ok(Some("refused, then merged with what the editor or another agent wrote".into()));
             }
         }
         Err(Fault::Invalid { what: format!("`{}` changes all the time", path.display()) })
@@ -384,11 +428,11 @@ mod tests {
 
     #[test]
     fn a_file_keeps_its_heading_and_its_newest_lines() {
-        let mut text = "# Plan\n\n- begin\n".to_owned();
+        let mut text = "# Plan\n\nBreaks: 0\n\n- begin\n".to_owned();
         for number in 0..50 {
             text = with_line(&text, &format!("- {number}"));
         }
-        assert!(text.starts_with("# Plan\n\n- 36\n") && text.ends_with("- 49\n"), "{text}");
+        assert!(text.starts_with("# Plan\n\nBreaks: 0\n\n- 36\n") && text.ends_with("- 49\n"), "{text}");
         assert_eq!(with_line("# Sent\n", "- one"), "# Sent\n\n- one\n");
     }
 }

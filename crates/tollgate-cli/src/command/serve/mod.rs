@@ -42,7 +42,7 @@ use crate::words;
 /// tollgate it creates nothing; it says how to set the folder up, and starts working once that is done. SIGINT or SIGTERM
 /// stops it.
 ///
-/// With --demo, three agents and an editor without tollgate work in a temporary workspace, which is deleted at the end.
+/// With --demo, four agents and an editor without tollgate work in a temporary workspace, which is deleted at the end.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
@@ -61,7 +61,7 @@ pub(crate) struct ServeArgs {
     /// Host name of this machine that visitors may use, besides `localhost` and its address
     #[arg(long = "name", value_name = "HOST")]
     names: Vec<String>,
-    /// Serve a temporary workspace in which three agents and an editor work
+    /// Serve a temporary workspace in which four agents and an editor work
     #[arg(long, conflicts_with = "workspace")]
     demo: bool,
 }

@@ -31,10 +31,10 @@ mod words;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use answer::Form;
-use command::{Arguments, hook as hook_command, launch};
+use command::{Arguments, completions, hook as hook_command, launch};
 use invocation::Invocation;
 use surroundings::Surroundings;
 
@@ -45,6 +45,7 @@ fn main() -> ExitCode {
     if let Some(launch) = launch::called(std::env::args_os()) {
         return launch.run();
     }
+    completions::answer_a_shell(Arguments::command);
     let Arguments { global, command } = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return output::print_parse_error(error, std::env::args_os()),

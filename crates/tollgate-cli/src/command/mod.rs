@@ -6,7 +6,7 @@
 mod apply;
 mod bytes;
 mod change;
-mod completions;
+pub(crate) mod completions;
 mod create;
 mod delete;
 mod dispatch;
@@ -100,6 +100,6 @@ commands! {
         Doctor(doctor::DoctorArgs) => doctor::run,
         Trust(trust::TrustArgs) => trust::run,
         Man(man::ManArgs) => |_, args| man::run(args, Arguments::command()),
-        Completions(completions::CompletionsArgs) => |_, args| completions::run(args, Arguments::command()),
+        Completions(completions::CompletionsArgs) => completions::run,
     }
 }

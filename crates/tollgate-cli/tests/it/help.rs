@@ -174,24 +174,61 @@ fn the_first_page_of_help() {
 fn completions_for_each_shell() {
     let world = World::new();
     for (shell, sign) in
-        [("bash", "complete -F"), ("zsh", "#compdef tollgate"), ("fish", "complete -c tollgate")]
+        [("bash", "complete -o"), ("zsh", "#compdef tollgate"), ("fish", "complete --keep-order")]
     {
         let script = world.run(&format!("completions {shell}")).is(0).stdout();
-        assert!(script.contains(sign) && script.contains("recovery"), "{shell}");
+        assert!(script.contains(sign) && script.contains("TOLLGATE_COMPLETE"), "{shell}: {script}");
         let json = world.json(&format!("completions {shell}"));
         assert_eq!(json["script"].as_str().unwrap(), script.trim_end());
     }
-    world.script("tollgate completions bash | bash -n && source <(tollgate completions bash)").ends().is(0);
+}
+
+/// Presses Tab after this line in bash, and returns what is offered.
+fn completed(world: &World, line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').collect();
+    let script = format!(
+        "source <(tollgate completions bash); COMP_WORDS=({}); COMP_CWORD={}; COMP_TYPE=9; \
+         _clap_complete_tollgate tollgate '{}' '{}'; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" "),
+        words.len() - 1,
+        words[words.len() - 1],
+        words[words.len() - 2],
+    );
+    world.script(&script).ends().is(0).stdout()
+}
+
+#[test]
+fn bash_completes_tasks_agents_and_recovery_ids() {
+    let world =
+        World::with("[vault]\ndurability = \"fast\"\nsettle = \"50ms\"\n[agent.violet]\nallowed = [\"x\"]\n");
+    world.run("init --vault").is(0);
+    for title in ["Pay the rent", "Paint it"] {
+        world.tollgate(["task", "add", title]).ends().is(0);
+    }
+    // Whoever completes a name must not run what is in it.
+    std::fs::write(world.path("vault/Needs_Action/pa$(touch hacked);x.md"), "# x\n").unwrap();
+    assert_eq!(completed(&world, "tollgate task show pa"), "paint-it\npay-the-rent\n");
+    assert_eq!(completed(&world, "tollgate task clai"), "claim\n");
+    assert_eq!(completed(&world, "tollgate task claim --next --agent vi"), "violet\n");
+    std::fs::write(world.path("a"), "one").unwrap();
+    let turn = world.run("turn begin --agent blue").stdout();
+    world.tollgate(["read", "a", "--turn", turn.trim()]).ends().is(0);
+    world.tollgate(["write", "a", "--turn", turn.trim()]).stdin("two").ends().is(0);
+    let id = world.json("recovery list")[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(completed(&world, "tollgate recovery show 0"), format!("{id}\n"));
+    assert_eq!(completed(&world, "tollgate undo --to 0"), format!("{id}\n"));
+    assert!(!world.path("hacked").exists());
+    // Outside of any workspace nothing is offered, and nothing is created.
+    let bare = World::bare();
+    assert_eq!(completed(&bare, "tollgate task show x"), "\n");
+    assert!(!bare.path(".tollgate").exists());
 }
 
 /// `tollgate work` calls `tollgate launch`. People never do.
 #[test]
 fn the_internal_command_launch_is_not_offered() {
     let world = World::new();
-    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let script = world.run(&format!("completions {shell}")).is(0).stdout();
-        assert!(!script.contains("launch"), "{shell}");
-    }
+    assert_eq!(completed(&world, "tollgate la"), "\n");
     for line in ["lunch", "launc", "launch", "launch 1 make"] {
         let ran = world.run(line).is(2);
         assert!(!ran.stderr().contains("similar"), "{ran}");

@@ -43,10 +43,10 @@ pub(super) struct ForeignTask {
 }
 
 /// An item of a source, or why it cannot be read.
-pub(super) type Item = Result<ForeignTask, String>;
+pub(super) type ForeignItem = Result<ForeignTask, String>;
 
 /// The tasks in a folder of Backlog.md: the folder `tasks`, or the one above it.
-pub(super) fn backlog(folder: &Path) -> Result<Vec<Item>> {
+pub(super) fn backlog(folder: &Path) -> Result<Vec<ForeignItem>> {
     let below = folder.join("tasks");
     let folder = if below.is_dir() { &below } else { folder };
     let mut paths = Vec::new();
@@ -75,7 +75,7 @@ pub(super) fn read_file(path: &Path) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| Fault::invalid(format!("`{}` is not UTF-8", path.display())))
 }
 
-fn backlog_task(text: &str) -> Item {
+fn backlog_task(text: &str) -> ForeignItem {
     let text = text.replace("\r\n", "\n");
     let rest = text.strip_prefix("---\n").ok_or("it has no frontmatter")?;
     let (front, body) = rest.split_once("\n---\n").ok_or("its frontmatter has no end")?;
@@ -127,7 +127,7 @@ fn text<'a>(item: &'a Value, key: &str) -> &'a str {
 }
 
 /// An issue of beads.
-pub(super) fn beads(item: &Value) -> Item {
+pub(super) fn beads(item: &Value) -> ForeignItem {
     let id = text(item, "id");
     if id.is_empty() {
         return Err("an item has no id".to_owned());
@@ -156,7 +156,7 @@ pub(super) fn beads(item: &Value) -> Item {
 }
 
 /// An issue of GitHub.
-pub(super) fn github(item: &Value) -> Item {
+pub(super) fn github(item: &Value) -> ForeignItem {
     let number = item["number"].as_u64().ok_or("an item has no number")?;
     let url = text(item, "url");
     // https://github.com/owner/repository/issues/12

@@ -13,7 +13,9 @@ use tollgate::vault::brief::Brief;
 use tollgate::vault::{TaskName, Vault};
 
 use super::add::{add, name_of, new_task};
-use super::foreign::{ForeignTask, Item, Tracker, backlog, beads, documents, github, read_file, tracker_of};
+use super::foreign::{
+    ForeignItem, ForeignTask, Tracker, backlog, beads, documents, github, read_file, tracker_of,
+};
 use crate::answer::{Answer, Said};
 use crate::command::bytes::stdin;
 use crate::error::{CliError, UsageError};
@@ -85,7 +87,7 @@ pub(crate) fn run(invocation: &Invocation, args: &TaskImportArgs) -> Result<Answ
     Ok(Answer::Done(Said { words, notes: notes.join("\n"), json }))
 }
 
-fn items(args: &TaskImportArgs) -> Result<Vec<Item>, CliError> {
+fn items(args: &TaskImportArgs) -> Result<Vec<ForeignItem>, CliError> {
     if args.source.is_dir() {
         return match args.from {
             None | Some(Tracker::Backlog) => Ok(backlog(&args.source)?),

@@ -1,7 +1,7 @@
-//! Creating the schema of a vault, and refusing one that a later tollgate has made.
+//! Creating the schema of a vault, migrating one of an earlier tollgate, and refusing one of a later.
 //!
-//! Invariant: the schema is created in one transaction, under a lock, so two processes that create it at the same time
-//! create it once.
+//! Invariant: the schema is created or migrated in one transaction, under a lock, so two processes that do it at the same
+//! time do it once. An earlier tollgate that is still connected finds its tables and functions unchanged in name.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -12,8 +12,12 @@ use tollgate_base::error::Fault;
 use crate::link::{DbLink, Failure};
 use crate::options::PostgresOptions;
 
-/// The format that this version reads and writes.
-const FORMAT: i32 = 1;
+/// The format that this version reads and writes. Since 2, adding a task again by the same step adds nothing, wherever the
+/// task has gone.
+const FORMAT: i32 = 2;
+
+const TABLES: &str = include_str!("tables.sql");
+const FUNCTIONS: &str = include_str!("functions.sql");
 
 /// The oldest server that has everything the schema needs.
 const OLDEST_SERVER: i32 = 140_000;
@@ -39,40 +43,64 @@ pub(crate) fn prepare(link: &mut DbLink, options: &PostgresOptions, until: Insta
     if !exists {
         create(link, options)?;
     }
-    let found = link.query("select format from tollgate", &[], until)?;
-    match found.first().map(|row| row.get::<_, i32>(0)) {
+    match format(link, until)? {
         Some(FORMAT) => Ok(()),
-        Some(found) => Err(Failure::Refused(Fault::NewerFormat {
+        Some(older) if older < FORMAT => migrate(link, options),
+        Some(newer) => Err(Failure::Refused(Fault::NewerFormat {
             path: PathBuf::from(options.to_string()),
-            found: u32::try_from(found).unwrap_or(0),
+            found: newer.unsigned_abs(),
             known: FORMAT.unsigned_abs(),
         })),
         None => Err(Failure::Refused(Fault::invalid(format!("`{options}` is not a vault of tollgate")))),
     }
 }
 
-fn create(link: &DbLink, options: &PostgresOptions) -> Result<(), Failure> {
-    // In quotes: the name may be a word of SQL.
-    let schema = &options.schema;
+fn format(link: &mut DbLink, until: Instant) -> Result<Option<i32>, Failure> {
+    let found = link.query("select format from tollgate", &[], until)?;
+    Ok(found.first().map(|row| row.get(0)))
+}
+
+/// A script for this schema.
+fn script(text: &str, options: &PostgresOptions) -> String {
     // Advisory locks belong to the database, so each schema has a number of its own.
-    let hash = Digest::of(schema.as_bytes()).to_string();
+    let hash = Digest::of(options.schema.as_bytes()).to_string();
     let lock = i64::from_str_radix(&hash[..15], 16).unwrap_or(CREATING + 1);
-    let tables = include_str!("schema.sql")
-        .replace("@@", &format!("\"{schema}\""))
-        .replace("@lock@", &lock.to_string());
-    // The whole script is one message, so the lock is released even if this process dies.
+    // In quotes: the name may be a word of SQL.
+    text.replace("@@", &format!("\"{}\"", options.schema)).replace("@lock@", &lock.to_string())
+}
+
+/// Runs this block alone. All of it is one message, so the lock is released even if this process dies.
+fn alone(link: &DbLink, block: &str) -> Result<(), Failure> {
     link.execute(&format!(
-        r#"begin;
-        select pg_advisory_xact_lock({CREATING});
-        do $create$
-        begin
-            if to_regnamespace('"{schema}"') is null then
+        "begin; select pg_advisory_xact_lock({CREATING}); do $alone$ begin {block} end $alone$; commit"
+    ))
+}
+
+fn create(link: &DbLink, options: &PostgresOptions) -> Result<(), Failure> {
+    let schema = &options.schema;
+    let (tables, functions) = (script(TABLES, options), script(FUNCTIONS, options));
+    alone(
+        link,
+        &format!(
+            r#"if to_regnamespace('"{schema}"') is null then
                 create schema "{schema}";
             end if;
             if to_regclass('"{schema}".tollgate') is null then
-                execute $tables$ {tables} $tables$;
-            end if;
-        end $create$;
-        commit"#
-    ))
+                execute $tables$ {tables} {functions} $tables$;
+            end if;"#
+        ),
+    )
+}
+
+fn migrate(link: &DbLink, options: &PostgresOptions) -> Result<(), Failure> {
+    let functions = script(FUNCTIONS, options);
+    alone(
+        link,
+        &format!(
+            "if (select format from tollgate) < {FORMAT} then
+                execute $functions$ {functions} $functions$;
+                update tollgate set format = {FORMAT};
+            end if;"
+        ),
+    )
 }

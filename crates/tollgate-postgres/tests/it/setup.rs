@@ -12,7 +12,7 @@ use tollgate_postgres::{PostgresOptions, PostgresStore, PostgresTls};
 use tollgate_vault::checkup::{Finding, Level};
 use tollgate_vault::{StepId, Store};
 
-use crate::server::{Server, hand_over, is_installed, run};
+use crate::server::{Server, hand_over, is_installed, run, sabotage};
 
 #[test]
 fn processes_that_create_the_schema_at_the_same_time_create_it_once() {
@@ -40,9 +40,40 @@ fn a_vault_of_a_later_tollgate_is_refused() {
     }
     let server = Server::start("fsync = off");
     server.store("later").events("", 1).expect("the schema is there");
-    server.sql().batch_execute("update later.tollgate set format = 2").unwrap();
+    server.sql().batch_execute("update later.tollgate set format = 3").unwrap();
     let fault = server.store("later").events("", 1).unwrap_err();
-    assert!(matches!(fault, Fault::NewerFormat { found: 2, known: 1, .. }), "{fault}");
+    assert!(matches!(fault, Fault::NewerFormat { found: 3, known: 2, .. }), "{fault}");
+}
+
+#[test]
+fn a_vault_of_an_earlier_tollgate_is_migrated_once_and_keeps_its_tasks() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start("fsync = off");
+    let (id, task) = (StepId::new().unwrap(), "old".parse().unwrap());
+    let add = |store: &PostgresStore| store.add(&id, &task, b"text", Timestamp::now()).unwrap();
+    add(&server.store("earlier"));
+    // As format 1 was: a task that has gone on is added again if the answer was lost.
+    sabotage(
+        &server,
+        "earlier",
+        "add_task",
+        "exists (select from \"earlier\".steps s where s.id = step_id) then",
+        "false then",
+    );
+    let mut sql = server.sql();
+    sql.batch_execute("update earlier.tollgate set format = 1; update earlier.tasks set state = 'Done'")
+        .unwrap();
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| add(&server.store("earlier")));
+        }
+    });
+    let found = sql
+        .query_one("select (select format from earlier.tollgate), count(*) from earlier.tasks", &[])
+        .unwrap();
+    assert_eq!((found.get::<_, i32>(0), found.get::<_, i64>(1)), (2, 1));
 }
 
 fn at(findings: &[Finding], level: Level) -> Vec<&str> {

@@ -1,47 +1,11 @@
--- Format 1 of a vault in PostgreSQL. Everything is in one schema, which stands for `@@` and is the search path here. `@lock@` is its lock.
---
--- Transactions run side by side, so that the server can flush several commits at once. A transaction takes numbers of
--- ledger lines before it commits, so lines become visible out of order. Each writer of lines holds a shared advisory lock from before its
--- first number until its commit is visible: a reader that gets the lock alone knows that every number taken so far is
--- visible or will never be used (`settle`).
-
-create table tollgate (format int not null, deletions bigint not null default 0);
-insert into tollgate (format) values (1);
-
-create sequence versions;
-create sequence lines;
-
-create table tasks (
-    id bigint generated always as identity,
-    name text not null,
-    state text not null,
-    agent text not null default '',
-    version bigint not null,
-    text bytea not null,
-    record json,
-    claim text,
-    lease_until timestamptz,
-    modified_at timestamptz not null,
-    changed_at timestamptz not null,
-    -- The transaction of the last change.
-    xact bigint not null,
-    primary key (name, state, agent)
-);
-create index tasks_in_state on tasks (state);
-create index tasks_claimed on tasks (claim) where claim is not null;
-create index tasks_changed on tasks (xact);
-
-create table ledger (pos bigint primary key, entry json not null);
-
--- The steps that were taken, and where they brought their tasks: the answer if the same step arrives again.
-create table steps (id text primary key, name text, state text, agent text, taken_at timestamptz not null);
+-- The functions of a vault in PostgreSQL, format 2. They replace those of an older format.
 
 -- The one clock that leases are measured with.
-create function lease_clock() returns timestamptz language sql volatile as 'select clock_timestamp()';
+create or replace function lease_clock() returns timestamptz language sql volatile as 'select clock_timestamp()';
 
 -- Whether every number of a line that was taken before this call is visible, or will never be used. If the answer is worth
 -- it, waits a little; writers that begin in the meantime wait, too.
-create function settle(waits boolean) returns boolean language plpgsql as $$
+create or replace function settle(waits boolean) returns boolean language plpgsql as $$
 begin
     if not waits then
         return pg_try_advisory_xact_lock(@lock@);
@@ -54,7 +18,7 @@ exception when lock_not_available then
 end $$;
 
 -- Takes a step: `done` and where the task is now, or `conflict`.
-create function apply_step(
+create or replace function apply_step(
     step_id text, task text, in_state text, in_agent text, at_version bigint, to_state text, to_agent text,
     fallback text, new_text bytea, new_record text, new_claim text, lease_us bigint, entries text[]
 ) returns table (outcome text, landed_name text, landed_state text, landed_agent text) language plpgsql as $$
@@ -90,7 +54,7 @@ begin
 end $$;
 
 -- Adds a task: whether it is there because of this step.
-create function add_task(step_id text, task text, new_text bytea) returns boolean language plpgsql as $$
+create or replace function add_task(step_id text, task text, new_text bytea) returns boolean language plpgsql as $$
 begin
     -- The task may be elsewhere by now.
     if exists (select from @@.steps s where s.id = step_id) then
@@ -105,7 +69,7 @@ begin
 end $$;
 
 -- Records events that belong to no step of a task, once.
-create function record_events(step_id text, entries text[]) returns void language plpgsql as $$
+create or replace function record_events(step_id text, entries text[]) returns void language plpgsql as $$
 declare
     line text;
 begin
@@ -119,7 +83,7 @@ begin
 end $$;
 
 -- The triggers make every change of a task count, no matter who makes it: a person with `psql` as well.
-create function new_version() returns trigger language plpgsql as $$
+create or replace function new_version() returns trigger language plpgsql as $$
 begin
     new.version := nextval('@@.versions');
     new.xact := pg_current_xact_id()::text::bigint;
@@ -129,21 +93,21 @@ begin
     end if;
     return new;
 end $$;
-create trigger new_version before insert or update on tasks for each row execute function new_version();
+create or replace trigger new_version before insert or update on tasks for each row execute function new_version();
 
 -- Connections of tollgate tell the listeners after the commit, because a notification inside a transaction makes all
 -- commits of the server wait for each other. People do not have to think of that.
-create function tell() returns trigger language plpgsql as $$
+create or replace function tell() returns trigger language plpgsql as $$
 begin
     perform pg_notify('tollgate_' || tg_table_schema, new.state || '/' || new.name);
     return null;
 end $$;
-create trigger tell after insert or update on tasks for each row
+create or replace trigger tell after insert or update on tasks for each row
     when (current_setting('tollgate.tells', true) is distinct from 'on') execute function tell();
 
-create function count_deletion() returns trigger language plpgsql as $$
+create or replace function count_deletion() returns trigger language plpgsql as $$
 begin
     update @@.tollgate set deletions = deletions + 1;
     return null;
 end $$;
-create trigger count_deletion after delete or truncate on tasks for each statement execute function count_deletion();
+create or replace trigger count_deletion after delete or truncate on tasks for each statement execute function count_deletion();

@@ -32,5 +32,6 @@ pub mod site;
 mod snapshot;
 mod sums;
 pub mod tokens;
+mod trends;
 mod watch;
 pub mod workspace_provider;

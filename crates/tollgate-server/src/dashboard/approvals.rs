@@ -12,7 +12,8 @@ use super::decision_form::address;
 use super::ledger::sentence;
 use super::sheet::Sheet;
 use super::task;
-use super::text::{SafeText, age, brief, plain};
+use super::task_row::title;
+use super::text::{SafeText, age, plain};
 use super::view::{PageContent, Visit, no_vault};
 use crate::workspace_provider::OpenWorkspace;
 
@@ -98,10 +99,10 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &ApprovalsQue
                     ol.queue {
                         @for (index, listed) in waiting.iter().take(LISTED).enumerate() {
                             li data-key=(plain(listed.name.as_str())) {
-                                a.task href=(address(listed.name.as_str()))
+                                a.task href=(address(listed.name.as_str())) title=(plain(listed.name.as_str()))
                                     aria-current=[is_open(&listed.name).then_some("true")]
                                     data-next[index == 0 && query.decided.is_some()] {
-                                    (SafeText(&brief(listed.name.stem(), 120)))
+                                    (SafeText(title(listed)))
                                 }
                                 div.about {
                                     @if let Ok(brief) = &listed.brief && let Some(action) = &brief.action {

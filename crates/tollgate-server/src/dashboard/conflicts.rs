@@ -13,9 +13,9 @@ use tollgate::ledger::Line;
 use tollgate::name::Agent;
 use tollgate::workspace::Workspace;
 
-use super::plot::Activity;
+use super::charts;
 use super::text::{SafeText, ago, encode, plain};
-use super::view::PageContent;
+use super::view::{PageContent, Visit};
 use crate::workspace_provider::OpenWorkspace;
 
 /// The number of refusals on one page.
@@ -43,7 +43,6 @@ struct RefusedWrite {
 
 struct FoundConflict {
     refused: Vec<RefusedWrite>,
-    activity: Activity,
     /// There are older refusals, before this line.
     more: Option<u64>,
 }
@@ -55,7 +54,7 @@ fn read(workspace: &Workspace, before: Option<u64>) -> Result<FoundConflict> {
         Some(before) => ledger.newest_before(before.saturating_add(LOOKED_AT / 2))?,
         None => ledger.newest_first()?,
     };
-    let mut found = FoundConflict { refused: Vec::new(), activity: Activity::default(), more: None };
+    let mut found = FoundConflict { refused: Vec::new(), more: None };
     let mut later: HashMap<(Option<Agent>, String), (u64, Timestamp)> = HashMap::new();
     let mut ended = HashSet::new();
     let mut last = None;
@@ -76,19 +75,17 @@ fn read(workspace: &Workspace, before: Option<u64>) -> Result<FoundConflict> {
                 | Mutation::Folder(FolderMoved { target_file, .. }),
                 _,
             ) => {
-                found.activity.commits.push(line.time);
                 later.insert((line.agent, target_file.clone()), (line.seq, line.time));
             }
             Event::TurnEnded(_) => ended.extend(line.turn),
             Event::MutationConflict(write, status, error) | Event::MutationRefused(write, status, error) => {
-                found.activity.refusals.push(line.time);
                 if before.is_some_and(|before| line.seq >= before) {
                     continue;
                 }
                 if found.refused.len() == AT_ONCE {
-                    // This one is on the next page. The older lines are still part of the chart.
-                    found.more = found.more.or(Some(line.seq + 1));
-                    continue;
+                    // This one is on the next page.
+                    found.more = Some(line.seq + 1);
+                    break;
                 }
                 let (write, status, error) = (write.clone(), *status, *error);
                 let fate = match later.get(&(line.agent.clone(), write.target_file.clone())) {
@@ -116,14 +113,14 @@ fn read(workspace: &Workspace, before: Option<u64>) -> Result<FoundConflict> {
     Ok(found)
 }
 
-pub(super) fn view(open: &OpenWorkspace, before: Option<u64>) -> Result<PageContent> {
+pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, before: Option<u64>) -> Result<PageContent> {
     let workspace = open.gate.workspace();
     let now = workspace.now();
     let found = read(workspace, before)?;
     let main = html! {
         h1 { "Conflicts" }
         p.lead { "Refused writes. A stale write would have destroyed a change that its author had not seen." }
-        @if before.is_none() { (found.activity.plot(now)) }
+        @if before.is_none() { (charts::writes(visit, now)) }
         @if found.refused.is_empty() {
             div.empty {
                 p {

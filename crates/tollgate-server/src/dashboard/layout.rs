@@ -119,6 +119,11 @@ pub(super) fn parts(visit: &Visit<'_>, page: &Page, view: &PageContent) -> Marku
                 }
             }
         }
+        div #banner {
+            @for sentence in stopped(visit).iter() {
+                p.banner role="alert" { strong { "Breaker open. " } (SafeText(sentence)) ". " a href="/agents" { "Agents" } }
+            }
+        }
         main #main tabindex="-1" data-title=(title(waiting, view)) { (view.main) }
         // Only for screen readers, which read it out when it changes.
         p #news .unseen role="status" {
@@ -148,6 +153,12 @@ fn title(waiting: usize, view: &PageContent) -> String {
         0 => format!("{name} · tollgate"),
         waiting => format!("({waiting}) {name} · tollgate"),
     }
+}
+
+/// A sentence for each worker that has stopped claiming tasks. A page that cannot know says nothing about it.
+fn stopped(visit: &Visit<'_>) -> Arc<Vec<String>> {
+    let open = visit.site.open().ok().flatten();
+    open.and_then(|open| visit.cache.stopped(visit.site, &open).ok()).unwrap_or_default()
 }
 
 /// The number of tasks that wait for approval.

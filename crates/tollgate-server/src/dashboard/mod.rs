@@ -8,17 +8,19 @@
 //! - `decision_form`, `decide`: a person's decision, as a form and as a request; `session`: proof that it came from our page.
 //! - `view`, `overview`, `task_row`, `sheet`: what pages share; `page_cache`: what they keep between visits.
 //! - `anatomy`: the parts of a task file; `markdown`, `text`: untrusted text, made safe.
-//! - `plot`: the chart on the conflicts page; `assets`: style, script and icon.
+//! - `charts`, `plot`: what happened over time; `failures`: failed attempts; `assets`: style, script and icon.
 
 mod agents;
 mod anatomy;
 mod approvals;
 mod assets;
 mod board;
+mod charts;
 mod conflicts;
 mod decide;
 mod decision_form;
 mod events;
+mod failures;
 mod layout;
 mod ledger;
 mod markdown;

@@ -8,6 +8,7 @@ use tollgate::error::{Fault, Result};
 use tollgate::vault::TaskName;
 use tollgate::vault::state::State;
 
+use super::charts::TimeSpan;
 use super::text::SafeText;
 use super::view::{PageContent, Visit};
 use super::{agents, approvals, board, conflicts, ledger, task, tasks, turns};
@@ -19,7 +20,8 @@ pub(super) const PATHS: [&str; 8] =
 /// One page, with its query.
 #[derive(Debug, Clone)]
 pub(super) enum Page {
-    Board,
+    /// The board, with plots of this span.
+    Board(Option<TimeSpan>),
     /// All tasks in one state, starting at this index.
     Tasks(State, usize),
     Task(TaskName),
@@ -37,13 +39,14 @@ struct PageQuery {
     state: String,
     from: usize,
     before: Option<u64>,
+    span: Option<TimeSpan>,
 }
 
 impl Page {
     pub(super) fn parse(uri: &Uri) -> Option<Self> {
         let query = || Query::<PageQuery>::try_from_uri(uri).map(|query| query.0).unwrap_or_default();
         Some(match uri.path() {
-            "/" => Self::Board,
+            "/" => Self::Board(query().span),
             "/tasks" => Self::Tasks(query().state.parse().ok()?, query().from),
             "/approvals" => Self::Approvals(Query::try_from_uri(uri).ok()?.0),
             "/agents" => Self::Agents,
@@ -57,7 +60,7 @@ impl Page {
     /// The address of the section that the page belongs to.
     pub(super) fn section(&self) -> &'static str {
         match self {
-            Self::Board | Self::Tasks(..) | Self::Task(_) => "/",
+            Self::Board(_) | Self::Tasks(..) | Self::Task(_) => "/",
             Self::Approvals(_) => "/approvals",
             Self::Agents => "/agents",
             Self::Conflicts(_) => "/conflicts",
@@ -74,12 +77,12 @@ impl Page {
             Err(fault) => return Ok(broken(&fault)),
         };
         let view = match self {
-            Self::Board => board::view(visit, &open),
+            Self::Board(span) => board::view(visit, &open, *span),
             Self::Tasks(state, from) => tasks::view(visit, &open, *state, *from),
             Self::Task(task) => task::view(visit, &open, task),
             Self::Approvals(query) => approvals::view(visit, &open, query),
             Self::Agents => agents::view(visit, &open),
-            Self::Conflicts(before) => conflicts::view(&open, *before),
+            Self::Conflicts(before) => conflicts::view(visit, &open, *before),
             Self::Turns => turns::view(&open),
             Self::Ledger(query) => ledger::view(visit, &open, query),
         };
@@ -147,7 +150,8 @@ mod tests {
     #[test]
     fn addresses_are_parsed_into_pages() {
         let page = |address: &str| Page::parse(&address.parse().unwrap());
-        assert!(matches!(page("/"), Some(Page::Board)));
+        assert!(matches!(page("/"), Some(Page::Board(None))));
+        assert!(matches!(page("/?span=24h"), Some(Page::Board(Some(TimeSpan::Day)))));
         assert!(matches!(page("/tasks?state=Done&from=100"), Some(Page::Tasks(State::Done, 100))));
         assert!(matches!(page("/conflicts?before=7"), Some(Page::Conflicts(Some(7)))));
         assert!(matches!(page("/conflicts"), Some(Page::Conflicts(None))));

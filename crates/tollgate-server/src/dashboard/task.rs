@@ -33,7 +33,7 @@ pub(super) fn show(sheet: &Sheet, visit: &Visit<'_>, open: &OpenWorkspace) -> Re
     Ok(html! {
         article.sheet #open data-hold=[hash.as_deref().filter(|_| is_pending)] aria-labelledby="open-title" {
             header {
-                h2 #open-title { (SafeText(sheet.name())) }
+                h2 #open-title { (SafeText(sheet.title())) }
                 p.state data-state=(sheet.stored.slot.state()) { (state_words(sheet.stored.slot.state()).0) }
             }
             (facts(&sheet.stored, now))
@@ -104,6 +104,7 @@ fn facts(stored: &Task, now: Timestamp) -> Markup {
     let is_pending = stored.slot.state() == State::PendingApproval;
     html! {
         dl.facts {
+            (fact("File", &html! { code { (SafeText(stored.name.as_str())) } }))
             @match &stored.brief {
                 Ok(brief) => {
                     @if let Some(action) = &brief.action { (fact("Action", &html! { code { (SafeText(action)) } })) }
@@ -166,8 +167,14 @@ fn show_attempt(attempt: &Attempt<'_>, now: Timestamp) -> Markup {
             " " code.quiet { (SafeText(attempt.claim_id)) }
         }
         @if let Some(note) = attempt.note { p.quiet { (SafeText(note)) } }
+        @if let Some(output) = &attempt.output { (printed(output)) }
         @if !attempt.notes.is_empty() { div.markdown dir="auto" { (markdown::render(attempt.notes, 5)) } }
     }
+}
+
+/// The end of what a failed command printed.
+pub(super) fn printed(output: &str) -> Markup {
+    html! { pre.output tabindex="0" role="region" aria-label="Output of the command" { (SafeText(output)) } }
 }
 
 /// The recent ledger lines about a task, the newest first.
@@ -193,5 +200,5 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, task: &TaskName) -> 
         return Ok(PageContent::new("Task", html! { h1 { "Task" } (no_vault(open)) }));
     };
     let sheet = Sheet::read(vault, task, open.gate.workspace().now())?;
-    Ok(PageContent::new(sheet.name(), html! { h1.unseen { "Task" } (show(&sheet, visit, open)?) }))
+    Ok(PageContent::new(sheet.title(), html! { h1.unseen { "Task" } (show(&sheet, visit, open)?) }))
 }

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
 use serde_json::{Value, json};
 
 use crate::world::World;
@@ -227,6 +228,12 @@ impl Browser {
     /// Whether a script has opened a dialog.
     pub(crate) fn has_dialog(&self) -> bool {
         self.send("GET", &format!("{}/alert/text", self.session), &Value::Null).is_ok()
+    }
+
+    /// What the window shows, as PNG.
+    pub(crate) fn picture(&self) -> Vec<u8> {
+        let png = self.ask("GET", "/screenshot", Value::Null);
+        base64::engine::general_purpose::STANDARD.decode(png.as_str().unwrap()).unwrap()
     }
 
     /// The number of pixels by which the page is wider than the window.

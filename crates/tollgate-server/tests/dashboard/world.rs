@@ -178,7 +178,12 @@ impl World {
 
     /// Adds a task, which an agent drafts and which then waits for approval.
     pub(crate) fn drafted(&self, task: &str, draft: &str) {
-        self.add(task, &format!("---\naction: pay\n---\n# Pay for {}\n", "it"));
+        self.drafted_as(task, task, draft);
+    }
+
+    /// The same, with a title.
+    pub(crate) fn drafted_as(&self, task: &str, title: &str, draft: &str) {
+        self.add(task, &format!("---\naction: pay\n---\n# {title}\n"));
         let claimed = self.claims("cloud", task);
         let path = self.place(task);
         let text = fs::read_to_string(&path).unwrap();

@@ -38,7 +38,7 @@
 
   function replace(html) {
     const fresh = new DOMParser().parseFromString(html, "text/html");
-    for (const id of ["nav", "main", "news"]) {
+    for (const id of ["nav", "banner", "main", "news"]) {
       const now = document.getElementById(id);
       const next = fresh.getElementById(id);
       if (now && next) morph(now, next);
@@ -174,6 +174,20 @@
   document.addEventListener("submit", (event) => {
     if (event.target.method !== "post") return;
     for (const button of document.querySelectorAll(".decision button")) setTimeout(() => (button.disabled = true));
+  });
+
+  // A tooltip without the browser's delay, for the periods of a plot.
+  const tip = Object.assign(document.createElement("div"), { id: "tip", hidden: true });
+  tip.setAttribute("role", "tooltip");
+  document.body.append(tip);
+  document.addEventListener("pointerover", (event) => {
+    const period = event.target.closest("rect.hit");
+    tip.hidden = !period;
+    if (!period) return;
+    tip.textContent = period.querySelector("title").textContent;
+    const box = period.getBoundingClientRect();
+    tip.style.left = `${Math.max(8, Math.min(box.left + box.width / 2 - tip.offsetWidth / 2, innerWidth - tip.offsetWidth - 8))}px`;
+    tip.style.top = `${box.top - tip.offsetHeight - 6}px`;
   });
 
   document.addEventListener("visibilitychange", () => (document.hidden ? stop() : (follow(), updateAges())));

@@ -25,12 +25,14 @@ const SECTIONS: [(&str, &str); 6] = [
     ("/ledger", "Ledger"),
 ];
 
-const KEYS: [(&str, &str); 8] = [
+const KEYS: [(&str, &str); 10] = [
     ("j  k", "next, previous"),
     ("Enter", "open"),
     ("a", "approve the open task"),
     ("r", "reject it: type the reason, then Enter"),
     ("e", "edit it, then approve"),
+    ("u", "undo the approval"),
+    ("n", "new task"),
     ("/", "filter"),
     ("Esc", "leave a field, close this"),
     ("?", "show these keys"),

@@ -5,11 +5,13 @@
 //!
 //! - `page`: which page an address means; `layout`: the frame of all pages; `events`: live updates.
 //! - `board`, `tasks`, `task`, `approvals`, `agents`, `conflicts`, `turns`, `ledger`: one page each.
-//! - `decision_form`, `decide`: a person's decision, as a form and as a request; `session`: proof that it came from our page.
+//! - `decision_form`, `decide`: a person's decision, as a form and as a request; `task_actions`, `new_task`, `act`: what else
+//!   people do with tasks; `trouble`: why something was not done; `session`: proof that a form came from our page.
 //! - `view`, `overview`, `task_row`, `sheet`: what pages share; `page_cache`: what they keep between visits.
 //! - `anatomy`: the parts of a task file; `markdown`, `text`: untrusted text, made safe.
 //! - `charts`, `plot`: what happened over time; `failures`: failed attempts; `assets`: style, script and icon.
 
+mod act;
 mod agents;
 mod anatomy;
 mod approvals;
@@ -24,16 +26,20 @@ mod failures;
 mod layout;
 mod ledger;
 mod markdown;
+mod new_task;
 mod overview;
 mod page;
 mod page_cache;
 mod plot;
+mod priority;
 mod session;
 mod sheet;
 mod task;
+mod task_actions;
 mod task_row;
 mod tasks;
 mod text;
+mod trouble;
 mod turns;
 mod view;
 
@@ -67,6 +73,11 @@ pub fn router() -> Router<Site> {
         .route("/tasks/{task}/approve", post(decide::approve))
         .route("/tasks/{task}/reject", post(decide::reject))
         .route("/tasks/{task}/edit", post(decide::edit))
+        .route("/tasks/{task}/retry", post(act::retry))
+        .route("/tasks/{task}/return", post(act::give_back))
+        .route("/tasks/{task}/priority", post(act::change_priority))
+        .route("/tasks/{task}/undo", post(act::take_back))
+        .route("/tasks", post(act::add))
         .layer(map_response(add_headers))
         .layer(Extension(Arc::new(PageCache::default())))
 }

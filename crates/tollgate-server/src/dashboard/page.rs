@@ -9,13 +9,15 @@ use tollgate::vault::TaskName;
 use tollgate::vault::state::State;
 
 use super::charts::TimeSpan;
+use super::new_task::NewTaskForm;
 use super::text::SafeText;
+use super::trouble::Trouble;
 use super::view::{PageContent, Visit};
-use super::{agents, approvals, board, conflicts, ledger, task, tasks, turns};
+use super::{agents, approvals, board, conflicts, ledger, new_task, task, tasks, turns};
 
 /// The addresses of all pages.
-pub(super) const PATHS: [&str; 8] =
-    ["/", "/tasks", "/tasks/{task}", "/approvals", "/agents", "/conflicts", "/turns", "/ledger"];
+pub(super) const PATHS: [&str; 9] =
+    ["/", "/new", "/tasks", "/tasks/{task}", "/approvals", "/agents", "/conflicts", "/turns", "/ledger"];
 
 /// One page, with its query.
 #[derive(Debug, Clone)]
@@ -24,7 +26,9 @@ pub(super) enum Page {
     Board(Option<TimeSpan>),
     /// All tasks in one state, starting at this index.
     Tasks(State, usize),
-    Task(TaskName),
+    Task(task::TaskQuery),
+    /// The form for a new task, as a person has filled it in, and why it was not added.
+    New(Box<(NewTaskForm, Option<Trouble>)>),
     Approvals(approvals::ApprovalsQuery),
     Agents,
     /// Conflicts before this ledger line.
@@ -40,6 +44,7 @@ struct PageQuery {
     from: usize,
     before: Option<u64>,
     span: Option<TimeSpan>,
+    acted: bool,
 }
 
 impl Page {
@@ -48,19 +53,23 @@ impl Page {
         Some(match uri.path() {
             "/" => Self::Board(query().span),
             "/tasks" => Self::Tasks(query().state.parse().ok()?, query().from),
+            "/new" => Self::New(Box::default()),
             "/approvals" => Self::Approvals(Query::try_from_uri(uri).ok()?.0),
             "/agents" => Self::Agents,
             "/conflicts" => Self::Conflicts(query().before),
             "/turns" => Self::Turns,
             "/ledger" => Self::Ledger(Query::try_from_uri(uri).ok()?.0),
-            path => Self::Task(TaskName::of_file(&decode(path.strip_prefix("/tasks/")?)?).ok()?),
+            path => {
+                let task = TaskName::of_file(&decode(path.strip_prefix("/tasks/")?)?).ok()?;
+                Self::Task(task::TaskQuery::new(task, query().acted))
+            }
         })
     }
 
     /// The address of the section that the page belongs to.
     pub(super) fn section(&self) -> &'static str {
         match self {
-            Self::Board(_) | Self::Tasks(..) | Self::Task(_) => "/",
+            Self::Board(_) | Self::Tasks(..) | Self::Task(_) | Self::New(_) => "/",
             Self::Approvals(_) => "/approvals",
             Self::Agents => "/agents",
             Self::Conflicts(_) => "/conflicts",
@@ -80,6 +89,7 @@ impl Page {
             Self::Board(span) => board::view(visit, &open, *span),
             Self::Tasks(state, from) => tasks::view(visit, &open, *state, *from),
             Self::Task(task) => task::view(visit, &open, task),
+            Self::New(form) => Ok(new_task::view(visit, &open, &form.0, form.1.as_ref())),
             Self::Approvals(query) => approvals::view(visit, &open, query),
             Self::Agents => agents::view(visit, &open),
             Self::Conflicts(before) => conflicts::view(visit, &open, *before),
@@ -156,7 +166,7 @@ mod tests {
         assert!(matches!(page("/conflicts?before=7"), Some(Page::Conflicts(Some(7)))));
         assert!(matches!(page("/conflicts"), Some(Page::Conflicts(None))));
         let Some(Page::Task(task)) = page("/tasks/a%20b%2E%C3%B6.md") else { panic!("no task") };
-        assert_eq!(task.as_str(), "a b.ö.md");
+        assert_eq!(task.name().as_str(), "a b.ö.md");
         for bad in [
             "/tasks",
             "/tasks?state=Gone",

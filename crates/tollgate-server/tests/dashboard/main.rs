@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 
 mod access;
+mod acting;
 mod browser;
 mod credentials;
 mod deciding;

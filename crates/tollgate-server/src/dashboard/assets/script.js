@@ -151,6 +151,8 @@
     a: () => document.getElementById("approve")?.click(),
     r: () => unfold("reject"),
     e: () => unfold("edit"),
+    u: () => document.getElementById("undo")?.click(),
+    n: () => location.assign("/new"),
     "/": () => field()?.focus(),
     "?": () => keys.showModal(),
   };
@@ -170,10 +172,18 @@
     if (event.target === field() && document.querySelector("ol.queue")) filter();
   });
 
+  // "Cancel" also closes the form that it is in.
+  document.addEventListener("reset", (event) => {
+    const details = event.target.closest("details");
+    if (!details) return;
+    details.open = false;
+    details.querySelector("summary").focus();
+  });
+
   // One press makes one decision: a second click must not hit the next page.
   document.addEventListener("submit", (event) => {
     if (event.target.method !== "post") return;
-    for (const button of document.querySelectorAll(".decision button")) setTimeout(() => (button.disabled = true));
+    for (const button of document.querySelectorAll(":is(.decision, .actions, .said, .fields) button")) setTimeout(() => (button.disabled = true));
   });
 
   // A tooltip without the browser's delay, for the periods of a plot.

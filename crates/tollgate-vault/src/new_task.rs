@@ -179,7 +179,7 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn text(
+    fn made(
         title: &str,
         action: Option<&str>,
         priority: Option<Priority>,
@@ -207,16 +207,16 @@ mod tests {
     #[test]
     fn a_new_task_reads_back_as_given() {
         let after: Vec<TaskName> = vec!["a".parse().unwrap(), "b: c".parse().unwrap()];
-        let text = text("T", Some("send \"it\": #1"), Priority::read("p0"), Some("2026-12-01"), &after, b"x")
+        let text = made("T", Some("send \"it\": #1"), Priority::read("p0"), Some("2026-12-01"), &after, b"x")
             .unwrap();
         let brief = Brief::read(&text).unwrap();
         assert_eq!(brief.action.as_deref(), Some("send \"it\": #1"));
         assert_eq!((brief.priority, brief.after), (Priority(0), after));
         assert!(text.ends_with(b"# T\n\nx\n"));
-        assert!(text("T", None, None, None, &[], b"").unwrap() == b"# T\n");
-        assert!(text("T", Some("read"), None, None, &[], b"**Action**: pay").is_err());
-        assert!(text("T", Some(" "), None, None, &[], b"").is_err());
-        assert!(text("a\nb", None, None, None, &[], b"").is_err());
-        assert!(text("T", None, None, Some("soon"), &[], b"").is_err());
+        assert!(made("T", None, None, None, &[], b"").unwrap() == b"# T\n");
+        assert!(made("T", Some("read"), None, None, &[], b"**Action**: pay").is_err());
+        assert!(made("T", Some(" "), None, None, &[], b"").is_err());
+        assert!(made("a\nb", None, None, None, &[], b"").is_err());
+        assert!(made("T", None, None, Some("soon"), &[], b"").is_err());
     }
 }

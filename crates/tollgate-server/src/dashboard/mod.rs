@@ -8,7 +8,7 @@
 //! - `decision_form`, `decide`: a person's decision, as a form and as a request; `task_actions`, `new_task`, `act`: what else
 //!   people do with tasks; `trouble`: why something was not done; `session`: proof that a form came from our page.
 //! - `view`, `overview`, `task_row`, `sheet`: what pages share; `page_cache`: what they keep between visits.
-//! - `anatomy`: the parts of a task file; `markdown`, `text`: untrusted text, made safe.
+//! - `panes`: three texts beside each other; `anatomy`: the parts of a task file; `markdown`, `text`: untrusted text, made safe.
 //! - `charts`, `plot`: what happened over time; `failures`: failed attempts; `assets`: style, script and icon.
 
 mod act;
@@ -30,6 +30,7 @@ mod new_task;
 mod overview;
 mod page;
 mod page_cache;
+mod panes;
 mod plot;
 mod priority;
 mod session;

@@ -31,8 +31,7 @@ pub(super) enum Page {
     New(Box<(NewTaskForm, Option<Trouble>)>),
     Approvals(approvals::ApprovalsQuery),
     Agents,
-    /// Conflicts before this ledger line.
-    Conflicts(Option<u64>),
+    Conflicts(conflicts::ConflictsQuery),
     Turns,
     Ledger(ledger::LedgerQuery),
 }
@@ -42,7 +41,6 @@ pub(super) enum Page {
 struct PageQuery {
     state: String,
     from: usize,
-    before: Option<u64>,
     span: Option<TimeSpan>,
     acted: bool,
 }
@@ -56,7 +54,7 @@ impl Page {
             "/new" => Self::New(Box::default()),
             "/approvals" => Self::Approvals(Query::try_from_uri(uri).ok()?.0),
             "/agents" => Self::Agents,
-            "/conflicts" => Self::Conflicts(query().before),
+            "/conflicts" => Self::Conflicts(Query::try_from_uri(uri).ok()?.0),
             "/turns" => Self::Turns,
             "/ledger" => Self::Ledger(Query::try_from_uri(uri).ok()?.0),
             path => {
@@ -92,7 +90,7 @@ impl Page {
             Self::New(form) => Ok(new_task::view(visit, &open, &form.0, form.1.as_ref())),
             Self::Approvals(query) => approvals::view(visit, &open, query),
             Self::Agents => agents::view(visit, &open),
-            Self::Conflicts(before) => conflicts::view(visit, &open, *before),
+            Self::Conflicts(query) => conflicts::view(visit, &open, query),
             Self::Turns => turns::view(&open),
             Self::Ledger(query) => ledger::view(visit, &open, query),
         };
@@ -163,8 +161,10 @@ mod tests {
         assert!(matches!(page("/"), Some(Page::Board(None))));
         assert!(matches!(page("/?span=24h"), Some(Page::Board(Some(TimeSpan::Day)))));
         assert!(matches!(page("/tasks?state=Done&from=100"), Some(Page::Tasks(State::Done, 100))));
-        assert!(matches!(page("/conflicts?before=7"), Some(Page::Conflicts(Some(7)))));
-        assert!(matches!(page("/conflicts"), Some(Page::Conflicts(None))));
+        assert!(
+            matches!(page("/conflicts?before=7"), Some(Page::Conflicts(query)) if query.before == Some(7))
+        );
+        assert!(matches!(page("/conflicts"), Some(Page::Conflicts(query)) if query.before.is_none()));
         let Some(Page::Task(task)) = page("/tasks/a%20b%2E%C3%B6.md") else { panic!("no task") };
         assert_eq!(task.name().as_str(), "a b.ö.md");
         for bad in [

@@ -208,8 +208,10 @@ fn a_conflict_appears_with_its_diff() {
     browser.shows("No conflicts.");
     let blue = world.conflict("app.conf");
     browser.shows("red had changed the file");
-    assert_eq!(browser.script("return document.querySelector('.diff ins').textContent"), "+two\n");
-    assert_eq!(browser.script("return document.querySelector('.diff del').textContent"), "-one\n");
+    let line = |class: &str| {
+        browser.script(&format!("return document.querySelector('.panes td.{class}').textContent"))
+    };
+    assert_eq!((line("cut"), line("add")), ("one".into(), "two".into()));
     browser.shows("open");
     blue.reads("app.conf");
     assert!(blue.writes("app.conf", "three\n"));

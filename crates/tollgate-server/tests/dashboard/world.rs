@@ -231,7 +231,9 @@ impl World {
 
     /// An agent's write is refused, because another agent has changed the file. Returns the refused agent.
     pub(crate) fn conflict(&self, file: &str) -> Writer {
-        fs::write(self.root().join(file), "one\n").unwrap();
+        let path = self.root().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "one\n").unwrap();
         let (blue, red) = (self.agent("blue"), self.agent("red"));
         blue.reads(file);
         red.reads(file);

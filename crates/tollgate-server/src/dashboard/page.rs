@@ -2,7 +2,7 @@
 
 use axum::extract::Query;
 use axum::http::{StatusCode, Uri};
-use maud::html;
+use maud::{Markup, html};
 use serde::Deserialize;
 use tollgate::error::{Fault, Result};
 use tollgate::vault::TaskName;
@@ -13,11 +13,21 @@ use super::new_task::NewTaskForm;
 use super::text::SafeText;
 use super::trouble::Trouble;
 use super::view::{PageContent, Visit};
-use super::{agents, approvals, board, conflicts, ledger, new_task, task, tasks, turns};
+use super::{agents, approvals, board, conflicts, ledger, new_task, search, task, tasks, turns};
 
 /// The addresses of all pages.
-pub(super) const PATHS: [&str; 9] =
-    ["/", "/new", "/tasks", "/tasks/{task}", "/approvals", "/agents", "/conflicts", "/turns", "/ledger"];
+pub(super) const PATHS: [&str; 10] = [
+    "/",
+    "/new",
+    "/search",
+    "/tasks",
+    "/tasks/{task}",
+    "/approvals",
+    "/agents",
+    "/conflicts",
+    "/turns",
+    "/ledger",
+];
 
 /// One page, with its query.
 #[derive(Debug, Clone)]
@@ -34,6 +44,9 @@ pub(super) enum Page {
     Conflicts(conflicts::ConflictsQuery),
     Turns,
     Ledger(ledger::LedgerQuery),
+    Search(search::SearchQuery),
+    /// No address that leads anywhere.
+    NotFound,
 }
 
 #[derive(Default, Deserialize)]
@@ -51,6 +64,7 @@ impl Page {
         Some(match uri.path() {
             "/" => Self::Board(query().span),
             "/tasks" => Self::Tasks(query().state.parse().ok()?, query().from),
+            "/search" => Self::Search(Query::try_from_uri(uri).ok()?.0),
             "/new" => Self::New(Box::default()),
             "/approvals" => Self::Approvals(Query::try_from_uri(uri).ok()?.0),
             "/agents" => Self::Agents,
@@ -73,11 +87,15 @@ impl Page {
             Self::Conflicts(_) => "/conflicts",
             Self::Turns => "/turns",
             Self::Ledger(_) => "/ledger",
+            Self::Search(_) | Self::NotFound => "",
         }
     }
 
     /// The content now. Reads the disk.
     pub(super) fn view(&self, visit: &Visit<'_>) -> Result<PageContent> {
+        if matches!(self, Self::NotFound) {
+            return Ok(not_found(&html! { "There is no page at this address." }));
+        }
         let open = match visit.site.open() {
             Ok(Some(open)) => open,
             Ok(None) => return Ok(not_set_up()),
@@ -93,6 +111,8 @@ impl Page {
             Self::Conflicts(query) => conflicts::view(visit, &open, query),
             Self::Turns => turns::view(&open),
             Self::Ledger(query) => ledger::view(visit, &open, query),
+            Self::Search(query) => search::view(visit, &open, query),
+            Self::NotFound => Ok(not_found(&html! {})),
         };
         match view {
             Err(fault @ Fault::Missing { .. }) => Ok(missing(&fault)),
@@ -104,7 +124,18 @@ impl Page {
 
 /// The page for a task that does not exist. It is live like any other, so it shows the task once it appears.
 fn missing(fault: &Fault) -> PageContent {
-    let main = html! { h1 { "Not found" } p { (SafeText(&fault.to_string())) } p { a href="/" { "Back to the board" } } };
+    not_found(&html! { (SafeText(&fault.to_string())) })
+}
+
+fn not_found(sentence: &Markup) -> PageContent {
+    let main = html! {
+        div.lost {
+            p.number aria-hidden="true" { "404" }
+            h1 { "Not found" }
+            p { (sentence) }
+            p { a.button href="/" { "Back to the board" } }
+        }
+    };
     PageContent { status: StatusCode::NOT_FOUND, ..PageContent::new("Not found", main) }
 }
 

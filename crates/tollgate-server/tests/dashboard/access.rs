@@ -6,8 +6,9 @@ use crate::browser::{Browser, DESKTOP, PHONE, Screen};
 use crate::install::{axe, browser};
 use crate::world::World;
 
-const PAGES: [&str; 11] = [
+const PAGES: [&str; 12] = [
     "/",
+    "/search?q=w",
     "/new",
     "/tasks/waits.md",
     "/tasks?state=Needs_Action",
@@ -41,7 +42,7 @@ fn busy() -> World {
 }
 
 /// The accessibility problems that axe finds.
-fn findings(browser: &Browser, axe: &str) -> Vec<String> {
+pub(crate) fn findings(browser: &Browser, axe: &str) -> Vec<String> {
     browser.script(axe);
     let found = browser.later(
         "const done = arguments[arguments.length - 1];

@@ -3,9 +3,11 @@
 
 mod access;
 mod acting;
+mod big;
 mod browser;
 mod credentials;
 mod deciding;
+mod finding;
 mod forgery;
 mod hostile;
 mod install;

@@ -115,7 +115,7 @@ fn keys_are_explained_and_the_queue_is_filtered() {
     browser.presses("\u{e00c}");
     browser.until("!document.getElementById('keys').open");
     assert_eq!(world.state("rent"), State::PendingApproval);
-    browser.presses("/");
+    browser.presses("f");
     browser.presses("mai");
     browser.until("[...document.querySelectorAll('ol.queue li:not([hidden])')].map(li => li.dataset.key).join() === 'mail.md'");
     assert_eq!(world.state("rent"), State::PendingApproval, "letters typed into a field are not commands");

@@ -111,6 +111,15 @@ impl World {
         Self::after(|here| drop(here.tasks(&here.workspace().unwrap()).unwrap()))
     }
 
+    /// With a vault, which is prepared before the server starts.
+    pub(crate) fn prepared(prepare: impl FnOnce(&Path, &Workspace)) -> Self {
+        Self::after(|here| {
+            let workspace = here.workspace().unwrap();
+            drop(here.tasks(&workspace).unwrap());
+            prepare(&here.0, &workspace);
+        })
+    }
+
     /// A folder where tollgate is not set up.
     pub(crate) fn bare() -> Self {
         Self::after(|_| {})
@@ -343,6 +352,17 @@ impl Reply {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let line = |line: &&str| line.to_ascii_lowercase().starts_with(&format!("{name}:"));
         self.head.lines().find(line)?.split_once(": ").map(|(_, value)| value)
+    }
+
+    /// The body, if it was sent in chunks.
+    pub(crate) fn text(&self) -> String {
+        let (mut text, mut rest) = (String::new(), self.body.as_str());
+        while let Some((length, after)) = rest.split_once("\r\n") {
+            let length = usize::from_str_radix(length, 16).unwrap();
+            text += &after[..length];
+            rest = after[length..].trim_start_matches("\r\n");
+        }
+        text
     }
 
     /// The value of the first hidden field with this name.

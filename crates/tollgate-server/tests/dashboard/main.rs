@@ -17,4 +17,5 @@ mod pages;
 mod pictures;
 mod shown;
 mod stories;
+mod telling;
 mod world;

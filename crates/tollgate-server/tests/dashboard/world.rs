@@ -21,6 +21,7 @@ use tollgate::vault::state::State;
 use tollgate::vault::{ClaimKind, ClaimRequest, Claimed, Release, TaskName, Vault};
 use tollgate::workspace::{Options, Workspace};
 use tollgate_server::access::Credentials;
+use tollgate_server::notices::NoticeTarget;
 use tollgate_server::secret::Secret;
 use tollgate_server::serve::{Bound, Stop};
 use tollgate_server::site::{Site, SiteOptions};
@@ -125,7 +126,16 @@ impl World {
         Self::after(|_| {})
     }
 
+    /// With a vault, and with somebody to tell.
+    pub(crate) fn telling(target: NoticeTarget) -> Self {
+        Self::start(|here| drop(here.tasks(&here.workspace().unwrap()).unwrap()), Some(target))
+    }
+
     fn after(setup: impl FnOnce(&Here)) -> Self {
+        Self::start(setup, None)
+    }
+
+    fn start(setup: impl FnOnce(&Here), target: Option<NoticeTarget>) -> Self {
         let keep = tempfile::tempdir().unwrap();
         let root = keep.path().canonicalize().unwrap().join("w");
         fs::create_dir(&root).unwrap();
@@ -137,6 +147,9 @@ impl World {
         let provider = Box::new(here.clone());
         let serving = std::thread::spawn(move || {
             let site = Site::new(provider, options()).unwrap();
+            if let Some(target) = target {
+                site.tell(target);
+            }
             bound.run(site).unwrap();
         });
         let cookie = String::new();

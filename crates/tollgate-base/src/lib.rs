@@ -11,6 +11,7 @@ pub mod file;
 pub mod ledger;
 pub mod lock;
 pub mod name;
+mod notify_settings;
 pub mod settings;
 mod store_choice;
 pub mod sys;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Fault, Result};
 use crate::name::Agent;
+pub use crate::notify_settings::{NoticeKind, NotifySettings};
 pub use crate::store_choice::StoreChoice;
 pub use crate::units::{Size, Wait};
 
@@ -42,6 +43,8 @@ pub struct Settings {
     pub hooks: HookSettings,
     /// How commands run.
     pub run: RunSettings,
+    /// Whom to tell when something needs a person.
+    pub notify: NotifySettings,
 }
 
 /// `[agent.X]`: what one agent may do.
@@ -500,6 +503,11 @@ mod tests {
             on_fault = "allow"
             deadline = "2s"
             formatters = { rs = ["rustfmt"] }
+            [notify]
+            command = ["notify-send", "tollgate"]
+            webhook = "https://example.org/hook"
+            on = ["approval", "breaker"]
+            refusals = 5
         "#;
         let settings = parse(text).unwrap();
         assert_eq!(settings.guard.mode, GuardMode::Observe);
@@ -536,6 +544,14 @@ mod tests {
         assert_eq!(cloud.sensitive, ["send_email", "payment"]);
         assert_eq!(settings.hooks.on_fault, OnFault::Allow);
         assert_eq!(settings.hooks.formatters["rs"], ["rustfmt"]);
+        let notify = NotifySettings {
+            command: vec!["notify-send".into(), "tollgate".into()],
+            webhook: Some("https://example.org/hook".into()),
+            on: vec![NoticeKind::Approval, NoticeKind::Breaker],
+            refusals: 5,
+        };
+        assert_eq!(settings.notify, notify);
+        assert!(notify.is_set() && !Settings::default().notify.is_set());
     }
 
     #[test]
@@ -563,6 +579,7 @@ mod tests {
             ("[vault]\nsync = \"git\"\nstore = \"etcd://c:1/x\"", "exclude each other"),
             ("[agent.\"a/b\"]\nrole = \"x\"", "a/b"),
             ("[agent.blue]\nallow = []", "allow"),
+            ("[notify]\non = [\"lunch\"]", "lunch"),
         ] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(word), "{text:?} gave {error:?}");

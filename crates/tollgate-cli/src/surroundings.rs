@@ -22,6 +22,8 @@ pub(crate) struct Surroundings {
     pub(crate) vault: Option<PathBuf>,
     /// `TOLLGATE_TOKEN`
     pub(crate) token: Option<OsString>,
+    /// `TOLLGATE_NOTIFY_SECRET`: the secret of the webhook for notices.
+    pub(crate) notify_secret: Option<String>,
     /// `TOLLGATE_STORE_USER` and `TOLLGATE_STORE_PASSWORD`: the login of an engine.
     pub(crate) store_login: (Option<String>, Option<String>),
     /// `PGPASSFILE`, or `.pgpass` in the user's home: passwords for PostgreSQL.
@@ -117,6 +119,7 @@ impl Surroundings {
             task_id: text("TOLLGATE_TASK_ID"),
             vault: folder("TOLLGATE_VAULT"),
             token: text("TOLLGATE_TOKEN"),
+            notify_secret: env::var("TOLLGATE_NOTIFY_SECRET").ok(),
             store_login: {
                 let word = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
                 (word("TOLLGATE_STORE_USER"), word("TOLLGATE_STORE_PASSWORD"))

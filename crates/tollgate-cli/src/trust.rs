@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate::digest::Digest;
 use tollgate::error::Fault;
-use tollgate::settings::{HookSettings, Settings, StoreChoice};
+use tollgate::settings::{HookSettings, NotifySettings, Settings, StoreChoice};
 use tollgate::workspace::{STATE_FOLDER, read_settings};
 
 use crate::replace::{FileAccess, replace_file};
@@ -42,6 +42,8 @@ pub(crate) struct Configured {
     pub(crate) bytes: Vec<u8>,
     /// The commands in it.
     pub(crate) commands: Commands,
+    /// Whom it tells when something needs a person.
+    pub(crate) notify: NotifySettings,
     /// The address of the engine that it names, if any.
     pub(crate) engine: Option<String>,
 }
@@ -54,6 +56,17 @@ pub(crate) enum Formatter {
     /// This command.
     Trusted(Vec<String>),
     /// The workspace names one that the user has not agreed to.
+    Untrusted,
+}
+
+/// Whom to tell when something needs a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TrustedNotify {
+    /// Nobody.
+    None,
+    /// By these settings.
+    Trusted(NotifySettings),
+    /// The workspace names a command or a webhook that the user has not agreed to.
     Untrusted,
 }
 
@@ -71,7 +84,7 @@ impl Configured {
             StoreChoice::Engine(url) => Some(url.clone()),
             StoreChoice::Folder | StoreChoice::Git => None,
         };
-        Ok(Self { path, bytes, commands: settings.hooks.formatters, engine })
+        Ok(Self { path, bytes, commands: settings.hooks.formatters, notify: settings.notify, engine })
     }
 
     pub(crate) fn digest(&self) -> Digest {
@@ -151,6 +164,22 @@ impl TrustStore {
         let owner = foreign_owner(root, self.uid, self.sudo)?;
         let agreed = self.agreed(root).is_some_and(|(_, agreed)| agreed == owner.to_string());
         (!agreed).then_some(owner)
+    }
+
+    /// Whom to tell when something needs a person: by the user's own configuration, otherwise by that of the workspace.
+    pub(crate) fn notify(&self, root: &Path) -> Result<TrustedNotify, Fault> {
+        if let Some(config) = &self.own_config {
+            let own = read_settings(config)?.notify;
+            if own.is_set() {
+                return Ok(TrustedNotify::Trusted(own));
+            }
+        }
+        let configured = Configured::read(root)?;
+        Ok(match configured.notify.is_set() {
+            false => TrustedNotify::None,
+            true if self.trusts(root, &configured) => TrustedNotify::Trusted(configured.notify),
+            true => TrustedNotify::Untrusted,
+        })
     }
 
     /// Whether there can be a formatter: in these settings, or in the user's own.

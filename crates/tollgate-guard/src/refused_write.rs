@@ -76,6 +76,28 @@ fn write(
     replace_file(&folder(root).join(root.stage_file_name(&stage).ok()?), &bytes, Durability::Fast).ok()
 }
 
+/// A refused write that is kept.
+#[derive(Debug, Clone)]
+pub struct KeptWrite {
+    pub(crate) agent: Agent,
+    /// As in the ledger.
+    pub(crate) target: PathBuf,
+    /// What the agent knew.
+    pub(crate) base: FileState,
+    pub(crate) time: Timestamp,
+    name: OsString,
+}
+
+/// All refused writes that are kept.
+pub(crate) fn list(root: &Root) -> Result<Vec<KeptWrite>> {
+    let mut kept = Vec::new();
+    for name in names_in(&folder(root))? {
+        let Some(StageName { id, base, agent, target, .. }) = StageName::parse(&name) else { continue };
+        kept.push(KeptWrite { agent, target: root.target_path(&target)?, base, time: id.time(), name });
+    }
+    Ok(kept)
+}
+
 /// Merges the newest refused write to this file with what is on disk. Only a write of this agent, if one is given.
 pub(crate) fn merge_newest(
     root: &Root,
@@ -118,8 +140,16 @@ pub(crate) fn merge_newest(
     Ok(Ok(Merge { path, agent: stage.agent, refused, disk, clean, content, diff, read: text, name }))
 }
 
+/// What the agent had read, if it was kept, and what it wanted. `None` if they are gone.
+pub(crate) fn read(root: &Root, kept: &KeptWrite) -> Result<Option<(Option<Vec<u8>>, Vec<u8>)>> {
+    let file = folder(root).join(&kept.name);
+    let bytes = gone_is_none(fs::read(&file).at("read", &file))?;
+    let parts = bytes.as_deref().and_then(parts);
+    Ok(parts.map(|(base, wanted)| (base.map(<[u8]>::to_vec), wanted.to_vec())))
+}
+
 /// The file at the path, and its bytes if they are few enough to be merged.
-fn on_disk(root: &Root, path: &FilePath) -> Result<(FileState, Option<Vec<u8>>)> {
+pub(crate) fn on_disk(root: &Root, path: &FilePath) -> Result<(FileState, Option<Vec<u8>>)> {
     let Some(spot) = root.spot_anywhere(path)? else { return Ok((FileState::Absent, None)) };
     Ok(match spot.steady(WAIT)?.0 {
         Found::File(file) if file.len() <= TEXT_PER_FILE as u64 => {

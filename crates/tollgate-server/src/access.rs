@@ -11,7 +11,7 @@
 //! to the person.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -24,6 +24,7 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::post;
+use base64::Engine as _;
 use serde::Deserialize;
 use tollgate::digest::Digest;
 use tollgate::error::{Fault, Result};
@@ -345,19 +346,42 @@ fn deny(area: Area, denied: Denied, headers: &HeaderMap) -> Response {
     }
 }
 
-/// The login page. It loads nothing and runs no script.
+/// The style of the login page. It is in the page, because everything else on the server needs the secret.
+const LOGIN_STYLE: &str = ":root{color-scheme:light dark}\
+    body{margin:0;min-height:100vh;display:grid;place-items:center;font:15px/1.5 system-ui,'Liberation Sans',sans-serif;\
+    background:#f6f7f9;color:#1b1f27}\
+    main{box-sizing:border-box;width:min(26rem,calc(100vw - 2rem));padding:1.6rem 1.8rem 1.8rem;background:#fff;\
+    border:1px solid #e1e4ea;border-radius:12px;box-shadow:0 8px 30px rgb(20 25 40/8%)}\
+    h1{margin:0 0 .4rem;font-size:1.3rem;letter-spacing:-.02em}p{margin:0 0 1rem;color:#596273}\
+    label{display:block;font-size:.85rem;color:#596273;margin-bottom:.2rem}\
+    input{box-sizing:border-box;width:100%;font:inherit;padding:.45rem .6rem;border:1px solid #c8ced8;border-radius:7px;\
+    background:transparent;color:inherit}\
+    button{margin-top:.9rem;width:100%;font:inherit;font-weight:600;padding:.5rem;border:0;border-radius:7px;\
+    background:#1f4fd8;color:#fff;cursor:pointer}\
+    :focus-visible{outline:2px solid #1f4fd8;outline-offset:2px}code{font-size:.92em}\
+    @media(prefers-color-scheme:dark){body{background:#12151b;color:#e7eaf0}main{background:#1a1e26;border-color:#2a303b}\
+    p,label{color:#a0a9b9}input{border-color:#3d4554}button{background:#8fb1ff;color:#0d1530}}";
+
+/// The login page loads nothing and runs no script. Its style is allowed by its hash.
+static LOGIN_POLICY: LazyLock<String> = LazyLock::new(|| {
+    let hash =
+        base64::engine::general_purpose::STANDARD.encode(Digest::of(LOGIN_STYLE.as_bytes()).as_bytes());
+    format!(
+        "default-src 'none'; style-src 'sha256-{hash}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    )
+});
+
 fn ask_for_the_secret(sentence: &str) -> Response {
-    let policy = "default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
     let page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\">\
-         <title>tollgate: token</title><main><h1>tollgate</h1><p>{sentence}</p>\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>tollgate: token</title><style>{LOGIN_STYLE}</style><main><h1>tollgate</h1><p>{sentence}</p>\
          <form method=\"post\" action=\"{LOGIN}\"><label for=\"token\">Token</label> \
          <input id=\"token\" name=\"token\" type=\"password\" autocomplete=\"current-password\" required autofocus> \
          <button>Log in</button></form></main></html>\n"
     );
     let headers = [
-        (CONTENT_SECURITY_POLICY, policy),
+        (CONTENT_SECURITY_POLICY, LOGIN_POLICY.as_str()),
         (CACHE_CONTROL, "no-store"),
         (REFERRER_POLICY, "same-origin"),
         (WWW_AUTHENTICATE, "Bearer"),

@@ -75,6 +75,11 @@ impl Column {
         self.ages.first().map(|(since, task)| (task, *since))
     }
 
+    /// The time of the last change of any task.
+    pub fn newest(&self) -> Option<Timestamp> {
+        self.ages.last().map(|(since, _)| *since)
+    }
+
     fn put(&mut self, listed: TaskSummary) {
         self.take(&listed.slot, &listed.name);
         let key = Key::of(&listed);

@@ -12,6 +12,7 @@ use tollgate::vault::state::State as TaskState;
 
 use crate::fault_response::FaultResponse;
 use crate::ledger_monitor::LedgerCondition;
+use crate::notices::delivery::{Delivery, DeliveryStatus};
 use crate::site::Site;
 use crate::snapshot::{OldestTask, Snapshot, TaskFigures};
 
@@ -37,6 +38,9 @@ struct Health {
     set_up: bool,
     /// Whether pages are live: the kernel reports every change.
     live: bool,
+    /// How many notices were delivered. Missing if nobody is to be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notify: Option<DeliveryStatus>,
     uptime_s: i64,
     version: &'static str,
 }
@@ -138,6 +142,7 @@ impl Health {
             problems,
             set_up,
             live: site.is_live(),
+            notify: site.delivery().map(Delivery::status),
             uptime_s: now.duration_since(site.started).as_secs().max(0),
             version: env!("CARGO_PKG_VERSION"),
         }

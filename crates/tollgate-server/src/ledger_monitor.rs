@@ -16,6 +16,7 @@ use tollgate::error::Result;
 use tollgate::ledger::{Followed, Follower, Ledger, Problem};
 
 use crate::sums::Sums;
+use crate::trends::Trends;
 
 /// Lines to read at a time: few enough to stop soon, many enough that the pauses cost nothing.
 const BATCH: usize = 20_000;
@@ -48,6 +49,8 @@ pub struct LedgerStatus {
     pub lines: u64,
     /// The sums of all lines, once all were read.
     pub(crate) sums: Option<Arc<Sums>>,
+    /// What happened over time, once all lines were read. Shared with the reader, which adds new lines to it.
+    pub(crate) trends: Option<Arc<Mutex<Trends>>>,
 }
 
 /// Follows one workspace's ledger.
@@ -83,7 +86,7 @@ impl LedgerMonitor {
 
     /// Follows this ledger until it has to be read from the start again.
     async fn follow(&self, ledger: Ledger, condition_changed: impl Fn()) {
-        let mut reading = (ledger.follow(), Sums::default());
+        let mut reading = (ledger.follow(), Sums::default(), Arc::<Mutex<Trends>>::default());
         loop {
             let going = tokio::task::spawn_blocking(move || advance(reading)).await;
             // After a panic in there, start again.
@@ -92,7 +95,8 @@ impl LedgerMonitor {
             let learn = |condition| {
                 let lines = reading.0.cursor().seq;
                 let sums = Some(Arc::new(reading.1.clone()));
-                if self.learn(LedgerStatus { condition, lines, sums }) {
+                let trends = Some(reading.2.clone());
+                if self.learn(LedgerStatus { condition, lines, sums, trends }) {
                     condition_changed();
                 }
             };
@@ -134,11 +138,16 @@ impl LedgerMonitor {
     }
 }
 
-type Reading = (Follower, Sums);
+type Reading = (Follower, Sums, Arc<Mutex<Trends>>);
 
-fn advance((mut follower, mut sums): Reading) -> (Reading, Result<Followed>) {
-    let followed = follower.advance(BATCH, |line| sums.add(&line));
-    ((follower, sums), followed)
+fn advance((mut follower, mut sums, trends): Reading) -> (Reading, Result<Followed>) {
+    let mut adding = trends.lock().unwrap_or_else(PoisonError::into_inner);
+    let followed = follower.advance(BATCH, |line| {
+        sums.add(&line);
+        adding.add(line.time, &line.event);
+    });
+    drop(adding);
+    ((follower, sums, trends), followed)
 }
 
 fn sentence(problem: &Problem) -> String {

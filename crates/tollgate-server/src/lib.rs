@@ -9,6 +9,7 @@
 //!   visitors prove themselves with.
 //! - [`workspace_provider`]: how the server gets its workspace; [`feed`]: what happens there, live.
 //! - [`dashboard`]: pages for people; `health` and `metrics`: figures for programs, from one `snapshot`.
+//! - [`notices`]: tells people that something needs them, by a command or a webhook.
 //! - [`board`] and [`ledger_monitor`]: the tasks and the ledger, kept in memory; `watch` keeps them up to date.
 
 pub mod access;
@@ -25,6 +26,7 @@ mod late_write_check;
 pub mod ledger_monitor;
 pub mod mcp;
 mod metrics;
+pub mod notices;
 mod patience;
 pub mod secret;
 pub mod serve;
@@ -32,5 +34,6 @@ pub mod site;
 mod snapshot;
 mod sums;
 pub mod tokens;
+mod trends;
 mod watch;
 pub mod workspace_provider;

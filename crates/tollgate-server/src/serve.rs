@@ -21,7 +21,7 @@ use crate::access::{Access, Credentials, Visitor};
 use crate::connections::{Connections, Limits};
 use crate::fault_response::FaultResponse;
 use crate::site::Site;
-use crate::{dashboard, health, mcp, metrics};
+use crate::{dashboard, health, mcp, metrics, notices};
 
 /// After a stop request, running requests have this long to finish.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -87,6 +87,7 @@ impl Bound {
             let feeding = tokio::spawn(site.clone().feed_changes());
             let following = tokio::spawn(site.clone().follow_ledger());
             let checking = tokio::spawn(site.clone().late_write_checks());
+            let telling = tokio::spawn(notices::run(site.clone()));
             // Read all tasks now, so that the first page does not have to wait for it.
             let first = site.clone();
             tokio::task::spawn_blocking(move || first.board().map(drop));
@@ -113,7 +114,7 @@ impl Bound {
             }
             // Again, because without connections the task above may not have run.
             closing.feed.close();
-            for task in [feeding, following, checking] {
+            for task in [feeding, following, checking, telling] {
                 task.abort();
             }
             Ok(())

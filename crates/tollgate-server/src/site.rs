@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -21,6 +21,7 @@ use crate::fault_response::FaultResponse;
 use crate::feed::{Feed, FeedEvent};
 use crate::late_write_check;
 use crate::ledger_monitor::{LedgerMonitor, LedgerStatus};
+use crate::notices::delivery::{Delivery, NoticeTarget};
 use crate::secret::Secret;
 use crate::watch::{FolderWatch, StatePart, Touched};
 use crate::workspace_provider::{OpenWorkspace, WorkspaceProvider};
@@ -59,6 +60,7 @@ pub struct SiteState {
     /// Notified when files were changed, by any process.
     changed: Notify,
     form_key: Secret,
+    delivery: OnceLock<Delivery>,
 }
 
 #[derive(Default)]
@@ -110,6 +112,7 @@ impl Site {
             ledger: LedgerMonitor::default(),
             changed: Notify::new(),
             form_key,
+            delivery: OnceLock::new(),
         }));
         site.reopen();
         Ok(site)
@@ -181,6 +184,16 @@ impl Site {
 }
 
 impl SiteState {
+    /// From now on, tells these about what needs a person. Only the first call counts.
+    pub fn tell(&self, target: NoticeTarget) {
+        let _ = self.delivery.set(Delivery::start(target));
+    }
+
+    /// What delivers notices, if anybody is to be told.
+    pub(crate) fn delivery(&self) -> Option<&Delivery> {
+        self.delivery.get()
+    }
+
     /// The folder that is served, canonical.
     pub fn root(&self) -> &Path {
         self.provider.root()

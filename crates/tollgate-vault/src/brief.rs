@@ -1,4 +1,4 @@
-//! What a task asks for: action, priority, due time, what must be done before. Pure.
+//! What a task asks for: title, action, priority, due time, what must be done before. Pure.
 //!
 //! Invariant: only what the author wrote counts, that is, what stands before the first `<!-- tollgate` line. So nothing
 //! that an agent writes into its progress notes changes what the task is.
@@ -59,6 +59,8 @@ impl Priority {
 /// What the author of a task asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Brief {
+    /// What people call it: `title` in the frontmatter, else the first heading. No rule depends on it.
+    pub title: Option<Arc<str>>,
     /// What is to be done, as a word that roles know. Without one, everyone may.
     pub action: Option<Arc<str>>,
     /// How urgent.
@@ -80,8 +82,10 @@ impl Brief {
             let what = "its text has more than 1 MiB, and an action at the end of it would not be seen";
             return Err(Broken(what.to_owned()));
         }
-        let words = Words::read(&String::from_utf8_lossy(author))?;
+        let text = String::from_utf8_lossy(author);
+        let words = Words::read(&text)?;
         Ok(Self {
+            title: title(&words, &text),
             action: action(&words)?.map(Arc::from),
             priority: agreed(&words, &["priority", "prio"], "a priority", Priority::read)?
                 .unwrap_or_default(),
@@ -145,6 +149,37 @@ fn agreed<T: PartialEq>(
         }
     }
     Ok(agreed.map(|(_, value)| value))
+}
+
+/// The number of characters of a title. Lists show no more, and every task's title is kept in memory.
+const TITLE: usize = 120;
+
+fn title(words: &Words, text: &str) -> Option<Arc<str>> {
+    let named = words.get(&["title"]).find_map(|found| match &found.value {
+        Value::One(text) => Some(text.as_str()),
+        Value::Many(_) | Value::Odd(_) => None,
+    });
+    let is_empty = |title: &&str| title.trim().is_empty();
+    let title =
+        named.filter(|title| !is_empty(title)).or_else(|| heading(text).filter(|title| !is_empty(title)))?;
+    let mut chars = title.trim().chars().map(|c| if c.is_whitespace() { ' ' } else { c });
+    let mut short: String = chars.by_ref().take(TITLE).collect();
+    if chars.next().is_some() {
+        short.push('…');
+    }
+    Some(short.into())
+}
+
+/// The first heading of level 1, if it comes before any other text.
+fn heading(text: &str) -> Option<&str> {
+    let text = text.trim_start_matches('\u{feff}');
+    let mut lines = text.lines().map(str::trim_end).peekable();
+    if lines.next_if_eq(&"---").is_some() {
+        lines.by_ref().find(|line| matches!(*line, "---" | "..."));
+    }
+    let is_field = |line: &str| line.starts_with("**") && line.contains("**:");
+    let first = lines.find(|line| !line.trim().is_empty() && !is_field(line))?;
+    Some(first.strip_prefix("# ")?.trim_end_matches('#'))
 }
 
 fn action(words: &Words) -> Result<Option<String>, Broken> {
@@ -261,6 +296,29 @@ mod tests {
     }
 
     #[test]
+    fn the_title_is_what_the_author_calls_the_task() {
+        for (text, title) in [
+            ("# Pay the rent\n\nten coins", Some("Pay the rent")),
+            ("---\npriority: high\n---\n\n# Pay  the\trent #\r\n", Some("Pay  the rent")),
+            ("---\ntitle: 'Rent: November'\n---\n# Pay", Some("Rent: November")),
+            ("---\ntitle:\n---\n# Pay", Some("Pay")),
+            ("---\ntitle: [a, b]\n---\nx", None),
+            ("**Action**: pay\n# Pay", Some("Pay")),
+            ("\u{feff}# Pay", Some("Pay")),
+            ("please\n# Pay", None),
+            ("## Notes\n# Pay", None),
+            ("#Pay", None),
+            ("# ", None),
+            ("---\nx: y\n---\n", None),
+            ("x\n<!-- tollgate c-0123456789abcdef -->\n# Claimed Task: x", None),
+        ] {
+            assert_eq!(brief(text).title.as_deref(), title, "{text:?}");
+        }
+        let long = brief(&format!("# {}", "é".repeat(500))).title.unwrap();
+        assert_eq!((long.chars().count(), long.ends_with('…')), (TITLE + 1, true));
+    }
+
+    #[test]
     fn what_cannot_be_meant_is_broken() {
         for (line, word) in [
             ("action: [a, b]", "line 2"),
@@ -300,7 +358,7 @@ mod tests {
     #[test]
     fn notes_of_agents_are_not_read() {
         let text = "# T\n<!-- tollgate c-0123456789abcdef -->\n**Action**: pay\n**Priority**: critical\n";
-        assert_eq!(brief(text), Brief::default());
+        assert_eq!(brief(text), Brief { title: Some("T".into()), ..Brief::default() });
         let bytes = b"\xff\xfe not text\n**Action**: pay\n";
         assert_eq!(Brief::read(bytes).unwrap().action.as_deref(), Some("pay"));
     }

@@ -27,6 +27,11 @@ pub(crate) fn approve(
     Ok(step)
 }
 
+/// A person takes an approval back.
+pub(crate) fn take_back(task: &Task, by: &str, at: Timestamp) -> Result<Step> {
+    void(task, &format!("taken back by {by}"), "the approval was taken back", at)
+}
+
 /// A person edits the text with the digest `seen` and approves the result.
 pub(crate) fn amend(task: &Task, by: &str, seen: Digest, text: &str, at: Timestamp) -> Result<Step> {
     if text.trim().is_empty() {

@@ -1,4 +1,4 @@
-//! A store under the rules: looking at tasks, adding them, and a person's verbs (approve, amend, reject,
+//! A store under the rules: looking at tasks, adding them, and a person's verbs (approve, take back, amend, reject,
 //! retry).
 //!
 //! Data flows one way: a verb looks at a task, the pure [`crate::rules`] make a [`Step`] of it, the store takes the step as
@@ -136,6 +136,15 @@ impl Vault {
         now: Timestamp,
     ) -> Result<Allowed<Landed>> {
         self.decide_pending(task, Some(seen), now, |found, _| decisions::amend(found, by, seen, text, now))
+    }
+
+    /// A person takes an approval back that nobody has executed yet. The task waits for a decision again.
+    pub fn take_back(&self, task: &TaskName, by: &str, now: Timestamp) -> Result<Allowed<Landed>> {
+        self.store.heal()?;
+        match self.store.get(task, Some(State::Approved), now)? {
+            Some(found) => self.decide(&found, decisions::take_back(&found, by, now)?),
+            None => self.elsewhere(task, now),
+        }
     }
 
     /// A person rejects the task, which needs a reason. Not possible while somebody works on it.

@@ -7,6 +7,10 @@ use tollgate::visible::plain;
 
 use super::text::{Viewpoint, shown};
 
+/// The workspace names a command or a webhook for notices that the user has not agreed to.
+pub(crate) const NOTIFY_NOT_TRUSTED: &str = "no notices are sent: you have not agreed to `[notify]` in this workspace's configuration\n\
+    hint: run `tollgate trust`, then start the server again\n";
+
 pub(crate) fn serving(view: &Viewpoint, url: &str, root: &Path, is_set_up: bool, demo: bool) -> String {
     let mut text = format!("dashboard {}\nworkspace `{}`", plain(url), shown(view, root));
     if demo {

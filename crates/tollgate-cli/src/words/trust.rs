@@ -47,7 +47,14 @@ pub(crate) fn to_trust(
     for (extension, command) in &configured.commands {
         words += &format!("\ncommand for `*.{}`: {}", plain(extension), quoted(command));
     }
-    if configured.commands.is_empty() {
+    let notify = &configured.notify;
+    if !notify.command.is_empty() {
+        words += &format!("\ncommand for notices: {}", quoted(&notify.command));
+    }
+    if let Some(webhook) = &notify.webhook {
+        words += &format!("\naddress for notices: {}", plain(webhook));
+    }
+    if configured.commands.is_empty() && !notify.is_set() {
         words += "\nit has no commands";
     }
     if let Some(engine) = &configured.engine {

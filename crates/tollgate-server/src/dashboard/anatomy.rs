@@ -33,6 +33,8 @@ pub(super) struct Attempt<'a> {
     pub(super) result: Option<&'a str>,
     pub(super) next: Option<&'a str>,
     pub(super) note: Option<&'a str>,
+    /// The end of what the command printed, if it failed.
+    pub(super) output: Option<String>,
 }
 
 const OPENING: &str = "<!-- tollgate ";
@@ -85,6 +87,7 @@ impl<'a> Attempt<'a> {
             result: field(completion, "Result"),
             next: field(completion, "Next State"),
             note: field(completion, "Note"),
+            output: output(completion),
         }
     }
 }
@@ -116,6 +119,15 @@ fn draft(text: &str) -> Option<Range<usize>> {
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let value = |line: &'a str| line.strip_prefix("**")?.strip_prefix(name)?.strip_prefix("**:");
     lines(text).find_map(|(_, line)| value(line)).map(str::trim).filter(|value| !value.is_empty())
+}
+
+/// The indented lines under `**Output**:`.
+fn output(completion: &str) -> Option<String> {
+    let (at, line) = lines(completion).find(|(_, line)| line.trim_end() == "**Output**:")?;
+    let below = completion[at + line.len()..].lines().skip_while(|line| line.is_empty());
+    let printed: Vec<&str> =
+        below.map_while(|line| line.strip_prefix("    ").or(line.is_empty().then_some(""))).collect();
+    Some(printed.join("\n").trim_end().to_owned()).filter(|printed| !printed.is_empty())
 }
 
 fn split_frontmatter(text: &str) -> (Option<&str>, &str) {
@@ -155,6 +167,7 @@ mod tests {
                 result: Some("success"),
                 next: Some("Pending_Approval"),
                 note: Some("ready"),
+                output: None,
             }]
         );
         assert_eq!(anatomy.decision, Some("## Decision\n\n**Rejected By**: me"));
@@ -170,6 +183,16 @@ mod tests {
         assert_eq!(odd.attempts, []);
         let open = Anatomy::of("x\n<!-- tollgate c-2 -->\n");
         assert_eq!((open.body, open.attempts.len()), ("x\n", 1));
+    }
+
+    #[test]
+    fn the_output_of_a_failed_command_is_found() {
+        let text = "x\n<!-- tollgate c-1 -->\n**Claimed By**: blue\n\n## Completion\n\n**Result**: failure\n\
+            **Note**: exit status 1\n**Output**:\n\n    one\n      two\n    \n    three\n";
+        let anatomy = Anatomy::of(text);
+        assert_eq!(anatomy.attempts[0].output.as_deref(), Some("one\n  two\n\nthree"));
+        assert_eq!(anatomy.attempts[0].note, Some("exit status 1"));
+        assert_eq!(Anatomy::of("<!-- tollgate c-1 -->\n**Output**:\n    x\n").attempts[0].output, None);
     }
 
     #[test]

@@ -5,14 +5,17 @@ use serde::Deserialize;
 use tollgate::error::{Fault, Result};
 use tollgate::event::Event;
 use tollgate::vault::TaskName;
-use tollgate::vault::state::State;
+use tollgate::vault::state::{Slot, State};
 use tollgate::vault::store::TaskSummary;
 
 use super::decision_form::address;
 use super::ledger::sentence;
 use super::sheet::Sheet;
 use super::task;
-use super::text::{SafeText, age, brief, plain};
+use super::task_actions::undo;
+use super::task_row::title;
+use super::text::{SafeText, age, plain};
+use super::trouble::Trouble;
 use super::view::{PageContent, Visit, no_vault};
 use crate::workspace_provider::OpenWorkspace;
 
@@ -41,19 +44,6 @@ impl ApprovalsQuery {
         let typed = typed.filter(|typed| !typed.is_empty());
         Self { task: Some(task), decided: None, trouble: Some(trouble), typed }
     }
-}
-
-/// Why a decision was not made.
-#[derive(Debug, Clone)]
-pub(super) enum Trouble {
-    /// The task is not what the page showed.
-    Changed,
-    /// The form did not come from a page of this server, or it is older than the last restart.
-    Forged,
-    /// A rejection without a reason.
-    NoReason,
-    /// Another reason, as a sentence.
-    Other(String),
 }
 
 pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &ApprovalsQuery) -> Result<PageContent> {
@@ -98,10 +88,10 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &ApprovalsQue
                     ol.queue {
                         @for (index, listed) in waiting.iter().take(LISTED).enumerate() {
                             li data-key=(plain(listed.name.as_str())) {
-                                a.task href=(address(listed.name.as_str()))
+                                a.task href=(address(listed.name.as_str())) title=(plain(listed.name.as_str()))
                                     aria-current=[is_open(&listed.name).then_some("true")]
                                     data-next[index == 0 && query.decided.is_some()] {
-                                    (SafeText(&brief(listed.name.stem(), 120)))
+                                    (SafeText(title(listed)))
                                 }
                                 div.about {
                                     @if let Ok(brief) = &listed.brief && let Some(action) = &brief.action {
@@ -118,43 +108,8 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &ApprovalsQue
             @if let Some(sheet) = &sheet { (task::show(sheet, visit, open)?) }
         }
     };
-    let status = match query.trouble {
-        None => axum::http::StatusCode::OK,
-        Some(Trouble::Forged) => axum::http::StatusCode::FORBIDDEN,
-        Some(Trouble::NoReason) => axum::http::StatusCode::BAD_REQUEST,
-        Some(Trouble::Changed | Trouble::Other(_)) => axum::http::StatusCode::CONFLICT,
-    };
+    let status = query.trouble.as_ref().map_or(axum::http::StatusCode::OK, Trouble::status);
     Ok(PageContent { status, ..PageContent::new("Approvals", main) })
-}
-
-impl Trouble {
-    fn show(&self, typed: Option<&str>) -> Markup {
-        html! {
-            div.alert role="alert" {
-                p {
-                    @match self {
-                        Self::Changed => {
-                            strong { "The task was changed while you were looking at it." }
-                            " Nothing was decided. Below is the current version; decide again."
-                        },
-                        Self::Forged => {
-                            strong { "This form did not come from this page." }
-                            " Nothing was decided. The server may have been restarted since you opened the page; decide again."
-                        },
-                        Self::NoReason => {
-                            strong { "A rejection needs a reason." }
-                            " Nothing was decided. Give a reason, so that the author of the task can act on it."
-                        },
-                        Self::Other(sentence) => { strong { "Nothing was decided." } " " (SafeText(sentence)) "." },
-                    }
-                }
-                @if let Some(typed) = typed {
-                    p { "You had written:" }
-                    pre.typed tabindex="0" { (SafeText(typed)) }
-                }
-            }
-        }
-    }
 }
 
 /// The ledger line of a decision that was just made.
@@ -163,8 +118,16 @@ fn said(visit: &Visit<'_>, open: &OpenWorkspace, task: &TaskName) -> Result<Mark
     let decides = |event: &Event| matches!(event, Event::Approval(decided) if decided.task == *task);
     let line = tail.iter().find(|line| decides(&line.event));
     let now = open.gate.workspace().now();
+    let vault = open.vault.as_ref();
+    let is_approved =
+        vault.and_then(|vault| vault.get(task, now).ok()).is_some_and(|found| found.slot == Slot::APPROVED);
     Ok(html! {
-        @if let Some(line) = line { ol.lines.said role="status" { (sentence(line, now)) } }
+        @if let Some(line) = line {
+            div.said {
+                ol.lines role="status" { (sentence(line, now)) }
+                @if is_approved { (undo(visit, task.as_str())) }
+            }
+        }
     })
 }
 

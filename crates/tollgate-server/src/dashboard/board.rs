@@ -1,19 +1,21 @@
-//! `/`: the board. The first tasks of each state, and the recent activity.
+//! `/`: the board. Trends, the first tasks of each state, failed attempts, and the recent activity.
 
 use maud::html;
 use tollgate::error::Result;
-use tollgate::vault::figures::Figures;
 
+use super::charts::{self, TimeSpan};
 use super::ledger::sentence;
-use super::overview::FIRST;
 use super::text::{SafeText, count};
 use super::view::{PageContent, Visit, no_vault};
 use crate::workspace_provider::OpenWorkspace;
 
 /// The number of ledger lines under "Recent activity".
-const LATEST: usize = 8;
+const LATEST: usize = 12;
 
-pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace) -> Result<PageContent> {
+/// The number of files that cannot be tasks.
+const UNFIT: usize = 6;
+
+pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, span: Option<TimeSpan>) -> Result<PageContent> {
     let now = open.gate.workspace().now();
     let tail = visit.cache.tail(visit.site, open)?;
     let latest = html! {
@@ -31,16 +33,13 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace) -> Result<PageConten
     let Some(overview) = &*overview else {
         return Ok(PageContent::new("Board", html! { h1 { "Board" } (no_vault(open)) (latest) }));
     };
-    let figures = open.vault.as_ref().map(|vault| vault.figures(now)).transpose()?;
-    let stopped: Vec<String> =
-        figures.iter().flat_map(|(_, each)| each).filter_map(Figures::stopped).collect();
+    let failures = visit.cache.failures(visit.site, open)?;
     let all: usize = overview.columns.iter().map(|column| column.len).sum();
     let main = html! {
         h1.unseen { "Board" }
-        @for sentence in &stopped { p.bad { (SafeText(sentence)) } }
         @if all == 0 {
             div.empty {
-                p { "No tasks yet. In the workspace, run:" }
+                p { "No tasks yet. " a href="/new" { "Add the first one" } ", or run in the workspace:" }
                 dl.commands {
                     dt { code { "tollgate task add 'what to do'" } }
                     dd { "adds a task; or save a Markdown file in " code { "Needs_Action/" } " in the vault" }
@@ -49,16 +48,25 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace) -> Result<PageConten
                 }
             }
         }
-        div.board {
-            @for column in overview.columns.iter().filter(|column| !column.state.is_final()) { (column.show(now)) }
+        @if !tail.is_empty() { (charts::overview(visit, span, now)) }
+        p.toolbar { a.button href="/new" aria-keyshortcuts="n" { "New task" } }
+        div.board role="region" aria-label="Tasks by state" tabindex="0" {
+            @for column in &overview.columns { (column.show(now)) }
+        }
+        div.below {
+            @if !failures.is_empty() {
+                section.failures aria-labelledby="failures" {
+                    h2 #failures { "Failed attempts" }
+                    ul { @for failed in failures.iter() { (failed.show(now)) } }
+                }
+            }
             (latest)
-            @for column in overview.columns.iter().filter(|column| column.state.is_final()) { (column.show(now)) }
         }
         @if !overview.unfit.is_empty() {
             section.unfit aria-labelledby="unfit" {
                 h2 #unfit { (count(overview.unfit.len(), "file cannot be a task", "files cannot be tasks")) }
                 ul {
-                    @for unfit in overview.unfit.iter().take(FIRST) {
+                    @for unfit in overview.unfit.iter().take(UNFIT) {
                         li { code { (unfit.state) "/" (SafeText(&unfit.name)) } ": " (SafeText(&unfit.why)) }
                     }
                 }

@@ -1,4 +1,4 @@
-//! `/conflicts`: refused writes. For each the agent, the file, who had changed it, the diff, and the outcome.
+//! `/conflicts`: refused writes by file. For each the agent, who had changed the file, the three texts, and the outcome.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
@@ -6,16 +6,18 @@ use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 use maud::{Markup, html};
+use serde::Deserialize;
 use tollgate::digest::Digest;
 use tollgate::error::{Fault, Result};
 use tollgate::event::{ErrorType, Event, FileChanged, FolderMoved, Mutation, RefusalStatus, WriteRefused};
 use tollgate::ledger::Line;
 use tollgate::name::Agent;
-use tollgate::workspace::Workspace;
+use tollgate::workspace::{KeptWrite, Workspace};
 
-use super::plot::Activity;
-use super::text::{SafeText, ago, encode, plain};
-use super::view::PageContent;
+use super::charts;
+use super::panes::Panes;
+use super::text::{SafeText, ago, count, encode, plain};
+use super::view::{PageContent, Visit};
 use crate::workspace_provider::OpenWorkspace;
 
 /// The number of refusals on one page.
@@ -41,21 +43,80 @@ struct RefusedWrite {
     fate: Fate,
 }
 
+/// The query: which refused writes to show.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ConflictsQuery {
+    agent: String,
+    file: String,
+    state: String,
+    /// Only those before this ledger line.
+    pub(super) before: Option<u64>,
+}
+
+impl ConflictsQuery {
+    fn fits(&self, line: &Line, write: &WriteRefused, fate: &Fate) -> bool {
+        let agent = line.agent.as_ref().map_or("", |agent| agent.as_str());
+        (self.agent.is_empty() || self.agent == agent)
+            && (self.file.is_empty() || write.target_file.contains(&self.file))
+            && (self.state.is_empty() || self.state == fate.word())
+    }
+
+    fn is_filter(&self) -> bool {
+        !(self.agent.is_empty() && self.file.is_empty() && self.state.is_empty())
+    }
+
+    fn newest(&self) -> String {
+        let (agent, file, state) = (encode(&self.agent), encode(&self.file), encode(&self.state));
+        format!("/conflicts?agent={agent}&file={file}&state={state}")
+    }
+
+    fn form(&self) -> Markup {
+        html! {
+            form.filter method="get" action="/conflicts" role="search" aria-label="Filter the conflicts" {
+                label { "Agent" input name="agent" value=(self.agent) autocomplete="off" spellcheck="false"; }
+                label { "File" input name="file" value=(self.file) autocomplete="off" spellcheck="false"; }
+                label {
+                    "State"
+                    select name="state" {
+                        option value="" { "all" }
+                        @for word in Fate::WORDS { option value=(word) selected[self.state == word] { (word) } }
+                    }
+                }
+                button { "Filter" }
+                @if self.is_filter() { a href="/conflicts" { "Show all" } }
+            }
+        }
+    }
+}
+
+impl Fate {
+    const WORDS: [&str; 3] = ["open", "resolved", "ended"];
+
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Open => Self::WORDS[0],
+            Self::Resolved(..) => Self::WORDS[1],
+            Self::GivenUp => Self::WORDS[2],
+        }
+    }
+}
+
 struct FoundConflict {
     refused: Vec<RefusedWrite>,
-    activity: Activity,
     /// There are older refusals, before this line.
     more: Option<u64>,
 }
 
-fn read(workspace: &Workspace, before: Option<u64>) -> Result<FoundConflict> {
+fn read(workspace: &Workspace, query: &ConflictsQuery) -> Result<FoundConflict> {
+    let before = query.before;
     let ledger = workspace.ledger();
     let lines = match before {
         // The write that resolved a refusal comes after it.
         Some(before) => ledger.newest_before(before.saturating_add(LOOKED_AT / 2))?,
         None => ledger.newest_first()?,
     };
-    let mut found = FoundConflict { refused: Vec::new(), activity: Activity::default(), more: None };
+    let mut found = FoundConflict { refused: Vec::new(), more: None };
     let mut later: HashMap<(Option<Agent>, String), (u64, Timestamp)> = HashMap::new();
     let mut ended = HashSet::new();
     let mut last = None;
@@ -76,18 +137,11 @@ fn read(workspace: &Workspace, before: Option<u64>) -> Result<FoundConflict> {
                 | Mutation::Folder(FolderMoved { target_file, .. }),
                 _,
             ) => {
-                found.activity.commits.push(line.time);
                 later.insert((line.agent, target_file.clone()), (line.seq, line.time));
             }
             Event::TurnEnded(_) => ended.extend(line.turn),
             Event::MutationConflict(write, status, error) | Event::MutationRefused(write, status, error) => {
-                found.activity.refusals.push(line.time);
                 if before.is_some_and(|before| line.seq >= before) {
-                    continue;
-                }
-                if found.refused.len() == AT_ONCE {
-                    // This one is on the next page. The older lines are still part of the chart.
-                    found.more = found.more.or(Some(line.seq + 1));
                     continue;
                 }
                 let (write, status, error) = (write.clone(), *status, *error);
@@ -96,6 +150,14 @@ fn read(workspace: &Workspace, before: Option<u64>) -> Result<FoundConflict> {
                     None if line.turn.as_ref().is_some_and(|turn| ended.contains(turn)) => Fate::GivenUp,
                     None => Fate::Open,
                 };
+                if !query.fits(&line, &write, &fate) {
+                    continue;
+                }
+                if found.refused.len() == AT_ONCE {
+                    // This one is on the next page.
+                    found.more = Some(line.seq + 1);
+                    break;
+                }
                 found.refused.push(RefusedWrite { line, write, status, error, fate });
             }
             Event::LateExternalWrite(_)
@@ -116,21 +178,34 @@ fn read(workspace: &Workspace, before: Option<u64>) -> Result<FoundConflict> {
     Ok(found)
 }
 
-pub(super) fn view(open: &OpenWorkspace, before: Option<u64>) -> Result<PageContent> {
+pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &ConflictsQuery) -> Result<PageContent> {
     let workspace = open.gate.workspace();
     let now = workspace.now();
-    let found = read(workspace, before)?;
+    let found = read(workspace, query)?;
+    let kept = if found.refused.is_empty() { Vec::new() } else { workspace.kept_writes()? };
+    let is_first = query.before.is_none();
+    // The file of the newest refusal first.
+    let mut files: Vec<(&str, Vec<&RefusedWrite>)> = Vec::new();
+    for refused in &found.refused {
+        let file = refused.write.target_file.as_str();
+        match files.iter_mut().find(|(known, _)| *known == file) {
+            Some((_, writes)) => writes.push(refused),
+            None => files.push((file, vec![refused])),
+        }
+    }
     let main = html! {
         h1 { "Conflicts" }
         p.lead { "Refused writes. A stale write would have destroyed a change that its author had not seen." }
-        @if before.is_none() { (found.activity.plot(now)) }
+        @if is_first && !query.is_filter() { (charts::writes(visit, now)) }
+        (query.form())
         @if found.refused.is_empty() {
             div.empty {
                 p {
-                    @if before.is_some() { "No older conflicts." }
+                    @if query.is_filter() { "No matching conflicts." }
+                    @else if !is_first { "No older conflicts." }
                     @else { "No conflicts. When two agents change the same file, the refused write appears here." }
                 }
-                @if before.is_none() {
+                @if is_first && !query.is_filter() {
                     dl.commands {
                         dt { code { "tollgate init --host all" } }
                         dd { "sets up the hooks of the installed agent programs" }
@@ -140,11 +215,22 @@ pub(super) fn view(open: &OpenWorkspace, before: Option<u64>) -> Result<PageCont
                 }
             }
         }
-        @for refused in &found.refused { (refused.show(workspace, now)?) }
+        @for (file, writes) in &files {
+            section.conflicts data-key=(plain(file)) {
+                header {
+                    h2 { code { (SafeText(file)) } }
+                    p.quiet {
+                        (count(writes.len(), "refused write", "refused writes")) ", "
+                        a href=(format!("/ledger?text={}", encode(file))) { "full history of this file" }
+                    }
+                }
+                @for (index, refused) in writes.iter().enumerate() { (refused.show(workspace, &kept, index == 0, now)?) }
+            }
+        }
         nav.pages aria-label="Parts of the list" {
-            @if before.is_some() { a rel="prev" href="/conflicts" { "Newest" } }
+            @if !is_first { a rel="prev" href=(query.newest()) { "Newest" } }
             @if let Some(more) = found.more {
-                a rel="next" href=(format!("/conflicts?before={more}")) { "Older, before line " (more) }
+                a rel="next" href=(format!("{}&before={more}", query.newest())) { "Older, before line " (more) }
             }
         }
     };
@@ -152,39 +238,63 @@ pub(super) fn view(open: &OpenWorkspace, before: Option<u64>) -> Result<PageCont
 }
 
 impl RefusedWrite {
-    fn show(&self, workspace: &Workspace, now: Timestamp) -> Result<Markup> {
+    fn show(
+        &self,
+        workspace: &Workspace,
+        kept: &[KeptWrite],
+        is_newest: bool,
+        now: Timestamp,
+    ) -> Result<Markup> {
         let Self { line, write, status, error, .. } = self;
         let file = write.target_file.as_str();
         let hash = |hash: Option<Digest>| hash.map_or("no file".to_owned(), |hash| hash.short());
         let agent = line.agent.as_ref().map_or("an unknown agent", |agent| agent.as_str());
         let is_stale = *error == ErrorType::StaleFile;
-        let kept = if is_stale { workspace.conflict(line.seq)? } else { None };
-        let (changed_by, diff) = kept.map_or((None, None), |kept| (kept.changed_by, kept.diff));
+        let details = if is_stale { workspace.conflict(line.seq)? } else { None };
+        let (changed_by, diff) = details.map_or((None, None), |kept| (kept.changed_by, kept.diff));
         let id = format!("c-{}", line.seq);
+        let texts = workspace.refused_texts(kept, line)?;
+        let panes = texts.as_ref().and_then(|texts| {
+            let text = |bytes: &'_ Vec<u8>| {
+                String::from_utf8(bytes.clone()).ok().filter(|text| !text.contains('\0'))
+            };
+            Some((text(texts.read.as_ref()?)?, text(texts.disk.as_ref()?)?, text(&texts.wanted)?))
+        });
         Ok(html! {
             article.conflict id=(id) aria-labelledby=(format!("{id}-title")) data-key=(id) {
                 header {
-                    h2 id=(format!("{id}-title")) { code { (SafeText(file)) } }
+                    h3 id=(format!("{id}-title")) {
+                        span.agent { (agent) }
+                        @if *status == RefusalStatus::Observed { " overwrote a change " } @else { " was refused " }
+                        (ago(line.time, now))
+                        @if !is_stale { ": " span.kind { (error.as_str()) } }
+                        @else if let Some(by) = &changed_by {
+                            ": " span.agent { (by.agent) } " had changed the file " (ago(by.time, now))
+                        } @else if write.current_hash.is_none() { ": the file was deleted" }
+                        @else { ": the file was changed by a program outside tollgate" }
+                    }
                     (self.fate(now))
                 }
-                p {
-                    span.agent { (agent) }
-                    @if *status == RefusalStatus::Observed { " overwrote a change " } @else { " was refused " }
-                    (ago(line.time, now))
-                    @if !is_stale { ": " span.kind { (error.as_str()) } }
-                    @else if let Some(by) = &changed_by {
-                        ": " span.agent { (by.agent) } " had changed the file " (ago(by.time, now))
-                    } @else if write.current_hash.is_none() { ": the file was deleted" }
-                    @else { ": the file was changed by a program outside tollgate" }
-                }
-                @if let Some(diff) = &diff { (show_diff(&diff.replacen("what you read", &format!("what {agent} read"), 1), file)) }
-                @else if is_stale {
+                @if let Some((read, disk, wanted)) = &panes {
+                    details open[is_newest] {
+                        summary { "What " (agent) " read, what was on disk, what " (agent) " wanted to write" }
+                        (Panes::of(read, disk, wanted).show(&format!("three versions of {}", plain(file)), [
+                            html! { span.agent { (agent) } " read" },
+                            html! { "on disk" @if let Some(by) = &changed_by { ", by " span.agent { (by.agent) } } },
+                            html! { span.agent { (agent) } " wanted" },
+                        ]))
+                        @if matches!(self.fate, Fate::Open) {
+                            p.quiet { "To merge both changes: " code { "tollgate merge " (SafeText(file)) } }
+                        }
+                    }
+                } @else if let Some(diff) = &diff {
+                    (show_diff(&diff.replacen("what you read", &format!("what {agent} read"), 1), file))
+                } @else if is_stale {
                     p.quiet {
-                        "No diff available. The agent had read " code { (hash(write.baseline_hash)) }
+                        "The texts are not kept. The agent had read " code { (hash(write.baseline_hash)) }
                         "; on disk was " code { (hash(write.current_hash)) } "."
                     }
                 }
-                p.quiet { a href=(format!("/ledger?text={}", encode(file))) { "Full history of this file" } }
             }
         })
     }

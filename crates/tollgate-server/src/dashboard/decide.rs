@@ -18,13 +18,14 @@ use tollgate::vault::state;
 use tollgate::vault::{Allowed, Denial, Landed, TaskName, Vault};
 
 use super::anatomy::Anatomy;
-use super::approvals::{ApprovalsQuery, Trouble};
+use super::approvals::ApprovalsQuery;
 use super::layout;
 use super::page::Page;
 use super::page_cache::PageCache;
 use super::session::PersonSession;
 use super::sheet::Sheet;
 use super::text::encode;
+use super::trouble::Trouble;
 use crate::site::Site;
 
 #[derive(Deserialize)]
@@ -73,31 +74,26 @@ impl PendingDecision {
         token: &str,
         make: impl Fn(&Vault, &TaskName, &str) -> Result<Allowed<Landed>> + Send + 'static,
     ) -> Response {
-        if !self.session.sent(&self.site, token) {
-            return self.again(Trouble::Forged).await;
-        }
-        let task = self.task.clone();
-        let made = self.site.blocking(move |site| {
-            let open = site.open()?;
-            let Some(vault) = open.as_ref().and_then(|open| open.vault.as_ref()) else {
-                return Err(Fault::Missing { what: format!("the task `{task}`") });
-            };
-            Ok(match with_retry(|| make(vault, &task, &site.options.person), &sleep)? {
-                Ok(_) => None,
-                // The task still waits for approval, so its file must have changed.
-                Err(_) if is_waiting(vault, &task) => Some(Trouble::Changed),
-                Err(not_decided) => Some(Trouble::Other(not_decided.to_string())),
-            })
-        });
-        let made = made.await;
-        self.cache.clear();
-        match made {
-            Ok(None) => {
+        match carry_out(&self.site, &self.cache, &self.session, token, &self.task, make).await {
+            Ok(Ok(_)) => {
                 Redirect::to(&format!("/approvals?decided={}", encode(self.task.as_str()))).into_response()
             }
-            Ok(Some(trouble)) => self.again(trouble).await,
-            Err(fault) => self.again(Trouble::Other(fault.0.to_string())).await,
+            // The task still waits for approval, so its file must have changed.
+            Ok(Err(Denial::Changed(_))) if self.is_waiting().await => self.again(Trouble::Changed).await,
+            Ok(Err(denial)) => self.again(Trouble::Other(denial.to_string())).await,
+            Err(trouble) => self.again(trouble).await,
         }
+    }
+
+    async fn is_waiting(&self) -> bool {
+        let task = self.task.clone();
+        let found = self.site.blocking(move |site| {
+            let open = site.open()?;
+            let vault = open.as_ref().and_then(|open| open.vault.as_ref());
+            Ok(vault.and_then(|vault| vault.get(&task, Timestamp::now()).ok()))
+        });
+        let state = found.await.ok().flatten().map(|found| found.slot.state());
+        state == Some(state::State::PendingApproval)
     }
 
     /// Shows the current version and asks again.
@@ -107,17 +103,42 @@ impl PendingDecision {
     }
 }
 
-fn is_waiting(vault: &Vault, task: &TaskName) -> bool {
-    let stored = vault.get(task, Timestamp::now());
-    stored.is_ok_and(|stored| stored.slot.state() == state::State::PendingApproval)
+/// Does what a form asks for, if the form came from our own page.
+pub(super) async fn carry_out(
+    site: &Site,
+    cache: &PageCache,
+    session: &PersonSession,
+    token: &str,
+    task: &TaskName,
+    make: impl Fn(&Vault, &TaskName, &str) -> Result<Allowed<Landed>> + Send + 'static,
+) -> Result<Allowed<Landed>, Trouble> {
+    if !session.sent(site, token) {
+        return Err(Trouble::Forged);
+    }
+    let task = task.clone();
+    let made = site.blocking(move |site| {
+        let open = site.open()?;
+        let Some(vault) = open.as_ref().and_then(|open| open.vault.as_ref()) else {
+            return Err(Fault::Missing { what: format!("the task `{task}`") });
+        };
+        with_retry(|| make(vault, &task, &site.options.person), &sleep)
+    });
+    let made = made.await;
+    cache.clear();
+    made.map_err(|fault| Trouble::Other(fault.0.to_string()))
 }
 
-/// The task, if it is still what the page showed; otherwise the reason why it cannot be decided.
-fn as_shown(vault: &Vault, task: &TaskName, seen: Digest) -> Result<Allowed<Sheet>> {
+/// The task, if it is still in this state and what the page showed; otherwise the reason why nothing can be done.
+pub(super) fn as_shown(
+    vault: &Vault,
+    task: &TaskName,
+    seen: Digest,
+    state: state::State,
+) -> Result<Allowed<Sheet>> {
     let sheet = Sheet::read(vault, task, Timestamp::now())?;
     Ok(match sheet.stored.slot.state() {
-        state::State::PendingApproval if sheet.exact == Some(seen) => Ok(sheet),
-        state::State::PendingApproval => Err(Denial::Changed(task.clone())),
+        now if now == state && sheet.exact == Some(seen) => Ok(sheet),
+        now if now == state => Err(Denial::Changed(task.clone())),
         _ => Err(Denial::Elsewhere(task.clone(), sheet.stored.slot)),
     })
 }
@@ -150,9 +171,11 @@ pub(super) async fn reject(
         return decision.again(Trouble::NoReason).await;
     }
     decision
-        .decide(&form.token, move |vault, task, person| match as_shown(vault, task, form.seen)? {
-            Ok(_) => vault.reject(task, person, &reason, Timestamp::now()),
-            Err(denial) => Ok(Err(denial)),
+        .decide(&form.token, move |vault, task, person| {
+            match as_shown(vault, task, form.seen, state::State::PendingApproval)? {
+                Ok(_) => vault.reject(task, person, &reason, Timestamp::now()),
+                Err(denial) => Ok(Err(denial)),
+            }
         })
         .await
 }
@@ -166,12 +189,14 @@ pub(super) async fn edit(
 ) -> Response {
     let decision = PendingDecision::new((site, cache, task, session), Some(form.text.clone()));
     decision
-        .decide(&form.token, move |vault, task, person| match as_shown(vault, task, form.seen)? {
-            Ok(sheet) => {
-                let text = with_edit(&sheet.text, &form.text);
-                vault.amend(task, person, form.seen, &text, Timestamp::now())
+        .decide(&form.token, move |vault, task, person| {
+            match as_shown(vault, task, form.seen, state::State::PendingApproval)? {
+                Ok(sheet) => {
+                    let text = with_edit(&sheet.text, &form.text);
+                    vault.amend(task, person, form.seen, &text, Timestamp::now())
+                }
+                Err(denial) => Ok(Err(denial)),
             }
-            Err(denial) => Ok(Err(denial)),
         })
         .await
 }

@@ -51,7 +51,7 @@ pub(super) fn decision(visit: &Visit<'_>, sheet: &Sheet, anatomy: &Anatomy<'_>) 
                 form method="post" action=(path("reject")) {
                     (hidden)
                     label { "Reason" input name="reason" required maxlength="500" autocomplete="off"; }
-                    button.danger { "Reject" }
+                    p { button.danger { "Reject" } " " button.cancel type="reset" { "Cancel" } }
                 }
             }
             details.edit {
@@ -62,7 +62,7 @@ pub(super) fn decision(visit: &Visit<'_>, sheet: &Sheet, anatomy: &Anatomy<'_>) 
                         (label)
                         textarea name="text" rows="12" required spellcheck="true" dir="auto" { "\n" (text) }
                     }
-                    button.primary { "Save and approve" }
+                    p { button.primary { "Save and approve" } " " button.cancel type="reset" { "Cancel" } }
                 }
             }
         }

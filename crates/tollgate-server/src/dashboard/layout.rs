@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::response::{Html, IntoResponse, Response};
+use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, html};
 use tollgate::digest::Digest;
 use tollgate::vault::state::State;
@@ -25,13 +26,16 @@ const SECTIONS: [(&str, &str); 6] = [
     ("/ledger", "Ledger"),
 ];
 
-const KEYS: [(&str, &str); 8] = [
+const KEYS: [(&str, &str); 11] = [
     ("j  k", "next, previous"),
     ("Enter", "open"),
     ("a", "approve the open task"),
     ("r", "reject it: type the reason, then Enter"),
     ("e", "edit it, then approve"),
-    ("/", "filter"),
+    ("u", "undo the approval"),
+    ("n", "new task"),
+    ("/  Ctrl K", "search everything"),
+    ("f", "filter the queue"),
     ("Esc", "leave a field, close this"),
     ("?", "show these keys"),
 ];
@@ -76,11 +80,16 @@ fn whole(visit: &Visit<'_>, page: &Page, view: &PageContent) -> String {
         (DOCTYPE)
         html lang="en" {
             (head)
-            body data-seen=(fingerprint(&parts)) {
+            body data-seen=(fingerprint(&parts)) data-still[matches!(page, Page::NotFound)] {
                 a.skip href="#main" { "Skip to content" }
                 header.top {
                     a.brand href="/" { "tollgate" }
                     span.workspace title=(plain(&root)) { (SafeText(&folder.unwrap_or(root))) }
+                    form.find action="/search" role="search" aria-label="Search everything" {
+                        input #find type="search" name="q" placeholder="Search" aria-label="Search everything" autocomplete="off"
+                            spellcheck="false" aria-keyshortcuts="/ Control+K";
+                        div #found hidden {}
+                    }
                     span #live title="whether this page is live" {}
                 }
                 (made(parts))
@@ -88,6 +97,7 @@ fn whole(visit: &Visit<'_>, page: &Page, view: &PageContent) -> String {
                     span { "tollgate " (env!("CARGO_PKG_VERSION")) }
                     a href="/health" { "health" }
                     a href="/metrics" { "metrics" }
+                    button #notify type="button" hidden { "Notify me of approvals" }
                     button #show-keys type="button" hidden { "Keys " kbd { "?" } }
                 }
                 dialog #keys aria-labelledby="keys-title" {
@@ -119,9 +129,14 @@ pub(super) fn parts(visit: &Visit<'_>, page: &Page, view: &PageContent) -> Marku
                 }
             }
         }
+        div #banner {
+            @for sentence in stopped(visit).iter() {
+                p.banner role="alert" { strong { "Breaker open. " } (SafeText(sentence)) ". " a href="/agents" { "Agents" } }
+            }
+        }
         main #main tabindex="-1" data-title=(title(waiting, view)) { (view.main) }
         // Only for screen readers, which read it out when it changes.
-        p #news .unseen role="status" {
+        p #news .unseen role="status" data-newest=[newest(visit)] {
             @if waiting > 0 { (count(waiting, "task is waiting for approval", "tasks are waiting for approval")) }
         }
     }
@@ -142,12 +157,24 @@ pub(super) fn fingerprint(parts: &str) -> String {
     Digest::of(ageless.as_bytes()).to_string()[..16].to_owned()
 }
 
+/// When the last task came to wait for approval, in milliseconds.
+fn newest(visit: &Visit<'_>) -> Option<i64> {
+    let board = visit.site.board().ok().flatten()?;
+    board.column(State::PendingApproval).newest().map(Timestamp::as_millisecond)
+}
+
 fn title(waiting: usize, view: &PageContent) -> String {
     let name = plain(&view.title);
     match waiting {
         0 => format!("{name} · tollgate"),
         waiting => format!("({waiting}) {name} · tollgate"),
     }
+}
+
+/// A sentence for each worker that has stopped claiming tasks. A page that cannot know says nothing about it.
+fn stopped(visit: &Visit<'_>) -> Arc<Vec<String>> {
+    let open = visit.site.open().ok().flatten();
+    open.and_then(|open| visit.cache.stopped(visit.site, &open).ok()).unwrap_or_default()
 }
 
 /// The number of tasks that wait for approval.

@@ -1,12 +1,14 @@
 //! `/ledger`: every line, the newest first, and whether the ledger is intact.
 
-use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
-use tollgate::error::Result;
+use tollgate::error::{Fault, Result};
 use tollgate::event::{Described, Event, Fragment, Tone};
-use tollgate::ledger::Line;
+use tollgate::ledger::{Ledger, Line};
 
 use super::text::{SafeText, age, count, encode};
 use super::view::{PageContent, Visit};
@@ -23,29 +25,78 @@ pub(super) struct LedgerQuery {
     agent: String,
     kind: String,
     text: String,
+    /// A time, as browsers send it: without a zone, which is UTC.
+    since: String,
+    until: String,
     before: Option<u64>,
 }
 
 impl LedgerQuery {
-    fn fits(&self, line: &Line) -> bool {
+    pub(super) fn fits(&self, line: &Line) -> bool {
+        let (since, until) = self.times();
         let agent = line.agent.as_ref().map_or("", |agent| agent.as_str());
         (self.agent.is_empty() || self.agent == agent)
             && (self.kind.is_empty() || self.kind == line.event.action_type())
             && (self.text.is_empty() || tells(line, &self.text))
+            && since.is_none_or(|since| line.time >= since)
+            && until.is_none_or(|until| line.time <= until)
+    }
+
+    /// From when to when.
+    pub(super) fn times(&self) -> (Option<Timestamp>, Option<Timestamp>) {
+        let last = |time: Timestamp| match self.until.len() {
+            // A minute or a day lasts until its end.
+            16 => time + SignedDuration::from_millis(59_999),
+            10 => time + SignedDuration::from_millis(86_399_999),
+            _ => time,
+        };
+        (time(&self.since), time(&self.until).map(last))
     }
 
     fn is_filter(&self) -> bool {
-        !(self.agent.is_empty() && self.kind.is_empty() && self.text.is_empty())
+        [&self.agent, &self.kind, &self.text, &self.since, &self.until].iter().any(|field| !field.is_empty())
+    }
+
+    fn query(&self) -> String {
+        let [agent, kind, text] = [&self.agent, &self.kind, &self.text].map(|field| encode(field));
+        let [since, until] = [&self.since, &self.until].map(|field| encode(field));
+        format!("agent={agent}&kind={kind}&text={text}&since={since}&until={until}")
     }
 
     fn newest(&self) -> String {
-        let (agent, kind, text) = (encode(&self.agent), encode(&self.kind), encode(&self.text));
-        format!("/ledger?agent={agent}&kind={kind}&text={text}")
+        format!("/ledger?{}", self.query())
     }
 
     fn before(&self, seq: u64) -> String {
         format!("{}&before={seq}", self.newest())
     }
+}
+
+/// A time as people and browsers write it.
+fn time(text: &str) -> Option<Timestamp> {
+    let civil = || text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
+    text.parse().ok().or_else(civil)
+}
+
+/// The first line after this time, by bisection: lines are in the order of time, but for the clocks of several processes,
+/// which may differ by moments.
+pub(super) fn first_after(ledger: &Ledger, time: Timestamp) -> Result<u64> {
+    let at_or_before = |seq: u64| -> Result<Option<Line>> {
+        let mut lines = ledger
+            .newest_before(seq.saturating_add(1))?
+            .filter(|line| !matches!(line, Err(Fault::Damaged { .. })));
+        lines.next().transpose()
+    };
+    let newest = at_or_before(u64::MAX - 1)?.map_or(0, |line| line.seq);
+    let (mut low, mut high) = (1, newest + 1);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match at_or_before(middle)? {
+            Some(line) if line.time > time => high = middle,
+            _ => low = middle + 1,
+        }
+    }
+    Ok(low)
 }
 
 fn tells(line: &Line, text: &str) -> bool {
@@ -56,7 +107,15 @@ fn tells(line: &Line, text: &str) -> bool {
 
 pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &LedgerQuery) -> Result<PageContent> {
     let now = open.gate.workspace().now();
-    let page = open.gate.workspace().ledger().page(AT_ONCE, query.before, |line| query.fits(line))?;
+    let ledger = open.gate.workspace().ledger();
+    let (since, until) = query.times();
+    let end = until.map(|until| first_after(ledger, until)).transpose()?;
+    let before = query.before.into_iter().chain(end).min();
+    let mut page = ledger.page(AT_ONCE, before, |line| query.fits(line))?;
+    if let Some(since) = since {
+        // Nothing that is older can match.
+        page.older = page.older.filter(|older| first_after(ledger, since).is_ok_and(|first| *older > first));
+    }
     let main = html! {
         h1 { "Ledger" }
         (condition(&visit.site.ledger()))
@@ -73,10 +132,13 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &LedgerQuery)
             }
             label {
                 "File or task"
-                input #filter name="text" value=(query.text) autocomplete="off" spellcheck="false" type="search";
+                input name="text" value=(query.text) autocomplete="off" spellcheck="false" type="search";
             }
+            label { "From (UTC)" input name="since" type="datetime-local" value=(query.since); }
+            label { "Until (UTC)" input name="until" type="datetime-local" value=(query.until); }
             button { "Filter" }
             @if query.is_filter() { a href="/ledger" { "Show all" } }
+            a.button href=(format!("/ledger/export?{}", query.query())) download { "Export" }
         }
         @if page.lines.is_empty() {
             p.empty {
@@ -169,5 +231,26 @@ fn condition(status: &LedgerStatus) -> Markup {
                 },
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_without_seconds_lasts_until_its_end() {
+        let times = |since: &str, until: &str| {
+            let (since, until) =
+                LedgerQuery { since: since.into(), until: until.into(), ..LedgerQuery::default() }.times();
+            (since.map(|time| time.to_string()), until.map(|time| time.to_string()))
+        };
+        let some = |text: &str| Some(text.to_owned());
+        let minute = times("2026-11-16T10:00", "2026-11-16T10:00");
+        assert_eq!(minute, (some("2026-11-16T10:00:00Z"), some("2026-11-16T10:00:59.999Z")));
+        let exact = times("2026-11-16T10:00:07Z", "2026-11-16T10:00:09Z");
+        assert_eq!(exact, (some("2026-11-16T10:00:07Z"), some("2026-11-16T10:00:09Z")));
+        assert_eq!(times("2026-11-16", "2026-11-16").1, some("2026-11-16T23:59:59.999Z"));
+        assert_eq!(times("soon", ""), (None, None));
     }
 }

@@ -4,34 +4,46 @@
 //! Decisions are forms that carry a token of this server and the hash of the file as it was shown.
 //!
 //! - `page`: which page an address means; `layout`: the frame of all pages; `events`: live updates.
-//! - `board`, `tasks`, `task`, `approvals`, `agents`, `conflicts`, `turns`, `ledger`: one page each.
-//! - `decision_form`, `decide`: a person's decision, as a form and as a request; `session`: proof that it came from our page.
+//! - `board`, `tasks`, `task`, `approvals`, `agents`, `conflicts`, `turns`, `ledger`, `search`: one page each; `export`: the
+//!   ledger as a file.
+//! - `decision_form`, `decide`: a person's decision, as a form and as a request; `task_actions`, `new_task`, `act`: what else
+//!   people do with tasks; `trouble`: why something was not done; `session`: proof that a form came from our page.
 //! - `view`, `overview`, `task_row`, `sheet`: what pages share; `page_cache`: what they keep between visits.
-//! - `anatomy`: the parts of a task file; `markdown`, `text`: untrusted text, made safe.
-//! - `plot`: the chart on the conflicts page; `assets`: style, script and icon.
+//! - `panes`: three texts beside each other; `anatomy`: the parts of a task file; `markdown`, `text`: untrusted text, made safe.
+//! - `charts`, `plot`: what happened over time; `failures`: failed attempts; `assets`: style, script and icon.
 
+mod act;
 mod agents;
 mod anatomy;
 mod approvals;
 mod assets;
 mod board;
+mod charts;
 mod conflicts;
 mod decide;
 mod decision_form;
 mod events;
+mod export;
+mod failures;
 mod layout;
 mod ledger;
 mod markdown;
+mod new_task;
 mod overview;
 mod page;
 mod page_cache;
+mod panes;
 mod plot;
+mod priority;
+mod search;
 mod session;
 mod sheet;
 mod task;
+mod task_actions;
 mod task_row;
 mod tasks;
 mod text;
+mod trouble;
 mod turns;
 mod view;
 
@@ -61,10 +73,17 @@ pub fn router() -> Router<Site> {
     }
     routes
         .route("/events", get(events::stream))
+        .route("/ledger/export", get(export::get))
         .route("/static/{name}", get(assets::get))
         .route("/tasks/{task}/approve", post(decide::approve))
         .route("/tasks/{task}/reject", post(decide::reject))
         .route("/tasks/{task}/edit", post(decide::edit))
+        .route("/tasks/{task}/retry", post(act::retry))
+        .route("/tasks/{task}/return", post(act::give_back))
+        .route("/tasks/{task}/priority", post(act::change_priority))
+        .route("/tasks/{task}/undo", post(act::take_back))
+        .route("/tasks", post(act::add))
+        .fallback(no_page)
         .layer(map_response(add_headers))
         .layer(Extension(Arc::new(PageCache::default())))
 }
@@ -75,10 +94,21 @@ async fn visit(
     session: PersonSession,
     uri: Uri,
 ) -> Response {
-    match Page::parse(&uri) {
-        Some(page) => layout::respond(site, cache, &session, page).await,
-        None => (StatusCode::NOT_FOUND, "no such page\n").into_response(),
+    layout::respond(site, cache, &session, Page::parse(&uri).unwrap_or(Page::NotFound)).await
+}
+
+/// Any other address: a page for people, a sentence for programs.
+async fn no_page(
+    State(site): State<Site>,
+    Extension(cache): Extension<Arc<PageCache>>,
+    session: PersonSession,
+    headers: HeaderMap,
+) -> Response {
+    let accepts = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    if accepts.is_some_and(|accept| accept.contains("text/html")) {
+        return layout::respond(site, cache, &session, Page::NotFound).await;
     }
+    (StatusCode::NOT_FOUND, "no such page\n").into_response()
 }
 
 /// Adds the security headers to every response.

@@ -9,8 +9,8 @@ use tollgate::vault::store::Unfit;
 use super::task_row::{TaskRow, rows, state_words};
 use crate::site::Site;
 
-/// The number of tasks that the board shows of each state, so that all states fit on one screen.
-pub(super) const FIRST: usize = 6;
+/// The number of tasks that the board shows of each state: more than fit into a column, which can be scrolled.
+const FIRST: usize = 20;
 
 /// All states.
 pub(super) struct Overview {
@@ -59,7 +59,7 @@ impl OverviewColumn {
                 @if self.rows.is_empty() {
                     p.none { (none) }
                 } @else {
-                    ul.tasks { @for row in &self.rows { li { (row.show(now)) } } }
+                    ul.tasks { @for row in &self.rows { li data-key=(row.key()) { (row.show(now)) } } }
                     @if rest > 0 {
                         p.more { a href=(all) { (rest) " more" span.unseen { " in " (name) } } }
                     }

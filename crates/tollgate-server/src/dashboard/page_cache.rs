@@ -10,7 +10,9 @@ use std::task::{Context, Poll, Waker};
 
 use tollgate::error::{Fault, Result};
 use tollgate::ledger::Line;
+use tollgate::vault::figures::Figures;
 
+use super::failures::FailedTask;
 use super::overview::Overview;
 use crate::feed::{FeedEvent, Subscription};
 use crate::site::Site;
@@ -24,6 +26,8 @@ const TAIL: usize = 400;
 pub(super) struct PageCache {
     overview: Memo<Option<Overview>>,
     tail: Memo<Vec<Line>>,
+    failures: Memo<Vec<FailedTask>>,
+    stopped: Memo<Vec<String>>,
 }
 
 impl PageCache {
@@ -44,10 +48,37 @@ impl PageCache {
         })
     }
 
+    /// The newest failed attempts, the newest first.
+    pub(super) fn failures(&self, site: &Site, open: &OpenWorkspace) -> Result<Arc<Vec<FailedTask>>> {
+        let lines = self.tail(site, open)?;
+        self.failures.get(
+            site,
+            |event| !matches!(event, FeedEvent::Turns),
+            || match &open.vault {
+                Some(vault) => FailedTask::newest(vault, &lines, open.gate.workspace().now()),
+                None => Ok(Vec::new()),
+            },
+        )
+    }
+
+    /// A sentence for each worker whose breaker is open.
+    pub(super) fn stopped(&self, site: &Site, open: &OpenWorkspace) -> Result<Arc<Vec<String>>> {
+        let matters = |event: &FeedEvent| !matches!(event, FeedEvent::Board | FeedEvent::Turns);
+        self.stopped.get(site, matters, || match &open.vault {
+            Some(vault) => {
+                let (_, each) = vault.figures(open.gate.workspace().now())?;
+                Ok(each.iter().filter_map(Figures::stopped).collect())
+            }
+            None => Ok(Vec::new()),
+        })
+    }
+
     /// Drops everything. Called after a decision, so that its own page shows it without waiting for the feed.
     pub(super) fn clear(&self) {
         self.overview.clear();
         self.tail.clear();
+        self.failures.clear();
+        self.stopped.clear();
     }
 }
 

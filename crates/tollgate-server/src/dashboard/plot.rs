@@ -1,83 +1,174 @@
-//! A small chart of commits (upward) and refusals (downward) over time, as SVG. No script draws it.
+//! One plot as SVG: bars or lines over time on one scale, with axes and a tooltip for each period. No script draws it.
+//!
+//! The drawing is stretched to the width of its place, so everything that must not be stretched is outside of it: the
+//! labels are HTML, and strokes do not scale.
 
-use jiff::Timestamp;
 use maud::{Markup, html};
 
-use super::text::{age_words, count};
+/// The height of the drawing, in its own units. A period is [`STEP`] wide.
+const HEIGHT: f64 = 100.0;
+const STEP: usize = 10;
 
-/// The number of bars. Each is wide enough to see on a phone.
-const BARS: usize = 48;
-
-/// The time spans, in seconds. The chart uses the shortest that covers all events.
-const SPANS: [i64; 7] = [600, 3600, 6 * 3600, 86_400, 7 * 86_400, 30 * 86_400, 365 * 86_400];
-
-const WIDTH: usize = 480;
-const UP: usize = 44;
-const DOWN: usize = 26;
-
-/// The times of all commits and refusals.
-#[derive(Debug, Default)]
-pub(super) struct Activity {
-    pub(super) commits: Vec<Timestamp>,
-    pub(super) refusals: Vec<Timestamp>,
+/// A plot.
+pub(super) struct Plot<'a> {
+    /// The id of its title.
+    pub(super) id: &'a str,
+    pub(super) title: String,
+    /// What it says now, in one figure.
+    pub(super) headline: Markup,
+    /// What it says, for people who do not see it.
+    pub(super) words: String,
+    pub(super) kind: PlotKind,
+    pub(super) series: Vec<PlotSeries<'a>>,
+    /// For each period: its tooltip.
+    pub(super) tips: Vec<String>,
+    pub(super) scale: Scale,
+    /// The labels of the time axis, from left to right.
+    pub(super) times: Vec<String>,
 }
 
-impl Activity {
-    fn is_empty(&self) -> bool {
-        self.commits.is_empty() && self.refusals.is_empty()
+/// How values are drawn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum PlotKind {
+    /// One bar for each period; several series on top of each other.
+    Bars,
+    /// One line for each series.
+    Lines,
+}
+
+/// The values of one kind, one for each period.
+pub(super) struct PlotSeries<'a> {
+    pub(super) name: &'a str,
+    /// The class that gives it its colour.
+    pub(super) class: &'static str,
+    pub(super) values: Vec<Option<f64>>,
+}
+
+/// A scale from zero to `top`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scale {
+    pub(super) top: f64,
+    label: fn(f64) -> String,
+}
+
+impl Scale {
+    /// For counts.
+    pub(super) fn of_counts(most: f64) -> Self {
+        let mut top = 2.0;
+        while top < most {
+            // 2, 4, 10, 20, 40, 100: half of each is a whole number.
+            let leading = top / 10_f64.powf(top.log10().floor());
+            top *= if (leading - 4.0).abs() < 0.5 { 2.5 } else { 2.0 };
+        }
+        Self { top, label: |value| format!("{value:.0}") }
     }
 
-    /// The chart, with a caption in words.
-    pub(super) fn plot(&self, now: Timestamp) -> Markup {
-        if self.is_empty() {
-            return html! {};
-        }
-        let oldest = self.commits.iter().chain(&self.refusals).min().copied().unwrap_or(now);
-        let age = now.duration_since(oldest).as_secs().max(0);
-        let span = SPANS.into_iter().find(|span| age < *span).unwrap_or(SPANS[SPANS.len() - 1]);
-        let bars = |times: &[Timestamp]| {
-            let mut bars = [0_usize; BARS];
-            for time in times {
-                let ago = now.duration_since(*time).as_secs().clamp(0, span - 1);
-                let from_the_end =
-                    usize::try_from(ago).unwrap_or(0) * BARS / usize::try_from(span).unwrap_or(1);
-                bars[BARS - 1 - from_the_end.min(BARS - 1)] += 1;
-            }
-            bars
-        };
-        let (commits, refusals) = (bars(&self.commits), bars(&self.refusals));
-        let most = commits.iter().chain(&refusals).max().copied().unwrap_or(1).max(1);
-        let height = |number: usize, room: usize| {
-            // Even the smallest number must be visible.
-            if number == 0 { 0 } else { (number * room / most).max(2) }
-        };
-        let words = format!(
-            "{} and {} in the last {}",
-            count(self.commits.len(), "commit", "commits"),
-            count(self.refusals.len(), "refusal", "refusals"),
-            age_words(span)
-        );
-        let step = WIDTH / BARS;
+    /// For lengths of time, in seconds.
+    pub(super) fn of_seconds(most: f64) -> Self {
+        const TOPS: [f64; 16] = [
+            2.0, 4.0, 10.0, 20.0, 60.0, 120.0, 240.0, 600.0, 1200.0, 3600.0, 7200.0, 14_400.0, 43_200.0,
+            86_400.0, 172_800.0, 604_800.0,
+        ];
+        let top = TOPS.into_iter().find(|top| most <= *top);
+        let days = || (most / 172_800.0).ceil() * 172_800.0;
+        Self { top: top.unwrap_or_else(days), label: duration }
+    }
+
+    /// For shares, from 0 to 1.
+    pub(super) fn of_shares(most: f64) -> Self {
+        let top = [0.02, 0.1, 0.2, 0.5].into_iter().find(|top| most <= *top).unwrap_or(1.0);
+        Self { top, label: |value| format!("{:.0} %", value * 100.0) }
+    }
+
+    /// A value in words.
+    pub(super) fn say(self, value: f64) -> String {
+        (self.label)(value)
+    }
+
+    /// The distance of a value from the bottom of the drawing. Even the smallest value is visible.
+    fn height(self, value: f64) -> f64 {
+        if value <= 0.0 { 0.0 } else { (value / self.top * HEIGHT).clamp(1.5, HEIGHT) }
+    }
+}
+
+/// A length of time in few words.
+pub(super) fn duration(seconds: f64) -> String {
+    let short = |value: f64, unit: &str| {
+        let digits = usize::from(value < 10.0 && (value - value.round()).abs() > 0.05);
+        format!("{value:.digits$} {unit}")
+    };
+    match seconds {
+        0.0 => "0".to_owned(),
+        ..60.0 => short(seconds, "s"),
+        ..3600.0 => short(seconds / 60.0, "min"),
+        ..86_400.0 => short(seconds / 3600.0, "h"),
+        _ => short(seconds / 86_400.0, "d"),
+    }
+}
+
+impl Plot<'_> {
+    pub(super) fn show(&self) -> Markup {
+        let width = self.tips.len() * STEP;
+        let (top, label) = (self.scale.top, |value| self.scale.say(value));
         html! {
-            figure.plot {
-                svg viewBox=(format!("0 0 {WIDTH} {}", UP + DOWN + 1)) role="img" aria-label=(words)
-                    preserveAspectRatio="none" {
-                    @for (index, (up, down)) in commits.iter().zip(refusals).enumerate() {
-                        @let (up, down) = (height(*up, UP), height(down, DOWN));
-                        @if up > 0 {
-                            rect.commit x=(index * step) y=(UP - up) width=(step - 2) height=(up) {}
-                        }
-                        @if down > 0 {
-                            rect.refusal x=(index * step) y=(UP + 1) width=(step - 2) height=(down) {}
+            figure.plot aria-labelledby=(self.id) {
+                figcaption {
+                    p.name id=(self.id) { (self.title) }
+                    p.headline { (self.headline) }
+                    @if self.series.len() > 1 {
+                        p.legend { @for series in &self.series { span class=(series.class) { (series.name) } " " } }
+                    }
+                }
+                div.axes {
+                    div.y aria-hidden="true" { span { (label(top)) } span { (label(top / 2.0)) } span { (label(0.0)) } }
+                    svg viewBox=(format!("0 0 {width} {HEIGHT}")) role="img" aria-label=(self.words)
+                        preserveAspectRatio="none" {
+                        @for y in ["0", "50", "100"] { line.grid x1="0" x2=(width) y1=(y) y2=(y) {} }
+                        @if self.kind == PlotKind::Bars { (self.bars()) } @else { (self.lines()) }
+                        @for (index, tip) in self.tips.iter().enumerate() {
+                            rect.hit x=(index * STEP) y="0" width=(STEP) height=(HEIGHT) { title { (tip) } }
                         }
                     }
-                    line.axis x1="0" x2=(WIDTH) y1=(UP) y2=(UP) {}
+                    div.x aria-hidden="true" { @for time in &self.times { span { (time) } } }
                 }
-                figcaption {
-                    span { (age_words(span)) " ago" }
-                    span.what { (words) }
-                    span { "now" }
+            }
+        }
+    }
+
+    fn bars(&self) -> Markup {
+        let mut bars = Vec::new();
+        for index in 0..self.tips.len() {
+            let mut base = 0.0;
+            for series in &self.series {
+                let height = series.values[index].map_or(0.0, |value| self.scale.height(value));
+                if height > 0.0 {
+                    bars.push((series.class, index * STEP + 1, HEIGHT - base - height, height));
                 }
+                base += height;
+            }
+        }
+        html! {
+            @for (class, x, y, height) in bars {
+                rect class=(class) x=(x) y=(format!("{y:.1}")) width=(STEP - 2) height=(format!("{height:.1}")) {}
+            }
+        }
+    }
+
+    fn lines(&self) -> Markup {
+        let point = |index: usize, value: f64| {
+            format!("{} {:.1}", index * STEP + STEP / 2, HEIGHT - self.scale.height(value))
+        };
+        let path = |series: &PlotSeries<'_>| {
+            let values = series.values.iter().enumerate();
+            let points: Vec<String> =
+                values.filter_map(|(index, value)| value.map(|value| point(index, value))).collect();
+            let dots: String = points.iter().map(|at| format!("M{at}h0")).collect();
+            (series.class, format!("M{}", points.join("L")), dots)
+        };
+        html! {
+            @for (class, line, dots) in self.series.iter().map(path).filter(|(_, _, dots)| !dots.is_empty()) {
+                path class=(format!("line {class}")) d=(line) {}
+                path class=(format!("dots {class}")) d=(dots) {}
             }
         }
     }
@@ -88,17 +179,74 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_event_is_in_the_chart() {
-        let now = Timestamp::from_second(1_000_000).unwrap();
-        let ago = |seconds: i64| Timestamp::from_second(1_000_000 - seconds).unwrap();
-        let nothing = Activity::default();
-        assert_eq!(nothing.plot(now).into_string(), "");
-        let one = Activity { commits: vec![ago(0), ago(0), ago(599)], refusals: vec![ago(-5)] };
-        let svg = one.plot(now).into_string();
-        assert!(svg.contains("3 commits and 1 refusal in the last 10 min"), "{svg}");
-        assert_eq!(svg.matches("class=\"commit\"").count(), 2, "the first and the last bar: {svg}");
-        assert_eq!(svg.matches("class=\"refusal\"").count(), 1, "a clock that is ahead is now: {svg}");
-        let old = Activity { commits: vec![ago(86_400 * 2)], refusals: Vec::new() };
-        assert!(old.plot(now).into_string().contains("in the last 7 d"));
+    fn a_scale_reaches_above_every_value_and_its_half_is_a_round_number() {
+        for (most, top, half) in [(0.0, 2.0, "1"), (3.0, 4.0, "2"), (5.0, 10.0, "5"), (41.0, 100.0, "50")] {
+            let scale = Scale::of_counts(most);
+            assert_eq!((scale.top, scale.say(scale.top / 2.0).as_str()), (top, half), "{most}");
+        }
+        for (most, top, half) in
+            [(0.3, 2.0, "1 s"), (61.0, 120.0, "1 min"), (3601.0, 7200.0, "1 h"), (1e6, 1_036_800.0, "6 d")]
+        {
+            let scale = Scale::of_seconds(most);
+            assert_eq!((scale.top, scale.say(scale.top / 2.0).as_str()), (top, half), "{most}");
+        }
+        assert_eq!(Scale::of_shares(0.3).say(0.25), "25 %");
+        assert_eq!(Scale::of_shares(7.0).top, 1.0);
+    }
+
+    #[test]
+    fn lengths_of_time_are_short() {
+        for (seconds, words) in [
+            (0.0, "0"),
+            (0.42, "0.4 s"),
+            (12.3, "12 s"),
+            (90.0, "1.5 min"),
+            (7200.0, "2 h"),
+            (172_800.0, "2 d"),
+        ] {
+            assert_eq!(duration(seconds), words);
+        }
+    }
+
+    fn plot(kind: PlotKind) -> String {
+        let series =
+            |name, class, values: [Option<f64>; 3]| PlotSeries { name, class, values: values.into() };
+        Plot {
+            id: "p",
+            title: "Done".to_owned(),
+            headline: html! { "7" },
+            words: "seven".to_owned(),
+            kind,
+            series: vec![
+                series("done", "good", [Some(1.0), None, Some(2.0)]),
+                series("rejected", "bad", [Some(1.0), Some(0.0), None]),
+            ],
+            tips: ["one", "two <b>", "three"].map(str::to_owned).into(),
+            scale: Scale::of_counts(4.0),
+            times: vec!["10:00".to_owned(), "now".to_owned()],
+        }
+        .show()
+        .into_string()
+    }
+
+    #[test]
+    fn bars_of_all_series_share_one_scale() {
+        let svg = plot(PlotKind::Bars);
+        assert!(svg.contains(r#"<rect class="good" x="1" y="75.0" width="8" height="25.0">"#), "{svg}");
+        assert!(svg.contains(r#"<rect class="bad" x="1" y="50.0" width="8" height="25.0">"#), "{svg}");
+        assert!(svg.contains(r#"<rect class="good" x="21" y="50.0" width="8" height="50.0">"#), "{svg}");
+        assert_eq!(
+            svg.matches("<rect class=\"good\"").count() + svg.matches("<rect class=\"bad\"").count(),
+            3
+        );
+        assert!(svg.contains("<title>two &lt;b&gt;</title>"), "{svg}");
+        assert!(svg.contains("<span>4</span><span>2</span><span>0</span>"), "{svg}");
+    }
+
+    #[test]
+    fn lines_connect_the_periods_that_have_a_value() {
+        let svg = plot(PlotKind::Lines);
+        assert!(svg.contains(r#"class="line good" d="M5 75.0L25 50.0""#), "{svg}");
+        assert!(svg.contains(r#"class="dots bad" d="M5 75.0h0M15 100.0h0""#), "{svg}");
     }
 }

@@ -30,7 +30,9 @@ impl Sheet {
         })
     }
 
-    pub(super) fn name(&self) -> &str {
-        self.stored.name.stem()
+    /// What people call the task: its title, else its name.
+    pub(super) fn title(&self) -> &str {
+        let brief = self.stored.brief.as_ref().ok();
+        brief.and_then(|brief| brief.title.as_deref()).unwrap_or(self.stored.name.stem())
     }
 }

@@ -15,13 +15,41 @@ use super::decision_form::decision;
 use super::ledger::sentence;
 use super::markdown;
 use super::sheet::Sheet;
+use super::task_actions::actions;
 use super::task_row::state_words;
 use super::text::{SafeText, ago, count, encode, exact};
+use super::trouble::Trouble;
 use super::view::{PageContent, Visit, no_vault};
 use crate::workspace_provider::OpenWorkspace;
 
 /// The number of ledger lines that are searched for a task. The link to the full history leads to the rest.
 const LOOKED_AT: usize = 2000;
+
+/// The query: which task.
+#[derive(Debug, Clone)]
+pub(super) struct TaskQuery {
+    task: TaskName,
+    /// Something was just done with it.
+    acted: bool,
+    /// Why that was not done.
+    trouble: Option<Trouble>,
+}
+
+impl TaskQuery {
+    pub(super) fn new(task: TaskName, acted: bool) -> Self {
+        Self { task, acted, trouble: None }
+    }
+
+    #[cfg(test)]
+    pub(super) fn name(&self) -> &TaskName {
+        &self.task
+    }
+
+    /// The page again, after something that was not done.
+    pub(super) fn again(task: TaskName, trouble: Trouble) -> Self {
+        Self { task, acted: false, trouble: Some(trouble) }
+    }
+}
 
 /// Everything about a task, under a heading of level 2.
 pub(super) fn show(sheet: &Sheet, visit: &Visit<'_>, open: &OpenWorkspace) -> Result<Markup> {
@@ -33,11 +61,11 @@ pub(super) fn show(sheet: &Sheet, visit: &Visit<'_>, open: &OpenWorkspace) -> Re
     Ok(html! {
         article.sheet #open data-hold=[hash.as_deref().filter(|_| is_pending)] aria-labelledby="open-title" {
             header {
-                h2 #open-title { (SafeText(sheet.name())) }
+                h2 #open-title { (SafeText(sheet.title())) }
                 p.state data-state=(sheet.stored.slot.state()) { (state_words(sheet.stored.slot.state()).0) }
             }
             (facts(&sheet.stored, now))
-            @if is_pending { (decision(visit, sheet, &anatomy)) }
+            @if is_pending { (decision(visit, sheet, &anatomy)) } @else { (actions(visit, sheet)) }
             // Beside each other: rendering hides parts of a text, and a person approves all of it.
             div.both {
                 @if let Some(draft) = anatomy.draft.clone() {
@@ -104,6 +132,7 @@ fn facts(stored: &Task, now: Timestamp) -> Markup {
     let is_pending = stored.slot.state() == State::PendingApproval;
     html! {
         dl.facts {
+            (fact("File", &html! { code { (SafeText(stored.name.as_str())) } }))
             @match &stored.brief {
                 Ok(brief) => {
                     @if let Some(action) = &brief.action { (fact("Action", &html! { code { (SafeText(action)) } })) }
@@ -166,8 +195,14 @@ fn show_attempt(attempt: &Attempt<'_>, now: Timestamp) -> Markup {
             " " code.quiet { (SafeText(attempt.claim_id)) }
         }
         @if let Some(note) = attempt.note { p.quiet { (SafeText(note)) } }
+        @if let Some(output) = &attempt.output { (printed(output)) }
         @if !attempt.notes.is_empty() { div.markdown dir="auto" { (markdown::render(attempt.notes, 5)) } }
     }
+}
+
+/// The end of what a failed command printed.
+pub(super) fn printed(output: &str) -> Markup {
+    html! { pre.output tabindex="0" role="region" aria-label="Output of the command" { (SafeText(output)) } }
 }
 
 /// The recent ledger lines about a task, the newest first.
@@ -188,10 +223,22 @@ fn history(visit: &Visit<'_>, open: &OpenWorkspace, task: &TaskName) -> Result<V
     Ok(found)
 }
 
-pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, task: &TaskName) -> Result<PageContent> {
+pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &TaskQuery) -> Result<PageContent> {
     let Some(vault) = &open.vault else {
         return Ok(PageContent::new("Task", html! { h1 { "Task" } (no_vault(open)) }));
     };
-    let sheet = Sheet::read(vault, task, open.gate.workspace().now())?;
-    Ok(PageContent::new(sheet.name(), html! { h1.unseen { "Task" } (show(&sheet, visit, open)?) }))
+    let now = open.gate.workspace().now();
+    let sheet = Sheet::read(vault, &query.task, now)?;
+    let tail = visit.cache.tail(visit.site, open)?;
+    let last = tail.iter().find(|line| line.event.keys().task == Some(query.task.as_str()));
+    let main = html! {
+        h1.unseen { "Task" }
+        @if let Some(trouble) = &query.trouble { (trouble.show(None)) }
+        @if let (true, Some(line)) = (query.acted, last) {
+            div.said { ol.lines role="status" { (sentence(line, now)) } }
+        }
+        (show(&sheet, visit, open)?)
+    };
+    let status = query.trouble.as_ref().map_or(axum::http::StatusCode::OK, Trouble::status);
+    Ok(PageContent { status, ..PageContent::new(sheet.title(), main) })
 }

@@ -13,6 +13,7 @@ use super::text::{SafeText, age, encode, plain};
 /// One task as a row of a list.
 pub(super) struct TaskRow {
     task: String,
+    title: String,
     slot: Slot,
     priority: Priority,
     action: Option<String>,
@@ -23,12 +24,19 @@ pub(super) struct TaskRow {
     since: Timestamp,
 }
 
+/// What people call a task: its title, else its name.
+pub(super) fn title(listed: &TaskSummary) -> &str {
+    let brief = listed.brief.as_ref().ok();
+    brief.and_then(|brief| brief.title.as_deref()).unwrap_or(listed.name.stem())
+}
+
 /// Reads the details of these tasks.
 pub(super) fn rows(vault: &Vault, listed: &[TaskSummary], now: Timestamp) -> Vec<TaskRow> {
     let mut rows = Vec::with_capacity(listed.len());
     for listed in listed {
         let mut row = TaskRow {
             task: listed.name.to_string(),
+            title: title(listed).to_owned(),
             slot: listed.slot.clone(),
             priority: listed.brief.as_ref().map(|brief| brief.priority).unwrap_or_default(),
             action: listed.brief.as_ref().ok().and_then(|brief| brief.action.as_deref().map(str::to_owned)),
@@ -64,11 +72,15 @@ impl TaskRow {
         self.slot.agent().map_or("", |agent| agent.as_str())
     }
 
+    /// What identifies it in a list, so that an update keeps its element.
+    pub(super) fn key(&self) -> String {
+        plain(&self.task)
+    }
+
     pub(super) fn show(&self, now: Timestamp) -> Markup {
         let address = format!("/tasks/{}", encode(&self.task));
-        let name = self.task.strip_suffix(".md").unwrap_or(&self.task);
         html! {
-            a.task href=(address) title=(plain(&self.task)) { (SafeText(name)) }
+            a.task href=(address) title=(plain(&self.task)) { (SafeText(&self.title)) }
             div.about {
                 @if self.priority < Priority::default() {
                     span.priority data-level=(self.priority.0) { (self.priority.as_str()) }

@@ -37,16 +37,6 @@ impl Render for SafeText<'_> {
     }
 }
 
-/// The start of a text, on one line.
-pub(super) fn brief(text: &str, most: usize) -> String {
-    let mut chars = text.chars().map(|c| if c.is_whitespace() { ' ' } else { c });
-    let mut brief: String = chars.by_ref().take(most).collect();
-    if chars.next().is_some() {
-        brief.push('…');
-    }
-    brief
-}
-
 /// A time, to the second.
 pub(super) fn exact(time: Timestamp) -> String {
     jiff::fmt::temporal::DateTimePrinter::new().precision(Some(0)).timestamp_to_string(&time)
@@ -126,8 +116,6 @@ mod tests {
         let text = "größe 尺寸 🙂 `x`\n\tמשהו\r\nend";
         assert_eq!(SafeText(text).render().into_string(), text.replace("\r\n", "\n"));
         assert_eq!(SafeText("a\rb").render().into_string().matches("U+000D").count(), 1);
-        assert_eq!(brief("one\ntwo", 5), "one t…");
-        assert_eq!(brief("one\ntwo", 7), "one two");
     }
 
     #[test]

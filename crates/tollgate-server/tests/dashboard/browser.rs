@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
 use serde_json::{Value, json};
 
 use crate::world::World;
@@ -150,6 +151,43 @@ impl Browser {
         self.until("document.getElementById('live')?.textContent === 'live'");
     }
 
+    /// Goes to another page of the same server.
+    #[track_caller]
+    pub(crate) fn goes_to(&self, path: &str) {
+        self.ask("POST", "/url", json!({"url": format!("{}{path}", self.origin)}));
+    }
+
+    /// Opens a page without the secret and without a cookie.
+    #[track_caller]
+    pub(crate) fn visits_as_a_stranger(&mut self, world: &World, path: &str) {
+        self.origin = format!("http://{}", world.address);
+        self.command("Network.clearBrowserCookies", json!({}));
+        self.goes_to(path);
+    }
+
+    /// Decides what the browser asks a person when a page wants to show notifications.
+    pub(crate) fn permits_notifications(&self, world: &World, setting: &str) {
+        let origin = format!("http://{}", world.address);
+        let permission = json!({"name": "notifications"});
+        self.command(
+            "Browser.setPermission",
+            json!({"permission": permission, "setting": setting, "origin": origin}),
+        );
+    }
+
+    /// Presses a key while another is held down.
+    pub(crate) fn chord(&self, held: char, key: char) {
+        let actions = json!([
+            {"type": "keyDown", "value": held}, {"type": "keyDown", "value": key},
+            {"type": "keyUp", "value": key}, {"type": "keyUp", "value": held},
+        ]);
+        self.ask(
+            "POST",
+            "/actions",
+            json!({"actions": [{"type": "key", "id": "keyboard", "actions": actions}]}),
+        );
+    }
+
     /// Runs a script in the page and returns its result.
     #[track_caller]
     pub(crate) fn script(&self, script: &str) -> Value {
@@ -227,6 +265,12 @@ impl Browser {
     /// Whether a script has opened a dialog.
     pub(crate) fn has_dialog(&self) -> bool {
         self.send("GET", &format!("{}/alert/text", self.session), &Value::Null).is_ok()
+    }
+
+    /// What the window shows, as PNG.
+    pub(crate) fn picture(&self) -> Vec<u8> {
+        let png = self.ask("GET", "/screenshot", Value::Null);
+        base64::engine::general_purpose::STANDARD.decode(png.as_str().unwrap()).unwrap()
     }
 
     /// The number of pixels by which the page is wider than the window.

@@ -5,7 +5,7 @@ use tollgate::vault::state::State;
 use crate::world::{World, form};
 
 /// Every path that changes something.
-const VERBS: [&str; 3] = ["approve", "reject", "edit"];
+const VERBS: [&str; 7] = ["approve", "reject", "edit", "retry", "return", "priority", "undo"];
 
 #[test]
 fn a_link_changes_nothing() {
@@ -32,9 +32,24 @@ fn a_decision_needs_our_token_our_cookie_and_our_origin() {
     let (visitor, other) = (world.visits("/approvals"), world.visits("/approvals"));
     assert_ne!(visitor.token, other.token, "each browser has its own");
     let (token, seen) = (visitor.token.clone().unwrap(), visitor.seen.clone().unwrap());
-    let good = form(&[("token", &token), ("seen", &seen), ("reason", "no"), ("text", "x")]);
-    let without = form(&[("seen", &seen), ("reason", "no"), ("text", "x")]);
-    let wrong = form(&[("token", &seen), ("seen", &seen), ("reason", "no"), ("text", "x")]);
+    let good = form(&[
+        ("token", &token),
+        ("seen", &seen),
+        ("reason", "no"),
+        ("text", "x"),
+        ("priority", "high"),
+        ("title", "T"),
+    ]);
+    let without =
+        form(&[("seen", &seen), ("reason", "no"), ("text", "x"), ("priority", "high"), ("title", "T")]);
+    let wrong = form(&[
+        ("token", &seen),
+        ("seen", &seen),
+        ("reason", "no"),
+        ("text", "x"),
+        ("priority", "high"),
+        ("title", "T"),
+    ]);
     let origin = format!("http://{}", world.address);
     let (cookie, ours) = (("Cookie", visitor.cookie.as_str()), ("Origin", origin.as_str()));
     let kind = ("Content-Type", "application/x-www-form-urlencoded");
@@ -54,13 +69,20 @@ fn a_decision_needs_our_token_our_cookie_and_our_origin() {
         ("text that looks like a form", vec![cookie, ours, ("Content-Type", "text/plain")], &good, 415),
         ("no content type", vec![cookie, ours], &good, 415),
     ];
-    for verb in VERBS {
+    let paths = VERBS.map(|verb| format!("/tasks/x.md/{verb}"));
+    for path in paths.iter().map(String::as_str).chain(["/tasks"]) {
         for (what, headers, body, status) in &cases {
-            let reply = world.asks("POST", &format!("/tasks/x.md/{verb}"), headers, body);
-            assert_eq!(reply.status, *status, "{verb} with {what}: {}", reply.body);
-            assert_eq!(world.state("x"), State::PendingApproval, "{verb} with {what}");
+            let reply = world.asks("POST", path, headers, body);
+            assert_eq!(reply.status, *status, "{path} with {what}: {}", reply.body);
+            assert_eq!(world.state("x"), State::PendingApproval, "{path} with {what}");
         }
     }
+    let waiting = std::fs::read_dir(world.root().join("vault/Needs_Action")).unwrap();
+    assert_eq!(
+        waiting.filter(|entry| entry.as_ref().unwrap().path().extension().is_some()).count(),
+        0,
+        "no task was added"
+    );
     let reply = world.asks("POST", "/tasks/x.md/approve", &[cookie, ours, kind], &good);
     assert_eq!((reply.status, reply.header("location")), (303, Some("/approvals?decided=x.md")));
     assert_eq!(world.state("x"), State::Approved, "with everything right, the task is approved");

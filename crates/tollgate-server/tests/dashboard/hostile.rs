@@ -29,7 +29,7 @@ fn hostile() -> World {
         if index % 2 == 0 {
             world.drafted(name, &draft);
         } else {
-            world.add(name, &format!("---\naction: \"<b>x</b>\"\n---\n{draft}"));
+            world.add(name, &format!("---\naction: \"<b>x</b>\"\n---\nplease\n\n{draft}"));
         }
     }
     world.add(&"L".repeat(250), BODY);
@@ -87,7 +87,7 @@ fn hostile_text_has_no_effect_in_the_browser() {
     }
     // The same for a task that arrives on an open page.
     browser.opens(&world, "/");
-    world.add("zzz\"><svg onload=alert(1)>", BODY);
+    world.add("zzz\"><svg onload=alert(1)>", &format!("please\n\n{BODY}"));
     browser.shows("zzz\"><svg onload=alert(1)>");
     assert!(!browser.has_dialog());
     assert_eq!(browser.complaints(), Vec::<String>::new());

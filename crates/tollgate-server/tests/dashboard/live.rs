@@ -108,7 +108,7 @@ fn every_page_is_live() {
     for (page, events) in &mut streams {
         let wanted = match *page {
             "/approvals" => "ten coins",
-            "/conflicts" => "<ins>+two",
+            "/conflicts" => "class=\"add\">two",
             "/agents" => "red",
             "/ledger" => "was refused",
             _ => "fresh",

@@ -115,7 +115,7 @@ fn keys_are_explained_and_the_queue_is_filtered() {
     browser.presses("\u{e00c}");
     browser.until("!document.getElementById('keys').open");
     assert_eq!(world.state("rent"), State::PendingApproval);
-    browser.presses("/");
+    browser.presses("f");
     browser.presses("mai");
     browser.until("[...document.querySelectorAll('ol.queue li:not([hidden])')].map(li => li.dataset.key).join() === 'mail.md'");
     assert_eq!(world.state("rent"), State::PendingApproval, "letters typed into a field are not commands");
@@ -208,8 +208,10 @@ fn a_conflict_appears_with_its_diff() {
     browser.shows("No conflicts.");
     let blue = world.conflict("app.conf");
     browser.shows("red had changed the file");
-    assert_eq!(browser.script("return document.querySelector('.diff ins').textContent"), "+two\n");
-    assert_eq!(browser.script("return document.querySelector('.diff del').textContent"), "-one\n");
+    let line = |class: &str| {
+        browser.script(&format!("return document.querySelector('.panes td.{class}').textContent"))
+    };
+    assert_eq!((line("cut"), line("add")), ("one".into(), "two".into()));
     browser.shows("open");
     blue.reads("app.conf");
     assert!(blue.writes("app.conf", "three\n"));

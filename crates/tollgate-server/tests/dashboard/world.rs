@@ -21,6 +21,7 @@ use tollgate::vault::state::State;
 use tollgate::vault::{ClaimKind, ClaimRequest, Claimed, Release, TaskName, Vault};
 use tollgate::workspace::{Options, Workspace};
 use tollgate_server::access::Credentials;
+use tollgate_server::notices::NoticeTarget;
 use tollgate_server::secret::Secret;
 use tollgate_server::serve::{Bound, Stop};
 use tollgate_server::site::{Site, SiteOptions};
@@ -111,12 +112,30 @@ impl World {
         Self::after(|here| drop(here.tasks(&here.workspace().unwrap()).unwrap()))
     }
 
+    /// With a vault, which is prepared before the server starts.
+    pub(crate) fn prepared(prepare: impl FnOnce(&Path, &Workspace)) -> Self {
+        Self::after(|here| {
+            let workspace = here.workspace().unwrap();
+            drop(here.tasks(&workspace).unwrap());
+            prepare(&here.0, &workspace);
+        })
+    }
+
     /// A folder where tollgate is not set up.
     pub(crate) fn bare() -> Self {
         Self::after(|_| {})
     }
 
+    /// With a vault, and with somebody to tell.
+    pub(crate) fn telling(target: NoticeTarget) -> Self {
+        Self::start(|here| drop(here.tasks(&here.workspace().unwrap()).unwrap()), Some(target))
+    }
+
     fn after(setup: impl FnOnce(&Here)) -> Self {
+        Self::start(setup, None)
+    }
+
+    fn start(setup: impl FnOnce(&Here), target: Option<NoticeTarget>) -> Self {
         let keep = tempfile::tempdir().unwrap();
         let root = keep.path().canonicalize().unwrap().join("w");
         fs::create_dir(&root).unwrap();
@@ -128,6 +147,9 @@ impl World {
         let provider = Box::new(here.clone());
         let serving = std::thread::spawn(move || {
             let site = Site::new(provider, options()).unwrap();
+            if let Some(target) = target {
+                site.tell(target);
+            }
             bound.run(site).unwrap();
         });
         let cookie = String::new();
@@ -178,7 +200,12 @@ impl World {
 
     /// Adds a task, which an agent drafts and which then waits for approval.
     pub(crate) fn drafted(&self, task: &str, draft: &str) {
-        self.add(task, &format!("---\naction: pay\n---\n# Pay for {}\n", "it"));
+        self.drafted_as(task, task, draft);
+    }
+
+    /// The same, with a title.
+    pub(crate) fn drafted_as(&self, task: &str, title: &str, draft: &str) {
+        self.add(task, &format!("---\naction: pay\n---\n# {title}\n"));
         let claimed = self.claims("cloud", task);
         let path = self.place(task);
         let text = fs::read_to_string(&path).unwrap();
@@ -226,7 +253,9 @@ impl World {
 
     /// An agent's write is refused, because another agent has changed the file. Returns the refused agent.
     pub(crate) fn conflict(&self, file: &str) -> Writer {
-        fs::write(self.root().join(file), "one\n").unwrap();
+        let path = self.root().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "one\n").unwrap();
         let (blue, red) = (self.agent("blue"), self.agent("red"));
         blue.reads(file);
         red.reads(file);
@@ -336,6 +365,17 @@ impl Reply {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let line = |line: &&str| line.to_ascii_lowercase().starts_with(&format!("{name}:"));
         self.head.lines().find(line)?.split_once(": ").map(|(_, value)| value)
+    }
+
+    /// The body, if it was sent in chunks.
+    pub(crate) fn text(&self) -> String {
+        let (mut text, mut rest) = (String::new(), self.body.as_str());
+        while let Some((length, after)) = rest.split_once("\r\n") {
+            let length = usize::from_str_radix(length, 16).unwrap();
+            text += &after[..length];
+            rest = after[length..].trim_start_matches("\r\n");
+        }
+        text
     }
 
     /// The value of the first hidden field with this name.

@@ -3,7 +3,7 @@
 use super::harness::Fresh;
 use super::world::{World, agent, at, slot_of};
 use crate::claim::Mode;
-use crate::denial::DenialReason;
+use crate::denial::{Denial, DenialReason};
 use crate::owner::ClaimKind;
 use crate::rules::Release;
 use crate::state::{Slot, State};
@@ -19,6 +19,27 @@ fn drafted(world: &World, task: &str) -> TaskName {
     assert!(world.vault.release(&task, &claimed.claim.id, &done, at(1)).is_err(), "a draft is not done");
     assert_eq!(world.release(&claimed, &Release::success(), 2), State::PendingApproval);
     task
+}
+
+pub(super) fn an_approval_is_taken_back_until_somebody_executes_it(fresh: Fresh<'_>) {
+    let world = &World::new(fresh());
+    let take_back = |task: &TaskName, now| world.vault.take_back(task, "ada", at(now)).expect("no fault");
+    let task = drafted(world, "x");
+    assert_eq!(take_back(&task, 3).map(drop), Err(Denial::Elsewhere(task.clone(), Slot::PENDING)));
+    let text = world.text(&task);
+    let approve = || world.vault.approve(&task, "ada", None, at(4)).expect("no fault").expect("it waits");
+    approve();
+    assert_eq!(take_back(&task, 5).expect("it is approved").slot, Slot::PENDING);
+    assert_eq!(world.text(&task), text, "the text stays");
+    assert_eq!(world.denied(&task, "local", 6), DenialReason::NotEligible, "the approval is void");
+    approve();
+    let executing = world.claim(&task, "local", ClaimKind::Leased, 7);
+    assert_eq!(take_back(&task, 8).map(drop), Err(Denial::Elsewhere(task.clone(), slot_of("local"))));
+    assert_eq!(world.release(&executing, &Release::success(), 9), State::Done);
+    assert_eq!(
+        world.kinds(&task),
+        ["CLAIM", "RELEASE", "APPROVAL", "APPROVAL", "APPROVAL", "CLAIM", "RELEASE"]
+    );
 }
 
 pub(super) fn an_approval_is_for_this_text_and_once(fresh: Fresh<'_>) {

@@ -205,6 +205,17 @@ fn verbs() -> Vec<VerbCase> {
             to: Slot::Free(State::Rejected),
         },
         VerbCase {
+            name: "take back",
+            tells: &["APPROVAL"],
+            prepare: |world, task| {
+                let claimed = world.claim(task, "cloud", ClaimKind::Leased, 1);
+                world.release(&claimed, &Release::success(), 2);
+                world.vault.approve(task, "me", None, at(2)).expect("no fault").expect("it waits");
+            },
+            act: |vault, task| matches!(vault.take_back(task, "me", at(3)), Ok(Ok(_))),
+            to: Slot::PENDING,
+        },
+        VerbCase {
             name: "retry",
             tells: &["APPROVAL"],
             prepare: |world, task| {

@@ -4,7 +4,7 @@
 //! while inode, size and both dates are the same. A file that had changed a moment before it was read may change again
 //! within the same tick of the clock, unseen, so it is not remembered yet.
 //!
-//! The file: `TGC4`, then entries: the file's fingerprint (32 bytes), the length of the brief (4 bytes), the brief as JSON.
+//! The file: `TGC5`, then entries: the file's fingerprint (32 bytes), the length of the brief (4 bytes), the brief as JSON.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,7 +12,7 @@ use std::path::Path;
 
 use crate::brief::Brief;
 
-const MAGIC: &[u8; 4] = b"TGC4";
+const MAGIC: &[u8; 4] = b"TGC5";
 
 /// The cache of one folder.
 #[derive(Default)]

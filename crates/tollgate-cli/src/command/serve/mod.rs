@@ -18,6 +18,7 @@ use tollgate::tasks::VaultHome;
 use tollgate::vault::view::Maintainer;
 use tollgate::workspace::{STATE_FOLDER, read_settings};
 use tollgate_server::access::Credentials;
+use tollgate_server::notices::NoticeTarget;
 use tollgate_server::secret::Secret;
 use tollgate_server::serve::Bound;
 use tollgate_server::site::{Site, SiteOptions};
@@ -29,6 +30,7 @@ use crate::error::{CliError, UsageError};
 use crate::invocation::Invocation;
 use crate::output;
 use crate::surroundings::Surroundings;
+use crate::trust::TrustedNotify;
 use crate::words;
 
 /// Serve the dashboard of this workspace, figures for monitoring, and MCP for agents
@@ -101,6 +103,15 @@ pub(crate) fn run(invocation: &Invocation, args: &ServeArgs) -> Result<Answer, C
     let options = SiteOptions { person: invocation.person(), home: Surroundings::home() };
     let site = Site::new(Box::new(here), options)?;
     let is_set_up = !matches!(site.open(), Ok(None));
+    if !args.demo {
+        match invocation.trust().notify(&root)? {
+            TrustedNotify::None => {}
+            TrustedNotify::Trusted(settings) => {
+                site.tell(NoticeTarget::new(settings, invocation.notify_secret())?)
+            }
+            TrustedNotify::Untrusted => output::tell(words::NOTIFY_NOT_TRUSTED),
+        }
+    }
     match invocation.form() {
         Form::Words => {
             let mut said = words::serving(&invocation.viewpoint(), &url, &root, is_set_up, args.demo);

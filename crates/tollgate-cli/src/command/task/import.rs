@@ -10,9 +10,9 @@ use clap::Args;
 use serde_json::json;
 use tollgate::error::{Fault, Result};
 use tollgate::vault::brief::Brief;
+use tollgate::vault::new_task::{BadNewTask, NewTask, name_of};
 use tollgate::vault::{TaskName, Vault};
 
-use super::add::{add, name_of, new_task};
 use super::foreign::{
     ForeignItem, ForeignTask, Tracker, backlog, beads, documents, github, read_file, tracker_of,
 };
@@ -142,14 +142,16 @@ fn import(
     let after: Vec<TaskName> = task.waits_for.iter().filter_map(|id| names.get(&**id).cloned()).collect();
     let text = match text_of(task, args.action.as_deref(), &after) {
         Ok(text) => text,
-        Err(CliError::Usage(UsageError::BadTask(why))) => return Ok(Err(why)),
-        Err(error) => return Err(error),
+        Err(BadNewTask::Value { option, value }) if option == "action" => {
+            return Err(UsageError::BadTaskOption { option, value }.into());
+        }
+        Err(bad) => return Ok(Err(bad.to_string())),
     };
     if args.dry_run {
         imported.added.push(name.clone());
         return Ok(Ok(()));
     }
-    match add(invocation, vault, name, &after, &text) {
+    match vault.add_outside_circles(name, &after, &text, invocation.now()) {
         Ok(Ok(landed)) => imported.added.push(landed.task),
         Ok(Err(_)) => return Ok(Err("it waits for itself, by way of other tasks".to_owned())),
         // Another process has just imported it.
@@ -160,7 +162,7 @@ fn import(
 }
 
 /// The text of the new task.
-fn text_of(task: &ForeignTask, action: Option<&str>, after: &[TaskName]) -> Result<Vec<u8>, CliError> {
+fn text_of(task: &ForeignTask, action: Option<&str>, after: &[TaskName]) -> Result<Vec<u8>, BadNewTask> {
     let line =
         |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").replace(char::is_control, "");
     let title = Some(line(&task.title)).filter(|title| !title.is_empty()).unwrap_or_else(|| line(&task.id));
@@ -170,11 +172,13 @@ fn text_of(task: &ForeignTask, action: Option<&str>, after: &[TaskName]) -> Resu
     let made = |body: &str| {
         let body = if body.is_empty() { String::new() } else { format!("{body}\n\n") };
         let body = format!("{body}Imported from {}\n", line(&task.origin));
-        new_task(&title, action, task.priority, None, after, body.as_bytes())
+        let (title, priority, body) = (&*title, task.priority, body.as_bytes());
+        NewTask { title, action, priority, due: None, after, body }.text()
     };
     let says_nothing_else = |text: &Vec<u8>| {
         Brief::read(text).is_ok_and(|brief| {
             let expected = Brief {
+                title: brief.title.clone(),
                 action: action.map(Into::into),
                 priority: task.priority.unwrap_or_default(),
                 due: None,
@@ -191,7 +195,7 @@ fn text_of(task: &ForeignTask, action: Option<&str>, after: &[TaskName]) -> Resu
             if says_nothing_else(&text) {
                 return Ok(text);
             }
-            Err(UsageError::BadTask("its text names an action, a priority or other tasks".to_owned()).into())
+            Err(BadNewTask::Unreadable("its text names an action, a priority or other tasks".to_owned()))
         }
     }
 }
@@ -233,7 +237,8 @@ mod tests {
             "",
         ] {
             let text = text_of(&task(body), None, &[]).unwrap();
-            assert_eq!(Brief::read(&text).unwrap(), Brief::default(), "{body}");
+            let brief = Brief { title: None, ..Brief::read(&text).unwrap() };
+            assert_eq!(brief, Brief::default(), "{body}");
             let text = String::from_utf8(text).unwrap();
             assert!(text.starts_with("# Fix the [31mlogin\n"), "{text:?}");
             assert!(!text.contains("\n<!-- tollgate"), "{text:?}");

@@ -6,9 +6,10 @@
   let stream = null;
   let seen = document.body.dataset.seen;
 
-  // Opens the event stream while the page is visible. Browsers allow few streams, and a hidden page needs none.
+  // Opens the event stream while the page is visible. Browsers allow few streams, and a hidden page needs none, unless the
+  // person wants to be notified.
   function follow() {
-    if (stream || document.hidden) return;
+    if (stream || (document.hidden && !isNotifying()) || "still" in document.body.dataset) return;
     const page = location.pathname + location.search;
     stream = new EventSource(`/events?page=${encodeURIComponent(page)}&seen=${seen}`);
     stream.addEventListener("parts", (event) => {
@@ -38,7 +39,7 @@
 
   function replace(html) {
     const fresh = new DOMParser().parseFromString(html, "text/html");
-    for (const id of ["nav", "main", "news"]) {
+    for (const id of ["nav", "banner", "main", "news"]) {
       const now = document.getElementById(id);
       const next = fresh.getElementById(id);
       if (now && next) morph(now, next);
@@ -46,6 +47,7 @@
     document.title = document.getElementById("main").dataset.title;
     updateAges();
     filter();
+    notify();
   }
 
   // Changes `now` into `next` and keeps every element that is in both, so that focus, selection and scrolling stay.
@@ -151,11 +153,19 @@
     a: () => document.getElementById("approve")?.click(),
     r: () => unfold("reject"),
     e: () => unfold("edit"),
-    "/": () => field()?.focus(),
+    u: () => document.getElementById("undo")?.click(),
+    n: () => location.assign("/new"),
+    f: () => field()?.focus(),
+    "/": () => find.select(),
     "?": () => keys.showModal(),
   };
 
   document.addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+      event.preventDefault();
+      find.select();
+      return;
+    }
     const typing = event.target.closest("input, textarea, select");
     if (typing && event.key === "Escape") typing.blur();
     // Ignore repeated events of a key that is held down, so that they decide nothing.
@@ -170,13 +180,105 @@
     if (event.target === field() && document.querySelector("ol.queue")) filter();
   });
 
+  // "Cancel" also closes the form that it is in.
+  document.addEventListener("reset", (event) => {
+    const details = event.target.closest("details");
+    if (!details) return;
+    details.open = false;
+    details.querySelector("summary").focus();
+  });
+
   // One press makes one decision: a second click must not hit the next page.
   document.addEventListener("submit", (event) => {
     if (event.target.method !== "post") return;
-    for (const button of document.querySelectorAll(".decision button")) setTimeout(() => (button.disabled = true));
+    for (const button of document.querySelectorAll(":is(.decision, .actions, .said, .fields) button")) setTimeout(() => (button.disabled = true));
   });
 
-  document.addEventListener("visibilitychange", () => (document.hidden ? stop() : (follow(), updateAges())));
+  // Results appear while somebody types. Enter opens them as a page of their own.
+  const find = document.getElementById("find");
+  const found = document.getElementById("found");
+  let asked = 0;
+  async function search() {
+    const [question, text] = [++asked, find.value.trim()];
+    if (!text) return (found.hidden = true);
+    const answer = await fetch(`/search?q=${encodeURIComponent(text)}`);
+    const results = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".results");
+    // A later question may have been answered first.
+    if (question !== asked || !results) return;
+    found.replaceChildren(document.importNode(results, true));
+    found.hidden = false;
+  }
+  let soon = 0;
+  find.addEventListener("input", () => {
+    clearTimeout(soon);
+    soon = setTimeout(search, 120);
+  });
+  find.form.addEventListener("keydown", (event) => {
+    const links = [...found.querySelectorAll("a")];
+    if (event.key === "Escape") {
+      found.hidden = true;
+      find.blur();
+    } else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && !found.hidden && links.length) {
+      event.preventDefault();
+      const at = links.indexOf(document.activeElement) + (event.key === "ArrowDown" ? 1 : -1);
+      (at < 0 ? find : links[Math.min(at, links.length - 1)]).focus();
+    }
+  });
+  document.addEventListener("focusin", (event) => {
+    if (!find.form.contains(event.target)) found.hidden = true;
+  });
+
+  // Notifications of new approvals, if the person wants them.
+  const bell = document.getElementById("notify");
+  const newest = () => Number(document.getElementById("news").dataset.newest || 0);
+  let known = newest();
+  function isNotifying() {
+    return "Notification" in window && Notification.permission === "granted" && localStorage.getItem("notify") === "on";
+  }
+  function showBell() {
+    if (!("Notification" in window)) return;
+    const isBlocked = Notification.permission === "denied";
+    bell.hidden = false;
+    bell.disabled = isBlocked;
+    bell.setAttribute("aria-pressed", String(isNotifying()));
+    bell.textContent = isBlocked ? "Notifications are blocked by the browser" : isNotifying() ? "Notifications are on" : "Notify me of approvals";
+  }
+  bell.addEventListener("click", async () => {
+    if (isNotifying()) localStorage.setItem("notify", "off");
+    else if ((await Notification.requestPermission()) === "granted") localStorage.setItem("notify", "on");
+    showBell();
+  });
+  function notify() {
+    const isNew = newest() > known;
+    known = newest();
+    if (!isNew || !isNotifying()) return;
+    // With the same tag, several open pages show one notification.
+    const note = new Notification("tollgate", { body: document.getElementById("news").textContent, tag: `tollgate-${known}` });
+    note.addEventListener("click", () => {
+      window.focus();
+      location.assign("/approvals");
+    });
+  }
+  showBell();
+
+  // A tooltip without the browser's delay, for the periods of a plot.
+  const tip = Object.assign(document.createElement("div"), { id: "tip", hidden: true });
+  tip.setAttribute("role", "tooltip");
+  document.body.append(tip);
+  document.addEventListener("pointerover", (event) => {
+    const period = event.target.closest("rect.hit");
+    tip.hidden = !period;
+    if (!period) return;
+    tip.textContent = period.querySelector("title").textContent;
+    const box = period.getBoundingClientRect();
+    tip.style.left = `${Math.max(8, Math.min(box.left + box.width / 2 - tip.offsetWidth / 2, innerWidth - tip.offsetWidth - 8))}px`;
+    tip.style.top = `${box.top - tip.offsetHeight - 6}px`;
+  });
+
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden && !isNotifying()) stop();
+    else (follow(), updateAges());
+  });
   addEventListener("pagehide", stop);
   addEventListener("pageshow", (event) => {
     // The browser's back button restores the old page with its disabled buttons, so load it again.

@@ -1,0 +1,219 @@
+//! What people do with tasks besides deciding: add, retry, return, change the priority, take an approval back.
+//!
+//! The same checks as for decisions: a token of this server, and what the page showed. A second press gets a clear answer.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Form, Path, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use jiff::Timestamp;
+use serde::Deserialize;
+use tollgate::digest::Digest;
+use tollgate::error::Result;
+use tollgate::vault::brief::Priority;
+use tollgate::vault::new_task::NewTask;
+use tollgate::vault::{Allowed, Denial, Landed, TaskName, Vault};
+
+use super::approvals::ApprovalsQuery;
+use super::decide::{as_shown, carry_out};
+use super::layout;
+use super::new_task::NewTaskForm;
+use super::page::Page;
+use super::page_cache::PageCache;
+use super::priority::with_priority;
+use super::session::PersonSession;
+use super::task::TaskQuery;
+use super::text::encode;
+use super::trouble::Trouble;
+use crate::site::Site;
+use tollgate::vault::state;
+
+/// A form that says only which page it came from.
+#[derive(Deserialize)]
+pub(super) struct PlainForm {
+    token: String,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ReturnForm {
+    token: String,
+    /// The claim that the page showed.
+    #[serde(default)]
+    claim: String,
+}
+
+#[derive(Deserialize)]
+pub(super) struct PriorityForm {
+    token: String,
+    seen: Digest,
+    priority: String,
+}
+
+/// Who asks for what.
+struct TaskAction {
+    site: Site,
+    cache: Arc<PageCache>,
+    session: PersonSession,
+    task: TaskName,
+}
+
+impl TaskAction {
+    /// Does it, and shows the task's page.
+    async fn act(
+        self,
+        token: &str,
+        make: impl Fn(&Vault, &TaskName, &str) -> Result<Allowed<Landed>> + Send + 'static,
+    ) -> Response {
+        match self.made(token, make).await {
+            Ok(()) => {
+                Redirect::to(&format!("/tasks/{}?acted=true", encode(self.task.as_str()))).into_response()
+            }
+            Err(trouble) => {
+                let page = Page::Task(TaskQuery::again(self.task, trouble));
+                layout::respond(self.site, self.cache, &self.session, page).await
+            }
+        }
+    }
+
+    async fn made(
+        &self,
+        token: &str,
+        make: impl Fn(&Vault, &TaskName, &str) -> Result<Allowed<Landed>> + Send + 'static,
+    ) -> Result<(), Trouble> {
+        let made = carry_out(&self.site, &self.cache, &self.session, token, &self.task, make).await?;
+        made.map(drop).map_err(|denial| match denial {
+            Denial::Changed(_) => Trouble::Changed,
+            denial => Trouble::Other(denial.to_string()),
+        })
+    }
+}
+
+type ActionRequest = (State<Site>, Extension<Arc<PageCache>>, Path<TaskName>, PersonSession);
+
+impl From<ActionRequest> for TaskAction {
+    fn from((State(site), Extension(cache), Path(task), session): ActionRequest) -> Self {
+        Self { site, cache, session, task }
+    }
+}
+
+pub(super) async fn retry(
+    site: State<Site>,
+    cache: Extension<Arc<PageCache>>,
+    task: Path<TaskName>,
+    session: PersonSession,
+    Form(form): Form<PlainForm>,
+) -> Response {
+    let action = TaskAction::from((site, cache, task, session));
+    action.act(&form.token, |vault, task, person| vault.retry(task, person, Timestamp::now())).await
+}
+
+pub(super) async fn give_back(
+    site: State<Site>,
+    cache: Extension<Arc<PageCache>>,
+    task: Path<TaskName>,
+    session: PersonSession,
+    Form(form): Form<ReturnForm>,
+) -> Response {
+    let action = TaskAction::from((site, cache, task, session));
+    action
+        .act(&form.token, move |vault, task, person| {
+            // Another agent may have claimed it since the page was shown. That claim is not the one to end.
+            let now = vault.get(task, Timestamp::now())?.record.claim.map(|claim| claim.id.to_string());
+            if now.is_some_and(|now| now != form.claim) {
+                return Ok(Err(Denial::Changed(task.clone())));
+            }
+            vault.give_back(task, person, Timestamp::now())
+        })
+        .await
+}
+
+pub(super) async fn change_priority(
+    site: State<Site>,
+    cache: Extension<Arc<PageCache>>,
+    task: Path<TaskName>,
+    session: PersonSession,
+    Form(form): Form<PriorityForm>,
+) -> Response {
+    let action = TaskAction::from((site, cache, task, session));
+    let Some(priority) = Priority::read(&form.priority) else {
+        let page = Page::Task(TaskQuery::again(action.task, Trouble::Other("this is not a priority".into())));
+        return layout::respond(action.site, action.cache, &action.session, page).await;
+    };
+    action
+        .act(&form.token, move |vault, task, person| {
+            let sheet = match as_shown(vault, task, form.seen, state::State::NeedsAction)? {
+                Ok(sheet) => sheet,
+                Err(denial) => return Ok(Err(denial)),
+            };
+            match with_priority(&sheet.text, priority) {
+                Some(text) => vault.edit(task, person, form.seen, &text, Timestamp::now()),
+                None => Err(tollgate::error::Fault::Invalid {
+                    what: format!("the priority in `{task}` is not clear: run `tollgate task edit`"),
+                }),
+            }
+        })
+        .await
+}
+
+pub(super) async fn take_back(
+    site: State<Site>,
+    cache: Extension<Arc<PageCache>>,
+    task: Path<TaskName>,
+    session: PersonSession,
+    Form(form): Form<PlainForm>,
+) -> Response {
+    let action = TaskAction::from((site, cache, task, session));
+    let made =
+        action.made(&form.token, |vault, task, person| vault.take_back(task, person, Timestamp::now()));
+    match made.await {
+        Ok(()) => Redirect::to(&format!("/approvals?task={}", encode(action.task.as_str()))).into_response(),
+        Err(trouble) => {
+            let page = Page::Approvals(ApprovalsQuery::again(action.task, trouble, None));
+            layout::respond(action.site, action.cache, &action.session, page).await
+        }
+    }
+}
+
+pub(super) async fn add(
+    State(site): State<Site>,
+    Extension(cache): Extension<Arc<PageCache>>,
+    session: PersonSession,
+    Form(form): Form<NewTaskForm>,
+) -> Response {
+    let (token, given) = (form.token.clone(), form.clone());
+    let made = if session.sent(&site, &token) { added(&site, form).await } else { Err(Trouble::Forged) };
+    cache.clear();
+    match made {
+        Ok(landed) => Redirect::to(&format!("/tasks/{}", encode(landed.task.as_str()))).into_response(),
+        Err(trouble) => {
+            let page = Page::New(Box::new((given, Some(trouble))));
+            layout::respond(site, cache, &session, page).await
+        }
+    }
+}
+
+async fn added(site: &Site, form: NewTaskForm) -> Result<Landed, Trouble> {
+    let other = |sentence: String| Trouble::Other(sentence);
+    let priority = match form.priority.as_str() {
+        "" => None,
+        word => Some(Priority::read(word).ok_or_else(|| other("this is not a priority".into()))?),
+    };
+    // Browsers send every line end as CR LF.
+    let body = form.body.replace("\r\n", "\n");
+    let action = Some(form.action.trim()).filter(|action| !action.is_empty());
+    let new = NewTask { title: &form.title, action, priority, body: body.as_bytes(), ..NewTask::default() };
+    let text = new.text().map_err(|bad| other(bad.to_string()))?;
+    let landed = site.blocking(move |site| {
+        let open = site.open()?;
+        let Some(vault) = open.as_ref().and_then(|open| open.vault.as_ref()) else {
+            return Err(tollgate::error::Fault::Missing { what: "the vault".into() });
+        };
+        vault.add_titled(&form.title, &[], &text, Timestamp::now())
+    });
+    match landed.await {
+        Ok(Ok(landed)) => Ok(landed),
+        Ok(Err(_)) => Err(other("it would wait for itself".into())),
+        Err(fault) => Err(other(fault.0.to_string())),
+    }
+}

@@ -1,0 +1,57 @@
+//! Notices: tells people outside of the browser that something needs them. A pending approval, an open breaker, an agent
+//! that is refused again and again.
+//!
+//! The server watches the workspace anyway, so it is the one that sends. Nothing waits for a notice: noticing puts it into a
+//! queue of limited length, and a thread delivers it, with a limited number of tries. What cannot be delivered is counted,
+//! and `/health` says so.
+//!
+//! - `noticing`: what deserves a notice, from what happens; pure.
+//! - `delivery`: the queue, the thread, the command and the webhook.
+
+pub(crate) mod delivery;
+mod noticing;
+
+pub use self::delivery::{NoticeTarget, Webhook};
+
+use self::noticing::Noticing;
+use crate::feed::FeedEvent;
+use crate::site::Site;
+use tollgate::error::Result;
+use tollgate::vault::state::State;
+
+/// Sends notices for as long as it is polled. Returns at once if nobody is to be told.
+pub(crate) async fn run(site: Site) {
+    let Some(delivery) = site.delivery() else { return };
+    let mut events = site.feed.subscribe();
+    let mut noticing = Noticing::new(delivery.settings().clone(), site.root());
+    // What waits already is no news.
+    let waiting = site.blocking(pending).await.unwrap_or_default();
+    noticing.pending(&waiting);
+    while let Some(event) = events.next().await {
+        match event {
+            FeedEvent::Lines(lines) => {
+                for notice in lines.iter().filter_map(|line| noticing.line(line)) {
+                    delivery.send(notice);
+                }
+            }
+            FeedEvent::Board | FeedEvent::Setup | FeedEvent::Missed => {
+                let Ok(waiting) = site.blocking(pending).await else { continue };
+                for notice in noticing.pending(&waiting) {
+                    delivery.send(notice);
+                }
+            }
+            FeedEvent::Turns => {}
+        }
+    }
+}
+
+/// The tasks that wait for approval, and what people call them.
+fn pending(site: &Site) -> Result<Vec<(String, String)>> {
+    let Some(board) = site.board()? else { return Ok(Vec::new()) };
+    let tasks = board.column(State::PendingApproval).tasks();
+    let named = tasks.map(|task| {
+        let title = task.brief.as_ref().ok().and_then(|brief| brief.title.as_deref());
+        (task.name.to_string(), title.unwrap_or(task.name.stem()).to_owned())
+    });
+    Ok(named.collect())
+}

@@ -1,0 +1,161 @@
+//! What deserves a notice, from what happens in the workspace. Pure.
+//!
+//! Invariants: a task that waits is told once, until it has been decided. An agent that is refused again and again is told
+//! once for each file, until it has written the file.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::Path;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tollgate::event::{Event, FileChanged, Mutation, RefusalStatus, WriteRefused};
+use tollgate::ledger::Line;
+use tollgate::settings::{NoticeKind, NotifySettings};
+
+/// Refusals within this time count together.
+const WINDOW: SignedDuration = SignedDuration::from_mins(10);
+
+/// The number of agents and files whose refusals are remembered.
+const REMEMBERED: usize = 10_000;
+
+/// What is known so far.
+pub(super) struct Noticing {
+    settings: NotifySettings,
+    workspace: String,
+    waiting: BTreeSet<String>,
+    /// The refusals of an agent to a file, and whether they were told.
+    refused: BTreeMap<(String, String), (VecDeque<Timestamp>, bool)>,
+}
+
+impl Noticing {
+    pub(super) fn new(settings: NotifySettings, workspace: &Path) -> Self {
+        let workspace = workspace.display().to_string();
+        Self { settings, workspace, waiting: BTreeSet::new(), refused: BTreeMap::new() }
+    }
+
+    fn wants(&self, kind: NoticeKind) -> bool {
+        self.settings.on.contains(&kind)
+    }
+
+    /// These tasks wait for approval now: a notice for each that did not before.
+    pub(super) fn pending(&mut self, tasks: &[(String, String)]) -> Vec<Value> {
+        let waited = std::mem::take(&mut self.waiting);
+        self.waiting.extend(tasks.iter().map(|(task, _)| task.clone()));
+        let new = tasks.iter().filter(|(task, _)| !waited.contains(task) && self.wants(NoticeKind::Approval));
+        new.map(|(task, title)| self.notice("approval.pending", json!({"task": task, "title": title})))
+            .collect()
+    }
+
+    /// A line was added to the ledger: the notice that it deserves, if any.
+    pub(super) fn line(&mut self, line: &Line) -> Option<Value> {
+        let agent = line.agent.as_ref().map_or("", |agent| agent.as_str()).to_owned();
+        match &line.event {
+            Event::Breaker(turned) if turned.until.is_some() && self.wants(NoticeKind::Breaker) => {
+                let about = json!({"agent": agent, "failures": turned.failures, "reason": turned.reason, "until": turned.until});
+                Some(self.notice("breaker.open", about))
+            }
+            Event::MutationConflict(write, RefusalStatus::Denied, _)
+            | Event::MutationRefused(write, RefusalStatus::Denied, _) => {
+                self.refusal(agent, write, line.time)
+            }
+            Event::Mutation(Mutation::File(FileChanged { target_file, .. }), _) => {
+                self.refused.remove(&(agent, target_file.clone()));
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn refusal(&mut self, agent: String, write: &WriteRefused, time: Timestamp) -> Option<Value> {
+        if !self.wants(NoticeKind::Refusals) || self.settings.refusals == 0 {
+            return None;
+        }
+        if self.refused.len() >= REMEMBERED {
+            self.refused
+                .retain(|_, (times, _)| times.back().is_some_and(|last| time.duration_since(*last) < WINDOW));
+        }
+        let key = (agent, write.target_file.clone());
+        if self.refused.len() >= REMEMBERED && !self.refused.contains_key(&key) {
+            return None;
+        }
+        let (times, is_told) = self.refused.entry(key.clone()).or_default();
+        times.push_back(time);
+        while times.front().is_some_and(|first| time.duration_since(*first) > WINDOW) {
+            times.pop_front();
+            *is_told = false;
+        }
+        let count = times.len();
+        let is_enough = u32::try_from(count).unwrap_or(u32::MAX) >= self.settings.refusals;
+        if !is_enough || std::mem::replace(is_told, true) {
+            return None;
+        }
+        let (agent, file) = key;
+        let about = json!({"agent": agent, "file": file, "count": count, "within_s": WINDOW.as_secs()});
+        Some(self.notice("refusals.repeated", about))
+    }
+
+    fn notice(&self, event: &str, about: Value) -> Value {
+        let mut notice = json!({"event": event, "workspace": self.workspace});
+        if let (Value::Object(notice), Value::Object(about)) = (&mut notice, about) {
+            notice.extend(about);
+        }
+        notice
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noticing(settings: NotifySettings) -> Noticing {
+        Noticing::new(settings, Path::new("/w"))
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn write(file: &str) -> WriteRefused {
+        let (tool_name, target_file) = ("write_file".to_owned(), file.to_owned());
+        WriteRefused { tool_name, target_file, baseline_hash: None, current_hash: None }
+    }
+
+    #[test]
+    fn a_task_that_waits_is_told_once_until_it_was_decided() {
+        let mut noticing = noticing(NotifySettings::default());
+        let task = |name: &str| (format!("{name}.md"), name.to_uppercase());
+        let told = noticing.pending(&[task("a")]);
+        assert_eq!(
+            told,
+            [json!({"event": "approval.pending", "workspace": "/w", "task": "a.md", "title": "A"})]
+        );
+        assert_eq!(noticing.pending(&[task("a")]), [] as [Value; 0]);
+        assert_eq!(noticing.pending(&[task("a"), task("b")]).len(), 1);
+        assert_eq!(noticing.pending(&[]), [] as [Value; 0]);
+        assert_eq!(noticing.pending(&[task("a")]).len(), 1, "it waits again");
+    }
+
+    #[test]
+    fn repeated_refusals_are_told_once_within_their_time() {
+        let mut all = noticing(NotifySettings::default());
+        let mut refused =
+            |agent: &str, file: &str, second| all.refusal(agent.into(), &write(file), at(second));
+        assert_eq!(
+            (refused("blue", "a", 0), refused("blue", "b", 1), refused("red", "a", 2)),
+            (None, None, None)
+        );
+        assert_eq!(refused("blue", "a", 3), None);
+        let told = refused("blue", "a", 4).unwrap();
+        assert_eq!(
+            (&told["event"], &told["agent"], &told["count"]),
+            (&json!("refusals.repeated"), &json!("blue"), &json!(3))
+        );
+        assert_eq!(refused("blue", "a", 5), None, "told already");
+        assert_eq!(refused("blue", "b", 700), None, "the first was too long ago");
+        let mut none =
+            noticing(NotifySettings { on: vec![NoticeKind::Approval], ..NotifySettings::default() });
+        for second in 0..9 {
+            assert_eq!(none.refusal("blue".into(), &write("a"), at(second)), None);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Pictures of the pages at three widths, light and dark. With `TOLLGATE_PICTURES=FOLDER` they are saved there.
+
+use std::path::PathBuf;
+
+use crate::browser::Screen;
+use crate::install::browser;
+use crate::lively::lively;
+
+const PAGES: [(&str, &str); 6] = [
+    ("board", "/?span=24h"),
+    ("approvals", "/approvals"),
+    ("task", "/tasks/import-csv.md"),
+    ("agents", "/agents"),
+    ("conflicts", "/conflicts"),
+    ("ledger", "/ledger"),
+];
+
+#[test]
+fn every_page_fits_at_three_widths_light_and_dark() {
+    let Some(mut browser) = browser() else { return };
+    let folder = std::env::var_os("TOLLGATE_PICTURES").map(PathBuf::from);
+    let world = lively();
+    world.hears("/ledger", "Verified.");
+    for scheme in ["light", "dark"] {
+        for (width, height) in [(390, 844), (1280, 800), (2560, 1440)] {
+            browser.looks_like(Screen { width, height, scheme });
+            for (name, page) in PAGES {
+                browser.opens(&world, page);
+                assert_eq!(browser.overflow(), 0, "{page} at {width}");
+                if let Some(folder) = &folder {
+                    let png = browser.picture();
+                    std::fs::write(folder.join(format!("{name}-{width}-{scheme}.png")), png).unwrap();
+                }
+            }
+        }
+    }
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}

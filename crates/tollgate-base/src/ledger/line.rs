@@ -139,6 +139,11 @@ impl Line {
         Cursor { seq: self.seq, hash: Digest::of(self.text.as_bytes()) }
     }
 
+    /// Exactly as it stands in the file, without its newline.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The line as JSON, with everything that a later version may have added to it.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_default()

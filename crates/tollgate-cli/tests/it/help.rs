@@ -57,6 +57,7 @@ const COMMANDS: &[&str] = &[
     "ledger",
     "ledger tail",
     "ledger verify",
+    "export",
     "hook",
     "trust",
     "man",

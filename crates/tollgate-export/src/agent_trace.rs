@@ -9,7 +9,7 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
 use tollgate_base::event::{Event, FileChanged, Mutation, MutationStatus};
 
-use crate::encoder::ExportOrigin;
+use crate::origin::ExportOrigin;
 use crate::record::ExportRecord;
 
 /// The version of the specification, in the form that its JSON Schema asks for.

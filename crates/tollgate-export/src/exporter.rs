@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use tollgate_base::error::Result;
 
 use crate::agent_trace::FileTexts;
-use crate::encoder::{Encoder, ExportFormat, ExportOrigin};
+use crate::encoder::{Encoder, ExportFormat};
 use crate::notice::ExportNotice;
+use crate::origin::ExportOrigin;
 use crate::otlp::OtlpState;
 use crate::record::ExportRecord;
 use crate::saved::SavedExport;
-use crate::source::{EventSource, Since};
+use crate::source::{EventSource, FirstEvent};
 use crate::target::{Delivery, ExportTarget};
 
 /// The number of events that are read and sent together: some hundred kilobytes.
@@ -51,7 +52,7 @@ impl Exporter {
         (format, origin, texts): (ExportFormat, ExportOrigin, Box<dyn FileTexts>),
         mut target: ExportTarget,
         mut saved: Option<SavedExport>,
-        since: Option<Since>,
+        since: Option<FirstEvent>,
     ) -> Result<Self> {
         if let ExportTarget::File(file) = &mut target {
             if saved.as_ref().is_some_and(SavedExport::exists) {

@@ -70,7 +70,7 @@ pub(crate) enum Posted {
 }
 
 /// Why a request was not taken.
-enum Failed {
+enum NotTaken {
     /// It may be taken later, after a pause if the receiver named one.
     ForNow(String, Option<Duration>),
     /// It will never be taken.
@@ -123,8 +123,8 @@ impl Receiver {
                     }
                     return Ok(posted);
                 }
-                Err(Failed::ForGood(what)) => return Err(self.undelivered(what)),
-                Err(Failed::ForNow(why, asked)) => (why, asked),
+                Err(NotTaken::ForGood(what)) => return Err(self.undelivered(what)),
+                Err(NotTaken::ForNow(why, asked)) => (why, asked),
             };
             let next = asked.map_or_else(|| jittered(pause), |asked| asked.min(LONGEST_ASKED));
             if self.patience.is_some_and(|patience| begun.elapsed() + next > patience) {
@@ -138,14 +138,14 @@ impl Receiver {
         }
     }
 
-    fn try_post(&self, url: &str, media_type: &str, body: &[u8]) -> std::result::Result<Posted, Failed> {
+    fn try_post(&self, url: &str, media_type: &str, body: &[u8]) -> std::result::Result<Posted, NotTaken> {
         let mut request = self.agent.post(url).header("Content-Type", media_type);
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
         let lost = |error: ureq::Error| match error {
-            ureq::Error::BadUri(_) | ureq::Error::Http(_) => Failed::ForGood(error.to_string()),
-            error => Failed::ForNow(error.to_string(), None),
+            ureq::Error::BadUri(_) | ureq::Error::Http(_) => NotTaken::ForGood(error.to_string()),
+            error => NotTaken::ForNow(error.to_string(), None),
         };
         let mut answer = request.send(body).map_err(lost)?;
         let status = answer.status();
@@ -161,8 +161,8 @@ impl Receiver {
         let what = format!("HTTP {status} {}", excerpt.trim().escape_debug()).trim_end().to_owned();
         match status.as_u16() {
             413 => Ok(Posted::TooLarge),
-            408 | 429 | 502 | 503 | 504 => Err(Failed::ForNow(what, asked)),
-            _ => Err(Failed::ForGood(what)),
+            408 | 429 | 502 | 503 | 504 => Err(NotTaken::ForNow(what, asked)),
+            _ => Err(NotTaken::ForGood(what)),
         }
     }
 

@@ -20,7 +20,7 @@ const LOOK: usize = 1000;
 
 /// The first event to export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Since {
+pub enum FirstEvent {
     /// The line with this number, or the first one after it.
     Seq(u64),
     /// The first event at this time or later.
@@ -44,7 +44,7 @@ pub trait EventSource {
     fn go_to(&mut self, place: &str) -> Result<()>;
 
     /// Goes to the place before this event.
-    fn go_before(&mut self, first: Since) -> Result<()>;
+    fn go_before(&mut self, first: FirstEvent) -> Result<()>;
 
     /// The next events, at most this many.
     fn read(&mut self, most: usize) -> Result<SourcePage>;
@@ -86,10 +86,10 @@ impl EventSource for LedgerSource {
         Ok(())
     }
 
-    fn go_before(&mut self, first: Since) -> Result<()> {
+    fn go_before(&mut self, first: FirstEvent) -> Result<()> {
         let cursor = match first {
-            Since::Seq(seq) => self.before(seq)?,
-            Since::Time(time) => {
+            FirstEvent::Seq(seq) => self.before(seq)?,
+            FirstEvent::Time(time) => {
                 let earliest = time.checked_sub(CLOCK_SLACK).unwrap_or(Timestamp::MIN);
                 let mut first = u64::MAX;
                 for line in self.ledger.newest_first()? {
@@ -161,8 +161,8 @@ impl EventSource for VaultSource {
         Ok(())
     }
 
-    fn go_before(&mut self, first: Since) -> Result<()> {
-        let Since::Time(time) = first else {
+    fn go_before(&mut self, first: FirstEvent) -> Result<()> {
+        let FirstEvent::Time(time) = first else {
             return Err(Fault::invalid("the events of a vault have no numbers: give a time"));
         };
         self.place.clear();

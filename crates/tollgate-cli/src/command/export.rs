@@ -18,7 +18,7 @@ use tollgate::tasks::workspace_id;
 use tollgate::workspace::Workspace;
 use tollgate_export::{
     EventSource, ExportFormat, ExportKey, ExportOrigin, ExportStep, ExportTarget, Exporter, FileTexts,
-    LedgerSource, NoTexts, OutFile, Receiver, ReceiverOptions, SavedExport, Since, VaultSource,
+    FirstEvent, LedgerSource, NoTexts, OutFile, Receiver, ReceiverOptions, SavedExport, VaultSource,
 };
 
 use crate::answer::{Answer, Form, Said};
@@ -156,9 +156,9 @@ pub(crate) fn run(invocation: &Invocation, args: &ExportArgs) -> Result<Answer, 
     Ok(if rejected == 0 { Answer::Done(said) } else { Answer::NotValid(said) })
 }
 
-fn parse_since(text: &str) -> Result<Since, CliError> {
-    let seq = || text.parse().ok().map(Since::Seq);
-    let time = || text.parse().ok().map(Since::Time);
+fn parse_since(text: &str) -> Result<FirstEvent, CliError> {
+    let seq = || text.parse().ok().map(FirstEvent::Seq);
+    let time = || text.parse().ok().map(FirstEvent::Time);
     seq().or_else(time).ok_or_else(|| UsageError::BadSince(text.to_owned()).into())
 }
 

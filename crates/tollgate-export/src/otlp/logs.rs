@@ -6,7 +6,7 @@ use tollgate_base::event::{Event, Tone};
 use super::spans::claim_of;
 use super::values::{SpanIds, nanos, number_attribute, text_attribute};
 use crate::cloudevents::event_name;
-use crate::encoder::ExportOrigin;
+use crate::origin::ExportOrigin;
 use crate::record::ExportRecord;
 
 /// The severities of OpenTelemetry that are used here.

@@ -17,7 +17,7 @@ use self::counts::EventCounts;
 use self::logs::log_record;
 use self::spans::OpenSpans;
 use self::values::text_attribute;
-use crate::encoder::ExportOrigin;
+use crate::origin::ExportOrigin;
 use crate::record::ExportRecord;
 use crate::shipment::{BodyForm, Shipment};
 

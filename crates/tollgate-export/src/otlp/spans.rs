@@ -12,7 +12,7 @@ use tollgate_base::name::Agent;
 use tollgate_base::task::Verdict;
 
 use super::values::{SpanIds, nanos, text_attribute};
-use crate::encoder::ExportOrigin;
+use crate::origin::ExportOrigin;
 use crate::record::ExportRecord;
 
 /// The number of turns and claims that may be open. Turns are not always ended, so the oldest give way.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tollgate_base::digest::Digest;
 
-use crate::encoder::ExportOrigin;
+use crate::origin::ExportOrigin;
 
 /// An attribute that is a text.
 pub(super) fn text_attribute(key: &str, value: &str) -> Value {

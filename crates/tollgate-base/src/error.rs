@@ -95,6 +95,14 @@ pub enum Fault {
         /// The remote's message.
         what: String,
     },
+    /// The receiver of an export does not take the events.
+    #[error("`{endpoint}` does not take the events: {what}")]
+    Undelivered {
+        /// Its address.
+        endpoint: String,
+        /// What it said, or why it cannot be reached.
+        what: String,
+    },
 }
 
 impl Fault {
@@ -112,6 +120,7 @@ impl Fault {
             Self::Locked { .. } => "LOCKED",
             Self::Unreachable { .. } => "REMOTE_UNREACHABLE",
             Self::RemoteRefused { .. } => "REMOTE_REFUSED",
+            Self::Undelivered { .. } => "NOT_DELIVERED",
         }
     }
 
@@ -129,6 +138,9 @@ impl Fault {
                 "nothing was claimed; check the connection with `tollgate doctor`, then try again"
             }
             Self::RemoteRefused { .. } => "run `tollgate doctor` to see which pushes the remote must allow",
+            Self::Undelivered { .. } => {
+                "no event is lost: run the same command again to continue after the last event that was taken"
+            }
             Self::Invalid { .. } | Self::Missing { .. } => return None,
         })
     }

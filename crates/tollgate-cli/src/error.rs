@@ -94,6 +94,12 @@ pub(crate) enum UsageError {
     NoGitSync,
     /// `sync --follow` without a view to keep.
     NoView,
+    /// `export --since` with neither a number nor a time.
+    BadSince(String),
+    /// `export --out` into tollgate's own state.
+    OutInState,
+    /// A variable with headers for `export` cannot be parsed.
+    BadHeaders(&'static str),
     NoSuchProgram(OsString),
     TokenNeeded,
     BadToken,

@@ -27,7 +27,7 @@ use crate::error::{CliError, UsageError};
 use crate::global_args::GlobalArgs;
 use crate::host;
 use crate::root::{self, FoundBy};
-use crate::surroundings::Surroundings;
+use crate::surroundings::{ExportVariables, Surroundings};
 use crate::trust::TrustStore;
 use crate::turn_place::{TurnPlace, turn_folders_without_runtime, turn_place_in_workspace, turn_places};
 use crate::words::{self, Viewpoint};
@@ -359,6 +359,11 @@ impl Invocation {
     /// The user's password file for PostgreSQL.
     pub(crate) fn passfile(&self) -> Option<PathBuf> {
         self.surroundings.passfile.clone()
+    }
+
+    /// How an endpoint of an export is reached.
+    pub(crate) fn export(&self) -> &ExportVariables {
+        &self.surroundings.export
     }
 
     /// The user's folder for tollgate's state.

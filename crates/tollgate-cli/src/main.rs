@@ -14,6 +14,7 @@ mod global_args;
 mod hook;
 mod host;
 mod invocation;
+mod ledger_watch;
 mod output;
 mod paint;
 mod person;

@@ -28,6 +28,7 @@ pub(crate) struct Surroundings {
     pub(crate) store_login: (Option<String>, Option<String>),
     /// `PGPASSFILE`, or `.pgpass` in the user's home: passwords for PostgreSQL.
     pub(crate) passfile: Option<PathBuf>,
+    pub(crate) export: ExportVariables,
     /// `PATH`
     pub(crate) path: Option<OsString>,
     /// The path of this program, for starting it again.
@@ -46,6 +47,17 @@ pub(crate) struct Surroundings {
     pub(crate) state: Option<PathBuf>,
     /// The user's folder for configuration: `XDG_CONFIG_HOME`, else `~/.config`.
     pub(crate) config: Option<PathBuf>,
+}
+
+/// How an endpoint of an export is reached.
+#[derive(Debug)]
+pub(crate) struct ExportVariables {
+    /// `TOLLGATE_EXPORT_HEADERS`
+    pub(crate) headers: Option<String>,
+    /// `OTEL_EXPORTER_OTLP_HEADERS`: for OpenTelemetry.
+    pub(crate) otlp_headers: Option<String>,
+    /// `SSL_CERT_FILE`: the authorities to trust.
+    pub(crate) authorities: Option<PathBuf>,
 }
 
 impl Surroundings {
@@ -111,6 +123,7 @@ impl Surroundings {
         let text = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
         // The XDG specification says to ignore relative paths.
         let folder = |name: &str| text(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let word = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
         Self {
             folder: env::current_dir(),
             turn: text("TOLLGATE_TURN"),
@@ -120,13 +133,15 @@ impl Surroundings {
             vault: folder("TOLLGATE_VAULT"),
             token: text("TOLLGATE_TOKEN"),
             notify_secret: env::var("TOLLGATE_NOTIFY_SECRET").ok(),
-            store_login: {
-                let word = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
-                (word("TOLLGATE_STORE_USER"), word("TOLLGATE_STORE_PASSWORD"))
-            },
+            store_login: (word("TOLLGATE_STORE_USER"), word("TOLLGATE_STORE_PASSWORD")),
             passfile: text("PGPASSFILE")
                 .map(PathBuf::from)
                 .or_else(|| Some(env::home_dir()?.join(".pgpass"))),
+            export: ExportVariables {
+                headers: word("TOLLGATE_EXPORT_HEADERS"),
+                otlp_headers: word("OTEL_EXPORTER_OTLP_HEADERS"),
+                authorities: text("SSL_CERT_FILE").map(PathBuf::from),
+            },
             path: text("PATH"),
             program: program(),
             ssh: text("GIT_SSH_COMMAND").or_else(|| text("GIT_SSH")).is_some(),

@@ -87,17 +87,22 @@ pub(crate) fn list(root: &Root) -> Result<Vec<RecoveryEntry>> {
 /// One file in recovery, with its bytes.
 pub(crate) fn read(root: &Root, id: &str) -> Result<(RecoveryEntry, Vec<u8>)> {
     let missing = || Fault::Missing { what: format!("the recovery entry `{}`", id.escape_debug()) };
-    let mut entry = list(root)?.into_iter().find(|entry| entry.id == id).ok_or_else(missing)?;
+    let entry = list(root)?.into_iter().find(|entry| entry.id == id).ok_or_else(missing)?;
+    read_entry(root, entry)?.ok_or_else(missing)
+}
+
+/// The bytes of an entry that was listed; `None` if it was deleted in the meantime.
+pub(crate) fn read_entry(root: &Root, mut entry: RecoveryEntry) -> Result<Option<(RecoveryEntry, Vec<u8>)>> {
     // In the meantime, another process may move the file from the stage to recovery.
     let kept = RecoveryKind::ALL.map(|kind| root.recovery_folder(kind));
     for folder in [Ok(root.stage.clone())].into_iter().chain(kept) {
         if let Found::File(file) = Spot::new(&folder?, &entry.name).open()? {
             let (bytes, digest) = file.read()?;
             entry.sha256 = Some(digest);
-            return Ok((entry, bytes));
+            return Ok(Some((entry, bytes)));
         }
     }
-    Err(missing())
+    Ok(None)
 }
 
 fn entry(root: &Root, spot: &Spot, kind: RecoveryKind) -> Result<Option<RecoveryEntry>> {

@@ -76,6 +76,11 @@ impl Workspace {
         recovery::read(self, id)
     }
 
+    /// The bytes of an entry of [`recovery`](Self::recovery), and their hash; `None` if it was deleted in the meantime.
+    pub fn recovered_entry(&self, entry: &RecoveryEntry) -> Result<Option<(RecoveryEntry, Vec<u8>)>> {
+        recovery::read_entry(self, entry.clone())
+    }
+
     /// The details of the refused write with this ledger line, if they are still kept.
     pub fn conflict(&self, seq: u64) -> Result<Option<Conflict>> {
         conflict::read(self, seq)

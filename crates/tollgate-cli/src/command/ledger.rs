@@ -2,13 +2,9 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, Write};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use notify::{RecursiveMode, Watcher};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use tollgate::error::Fault;
 use tollgate::event::Event;
@@ -18,6 +14,7 @@ use tollgate::name::Agent;
 use crate::answer::{Answer, Form, Said, json_line};
 use crate::error::CliError;
 use crate::invocation::Invocation;
+use crate::ledger_watch::{LedgerWatch, reader_is_gone};
 use crate::progress::Progress;
 use crate::words;
 
@@ -139,10 +136,6 @@ impl Newest {
     }
 }
 
-/// The kernel announces changes. One look a second is for network folders, where it does not, and to notice that the reader
-/// of stdout is gone.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-
 /// The number of lines that are read before they are printed. It bounds memory and the number of flushes.
 const AT_ONCE: usize = 1000;
 
@@ -152,14 +145,8 @@ fn follow(
     args: &LedgerTailArgs,
     wanted: &Wanted<'_>,
 ) -> Result<Answer, CliError> {
-    // Watch before the first look, so that no line is missed between the two.
-    let (announce, announced) = mpsc::channel();
-    let watcher = notify::recommended_watcher(move |_| {
-        // If the other end is gone, so is the process.
-        let _ = announce.send(());
-    });
-    let mut watcher = watcher.ok();
-    let (mut watched, mut more) = (false, false);
+    let mut watch = LedgerWatch::new(ledger);
+    let mut more = false;
     let mut stdout = BufWriter::new(io::stdout().lock());
     let newest = Newest::of(ledger, args.lines, wanted)?;
     let (mut follower, mut fresh): (_, Vec<Line>) = (ledger.follow_from(newest.end), newest.lines.into());
@@ -171,21 +158,8 @@ fn follow(
             }
         }
         stdout.flush()?;
-        // The state may not exist yet; then try again. Lines that were added before the watch began are read at once.
-        let begins = !watched
-            && watcher
-                .as_mut()
-                .zip(ledger.path().parent())
-                .is_some_and(|(watcher, state)| watcher.watch(state, RecursiveMode::NonRecursive).is_ok());
-        watched |= begins;
-        if !begins && !std::mem::take(&mut more) {
-            match announced.recv_timeout(LOOK_EVERY) {
-                // One look is enough for all changes announced so far.
-                Ok(()) => while announced.try_recv().is_ok() {},
-                Err(RecvTimeoutError::Timeout) => {}
-                // This system has no watcher.
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(LOOK_EVERY),
-            }
+        if !std::mem::take(&mut more) {
+            watch.wait();
             if reader_is_gone() {
                 return Err(CliError::Hangup);
             }
@@ -203,14 +177,6 @@ fn follow(
             Followed::Lost(_) => (follower, more) = (ledger.follow(), true),
         }
     }
-}
-
-/// Whether the reader of stdout has closed it.
-fn reader_is_gone() -> bool {
-    let stdout = io::stdout();
-    let mut stdout = [PollFd::new(&stdout, PollFlags::empty())];
-    poll(&mut stdout, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok()
-        && stdout[0].revents().contains(PollFlags::ERR)
 }
 
 fn verify(invocation: &Invocation) -> Result<Answer, CliError> {

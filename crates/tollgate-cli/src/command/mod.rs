@@ -12,6 +12,7 @@ mod delete;
 mod dispatch;
 mod doctor;
 mod edit;
+mod export;
 pub(crate) mod hook;
 mod init;
 pub(crate) mod launch;
@@ -96,6 +97,7 @@ commands! {
         Undo(undo::UndoArgs) => undo::run,
         Recovery(recovery::RecoveryArgs) => recovery::run,
         Ledger(ledger::LedgerArgs) => ledger::run,
+        Export(export::ExportArgs) => export::run,
         Hook(hook::HookArgs) => hook::run,
         Doctor(doctor::DoctorArgs) => doctor::run,
         Trust(trust::TrustArgs) => trust::run,

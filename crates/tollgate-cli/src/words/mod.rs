@@ -10,6 +10,7 @@ mod change;
 mod claim;
 mod doctor;
 mod error;
+mod export;
 mod git;
 mod greeting;
 mod hook;
@@ -38,6 +39,7 @@ pub(crate) use claim::{
 };
 pub(crate) use doctor::{diagnosis, finding};
 pub(crate) use error::{error, error_json};
+pub(crate) use export::{export_notice, exported};
 pub(crate) use git::{
     fenced_off, keeps_view, may_be_old, not_following, put_aside, silent_for_a_lease, synced, together,
     view_notice, view_round,

@@ -146,6 +146,18 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
             "the folders of this workspace show no engine".into(),
             "name an engine as `store` and set `view = true` under `[vault]` in `.tollgate/config.toml`".into(),
         ),
+        E::BadSince(text) => (
+            format!("`{}` is neither a line number nor a time", plain(text)),
+            "give a `seq` of the ledger, or a time such as `2026-11-16T12:00:00Z`".into(),
+        ),
+        E::OutInState => (
+            "`--out` is in tollgate's own folder".into(),
+            "choose a file outside of `.tollgate`".into(),
+        ),
+        E::BadHeaders(variable) => (
+            format!("`{variable}` is not a list of headers"),
+            "write it as `name=value,name=value`, with special characters as `%20`".into(),
+        ),
         E::NoSuchProgram(program) => (
             format!("command not found: `{}`", plain(&program.to_string_lossy())),
             "check the name and `PATH`; for shell built-ins use `sh -c '...'`".into(),

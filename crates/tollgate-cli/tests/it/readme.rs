@@ -1,4 +1,4 @@
-//! The README's examples run as shown.
+//! The examples in the README and in some pages of the docs run as shown.
 //!
 //! The `console` blocks are one session. Lines that start with `$` are commands for one shell, the others are their output.
 //! `[..]` stands for any text within a line.
@@ -11,11 +11,11 @@ use crate::world::World;
 /// Separates the output of two commands.
 const MARK: &str = "---8<---";
 
-/// The commands, each with its output in the README.
-fn session(readme: &str) -> Vec<(String, String)> {
+/// The commands, each with its output on the page.
+fn session(page: &str) -> Vec<(String, String)> {
     let mut session: Vec<(String, String)> = Vec::new();
     let mut within = false;
-    for line in readme.lines() {
+    for line in page.lines() {
         match (within, line.strip_prefix("$ "), line) {
             (_, _, "```console") => within = true,
             (_, _, "```") => within = false,
@@ -47,7 +47,17 @@ fn matches(shown: &str, line: &str) -> bool {
 
 #[test]
 fn the_examples_in_the_readme_run_as_shown() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    runs_as_shown("README.md");
+}
+
+#[test]
+fn the_examples_in_the_page_about_exports_run_as_shown() {
+    runs_as_shown("docs/exports.md");
+}
+
+#[track_caller]
+fn runs_as_shown(page: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
     let session = session(&fs::read_to_string(path).unwrap());
     assert!(session.len() > 5);
     let script: String = session.iter().map(|(command, _)| format!("{command}\necho '{MARK}'\n")).collect();
@@ -58,7 +68,7 @@ fn the_examples_in_the_readme_run_as_shown() {
     for ((command, shown), answer) in session.iter().zip(answers) {
         let same = shown.lines().count() == answer.lines().count()
             && shown.lines().zip(answer.lines()).all(|(shown, line)| matches(shown, line));
-        assert!(same, "$ {command}\n{answer}\nbut the README shows\n{shown}");
+        assert!(same, "$ {command}\n{answer}\nbut {page} shows\n{shown}");
     }
 }
 

@@ -42,6 +42,7 @@ fn library() -> impl Iterator<Item = (String, String)> {
         "tollgate-etcd",
         "tollgate-postgres",
         "tollgate-run",
+        "tollgate-export",
     ];
     let folders = crates.map(|name| format!("crates/{name}/src/"));
     sources().into_iter().filter(move |(name, _)| folders.iter().any(|folder| name.starts_with(folder)))
@@ -143,7 +144,7 @@ fn nothing_is_left_for_later_and_no_test_is_passed_by() {
 }
 
 /// The crates that are published.
-const PUBLISHED: [&str; 9] = [
+const PUBLISHED: [&str; 10] = [
     "tollgate",
     "tollgate-base",
     "tollgate-guard",
@@ -151,6 +152,7 @@ const PUBLISHED: [&str; 9] = [
     "tollgate-etcd",
     "tollgate-postgres",
     "tollgate-run",
+    "tollgate-export",
     "tollgate-server",
     "tollgate-cli",
 ];

@@ -1,0 +1,323 @@
+//! `tollgate export`: the ledger for other systems.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use tollgate::digest::Digest;
+use tollgate::error::{At, Fault};
+use tollgate::ledger::Ledger;
+use tollgate::recovery::RecoveryEntry;
+use tollgate::settings::{StoreChoice, Wait};
+use tollgate::tasks::workspace_id;
+use tollgate::workspace::Workspace;
+use tollgate_export::{
+    EventSource, ExportFormat, ExportKey, ExportOrigin, ExportStep, ExportTarget, Exporter, FileTexts,
+    FirstEvent, LedgerSource, NoTexts, OutFile, Receiver, ReceiverOptions, SavedExport, VaultSource,
+};
+
+use crate::answer::{Answer, Form, Said};
+use crate::error::{CliError, UsageError};
+use crate::invocation::Invocation;
+use crate::ledger_watch::{LedgerWatch, reader_is_gone};
+use crate::output;
+use crate::words;
+
+/// Export the ledger to other systems: NDJSON, CloudEvents, OpenTelemetry, Agent Trace
+///
+/// Every event is exported at least once and in order, and has the same id each time. With --out or --endpoint, tollgate saves
+/// how far the export has come, and the next export to the same destination continues there. Without them, the events go to
+/// stdout and nothing is saved.
+///
+/// For otlp, --endpoint is the base address of the receiver, to which `/v1/logs`, `/v1/traces` and `/v1/metrics` are added.
+/// Headers for a login come from TOLLGATE_EXPORT_HEADERS, and for otlp also from OTEL_EXPORTER_OTLP_HEADERS, as
+/// `name=value,name=value`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example
+  tollgate export --to ndjson --since 2026-11-16T00:00:00Z | jq .action_type
+  tollgate export --to cloudevents --out events.jsonl
+  tollgate export --to otlp --endpoint http://localhost:4318 --follow")]
+pub(crate) struct ExportArgs {
+    /// The format
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    to: FormatArg,
+    /// Append to this file
+    #[arg(long, value_name = "FILE", conflicts_with = "endpoint", value_hint = clap::ValueHint::FilePath)]
+    out: Option<PathBuf>,
+    /// Send to this HTTP address
+    #[arg(long, value_name = "URL", value_hint = clap::ValueHint::Url)]
+    endpoint: Option<String>,
+    /// Keep running and export new events
+    #[arg(short, long)]
+    follow: bool,
+    /// The first event: a line number, or a time [default: after the last export to this destination, else the first line]
+    #[arg(long, value_name = "SEQ|TIME")]
+    since: Option<String>,
+    /// Export the events of the vault's own ledger, from all machines that share it, instead of the workspace's
+    #[arg(long)]
+    vault: bool,
+    /// Certificates of the authorities to trust for https, in PEM [default: SSL_CERT_FILE, else those of the system]
+    #[arg(long, value_name = "FILE", requires = "endpoint", value_hint = clap::ValueHint::FilePath)]
+    ca: Option<PathBuf>,
+    /// How long to offer events to an endpoint that does not take them [default: 1m; with --follow forever]
+    #[arg(long, value_name = "TIME", requires = "endpoint")]
+    patience: Option<Wait>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum FormatArg {
+    /// The lines of the ledger, each with its id
+    Ndjson,
+    /// CloudEvents 1.0 in JSON
+    Cloudevents,
+    /// OpenTelemetry: events as logs, turns and claims as spans, and metrics
+    Otlp,
+    /// Agent Trace records: which agent wrote which lines
+    AgentTrace,
+}
+
+impl FormatArg {
+    fn format(self) -> ExportFormat {
+        match self {
+            Self::Ndjson => ExportFormat::Ndjson,
+            Self::Cloudevents => ExportFormat::CloudEvents,
+            Self::Otlp => ExportFormat::Otlp,
+            Self::AgentTrace => ExportFormat::AgentTrace,
+        }
+    }
+}
+
+/// How long an endpoint that takes nothing is asked again, unless the export follows the ledger.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) fn run(invocation: &Invocation, args: &ExportArgs) -> Result<Answer, CliError> {
+    let since = args.since.as_deref().map(parse_since).transpose()?;
+    let ledger = invocation.ledger()?;
+    let (target, destination) = target(invocation, args, &ledger)?;
+    let (source, uri) = source(invocation, args, &ledger)?;
+    let format = args.to.format();
+    let saved = match &destination {
+        None => None,
+        Some(destination) => Some(save_place(&ledger, args, destination)?),
+    };
+    let (root, _) = invocation.root()?;
+    let origin = ExportOrigin {
+        uri,
+        version: env!("CARGO_PKG_VERSION"),
+        folder: folder_in_repository(&root),
+        user: invocation.person(),
+    };
+    let texts: Box<dyn FileTexts> = match format {
+        ExportFormat::AgentTrace if invocation.has_state()? => {
+            Box::new(KeptTexts::of(invocation.workspace()?))
+        }
+        _ => Box::new(NoTexts),
+    };
+    let mut exporter = Exporter::new(source, (format, origin, texts), target, saved, since)?;
+    let mut watch = args.follow.then(|| LedgerWatch::new(&ledger));
+    let is_told = args.follow || invocation.form() == Form::Words;
+    let mut tell = |notice: &_| {
+        if is_told {
+            output::tell(&words::export_notice(notice));
+        }
+    };
+    loop {
+        let step = exporter.advance(&mut tell)?;
+        match (step, &mut watch) {
+            (ExportStep::Further, _) => {}
+            (ExportStep::ToTheEnd, None) => break,
+            (ExportStep::ToTheEnd, Some(watch)) => {
+                watch.wait();
+                if destination.is_none() && reader_is_gone() {
+                    return Err(CliError::Hangup);
+                }
+            }
+        }
+    }
+    exporter.save()?;
+    let Some(destination) = destination else { return Ok(Answer::Streamed) };
+    let (exported, rejected) = (exporter.exported(), exporter.rejected());
+    let said = Said {
+        words: words::exported(exported, rejected, &destination),
+        json: json!({
+            "to": format.as_str(),
+            "destination": destination,
+            "exported": exported,
+            "rejected": rejected,
+        }),
+        ..Said::default()
+    };
+    Ok(if rejected == 0 { Answer::Done(said) } else { Answer::NotValid(said) })
+}
+
+fn parse_since(text: &str) -> Result<FirstEvent, CliError> {
+    let seq = || text.parse().ok().map(FirstEvent::Seq);
+    let time = || text.parse().ok().map(FirstEvent::Time);
+    seq().or_else(time).ok_or_else(|| UsageError::BadSince(text.to_owned()).into())
+}
+
+/// The target, and its name. Stdout has none.
+fn target(
+    invocation: &Invocation,
+    args: &ExportArgs,
+    ledger: &Ledger,
+) -> Result<(ExportTarget, Option<String>), CliError> {
+    if let Some(endpoint) = &args.endpoint {
+        let patience = args.patience.map(|wait| wait.0);
+        let options = ReceiverOptions {
+            headers: headers(invocation, args.to.format())?,
+            authorities: args.ca.clone().or_else(|| invocation.export().authorities.clone()),
+            patience: patience.or((!args.follow).then_some(PATIENCE)),
+        };
+        return Ok((ExportTarget::Http(Receiver::new(endpoint, options)?), Some(endpoint.clone())));
+    }
+    let Some(out) = &args.out else {
+        return Ok((ExportTarget::Stream(Box::new(io::stdout().lock())), None));
+    };
+    let path = invocation.path(out)?;
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let name =
+        path.file_name().ok_or_else(|| Fault::invalid(format!("`{}` is not a file", path.display())))?;
+    // The same file has the same place, whichever way it is named.
+    let path = fs::canonicalize(folder).at("open the folder", folder)?.join(name);
+    let path = fs::canonicalize(&path).unwrap_or(path);
+    let state = ledger.path().parent().and_then(|state| fs::canonicalize(state).ok());
+    if state.is_some_and(|state| path.starts_with(state)) {
+        return Err(UsageError::OutInState.into());
+    }
+    let file = OutFile::open(&path)?;
+    Ok((ExportTarget::File(file), Some(path.to_string_lossy().into_owned())))
+}
+
+/// The headers in the environment: `name=value,name=value`, with escapes as in a URL.
+fn headers(invocation: &Invocation, format: ExportFormat) -> Result<Vec<(String, String)>, CliError> {
+    let variables = invocation.export();
+    let of_otlp = variables.otlp_headers.as_deref().filter(|_| format == ExportFormat::Otlp);
+    let mut headers = Vec::new();
+    for (variable, text) in
+        [("TOLLGATE_EXPORT_HEADERS", variables.headers.as_deref()), ("OTEL_EXPORTER_OTLP_HEADERS", of_otlp)]
+    {
+        for pair in text.unwrap_or_default().split(',').filter(|pair| !pair.trim().is_empty()) {
+            let parsed = pair.split_once('=').and_then(|(name, value)| {
+                let name = name.trim();
+                let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+                (!name.is_empty() && name.chars().all(is_token)).then_some(())?;
+                let value = unescaped(value.trim())?;
+                value.chars().all(|c| c == ' ' || c.is_ascii_graphic()).then(|| (name.to_owned(), value))
+            });
+            headers.push(parsed.ok_or(UsageError::BadHeaders(variable))?);
+        }
+    }
+    Ok(headers)
+}
+
+fn unescaped(text: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'%' => {
+                let mut digit =
+                    || char::from(rest.next()?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+                bytes.push(digit()? << 4 | digit()?);
+            }
+            byte => bytes.push(byte),
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// The events, and the identifier of their ledger.
+fn source(
+    invocation: &Invocation,
+    args: &ExportArgs,
+    ledger: &Ledger,
+) -> Result<(Box<dyn EventSource>, String), CliError> {
+    if !args.vault {
+        let id = workspace_id(&invocation.root()?.0)?;
+        return Ok((Box::new(LedgerSource::new(ledger.clone())), format!("urn:tollgate:workspace:{id}")));
+    }
+    let tasks = invocation.fresh_tasks()?;
+    // The machines that share an engine know it by the same address, and their workspaces have different ids.
+    let id = match tasks.home.settings.vault.chosen_store() {
+        StoreChoice::Engine(url) => Digest::of(url.as_bytes()).to_string()[..16].to_owned(),
+        StoreChoice::Folder | StoreChoice::Git => workspace_id(&tasks.home.root)?,
+    };
+    Ok((Box::new(VaultSource::new(tasks.vault.clone())), format!("urn:tollgate:vault:{id}")))
+}
+
+/// The saved place of this export, in the state of the workspace.
+fn save_place(ledger: &Ledger, args: &ExportArgs, destination: &str) -> Result<SavedExport, CliError> {
+    let state = ledger.path().parent().unwrap_or(Path::new("/"));
+    if !state.is_dir() {
+        return Err(Fault::Missing { what: format!("tollgate's state in `{}`", state.display()) }.into());
+    }
+    let key = ExportKey {
+        format: args.to.format(),
+        of: if args.vault { "vault" } else { "ledger" },
+        destination: destination.to_owned(),
+    };
+    Ok(SavedExport::open(&state.join("exports"), key)?)
+}
+
+/// Where the workspace is in its repository: Agent Trace names files from the root of the repository.
+fn folder_in_repository(root: &Path) -> String {
+    let repository = root.ancestors().find(|folder| folder.join(".git").exists());
+    let folder = repository.and_then(|repository| root.strip_prefix(repository).ok());
+    folder.map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// Larger texts are not compared line by line.
+const LARGEST: u64 = 4 << 20;
+
+/// How often recovery is listed again for a text that was not found.
+const LIST_EVERY: Duration = Duration::from_secs(1);
+
+/// The texts of files on disk and in recovery.
+struct KeptTexts {
+    workspace: Workspace,
+    kept: Mutex<KeptList>,
+}
+
+/// Recovery, by hash, at one time.
+struct KeptList {
+    listed: Option<Instant>,
+    entries: HashMap<Digest, RecoveryEntry>,
+}
+
+impl KeptTexts {
+    fn of(workspace: Workspace) -> Self {
+        Self { workspace, kept: Mutex::new(KeptList { listed: None, entries: HashMap::new() }) }
+    }
+
+    fn on_disk(&self, path: &str) -> Option<Vec<u8>> {
+        let path = self.workspace.path().join(path);
+        let found = path.symlink_metadata().ok()?;
+        (found.is_file() && found.len() <= LARGEST).then(|| fs::read(&path).ok()).flatten()
+    }
+
+    fn in_recovery(&self, hash: Digest) -> Option<Vec<u8>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_old = kept.listed.is_none_or(|listed| listed.elapsed() >= LIST_EVERY);
+        if !kept.entries.contains_key(&hash) && is_old {
+            let entries = self.workspace.recovery().unwrap_or_default();
+            kept.entries = entries.into_iter().filter_map(|entry| Some((entry.sha256?, entry))).collect();
+            kept.listed = Some(Instant::now());
+        }
+        let entry = kept.entries.get(&hash).filter(|entry| entry.size <= LARGEST)?;
+        Some(self.workspace.recovered_entry(entry).ok()??.1)
+    }
+}
+
+impl FileTexts for KeptTexts {
+    fn text(&self, path: &str, hash: Digest) -> Option<Vec<u8>> {
+        let is_it = |bytes: &Vec<u8>| Digest::of(bytes) == hash;
+        self.on_disk(path).filter(is_it).or_else(|| self.in_recovery(hash).filter(is_it))
+    }
+}

@@ -84,6 +84,7 @@ pub fn audit(ledger: &Ledger, scope: &AuditScope) -> Result<AuditReport> {
     let mut audit = Audit {
         files: FileHistories::default(),
         tasks: TaskHistories::new(scope.shared),
+        shared: scope.shared,
         report: AuditReport { records: records.count(), ..AuditReport::default() },
         findings: Findings::default(),
         records,
@@ -110,6 +111,7 @@ struct Audit {
     records: Records,
     findings: Findings,
     report: AuditReport,
+    shared: bool,
 }
 
 impl Audit {
@@ -147,7 +149,7 @@ impl Audit {
     }
 
     fn finish(mut self) -> AuditReport {
-        self.records.finish(&mut self.findings);
+        self.records.finish(self.shared, &mut self.findings);
         let Findings { flaws, doubts, left_off } = self.findings;
         AuditReport {
             files: self.files.count(),

@@ -5,7 +5,7 @@
 //! | `{"by","file","done":HASH}` | tollgate told me that my change of the file, to these bytes, is done |
 //! | `{"by","file","before":HASH,"after":HASH}` | I changed the file without tollgate |
 //! | `{"by","file","outside":true}` | I change the file without tollgate, and do not know the bytes |
-//! | `{"by","task","claim_id","began":N,"ended":N}` | I worked on the task under this claim, from then to then |
+//! | `{"by","task","claim_id","began":N,"ended":N}` | I worked on the task under this claim, from then to then; may be repeated |
 //!
 //! A hash is null for a missing file. Times are nanoseconds of one clock. The last line may be half written, because
 //! participants are killed; it says nothing.
@@ -61,6 +61,13 @@ struct Stretch {
     by: Agent,
     claim: ClaimId,
     place: Place,
+}
+
+impl Stretch {
+    /// Whether both are about the same work: a participant records it when it begins, and again when it has ended.
+    fn is_same_work(&self, other: &Self) -> bool {
+        self.claim == other.claim && self.by == other.by
+    }
 }
 
 #[derive(Default)]
@@ -182,7 +189,8 @@ impl Records {
     }
 
     /// Compares the records with each other, and reports what the ledger does not have.
-    pub(super) fn finish(mut self, findings: &mut Findings) {
+    /// If other machines share the tasks, the ledger need not have every claim.
+    pub(super) fn finish(mut self, shared: bool, findings: &mut Findings) {
         let mut missing: Vec<Place> =
             self.due.values().filter(|(due, _)| *due > 0).map(|(_, place)| *place).collect();
         missing.sort_unstable();
@@ -208,12 +216,14 @@ impl Records {
             let mut latest: Option<&Stretch> = None;
             for stretch in &work {
                 let about = || About::Task(task.clone());
-                if self.claims.get(&stretch.claim) == Some(&false) {
+                if !shared && self.claims.get(&stretch.claim) == Some(&false) {
                     let reason =
                         format!("`{}` worked under {}, which no line has", stretch.by, stretch.claim);
                     findings.record(self.place(stretch.place), Rule::MissingLine, about(), reason);
                 }
-                if let Some(other) = latest.filter(|other| stretch.began < other.ended) {
+                if let Some(other) =
+                    latest.filter(|other| stretch.began < other.ended && !stretch.is_same_work(other))
+                {
                     let reason = format!("`{}` and `{}` worked on it at the same time", other.by, stretch.by);
                     findings.record(self.place(stretch.place), Rule::TwoOwners, about(), reason);
                 }

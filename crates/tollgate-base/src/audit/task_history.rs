@@ -1,7 +1,7 @@
 //! The history of each task: who owned it when, and which way it took.
 //!
 //! If other machines share the tasks, their lines are in their own ledgers, and lines of two processes of this machine may be
-//! in another order than their steps. Then each claim is checked alone: it begins once, ends at most once, and its end fits.
+//! in another order than their steps. Then each claim is checked alone: it begins once, and its end fits its beginning.
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
@@ -135,7 +135,7 @@ impl TaskHistories {
 
     pub(super) fn renewed(&mut self, line: &Line, renewed: &ClaimRenewed, findings: &mut Findings) {
         let name = renewed.task.as_str();
-        let is_known = self.tasks.contains_key(name);
+        let is_known = self.tasks.contains_key(name) && !self.shared;
         let Some(history) = self.task(line, name, &renewed.step, "renew", findings) else { return };
         let owns = history.open.iter().any(|open| open.id == renewed.claim_id && open.agent == line.agent);
         if is_known && !owns {
@@ -202,12 +202,14 @@ impl TaskHistories {
         attempt: &EndedAttempt,
         findings: &mut Findings,
     ) -> Option<Mode> {
+        let shared = self.shared;
         let began = self.began.map_or(0, |began| u64::try_from(began.as_millisecond()).unwrap_or(0));
         let history = self.task(line, name, step, word, findings)?;
         history.approved = false;
         let Some(at) = history.open.iter().position(|open| open.id == attempt.claim_id) else {
-            // A fencing number follows the clock: a claim that is older than the ledger has its line elsewhere.
-            if attempt.epoch > began {
+            // A fencing number follows the clock: a claim that is older than the ledger has its line elsewhere. So has a claim
+            // of another machine, or of a process that died after the engine had its line.
+            if !shared && attempt.epoch > began {
                 let claim = &attempt.claim_id;
                 let reason = format!("the claim {claim} ended, but nobody had it");
                 findings.task(line.seq, Rule::NotTheOwner, name, reason);

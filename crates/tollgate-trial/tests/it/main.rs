@@ -18,3 +18,4 @@ mod planted;
 mod scene;
 mod stops;
 mod strace;
+mod stress;

@@ -75,6 +75,8 @@ pub(crate) fn run(
         participant.start(arena)?;
     }
     let end = Instant::now() + length;
+    // Outside programs and their agents save all the time. For the other half of the round the agents are among themselves.
+    let outsiders_end = Instant::now() + length / 2;
     // The controls need only a part of the time to show that they lose.
     let controls_end = Instant::now() + length / 4;
     thread::scope(|scope| -> Result<()> {
@@ -82,7 +84,7 @@ pub(crate) fn run(
         let turn = usize::try_from(arena.number).unwrap_or(0);
         let saving = PROGRAMS.iter().skip(turn % 2).step_by(2).chain(&GENTLE[turn % GENTLE.len()..][..1]);
         let saving: Vec<_> = saving
-            .map(|kind| (*kind, scope.spawn(move || rounds(arena, kind, GUARDED_WRITER, end))))
+            .map(|kind| (*kind, scope.spawn(move || rounds(arena, kind, GUARDED_WRITER, outsiders_end))))
             .collect();
         let naive = |writer: Writer| scope.spawn(move || rounds(arena, "rename", writer, controls_end));
         let controls =
@@ -128,6 +130,7 @@ fn crew(arena: &Arena, engines: &Engines) -> Result<Vec<Participant>> {
     {
         for number in 0..count {
             let may_be_killed = door != "hook";
+            put(&root.join(format!("own-{door}-{number}")), "start\n")?;
             add(door, format!("{door}-{number}"), &root, &["agent", "--door", door], may_be_killed);
         }
     }

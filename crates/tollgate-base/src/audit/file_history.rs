@@ -59,7 +59,13 @@ impl FileHistories {
             return;
         }
         let landed = change.moved_to.as_deref().unwrap_or(file);
-        records.acknowledged(agent, landed, change.hash_after);
+        if let Some(read) = records.acknowledged(agent, landed, change.hash_after)
+            && read != change.hash_before
+        {
+            let (read, found) = (shown(read), shown(change.hash_before));
+            let reason = format!("its author had read {read}, but the change replaced {found}");
+            findings.file(seq, Rule::LostUpdate, file, reason);
+        }
         self.must_hold(seq, file, change.hash_before, change.hash_after, records, findings);
         let last = |before, after| LastChange { seq, id, before, after, agent: agent.cloned() };
         if let Some(to) = &change.moved_to {

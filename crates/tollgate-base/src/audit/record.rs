@@ -3,6 +3,7 @@
 //! | record | says |
 //! |---|---|
 //! | `{"by","file","done":HASH}` | tollgate told me that my change of the file, to these bytes, is done |
+//! | `{"by","file","read":HASH,"done":HASH}` | the same, and I had made it from these bytes |
 //! | `{"by","file","before":HASH,"after":HASH}` | I changed the file without tollgate |
 //! | `{"by","file","outside":true}` | I change the file without tollgate, and do not know the bytes |
 //! | `{"by","task","claim_id","began":N,"ended":N}` | I worked on the task under this claim, from then to then; may be repeated |
@@ -38,6 +39,8 @@ struct RawRecord {
     #[serde(default, deserialize_with = "present")]
     done: Option<Option<Digest>>,
     #[serde(default, deserialize_with = "present")]
+    read: Option<Option<Digest>>,
+    #[serde(default, deserialize_with = "present")]
     before: Option<Option<Digest>>,
     #[serde(default, deserialize_with = "present")]
     after: Option<Option<Digest>>,
@@ -52,6 +55,15 @@ struct RawRecord {
 /// Tells a null from a key that is not there.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Digest>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
+}
+
+/// An acknowledged change.
+struct Due {
+    /// How many lines it still needs.
+    lines: u32,
+    place: Place,
+    /// The bytes from which it was made, if its author says so.
+    read: Option<Option<Digest>>,
 }
 
 /// A stretch of work.
@@ -74,8 +86,8 @@ impl Stretch {
 pub(super) struct Records {
     paths: Vec<PathBuf>,
     count: u64,
-    /// How many lines each acknowledged change still needs, by a digest of agent, file and bytes.
-    due: HashMap<[u8; 16], (u32, Place)>,
+    /// The acknowledged changes, by a digest of agent, file and bytes.
+    due: HashMap<[u8; 16], Due>,
     outside: HashSet<String>,
     changes: HashMap<String, Vec<OutsideChange>>,
     work: BTreeMap<String, Vec<Stretch>>,
@@ -122,7 +134,7 @@ impl Records {
             (Some(file), None) => match (record.done, record.before, record.after) {
                 (Some(done), None, None) => {
                     let due = self.due.entry(key(by.as_str(), &file, done));
-                    due.or_insert((0, place)).0 += 1;
+                    due.or_insert(Due { lines: 0, place, read: record.read }).lines += 1;
                 }
                 (None, Some(before), Some(after)) => {
                     self.changes.entry(file).or_default().push((before, after));
@@ -167,17 +179,22 @@ impl Records {
         reached.contains(&to)
     }
 
-    /// The ledger has this change.
-    pub(super) fn acknowledged(&mut self, agent: Option<&Agent>, file: &str, after: Option<Digest>) {
-        if let Some((due, _)) = agent.and_then(|agent| self.due.get_mut(&key(agent.as_str(), file, after))) {
-            *due = due.saturating_sub(1);
-        }
+    /// The ledger has this change. Returns the bytes from which its author says to have made it.
+    pub(super) fn acknowledged(
+        &mut self,
+        agent: Option<&Agent>,
+        file: &str,
+        after: Option<Digest>,
+    ) -> Option<Option<Digest>> {
+        let due = self.due.get_mut(&key(agent?.as_str(), file, after))?;
+        due.lines = due.lines.saturating_sub(1);
+        due.read
     }
 
     /// The ledger says that this change was rolled back.
     pub(super) fn retracted(&mut self, agent: Option<&Agent>, file: &str, after: Option<Digest>) {
-        if let Some((due, _)) = agent.and_then(|agent| self.due.get_mut(&key(agent.as_str(), file, after))) {
-            *due += 1;
+        if let Some(due) = agent.and_then(|agent| self.due.get_mut(&key(agent.as_str(), file, after))) {
+            due.lines += 1;
         }
     }
 
@@ -192,7 +209,7 @@ impl Records {
     /// If other machines share the tasks, the ledger need not have every claim.
     pub(super) fn finish(mut self, shared: bool, findings: &mut Findings) {
         let mut missing: Vec<Place> =
-            self.due.values().filter(|(due, _)| *due > 0).map(|(_, place)| *place).collect();
+            self.due.values().filter(|due| due.lines > 0).map(|due| due.place).collect();
         missing.sort_unstable();
         for number in 0..self.paths.len() {
             if missing.iter().any(|place| place.0 == number) {

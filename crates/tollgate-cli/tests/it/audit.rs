@@ -142,9 +142,11 @@ fn tasks(history: &History) {
     fs::rename(world.path("vault/In_Progress/red/moved.md"), world.path("vault/Needs_Action/moved.md"))
         .unwrap();
     history.works("moved", "blue", 0..1, "");
-    // An owner dies.
-    let mut owner = world.tollgate(["work", "--agent", "red", "--", "sleep", "60"]).starts();
-    until("the claim", || world.path("vault/In_Progress/red/gone.md").exists().then_some(()));
+    // An owner dies while its command runs.
+    let started = world.tmp().join("started");
+    let command = format!("touch {}; exec sleep 600", started.display());
+    let mut owner = world.tollgate(["work", "--agent", "red", "--", "sh", "-c", &command]).starts();
+    until("the command", || started.exists().then_some(()));
     owner.0.kill().unwrap();
     owner.ends();
     until("the reclaim", || (world.json("task reclaim") != json!([])).then_some(()));
@@ -370,6 +372,15 @@ fn records_that_contradict_the_ledger_or_each_other_are_found() {
     };
     let done = json!({"by": "red", "file": "a", "done": hash("acknowledged, but not recorded")});
     plant(done, "missing_line", ("file", "a"));
+    // The change replaced other bytes than its author had read: a stale write that was let through.
+    let honest = history.records.borrow().clone();
+    let change = |read: &str| json!({"by": "blue", "file": "e/w", "read": hash(read), "done": hash("z\n")});
+    history.records.borrow_mut().retain(|record| record["file"] != "e/w");
+    history.note(change("x\n"));
+    let flaws = history.audit()["flaws"].clone();
+    assert_eq!((&flaws[0]["rule"], &flaws[0]["file"]), (&json!("lost_update"), &json!("e/w")), "{flaws:#}");
+    assert!(flaws[0]["seq"].is_u64(), "{flaws:#}");
+    *history.records.borrow_mut() = honest;
     let claim =
         history.ledger().iter().find(|line| line["action_type"] == "CLAIM").unwrap()["payload"]["claim_id"]
             .clone();

@@ -97,8 +97,9 @@ impl AgentArgs {
             match session.write(&mut agent, files, &known, &texts)? {
                 Came::Done => {
                     agent.notes.count(Count::Done);
-                    for (file, text) in files.iter().zip(&texts) {
-                        let record = json!({"by": agent.name, "file": file, "done": Digest::of(text)});
+                    for ((file, text), known) in files.iter().zip(&texts).zip(&known) {
+                        let (read, done) = (Digest::of(known), Digest::of(text));
+                        let record = json!({"by": agent.name, "file": file, "read": read, "done": done});
                         // A hook's agent has a name of its own in the ledger, made by the hook.
                         if door != Door::Hook {
                             agent.notes.record(&record);

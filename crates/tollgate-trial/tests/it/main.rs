@@ -13,6 +13,7 @@ mod degraded;
 mod false_alarms;
 mod fault;
 mod foreign;
+mod model_traces;
 mod outsiders;
 mod planted;
 mod scene;

@@ -3,6 +3,7 @@
 //! The guard (`tollgate-guard`) and the vault (`tollgate-vault`) build on this crate and do not depend on each other.
 //! Programs depend on `tollgate`, which re-exports what they need.
 
+pub mod audit;
 pub mod boot_clock;
 pub mod digest;
 pub mod error;

@@ -201,6 +201,11 @@ impl From<PathBuf> for VaultTree {
 }
 
 impl VaultSettings {
+    /// Whether other machines can change the tasks, too.
+    pub fn is_shared(&self) -> bool {
+        *self.chosen_store() != StoreChoice::Folder
+    }
+
     /// Which store keeps the tasks, by `store` or by `sync`.
     pub fn chosen_store(&self) -> &StoreChoice {
         match self.sync {

@@ -20,6 +20,7 @@ use tollgate::tasks::{StoreLogin, VaultHome, open_workspace, workspace_id};
 use tollgate::turn::{Session, Turn, TurnState};
 use tollgate::vault::claim::ClaimId;
 use tollgate::workspace::{Options, STATE_FOLDER, Workspace, has_state};
+use tollgate_run::{LEVEL_VARIABLE, RunLevel};
 use tollgate_server::tokens::TokenFile;
 
 use crate::answer::Form;
@@ -183,6 +184,7 @@ impl Invocation {
         let options = Options {
             ledger_head: self.ledger_head(&root)?,
             protected: self.protected(),
+            in_view: Surroundings::says(LEVEL_VARIABLE, RunLevel::Transaction.word()),
             ..Options::default()
         };
         let workspace = open_workspace(&root, agent, options)?;

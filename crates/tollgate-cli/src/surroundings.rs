@@ -76,6 +76,11 @@ impl Surroundings {
         env::var_os(variable).is_some_and(|value| !value.is_empty())
     }
 
+    /// Whether this variable has this value.
+    pub(crate) fn says(variable: &str, value: &str) -> bool {
+        env::var_os(variable).is_some_and(|found| found == value)
+    }
+
     /// The path of this program, for a command that runs later and perhaps elsewhere.
     pub(crate) fn executable() -> PathBuf {
         env::current_exe().ok().filter(|path| path.exists()).unwrap_or_else(|| "tollgate".into())

@@ -38,6 +38,8 @@ pub struct Options {
     pub protected: Protected,
     /// Settings to use instead of those in the configuration file.
     pub settings: Option<Settings>,
+    /// The files are in the private view of a run, which commits them when it ends.
+    pub in_view: bool,
 }
 
 impl Default for Options {
@@ -48,6 +50,7 @@ impl Default for Options {
             ledger_head: None,
             protected: Protected::default(),
             settings: None,
+            in_view: false,
         }
     }
 }
@@ -66,6 +69,7 @@ pub struct Root {
     protected: Protected,
     clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     awaiting_check: Mutex<Vec<StageName>>,
+    pub(crate) in_view: bool,
 }
 
 impl Root {
@@ -97,6 +101,7 @@ impl Root {
             protected,
             clock: options.clock,
             awaiting_check: Mutex::default(),
+            in_view: options.in_view,
         })
     }
 

@@ -111,7 +111,7 @@ pub struct ClaimRecord {
     /// What the author asked for at the last claim, if that claim has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Asked>,
-    /// Who owned the task when somebody moved its file back to `Needs_Action` by hand.
+    /// Who owned the task when somebody moved its file by hand.
     #[serde(skip)]
     pub moved_from: Option<Agent>,
     /// The digest of the text in `Pending_Approval`, so that a manual move to `Approved` approves exactly that text.
@@ -152,12 +152,11 @@ impl ClaimRecord {
             return self;
         }
         // A person moved it. Their move stands; the record is void, except for what the move refers to.
-        let moved = Self { epoch: self.epoch, ..Self::new(slot.clone()) };
+        let moved_from = self.claim.as_ref().map(|claim| claim.agent.clone());
+        let moved = Self { epoch: self.epoch, moved_from, ..Self::new(slot.clone()) };
         match (slot.state(), self.claim) {
             // The owner itself may have moved it, so what was asked for still holds.
-            (State::NeedsAction, Some(claim)) => {
-                Self { asked: Some(claim.asked()), moved_from: Some(claim.agent), ..moved }
-            }
+            (State::NeedsAction, Some(claim)) => Self { asked: Some(claim.asked()), ..moved },
             // The person wants a fresh start, so the attempts are counted from zero again.
             (State::NeedsAction, None) => moved,
             (State::Approved, _) if self.slot.state() == State::PendingApproval => {

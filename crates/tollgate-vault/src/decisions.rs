@@ -23,7 +23,8 @@ pub(crate) fn approve(
     decided(&mut step, Decision::Approve { by: by.to_owned(), sha256, edited_from });
     step.check = edited_from.or(Some(sha256));
     let approval = Some(Approval { sha256, by: by.to_owned(), at });
-    step.record = Some(ClaimRecord { slot: step.to.clone(), approval, reason: None, ..task.record.clone() });
+    let known = ClaimRecord { moved_from: None, ..task.record.clone() };
+    step.record = Some(ClaimRecord { slot: step.to.clone(), approval, reason: None, ..known });
     Ok(step)
 }
 

@@ -94,21 +94,29 @@ pub(crate) fn step(task: &Task, verb: Option<Verb>, to: Slot, at: Timestamp) -> 
         return Err(Fault::invalid(format!("`{}` cannot go from {} to {to}", task.name, task.slot)));
     }
     let id = StepId::new()?;
-    Ok(Step {
+    let mut step = Step {
         at,
         verb,
         task: task.name.clone(),
         from: task.slot.clone(),
         version: task.version.clone(),
         check: None,
-        record: Some(ClaimRecord { slot: to.clone(), ..task.record.clone() }),
+        record: Some(ClaimRecord { slot: to.clone(), moved_from: None, ..task.record.clone() }),
         to,
         edit: TextEdit::Keep,
         records_digest: false,
         fallback_suffix: id.to_string(),
         events: Vec::new(),
         id,
-    })
+    };
+    if let Some(owner) = &task.record.moved_from {
+        // A move by hand ended a claim, and nobody has recorded that yet.
+        let reason = Some(format!("moved to `{}` by hand", task.slot));
+        let (name, id) = (task.name.clone(), step.id.clone());
+        let ended = TaskReclaimed { task: name, attempt: None, reason, step: id };
+        tell(&mut step, Some(owner), Event::Reclaim(ended, task.slot.state()));
+    }
+    Ok(step)
 }
 
 fn tell(step: &mut Step, agent: Option<&Agent>, event: Event) {

@@ -76,6 +76,7 @@
 //! - [`refusal`]: the answer "no", for controllers and for agents.
 //! - [`workspace`]: the folder, its settings and its state. [`settings`] lists what can be set.
 //! - [`event`]: everything that is recorded. [`ledger`]: the record, one line each, with a chain of hashes.
+//! - [`audit`]: whether a ledger proves both promises.
 //! - [`recovery`]: the bytes that guarded writes replaced. [`conflict`]: what refused writes ran into.
 //! - [`folder`]: listing folders. [`edit`], [`part`]: what to replace in a file, and what to read of it.
 //! - [`commit`]: how files are changed so that nothing is lost, step by step.
@@ -103,7 +104,7 @@ mod postgres;
 pub mod tasks;
 pub mod worktree;
 
-pub use tollgate_base::{digest, error, event, ledger, name, settings, visible};
+pub use tollgate_base::{audit, digest, error, event, ledger, name, settings, visible};
 pub use tollgate_guard::{
     Swept, commit, conflict, edit, folder, gate, guard, merge, part, path, protected, recovery, refusal,
     shared_turn, turn, workspace,

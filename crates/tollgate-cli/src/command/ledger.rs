@@ -1,15 +1,18 @@
-//! `tollgate ledger`: shows, follows and verifies the ledger.
+//! `tollgate ledger`: shows, follows, verifies and audits the ledger.
 
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use tollgate::audit::{AuditReport, AuditScope, audit};
 use tollgate::error::Fault;
 use tollgate::event::Event;
 use tollgate::ledger::{Cursor, Followed, Ledger, Line, Verification};
 use tollgate::name::Agent;
+use tollgate::workspace::{STATE_FOLDER, read_settings};
 
 use crate::answer::{Answer, Form, Said, json_line};
 use crate::error::CliError;
@@ -18,16 +21,18 @@ use crate::ledger_watch::{LedgerWatch, reader_is_gone};
 use crate::progress::Progress;
 use crate::words;
 
-/// Show, follow and verify the ledger, which has one line per event
+/// Show, follow, verify and audit the ledger, which has one line per event
 ///
 /// The ledger is `.tollgate/ledger.jsonl`, with one JSON object per line. Each line has the SHA-256 of the previous line, so
-/// `verify` finds edited, removed and reordered lines.
+/// `verify` finds edited, removed and reordered lines. `audit` checks what the lines say: that no change was lost and that each
+/// task had one owner at a time.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
   tollgate ledger tail -f
   tollgate ledger tail --type MUTATION_CONFLICT --agent blue
-  tollgate ledger verify")]
+  tollgate ledger verify
+  tollgate ledger audit")]
 pub(crate) struct LedgerArgs {
     #[command(subcommand)]
     command: LedgerCommand,
@@ -42,6 +47,7 @@ enum LedgerCommand {
     /// folder. The exit code is 1 if something is wrong.
     #[command(after_help = "Example\n  tollgate ledger verify && echo untouched")]
     Verify,
+    Audit(LedgerAuditArgs),
 }
 
 /// Print the newest lines, oldest first
@@ -70,6 +76,26 @@ struct LedgerTailArgs {
     action_type: Option<String>,
 }
 
+/// Prove from the ledger that no change was lost and that each task had one owner at a time
+///
+/// Each change of a file must find the bytes that the change before it left. If it finds others, a program that does not use
+/// tollgate has changed the file in between, and that is counted. If it finds the bytes that the change before had replaced,
+/// that is a doubt: the ledger alone cannot tell a restored file from a lost change. With --records nothing is left in doubt.
+/// The exit code is 1 if the ledger contradicts a promise.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example
+  tollgate ledger audit
+  tollgate ledger audit --records agents.jsonl --records editors.jsonl --json")]
+struct LedgerAuditArgs {
+    /// A file in which participants recorded what they did, one JSON object per line (can be repeated)
+    #[arg(long, value_name = "FILE")]
+    records: Vec<PathBuf>,
+    /// Other machines have changed the tasks too, and their lines are in other ledgers. The default follows from the settings
+    #[arg(long)]
+    shared: bool,
+}
+
 /// A filter for lines.
 struct Wanted<'a> {
     agent: Option<&'a Agent>,
@@ -87,6 +113,7 @@ pub(crate) fn run(invocation: &Invocation, args: &LedgerArgs) -> Result<Answer, 
     match &args.command {
         LedgerCommand::Tail(tail) => print_tail(invocation, tail),
         LedgerCommand::Verify => verify(invocation),
+        LedgerCommand::Audit(args) => audit_ledger(invocation, args),
     }
 }
 
@@ -190,6 +217,36 @@ fn verify(invocation: &Invocation) -> Result<Answer, CliError> {
         ..Said::default()
     };
     Ok(if verdict.problem.is_none() { Answer::Done(said) } else { Answer::NotValid(said) })
+}
+
+fn audit_ledger(invocation: &Invocation, args: &LedgerAuditArgs) -> Result<Answer, CliError> {
+    let config = invocation.root()?.0.join(STATE_FOLDER).join("config.toml");
+    let shared = args.shared || read_settings(&config)?.vault.is_shared();
+    let scope = AuditScope { records: args.records.clone(), shared };
+    let progress = Progress::of("auditing the ledger");
+    let report = audit(&invocation.ledger()?, &scope)?;
+    drop(progress);
+    let said =
+        Said { words: words::audited(&report, &scope), json: audit_json(&report, shared), ..Said::default() };
+    Ok(if report.is_sound() { Answer::Done(said) } else { Answer::NotValid(said) })
+}
+
+fn audit_json(report: &AuditReport, shared: bool) -> Value {
+    json!({
+        "valid": report.is_sound(),
+        "lines": report.lines,
+        "first_seq": report.first_seq,
+        "files": report.files,
+        "changes": report.changes,
+        "outside_changes": report.outside_changes,
+        "tasks": report.tasks,
+        "claims": report.claims,
+        "shared": shared,
+        "records": report.records,
+        "flaws": report.flaws,
+        "doubts": report.doubts,
+        "left_off": report.left_off,
+    })
 }
 
 /// Without serde, because a path in it may not be UTF-8.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use tollgate::audit::{About, AuditReport, AuditScope, Flaw};
 use tollgate::ledger::{Line, Problem, Verification, Wrong};
 use tollgate::visible::plain;
 
@@ -52,6 +53,55 @@ pub(crate) fn verdict(view: &Viewpoint, verdict: &Verification, head_file: Optio
             )
         }
     }
+}
+
+/// What an audit found: the verdict, the figures, then each finding.
+pub(crate) fn audited(report: &AuditReport, scope: &AuditScope) -> String {
+    let number = |number: u64, thing: &str| count(usize::try_from(number).unwrap_or(usize::MAX), thing);
+    let verdict = match (report.flaws.len(), report.doubts.len()) {
+        (0, 0) => "valid: no line contradicts the promises".to_owned(),
+        (0, doubts) => {
+            format!("valid: no line contradicts the promises, but there is {}", count(doubts, "doubt"))
+        }
+        (1, _) => "not valid: a finding contradicts the promises".to_owned(),
+        (flaws, _) => format!("not valid: {flaws} findings contradict the promises"),
+    };
+    let changes = number(report.changes, "change");
+    let mut words = format!(
+        "{verdict}\n  lines    {}\n  files    {}, {changes}, {}\n  tasks    {}, {}",
+        report.lines,
+        report.files,
+        number(report.outside_changes, "outside change"),
+        report.tasks,
+        number(report.claims, "claim"),
+    );
+    if !scope.records.is_empty() {
+        words += &format!("\n  records  {}", report.records);
+    }
+    report.flaws.iter().for_each(|flaw| words += &format!("\n{}", found("flaw", flaw)));
+    report.doubts.iter().for_each(|doubt| words += &format!("\n{}", found("doubt", doubt)));
+    if report.left_off > 0 {
+        words += &format!("\n{} more are not listed", report.left_off);
+    }
+    if scope.shared {
+        words += "\nnote: other machines share the tasks; the steps that they took are in their own ledgers";
+    }
+    if !report.doubts.is_empty() {
+        words += "\nhint: only a record of who changed the file outside tollgate can decide a doubt: see `--records`";
+    }
+    words
+}
+
+fn found(kind: &str, flaw: &Flaw) -> String {
+    let (About::File(about) | About::Task(about) | About::Ledger(about)) = &flaw.about;
+    let place = match (flaw.seq, &flaw.record) {
+        (Some(seq), _) => format!("line {seq}"),
+        (None, Some(record)) => {
+            format!("line {} of `{}`", record.line, plain(&record.file.to_string_lossy()))
+        }
+        (None, None) => "the ledger".to_owned(),
+    };
+    format!("{kind}: {place}, `{}`: {} ({})", short(&plain(about)), plain(&flaw.reason), flaw.rule)
 }
 
 fn whole_lines(verdict: &Verification) -> String {

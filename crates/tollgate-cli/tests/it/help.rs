@@ -58,6 +58,7 @@ const COMMANDS: &[&str] = &[
     "ledger",
     "ledger tail",
     "ledger verify",
+    "ledger audit",
     "export",
     "hook",
     "trust",
@@ -131,7 +132,7 @@ fn the_first_page_of_help() {
       token        Add, list and remove the tokens with which agents use `/mcp` of `tollgate serve`
       undo         Restore what the last guarded write replaced
       recovery     List, show and restore the bytes that guarded writes replaced
-      ledger       Show, follow and verify the ledger, which has one line per event
+      ledger       Show, follow, verify and audit the ledger, which has one line per event
       export       Export the ledger to other systems: NDJSON, CloudEvents, OpenTelemetry, Agent Trace
       hook         Check a tool call of an agent program, before and after it
       doctor       Check the workspace: how well files are protected here, what is broken, and how to

@@ -1,6 +1,7 @@
 //! The command `tollgate`, run as a process in its own environment.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+mod audit;
 mod bad_input;
 mod chance;
 mod contract;

@@ -158,10 +158,16 @@ impl StoppedRun {
     }
 
     pub(crate) fn ends_after(self, signal: Signal) -> End {
+        self.ends_with_log(signal).0
+    }
+
+    /// The same, with everything that `strace` saw.
+    pub(crate) fn ends_with_log(self, signal: Signal) -> (End, String) {
         kill_process(self.pid, signal).unwrap();
         let output = self.child.wait_with_output().unwrap();
+        let log = fs::read_to_string(&self.log).unwrap();
         fs::remove_file(&self.log).unwrap();
-        end(&output)
+        (end(&output), log)
     }
 }
 

@@ -244,7 +244,7 @@ fn verbs() -> Vec<VerbCase> {
         },
         VerbCase {
             name: "ask",
-            tells: &["APPROVAL"],
+            tells: &["RECLAIM", "APPROVAL"],
             prepare: |world, task| {
                 world.claim(task, "cloud", ClaimKind::Leased, 1);
                 (world.harness.by_hand)(task, &slot_of("cloud"), &Slot::NEEDS_ACTION, None);

@@ -1,0 +1,62 @@
+//! A short stress campaign keeps all promises; with a participant that breaks the rules it notices that.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::strace::folder;
+
+const STRESS: &str = env!("CARGO_BIN_EXE_tollgate-stress");
+
+/// The campaign runs `tollgate`, which is in another package. A run of all tests has built it already.
+fn build() {
+    if !Path::new(STRESS).with_file_name("tollgate").exists() {
+        let mut cargo = Command::new(env!("CARGO"));
+        let built =
+            cargo.args(["build", "--quiet", "-p", "tollgate-cli", "--bin", "tollgate"]).status().unwrap();
+        assert!(built.success(), "cannot build `tollgate`");
+    }
+}
+
+fn campaign(arguments: &[&str]) -> (Output, Value) {
+    build();
+    let dir = folder();
+    let mut command = Command::new(STRESS);
+    command.args(["--json", "--seed", "7", "--dir"]).arg(dir.path()).args(arguments).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    let report = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    (output, report)
+}
+
+#[test]
+fn a_short_campaign_keeps_all_promises() {
+    let (output, report) = campaign(&["--seconds", "16", "--stores", "folder,git"]);
+    println!("{report:#}");
+    assert_eq!(output.status.code(), Some(0), "{report:#}");
+    let counts = ["lost", "duplicate_owners", "false_alarms", "broken_count"].map(|key| report[key].as_u64());
+    assert_eq!(counts, [Some(0); 4], "{report:#}");
+    // Everybody took part.
+    for door in ["library", "together", "mcp", "hook", "run", "tasks: folder", "tasks: git"] {
+        assert!(report["participants"][door]["done"].as_u64() > Some(0), "{door}: {report:#}");
+    }
+    let participants = report["participants"].as_object().unwrap().values();
+    assert!(participants.map(|row| row["kills"].as_u64().unwrap()).sum::<u64>() > 5, "{report:#}");
+    assert!(report["operations"].as_u64() > Some(2_000), "{report:#}");
+    assert!(report["audit"]["changes"].as_u64() > Some(200), "{report:#}");
+}
+
+#[test]
+fn a_participant_that_overwrites_guarded_files_is_noticed() {
+    let (output, report) = campaign(&["--seconds", "4", "--stores", "folder", "--rogue", "files"]);
+    assert_eq!(output.status.code(), Some(1), "{report:#}");
+    assert_eq!(report["kept"], false);
+    assert!(report["lost"].as_u64() > Some(0), "{report:#}");
+}
+
+#[test]
+fn a_worker_without_a_claim_is_noticed() {
+    let (output, report) = campaign(&["--seconds", "4", "--stores", "folder", "--rogue", "tasks"]);
+    assert_eq!(output.status.code(), Some(1), "{report:#}");
+    assert!(report["duplicate_owners"].as_u64() > Some(0), "{report:#}");
+}

@@ -125,8 +125,6 @@ export class Turn implements AsyncDisposable {
   initialHash(path: string): Promise<string | null>;
   /** Merges the agent's newest refused write with what is on disk. Write the content if it is clean. */
   merge(path: string): Promise<Merge>;
-  /** From now on, the turn's writes are refused (`Fenced`) once this claim is lost. */
-  workUnder(claim: Claim): void;
   /** Ends the turn. A second end does nothing. */
   end(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -172,6 +170,8 @@ export class Claim implements AsyncDisposable {
   text(): Promise<string>;
   /** Begins a turn of the owner, whose writes are refused (`Fenced`) once the claim is lost. */
   turn(): Promise<Turn>;
+  /** From now on, this turn's writes are refused (`Fenced`) once the claim is lost. */
+  fence(turn: Turn): void;
   /** Whether the claim still owns the task. */
   verify(): Promise<boolean>;
   /** Extends a lease. */

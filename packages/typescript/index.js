@@ -51,8 +51,15 @@ class Workspace {
   }
 }
 
+/** What a claim needs of a turn. */
+let nativeTurn;
+
 class Turn {
   #native;
+
+  static {
+    nativeTurn = (turn) => turn.#native;
+  }
 
   constructor(turn) {
     this.#native = turn;
@@ -100,10 +107,6 @@ class Turn {
 
   merge(path) {
     return json(this.#native.merge(String(path)));
-  }
-
-  workUnder(claim) {
-    this.#native.workUnder(nativeClaim(claim));
   }
 
   async end() {
@@ -173,9 +176,6 @@ class Vault {
   }
 }
 
-/** What a turn needs of a claim. */
-let nativeClaim;
-
 class Claim {
   #native;
 
@@ -184,10 +184,6 @@ class Claim {
     this.payload = JSON.parse(claim.payload);
     const { task, agent, claim_id: claimId, mode, epoch, path, action, lease_until: leaseUntil } = this.payload;
     Object.assign(this, { task, agent, claimId, mode, epoch, path, action, leaseUntil });
-  }
-
-  static {
-    nativeClaim = (claim) => claim.#native;
   }
 
   get ended() {
@@ -200,6 +196,10 @@ class Claim {
 
   async turn() {
     return new Turn(await call(this.#native.turn()));
+  }
+
+  fence(turn) {
+    this.#native.fence(nativeTurn(turn));
   }
 
   verify() {

@@ -114,7 +114,7 @@ class AgentTools {
     const options = { agent: this.#agent };
     const claim = task ? await vault.claim(task, options) : await vault.claimNext(options);
     this.#claims.set(claim.task, claim);
-    (await this.#begun()).workUnder(claim);
+    claim.fence(await this.#begun());
     return JSON.stringify({ ...claim.payload, text: await claim.text() });
   }
 

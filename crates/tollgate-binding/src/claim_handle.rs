@@ -17,10 +17,11 @@ use tollgate::fence::ClaimFence;
 use tollgate::name::{Agent, ClaimId};
 use tollgate::vault::claim::Tenure;
 use tollgate::vault::retry::with_retry;
-use tollgate::vault::{BEATS, ClaimLock, Claimed, Owned, Release, TaskName, Vault, Verdict};
+use tollgate::vault::{ClaimLock, Claimed, Owned, Release, TaskName, Vault, Verdict};
 
 use crate::failure::{Answered, Failure};
 use crate::open_claim::OpenClaim;
+use crate::own_process::OwnProcess;
 use crate::turn_handle::TurnHandle;
 use crate::workspace_handle::WorkspaceHandle;
 
@@ -30,6 +31,7 @@ pub struct ClaimHandle(Arc<HandledClaim>);
 
 struct HandledClaim {
     workspace: WorkspaceHandle,
+    process: OwnProcess,
     vault: Vault,
     open: OpenClaim,
     task: TaskName,
@@ -42,7 +44,7 @@ struct HandledClaim {
 
 /// What keeps a claim alive.
 struct Kept {
-    lock: Option<ClaimLock>,
+    _lock: Option<ClaimLock>,
     /// The heartbeat stops when this is dropped.
     _heartbeat: Option<Sender<()>>,
 }
@@ -63,27 +65,28 @@ impl ClaimHandle {
         let shown = claimed.json();
         let Claimed { task, claim, lock, .. } = claimed;
         let heartbeat = heartbeat(&vault, &task, &claim.id, &claim.tenure);
-        let kept = Mutex::new(Some(Kept { lock, _heartbeat: heartbeat }));
+        let kept = Mutex::new(Some(Kept { _lock: lock, _heartbeat: heartbeat }));
         let open = OpenClaim::new(fence.around(task.clone(), claim.id.clone()));
         let (id, agent) = (claim.id, claim.agent);
-        Self(Arc::new(HandledClaim { workspace, vault, open, task, id, agent, shown, kept }))
+        let process = OwnProcess::now();
+        Self(Arc::new(HandledClaim { workspace, process, vault, open, task, id, agent, shown, kept }))
     }
 
     /// Begins a turn of the owner that works under this claim.
     pub fn turn(&self) -> Answered<TurnHandle> {
         let turn = self.0.workspace.turn(Some(self.0.agent.as_str()))?;
-        turn.work_under(self.open());
+        self.fence(&turn);
         Ok(turn)
+    }
+
+    /// From now on, this turn works under the claim: once the claim is lost, the turn's changes are refused.
+    pub fn fence(&self, turn: &TurnHandle) {
+        turn.work_under(self.0.open.clone());
     }
 
     /// What programs see of the claim: `task`, `agent`, `claim_id`, `path`, `mode`, `epoch`, `lease_until`, `action`.
     pub fn shown(&self) -> &Value {
         &self.0.shown
-    }
-
-    /// The claim, for turns that work under it.
-    pub fn open(&self) -> OpenClaim {
-        self.0.open.clone()
     }
 
     /// The text of the task's file.
@@ -94,6 +97,7 @@ impl ClaimHandle {
 
     /// Whether the claim still owns the task.
     pub fn verify(&self) -> Answered<bool> {
+        self.0.process.check()?;
         let valid = self.0.open.is_open()
             && with_retry(|| self.0.vault.verify(&self.0.task, &self.0.id, Timestamp::now()), &sleep)?;
         if !valid {
@@ -135,6 +139,7 @@ impl ClaimHandle {
         &self,
         verb: impl Fn(&Vault, &TaskName, &ClaimId, Timestamp) -> Result<Owned<T>>,
     ) -> Answered<T> {
+        self.0.process.check()?;
         let HandledClaim { vault, task, id, .. } = &*self.0;
         if !self.0.open.is_open() {
             return Err(Failure::Denied(json!({
@@ -157,16 +162,6 @@ impl HandledClaim {
     fn end(&self) {
         self.open.close();
         drop(self.kept.lock().unwrap_or_else(PoisonError::into_inner).take());
-    }
-}
-
-impl Drop for HandledClaim {
-    fn drop(&mut self) {
-        let kept = self.kept.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if kept.is_some_and(|kept| kept.lock.is_some()) {
-            // Makes the task claimable at once. If this fails, the next process that looks finds the lock free.
-            let _ = self.vault.reclaim(Timestamp::now());
-        }
     }
 }
 
@@ -200,7 +195,7 @@ fn heartbeat(vault: &Vault, task: &TaskName, id: &ClaimId, tenure: &Tenure) -> O
     let (vault, task, id) = (vault.clone(), task.clone(), id.clone());
     thread::spawn(move || {
         // If the store cannot be reached, the next beat may reach it; the deadline of the claim ends its writes.
-        while over.recv_timeout(interval / BEATS) == Err(RecvTimeoutError::Timeout) {
+        while over.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
             if vault.heartbeat(&task, &id).is_ok_and(|owns| !owns) {
                 return;
             }

@@ -13,13 +13,13 @@ mod claim_handle;
 mod environment;
 mod failure;
 mod open_claim;
+mod own_process;
 mod turn_handle;
 mod vault_handle;
 mod workspace_handle;
 
 pub use claim_handle::{ClaimEnd, ClaimHandle};
 pub use failure::{Answered, Failure};
-pub use open_claim::OpenClaim;
 pub use turn_handle::{FileRead, TurnHandle};
 pub use vault_handle::{Missing, VaultHandle};
 pub use workspace_handle::WorkspaceHandle;

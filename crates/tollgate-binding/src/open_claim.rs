@@ -8,7 +8,7 @@ use tollgate::fence::{LostClaim, WriteFence};
 
 /// A claim that its owner has not released. Clones are the same claim.
 #[derive(Clone)]
-pub struct OpenClaim {
+pub(crate) struct OpenClaim {
     is_open: Arc<AtomicBool>,
     fence: WriteFence,
 }

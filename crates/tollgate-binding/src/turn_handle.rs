@@ -20,6 +20,7 @@ use tollgate::turn::{Session, Turn, TurnState};
 use crate::changes::{changes, edit, expected};
 use crate::failure::{Answered, Failure, done};
 use crate::open_claim::OpenClaim;
+use crate::own_process::OwnProcess;
 
 /// A turn. Clones share it.
 #[derive(Clone)]
@@ -29,6 +30,7 @@ struct HandledTurn {
     id: String,
     agent: Agent,
     gate: Gate,
+    process: OwnProcess,
     /// The claims under which the turn works.
     claims: Arc<Mutex<Vec<OpenClaim>>>,
     running: Mutex<Running>,
@@ -61,7 +63,7 @@ impl TurnHandle {
         let turn = gate.begin_turn_in(agent.clone(), session)?;
         let id = turn.id().to_string();
         let running = Mutex::new(Running { turn: Some(turn), changed: false });
-        Ok(Self(Arc::new(HandledTurn { id, agent, gate, claims, running })))
+        Ok(Self(Arc::new(HandledTurn { id, agent, gate, process: OwnProcess::now(), claims, running })))
     }
 
     /// The id of the turn.
@@ -74,12 +76,13 @@ impl TurnHandle {
         self.0.agent.as_str()
     }
 
-    /// From now on the turn works under this claim, too: once the claim is lost, the turn's writes are refused.
-    pub fn work_under(&self, claim: OpenClaim) {
+    /// From now on the turn works under this claim, too.
+    pub(crate) fn work_under(&self, claim: OpenClaim) {
         lock(&self.0.claims).push(claim);
     }
 
     fn with<T>(&self, call: impl FnOnce(&Gate, &Turn) -> Answered<T>) -> Answered<T> {
+        self.0.process.check()?;
         match &lock(&self.0.running).turn {
             Some(turn) => call(&self.0.gate, turn),
             None => Err(Failure::invalid(format!("the turn `{}` has ended", self.0.id))),
@@ -167,6 +170,7 @@ impl TurnHandle {
 
     /// Ends the turn. A second end does nothing.
     pub fn end(&self) -> Answered<()> {
+        self.0.process.check()?;
         let (turn, changed) = {
             let mut running = lock(&self.0.running);
             (running.turn.take(), running.changed)
@@ -174,10 +178,21 @@ impl TurnHandle {
         if let Some(turn) = turn {
             self.0.gate.end_turn(turn)?;
             if changed {
-                self.0.gate.workspace().sweep()?;
+                // If this fails, the turn has ended all the same, and the next process makes the checks.
+                let _ = self.0.gate.workspace().sweep();
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for HandledTurn {
+    fn drop(&mut self) {
+        let turn = self.running.get_mut().unwrap_or_else(PoisonError::into_inner).turn.take();
+        if let Some(turn) = turn.filter(|_| self.process.is_this()) {
+            // Nobody is left who could hear of a fault.
+            let _ = self.gate.end_turn(turn);
+        }
     }
 }
 

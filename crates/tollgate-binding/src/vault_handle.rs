@@ -16,6 +16,7 @@ use tollgate::vault::{ClaimKind, ClaimQueue, ClaimRequest, Claimed, DenialReason
 use crate::claim_handle::{ClaimHandle, read_state};
 use crate::environment;
 use crate::failure::{Answered, Failure};
+use crate::own_process::OwnProcess;
 use crate::workspace_handle::WorkspaceHandle;
 
 /// What happens if a workspace has no vault.
@@ -31,6 +32,7 @@ pub enum Missing {
 #[derive(Clone)]
 pub struct VaultHandle {
     workspace: WorkspaceHandle,
+    process: OwnProcess,
     tasks: Tasks,
 }
 
@@ -50,11 +52,12 @@ impl VaultHandle {
             )));
         };
         tasks.vault.store().heal()?;
-        Ok(Self { workspace: handle.clone(), tasks })
+        Ok(Self { workspace: handle.clone(), process: OwnProcess::now(), tasks })
     }
 
     /// Adds a task with this text. Its file appears complete.
     pub fn add(&self, task: &str, text: &str) -> Answered<Value> {
+        self.process.check()?;
         let landed = self.tasks.vault.add(&task.parse()?, text.as_bytes(), Timestamp::now())?;
         Ok(landed.json())
     }
@@ -126,6 +129,7 @@ impl VaultHandle {
 
     /// What a claim needs: the tasks as they are now, without those of dead owners.
     fn request(&self, agent: Option<&str>, kind: ClaimKind) -> Answered<ClaimRequest> {
+        self.process.check()?;
         let agent = environment::agent(agent)?;
         self.tasks.vault.store().sync()?;
         with_retry(|| self.tasks.vault.reclaim(Timestamp::now()), &sleep)?;
@@ -139,6 +143,7 @@ impl VaultHandle {
 
     /// Synchronises with the remote, if there is one and it can be reached: a look shows the last known state otherwise.
     fn look(&self) -> Answered<()> {
+        self.process.check()?;
         self.tasks.vault.store().heal()?;
         let _ = self.tasks.vault.store().sync();
         Ok(())

@@ -48,7 +48,9 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
     return _with_command(lambda: maturin.build_editable(wheel_directory, config_settings, metadata_directory))
 
 
-build_sdist = maturin.build_sdist
+def build_sdist(sdist_directory, config_settings=None):  # type: ignore[no-untyped-def]
+    sys.exit("tollgate has wheels and no source distribution: build from its repository")
+
+
 get_requires_for_build_wheel = maturin.get_requires_for_build_wheel
 get_requires_for_build_editable = maturin.get_requires_for_build_editable
-get_requires_for_build_sdist = maturin.get_requires_for_build_sdist

@@ -1,6 +1,6 @@
 //! `Claim`.
 
-use pyo3::exceptions::{PyException, PyTypeError};
+use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
 use serde_json::Value;
 use tollgate_binding::{ClaimEnd, ClaimHandle};
@@ -81,6 +81,10 @@ impl PyClaim {
         call(py, || self.0.turn()).map(PyTurn)
     }
 
+    fn fence(&self, turn: &PyTurn) {
+        self.0.fence(&turn.0);
+    }
+
     fn verify(&self, py: Python<'_>) -> PyResult<bool> {
         call(py, || self.0.verify())
     }
@@ -109,7 +113,9 @@ impl PyClaim {
             "success" => ClaimEnd::Success(to),
             "failure" => ClaimEnd::Failure(to),
             other => {
-                return Err(PyTypeError::new_err(format!("result is 'success' or 'failure', not {other:?}")));
+                return Err(PyValueError::new_err(format!(
+                    "result is 'success' or 'failure', not {other:?}"
+                )));
             }
         };
         call_json(py, || self.0.release(&end, note))

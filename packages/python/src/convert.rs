@@ -1,6 +1,6 @@
 //! Between Python's values and ours.
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};
 use serde_json::{Map, Value};
@@ -89,6 +89,6 @@ pub(crate) fn kind(tenure: &str) -> PyResult<ClaimKind> {
     match tenure {
         "held" => Ok(ClaimKind::Held),
         "leased" => Ok(ClaimKind::Leased),
-        other => Err(PyTypeError::new_err(format!("tenure is 'held' or 'leased', not {other:?}"))),
+        other => Err(PyValueError::new_err(format!("tenure is 'held' or 'leased', not {other:?}"))),
     }
 }

@@ -8,7 +8,6 @@ use pyo3::types::{PyBytes, PyString};
 use serde_json::Value;
 use tollgate_binding::TurnHandle;
 
-use crate::claim::PyClaim;
 use crate::convert::{call, call_json, content, from_python};
 
 /// The work of one agent from a request to its answer.
@@ -134,10 +133,6 @@ impl PyTurn {
 
     fn merge<'py>(&self, py: Python<'py>, path: PathBuf) -> PyResult<Bound<'py, PyAny>> {
         call_json(py, || self.0.merge(&path))
-    }
-
-    fn work_under(&self, claim: &PyClaim) {
-        self.0.work_under(claim.0.open());
     }
 
     fn end(&self, py: Python<'_>) -> PyResult<()> {

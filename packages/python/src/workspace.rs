@@ -1,5 +1,6 @@
 //! `Workspace`.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
@@ -21,8 +22,8 @@ impl PyWorkspace {
     }
 
     #[getter]
-    fn path(&self) -> PyResult<&str> {
-        Ok(self.0.path().to_str().unwrap_or_default())
+    fn path(&self) -> &OsStr {
+        self.0.path().as_os_str()
     }
 
     #[pyo3(signature = (agent=None))]

@@ -1,8 +1,10 @@
 """The first promise from Python: no lost update."""
 
+import errno
 import hashlib
 import json
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -94,6 +96,11 @@ def test_each_refusal_has_its_own_exception(workspace, folder):
             call()
         assert type(caught.value) is exception or exception is FileNotFoundError, caught.value
     assert (folder / "f").read_text() == "a a"
+    with pytest.raises(tollgate.NotFound) as missing:
+        turn.read("missing")
+    assert missing.value.errno == errno.ENOENT
+    for error in [missing.value, caught.value]:
+        assert pickle.loads(pickle.dumps(error)).payload == error.payload
 
 
 def test_the_users_own_state_is_protected(folder, monkeypatch):
@@ -188,6 +195,34 @@ def test_threads_of_one_turn_wait_for_each_other(workspace, folder):
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert [(folder / f"f{n}").read_text() for n in range(8)] == [str(n) for n in range(8)]
+
+
+def test_objects_do_not_work_after_a_fork(workspace, folder):
+    """Parent and child have the same open files, so a lock on them would exclude neither."""
+    turn, vault = workspace.turn(agent="blue"), workspace.vault(create=True)
+    vault.add("water", "x")
+    claim = vault.claim_next(agent="blue")
+    child = os.fork()
+    if child == 0:
+        failed = 0
+        for call in [lambda: turn.write("f", "x"), vault.list, lambda: vault.claim_next("red"), claim.verify, claim.release, turn.end]:
+            try:
+                call()
+            except tollgate.Fault as fault:
+                failed += "before a fork" in str(fault)
+        workspace.turn(agent="red").write("g", "x")
+        del turn
+        os._exit(0 if failed == 6 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    turn.write("f", "y")
+    claim.release()
+    assert [line["action_type"] for line in ledger(folder) if line["turn"] == turn.id] == ["TURN_STARTED", "MUTATION"]
+
+
+def test_a_turn_that_nobody_keeps_ends(workspace, folder):
+    turn = workspace.turn(agent="blue")
+    del turn
+    assert [line["action_type"] for line in ledger(folder)] == ["TURN_STARTED", "TURN_ENDED"]
 
 
 def test_the_command_is_in_the_wheel(folder):

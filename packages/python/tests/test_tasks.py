@@ -56,6 +56,7 @@ def test_an_interrupt_gives_the_task_back_and_is_no_attempt(vault):
     vault.add("water", "x")
     with pytest.raises(KeyboardInterrupt), vault.claim_next(agent="blue"):
         raise KeyboardInterrupt
+    assert vault.get("water")["attempts"] == 0
     with vault.claim_next(agent="red") as claim:
         assert claim.task == "water.md"
 

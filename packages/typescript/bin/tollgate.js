@@ -8,8 +8,9 @@ const { join } = require('node:path');
 const command = join(__dirname, '..', 'native', `${process.platform}-${process.arch}`, 'tollgate');
 const child = spawn(command, process.argv.slice(2), { stdio: 'inherit' });
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT']) {
-  // A terminal sends the interrupt to both; the command decides what to do with it.
-  process.on(signal, () => child.kill(signal));
+  // A terminal sends its interrupts to the command as well, and the command decides what to do with them.
+  const isFromTerminal = process.stdin.isTTY && ['SIGINT', 'SIGQUIT'].includes(signal);
+  process.on(signal, () => isFromTerminal || child.kill(signal));
 }
 child.on('error', (error) => {
   console.error(`tollgate does not run on ${process.platform}-${process.arch}: ${error.message}`);

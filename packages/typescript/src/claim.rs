@@ -37,6 +37,11 @@ impl NativeClaim {
     }
 
     #[napi]
+    pub fn fence(&self, turn: &NativeTurn) {
+        self.0.fence(&turn.0);
+    }
+
+    #[napi]
     pub fn verify(&self) -> AsyncTask<Job<Value, String>> {
         let claim = self.0.clone();
         json_job(move || Ok(claim.verify()?.into()))

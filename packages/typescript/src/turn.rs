@@ -7,7 +7,6 @@ use napi_derive::napi;
 use serde_json::Value;
 use tollgate_binding::{FileRead, TurnHandle};
 
-use crate::claim::NativeClaim;
 use crate::job::{Job, job, json_job};
 
 #[napi]
@@ -129,11 +128,6 @@ impl NativeTurn {
     pub fn merge(&self, path: String) -> AsyncTask<Job<Value, String>> {
         let turn = self.0.clone();
         json_job(move || turn.merge(&PathBuf::from(path)))
-    }
-
-    #[napi]
-    pub fn work_under(&self, claim: &NativeClaim) {
-        self.0.work_under(claim.0.open());
     }
 
     #[napi]

@@ -130,6 +130,10 @@ class Fault(TollgateError):
 class NotFound(Fault, FileNotFoundError):
     """The file, or the task, does not exist."""
 
+    def __init__(self, message: str, payload: dict[str, str]) -> None:
+        super().__init__(message, payload)
+        self.errno, self.strerror = 2, message
+
 
 _REFUSALS: dict[str, type[Refused]] = {
     "STALE_FILE": StaleFile,

@@ -85,9 +85,6 @@ class Turn:
     def merge(self, path: str | PathLike[str]) -> Merge:
         """Merges the agent's newest refused write with what is on disk. Write the content if it is clean."""
 
-    def work_under(self, claim: Claim) -> None:
-        """From now on, the turn's writes are refused (`Fenced`) once this claim is lost."""
-
     def end(self) -> None:
         """Ends the turn. A second end does nothing."""
 
@@ -157,6 +154,9 @@ class Claim:
 
     def turn(self) -> Turn:
         """Begins a turn of the owner, whose writes are refused (`Fenced`) once the claim is lost."""
+
+    def fence(self, turn: Turn) -> None:
+        """From now on, this turn's writes are refused (`Fenced`) once the claim is lost."""
 
     def verify(self) -> bool:
         """Whether the claim still owns the task."""

@@ -130,9 +130,6 @@ class Turn:
     async def merge(self, path: str | PathLike[str]) -> Merge:
         return await to_thread(self.inner.merge, path)
 
-    def work_under(self, claim: Claim) -> None:
-        self.inner.work_under(claim.inner)
-
     async def end(self) -> None:
         await to_thread(self.inner.end)
 
@@ -210,6 +207,10 @@ class Claim:
             return Turn(await to_thread(self.inner.turn))
 
         return _Opening(begin)
+
+    def fence(self, turn: Turn) -> None:
+        """From now on, this turn's writes are refused (`Fenced`) once the claim is lost."""
+        self.inner.fence(turn.inner)
 
     async def text(self) -> str:
         return await to_thread(self.inner.text)

@@ -122,7 +122,7 @@ class AgentTools:
     def _claim(self, task: str) -> str:
         vault = self._workspace.vault()
         claim = vault.claim(task, self._agent) if task else vault.claim_next(self._agent)
-        self._begun().work_under(claim)
+        claim.fence(self._begun())
         with self._lock:
             self._claims[claim.task] = claim
         return json.dumps({**claim.payload, "text": claim.text()})

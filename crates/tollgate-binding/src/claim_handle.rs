@@ -7,7 +7,6 @@
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, sleep};
-use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -15,9 +14,11 @@ use tollgate::State;
 use tollgate::error::{Fault, Result};
 use tollgate::fence::ClaimFence;
 use tollgate::name::{Agent, ClaimId};
-use tollgate::vault::claim::Tenure;
+use tollgate::tasks::Tasks;
 use tollgate::vault::retry::with_retry;
-use tollgate::vault::{ClaimLock, Claimed, Owned, Release, TaskName, Vault, Verdict};
+use tollgate::vault::{
+    BEATS, Claim, ClaimKind, ClaimLock, Claimed, Owned, Release, TaskName, Vault, Verdict,
+};
 
 use crate::failure::{Answered, Failure};
 use crate::open_claim::OpenClaim;
@@ -61,10 +62,16 @@ pub enum ClaimEnd {
 }
 
 impl ClaimHandle {
-    pub(crate) fn new(workspace: WorkspaceHandle, vault: Vault, fence: ClaimFence, claimed: Claimed) -> Self {
+    /// The handle of a claim that was asked for in this way.
+    pub(crate) fn new(workspace: WorkspaceHandle, tasks: &Tasks, kind: ClaimKind, claimed: Claimed) -> Self {
+        let (vault, fence) = (tasks.vault.clone(), ClaimFence::of(&tasks.home));
         let shown = claimed.json();
         let Claimed { task, claim, lock, .. } = claimed;
-        let heartbeat = heartbeat(&vault, &task, &claim.id, &claim.tenure);
+        let heartbeat = match kind {
+            ClaimKind::Held => heartbeat(&vault, &task, &claim),
+            // A lease is the owner's own to renew.
+            ClaimKind::Leased => None,
+        };
         let kept = Mutex::new(Some(Kept { _lock: lock, _heartbeat: heartbeat }));
         let open = OpenClaim::new(fence.around(task.clone(), claim.id.clone()));
         let (id, agent) = (claim.id, claim.agent);
@@ -91,6 +98,7 @@ impl ClaimHandle {
 
     /// The text of the task's file.
     pub fn text(&self) -> Answered<String> {
+        self.0.process.check()?;
         let (_, bytes) = self.0.vault.get_with_text(&self.0.task, u64::MAX, Timestamp::now())?;
         String::from_utf8(bytes).map_err(|_| Failure::invalid(format!("`{}` is not UTF-8", self.0.task)))
     }
@@ -185,18 +193,21 @@ pub(crate) fn read_state(text: &str) -> Result<State> {
 }
 
 /// A thread that tells the store that the owner is alive, until the answer is dropped. `None` if the store needs none.
-fn heartbeat(vault: &Vault, task: &TaskName, id: &ClaimId, tenure: &Tenure) -> Option<Sender<()>> {
-    // A lease is the owner's own to renew.
-    let interval: Duration = match tenure {
-        Tenure::Held => vault.store().heartbeat_interval()?,
-        Tenure::Leased(_) => return None,
-    };
+fn heartbeat(vault: &Vault, task: &TaskName, claim: &Claim) -> Option<Sender<()>> {
+    // A store without locks gives a lease instead.
+    let is_leased = claim.lease_until().is_some();
+    let interval =
+        if is_leased { vault.terms().lease / BEATS } else { vault.store().heartbeat_interval()? };
     let (keep, over) = mpsc::channel();
-    let (vault, task, id) = (vault.clone(), task.clone(), id.clone());
+    let (vault, task, id) = (vault.clone(), task.clone(), claim.id.clone());
     thread::spawn(move || {
         // If the store cannot be reached, the next beat may reach it; the deadline of the claim ends its writes.
         while over.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-            if vault.heartbeat(&task, &id).is_ok_and(|owns| !owns) {
+            let owns = match is_leased {
+                true => vault.renew(&task, &id, Timestamp::now()).map(|renewed| renewed.is_ok()),
+                false => vault.heartbeat(&task, &id),
+            };
+            if owns.is_ok_and(|owns| !owns) {
                 return;
             }
         }

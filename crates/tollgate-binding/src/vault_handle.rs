@@ -7,7 +7,6 @@ use std::thread::sleep;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tollgate::State;
-use tollgate::fence::ClaimFence;
 use tollgate::tasks::{self, Tasks};
 use tollgate::vault::retry::with_retry;
 use tollgate::vault::shown::{MOST_SHOWN, Row};
@@ -96,7 +95,7 @@ impl VaultHandle {
             &sleep,
         )?;
         match claimed {
-            Ok(claimed) => Ok(self.handle(claimed)),
+            Ok(claimed) => Ok(self.handle(kind, claimed)),
             Err(denied) => Err(Failure::Denied(denied.json(&task, &request.agent))),
         }
     }
@@ -113,7 +112,7 @@ impl VaultHandle {
             found => found,
         };
         match found {
-            (Some(claimed), _) => Ok(self.handle(claimed)),
+            (Some(claimed), _) => Ok(self.handle(kind, claimed)),
             (None, queue) => {
                 let mut payload = json!({
                     "claimed": false, "task": null, "agent": request.agent, "reason": DenialReason::None,
@@ -136,9 +135,8 @@ impl VaultHandle {
         Ok(ClaimRequest { agent, kind, renamed_in: false })
     }
 
-    fn handle(&self, claimed: Claimed) -> ClaimHandle {
-        let (vault, fence) = (self.tasks.vault.clone(), ClaimFence::of(&self.tasks.home));
-        ClaimHandle::new(self.workspace.clone(), vault, fence, claimed)
+    fn handle(&self, kind: ClaimKind, claimed: Claimed) -> ClaimHandle {
+        ClaimHandle::new(self.workspace.clone(), &self.tasks, kind, claimed)
     }
 
     /// Synchronises with the remote, if there is one and it can be reached: a look shows the last known state otherwise.

@@ -1,11 +1,10 @@
 """The second promise from Python: one owner."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
+import time
 
 import pytest
 import tollgate
@@ -146,3 +145,35 @@ def test_the_task_of_a_killed_process_is_free_at_once(vault, folder):
     owner.wait()
     with vault.claim("water", agent="red") as claim:
         assert claim.agent == "red"
+
+
+def test_a_held_claim_over_git_sends_heartbeats(folder, tmp_path):
+    """Each heartbeat is a push, so that a ref of the remote changes."""
+    environment = {
+        **os.environ,
+        **{f"GIT_{who}_{what}": "blue" for who in ["AUTHOR", "COMMITTER"] for what in ["NAME", "EMAIL"]},
+    }
+
+    def git(*arguments: str) -> str:
+        said = subprocess.run(
+            ["git", "-C", folder, *arguments], check=True, capture_output=True, text=True, env=environment
+        )
+        return said.stdout
+
+    remote = tmp_path / "remote.git"
+    subprocess.run(["git", "init", "--quiet", "--bare", "--initial-branch=main", remote], check=True)
+    git("init", "--quiet", "--initial-branch=main")
+    git("remote", "add", "origin", str(remote))
+    git("commit", "--quiet", "--allow-empty", "--message=start")
+    git("push", "--quiet", "--set-upstream", "origin", "main")
+    (folder / ".tollgate").mkdir()
+    (folder / ".tollgate/config.toml").write_text('[vault]\nsync = "git"\nlease = "3s"\n')
+    vault = Workspace(folder).vault(create=True)
+    vault.add("water", "x")
+    with vault.claim_next(agent="blue") as claim:
+        first = git("ls-remote", "origin")
+        deadline = time.monotonic() + 60
+        while git("ls-remote", "origin") == first:
+            assert time.monotonic() < deadline, "no heartbeat"
+        assert claim.verify()
+    assert states(vault) == {"water.md": "Done"}

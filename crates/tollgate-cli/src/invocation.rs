@@ -16,7 +16,7 @@ use tollgate::name::{Agent, TurnId};
 use tollgate::protected::Protected;
 use tollgate::settings::LedgerSettings;
 use tollgate::shared_turn::{Leaves, SharedTurn, SharedTurns};
-use tollgate::tasks::{StoreLogin, VaultHome, open_workspace, workspace_id};
+use tollgate::tasks::{StoreLogin, open_workspace, workspace_id};
 use tollgate::turn::{Session, Turn, TurnState};
 use tollgate::vault::claim::ClaimId;
 use tollgate::workspace::{Options, STATE_FOLDER, Workspace, has_state};
@@ -230,11 +230,8 @@ impl Invocation {
             return Ok(None);
         };
         let (claim, task) = (claim.to_string_lossy().parse()?, task.to_string_lossy().parse()?);
-        let home = match vault {
-            Some(root) => VaultHome::at(root.clone())?,
-            None => VaultHome::of(workspace.path(), workspace.settings())?,
-        };
-        Ok(home.has_vault().then(|| ClaimFence::of(&home).around(task, claim)))
+        let fence = ClaimFence::given(workspace, vault.as_deref())?;
+        Ok(fence.map(|fence| fence.around(task, claim)))
     }
 
     /// The ledger alone. It can be read even if the workspace cannot be opened.

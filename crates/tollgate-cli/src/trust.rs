@@ -8,13 +8,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use tollgate::digest::Digest;
 use tollgate::error::Fault;
 use tollgate::settings::{HookSettings, NotifySettings, Settings, StoreChoice};
+use tollgate::trust::Agreements;
 use tollgate::workspace::{STATE_FOLDER, read_settings};
 
 use crate::replace::{FileAccess, replace_file};
@@ -25,13 +24,9 @@ pub(crate) type Commands = BTreeMap<String, Vec<String>>;
 /// The user's agreements.
 #[derive(Debug)]
 pub(crate) struct TrustStore {
-    /// `None` if the user has no folder for state: then nothing is trusted.
-    folder: Option<PathBuf>,
+    agreements: Agreements,
     /// The configuration that the user wrote, which needs no agreement.
     own_config: Option<PathBuf>,
-    uid: u32,
-    /// The user who became root, by `SUDO_UID`.
-    sudo: Option<u32>,
 }
 
 /// The configuration of a workspace, as the user sees it before agreeing.
@@ -94,64 +89,48 @@ impl Configured {
 
 impl TrustStore {
     pub(crate) fn new(state: Option<&Path>, config: Option<&Path>, uid: u32, sudo: Option<u32>) -> Self {
-        let below =
-            |folder: Option<&Path>, name: &str| folder.map(|folder| folder.join("tollgate").join(name));
-        Self { folder: below(state, "trusted"), own_config: below(config, "config.toml"), uid, sudo }
-    }
-
-    fn record(&self, root: &Path) -> Option<PathBuf> {
-        let name = Digest::of(root.as_os_str().as_bytes()).to_string();
-        self.folder.as_ref().map(|folder| folder.join(&name[..32]))
-    }
-
-    /// The lines of the record: the hash of the configuration, and the owner of the state.
-    fn agreed(&self, root: &Path) -> Option<(String, String)> {
-        let text = fs::read_to_string(self.record(root)?).ok()?;
-        let mut lines = text.lines().map(str::to_owned);
-        Some((lines.next()?, lines.next()?))
+        let own_config = config.map(|config| config.join("tollgate").join("config.toml"));
+        Self { agreements: Agreements::new(state, uid, sudo), own_config }
     }
 
     /// Whether the user has agreed to exactly this configuration.
     pub(crate) fn trusts(&self, root: &Path, configured: &Configured) -> bool {
-        self.agreed(root).is_some_and(|(hash, _)| hash == configured.digest().to_string())
+        self.agreements.agreed(root).is_some_and(|(hash, _)| hash == configured.digest().to_string())
     }
 
     /// Remembers that the user agrees to this configuration, and to the owner of the state.
     pub(crate) fn agree(&self, root: &Path, configured: &Configured) -> Result<(), Fault> {
-        let Some(record) = self.record(root) else {
+        let Some(record) = self.agreements.record(root) else {
             return Err(Fault::Missing { what: "the folder for your own state (`HOME` is not set)".into() });
         };
-        let owner = foreign_owner(root, self.uid, self.sudo).map(|uid| uid.to_string()).unwrap_or_default();
+        let owner = self.agreements.foreign_owner(root).map(|uid| uid.to_string()).unwrap_or_default();
         let text = format!("{}\n{owner}\n{}\n", configured.digest(), root.to_string_lossy());
         replace_file(&record, text.as_bytes(), FileAccess::Private)?;
         configured.engine.as_ref().map_or(Ok(()), |url| self.agree_to_engine(url))
     }
 
-    fn engine_record(&self, url: &str) -> Option<PathBuf> {
-        let name = Digest::of(url.as_bytes()).to_string();
-        self.folder.as_ref().map(|folder| folder.join(format!("engine-{}", &name[..32])))
-    }
-
     /// Whether the user has chosen this engine, or has agreed to it, so that it may get a password.
     pub(crate) fn trusts_engine(&self, url: &str) -> bool {
-        self.engine_record(url).is_some_and(|record| record.exists())
+        self.agreements.trusts_engine(url)
     }
 
     /// Remembers that the user has chosen this engine.
     pub(crate) fn agree_to_engine(&self, url: &str) -> Result<(), Fault> {
         // Without a folder for state nothing is remembered, and the engine gets no password.
-        self.engine_record(url).map_or(Ok(()), |record| {
+        self.agreements.engine_record(url).map_or(Ok(()), |record| {
             replace_file(&record, format!("{url}\n").as_bytes(), FileAccess::Private)
         })
     }
 
     /// Forgets all agreements about this workspace. Whether there was one.
     pub(crate) fn forget(&self, root: &Path) -> Result<bool, Fault> {
-        if let Some(engine) = Configured::read(root)?.engine.and_then(|url| self.engine_record(&url)) {
+        if let Some(engine) =
+            Configured::read(root)?.engine.and_then(|url| self.agreements.engine_record(&url))
+        {
             // It may not be there.
             let _ = fs::remove_file(engine);
         }
-        let Some(record) = self.record(root) else { return Ok(false) };
+        let Some(record) = self.agreements.record(root) else { return Ok(false) };
         match fs::remove_file(&record) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -161,9 +140,7 @@ impl TrustStore {
 
     /// The user that owns the state of this workspace, if it is somebody else and this user has not agreed to that.
     pub(crate) fn stranger(&self, root: &Path) -> Option<u32> {
-        let owner = foreign_owner(root, self.uid, self.sudo)?;
-        let agreed = self.agreed(root).is_some_and(|(_, agreed)| agreed == owner.to_string());
-        (!agreed).then_some(owner)
+        self.agreements.stranger(root)
     }
 
     /// Whom to tell when something needs a person: by the user's own configuration, otherwise by that of the workspace.
@@ -201,15 +178,4 @@ impl TrustStore {
             Some(_) => Formatter::Untrusted,
         })
     }
-}
-
-/// The owner of the state, if it is neither this user nor root.
-fn foreign_owner(root: &Path, uid: u32, sudo: Option<u32>) -> Option<u32> {
-    let state = root.join(STATE_FOLDER);
-    let owners = [state.clone(), state.join("config.toml")].map(|path| {
-        // A link belongs to the user who made it, whatever it leads to.
-        fs::symlink_metadata(path).ok().map(|found| found.uid())
-    });
-    let is_ours = |owner: &u32| *owner == uid || *owner == 0 || uid == 0 && sudo == Some(*owner);
-    owners.into_iter().flatten().find(|owner| !is_ours(owner))
 }

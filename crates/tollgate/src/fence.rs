@@ -4,7 +4,7 @@
 //! machine, without the network and without opening the vault: from the claim records of a vault in folders, and from the
 //! deadlines of the claims on a store that other machines share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tollgate_base::error::Result;
@@ -12,6 +12,7 @@ use tollgate_base::name::ClaimId;
 use tollgate_base::settings::StoreChoice;
 use tollgate_base::task::TaskName;
 pub use tollgate_guard::fence::{LostClaim, WriteFence};
+use tollgate_guard::workspace::Workspace;
 use tollgate_vault::{ClaimDeadlines, FolderStore};
 
 use crate::tasks::{VaultHome, deadlines_in};
@@ -34,6 +35,16 @@ impl ClaimFence {
             records: has_records.then(|| home.tasks_folder()),
             deadlines: (*store != StoreChoice::Folder).then(|| deadlines_in(&home.folder())),
         }
+    }
+
+    /// The fence of the vault under whose claim a process was started: that of this workspace, if it is known, else that of the
+    /// workspace in which the process works. `None` if it has no vault.
+    pub fn given(workspace: &Workspace, home: Option<&Path>) -> Result<Option<Self>> {
+        let home = match home {
+            Some(root) => VaultHome::at(root.to_owned())?,
+            None => VaultHome::of(workspace.path(), workspace.settings())?,
+        };
+        Ok(home.has_vault().then(|| Self::of(&home)))
     }
 
     /// Whether a claim still owns its task, as far as this machine knows.

@@ -71,7 +71,7 @@
 //!
 //! - [`gate`]: the calls that agents make, and the two around the tools of an agent's own program.
 //! - [`tasks`]: opens the vault of a workspace; [`worktree`]: which workspace that is in a git worktree. [`vault`]: the verbs, and the trait to write a store of your own.
-//! - [`fence`]: an agent that has lost its claim writes nothing more.
+//! - [`fence`]: an agent that has lost its claim writes nothing more. [`trust`]: what the user has agreed to.
 //! - [`turn`]: what an agent saw first and knew last; [`shared_turn`]: the same for short-lived processes.
 //! - [`refusal`]: the answer "no", for controllers and for agents.
 //! - [`workspace`]: the folder, its settings and its state. [`settings`] lists what can be set.
@@ -102,6 +102,7 @@ pub mod fence;
 mod machine;
 mod postgres;
 pub mod tasks;
+pub mod trust;
 pub mod worktree;
 
 pub use tollgate_base::{audit, digest, error, event, ledger, name, settings, visible};

@@ -101,6 +101,14 @@ pub(crate) fn switches() -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
+    /// Other languages' packages read the list.
+    #[test]
+    fn the_list_of_switches_has_all_of_them() {
+        let mut all: Vec<_> = switches().iter().map(|end| format!("{}\n", end.display())).collect();
+        all.sort();
+        assert_eq!(include_str!("switches.txt"), all.concat());
+    }
+
     #[test]
     fn every_file_that_init_writes_is_a_switch() {
         for host in ALL {

@@ -1,0 +1,119 @@
+//! What a workspace gets from the environment of the process: the same as from the command line.
+//!
+//! No other file of this crate reads the environment.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use tollgate::error::{Fault, Result};
+use tollgate::fence::{ClaimFence, WriteFence};
+use tollgate::name::Agent;
+use tollgate::protected::Protected;
+use tollgate::settings::StoreChoice;
+use tollgate::tasks::{StoreLogin, TaskOptions, VaultHome, workspace_id};
+use tollgate::trust::Agreements;
+use tollgate::workspace::{Options, Workspace};
+
+/// The files that enable or disable the hooks of agent programs, as ends of paths. A test of the command line compares them
+/// with its own.
+const SWITCHES: &str = include_str!("../../tollgate-cli/src/host/switches.txt");
+
+fn text(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// The XDG specification says to ignore relative paths.
+fn folder(name: &str) -> Option<PathBuf> {
+    text(name).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+fn state() -> Option<PathBuf> {
+    folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local").join("state")))
+}
+
+fn config() -> Option<PathBuf> {
+    folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))
+}
+
+fn uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+fn agreements() -> Agreements {
+    let sudo = text("SUDO_UID").and_then(|uid| uid.to_str()?.parse().ok());
+    Agreements::new(state().as_deref(), uid(), sudo)
+}
+
+/// The agent that the caller names, else the one that the environment names.
+pub(crate) fn agent(named: Option<&str>) -> Result<Agent> {
+    match named.map(str::to_owned).or_else(|| Some(text("TOLLGATE_AGENT")?.to_string_lossy().into_owned())) {
+        Some(name) => name.parse(),
+        None => Err(Fault::invalid("name the agent, or set `TOLLGATE_AGENT`")),
+    }
+}
+
+/// How this process opens a workspace. A fault if its state belongs to another user.
+pub(crate) fn options(root: &Path) -> Result<Options> {
+    refuse_strangers(root)?;
+    let own = [state(), config(), folder("XDG_RUNTIME_DIR")].into_iter().flatten();
+    let in_memory = ["/dev/shm", "/tmp"].map(|folder| Path::new(folder).join(format!("tollgate-{}", uid())));
+    let paths = own.map(|folder| folder.join("tollgate")).chain(in_memory).collect();
+    let anywhere = SWITCHES.lines().map(PathBuf::from).collect();
+    let protected = Protected { paths, anywhere, ..Protected::default() };
+    Ok(Options { ledger_head: ledger_head(root)?, protected, ..Options::default() })
+}
+
+fn refuse_strangers(root: &Path) -> Result<()> {
+    match agreements().stranger(root) {
+        Some(owner) => Err(Fault::invalid(format!(
+            "`{}/.tollgate` belongs to another user, with the id {owner}: see `tollgate trust`",
+            root.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn ledger_head(root: &Path) -> Result<Option<PathBuf>> {
+    let id = workspace_id(root)?;
+    Ok(state().map(|state| state.join("tollgate").join("heads").join(id)))
+}
+
+/// How this process opens the vault of a workspace.
+pub(crate) fn task_options(workspace: &Workspace) -> Result<TaskOptions> {
+    let home = VaultHome::of(workspace.path(), workspace.settings())?;
+    refuse_strangers(&home.root)?;
+    Ok(TaskOptions {
+        observer: None,
+        own_ssh: text("GIT_SSH_COMMAND").or_else(|| text("GIT_SSH")).is_some(),
+        ledger_head: ledger_head(&home.root)?,
+        login: login(&home)?,
+        passfile: text("PGPASSFILE").map(PathBuf::from).or_else(|| Some(folder("HOME")?.join(".pgpass"))),
+    })
+}
+
+/// The login for an engine. The configuration may come from somebody else, so the user must have agreed to its address.
+fn login(home: &VaultHome) -> Result<Option<StoreLogin>> {
+    let StoreChoice::Engine(url) = home.settings.vault.chosen_store() else { return Ok(None) };
+    let word = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+    match (word("TOLLGATE_STORE_USER"), word("TOLLGATE_STORE_PASSWORD")) {
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) if !agreements().trusts_engine(url) => Err(Fault::invalid(format!(
+            "your password for engines is not sent to `{url}`: read the configuration, then run `tollgate trust`"
+        ))),
+        (Some(user), Some(password)) => Ok(Some(StoreLogin { user, password })),
+        _ => Err(Fault::invalid(
+            "set both `TOLLGATE_STORE_USER` and `TOLLGATE_STORE_PASSWORD`, or none of them",
+        )),
+    }
+}
+
+/// The fence around the claim under which this process was started, if it was.
+pub(crate) fn given_fence(workspace: &Workspace) -> Result<Option<WriteFence>> {
+    let (Some(claim), Some(task)) = (text("TOLLGATE_CLAIM_ID"), text("TOLLGATE_TASK_ID")) else {
+        return Ok(None);
+    };
+    let (claim, task) = (claim.to_string_lossy().parse()?, task.to_string_lossy().parse()?);
+    let fence = ClaimFence::given(workspace, folder("TOLLGATE_VAULT").as_deref())?;
+    Ok(fence.map(|fence| fence.around(task, claim)))
+}

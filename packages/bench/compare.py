@@ -1,0 +1,58 @@
+"""What the packages cost, as ratios: a guarded write against the same from Rust, and an import against the start of Python.
+
+`compare.py RUST_WRITER NODE_WRITER`, with a Python that has the package. Samples alternate, so that a busy machine is busy for
+all sides, and medians are compared.
+"""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+SAMPLES = 300
+STARTS = 60
+
+rust, node = sys.argv[1:]
+sides = {
+    "Rust": [rust],
+    "Python": [sys.executable, str(Path(__file__).with_name("writer.py"))],
+    "Node.js": ["node", node],
+}
+
+print("| what | median | ratio | aim |\n|---|---|---|---|")
+for durability in ["durable", "fast"]:
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        (Path(folder) / ".tollgate").mkdir()
+        (Path(folder) / ".tollgate/config.toml").write_text(f'[guard]\ndurability = "{durability}"\n')
+        writers = {
+            name: subprocess.Popen([*command, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for name, command in sides.items()
+        }
+        times: dict[str, list[int]] = {name: [] for name in writers}
+        for _ in range(SAMPLES):
+            for name, writer in writers.items():
+                assert writer.stdin and writer.stdout
+                writer.stdin.write("\n")
+                writer.stdin.flush()
+                times[name].append(int(writer.stdout.readline()))
+        for writer in writers.values():
+            writer.communicate()
+        bare = median(times["Rust"])
+        for name, taken in times.items():
+            ratio = "" if name == "Rust" else f"{median(taken) / bare:.2f}"
+            aim = "1.2" if ratio and durability == "durable" else ""
+            print(f"| {durability} write of 4 KiB from {name} | {median(taken) / 1000:.0f} µs | {ratio} | {aim} |")
+
+
+def start(code: str) -> float:
+    began = perf_counter()
+    subprocess.run([sys.executable, "-I", "-c", code], check=True)
+    return perf_counter() - began
+
+
+pairs = [(start("pass"), start("import tollgate")) for _ in range(STARTS)]
+bare, imported = (median(one) for one in zip(*pairs))
+print(f"| start of Python | {bare * 1000:.1f} ms | | |")
+print(f"| `import tollgate` | {(imported - bare) * 1000:.1f} ms | {(imported - bare) / bare:.2f} | 0.5 |")

@@ -1,0 +1,146 @@
+// The first promise from Node.js: no lost update.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { closeSync, linkSync, mkdirSync, openSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { test } from 'node:test';
+
+import * as tollgate from 'tollgate-guard';
+import { folder } from './world.mjs';
+
+const { Workspace } = tollgate;
+const sha256 = (text) => createHash('sha256').update(text).digest('hex');
+const ledger = (root) => readFileSync(join(root, '.tollgate/ledger.jsonl'), 'utf8').trim().split('\n').map((line) => JSON.parse(line));
+
+test('an agent writes what it has read', async (t) => {
+  const root = folder(t);
+  writeFileSync(join(root, 'notes.md'), 'one\n');
+  const turn = await new Workspace(root).turn({ agent: 'blue' });
+  const read = await turn.read('notes.md');
+  assert.equal(read.text, 'one\n');
+  assert.deepEqual([read.sha256, read.size, [...read.bytes]], [sha256('one\n'), 4, [...Buffer.from('one\n')]]);
+  const applied = await turn.write('notes.md', `${read.text}two\n`);
+  assert.deepEqual([applied.hash_before, applied.hash_after], [sha256('one\n'), sha256('one\ntwo\n')]);
+  await turn.end();
+  assert.equal(readFileSync(join(root, 'notes.md'), 'utf8'), 'one\ntwo\n');
+  assert.deepEqual(ledger(root).map((line) => line.action_type), ['TURN_STARTED', 'MUTATION', 'TURN_ENDED']);
+});
+
+test('a stale write throws the payload and changes nothing', async (t) => {
+  const root = folder(t);
+  writeFileSync(join(root, 'notes.md'), 'one\n');
+  const turn = await new Workspace(root).turn({ agent: 'blue' });
+  await turn.read('notes.md');
+  writeFileSync(join(root, 'notes.md'), 'two\n');
+  await assert.rejects(turn.write('notes.md', 'mine\n'), (error) => {
+    assert.ok(error instanceof tollgate.StaleFile && error instanceof tollgate.Refused && error instanceof Error);
+    assert.deepEqual(error.payload, {
+      error_type: 'STALE_FILE',
+      file_path: join(root, 'notes.md'),
+      expected_hash: sha256('one\n'),
+      actual_hash: sha256('two\n'),
+      resolution: 'RE_READ_REQUIRED',
+    });
+    assert.equal(error.report.details.current_disk_hash, sha256('two\n'));
+    return true;
+  });
+  assert.equal(readFileSync(join(root, 'notes.md'), 'utf8'), 'two\n');
+  await turn.write('notes.md', `${(await turn.read('notes.md')).text}mine\n`);
+  assert.equal(readFileSync(join(root, 'notes.md'), 'utf8'), 'two\nmine\n');
+});
+
+test('each refusal has its own error', async (t) => {
+  const root = folder(t);
+  writeFileSync(join(root, 'f'), 'a a');
+  writeFileSync(join(root, 'linked'), 'x');
+  linkSync(join(root, 'linked'), join(root, 'other'));
+  mkdirSync(join(root, 'd'));
+  const workspace = new Workspace(root);
+  const turn = await workspace.turn({ agent: 'blue' });
+  for (const [kind, call] of [
+    ['TextNotFound', () => turn.edit('f', 'a', 'b')],
+    ['OutsideWorkspace', () => turn.write('../f', 'x')],
+    ['ProtectedPath', () => turn.write('.git/hooks/x', 'x')],
+    ['ProtectedPath', () => turn.write('.codex/config.toml', 'x')],
+    ['NotAFile', () => turn.read('d')],
+    ['HardLinked', () => turn.write('linked', 'y')],
+    ['StaleFile', () => turn.write('f', 'x', { expectedHash: '0'.repeat(64) })],
+    ['StaleFile', () => turn.create('f', 'x')],
+    ['NotFound', () => turn.read('missing')],
+    ['Fault', () => workspace.turn({ agent: 'no/name' })],
+    ['Fault', () => workspace.turn()],
+    ['Fault', () => new Workspace(join(root, 'missing')).turn({ agent: 'blue' })],
+  ]) {
+    await assert.rejects(call(), (error) => {
+      assert.equal(error.constructor, tollgate[kind], `${error}`);
+      assert.equal(error.name, kind);
+      return true;
+    });
+  }
+  assert.equal(readFileSync(join(root, 'f'), 'utf8'), 'a a');
+});
+
+test('lines, edits, moves, deletions, bytes, merges and atomic changes', async (t) => {
+  const root = folder(t);
+  writeFileSync(join(root, 'f'), '1\n2\n3\n2\n');
+  const turn = await new Workspace(root).turn({ agent: 'blue' });
+  assert.equal((await turn.read('f', { lines: [2, 3] })).text, '2\n3\n');
+  assert.equal((await turn.read('f', { lines: [4] })).text, '2\n');
+  await turn.edit('f', '2', 'two', { all: true });
+  assert.equal((await turn.read('f')).text, '1\ntwo\n3\ntwo\n');
+  assert.equal(await turn.initialHash('f'), sha256('1\n2\n3\n2\n'));
+  await turn.moveFile('f', 'g');
+  await turn.create('h', new Uint8Array([0, 255, 0, 9]).subarray(1, 3));
+  const { bytes } = await turn.read('h');
+  assert.deepEqual([...bytes], [255, 0]);
+  await assert.rejects(async () => (await turn.read('h')).text, TypeError);
+  const applied = await turn.apply([
+    { path: 'g', edits: [{ oldText: '1', newText: 'one' }] },
+    { path: 'h', delete: true },
+    { path: 'i', content: 'new' },
+  ]);
+  assert.equal(applied.length, 3);
+  await assert.rejects(
+    turn.apply([{ path: 'i', content: 'x' }, { path: 'g', content: 'x', expected_hash: null }]), tollgate.StaleFile);
+  await turn.delete('i');
+  assert.deepEqual(readdirSync(root).sort(), ['.tollgate', 'g']);
+  writeFileSync(join(root, 'g'), 'one\ntwo\n3\nthree\n');
+  await assert.rejects(turn.write('g', 'ONE\ntwo\n3\ntwo\n'), tollgate.StaleFile);
+  const merge = await turn.merge('g');
+  assert.equal(merge.content, 'ONE\ntwo\n3\nthree\n');
+  assert.ok(merge.clean);
+  await turn.write('g', merge.content);
+});
+
+test('an ended turn answers nothing more', async (t) => {
+  const turn = await new Workspace(folder(t)).turn({ agent: 'blue' });
+  await turn.end();
+  await turn.end();
+  await assert.rejects(turn.write('f', 'y'), /has ended/);
+});
+
+test('the event loop goes on while a call waits', async (t) => {
+  const root = folder(t);
+  const turn = await new Workspace(root).turn({ agent: 'blue' });
+  await turn.write('f', 'x');
+  // The write waits until nobody has the file open for writing. Only the event loop closes it.
+  const open = openSync(join(root, 'f'), 'r+');
+  setImmediate(() => closeSync(open));
+  await turn.write('f', 'y');
+  assert.equal(readFileSync(join(root, 'f'), 'utf8'), 'y');
+});
+
+test('require and import give the same classes', () => {
+  const required = createRequire(import.meta.url)('tollgate-guard');
+  assert.equal(required.StaleFile, tollgate.StaleFile);
+  assert.deepEqual(Object.keys(required).sort(), Object.keys(tollgate).filter((name) => name !== 'default').sort());
+});
+
+test('the command is in the package', (t) => {
+  const root = folder(t);
+  const command = join(process.cwd(), 'node_modules/.bin/tollgate');
+  assert.match(execFileSync(command, ['--version']).toString(), /^tollgate /);
+  assert.throws(() => execFileSync(command, ['-C', root, 'ledger', 'nothing'], { stdio: 'pipe' }), { status: 2 });
+});

@@ -8,7 +8,7 @@ use tollgate::digest::Digest;
 use tollgate::edit::Edit;
 use tollgate::guard::{Action, Change, Expected};
 
-use crate::failure::{Answered, Failure};
+use crate::failure::{Answered, CallFailure};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -49,7 +49,7 @@ fn read_expected(text: &str) -> Result<Expected, String> {
 
 /// What must be on disk: a hash, `absent`, or what the turn knows.
 pub(crate) fn expected(text: Option<&str>) -> Answered<Expected> {
-    text.map_or(Ok(Expected::Baseline), |text| read_expected(text).map_err(Failure::invalid))
+    text.map_or(Ok(Expected::Baseline), |text| read_expected(text).map_err(CallFailure::invalid))
 }
 
 /// An edit of text that occurs once, or of all its occurrences.
@@ -59,7 +59,7 @@ pub(crate) fn edit(old: String, new: String, all: bool) -> Edit {
 
 pub(crate) fn changes(list: Value) -> Answered<Vec<Change>> {
     let listed: Vec<ListedChange> = serde_json::from_value(list)
-        .map_err(|error| Failure::invalid(format!("this is not a list of changes: {error}")))?;
+        .map_err(|error| CallFailure::invalid(format!("this is not a list of changes: {error}")))?;
     listed.into_iter().map(change).collect()
 }
 
@@ -77,7 +77,7 @@ fn change(listed: ListedChange) -> Answered<Change> {
     let mut actions = actions.into_iter().flatten();
     match (actions.next(), actions.next()) {
         (Some(action), None) => Ok(Change::new(path, action).expecting(expected_hash)),
-        _ => Err(Failure::invalid(format!(
+        _ => Err(CallFailure::invalid(format!(
             "the change of `{}` needs exactly one of `content`, `edits`, `delete` and `move_to`",
             path.display()
         ))),

@@ -20,7 +20,7 @@ use tollgate::vault::{
     BEATS, Claim, ClaimKind, ClaimLock, Claimed, Owned, Release, TaskName, Vault, Verdict,
 };
 
-use crate::failure::{Answered, Failure};
+use crate::failure::{Answered, CallFailure};
 use crate::open_claim::OpenClaim;
 use crate::own_process::OwnProcess;
 use crate::turn_handle::TurnHandle;
@@ -100,7 +100,7 @@ impl ClaimHandle {
     pub fn text(&self) -> Answered<String> {
         self.0.process.check()?;
         let (_, bytes) = self.0.vault.get_with_text(&self.0.task, u64::MAX, Timestamp::now())?;
-        String::from_utf8(bytes).map_err(|_| Failure::invalid(format!("`{}` is not UTF-8", self.0.task)))
+        String::from_utf8(bytes).map_err(|_| CallFailure::invalid(format!("`{}` is not UTF-8", self.0.task)))
     }
 
     /// Whether the claim still owns the task.
@@ -150,7 +150,7 @@ impl ClaimHandle {
         self.0.process.check()?;
         let HandledClaim { vault, task, id, .. } = &*self.0;
         if !self.0.open.is_open() {
-            return Err(Failure::Denied(json!({
+            return Err(CallFailure::Denied(json!({
                 "task": task, "refused": true, "reason": "not_owner",
                 "message": format!("the claim on `{task}` has ended"),
             })));
@@ -182,7 +182,7 @@ fn how(end: &ClaimEnd, note: Option<&str>) -> Answered<Release> {
     };
     let to = to.as_deref().map(read_state).transpose()?;
     if verdict == Verdict::Failure && to == Some(State::Done) {
-        return Err(Failure::invalid("failed work is not done: leave the state out, or name another"));
+        return Err(CallFailure::invalid("failed work is not done: leave the state out, or name another"));
     }
     Ok(Release { verdict, to, note, output: None, counts })
 }

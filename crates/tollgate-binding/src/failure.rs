@@ -6,11 +6,11 @@ use tollgate::guard::{Outcome, Refused};
 use tollgate::vault::NotOwner;
 
 /// The answer to a call.
-pub type Answered<T> = Result<T, Failure>;
+pub type Answered<T> = Result<T, CallFailure>;
 
 /// Why a call was not carried out. Nothing was changed.
 #[derive(Debug)]
-pub enum Failure {
+pub enum CallFailure {
     /// The guard refused it.
     Refused(Refused),
     /// The vault denied it: what programs see of the denial.
@@ -19,7 +19,7 @@ pub enum Failure {
     Fault(Fault),
 }
 
-impl Failure {
+impl CallFailure {
     /// The failure as the packages read it: `kind` is `refused`, `denied` or `fault`, `message` is a sentence, and `payload`
     /// is what the command line prints with `--json`.
     pub fn json(&self) -> Value {
@@ -50,19 +50,19 @@ impl Failure {
     }
 }
 
-impl From<Fault> for Failure {
+impl From<Fault> for CallFailure {
     fn from(fault: Fault) -> Self {
         Self::Fault(fault)
     }
 }
 
-impl From<Refused> for Failure {
+impl From<Refused> for CallFailure {
     fn from(refused: Refused) -> Self {
         Self::Refused(refused)
     }
 }
 
-impl From<NotOwner> for Failure {
+impl From<NotOwner> for CallFailure {
     fn from(not_owner: NotOwner) -> Self {
         Self::Denied(not_owner.json())
     }

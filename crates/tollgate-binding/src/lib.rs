@@ -2,7 +2,7 @@
 //! language.
 //!
 //! A handle can be used from several threads, and knows when it has ended. Calls block, so a package makes them outside of
-//! its interpreter's lock or event loop. What a call answers is JSON with the keys of the command line, and a [`Failure`] is
+//! its interpreter's lock or event loop. What a call answers is JSON with the keys of the command line, and a [`CallFailure`] is
 //! what becomes an exception. The packages translate, and decide nothing.
 //!
 //! Unlike the library, this crate reads the environment: a program that imports tollgate must be held to what the command
@@ -19,7 +19,7 @@ mod vault_handle;
 mod workspace_handle;
 
 pub use claim_handle::{ClaimEnd, ClaimHandle};
-pub use failure::{Answered, Failure};
+pub use failure::{Answered, CallFailure};
 pub use turn_handle::{FileRead, TurnHandle};
 pub use vault_handle::{Missing, VaultHandle};
 pub use workspace_handle::WorkspaceHandle;

@@ -5,7 +5,7 @@
 
 use std::process;
 
-use crate::failure::{Answered, Failure};
+use crate::failure::{Answered, CallFailure};
 
 /// The process that made a handle.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +25,7 @@ impl OwnProcess {
         if self.is_this() {
             return Ok(());
         }
-        Err(Failure::invalid(
+        Err(CallFailure::invalid(
             "this object was made before a fork, in another process: open the workspace again in this one",
         ))
     }

@@ -18,7 +18,7 @@ use tollgate::part::Part;
 use tollgate::turn::{Session, Turn, TurnState};
 
 use crate::changes::{changes, edit, expected};
-use crate::failure::{Answered, Failure, done};
+use crate::failure::{Answered, CallFailure, done};
 use crate::open_claim::OpenClaim;
 use crate::own_process::OwnProcess;
 
@@ -85,7 +85,7 @@ impl TurnHandle {
         self.0.process.check()?;
         match &lock(&self.0.running).turn {
             Some(turn) => call(&self.0.gate, turn),
-            None => Err(Failure::invalid(format!("the turn `{}` has ended", self.0.id))),
+            None => Err(CallFailure::invalid(format!("the turn `{}` has ended", self.0.id))),
         }
     }
 
@@ -100,7 +100,7 @@ impl TurnHandle {
         let part = match lines {
             None => Part::Whole,
             Some((from, to)) if from > 0 && to.is_none_or(|to| to >= from) => Part::Lines { from, to },
-            Some(_) => return Err(Failure::invalid("line numbers start at 1 and go up")),
+            Some(_) => return Err(CallFailure::invalid("line numbers start at 1 and go up")),
         };
         let read = self.with(|gate, turn| {
             done(gate.workspace().shows(path))?;
@@ -164,7 +164,7 @@ impl TurnHandle {
     pub fn merge(&self, path: &Path) -> Answered<Value> {
         self.with(|gate, turn| match gate.merge(turn, path, Some(&self.0.agent))? {
             Ok(merge) => Ok(json!({"clean": merge.clean, "content": merge.content, "diff": merge.diff})),
-            Err(why) => Err(Failure::invalid(format!("`{}` cannot be merged: {why}", path.display()))),
+            Err(why) => Err(CallFailure::invalid(format!("`{}` cannot be merged: {why}", path.display()))),
         })
     }
 

@@ -14,7 +14,7 @@ use tollgate::vault::{ClaimKind, ClaimQueue, ClaimRequest, Claimed, DenialReason
 
 use crate::claim_handle::{ClaimHandle, read_state};
 use crate::environment;
-use crate::failure::{Answered, Failure};
+use crate::failure::{Answered, CallFailure};
 use crate::own_process::OwnProcess;
 use crate::workspace_handle::WorkspaceHandle;
 
@@ -46,7 +46,7 @@ impl VaultHandle {
         };
         let Some(tasks) = tasks else {
             let path = workspace.path().display();
-            return Err(Failure::invalid(format!(
+            return Err(CallFailure::invalid(format!(
                 "`{path}` has no vault: run `tollgate init --vault` there"
             )));
         };
@@ -96,7 +96,7 @@ impl VaultHandle {
         )?;
         match claimed {
             Ok(claimed) => Ok(self.handle(kind, claimed)),
-            Err(denied) => Err(Failure::Denied(denied.json(&task, &request.agent))),
+            Err(denied) => Err(CallFailure::Denied(denied.json(&task, &request.agent))),
         }
     }
 
@@ -121,7 +121,7 @@ impl VaultHandle {
                 if let Some(until) = queue.pause_ends {
                     payload["until"] = json!(until);
                 }
-                Err(Failure::Denied(payload))
+                Err(CallFailure::Denied(payload))
             }
         }
     }

@@ -5,6 +5,7 @@ Two variables are for tests and for release builds:
 - TOLLGATE_PROFILE: the profile of cargo for what is built here. Default: release.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -24,8 +25,6 @@ def _command() -> Path:
         return Path(given)
     arguments = ["cargo", "build", "--locked", "-p", "tollgate-cli", "--profile", PROFILE]
     built = subprocess.run([*arguments, "--message-format", "json-render-diagnostics"], cwd=HERE, check=True, stdout=subprocess.PIPE)
-    import json
-
     for line in built.stdout.splitlines():
         message = json.loads(line)
         if message.get("executable") and message["target"]["name"] == "tollgate":

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};
 use serde_json::{Map, Value};
 use tollgate::vault::ClaimKind;
-use tollgate_binding::{Answered, Failure};
+use tollgate_binding::{Answered, CallFailure};
 
 /// Makes a call without the interpreter's lock.
 pub(crate) fn call<T: Send>(py: Python<'_>, call: impl FnOnce() -> Answered<T> + Send) -> PyResult<T> {
@@ -20,7 +20,7 @@ pub(crate) fn call_json<'py>(
     to_python(py, &call(py, request)?)
 }
 
-fn exception(py: Python<'_>, failure: &Failure) -> PyErr {
+fn exception(py: Python<'_>, failure: &CallFailure) -> PyErr {
     let made = to_python(py, &failure.json())
         .and_then(|failure| py.import("tollgate._errors")?.getattr("exception")?.call1((failure,)));
     match made {

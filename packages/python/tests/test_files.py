@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import importlib.metadata
 import json
 import os
 import pickle
@@ -230,7 +231,8 @@ def test_the_command_is_in_the_wheel(folder):
     assert command.read_bytes()[:4] == b"\x7fELF"
     said = subprocess.run([command, "-C", folder, "--json", "status"], capture_output=True, text=True)
     assert json.loads(said.stdout)
-    assert subprocess.run([command, "--version"], capture_output=True, check=True).stdout
+    version = subprocess.run([command, "--version"], capture_output=True, check=True, text=True).stdout
+    assert version == f"tollgate {importlib.metadata.version('tollgate-guard')}\n"
 
 
 def test_the_command_sees_what_python_wrote(workspace, folder):

@@ -2,7 +2,7 @@
 
 use napi::bindgen_prelude::*;
 use serde_json::Value;
-use tollgate_binding::{Answered, Failure};
+use tollgate_binding::{Answered, CallFailure};
 
 /// A call, and how its answer becomes a value of JavaScript.
 pub struct Job<T, J> {
@@ -30,7 +30,7 @@ where
     }
 }
 
-fn error(failure: &Failure) -> Error {
+fn error(failure: &CallFailure) -> Error {
     Error::from_reason(failure.json().to_string())
 }
 

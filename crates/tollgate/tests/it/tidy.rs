@@ -144,8 +144,9 @@ fn nothing_is_left_for_later_and_no_test_is_passed_by() {
     }
 }
 
-/// The crates that are published.
-const PUBLISHED: [&str; 10] = [
+/// The crates that are published, by themselves or in a package.
+const PUBLISHED: [&str; 11] = [
+    "tollgate-binding",
     "tollgate",
     "tollgate-base",
     "tollgate-guard",
@@ -160,7 +161,7 @@ const PUBLISHED: [&str; 10] = [
 
 #[test]
 fn files_do_not_import_each_other_in_cycles() {
-    let crates = PUBLISHED.iter().chain(&["tollgate-binding"]).map(|name| format!("crates/{name}/src"));
+    let crates = PUBLISHED.iter().map(|name| format!("crates/{name}/src"));
     let packages = ["python", "typescript"].map(|name| format!("packages/{name}/src"));
     let cycle = |folder: String| imports::cycle(&root().join(folder));
     let cycles: Vec<String> = crates.chain(packages).filter_map(cycle).collect();

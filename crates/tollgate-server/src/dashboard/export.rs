@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{self, Sender};
 use tollgate::error::Result;
 use tollgate::ledger::{Followed, Ledger};
 
-use super::ledger::{LedgerQuery, first_after};
+use super::ledger::{LedgerQuery, first_since};
 use super::session::PersonSession;
 use crate::fault_response::FaultResponse;
 use crate::site::Site;
@@ -50,7 +50,7 @@ pub(super) async fn get(
 }
 
 fn read(ledger: &Ledger, query: &LedgerQuery, send: &Sender<Part>) -> Result<()> {
-    let first = query.times().0.map(|since| first_after(ledger, since)).transpose()?;
+    let first = query.times().0.map(|since| first_since(ledger, since)).transpose()?;
     // From the line before, if there is one.
     let start =
         first.map(|first| ledger.newest_before(first)).transpose()?.and_then(|mut lines| lines.next());

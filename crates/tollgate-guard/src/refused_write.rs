@@ -140,8 +140,11 @@ pub(crate) fn merge_newest(
     Ok(Ok(Merge { path, agent: stage.agent, refused, disk, clean, content, diff, read: text, name }))
 }
 
-/// What the agent had read, if it was kept, and what it wanted. `None` if they are gone.
-pub(crate) fn read(root: &Root, kept: &KeptWrite) -> Result<Option<(Option<Vec<u8>>, Vec<u8>)>> {
+/// What the agent had read, if it was kept, and what it wanted.
+pub(crate) type KeptTexts = (Option<Vec<u8>>, Vec<u8>);
+
+/// The texts of one write. `None` if they are gone.
+pub(crate) fn read(root: &Root, kept: &KeptWrite) -> Result<Option<KeptTexts>> {
     let file = folder(root).join(&kept.name);
     let bytes = gone_is_none(fs::read(&file).at("read", &file))?;
     let parts = bytes.as_deref().and_then(parts);

@@ -49,7 +49,7 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, span: Option<TimeSpa
             }
         }
         @if !tail.is_empty() { (charts::overview(visit, span, now)) }
-        p.toolbar { a.button href="/new" aria-keyshortcuts="n" { "New task" } }
+        div.toolbar { h2 { "Tasks" } a.button href="/new" aria-keyshortcuts="n" { "New task" } }
         div.board role="region" aria-label="Tasks by state" tabindex="0" {
             @for column in &overview.columns { (column.show(now)) }
         }

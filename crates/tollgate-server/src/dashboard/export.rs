@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{self, Sender};
 use tollgate::error::Result;
 use tollgate::ledger::{Followed, Ledger};
 
-use super::ledger::{LedgerQuery, first_after};
+use super::ledger::{LedgerQuery, first_since};
 use super::session::PersonSession;
 use crate::fault_response::FaultResponse;
 use crate::site::Site;
@@ -24,7 +24,7 @@ const LINES: usize = 5_000;
 /// The number of parts that wait for a slow reader.
 const PARTS: usize = 2;
 
-type Part = io::Result<Vec<u8>>;
+type ExportPart = io::Result<Vec<u8>>;
 
 pub(super) async fn get(
     State(site): State<Site>,
@@ -49,8 +49,8 @@ pub(super) async fn get(
     Ok((headers, Body::from_stream(parts)).into_response())
 }
 
-fn read(ledger: &Ledger, query: &LedgerQuery, send: &Sender<Part>) -> Result<()> {
-    let first = query.times().0.map(|since| first_after(ledger, since)).transpose()?;
+fn read(ledger: &Ledger, query: &LedgerQuery, send: &Sender<ExportPart>) -> Result<()> {
+    let first = query.times().0.map(|since| first_since(ledger, since)).transpose()?;
     // From the line before, if there is one.
     let start =
         first.map(|first| ledger.newest_before(first)).transpose()?.and_then(|mut lines| lines.next());

@@ -13,9 +13,8 @@ use tollgate::vault::{TaskName, Vault};
 
 use super::anatomy::Anatomy;
 use super::sheet::Sheet;
-use super::task::printed;
 use super::task_row::state_words;
-use super::text::{SafeText, ago, encode};
+use super::text::{SafeText, ago, encode, printed};
 
 /// The number of failures that the board shows.
 const SHOWN: usize = 5;

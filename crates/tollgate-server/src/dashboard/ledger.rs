@@ -44,11 +44,14 @@ impl LedgerQuery {
 
     /// From when to when.
     pub(super) fn times(&self) -> (Option<Timestamp>, Option<Timestamp>) {
-        let last = |time: Timestamp| match self.until.len() {
+        let last = |time: Timestamp| {
             // A minute or a day lasts until its end.
-            16 => time + SignedDuration::from_millis(59_999),
-            10 => time + SignedDuration::from_millis(86_399_999),
-            _ => time,
+            let lasts = match self.until.len() {
+                16 => 59_999,
+                10 => 86_399_999,
+                _ => 0,
+            };
+            time.checked_add(SignedDuration::from_millis(lasts)).unwrap_or(time)
         };
         (time(&self.since), time(&self.until).map(last))
     }
@@ -80,7 +83,7 @@ fn time(text: &str) -> Option<Timestamp> {
 
 /// The first line after this time, by bisection: lines are in the order of time, but for the clocks of several processes,
 /// which may differ by moments.
-pub(super) fn first_after(ledger: &Ledger, time: Timestamp) -> Result<u64> {
+fn first_after(ledger: &Ledger, time: Timestamp) -> Result<u64> {
     let at_or_before = |seq: u64| -> Result<Option<Line>> {
         let mut lines = ledger
             .newest_before(seq.saturating_add(1))?
@@ -99,6 +102,11 @@ pub(super) fn first_after(ledger: &Ledger, time: Timestamp) -> Result<u64> {
     Ok(low)
 }
 
+/// The first line that is not before this time.
+pub(super) fn first_since(ledger: &Ledger, time: Timestamp) -> Result<u64> {
+    first_after(ledger, time.checked_sub(SignedDuration::from_nanos(1)).unwrap_or(time))
+}
+
 fn tells(line: &Line, text: &str) -> bool {
     let json = line.json();
     let values = json["payload"].as_object().into_iter().flat_map(serde_json::Map::values);
@@ -114,7 +122,7 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &LedgerQuery)
     let mut page = ledger.page(AT_ONCE, before, |line| query.fits(line))?;
     if let Some(since) = since {
         // Nothing that is older can match.
-        page.older = page.older.filter(|older| first_after(ledger, since).is_ok_and(|first| *older > first));
+        page.older = page.older.filter(|older| first_since(ledger, since).is_ok_and(|first| *older > first));
     }
     let main = html! {
         h1 { "Ledger" }
@@ -252,5 +260,6 @@ mod tests {
         assert_eq!(exact, (some("2026-11-16T10:00:07Z"), some("2026-11-16T10:00:09Z")));
         assert_eq!(times("2026-11-16", "2026-11-16").1, some("2026-11-16T23:59:59.999Z"));
         assert_eq!(times("soon", ""), (None, None));
+        assert_eq!(times("", "9999-12-30").1, some("9999-12-30T00:00:00Z"), "the last day of all");
     }
 }

@@ -64,13 +64,16 @@ impl PageCache {
     /// A sentence for each worker whose breaker is open.
     pub(super) fn stopped(&self, site: &Site, open: &OpenWorkspace) -> Result<Arc<Vec<String>>> {
         let matters = |event: &FeedEvent| !matches!(event, FeedEvent::Board | FeedEvent::Turns);
-        self.stopped.get(site, matters, || match &open.vault {
+        let read = || match &open.vault {
             Some(vault) => {
                 let (_, each) = vault.figures(open.gate.workspace().now())?;
                 Ok(each.iter().filter_map(Figures::stopped).collect())
             }
             None => Ok(Vec::new()),
-        })
+        };
+        let stopped = self.stopped.get(site, matters, read)?;
+        // An open breaker is shown for a limited time, whose end nothing announces.
+        Ok(if stopped.is_empty() { stopped } else { Arc::new(read()?) })
     }
 
     /// Drops everything. Called after a decision, so that its own page shows it without waiting for the feed.

@@ -31,12 +31,12 @@ struct PaneLine<'t> {
 }
 
 /// The same place in all three texts.
-type Row<'t> = [Option<PaneLine<'t>>; 3];
+type PaneRow<'t> = [Option<PaneLine<'t>>; 3];
 
 /// What is shown.
 #[derive(Debug, PartialEq, Eq)]
-enum Shown<'t> {
-    Row(Row<'t>),
+enum PaneItem<'t> {
+    Row(PaneRow<'t>),
     /// This many unchanged lines are left out.
     Gap(usize),
     /// There is more than can be shown.
@@ -44,14 +44,14 @@ enum Shown<'t> {
 }
 
 /// Three texts beside each other.
-pub(super) struct Panes<'t>(Vec<Shown<'t>>);
+pub(super) struct Panes<'t>(Vec<PaneItem<'t>>);
 
 impl<'t> Panes<'t> {
     pub(super) fn of(read: &'t str, disk: &'t str, wanted: &'t str) -> Self {
         let texts = [read, disk, wanted].map(|text| text.lines().collect::<Vec<_>>());
         let rows = rows(&texts);
         let is_changed =
-            |row: &Row<'_>| row.iter().any(|line| line.as_ref().is_none_or(|line| line.is_changed));
+            |row: &PaneRow<'_>| row.iter().any(|line| line.as_ref().is_none_or(|line| line.is_changed));
         let changed: Vec<usize> = (0..rows.len()).filter(|index| is_changed(&rows[*index])).collect();
         let is_near = |index: usize| {
             let next = changed.partition_point(|at| *at < index.saturating_sub(AROUND));
@@ -64,16 +64,16 @@ impl<'t> Panes<'t> {
                 continue;
             }
             if left_out > 0 {
-                shown.push(Shown::Gap(std::mem::take(&mut left_out)));
+                shown.push(PaneItem::Gap(std::mem::take(&mut left_out)));
             }
             if shown.len() >= ROWS {
-                shown.push(Shown::Cut);
+                shown.push(PaneItem::Cut);
                 return Self(shown);
             }
-            shown.push(Shown::Row(row));
+            shown.push(PaneItem::Row(row));
         }
         if left_out > 0 {
-            shown.push(Shown::Gap(left_out));
+            shown.push(PaneItem::Gap(left_out));
         }
         Self(shown)
     }
@@ -88,9 +88,9 @@ impl<'t> Panes<'t> {
                     tbody {
                         @for shown in &self.0 {
                             @match shown {
-                                Shown::Row(row) => tr { @for (index, line) in row.iter().enumerate() { (cells(line.as_ref(), index)) } },
-                                Shown::Gap(lines) => tr.gap { td colspan="6" { "… " (lines) " unchanged" } },
-                                Shown::Cut => tr.gap { td colspan="6" { "… the rest is too long to show" } },
+                                PaneItem::Row(row) => tr { @for (index, line) in row.iter().enumerate() { (cells(line.as_ref(), index)) } },
+                                PaneItem::Gap(lines) => tr.gap { td colspan="6" { "… " (lines) " unchanged" } },
+                                PaneItem::Cut => tr.gap { td colspan="6" { "… the rest is too long to show" } },
                             }
                         }
                     }
@@ -121,7 +121,7 @@ fn cells(line: Option<&PaneLine<'_>>, pane: usize) -> Markup {
 }
 
 /// All rows.
-fn rows<'t>(texts: &[Vec<&'t str>; 3]) -> Vec<Row<'t>> {
+fn rows<'t>(texts: &[Vec<&'t str>; 3]) -> Vec<PaneRow<'t>> {
     let [read, disk, wanted] = texts;
     let ops = [disk, wanted].map(|other| {
         capture_diff_slices_deadline(Algorithm::Myers, read, other, Some(Instant::now() + TIME))
@@ -180,7 +180,7 @@ fn after(ops: &[DiffOp], place: usize, len: usize) -> usize {
 }
 
 /// One row of a hunk. The words that differ from what was read are marked; in what was read, those that either side lacks.
-fn compared<'t>(lines: [Option<(usize, &'t str)>; 3]) -> Row<'t> {
+fn compared<'t>(lines: [Option<(usize, &'t str)>; 3]) -> PaneRow<'t> {
     let [read, disk, wanted] = lines;
     let against = |other: Option<(usize, &'t str)>| {
         let changed = match (read, other) {
@@ -256,7 +256,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// One row as text: numbers, and marked words in brackets.
-    fn text(shown: &Shown<'_>) -> String {
+    fn text(shown: &PaneItem<'_>) -> String {
         let line = |line: &Option<PaneLine<'_>>| match line {
             None => "-".to_owned(),
             Some(line) => {
@@ -273,9 +273,9 @@ mod tests {
             }
         };
         match shown {
-            Shown::Row(row) => row.iter().map(line).collect::<Vec<_>>().join(" | "),
-            Shown::Gap(lines) => format!("… {lines}"),
-            Shown::Cut => "cut".to_owned(),
+            PaneItem::Row(row) => row.iter().map(line).collect::<Vec<_>>().join(" | "),
+            PaneItem::Gap(lines) => format!("… {lines}"),
+            PaneItem::Cut => "cut".to_owned(),
         }
     }
 

@@ -24,7 +24,7 @@ pub(super) struct SearchQuery {
 }
 
 /// One result: its address, its name, and what it is.
-struct Hit {
+struct SearchHit {
     address: String,
     name: String,
     about: String,
@@ -39,7 +39,7 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &SearchQuery)
         if let Some(board) = visit.site.board()? {
             let all = State::ALL.into_iter().flat_map(|state| board.column(state).tasks());
             for task in all.filter(|task| has(title(task)) || has(task.name.as_str())).take(MOST) {
-                tasks.push(Hit {
+                tasks.push(SearchHit {
                     address: format!("/tasks/{}", encode(task.name.as_str())),
                     name: title(task).to_owned(),
                     about: state_words(task.slot.state()).0.to_owned(),
@@ -56,17 +56,17 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &SearchQuery)
             open.gate.workspace().settings().agent.keys().map(ToString::to_string).filter(|agent| has(agent)),
         );
     }
-    let agents = agents.into_iter().take(MOST).map(|agent| Hit {
+    let agents = agents.into_iter().take(MOST).map(|agent| SearchHit {
         address: format!("/ledger?agent={}", encode(&agent)),
         about: "agent".to_owned(),
         name: agent,
     });
-    let files = files.into_iter().take(MOST).map(|file| Hit {
+    let files = files.into_iter().take(MOST).map(|file| SearchHit {
         address: format!("/ledger?text={}", encode(&file)),
         about: "file".to_owned(),
         name: file,
     });
-    let hits: Vec<Hit> = tasks.into_iter().chain(agents).chain(files).collect();
+    let hits: Vec<SearchHit> = tasks.into_iter().chain(agents).chain(files).collect();
     let main = html! {
         h1 { "Search" }
         div.results {
@@ -80,7 +80,7 @@ pub(super) fn view(visit: &Visit<'_>, open: &OpenWorkspace, query: &SearchQuery)
     Ok(PageContent::new("Search", main))
 }
 
-impl Hit {
+impl SearchHit {
     fn show(&self) -> Markup {
         html! { li { a href=(self.address) { (SafeText(&self.name)) } " " span.quiet { (self.about) } } }
     }

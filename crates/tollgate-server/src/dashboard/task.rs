@@ -17,7 +17,7 @@ use super::markdown;
 use super::sheet::Sheet;
 use super::task_actions::actions;
 use super::task_row::state_words;
-use super::text::{SafeText, ago, count, encode, exact};
+use super::text::{SafeText, ago, count, encode, exact, printed};
 use super::trouble::Trouble;
 use super::view::{PageContent, Visit, no_vault};
 use crate::workspace_provider::OpenWorkspace;
@@ -198,11 +198,6 @@ fn show_attempt(attempt: &Attempt<'_>, now: Timestamp) -> Markup {
         @if let Some(output) = &attempt.output { (printed(output)) }
         @if !attempt.notes.is_empty() { div.markdown dir="auto" { (markdown::render(attempt.notes, 5)) } }
     }
-}
-
-/// The end of what a failed command printed.
-pub(super) fn printed(output: &str) -> Markup {
-    html! { pre.output tabindex="0" role="region" aria-label="Output of the command" { (SafeText(output)) } }
 }
 
 /// The recent ledger lines about a task, the newest first.

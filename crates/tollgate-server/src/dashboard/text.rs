@@ -87,6 +87,11 @@ pub(super) fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
+/// The end of what a failed command printed.
+pub(super) fn printed(output: &str) -> Markup {
+    html! { pre.output tabindex="0" role="region" aria-label="Output of the command" { (SafeText(output)) } }
+}
+
 /// HTML that this server made from escaped parts.
 pub(super) fn made(html: String) -> Markup {
     PreEscaped(html)

@@ -176,7 +176,7 @@ fn deliver(waiting: &Receiver<Value>, target: &NoticeTarget, status: &Mutex<Deli
 /// Tries until it succeeds, or all tries have failed.
 fn tried(pauses: &[Duration], status: &Mutex<DeliveryStatus>, make: impl Fn(&str) -> Result<(), String>) {
     let count = |count: &dyn Fn(&mut DeliveryStatus)| {
-        count(&mut status.lock().unwrap_or_else(PoisonError::into_inner))
+        count(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
     };
     let id = match Secret::random() {
         Ok(random) => format!("msg_{}", random.reveal()),

@@ -6,13 +6,14 @@ use crate::browser::Screen;
 use crate::install::browser;
 use crate::lively::lively;
 
-const PAGES: [(&str, &str); 6] = [
+const PAGES: [(&str, &str); 7] = [
     ("board", "/?span=24h"),
     ("approvals", "/approvals"),
     ("task", "/tasks/import-csv.md"),
     ("agents", "/agents"),
     ("conflicts", "/conflicts"),
     ("ledger", "/ledger"),
+    ("new", "/new"),
 ];
 
 #[test]

@@ -107,7 +107,7 @@ pub(crate) fn run(invocation: &Invocation, args: &ServeArgs) -> Result<Answer, C
         match invocation.trust().notify(&root)? {
             TrustedNotify::None => {}
             TrustedNotify::Trusted(settings) => {
-                site.tell(NoticeTarget::new(settings, invocation.notify_secret())?)
+                site.tell(NoticeTarget::new(settings, invocation.notify_secret())?);
             }
             TrustedNotify::Untrusted => output::tell(words::NOTIFY_NOT_TRUSTED),
         }

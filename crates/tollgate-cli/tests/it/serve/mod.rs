@@ -4,6 +4,7 @@ mod crowded;
 mod demo;
 mod health;
 mod metrics;
+mod notices;
 mod safety;
 mod strangers;
 

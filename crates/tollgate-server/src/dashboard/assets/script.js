@@ -78,7 +78,10 @@
       else if (at && !key(at) && at.nodeType === wanted.nodeType && at.nodeName === wanted.nodeName) found = at;
       if (found && found.nodeName !== wanted.nodeName) found = null;
       if (!found) {
-        now.insertBefore(document.importNode(wanted, true), at);
+        const added = document.importNode(wanted, true);
+        // What arrives on an open page is highlighted for a moment.
+        if (added.nodeName === "LI") added.classList.add("fresh");
+        now.insertBefore(added, at);
         continue;
       }
       if (found === at) at = at.nextSibling;

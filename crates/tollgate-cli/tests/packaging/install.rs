@@ -72,7 +72,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 fn nothing_was_installed(released: &Released, ran: Ran, why: &str) {
     let ran = ran.is(1);
     assert!(ran.stderr().contains(why) && ran.stderr().contains("hint: "), "{ran}");
-    assert_eq!(files(&released.home("")), [PathBuf::new(); 0]);
+    assert_eq!(files(&released.home("")), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_script_that_was_cut_off_does_nothing() {
         released.world.puts("cut.sh", &text[..end]);
         let releases = format!("file://{}", released.world.path("releases").display());
         released.world.program("sh", ["cut.sh"]).env("TOLLGATE_RELEASES", releases).ends();
-        assert_eq!(files(&released.home("")), [PathBuf::new(); 0], "{end}");
+        assert_eq!(files(&released.home("")), Vec::<PathBuf>::new(), "{end}");
     }
 }
 

@@ -91,6 +91,7 @@ impl Receiver {
             .proxy(None)
             // A redirect could send the events, and the login, to somebody else.
             .max_redirects(0)
+            .max_redirects_will_error(false)
             .user_agent("tollgate")
             .timeout_global(Some(options.patience.map_or(PER_REQUEST, |patience| patience.min(PER_REQUEST))));
         match uri.scheme_str() {
@@ -144,7 +145,9 @@ impl Receiver {
             request = request.header(name, value);
         }
         let lost = |error: ureq::Error| match error {
-            ureq::Error::BadUri(_) | ureq::Error::Http(_) => NotTaken::ForGood(error.to_string()),
+            ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::TooManyRedirects => {
+                NotTaken::ForGood(error.to_string())
+            }
             error => NotTaken::ForNow(error.to_string(), None),
         };
         let mut answer = request.send(body).map_err(lost)?;

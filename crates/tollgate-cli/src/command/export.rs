@@ -99,6 +99,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) fn run(invocation: &Invocation, args: &ExportArgs) -> Result<Answer, CliError> {
     let since = args.since.as_deref().map(parse_since).transpose()?;
     let ledger = invocation.ledger()?;
+    if args.out.is_some() || args.endpoint.is_some() {
+        check_state(&ledger)?;
+    }
     let (target, destination) = target(invocation, args, &ledger)?;
     let (source, uri) = source(invocation, args, &ledger)?;
     let format = args.to.format();
@@ -252,12 +255,19 @@ fn source(
     Ok((Box::new(VaultSource::new(tasks.vault.clone())), format!("urn:tollgate:vault:{id}")))
 }
 
+/// A place can only be saved where tollgate has state.
+fn check_state(ledger: &Ledger) -> Result<(), Fault> {
+    match ledger.path().parent() {
+        Some(state) if !state.is_dir() => {
+            Err(Fault::Missing { what: format!("tollgate's state in `{}`", state.display()) })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The saved place of this export, in the state of the workspace.
 fn save_place(ledger: &Ledger, args: &ExportArgs, destination: &str) -> Result<SavedExport, CliError> {
     let state = ledger.path().parent().unwrap_or(Path::new("/"));
-    if !state.is_dir() {
-        return Err(Fault::Missing { what: format!("tollgate's state in `{}`", state.display()) }.into());
-    }
     let key = ExportKey {
         format: args.to.format(),
         of: if args.vault { "vault" } else { "ledger" },

@@ -120,7 +120,9 @@ fn an_export_does_not_write_into_the_state() {
     let world = world_with(4, 100);
     world.run("export --to ndjson --out .tollgate/ledger.jsonl --json").is(2).fault("USAGE");
     assert_eq!(World::bare().run("export --to ndjson").is(0).stdout(), "");
-    World::bare().run("export --to ndjson --out out --json").is(3).fault("NOT_FOUND");
+    let bare = World::bare();
+    bare.run("export --to ndjson --out out --json").is(3).fault("NOT_FOUND");
+    assert!(!bare.path("out").exists());
 }
 
 #[test]

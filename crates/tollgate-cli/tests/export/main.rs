@@ -14,6 +14,7 @@ mod receivers;
 #[path = "../../../tollgate-postgres/tests/it/server.rs"]
 #[expect(dead_code, reason = "the tests of the store use more of it")]
 mod server;
+mod tools;
 mod traces;
 mod vaults;
 #[path = "../it/world.rs"]

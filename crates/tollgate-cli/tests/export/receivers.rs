@@ -61,6 +61,11 @@ fn an_export_stops_where_a_receiver_refuses_for_good_and_continues_there() {
     assert_eq!((&done["rejected"], &done["to"]), (&0.into(), &"ndjson".into()));
     is_complete(&endpoint.text(), 1200);
     assert_eq!(world.json(&words)["exported"], 0);
+    let elsewhere = Endpoint::start(|_| Reply::Refuse(307, "Location: http://127.0.0.1:9/\r\n"));
+    let words = format!("export --to ndjson --json --patience 30s --endpoint {}", elsewhere.url);
+    let begun = Instant::now();
+    world.run(&words).is(3).fault("NOT_DELIVERED");
+    assert!(begun.elapsed() < Duration::from_secs(20), "a redirect is not tried again");
 }
 
 #[test]

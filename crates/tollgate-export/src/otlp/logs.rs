@@ -25,7 +25,7 @@ pub(super) fn log_record(record: &ExportRecord, origin: &ExportOrigin) -> Value 
     match record.event.keys().task {
         Some(task) => attributes.push(text_attribute("tollgate.task", task)),
         None => {
-            attributes.extend(described.targets().next().map(|file| text_attribute("tollgate.file", file)))
+            attributes.extend(described.targets().next().map(|file| text_attribute("tollgate.file", file)));
         }
     }
     let time = nanos(record.time);

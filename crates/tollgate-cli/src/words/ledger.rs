@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tollgate::audit::{About, AuditReport, AuditScope, Flaw};
+use tollgate::audit::{AuditReport, AuditScope, AuditSubject, Flaw};
 use tollgate::ledger::{Line, Problem, Verification, Wrong};
 use tollgate::visible::plain;
 
@@ -93,7 +93,7 @@ pub(crate) fn audited(report: &AuditReport, scope: &AuditScope) -> String {
 }
 
 fn found(kind: &str, flaw: &Flaw) -> String {
-    let (About::File(about) | About::Task(about) | About::Ledger(about)) = &flaw.about;
+    let (AuditSubject::File(about) | AuditSubject::Task(about) | AuditSubject::Ledger(about)) = &flaw.about;
     let place = match (flaw.seq, &flaw.record) {
         (Some(seq), _) => format!("line {seq}"),
         (None, Some(record)) => {

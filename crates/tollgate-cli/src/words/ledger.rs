@@ -60,9 +60,7 @@ pub(crate) fn audited(report: &AuditReport, scope: &AuditScope) -> String {
     let number = |number: u64, thing: &str| count(usize::try_from(number).unwrap_or(usize::MAX), thing);
     let verdict = match (report.flaws.len(), report.doubts.len()) {
         (0, 0) => "valid: no line contradicts the promises".to_owned(),
-        (0, doubts) => {
-            format!("valid: no line contradicts the promises, but there is {}", count(doubts, "doubt"))
-        }
+        (0, doubts) => format!("valid: no line contradicts the promises; {}", count(doubts, "doubt")),
         (1, _) => "not valid: a finding contradicts the promises".to_owned(),
         (flaws, _) => format!("not valid: {flaws} findings contradict the promises"),
     };

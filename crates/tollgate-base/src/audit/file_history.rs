@@ -9,7 +9,7 @@ use crate::digest::Digest;
 use crate::event::{ErrorType, FileChanged, FolderMoved, Guarantee, LateWrite, WriteRefused};
 use crate::name::Agent;
 
-use super::finding::{Findings, Rule};
+use super::finding::{Findings, Rule, shown};
 use super::record::Records;
 
 /// How many ids of changes are remembered in each of two generations. A change is recorded twice only by the process that
@@ -17,7 +17,7 @@ use super::record::Records;
 const REMEMBERED: usize = 500_000;
 
 /// The last change of a file.
-struct LastChange {
+struct ChainEnd {
     seq: u64,
     id: u64,
     before: Option<Digest>,
@@ -27,7 +27,7 @@ struct LastChange {
 
 #[derive(Default)]
 pub(super) struct FileHistories {
-    last: BTreeMap<String, LastChange>,
+    last: BTreeMap<String, ChainEnd>,
     ids: HashSet<u64>,
     older_ids: HashSet<u64>,
     pub(super) changes: u64,
@@ -67,7 +67,7 @@ impl FileHistories {
             findings.file(seq, Rule::LostUpdate, file, reason);
         }
         self.must_hold(seq, file, change.hash_before, change.hash_after, records, findings);
-        let last = |before, after| LastChange { seq, id, before, after, agent: agent.cloned() };
+        let last = |before, after| ChainEnd { seq, id, before, after, agent: agent.cloned() };
         if let Some(to) = &change.moved_to {
             // A move replaces nothing.
             self.must_hold(seq, to, None, change.hash_after, records, findings);
@@ -143,7 +143,7 @@ impl FileHistories {
         }
         records.retracted(agent, file, change.hash_before);
         let (before, after) = (change.hash_after, change.hash_after);
-        let last = LastChange { seq, id, before, after, agent: agent.cloned() };
+        let last = ChainEnd { seq, id, before, after, agent: agent.cloned() };
         self.last.insert(file.to_owned(), last);
     }
 
@@ -189,10 +189,6 @@ impl FileHistories {
         }
         !self.older_ids.contains(&id) && self.ids.insert(id)
     }
-}
-
-pub(super) fn shown(hash: Option<Digest>) -> String {
-    hash.map_or_else(|| "no file".to_owned(), |hash| hash.short())
 }
 
 /// Enough of an id to tell a million of them apart.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::digest::Digest;
 use crate::ledger::{Problem, Wrong};
 use crate::words::words;
 
@@ -45,7 +46,7 @@ words! {
 /// What a finding is about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum About {
+pub enum AuditSubject {
     /// A file, by its path.
     File(String),
     /// A task, by its name.
@@ -75,7 +76,7 @@ pub struct Flaw {
     pub rule: Rule,
     /// The file or the task.
     #[serde(flatten)]
-    pub about: About,
+    pub about: AuditSubject,
     /// What is wrong, as one sentence.
     pub reason: String,
 }
@@ -90,19 +91,19 @@ pub(super) struct Findings {
 
 impl Findings {
     pub(super) fn file(&mut self, seq: u64, rule: Rule, file: &str, reason: String) {
-        self.flaw(Some(seq), None, rule, About::File(file.to_owned()), reason);
+        self.flaw(Some(seq), None, rule, AuditSubject::File(file.to_owned()), reason);
     }
 
     pub(super) fn task(&mut self, seq: u64, rule: Rule, task: &str, reason: String) {
-        self.flaw(Some(seq), None, rule, About::Task(task.to_owned()), reason);
+        self.flaw(Some(seq), None, rule, AuditSubject::Task(task.to_owned()), reason);
     }
 
-    pub(super) fn record(&mut self, record: RecordPlace, rule: Rule, about: About, reason: String) {
+    pub(super) fn record(&mut self, record: RecordPlace, rule: Rule, about: AuditSubject, reason: String) {
         self.flaw(None, Some(record), rule, about, reason);
     }
 
     pub(super) fn doubt(&mut self, seq: u64, rule: Rule, file: &str, reason: String) {
-        let about = About::File(file.to_owned());
+        let about = AuditSubject::File(file.to_owned());
         self.left_off += keep(&mut self.doubts, Flaw { seq: Some(seq), record: None, rule, about, reason });
     }
 
@@ -116,7 +117,7 @@ impl Findings {
             Wrong::CutTail => "the end was cut off",
             Wrong::Rewritten => "the line differs from the remembered one",
         };
-        let about = About::Ledger(problem.file.display().to_string());
+        let about = AuditSubject::Ledger(problem.file.display().to_string());
         self.flaw(Some(problem.seq), None, Rule::DamagedLedger, about, reason.to_owned());
     }
 
@@ -125,7 +126,7 @@ impl Findings {
         seq: Option<u64>,
         record: Option<RecordPlace>,
         rule: Rule,
-        about: About,
+        about: AuditSubject,
         reason: String,
     ) {
         self.left_off += keep(&mut self.flaws, Flaw { seq, record, rule, about, reason });
@@ -138,4 +139,9 @@ fn keep(list: &mut Vec<Flaw>, flaw: Flaw) -> u64 {
         return 0;
     }
     1
+}
+
+/// The bytes of a file, for a sentence.
+pub(super) fn shown(hash: Option<Digest>) -> String {
+    hash.map_or_else(|| "no file".to_owned(), |hash| hash.short())
 }

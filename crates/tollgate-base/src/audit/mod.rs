@@ -29,7 +29,7 @@ use finding::Findings;
 use record::Records;
 use task_history::TaskHistories;
 
-pub use finding::{About, Flaw, RecordPlace, Rule};
+pub use finding::{AuditSubject, Flaw, RecordPlace, Rule};
 
 /// How many lines are read between two looks at the ledger's files.
 const AT_ONCE: usize = 10_000;

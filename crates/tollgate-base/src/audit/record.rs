@@ -22,11 +22,10 @@ use crate::digest::Digest;
 use crate::error::{At, Fault, Result};
 use crate::name::{Agent, ClaimId};
 
-use super::file_history::shown;
-use super::finding::{About, Findings, RecordPlace, Rule};
+use super::finding::{AuditSubject, Findings, RecordPlace, Rule, shown};
 
 /// A file of records, by its number, and the line in it.
-type Place = (usize, u64);
+type NumberedLine = (usize, u64);
 
 /// What a program found in a file, and left in it.
 type OutsideChange = (Option<Digest>, Option<Digest>);
@@ -61,7 +60,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<D
 struct Due {
     /// How many lines it still needs.
     lines: u32,
-    place: Place,
+    place: NumberedLine,
     /// The bytes from which it was made, if its author says so.
     read: Option<Option<Digest>>,
 }
@@ -72,7 +71,7 @@ struct Stretch {
     ended: u64,
     by: Agent,
     claim: ClaimId,
-    place: Place,
+    place: NumberedLine,
 }
 
 impl Stretch {
@@ -127,7 +126,7 @@ impl Records {
         Ok(())
     }
 
-    fn add(&mut self, place: Place, record: RawRecord) -> Option<()> {
+    fn add(&mut self, place: NumberedLine, record: RawRecord) -> Option<()> {
         self.count += 1;
         let by = record.by;
         match (record.file, record.task) {
@@ -208,7 +207,7 @@ impl Records {
     /// Compares the records with each other, and reports what the ledger does not have.
     /// If other machines share the tasks, the ledger need not have every claim.
     pub(super) fn finish(mut self, shared: bool, findings: &mut Findings) {
-        let mut missing: Vec<Place> =
+        let mut missing: Vec<NumberedLine> =
             self.due.values().filter(|due| due.lines > 0).map(|due| due.place).collect();
         missing.sort_unstable();
         for number in 0..self.paths.len() {
@@ -222,7 +221,7 @@ impl Records {
                         let reason =
                             format!("`{by}` was told that its change to {to} is done, but no line says so");
                         let place = records.place((number, line));
-                        findings.record(place, Rule::MissingLine, About::File(file), reason);
+                        findings.record(place, Rule::MissingLine, AuditSubject::File(file), reason);
                     }
                     Ok(())
                 });
@@ -232,7 +231,7 @@ impl Records {
             work.sort_by_key(|stretch| (stretch.began, stretch.ended));
             let mut latest: Option<&Stretch> = None;
             for stretch in &work {
-                let about = || About::Task(task.clone());
+                let about = || AuditSubject::Task(task.clone());
                 if !shared && self.claims.get(&stretch.claim) == Some(&false) {
                     let reason =
                         format!("`{}` worked under {}, which no line has", stretch.by, stretch.claim);
@@ -251,7 +250,7 @@ impl Records {
         }
     }
 
-    fn place(&self, (number, line): Place) -> RecordPlace {
+    fn place(&self, (number, line): NumberedLine) -> RecordPlace {
         RecordPlace { file: self.paths[number].clone(), line }
     }
 }

@@ -284,12 +284,13 @@ pub struct TaskReleased {
     pub step: StepId,
 }
 
-/// A task was taken from an owner who is gone, or a claim was rolled back.
+/// A task was taken from an owner who is gone, or a claim was rolled back, or a move by hand ended it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskReclaimed {
     /// The task.
     pub task: TaskName,
-    /// The attempt that this ends. `None` if the task had no claim, or its claim was rolled back.
+    /// The attempt that this ends. `None` if the task had no claim, its claim was rolled back, or somebody moved the task by
+    /// hand.
     #[serde(flatten)]
     pub attempt: Option<EndedAttempt>,
     /// Why.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tollgate::audit::{About, AuditReport, AuditScope, Flaw};
+use tollgate::audit::{AuditReport, AuditScope, AuditSubject, Flaw};
 use tollgate::ledger::{Line, Problem, Verification, Wrong};
 use tollgate::visible::plain;
 
@@ -60,9 +60,7 @@ pub(crate) fn audited(report: &AuditReport, scope: &AuditScope) -> String {
     let number = |number: u64, thing: &str| count(usize::try_from(number).unwrap_or(usize::MAX), thing);
     let verdict = match (report.flaws.len(), report.doubts.len()) {
         (0, 0) => "valid: no line contradicts the promises".to_owned(),
-        (0, doubts) => {
-            format!("valid: no line contradicts the promises, but there is {}", count(doubts, "doubt"))
-        }
+        (0, doubts) => format!("valid: no line contradicts the promises; {}", count(doubts, "doubt")),
         (1, _) => "not valid: a finding contradicts the promises".to_owned(),
         (flaws, _) => format!("not valid: {flaws} findings contradict the promises"),
     };
@@ -93,7 +91,7 @@ pub(crate) fn audited(report: &AuditReport, scope: &AuditScope) -> String {
 }
 
 fn found(kind: &str, flaw: &Flaw) -> String {
-    let (About::File(about) | About::Task(about) | About::Ledger(about)) = &flaw.about;
+    let (AuditSubject::File(about) | AuditSubject::Task(about) | AuditSubject::Ledger(about)) = &flaw.about;
     let place = match (flaw.seq, &flaw.record) {
         (Some(seq), _) => format!("line {seq}"),
         (None, Some(record)) => {

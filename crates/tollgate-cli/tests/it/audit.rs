@@ -411,7 +411,7 @@ fn without_records_a_restored_file_is_a_doubt() {
     insta::assert_snapshot!(history.world.run("ledger audit").filtered, @r"
     exit 0
     --- stdout
-    valid: no line contradicts the promises, but there is 1 doubt
+    valid: no line contradicts the promises; 1 doubt
       lines    2
       files    1, 2 changes, 1 outside change
       tasks    0, 0 claims

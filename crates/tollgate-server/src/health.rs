@@ -12,7 +12,7 @@ use tollgate::vault::state::State as TaskState;
 
 use crate::fault_response::FaultResponse;
 use crate::ledger_monitor::LedgerCondition;
-use crate::notices::delivery::{Delivery, DeliveryStatus};
+use crate::notices::delivery::{DeliveryStatus, NoticeQueue};
 use crate::site::Site;
 use crate::snapshot::{OldestTask, Snapshot, TaskFigures};
 
@@ -142,7 +142,7 @@ impl Health {
             problems,
             set_up,
             live: site.is_live(),
-            notify: site.delivery().map(Delivery::status),
+            notify: site.delivery().map(NoticeQueue::status),
             uptime_s: now.duration_since(site.started).as_secs().max(0),
             version: env!("CARGO_PKG_VERSION"),
         }

@@ -21,7 +21,7 @@ use crate::fault_response::FaultResponse;
 use crate::feed::{Feed, FeedEvent};
 use crate::late_write_check;
 use crate::ledger_monitor::{LedgerMonitor, LedgerStatus};
-use crate::notices::delivery::{Delivery, NoticeTarget};
+use crate::notices::delivery::{NoticeQueue, NoticeTarget};
 use crate::secret::Secret;
 use crate::watch::{FolderWatch, StatePart, Touched};
 use crate::workspace_provider::{OpenWorkspace, WorkspaceProvider};
@@ -60,7 +60,7 @@ pub struct SiteState {
     /// Notified when files were changed, by any process.
     changed: Notify,
     form_key: Secret,
-    delivery: OnceLock<Delivery>,
+    delivery: OnceLock<NoticeQueue>,
 }
 
 #[derive(Default)]
@@ -186,11 +186,11 @@ impl Site {
 impl SiteState {
     /// From now on, tells these about what needs a person. Only the first call counts.
     pub fn tell(&self, target: NoticeTarget) {
-        let _ = self.delivery.set(Delivery::start(target));
+        let _ = self.delivery.set(NoticeQueue::start(target));
     }
 
     /// What delivers notices, if anybody is to be told.
-    pub(crate) fn delivery(&self) -> Option<&Delivery> {
+    pub(crate) fn delivery(&self) -> Option<&NoticeQueue> {
         self.delivery.get()
     }
 

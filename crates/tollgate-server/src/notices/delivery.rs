@@ -126,14 +126,14 @@ pub(crate) struct DeliveryStatus {
     last_error: Option<String>,
 }
 
-/// The queue.
-pub(crate) struct Delivery {
+/// The notices that wait to be delivered, and their thread.
+pub(crate) struct NoticeQueue {
     settings: NotifySettings,
     queue: SyncSender<Value>,
     status: Arc<Mutex<DeliveryStatus>>,
 }
 
-impl Delivery {
+impl NoticeQueue {
     /// Starts the thread.
     pub(crate) fn start(target: NoticeTarget) -> Self {
         let (queue, waiting) = sync_channel(QUEUE);
@@ -281,7 +281,7 @@ mod tests {
     fn a_full_queue_drops_and_never_waits() {
         let settings =
             NotifySettings { command: vec!["sleep".into(), "30".into()], ..NotifySettings::default() };
-        let delivery = Delivery::start(NoticeTarget { settings, webhook: None, pauses: Vec::new() });
+        let delivery = NoticeQueue::start(NoticeTarget { settings, webhook: None, pauses: Vec::new() });
         let begun = Instant::now();
         for number in 0..QUEUE + 10 {
             delivery.send(serde_json::json!({"number": number}));

@@ -141,10 +141,10 @@ pub(crate) fn merge_newest(
 }
 
 /// What the agent had read, if it was kept, and what it wanted.
-pub(crate) type KeptTexts = (Option<Vec<u8>>, Vec<u8>);
+pub(crate) type WriteTexts = (Option<Vec<u8>>, Vec<u8>);
 
 /// The texts of one write. `None` if they are gone.
-pub(crate) fn read(root: &Root, kept: &KeptWrite) -> Result<Option<KeptTexts>> {
+pub(crate) fn read(root: &Root, kept: &KeptWrite) -> Result<Option<WriteTexts>> {
     let file = folder(root).join(&kept.name);
     let bytes = gone_is_none(fs::read(&file).at("read", &file))?;
     let parts = bytes.as_deref().and_then(parts);

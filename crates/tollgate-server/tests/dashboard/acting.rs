@@ -116,6 +116,14 @@ fn an_approval_is_undone_until_somebody_executes_it() {
     browser.presses("a");
     browser.shows("ada approved x");
     assert_eq!(world.state("x"), State::Approved);
+    // On the task's own page, too.
+    browser.opens(&world, "/tasks/x.md");
+    browser.clicks(".actions button");
+    browser.shows("ten coins");
+    assert_eq!(world.state("x"), State::PendingApproval);
+    browser.opens(&world, "/approvals");
+    browser.presses("a");
+    browser.shows("ada approved x");
     let late = world.visits("/approvals?decided=x.md");
     let executing = world.claims("local", "x");
     // The open page takes the button away as soon as somebody executes the task.

@@ -80,6 +80,12 @@ fn a_failed_attempt_shows_its_output_until_the_task_goes_on() {
     let page = world.hears("/", "Failed attempts");
     page.has("exit status 1").has("error: &lt;b&gt;no&lt;/b&gt;\nline 2</pre>").has("blue</span> failed ");
     world.gets("/tasks/x.md").has("error: &lt;b&gt;no&lt;/b&gt;");
+    // A person moves the file: nothing in the ledger says so.
+    let done = world.root().join("vault/Done/x.md");
+    fs::rename(world.place("x"), &done).unwrap();
+    world.hears("/", "Done <span class=\"count\">1</span>").lacks("Failed attempts");
+    fs::rename(&done, world.root().join("vault/Needs_Action/x.md")).unwrap();
+    world.hears("/", "Failed attempts");
     world.claims("red", "x");
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
     while world.gets("/").body.contains("Failed attempts") {

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::endpoint::{Endpoint, Reply};
+use crate::endpoint::{Arrived, Endpoint, Reply};
 use crate::lines::world_with;
 use crate::tools::{fed, peers};
 use crate::world::{Process, World, until};
@@ -65,7 +65,7 @@ fn opentelemetrys_own_definitions_decode_every_request_without_loss() {
     world.tollgate(["work", "--once", "--agent", "red", "--", "false"]).ends();
     let endpoint = Endpoint::start(|_| Reply::Take);
     world.run(&format!("export --to otlp --endpoint {}", endpoint.url)).is(0);
-    let sent: Vec<Value> = endpoint.taken().iter().map(|arrived| arrived.json()).collect();
+    let sent: Vec<Value> = endpoint.taken().iter().map(Arrived::json).collect();
     let written = world.run("export --to otlp").is(0).stdout();
     let of_file: Vec<Value> = written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(sent, of_file, "a file has the same requests, one per line");

@@ -21,8 +21,8 @@ use super::record::Records;
 /// How many steps of a task are remembered. A step is recorded twice only by a retry, so the second line comes soon.
 const REMEMBERED: usize = 8;
 
-/// A claim that has not ended.
-struct OpenClaim {
+/// The claim that owns a task: it has not ended.
+struct CurrentOwner {
     seq: u64,
     id: ClaimId,
     agent: Option<Agent>,
@@ -33,7 +33,7 @@ struct OpenClaim {
 
 #[derive(Default)]
 struct TaskHistory {
-    open: Vec<OpenClaim>,
+    open: Vec<CurrentOwner>,
     epoch: u64,
     approved: bool,
     /// Their ids, what was done, and to whose claim.
@@ -123,7 +123,7 @@ impl TaskHistories {
         }
         history.epoch = history.epoch.max(claimed.epoch);
         history.approved = false;
-        history.open.push(OpenClaim {
+        history.open.push(CurrentOwner {
             seq,
             id: claimed.claim_id.clone(),
             agent: line.agent.clone(),

@@ -5,7 +5,7 @@
 //!
 //! Invariant: the queue only proposes. Whether a task may be claimed is judged on what is there at the claim.
 
-use std::collections::BTreeSet;
+use std::mem::replace;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -25,8 +25,7 @@ use tollgate_base::task::TaskName;
 /// The tasks that an agent might claim, in order.
 #[derive(Debug, Default)]
 pub struct ClaimQueue {
-    /// A set, because a scan and a hint may both bring a task, and losing it is to be counted once.
-    waiting: BTreeSet<(Rank, TaskName, State)>,
+    waiting: Waiting,
     /// If tasks were skipped because they were written a moment ago: the first is complete after this time.
     pub soonest: Option<Duration>,
     /// The number of tasks that pause after a failed attempt.
@@ -45,6 +44,52 @@ pub struct ClaimQueue {
     pub lost: usize,
     /// The tasks that were gone when their turn came.
     gone: Vec<(TaskName, State)>,
+}
+
+type RankedTask = (Rank, TaskName, State);
+
+/// Tasks in order. They are sorted when a second one is taken, so that claiming one of a hundred thousand tasks does not sort
+/// all of them.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// The first task, until the others are sorted.
+    first: Option<RankedTask>,
+    /// If sorted, the last comes first.
+    rest: Vec<RankedTask>,
+    is_sorted: bool,
+}
+
+impl Waiting {
+    fn of(mut rest: Vec<RankedTask>) -> Self {
+        let at = (0..rest.len()).min_by(|one, other| rest[*one].cmp(&rest[*other]));
+        Self { first: at.map(|at| rest.swap_remove(at)), rest, is_sorted: false }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first.is_none() && self.rest.is_empty()
+    }
+
+    fn pop(&mut self) -> Option<RankedTask> {
+        self.first.take().or_else(|| {
+            self.sort();
+            self.rest.pop()
+        })
+    }
+
+    fn push(&mut self, task: RankedTask) {
+        self.sort();
+        // A scan and a hint may both bring a task, and losing it is to be counted once.
+        if let Err(at) = self.rest.binary_search_by(|other| task.cmp(other)) {
+            self.rest.insert(at, task);
+        }
+    }
+
+    fn sort(&mut self) {
+        self.rest.extend(self.first.take());
+        if !replace(&mut self.is_sorted, true) {
+            self.rest.sort_unstable_by(|one, other| other.cmp(one));
+        }
+    }
 }
 
 impl ClaimQueue {
@@ -89,17 +134,11 @@ impl Vault {
                 waiting.extend(self.rank(&mut queue, request, task));
             }
         }
-        // From a vector at once: sorted and built in one go, which is faster than to insert each.
-        queue.waiting = waiting.into_iter().collect();
+        queue.waiting = Waiting::of(waiting);
         Ok(queue)
     }
 
-    fn rank(
-        &self,
-        queue: &mut ClaimQueue,
-        request: &ClaimRequest,
-        task: TaskSummary,
-    ) -> Option<(Rank, TaskName, State)> {
+    fn rank(&self, queue: &mut ClaimQueue, request: &ClaimRequest, task: TaskSummary) -> Option<RankedTask> {
         let state = task.slot.state();
         let brief = match task.brief {
             Ok(brief) => brief,
@@ -133,7 +172,7 @@ impl Vault {
             && matches!(task.slot.state(), State::NeedsAction | State::Approved)
             && let Some(ranked) = self.rank(queue, request, task.summary())
         {
-            queue.waiting.insert(ranked);
+            queue.waiting.push(ranked);
             return Ok(true);
         }
         Ok(false)
@@ -141,7 +180,7 @@ impl Vault {
 
     /// Claims the first task in the queue that can be claimed. A fault of one task does not stop the others.
     pub fn next(&self, queue: &mut ClaimQueue, request: &ClaimRequest, now: Timestamp) -> Option<Claimed> {
-        while let Some((_, task, state)) = queue.waiting.pop_first() {
+        while let Some((_, task, state)) = queue.waiting.pop() {
             match self.claim_in(Some(state), &task, request, now) {
                 Ok(Some(Ok(claimed))) => return Some(claimed),
                 Ok(Some(Err(denial))) => queue.skip(&task, state, &denial),
@@ -179,5 +218,30 @@ impl Vault {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(age: i64) -> RankedTask {
+        let (name, since) = (age.to_string().parse().unwrap(), Timestamp::from_second(age).unwrap());
+        ((Default::default(), std::cmp::Reverse(false), None, since), name, State::NeedsAction)
+    }
+
+    #[test]
+    fn tasks_come_in_order_and_once_however_they_arrive() {
+        for pushed_after in 0..5 {
+            let mut waiting = Waiting::of([3, 1, 4, 2, 5].map(task).to_vec());
+            let mut taken: Vec<_> = (0..pushed_after).map(|_| waiting.pop().unwrap()).collect();
+            // By hints: a new one, and one that the scan has brought.
+            for age in [9, 9, 5] {
+                waiting.push(task(age));
+            }
+            taken.extend(std::iter::from_fn(|| waiting.pop()));
+            assert!(waiting.is_empty());
+            assert_eq!(taken, [1, 2, 3, 4, 5, 9].map(task), "pushed after {pushed_after}");
+        }
     }
 }

@@ -25,7 +25,7 @@ use tollgate_base::task::TaskName;
 /// The tasks that an agent might claim, in order.
 #[derive(Debug, Default)]
 pub struct ClaimQueue {
-    waiting: Waiting,
+    waiting: WaitingTasks,
     /// If tasks were skipped because they were written a moment ago: the first is complete after this time.
     pub soonest: Option<Duration>,
     /// The number of tasks that pause after a failed attempt.
@@ -51,7 +51,7 @@ type RankedTask = (Rank, TaskName, State);
 /// Tasks in order. They are sorted when a second one is taken, so that claiming one of a hundred thousand tasks does not sort
 /// all of them.
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingTasks {
     /// The first task, until the others are sorted.
     first: Option<RankedTask>,
     /// If sorted, the last comes first.
@@ -59,7 +59,7 @@ struct Waiting {
     is_sorted: bool,
 }
 
-impl Waiting {
+impl WaitingTasks {
     fn of(mut rest: Vec<RankedTask>) -> Self {
         let at = (0..rest.len()).min_by(|one, other| rest[*one].cmp(&rest[*other]));
         Self { first: at.map(|at| rest.swap_remove(at)), rest, is_sorted: false }
@@ -134,7 +134,7 @@ impl Vault {
                 waiting.extend(self.rank(&mut queue, request, task));
             }
         }
-        queue.waiting = Waiting::of(waiting);
+        queue.waiting = WaitingTasks::of(waiting);
         Ok(queue)
     }
 
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn tasks_come_in_order_and_once_however_they_arrive() {
         for pushed_after in 0..5 {
-            let mut waiting = Waiting::of([3, 1, 4, 2, 5].map(task).to_vec());
+            let mut waiting = WaitingTasks::of([3, 1, 4, 2, 5].map(task).to_vec());
             let mut taken: Vec<_> = (0..pushed_after).map(|_| waiting.pop().unwrap()).collect();
             // By hints: a new one, and one that the scan has brought.
             for age in [9, 9, 5] {

@@ -44,7 +44,7 @@ pub(crate) fn trace_record(
         return Ok(None);
     }
     let ranges = ranges(change, texts);
-    // Programs give their agents names. Whoever has the user's name may be a program without one, or the user.
+    // Programs give their agents names. An agent with the user's name may be a program without a name, or the user.
     let agent = record.agent.as_ref().map_or("", |agent| agent.as_str());
     let contributor = if agent.is_empty() || agent == origin.user { "unknown" } else { "ai" };
     let path = match origin.folder.as_str() {

@@ -1,7 +1,7 @@
 //! `tollgate completions`: a script by which a shell asks tollgate itself what may come next.
 //!
-//! Invariant: a name that a shell could take for more than a word is never offered. Whoever completes a task must not run a
-//! command that its name contains.
+//! Invariant: a name that a shell could take for more than a word is never offered. Completing the name of a task must not
+//! run a command that the name contains.
 
 use std::collections::BTreeSet;
 

@@ -9,7 +9,7 @@ use tollgate::digest::Digest;
 
 use crate::world::World;
 
-/// A workspace with a ledger of so many lines, with so many in each file.
+/// A workspace with a ledger of this number of lines, with that number in each file.
 pub(crate) fn world_with(lines: u64, per_file: u64) -> World {
     let world = World::new();
     write_ledger(&world.path(".tollgate"), lines, per_file);

@@ -191,7 +191,7 @@ fn forge(world: &World, lines: &[Value]) {
         text += &format!("{line}\n");
     }
     fs::write(world.path(".tollgate/ledger.jsonl"), text).unwrap();
-    // Whoever forges a ledger forges its remembered end, too.
+    // A forger of the ledger also forges its remembered end.
     let _ = fs::remove_dir_all(world.tmp().join("state/tollgate/heads"));
 }
 

@@ -208,7 +208,7 @@ fn bash_completes_tasks_agents_and_recovery_ids() {
     for title in ["Pay the rent", "Paint it"] {
         world.tollgate(["task", "add", title]).ends().is(0);
     }
-    // Whoever completes a name must not run what is in it.
+    // Completing a name must not run what is in it.
     std::fs::write(world.path("vault/Needs_Action/pa$(touch hacked);x.md"), "# x\n").unwrap();
     assert_eq!(completed(&world, "tollgate task show pa"), "paint-it\npay-the-rent\n");
     assert_eq!(completed(&world, "tollgate task clai"), "claim\n");

@@ -24,7 +24,7 @@ pub(crate) async fn run(site: Site) {
     let Some(delivery) = site.delivery() else { return };
     let mut events = site.feed.subscribe();
     let mut noticing = Noticing::new(delivery.settings().clone(), site.root());
-    // What waits already is no news.
+    // Only what begins to wait from now on is told.
     let waiting = site.blocking(pending).await.unwrap_or_default();
     noticing.pending(&waiting);
     while let Some(event) = events.next().await {

@@ -48,7 +48,7 @@ enum Notice {
     Saved,
 }
 
-/// What is left when nobody works any more.
+/// The bytes on disk when nobody works any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Rest {
     path: Option<Bytes>,
@@ -135,7 +135,7 @@ enum Save {
     InPlace,
 }
 
-/// A real commit with a save at one of its calls: its trace, and what is left.
+/// A real commit with a save at one of its calls: its trace, and the bytes on disk afterwards.
 fn real(scene: &Scene, root: &Path, call: &Call, save: Save, signal: Signal) -> (Vec<Notice>, Rest) {
     let target = root.join("a");
     let stopped = StoppedRun::start(root, &[call.inject("signal=STOP")], &scene.commit(root));

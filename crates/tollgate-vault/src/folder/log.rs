@@ -219,7 +219,7 @@ impl Drop for LockedLog {
         if self.file.unlock().is_ok() {
             let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
             last.file = Some((self.stripe, Arc::clone(&self.file)));
-            // Whoever reads it next, unchanged, need not parse it.
+            // The next reader that finds the same bytes need not parse them.
             let window = self.end.len().saturating_sub(END as usize);
             let stands_alone = stands_alone(&self.end[window..]);
             if self.is_known && (stands_alone || self.start == 0) {

@@ -39,7 +39,7 @@ fn a_command_is_told_only_after_the_user_agreed_to_it() {
     served.until_health("the figures", |health| health["notify"]["sent"] == 0);
     world.puts("vault/Pending_Approval/y.md", "# Pay the cook\n");
     let notices = until("a notice", || Some(told(&world)).filter(|told| !told.is_empty()));
-    assert_eq!(notices.len(), 1, "what waited already is no news: {notices:?}");
+    assert_eq!(notices.len(), 1, "a task that waited before is not told: {notices:?}");
     assert_eq!(
         (&notices[0]["event"], &notices[0]["title"]),
         (&"approval.pending".into(), &"Pay the cook".into())

@@ -92,7 +92,7 @@ impl TurnHandle {
     fn change(&self, call: impl FnOnce(&Gate, &Turn) -> Result<Outcome<Applied>, Fault>) -> Answered<Value> {
         let applied = self.with(|gate, turn| done(call(gate, turn)))?;
         lock(&self.0.running).changed = true;
-        Ok(applied_json(&applied))
+        Ok(applied.json())
     }
 
     /// Reads a file, or a range of its lines. The numbers start at one, and both ends are included.
@@ -151,7 +151,7 @@ impl TurnHandle {
         let changes = changes(list)?;
         let applied = self.with(|gate, turn| done(gate.apply(turn, changes)))?;
         lock(&self.0.running).changed = true;
-        Ok(applied.iter().map(applied_json).collect())
+        Ok(applied.iter().map(Applied::json).collect())
     }
 
     /// The hash of the turn's first read of a file.
@@ -213,19 +213,4 @@ fn fence(claims: Arc<Mutex<Vec<OpenClaim>>>) -> WriteFence {
 /// A panic leaves nothing incomplete under these locks.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What programs see of a change, as from the command line.
-fn applied_json(applied: &Applied) -> Value {
-    let mut json = json!({
-        "file_path": applied.path.to_string(),
-        "hash_before": applied.before.digest(),
-        "hash_after": applied.after.digest(),
-        "change_id": applied.id,
-        "guarantee": applied.guarantee,
-    });
-    if let Some(to) = &applied.moved_to {
-        json["moved_to"] = to.to_string().into();
-    }
-    json
 }

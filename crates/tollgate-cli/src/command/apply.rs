@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
+use tollgate::commit::Applied;
 use tollgate::edit::Edit;
 use tollgate::guard::{Action, Change, Expected};
 
 use super::bytes::{decode_base64, stdin};
-use super::change::{applied_json, change, expected};
+use super::change::{change, expected};
 use crate::answer::Answer;
 use crate::error::{CliError, UsageError};
 use crate::invocation::Invocation;
@@ -82,7 +83,7 @@ pub(crate) fn run(invocation: &Invocation, _: &ApplyArgs) -> Result<Answer, CliE
         invocation,
         ChangeVerb::Write,
         |gate, turn| gate.apply(turn, changes),
-        |applied| json!({"changes": applied.iter().map(applied_json).collect::<Vec<Value>>()}),
+        |applied| json!({"changes": applied.iter().map(Applied::json).collect::<Vec<Value>>()}),
     )?;
     Ok(match answer {
         Answer::Refused(refused) => Answer::AllRefused(refused),

@@ -1,6 +1,6 @@
 //! Shared by the commands that change files: the change itself, and the `--expect` option.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tollgate::commit::Applied;
 use tollgate::digest::Digest;
 use tollgate::error::Result;
@@ -44,21 +44,7 @@ pub(crate) fn change_one(
     make: impl FnOnce(&Gate, &dyn TurnState) -> Result<Outcome<Applied>>,
 ) -> Result<Answer, CliError> {
     let make = |gate: &Gate, turn: &dyn TurnState| Ok(make(gate, turn)?.map(|applied| vec![applied]));
-    change(invocation, verb, make, |applied| applied.first().map_or(Value::Null, applied_json))
-}
-
-pub(crate) fn applied_json(applied: &Applied) -> Value {
-    let mut json = json!({
-        "file_path": applied.path.to_string(),
-        "hash_before": applied.before.digest(),
-        "hash_after": applied.after.digest(),
-        "change_id": applied.id,
-        "guarantee": applied.guarantee,
-    });
-    if let Some(to) = &applied.moved_to {
-        json["moved_to"] = to.to_string().into();
-    }
-    json
+    change(invocation, verb, make, |applied| applied.first().map_or(Value::Null, Applied::json))
 }
 
 /// `--expect`: a hash, or `absent`.

@@ -8,7 +8,6 @@ use tollgate::guard::Outcome;
 use tollgate::merge::Merge;
 use tollgate::name::Agent;
 
-use super::change::applied_json;
 use crate::answer::{Answer, Said};
 use crate::error::CliError;
 use crate::invocation::Invocation;
@@ -71,7 +70,7 @@ pub(crate) fn run(invocation: &Invocation, args: &MergeArgs) -> Result<Answer, C
             // The change is made. If this sweep fails, the next one does its work.
             let _ = gate.workspace().sweep();
             json["written"] = true.into();
-            if let (Value::Object(json), Value::Object(more)) = (&mut json, applied_json(&applied)) {
+            if let (Value::Object(json), Value::Object(more)) = (&mut json, applied.json()) {
                 json.extend(more);
             }
             let applied = [applied];

@@ -10,7 +10,6 @@ use tollgate::merge::diff_texts;
 use tollgate::recovery::{RecoveryEntry, RecoveryKind};
 use tollgate::turn::FileState;
 
-use super::change::applied_json;
 use crate::answer::{Answer, Said};
 use crate::error::CliError;
 use crate::invocation::Invocation;
@@ -79,7 +78,7 @@ pub(crate) fn run(invocation: &Invocation, args: &UndoArgs) -> Result<Answer, Cl
         Outcome::Done(applied) => {
             // The change is made. If this sweep fails, the next one does its work.
             let _ = gate.workspace().sweep();
-            let mut json = applied_json(&applied);
+            let mut json = applied.json();
             json["restored"] = entry.id.clone().into();
             json["diff"] = diff.into();
             let applied = [applied];

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value, json};
+
 use crate::path::FilePath;
 use crate::place::Place;
 use crate::refusal::{Reason, Refusal};
@@ -192,6 +194,23 @@ pub struct Applied {
     pub link: bool,
     /// How well the change was protected against programs unaware of tollgate.
     pub guarantee: Guarantee,
+}
+
+impl Applied {
+    /// For programs: what the command line and the packages say about a change.
+    pub fn json(&self) -> Value {
+        let mut json = json!({
+            "file_path": self.path.to_string(),
+            "hash_before": self.before.digest(),
+            "hash_after": self.after.digest(),
+            "change_id": self.id,
+            "guarantee": self.guarantee,
+        });
+        if let Some(to) = &self.moved_to {
+            json["moved_to"] = to.to_string().into();
+        }
+        json
+    }
 }
 
 pub(crate) fn file_changed(

@@ -3,6 +3,7 @@
 //! `cargo bench -p tollgate-cli --bench tasks`; `TOLLGATE_BENCH=small` for a quick look. Needs `python3`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark may")]
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -34,18 +35,30 @@ fn main() {
     }
     let small = std::env::var_os("TOLLGATE_BENCH").is_some();
     let scale = |number: usize| if small { number / 10 } else { number };
+    let folders = Folders::new();
     println!("claim and release, {PROCESSES} processes");
-    claim_and_release(scale(10_000));
-    durable(scale(2_000));
+    claim_and_release(&folders, scale(10_000));
+    durable(&folders, scale(2_000));
     println!("`task claim --next`");
-    claim_next(scale(100_000));
+    claim_next(&folders.make(), scale(100_000));
     println!("from a new task to its claim");
-    pick_up(scale(200));
+    pick_up(&folders.make(), scale(200));
 }
 
-fn folder() -> tempfile::TempDir {
-    // On the disk of the build folder, because `/tmp` may be in memory.
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+/// The folders of the benchmark, on the disk of the build folder, because `/tmp` may be in memory. They are deleted at the
+/// end: for a minute after ten thousand files were deleted, ext4 takes much longer to create one.
+struct Folders(tempfile::TempDir, Cell<usize>);
+
+impl Folders {
+    fn new() -> Self {
+        Self(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap(), Cell::new(0))
+    }
+
+    fn make(&self) -> PathBuf {
+        let folder = self.0.path().join(self.1.replace(self.1.get() + 1).to_string());
+        fs::create_dir(&folder).unwrap();
+        folder
+    }
 }
 
 /// Tasks that are old enough to be complete.
@@ -120,25 +133,24 @@ fn own(mode: &str, words: &[&str]) -> Command {
     command
 }
 
-fn claim_and_release(tasks: usize) {
+fn claim_and_release(folders: &Folders, tasks: usize) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/contract.py");
     let mut ratios = Vec::new();
     for round in 0..ROUNDS {
-        let folder = folder();
-        fill(folder.path(), tasks);
+        let folder = folders.make();
+        fill(&folder, tasks);
         let (done, python) = race(|number| {
             let mut command = Command::new("python3");
-            command.arg(&script).arg(folder.path()).arg(format!("agent-{number}"));
+            command.arg(&script).arg(&folder).arg(format!("agent-{number}"));
             command
         });
         assert_eq!(done, tasks);
-        drop(folder);
-        let folder = self::folder();
-        fill(folder.path(), tasks);
-        let vault = folder.path().to_str().unwrap();
+        let folder = folders.make();
+        fill(&folder, tasks);
+        let vault = folder.to_str().unwrap();
         let (done, ours) = race(|number| own("worker", &[vault, &format!("agent-{number}"), "fast"]));
         assert_eq!(done, tasks);
-        assert_eq!(fs::read_dir(folder.path().join("Done")).unwrap().count(), tasks);
+        assert_eq!(fs::read_dir(folder.join("Done")).unwrap().count(), tasks);
         let rate = |seconds: f64| tasks as f64 / seconds;
         ratios.push(python / ours);
         println!(
@@ -173,19 +185,17 @@ fn floor(folder: &Path, tasks: usize) -> f64 {
     began.elapsed().as_secs_f64()
 }
 
-fn durable(tasks: usize) {
+fn durable(folders: &Folders, tasks: usize) {
     let mut ratios = Vec::new();
     for round in 0..ROUNDS {
-        let folder = folder();
-        fill(folder.path(), tasks);
-        let floor = floor(folder.path(), tasks);
-        drop(folder);
-        let folder = self::folder();
-        fill(folder.path(), tasks);
+        let folder = folders.make();
+        fill(&folder, tasks);
+        let floor = floor(&folder, tasks);
+        let folder = folders.make();
+        fill(&folder, tasks);
         let began = Instant::now();
-        let status = own("worker", &[folder.path().to_str().unwrap(), "blue", "durable"])
-            .stdout(Stdio::null())
-            .status();
+        let status =
+            own("worker", &[folder.to_str().unwrap(), "blue", "durable"]).stdout(Stdio::null()).status();
         assert!(status.unwrap().success());
         let ours = began.elapsed().as_secs_f64();
         ratios.push(floor / ours);
@@ -206,13 +216,12 @@ fn bare(folder: &Path) {
     println!("{files}");
 }
 
-fn claim_next(tasks: usize) {
-    let folder = folder();
-    let vault = folder.path().join("vault");
+fn claim_next(folder: &Path, tasks: usize) {
+    let vault = folder.join("vault");
     fill(&vault, tasks);
     let run = |words: &[&str]| {
         let mut command = Command::new(TOLLGATE);
-        command.arg("-C").arg(folder.path()).args(words).env("XDG_STATE_HOME", folder.path().join("state"));
+        command.arg("-C").arg(folder).args(words).env("XDG_STATE_HOME", folder.join("state"));
         let began = Instant::now();
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -241,18 +250,17 @@ fn claim_next(tasks: usize) {
     );
 }
 
-fn pick_up(tasks: usize) {
-    let folder = folder();
+fn pick_up(folder: &Path, tasks: usize) {
     let command = |words: &[&str]| {
         let mut command = Command::new(TOLLGATE);
-        command.arg("-C").arg(folder.path()).args(words).env("XDG_STATE_HOME", folder.path().join("state"));
+        command.arg("-C").arg(folder).args(words).env("XDG_STATE_HOME", folder.join("state"));
         command.stdout(Stdio::null()).stderr(Stdio::null());
         command
     };
     assert!(command(&["init", "--vault"]).status().unwrap().success());
     let mut worker =
         command(&["work", "--agent", "blue", "--interval", "3600", "--", "true"]).spawn().unwrap();
-    let vault = folder.path().join("vault");
+    let vault = folder.join("vault");
     let claimed = |name: &str| -> Instant {
         let places: [PathBuf; 2] = [vault.join("In_Progress/blue").join(name), vault.join("Done").join(name)];
         let began = Instant::now();
@@ -279,7 +287,7 @@ fn pick_up(tasks: usize) {
         let began = Instant::now();
         assert!(command(&["task", "add", &format!("added {number}")]).status().unwrap().success());
         added.push(claimed(&format!("added-{number}.md")) - began);
-        let (name, outside) = (format!("moved-{number}.md"), folder.path().join("outside"));
+        let (name, outside) = (format!("moved-{number}.md"), folder.join("outside"));
         fs::write(&outside, "# Moved in\n").unwrap();
         let began = Instant::now();
         fs::rename(&outside, vault.join("Needs_Action").join(&name)).unwrap();

@@ -87,7 +87,8 @@ impl Bound {
             let feeding = tokio::spawn(site.clone().feed_changes());
             let following = tokio::spawn(site.clone().follow_ledger());
             let checking = tokio::spawn(site.clone().late_write_checks());
-            let telling = tokio::spawn(notices::run(site.clone()));
+            // Before the first request is answered: what happens after it is told.
+            let telling = notices::start(site.clone()).await.map(tokio::spawn);
             // Read all tasks now, so that the first page does not have to wait for it.
             let first = site.clone();
             tokio::task::spawn_blocking(move || first.board().map(drop));
@@ -114,7 +115,7 @@ impl Bound {
             }
             // Again, because without connections the task above may not have run.
             closing.feed.close();
-            for task in [feeding, following, checking, telling] {
+            for task in [feeding, following, checking].into_iter().chain(telling) {
                 task.abort();
             }
             Ok(())

@@ -39,6 +39,7 @@ impl Ledger {
     /// cost does not depend on the length of the ledger.
     pub fn append(&self, entries: &[Entry], durability: Durability) -> Result<Range<u64>> {
         let Some(first) = entries.first() else { return Ok(0..0) };
+        let lines = entries.iter().map(Entry::without_place).collect::<Result<Vec<_>>>()?;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (_lock, growing) = self.lock_kept(&mut kept)?;
         let (file, length) = self.open_to_append(growing)?;
@@ -49,14 +50,15 @@ impl Ledger {
         if whole < length {
             let kept_in = self.cut_torn_tail(file, whole, before.seq.saturating_add(1))?;
             let event = Event::LedgerHealed(TailMoved { bytes_dropped: length - whole, kept_in });
-            head = Entry { time: first.time, agent: None, turn: None, event }.write(&mut text, head)?;
+            let healed = Entry { time: first.time, agent: None, turn: None, event };
+            head = healed.without_place()?.write(&mut text, head)?;
         }
         let is_full = whole >= self.max_size.max(1);
         let (file, size) =
             if is_full && self.retire(file)? { self.open_to_append(growing)? } else { (file, whole) };
         let last = head.seq;
-        for entry in entries {
-            head = entry.write(&mut text, head)?;
+        for line in &lines {
+            head = line.write(&mut text, head)?;
         }
 
         write_whole(file, size, &text, file).at("append to", &self.path)?;

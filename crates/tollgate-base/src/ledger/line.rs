@@ -66,21 +66,26 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Adds the line of this entry to `text` and returns the place after it.
+    /// The end of its line: everything but its place.
+    pub(super) fn without_place(&self) -> Result<UnplacedLine> {
+        let json = serde_json::to_vec(self)
+            .map_err(|error| Fault::invalid(format!("a ledger line cannot be written as JSON: {error}")))?;
+        Ok(UnplacedLine(json))
+    }
+}
+
+/// A line without its number and the hash of the line before it. Made before the ledger is locked.
+pub(super) struct UnplacedLine(Vec<u8>);
+
+impl UnplacedLine {
+    /// Adds the line to `text` and returns the place after it.
     pub(super) fn write(&self, text: &mut Vec<u8>, after: Cursor) -> Result<Cursor> {
-        /// The order of the fields is the order of the keys in the file.
-        #[derive(Serialize)]
-        struct Placed<'a> {
-            seq: u64,
-            prev: Digest,
-            #[serde(flatten)]
-            entry: &'a Entry,
-        }
         let seq =
             after.seq.checked_add(1).ok_or_else(|| Fault::invalid("the ledger's numbers have run out"))?;
         let start = text.len();
-        serde_json::to_writer(&mut *text, &Placed { seq, prev: after.hash, entry: self })
-            .map_err(|error| Fault::invalid(format!("a ledger line cannot be written as JSON: {error}")))?;
+        text.extend_from_slice(format!("{{\"seq\":{seq},\"prev\":\"{}\",", after.hash).as_bytes());
+        // Without its opening brace.
+        text.extend_from_slice(&self.0[1..]);
         let hash = Digest::of(&text[start..]);
         text.push(b'\n');
         Ok(Cursor { seq, hash })

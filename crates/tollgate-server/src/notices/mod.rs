@@ -14,19 +14,25 @@ mod noticing;
 pub use self::delivery::{NoticeTarget, Webhook};
 
 use self::noticing::Noticing;
-use crate::feed::FeedEvent;
+use crate::feed::{FeedEvent, Subscription};
 use crate::site::Site;
 use tollgate::error::Result;
 use tollgate::vault::state::State;
 
-/// Sends notices for as long as it is polled. Returns at once if nobody is to be told.
-pub(crate) async fn run(site: Site) {
+/// Looks at what waits already, and returns what sends notices from then on, for as long as it is polled. `None` if nobody
+/// is to be told.
+pub(crate) async fn start(site: Site) -> Option<impl Future<Output = ()>> {
+    let settings = site.delivery()?.settings().clone();
+    let events = site.feed.subscribe();
+    let mut noticing = Noticing::new(settings, site.root());
+    if let Ok(waiting) = site.blocking(pending).await {
+        noticing.pending(&waiting);
+    }
+    Some(run(site, events, noticing))
+}
+
+async fn run(site: Site, mut events: Subscription, mut noticing: Noticing) {
     let Some(delivery) = site.delivery() else { return };
-    let mut events = site.feed.subscribe();
-    let mut noticing = Noticing::new(delivery.settings().clone(), site.root());
-    // Only what begins to wait from now on is told.
-    let waiting = site.blocking(pending).await.unwrap_or_default();
-    noticing.pending(&waiting);
     while let Some(event) = events.next().await {
         match event {
             FeedEvent::Lines(lines) => {

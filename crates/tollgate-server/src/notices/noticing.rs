@@ -1,6 +1,6 @@
 //! What deserves a notice, from what happens in the workspace. Pure.
 //!
-//! Invariants: a task that waits is told once, until it has been decided. An agent that is refused again and again is told
+//! Invariants: a task that waits is told once, until it has been decided; what waited from the beginning is not told. An agent that is refused again and again is told
 //! once for each file, until it has written the file.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,7 +22,8 @@ const REMEMBERED: usize = 10_000;
 pub(super) struct Noticing {
     settings: NotifySettings,
     workspace: String,
-    waiting: BTreeSet<String>,
+    /// The tasks that wait for approval. `None` until the first look.
+    waiting: Option<BTreeSet<String>>,
     /// The refusals of an agent to a file, and whether they were told.
     refused: BTreeMap<(String, String), (VecDeque<Timestamp>, bool)>,
 }
@@ -30,17 +31,17 @@ pub(super) struct Noticing {
 impl Noticing {
     pub(super) fn new(settings: NotifySettings, workspace: &Path) -> Self {
         let workspace = workspace.display().to_string();
-        Self { settings, workspace, waiting: BTreeSet::new(), refused: BTreeMap::new() }
+        Self { settings, workspace, waiting: None, refused: BTreeMap::new() }
     }
 
     fn wants(&self, kind: NoticeKind) -> bool {
         self.settings.on.contains(&kind)
     }
 
-    /// These tasks wait for approval now: a notice for each that did not before.
+    /// These tasks wait for approval now: a notice for each that did not at the last look.
     pub(super) fn pending(&mut self, tasks: &[(String, String)]) -> Vec<Value> {
-        let waited = std::mem::take(&mut self.waiting);
-        self.waiting.extend(tasks.iter().map(|(task, _)| task.clone()));
+        let now = tasks.iter().map(|(task, _)| task.clone()).collect();
+        let Some(waited) = self.waiting.replace(now) else { return Vec::new() };
         let new = tasks.iter().filter(|(task, _)| !waited.contains(task) && self.wants(NoticeKind::Approval));
         new.map(|(task, title)| self.notice("approval.pending", json!({"task": task, "title": title})))
             .collect()
@@ -124,7 +125,8 @@ mod tests {
     fn a_task_that_waits_is_told_once_until_it_was_decided() {
         let mut noticing = noticing(NotifySettings::default());
         let task = |name: &str| (format!("{name}.md"), name.to_uppercase());
-        let told = noticing.pending(&[task("a")]);
+        assert_eq!(noticing.pending(&[task("z")]), [] as [Value; 0], "it waited before anybody looked");
+        let told = noticing.pending(&[task("z"), task("a")]);
         assert_eq!(
             told,
             [json!({"event": "approval.pending", "workspace": "/w", "task": "a.md", "title": "A"})]

@@ -119,9 +119,10 @@ impl Store for FolderStore {
             return Ok(scan);
         }
         let path = self.private.join("cache").join(state.as_str());
-        // One process at a time reads new files; the others then find in the cache what it read.
-        let _reading = Lock::acquire(&path.with_extension("lock"), LOCK_WAIT)?;
+        // One process at a time reads a folder for the first time; the others then find in the cache what it read.
+        let reading = Lock::acquire(&path.with_extension("lock"), LOCK_WAIT)?;
         let known = fs::read(&path).unwrap_or_default();
+        let _reading = known.is_empty().then_some(reading);
         let mut cache = Cache::parse(&known);
         self.scan_folder(&Slot::Free(state), &mut cache, now, &mut scan)?;
         cache.save(&path, &self.stage(&random_id()?));

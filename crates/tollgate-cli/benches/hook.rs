@@ -72,14 +72,23 @@ fn main() {
             table.push((files, *kind, median, median.as_secs_f64() / bare.as_secs_f64()));
         }
     }
-    println!("{:>8}  {:<18} {:>10}  beside a bare process", "files", "what", "median");
-    for (files, kind, median, beside) in &table {
-        println!("{files:>8}  {kind:<18} {:>7} us  {beside:.2}", median.as_micros());
+    let found = |files, kind| table.iter().find(|row| (row.0, row.1) == (files, kind)).unwrap();
+    println!("| what | {FEW} files in the turn | {MANY} files | aim |");
+    println!("|---|---|---|---|");
+    for (kind, aim) in [
+        ("nothing to do", ""),
+        ("before a read", "2.0"),
+        ("before a write", "2.0"),
+        ("before a command", "2.0"),
+        ("after a read", ""),
+        ("after a write", ""),
+    ] {
+        println!("| {kind} | {:.2} | {:.2} | {aim} |", found(FEW, kind).3, found(MANY, kind).3);
     }
-    for look in ["after a command", "a bare look"] {
-        let took = |files| table.iter().find(|row| (row.0, row.1) == (files, look)).unwrap().2.as_secs_f64();
+    for (look, aim) in [("after a command", "2 µs"), ("a bare look", "")] {
+        let took = |files| found(files, look).2.as_secs_f64();
         let each = (took(MANY) - took(FEW)) * 1e6 / (MANY - FEW) as f64;
-        println!("{look}: {each:.2} us for each file of the turn");
+        println!("| {look}, per file of the turn | | {each:.2} µs | {aim} |");
     }
 }
 

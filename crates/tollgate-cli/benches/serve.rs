@@ -27,13 +27,17 @@ fn main() {
     let empty = workspace(&keep.path().join("empty"), 0, 0);
     let (tasks, lines) = (scale(10_000), scale(1_000_000));
     let full = workspace(&keep.path().join("full"), tasks, lines);
-    println!("{tasks} tasks and {lines} ledger lines, beside an empty workspace");
+    println!("| what | empty | {tasks} tasks and {lines} ledger lines | ratio | aim |");
+    println!("|---|---|---|---|---|");
 
     let began = Instant::now();
     let (empty, full) = (Server::new(&empty), Server::new(&full));
-    println!("  first page of the full one after its start    {}", ms(full.first(began)));
+    println!("| a page requested right after the start | | {} | | |", ms(full.first(began)));
     full.until_read();
-    println!("  all lines read and the chain checked after    {}", ms(began.elapsed()));
+    println!(
+        "| from the start until all lines are read and the chain is checked | | {} | | |",
+        ms(began.elapsed())
+    );
     empty.until_read();
     for page in PAGES {
         let (mut of_empty, mut of_full) = (Vec::new(), Vec::new());
@@ -44,26 +48,23 @@ fn main() {
         }
         let (a, b) = (median(of_empty), median(of_full));
         let ratio = b.as_secs_f64() / a.as_secs_f64();
-        println!("  {page:<9} empty {}   full {}   {ratio:.2} times as long", ms(a), ms(b));
+        let aim = if page == "/" { "3" } else { "" };
+        println!("| `{page}` | {} | {} | {ratio:.2} | {aim} |", ms(a), ms(b));
     }
     let (before, ticks) = (full.memory(), full.ticks());
     std::thread::sleep(Duration::from_secs(5));
-    println!(
-        "  five seconds in which nothing happens         {} ms of processor time",
-        10 * (full.ticks() - ticks)
-    );
-    println!("load on the full one while agents work");
+    println!("| five idle seconds | | {} ms of processor time | | |", 10 * (full.ticks() - ticks));
+    println!("| memory before the load | | {before} KiB | | |");
     let (over, done) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| agents(&full.root, &over, &done));
-        println!("  memory before                                 {before} KiB");
         for (page, seconds) in [("/health", 10), ("/", 10), ("/metrics", 5), ("/health", 10), ("/", 10)] {
             load(&full, page, if small { 2 } else { seconds });
-            println!("  memory after that                             {} KiB", full.memory());
+            println!("| memory after that | | {} KiB | | |", full.memory());
         }
         over.store(true, Ordering::Relaxed);
     });
-    println!("  tasks claimed and released in the meantime    {}", done.load(Ordering::Relaxed));
+    println!("| tasks claimed and released in the meantime | | {} | | |", done.load(Ordering::Relaxed));
 }
 
 fn ms(time: Duration) -> String {
@@ -225,7 +226,7 @@ fn load(server: &Server, page: &str, seconds: u64) {
     let mut wrk = Command::new("wrk");
     wrk.args(["-t1", "-c16", "--latency", "-H", &server.proof, &format!("-d{seconds}s"), &url]);
     let Ok(output) = wrk.output() else {
-        println!("  {page:<9} `wrk` is not installed");
+        println!("`wrk` is not installed: no load on `{page}`");
         return;
     };
     let text = String::from_utf8_lossy(&output.stdout);
@@ -235,7 +236,7 @@ fn load(server: &Server, page: &str, seconds: u64) {
     };
     let errors = text.lines().find(|line| line.contains("Non-2xx") || line.contains("Socket errors"));
     println!(
-        "  {page:<9} {} requests a second, median {}, 99 of 100 within {}{}",
+        "| load on `{page}` while two agents work | | {} requests per second, median {}, 99 of 100 within {}{} | | |",
         after("Requests/sec:"),
         after("50%"),
         after("99%"),

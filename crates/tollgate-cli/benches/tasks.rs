@@ -36,12 +36,11 @@ fn main() {
     let small = std::env::var_os("TOLLGATE_BENCH").is_some();
     let scale = |number: usize| if small { number / 10 } else { number };
     let folders = Folders::new();
-    println!("claim and release, {PROCESSES} processes");
+    println!("| what | tollgate | compared with | ratio | aim |");
+    println!("|---|---|---|---|---|");
     claim_and_release(&folders, scale(10_000));
     durable(&folders, scale(2_000));
-    println!("`task claim --next`");
     claim_next(&folders.make(), scale(100_000));
-    println!("from a new task to its claim");
     pick_up(&folders.make(), scale(200));
 }
 
@@ -111,7 +110,16 @@ fn worker(vault: &Path, agent: &str, durability: &str) {
 fn spread(mut ratios: Vec<f64>) -> String {
     ratios.sort_by(f64::total_cmp);
     let (least, median, most) = (ratios[0], ratios[ratios.len() / 2], ratios[ratios.len() - 1]);
-    format!("median ratio {median:.2}, {least:.2} to {most:.2}")
+    format!("{median:.2} ({least:.2} to {most:.2})")
+}
+
+fn medians(pairs: Vec<(f64, f64)>) -> (f64, f64) {
+    let middle = |mut all: Vec<f64>| {
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    };
+    let (ours, theirs) = pairs.into_iter().unzip();
+    (middle(ours), middle(theirs))
 }
 
 fn race(start: impl Fn(usize) -> Command) -> (usize, f64) {
@@ -135,7 +143,7 @@ fn own(mode: &str, words: &[&str]) -> Command {
 
 fn claim_and_release(folders: &Folders, tasks: usize) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/contract.py");
-    let mut ratios = Vec::new();
+    let (mut ratios, mut rates) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let folder = folders.make();
         fill(&folder, tasks);
@@ -151,16 +159,16 @@ fn claim_and_release(folders: &Folders, tasks: usize) {
         let (done, ours) = race(|number| own("worker", &[vault, &format!("agent-{number}"), "fast"]));
         assert_eq!(done, tasks);
         assert_eq!(fs::read_dir(folder.join("Done")).unwrap().count(), tasks);
-        let rate = |seconds: f64| tasks as f64 / seconds;
         ratios.push(python / ours);
-        println!(
-            "  round {round}: fast {:.0} a second, the contract's Python {:.0}, ratio {:.2}",
-            rate(ours),
-            rate(python),
-            python / ours
-        );
+        rates.push((tasks as f64 / ours, tasks as f64 / python));
+        println!("round {round}: ratio {:.2}", python / ours);
     }
-    println!("  {} (aim: at least 1.2)", spread(ratios));
+    let (ours, python) = medians(rates);
+    println!(
+        "| claim, verify and release with `fast`, {PROCESSES} processes, {tasks} tasks, against a plain Python version of the \
+         contract without its sleeps | {ours:.0} per second | {python:.0} per second | {} | at least 1.2 |",
+        spread(ratios)
+    );
 }
 
 /// The flushes that a plain durable claim and release need, twice each: the file's new bytes, its new folder, the ledger.
@@ -186,7 +194,7 @@ fn floor(folder: &Path, tasks: usize) -> f64 {
 }
 
 fn durable(folders: &Folders, tasks: usize) {
-    let mut ratios = Vec::new();
+    let (mut ratios, mut rates) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let folder = folders.make();
         fill(&folder, tasks);
@@ -199,14 +207,15 @@ fn durable(folders: &Folders, tasks: usize) {
         assert!(status.unwrap().success());
         let ours = began.elapsed().as_secs_f64();
         ratios.push(floor / ours);
-        println!(
-            "  round {round}: durable, one process, {:.0} a second, the flushes of a plain one alone {:.0}, ratio {:.2}",
-            tasks as f64 / ours,
-            tasks as f64 / floor,
-            floor / ours
-        );
+        rates.push((tasks as f64 / ours, tasks as f64 / floor));
+        println!("round {round}: ratio {:.2}", floor / ours);
     }
-    println!("  {} (aim: at least 0.6)", spread(ratios));
+    let (ours, floor) = medians(rates);
+    println!(
+        "| claim, verify and release, durable, one process, against only the flushes of a plain durable claim and release | \
+         {ours:.0} per second | {floor:.0} per second | {} | at least 0.6 |",
+        spread(ratios)
+    );
 }
 
 /// Lists the folder and calls stat on each file.
@@ -229,25 +238,24 @@ fn claim_next(folder: &Path, tasks: usize) {
     };
     run(&["init", "--vault"]);
     let cold = run(&["task", "claim", "--next", "--agent", "blue"]);
-    let mut ratios = Vec::new();
-    let (mut ours, mut theirs) = (0.0, 0.0);
+    let (mut ratios, mut times) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let began = Instant::now();
         assert!(
             own("bare", &[vault.join("Needs_Action").to_str().unwrap()]).output().unwrap().status.success()
         );
-        theirs = began.elapsed().as_secs_f64();
-        ours = run(&["task", "claim", "--next", "--agent", "blue"]);
+        let theirs = began.elapsed().as_secs_f64();
+        let ours = run(&["task", "claim", "--next", "--agent", "blue"]);
         ratios.push(ours / theirs);
+        times.push((ours * 1e3, theirs * 1e3));
     }
+    let (ours, theirs) = medians(times);
     println!(
-        "  of {tasks} waiting tasks: {:.0} ms, readdir and stat alone {:.0} ms, {} (aim: at most 2.5); the first time, when \
-         all files are read, {:.0} ms",
-        ours * 1e3,
-        theirs * 1e3,
-        spread(ratios),
-        cold * 1e3
+        "| `task claim --next` with {tasks} waiting tasks, against reading the folder and the dates of its files | \
+         {ours:.0} ms | {theirs:.0} ms | {} | at most 2.5 |",
+        spread(ratios)
     );
+    println!("| the same for the first time, when all files are read | {:.0} ms | | | |", cold * 1e3);
 }
 
 fn pick_up(folder: &Path, tasks: usize) {
@@ -295,8 +303,11 @@ fn pick_up(folder: &Path, tasks: usize) {
     }
     worker.kill().unwrap();
     worker.wait().unwrap();
-    for (what, times) in [("`task add`, with its own time", added), ("a rename into the folder", moved)] {
+    for (what, times) in [
+        ("from `task add` to the claim, with the command's own time", added),
+        ("from a rename into the folder to the claim", moved),
+    ] {
         let (median, most) = median(times);
-        println!("  {what}: median {median:.1} ms, 95 of 100 within {most:.1} ms (aim: median under 20 ms)");
+        println!("| {what} | {median:.1} ms, 95 of 100 within {most:.1} ms | | | 20 ms |");
     }
 }

@@ -53,20 +53,18 @@ fn main() {
     }
     let reference = peers.join("node_modules/@modelcontextprotocol/server-filesystem/dist/index.js");
     let bench = Bench { reference, folder: tempfile::tempdir_in(target).unwrap() };
-    println!(
-        "{:<34} {:>10} {:>10} {:>10}   {:<22} {:<22} aim",
-        "median of rounds", "reference", "durable", "fast", "durable : reference", "fast : reference"
-    );
+    println!("| what | reference | durable | `fast` | durable, ratio | `fast`, ratio | aim |");
+    println!("|---|---|---|---|---|---|---|");
     bench.rates(
-        "reads of 4 KiB, one by one, /s",
-        "3 x",
+        "reads of 4 KiB, one by one, per second",
+        "3",
         1,
         300,
         &|_, file| json!({"name": "read_text_file", "arguments": {"path": file}}),
     );
     bench.rates(
-        "reads of 4 KiB, 8 at once, /s",
-        "3 x",
+        "reads of 4 KiB, 8 at once, per second",
+        "3",
         ABREAST,
         600,
         &|_, file| json!({"name": "read_text_file", "arguments": {"path": file}}),
@@ -75,8 +73,8 @@ fn main() {
         let content = format!("{round}{}", "x".repeat(4096));
         json!({"name": "write_file", "arguments": {"path": file, "content": content}})
     };
-    bench.rates("writes of 4 KiB, one by one, /s", "1 x, 3 x", 1, 150, &write);
-    bench.rates("writes of 4 KiB, 8 at once, /s", "1 x, 3 x", ABREAST, 300, &write);
+    bench.rates("writes of 4 KiB, one by one, per second", "1; 3", 1, 150, &write);
+    bench.rates("writes of 4 KiB, 8 at once, per second", "1; 3", ABREAST, 300, &write);
     bench.costs();
 }
 
@@ -170,8 +168,8 @@ impl Bench {
             starts.push(measured.map(|(start, _)| start));
             sizes.push(measured.map(|(_, size)| size));
         }
-        row("start-up to the first answer, ms", &starts, "1/10");
-        row("memory at rest, MiB", &sizes, "1/10");
+        row("start-up to the first answer, ms", &starts, "0.1");
+        row("memory at rest, MiB", &sizes, "0.1");
     }
 }
 
@@ -184,11 +182,7 @@ fn row(title: &str, rounds: &[[f64; KINDS.len()]], aim: &str) {
         format!("{:.2} ({least:.2} to {most:.2})", median(ratios))
     };
     let [reference, durable, fast] = [0, 1, 2].map(column);
-    println!(
-        "{title:<34} {reference:>10.1} {durable:>10.1} {fast:>10.1}   {:<22} {:<22} {aim}",
-        ratio(1),
-        ratio(2)
-    );
+    println!("| {title} | {reference:.1} | {durable:.1} | {fast:.1} | {} | {} | {aim} |", ratio(1), ratio(2));
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -138,21 +138,22 @@ fn codex() {
 fn codex_calls_hooks_that_the_doctor_calls_approved() {
     let Some(bin) = programs() else { return };
     let world = World::new();
-    world.puts("a", "one\n");
-    let foreign = world.path("a");
+    world.puts("plan.md", "1. Ship on Friday\n");
+    let foreign = world.path("plan.md");
     let script = vec![
-        step(Act::Read("a"), Ends::Done),
+        step(Act::Read("plan.md"), Ends::Done),
         step_after(
-            move || fs::write(&foreign, "foreign\n").unwrap(),
-            Act::Overwrite("a", "mine\n"),
+            move || fs::write(&foreign, "1. Ship on Monday\n").unwrap(),
+            Act::Overwrite("plan.md", "1. Ship on Friday\n2. Tell the team\n"),
             Ends::Stale,
         ),
-        step(Act::Read("a"), Ends::Done),
+        step(Act::Read("plan.md"), Ends::Done),
+        step(Act::Overwrite("plan.md", "1. Ship on Monday\n2. Tell the team\n"), Ends::Done),
     ];
     let mut real = Real::new(&world, Speaks::Codex, script);
     real.approved = true;
     real.plays(bin);
-    world.holds("a", "foreign\n");
+    world.holds("plan.md", "1. Ship on Monday\n2. Tell the team\n");
 }
 
 #[test]

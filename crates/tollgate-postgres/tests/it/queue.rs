@@ -9,7 +9,7 @@ use tollgate_base::lock::Pauses;
 use tollgate_base::task::State;
 use tollgate_postgres::PostgresStore;
 use tollgate_vault::store::TaskSummary;
-use tollgate_vault::{ClaimKind, ClaimRequest, Store, TaskName, Terms, Vault};
+use tollgate_vault::{ClaimKind, ClaimRequest, Release, Store, TaskName, Terms, Vault};
 
 use crate::server::{Server, is_installed};
 
@@ -53,13 +53,19 @@ fn a_claim_of_the_next_task_reads_few_of_many_tasks() {
     let claimed = rows_read(&server, &mut sql, |store| {
         let vault = Vault::new(Arc::new(store), Terms::default());
         let (claimed, _) = vault.claim_next(&request(), Timestamp::now()).unwrap();
-        assert_eq!(claimed.unwrap().task.stem(), "t1");
+        let claimed = claimed.unwrap();
+        assert_eq!(claimed.task.stem(), "t1");
+        let back = Release::give_back("stopped");
+        vault.release(&claimed.task, &claimed.claim.id, &back, Timestamp::now()).unwrap().unwrap();
+        vault.add(&"new".parse().unwrap(), b"text", Timestamp::now()).unwrap();
     });
     assert!(claimed < 100, "a claim reads {claimed} rows");
+    let unknown = sql.query_one("select count(*) from tasks where urgency is null", &[]).unwrap();
+    assert_eq!(unknown.get::<_, i64>(0), 0, "what tollgate writes has its place at once");
     let scanned = rows_read(&server, &mut sql, |store| {
-        assert_eq!(store.scan(State::NeedsAction, Timestamp::now()).unwrap().tasks.len(), 2_999);
+        assert_eq!(store.scan(State::NeedsAction, Timestamp::now()).unwrap().tasks.len(), 3_001);
     });
-    assert!(scanned >= 2_999, "the control: a scan reads {scanned} rows");
+    assert!(scanned >= 3_001, "the control: a scan reads {scanned} rows");
 }
 
 /// The names of the whole queue, in pages of this size.

@@ -17,7 +17,7 @@ use crate::client::{Called, Client};
 use crate::layout::{self, FORMAT, Layout};
 use crate::line_place::LineSums;
 use crate::message::{Act, Condition, KeyValue, Txn};
-use crate::named::Named;
+use crate::named::{Named, TextSince};
 use crate::process_lease::ProcessLease;
 use crate::view::View;
 
@@ -81,7 +81,8 @@ impl Inside {
         let key = self.layout.format();
         let found = self.called(self.client.txn(&Txn {
             compare: vec![Condition::absent(&key)],
-            success: vec![Act::put(&key, FORMAT.to_string())],
+            // Nothing waits in a new vault.
+            success: vec![Act::put(&key, FORMAT.to_string()), Act::put(self.layout.queued(), b"")],
             failure: vec![Act::get(&key)],
         }))?;
         if !found.succeeded {
@@ -107,14 +108,14 @@ impl Inside {
     }
 
     /// The text of a task at exactly this revision.
-    pub(crate) fn text_at(&self, name: &TaskName, slot: &Slot, revision: i64) -> Result<Option<Arc<[u8]>>> {
+    pub(crate) fn text_at(&self, name: &TaskName, slot: &Slot, revision: i64) -> Result<Option<TextSince>> {
         if let Some(text) = self.with_view(|view| view.text(name, slot, revision)).flatten() {
             return Ok(Some(text));
         }
         let success = vec![Act::get(self.layout.task(name, slot))];
         let found = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
         let kv = found.found().flatten().next().filter(|kv| kv.mod_revision == revision);
-        kv.map(|kv| Ok(layout::read_task(&kv.value)?.1.into())).transpose()
+        kv.map(|kv| layout::read_task(&kv.value).map(|(head, text)| (text.into(), head.since))).transpose()
     }
 
     /// Keys as the engine has them, for the view.

@@ -5,6 +5,8 @@
 //! P/ledger/STEP_ID                       the answer to a step and its events; immutable, ordered by the revision of its creation
 //! P/archived                             how far the ledger is archived, where, and what those lines add up to
 //! P/reader/MACHINE                       how far the readers of a machine have read the ledger; bound to a lease
+//! P/queue/URGENCY/SINCE/NAME STATE       an empty value: the index of the queue. NAME and STATE are separated by a NUL
+//! P/queued                               exists if every task that waits to be claimed has a key in the index
 //! P/task/open/NAME/SLOT                  a task that is not final: its claim record and its text
 //! P/task/final/NAME/SLOT                 a task that is final
 //! P/task/owner/process/LEASE             exists as long as the process with this lease is alive: it is bound to the lease
@@ -12,7 +14,8 @@
 //! P/task/owner/CLAIM_ID                  exists as long as the owner of this leased claim is alive: it is bound to a lease
 //! ```
 //!
-//! A claim changes as few keys as possible, because each costs: the task's old and new place, and the line of the ledger.
+//! A claim changes as few keys as possible, because each costs: the task's old and new place, its key in the index, and the
+//! line of the ledger. The index is not below `P/task/`, so that watches do not bring it.
 //! Everything about one name is in two neighbouring ranges, so one question answers all about it. Final tasks are apart,
 //! because there will be many of them and nobody claims them.
 
@@ -21,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::{ClaimId, StepId};
 use tollgate_base::task::TaskName;
+use tollgate_vault::brief::sortable;
 use tollgate_vault::event::Entry;
 use tollgate_vault::state::Slot;
 use tollgate_vault::store::Landed;
@@ -83,6 +87,37 @@ impl Layout {
 
     pub(crate) fn line(&self, id: &StepId) -> String {
         format!("{}/ledger/{id}", self.prefix)
+    }
+
+    /// The index of the queue.
+    pub(crate) fn queue(&self) -> String {
+        format!("{}/queue/", self.prefix)
+    }
+
+    /// Whether the index is complete.
+    pub(crate) fn queued(&self) -> String {
+        format!("{}/queued", self.prefix)
+    }
+
+    /// The key in the index of a task that waits to be claimed since this time; `None` for other tasks. A NUL comes before all
+    /// characters of a name, so keys are sorted like the names.
+    pub(crate) fn in_queue(
+        &self,
+        name: &TaskName,
+        slot: &Slot,
+        urgency: &str,
+        since: Timestamp,
+    ) -> Option<String> {
+        let state = slot.state();
+        let waits = matches!(state, State::NeedsAction | State::Approved);
+        waits.then(|| format!("{}/queue/{urgency}/{}/{name}\0{state}", self.prefix, sortable(since)))
+    }
+
+    /// The task that a key of the index is about; `None` if tollgate did not make it.
+    pub(crate) fn read_queue(&self, key: &[u8]) -> Option<(TaskName, Slot)> {
+        let key = str::from_utf8(key).ok()?.strip_prefix(&self.queue())?;
+        let (name, state) = key.splitn(3, '/').nth(2)?.split_once('\0')?;
+        Some((TaskName::of_file(name).ok()?, read_slot(state)?))
     }
 
     /// Everything about tasks.
@@ -250,6 +285,12 @@ mod tests {
         for lease in [1, u64::MAX] {
             assert_eq!(layout.read(layout.process(lease).as_bytes()), Some(KeyOf::Process(lease)));
         }
+        let since = Timestamp::UNIX_EPOCH;
+        for slot in [Slot::NEEDS_ACTION, Slot::APPROVED] {
+            let key = layout.in_queue(&name, &slot, "21", since).unwrap();
+            assert_eq!(layout.read_queue(key.as_bytes()), Some((name.clone(), slot)));
+        }
+        assert_eq!(layout.in_queue(&name, &Slot::PENDING, "21", since), None);
         for foreign in ["team/one/task/x", "team/one/task/open/a.md/Nowhere", "team/two/task/open/a.md/", ""]
         {
             assert_eq!(layout.read(foreign.as_bytes()), None, "{foreign}");

@@ -35,6 +35,7 @@ mod lines;
 mod message;
 mod named;
 mod process_lease;
+mod queue;
 mod steps;
 mod store;
 #[cfg(test)]

@@ -8,6 +8,7 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::StepId;
 use tollgate_base::task::TaskName;
+use tollgate_vault::brief::urgency_of;
 use tollgate_vault::claim::Tenure;
 use tollgate_vault::state::{Slot, Verb};
 use tollgate_vault::step::TextEdit;
@@ -34,17 +35,18 @@ impl Inside {
 
     pub(crate) fn take(&self, step: &Step) -> Result<StepOutcome> {
         let Some(revision) = revision_of(&step.version) else { return Ok(StepOutcome::Conflict) };
-        let Some(text) = self.text_at(&step.task, &step.from, revision)? else {
+        let Some((text, since)) = self.text_at(&step.task, &step.from, revision)? else {
             return self.earlier_answer(&step.id);
         };
         if step.check.is_some_and(|sha256| sha256 != Digest::of(&text)) {
             return Ok(StepOutcome::Changed);
         }
+        let waited = self.layout.in_queue(&step.task, &step.from, &urgency_of(&text), since);
         let text = step.edited(&text);
         check_size(&text)?;
         let mut name = step.task.clone();
         for _ in 0..2 {
-            match self.try_step(step, &name, revision, &text)? {
+            match self.try_step(step, &name, revision, &text, waited.as_deref())? {
                 Some(outcome) => return Ok(outcome),
                 // Its name is taken where it goes.
                 None => name = step.fallback_name(),
@@ -60,6 +62,7 @@ impl Inside {
         name: &TaskName,
         task_revision: i64,
         text: &[u8],
+        waited: Option<&str>,
     ) -> Result<Option<StepOutcome>> {
         let (from, to) = (self.layout.task(&step.task, &step.from), self.layout.task(name, &step.to));
         let mut change =
@@ -67,6 +70,11 @@ impl Inside {
         if to != from {
             change.compare.push(Condition::absent(&to));
             change.delete(from);
+        }
+        let waits = self.layout.in_queue(name, &step.to, &urgency_of(text), step.at);
+        if waited != waits.as_deref() {
+            change.success.extend(waited.map(Act::delete));
+            change.success.extend(waits.map(|key| Act::put(key, b"")));
         }
         let record = step.record_after(text);
         let claim = record.as_ref().and_then(|record| record.claim.clone());
@@ -210,9 +218,11 @@ impl Inside {
         let (key, line) = (self.layout.task(task, &slot), self.layout.line(id));
         let (value, landed) = (write_task(&TaskHead::new(now), text)?, Some((task.clone(), slot.clone())));
         let told = layout::write(&LineValue { machine: self.machine.clone(), landed, events: Vec::new() })?;
+        let put = |(key, value): (&String, &Vec<u8>)| Act::put(key, value);
+        let waits = self.layout.in_queue(task, &slot, &urgency_of(text), now).map(|key| Act::put(key, b""));
         let answer = self.client.txn(&Txn {
             compare: vec![Condition::absent(&key), Condition::absent(&line)],
-            success: vec![Act::put(&key, &value), Act::put(&line, told)],
+            success: [(&key, &value), (&line, &told)].into_iter().map(put).chain(waits).collect(),
             failure: vec![Act::get(&line)],
         });
         match answer {

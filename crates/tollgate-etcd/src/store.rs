@@ -14,7 +14,7 @@ use tollgate_vault::checkup::Finding;
 use tollgate_vault::claim_lock::Liveness;
 use tollgate_vault::event::{Entry, EventPage, Journal};
 use tollgate_vault::figures::Tally;
-use tollgate_vault::store::{Scan, TaskSummary, Wake, Watch};
+use tollgate_vault::store::{QueuePage, Scan, TaskSummary, Wake, Watch};
 use tollgate_vault::{Claim, ClaimLock, State, Step, StepOutcome, Store, Task};
 
 use crate::archive::KEEP;
@@ -153,6 +153,15 @@ impl Store for EtcdStore {
         Ok(Scan { tasks, unfit: Vec::new() })
     }
 
+    fn queue_page(&self, after: &str, limit: usize, _now: Timestamp) -> Result<Option<QueuePage>> {
+        let inside = self.known()?;
+        match inside.with_view(|view| view.heard.elapsed() <= STALE) {
+            // It answers a scan without the engine.
+            Some(true) => Ok(None),
+            _ => inside.queue_page(after, limit),
+        }
+    }
+
     fn get(&self, task: &TaskName, state: Option<State>, _now: Timestamp) -> Result<Option<Task>> {
         let inside = self.known()?;
         // A claim of what the view proposes: the step is compared with the engine. Everything else must be certain.
@@ -170,7 +179,7 @@ impl Store for EtcdStore {
         let Some(revision) = revision_of(&task.version) else { return Ok(None) };
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let text = inside.text_at(&task.name, &task.slot, revision)?;
-        Ok(text.map(|text| text[..text.len().min(limit)].to_vec()))
+        Ok(text.map(|(text, _)| text[..text.len().min(limit)].to_vec()))
     }
 
     fn apply(&self, step: &Step) -> Result<StepOutcome> {

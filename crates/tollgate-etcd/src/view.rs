@@ -4,7 +4,6 @@
 //! correctness. What must be certain (does this claim still own its task?) is asked of the engine.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::Arc;
 use std::time::Instant;
 
 use tollgate_base::name::ClaimId;
@@ -16,7 +15,7 @@ use tollgate_vault::{Claim, State};
 
 use crate::layout::{KeyOf, Layout};
 use crate::message::KeyValue;
-use crate::named::{CachedTask, Named};
+use crate::named::{CachedTask, Named, TextSince};
 
 /// How many bytes of tasks are kept. Texts beyond that are asked for when they are needed.
 const ROOM: usize = 64 << 20;
@@ -119,7 +118,7 @@ impl View {
     }
 
     /// The text of a task, if it has this revision and there was room for it.
-    pub(crate) fn text(&self, name: &TaskName, slot: &Slot, revision: i64) -> Option<Arc<[u8]>> {
+    pub(crate) fn text(&self, name: &TaskName, slot: &Slot, revision: i64) -> Option<TextSince> {
         let task = self.names.get(name)?.tasks.get(slot)?;
         if task.revision == revision { task.text() } else { None }
     }

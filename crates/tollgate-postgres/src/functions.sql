@@ -1,4 +1,4 @@
--- The functions of a vault in PostgreSQL, format 2. They replace those of an older format.
+-- The functions of a vault in PostgreSQL, format 3. They replace those of an older format.
 
 -- The one clock that leases are measured with.
 create or replace function lease_clock() returns timestamptz language sql volatile as 'select clock_timestamp()';
@@ -20,7 +20,7 @@ end $$;
 -- Takes a step: `done` and where the task is now, or `conflict`.
 create or replace function apply_step(
     step_id text, task text, in_state text, in_agent text, at_version bigint, to_state text, to_agent text,
-    fallback text, new_text bytea, new_record text, new_claim text, lease_us bigint, entries text[]
+    fallback text, new_text bytea, new_record text, new_claim text, lease_us bigint, entries text[], new_urgency text
 ) returns table (outcome text, landed_name text, landed_state text, landed_agent text) language plpgsql as $$
 declare
     landed text := task;
@@ -36,7 +36,7 @@ begin
     update @@.tasks t set
         name = landed, state = to_state, agent = to_agent, text = coalesce(new_text, t.text),
         record = new_record::json, claim = new_claim,
-        lease_until = @@.lease_clock() + lease_us * interval '1 microsecond'
+        lease_until = @@.lease_clock() + lease_us * interval '1 microsecond', urgency = new_urgency
         where t.name = task and t.state = in_state and t.agent = in_agent and t.version = at_version;
     if not found then
         -- Perhaps this very step was faster, on a connection that broke. The update above has waited for it.
@@ -54,13 +54,14 @@ begin
 end $$;
 
 -- Adds a task: whether it is there because of this step.
-create or replace function add_task(step_id text, task text, new_text bytea) returns boolean language plpgsql as $$
+create or replace function add_task(step_id text, task text, new_text bytea, new_urgency text) returns boolean language plpgsql as $$
 begin
     -- The task may be elsewhere by now.
     if exists (select from @@.steps s where s.id = step_id) then
         return true;
     end if;
-    insert into @@.tasks (name, state, text) values (task, 'Needs_Action', new_text) on conflict do nothing;
+    insert into @@.tasks (name, state, text, urgency) values (task, 'Needs_Action', new_text, new_urgency)
+        on conflict do nothing;
     if not found then
         return exists (select from @@.steps s where s.id = step_id);
     end if;
@@ -91,9 +92,18 @@ begin
     if tg_op = 'INSERT' or new.text is distinct from old.text then
         new.modified_at := new.changed_at;
     end if;
+    if new.state not in ('Needs_Action', 'Approved')
+        -- Nobody has said what the new text asks for.
+        or tg_op = 'UPDATE' and new.text is distinct from old.text and new.urgency is not distinct from old.urgency
+    then
+        new.urgency := null;
+    end if;
     return new;
 end $$;
-create or replace trigger new_version before insert or update on tasks for each row execute function new_version();
+-- An urgency alone is no change of a task.
+create or replace trigger new_version
+    before insert or update of name, state, agent, version, text, record, claim, lease_until, modified_at, changed_at, xact
+    on tasks for each row execute function new_version();
 
 -- Connections of tollgate tell the listeners after the commit, because a notification inside a transaction makes all
 -- commits of the server wait for each other. People do not have to think of that.

@@ -45,6 +45,7 @@ mod options;
 mod passfile;
 mod pool;
 mod probe;
+mod queue;
 mod schema;
 mod store;
 mod texts;

@@ -13,10 +13,11 @@ use crate::link::{DbLink, Failure};
 use crate::options::PostgresOptions;
 
 /// The format that this version reads and writes. Since 2, adding a task again by the same step adds nothing, wherever the
-/// task has gone.
-const FORMAT: i32 = 2;
+/// task has gone. Since 3, the queue has an index.
+const FORMAT: i32 = 3;
 
 const TABLES: &str = include_str!("tables.sql");
+const QUEUE: &str = include_str!("queue.sql");
 const FUNCTIONS: &str = include_str!("functions.sql");
 
 /// The oldest server that has everything the schema needs.
@@ -78,7 +79,8 @@ fn alone(link: &DbLink, block: &str) -> Result<(), Failure> {
 
 fn create(link: &DbLink, options: &PostgresOptions) -> Result<(), Failure> {
     let schema = &options.schema;
-    let (tables, functions) = (script(TABLES, options), script(FUNCTIONS, options));
+    let script = |text| script(text, options);
+    let (tables, queue, functions) = (script(TABLES), script(QUEUE), script(FUNCTIONS));
     alone(
         link,
         &format!(
@@ -86,19 +88,19 @@ fn create(link: &DbLink, options: &PostgresOptions) -> Result<(), Failure> {
                 create schema "{schema}";
             end if;
             if to_regclass('"{schema}".tollgate') is null then
-                execute $tables$ {tables} {functions} $tables$;
+                execute $tables$ {tables} {queue} {functions} $tables$;
             end if;"#
         ),
     )
 }
 
 fn migrate(link: &DbLink, options: &PostgresOptions) -> Result<(), Failure> {
-    let functions = script(FUNCTIONS, options);
+    let (queue, functions) = (script(QUEUE, options), script(FUNCTIONS, options));
     alone(
         link,
         &format!(
             "if (select format from tollgate) < {FORMAT} then
-                execute $functions$ {functions} $functions$;
+                execute $functions$ {queue} {functions} $functions$;
                 update tollgate set format = {FORMAT};
             end if;"
         ),

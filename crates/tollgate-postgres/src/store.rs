@@ -11,13 +11,14 @@ use tokio_postgres::Row;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::task::{State, TaskName, Tenure};
+use tollgate_vault::brief::urgency_of;
 use tollgate_vault::checkup::Finding;
 use tollgate_vault::claim_lock::Liveness;
 use tollgate_vault::event::{Entry, EventPage};
 use tollgate_vault::figures::Tally;
 use tollgate_vault::state::Slot;
 use tollgate_vault::step::TextEdit;
-use tollgate_vault::store::{Scan, Wake, Watch};
+use tollgate_vault::store::{QueuePage, Scan, Wake, Watch};
 use tollgate_vault::{
     Agent, Claim, ClaimId, ClaimLock, Landed, Step, StepId, StepOutcome, Store, Task, TaskSummary,
 };
@@ -30,6 +31,7 @@ use crate::listing::{StateListing, summary};
 use crate::options::PostgresOptions;
 use crate::pool::{AnswerTime, DbLinks};
 use crate::probe::Probe;
+use crate::queue;
 use crate::texts::Texts;
 use crate::watch::Listener;
 
@@ -40,7 +42,7 @@ const PAGE: usize = 10_000;
 const HEARTBEAT: &str = "update tasks set lease_until = lease_clock() + $2::bigint * interval '1 microsecond'
     where claim = any($1) and state = 'In_Progress' returning claim";
 
-const APPLY: &str = "select * from apply_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
+const APPLY: &str = "select * from apply_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
 
 /// Tells the listeners of a step that was taken.
 const TELL: &str =
@@ -150,6 +152,10 @@ impl Store for PostgresStore {
         lock(&self.listings).entry(state).or_default().refresh(&self.links, state)
     }
 
+    fn queue_page(&self, after: &str, limit: usize, _now: Timestamp) -> Result<Option<QueuePage>> {
+        queue::page(&self.links, after, limit).map(Some)
+    }
+
     fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Task>> {
         let rows = self.call(TASKS_OF_NAME, &[&task.as_str()])?;
         let mut found = rows.iter().map(|row| fields::task(row, now)).collect::<Result<Vec<_>>>()?;
@@ -197,6 +203,7 @@ impl Store for PostgresStore {
         let new_record = record.as_ref().map(serde_json::to_string).transpose().map_err(wrong)?;
         let ((in_state, in_agent), (to_state, to_agent)) = (columns(&step.from), columns(&step.to));
         let (fallback, entries) = (step.fallback_name(), lines(&step.events)?);
+        let urgency = edited.as_ref().filter(|_| queue::waits(&step.to)).map(|text| urgency_of(text));
         let params: Params<'_> = &[
             &step.id.as_str(),
             &step.task.as_str(),
@@ -211,6 +218,7 @@ impl Store for PostgresStore {
             &claim,
             &lease,
             &entries,
+            &urgency,
         ];
         let asked = Instant::now();
         let told = [format!("{to_state}/{}", step.task), format!("{in_state}/{}", step.task)];
@@ -238,8 +246,8 @@ impl Store for PostgresStore {
     }
 
     fn add(&self, id: &StepId, task: &TaskName, text: &[u8], _now: Timestamp) -> Result<StepOutcome> {
-        let sql = "select add_task($1, $2, $3)";
-        let params: Params<'_> = &[&id.as_str(), &task.as_str(), &text];
+        let sql = "select add_task($1, $2, $3, $4)";
+        let params: Params<'_> = &[&id.as_str(), &task.as_str(), &text, &urgency_of(text)];
         let rows = match self.change(id, (sql, params), &[format!("{}/{task}", State::NeedsAction)]) {
             Ok(rows) => rows,
             Err(Failure::Lost(fault)) => return Ok(StepOutcome::Unknown(fault)),

@@ -94,10 +94,30 @@ impl Brief {
         })
     }
 
+    /// Where it stands in the queue without its age, as a text that sorts like [`Rank`]: for the index of a store.
+    pub fn urgency(&self) -> String {
+        let due = self.due.map_or_else(|| "1".to_owned(), |due| format!("0{}", sortable(due)));
+        format!("{}{due}", self.priority.0)
+    }
+
     /// Where it stands in the line, if it has been there since `since`.
     pub fn rank(&self, since: Timestamp) -> Rank {
         (self.priority, Reverse(self.due.is_some()), self.due, since)
     }
+}
+
+/// In place of a [`Brief::urgency`], for what cannot be read. It comes first, so that people hear of it.
+pub const UNREADABLE: &str = "!";
+
+/// The [`Brief::urgency`] of a task with this text.
+pub fn urgency_of(text: &[u8]) -> String {
+    Brief::read(text).map_or_else(|_| UNREADABLE.to_owned(), |brief| brief.urgency())
+}
+
+/// A time as a text that sorts like it. Stores keep such texts, so it never changes.
+pub fn sortable(time: Timestamp) -> String {
+    // Nanoseconds from a moment before every time there is, so that none is negative and all have 22 digits.
+    format!("{:022}", time.as_nanosecond() + 1_000_000_000_000_000_000_000)
 }
 
 /// What an author wrote in frontmatter or in bold under this key, which has no `_`, `-` or capitals here. For readers of files
@@ -379,5 +399,33 @@ mod tests {
             b(1, None).rank(at(3)),
         ];
         assert!(line.is_sorted());
+    }
+
+    #[test]
+    fn an_urgency_sorts_like_a_rank() {
+        let times = [
+            Timestamp::MIN,
+            Timestamp::UNIX_EPOCH,
+            "2026-11-20T00:00:00.1Z".parse().unwrap(),
+            Timestamp::MAX,
+        ];
+        assert!(times.map(sortable).is_sorted() && times.map(sortable).iter().all(|text| text.len() == 22));
+        assert_eq!(sortable(Timestamp::UNIX_EPOCH), "1000000000000000000000", "as it is in stores");
+        let dues = times.into_iter().map(Some).chain([None]);
+        let briefs: Vec<Brief> = (0..5)
+            .flat_map(|level| {
+                dues.clone().map(move |due| Brief { priority: Priority(level), due, ..Brief::default() })
+            })
+            .collect();
+        for (one, other) in briefs.iter().flat_map(|one| briefs.iter().map(move |other| (one, other))) {
+            let (ranks, texts) =
+                (one.rank(times[0]).cmp(&other.rank(times[0])), one.urgency().cmp(&other.urgency()));
+            assert_eq!(ranks, texts, "{one:?} {other:?}");
+        }
+        assert!(
+            urgency_of(b"---\npriority: banana\n---")
+                < urgency_of(b"---\npriority: p0\ndue: 2026-11-20\n---")
+        );
+        assert_eq!(urgency_of(b"text"), "21");
     }
 }

@@ -1,10 +1,13 @@
 //! The queue of claimable tasks: by priority, then due time, then age.
 //!
 //! A queue is built from one scan and then used up, so that draining ten thousand tasks costs ten thousand claims and not
-//! ten thousand scans. A task that arrives later is pushed, or found by the next scan.
+//! ten thousand scans. If the store has an index of the queue, it is read page by page, as far as it is needed. A task that
+//! arrives later is pushed, or found by the next queue.
 //!
-//! Invariant: the queue only proposes. Whether a task may be claimed is judged on what is there at the claim.
+//! Invariants: the queue only proposes; whether a task may be claimed is judged on what is there at the claim. What a later
+//! page brings comes after everything that is in memory.
 
+use std::collections::HashSet;
 use std::mem::replace;
 use std::time::Duration;
 
@@ -16,16 +19,26 @@ use crate::owner::{ClaimRequest, Claimed};
 use crate::reclaim::Skipped;
 use crate::rules;
 use crate::state::{Slot, State};
-use crate::store::{Ready, TaskSummary, Unfit};
+use crate::store::{QueuePage, Ready, TaskSummary, Unfit};
 use crate::vault::Vault;
-use tollgate_base::error::Result;
+use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::Agent;
 use tollgate_base::task::TaskName;
+
+/// The number of tasks in the first page of a queue: one claim rarely needs more, and the texts of all are read.
+const FIRST_PAGE: usize = 16;
+
+/// The number of tasks in later pages: if the first tasks could not be claimed, many others may not be claimable either.
+const LATER_PAGE: usize = 512;
 
 /// The tasks that an agent might claim, in order.
 #[derive(Debug, Default)]
 pub struct ClaimQueue {
     waiting: WaitingTasks,
+    /// What was not read yet.
+    rest: Option<RestOfQueue>,
+    /// Why the rest could not be read. The next try reads it again.
+    pub unread: Option<Fault>,
     /// If tasks were skipped because they were written a moment ago: the first is complete after this time.
     pub soonest: Option<Duration>,
     /// The number of tasks that pause after a failed attempt.
@@ -47,6 +60,32 @@ pub struct ClaimQueue {
 }
 
 type RankedTask = (Rank, TaskName, State);
+
+/// The part of a queue that was not read yet.
+#[derive(Debug, Default)]
+struct RestOfQueue {
+    /// The cursor of the next page.
+    cursor: String,
+    /// The last task that a page has brought.
+    last: Option<(Rank, TaskName)>,
+    /// The tasks that pages have brought. None of them is brought twice.
+    seen: HashSet<(TaskName, State)>,
+}
+
+impl RestOfQueue {
+    fn page_size(&self) -> usize {
+        if self.cursor.is_empty() { FIRST_PAGE } else { LATER_PAGE }
+    }
+
+    /// Whether a page will bring this task.
+    fn brings(&mut self, (rank, task, state): &RankedTask) -> bool {
+        let comes_later = self.last.as_ref().is_none_or(|(last, name)| (last, name) < (rank, task));
+        if comes_later {
+            self.seen.remove(&(task.clone(), *state));
+        }
+        comes_later
+    }
+}
 
 /// Tasks in order. They are sorted when a second one is taken, so that claiming one of a hundred thousand tasks does not sort
 /// all of them.
@@ -95,7 +134,7 @@ impl WaitingTasks {
 impl ClaimQueue {
     /// Whether no task is left.
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.waiting.is_empty() && self.rest.is_none()
     }
 
     fn young(&mut self, wait: Duration) {
@@ -121,21 +160,58 @@ impl ClaimQueue {
 }
 
 impl Vault {
-    /// The queue for this agent, by one scan. Also heals what dead processes left.
+    /// The queue for this agent, as far as there is a task that it might claim. Also heals what dead processes left.
     pub fn queue(&self, request: &ClaimRequest, now: Timestamp) -> Result<ClaimQueue> {
         self.store().heal()?;
-        let mut queue = ClaimQueue::default();
-        let mut waiting = Vec::new();
-        for state in [State::Approved, State::NeedsAction] {
-            let scan = self.store().scan(state, now)?;
-            queue.unfit.extend(scan.unfit);
-            waiting.reserve(scan.tasks.len());
-            for task in scan.tasks {
-                waiting.extend(self.rank(&mut queue, request, task));
+        let mut queue = ClaimQueue { rest: Some(RestOfQueue::default()), ..ClaimQueue::default() };
+        self.refill(&mut queue, request, now)?;
+        Ok(queue)
+    }
+
+    /// Reads on until there is a task that the agent might claim, or nothing is left.
+    fn refill(&self, queue: &mut ClaimQueue, request: &ClaimRequest, now: Timestamp) -> Result<()> {
+        while queue.waiting.is_empty()
+            && let Some(rest) = &queue.rest
+        {
+            let page = match self.store().queue_page(&rest.cursor, rest.page_size(), now)? {
+                Some(page) => page,
+                None => self.scan_queue(now)?,
+            };
+            self.take_page(queue, request, page);
+        }
+        Ok(())
+    }
+
+    fn take_page(&self, queue: &mut ClaimQueue, request: &ClaimRequest, page: QueuePage) {
+        let mut rest = queue.rest.take().unwrap_or_default();
+        // Without pages before it and after it, nothing can come twice.
+        let is_alone = page.next.is_none() && rest.seen.is_empty();
+        queue.unfit.extend(page.unfit);
+        let mut waiting = Vec::with_capacity(page.tasks.len());
+        for task in page.tasks {
+            if !is_alone {
+                if let Ok(brief) = &task.brief {
+                    rest.last = Some((brief.rank(task.modified), task.name.clone()));
+                }
+                if !rest.seen.insert((task.name.clone(), task.slot.state())) {
+                    continue;
+                }
             }
+            waiting.extend(self.rank(queue, request, task));
         }
         queue.waiting = WaitingTasks::of(waiting);
-        Ok(queue)
+        queue.rest = page.next.map(|cursor| RestOfQueue { cursor, ..rest });
+    }
+
+    /// The whole queue as one page, which is not sorted.
+    fn scan_queue(&self, now: Timestamp) -> Result<QueuePage> {
+        let mut page = QueuePage::default();
+        for state in [State::Approved, State::NeedsAction] {
+            let scan = self.store().scan(state, now)?;
+            page.unfit.extend(scan.unfit);
+            page.tasks.extend(scan.tasks);
+        }
+        Ok(page)
     }
 
     fn rank(&self, queue: &mut ClaimQueue, request: &ClaimRequest, task: TaskSummary) -> Option<RankedTask> {
@@ -172,7 +248,9 @@ impl Vault {
             && matches!(task.slot.state(), State::NeedsAction | State::Approved)
             && let Some(ranked) = self.rank(queue, request, task.summary())
         {
-            queue.waiting.push(ranked);
+            if !queue.rest.as_mut().is_some_and(|rest| rest.brings(&ranked)) {
+                queue.waiting.push(ranked);
+            }
             return Ok(true);
         }
         Ok(false)
@@ -180,7 +258,12 @@ impl Vault {
 
     /// Claims the first task in the queue that can be claimed. A fault of one task does not stop the others.
     pub fn next(&self, queue: &mut ClaimQueue, request: &ClaimRequest, now: Timestamp) -> Option<Claimed> {
-        while let Some((_, task, state)) = queue.waiting.pop() {
+        loop {
+            if let Err(fault) = self.refill(queue, request, now) {
+                queue.unread = Some(fault);
+                return None;
+            }
+            let (_, task, state) = queue.waiting.pop()?;
             match self.claim_in(Some(state), &task, request, now) {
                 Ok(Some(Ok(claimed))) => return Some(claimed),
                 Ok(Some(Err(denial))) => queue.skip(&task, state, &denial),
@@ -191,10 +274,9 @@ impl Vault {
                 Err(fault) => queue.faults.push((task, fault)),
             }
         }
-        None
     }
 
-    /// Claims the next task, by one scan.
+    /// Claims the next task, by a queue of its own.
     pub fn claim_next(
         &self,
         request: &ClaimRequest,
@@ -202,6 +284,9 @@ impl Vault {
     ) -> Result<(Option<Claimed>, ClaimQueue)> {
         let mut queue = self.queue(request, now)?;
         let claimed = self.next(&mut queue, request, now);
+        if let Some(fault) = queue.unread.take() {
+            return Err(fault);
+        }
         if claimed.is_none() {
             self.record_lost(&queue, &request.agent, now)?;
         }

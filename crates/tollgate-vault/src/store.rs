@@ -147,6 +147,17 @@ pub struct Scan {
     pub unfit: Vec<Unfit>,
 }
 
+/// Some of the tasks that wait to be claimed, in the order of the queue.
+#[derive(Debug, Default)]
+pub struct QueuePage {
+    /// The tasks: first those whose brief cannot be read, then by [`Rank`](crate::brief::Rank) and name.
+    pub tasks: Vec<TaskSummary>,
+    /// What cannot be a task.
+    pub unfit: Vec<Unfit>,
+    /// The cursor of the next page; `None`: this is the last one.
+    pub next: Option<String>,
+}
+
 /// What may have changed. Only a hint: what a task may do is judged on what the store has at that moment, so a lost hint
 /// costs time, never correctness.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,8 +195,16 @@ pub type Watch = Box<dyn Any + Send>;
 pub trait Store: Send + Sync {
     // Looking.
 
-    /// All tasks in one state. Must be cheap: every claim of "the next task" asks for it.
+    /// All tasks in one state. Must be cheap, unless the store has a [`Self::queue_page`]: then every claim of "the next task"
+    /// asks for that instead.
     fn scan(&self, state: State, now: Timestamp) -> Result<Scan>;
+
+    /// At most `limit` of the tasks in `Needs_Action` and `Approved`, after a cursor; the empty cursor is the beginning. For
+    /// stores with an index, so that a claim among many tasks reads few of them. `None`: there is no such page, or there may be
+    /// tasks that no page has shown, so the caller has to scan.
+    fn queue_page(&self, _after: &str, _limit: usize, _now: Timestamp) -> Result<Option<QueuePage>> {
+        Ok(None)
+    }
 
     /// One task: in this state, or wherever it is (then states that are not final come first).
     fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Task>>;

@@ -4,6 +4,7 @@ mod archive;
 mod cluster;
 mod conforming;
 mod engine;
+mod queue;
 mod race;
 mod secure;
 mod tenure;

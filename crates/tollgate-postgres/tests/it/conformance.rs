@@ -17,7 +17,7 @@ use tollgate_vault::conformance::{self, Harness};
 use tollgate_vault::event::{Entry, EventPage};
 use tollgate_vault::figures::Tally;
 use tollgate_vault::state::Slot;
-use tollgate_vault::store::{Scan, Version};
+use tollgate_vault::store::{QueuePage, Scan, Version};
 use tollgate_vault::{Agent, Claim, ClaimId, ClaimLock, Step, StepId, StepOutcome, Store, Task, TaskSummary};
 
 use crate::server::{Server, is_installed};
@@ -65,6 +65,10 @@ impl OnTestClock {
 impl Store for OnTestClock {
     fn scan(&self, state: State, now: Timestamp) -> Result<Scan> {
         self.at(now).scan(state, now)
+    }
+
+    fn queue_page(&self, after: &str, limit: usize, now: Timestamp) -> Result<Option<QueuePage>> {
+        self.at(now).queue_page(after, limit, now)
     }
 
     fn get(&self, task: &TaskName, state: Option<State>, now: Timestamp) -> Result<Option<Task>> {

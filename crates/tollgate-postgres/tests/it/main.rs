@@ -12,5 +12,6 @@ mod leases;
 mod lost_answers;
 mod order;
 mod proxy;
+mod queue;
 mod server;
 mod setup;

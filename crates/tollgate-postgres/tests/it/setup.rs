@@ -4,13 +4,14 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::thread;
 
 use jiff::{SignedDuration, Timestamp};
 use tollgate_base::error::Fault;
 use tollgate_postgres::{PostgresOptions, PostgresStore, PostgresTls};
 use tollgate_vault::checkup::{Finding, Level};
-use tollgate_vault::{StepId, Store};
+use tollgate_vault::{ClaimKind, ClaimRequest, StepId, Store, Terms, Vault};
 
 use crate::server::{Server, hand_over, is_installed, run, sabotage};
 
@@ -40,9 +41,9 @@ fn a_vault_of_a_later_tollgate_is_refused() {
     }
     let server = Server::start("fsync = off");
     server.store("later").events("", 1).expect("the schema is there");
-    server.sql().batch_execute("update later.tollgate set format = 3").unwrap();
+    server.sql().batch_execute("update later.tollgate set format = 4").unwrap();
     let fault = server.store("later").events("", 1).unwrap_err();
-    assert!(matches!(fault, Fault::NewerFormat { found: 3, known: 2, .. }), "{fault}");
+    assert!(matches!(fault, Fault::NewerFormat { found: 4, known: 3, .. }), "{fault}");
 }
 
 #[test]
@@ -63,8 +64,11 @@ fn a_vault_of_an_earlier_tollgate_is_migrated_once_and_keeps_its_tasks() {
         "false then",
     );
     let mut sql = server.sql();
-    sql.batch_execute("update earlier.tollgate set format = 1; update earlier.tasks set state = 'Done'")
-        .unwrap();
+    let format_1 = "update tollgate set format = 1; update tasks set state = 'Done';
+        insert into tasks (name, state, text) select 't' || n || '.md', 'Needs_Action', 'text' from generate_series(1, 30) n;
+        insert into tasks (name, state, text) values ('first.md', 'Needs_Action', E'---\\npriority: high\\n---\\n');
+        alter table tasks drop column urgency";
+    sql.batch_execute(&format!("set search_path = earlier; {format_1}")).unwrap();
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| add(&server.store("earlier")));
@@ -73,7 +77,11 @@ fn a_vault_of_an_earlier_tollgate_is_migrated_once_and_keeps_its_tasks() {
     let found = sql
         .query_one("select (select format from earlier.tollgate), count(*) from earlier.tasks", &[])
         .unwrap();
-    assert_eq!((found.get::<_, i32>(0), found.get::<_, i64>(1)), (2, 1));
+    assert_eq!((found.get::<_, i32>(0), found.get::<_, i64>(1)), (3, 32));
+    let vault = Vault::new(Arc::new(server.store("earlier")), Terms::default());
+    let request = ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: false };
+    let (claimed, _) = vault.claim_next(&request, Timestamp::now()).unwrap();
+    assert_eq!(claimed.unwrap().task.stem(), "first", "the queue has its order");
 }
 
 fn at(findings: &[Finding], level: Level) -> Vec<&str> {

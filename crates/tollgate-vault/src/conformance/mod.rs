@@ -14,6 +14,7 @@ mod events;
 mod harness;
 mod life;
 mod lost_answers;
+mod pages;
 mod pause;
 mod person;
 mod race;
@@ -30,7 +31,7 @@ pub use harness::{ByHand, Fresh, Harness, Interrupt, Interrupted};
 
 /// All checks.
 pub fn run(fresh: Fresh<'_>) {
-    let checks: [fn(Fresh<'_>); 31] = [
+    let checks: [fn(Fresh<'_>); 32] = [
         life::a_task_is_added_once,
         life::a_task_goes_through_its_life,
         life::a_stale_step_does_nothing,
@@ -39,6 +40,7 @@ pub fn run(fresh: Fresh<'_>) {
         life::nothing_is_overwritten,
         life::order_and_dependencies,
         life::every_lost_claim_is_counted_once,
+        pages::pages_of_the_queue_say_what_a_scan_says,
         life::what_waits_for_ever_is_explained,
         life::a_draft_needs_no_file,
         approval::an_approval_is_for_this_text_and_once,

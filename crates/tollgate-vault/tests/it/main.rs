@@ -8,4 +8,5 @@ mod memory;
 mod model;
 mod mutated;
 mod outage;
+mod pages;
 mod view;

@@ -250,6 +250,9 @@ impl<'a> Queue<'a> {
         if let Some(claimed) = next.or_else(|| self.sort_out(waiting)) {
             return Ok(Some(claimed));
         }
+        if let Some(fault) = waiting.line.unread.take() {
+            return Err(fault);
+        }
         let next = vault.next(&mut waiting.fresh, &certain, self.invocation.now());
         if next.is_some() {
             return Ok(next);

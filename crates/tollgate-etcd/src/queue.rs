@@ -1,0 +1,123 @@
+//! The queue, page by page, from its index in the engine.
+//!
+//! A step writes and deletes the keys of the index in its own transaction. An earlier tollgate and other programs do not: what
+//! they put into the queue is in no page and is found by a scan, and what they took from it is dropped from the index when a
+//! page comes to it.
+//!
+//! Invariant: a page shows only tasks that wait, each in its place.
+
+use tollgate_base::error::Result;
+use tollgate_base::task::TaskName;
+use tollgate_vault::TaskSummary;
+use tollgate_vault::brief::{Brief, UNREADABLE};
+use tollgate_vault::state::Slot;
+use tollgate_vault::store::QueuePage;
+
+use crate::feed::PAGE;
+use crate::inside::Inside;
+use crate::layout::KeyOf;
+use crate::message::{Act, Condition, KeyValue, Range, Txn};
+use crate::named::{CachedTask, Named};
+
+/// etcd takes 128 acts in one transaction.
+const ACTS: usize = 100;
+
+impl Inside {
+    /// At most this many tasks after a cursor; `None` if the index has no more.
+    pub(crate) fn queue_page(&self, after: &str, limit: usize) -> Result<Option<QueuePage>> {
+        let prefix = self.layout.queue();
+        let mut range = Range { limit: limit.min(ACTS), ..Range::all(&prefix) };
+        if !after.is_empty() {
+            range.from = [prefix.as_bytes(), after.as_bytes(), &[0]].concat();
+        }
+        let success = vec![Act::get(self.layout.queued()), Act::range(&range)];
+        let mut found = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?.found();
+        let (is_complete, keys) =
+            (found.next().is_some_and(|kvs| !kvs.is_empty()), found.next().unwrap_or_default());
+        if !is_complete {
+            self.index_everything()?;
+            return self.queue_page(after, limit);
+        }
+        let Some(next) =
+            keys.last().map(|last| String::from_utf8_lossy(&last.key[prefix.len()..]).into_owned())
+        else {
+            return Ok(None);
+        };
+        let listed: Vec<_> =
+            keys.into_iter().filter_map(|kv| Some((self.layout.read_queue(&kv.key)?, kv.key))).collect();
+        let success = listed.iter().map(|((name, _), _)| Act::get_all(&self.layout.opens(name))).collect();
+        let found = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?.found();
+        let mut page = QueuePage { next: Some(next), ..QueuePage::default() };
+        for (((name, slot), key), found) in listed.iter().zip(found) {
+            let named = Named::read(&self.layout, found);
+            let task = named.tasks.get(slot);
+            let place = task.and_then(|task| self.place(name, slot, &task.summary()));
+            match task {
+                Some(task) if place.as_deref().is_some_and(|place| place.as_bytes() == key) => {
+                    page.tasks.push(task.summary());
+                }
+                _ => self.correct(key, (name, slot), task.map_or(0, |task| task.revision), place)?,
+            }
+        }
+        Ok(Some(page))
+    }
+
+    /// The key of a task in the index.
+    fn place(&self, name: &TaskName, slot: &Slot, task: &TaskSummary) -> Option<String> {
+        let urgency = task.brief.as_ref().map_or_else(|_| UNREADABLE.to_owned(), Brief::urgency);
+        self.layout.in_queue(name, slot, &urgency, task.modified)
+    }
+
+    /// Takes a wrong key out of the index and puts the right one in, if the task is still as it was at this revision; 0: it was
+    /// not there.
+    fn correct(
+        &self,
+        wrong: &[u8],
+        (name, slot): (&TaskName, &Slot),
+        revision: i64,
+        right: Option<String>,
+    ) -> Result<()> {
+        let compare = vec![Condition::at(self.layout.task(name, slot), revision)];
+        let put = right.map(|key| Act::put(key, b""));
+        let success = [Act::delete(wrong)].into_iter().chain(put).collect();
+        self.called(self.client.txn(&Txn { compare, success, failure: Vec::new() }))?;
+        Ok(())
+    }
+
+    /// Makes the index of a vault that an earlier tollgate has made.
+    fn index_everything(&self) -> Result<()> {
+        let mut range = Range { limit: PAGE, ..Range::all(&self.layout.open_tasks()) };
+        loop {
+            let answer = self.called(self.client.range(&range))?;
+            let places: Vec<_> = answer.kvs.iter().filter_map(|kv| Some((kv, self.place_of(kv)?))).collect();
+            places.chunks(ACTS).try_for_each(|some| self.put_places(some))?;
+            match answer.kvs.last().filter(|_| answer.more) {
+                Some(last) => range.from = [&last.key[..], &[0]].concat(),
+                None => break,
+            }
+        }
+        let success = vec![Act::put(self.layout.queued(), b"")];
+        self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
+        Ok(())
+    }
+
+    fn place_of(&self, kv: &KeyValue) -> Option<String> {
+        let KeyOf::Task(name, slot) = self.layout.read(&kv.key)? else { return None };
+        let task = CachedTask::new(&name, &slot, kv.mod_revision, &kv.value, usize::MAX);
+        self.place(&name, &slot, &task.summary())
+    }
+
+    /// Puts tasks into the index, unless they have changed.
+    fn put_places(&self, places: &[(&KeyValue, String)]) -> Result<()> {
+        let compare = places.iter().map(|(kv, _)| Condition::at(&kv.key, kv.mod_revision)).collect();
+        let success = places.iter().map(|(_, place)| Act::put(place, b"")).collect();
+        let answer = self.called(self.client.txn(&Txn { compare, success, failure: Vec::new() }))?;
+        if answer.succeeded || places.len() < 2 {
+            return Ok(());
+        }
+        // One of them has changed, and its step has changed the index.
+        let (one, other) = places.split_at(places.len() / 2);
+        self.put_places(one)?;
+        self.put_places(other)
+    }
+}

@@ -1,0 +1,94 @@
+//! The index of the queue: how much a claim reads, vaults of an earlier tollgate, and keys that other programs change.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tollgate_base::task::TaskName;
+use tollgate_vault::state::Slot;
+use tollgate_vault::{ClaimKind, ClaimRequest, State, StepId, Store, Terms, Vault};
+
+use super::cluster::Cluster;
+use super::shared;
+use crate::layout::{TaskHead, write_task};
+use crate::message::{Act, Range, Txn};
+use crate::store::EtcdStore;
+
+fn add(store: &EtcdStore, name: &str, text: &str) {
+    let name: TaskName = name.parse().unwrap();
+    store.add(&StepId::new().unwrap(), &name, text.as_bytes(), Timestamp::now()).unwrap();
+}
+
+/// What the next claim of a new process gets, and whether it has read all tasks for that.
+fn claim_next(url: &str) -> (Option<String>, bool) {
+    let store = shared(url, "next");
+    let vault = Vault::new(Arc::clone(&store) as Arc<dyn Store>, Terms::default());
+    let request = ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: false };
+    let (claimed, queue) = vault.claim_next(&request, Timestamp::now()).unwrap();
+    assert_eq!((queue.lost, queue.faults.len()), (0, 0), "{queue:?}");
+    (claimed.map(|claimed| claimed.task.stem().to_owned()), store.inside.with_view(|_| ()).is_some())
+}
+
+fn act(store: &EtcdStore, success: Vec<Act>) {
+    store.inside.client.txn(&Txn { success, ..Txn::default() }).unwrap();
+}
+
+fn keys(store: &EtcdStore) -> Vec<Vec<u8>> {
+    let range = Range::all(&store.inside.layout.queue());
+    store.inside.client.range(&range).unwrap().kvs.into_iter().map(|kv| kv.key).collect()
+}
+
+/// As an earlier tollgate or another program adds a task.
+fn put(store: &EtcdStore, name: &str, text: &str) {
+    let key = store.inside.layout.task(&name.parse().unwrap(), &Slot::NEEDS_ACTION);
+    act(store, vec![Act::put(key, write_task(&TaskHead::new(Timestamp::now()), text.as_bytes()).unwrap())]);
+}
+
+#[test]
+fn a_claim_of_the_next_task_reads_few_of_many_tasks() {
+    let cluster = Cluster::start();
+    let url = cluster.url();
+    let store = shared(&url, "one");
+    (0..120).for_each(|n| add(&store, &format!("t{n}"), "text"));
+    add(&store, "high", "---\npriority: high\n---\n");
+    assert_eq!(claim_next(&url), (Some("high".to_owned()), false));
+    assert_eq!(claim_next(&url), (Some("t0".to_owned()), false));
+    assert_eq!(keys(&store).len(), 119, "a claim takes the task from the index");
+}
+
+#[test]
+fn the_index_of_a_vault_of_an_earlier_tollgate_is_made_once() {
+    let cluster = Cluster::start();
+    let url = cluster.url();
+    let store = shared(&url, "one");
+    // As if a process that made the index had died before it was complete.
+    add(&store, "low", "---\npriority: low\n---\n");
+    act(&store, vec![Act::delete(store.inside.layout.queued())]);
+    for n in 0..270 {
+        put(&store, &format!("t{n}"), "text");
+    }
+    put(&store, "first", "---\npriority: high\n---\n");
+    act(&store, vec![Act::put(format!("{}21/0/gone.md\0Needs_Action", store.inside.layout.queue()), b"")]);
+    assert_eq!(claim_next(&url), (Some("first".to_owned()), false));
+    assert_eq!(claim_next(&url), (Some("t0".to_owned()), false));
+    assert_eq!(keys(&store).len(), 270, "what is not there is dropped");
+}
+
+#[test]
+fn what_other_programs_do_to_the_queue_is_found_and_corrected() {
+    let cluster = Cluster::start();
+    let url = cluster.url();
+    let store = shared(&url, "one");
+    let layout = &store.inside.layout;
+    for name in ["a", "b", "c"] {
+        add(&store, name, "text");
+    }
+    act(&store, vec![Act::delete(layout.task(&"a".parse().unwrap(), &Slot::NEEDS_ACTION))]);
+    put(&store, "b", "---\npriority: low\n---\n");
+    put(&store, "new", "---\npriority: high\n---\n");
+    assert_eq!(claim_next(&url).0.as_deref(), Some("c"), "the index proposes what it has");
+    assert_eq!(claim_next(&url).0.as_deref(), Some("b"));
+    assert_eq!(claim_next(&url), (Some("new".to_owned()), true), "a scan finds the rest");
+    assert_eq!(claim_next(&url).0, None);
+    assert_eq!(keys(&store), Vec::<Vec<u8>>::new());
+    assert_eq!(store.scan(State::InProgress, Timestamp::now()).unwrap().tasks.len(), 3);
+}

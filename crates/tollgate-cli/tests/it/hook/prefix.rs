@@ -1,6 +1,7 @@
 //! Programs with a prefix: all their commands go through `tollgate run --prefixed`, and a hook adds only a comment to a command.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -147,4 +148,33 @@ fn a_program_with_a_prefix_runs_a_command_as_a_transaction() {
     // Without tollgate, the prefix does nothing.
     let plain = world.script(&format!("PATH=/usr/bin:/bin; {prefix} 'echo one'")).ends().is(0);
     assert_eq!(plain.stdout(), "one\n");
+}
+
+/// A `tollgate` that writes down its arguments, in front of the real one in `PATH`.
+fn listed(world: &World) -> (PathBuf, String) {
+    let (bin, list) = (world.tmp().join("programs"), world.tmp().join("list"));
+    fs::create_dir_all(&bin).unwrap();
+    let real = env!("CARGO_BIN_EXE_tollgate");
+    let text = format!("#!/bin/sh\necho \"$*\" >> '{}'\nexec '{real}' \"$@\"\n", list.display());
+    fs::write(bin.join("tollgate"), text).unwrap();
+    fs::set_permissions(bin.join("tollgate"), fs::Permissions::from_mode(0o755)).unwrap();
+    (list, format!("{}:/usr/bin:/bin", bin.display()))
+}
+
+#[test]
+fn the_doctor_sends_its_command_through_the_prefix_that_is_installed() {
+    let own = "{\"env\": {\"CLAUDE_CODE_SHELL_PREFIX\": \"mine\"}}\n";
+    for (settings, prefixed) in [("", true), (own, false)] {
+        let world = World::with(SETTINGS);
+        world.puts(".claude/settings.json", settings);
+        world.run("init --host claude-code").is(0);
+        let (list, path) = listed(&world);
+        // It may run in the program, which was started with other settings.
+        let doctor = world.tollgate(["doctor"]).env("PATH", path).env("CLAUDE_CODE_SHELL_PREFIX", "another");
+        let said = doctor.env("SHELL", "/bin/false").ends().stdout();
+        let line = said.lines().find(|line| line.contains("`claude-code`: hooks")).unwrap_or_default();
+        assert!(line.contains("`tollgate run`, level `transaction`"), "{said}");
+        let calls = fs::read_to_string(list).unwrap();
+        assert_eq!(calls.contains("run --prefixed -- source "), prefixed, "{calls}");
+    }
 }

@@ -64,7 +64,8 @@ pub(crate) struct RunArgs {
     /// The folder with the turn of an agent whose hook lets this command run. The turn learns from the record
     #[arg(long, value_name = "DIR", hide = true, requires = "record")]
     by_hook: Option<PathBuf>,
-    /// The command is one text, which an agent program would execute with a shell. Its hook may let it run guarded
+    /// The command is one text, which an agent program would execute with a shell, and perhaps that shell. Its hook may let
+    /// it run guarded
     #[arg(long, hide = true)]
     prefixed: bool,
     /// The command and its arguments
@@ -98,7 +99,7 @@ impl From<ModeWord> for RunMode {
 
 pub(crate) fn run(invocation: &Invocation, args: &RunArgs) -> Result<Answer, CliError> {
     if args.prefixed {
-        return Ok(run_prefixed(invocation, &args.command[0]));
+        return Ok(run_prefixed(invocation, &args.command[0], args.command.get(1)));
     }
     if Surroundings::has(LEVEL_VARIABLE) {
         return Ok(replace_this_process(&args.command));
@@ -119,9 +120,10 @@ pub(crate) fn run(invocation: &Invocation, args: &RunArgs) -> Result<Answer, Cli
 }
 
 /// Runs the text of an agent program that puts `tollgate run --prefixed` in front of all its commands.
-fn run_prefixed(invocation: &Invocation, text: &OsStr) -> Answer {
+fn run_prefixed(invocation: &Invocation, text: &OsStr, shell: Option<&OsString>) -> Answer {
     let folders = invocation.folders_of_turns();
-    match prefixed::command(text, &Surroundings::executable(), Surroundings::shell(), &folders) {
+    let shell = shell.cloned().unwrap_or_else(|| prefixed::shell_for(text, Surroundings::shell()));
+    match prefixed::command(text, &Surroundings::executable(), shell, &folders) {
         Prefixed::Execute(words) => replace_this_process(&words),
         Prefixed::Nothing => Answer::Exit(
             prefixed::NOT_GUARDED,

@@ -20,14 +20,13 @@ use tollgate::turn::{Extent, FileState, Sighting, TurnState};
 use super::formatter::{self, Adopted};
 use super::pending_call::{Expectation, LastChange, hash_of};
 use super::plan::{Planned, ToolPlan};
-use super::prologue::{Prologue, PrologueForm, RunOf, with_commands, without_line};
+use super::prologue::{Prologue, PrologueForm, RunOf, with_commands, without_prologue};
 use super::run_record::RunReport;
 use super::session::HookSession;
 use super::settle;
 use super::shown::{has_word, is_same_text, shown};
 use crate::error::CliError;
 use crate::host::Host;
-use crate::host::PREFIXED;
 use crate::host::event::{Aftermath, Call, Deeds, Heard, Shown};
 use crate::invocation::Invocation;
 use crate::replace::{FileAccess, make_folder};
@@ -164,22 +163,21 @@ impl Acting<'_> {
 
     /// The form of the prologues: a comment if the program has our prefix, and the prefix finds the prologues of this session.
     fn form(&self) -> PrologueForm {
-        let has_prefix = |variable| Surroundings::mentions(variable, PREFIXED);
         let folders = self.invocation.folders_of_turns();
-        let is_found = || folders.iter().any(|folder| self.session.folder().starts_with(folder));
-        match self.host.shell_prefix().is_some_and(has_prefix) && is_found() {
-            true => PrologueForm::Comment,
-            false => PrologueForm::Sourced,
-        }
+        let is_found = folders.iter().any(|folder| self.session.folder().starts_with(folder));
+        PrologueForm::with(self.host.shell_prefix().filter(|_| is_found))
     }
 
-    /// The answer that puts these prologues in front of the commands of a call. `None` if the program does not support it.
+    /// The answer that gives these prologues to the commands of a call. `None` if the program does not support it.
     fn with_prologues(&self, call: &Call, prologues: &[Prologue]) -> Option<Value> {
         if !matches!(call.deeds, Deeds::Shell { .. }) {
             return None;
         }
-        let mut lines = prologues.iter().map(Prologue::line);
-        let mut put = |text: &str| Value::from(lines.next().unwrap_or_default() + without_line(text));
+        let mut prologues = prologues.iter();
+        let mut put = |text: &str| {
+            let command = without_prologue(text);
+            Value::from(prologues.next().map_or_else(|| command.clone(), |prologue| prologue.on(&command)))
+        };
         self.host.change_input(with_commands(&call.input, &mut put)?)
     }
 

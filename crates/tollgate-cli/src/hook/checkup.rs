@@ -16,10 +16,12 @@ use tollgate::settings::ShellCommands;
 use tollgate::workspace::{STATE_FOLDER, read_settings};
 
 use super::last_call;
+use super::prologue::quoted;
 use crate::global_args::GlobalArgs;
 use crate::host::event::HookEvent;
-use crate::host::{self, Canary, FoundHost, Host, Registered, Trust};
+use crate::host::{self, Canary, FoundHost, Host, Registered, ShellPrefix, Trust};
 use crate::invocation::Invocation;
+use crate::prefixed::COMMENT;
 use crate::report::diagnosis::{Fact, HookState, HostCheckup, Registration};
 use crate::report::status::{Hooks, HostStatus, HostUse};
 use crate::surroundings::Surroundings;
@@ -118,9 +120,10 @@ fn hooks(invocation: &Invocation, host: &dyn Host, folder: &Path, root: &Path) -
     let called = turns.iter().filter_map(|turns| last_call::time(turns, host.name())).max();
     let runs = read_settings(&root.join(STATE_FOLDER).join("config.toml"))
         .is_ok_and(|settings| settings.run.shell == ShellCommands::Transaction);
+    let prefix = setup.variable(folder)?;
     let tried = match setup.command_before_a_tool(folder) {
         Some(command) => try_out(host, &command).and_then(|()| match runs {
-            true => try_command(host, &command),
+            true => try_command(host, &command, prefix),
             false => Ok(None),
         }),
         None => Err("the configuration has no command".into()),
@@ -206,9 +209,13 @@ fn try_out(host: &dyn Host, command: &str) -> Result<(), String> {
     if blocked { Ok(()) } else { Err(format!("the answer to a stale write was `{}`", answer.trim())) }
 }
 
-/// Announces a shell command, runs what the hook answers, and returns the level that its run reached. `None` if the program
-/// cannot change its commands.
-fn try_command(host: &dyn Host, command: &str) -> Result<Option<String>, String> {
+/// Announces a shell command, runs what the hook answers as the program would, with the prefix that its configuration has,
+/// and returns the level that its run reached. `None` if the program cannot change its commands.
+fn try_command(
+    host: &dyn Host,
+    command: &str,
+    prefix: Option<(&str, &str)>,
+) -> Result<Option<String>, String> {
     if host.change_input(Value::Null).is_none() {
         return Ok(None);
     }
@@ -218,16 +225,32 @@ fn try_command(host: &dyn Host, command: &str) -> Result<Option<String>, String>
     fs::write(&file, "one\n").map_err(text)?;
     let config = "[guard]\ndurability = \"fast\"\n[run]\nshell = \"transaction\"\n";
     fs::write(cage.folder.join(".tollgate/config.toml"), config).map_err(text)?;
+    let start = |program: &str, text: &str| {
+        let mut shell = Command::new(program);
+        shell.args(["-c", text]);
+        // The doctor itself may run in the program.
+        if let Some(ShellPrefix::Words(name)) = host.shell_prefix() {
+            shell.env_remove(name);
+        }
+        shell.envs(prefix);
+        shell
+    };
     let payload = host.canary("tollgate-doctor", &cage.folder, Canary::BeforeCommand, &file);
-    let mut shell = Command::new("sh");
-    shell.args(["-c", command]);
-    let answer = run(shell, &cage.folder, &payload.to_string())?;
+    let answer = run(start("sh", command), &cage.folder, &payload.to_string())?;
     let changed = serde_json::from_str(&answer).ok().and_then(|answer| changed_command(&answer));
     let Some(changed) = changed else {
         return Err(format!("the answer to a command was `{}`", answer.trim()));
     };
-    let mut shell = Command::new("bash");
-    shell.args(["-c", &changed]);
+    let shell = match prefix {
+        Some((_, words)) => {
+            let text = format!("source /dev/null && eval {}", quoted(&changed));
+            let mut shell = start("sh", &format!("{words} {}", quoted(&text)));
+            // The program says which shell it means.
+            shell.env("SHELL", "bash");
+            shell
+        }
+        None => start("bash", &changed),
+    };
     let printed = run(shell, &cage.folder, "").map_err(|what| format!("a command did not run: {what}"))?;
     if printed != "one\n" {
         return Err(format!("a command printed `{}`", printed.trim()));
@@ -246,10 +269,10 @@ fn try_command(host: &dyn Host, command: &str) -> Result<Option<String>, String>
     }
 }
 
-/// The command behind a prologue, somewhere in an answer.
+/// The command with a prologue, somewhere in an answer.
 fn changed_command(answer: &Value) -> Option<String> {
     match answer {
-        Value::String(text) => text.starts_with(". /").then(|| text.clone()),
+        Value::String(text) => (text.starts_with(". /") || text.contains(COMMENT)).then(|| text.clone()),
         Value::Array(list) => list.iter().find_map(changed_command),
         Value::Object(map) => map.values().find_map(changed_command),
         _ => None,

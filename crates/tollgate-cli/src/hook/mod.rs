@@ -54,7 +54,7 @@ pub(crate) fn answer(called: &'static dyn Host, global: &GlobalArgs) -> Option<V
     let understood = catch_unwind(AssertUnwindSafe(|| {
         let bytes = read.map_err(|what| (called, Weight::Writes, what))?;
         let (host, mut heard) = understand(called, &bytes)?;
-        prologue::remove_lines(&mut heard.event);
+        prologue::remove_prologues(&mut heard.event);
         // A relative folder is relative to this process.
         if let Ok(folder) = Surroundings::look().folder {
             heard.folder = folder.join(&heard.folder);

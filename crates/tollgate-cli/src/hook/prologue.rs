@@ -5,8 +5,8 @@
 //! more, with the same text without the line, inside the run. If the file is missing, or if the shell does not tell what it
 //! executes, the command does not run.
 //!
-//! Some programs have rules that no such line passes, but can put a prefix in front of every command. There the line is a
-//! comment, and the prefix finds the file: see [`crate::prefixed`].
+//! Some programs have rules that no such line passes, but can put a prefix in front of every command, or let each of their
+//! shells read a file first. There the line is a comment, and the prefix finds the file: see [`crate::prefixed`].
 //!
 //! Each call has its own file. It lies in the private folder of the session, so no other user can write or replace it, and the
 //! hook after the tool deletes it. The run writes its record into the state of the workspace, because the sandbox of an agent
@@ -21,8 +21,10 @@ use tollgate::error::Fault;
 use tollgate::name::{Agent, TurnId};
 
 use crate::host::event::{Deeds, HookEvent};
-use crate::prefixed::{COMMENT, FOLDER, NOT_GUARDED, is_plain};
+use crate::host::{PREFIXED, ShellPrefix};
+use crate::prefixed::{COMMENT, FOLDER, NOT_GUARDED, is_plain, plain_part};
 use crate::replace::{FileAccess, replace_file};
+use crate::surroundings::Surroundings;
 use crate::words;
 
 /// A prologue, and where its run writes its record.
@@ -34,14 +36,33 @@ pub(super) struct Prologue {
     form: PrologueForm,
 }
 
-/// What the line in front of a command is.
+/// What a prologue adds to a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) enum PrologueForm {
-    /// It sources the file.
+    /// A line in front of it that sources the file.
     #[default]
     Sourced,
-    /// A comment, which names the file for [`crate::prefixed`]. The rules of the program ignore comments.
+    /// A comment in front of it, which names the file for [`crate::prefixed`]. The rules of the program ignore comments.
     Comment,
+    /// A comment at its end. The rules of the program judge how a text begins.
+    LastComment,
+}
+
+impl PrologueForm {
+    /// A comment, if the program has our prefix now.
+    pub(super) fn with(prefix: Option<ShellPrefix>) -> Self {
+        match prefix {
+            Some(ShellPrefix::Words(variable)) if Surroundings::mentions(variable, PREFIXED) => Self::Comment,
+            Some(ShellPrefix::StartFile(variable)) if is_start_file(variable) => Self::LastComment,
+            _ => Self::Sourced,
+        }
+    }
+}
+
+/// Whether this variable names a file that starts our prefix.
+fn is_start_file(variable: &str) -> bool {
+    let file = Surroundings::folder_in(variable).filter(|file| file.is_absolute());
+    file.is_some_and(|file| fs::read_to_string(file).is_ok_and(|text| text.contains(PREFIXED)))
 }
 
 /// What the run of a command needs to know.
@@ -77,18 +98,31 @@ impl Prologue {
         let prologue = Self { file, record: records.join(name), form };
         let text = match form {
             PrologueForm::Sourced => prologue.script(run),
-            PrologueForm::Comment => prologue.words(run)[1..].join("\0"),
+            PrologueForm::Comment | PrologueForm::LastComment => prologue.words(run)[1..].join("\0"),
         };
         replace_file(&prologue.file, text.as_bytes(), FileAccess::Private)?;
         Ok(prologue)
     }
 
-    /// The line.
-    pub(super) fn line(&self) -> String {
+    /// A command with this prologue.
+    pub(super) fn on(&self, command: &str) -> String {
+        let comment = format!("{COMMENT}{}", self.file.display());
         match self.form {
-            PrologueForm::Sourced => format!(". {} || exit {NOT_GUARDED}\n", self.file.display()),
-            PrologueForm::Comment => format!("{COMMENT}{}\n", self.file.display()),
+            PrologueForm::Sourced => self.line() + command,
+            PrologueForm::Comment => format!("{comment}\n{command}"),
+            PrologueForm::LastComment => {
+                // On a line of its own it cannot become a part of the end of a here-document. Otherwise a space: a rule for the
+                // whole command ends at one.
+                let between = if command.contains('\n') { '\n' } else { ' ' };
+                let (text, rest) = command.split_at(end_of_script(command));
+                format!("{text}{between}{comment}{rest}")
+            }
         }
+    }
+
+    /// The line that sources the file.
+    fn line(&self) -> String {
+        format!(". {} || exit {NOT_GUARDED}\n", self.file.display())
     }
 
     pub(super) fn record(&self) -> &Path {
@@ -153,30 +187,53 @@ exec {start} -- "$tollgate_shell" ${{tollgate_login:+"$tollgate_login"}} -c "$to
     }
 }
 
-/// A command without the line of an earlier prologue: programs report the changed command, and some models repeat it.
-pub(super) fn without_line(command: &str) -> &str {
-    let is_line = |line: &str| {
-        let sourced = line.strip_prefix(". ").and_then(|line| line.strip_suffix(" || exit 74"));
-        let path = sourced.or_else(|| line.strip_prefix(COMMENT));
-        path.is_some_and(|path| Path::new(path).parent().is_some_and(|folder| folder.ends_with(FOLDER)))
+/// Where the text ends that is executed. The program that needs a comment at the end takes a text out of `bash -c '...'` and
+/// executes it by itself.
+fn end_of_script(command: &str) -> usize {
+    let script = || {
+        let (shell, rest) = command.trim_start().split_once(char::is_whitespace)?;
+        let text = rest.trim_start().strip_prefix("-c")?.strip_prefix(char::is_whitespace)?.trim();
+        let is_shell = ["sh", "bash", "zsh"].contains(&shell.rsplit('/').next()?);
+        let is_in = |quote: char| text.len() > 1 && text.starts_with(quote) && text.ends_with(quote);
+        (is_shell && (is_in('\'') || is_in('"'))).then(|| command.trim_end().len() - 1)
     };
-    match command.split_once('\n') {
-        Some((line, rest)) if is_line(line) => rest,
-        _ => command,
-    }
+    script().unwrap_or(command.len())
 }
 
-/// Removes the lines that the hook before a tool has put in front of commands.
-pub(super) fn remove_lines(event: &mut HookEvent) {
+/// A command without an earlier prologue: programs report the changed command, and some models repeat it.
+pub(super) fn without_prologue(command: &str) -> String {
+    let is_prologue = |path: &str| Path::new(path).parent().is_some_and(|folder| folder.ends_with(FOLDER));
+    let is_line = |line: &str| {
+        let sourced = line.strip_prefix(". ").and_then(|line| line.strip_suffix(" || exit 74"));
+        sourced.or_else(|| line.strip_prefix(COMMENT)).is_some_and(is_prologue)
+    };
+    if let Some((line, rest)) = command.split_once('\n')
+        && is_line(line)
+    {
+        return rest.to_owned();
+    }
+    if let Some((text, comment)) = command.rsplit_once(COMMENT)
+        && let path = plain_part(comment)
+        && is_prologue(path)
+        && let (rest, Some(text)) = (&comment[path.len()..], text.strip_suffix([' ', '\n']))
+        && ["", "'", "\""].contains(&rest.trim_end())
+    {
+        return format!("{text}{rest}");
+    }
+    command.to_owned()
+}
+
+/// Removes the prologues that the hook before a tool has given to commands.
+pub(super) fn remove_prologues(event: &mut HookEvent) {
     let (HookEvent::Before(call) | HookEvent::Unknown(call) | HookEvent::After(call, _)) = event else {
         return;
     };
     if let Deeds::Shell { commands, .. } = &mut call.deeds {
         for command in commands {
-            *command = without_line(command).to_owned();
+            *command = without_prologue(command);
         }
         // Where a call has no id, its input is the same before and after the tool.
-        let put = &mut |text: &str| without_line(text).into();
+        let put = &mut |text: &str| without_prologue(text).into();
         if let Some(input) = with_commands(&call.input, put) {
             call.input = input;
         }
@@ -199,7 +256,8 @@ pub(super) fn with_commands(input: &Value, put: &mut dyn FnMut(&str) -> Value) -
     Some(input)
 }
 
-fn quoted(word: &str) -> String {
+/// A word as a shell reads it.
+pub(super) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
@@ -212,6 +270,10 @@ mod tests {
 
     /// A prologue whose `tollgate` only says that it runs, and then runs the command.
     fn prologue(folder: &Path, command: &str) -> Prologue {
+        prologue_of(PrologueForm::Sourced, folder, command)
+    }
+
+    fn prologue_of(form: PrologueForm, folder: &Path, command: &str) -> Prologue {
         let tollgate = folder.join("tollgate");
         fs::write(
             &tollgate,
@@ -228,7 +290,7 @@ mod tests {
             keep_running: false,
             command,
         };
-        Prologue::write(folder, "call-0", folder, PrologueForm::Sourced, &run).unwrap()
+        Prologue::write(folder, "call-0", folder, form, &run).unwrap()
     }
 
     fn run(shell: &[&str], text: &str) -> Output {
@@ -311,14 +373,41 @@ mod tests {
     }
 
     #[test]
-    fn only_the_line_of_a_prologue_is_removed() {
+    fn only_a_prologue_is_removed_and_the_command_is_as_before() {
         let folder = tempfile::tempdir().unwrap();
+        for form in [PrologueForm::Sourced, PrologueForm::Comment, PrologueForm::LastComment] {
+            let prologue = prologue_of(form, folder.path(), "true");
+            for command in
+                ["echo one\necho two", "ls", "ls # all", "bash -c 'ls' ", "cat <<E\none\nE\n", "a \\", ""]
+            {
+                let with = prologue.on(command);
+                assert!(with.contains(prologue.file.to_str().unwrap()), "{with}");
+                assert_eq!(without_prologue(&with), command, "{form:?}: {with}");
+            }
+        }
         let line = prologue(folder.path(), "true").line();
-        assert_eq!(without_line(&format!("{line}echo one\necho two")), "echo one\necho two");
-        for text in
-            ["", "echo one", ". ~/.profile\necho one", ". /etc/x || exit 74\necho one", line.trim_end()]
+        for text in [
+            "",
+            "echo one",
+            ". ~/.profile\necho one",
+            ". /etc/x || exit 74\necho one",
+            line.trim_end(),
+            "grep '# tollgate: /x' f",
+            "ls # tollgate: /etc/passwd",
+        ] {
+            assert_eq!(without_prologue(text), text);
+        }
+    }
+
+    #[test]
+    fn a_comment_at_the_end_leaves_the_beginning_and_the_meaning_of_a_command() {
+        let folder = tempfile::tempdir().unwrap();
+        for command in
+            ["echo one", "cat <<'E'\none\nE", "sh -c 'echo one'", "/bin/bash  -c \"echo one\"", "echo one #"]
         {
-            assert_eq!(without_line(text), text);
+            let with = prologue_of(PrologueForm::LastComment, folder.path(), command).on(command);
+            assert!(with.starts_with(command.trim_end_matches(['\'', '"'])), "{with}");
+            assert_eq!(run(&["bash", "-c"], &with).stdout, b"one\n", "{with}");
         }
     }
 }

@@ -9,7 +9,7 @@ use super::fields::{
     call, changed, has, heard, is, other, path, print, read, replacement, says, shell, text, unknown, write,
 };
 use super::mcp::Registry;
-use super::program::{Canary, Host, Traces};
+use super::program::{Canary, Host, ShellPrefix, Traces};
 use super::setup::{EXIT_2, Setup, Trust, command, command_or, grouped};
 
 pub(super) struct ClaudeCode;
@@ -139,8 +139,8 @@ impl Host for ClaudeCode {
         true
     }
 
-    fn shell_prefix(&self) -> Option<&'static str> {
-        Some(SHELL_PREFIX)
+    fn shell_prefix(&self) -> Option<ShellPrefix> {
+        Some(ShellPrefix::Words(SHELL_PREFIX))
     }
 
     fn switches(&self) -> &'static [&'static str] {

@@ -10,7 +10,7 @@ use super::fields::{
     call, changed, has, heard, other, path, print, read, replacement, says, shell, text, unknown, write,
 };
 use super::mcp::Registry;
-use super::program::{Canary, Host, Traces};
+use super::program::{Canary, Host, ShellPrefix, Traces};
 use super::setup::{Setup, command, command_or, grouped};
 
 pub(super) struct Gemini;
@@ -122,8 +122,19 @@ impl Host for Gemini {
         Setup::Shared { file: ".gemini/settings.json", base: json!({}), entries, variable: None }
     }
 
+    /// It runs commands with `bash -c`, and only a person can give it the variable: in a `.env` file, of which it loads one only.
+    fn shell_prefix(&self) -> Option<ShellPrefix> {
+        Some(ShellPrefix::StartFile("BASH_ENV"))
+    }
+
     fn switches(&self) -> &'static [&'static str] {
-        &[".gemini/settings.json", ".gemini/trustedFolders.json", ".gemini/extensions/*"]
+        &[
+            ".gemini/settings.json",
+            ".gemini/trustedFolders.json",
+            ".gemini/extensions/*",
+            ".gemini/.env",
+            ".gemini/tollgate.bash",
+        ]
     }
 
     fn mcp(&self) -> Registry {

@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use event::HookEvent;
 pub(crate) use mcp::Registered;
-pub(crate) use program::{Canary, Host};
+pub(crate) use program::{Canary, Host, ShellPrefix};
 pub(crate) use setup::{Became, PREFIXED, Trust};
 
 /// All programs, in the order of the help.

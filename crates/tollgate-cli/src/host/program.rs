@@ -39,8 +39,8 @@ pub(crate) trait Host: Sync {
         false
     }
 
-    /// The environment variable with which the program puts a prefix in front of every command, if it has one.
-    fn shell_prefix(&self) -> Option<&'static str> {
+    /// How all its commands can run through tollgate although its rules judge them as they are.
+    fn shell_prefix(&self) -> Option<ShellPrefix> {
         None
     }
 
@@ -83,6 +83,15 @@ pub(crate) trait Host: Sync {
 
     /// A payload about this file and session, for testing the installed hooks.
     fn canary(&self, session: &str, folder: &Path, event: Canary, file: &Path) -> Value;
+}
+
+/// A place for [`crate::prefixed`] in a program: the value of an environment variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ShellPrefix {
+    /// What the program puts in front of every command.
+    Words(&'static str),
+    /// A file that each of its shells reads first.
+    StartFile(&'static str),
 }
 
 /// The event of a canary.

@@ -136,6 +136,13 @@ impl Setup {
         })
     }
 
+    /// The variable of the program, if it has the value that this version gives it.
+    pub(crate) fn variable(&self, root: &Path) -> Result<Option<(&'static str, &'static str)>, Fault> {
+        let Self::Shared { file, variable: Some((name, value)), .. } = self else { return Ok(None) };
+        let there = read_json(&root.join(file))?.unwrap_or_default();
+        Ok((there["env"][*name] == json!(value)).then_some((*name, *value)))
+    }
+
     /// Whether any entry of ours is there, also of another version.
     pub(crate) fn is_there(&self, root: &Path) -> bool {
         self.files()

@@ -5,6 +5,7 @@ mod faults;
 mod links;
 mod payloads;
 mod places;
+mod prefix;
 mod protected;
 mod real;
 mod run;

@@ -11,7 +11,8 @@ use crate::world::{Ran, World};
 /// The programs whose commands can be changed.
 const HOSTS: [&str; 6] = ["claude-code", "codex", "gemini", "opencode", "copilot", "cline"];
 
-const SETTINGS: &str = "[guard]\nunread = \"known\"\ndurability = \"fast\"\n[run]\nshell = \"transaction\"\n";
+pub(super) const SETTINGS: &str =
+    "[guard]\nunread = \"known\"\ndurability = \"fast\"\n[run]\nshell = \"transaction\"\n";
 
 /// What came of a command.
 #[derive(Debug)]
@@ -78,7 +79,7 @@ fn put_command(value: &mut Value, old: &str, new: &str) {
 }
 
 /// A repository with a file `f`, and everything that the commands below need. It is made once, and copied.
-fn repository(settings: &str) -> World {
+pub(super) fn repository(settings: &str) -> World {
     static MADE: LazyLock<World> = LazyLock::new(make_repository);
     let world = World::with(settings);
     let from = MADE.root();
@@ -281,47 +282,6 @@ fn no_answer_decides_for_the_person_except_where_the_program_needs_it() {
     before["tool_input"] = json!({"command": "ls", "description": "d", "timeout": 5});
     let input = agent.hook(&before).json()["hookSpecificOutput"]["updatedInput"].clone();
     assert_eq!((&input["description"], &input["timeout"]), (&json!("d"), &json!(5)), "all fields are kept");
-}
-
-/// Claude Code starts every command with the prefix from its settings. The line in front of a command is a comment then.
-#[test]
-fn a_program_with_a_prefix_runs_a_command_as_a_transaction() {
-    let world = repository(SETTINGS);
-    world.run("init --host claude-code").is(0);
-    let settings: Value =
-        serde_json::from_slice(&fs::read(world.path(".claude/settings.json")).unwrap()).unwrap();
-    let prefix = settings["env"]["CLAUDE_CODE_SHELL_PREFIX"].as_str().unwrap();
-    let agent = Program::new(&world, "claude-code", "s");
-    let before = |command: &str, call: &str| agent.before(&Tool::Shell(command), call);
-    let ask = |command: &str, call: &str| {
-        let hook = world.tollgate(["hook", "claude-code"]).env("CLAUDE_CODE_SHELL_PREFIX", prefix);
-        let answer = hook.stdin(before(command, call).to_string()).ends();
-        let input = &answer.json()["hookSpecificOutput"]["updatedInput"];
-        input["command"].as_str().unwrap().to_owned()
-    };
-    let words = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
-    // As Claude Code puts it together: a snapshot of the user's shell, then the command.
-    let starts = |command: &str| {
-        let text = format!("source /dev/null && eval {} < /dev/null && pwd -P >| ../cwd", words(command));
-        world.script(&format!("{prefix} {}", words(&text))).ends()
-    };
-    let command = ask("echo $TOLLGATE_RUN it\\'s; python3 fix.py", "c");
-    assert!(command.starts_with("# tollgate: /"), "{command}");
-    let ran = starts(&command).is(0);
-    assert_eq!(ran.stdout(), "transaction it's\n", "{ran}");
-    world.holds("f", "mine\n");
-    // A command without a hook runs as without a prefix, and so does one whose comment names another file.
-    for command in ["echo $TOLLGATE_RUN plain", "# tollgate: /etc/passwd\necho $TOLLGATE_RUN plain"] {
-        assert_eq!(starts(command).is(0).stdout().trim(), "plain", "{command}");
-    }
-    // What cannot be guarded does not run.
-    let file = command.lines().next().unwrap().strip_prefix("# tollgate: ").unwrap();
-    fs::remove_file(file).unwrap();
-    let ran = starts(&command).is(74);
-    assert!(ran.stderr().contains("did not run"), "{ran}");
-    // Without tollgate, the prefix does nothing.
-    let plain = world.script(&format!("PATH=/usr/bin:/bin; {prefix} 'echo one'")).ends().is(0);
-    assert_eq!(plain.stdout(), "one\n");
 }
 
 /// Nobody would see what a server writes in a transaction before it ends.

@@ -2,14 +2,18 @@
 
 use std::fs;
 
-use super::{ledger, payloads, world};
+use super::{ledger, payloads, run, world};
 use crate::world::World;
 
-/// Makes one system call and prints its error, or 0. Arguments: `n:NUMBER`, `s:TEXT`, or `h:FLAGS` for the structure of `openat2`.
+/// Makes one system call and prints its error, or 0. Arguments: `n:NUMBER`, `s:TEXT`, `h:FLAGS` for the structure of `openat2`,
+/// `r:FLAGS` for the same with the open folder as root, or `d:FOLDER` for an open folder.
 const CALL: &str = r#"
     my ($call, @words) = @ARGV;
+    my @open;
     my @arguments = map { my ($kind, $value) = /^(.):(.*)$/s;
-        $kind eq "n" ? 0 + $value : $kind eq "h" ? pack("QQQ", $value, 0, 0) : $value . "\0" } @words;
+        $kind eq "n" ? 0 + $value : $kind eq "h" ? pack("QQQ", $value, 0, 0) : $kind eq "r" ? pack("QQQ", $value, 0, 0x10)
+        : $kind eq "d" ? do { opendir(my $folder, $value) or die "$!"; push @open, $folder; 0 + fileno($folder) }
+        : $value . "\0" } @words;
     my $answer = syscall($call, @arguments);
     print $answer < 0 ? 0 + $! : 0;
 "#;
@@ -28,7 +32,7 @@ fn error(world: &World, turn: &str, call: i64, arguments: &[&str]) -> i32 {
 #[test]
 fn each_call_that_would_destroy_an_unseen_change_fails() {
     let truncate = format!("n:{TRUNCATE}");
-    let how = format!("h:{TRUNCATE}");
+    let (how, below) = (format!("h:{TRUNCATE}"), format!("r:{TRUNCATE}"));
     let write_only = format!("n:{}", libc::O_WRONLY);
     let read_and_truncate = format!("n:{}", libc::O_RDONLY | libc::O_TRUNC);
     let create = format!("n:{}", TRUNCATE | libc::O_CREAT);
@@ -40,7 +44,9 @@ fn each_call_that_would_destroy_an_unseen_change_fails() {
         ("openat, a part", libc::SYS_openat, vec![HERE, "s:./f", &write_only]),
         ("openat, for reading", libc::SYS_openat, vec![HERE, "s:f", &read_and_truncate]),
         ("openat, through a link", libc::SYS_openat, vec![HERE, "s:link", &truncate]),
+        ("openat, below a folder", libc::SYS_openat, vec!["d:.", "s:f", &truncate]),
         ("openat2", libc::SYS_openat2, vec![HERE, "s:f", &how, "n:24"]),
+        ("openat2, below a root", libc::SYS_openat2, vec!["d:.", "s:/f", &below, "n:24"]),
         ("truncate", libc::SYS_truncate, vec!["s:f", "n:0"]),
         ("renameat, over it", libc::SYS_renameat, vec![HERE, "s:t", HERE, "s:f"]),
         ("renameat, away", libc::SYS_renameat, vec![HERE, "s:f", HERE, "s:x"]),
@@ -98,6 +104,11 @@ fn each_call_that_would_change_a_protected_path_fails() {
         ("fchownat", libc::SYS_fchownat, vec![HERE, "s:.tollgate/version", "n:0", "n:0", "n:0"]),
         ("setxattr", libc::SYS_setxattr, vec!["s:.tollgate/version", "s:user.a", "s:b", "n:1", "n:0"]),
         ("removexattr", libc::SYS_removexattr, vec!["s:.tollgate/version", "s:user.a"]),
+        ("lsetxattr", libc::SYS_lsetxattr, vec!["s:.tollgate/version", "s:user.a", "s:b", "n:1", "n:0"]),
+        ("lremovexattr", libc::SYS_lremovexattr, vec!["s:.tollgate/version", "s:user.a"]),
+        ("setxattrat", 463, vec![HERE, "s:.tollgate/version", "n:0", "s:user.a", "n:0", "n:0"]),
+        ("removexattrat", 466, vec![HERE, "s:.tollgate/version", "n:0", "s:user.a"]),
+        ("file_setattr", 469, vec![HERE, "s:.tollgate/version", "n:0", "n:0", "n:0"]),
     ];
     #[cfg(target_arch = "x86_64")]
     calls.extend([
@@ -138,9 +149,69 @@ fn each_call_that_would_change_a_protected_path_fails() {
 fn calls_that_would_open_files_unseen_do_not_exist() {
     let world = world();
     let turn = world.turn("blue");
-    for call in [libc::SYS_io_uring_setup, libc::SYS_open_by_handle_at] {
+    for call in [
+        libc::SYS_io_uring_setup,
+        libc::SYS_io_uring_enter,
+        libc::SYS_io_uring_register,
+        libc::SYS_open_by_handle_at,
+    ] {
         assert_eq!(error(&world, &turn, call, &["n:8", "n:0"]), libc::ENOSYS);
     }
+}
+
+/// A program for 32 bits that empties the file `f` and then crashes. Its calls have other numbers.
+#[cfg(target_arch = "x86_64")]
+fn program_of_32_bits() -> Vec<u8> {
+    let code: &[u8] = &[
+        0xb8, 5, 0, 0, 0, // the call `open`
+        0xbb, 0x67, 0x80, 0x04, 0x08, // the path
+        0xb9, 1, 2, 0, 0, // O_WRONLY | O_TRUNC
+        0xcd, 0x80, // makes the call
+        0x0f, 0x0b, // no instruction
+        b'f', 0,
+    ];
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let length = 0x54 + code.len() as u32;
+    let header = [
+        // What it is, where it begins, where its one segment is described,
+        words(&[
+            0x464c_457f,
+            0x0001_0101,
+            0,
+            0,
+            0x0003_0002,
+            1,
+            0x0804_8054,
+            0x34,
+            0,
+            0,
+            0x0020_0034,
+            0x0028_0001,
+            0,
+        ]),
+        // and that segment: the whole file, to be executed.
+        words(&[1, 0, 0x0804_8000, 0x0804_8000, length, length, 5, 0x1000]),
+    ];
+    [header.concat(), code.to_vec()].concat()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_program_of_another_architecture_opens_no_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = world();
+    let program = world.tmp().join("program");
+    fs::write(&program, program_of_32_bits()).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let program = program.to_str().unwrap();
+    world.script(&format!("{program}; true")).ends();
+    if fs::read_to_string(world.path("f")).unwrap() == "one\n" {
+        // This kernel executes no such programs.
+        return;
+    }
+    world.puts("f", "one\n");
+    run(&world, "gate", &[program]);
+    world.holds("f", "one\n");
 }
 
 #[test]

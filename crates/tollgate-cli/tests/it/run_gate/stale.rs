@@ -1,6 +1,7 @@
 //! Real programs that read a file, and write it after another program has changed it.
 
 use super::{SAVES, go, interrupted, ledger, payloads, run, world};
+use crate::hook::{Program, Tool};
 use crate::world::{hash, until};
 
 /// Programs that read `f`, pause, and write or delete it.
@@ -223,6 +224,34 @@ fn an_append_keeps_both_changes() {
     let words = ["sh", "-c", "cat f > /dev/null; ../pause; echo two >> f"];
     interrupted(&world, "gate", &words, || world.puts("f", "foreign\n")).is(0);
     world.holds("f", "foreign\ntwo\n");
+}
+
+/// The refusal of the stale write cannot be recorded, because a folder is in the way.
+#[test]
+fn a_call_that_tollgate_cannot_judge_fails_and_the_command_says_so() {
+    let world = world();
+    let words = ["sh", "-c", "cat f > /dev/null; ../pause; echo two > f"];
+    let ran = interrupted(&world, "gate", &words, || {
+        world.puts("f", "foreign\n");
+        let _ = std::fs::remove_file(world.path(".tollgate/ledger.jsonl"));
+        std::fs::create_dir(world.path(".tollgate/ledger.jsonl")).unwrap();
+    });
+    world.holds("f", "foreign\n");
+    assert_ne!(ran.code(), Some(0), "{ran}");
+    assert!(ran.stderr().contains("tollgate could not judge it"), "{ran}");
+}
+
+#[test]
+fn a_file_that_the_tool_of_another_agent_is_about_to_write_is_busy() {
+    let world = world();
+    world.puts(".tollgate/config.toml", "[guard]\nlock_wait = \"100ms\"\n");
+    let red = Program::new(&world, "claude-code", "red");
+    red.reads("f");
+    assert_eq!(red.asks(&red.before(&Tool::Write("f", "red\n"), "c")), None);
+    let ran = run(&world, "gate", &["sh", "-c", "echo two > f"]);
+    assert!(ran.stderr().contains("Device or resource busy"), "{ran}");
+    assert_eq!(payloads(ran)[0]["error_type"], "FILE_BUSY");
+    world.holds("f", "one\n");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use super::model::{Door, Model, Speaks, Step};
+use crate::hook::prefix::start_file;
 use crate::hook::setup::approved;
 use crate::world::World;
 
@@ -53,7 +54,7 @@ pub(super) struct Real<'w> {
     pub(super) bare: bool,
     /// In Codex's own sandbox, which allows writes in the workspace only.
     pub(super) sandboxed: bool,
-    /// Rules of Codex for commands.
+    /// Rules of Codex or Gemini for commands. With rules, Gemini's shells read tollgate's file first.
     pub(super) rules: &'static str,
     /// The tools that Claude Code may use without asking.
     pub(super) allowed: &'static str,
@@ -119,7 +120,15 @@ impl<'w> Real<'w> {
                     })
                     .to_string(),
                 );
-                ("gemini", &["--yolo", "--model", "gemini-2.5-flash", "-p", "go"])
+                if self.rules.is_empty() {
+                    ("gemini", &["--yolo", "--model", "gemini-2.5-flash", "-p", "go"])
+                } else {
+                    put(".gemini/policies/rules.toml", self.rules.into());
+                    put(".gemini/tollgate.bash", start_file().into());
+                    let file = home.join(".gemini/tollgate.bash");
+                    put(".gemini/.env", format!("BASH_ENV={}\n", file.display()));
+                    ("gemini", &["--model", "gemini-2.5-flash", "-p", "go"])
+                }
             }
             Speaks::Opencode => {
                 put(

@@ -200,6 +200,41 @@ fn a_command_that_claude_code_does_not_allow_does_not_run() {
     assert!(line.is_some_and(|line| line["payload"]["via"] == "run"), "{lines}");
 }
 
+/// The rules of Gemini judge the command of the model, and not the comment that guards it. Without a rule for a command, nobody
+/// could be asked, so it does not run.
+#[test]
+fn a_command_that_gemini_does_not_allow_does_not_run_and_the_others_are_transactions() {
+    let Some(bin) = programs() else { return };
+    let world = repository();
+    let mut script = vec![
+        step(Shell("touch forbidden"), Done),
+        step(Shell("cat stashed && touch forbidden"), Done),
+        step(Shell("mkdir asked"), Done),
+    ];
+    script.extend(more_stories(&world.root(), &["python", "script", "stashed"]));
+    let mut real = Real::new(&world, Speaks::Gemini, script);
+    real.rules = r#"
+        [[rule]]
+        toolName = "run_shell_command"
+        commandPrefix = ["cat", "python3", "sh fix.sh", "git stash"]
+        decision = "allow"
+        priority = 100
+
+        [[rule]]
+        toolName = "run_shell_command"
+        commandPrefix = "touch"
+        decision = "deny"
+        priority = 200
+        denyMessage = "the rule says no"
+    "#;
+    real.plays(bin);
+    assert!(!world.path("forbidden").exists(), "the rule did not fire");
+    assert!(!world.path("asked").exists(), "nobody has allowed this command");
+    let (_, _, shown) = real.model.ended();
+    assert_eq!(shown.matches("the rule says no").count(), 2, "{shown}");
+    commands_ran(&world);
+}
+
 /// Without hooks, the whole program runs in the gate: also its own sandbox.
 #[test]
 fn codex_inside_the_gate_overwrites_no_unseen_change() {

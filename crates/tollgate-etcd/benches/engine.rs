@@ -201,7 +201,7 @@ fn claim_among(cluster: &Cluster, tasks: usize) -> [f64; 3] {
     let begun = |_| {
         let vault = vault(&url, "new");
         timed(&mut || {
-            std::mem::forget(vault.claim_next(&request(0), now).unwrap().0.expect("there are more"))
+            std::mem::forget(vault.claim_next(&request(0), now).unwrap().0.expect("there are more"));
         })
     };
     let begun: Vec<f64> = (0..20).map(begun).collect();

@@ -4,10 +4,11 @@
 //! write and says why, within a deadline that is shorter than the program's. If the call may proceed, there is no answer: an
 //! "allow" would suppress the program's own question to the user.
 //!
-//! Data flows one way: `plan` (which files?) -> `places` (in which workspaces?) -> `acting` (settle old calls, judge this one) -> `session` -> `settle` ->
-//! `pending_call`.
+//! Data flows one way: `plan` (which files?) -> `places` (in which workspaces?) -> `acting` (settle old calls, judge this one) -> `session` (`agent_names`: whose?) ->
+//! `settle` -> `pending_call`.
 
 mod acting;
+mod agent_names;
 pub(crate) mod checkup;
 mod formatter;
 mod last_call;
@@ -309,7 +310,8 @@ impl Hook {
             ShellCommands::Parse => invocation.new_turns()?,
             ShellCommands::Transaction => invocation.new_turns_for_runs()?,
         };
-        let session = HookSession::open(&turns, self.names(), invocation.named_by_environment()?)?;
+        let named = invocation.named_by_environment()?;
+        let session = HookSession::open(&turns, self.names(), named, gate.workspace())?;
         if self.is_own {
             session.note_own_hook()?;
         } else if session.has_own_hook() && self.has_own_hook(root) {

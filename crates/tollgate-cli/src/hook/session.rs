@@ -1,9 +1,9 @@
 //! One agent of one session: the state that its short-lived hook processes share.
 //!
-//! Each agent has a folder beside the turns, private to the user and in memory where possible. It has the id of the running
-//! turn, the tool calls in progress, and a mark for each refusal. Several hooks of one agent may run at the same time. So
-//! each file is created or removed in one step, and the one file that is read and then changed, the running turn, has a
-//! lock. There is no background process. Folders that nothing has touched for a day are deleted.
+//! Each agent has a folder beside the turns, private to the user and in memory where possible. It has the name of the session,
+//! the id of the running turn, the tool calls in progress, and a mark for each refusal. Several hooks of one agent may run at
+//! the same time. So each file is created, replaced or removed in one step, and the one file that is read and then changed, the
+//! running turn, has a lock. There is no background process. Folders that nothing has touched for a day are deleted.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,7 +18,9 @@ use tollgate::name::{Agent, TurnId};
 use tollgate::path::{escape, unescape};
 use tollgate::shared_turn::{SharedTurn, SharedTurns};
 use tollgate::turn::TurnState;
+use tollgate::workspace::Workspace;
 
+use super::agent_names::NameRequest;
 use super::pending_call::{self, Expectation, PendingCall, Since};
 use super::settle;
 use crate::replace::{FileAccess, make_folder, replace_file};
@@ -44,19 +46,25 @@ impl<'t> HookSession<'t> {
         turns: &'t SharedTurns,
         [host, session, subagent]: [&str; 3],
         named: Option<Agent>,
+        workspace: &Workspace,
     ) -> Result<Self, Fault> {
-        let key = key_of([host, session, subagent]);
+        let folder_of = |key: &str| turns.folder().join("hooks").join(key);
+        let main = key_of([host, session, ""]);
         let mut name = match named {
             Some(agent) => agent.to_string(),
-            None => format!("{host}-{}", &hash(&[host, session])[..8]),
+            None => {
+                let hashed = format!("{host}-{}", &hash(&[host, session])[..8]).parse()?;
+                let request = NameRequest { host, key: &main, hashed };
+                request.name(turns, &folder_of(&main), workspace).to_string()
+            }
         };
         if !subagent.is_empty() {
             let suffix = &hash(&[subagent])[..6];
             name.truncate(LONGEST_NAME - 1 - suffix.len());
             name = format!("{name}.{suffix}");
         }
-        let folder = turns.folder().join("hooks").join(&key);
-        Ok(Self { turns, folder, agent: name.parse()?, key })
+        let key = key_of([host, session, subagent]);
+        Ok(Self { turns, folder: folder_of(&key), agent: name.parse()?, key })
     }
 
     /// Notes that the program has called its own hook in this session.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::world::World;
 
 /// All calls that can change a file, and `openat`, which can create one.
-const CALLS: &str = "openat,write,pwrite64,rename,renameat,renameat2,unlink,unlinkat,ftruncate,mkdir,mkdirat,link,linkat,\
+pub(crate) const CALLS: &str = "openat,write,pwrite64,rename,renameat,renameat2,unlink,unlinkat,ftruncate,mkdir,mkdirat,link,linkat,\
                      symlinkat,utimensat,fchmod,fallocate,copy_file_range,sendfile";
 
 /// One verb under test.
@@ -54,7 +54,7 @@ fn trace(world: &World, more: &[String], verb: &[String], log: &Path) {
 }
 
 /// The calls that change a file, each by its name and its number among the calls of that name.
-fn changing_calls(log: &str) -> Vec<(String, usize)> {
+pub(crate) fn changing_calls(log: &str) -> Vec<(String, usize)> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut changing = Vec::new();
     for line in log.lines() {

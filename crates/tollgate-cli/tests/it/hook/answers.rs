@@ -154,13 +154,9 @@ fn words(world: &World, agent: &Program<'_>, tool: &Tool<'_>) -> String {
     let (first, rest) = reason.split_once('\n').unwrap();
     assert!(first.starts_with("{\"error_type\":"), "{reason}");
     let shown = rest.replace(world.root().to_str().unwrap(), "[W]");
-    // The agent's name contains a hash of the session.
-    let hidden = |word: &str| match word.strip_prefix("`gemini-") {
-        Some(rest) => Some(format!("`gemini-[SESSION]`{}", if rest.ends_with(':') { ":" } else { "" })),
-        None => word.parse::<u32>().is_ok().then(|| "[N]".to_owned()),
-    };
     let words = |line: &str| {
-        line.split(' ').map(|word| hidden(word).unwrap_or(word.into())).collect::<Vec<_>>().join(" ")
+        let shown = |word| if str::parse::<u32>(word).is_ok() { "[N]" } else { word };
+        line.split(' ').map(shown).collect::<Vec<_>>().join(" ")
     };
     shown.lines().map(words).collect::<Vec<_>>().join("\n")
 }
@@ -175,12 +171,12 @@ fn the_text_for_models() {
     other.reads("a.txt").writes("a.txt", "one\nTWO\n").ran();
     let write = Tool::Write("a.txt", "mine\n");
     insta::assert_snapshot!(words(&world, &agent, &write), @r#"
-    `a.txt` was changed by `gemini-[SESSION]` [N] s ago since you last saw it. Read the whole of `a.txt` again, redo your change on what you find, then write.
+    `a.txt` was changed by `gemini-1` [N] s ago since you last saw it. Read the whole of `a.txt` again, redo your change on what you find, then write.
     Nothing was changed.
     "#);
     insta::assert_snapshot!(words(&world, &agent, &write), @r#"
     This is the same call that was just refused. It was refused again, for the same reason.
-    `a.txt` was changed by `gemini-[SESSION]` [N] s ago since you last saw it. Read the whole of `a.txt` again, redo your change on what you find, then write.
+    `a.txt` was changed by `gemini-1` [N] s ago since you last saw it. Read the whole of `a.txt` again, redo your change on what you find, then write.
     Changes since you last saw it:
     --- what you read
     +++ on disk
@@ -202,7 +198,7 @@ fn the_text_for_models() {
     world.puts("b.txt", "one\n");
     assert_eq!(other.asks(&other.before(&Tool::Write("b.txt", "x"), "c")), None);
     insta::assert_snapshot!(words(&world, &agent, &Tool::Write("b.txt", "mine\n")), @r#"
-    `b.txt` is busy: `gemini-[SESSION]` is about to write it. Wait a moment, read `b.txt` again, then retry.
+    `b.txt` is busy: `gemini-1` is about to write it. Wait a moment, read `b.txt` again, then retry.
     Nothing was changed.
     "#);
 }

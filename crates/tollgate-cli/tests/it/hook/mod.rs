@@ -3,6 +3,7 @@
 mod answers;
 mod faults;
 mod links;
+mod names;
 mod payloads;
 mod places;
 mod prefix;

@@ -39,6 +39,8 @@ fn main() {
         return;
     }
     let server = Server::start("");
+    println!("| what | tollgate | compared with | ratio | aim |");
+    println!("|---|---|---|---|---|");
     for clients in [1, 8] {
         compare(&server, clients);
     }
@@ -196,9 +198,13 @@ fn compare(server: &Server, clients: usize) {
         }
     }
     let [cas, look_cas, step, claim, steps, claims] = figures.map(median);
-    println!("{clients} clients at a time, per second");
-    println!("  bare compare-and-swap     {cas:6.0}   step of a claim  {step:6.0}   ratio {steps:.2}");
-    println!("  look and compare-and-swap {look_cas:6.0}   whole claim      {claim:6.0}   ratio {claims:.2}");
+    let row = |what: &str, ours: f64, bare: f64, ratio: f64| {
+        println!(
+            "| {what}, {clients} at a time | {ours:.0} per second | {bare:.0} per second | {ratio:.2} | 0.8 |"
+        );
+    };
+    row("steps of a claim, against bare compare-and-swaps", step, cas, steps);
+    row("whole claims, against a look and a compare-and-swap", claim, look_cas, claims);
 }
 
 /// Claims by name and from a queue, among few and among many tasks.
@@ -231,17 +237,17 @@ fn among_many(server: &Server) {
             time(&mut || drop(vault.claim_next(&request(), now).expect("no fault").0.expect("claimed")))
         };
         let begun: Vec<f64> = (0..20).map(next).collect();
-        println!(
-            "among {tasks:6} tasks: claim by name {:.2} ms, first queue {:.1} ms, next of it {:.2} ms, next of a new process {:.2} ms",
-            median(named.clone()),
-            first.as_secs_f64() * 1e3,
-            median(queued.clone()),
-            median(begun.clone()),
-        );
-        figures.push([named, queued, begun].map(median));
+        figures.push([named, queued, begun, vec![first.as_secs_f64() * 1e3]].map(median));
     }
-    let [named, queued, begun] = [0, 1, 2].map(|n| figures[1][n] / figures[0][n]);
-    println!("  ratios: by name {named:.2}, next of a queue {queued:.2}, next of a new process {begun:.2}");
+    for (n, what) in
+        ["by name", "the next of a queue", "the next, by a new process", "the first look"].iter().enumerate()
+    {
+        let (few, many) = (figures[0][n], figures[1][n]);
+        println!(
+            "| a claim among 100,000 tasks, against 100: {what} | {many:.2} ms | {few:.2} ms | {:.2} | 1 |",
+            many / few
+        );
+    }
 }
 
 /// Many listeners, each with connections of its own, while tasks are claimed and released.
@@ -284,9 +290,9 @@ fn listen(server: &Server) {
                 .expect("released");
         }
         println!(
-            "{LISTENERS} listeners: {:.0} steps per second",
+            "| {LISTENERS} listeners | {:.0} steps per second | | | |",
             2.0 * tasks as f64 / started.elapsed().as_secs_f64()
         );
     });
-    println!("  they saw {} of {} events", seen.into_inner(), LISTENERS * 2 * tasks);
+    println!("| events that they saw | {} | {} | | all |", seen.into_inner(), LISTENERS * 2 * tasks);
 }

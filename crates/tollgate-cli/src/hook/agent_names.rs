@@ -41,8 +41,8 @@ const NOTED: Duration = Duration::from_secs(3600);
 /// The most sessions in the file, so that it stays small: a hundred new ones a day.
 const MOST: usize = 700;
 
-/// The longest wait for the lock. Its holder writes one small file.
-const WAIT: Duration = Duration::from_secs(1);
+/// The longest wait for the lock. Its holder writes one small file, but the machine may be busy. Half of a hook's deadline.
+const WAIT: Duration = Duration::from_secs(4);
 
 /// The sessions of a workspace and their names.
 #[derive(Serialize, Deserialize)]

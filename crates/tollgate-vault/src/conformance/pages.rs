@@ -10,15 +10,15 @@ use crate::store::TaskSummary;
 use tollgate_base::digest::Digest;
 use tollgate_base::task::TaskName;
 
-type Place = (Option<Rank>, TaskName, State);
+type RankedName = (Option<Rank>, TaskName, State);
 
-fn place(task: &TaskSummary) -> Place {
+fn place(task: &TaskSummary) -> RankedName {
     let rank = task.brief.as_ref().ok().map(|brief| brief.rank(task.modified));
     (rank, task.name.clone(), task.slot.state())
 }
 
 /// The whole queue, in pages of this size; `None` if the store has no pages.
-fn read(world: &World, limit: usize) -> Option<Vec<Place>> {
+fn read(world: &World, limit: usize) -> Option<Vec<RankedName>> {
     let (mut places, mut cursor) = (Vec::new(), Some(String::new()));
     while let Some(after) = cursor {
         let page = world.harness.store.queue_page(&after, limit, at(9)).expect("no fault");

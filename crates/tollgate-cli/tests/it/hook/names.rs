@@ -74,7 +74,10 @@ fn sessions_that_start_at_the_same_moment_get_different_names() {
         let threads: Vec<_> = (0..SESSIONS).map(|number| scope.spawn(move || started(number))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    assert_eq!(names.iter().cloned().collect::<BTreeSet<_>>(), numbered(SESSIONS), "{names:?}");
+    assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), SESSIONS, "{names:?}");
+    // On a machine that is too busy, a session may wait too long for the lock. Then it has a hash.
+    let is_as_told = |name: &String| numbered(SESSIONS).contains(name) || is_hashed(name);
+    assert!(names.iter().all(is_as_told), "{names:?}");
     for (number, given) in names.iter().enumerate() {
         assert_eq!(name(&world, &format!("s{number}")), *given);
     }

@@ -56,7 +56,7 @@ pub(crate) fn waits(slot: &Slot) -> bool {
 /// At most this many tasks after a cursor.
 pub(crate) fn page(links: &DbLinks, after: &str, limit: usize) -> Result<QueuePage> {
     let foreign = || Fault::invalid(format!("`{}` is not a cursor of this queue", after.escape_debug()));
-    let place = Place::read(after).ok_or_else(foreign)?;
+    let place = QueueCursor::read(after).ok_or_else(foreign)?;
     let (sql, most) = if limit <= SMALL { (SMALL_PAGE, SMALL) } else { (LARGE_PAGE, LARGE) };
     let head = i32::try_from(HEAD).unwrap_or(i32::MAX);
     let rows = loop {
@@ -74,8 +74,10 @@ pub(crate) fn page(links: &DbLinks, after: &str, limit: usize) -> Result<QueuePa
     };
     let shown = &rows[..rows.len().min(limit)];
     let is_last = rows.len() < most && shown.len() == rows.len();
-    let mut page =
-        QueuePage { next: shown.last().filter(|_| !is_last).map(Place::text_of), ..QueuePage::default() };
+    let mut page = QueuePage {
+        next: shown.last().filter(|_| !is_last).map(QueueCursor::text_of),
+        ..QueuePage::default()
+    };
     for row in shown {
         let state: &str = row.get(4);
         match summary(row, state.parse()?) {
@@ -99,7 +101,7 @@ fn rank(links: &DbLinks, rows: &[&Row]) -> Result<()> {
 }
 
 /// A place in the index.
-struct Place<'a> {
+struct QueueCursor<'a> {
     urgency: &'a str,
     /// In microseconds.
     modified: i64,
@@ -107,7 +109,7 @@ struct Place<'a> {
     name: &'a str,
 }
 
-impl<'a> Place<'a> {
+impl<'a> QueueCursor<'a> {
     /// The place of a cursor; `None` if it is not one of this store. The empty one comes before every task.
     fn read(cursor: &'a str) -> Option<Self> {
         if cursor.is_empty() {

@@ -76,6 +76,10 @@ pub(crate) fn create(root: &Path, state: &Path) -> Result<()> {
     let Some(_alone) = Lock::acquire(&lock, STATE_WAIT)? else {
         return Err(Fault::Locked { path: lock, waited_s: STATE_WAIT.as_secs() });
     };
+    // Another process has created it while this one waited, and may already write files of its own.
+    if check_version(&state.join("version"))? {
+        return Ok(());
+    }
     for name in names_in(state)? {
         if name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes()) {
             fs::remove_file(state.join(&name)).at("remove", state.join(&name))?;

@@ -145,7 +145,7 @@ fn size_of_the_file() {
     }
 }
 
-/// The time for one durable write of 4 KiB while so many agents write, each to a file of its own.
+/// The time for one durable write of 4 KiB while this number of agents write, each to a file of its own.
 fn agents() {
     const ROUND: Duration = Duration::from_millis(500);
     let desk = Desk::new(Durability::Durable);

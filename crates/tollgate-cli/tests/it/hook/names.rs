@@ -46,7 +46,7 @@ fn list(world: &World) -> Value {
     serde_json::from_slice(&fs::read(world.path(".tollgate/agents.json")).unwrap()).unwrap()
 }
 
-/// Makes all sessions look as if they had called their last hook so many days ago.
+/// Makes all sessions look as if they had called their last hook this number of days ago.
 fn age(world: &World, days: i64) {
     let mut list = list(world);
     let then = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(24 * days);

@@ -12,6 +12,7 @@
 
 mod disk;
 mod recording;
+mod rolled_back;
 
 use std::collections::BTreeMap;
 use std::fs;

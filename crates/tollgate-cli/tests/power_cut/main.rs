@@ -11,6 +11,7 @@
 )]
 
 mod disk;
+mod git;
 mod recording;
 mod rolled_back;
 

@@ -44,22 +44,29 @@ fn folder(campaign: &Child) -> PathBuf {
     std::env::temp_dir().join(format!("tollgate-power-cuts-{}", campaign.id()))
 }
 
-/// Whether a loop device has its file in this folder, or something is mounted there.
-fn is_in_use(folder: &Path) -> bool {
-    let folder = folder.to_str().unwrap();
+/// Whether a loop device has its file in this folder.
+fn has_device(folder: &Path) -> bool {
     let devices = fs::read_dir("/sys/block").unwrap().flatten();
     let mut files =
         devices.filter_map(|device| fs::read_to_string(device.path().join("loop/backing_file")).ok());
     // Of a file whose file system is gone, only the name is left.
-    files.any(|file| file.starts_with(folder) || file == "/disk\n")
-        || fs::read_to_string("/proc/mounts").unwrap().contains(folder)
+    files.any(|file| file.starts_with(folder.to_str().unwrap()) || file == "/disk\n")
 }
 
-/// Waits until the folder is in use or is not.
-fn wait(folder: &Path, in_use: bool, until: &mut dyn FnMut() -> bool) {
+/// Whether a process of the campaign runs, or something is left of its devices and mounts.
+fn is_in_use(folder: &Path) -> bool {
+    let name = folder.to_str().unwrap();
+    let mut processes = fs::read_dir("/proc").unwrap().flatten();
+    processes.any(|process| {
+        fs::read_to_string(process.path().join("cmdline")).is_ok_and(|line| line.contains(name))
+    }) || fs::read_to_string("/proc/mounts").unwrap().contains(name)
+        || has_device(folder)
+}
+
+fn wait(what: &str, is_so: &mut dyn FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
-    while is_in_use(folder) != in_use && !until() {
-        assert!(Instant::now() < deadline, "in use: {}", !in_use);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
         thread::sleep(Duration::from_millis(2));
     }
 }
@@ -77,21 +84,21 @@ fn power_cuts_on_a_real_file_system_lose_nothing_unless_nobody_flushes() {
         assert!(control["lost"].as_u64() > Some(0), "{report:#}");
     }
     assert!(!folder.exists());
-    wait(&folder, false, &mut || false);
+    wait("nothing is left", &mut || !is_in_use(&folder));
 }
 
 #[test]
 fn a_campaign_of_power_cuts_that_is_killed_leaves_nothing_mounted() {
     let mut campaign = campaign("10000", "0");
     let folder = folder(&campaign);
-    wait(&folder, true, &mut || campaign.try_wait().unwrap().is_some());
+    wait("it has a device", &mut || has_device(&folder) || campaign.try_wait().unwrap().is_some());
     if campaign.try_wait().unwrap().is_some() {
         assert!(report(campaign).is_none(), "it has ended too early");
         return;
     }
     campaign.kill().unwrap();
     campaign.wait().unwrap();
-    wait(&folder, false, &mut || false);
+    wait("nothing is left", &mut || !is_in_use(&folder));
     // Plain files stay, as after every kill.
     fs::remove_dir_all(&folder).unwrap();
 }

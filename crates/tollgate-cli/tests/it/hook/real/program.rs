@@ -143,6 +143,12 @@ impl<'w> Real<'w> {
                     })
                     .to_string(),
                 );
+                // Otherwise it installs the types for its plugins from npm, for up to a minute, before it asks its model.
+                for folder in [home.join(".config/opencode"), self.world.root().join(".opencode")] {
+                    fs::create_dir_all(folder.join("node_modules")).unwrap();
+                    let lock = r#"{"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}}"#;
+                    fs::write(folder.join("package-lock.json"), lock).unwrap();
+                }
                 ("opencode", &["run", "go"])
             }
             Speaks::Claude => ("claude", &["-p", "go", "--permission-mode", "acceptEdits"]),

@@ -189,7 +189,7 @@ impl Machine {
     pub(crate) fn stop(&self) -> Result<RecordedDisk> {
         let mut patience = 100;
         loop {
-            match unmount(&self.path(""), UnmountFlags::empty()) {
+            match unmount(self.path(""), UnmountFlags::empty()) {
                 Ok(()) => break,
                 Err(Errno::BUSY) if patience > 0 => {
                     patience -= 1;

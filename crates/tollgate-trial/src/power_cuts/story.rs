@@ -42,7 +42,7 @@ impl Story {
             Lane::new("red", LaneKind::Mcp, seed),
             Lane::new("green", LaneKind::Tasks, seed),
         ];
-        let with_git = machine.has_git && seed % 2 == 0;
+        let with_git = machine.has_git && seed.is_multiple_of(2);
         if with_git {
             lanes.push(Lane::new("gray", LaneKind::Git, seed));
         }

@@ -229,13 +229,16 @@ pub(crate) fn give_back(invocation: &Invocation, args: &TaskReturnArgs) -> Resul
         Err(answer) => return Ok(answer),
     };
     // A task that nobody has claimed cannot be returned: the vault says so.
-    if let Some((found, bytes)) = deciding.found(&args.task, Some(State::InProgress))?
-        && let Err(answer) = deciding.agreed(&found, &bytes, "return")?
+    let found = deciding.found(&args.task, Some(State::InProgress))?;
+    if let Some((found, bytes)) = &found
+        && let Err(answer) = deciding.agreed(found, bytes, "return")?
     {
         return Ok(answer);
     }
     let Deciding { tasks, by, .. } = &deciding;
-    let decided = with_retry(|| tasks.vault.give_back(&args.task, by, invocation.now()), &sleep)?;
+    let seen = found.and_then(|(found, _)| found.record.claim).map(|claim| claim.id);
+    let decided =
+        with_retry(|| tasks.vault.give_back(&args.task, by, seen.as_ref(), invocation.now()), &sleep)?;
     Ok(said(&args.task, decided, "returned", by))
 }
 

@@ -42,11 +42,11 @@ const PAGE: usize = 10_000;
 const HEARTBEAT: &str = "update tasks set lease_until = lease_clock() + $2::bigint * interval '1 microsecond'
     where claim = any($1) and state = 'In_Progress' returning claim";
 
-const APPLY: &str = "select * from apply_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
+const TAKE: &str = "select take_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
 
 /// Tells the listeners of a step that was taken.
-const TELL: &str =
-    "select pg_notify($2, told) from unnest($3::text[]) told where exists (select from steps where id = $1)";
+const TELL: &str = "select pg_notify($3, told) from unnest($4::text[]) told
+    where exists (select from tasks where name = $2 and $1 = any (taken))";
 
 /// A line that is missing for longer than this is waited for. Commits take less, so writers rarely have to wait with us.
 const GAP: Duration = Duration::from_millis(500);
@@ -103,15 +103,15 @@ impl PostgresStore {
         Ok(rows.first().map(|row| row.get::<_, Vec<u8>>(0).into()))
     }
 
-    /// Changes a task, and tells the listeners if it was changed.
+    /// Changes a task, which then has this name, and tells the listeners if it was changed.
     fn change(
         &self,
-        id: &StepId,
+        (id, name): (&StepId, &TaskName),
         change: (&'static str, Params<'_>),
         told: &[String],
     ) -> Result<Vec<Row>, Failure> {
         let channel = format!("tollgate_{}", self.links.options.schema);
-        self.links.call_and(change, (TELL, &[&id.as_str(), &channel, &told]))
+        self.links.call_and(change, (TELL, &[&id.as_str(), &name.as_str(), &channel, &told]))
     }
 
     /// Whether lines that are missing after this number will never come.
@@ -204,51 +204,55 @@ impl Store for PostgresStore {
         let ((in_state, in_agent), (to_state, to_agent)) = (columns(&step.from), columns(&step.to));
         let (fallback, entries) = (step.fallback_name(), lines(&step.events)?);
         let urgency = edited.as_ref().filter(|_| queue::waits(&step.to)).map(|text| urgency_of(text));
-        let params: Params<'_> = &[
-            &step.id.as_str(),
-            &step.task.as_str(),
-            &in_state,
-            &in_agent,
-            &version,
-            &to_state,
-            &to_agent,
-            &fallback.as_str(),
-            &new_text,
-            &new_record,
-            &claim,
-            &lease,
-            &entries,
-            &urgency,
-        ];
         let asked = Instant::now();
-        let told = [format!("{to_state}/{}", step.task), format!("{in_state}/{}", step.task)];
-        let applied = self.change(&step.id, (APPLY, params), &told);
-        let rows = match applied {
+        let take = |name: &TaskName| {
+            let params: Params<'_> = &[
+                &step.id.as_str(),
+                &step.task.as_str(),
+                &in_state,
+                &in_agent,
+                &version,
+                &name.as_str(),
+                &to_state,
+                &to_agent,
+                &fallback.as_str(),
+                &new_text,
+                &new_record,
+                &claim,
+                &lease,
+                &entries,
+                &urgency,
+            ];
+            let told = [format!("{to_state}/{name}"), format!("{in_state}/{}", step.task)];
+            self.change((&step.id, name), (TAKE, params), &told)
+        };
+        let taken = match take(&step.task) {
+            // There is a task of this name where it goes.
+            Err(Failure::Taken(_)) => take(&fallback),
+            taken => taken,
+        };
+        let rows = match taken {
             Ok(rows) => rows,
             Err(Failure::Lost(fault)) => return Ok(StepOutcome::Unknown(fault)),
             Err(failure) => return Err(failure.fault()),
         };
-        match rows.first() {
-            Some(row) if row.get::<_, &str>(0) == "done" => {
+        match rows.first().and_then(|row| row.get::<_, Option<&str>>(0)) {
+            Some(name) => {
                 self.copy_to_journal(&step.events);
                 if let Some(claim) = record.as_ref().and_then(|record| record.claim.as_ref()) {
                     self.held.proven(&claim.id, asked);
                 }
-                let task = TaskName::of_file(row.get(1))?;
-                Ok(StepOutcome::Done(Landed {
-                    task,
-                    slot: fields::slot(row.get(2), row.get(3))?,
-                    path: None,
-                }))
+                let task = TaskName::of_file(name)?;
+                Ok(StepOutcome::Done(Landed { task, slot: step.to.clone(), path: None }))
             }
-            _ => Ok(StepOutcome::Conflict),
+            None => Ok(StepOutcome::Conflict),
         }
     }
 
     fn add(&self, id: &StepId, task: &TaskName, text: &[u8], _now: Timestamp) -> Result<StepOutcome> {
         let sql = "select add_task($1, $2, $3, $4)";
         let params: Params<'_> = &[&id.as_str(), &task.as_str(), &text, &urgency_of(text)];
-        let rows = match self.change(id, (sql, params), &[format!("{}/{task}", State::NeedsAction)]) {
+        let rows = match self.change((id, task), (sql, params), &[format!("{}/{task}", State::NeedsAction)]) {
             Ok(rows) => rows,
             Err(Failure::Lost(fault)) => return Ok(StepOutcome::Unknown(fault)),
             Err(failure) => return Err(failure.fault()),

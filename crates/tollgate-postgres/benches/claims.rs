@@ -12,7 +12,7 @@
 #[expect(dead_code, reason = "the tests use more of it")]
 mod server;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -42,7 +42,8 @@ fn main() {
         return;
     }
     let is_wanted = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
-    let server = Server::start("");
+    // Vacuuming would be counted for whoever is measured at that moment.
+    let server = Server::start("autovacuum = off");
     println!("| what | tollgate | compared with | ratio | aim |");
     println!("|---|---|---|---|---|");
     for clients in [1, 8].into_iter().filter(|_| is_wanted("claims")) {
@@ -65,40 +66,48 @@ fn median(mut figures: Vec<f64>) -> f64 {
 #[derive(Clone, Copy)]
 struct Cost {
     time: f64,
-    /// Processor time, of all processes of the server and of all clients. It depends less on what else the machine does.
+    /// Processor time, of the processes of the server and of all clients. It depends less on what else the machine does.
     server: f64,
     clients: f64,
 }
 
-/// What it costs if every client does its share.
+/// What it costs if every client does its share, on a thread of its own.
 fn timed<C: Send>(server: &Server, clients: &mut [C], work: impl Fn(usize, &mut C) + Sync) -> Cost {
-    let used = || (server_time(server), processor_time("self"));
-    let (before, started) = (used(), Instant::now());
-    thread::scope(|scope| {
-        for (number, client) in clients.iter_mut().enumerate() {
+    let (before, started) = (server_times(server), Instant::now());
+    let used = thread::scope(|scope| {
+        let share = |(number, client)| {
             let work = &work;
-            scope.spawn(move || work(number, client));
-        }
+            scope.spawn(move || {
+                let before = processor_time("thread-self");
+                work(number, client);
+                processor_time("thread-self").saturating_sub(before)
+            })
+        };
+        let shares: Vec<_> = clients.iter_mut().enumerate().map(share).collect();
+        shares.into_iter().map(|share| share.join().expect("no panic")).sum()
     });
-    let (time, after) = (started.elapsed(), used());
+    let (time, after) = (started.elapsed(), server_times(server));
+    // A process that has ended did something else.
+    let in_server = after.iter().filter_map(|(process, after)| Some(*after - *before.get(process)?)).sum();
     let each = |time: Duration| time.as_secs_f64() * 1e6 / OPERATIONS as f64;
-    Cost { time: each(time), server: each(after.0 - before.0), clients: each(after.1 - before.1) }
+    Cost { time: each(time), server: each(in_server), clients: each(used) }
 }
 
-/// How much processor time the processes of a server have used so far. None of them may end while it is measured.
-fn server_time(server: &Server) -> Duration {
+/// How much processor time each process of a server has used so far.
+fn server_times(server: &Server) -> BTreeMap<String, Duration> {
     let data = server.folder.path().join("data");
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    let processes =
-        processes.filter(|entry| fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == data));
-    processes.map(|entry| processor_time(&entry.file_name().to_string_lossy())).sum()
+    let is_of_server =
+        |entry: &fs::DirEntry| fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == data);
+    let processes = fs::read_dir("/proc").expect("processes").flatten().filter(is_of_server);
+    let names = processes.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.map(|name| (name.clone(), processor_time(&name))).collect()
 }
 
+/// How much processor time a process with one thread, or this thread, has used so far.
 fn processor_time(process: &str) -> Duration {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    let numbers = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-    let ticks: u64 = numbers.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
-    Duration::from_millis(ticks * 10)
+    let counted = fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap_or_default();
+    let nanoseconds = counted.split_whitespace().next().and_then(|number| number.parse().ok());
+    Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
 /// A store that keeps the steps that it is to take, so that they can be taken alone.
@@ -179,7 +188,7 @@ fn compare(server: &Server, clients: usize) {
     let mut costs: [Vec<Cost>; 4] = Default::default();
     let body = vec![b'x'; 400];
     for round in 0..ROUNDS {
-        server.sql().batch_execute(&format!("delete from {schema}.tasks")).expect("empty");
+        server.sql().batch_execute(&format!("truncate {schema}.tasks")).expect("empty");
         fill(server, &schema, 2 * OPERATIONS);
         let share = OPERATIONS / clients;
         let cas = timed(server, &mut bare, |number, (sql, update, _, versions)| {
@@ -233,14 +242,12 @@ fn compare(server: &Server, clients: usize) {
     let [cas, look_cas, step, claim] = &costs;
     let row = |what: &str, ours: &[Cost], bare: &[Cost]| {
         let told = |costs: &[Cost]| {
-            let time = median(costs.iter().map(|cost| cost.time).collect());
-            // The kernel counts in steps of 10 ms, so only the sum of all rounds says something.
-            let mean = |figure: fn(&Cost) -> f64| costs.iter().map(figure).sum::<f64>() / costs.len() as f64;
+            let middle = |figure: fn(&Cost) -> f64| median(costs.iter().map(figure).collect());
             format!(
                 "{:.0} per second; {:.0} µs of processor time in the server, {:.0} µs in the clients",
-                1e6 / time,
-                mean(|cost| cost.server),
-                mean(|cost| cost.clients)
+                1e6 / middle(|cost| cost.time),
+                middle(|cost| cost.server),
+                middle(|cost| cost.clients)
             )
         };
         let ratio = median(ours.iter().zip(bare).map(|(ours, bare)| bare.time / ours.time).collect());

@@ -43,15 +43,19 @@ begin
         version = nextval('@@.versions'), xact = pg_current_xact_id()::text::bigint, changed_at = @@.lease_clock(),
         modified_at = case when new_text is null or new_text = t.text then t.modified_at else @@.lease_clock() end
         where t.name = task and t.state = in_state and t.agent = in_agent and t.version = at_version;
-    if not found then
+    if found then
+        landed := to_name;
+        foreach line in array entries loop
+            insert into @@.ledger (pos, entry) values (nextval('@@.lines'), line::json);
+        end loop;
+    else
         -- Perhaps this very step was faster, on a connection that broke. The update above has waited for it.
         select t.name into landed from @@.tasks t where t.name = any (array[task, fallback]) and step_id = any (t.taken) limit 1;
-        return landed;
     end if;
-    foreach line in array entries loop
-        insert into @@.ledger (pos, entry) values (nextval('@@.lines'), line::json);
-    end loop;
-    return to_name;
+    if landed is not null then
+        line := set_config('tollgate.step', step_id, false);
+    end if;
+    return landed;
 end $$;
 
 -- Adds a task: whether it is there because of this step.
@@ -59,6 +63,7 @@ create or replace function add_task(step_id text, task text, new_text bytea, new
 begin
     -- The task may be elsewhere by now.
     if exists (select from @@.steps s where s.id = step_id) then
+        perform set_config('tollgate.step', step_id, false);
         return true;
     end if;
     insert into @@.tasks (name, state, text, urgency, taken)
@@ -67,6 +72,7 @@ begin
         return exists (select from @@.steps s where s.id = step_id);
     end if;
     insert into @@.steps values (step_id, task, 'Needs_Action', '', clock_timestamp());
+    perform set_config('tollgate.step', step_id, false);
     return true;
 end $$;
 
@@ -86,8 +92,8 @@ end $$;
 
 -- The triggers make every change of a task count, no matter who makes it: a person with `psql` as well.
 --
--- Connections of tollgate tell the listeners after the commit, because a notification inside a transaction makes all
--- commits of the server wait for each other. People do not have to think of that.
+-- Connections of tollgate tell the listeners after the commit, if `tollgate.step` says that the step was taken: a notification inside
+-- a transaction makes all commits of the server wait for each other. People do not have to think of that.
 create or replace function new_version() returns trigger language plpgsql as $$
 begin
     if new.version <> old.version then

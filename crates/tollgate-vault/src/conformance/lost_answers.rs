@@ -293,6 +293,23 @@ pub(super) fn a_lost_answer_is_asked_for_again(fresh: Fresh<'_>) {
     }
 }
 
+pub(super) fn a_lost_answer_has_the_name_that_the_task_got(fresh: Fresh<'_>) {
+    for losing in 0..=2 {
+        let harness = fresh();
+        let forgetful = Arc::new(Forgetful::new(harness.store));
+        let store = Arc::clone(&forgetful) as Arc<dyn Store>;
+        let world = World::new(Harness { store, ..harness });
+        let task = world.add("x", "old");
+        world.release(&world.claim(&task, "blue", ClaimKind::Leased, 1), &Release::success(), 2);
+        world.add("x", "new");
+        let new = world.claim(&task, "blue", ClaimKind::Leased, 3);
+        forgetful.losing.store(losing, Ordering::SeqCst);
+        let released = world.vault.release(&task, &new.claim.id, &Release::success(), at(4));
+        let landed = released.expect("no fault").expect("it was released");
+        assert_eq!(landed.task, task.beside(new.claim.id.as_str()), "{losing} answers lost");
+    }
+}
+
 /// The owner gets a fault and not a second effect: the vault cannot know whether the step was taken.
 pub(super) fn an_owner_that_gets_no_answer_has_one_effect_and_a_fault(fresh: Fresh<'_>) {
     let harness = fresh();

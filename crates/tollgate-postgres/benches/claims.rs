@@ -12,7 +12,8 @@
 #[expect(dead_code, reason = "the tests use more of it")]
 mod server;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -31,21 +32,29 @@ use tollgate_vault::{
 use server::Server;
 
 const ROUNDS: usize = 7;
-const OPERATIONS: usize = 400;
+const OPERATIONS: usize = 800;
 const LISTENERS: usize = 200;
 
 fn main() {
-    if !server::is_installed() {
+    let parts: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    // `cargo test --benches` only wants to know whether it starts.
+    if !server::is_installed() || parts.iter().any(|word| word == "--test") {
         return;
     }
-    let server = Server::start("");
+    let is_wanted = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
+    // Vacuuming would be counted for whoever is measured at that moment.
+    let server = Server::start("autovacuum = off");
     println!("| what | tollgate | compared with | ratio | aim |");
     println!("|---|---|---|---|---|");
-    for clients in [1, 8] {
+    for clients in [1, 8].into_iter().filter(|_| is_wanted("claims")) {
         compare(&server, clients);
     }
-    among_many(&server);
-    listen(&server);
+    if is_wanted("among") {
+        among_many(&server);
+    }
+    if is_wanted("listeners") {
+        listen(&server);
+    }
 }
 
 fn median(mut figures: Vec<f64>) -> f64 {
@@ -53,16 +62,52 @@ fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// How long it takes if every client does its share.
-fn timed<C: Send>(clients: &mut [C], work: impl Fn(usize, &mut C) + Sync) -> f64 {
-    let started = Instant::now();
-    thread::scope(|scope| {
-        for (number, client) in clients.iter_mut().enumerate() {
+/// What many operations cost, in microseconds for one of them.
+#[derive(Clone, Copy)]
+struct Cost {
+    time: f64,
+    /// Processor time, of the processes of the server and of all clients. It depends less on what else the machine does.
+    server: f64,
+    clients: f64,
+}
+
+/// What it costs if every client does its share, on a thread of its own.
+fn timed<C: Send>(server: &Server, clients: &mut [C], work: impl Fn(usize, &mut C) + Sync) -> Cost {
+    let (before, started) = (server_times(server), Instant::now());
+    let used = thread::scope(|scope| {
+        let share = |(number, client)| {
             let work = &work;
-            scope.spawn(move || work(number, client));
-        }
+            scope.spawn(move || {
+                let before = processor_time("thread-self");
+                work(number, client);
+                processor_time("thread-self").saturating_sub(before)
+            })
+        };
+        let shares: Vec<_> = clients.iter_mut().enumerate().map(share).collect();
+        shares.into_iter().map(|share| share.join().expect("no panic")).sum()
     });
-    started.elapsed().as_secs_f64()
+    let (time, after) = (started.elapsed(), server_times(server));
+    // A process that has ended did something else.
+    let in_server = after.iter().filter_map(|(process, after)| Some(*after - *before.get(process)?)).sum();
+    let each = |time: Duration| time.as_secs_f64() * 1e6 / OPERATIONS as f64;
+    Cost { time: each(time), server: each(in_server), clients: each(used) }
+}
+
+/// How much processor time each process of a server has used so far.
+fn server_times(server: &Server) -> BTreeMap<String, Duration> {
+    let data = server.folder.path().join("data");
+    let is_of_server =
+        |entry: &fs::DirEntry| fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == data);
+    let processes = fs::read_dir("/proc").expect("processes").flatten().filter(is_of_server);
+    let names = processes.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.map(|name| (name.clone(), processor_time(&name))).collect()
+}
+
+/// How much processor time a process with one thread, or this thread, has used so far.
+fn processor_time(process: &str) -> Duration {
+    let counted = fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap_or_default();
+    let nanoseconds = counted.split_whitespace().next().and_then(|number| number.parse().ok());
+    Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
 /// A store that keeps the steps that it is to take, so that they can be taken alone.
@@ -140,20 +185,20 @@ fn compare(server: &Server, clients: usize) {
             (sql, update, select, vec![0_i64; OPERATIONS])
         })
         .collect();
-    let mut figures: [Vec<f64>; 6] = Default::default();
+    let mut costs: [Vec<Cost>; 4] = Default::default();
     let body = vec![b'x'; 400];
     for round in 0..ROUNDS {
-        server.sql().batch_execute(&format!("delete from {schema}.tasks")).expect("empty");
+        server.sql().batch_execute(&format!("truncate {schema}.tasks")).expect("empty");
         fill(server, &schema, 2 * OPERATIONS);
         let share = OPERATIONS / clients;
-        let cas = timed(&mut bare, |number, (sql, update, _, versions)| {
+        let cas = timed(server, &mut bare, |number, (sql, update, _, versions)| {
             for n in number * share..(number + 1) * share {
                 let done = sql.execute(update, &[&format!("t{n}"), &versions[n], &body]).expect("sql");
                 assert_eq!(done, 1);
                 versions[n] += 1;
             }
         });
-        let look_cas = timed(&mut bare, |number, (sql, update, select, versions)| {
+        let look_cas = timed(server, &mut bare, |number, (sql, update, select, versions)| {
             for n in number * share..(number + 1) * share {
                 let version: i64 = sql.query_one(select, &[&format!("t{n}")]).expect("sql").get(0);
                 assert_eq!(sql.execute(update, &[&format!("t{n}"), &version, &body]).expect("sql"), 1);
@@ -172,7 +217,7 @@ fn compare(server: &Server, clients: usize) {
             let kept = std::mem::take(&mut *postponing.1.lock().expect("no panic"));
             steps.push((Arc::clone(store), kept));
         }
-        let step = timed(&mut steps, |_, (store, steps)| {
+        let step = timed(server, &mut steps, |_, (store, steps)| {
             for step in steps {
                 assert!(matches!(store.apply(step).expect("no fault"), StepOutcome::Done(_)));
             }
@@ -181,30 +226,35 @@ fn compare(server: &Server, clients: usize) {
             .iter()
             .map(|store| Vault::new(Arc::clone(store) as Arc<dyn Store>, Terms::default()))
             .collect();
-        let claim = timed(&mut vaults, |number, vault| {
+        let claim = timed(server, &mut vaults, |number, vault| {
             for n in number * share..(number + 1) * share {
                 let task = name(format!("t{}", OPERATIONS + n));
                 vault.claim(&task, &request(), Timestamp::now()).expect("no fault").expect("claimed");
             }
         });
+        // The first round connects and prepares.
         if round > 0 {
-            let per_second = |time: f64| (share * clients) as f64 / time;
-            let all = [cas, look_cas, step, claim].map(per_second);
-            for (kept, figure) in
-                figures.iter_mut().zip(all.into_iter().chain([cas / step, look_cas / claim]))
-            {
-                kept.push(figure);
+            for (kept, cost) in costs.iter_mut().zip([cas, look_cas, step, claim]) {
+                kept.push(cost);
             }
         }
     }
-    let [cas, look_cas, step, claim, steps, claims] = figures.map(median);
-    let row = |what: &str, ours: f64, bare: f64, ratio: f64| {
-        println!(
-            "| {what}, {clients} at a time | {ours:.0} per second | {bare:.0} per second | {ratio:.2} | 0.8 |"
-        );
+    let [cas, look_cas, step, claim] = &costs;
+    let row = |what: &str, ours: &[Cost], bare: &[Cost]| {
+        let told = |costs: &[Cost]| {
+            let middle = |figure: fn(&Cost) -> f64| median(costs.iter().map(figure).collect());
+            format!(
+                "{:.0} per second; {:.0} µs of processor time in the server, {:.0} µs in the clients",
+                1e6 / middle(|cost| cost.time),
+                middle(|cost| cost.server),
+                middle(|cost| cost.clients)
+            )
+        };
+        let ratio = median(ours.iter().zip(bare).map(|(ours, bare)| bare.time / ours.time).collect());
+        println!("| {what}, {clients} at a time | {} | {} | {ratio:.2} | 0.8 |", told(ours), told(bare));
     };
-    row("steps of a claim, against bare compare-and-swaps", step, cas, steps);
-    row("whole claims, against a look and a compare-and-swap", claim, look_cas, claims);
+    row("steps of a claim, against bare compare-and-swaps", step, cas);
+    row("whole claims, against a look and a compare-and-swap", claim, look_cas);
 }
 
 /// Claims by name and from a queue, among few and among many tasks.

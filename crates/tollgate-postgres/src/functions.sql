@@ -1,4 +1,8 @@
--- The functions of a vault in PostgreSQL, format 3. They replace those of an older format.
+-- The functions of a vault in PostgreSQL, format 4. They replace those of an older format. What an older format has besides
+-- stays: a process of an earlier tollgate may still be connected.
+
+-- The last steps that were taken, the latest first. This row says where they brought the task.
+alter table tasks add column if not exists taken text[];
 
 -- The one clock that leases are measured with.
 create or replace function lease_clock() returns timestamptz language sql volatile as 'select clock_timestamp()';
@@ -17,40 +21,41 @@ exception when lock_not_available then
     return false;
 end $$;
 
--- Takes a step: `done` and where the task is now, or `conflict`.
-create or replace function apply_step(
-    step_id text, task text, in_state text, in_agent text, at_version bigint, to_state text, to_agent text,
+-- Takes a step: the name that the task has now, or null if somebody else was faster. That this name is taken in its new slot is an error. A
+-- step is most of what this server does, so it is two statements and calls nothing that it can do itself.
+create or replace function take_step(
+    step_id text, task text, in_state text, in_agent text, at_version bigint, to_name text, to_state text, to_agent text,
     fallback text, new_text bytea, new_record text, new_claim text, lease_us bigint, entries text[], new_urgency text
-) returns table (outcome text, landed_name text, landed_state text, landed_agent text) language plpgsql as $$
+) returns text language plpgsql as $$
 declare
-    landed text := task;
+    landed text;
     line text;
 begin
-    -- Before any row is locked, so that nobody who has it waits for somebody who waits for it.
-    perform pg_advisory_xact_lock_shared(@lock@);
-    if (to_state, to_agent) <> (in_state, in_agent)
-        and exists (select from @@.tasks t where t.name = task and t.state = to_state and t.agent = to_agent)
-    then
-        landed := fallback;
+    -- Before any row is locked, so that nobody who has it waits for somebody who waits for it. It is never null.
+    if pg_advisory_xact_lock_shared(@lock@) is null then
+        return null;
     end if;
     update @@.tasks t set
-        name = landed, state = to_state, agent = to_agent, text = coalesce(new_text, t.text),
+        name = to_name, state = to_state, agent = to_agent, text = coalesce(new_text, t.text),
         record = new_record::json, claim = new_claim,
-        lease_until = @@.lease_clock() + lease_us * interval '1 microsecond', urgency = new_urgency
+        lease_until = @@.lease_clock() + lease_us * interval '1 microsecond', urgency = new_urgency,
+        taken = step_id || t.taken[:7],
+        version = nextval('@@.versions'), xact = pg_current_xact_id()::text::bigint, changed_at = @@.lease_clock(),
+        modified_at = case when new_text is null or new_text = t.text then t.modified_at else @@.lease_clock() end
         where t.name = task and t.state = in_state and t.agent = in_agent and t.version = at_version;
-    if not found then
+    if found then
+        landed := to_name;
+        foreach line in array entries loop
+            insert into @@.ledger (pos, entry) values (nextval('@@.lines'), line::json);
+        end loop;
+    else
         -- Perhaps this very step was faster, on a connection that broke. The update above has waited for it.
-        return query select 'done', s.name, s.state, s.agent from @@.steps s where s.id = step_id;
-        if not found then
-            return query select 'conflict', task, in_state, in_agent;
-        end if;
-        return;
+        select t.name into landed from @@.tasks t where t.name = any (array[task, fallback]) and step_id = any (t.taken) limit 1;
     end if;
-    foreach line in array entries loop
-        insert into @@.ledger (pos, entry) values (nextval('@@.lines'), line::json);
-    end loop;
-    insert into @@.steps values (step_id, landed, to_state, to_agent, clock_timestamp());
-    return query select 'done', landed, to_state, to_agent;
+    if landed is not null then
+        line := set_config('tollgate.step', step_id, false);
+    end if;
+    return landed;
 end $$;
 
 -- Adds a task: whether it is there because of this step.
@@ -58,14 +63,16 @@ create or replace function add_task(step_id text, task text, new_text bytea, new
 begin
     -- The task may be elsewhere by now.
     if exists (select from @@.steps s where s.id = step_id) then
+        perform set_config('tollgate.step', step_id, false);
         return true;
     end if;
-    insert into @@.tasks (name, state, text, urgency) values (task, 'Needs_Action', new_text, new_urgency)
-        on conflict do nothing;
+    insert into @@.tasks (name, state, text, urgency, taken)
+        values (task, 'Needs_Action', new_text, new_urgency, array[step_id]) on conflict do nothing;
     if not found then
         return exists (select from @@.steps s where s.id = step_id);
     end if;
     insert into @@.steps values (step_id, task, 'Needs_Action', '', clock_timestamp());
+    perform set_config('tollgate.step', step_id, false);
     return true;
 end $$;
 
@@ -84,8 +91,15 @@ begin
 end $$;
 
 -- The triggers make every change of a task count, no matter who makes it: a person with `psql` as well.
+--
+-- Connections of tollgate tell the listeners after the commit, if `tollgate.step` says that the step was taken: a notification inside
+-- a transaction makes all commits of the server wait for each other. People do not have to think of that.
 create or replace function new_version() returns trigger language plpgsql as $$
 begin
+    if new.version <> old.version then
+        -- A step has done all this.
+        return new;
+    end if;
     new.version := nextval('@@.versions');
     new.xact := pg_current_xact_id()::text::bigint;
     new.changed_at := @@.lease_clock();
@@ -98,22 +112,17 @@ begin
     then
         new.urgency := null;
     end if;
+    if current_setting('tollgate.tells', true) is distinct from 'on' then
+        perform pg_notify('tollgate_' || tg_table_schema, new.state || '/' || new.name);
+    end if;
     return new;
 end $$;
 -- An urgency alone is no change of a task.
 create or replace trigger new_version
     before insert or update of name, state, agent, version, text, record, claim, lease_until, modified_at, changed_at, xact
     on tasks for each row execute function new_version();
-
--- Connections of tollgate tell the listeners after the commit, because a notification inside a transaction makes all
--- commits of the server wait for each other. People do not have to think of that.
-create or replace function tell() returns trigger language plpgsql as $$
-begin
-    perform pg_notify('tollgate_' || tg_table_schema, new.state || '/' || new.name);
-    return null;
-end $$;
-create or replace trigger tell after insert or update on tasks for each row
-    when (current_setting('tollgate.tells', true) is distinct from 'on') execute function tell();
+-- It told the listeners until format 4. Its condition was read again for every step.
+drop trigger if exists tell on tasks;
 
 create or replace function count_deletion() returns trigger language plpgsql as $$
 begin

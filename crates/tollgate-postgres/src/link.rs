@@ -6,9 +6,10 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::future::Future;
 use std::io;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use futures_util::future::{FutureExt, join, poll_fn};
+use futures_util::future::{Either, FutureExt, poll_fn, ready, select};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
@@ -31,6 +32,8 @@ pub(crate) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 pub(crate) enum Failure {
     /// The server said no. Nothing was changed, and saying it again would not help.
     Refused(Fault),
+    /// The server said no, because there is such a row already. Nothing was changed.
+    Taken(Fault),
     /// The statement was not sent.
     NotSent(Fault),
     /// The statement was sent and may have had its effect.
@@ -39,7 +42,7 @@ pub(crate) enum Failure {
 
 impl Failure {
     pub(crate) fn fault(self) -> Fault {
-        let (Self::Refused(fault) | Self::NotSent(fault) | Self::Lost(fault)) = self;
+        let (Self::Refused(fault) | Self::Taken(fault) | Self::NotSent(fault) | Self::Lost(fault)) = self;
         fault
     }
 
@@ -68,7 +71,10 @@ impl Failure {
                     Self::NotSent(unreachable())
                 }
             }
-            _ => Self::Refused(Fault::invalid(format!("`{options}` refuses: {}", answer.message()))),
+            code => {
+                let fault = Fault::invalid(format!("`{options}` refuses: {}", answer.message()));
+                if *code == SqlState::UNIQUE_VIOLATION { Self::Taken(fault) } else { Self::Refused(fault) }
+            }
         }
     }
 }
@@ -174,8 +180,8 @@ impl DbLink {
         self.wait(until, self.client.query(&statement, params))
     }
 
-    /// The same, with a second statement that follows at once, in the same round trip. It is a transaction of its own, and
-    /// nothing depends on what comes of it.
+    /// The same, with a second statement that follows at once. It is a transaction of its own, and nobody waits for its answer:
+    /// both are sent together, so the server carries it out even if this process ends.
     pub(crate) fn query_and(
         &mut self,
         (sql, params): (&'static str, Params<'_>),
@@ -183,8 +189,14 @@ impl DbLink {
         until: Instant,
     ) -> Result<Vec<Row>, Failure> {
         let (statement, then) = (self.prepared(sql, until)?, self.prepared(then, until)?);
-        let both = join(self.client.query(&statement, params), self.client.query(&then, then_params));
-        self.wait(until, both.map(|(answer, _)| answer))
+        let answer = pin!(self.client.query(&statement, params));
+        let then = pin!(self.client.query(&then, then_params));
+        let first = select(answer, then).then(|first| match first {
+            Either::Left((answer, _)) => Either::Left(ready(answer)),
+            // It could not be sent.
+            Either::Right((_, answer)) => Either::Right(answer),
+        });
+        self.wait(until, first)
     }
 
     fn prepared(&mut self, sql: &'static str, until: Instant) -> Result<Statement, Failure> {

@@ -115,6 +115,7 @@ impl DbLinks {
                 |fault, how: fn(Fault) -> Failure| Err(if lost { Failure::Lost(fault) } else { how(fault) });
             match failure {
                 Failure::Refused(fault) => return given_up(fault, Failure::Refused),
+                Failure::Taken(fault) => return given_up(fault, Failure::Taken),
                 failure if Instant::now() + pause >= end => {
                     return given_up(failure.fault(), Failure::NotSent);
                 }
@@ -141,7 +142,7 @@ impl DbLinks {
             AnswerTime::Whole => end,
         };
         let answer = ask(&mut link, until);
-        if matches!(answer, Ok(_) | Err(Failure::Refused(_))) {
+        if matches!(answer, Ok(_) | Err(Failure::Refused(_) | Failure::Taken(_))) {
             let mut idle = self.idle();
             if idle.len() < MOST_IDLE {
                 idle.push(link);

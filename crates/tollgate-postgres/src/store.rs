@@ -42,11 +42,11 @@ const PAGE: usize = 10_000;
 const HEARTBEAT: &str = "update tasks set lease_until = lease_clock() + $2::bigint * interval '1 microsecond'
     where claim = any($1) and state = 'In_Progress' returning claim";
 
-const APPLY: &str = "select * from apply_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
+const TAKE: &str = "select take_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
 
-/// Tells the listeners of a step that was taken.
-const TELL: &str =
-    "select pg_notify($2, told) from unnest($3::text[]) told where exists (select from steps where id = $1)";
+/// Tells the listeners of the step that this connection has just taken. It reads no table: then this transaction might have to
+/// wait for the disk.
+const TELL: &str = "select pg_notify($2, told) from unnest($3::text[]) told where current_setting('tollgate.step', true) = $1";
 
 /// A line that is missing for longer than this is waited for. Commits take less, so writers rarely have to wait with us.
 const GAP: Duration = Duration::from_millis(500);
@@ -204,44 +204,48 @@ impl Store for PostgresStore {
         let ((in_state, in_agent), (to_state, to_agent)) = (columns(&step.from), columns(&step.to));
         let (fallback, entries) = (step.fallback_name(), lines(&step.events)?);
         let urgency = edited.as_ref().filter(|_| queue::waits(&step.to)).map(|text| urgency_of(text));
-        let params: Params<'_> = &[
-            &step.id.as_str(),
-            &step.task.as_str(),
-            &in_state,
-            &in_agent,
-            &version,
-            &to_state,
-            &to_agent,
-            &fallback.as_str(),
-            &new_text,
-            &new_record,
-            &claim,
-            &lease,
-            &entries,
-            &urgency,
-        ];
         let asked = Instant::now();
-        let told = [format!("{to_state}/{}", step.task), format!("{in_state}/{}", step.task)];
-        let applied = self.change(&step.id, (APPLY, params), &told);
-        let rows = match applied {
+        let take = |name: &TaskName| {
+            let params: Params<'_> = &[
+                &step.id.as_str(),
+                &step.task.as_str(),
+                &in_state,
+                &in_agent,
+                &version,
+                &name.as_str(),
+                &to_state,
+                &to_agent,
+                &fallback.as_str(),
+                &new_text,
+                &new_record,
+                &claim,
+                &lease,
+                &entries,
+                &urgency,
+            ];
+            let told = [format!("{to_state}/{name}"), format!("{in_state}/{}", step.task)];
+            self.change(&step.id, (TAKE, params), &told)
+        };
+        let taken = match take(&step.task) {
+            // There is a task of this name where it goes.
+            Err(Failure::Taken(_)) => take(&fallback),
+            taken => taken,
+        };
+        let rows = match taken {
             Ok(rows) => rows,
             Err(Failure::Lost(fault)) => return Ok(StepOutcome::Unknown(fault)),
             Err(failure) => return Err(failure.fault()),
         };
-        match rows.first() {
-            Some(row) if row.get::<_, &str>(0) == "done" => {
+        match rows.first().and_then(|row| row.get::<_, Option<&str>>(0)) {
+            Some(name) => {
                 self.copy_to_journal(&step.events);
                 if let Some(claim) = record.as_ref().and_then(|record| record.claim.as_ref()) {
                     self.held.proven(&claim.id, asked);
                 }
-                let task = TaskName::of_file(row.get(1))?;
-                Ok(StepOutcome::Done(Landed {
-                    task,
-                    slot: fields::slot(row.get(2), row.get(3))?,
-                    path: None,
-                }))
+                let task = TaskName::of_file(name)?;
+                Ok(StepOutcome::Done(Landed { task, slot: step.to.clone(), path: None }))
             }
-            _ => Ok(StepOutcome::Conflict),
+            None => Ok(StepOutcome::Conflict),
         }
     }
 

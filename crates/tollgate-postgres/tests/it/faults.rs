@@ -44,7 +44,7 @@ fn without_the_comparison_of_versions_a_task_has_two_live_owners() {
     // Any step finds its task, wherever it is and whatever has happened to it.
     let compared =
         "where t.name = task and t.state = in_state and t.agent = in_agent and t.version = at_version";
-    sabotage(&server, "crew", "apply_step", compared, "where t.name = task");
+    sabotage(&server, "crew", "take_step", compared, "where t.name = task");
     let crew = Crew::start(&server.url("crew"), 100, LEASE);
     crew.wait_for_all();
     let wrong = crew.judge(&[]);

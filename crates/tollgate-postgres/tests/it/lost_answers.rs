@@ -78,9 +78,7 @@ fn without_the_ids_of_steps_a_claim_whose_answer_was_lost_is_lost() {
     let vault = vault(options(port, "forgetful"));
     let (task, now) = ("x".parse().unwrap(), Timestamp::now());
     vault.add(&task, b"text", now).unwrap();
-    let remembered =
-        "insert into \"forgetful\".steps values (step_id, landed, to_state, to_agent, clock_timestamp());";
-    sabotage(&server, "forgetful", "apply_step", remembered, "");
+    sabotage(&server, "forgetful", "take_step", "taken = step_id || t.taken[:7]", "taken = t.taken");
     *order.lock().unwrap() = Some(Fate::CutAfter(b"\"CLAIM\"".to_vec()));
     let denied = vault.claim(&task, &request("blue"), now).unwrap().unwrap_err();
     assert_eq!(denied, Denial::RaceLost(task), "against itself");

@@ -239,7 +239,10 @@ fn verbs() -> Vec<VerbCase> {
             name: "return",
             tells: &["RELEASE"],
             prepare: claim,
-            act: |vault, task| matches!(vault.give_back(task, "me", at(3)), Ok(Ok(_))),
+            act: |vault, task| {
+                let claim = vault.get(task, at(2)).expect("it is there").record.claim.expect("claimed");
+                matches!(vault.give_back(task, "me", Some(&claim.id), at(3)), Ok(Ok(_)))
+            },
             to: Slot::NEEDS_ACTION,
         },
         VerbCase {
@@ -287,6 +290,23 @@ pub(super) fn a_lost_answer_is_asked_for_again(fresh: Fresh<'_>) {
             let shape = (text.lines().count(), text.matches("<!-- tollgate").count());
             assert_eq!(*expected.get_or_insert(shape), shape, "{told}: {text}");
         }
+    }
+}
+
+pub(super) fn a_lost_answer_has_the_name_that_the_task_got(fresh: Fresh<'_>) {
+    for losing in 0..=2 {
+        let harness = fresh();
+        let forgetful = Arc::new(Forgetful::new(harness.store));
+        let store = Arc::clone(&forgetful) as Arc<dyn Store>;
+        let world = World::new(Harness { store, ..harness });
+        let task = world.add("x", "old");
+        world.release(&world.claim(&task, "blue", ClaimKind::Leased, 1), &Release::success(), 2);
+        world.add("x", "new");
+        let new = world.claim(&task, "blue", ClaimKind::Leased, 3);
+        forgetful.losing.store(losing, Ordering::SeqCst);
+        let released = world.vault.release(&task, &new.claim.id, &Release::success(), at(4));
+        let landed = released.expect("no fault").expect("it was released");
+        assert_eq!(landed.task, task.beside(new.claim.id.as_str()), "{losing} answers lost");
     }
 }
 

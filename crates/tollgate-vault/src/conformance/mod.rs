@@ -31,7 +31,7 @@ pub use harness::{ByHand, Fresh, Harness, Interrupt, Interrupted};
 
 /// All checks.
 pub fn run(fresh: Fresh<'_>) {
-    let checks: [fn(Fresh<'_>); 32] = [
+    let checks: [fn(Fresh<'_>); 33] = [
         life::a_task_is_added_once,
         life::a_task_goes_through_its_life,
         life::a_stale_step_does_nothing,
@@ -59,6 +59,7 @@ pub fn run(fresh: Fresh<'_>) {
         recovery::a_zombie_changes_nothing,
         recovery::interrupted_steps_are_healed,
         lost_answers::a_lost_answer_is_asked_for_again,
+        lost_answers::a_lost_answer_has_the_name_that_the_task_got,
         lost_answers::an_owner_that_gets_no_answer_has_one_effect_and_a_fault,
         lost_answers::a_task_whose_answer_was_lost_is_added_once,
         lost_answers::a_task_that_was_added_and_claimed_is_not_added_again,

@@ -4,7 +4,7 @@
 //! elsewhere: another machine, which keeps its power. Its state at every moment is kept, because a cut takes this machine
 //! back in time, and the remote must be as it was then.
 //!
-//! Everything is mounted in a mount namespace of this process, so nothing stays mounted when it ends, however it ends.
+//! Everything is mounted in a mount namespace of this process, so nothing stays mounted when it ends.
 
 use std::fs;
 use std::io::Write;
@@ -272,6 +272,13 @@ impl Machine {
         copy(&remotes.join(then.to_string()), &self.remote())?;
         // From now on this is the latest, whatever was pushed after other cuts.
         copy(&self.remote(), &remotes.join(nanoseconds(SystemTime::now()).to_string()))
+    }
+}
+
+impl Drop for Machine {
+    /// After a failure, the disk may still be mounted.
+    fn drop(&mut self) {
+        let _ = self.stop();
     }
 }
 

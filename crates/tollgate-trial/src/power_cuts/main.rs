@@ -18,12 +18,15 @@ mod report;
 mod story;
 
 use std::fs;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use clap::Parser;
-use rustix::process::{Signal, geteuid, set_parent_process_death_signal};
+use rustix::process::geteuid;
 
 use chance::Chance;
 use machine::{FileSystem, Machine, Result, at};
@@ -58,6 +61,9 @@ struct Cli {
     inside: Option<PathBuf>,
 }
 
+/// Whether the process that waits for the campaign is gone.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match &cli.inside {
@@ -71,13 +77,20 @@ fn main() -> ExitCode {
 }
 
 /// Runs this program again where its mounts are its own, and removes what it leaves.
+///
+/// Only this process may be killed, for instance by the interrupt key. The other one unmounts its disk before it ends: the
+/// kernel would wait forever for a disk that its own process serves.
 fn go_inside() -> Result<ExitCode> {
     let folder = std::env::temp_dir().join(format!("tollgate-power-cuts-{}", std::process::id()));
     fs::create_dir(&folder).map_err(at(&folder))?;
     let this = std::env::current_exe().map_err(at(Path::new("power-cuts")))?;
     let mut again = Command::new("unshare");
     again.args(["--mount", "--propagation", "private", "--"]).arg(this).args(std::env::args_os().skip(1));
-    let ended = again.arg("--inside").arg(&folder).status();
+    again.arg("--inside").arg(&folder).stdin(Stdio::piped()).process_group(0);
+    let mut inside = again.spawn().map_err(at(Path::new("unshare")))?;
+    // The end of this stream tells it that this process is gone.
+    let _stream = inside.stdin.take();
+    let ended = inside.wait();
     let _ = fs::remove_dir_all(&folder);
     let ended = ended.map_err(at(Path::new("unshare")))?;
     Ok(ExitCode::from(u8::try_from(ended.code().unwrap_or(2)).unwrap_or(2)))
@@ -95,8 +108,10 @@ fn missing() -> Option<String> {
 }
 
 fn campaign(cli: &Cli, folder: &Path) -> Result<ExitCode> {
-    // Nothing stays mounted if the process that waits for this one is killed.
-    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        IS_OVER.store(true, Ordering::Relaxed);
+    });
     let began = Instant::now();
     let mut report = Report { seed: cli.seed.unwrap_or_else(chance::seed), ..Report::default() };
     let (there, missing) = match missing() {
@@ -140,6 +155,9 @@ fn row(
         let story = Story::record(machine, formatted, story_seed, control)?;
         let mut chance = Chance::new(story_seed, "cuts");
         for _ in 0..cli.cuts.min(images - row.images) {
+            if IS_OVER.load(Ordering::Relaxed) {
+                return Err("the campaign was stopped".to_owned());
+            }
             let mut found = Row::new(machine.kind.name(), control);
             let cut = story.choose(machine, &mut chance);
             let blocks = story.cut(machine, &cut, &mut chance, &mut found)?;

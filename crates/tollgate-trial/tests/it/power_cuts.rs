@@ -44,23 +44,26 @@ fn folder(campaign: &Child) -> PathBuf {
     std::env::temp_dir().join(format!("tollgate-power-cuts-{}", campaign.id()))
 }
 
-/// Whether a loop device has its file in this folder.
-fn has_device(folder: &Path) -> bool {
+/// The files of all loop devices.
+fn files_of_devices() -> Vec<String> {
     let devices = fs::read_dir("/sys/block").unwrap().flatten();
-    let mut files =
-        devices.filter_map(|device| fs::read_to_string(device.path().join("loop/backing_file")).ok());
-    // Of a file whose file system is gone, only the name is left.
-    files.any(|file| file.starts_with(folder.to_str().unwrap()) || file == "/disk\n")
+    devices.filter_map(|device| fs::read_to_string(device.path().join("loop/backing_file")).ok()).collect()
+}
+
+fn has_device(folder: &Path) -> bool {
+    files_of_devices().iter().any(|file| file.starts_with(folder.to_str().unwrap()))
 }
 
 /// Whether a process of the campaign runs, or something is left of its devices and mounts.
 fn is_in_use(folder: &Path) -> bool {
     let name = folder.to_str().unwrap();
     let mut processes = fs::read_dir("/proc").unwrap().flatten();
-    processes.any(|process| {
-        fs::read_to_string(process.path().join("cmdline")).is_ok_and(|line| line.contains(name))
-    }) || fs::read_to_string("/proc/mounts").unwrap().contains(name)
+    processes
+        .any(|process| fs::read_to_string(process.path().join("cmdline")).is_ok_and(|line| line.contains(name)))
+        || fs::read_to_string("/proc/mounts").unwrap().contains(name)
         || has_device(folder)
+        // Of a file whose file system is gone, only the name is left.
+        || files_of_devices().iter().any(|file| file == "/disk\n")
 }
 
 fn wait(what: &str, is_so: &mut dyn FnMut() -> bool) {

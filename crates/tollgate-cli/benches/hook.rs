@@ -19,7 +19,8 @@ const ROUNDS: usize = 200;
 const FEW: usize = 10;
 const MANY: usize = 10_000;
 
-const TOLLGATE: &str = env!("CARGO_BIN_EXE_tollgate");
+/// The program as the linker wrote it.
+const BUILT: &str = env!("CARGO_BIN_EXE_tollgate");
 
 fn main() {
     let keep = tempfile::tempdir().unwrap();
@@ -27,14 +28,18 @@ fn main() {
     // In memory, like a session's runtime folder.
     let memory = Path::new("/dev/shm");
     let run = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+    // A copy, as every installation makes one: the pages that a linker leaves in the cache are mapped one by one, those of a
+    // copied file many at once, and `/bin/true` is such a file.
+    let program = root.join("tollgate");
+    fs::copy(BUILT, &program).unwrap();
     let mut table = Vec::new();
     for files in [FEW, MANY] {
         let folder = root.join(files.to_string());
         fs::create_dir_all(&folder).unwrap();
         let run = run.path().join(files.to_string());
         fs::create_dir(&run).unwrap();
-        let work = Work { folder, run };
-        let made = Command::new(TOLLGATE).arg("init").current_dir(&work.folder).output().unwrap();
+        let work = Work { program: &program, folder, run };
+        let made = Command::new(&program).arg("init").current_dir(&work.folder).output().unwrap();
         assert!(made.status.success());
         work.fill(files);
         let mut times = Times::default();
@@ -108,12 +113,13 @@ impl Times {
     }
 }
 
-struct Work {
+struct Work<'a> {
+    program: &'a Path,
     folder: std::path::PathBuf,
     run: std::path::PathBuf,
 }
 
-impl Work {
+impl Work<'_> {
     /// Creates the files and reads all of them in one turn, with one command per hundred files.
     fn fill(&self, files: usize) {
         for file in 0..files {
@@ -141,7 +147,7 @@ impl Work {
     fn hook(&self, event: &str, payload: &Value) -> Duration {
         let mut payload = payload.clone();
         payload["hook_event_name"] = event.into();
-        self.time(TOLLGATE, &["hook", "claude-code"], payload.to_string().as_bytes())
+        self.time(self.program, &["hook", "claude-code"], payload.to_string().as_bytes())
     }
 
     fn time(&self, program: impl AsRef<Path>, words: &[&str], stdin: &[u8]) -> Duration {

@@ -107,6 +107,8 @@ pub(crate) enum UsageError {
     AgentsDoNotServe,
     AgentsGetTokens,
     AgentsDoNotCopy,
+    /// `vault copy` to the store that the vault is in.
+    SameStore(String),
     TokenExists(Agent),
     NoPlaceForTokens,
     /// The input of a hook cannot be understood.

@@ -14,12 +14,12 @@ use tollgate::gate::Gate;
 use tollgate::ledger::Ledger;
 use tollgate::name::{Agent, TurnId};
 use tollgate::protected::Protected;
-use tollgate::settings::LedgerSettings;
+use tollgate::settings::{LedgerSettings, Settings};
 use tollgate::shared_turn::{Leaves, SharedTurn, SharedTurns};
 use tollgate::tasks::{StoreLogin, open_workspace, workspace_id};
 use tollgate::turn::{Session, Turn, TurnState};
 use tollgate::vault::claim::ClaimId;
-use tollgate::workspace::{Options, STATE_FOLDER, Workspace, has_state};
+use tollgate::workspace::{Options, STATE_FOLDER, Workspace, has_state, read_settings};
 use tollgate_run::{LEVEL_VARIABLE, RunLevel};
 use tollgate_server::tokens::TokenFile;
 
@@ -170,18 +170,36 @@ impl Invocation {
         self.workspace_of(self.writer().as_ref())
     }
 
-    /// The workspace, for an agent that may write its own tasks. Creates state where there is none, except in a folder that
-    /// contains the user's home and that the user did not name.
+    /// The workspace, for an agent that may write its own tasks.
     pub(crate) fn workspace_of(&self, agent: Option<&Agent>) -> Result<Workspace, Fault> {
+        self.workspace_with(agent, None)
+    }
+
+    /// The settings of the workspace.
+    pub(crate) fn settings(&self) -> Result<Settings, Fault> {
+        let (root, _) = self.root()?;
+        self.refuse_stranger(&root)?;
+        read_settings(&root.join(STATE_FOLDER).join("config.toml"))
+    }
+
+    fn refuse_stranger(&self, root: &Path) -> Result<(), Fault> {
+        match self.trust().stranger(root) {
+            Some(owner) => Err(Fault::Invalid { what: words::foreign_state(root, owner) }),
+            None => Ok(()),
+        }
+    }
+
+    /// The workspace, with settings that were read before. Creates state where there is none, except in a folder that contains
+    /// the user's home and that the user did not name.
+    fn workspace_with(&self, agent: Option<&Agent>, settings: Option<Settings>) -> Result<Workspace, Fault> {
         let (root, found_by) = self.root()?;
         let is_set_up = has_state(&root);
         if !is_set_up && found_by != FoundBy::Name && self.contains_home(&root) {
             return Err(Fault::Invalid { what: words::home_is_not_set_up(&root) });
         }
-        if let Some(owner) = self.trust().stranger(&root) {
-            return Err(Fault::Invalid { what: words::foreign_state(&root, owner) });
-        }
+        self.refuse_stranger(&root)?;
         let options = Options {
+            settings,
             ledger_head: self.ledger_head(&root)?,
             protected: self.protected(),
             in_view: Surroundings::says(LEVEL_VARIABLE, RunLevel::Transaction.word()),
@@ -215,7 +233,16 @@ impl Invocation {
 
     /// The gate. If the environment names a claim, it lets nothing through once the claim is lost.
     pub(crate) fn gate(&self) -> Result<Gate, Fault> {
-        let gate = Gate::new(self.workspace()?);
+        self.fenced(self.workspace()?)
+    }
+
+    /// The same, for an agent that this process works for, with settings that were read before.
+    pub(crate) fn gate_of(&self, agent: &Agent, settings: Settings) -> Result<Gate, Fault> {
+        self.fenced(self.workspace_with(Some(agent), Some(settings))?)
+    }
+
+    fn fenced(&self, workspace: Workspace) -> Result<Gate, Fault> {
+        let gate = Gate::new(workspace);
         Ok(match self.fence(gate.workspace())? {
             Some(fence) => gate.fenced(fence),
             None => gate,

@@ -176,19 +176,23 @@ impl SharedTurn {
 
     /// Every file that the turn knows, sorted by path.
     pub fn files(&self) -> Result<Vec<(FilePath, Sighting)>> {
-        let folder = self.folder.join("files");
-        let mut files = Vec::new();
-        for name in names_in(&folder)? {
-            files.extend(Shard::at(folder.join(name)).all()?);
-        }
-        files.sort_by(|a, b| a.0.cmp(&b.0));
-        Ok(files)
+        self.sightings_where(|_| true)
     }
 
     /// The files whose paths pass the filter, sorted by path.
-    pub fn files_where(&self, mut wanted: impl FnMut(&Path) -> bool) -> Result<Vec<FilePath>> {
-        let files = self.files()?.into_iter().map(|(path, _)| path);
-        Ok(files.filter(|path| wanted(path.as_path())).collect())
+    pub fn files_where(&self, wanted: impl FnMut(&Path) -> bool) -> Result<Vec<FilePath>> {
+        Ok(self.sightings_where(wanted)?.into_iter().map(|(path, _)| path).collect())
+    }
+
+    fn sightings_where(&self, mut wanted: impl FnMut(&Path) -> bool) -> Result<Vec<(FilePath, Sighting)>> {
+        let folder = self.folder.join("files");
+        let mut files = Vec::new();
+        for name in names_in(&folder)? {
+            files.extend(Shard::at(folder.join(name)).sightings_where(&mut wanted)?);
+        }
+        // After the filter: comparing all paths of a large turn takes longer than looking at the files.
+        files.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(files)
     }
 
     fn shard(&self, path: &FilePath) -> Shard {

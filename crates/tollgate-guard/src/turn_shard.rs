@@ -57,10 +57,16 @@ impl Shard {
         .at("write", &self.path)
     }
 
-    pub(crate) fn all(&self) -> Result<Vec<(FilePath, Sighting)>> {
+    /// The sightings of the paths that pass the filter.
+    pub(crate) fn sightings_where(
+        &self,
+        wanted: &mut dyn FnMut(&Path) -> bool,
+    ) -> Result<Vec<(FilePath, Sighting)>> {
         let line = |line: &str| {
             let path = unescape(line.strip_suffix('\n')?.get(FIXED..)?)?;
-            Some((FilePath::trusted(path), parse(line)?))
+            // Most lines do not pass, and hashes take longer to parse than paths.
+            let sighting = wanted(&path).then(|| parse(line)).flatten()?;
+            Some((FilePath::trusted(path), sighting))
         };
         Ok(self.text()?.split_inclusive('\n').filter_map(line).collect())
     }

@@ -102,7 +102,9 @@ fn fate(slot: &Slot) -> String {
 
 fn nobody_may(task: &TaskName, action: Option<&str>) -> String {
     match action {
-        Some(action) => format!("with a table may do `{task}`: no `[agent.NAME]` has the action `{action}`"),
+        Some(action) => {
+            format!("in the configuration may do `{task}`: no `[agent.NAME]` has the action `{action}`")
+        }
         None => format!("may do `{task}`: the configuration has no `[agent.NAME]`"),
     }
 }

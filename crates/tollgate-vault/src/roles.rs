@@ -105,7 +105,8 @@ impl fmt::Display for NotAllowed {
             Self::Action { agent, action, is_approved, others } => (agent, action, is_approved, others),
         };
         let names: Vec<_> = others.iter().map(|name| format!("`{name}`")).collect();
-        let others = if names.is_empty() { "no agent with a table".to_owned() } else { names.join(", ") };
+        let others =
+            if names.is_empty() { "no agent in the configuration".to_owned() } else { names.join(", ") };
         if *is_approved {
             write!(f, "`{action}` is approved, but `{agent}` is not allowed to execute it; {others} may")
         } else {
@@ -159,7 +160,10 @@ mod tests {
                 && !roles.is_sensitive(None)
         );
         let why = roles.mode(&"cloud".parse().unwrap(), Some("other"), new).unwrap_err();
-        assert_eq!(why.to_string(), "`other` is not among the actions of `cloud`; no agent with a table may");
+        assert_eq!(
+            why.to_string(),
+            "`other` is not among the actions of `cloud`; no agent in the configuration may"
+        );
         assert!(!roles.somebody_may(Some("other"), new) && roles.somebody_may(Some("pay"), yes));
         assert!(roles.somebody_may(None, new) && Roles::default().somebody_may(Some("other"), new));
     }

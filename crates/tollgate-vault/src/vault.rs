@@ -22,7 +22,7 @@ use crate::step::{Step, StepOutcome};
 use crate::store::{Landed, Ready, Store, Task};
 use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
-use tollgate_base::name::{Agent, StepId};
+use tollgate_base::name::{Agent, ClaimId, StepId};
 use tollgate_base::task::TaskName;
 
 /// How often a step is applied again after its answer was lost. A store that loses four answers in a row is out of reach.
@@ -180,10 +180,20 @@ impl Vault {
     }
 
     /// A person returns a task that an agent has claimed. The claim ends, and the attempt does not count. If the task is
-    /// sensitive and may have been executed, it goes to `Pending_Approval`.
-    pub fn give_back(&self, task: &TaskName, by: &str, now: Timestamp) -> Result<Allowed<Landed>> {
+    /// sensitive and may have been executed, it goes to `Pending_Approval`. `seen` is the claim that the person wants to end,
+    /// if there was one; if there is another by now, nothing is done.
+    pub fn give_back(
+        &self,
+        task: &TaskName,
+        by: &str,
+        seen: Option<&ClaimId>,
+        now: Timestamp,
+    ) -> Result<Allowed<Landed>> {
         self.store.heal()?;
         match self.store.get(task, Some(State::InProgress), now)? {
+            Some(found) if found.record.claim.as_ref().map(|claim| &claim.id) != seen => {
+                Ok(Err(Denial::Changed(found.name)))
+            }
             Some(found) => self.decide(&found, decisions::give_back(&found, by, &self.terms, now)?),
             None => self.elsewhere(task, now),
         }

@@ -339,8 +339,8 @@ fn vault_folder(root: &Path, settings: &Settings) -> PathBuf {
     let named = root.join(&settings.vault.dir);
     // A vault on its own, without a workspace around it.
     // Any project may have a folder `Done`, so the first folder must be there.
-    let is_bare = root.join(State::NeedsAction.as_str()).is_dir();
-    let itself = !is_vault(&named) && settings.vault.dir == Settings::default().vault.dir && is_bare;
+    let is_bare = || root.join(State::NeedsAction.as_str()).is_dir();
+    let itself = settings.vault.dir == Settings::default().vault.dir && is_bare() && !is_vault(&named);
     if itself { root.to_owned() } else { named }
 }
 

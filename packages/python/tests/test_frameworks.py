@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from script import Script
-from tollgate import Denied, Workspace
+from tollgate import Denied, Fenced, Workspace
 from tollgate.tools import AgentTools
 
 
@@ -27,6 +27,21 @@ def test_what_an_agent_does_not_release_is_given_back(folder, story):
 
     asyncio.run(work())
     Workspace(folder).vault().claim("water", "red").release()
+
+
+def test_an_agent_that_lost_its_task_writes_no_more(folder, story):
+    async def work() -> None:
+        async with AgentTools(folder, "blue") as kit:
+            await kit.read_file("notes.md")
+            await kit.claim_task("water")
+            # A person moves the task back by hand, and another agent gets it.
+            (folder / "vault/In_Progress/blue/water.md").rename(folder / "vault/Needs_Action/water.md")
+            Workspace(folder).vault().claim("water", "red", tenure="leased")
+            with pytest.raises(Fenced):
+                await kit.write_file("notes.md", "too late\n")
+
+    asyncio.run(work())
+    assert (folder / "notes.md").read_text() == "one\n"
 
 
 def test_openai_agents(story):

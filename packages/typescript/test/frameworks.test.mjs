@@ -1,10 +1,10 @@
 // The tools in the real frameworks, with scripted models.
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-import { AgentTools, Workspace } from 'tollgate-guard';
+import { AgentTools, Fenced, Workspace } from 'tollgate-guard';
 import { folder } from './world.mjs';
 
 /** A scripted model: what it does, and what it is told. */
@@ -52,6 +52,19 @@ async function story(t) {
   await (await workspace.vault({ create: true })).add('water', '# Water the plants\n');
   return { script: new Script(root), kit: new AgentTools(workspace, 'blue'), workspace };
 }
+
+test('an agent that lost its task writes no more', async (t) => {
+  const { kit, workspace, script } = await story(t);
+  const call = (wanted, input) => kit.definitions().find(({ name }) => name === wanted).execute(input);
+  await call('read_file', { path: 'notes.md' });
+  await call('claim_task', {});
+  // A person moves the task back by hand, and another agent gets it.
+  renameSync(join(script.root, 'vault/In_Progress/blue/water.md'), join(script.root, 'vault/Needs_Action/water.md'));
+  await (await workspace.vault()).claim('water', { agent: 'red', tenure: 'leased' });
+  await assert.rejects(call('write_file', { path: 'notes.md', content: 'too late\n' }), Fenced);
+  assert.equal(readFileSync(join(script.root, 'notes.md'), 'utf8'), 'one\n');
+  await kit.end();
+});
 
 test('what an agent does not release is given back', async (t) => {
   const { kit, workspace } = await story(t);

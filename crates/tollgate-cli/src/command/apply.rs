@@ -27,8 +27,8 @@ use crate::report::change::ChangeVerb;
 ///   "delete": true
 ///   "move_to": "..."             the new path of the file
 ///
-/// "expected_hash" is optional: the SHA-256 that the file must have, or null or "absent" if the file must not exist. Without
-/// it the turn decides, as for `write`.
+/// "expected_hash" is optional: the SHA-256 that the file must have, or null or "absent" if the file must not exist.
+/// Without "expected_hash" the turn decides, as for `write`.
 ///
 /// If one change is refused, none is made; with --json, "all" lists every refusal. After a crash or a power failure, all changes are there or none.
 #[derive(Debug, Args)]

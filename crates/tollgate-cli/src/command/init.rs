@@ -40,7 +40,7 @@ use crate::words;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example
-  tollgate init
+  tollgate init --host all
   tollgate init --vault
   tollgate init -C ~/notes --vault ~/notes/tasks
   tollgate init --store etcd://a:2379,b:2379,c:2379/team

@@ -15,6 +15,7 @@ use tollgate::name::Agent;
 use tollgate::workspace::{STATE_FOLDER, read_settings};
 
 use crate::answer::{Answer, Form, Said, json_line};
+use crate::command::number::number;
 use crate::error::CliError;
 use crate::invocation::Invocation;
 use crate::ledger_watch::{LedgerWatch, reader_is_gone};
@@ -64,7 +65,7 @@ struct LedgerTailArgs {
     #[arg(short, long)]
     follow: bool,
     /// Number of lines
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = |text: &str| number(text, 0..=1_000_000_000_usize))]
     lines: usize,
     /// Only lines of this type
     #[arg(

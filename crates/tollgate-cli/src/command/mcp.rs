@@ -19,7 +19,9 @@ use crate::words;
 /// can then claim the tasks that were claimed over it.
 #[derive(Debug, Args)]
 #[command(after_help = "Example, in the MCP configuration of an agent program
-  {\"mcpServers\": {\"files\": {\"command\": \"tollgate\", \"args\": [\"mcp\", \"--agent\", \"blue\", \"/path/to/project\"]}}}")]
+  {\"mcpServers\": {\"files\": {
+    \"command\": \"tollgate\",
+    \"args\": [\"mcp\", \"--agent\", \"blue\", \"/path/to/project\"]}}}")]
 pub(crate) struct McpArgs {
     /// Workspace, as with `-C`
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath, conflicts_with = "workspace")]

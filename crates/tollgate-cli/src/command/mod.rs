@@ -21,6 +21,7 @@ mod man;
 mod mcp;
 mod merge;
 mod move_file;
+mod number;
 mod read;
 mod recovery;
 mod run;

@@ -43,11 +43,11 @@ pub(crate) struct UndoArgs {
 
 pub(crate) fn run(invocation: &Invocation, args: &UndoArgs) -> Result<Answer, CliError> {
     if !invocation.has_state()? {
-        return Ok(refused("nothing_to_undo", &words::nothing_to_undo()));
+        return Ok(refused("nothing_to_undo", &words::nothing_to_undo(args.path.as_deref())));
     }
     let gate = invocation.gate()?;
     let Some(entry) = chosen(invocation, args)? else {
-        return Ok(refused("nothing_to_undo", &words::nothing_to_undo()));
+        return Ok(refused("nothing_to_undo", &words::nothing_to_undo(args.path.as_deref())));
     };
     let (entry, kept) = gate.workspace().recovered(&entry.id)?;
     let view = invocation.viewpoint();
@@ -108,9 +108,10 @@ fn chosen(invocation: &Invocation, args: &UndoArgs) -> Result<Option<RecoveryEnt
 }
 
 fn refused(reason: &str, message: &str) -> Answer {
+    let first = message.lines().next().unwrap_or_default();
     Answer::NotValid(Said {
         notes: message.to_owned(),
-        json: json!({"refused": true, "reason": reason, "message": message.lines().next()}),
+        json: json!({"refused": true, "reason": reason, "message": first.trim_start_matches("refused: ")}),
         ..Said::default()
     })
 }

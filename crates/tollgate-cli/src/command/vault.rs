@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
+use tollgate::tasks::check_store;
 use tollgate::vault::copy::{CopiedHistory, copy};
 
 use crate::answer::{Answer, Form, Said};
@@ -58,7 +59,11 @@ pub(crate) fn run(invocation: &Invocation, args: &VaultArgs) -> Result<Answer, C
     }
     let VaultCommand::Copy(args) = &args.command;
     let url = args.to.as_ref().or(args.from.as_ref()).map_or("", String::as_str);
-    let (own, other) = (invocation.fresh_tasks()?, invocation.tasks_in(url)?);
+    let own = invocation.fresh_tasks()?;
+    if *own.home.settings.vault.chosen_store() == check_store(url)? {
+        return Err(UsageError::SameStore(url.to_owned()).into());
+    }
+    let other = invocation.tasks_in(url)?;
     other.vault.store().sync()?;
     let (from, to) = if args.to.is_some() { (&*own, &other) } else { (&other, &*own) };
     let mut told = Instant::now();

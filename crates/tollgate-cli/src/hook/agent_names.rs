@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tollgate::State;
 use tollgate::error::Fault;
 use tollgate::name::Agent;
-use tollgate::settings::StoreChoice;
+use tollgate::settings::{Settings, StoreChoice};
 use tollgate::shared_turn::SharedTurns;
 use tollgate::tasks::{VaultHome, shared_with};
 use tollgate::turn::TurnState as _;
@@ -72,14 +72,14 @@ pub(super) struct NameRequest<'a> {
 
 impl NameRequest<'_> {
     /// The name of this session. The private folder of its agent keeps the name, so that most hooks take no lock.
-    pub(super) fn name(self, turns: &SharedTurns, folder: &Path, workspace: &Workspace) -> Agent {
+    pub(super) fn name(self, turns: &SharedTurns, folder: &Path, root: &Path, settings: &Settings) -> Agent {
         let kept_in = folder.join("name");
         let kept = kept(&kept_in);
         if let Some((name, Use::Noted)) = kept {
             return name;
         }
         let kept = kept.map(|(name, _)| name);
-        let name = match self.numbered(kept, turns, workspace) {
+        let name = match self.numbered(kept, turns, root, settings) {
             Ok(Some(name)) => name,
             // A name must not stop an agent, and this one is unique, too.
             Ok(None) | Err(_) => self.hashed,
@@ -94,9 +94,10 @@ impl NameRequest<'_> {
         &self,
         kept: Option<Agent>,
         turns: &SharedTurns,
-        workspace: &Workspace,
+        root: &Path,
+        settings: &Settings,
     ) -> Result<Option<Agent>, Fault> {
-        let home = home(workspace)?;
+        let home = home(root, settings)?;
         let is_shared = *home.settings.vault.chosen_store() != StoreChoice::Folder;
         if is_shared || kept.as_ref() == Some(&self.hashed) {
             return Ok(None);
@@ -130,7 +131,7 @@ impl NameRequest<'_> {
         };
         let text = serde_json::to_vec(&list).map_err(|error| Fault::invalid(error.to_string()))?;
         // Otherwise two sessions could have one name after a power failure.
-        replace_file(&path, &text, workspace.settings().guard.durability)?;
+        replace_file(&path, &text, settings.guard.durability)?;
         Ok(Some(name))
     }
 }
@@ -193,8 +194,7 @@ impl Remains {
 }
 
 /// The workspace with the file: the main tree if this is a linked worktree and the main tree is set up.
-fn home(workspace: &Workspace) -> Result<VaultHome, Fault> {
-    let (root, settings) = (workspace.path(), workspace.settings());
+fn home(root: &Path, settings: &Settings) -> Result<VaultHome, Fault> {
     let Some(main) = shared_with(root, settings)?.filter(|main| has_state(main)) else {
         return Ok(VaultHome { root: root.to_owned(), settings: settings.clone() });
     };

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tollgate::error::Fault;
 use tollgate::settings::ShellCommands;
 use tollgate::workspace::{STATE_FOLDER, read_settings};
+use tollgate_base::name::random_id;
 
 use super::last_call;
 use super::prologue::quoted;
@@ -297,7 +298,8 @@ struct Cage {
 
 impl Cage {
     fn new() -> std::io::Result<Self> {
-        let folder = Surroundings::temporary().join(format!("tollgate-canary-{}", std::process::id()));
+        let id = random_id().map_err(std::io::Error::other)?;
+        let folder = Surroundings::temporary().join(format!("tollgate-canary-{id}"));
         fs::create_dir(&folder)?;
         let cage = Self { folder: folder.canonicalize()? };
         fs::create_dir(cage.folder.join(".tollgate"))?;
@@ -317,7 +319,11 @@ impl Drop for Cage {
         if let Ok(Some(head)) = invocation.ledger_head(&self.folder) {
             let _ = fs::remove_file(head);
         }
-        let _ = fs::remove_dir_all(&self.folder);
+        // A process that a command has left behind, to look for late writes, may still make files in it.
+        let started = Instant::now();
+        while fs::remove_dir_all(&self.folder).is_err() && started.elapsed() < Duration::from_secs(1) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 

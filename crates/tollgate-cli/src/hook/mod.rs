@@ -56,12 +56,14 @@ pub(crate) fn answer(called: &'static dyn Host, global: &GlobalArgs) -> Option<V
         let bytes = read.map_err(|what| (called, Weight::Writes, what))?;
         let (host, mut heard) = understand(called, &bytes)?;
         prologue::remove_prologues(&mut heard.event);
+        let mut surroundings = Surroundings::look();
         // A relative folder is relative to this process.
-        if let Ok(folder) = Surroundings::look().folder {
+        if let Ok(folder) = surroundings.folder {
             heard.folder = folder.join(&heard.folder);
         }
+        surroundings.folder = Ok(heard.folder.clone());
         let is_own = host.name() == called.name();
-        let hook = Hook { host, is_own, heard, global: global.clone() };
+        let hook = Hook { host, is_own, heard, home: Invocation::new(surroundings, global.clone()) };
         let plan = hook.plan();
         Ok((hook, plan))
     }));
@@ -196,7 +198,8 @@ struct Hook {
     /// reads.
     is_own: bool,
     heard: Heard,
-    global: GlobalArgs,
+    /// A call of the command in the agent's folder.
+    home: Invocation,
 }
 
 impl Hook {
@@ -255,7 +258,7 @@ impl Hook {
 
     /// At the start of a session in a workspace: what the agent should know.
     fn greeting(&self) -> Result<Option<Value>, CliError> {
-        let (root, has_state) = self.home();
+        let (root, has_state) = self.home_root();
         if !has_state {
             return Ok(None);
         }
@@ -271,19 +274,9 @@ impl Hook {
         [self.host.name(), &self.heard.session, self.heard.subagent.as_deref().unwrap_or_default()]
     }
 
-    /// A call of the command in this workspace; by default in that of the agent's folder.
-    fn invocation(&self, workspace: Option<&Path>) -> Invocation {
-        let surroundings = Surroundings { folder: Ok(self.heard.folder.clone()), ..Surroundings::look() };
-        let mut global = self.global.clone();
-        if let Some(workspace) = workspace {
-            global.workspace = Some(workspace.to_owned());
-        }
-        Invocation::new(surroundings, global)
-    }
-
     /// The workspace of the agent's folder, and whether it has a state.
-    fn home(&self) -> (PathBuf, bool) {
-        match self.invocation(None).root() {
+    fn home_root(&self) -> (PathBuf, bool) {
+        match self.home.root() {
             Ok((root, _)) => (root.clone(), root.join(STATE_FOLDER).exists()),
             // The folder does not exist. If a file needs this workspace, opening it reports the fault.
             Err(_) => (self.heard.folder.clone(), false),
@@ -297,11 +290,15 @@ impl Hook {
         told: &mut dyn FnMut(&Settings),
         act: impl FnOnce(&Acting<'_>) -> Result<T, CliError>,
     ) -> Result<Option<T>, CliError> {
-        let home = self.invocation(None);
-        let is_home = home.root().is_ok_and(|(home, _)| home == root);
-        let invocation = if is_home { home } else { self.invocation(Some(root)) };
-        let gate = invocation.gate()?;
-        let settings = gate.workspace().settings().clone();
+        let elsewhere;
+        let invocation = match self.home.root() {
+            Ok((home, _)) if home == root => &self.home,
+            _ => {
+                elsewhere = self.home.elsewhere(root);
+                &elsewhere
+            }
+        };
+        let settings = invocation.settings()?;
         told(&settings);
         if settings.guard.mode == GuardMode::Off {
             return Ok(None);
@@ -310,8 +307,13 @@ impl Hook {
             ShellCommands::Parse => invocation.new_turns()?,
             ShellCommands::Transaction => invocation.new_turns_for_runs()?,
         };
+        if !invocation.has_state()? {
+            // The names of agents are kept in the state.
+            invocation.workspace()?;
+        }
         let named = invocation.named_by_environment()?;
-        let session = HookSession::open(&turns, self.names(), named, gate.workspace())?;
+        let session = HookSession::open(&turns, self.names(), named, root, &settings)?;
+        let gate = invocation.gate_of(session.claims_as(), settings)?;
         if self.is_own {
             session.note_own_hook()?;
         } else if session.has_own_hook() && self.has_own_hook(root) {
@@ -319,13 +321,8 @@ impl Hook {
             return Ok(None);
         }
         last_call::note(&turns, self.host.name());
-        let acting = Acting {
-            host: self.host,
-            heard: &self.heard,
-            invocation: &invocation,
-            gate: &gate,
-            session: &session,
-        };
+        let acting =
+            Acting { host: self.host, heard: &self.heard, invocation, gate: &gate, session: &session };
         act(&acting).map(Some)
     }
 
@@ -342,8 +339,8 @@ impl Hook {
         plan: ToolPlan,
         told: &mut dyn FnMut(&Settings),
     ) -> Result<Option<Value>, CliError> {
-        let (home, has_state) = self.home();
-        let shares = Shares::of(plan, &home, has_state, &self.invocation(None));
+        let (home, has_state) = self.home_root();
+        let shares = Shares::of(plan, &home, has_state, &self.home);
         // The settings of the outermost workspace decide about faults: an agent may be able to make a new one below it.
         let mut told = Some(told);
         let mut once = |settings: &Settings| {
@@ -410,9 +407,9 @@ impl Hook {
 
     /// After a tool: every workspace that has recorded the call settles it.
     fn after(&self, call: &Call, aftermath: &Aftermath) -> Result<Option<Value>, CliError> {
-        let (home, has_state) = self.home();
+        let (home, has_state) = self.home_root();
         let id = id_of(call);
-        let all = self.invocation(None).folders_of_turns();
+        let all = self.home.folders_of_turns();
         let mut roots = session::workspaces_of(self.names(), Some(id.as_bytes()), &all);
         if has_state && !roots.contains(&home) {
             roots.push(home);
@@ -427,10 +424,10 @@ impl Hook {
 
     /// A turn begins or ends, in every workspace that knows the agent.
     fn around_turns(&self) -> Result<Option<Value>, CliError> {
-        let all = self.invocation(None).folders_of_turns();
+        let all = self.home.folders_of_turns();
         let mut roots = session::workspaces_of(self.names(), None, &all);
         roots.retain(|root| root.is_dir());
-        let (home, _) = self.home();
+        let (home, _) = self.home_root();
         if !roots.contains(&home) {
             roots.push(home);
         }
@@ -491,7 +488,8 @@ mod tests {
             let payloads = events.map(|event| called.canary("s", folder.path(), event, &file).to_string());
             tollgate_fuzz::fuzz(called.name(), &payloads, |bytes| {
                 if let Ok((host, heard)) = understand(called, bytes) {
-                    Hook { host, heard, global: GlobalArgs::default(), is_own: true }.plan();
+                    let home = Invocation::new(Surroundings::look(), GlobalArgs::default());
+                    Hook { host, heard, home, is_own: true }.plan();
                 }
             });
         }

@@ -39,23 +39,21 @@ impl Shares {
             unreadable,
             people_only,
         } = plan;
+        let workspaces = |path: &Path| workspaces_of(path, home, invocation);
         for (path, extent) in reads {
-            shares.at(&path, home, invocation).reads.push((path, extent));
+            shares.nearest(&workspaces(&path), home).reads.push((path, extent));
         }
         for planned in changes {
-            shares.watch(&planned.path, home, invocation);
-            shares.at(&planned.path, home, invocation).changes.push(planned);
+            shares.watched(&planned.path, &workspaces(&planned.path), home).changes.push(planned);
         }
         for path in touched {
-            shares.watch(&path, home, invocation);
-            shares.at(&path, home, invocation).touched.push(path);
+            shares.watched(&path, &workspaces(&path), home).touched.push(path);
         }
         for path in suspects {
-            shares.watch(&path, home, invocation);
-            shares.at(&path, home, invocation).suspects.push(path);
+            shares.watched(&path, &workspaces(&path), home).suspects.push(path);
         }
         for path in named {
-            shares.at(&path, home, invocation).named.push(path);
+            shares.nearest(&workspaces(&path), home).named.push(path);
         }
         if home_has_state || shares.own.is_empty() {
             shares.own.entry(home.to_owned()).or_default();
@@ -69,16 +67,17 @@ impl Shares {
         shares
     }
 
-    /// The share of the workspace that this path is in.
-    fn at(&mut self, path: &Path, home: &Path, invocation: &Invocation) -> &mut ToolPlan {
-        let root = workspaces_of(path, home, invocation).into_iter().next();
-        self.own.entry(root.unwrap_or_else(|| home.to_owned())).or_default()
+    /// The share of the nearest of these workspaces.
+    fn nearest(&mut self, workspaces: &[PathBuf], home: &Path) -> &mut ToolPlan {
+        self.own.entry(workspaces.first().map_or(home, PathBuf::as_path).to_owned()).or_default()
     }
 
-    fn watch(&mut self, path: &Path, home: &Path, invocation: &Invocation) {
-        for root in workspaces_of(path, home, invocation).into_iter().skip(1) {
-            self.watched.entry(root).or_default().push(path.to_owned());
+    /// The same for a change of this path, which the other workspaces watch.
+    fn watched(&mut self, path: &Path, workspaces: &[PathBuf], home: &Path) -> &mut ToolPlan {
+        for root in workspaces.iter().skip(1) {
+            self.watched.entry(root.clone()).or_default().push(path.to_owned());
         }
+        self.nearest(workspaces, home)
     }
 }
 

@@ -16,9 +16,9 @@ use tollgate::error::Fault;
 use tollgate::gate::Gate;
 use tollgate::name::{Agent, TurnId};
 use tollgate::path::{escape, unescape};
+use tollgate::settings::Settings;
 use tollgate::shared_turn::{SharedTurn, SharedTurns};
 use tollgate::turn::TurnState;
-use tollgate::workspace::Workspace;
 
 use super::agent_names::NameRequest;
 use super::pending_call::{self, Expectation, PendingCall, Since};
@@ -37,6 +37,8 @@ pub(super) struct HookSession<'t> {
     folder: PathBuf,
     /// The agent's name in the ledger and in messages.
     agent: Agent,
+    /// The name under which the session claims tasks: that of its main agent.
+    claims_as: Agent,
     key: String,
 }
 
@@ -46,7 +48,8 @@ impl<'t> HookSession<'t> {
         turns: &'t SharedTurns,
         [host, session, subagent]: [&str; 3],
         named: Option<Agent>,
-        workspace: &Workspace,
+        root: &Path,
+        settings: &Settings,
     ) -> Result<Self, Fault> {
         let folder_of = |key: &str| turns.folder().join("hooks").join(key);
         let main = key_of([host, session, ""]);
@@ -55,16 +58,17 @@ impl<'t> HookSession<'t> {
             None => {
                 let hashed = format!("{host}-{}", &hash(&[host, session])[..8]).parse()?;
                 let request = NameRequest { host, key: &main, hashed };
-                request.name(turns, &folder_of(&main), workspace).to_string()
+                request.name(turns, &folder_of(&main), root, settings).to_string()
             }
         };
+        let claims_as = name.parse()?;
         if !subagent.is_empty() {
             let suffix = &hash(&[subagent])[..6];
             name.truncate(LONGEST_NAME - 1 - suffix.len());
             name = format!("{name}.{suffix}");
         }
         let key = key_of([host, session, subagent]);
-        Ok(Self { turns, folder: folder_of(&key), agent: name.parse()?, key })
+        Ok(Self { turns, folder: folder_of(&key), agent: name.parse()?, claims_as, key })
     }
 
     /// Notes that the program has called its own hook in this session.
@@ -83,6 +87,11 @@ impl<'t> HookSession<'t> {
     /// The agent's name in the ledger and in messages.
     pub(super) fn agent(&self) -> &Agent {
         &self.agent
+    }
+
+    /// The name under which the session claims tasks. Its subagents work on them, too.
+    pub(super) fn claims_as(&self) -> &Agent {
+        &self.claims_as
     }
 
     /// The private folder of this agent.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tollgate::error::Fault;
 use tollgate::vault::claim::{ClaimId, Mode, Tenure};
 use tollgate::vault::store::Landed;
-use tollgate::vault::{ClaimQueue, Claimed, DenialReason, NotOwner, Reclaimed, TaskName};
+use tollgate::vault::{ClaimQueue, Claimed, Denial, DenialReason, NotOwner, Reclaimed, TaskName};
 use tollgate::visible::plain;
 
 use super::error::fault_words;
@@ -199,9 +199,36 @@ pub(crate) fn decision_refused(reason: &str, message: &str) -> String {
         }
         "not_confirmed" => "run the command again and type `yes` if that is your decision",
         "too_long" => "shorten the file, then decide",
-        _ => "run `tollgate task list` to see where it is",
+        _ => "run `tollgate task show TASK` to see the task as it is now",
     };
     format!("refused: {}\nhint: {hint}", plain(message))
+}
+
+/// Why the vault did not do what the person wants: approve, reject, retry, return or edit.
+pub(crate) fn decision_denied(why: &Denial, verb: &str) -> String {
+    let hint = match (why, verb) {
+        (Denial::Missing(_), _) => "run `tollgate task list` to see all tasks",
+        (Denial::Elsewhere(..), "approve") => {
+            "only a task in `Pending_Approval` can be approved; run `tollgate task list --state Pending_Approval` to see them all"
+        }
+        (Denial::Elsewhere(..), "reject") => {
+            "only a task that nobody works on and that is not finished can be rejected; `tollgate task return` ends a claim"
+        }
+        (Denial::Elsewhere(..), "retry") => {
+            "only a rejected task, or one that pauses after a failed attempt, can be retried"
+        }
+        (Denial::NothingToRetry(_), _) => {
+            "agents can claim it now; run `tollgate task why TASK --agent NAME` to see whether one may"
+        }
+        (Denial::Elsewhere(..), "return") => {
+            "only a task that an agent has claimed can be returned; run `tollgate task list --state In_Progress` to see them all"
+        }
+        (Denial::Elsewhere(..), "edit") => {
+            "only a task in `Needs_Action` can be edited; run `tollgate task list --state Needs_Action` to see them all"
+        }
+        _ => return decision_refused("not_possible", &why.to_string()),
+    };
+    format!("refused: {}\nhint: {hint}", plain(&why.to_string()))
 }
 
 pub(crate) fn reclaimed(done: &[Reclaimed], dry_run: bool) -> String {

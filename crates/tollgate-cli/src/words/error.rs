@@ -78,7 +78,9 @@ pub(super) fn hint(fault: &Fault) -> String {
     let hint = match fault {
         Fault::Missing { what } => missing_hint(what),
         Fault::Invalid { what } => invalid_hint(what),
-        Fault::Io { doing: "open the workspace", .. } => "give an existing folder with `-C DIR`",
+        Fault::Io { doing: "open the workspace", .. } => {
+            "give the path of a folder that exists; a relative path starts at the current folder"
+        }
         Fault::Io { doing: "listen on", source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
             "another program uses this port, perhaps another `tollgate serve`; `--listen 127.0.0.1:0` picks a free port"
         }
@@ -87,6 +89,12 @@ pub(super) fn hint(fault: &Fault) -> String {
         }
         Fault::Io { source, .. } if source.kind() == io::ErrorKind::InvalidFilename => {
             "give a shorter path: a name has at most 255 bytes, a path at most 4095"
+        }
+        // Not for tollgate's own files, whose paths nobody has given.
+        Fault::Io { source, path, .. }
+            if source.kind() == io::ErrorKind::NotFound && !path.iter().any(|part| part == ".tollgate") =>
+        {
+            "check the path: a relative path starts at the current folder"
         }
         fault => fault.hint().unwrap_or("try again; if it fails again, run `tollgate doctor`"),
     };

@@ -12,9 +12,9 @@ pub(crate) fn agent_instructions() -> String {
     informing(None, MAY_HAVE_TASKS)
 }
 
-const HAS_TASKS: &str = "This folder has tasks";
+const HAS_TASKS: &str = "This folder has tasks:";
 
-const MAY_HAVE_TASKS: &str = "If `tollgate task list` shows tasks";
+const MAY_HAVE_TASKS: &str = "If `tollgate task list` shows tasks,";
 
 /// Three lines: the files, the tasks, the commands.
 fn informing(agent: Option<&Agent>, tasks: &str) -> String {
@@ -23,7 +23,7 @@ fn informing(agent: Option<&Agent>, tasks: &str) -> String {
         "tollgate guards the files in this folder: other agents and people work here too, and a write is refused if the file was \
          changed after you read it. Then read it again, redo your change and write, or run the `tollgate merge` command that the \
          refusal offers.\n\
-         {tasks}, claim one before you work on it (`tollgate task claim --next --agent {name}`) and release it when you are done \
+         {tasks} claim one before you work on it (`tollgate task claim --next --agent {name}`) and release it when you are done \
          (`tollgate task release TASK --claim-id ID`).\n\
          `tollgate status` shows who works here, `tollgate ledger tail` what happened; `tollgate --help` lists all commands."
     )

@@ -31,7 +31,7 @@ pub(crate) fn no_merge(view: &Viewpoint, path: &FilePath, why: NoMerge) -> Strin
     let path = shown(view, path.as_path());
     let hint = match why {
         NoMerge::NothingRefused => {
-            format!("`tollgate merge` helps after a write to `{path}` was refused; read `{path}` and write")
+            format!("a merge needs a refused write; to change the file, read `{path}`, then write")
         }
         _ => format!("read `{path}` again, redo the change on what you find, then write"),
     };

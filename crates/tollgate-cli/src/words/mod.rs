@@ -33,9 +33,9 @@ mod work;
 
 pub(crate) use change::{STDIN_IS_READ, applied, weaker_guarantees};
 pub(crate) use claim::{
-    claimed, decide, decided, decision_refused, draft_added, nobody_decides, not_as_expected, not_claimed,
-    not_confirmed, not_edited, not_the_owner, nothing_to_claim, pausing, progress_noted, reclaimed, released,
-    renewed, skipped, skipped_faults, too_long_to_decide, verified,
+    claimed, decide, decided, decision_denied, decision_refused, draft_added, nobody_decides,
+    not_as_expected, not_claimed, not_confirmed, not_edited, not_the_owner, nothing_to_claim, pausing,
+    progress_noted, reclaimed, released, renewed, skipped, skipped_faults, too_long_to_decide, verified,
 };
 pub(crate) use doctor::{diagnosis, finding};
 pub(crate) use error::{error, error_json};
@@ -70,10 +70,12 @@ pub(crate) use trust::{
     nobody_trusts, to_trust, trust_refused, trusted, untrusted_engine,
 };
 pub(crate) use turn::{turn_ended, turn_shown, turns};
-pub(crate) use usage::{bad_expectation, bad_line_number, lines_backwards, other_command, parse_error_json};
+pub(crate) use usage::{
+    bad_expectation, bad_line_number, bad_number, lines_backwards, other_command, parse_error_json,
+};
 pub(crate) use vault::{copying, not_copied, vault_copied};
 pub(crate) use work::{
     asked_to_stop, breaker_is_open, breaker_turned, cannot_run, cannot_start, claim_is_gone, exit_status,
-    given_back, not_watching, released_by_command, something_still_runs, success, timed_out, waits_for_one,
-    work_begins, work_done, work_ended, work_fault, work_starts, work_stops,
+    given_back, no_work, not_watching, released_by_command, something_still_runs, success, timed_out,
+    waits_for_one, work_begins, work_done, work_ended, work_fault, work_starts, work_stops,
 };

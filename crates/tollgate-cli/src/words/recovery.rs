@@ -1,5 +1,7 @@
 //! The recovery list: which bytes are kept, and why.
 
+use std::path::Path;
+
 use tollgate::recovery::{RecoveryEntry, RecoveryKind};
 
 use tollgate::visible::plain;
@@ -32,8 +34,16 @@ pub(crate) fn to_undo(view: &Viewpoint, entry: &RecoveryEntry, diff: Option<&str
     }
 }
 
-pub(crate) fn nothing_to_undo() -> String {
-    "nothing to undo: recovery has no file that a guarded write replaced\nhint: run `tollgate recovery list` to see all that is kept".into()
+/// For this file, or for all files.
+pub(crate) fn nothing_to_undo(path: Option<&Path>) -> String {
+    let what = match path {
+        Some(path) => format!(
+            "recovery has nothing that a guarded write replaced in `{}`",
+            plain(&path.display().to_string())
+        ),
+        None => "recovery has no file that a guarded write replaced".to_owned(),
+    };
+    format!("nothing to undo: {what}\nhint: run `tollgate recovery list` to see all that is kept")
 }
 
 pub(crate) fn nobody_undoes() -> String {

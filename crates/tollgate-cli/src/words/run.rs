@@ -61,8 +61,12 @@ pub(crate) enum NoteReader {
 pub(crate) fn did_not_start(program: &OsStr, end: RunEnd) -> String {
     let program = plain(&program.to_string_lossy());
     match end {
-        RunEnd::NotFound => format!("`{program}` was not found"),
-        _ => format!("`{program}` cannot be executed"),
+        RunEnd::NotFound => {
+            format!("error: `{program}` was not found\nhint: check the name, or give the path of the program")
+        }
+        _ => format!(
+            "error: `{program}` cannot be executed\nhint: make it executable, or name the program that runs it"
+        ),
     }
 }
 

@@ -19,6 +19,9 @@ pub(crate) fn turn_shown(view: &Viewpoint, turn: &SharedTurn, files: &[(FilePath
         turn.agent(),
         count(files.len(), "file")
     );
+    if !files.is_empty() {
+        words += &format!("\n  {:<10}  {:<10}  file", "first read", "last known");
+    }
     for (path, sighting) in files {
         let (first, last) = (sighting.initial().into(), sighting.baseline(Extent::Whole));
         let (path, first) = (shown(view, path.as_path()), hash_or_none(first));

@@ -1,5 +1,7 @@
 //! Usage errors: what is wrong with a call, and how to call it instead.
 
+use std::fmt::Display;
+
 use serde_json::{Value, json};
 use tollgate::digest::NotADigest;
 use tollgate::visible::plain;
@@ -182,6 +184,10 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
             "agents may not copy vaults".into(),
             "ask a person to run this command outside the agent".into(),
         ),
+        E::SameStore(store) => (
+            format!("`{}` is the store of this workspace already, so there is nothing to copy", plain(store)),
+            "give another store; `tollgate vault --help` says which there are".into(),
+        ),
         E::TokenExists(name) => (
             format!("there already is a token for `{name}`, and its secret cannot be shown again"),
             format!("run `tollgate token remove {name}` first, or choose another name"),
@@ -260,6 +266,10 @@ pub(crate) fn bad_expectation(error: &NotADigest) -> String {
 
 pub(crate) fn bad_line_number(text: &str) -> String {
     format!("`{}` is not a line number; give lines from 1, as in `10:20`, `10:` or `:20`", plain(text))
+}
+
+pub(crate) fn bad_number(text: &str, least: impl Display, most: impl Display) -> String {
+    format!("`{}` is not a whole number from {least} to {most}", plain(text))
 }
 
 pub(crate) fn lines_backwards(from: usize, to: usize) -> String {

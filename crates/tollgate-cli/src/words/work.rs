@@ -145,6 +145,11 @@ pub(crate) fn work_done(tally: &WorkSummary) -> String {
     parts.join(", ")
 }
 
+/// `work --once` did nothing.
+pub(crate) fn no_work() -> String {
+    "no task can be claimed now".into()
+}
+
 /// Without a command, `work` waits for one task.
 pub(crate) fn waits_for_one(view: &Viewpoint, agent: &Agent, vault: &Path) -> String {
     format!(

@@ -262,13 +262,13 @@ fn paths_are_relative_to_the_current_folder_or_to_the_given_workspace() {
     exit 3
     --- stderr
     error: cannot open the workspace `[W]/gone`: No such file or directory (os error 2)
-    hint: give an existing folder with `-C DIR`
+    hint: give the path of a folder that exists; a relative path starts at the current folder
     "#);
     insta::assert_snapshot!(world.tollgate(["-C", "a", "read", "a"]).ends().filtered, @r#"
     exit 3
     --- stderr
     error: cannot open the workspace `[W]/a`: not a directory
-    hint: give an existing folder with `-C DIR`
+    hint: give the path of a folder that exists; a relative path starts at the current folder
     "#);
 }
 

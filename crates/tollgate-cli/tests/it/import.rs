@@ -190,6 +190,6 @@ fn a_source_of_the_wrong_kind_is_refused() {
     exit 3
     --- stderr
     error: cannot read `nowhere`: No such file or directory (os error 2)
-    hint: try again; if it fails again, run `tollgate doctor`
+    hint: check the path: a relative path starts at the current folder
     ");
 }

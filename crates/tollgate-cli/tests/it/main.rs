@@ -8,6 +8,7 @@ mod contract;
 mod crowd;
 mod doctor;
 mod etcd;
+mod every_command;
 mod fence;
 mod files;
 mod git;

@@ -100,7 +100,7 @@ fn why_there_is_no_merge_is_told() {
     exit 1
     --- stderr
     cannot merge `other.md`: no refused write to this file is kept
-    hint: `tollgate merge` helps after a write to `other.md` was refused; read `other.md` and write
+    hint: a merge needs a refused write; to change the file, read `other.md`, then write
     ");
     insta::assert_snapshot!(world.run("merge a.md --agent red --json").filtered, @r#"
     exit 1

@@ -114,7 +114,7 @@ fn tasks_that_wait_for_each_other_are_refused_and_explained() {
         ("---\nafter: gone\n---\n", "`b.md` waits for `gone.md`, which was rejected"),
         (
             "---\naction: sing\n---\n",
-            "no agent with a table may do `b.md`: no `[agent.NAME]` has the action `sing`",
+            "no agent in the configuration may do `b.md`: no `[agent.NAME]` has the action `sing`",
         ),
     ] {
         world.puts("vault/Rejected/gone.md", "gone\n");

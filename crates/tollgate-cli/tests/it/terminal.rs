@@ -142,6 +142,11 @@ impl Typed {
         self
     }
 
+    /// The exit code, unless a signal ended the command.
+    pub(crate) fn code(&self) -> Option<i32> {
+        self.status.code()
+    }
+
     /// The one JSON document on stdout.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {

@@ -38,6 +38,7 @@ fn a_turn_is_started_shown_and_ended() {
     exit 0
     --- stdout
     turn `[TURN]` of `blue`, started [N] s ago: 3 files tracked
+      first read  last known  file
       2c8b08da    27dd8ed4    a
       02638299    02638299    b
       no file     no file     gone

@@ -120,7 +120,7 @@ impl World {
     }
 
     /// The text, with a name for everything that differs from run to run.
-    fn filtered(&self, text: &str) -> String {
+    pub(crate) fn filtered(&self, text: &str) -> String {
         let text =
             text.replace(self.root().to_str().unwrap(), "[W]").replace(self.tmp.to_str().unwrap(), "[TMP]");
         let mut filtered = String::new();
@@ -150,7 +150,7 @@ impl World {
 }
 
 /// The name of a word that differs from run to run.
-fn name_of(word: &str) -> Option<&'static str> {
+pub(crate) fn name_of(word: &str) -> Option<&'static str> {
     let hex = |text: &str, length| text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if word.strip_prefix("t-").is_some_and(|id| hex(id, 16)) {
         Some("[TURN]")

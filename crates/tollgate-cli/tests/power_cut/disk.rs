@@ -76,6 +76,9 @@ impl Tree {
 
     fn add_from(&mut self, path: &Path) -> Node {
         let found = fs::symlink_metadata(path).unwrap();
+        if let Some((node, _)) = self.inodes.iter().find(|(_, inode)| **inode == found.ino()) {
+            return *node;
+        }
         let node = self.add(Content::File(Vec::new()), found.mode() & 0o7777);
         self.inodes.insert(node, found.ino());
         self.nodes[node] = if found.is_dir() {

@@ -11,7 +11,9 @@
 )]
 
 mod disk;
+mod git;
 mod recording;
+mod rolled_back;
 
 use std::collections::BTreeMap;
 use std::fs;

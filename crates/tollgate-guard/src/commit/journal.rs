@@ -3,6 +3,7 @@
 //! A journal holds names and hashes, but no data: after a swap, both contents are on disk. Paths are relative, so that a
 //! copied or moved workspace heals itself and not the one that it was copied from.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
 
@@ -142,6 +143,15 @@ impl JournalContent {
 
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.records.iter().flat_map(|record| [Some(&*record.path), record.to.as_deref()]).flatten()
+    }
+
+    /// The folders in which the commit changes names. If it makes folders, also those that they are made in: when the commit
+    /// is undone, the new folders are gone, and a power failure brings them back with their files, unless the outer ones are
+    /// flushed.
+    pub(crate) fn folders(&self) -> BTreeSet<PathBuf> {
+        let made = self.records.iter().flat_map(|record| &record.made).map(|folder| &*folder.0);
+        let parent = |path: &Path| path.parent().map(Path::to_owned).unwrap_or_default();
+        self.paths().chain(made).map(parent).collect()
     }
 }
 

@@ -8,7 +8,7 @@
 //! A commit with changes that only commands make is made in the same way, however small it is.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use super::journal::{CommitJournal, FolderDeed, JournalContent, JournalRecord};
@@ -423,10 +423,7 @@ fn swap_and_verify(root: &Root, steps: &mut [ClosedStep], content: &JournalConte
 /// Without this, a power failure after the answer could bring the old names back.
 fn flush_folders(root: &Root, content: &JournalContent) -> Result<()> {
     let durability = root.durability();
-    let parent = |path: &Path| path.parent().map(Path::to_owned).unwrap_or_default();
-    let made = content.records.iter().flat_map(|record| &record.made).map(|path| parent(path));
-    let folders: BTreeSet<PathBuf> = content.paths().map(parent).chain(made).collect();
-    for folder in folders {
+    for folder in content.folders() {
         if let Some(folder) = no_folder_is_none(root.folder.open_below(&folder))? {
             folder.flush(durability)?;
         }

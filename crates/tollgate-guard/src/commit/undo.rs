@@ -130,9 +130,9 @@ pub(crate) fn roll_back(root: &Root, content: &JournalContent) -> Result<()> {
     // Before the journal is deleted: without it, nobody would undo what a power failure brings back.
     let durability = root.durability();
     root.stage.flush(durability)?;
-    for path in content.paths() {
-        if let Ok(spot) = root.spot(path) {
-            spot.folder().flush(durability)?;
+    for folder in content.folders() {
+        if let Ok(folder) = root.folder.open_below(&folder) {
+            folder.flush(durability)?;
         }
     }
     Ok(())

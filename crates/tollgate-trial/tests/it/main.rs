@@ -16,6 +16,7 @@ mod foreign;
 mod model_traces;
 mod outsiders;
 mod planted;
+mod power_cuts;
 mod scene;
 mod stops;
 mod strace;

@@ -9,9 +9,9 @@ use crate::strace::folder;
 
 const STRESS: &str = env!("CARGO_BIN_EXE_tollgate-stress");
 
-/// The campaign runs `tollgate`, which is in another package. A run of all tests has built it already.
-fn build() {
-    if !Path::new(STRESS).with_file_name("tollgate").exists() {
+/// A campaign runs `tollgate` beside itself, which is in another package. A run of all tests has built it already.
+pub(crate) fn build(campaign: &Path) {
+    if !campaign.with_file_name("tollgate").exists() {
         let mut cargo = Command::new(env!("CARGO"));
         let built =
             cargo.args(["build", "--quiet", "-p", "tollgate-cli", "--bin", "tollgate"]).status().unwrap();
@@ -20,7 +20,7 @@ fn build() {
 }
 
 fn campaign(arguments: &[&str]) -> (Output, Value) {
-    build();
+    build(Path::new(STRESS));
     let dir = folder();
     let mut command = Command::new(STRESS);
     command.args(["--json", "--seed", "7", "--dir"]).arg(dir.path()).args(arguments).stdin(Stdio::null());

@@ -232,7 +232,7 @@ pub(super) fn what_waits_for_ever_is_explained(fresh: Fresh<'_>) {
     let behind = "`behind.md` waits for tasks that wait for each other: `a.md` -> `b.md` -> `c.md` -> `a.md`";
     assert_eq!(why("behind"), behind);
     assert_eq!(why("never"), "`never.md` waits for `no.md`, which was rejected");
-    assert!(why("nobody").contains("no agent with a table may"), "{}", why("nobody"));
+    assert!(why("nobody").contains("no agent in the configuration may"), "{}", why("nobody"));
     let mut stuck: Vec<_> =
         world.vault.stuck(at(2)).expect("no fault").iter().map(ToString::to_string).collect();
     stuck.sort();
@@ -240,7 +240,7 @@ pub(super) fn what_waits_for_ever_is_explained(fresh: Fresh<'_>) {
     assert!(stuck[0].contains("waits for itself") && stuck[0].contains("`c.md`"), "{stuck:?}");
     assert!(stuck[1].contains("`loner.md` waits for itself"), "{stuck:?}");
     assert!(stuck[2].contains("which was rejected"), "{stuck:?}");
-    assert!(stuck[3].contains("no agent with a table may do `nobody.md`"), "{stuck:?}");
+    assert!(stuck[3].contains("no agent in the configuration may do `nobody.md`"), "{stuck:?}");
 }
 
 pub(super) fn a_draft_needs_no_file(fresh: Fresh<'_>) {

@@ -239,7 +239,10 @@ fn verbs() -> Vec<VerbCase> {
             name: "return",
             tells: &["RELEASE"],
             prepare: claim,
-            act: |vault, task| matches!(vault.give_back(task, "me", at(3)), Ok(Ok(_))),
+            act: |vault, task| {
+                let claim = vault.get(task, at(2)).expect("it is there").record.claim.expect("claimed");
+                matches!(vault.give_back(task, "me", Some(&claim.id), at(3)), Ok(Ok(_)))
+            },
             to: Slot::NEEDS_ACTION,
         },
         VerbCase {

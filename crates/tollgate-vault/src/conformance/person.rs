@@ -7,6 +7,7 @@ use crate::owner::ClaimKind;
 use crate::rules::Release;
 use crate::state::{Slot, State};
 use tollgate_base::digest::Digest;
+use tollgate_base::name::ClaimId;
 use tollgate_base::task::TaskName;
 
 pub(super) fn a_person_edits_a_task_that_nobody_has_claimed(fresh: Fresh<'_>) {
@@ -42,25 +43,33 @@ pub(super) fn a_person_edits_a_task_that_nobody_has_claimed(fresh: Fresh<'_>) {
 
 pub(super) fn a_person_returns_a_claim(fresh: Fresh<'_>) {
     let world = World::new(fresh());
-    let give_back = |task: &TaskName, now| world.vault.give_back(task, "ada", at(now)).expect("no fault");
-    assert_eq!(give_back(&name("nowhere"), 0).map(drop), Err(Denial::Missing(name("nowhere"))));
+    let give_back = |task: &TaskName, seen: Option<&ClaimId>, now| {
+        world.vault.give_back(task, "ada", seen, at(now)).expect("no fault")
+    };
+    assert_eq!(give_back(&name("nowhere"), None, 0).map(drop), Err(Denial::Missing(name("nowhere"))));
     for (text, kind) in [("leased", ClaimKind::Leased), ("held", ClaimKind::Held)] {
         let task = world.add(text, "# Do it\n");
-        assert_eq!(give_back(&task, 0).map(drop), Err(Denial::Elsewhere(task.clone(), Slot::NEEDS_ACTION)));
+        let elsewhere = Err(Denial::Elsewhere(task.clone(), Slot::NEEDS_ACTION));
+        assert_eq!(give_back(&task, None, 0).map(drop), elsewhere);
         let claimed = world.claim(&task, "blue", kind, 1);
-        assert_eq!(give_back(&task, 2).expect("it is claimed").slot, Slot::NEEDS_ACTION);
+        let id = claimed.claim.id.clone();
+        assert_eq!(give_back(&task, Some(&id), 2).expect("it is claimed").slot, Slot::NEEDS_ACTION);
         world.fenced_off(&task, &claimed.claim.id, 3);
         assert!(world.text(&task).contains("returned by ada"), "{}", world.text(&task));
         assert_eq!(world.get(&task).record.attempts, 0, "the attempt does not count");
         let again = world.claim(&task, "red", kind, 4);
         assert!(again.claim.epoch > claimed.claim.epoch);
         drop(claimed);
+        // The person who wants to end the first claim does not end this one.
+        for seen in [Some(&id), None] {
+            assert_eq!(give_back(&task, seen, 5).map(drop), Err(Denial::Changed(task.clone())));
+        }
         assert!(world.vault.verify(&task, &again.claim.id, at(5)).expect("no fault"), "{text}");
         assert_eq!(world.release(&again, &Release::success(), 6), State::Done);
         assert_eq!(world.kinds(&task), ["CLAIM", "RELEASE", "CLAIM", "RELEASE"]);
     }
     // What may have been executed goes to a person.
     let task = world.add("pay", "---\naction: pay\n---\n# Rent\n");
-    world.claim(&task, "local", ClaimKind::Leased, 7);
-    assert_eq!(give_back(&task, 8).expect("it is claimed").slot, Slot::PENDING);
+    let claimed = world.claim(&task, "local", ClaimKind::Leased, 7);
+    assert_eq!(give_back(&task, Some(&claimed.claim.id), 8).expect("it is claimed").slot, Slot::PENDING);
 }

@@ -23,8 +23,10 @@ use crate::folder::{FolderOptions, FolderStore, make_private_folder};
 use crate::recent::Recent;
 use crate::store::Landed;
 use tollgate_base::error::{At, Fault, Result};
+use tollgate_base::file::replace_file;
 use tollgate_base::lock::Lock;
 use tollgate_base::name::random_id;
+use tollgate_base::settings::Durability;
 use tollgate_base::task::TaskName;
 
 /// How the git store is used.
@@ -126,14 +128,17 @@ impl GitStore {
             fs::create_dir_all(&path).at("make the folder", &path)?;
         }
         let ignore = private.join(".gitignore");
-        if !ignore.exists() {
+        // A power cut can leave it empty.
+        if read(&ignore)?.is_none_or(|bytes| bytes.iter().all(|byte| *byte == 0)) {
             fs::write(&ignore, "*\n").at("write", &ignore)?;
         }
-        let GitSettings { author, has_ssh } = repository.refresh(&options.remote, &options.branch)?;
+        let durability = options.folder.durability;
+        let GitSettings { author, has_ssh } =
+            repository.refresh(&options.remote, &options.branch, durability)?;
         let batch_ssh = options.plain_ssh && !has_ssh;
         let (folder, own) = (repository.top.clone(), Some((repository.own.clone(), repository.index())));
         let git = Git { folder, repository: own, batch_ssh, ..repository.git.clone() };
-        let id = clone_id(&private)?;
+        let id = clone_id(&private, durability)?;
         let remote = Remote {
             git: git.clone(),
             name: options.remote.clone(),
@@ -176,7 +181,9 @@ impl GitStore {
     pub(super) fn try_converse(&self, wait: Duration) -> Result<Option<Conversation>> {
         let lock = Lock::acquire(&self.private.join("lock"), wait)?;
         lock.map(|lock| {
-            self.repository.refresh(&self.remote.name, &self.remote.branch)?;
+            let durability = self.options.folder.durability;
+            self.repository.refresh(&self.remote.name, &self.remote.branch, durability)?;
+            self.repository.remove_left_locks()?;
             Ok(Conversation(lock))
         })
         .transpose()
@@ -251,7 +258,7 @@ fn private(vault: &Path) -> PathBuf {
 }
 
 /// The id of this clone. A copy of the folder is another clone, because it does not have the locks of the first one.
-fn clone_id(private: &Path) -> Result<String> {
+fn clone_id(private: &Path, durability: Durability) -> Result<String> {
     let path = private.join("clone");
     let ino = fs::metadata(private).at("look at", private)?.ino();
     loop {
@@ -263,7 +270,9 @@ fn clone_id(private: &Path) -> Result<String> {
         }
         let id = random_id()?;
         let stage = private.join(format!("clone-{id}"));
-        fs::write(&stage, format!("{id} {ino}\n")).at("write", &stage)?;
+        // Flushed: with another id after a power cut, this clone would not know its claims. What is pushed later flushes the
+        // name.
+        replace_file(&stage, format!("{id} {ino}\n").as_bytes(), durability)?;
         // If several processes get here at the same time, one sets the id and the others read it.
         match rustix::fs::renameat_with(CWD, &stage, CWD, &path, RenameFlags::NOREPLACE) {
             Ok(()) => {}
@@ -298,9 +307,9 @@ mod tests {
         for path in [&here, &there] {
             fs::create_dir(path).unwrap();
         }
-        let id = clone_id(&here).unwrap();
-        assert_eq!(clone_id(&here).unwrap(), id);
+        let id = clone_id(&here, Durability::Fast).unwrap();
+        assert_eq!(clone_id(&here, Durability::Fast).unwrap(), id);
         fs::copy(here.join("clone"), there.join("clone")).unwrap();
-        assert_ne!(clone_id(&there).unwrap(), id);
+        assert_ne!(clone_id(&there, Durability::Fast).unwrap(), id);
     }
 }

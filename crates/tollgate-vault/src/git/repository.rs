@@ -10,11 +10,13 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::run::Git;
 use super::tree::read;
 use tollgate_base::error::{At, Fault, Result};
-use tollgate_base::file::{TEMPORARY, replace_file};
+use tollgate_base::file::{TEMPORARY, names_in, replace_file};
+use tollgate_base::lock::Pauses;
 use tollgate_base::name::random_id;
 use tollgate_base::settings::Durability;
 
@@ -31,6 +33,12 @@ const SETTINGS: [&str; 6] = [
 
 /// Files and folders of a repository that are not settings. `info` has the patterns of a sparse checkout.
 const LINKED: [&str; 7] = ["objects", "refs", "packed-refs", "reftable", "logs", "shallow", "info"];
+
+/// The refs that only tollgate's git changes.
+const OWN_REFS: &str = "refs/tollgate";
+
+/// The longest time for which git locks one ref: it writes one line and flushes it.
+const REF_LOCK: Duration = Duration::from_secs(10);
 
 /// The person's repository, and tollgate's own view of it.
 #[derive(Debug, Clone)]
@@ -90,12 +98,17 @@ impl Repository {
     }
 
     /// Brings the links and the configuration up to date: somebody may have set another URL, or copied the folder.
-    pub(super) fn refresh(&self, remote: &str, branch: &str) -> Result<GitSettings> {
+    ///
+    /// By itself, git does not flush the objects and refs that it writes. After a power cut a ref could lead to an empty
+    /// object, and the whole repository, which is the person's, would be unusable. So git flushes them, unless the person has
+    /// decided otherwise.
+    pub(super) fn refresh(&self, remote: &str, branch: &str, durability: Durability) -> Result<GitSettings> {
         let wanted = format!("^({})$", SETTINGS.join("|"));
         let listed = self.git.local(&["config", "-z", "--show-scope", "--get-regexp", &wanted], &[])?;
         let listed = String::from_utf8_lossy(&listed.out);
         let mut parts = listed.split('\0');
         let (mut name, mut email, mut has_ssh, mut has_url) = ("", "", false, false);
+        let mut flushes = durability == Durability::Durable;
         let mut config = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n".to_owned();
         while let (Some(scope), Some(entry)) = (parts.next(), parts.next()) {
             let (key, value) = entry.split_once('\n').unwrap_or((entry, "true"));
@@ -103,6 +116,7 @@ impl Repository {
             match (key, key.strip_prefix("remote.").and_then(|key| key.rsplit_once('.'))) {
                 ("user.name", _) => name = value,
                 ("user.email", _) => email = value,
+                ("core.fsync", _) => flushes = false,
                 ("core.sshcommand", _) => {
                     has_ssh |= is_users;
                     continue;
@@ -126,6 +140,9 @@ impl Repository {
                 "the repository has no remote `{remote}`: run `git remote add {remote} URL`, or set another one in `[vault] remote`"
             )));
         }
+        if flushes {
+            config += &line("core.fsync", "all");
+        }
         for name in LINKED {
             let target = self.folders[usize::from(name != "info")].join(name);
             let link = self.own.join(name);
@@ -142,6 +159,26 @@ impl Repository {
             }
         }
         Ok(GitSettings { author: author(name, email), has_ssh })
+    }
+
+    /// Deletes the locks on tollgate's own refs that a git has left because it was killed, or because the power was cut. Waits
+    /// for locks that a git in another working tree of the repository may still need.
+    pub(super) fn remove_left_locks(&self) -> Result<()> {
+        let mut pauses = Pauses::lasting(REF_LOCK);
+        let mut folders = vec![self.own.join(OWN_REFS)];
+        while let Some(folder) = folders.pop() {
+            for name in names_in(&folder)? {
+                let path = folder.join(&name);
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|end| end == "lock") {
+                    while is_new(&path) && pauses.pause() {}
+                    // git may have deleted it in the meantime.
+                    let _ = fs::remove_file(&path);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A push to a repository on this disk runs its hooks, so it must not be one that agents can write to.
@@ -164,6 +201,12 @@ impl Repository {
         let is_there = |file: &&str| self.folders[0].join(file).exists();
         Ok((name, ["MERGE_HEAD", "CHERRY_PICK_HEAD"].into_iter().find(is_there)))
     }
+}
+
+/// Whether a lock may still be needed. By a clock that was set back, also an older one.
+fn is_new(lock: &Path) -> bool {
+    let made = fs::symlink_metadata(lock).and_then(|found| found.modified());
+    made.is_ok_and(|made| made.elapsed().unwrap_or_default() < REF_LOCK)
 }
 
 /// A setting as git reads it from a file. Nothing in a value can end the line.

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::card::{Card, ref_of};
 use super::remote::RemoteView;
@@ -19,7 +20,6 @@ use crate::claim::ClaimId;
 use crate::folder::disk::Disk;
 use tollgate_base::boot_clock::millis_since_boot;
 use tollgate_base::error::{Fault, Result};
-use tollgate_base::settings::Durability;
 use tollgate_base::task::TaskName;
 
 /// The version of this file, and of all files beside it.
@@ -61,20 +61,24 @@ impl SeenCard {
 
 impl Seen {
     pub(super) fn read(path: &Path) -> Result<Self> {
-        let Some(bytes) = read(path)? else {
-            return Ok(Self { format: FORMAT, ..Self::default() });
-        };
-        let seen: Self = serde_json::from_slice(&bytes).map_err(|error| Fault::damaged(path, error))?;
+        let document = read(path)?.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+        // Not there, or, if the vault is not durable, cut short by a power cut. Then nothing was seen.
+        let Some(document) = document else { return Ok(Self { format: FORMAT, ..Self::default() }) };
+        let seen: Self = serde_json::from_value(document).map_err(|error| Fault::damaged(path, error))?;
         if seen.format > FORMAT {
             return Err(Fault::NewerFormat { path: path.to_owned(), found: seen.format, known: FORMAT });
         }
         Ok(seen)
     }
 
-    /// Not flushed: after a power cut the next look sees everything again, and the waiting times start from zero.
     pub(super) fn write(&self, disk: &Disk, path: &Path) -> Result<()> {
         let bytes = serde_json::to_vec(self).map_err(|error| Fault::invalid(error.to_string()))?;
-        disk.replace_file(path, &bytes, Durability::Fast)
+        if read(path)?.as_ref() == Some(&bytes) {
+            return Ok(());
+        }
+        // Flushed: otherwise nobody would know after a power cut which commit the tree shows. All files that agents are
+        // working on would count as changed by somebody else, and be set aside.
+        disk.replace_file(path, &bytes, disk.durability)
     }
 
     /// Takes over what a look found. A card that has not changed keeps its time.

@@ -27,7 +27,8 @@ use crate::words;
 Example
   tollgate task claim --next --agent blue
   export TOLLGATE_TASK_ID=pay-the-rent
-  export TOLLGATE_CLAIM_ID=$(tollgate task claim $TOLLGATE_TASK_ID --agent blue --json | jq -r .claim_id)")]
+  claim=$(tollgate task claim $TOLLGATE_TASK_ID --agent blue --json)
+  export TOLLGATE_CLAIM_ID=$(echo $claim | jq -r .claim_id)")]
 #[group(required = true, multiple = false)]
 pub(crate) struct TaskClaimArgs {
     /// Task name, with or without `.md`; if it was written a moment ago, waits until it is complete

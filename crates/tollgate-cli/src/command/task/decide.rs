@@ -159,8 +159,12 @@ impl<'i> Deciding<'i> {
 }
 
 pub(super) fn refused(task: &TaskName, reason: &str, message: &str) -> Answer {
+    refused_with(task, reason, message, words::decision_refused(reason, message))
+}
+
+fn refused_with(task: &TaskName, reason: &str, message: &str, notes: String) -> Answer {
     Answer::NotValid(Said {
-        notes: words::decision_refused(reason, message),
+        notes,
         json: json!({"task": task, "refused": true, "reason": reason, "message": message}),
         ..Said::default()
     })
@@ -185,7 +189,7 @@ pub(crate) fn approve(invocation: &Invocation, args: &TaskApproveArgs) -> Result
     }
     let Deciding { tasks, by, .. } = &deciding;
     let decided = with_retry(|| tasks.vault.approve(task, by, Some(seen), invocation.now()), &sleep)?;
-    Ok(said(task, decided, "approved", by))
+    Ok(said(task, decided, ("approve", "approved"), by))
 }
 
 pub(crate) fn reject(invocation: &Invocation, args: &TaskRejectArgs) -> Result<Answer, CliError> {
@@ -203,7 +207,7 @@ pub(crate) fn reject(invocation: &Invocation, args: &TaskRejectArgs) -> Result<A
     }
     let Deciding { tasks, by, .. } = &deciding;
     let decided = with_retry(|| tasks.vault.reject(&args.task, by, &args.reason, invocation.now()), &sleep)?;
-    Ok(said(&args.task, decided, "rejected", by))
+    Ok(said(&args.task, decided, ("reject", "rejected"), by))
 }
 
 pub(crate) fn retry(invocation: &Invocation, args: &TaskRetryArgs) -> Result<Answer, CliError> {
@@ -220,7 +224,7 @@ pub(crate) fn retry(invocation: &Invocation, args: &TaskRetryArgs) -> Result<Ans
     }
     let Deciding { tasks, by, .. } = &deciding;
     let decided = with_retry(|| tasks.vault.retry(&args.task, by, invocation.now()), &sleep)?;
-    Ok(said(&args.task, decided, "retried", by))
+    Ok(said(&args.task, decided, ("retry", "retried"), by))
 }
 
 pub(crate) fn give_back(invocation: &Invocation, args: &TaskReturnArgs) -> Result<Answer, CliError> {
@@ -229,23 +233,32 @@ pub(crate) fn give_back(invocation: &Invocation, args: &TaskReturnArgs) -> Resul
         Err(answer) => return Ok(answer),
     };
     // A task that nobody has claimed cannot be returned: the vault says so.
-    if let Some((found, bytes)) = deciding.found(&args.task, Some(State::InProgress))?
-        && let Err(answer) = deciding.agreed(&found, &bytes, "return")?
+    let found = deciding.found(&args.task, Some(State::InProgress))?;
+    if let Some((found, bytes)) = &found
+        && let Err(answer) = deciding.agreed(found, bytes, "return")?
     {
         return Ok(answer);
     }
     let Deciding { tasks, by, .. } = &deciding;
-    let decided = with_retry(|| tasks.vault.give_back(&args.task, by, invocation.now()), &sleep)?;
-    Ok(said(&args.task, decided, "returned", by))
+    let seen = found.and_then(|(found, _)| found.record.claim).map(|claim| claim.id);
+    let decided =
+        with_retry(|| tasks.vault.give_back(&args.task, by, seen.as_ref(), invocation.now()), &sleep)?;
+    Ok(said(&args.task, decided, ("return", "returned"), by))
 }
 
-pub(super) fn said(task: &TaskName, decided: Allowed<Landed>, verb: &str, by: &str) -> Answer {
+/// The answer to a verb of a person, such as `approve`. `done` is its past participle.
+pub(super) fn said(
+    task: &TaskName,
+    decided: Allowed<Landed>,
+    (verb, done): (&str, &str),
+    by: &str,
+) -> Answer {
     match decided {
-        Err(why) => refused(task, "not_possible", &why.to_string()),
+        Err(why) => refused_with(task, "not_possible", &why.to_string(), words::decision_denied(&why, verb)),
         Ok(landed) => {
             let mut json = landed.json();
             json["by"] = json!(by);
-            Answer::Done(Said { words: words::decided(&landed, verb, by), json, ..Said::default() })
+            Answer::Done(Said { words: words::decided(&landed, done, by), json, ..Said::default() })
         }
     }
 }

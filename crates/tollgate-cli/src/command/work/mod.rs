@@ -28,6 +28,7 @@ use self::pool::Pool;
 use self::queue::{Queue, Taken};
 use self::shift::Shift;
 use crate::answer::{Answer, Form, Said};
+use crate::command::number::number;
 use crate::command::task;
 use crate::error::{CliError, UsageError};
 use crate::invocation::Invocation;
@@ -62,13 +63,13 @@ pub(crate) struct WorkArgs {
     #[arg(long)]
     once: bool,
     /// Check the folders at least every S seconds, even without a notification of changes
-    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "S", default_value_t = 10, value_parser = |text: &str| number(text, 1..=86_400_u64))]
     interval: u64,
     /// Number of tasks to run in parallel
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = |text: &str| number(text, 1..=256_u16))]
     jobs: u16,
     /// Number of seconds that running commands have to finish after a signal
-    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    #[arg(long, value_name = "S", default_value_t = 30, value_parser = |text: &str| number(text, 0..=86_400_u64))]
     grace: u64,
     /// Longest time for a command, such as `90s` or `10m`; one that takes longer is ended, and the attempt has failed
     #[arg(long, value_name = "DURATION")]
@@ -120,7 +121,11 @@ pub(crate) fn run(invocation: &Invocation, args: &WorkArgs) -> Result<Answer, Cl
         json["breaker"] = "open".into();
     }
     let said = Said {
-        words: if tally.is_nothing() { String::new() } else { words::work_done(&tally) },
+        words: match (tally.is_nothing(), args.once) {
+            (true, true) => words::no_work(),
+            (true, false) => String::new(),
+            (false, _) => words::work_done(&tally),
+        },
         json,
         ..Said::default()
     };

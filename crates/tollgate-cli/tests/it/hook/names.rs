@@ -132,6 +132,30 @@ fn a_session_keeps_its_name_whatever_ends_in_between() {
 }
 
 #[test]
+fn an_agent_writes_the_tasks_that_it_claimed_under_its_name_and_no_others() {
+    let world = World::with(FAST);
+    world.run("init --vault").is(0);
+    world.puts("vault/Needs_Action/pay.md", "# Pay\n");
+    let [one, two] = ["s1", "s2"].map(|session| Program::new(&world, "claude-code", session));
+    let claimer = name(&world, "s1");
+    assert_ne!(name(&world, "s2"), claimer);
+    world.tollgate(["task", "claim", "pay", "--agent", &claimer]).ends().is(0);
+    let file = format!("vault/In_Progress/{claimer}/pay.md");
+    for agent in [&one, &one.subagent("helper")] {
+        agent.reads(&file);
+        agent.writes(&file, "# Pay\n\nHalf of it.\n").ran();
+    }
+    two.reads(&file);
+    two.writes(&file, "# Mine\n").refused("PROTECTED_PATH");
+    // Nor those of the user who started it.
+    let theirs = "vault/In_Progress/ada/theirs.md";
+    world.puts(theirs, "# Theirs\n");
+    let one = one.started_with(vec![("USER", "ada".into())]);
+    one.reads(theirs);
+    one.writes(theirs, "# Mine\n").refused("PROTECTED_PATH");
+}
+
+#[test]
 fn a_number_is_free_a_week_after_its_session_unless_something_has_its_name() {
     let world = World::with(&format!("{FAST}unread = \"known\"\n[agent.claude-code-4]\nallowed = []\n"));
     world.run("init --vault").is(0);

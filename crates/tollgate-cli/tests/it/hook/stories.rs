@@ -598,7 +598,7 @@ fn an_agent_is_informed_at_the_start_of_a_session_where_its_program_allows_it() 
         assert_eq!(ledger(&world, "MUTATION")[0]["agent"], name.as_str());
         world.run("init --vault").is(0);
         let text = agent.hook(&start()).json()["hookSpecificOutput"]["additionalContext"].to_string();
-        assert!(text.contains("This folder has tasks, claim one"), "{text}");
+        assert!(text.contains("This folder has tasks: claim one"), "{text}");
         world.puts(".tollgate/config.toml", "[guard]\nmode = \"off\"\n");
         agent.says(&start());
         let elsewhere = World::bare();

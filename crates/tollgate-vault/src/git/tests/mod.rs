@@ -5,6 +5,7 @@ mod fate;
 mod lost_answers;
 mod old_state;
 mod people;
+mod power_cut;
 mod race;
 mod safe;
 

@@ -20,7 +20,7 @@ fn tell(speaks: Speaks) {
     world.run("init --vault").is(0);
     world.run("task add Water").is(0);
     let root = world.root();
-    for file in ["whole", "edit", "secret", "deleted", "own"] {
+    for file in ["whole", "edit", "secret", "deleted", "touched", "own"] {
         fs::write(root.join(file), "one\ntwo\n").unwrap();
     }
     let put = |file: &str, text: &'static str| {
@@ -31,7 +31,7 @@ fn tell(speaks: Speaks) {
         let path = root.join(file);
         move || assert_eq!(fs::read_to_string(&path).unwrap(), text, "{}", path.display())
     };
-    let (secret, deleted) = (root.join("secret"), root.join("deleted"));
+    let (secret, deleted, touched) = (root.join("secret"), root.join("deleted"), root.join("touched"));
     let taken = root.join("vault/In_Progress");
     let script = vec![
         step(Read("whole"), Done),
@@ -47,6 +47,16 @@ fn tell(speaks: Speaks) {
         step_after(move || change_in_secret(&secret, "one\nTWO\n"), Overwrite("secret", "mine\n"), Stale),
         step_after(holds("secret", "one\nTWO\n"), Read("deleted"), Done),
         step_after(move || fs::remove_file(&deleted).unwrap(), Overwrite("deleted", "mine\n"), Stale),
+        // Only touched.
+        step(Read("touched"), Done),
+        step_after(
+            move || {
+                let file = fs::File::options().write(true).open(&touched).unwrap();
+                file.set_modified(std::time::SystemTime::now()).unwrap();
+            },
+            Overwrite("touched", "mine\n"),
+            Done,
+        ),
         // Its own writes do not make it stale.
         step(Read("own"), Done),
         step(Overwrite("own", "first\n"), Done),
@@ -94,4 +104,19 @@ fn gemini() {
 #[test]
 fn opencode() {
     tell(Speaks::Opencode);
+}
+
+#[test]
+fn claude_code() {
+    tell(Speaks::Claude);
+}
+
+#[test]
+fn copilot() {
+    tell(Speaks::Copilot);
+}
+
+#[test]
+fn cline() {
+    tell(Speaks::Cline);
 }

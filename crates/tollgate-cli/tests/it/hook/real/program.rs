@@ -75,7 +75,10 @@ impl<'w> Real<'w> {
             bare: false,
             sandboxed: false,
             rules: "",
-            allowed: "Bash,Read,Write,Edit",
+            allowed: match door {
+                Door::Hooks => "Bash,Read,Write,Edit",
+                Door::Mcp => "mcp__tollgate",
+            },
         }
     }
 
@@ -90,7 +93,7 @@ impl<'w> Real<'w> {
     }
 
     fn command(&self, bin: &Path, home: &Path) -> Command {
-        let port = self.model.port;
+        let (port, root) = (self.model.port, self.world.root());
         let put = |name: &str, text: String| {
             let path = home.join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -143,9 +146,19 @@ impl<'w> Real<'w> {
                     })
                     .to_string(),
                 );
+                // Otherwise it installs the types for its plugins from npm, for up to a minute, before it asks its model.
+                for folder in [home.join(".config/opencode"), self.world.root().join(".opencode")] {
+                    fs::create_dir_all(folder.join("node_modules")).unwrap();
+                    let lock = r#"{"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}}"#;
+                    fs::write(folder.join("package-lock.json"), lock).unwrap();
+                }
                 ("opencode", &["run", "go"])
             }
-            Speaks::Claude => ("claude", &["-p", "go", "--permission-mode", "acceptEdits"]),
+            Speaks::Claude => {
+                // A person has approved the server.
+                put(".claude/settings.json", r#"{"enabledMcpjsonServers": ["tollgate"]}"#.into());
+                ("claude", &["-p", "go", "--permission-mode", "acceptEdits"])
+            }
             Speaks::Copilot => ("copilot", &["-p", "go", "--allow-all-tools", "--allow-all-paths"]),
             Speaks::Cline => {
                 put(
@@ -162,6 +175,15 @@ impl<'w> Real<'w> {
                     })
                     .to_string(),
                 );
+                if self.door == Door::Mcp {
+                    // Its servers are not in the workspace, so a person adds them.
+                    let words = ["mcp", "--agent", "cline", root.to_str().unwrap()];
+                    let server = serde_json::json!({"command": "tollgate", "args": words});
+                    put(
+                        ".cline/data/settings/cline_mcp_settings.json",
+                        serde_json::json!({"mcpServers": {"tollgate": server}}).to_string(),
+                    );
+                }
                 // A refused call counts as a mistake.
                 ("cline", &["--json", "-P", "openai-compatible", "-m", "m", "--retries", "99", "do it"])
             }
@@ -172,7 +194,7 @@ impl<'w> Real<'w> {
             Command::new(bins.iter().map(|bin| bin.join(program)).find(|path| path.exists()).unwrap());
         command
             .args(words)
-            .current_dir(self.world.root())
+            .current_dir(&root)
             .env_clear()
             .env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", tollgate.display()))
             .env("HOME", home)

@@ -142,6 +142,7 @@ impl State {
         };
         let server = match self.speaks {
             Speaks::Copilot => "tollgate-",
+            Speaks::Cline => "tollgate__",
             _ => "tollgate_",
         };
         let Some(act) = self.step(body) else {

@@ -1,0 +1,564 @@
+//! The lines that show what each command does: its text, its JSON, and typical errors.
+//!
+//! `$TURN`, `$CLAIM` and `$ID` are the last turn, claim and recovery id that a line has printed. The help of each command is
+//! shown without a line for it.
+
+use super::Script;
+
+pub(super) const FILES: &[Script] = &[
+    (
+        "turn",
+        "tollgate turn nonsense
+tollgate turn nonsense --json",
+    ),
+    (
+        "turn begin",
+        "tollgate turn begin --agent blue
+tollgate turn begin --agent blue --json
+tollgate turn begin --agent 'two words'
+tollgate turn begin --agent blue --json -C missing",
+    ),
+    (
+        "turn end",
+        "tollgate turn begin --agent blue
+tollgate turn end --turn $TURN
+tollgate turn end --turn $TURN
+tollgate turn begin --agent blue
+tollgate turn end --turn $TURN --json
+tollgate turn end
+tollgate turn end --json",
+    ),
+    (
+        "turn show",
+        "tollgate turn begin --agent blue
+tollgate turn show --turn $TURN
+tollgate read a.md --turn $TURN
+tollgate turn show --turn $TURN
+tollgate turn show --turn $TURN --json
+tollgate turn show --turn t-0000000000000000
+tollgate turn show --json",
+    ),
+    (
+        "turn list",
+        "tollgate turn list
+tollgate turn begin --agent blue
+tollgate turn list
+tollgate turn list --json
+tollgate turn list blue",
+    ),
+    (
+        "turn hash",
+        "tollgate turn begin --agent blue
+tollgate turn hash a.md --turn $TURN
+tollgate read a.md --turn $TURN
+tollgate turn hash a.md --turn $TURN
+tollgate turn hash a.md --turn $TURN --json
+tollgate turn hash a.md",
+    ),
+    (
+        "read",
+        "tollgate read a.md
+tollgate read a.md --lines 2:3
+tollgate read a.md --json
+tollgate read missing.md
+tollgate read missing.md --json
+tollgate read a.md --lines 3:2
+tollgate read vault",
+    ),
+    (
+        "write",
+        "tollgate turn begin --agent blue
+tollgate read a.md --turn $TURN
+echo four | tollgate write a.md --turn $TURN
+echo five | tollgate write a.md --turn $TURN --json
+echo foreign > a.md
+echo six | tollgate write a.md --turn $TURN
+echo six | tollgate write a.md --turn $TURN --json
+? tollgate write a.md --turn $TURN < vault/Needs_Action/paint.md
+echo six | tollgate write .tollgate/config.toml
+echo six | tollgate write a.md --expect nonsense",
+    ),
+    (
+        "edit",
+        "tollgate edit a.md --old two --new TWO
+tollgate edit a.md --old three --new THREE --json
+tollgate edit a.md --old four --new FOUR
+tollgate edit a.md --old four --new FOUR --json
+tollgate edit a.md --old E --new e
+tollgate edit a.md --old E",
+    ),
+    (
+        "create",
+        "echo new | tollgate create b.md
+echo new | tollgate create docs/c.md --json
+echo new | tollgate create b.md
+echo new | tollgate create b.md --json
+echo new | tollgate create ../b.md",
+    ),
+    (
+        "delete",
+        "tollgate turn begin --agent blue
+tollgate read a.md --turn $TURN
+echo foreign > a.md
+tollgate delete a.md --turn $TURN
+tollgate delete a.md --turn $TURN --json
+tollgate delete a.md
+tollgate delete a.md
+echo again > a.md
+tollgate delete a.md --json",
+    ),
+    (
+        "move",
+        "tollgate move a.md docs/b.md
+tollgate move docs/b.md c.md --json
+echo other > d.md
+tollgate move c.md d.md
+tollgate move c.md d.md --json
+tollgate move missing.md e.md",
+    ),
+    (
+        "apply",
+        r#"echo '[{"path":"a.md","edits":[{"oldText":"two","newText":"TWO"}]},{"path":"b.md","content":"new\n"}]' | tollgate apply
+echo '[{"path":"a.md","content":"short\n"},{"path":"b.md","delete":true}]' | tollgate apply --json
+echo '[{"path":"a.md","content":"x"},{"path":"b.md","edits":[{"oldText":"y","newText":"z"}]}]' | tollgate apply
+echo '[{"path":"a.md","content":"x","expected_hash":"absent"}]' | tollgate apply --json
+echo nonsense | tollgate apply
+echo nonsense | tollgate apply --json"#,
+    ),
+    (
+        "merge",
+        "tollgate merge a.md
+tollgate turn begin --agent blue
+tollgate read a.md --turn $TURN
+sed -i s/three/THREE/ a.md
+printf 'ONE\\ntwo\\nthree\\n' | tollgate write a.md --turn $TURN
+tollgate merge a.md
+tollgate merge a.md --json
+tollgate merge a.md --write --turn $TURN
+tollgate merge a.md --json",
+    ),
+    (
+        "run",
+        "tollgate run --mode observe --agent blue -- sh -c 'echo new > b.md'
+tollgate run --mode observe --agent blue --json -- sh -c 'echo newer > b.md'
+tollgate run --mode observe -- sh -c 'exit 3'
+tollgate run --mode observe -- missing-program
+tollgate run --mode nonsense -- true
+tollgate run --json",
+    ),
+];
+
+pub(super) const TASKS: &[Script] = &[
+    (
+        "task",
+        "tollgate task nonsense
+tollgate task nonsense --json",
+    ),
+    (
+        "task add",
+        "tollgate task add 'Water the plants' --priority high
+tollgate task add 'Send the report' --after water-the-plants --json
+tollgate task add 'Water the plants' --name paint.md
+tollgate task add 'Water the plants' --name paint.md --json
+tollgate task add ''
+tollgate task add Weed --priority nonsense",
+    ),
+    (
+        "task import",
+        r#"echo '[{"number":7,"title":"Fix the gate","body":"It squeaks.","labels":[],"state":"OPEN","url":"https://example.org/7"}]' > issues.json
+tollgate task import issues.json
+tollgate task import issues.json --json
+tollgate task import missing.json
+echo nonsense | tollgate task import - --json"#,
+    ),
+    (
+        "task list",
+        "tollgate task list
+tollgate task list --json
+? tollgate task list
+tollgate task list --state Done
+tollgate task list --state nonsense
+mkdir ../empty
+tollgate task list -C ../empty
+tollgate task list -C ../empty --json",
+    ),
+    (
+        "task show",
+        "tollgate task show pay-the-rent
+tollgate task show pay-the-rent --json
+tollgate task show missing
+tollgate task show missing --json",
+    ),
+    (
+        "task why",
+        "tollgate task why paint --agent blue
+tollgate task why pay-the-rent --agent cloud --json
+tollgate task add Sort --action sort
+tollgate task why sort --agent cloud
+tollgate task why sort --agent cloud --json
+tollgate task why missing --agent blue",
+    ),
+    (
+        "task claim",
+        "tollgate task claim paint --agent blue
+tollgate task claim --next --agent cloud --json
+tollgate task claim paint --agent red
+tollgate task claim paint --agent red --json
+tollgate task claim --next --agent red
+tollgate task claim missing --agent red
+tollgate task claim --agent red",
+    ),
+    (
+        "task verify",
+        "tollgate task claim paint --agent blue
+tollgate task verify paint --claim-id $CLAIM
+tollgate task verify paint --claim-id $CLAIM --json
+tollgate task verify paint --claim-id c-0000000000000000
+tollgate task verify paint --claim-id c-0000000000000000 --json
+tollgate task verify paint",
+    ),
+    (
+        "task renew",
+        "tollgate task claim paint --agent blue
+tollgate task renew paint --claim-id $CLAIM
+tollgate task renew paint --claim-id $CLAIM --json
+tollgate task renew paint --claim-id c-0000000000000000
+tollgate task renew paint --claim-id c-0000000000000000 --json",
+    ),
+    (
+        "task progress",
+        "tollgate task claim paint --agent blue
+tollgate task progress paint --claim-id $CLAIM 'bought the paint'
+tollgate task progress paint --claim-id $CLAIM --json 'opened the tin'
+tollgate task progress paint --claim-id c-0000000000000000 'spilled it'
+tollgate task progress paint 'spilled it' --json",
+    ),
+    (
+        "task draft",
+        "tollgate task claim pay-the-rent --agent cloud
+tollgate task draft pay-the-rent --claim-id $CLAIM 'Transfer 900 EUR'
+tollgate task draft pay-the-rent --claim-id $CLAIM --json 'Transfer 950 EUR'
+tollgate task draft pay-the-rent --claim-id c-0000000000000000 'Transfer 1 EUR'
+tollgate task draft pay-the-rent --claim-id c-0000000000000000 --json 'Transfer 1 EUR'",
+    ),
+    (
+        "task release",
+        "tollgate task claim paint --agent blue
+tollgate task release paint --claim-id $CLAIM --note 'two coats'
+tollgate task claim pay-the-rent --agent cloud
+tollgate task release pay-the-rent --claim-id $CLAIM --result failure --note 'the bank is closed' --json
+tollgate task release pay-the-rent --claim-id $CLAIM
+tollgate task release pay-the-rent --claim-id $CLAIM --json
+tollgate task release paint --claim-id $CLAIM --result failure --to Done",
+    ),
+    (
+        "task approve",
+        "tollgate task claim pay-the-rent --agent cloud
+tollgate task draft pay-the-rent --claim-id $CLAIM 'Transfer 900 EUR'
+tollgate task release pay-the-rent --claim-id $CLAIM
+tollgate task approve pay-the-rent
+tollgate task approve pay-the-rent --json
+? tollgate task approve pay-the-rent
+? tollgate task approve paint
+tollgate task list",
+    ),
+    (
+        "task reject",
+        "tollgate task reject paint --reason 'too cold'
+tollgate task reject paint --reason 'too cold' --json
+tollgate task reject paint
+? tollgate task reject paint --reason 'too cold'
+? tollgate task reject paint --reason 'too cold'
+tollgate task list",
+    ),
+    (
+        "task retry",
+        "? tollgate task reject paint --reason 'too cold'
+tollgate task retry paint
+tollgate task retry paint --json
+? tollgate task retry paint
+? tollgate task retry paint
+tollgate task claim paint --agent blue
+? tollgate task retry paint
+? tollgate task retry missing
+tollgate task list",
+    ),
+    (
+        "task return",
+        "tollgate task claim paint --agent blue
+tollgate task return paint
+tollgate task return paint --json
+? tollgate task return paint
+? tollgate task return paint
+tollgate task list",
+    ),
+    (
+        "task edit",
+        "EDITOR='sed -i s/fence/gate/' tollgate task edit paint
+EDITOR='sed -i s/fence/gate/' tollgate task edit paint --json
+? EDITOR='sed -i s/fence/gate/' tollgate task edit paint
+? EDITOR=true tollgate task edit paint
+? EDITOR=false tollgate task edit paint
+tollgate task claim paint --agent blue
+? EDITOR=true tollgate task edit paint
+? EDITOR=true tollgate task edit missing",
+    ),
+    (
+        "task reclaim",
+        "tollgate task reclaim --dry-run
+tollgate task reclaim --json
+tollgate task reclaim paint",
+    ),
+    (
+        "task figures",
+        "tollgate task figures
+tollgate task claim paint --agent blue
+tollgate task figures
+tollgate task figures --json
+tollgate task figures --state Done",
+    ),
+    (
+        "work",
+        "tollgate work --agent blue --once -- sh -c 'echo working on $TOLLGATE_TASK_ID'
+tollgate work --agent blue --once --json -- true
+tollgate task add Fails
+tollgate work --agent blue --once -- sh -c 'echo no luck; exit 7'
+tollgate task add Claimed
+tollgate work --agent blue
+tollgate work --once -- true
+tollgate work --agent blue --interval nonsense --json -- true",
+    ),
+    (
+        "sync",
+        "tollgate sync
+tollgate sync --json
+git init -q --bare -b main ../remote.git
+git init -q -b main . && git config user.name ada && git config user.email ada@example.org
+git add a.md vault && git commit -q -m first && git remote add origin ../remote.git && git push -q origin main
+sed -i 's/^.vault.$/[vault]\\nsync = \"git\"/' .tollgate/config.toml
+tollgate sync
+tollgate sync --json
+mv ../remote.git ../gone.git
+tollgate sync",
+    ),
+    (
+        "vault",
+        "tollgate vault nonsense
+tollgate vault nonsense --json",
+    ),
+    (
+        "vault copy",
+        "tollgate vault copy
+tollgate vault copy --to mysql://db/work
+tollgate vault copy --to mysql://db/work --json
+tollgate vault copy --to folder
+tollgate vault copy --from folder --json",
+    ),
+];
+
+pub(super) const LEDGER: &[Script] = &[
+    (
+        "undo",
+        "tollgate undo
+echo four | tollgate write a.md --agent blue
+tollgate undo
+tollgate undo --json
+? tollgate undo
+tollgate undo a.md --yes
+tollgate undo --yes --json
+tollgate undo missing.md --yes",
+    ),
+    (
+        "recovery",
+        "tollgate recovery nonsense
+tollgate recovery nonsense --json",
+    ),
+    (
+        "recovery list",
+        "tollgate recovery list
+echo four | tollgate write a.md --agent blue
+tollgate recovery list
+tollgate recovery list --json
+tollgate recovery list a.md b.md",
+    ),
+    (
+        "recovery show",
+        "echo four | tollgate write a.md --agent blue
+tollgate recovery list
+tollgate recovery show $ID
+tollgate recovery show $ID --json
+tollgate recovery show 0000000000000000000000
+tollgate recovery show nonsense --json",
+    ),
+    (
+        "recovery restore",
+        "echo four | tollgate write a.md --agent blue
+tollgate recovery list
+tollgate recovery restore $ID
+tollgate recovery restore $ID --json
+tollgate recovery restore 0000000000000000000000
+tollgate recovery restore nonsense --json",
+    ),
+    (
+        "ledger",
+        "tollgate ledger nonsense
+tollgate ledger nonsense --json",
+    ),
+    (
+        "ledger tail",
+        "tollgate ledger tail
+tollgate turn begin --agent blue
+tollgate read a.md --turn $TURN
+echo four | tollgate write a.md --turn $TURN
+echo foreign > a.md
+tollgate delete a.md --turn $TURN
+tollgate task claim paint --agent red
+tollgate ledger tail
+tollgate ledger tail -n 1 --json
+tollgate ledger tail --agent red
+tollgate ledger tail --type NONSENSE
+tollgate ledger tail --type NONSENSE --json",
+    ),
+    (
+        "ledger verify",
+        "tollgate ledger verify
+echo four | tollgate write a.md --agent blue
+echo five | tollgate write a.md --agent blue
+tollgate ledger verify
+tollgate ledger verify --json
+sed -i 1s/blue/pink/ .tollgate/ledger.jsonl
+tollgate ledger verify
+tollgate ledger verify --json",
+    ),
+    (
+        "ledger audit",
+        "echo four | tollgate write a.md --agent blue
+tollgate ledger audit
+tollgate ledger audit --json
+tollgate ledger audit --records missing.jsonl",
+    ),
+    (
+        "export",
+        "echo four | tollgate write a.md --agent blue
+tollgate export --to ndjson
+tollgate export --to cloudevents --out events.jsonl
+tollgate export --to cloudevents --out events.jsonl --json
+tollgate export --to nonsense
+tollgate export --to ndjson --since nonsense --json",
+    ),
+    (
+        "status",
+        "tollgate status
+tollgate status --json
+tollgate task claim pay-the-rent --agent cloud
+tollgate task draft pay-the-rent --claim-id $CLAIM 'Transfer 900 EUR'
+tollgate task release pay-the-rent --claim-id $CLAIM
+tollgate turn begin --agent blue
+? tollgate status
+tollgate status --json
+tollgate status -C missing",
+    ),
+    (
+        "doctor",
+        "tollgate doctor | grep -v 'file system\\|^[a-z]* *run '
+tollgate doctor --json | grep -o '\"healthy\":[a-z]*\\|\"check\":\"[a-z ]*\"'
+echo nonsense > .tollgate/config.toml
+tollgate doctor > ../said; code=$?; grep -v 'file system\\|^[a-z]* *run ' ../said; exit $code
+tollgate doctor -C missing --json",
+    ),
+];
+
+pub(super) const PROGRAMS: &[Script] = &[
+    (
+        "",
+        "tollgate --version
+tollgate nonsense
+tollgate nonsense --json
+tollgate -C",
+    ),
+    (
+        "init",
+        "mkdir ../new
+tollgate init -C ../new
+tollgate init -C ../new --json
+tollgate init -C ../new --vault --host claude-code
+tollgate init -C ../new --vault --host claude-code --mcp claude-code --json
+tollgate init -C ../new --remove
+tollgate init -C ../new --host nonsense
+tollgate init -C missing --json",
+    ),
+    (
+        "hook",
+        r#"tollgate hook nonsense
+echo nonsense | tollgate hook claude-code
+echo '{"session_id":"s","cwd":"'$PWD'","hook_event_name":"SessionStart"}' | tollgate hook claude-code
+echo '{"session_id":"s","cwd":"'$PWD'","hook_event_name":"PreToolUse","tool_name":"Write","tool_use_id":"c","tool_input":{"file_path":"'$PWD'/.git/config","content":""}}' | tollgate hook claude-code --json"#,
+    ),
+    (
+        "mcp",
+        r#"tollgate mcp --agent blue < /dev/null
+echo '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}' | tollgate mcp --agent blue
+tollgate mcp missing
+tollgate mcp missing --json"#,
+    ),
+    (
+        "serve",
+        "tollgate serve --listen nonsense
+tollgate serve --listen nonsense --json
+tollgate serve --listen 203.0.113.1:80
+TOLLGATE_AGENT=blue tollgate serve",
+    ),
+    (
+        "token",
+        "tollgate token nonsense
+tollgate token nonsense --json",
+    ),
+    (
+        "token add",
+        "tollgate token add blue | tr a-zA-Z0-9 x
+tollgate token add prometheus --monitor --json | sed 's/\"token\":\"[^\"]*\"/\"token\":\"xxx\"/'
+tollgate token add blue
+tollgate token add blue --json
+TOLLGATE_AGENT=blue tollgate token add red",
+    ),
+    (
+        "token list",
+        "tollgate token list
+tollgate token add blue > /dev/null
+tollgate token list
+tollgate token list --json
+tollgate token list blue",
+    ),
+    (
+        "token remove",
+        "tollgate token add blue > /dev/null
+tollgate token remove blue
+tollgate token remove blue
+tollgate token remove blue --json
+tollgate token add blue > /dev/null
+tollgate token remove blue --json",
+    ),
+    (
+        "trust",
+        "tollgate trust
+tollgate trust --json
+printf '[hooks.formatters]\\nmd = [\"fmt\"]\\n' >> .tollgate/config.toml
+tollgate trust
+tollgate trust --json
+? tollgate trust
+tollgate trust --remove",
+    ),
+    (
+        "man",
+        "tollgate man ../man
+tollgate man ../man --json
+tollgate man a.md/man
+tollgate man",
+    ),
+    (
+        "completions",
+        "tollgate completions fish
+tollgate completions fish --json
+tollgate completions nonsense",
+    ),
+];

@@ -1,0 +1,104 @@
+//! A short campaign of power cuts on a real file system loses nothing, its controls lose something, and nothing stays mounted.
+//!
+//! It needs root, FUSE, loop devices and ext4. Elsewhere it is skipped, with the reason, unless `TOLLGATE_TEST_POWER_CUTS` is
+//! `required`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::strace::spawn;
+use crate::stress::build;
+
+const POWER_CUTS: &str = env!("CARGO_BIN_EXE_power-cuts");
+
+/// Every participant but git takes part, in the story with this seed.
+fn campaign(images: &str, controls: &str) -> Child {
+    build(Path::new(POWER_CUTS));
+    let mut command = Command::new(POWER_CUTS);
+    command.args(["--json", "--seed", "3", "--file-systems", "ext4"]);
+    command.args(["--images", images, "--controls", controls]);
+    spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()))
+}
+
+/// What the campaign reports; `None` if it was skipped.
+fn report(campaign: Child) -> Option<Value> {
+    let output = campaign.wait_with_output().unwrap();
+    let report: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let Some(reason) = report["skipped"][0].as_str() else {
+        assert_eq!(output.status.code(), Some(0), "{report:#}");
+        return Some(report);
+    };
+    let is_required = std::env::var("TOLLGATE_TEST_POWER_CUTS").is_ok_and(|value| value == "required");
+    assert!(!is_required && output.status.code() == Some(2), "{reason}");
+    println!("skipped: {reason}");
+    None
+}
+
+fn folder(campaign: &Child) -> PathBuf {
+    std::env::temp_dir().join(format!("tollgate-power-cuts-{}", campaign.id()))
+}
+
+/// Whether a loop device has its file in this folder.
+fn has_device(folder: &Path) -> bool {
+    let devices = fs::read_dir("/sys/block").unwrap().flatten();
+    let mut files =
+        devices.filter_map(|device| fs::read_to_string(device.path().join("loop/backing_file")).ok());
+    // Of a file whose file system is gone, only the name is left.
+    files.any(|file| file.starts_with(folder.to_str().unwrap()) || file == "/disk\n")
+}
+
+/// Whether a process of the campaign runs, or something is left of its devices and mounts.
+fn is_in_use(folder: &Path) -> bool {
+    let name = folder.to_str().unwrap();
+    let mut processes = fs::read_dir("/proc").unwrap().flatten();
+    processes.any(|process| {
+        fs::read_to_string(process.path().join("cmdline")).is_ok_and(|line| line.contains(name))
+    }) || fs::read_to_string("/proc/mounts").unwrap().contains(name)
+        || has_device(folder)
+}
+
+fn wait(what: &str, is_so: &mut dyn FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn power_cuts_on_a_real_file_system_lose_nothing_unless_nobody_flushes() {
+    let campaign = campaign("4", "3");
+    let folder = folder(&campaign);
+    let Some(report) = report(campaign) else { return };
+    println!("{report:#}");
+    let [durable, fast, forgetful] = &report["rows"].as_array().unwrap()[..] else { panic!("{report:#}") };
+    let counts = ["images", "lost", "torn", "needs_a_person"].map(|key| durable[key].as_u64());
+    assert_eq!(counts, [Some(4), Some(0), Some(0), Some(0)], "{report:#}");
+    for control in [fast, forgetful] {
+        assert!(control["lost"].as_u64() > Some(0), "{report:#}");
+    }
+    assert!(!folder.exists());
+    wait("nothing is left", &mut || !is_in_use(&folder));
+}
+
+#[test]
+fn a_campaign_of_power_cuts_that_is_killed_leaves_nothing_mounted() {
+    let mut campaign = campaign("10000", "0");
+    let folder = folder(&campaign);
+    wait("it has a device", &mut || has_device(&folder) || campaign.try_wait().unwrap().is_some());
+    if campaign.try_wait().unwrap().is_some() {
+        assert!(report(campaign).is_none(), "it has ended too early");
+        return;
+    }
+    campaign.kill().unwrap();
+    campaign.wait().unwrap();
+    wait("nothing is left", &mut || !is_in_use(&folder));
+    // Plain files stay, as after every kill.
+    fs::remove_dir_all(&folder).unwrap();
+}

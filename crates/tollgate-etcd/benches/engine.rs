@@ -15,7 +15,6 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tollgate_etcd::{EtcdOptions, EtcdStore, EtcdUrl};
-use tollgate_vault::brief::sortable;
 use tollgate_vault::store::{Hint, Watch};
 use tollgate_vault::{ClaimKind, ClaimQueue, ClaimRequest, State, Terms, Vault};
 
@@ -74,23 +73,27 @@ impl Bare {
         answer["header"]["revision"].as_str().unwrap().to_owned()
     }
 
-    /// Puts many tasks at once, as `add` does one by one.
+    /// Puts many tasks at once, as an earlier tollgate did one by one.
     fn fill(&self, prefix: &str, tasks: usize) {
+        let (format, number) = (STANDARD.encode(format!("{prefix}/format")), STANDARD.encode("1"));
+        self.txn(&json!({ "success": [{ "request_put": { "key": format, "value": number } }] }));
         let numbers: Vec<usize> = (0..tasks).collect();
-        for some in numbers.chunks(60) {
+        for some in numbers.chunks(100) {
             let put = |n: &usize| {
                 let value = format!("{{\"since\":\"2026-11-16T00:00:00Z\"}}\n# Task {n}\n\nSome text.\n");
                 let key = format!("{prefix}/task/open/t{n}.md/Needs_Action");
-                let since = sortable("2026-11-16T00:00:00Z".parse().unwrap());
-                let place = format!("{prefix}/queue/21/{since}/t{n}.md\0Needs_Action");
-                [(key, value), (place, String::new())].map(|(key, value)| {
-                    json!({ "request_put": { "key": STANDARD.encode(key), "value": STANDARD.encode(value) } })
-                })
+                json!({ "request_put": { "key": STANDARD.encode(key), "value": STANDARD.encode(value) } })
             };
-            let success: Vec<Value> = some.iter().flat_map(put).collect();
+            let success: Vec<Value> = some.iter().map(put).collect();
             self.txn(&json!({ "success": success }));
         }
     }
+}
+
+/// Puts many tasks into a vault, and makes the index of its queue.
+fn fill(cluster: &Cluster, url: &str, tasks: usize) {
+    Bare::new(cluster.ports()[0]).fill(url.rsplit_once('/').unwrap().1, tasks);
+    assert!(vault(url, "first").store().queue_page("", 1, Timestamp::now()).unwrap().is_some());
 }
 
 fn request(n: usize) -> ClaimRequest {
@@ -124,7 +127,7 @@ fn cost(cluster: &Cluster, operations: usize, work: impl FnOnce()) -> Cost {
 /// Claims by some workers, each with its own process's view, of tasks that are all different.
 fn claims(cluster: &Cluster, each: usize) -> Cost {
     let url = cluster.url();
-    Bare::new(cluster.ports()[0]).fill(url.rsplit_once('/').unwrap().1, WORKERS * each);
+    fill(cluster, &url, WORKERS * each);
     let now = Timestamp::now();
     let mut crew: Vec<(Vault, ClaimQueue)> = (0..WORKERS)
         .map(|n| {
@@ -191,7 +194,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
 /// with a view that is there, and the first look of that view.
 fn claim_among(cluster: &Cluster, tasks: usize) -> [f64; 3] {
     let url = cluster.url();
-    Bare::new(cluster.ports()[0]).fill(url.rsplit_once('/').unwrap().1, tasks);
+    fill(cluster, &url, tasks);
     let timed = |work: &mut dyn FnMut()| {
         let began = Instant::now();
         work();

@@ -6,6 +6,7 @@
 //! P/archived                             how far the ledger is archived, where, and what those lines add up to
 //! P/reader/MACHINE                       how far the readers of a machine have read the ledger; bound to a lease
 //! P/queue/URGENCY/SINCE/NAME STATE       an empty value: the index of the queue. NAME and STATE are separated by a NUL
+//! P/mark/URGENCY/SINCE/NAME STATE        an empty value: one in 64 keys of the index has this one, too
 //! P/queued                               exists if every task that waits to be claimed has a key in the index
 //! P/task/open/NAME/SLOT                  a task that is not final: its claim record and its text
 //! P/task/final/NAME/SLOT                 a task that is final
@@ -15,7 +16,8 @@
 //! ```
 //!
 //! A claim changes as few keys as possible, because each costs: the task's old and new place, its key in the index, and the
-//! line of the ledger. The index is not below `P/task/`, so that watches do not bring it.
+//! line of the ledger. etcd looks at all keys of a range, however few it returns. So a page of the index is read only up to the
+//! next marks: they are few enough to be looked at. The index is not below `P/task/`, so that watches do not bring it.
 //! Everything about one name is in two neighbouring ranges, so one question answers all about it. Final tasks are apart,
 //! because there will be many of them and nobody claims them.
 
@@ -111,6 +113,20 @@ impl Layout {
         let state = slot.state();
         let waits = matches!(state, State::NeedsAction | State::Approved);
         waits.then(|| format!("{}/queue/{urgency}/{}/{name}\0{state}", self.prefix, sortable(since)))
+    }
+
+    /// The marks in the index of the queue.
+    pub(crate) fn marks(&self) -> String {
+        format!("{}/mark/", self.prefix)
+    }
+
+    /// The mark of a key of the index; `None` for 63 in 64 of them. The key decides, so nobody has to look for its mark.
+    pub(crate) fn mark_of(&self, in_queue: &str) -> Option<String> {
+        let place = in_queue.strip_prefix(&self.queue())?;
+        // FNV-1a: every machine must come to the same answer, for ever.
+        let mix = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(16_777_619);
+        let hash = place.bytes().fold(2_166_136_261, mix);
+        (hash >> 26 == 0).then(|| format!("{}{place}", self.marks()))
     }
 
     /// The task that a key of the index is about; `None` if tollgate did not make it.

@@ -15,28 +15,65 @@ use tollgate_vault::store::QueuePage;
 
 use crate::feed::PAGE;
 use crate::inside::Inside;
-use crate::layout::KeyOf;
+use crate::layout::{KeyOf, Layout};
 use crate::message::{Act, Condition, KeyValue, Range, Txn};
 use crate::named::{CachedTask, Named};
 
 /// etcd takes 128 acts in one transaction.
 const ACTS: usize = 100;
 
+/// How many marks a page goes to: some 250 keys, so it rarely has fewer tasks than it could have.
+const MARKS: usize = 4;
+
+/// Puts a key into the index, with its mark if it has one.
+pub(crate) fn enter<'a>(layout: &Layout, key: &'a str) -> impl Iterator<Item = Act> + use<'a> {
+    [key.to_owned()].into_iter().chain(layout.mark_of(key)).map(|key| Act::put(key, b""))
+}
+
+/// Takes a key out of the index.
+pub(crate) fn leave<'a>(layout: &Layout, key: &'a str) -> impl Iterator<Item = Act> + use<'a> {
+    [key.to_owned()].into_iter().chain(layout.mark_of(key)).map(Act::delete)
+}
+
 impl Inside {
+    /// The part of the index after a cursor, up to some marks, and these marks if there may be more after them. `None` if the
+    /// index is not complete.
+    pub(crate) fn queue_part(&self, after: &str) -> Result<Option<(Range, Vec<KeyValue>)>> {
+        let behind = |prefix: &str| match after {
+            "" => Range::all(prefix),
+            after => {
+                Range { from: [prefix.as_bytes(), after.as_bytes(), &[0]].concat(), ..Range::all(prefix) }
+            }
+        };
+        let (queue, marks) = (self.layout.queue(), self.layout.marks());
+        let marked = Range { limit: MARKS, ..behind(&marks) };
+        let success = vec![Act::get(self.layout.queued()), Act::range(&marked)];
+        let mut found = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?.found();
+        if found.next().is_none_or(|kvs| kvs.is_empty()) {
+            return Ok(None);
+        }
+        let found = found.next().filter(|found| found.len() == MARKS).unwrap_or_default();
+        let mut range = behind(&queue);
+        if let Some(last) = found.last() {
+            range.end = [queue.as_bytes(), &last.key[marks.len()..], &[0]].concat();
+        }
+        Ok(Some((range, found)))
+    }
+
     /// At most this many tasks after a cursor; `None` if the index has no more.
     pub(crate) fn queue_page(&self, after: &str, limit: usize) -> Result<Option<QueuePage>> {
-        let prefix = self.layout.queue();
-        let mut range = Range { limit: limit.min(ACTS), ..Range::all(&prefix) };
-        if !after.is_empty() {
-            range.from = [prefix.as_bytes(), after.as_bytes(), &[0]].concat();
-        }
-        let success = vec![Act::get(self.layout.queued()), Act::range(&range)];
-        let mut found = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?.found();
-        let (is_complete, keys) =
-            (found.next().is_some_and(|kvs| !kvs.is_empty()), found.next().unwrap_or_default());
-        if !is_complete {
+        let Some((range, marks)) = self.queue_part(after)? else {
             self.index_everything()?;
             return self.queue_page(after, limit);
+        };
+        let prefix = self.layout.queue();
+        let keys = self.called(self.client.range(&Range { limit: limit.min(ACTS), ..range }))?.kvs;
+        if let Some(last) = marks.last().filter(|_| keys.is_empty()) {
+            // An earlier tollgate took these tasks out of the index.
+            let success = marks.iter().map(|mark| Act::delete(&mark.key)).collect();
+            self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
+            let last = String::from_utf8_lossy(&last.key[self.layout.marks().len()..]).into_owned();
+            return self.queue_page(&last, limit);
         }
         let Some(next) =
             keys.last().map(|last| String::from_utf8_lossy(&last.key[prefix.len()..]).into_owned())
@@ -78,8 +115,8 @@ impl Inside {
         right: Option<String>,
     ) -> Result<()> {
         let compare = vec![Condition::at(self.layout.task(name, slot), revision)];
-        let put = right.map(|key| Act::put(key, b""));
-        let success = [Act::delete(wrong)].into_iter().chain(put).collect();
+        let put = right.iter().flat_map(|key| enter(&self.layout, key));
+        let success = leave(&self.layout, &String::from_utf8_lossy(wrong)).chain(put).collect();
         self.called(self.client.txn(&Txn { compare, success, failure: Vec::new() }))?;
         Ok(())
     }
@@ -110,7 +147,7 @@ impl Inside {
     /// Puts tasks into the index, unless they have changed.
     fn put_places(&self, places: &[(&KeyValue, String)]) -> Result<()> {
         let compare = places.iter().map(|(kv, _)| Condition::at(&kv.key, kv.mod_revision)).collect();
-        let success = places.iter().map(|(_, place)| Act::put(place, b"")).collect();
+        let success = places.iter().flat_map(|(_, place)| enter(&self.layout, place)).collect();
         let answer = self.called(self.client.txn(&Txn { compare, success, failure: Vec::new() }))?;
         if answer.succeeded || places.len() < 2 {
             return Ok(());

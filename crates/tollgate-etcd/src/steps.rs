@@ -21,6 +21,7 @@ use crate::layout::{self, LineValue, TaskHead, write_task};
 use crate::message::{Act, Condition, KeyValue, Txn};
 use crate::named::revision_of;
 use crate::process_lease::{HeldMark, lease_of};
+use crate::queue;
 
 /// The largest text. etcd takes requests of 1.5 MiB, and the claim record and the ledger line need some room.
 const MAX_TEXT: usize = 1 << 20;
@@ -73,8 +74,8 @@ impl Inside {
         }
         let waits = self.layout.in_queue(name, &step.to, &urgency_of(text), step.at);
         if waited != waits.as_deref() {
-            change.success.extend(waited.map(Act::delete));
-            change.success.extend(waits.map(|key| Act::put(key, b"")));
+            change.success.extend(waited.into_iter().flat_map(|key| queue::leave(&self.layout, key)));
+            change.success.extend(waits.iter().flat_map(|key| queue::enter(&self.layout, key)));
         }
         let record = step.record_after(text);
         let claim = record.as_ref().and_then(|record| record.claim.clone());
@@ -219,7 +220,8 @@ impl Inside {
         let (value, landed) = (write_task(&TaskHead::new(now), text)?, Some((task.clone(), slot.clone())));
         let told = layout::write(&LineValue { machine: self.machine.clone(), landed, events: Vec::new() })?;
         let put = |(key, value): (&String, &Vec<u8>)| Act::put(key, value);
-        let waits = self.layout.in_queue(task, &slot, &urgency_of(text), now).map(|key| Act::put(key, b""));
+        let waits = self.layout.in_queue(task, &slot, &urgency_of(text), now);
+        let waits = waits.iter().flat_map(|key| queue::enter(&self.layout, key));
         let answer = self.client.txn(&Txn {
             compare: vec![Condition::absent(&key), Condition::absent(&line)],
             success: [(&key, &value), (&line, &told)].into_iter().map(put).chain(waits).collect(),

@@ -157,7 +157,7 @@ fn fill(server: &Server, schema: &str, tasks: usize) {
     let sql = format!(
         "insert into {schema}.tasks (name, state, text, urgency)
         select 't' || n || '.md', 'Needs_Action', convert_to('# Task' || chr(10) || repeat('some words ', 20), 'UTF8'), '21'
-        from generate_series(0, {}) n; analyze",
+        from generate_series(0, {}) n; analyze; checkpoint",
         tasks - 1
     );
     server.sql().batch_execute(&sql).expect("filled");

@@ -11,6 +11,7 @@ use super::cluster::Cluster;
 use super::shared;
 use crate::layout::{TaskHead, write_task};
 use crate::message::{Act, Range, Txn};
+use crate::queue::enter;
 use crate::store::EtcdStore;
 
 fn add(store: &EtcdStore, name: &str, text: &str) {
@@ -56,6 +57,41 @@ fn a_claim_of_the_next_task_reads_few_of_many_tasks() {
 }
 
 #[test]
+fn a_page_of_a_long_queue_looks_at_a_small_part_of_it() {
+    let cluster = Cluster::start();
+    let url = cluster.url();
+    let store = shared(&url, "one");
+    let (inside, layout) = (&store.inside, &store.inside.layout);
+    add(&store, "first", "---\npriority: high\n---\n");
+    let key = |n: usize| {
+        let since = Timestamp::from_second(n.try_into().unwrap()).unwrap();
+        layout.in_queue(&format!("t{n}").parse().unwrap(), &Slot::NEEDS_ACTION, "21", since).unwrap()
+    };
+    let places: Vec<String> = (0..3000).map(key).collect();
+    for some in places.chunks(100) {
+        act(&store, some.iter().flat_map(|key| enter(layout, key)).collect());
+    }
+    let (mut seen, mut after) = (0, String::new());
+    loop {
+        let (range, marks) = inside.queue_part(&after).unwrap().unwrap();
+        let part = inside.client.range(&range).unwrap().kvs;
+        assert!(part.len() < 1000, "{} of 3001 keys", part.len());
+        seen += part.len();
+        let Some(last) = part.last().filter(|_| !marks.is_empty()) else { break };
+        after = String::from_utf8(last.key[layout.queue().len()..].to_vec()).unwrap();
+    }
+    assert_eq!(seen, 3001, "the parts are the whole queue");
+    // As an earlier tollgate takes tasks out of the index.
+    for some in places.chunks(100) {
+        act(&store, some.iter().map(Act::delete).collect());
+    }
+    assert_eq!(claim_next(&url), (Some("first".to_owned()), false));
+    assert!(inside.queue_page("", 10).unwrap().is_none());
+    let left = inside.client.range(&Range::all(&layout.marks())).unwrap().kvs.len();
+    assert!(left < 4, "{left} marks of nothing");
+}
+
+#[test]
 fn the_index_of_a_vault_of_an_earlier_tollgate_is_made_once() {
     let cluster = Cluster::start();
     let url = cluster.url();
@@ -70,7 +106,12 @@ fn the_index_of_a_vault_of_an_earlier_tollgate_is_made_once() {
     act(&store, vec![Act::put(format!("{}21/0/gone.md\0Needs_Action", store.inside.layout.queue()), b"")]);
     assert_eq!(claim_next(&url), (Some("first".to_owned()), false));
     assert_eq!(claim_next(&url), (Some("t0".to_owned()), false));
-    assert_eq!(keys(&store).len(), 270, "what is not there is dropped");
+    let places = keys(&store);
+    assert_eq!(places.len(), 270, "what is not there is dropped");
+    let marks = Range::all(&store.inside.layout.marks());
+    let marks: Vec<_> = store.inside.client.range(&marks).unwrap().kvs.into_iter().map(|kv| kv.key).collect();
+    let marked = |key: &Vec<u8>| store.inside.layout.mark_of(str::from_utf8(key).unwrap());
+    assert_eq!(marks, places.iter().filter_map(marked).map(String::into_bytes).collect::<Vec<_>>());
 }
 
 #[test]

@@ -247,7 +247,10 @@ impl Transaction {
             found.ignored.clear();
         }
         let reads = self.only_read(&found);
-        notes.extend(self.reads.changed_by_others(&reads).into_iter().map(RunNote::ReadChanged));
+        // Nothing depends on what a search has found that changed no file, and it may have read thousands.
+        if reads.len() <= MOST_SHOWN || !found.files.is_empty() {
+            notes.extend(self.reads.changed_by_others(&reads).into_iter().map(RunNote::ReadChanged));
+        }
         notes.extend(found.special.iter().cloned().map(RunNote::NotKept));
         let serial = match request.changed_read {
             ChangedRead::Refuse => {

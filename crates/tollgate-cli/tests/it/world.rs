@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 /// The longest time for a command. Only a command that hangs takes longer.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 pub(crate) struct World {
     keep: tempfile::TempDir,

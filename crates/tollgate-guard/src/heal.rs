@@ -213,12 +213,10 @@ fn heal_aside(root: &Root, name: &OsStr) -> Result<()> {
         // Our own bytes.
         return aside.remove();
     }
-    if let Ok(target) = target
-        && aside.rename_new(&target)?
-    {
-        return Ok(());
+    match target {
+        Ok(target) => give_back(root, &target, &aside),
+        Err(_) => keep_foreign(root, &aside),
     }
-    keep_foreign(root, &aside)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

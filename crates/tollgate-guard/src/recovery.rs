@@ -207,16 +207,36 @@ pub(crate) fn keep_copy(root: &Root, spot: &Spot, stage: &StageName) -> Result<(
         report_late(root, stage, Some(found))?;
     }
     let kind = if replaced { RecoveryKind::Replaced } else { RecoveryKind::Late };
-    write(root, stage, kind, &|copy| {
-        let mut at = 0;
-        file.stream(|chunk| {
-            copy.write(chunk, at)?;
-            at += chunk.len() as u64;
-            Ok(())
-        })
-        .map(drop)
-    })?;
+    write(root, stage, kind, root.durability(), &|copy| copy_bytes(&file, copy))?;
     spot.remove()
+}
+
+/// Keeps a copy of a save by another program that is about to go back to its path. A program that has read the path in the
+/// meantime, and saves what it has read by a rename, would destroy the save.
+pub(crate) fn keep_before_return(root: &Root, spot: &Spot) {
+    // Without a copy, because the disk is full for example, it goes back all the same.
+    let _ = try_keep_before_return(root, spot);
+}
+
+fn try_keep_before_return(root: &Root, spot: &Spot) -> Result<()> {
+    let name = owner_of_aside(spot.name()).unwrap_or(spot.name());
+    let Some(stage) = StageName::parse(name) else { return Ok(()) };
+    let Found::File(file) = spot.open_itself()? else { return Ok(()) };
+    if [stage.base, stage.new].contains(&FileState::Present(file.hash()?)) {
+        return Ok(());
+    }
+    let stage = StageName { standing: Standing::Settled, id: ChangeId::new(root.now())?, ..stage };
+    // Not flushed: until this ends, others see our bytes at the path.
+    write(root, &stage, RecoveryKind::Late, Durability::Fast, &|copy| copy_bytes(&file, copy))
+}
+
+fn copy_bytes(from: &Target, to: &Target) -> Result<()> {
+    let mut at = 0;
+    from.copy(|chunk| {
+        to.write(chunk, at)?;
+        at += chunk.len() as u64;
+        Ok(())
+    })
 }
 
 /// Keeps bytes that another program saved and an agent's own tool overwrote, and reports them in the ledger. Returns the
@@ -230,7 +250,7 @@ pub(crate) fn keep_overwritten(
 ) -> Result<String> {
     let (standing, id, agent) = (Standing::Settled, ChangeId::new(root.now())?, agent.clone());
     let stage = StageName { standing, id, base, new, agent, target: TargetName::Path(path.to_owned()) };
-    write(root, &stage, RecoveryKind::Late, &|copy| copy.write(bytes, 0))?;
+    write(root, &stage, RecoveryKind::Late, root.durability(), &|copy| copy.write(bytes, 0))?;
     report_late(root, &stage, Some(Digest::of(bytes)))?;
     Ok(stage.id.as_str().to_owned())
 }
@@ -240,6 +260,7 @@ fn write(
     root: &Root,
     stage: &StageName,
     kind: RecoveryKind,
+    durability: Durability,
     fill: &dyn Fn(&Target) -> Result<()>,
 ) -> Result<()> {
     let path = root.target_path(&stage.target)?;
@@ -248,7 +269,7 @@ fn write(
     unfinished.remove()?;
     let copy = unfinished.create(Mode::RUSR | Mode::WUSR)?;
     let written =
-        fill(&copy).and_then(|()| copy.flush(root.durability())).and_then(|()| unfinished.rename(&kept));
+        fill(&copy).and_then(|()| copy.flush(durability)).and_then(|()| unfinished.rename(&kept));
     written.inspect_err(|_| drop(unfinished.remove()))
 }
 

@@ -95,7 +95,7 @@ pub(crate) enum TargetName {
 pub enum RecoveryKind {
     /// A guarded write replaced it.
     Replaced,
-    /// A program outside tollgate wrote it during a guarded write, and it is not at its path.
+    /// A program outside tollgate wrote it during a guarded write, and it may not be at its path.
     Late,
     /// The new bytes of a guarded write that was rolled back after they had been visible at the path.
     TakenBack,

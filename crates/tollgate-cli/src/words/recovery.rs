@@ -65,7 +65,7 @@ pub(crate) fn kept(view: &Viewpoint, kept: &[RecoveryEntry]) -> String {
     let line = |kept: &RecoveryEntry| {
         let why = match kept.kind {
             RecoveryKind::Replaced => "replaced by",
-            RecoveryKind::Late => "written after a write by",
+            RecoveryKind::Late => "saved by another program during a write by",
             RecoveryKind::TakenBack => "rolled back, written by",
         };
         let (id, time, size) = (&kept.id, moment(kept.time), size(kept.size));

@@ -236,6 +236,6 @@ fn a_late_write_is_reported() {
     insta::assert_snapshot!(world.run("recovery list").filtered, @r#"
     exit 0
     --- stdout
-    [ID]  [TIME]        4 B  a  written after a write by `ada`
+    [ID]  [TIME]        4 B  a  saved by another program during a write by `ada`
     "#);
 }

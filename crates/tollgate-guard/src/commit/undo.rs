@@ -1,14 +1,15 @@
 //! Undoing single changes of names, and rolling back or completing a commit whose process died, from its journal.
 //!
 //! Each function looks at the disk and not at how far the change came, so it may be interrupted and repeated. A save that
-//! another program made in the meantime stays at the path; the file that cannot go back there is kept in recovery.
+//! another program made in the meantime stays at the path; the file that cannot go back there is kept in recovery. Of a
+//! foreign save that does go back, a copy is kept: a program that read the path before may replace the save.
 
 use std::path::Path;
 
 use super::journal::{JournalContent, JournalRecord};
 use super::staging::remove_folders;
 use crate::disk::{Found, Spot, Target, gone_is_none};
-use crate::recovery::{keep_copy, keep_foreign, settle};
+use crate::recovery::{keep_before_return, keep_copy, keep_foreign, settle};
 use crate::root::Root;
 use crate::stage::{ChangeId, StageName, Standing, TargetName, aside_name, is_beside};
 use crate::turn::FileState;
@@ -29,6 +30,7 @@ pub(crate) fn put_back(
     let mut put_before: Option<Target> = None;
     for _ in 0..SWAPS {
         let Found::File(put) = staged.open_itself()? else { break };
+        keep_before_return(root, staged);
         match gone_is_none(staged.swap(spot))? {
             // Another program deleted our bytes at the path, so it wants no file there.
             None => break,
@@ -77,16 +79,15 @@ pub(crate) fn take_back(
                 // Another program has written into our file. It is theirs now, and must not have a second name.
                 staged.remove()?;
             }
-            if !aside.rename_new(spot)? {
-                keep_foreign(root, &aside)?;
-            }
+            give_back(root, spot, &aside)?;
         }
     }
     settle(root, staged)
 }
 
-/// Undoes a removal, unless the path has a new file by now.
+/// Gives a file its path back, unless the path has a new file by now.
 pub(crate) fn give_back(root: &Root, spot: &Spot, kept: &Spot) -> Result<()> {
+    keep_before_return(root, kept);
     if kept.rename_new(spot)? { Ok(()) } else { keep_foreign(root, kept) }
 }
 

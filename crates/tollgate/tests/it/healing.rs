@@ -74,6 +74,22 @@ fn a_foreign_save_that_was_swapped_out_is_put_back() {
     assert_eq!(world.lines_of("MUTATION").len(), 0);
 }
 
+/// While the save was away, another program read the bytes that were at the path instead.
+#[test]
+fn a_foreign_save_that_was_put_back_is_kept_too() {
+    let (world, staged) = written();
+    forget_last_line(&world);
+    fs::write(&staged, "foreign").unwrap();
+    let phantom = fs::read_to_string(world.root().join("a")).unwrap();
+    let gate = reopen(&world);
+    world.holds("a", "foreign");
+    world.outsider_writes("temporary", format!("{phantom} and more"));
+    fs::rename(world.root().join("temporary"), world.root().join("a")).unwrap();
+    let kept = gate.workspace().recovery().unwrap();
+    let texts: Vec<_> = kept.iter().map(|kept| gate.workspace().recovered(&kept.id).unwrap().1).collect();
+    assert!(texts.contains(&b"foreign".to_vec()), "{kept:?}");
+}
+
 #[test]
 fn a_foreign_save_is_kept_if_another_one_is_at_the_path() {
     let (world, staged) = written();

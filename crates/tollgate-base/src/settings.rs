@@ -289,6 +289,15 @@ impl Default for HookSettings {
 pub struct RunSettings {
     /// What hooks do with shell commands.
     pub shell: ShellCommands,
+    /// The agent programs whose commands are only parsed, whatever `shell` says.
+    pub parse: Vec<String>,
+}
+
+impl RunSettings {
+    /// Whether the shell commands of this agent program run through `tollgate run`.
+    pub fn runs(&self, program: &str) -> bool {
+        self.shell == ShellCommands::Transaction && !self.parse.iter().any(|parsed| parsed == program)
+    }
 }
 
 /// What hooks do with the shell commands of agents.

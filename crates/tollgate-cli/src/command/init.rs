@@ -129,6 +129,9 @@ unread = "known"
 # checks what its text says about files.
 # shell = "parse"
 
+# Agent programs whose commands are only checked, whatever `shell` says, by the names of `init --host`.
+# parse = []
+
 [work]
 # After this many quick failures in a row, `tollgate work` claims no tasks for a while. 0: never.
 # breaker = 5
@@ -147,6 +150,9 @@ const STORE_LINE: &str = "# store = \"folder\"\n";
 
 /// The template's line for shell commands, and the line for agent programs whose commands can run through `tollgate run`.
 const SHELL_LINES: [&str; 2] = ["# shell = \"parse\"\n", "shell = \"transaction\"\n"];
+
+/// The template's line for agent programs whose commands are only parsed.
+const PARSE_LINE: &str = "# parse = []\n";
 
 pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, CliError> {
     let (root, found_by) = invocation.root()?;
@@ -170,7 +176,9 @@ pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, Cl
         let then = registry.then.filter(|_| !args.remove || done == Became::ByHand);
         registered.push(HostSetup { host: host.name(), files, done, then, greets: true });
     }
-    let runs = !hooks.is_empty() && hooks.iter().all(|host| host.runs_commands());
+    let run = hooks.iter().any(|host| host.runs_commands());
+    let parsed: Vec<_> =
+        hooks.iter().filter(|host| !host.runs_commands()).map(|host| host.name()).collect();
     for host in hooks {
         let setup = host.setup();
         let done = if args.remove { setup.uninstall(&root)? } else { setup.install(&root)? };
@@ -186,7 +194,7 @@ pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, Cl
         true => ConfigSetup::NothingToRemove,
         false => write(&root, &state, &config)?,
     };
-    let done = match runs && !args.remove && let_commands_run(&config)? {
+    let done = match !args.remove && let_commands_run(&config, run, &parsed)? {
         true if done == ConfigSetup::Kept => ConfigSetup::Changed,
         _ => done,
     };
@@ -325,16 +333,22 @@ fn with_line(text: &str, template: &str, line: String) -> String {
     lines.concat()
 }
 
-/// Lets shell commands run through `tollgate run`, unless the user has decided about it. Returns whether this changed the
-/// configuration.
-fn let_commands_run(config: &Path) -> Result<bool, Fault> {
+/// Lets shell commands run through `tollgate run`, except for those of the programs `parsed`, unless the user has decided about
+/// it. Returns whether this changed the configuration.
+fn let_commands_run(config: &Path, run: bool, parsed: &[&str]) -> Result<bool, Fault> {
     let text = fs::read_to_string(config).map_err(at("read", config))?;
     let [parse, transaction] = SHELL_LINES;
-    let is_there = text.contains(parse);
-    if is_there {
-        replace_file(config, text.replacen(parse, transaction, 1).as_bytes(), FileAccess::Normal)?;
+    let mut new = text.clone();
+    if run {
+        new = new.replacen(parse, transaction, 1);
     }
-    Ok(is_there)
+    if !parsed.is_empty() {
+        new = new.replacen(PARSE_LINE, &format!("parse = {parsed:?}\n"), 1);
+    }
+    if new != text {
+        replace_file(config, new.as_bytes(), FileAccess::Normal)?;
+    }
+    Ok(new != text)
 }
 
 /// Whether the text is the template, with any vault and store, and with commands that run in any way.
@@ -343,6 +357,7 @@ fn is_template(text: &[u8]) -> bool {
     let plain = |line: &str| match line.split_once(" = ") {
         Some(("dir", _)) => DIR_LINE.to_owned(),
         Some(("store", _)) => STORE_LINE.to_owned(),
+        Some(("parse", _)) => PARSE_LINE.to_owned(),
         _ if SHELL_LINES.contains(&&*format!("{line}\n")) => SHELL_LINES[0].to_owned(),
         _ => format!("{line}\n"),
     };

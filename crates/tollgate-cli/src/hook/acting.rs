@@ -13,7 +13,7 @@ use tollgate::gate::{Gate, Mention, Ticket, ToolChange, ToolResult, ToolUse};
 use tollgate::guard::{Expected, Outcome, Refused};
 use tollgate::path::FilePath;
 use tollgate::refusal::ErrorType;
-use tollgate::settings::{GuardMode, ShellCommands};
+use tollgate::settings::GuardMode;
 use tollgate::shared_turn::SharedTurn;
 use tollgate::turn::{Extent, FileState, Sighting, TurnState};
 
@@ -106,7 +106,7 @@ impl Acting<'_> {
     /// Whether the commands of this call run through `tollgate run`.
     fn runs(&self, call: &Call) -> bool {
         let settings = self.gate.workspace().settings();
-        settings.run.shell == ShellCommands::Transaction
+        settings.run.runs(self.host.name())
             && settings.guard.mode == GuardMode::Enforce
             && self.with_prologues(call, &[]).is_some()
     }

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tollgate::error::Fault;
-use tollgate::settings::ShellCommands;
 use tollgate::workspace::{STATE_FOLDER, read_settings};
 use tollgate_base::name::random_id;
 
@@ -120,7 +119,7 @@ fn hooks(invocation: &Invocation, host: &dyn Host, folder: &Path, root: &Path) -
     let turns = invocation.existing_turns()?;
     let called = turns.iter().filter_map(|turns| last_call::time(turns, host.name())).max();
     let runs = read_settings(&root.join(STATE_FOLDER).join("config.toml"))
-        .is_ok_and(|settings| settings.run.shell == ShellCommands::Transaction);
+        .is_ok_and(|settings| settings.run.runs(host.name()));
     let prefix = setup.variable(folder)?;
     let tried = match setup.command_before_a_tool(folder) {
         Some(command) => try_out(host, &command).and_then(|()| match runs {

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::Value;
-use tollgate::settings::{GuardMode, HookSettings, OnFault, Settings, ShellCommands};
+use tollgate::settings::{GuardMode, HookSettings, OnFault, Settings};
 use tollgate::tasks::VaultHome;
 use tollgate::workspace::STATE_FOLDER;
 use tollgate_base::sys::Deadline;
@@ -79,8 +79,8 @@ pub(crate) fn answer(called: &'static dyn Host, global: &GlobalArgs) -> Option<V
             let block = |reason: &str| hook.host.block(reason, hook.call());
             let weight = plan.weight();
             // A command without a known target may run if it cannot be judged, unless it must run as a transaction.
-            let hooks = |settings: &Settings| match (weight, settings.run.shell) {
-                (Weight::Harmless, ShellCommands::Parse) => {
+            let hooks = |settings: &Settings| match (weight, settings.run.runs(hook.host.name())) {
+                (Weight::Harmless, false) => {
                     HookSettings { on_fault: OnFault::Allow, ..settings.hooks.clone() }
                 }
                 _ => settings.hooks.clone(),
@@ -303,9 +303,9 @@ impl Hook {
         if settings.guard.mode == GuardMode::Off {
             return Ok(None);
         }
-        let turns = match settings.run.shell {
-            ShellCommands::Parse => invocation.new_turns()?,
-            ShellCommands::Transaction => invocation.new_turns_for_runs()?,
+        let turns = match settings.run.runs(self.host.name()) {
+            true => invocation.new_turns_for_runs()?,
+            false => invocation.new_turns()?,
         };
         if !invocation.has_state()? {
             // The names of agents are kept in the state.

@@ -348,20 +348,24 @@ fn the_doctor_sends_a_command_through_the_hooks_and_tells_the_level() {
 
 #[test]
 fn init_lets_commands_run_where_the_program_was_tried_with_it() {
-    let shell = |world: &World| {
+    let line = |world: &World, key: &str| {
         let text = fs::read_to_string(world.path(".tollgate/config.toml")).unwrap();
-        text.lines().find(|line| line.contains("shell = ")).map(str::to_owned)
+        text.lines().find(|line| line.contains(&format!("{key} = "))).map(str::to_owned)
     };
-    for (hosts, line) in [
-        ("--host codex --host copilot", "shell = \"transaction\""),
-        ("--host cline --host opencode", "shell = \"transaction\""),
-        ("--host claude-code", "shell = \"transaction\""),
-        ("--host copilot --host gemini", "# shell = \"parse\""),
-        ("", "# shell = \"parse\""),
+    let shell = |world: &World| line(world, "shell");
+    let (runs, parses) = ("shell = \"transaction\"", "# shell = \"parse\"");
+    for (hosts, shell, parse) in [
+        ("--host codex --host copilot", runs, "# parse = []"),
+        ("--host cline --host opencode", runs, "# parse = []"),
+        ("--host claude-code", runs, "# parse = []"),
+        ("--host copilot --host gemini", runs, "parse = [\"gemini\"]"),
+        ("--host gemini", parses, "parse = [\"gemini\"]"),
+        ("", parses, "# parse = []"),
     ] {
         let world = World::new();
         world.run(&format!("init {hosts}")).is(0);
-        assert_eq!(shell(&world).as_deref(), Some(line), "{hosts}");
+        assert_eq!(line(&world, "shell").as_deref(), Some(shell), "{hosts}");
+        assert_eq!(line(&world, "parse").as_deref(), Some(parse), "{hosts}");
         world.run("init --remove").is(0);
         assert!(!world.path(".tollgate/config.toml").exists(), "{hosts}: it is the unchanged template");
     }
@@ -376,6 +380,17 @@ fn init_lets_commands_run_where_the_program_was_tried_with_it() {
     let world = World::with("[run]\nshell = \"parse\"\n");
     world.run("init --host cline").is(0);
     assert_eq!(shell(&world).as_deref(), Some("shell = \"parse\""), "the user has decided");
+}
+
+#[test]
+fn a_program_can_be_left_to_the_parser() {
+    let world = repository(&format!("{SETTINGS}parse = [\"gemini\"]\n"));
+    let answer_to = |host: &'static str| {
+        let program = Program::new(&world, host, "s");
+        program.hook(&program.before(&Tool::Shell("python3 fix.py"), "c")).stdout()
+    };
+    assert!(answer_to("copilot").contains("python3 fix.py"), "its command gets a line in front");
+    assert_eq!(answer_to("gemini"), "", "its command stays as it is");
 }
 
 #[test]

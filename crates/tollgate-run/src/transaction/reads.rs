@@ -18,7 +18,7 @@ use tollgate_base::digest::Digest;
 
 /// The number of files that are hashed when they are read for the first time, and the size of the largest. Enough for what an
 /// agent looks at; a search through all files must not wait for hashes.
-const MOST_HASHED: usize = 256;
+const MOST_HASHED: usize = 64;
 const LARGEST_HASHED: u64 = 1 << 20;
 
 /// What the command did to one file.

@@ -144,14 +144,13 @@ fn a_program_on_a_terminal_is_on_the_terminal() {
 #[test]
 fn a_job_can_be_stopped_and_continued() {
     let world = World::new();
-    // An interactive shell stops the job, lists it, and continues it.
-    let script = format!(
-        "set -m; tollgate run -- sh -c 'echo $$ > ../pid; {HOLD}; echo x > f' & \
+    // The command starts no other program: a shell that is stopped while it starts one does not count as stopped.
+    let script = "set -m; mkfifo ../go; \
+         tollgate run -- sh -c 'echo $$ > ../pid; : > ../ready; read line < ../go; echo x > f' & \
          until [ -e ../ready ]; do sleep 0.01; done; kill -STOP -$!; \
          until grep -q 'State:.*T' /proc/$(cat ../pid)/status; do sleep 0.01; done; \
-         touch ../go; kill -CONT -$!; wait $!; echo $?"
-    );
-    let ran = world.program("bash", ["-c", &script]).everywhere().ends().is(0);
+         kill -CONT -$!; echo > ../go; wait $!; echo $?";
+    let ran = world.program("bash", ["-c", script]).everywhere().ends().is(0);
     assert!(ran.stdout().ends_with("0\n"), "{ran}");
     world.holds("f", "x\n");
 }

@@ -234,3 +234,18 @@ fn a_file_that_only_the_command_read_is_a_note_and_with_serial_a_refusal() {
     let ran = world.guarded_with(&["--serial"], "cat f; echo z > g").ends().is(0);
     assert_eq!(ran.stderr(), "");
 }
+
+/// A search reads many files. Nothing depends on what it found, unless it wrote something.
+#[test]
+fn a_search_gets_a_note_about_changed_files_only_if_it_wrote_something() {
+    let world = World::new();
+    for number in 0..20 {
+        world.puts(&format!("d/{number}"), "text\n");
+    }
+    for (write, notes) in [("", 0), ("echo x > g;", 1)] {
+        world.puts("f", "one\n");
+        let script = format!("cat f d/*; {write} {HOLD}");
+        let ran = world.held(&[], &script, || save(&world, Save::InPlace)).is(0);
+        assert_eq!(ran.stderr().matches("was read by the command and changed").count(), notes, "{ran}");
+    }
+}

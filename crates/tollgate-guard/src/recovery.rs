@@ -268,8 +268,7 @@ fn write(
     let unfinished = root.staged(unfinished_name(stripe(&path), &stage.id));
     unfinished.remove()?;
     let copy = unfinished.create(Mode::RUSR | Mode::WUSR)?;
-    let written =
-        fill(&copy).and_then(|()| copy.flush(durability)).and_then(|()| unfinished.rename(&kept));
+    let written = fill(&copy).and_then(|()| copy.flush(durability)).and_then(|()| unfinished.rename(&kept));
     written.inspect_err(|_| drop(unfinished.remove()))
 }
 

@@ -177,8 +177,7 @@ pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, Cl
         registered.push(HostSetup { host: host.name(), files, done, then, greets: true });
     }
     let run = hooks.iter().any(|host| host.runs_commands());
-    let parsed: Vec<_> =
-        hooks.iter().filter(|host| !host.runs_commands()).map(|host| host.name()).collect();
+    let parsed: Vec<_> = hooks.iter().filter(|host| !host.runs_commands()).map(|host| host.name()).collect();
     for host in hooks {
         let setup = host.setup();
         let done = if args.remove { setup.uninstall(&root)? } else { setup.install(&root)? };

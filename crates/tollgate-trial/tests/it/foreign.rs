@@ -106,15 +106,24 @@ pub(crate) fn start_writing(path: PathBuf) -> thread::JoinHandle<()> {
         let opened = options.clone().custom_flags(flags).open(&path);
         let opened = match opened {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                tell.send(()).unwrap();
+                tell.send(Some(fs::canonicalize("/proc/thread-self").unwrap())).unwrap();
                 options.open(&path)
             }
             opened => opened,
         };
         opened.unwrap().write_all(FOREIGN.as_bytes()).unwrap();
-        let _ = tell.send(());
+        let _ = tell.send(None);
     });
-    told.recv().unwrap();
+    if let Some(task) = told.recv().unwrap() {
+        let sleeps = || {
+            let stat = fs::read_to_string(task.join("stat")).unwrap_or_default();
+            stat.rsplit(") ").next().is_none_or(|fields| !fields.starts_with('R'))
+        };
+        // It is not in open(2) yet when it says that it is about to wait there.
+        while !sleeps() {
+            thread::yield_now();
+        }
+    }
     saver
 }
 

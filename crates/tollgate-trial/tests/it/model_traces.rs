@@ -24,7 +24,7 @@ use rustix::process::Signal;
 use stateright::Model;
 
 use self::state::Outsider::{RenamesOver, WritesInPlace};
-use self::state::{Answer, Away, Bytes, FILES, File, Moment, Move, Race, Step, UPDATE};
+use self::state::{Answer, Away, Bytes, FILES, File, Moment, Move, Race, Set, Step, UPDATE};
 use crate::foreign::{FOREIGN, holds, rename_over, start_writing};
 use crate::scene::{Scene, open};
 use crate::strace::{Call, End, IN_PROCESS, StoppedRun, calls};
@@ -111,7 +111,8 @@ fn rest_of(now: &Moment) -> Rest {
     let is_foreign = |file: &File| matches!(now.content(*file), Bytes::Foreign(_));
     Rest {
         path: now.path.map(|file| now.content(file)),
-        kept: (0..FILES as File).any(|file| now.recovery.contains(file) && is_foreign(&file)),
+        kept: now.copied != Set::default()
+            || (0..FILES as File).any(|file| now.recovery.contains(file) && is_foreign(&file)),
     }
 }
 

@@ -8,7 +8,8 @@
 //!
 //! - up to two *committers*, under one lock, each with one update, create or delete;
 //! - *outsiders*, which are unaware of tollgate: they write in place (look the name up, open and wait for the lease,
-//!   truncate, write), rename a file of their own over the path, or delete it. Some write the same bytes again;
+//!   truncate, write), rename a file of their own over the path, with or without a look at the old one before, or delete
+//!   it. Some write the same bytes again;
 //! - `kill -9` at every step, and the *healer* that cleans up afterwards, which can be killed too;
 //! - the *late-write check* of each replaced file, and the kernel, which revokes a lease when its holder is too slow.
 //!
@@ -40,7 +41,9 @@ use self::properties::{
     ALL_OR_NOTHING, APPLIED, BLIND, DISPLACED, FOREIGN_BYTES, FOREIGN_WRITES, NEWEST, REFUSED, REPORTS,
     SPOILT, STALE,
 };
-use self::state::Outsider::{Removes, RenamesOver, RenamesSameOver, RewritesSameInPlace, WritesInPlace};
+use self::state::Outsider::{
+    ReadsAndRenamesOver, Removes, RenamesOver, RenamesSameOver, RewritesSameInPlace, WritesInPlace,
+};
 use self::state::{
     Bytes, CREATE, Clause, Commit, DELETE, Exposed, Grace, Protocol, RIVAL, Race, SEQUEL, UPDATE,
 };
@@ -79,6 +82,17 @@ fn an_update_killed_at_any_step_heals_to_all_or_nothing() {
     Race { kills: 2, revokes: true, ..race }.holds(190_000);
     let race = Race::of(&[UPDATE], &[WritesInPlace, RewritesSameInPlace, RenamesOver, Removes]);
     Race { kills: 2, ..race }.holds(130_000);
+}
+
+/// It reads the path while a committer's bytes are there that are taken back later, and replaces a save that it never saw.
+#[test]
+fn a_program_that_reads_before_it_replaces_destroys_no_save_that_was_hidden_from_it() {
+    for (commit, floor) in [(UPDATE, 1_000), (DELETE, 1_000)] {
+        let race =
+            Race { kills: 2, ..Race::of(&[commit], &[WritesInPlace, RenamesOver, ReadsAndRenamesOver]) };
+        race.clone().holds(floor);
+        race.without(&[Clause::CopyBeforeReturn]).breaks(FOREIGN_BYTES);
+    }
 }
 
 #[test]

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
 
-use super::state::Outsider::{RenamesOver, RenamesSameOver, WritesInPlace};
+use super::state::Outsider::{ReadsAndRenamesOver, RenamesOver, RenamesSameOver, WritesInPlace};
 use super::state::{
     ATTEMPTS, Answer, Away, Bytes, COMMITTERS, Committer, FILES, File, Healer, Kind, Lease, Moment, Move,
     ORIGINAL, OUTSIDERS, Race, Seen, Set, Stage, Step, file_of_attempt, file_of_outsider,
 };
 
-pub(super) const FOREIGN_WRITES: &str = "no foreign write is lost: it is at the path, or kept and reported";
+pub(super) const FOREIGN_WRITES: &str =
+    "no foreign write is lost: it is at the path, or kept and reported, or was copied before it went back";
 pub(super) const FOREIGN_BYTES: &str = "no foreign bytes are destroyed: they are at the path or kept";
 pub(super) const REFUSED: &str = "a refused write is neither at the path nor in the ledger";
 pub(super) const NEWEST: &str = "after a refusal, the path has the file that outsiders last put there";
@@ -26,12 +27,19 @@ pub(super) const WAITING: &str = "nobody waits forever";
 impl Race {
     fn keeps_foreign_writes(&self, now: &Moment) -> bool {
         self.foreign_writes(now).all(|file| {
-            now.path == Some(file) || now.recovery.contains(file) && now.seen.reported.contains(file)
+            now.path == Some(file)
+                || now.recovery.contains(file) && now.seen.reported.contains(file)
+                || self.is_copied(now, file)
         })
     }
 
     fn keeps_foreign_bytes(&self, now: &Moment) -> bool {
-        self.foreign_writes(now).all(|file| now.path == Some(file) || now.recovery.contains(file))
+        self.foreign_writes(now)
+            .all(|file| now.path == Some(file) || now.recovery.contains(file) || self.is_copied(now, file))
+    }
+
+    fn is_copied(&self, now: &Moment, file: File) -> bool {
+        matches!(now.content(file), Bytes::Foreign(outsider) if now.copied.contains(outsider))
     }
 
     /// The files with foreign writes that no other outsider has overwritten.
@@ -131,7 +139,7 @@ impl Model for Race {
         let mut bytes = [Bytes::Base; FILES];
         for (index, outsider) in self.outsiders.iter().enumerate() {
             bytes[usize::from(file_of_outsider(index))] = match outsider {
-                RenamesOver | RenamesSameOver => outsider.bytes(index),
+                RenamesOver | ReadsAndRenamesOver | RenamesSameOver => outsider.bytes(index),
                 _ => Bytes::Torn,
             };
         }
@@ -145,6 +153,7 @@ impl Model for Race {
             path,
             stages: Default::default(),
             recovery: Set::default(),
+            copied: Set::default(),
             lease: Lease::Free,
             committers: [committer; COMMITTERS],
             healer: Healer::Resting,

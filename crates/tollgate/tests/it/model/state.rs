@@ -1,6 +1,8 @@
 //! The vocabulary of the model: files, leases, committers, outsiders, the healer, and one state of all of them.
 
-use self::Outsider::{Removes, RenamesOver, RenamesSameOver, RewritesSameInPlace, WritesInPlace};
+use self::Outsider::{
+    ReadsAndRenamesOver, Removes, RenamesOver, RenamesSameOver, RewritesSameInPlace, WritesInPlace,
+};
 
 /// An inode. The numbers are fixed, so that the same situation is the same state, regardless of the order of events: 0 is the
 /// file that the author read, then one for each outsider, then one for each attempt of each committer.
@@ -63,6 +65,8 @@ pub(super) enum Clause {
     SwapAgain,
     /// Swap again until the file comes out that the last swap put in: another outsider may save between these swaps too.
     SwapUntilOurs,
+    /// Before a foreign save goes back to the path, a copy of it goes to recovery.
+    CopyBeforeReturn,
     /// A staged file that was visible at the path is not used for the next attempt.
     FreshStage,
     /// The displaced file is kept, and hashed again after the grace time.
@@ -120,6 +124,8 @@ pub(super) const SEQUEL: Commit = Commit { kind: Kind::Update, base: Bytes::New(
 pub(super) enum Outsider {
     WritesInPlace,
     RenamesOver,
+    /// Reads the file, and later renames what it made of it over the path.
+    ReadsAndRenamesOver,
     Removes,
     RewritesSameInPlace,
     RenamesSameOver,
@@ -128,7 +134,7 @@ pub(super) enum Outsider {
 impl Outsider {
     pub(super) fn bytes(self, index: usize) -> Bytes {
         match self {
-            WritesInPlace | RenamesOver | Removes => Bytes::Foreign(index as u8),
+            WritesInPlace | RenamesOver | ReadsAndRenamesOver | Removes => Bytes::Foreign(index as u8),
             RewritesSameInPlace | RenamesSameOver => Bytes::Base,
         }
     }
@@ -248,6 +254,10 @@ pub(super) enum Away {
     Waiting(File),
     Open(File),
     Truncated(File),
+    /// Has read the path. A committer hid these finished saves from it.
+    Read {
+        hidden: Set,
+    },
     Done,
 }
 
@@ -265,6 +275,8 @@ pub(super) struct Moment {
     pub(super) path: Option<File>,
     pub(super) stages: [[Staged; ATTEMPTS]; COMMITTERS],
     pub(super) recovery: Set,
+    /// The outsiders whose saves were copied to recovery.
+    pub(super) copied: Set,
     pub(super) lease: Lease,
     pub(super) committers: [Committer; COMMITTERS],
     pub(super) healer: Healer,
@@ -362,6 +374,21 @@ impl Moment {
         true
     }
 
+    /// The finished saves that an outsider does not see if it reads the path now.
+    pub(super) fn hidden(&self) -> Set {
+        let mut hidden = Set::default();
+        for (file, bytes) in self.bytes.iter().enumerate() {
+            if let Bytes::Foreign(outsider) = *bytes
+                && self.outsiders[usize::from(outsider)] == Away::Done
+                && !self.seen.overwritten.contains(outsider)
+                && self.path != Some(file as File)
+            {
+                hidden.insert(outsider);
+            }
+        }
+        hidden
+    }
+
     /// An outsider overwrites or unlinks this file.
     pub(super) fn overwrite(&mut self, file: File) {
         match self.content(file) {
@@ -371,10 +398,14 @@ impl Moment {
         }
     }
 
-    /// An outsider renames its file over the path, or deletes the file there.
-    pub(super) fn replace(&mut self, by: Option<File>) {
+    /// An outsider renames its file over the path, or deletes the file there. If it could not know of a save there because a
+    /// committer hid it, then that is our fault.
+    pub(super) fn replace(&mut self, by: Option<File>, hidden: Set) {
         if let Some(old) = self.path {
-            self.overwrite(old);
+            match self.content(old) {
+                Bytes::Foreign(outsider) if hidden.contains(outsider) => {}
+                _ => self.overwrite(old),
+            }
             self.seen.unlinked.insert(old);
         }
         self.path = by;

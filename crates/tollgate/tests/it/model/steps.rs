@@ -1,9 +1,11 @@
 //! The protocol: what each process does in each of its steps.
 
-use super::state::Outsider::{Removes, RenamesOver, RenamesSameOver, RewritesSameInPlace, WritesInPlace};
+use super::state::Outsider::{
+    ReadsAndRenamesOver, Removes, RenamesOver, RenamesSameOver, RewritesSameInPlace, WritesInPlace,
+};
 use super::state::{
     ATTEMPTS, Answer, Away, Bytes, Clause, Exposed, File, Grace, Healer, Kind, Lease, Moment, ORIGINAL,
-    Protocol, Race, Stage, Step, Verdict, file_of_attempt, file_of_outsider,
+    Protocol, Race, Set, Stage, Step, Verdict, file_of_attempt, file_of_outsider,
 };
 
 impl Race {
@@ -177,6 +179,12 @@ impl Race {
 
     /// Puts the displaced file back. If another swap is needed, returns the file that should come out of it.
     pub(super) fn undo(&self, now: &mut Moment, stage: Stage, expected: File) -> Option<File> {
+        let put = now.file_at(stage);
+        if let Some(Bytes::Foreign(outsider)) = put.map(|file| now.content(file))
+            && self.has(Clause::CopyBeforeReturn)
+        {
+            now.copied.insert(outsider);
+        }
         if self.commits[stage.committer].kind == Kind::Delete {
             // RENAME_NOREPLACE: a new file at the path stays, and ours goes to recovery.
             if now.path.is_none() {
@@ -184,7 +192,6 @@ impl Race {
             }
             return None;
         }
-        let put = now.file_at(stage);
         if !now.exchange(stage) {
             // An outsider deleted the file that we put there. Its deletion is the newest change.
             return None;
@@ -305,12 +312,13 @@ impl Race {
         now.outsiders[index] = match now.outsiders[index] {
             Away::Idle => match kind {
                 RenamesOver | RenamesSameOver => {
-                    now.replace(Some(own));
+                    now.replace(Some(own), Set::default());
                     Away::Done
                 }
+                ReadsAndRenamesOver => Away::Read { hidden: now.hidden() },
                 Removes => {
                     if now.path.is_some() {
-                        now.replace(None);
+                        now.replace(None, Set::default());
                     }
                     Away::Done
                 }
@@ -318,7 +326,7 @@ impl Race {
                     Some(file) => Away::Found(file),
                     None => {
                         // O_CREAT: look-up and creation are one step under the lock of the directory.
-                        now.replace(Some(own));
+                        now.replace(Some(own), Set::default());
                         Away::Truncated(own)
                     }
                 },
@@ -339,6 +347,10 @@ impl Race {
                 if now.seen.unlinked.contains(file) {
                     now.overwrite(file);
                 }
+                Away::Done
+            }
+            Away::Read { hidden } => {
+                now.replace(Some(own), hidden);
                 Away::Done
             }
             Away::Done => unreachable!("it is finished"),

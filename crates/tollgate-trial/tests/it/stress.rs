@@ -46,17 +46,29 @@ fn a_short_campaign_keeps_all_promises() {
     assert!(report["audit"]["changes"].as_u64() > Some(200), "{report:#}");
 }
 
+/// The report of the first campaign that notices a participant that breaks the rules. A short one may not, on a busy machine.
+fn noticed(rogue: &str) -> Value {
+    let mut campaigns = ["4", "8", "16"]
+        .map(|seconds| ["--seconds", seconds, "--stores", "folder", "--rogue", rogue])
+        .into_iter();
+    loop {
+        let arguments = campaigns.next().expect("a campaign notices it");
+        let (output, report) = campaign(&arguments);
+        if output.status.code() == Some(1) {
+            assert_eq!(report["kept"], false);
+            return report;
+        }
+    }
+}
+
 #[test]
 fn a_participant_that_overwrites_guarded_files_is_noticed() {
-    let (output, report) = campaign(&["--seconds", "4", "--stores", "folder", "--rogue", "files"]);
-    assert_eq!(output.status.code(), Some(1), "{report:#}");
-    assert_eq!(report["kept"], false);
+    let report = noticed("files");
     assert!(report["lost"].as_u64() > Some(0), "{report:#}");
 }
 
 #[test]
 fn a_worker_without_a_claim_is_noticed() {
-    let (output, report) = campaign(&["--seconds", "4", "--stores", "folder", "--rogue", "tasks"]);
-    assert_eq!(output.status.code(), Some(1), "{report:#}");
+    let report = noticed("tasks");
     assert!(report["duplicate_owners"].as_u64() > Some(0), "{report:#}");
 }

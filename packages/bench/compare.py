@@ -1,4 +1,5 @@
-"""What the packages cost, as ratios: a guarded write against the same from Rust, and an import against the start of Python.
+"""What the packages cost, as ratios: a guarded write against the same from Rust, a promise of Node.js itself against its synchronous
+call, and an import against the start of Python.
 
 `compare.py RUST_WRITER NODE_WRITER`, with a Python that has the package. Samples alternate, so that a busy machine is busy for
 all sides, and medians are compared.
@@ -15,20 +16,26 @@ SAMPLES = 300
 STARTS = 60
 
 rust, node = sys.argv[1:]
-sides = {
-    "Rust": [rust],
-    "Python": [sys.executable, str(Path(__file__).with_name("writer.py"))],
-    "Node.js": ["node", node],
-}
+# Each side: its name, its command, and the side that it is compared with.
+GUARDED = [
+    ("from Rust", [rust], None),
+    ("from Python", [sys.executable, str(Path(__file__).with_name("writer.py"))], "from Rust"),
+    ("from Node.js with `writeSync`", ["node", node, "writeSync"], "from Rust"),
+    ("from Node.js with `write`", ["node", node, "write"], "from Rust"),
+]
+BARE = [
+    ("`fs.writeFileSync` of 4 KiB", ["node", node, "writeFileSync"], None),
+    ("`fs.promises.writeFile` of 4 KiB", ["node", node, "writeFile"], "`fs.writeFileSync` of 4 KiB"),
+]
 
-print("| what | median | ratio | aim |\n|---|---|---|---|")
-for durability in ["durable", "fast"]:
+
+def compare(durability: str, sides: list[tuple[str, list[str], str | None]]) -> None:
     with tempfile.TemporaryDirectory(dir=".") as folder:
         (Path(folder) / ".tollgate").mkdir()
         (Path(folder) / ".tollgate/config.toml").write_text(f'[guard]\ndurability = "{durability}"\n')
         writers = {
             name: subprocess.Popen([*command, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            for name, command in sides.items()
+            for name, command, _ in sides
         }
         times: dict[str, list[int]] = {name: [] for name in writers}
         for _ in range(SAMPLES):
@@ -39,11 +46,16 @@ for durability in ["durable", "fast"]:
                 times[name].append(int(writer.stdout.readline()))
         for writer in writers.values():
             writer.communicate()
-        bare = median(times["Rust"])
-        for name, taken in times.items():
-            ratio = "" if name == "Rust" else f"{median(taken) / bare:.2f}"
-            aim = "1.2" if ratio and durability == "durable" else ""
-            print(f"| {durability} write of 4 KiB from {name} | {median(taken) / 1000:.0f} µs | {ratio} | {aim} |")
+    for name, _, other in sides:
+        what = f"{durability} write of 4 KiB {name}" if name.startswith("from") else name
+        ratio = f"{median(times[name]) / median(times[other]):.2f}" if other else ""
+        aim = "1.2" if other == "from Rust" and durability == "durable" else ""
+        print(f"| {what} | {median(times[name]) / 1000:.0f} µs | {ratio} | {aim} |")
+
+
+print("| what | median | ratio | aim |\n|---|---|---|---|")
+compare("durable", GUARDED)
+compare("fast", GUARDED + BARE)
 
 
 def start(code: str) -> float:

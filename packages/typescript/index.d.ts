@@ -103,19 +103,25 @@ export class Read {
   get text(): string;
 }
 
-/** The work of one agent from a request to its answer. It remembers what the agent has read and written. */
+/**
+ * The work of one agent from a request to its answer. It remembers what the agent has read and written. A call whose name ends
+ * in `Sync` has the answer and the errors of the call without it, and blocks the event loop until it returns.
+ */
 export class Turn implements AsyncDisposable {
   private constructor();
   readonly id: string;
   readonly agent: string;
   /** Reads a file, or a range of lines: numbers from 1, both ends included. */
   read(path: string, options?: { lines?: [from: number, to?: number] }): Promise<Read>;
+  readSync(path: string, options?: { lines?: [from: number, to?: number] }): Read;
   /** Writes a file, and creates it if it does not exist. */
   write(path: string, content: string | Uint8Array, options?: Expectation): Promise<Applied>;
+  writeSync(path: string, content: string | Uint8Array, options?: Expectation): Applied;
   /** Creates a file, which must not exist. */
   create(path: string, content: string | Uint8Array): Promise<Applied>;
   /** Replaces old text, which occurs exactly once; with `all`, every occurrence. */
   edit(path: string, oldText: string, newText: string, options?: Expectation & { all?: boolean }): Promise<Applied>;
+  editSync(path: string, oldText: string, newText: string, options?: Expectation & { all?: boolean }): Applied;
   delete(path: string, options?: Expectation): Promise<Applied>;
   /** Moves a file to another path, which must be free. */
   moveFile(path: string, to: string, options?: Expectation): Promise<Applied>;

@@ -1,4 +1,4 @@
-// tollgate for Node.js: promises around the native module. index.d.ts documents it.
+// tollgate for Node.js: promises and synchronous calls around the native module. index.d.ts documents it.
 'use strict';
 const { join } = require('node:path');
 const { errorOf, ...errors } = require('./errors.js');
@@ -13,13 +13,30 @@ async function call(promise) {
   try {
     return await promise;
   } catch (thrown) {
-    const error = errorOf(thrown);
-    Error.captureStackTrace?.(error, call);
-    throw error;
+    fail(thrown, call);
   }
 }
 
+/** The same for a synchronous call. */
+function callSync(run) {
+  try {
+    return run();
+  } catch (thrown) {
+    fail(thrown, callSync);
+  }
+}
+
+/** Throws our error. Its stack begins at the caller of this function of ours. */
+function fail(thrown, from) {
+  const error = errorOf(thrown);
+  Error.captureStackTrace?.(error, from);
+  throw error;
+}
+
 const json = async (promise) => JSON.parse(await call(promise));
+
+/** The last argument of a native call that has a synchronous form. */
+const SYNC = true;
 
 class Workspace {
   #path;
@@ -77,8 +94,16 @@ class Turn {
     return new Read(await call(this.#native.read(String(path), from, to)));
   }
 
+  readSync(path, { lines: [from, to] = [] } = {}) {
+    return new Read(callSync(() => this.#native.read(String(path), from, to, SYNC)));
+  }
+
   write(path, content, { expectedHash } = {}) {
     return json(this.#native.write(String(path), bytes(content), expectedHash));
+  }
+
+  writeSync(path, content, { expectedHash } = {}) {
+    return JSON.parse(callSync(() => this.#native.write(String(path), bytes(content), expectedHash, SYNC)));
   }
 
   create(path, content) {
@@ -87,6 +112,10 @@ class Turn {
 
   edit(path, oldText, newText, { all = false, expectedHash } = {}) {
     return json(this.#native.edit(String(path), oldText, newText, all, expectedHash));
+  }
+
+  editSync(path, oldText, newText, { all = false, expectedHash } = {}) {
+    return JSON.parse(callSync(() => this.#native.edit(String(path), oldText, newText, all, expectedHash, SYNC)));
   }
 
   delete(path, { expectedHash } = {}) {

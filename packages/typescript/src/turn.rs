@@ -7,7 +7,7 @@ use napi_derive::napi;
 use serde_json::Value;
 use tollgate_binding::{FileRead, TurnHandle};
 
-use crate::job::{Job, job, json_job};
+use crate::job::{Job, Reply, json_job, json_reply, reply};
 
 #[napi]
 pub struct NativeTurn(pub(crate) TurnHandle);
@@ -49,10 +49,12 @@ impl NativeTurn {
         path: String,
         from: Option<u32>,
         to: Option<u32>,
-    ) -> AsyncTask<Job<FileRead, NativeRead>> {
+        sync: Option<bool>,
+    ) -> Result<Reply<FileRead, NativeRead>> {
         let turn = self.0.clone();
         let lines = from.map(|from| (from as usize, to.map(|to| to as usize)));
-        job(
+        reply(
+            sync,
             move || turn.read(&PathBuf::from(path), lines),
             |read| {
                 // A number of JavaScript is exact up to nine petabytes.
@@ -68,9 +70,10 @@ impl NativeTurn {
         path: String,
         content: Content,
         expected: Option<String>,
-    ) -> AsyncTask<Job<Value, String>> {
+        sync: Option<bool>,
+    ) -> Result<Reply<Value, String>> {
         let (turn, content) = (self.0.clone(), bytes(content));
-        json_job(move || turn.write(&PathBuf::from(path), content, expected.as_deref()))
+        json_reply(sync, move || turn.write(&PathBuf::from(path), content, expected.as_deref()))
     }
 
     #[napi]
@@ -87,9 +90,10 @@ impl NativeTurn {
         new: String,
         all: bool,
         expected: Option<String>,
-    ) -> AsyncTask<Job<Value, String>> {
+        sync: Option<bool>,
+    ) -> Result<Reply<Value, String>> {
         let turn = self.0.clone();
-        json_job(move || turn.edit(&PathBuf::from(path), old, new, all, expected.as_deref()))
+        json_reply(sync, move || turn.edit(&PathBuf::from(path), old, new, all, expected.as_deref()))
     }
 
     #[napi]

@@ -132,6 +132,80 @@ test('the event loop goes on while a call waits', async (t) => {
   assert.equal(readFileSync(join(root, 'f'), 'utf8'), 'y');
 });
 
+test('a synchronous call does and answers what the asynchronous one does', async (t) => {
+  const root = folder(t);
+  const turn = await new Workspace(root).turn({ agent: 'blue' });
+  const same = (one, other) => assert.deepEqual(
+    { ...one, path: undefined, file_path: undefined, change_id: undefined },
+    { ...other, path: undefined, file_path: undefined, change_id: undefined },
+  );
+  for (const name of ['async', 'sync']) writeFileSync(join(root, name), '1\n2\n3\n2\n');
+  const onDisk = (name) => readFileSync(join(root, name), 'utf8');
+
+  same(turn.readSync('sync'), await turn.read('async'));
+  assert.equal(turn.readSync('sync').text, '1\n2\n3\n2\n');
+  same(turn.readSync('sync', { lines: [2, 3] }), await turn.read('async', { lines: [2, 3] }));
+
+  const edited = turn.editSync('sync', '2', 'two', { all: true });
+  assert.equal(onDisk('sync'), '1\ntwo\n3\ntwo\n');
+  same(edited, await turn.edit('async', '2', 'two', { all: true }));
+
+  const written = turn.writeSync('sync', new Uint8Array([0, 65, 66]).subarray(1), { expectedHash: edited.hash_after });
+  assert.equal(onDisk('sync'), 'AB');
+  same(written, await turn.write('async', 'AB'));
+
+  const changes = ledger(root).filter((line) => line.action_type === 'MUTATION');
+  assert.deepEqual(changes.map((line) => line.payload.target_file), ['sync', 'async', 'sync', 'async']);
+});
+
+test('a synchronous call throws the error of the asynchronous one, at once', async (t) => {
+  const root = folder(t);
+  writeFileSync(join(root, 'f'), 'a a');
+  writeFileSync(join(root, 'stale'), 'one');
+  mkdirSync(join(root, 'd'));
+  const turn = await new Workspace(root).turn({ agent: 'blue' });
+  turn.readSync('stale');
+  writeFileSync(join(root, 'stale'), 'two');
+  for (const [kind, call, ...args] of [
+    ['StaleFile', 'write', 'stale', 'mine'],
+    ['StaleFile', 'edit', 'stale', 'one', 'mine'],
+    ['StaleFile', 'write', 'f', 'mine', { expectedHash: 'absent' }],
+    ['StaleFile', 'edit', 'f', 'a a', 'b', { expectedHash: '0'.repeat(64) }],
+    ['TextNotFound', 'edit', 'f', 'a', 'b'],
+    ['ProtectedPath', 'write', '.git/hooks/x', 'x'],
+    ['OutsideWorkspace', 'read', '../f'],
+    ['NotAFile', 'read', 'd'],
+    ['NotFound', 'read', 'missing'],
+    ['Fault', 'read', 'f', { lines: [3, 2] }],
+  ]) {
+    const rejected = await turn[call](...args).then(() => assert.fail(call), (error) => error);
+    assert.throws(() => turn[`${call}Sync`](...args), (error) => {
+      assert.equal(error.constructor, tollgate[kind], `${error}`);
+      assert.deepEqual({ ...error }, { ...rejected });
+      assert.match(error.stack, /files\.test\.mjs/);
+      return true;
+    });
+  }
+  assert.deepEqual([readFileSync(join(root, 'f'), 'utf8'), readFileSync(join(root, 'stale'), 'utf8')], ['a a', 'two']);
+  await turn.end();
+  assert.throws(() => turn.writeSync('f', 'y'), /has ended/);
+});
+
+test('a synchronous write blocks the event loop, so a file that only the event loop would close stays busy', async (t) => {
+  const root = folder(t);
+  mkdirSync(join(root, '.tollgate'));
+  writeFileSync(join(root, '.tollgate/config.toml'), '[guard]\nquiet_wait = "100ms"\n');
+  const turn = await new Workspace(root).turn({ agent: 'blue' });
+  turn.writeSync('f', 'x');
+  const open = openSync(join(root, 'f'), 'r+');
+  const closed = new Promise((resolve) => setImmediate(() => resolve(closeSync(open))));
+  assert.throws(() => turn.writeSync('f', 'y'), tollgate.FileBusy);
+  assert.equal(readFileSync(join(root, 'f'), 'utf8'), 'x');
+  await closed;
+  turn.writeSync('f', 'y');
+  assert.equal(readFileSync(join(root, 'f'), 'utf8'), 'y');
+});
+
 test('require and import give the same classes', () => {
   const required = createRequire(import.meta.url)('tollgate-guard');
   assert.equal(required.StaleFile, tollgate.StaleFile);

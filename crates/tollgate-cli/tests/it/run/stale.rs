@@ -240,7 +240,7 @@ fn a_file_that_only_the_command_read_is_a_note_and_with_serial_a_refusal() {
 fn a_search_gets_a_note_about_changed_files_only_if_it_wrote_something() {
     let world = World::new();
     for number in 0..20 {
-        world.puts(&format!("d/{number}"), "text\n");
+        world.puts(format!("d/{number}"), "text\n");
     }
     for (write, notes) in [("", 0), ("echo x > g;", 1)] {
         world.puts("f", "one\n");

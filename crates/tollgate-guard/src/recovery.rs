@@ -222,7 +222,9 @@ fn try_keep_before_return(root: &Root, spot: &Spot) -> Result<()> {
     let name = owner_of_aside(spot.name()).unwrap_or(spot.name());
     let Some(stage) = StageName::parse(name) else { return Ok(()) };
     let Found::File(file) = spot.open_itself()? else { return Ok(()) };
-    if [stage.base, stage.new].contains(&FileState::Present(file.hash()?)) {
+    // Recovery would delete a larger one at once.
+    let is_too_large = file.len() > root.settings().recovery.max_size.0;
+    if is_too_large || [stage.base, stage.new].contains(&FileState::Present(file.hash()?)) {
         return Ok(());
     }
     let stage = StageName { standing: Standing::Settled, id: ChangeId::new(root.now())?, ..stage };

@@ -1,7 +1,8 @@
 //! Recovery: files that guarded writes replaced, and late writes by programs outside tollgate, kept for a limited time.
 //!
-//! A file in recovery is the replaced file itself, renamed and never copied: a program that still writes into it then
-//! writes into what is kept. Its name says what it was (see `stage.rs`). Recovery is limited by age and by size; a late
+//! A file in recovery is the replaced file itself, renamed and not copied: a program that still writes into it then writes
+//! into what is kept. Copied are only files on other file systems, and foreign saves that go back to their path. The name of
+//! a file says what it was (see `stage.rs`). Recovery is limited by age and by size; a late
 //! write is never deleted for lack of space before bytes that an agent wrote.
 //!
 //! The late-write check: a program may have resolved a path just before a guarded write replaced the file, and opened it

@@ -36,9 +36,11 @@ fn a_short_campaign_keeps_all_promises() {
     assert_eq!(output.status.code(), Some(0), "{report:#}");
     let counts = ["lost", "duplicate_owners", "false_alarms", "broken_count"].map(|key| report[key].as_u64());
     assert_eq!(counts, [Some(0); 4], "{report:#}");
-    // Everybody took part.
-    for door in ["library", "together", "mcp", "hook", "run", "tasks: folder", "tasks: git"] {
-        assert!(report["participants"][door]["operations"].as_u64() > Some(0), "{door}: {report:#}");
+    // Everybody took part. On a busy machine, the slowest of them finish nothing in this time.
+    let slow = [("run", "operations"), ("tasks: git", "operations")];
+    let doors = ["library", "together", "mcp", "hook", "tasks: folder"].map(|door| (door, "done"));
+    for (door, count) in doors.into_iter().chain(slow) {
+        assert!(report["participants"][door][count].as_u64() > Some(0), "{door}: {report:#}");
     }
     let participants = report["participants"].as_object().unwrap().values();
     assert!(participants.map(|row| row["kills"].as_u64().unwrap()).sum::<u64>() > 5, "{report:#}");

@@ -74,20 +74,35 @@ fn a_foreign_save_that_was_swapped_out_is_put_back() {
     assert_eq!(world.lines_of("MUTATION").len(), 0);
 }
 
-/// While the save was away, another program read the bytes that were at the path instead.
-#[test]
-fn a_foreign_save_that_was_put_back_is_kept_too() {
-    let (world, staged) = written();
+/// A change without its ledger line that has displaced a foreign save. The next process has put the save back, and then a program
+/// replaces it that has read the path before. Returns what is in recovery.
+fn kept_of_a_save_that_was_put_back(config: &str, change: fn(&World)) -> Vec<Vec<u8>> {
+    let world = World::with(config);
+    world.outsider_writes("a", "one");
+    change(&world);
     forget_last_line(&world);
+    let staged = fs::read_dir(world.root().join(".tollgate/stage")).unwrap().next().unwrap().unwrap().path();
     fs::write(&staged, "foreign").unwrap();
-    let phantom = fs::read_to_string(world.root().join("a")).unwrap();
-    let gate = reopen(&world);
+    let gate = open(&world.root(), parse(config));
     world.holds("a", "foreign");
-    world.outsider_writes("temporary", format!("{phantom} and more"));
+    world.outsider_writes("temporary", "what it had read, and more");
     fs::rename(world.root().join("temporary"), world.root().join("a")).unwrap();
     let kept = gate.workspace().recovery().unwrap();
-    let texts: Vec<_> = kept.iter().map(|kept| gate.workspace().recovered(&kept.id).unwrap().1).collect();
-    assert!(texts.contains(&b"foreign".to_vec()), "{kept:?}");
+    kept.iter().map(|kept| gate.workspace().recovered(&kept.id).unwrap().1).collect()
+}
+
+#[test]
+fn a_foreign_save_that_was_put_back_is_kept_too() {
+    let changes: [fn(&World); 2] = [
+        |world| _ = world.agent("blue").reads("a").writes("a", "two").done(),
+        |world| _ = world.agent("blue").reads("a").deletes("a").done(),
+    ];
+    for (at, change) in changes.into_iter().enumerate() {
+        let kept = kept_of_a_save_that_was_put_back("", change);
+        assert!(kept.contains(&b"foreign".to_vec()), "change {at}: {kept:?}");
+        let kept = kept_of_a_save_that_was_put_back("[recovery]\nmax_size = \"6B\"", change);
+        assert!(!kept.contains(&b"foreign".to_vec()), "change {at}: recovery has no room for it: {kept:?}");
+    }
 }
 
 #[test]

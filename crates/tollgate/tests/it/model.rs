@@ -87,7 +87,7 @@ fn an_update_killed_at_any_step_heals_to_all_or_nothing() {
 /// It reads the path while a committer's bytes are there that are taken back later, and replaces a save that it never saw.
 #[test]
 fn a_program_that_reads_before_it_replaces_destroys_no_save_that_was_hidden_from_it() {
-    for (commit, floor) in [(UPDATE, 1_000), (DELETE, 1_000)] {
+    for (commit, floor) in [(UPDATE, 20_000), (DELETE, 9_000)] {
         let race =
             Race { kills: 2, ..Race::of(&[commit], &[WritesInPlace, RenamesOver, ReadsAndRenamesOver]) };
         race.clone().holds(floor);

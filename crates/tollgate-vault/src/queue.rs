@@ -8,6 +8,7 @@
 //! page brings comes after everything that is in memory.
 
 use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 use std::mem::replace;
 use std::time::Duration;
 
@@ -30,6 +31,10 @@ const FIRST_PAGE: usize = 16;
 
 /// The number of tasks in later pages: if the first tasks could not be claimed, many others may not be claimable either.
 const LATER_PAGE: usize = 512;
+
+/// After a lost race, the next task is any of this many, if they are equally urgent. Workers that use up queues of the same
+/// order would otherwise meet at every task, and all but one of them would have worked for nothing.
+const NEAR: usize = 32;
 
 /// The tasks that an agent might claim, in order.
 #[derive(Debug, Default)]
@@ -96,12 +101,13 @@ struct WaitingTasks {
     /// If sorted, the last comes first.
     rest: Vec<RankedTask>,
     is_sorted: bool,
+    random: RandomState,
 }
 
 impl WaitingTasks {
     fn of(mut rest: Vec<RankedTask>) -> Self {
         let at = (0..rest.len()).min_by(|one, other| rest[*one].cmp(&rest[*other]));
-        Self { first: at.map(|at| rest.swap_remove(at)), rest, is_sorted: false }
+        Self { first: at.map(|at| rest.swap_remove(at)), rest, ..Self::default() }
     }
 
     fn is_empty(&self) -> bool {
@@ -113,6 +119,16 @@ impl WaitingTasks {
             self.sort();
             self.rest.pop()
         })
+    }
+
+    /// One of the first tasks, none of which is more urgent than the others.
+    fn pop_near(&mut self) -> Option<RankedTask> {
+        self.sort();
+        let urgency = |((priority, due_first, due, _), ..): &RankedTask| (*priority, *due_first, *due);
+        let first = urgency(self.rest.last()?);
+        let near = self.rest.iter().rev().take(NEAR).take_while(|task| urgency(task) == first).count();
+        let nth = self.random.hash_one(self.rest.len()) % near as u64;
+        Some(self.rest.remove(self.rest.len() - 1 - nth as usize))
     }
 
     fn push(&mut self, task: RankedTask) {
@@ -263,7 +279,8 @@ impl Vault {
                 queue.unread = Some(fault);
                 return None;
             }
-            let (_, task, state) = queue.waiting.pop()?;
+            let waiting = &mut queue.waiting;
+            let (_, task, state) = if queue.lost > 0 { waiting.pop_near() } else { waiting.pop() }?;
             match self.claim_in(Some(state), &task, request, now) {
                 Ok(Some(Ok(claimed))) => return Some(claimed),
                 Ok(Some(Err(denial))) => queue.skip(&task, state, &denial),
@@ -328,5 +345,30 @@ mod tests {
             assert!(waiting.is_empty());
             assert_eq!(taken, [1, 2, 3, 4, 5, 9].map(task), "pushed after {pushed_after}");
         }
+    }
+
+    #[test]
+    fn after_a_lost_race_any_of_the_nearest_comes_but_none_before_a_more_urgent_one() {
+        let urgent = |age| {
+            let ((priority, _, due, since), name, state) = task(age);
+            ((priority, std::cmp::Reverse(true), due.or(Some(since)), since), name, state)
+        };
+        let all = || (1..=2).map(urgent).chain((3..=200).map(task)).collect();
+        let firsts: HashSet<_> = (0..1000)
+            .map(|_| {
+                let mut waiting = WaitingTasks::of(all());
+                for age in 1..=2 {
+                    assert_eq!(waiting.pop_near(), Some(urgent(age)), "its time is nearer than all others");
+                }
+                let first = waiting.pop_near().unwrap();
+                let mut taken: Vec<_> = std::iter::from_fn(|| waiting.pop_near()).collect();
+                taken.push(first.clone());
+                taken.sort();
+                assert_eq!(taken, (3..=200).map(task).collect::<Vec<_>>(), "each comes once");
+                first
+            })
+            .collect();
+        let nearest: HashSet<_> = (3..).take(NEAR).map(task).collect();
+        assert_eq!(firsts, nearest, "all of the nearest come first at times, and no others");
     }
 }

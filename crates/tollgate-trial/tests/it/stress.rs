@@ -13,9 +13,8 @@ const STRESS: &str = env!("CARGO_BIN_EXE_tollgate-stress");
 pub(crate) fn build(campaign: &Path) {
     if !campaign.with_file_name("tollgate").exists() {
         let mut cargo = Command::new(env!("CARGO"));
-        let built =
-            cargo.args(["build", "--quiet", "-p", "tollgate-cli", "--bin", "tollgate"]).status().unwrap();
-        assert!(built.success(), "cannot build `tollgate`");
+        cargo.args(["build", "--quiet", "--profile", "test", "-p", "tollgate-cli", "--bin", "tollgate"]);
+        assert!(cargo.status().unwrap().success(), "cannot build `tollgate`");
     }
 }
 

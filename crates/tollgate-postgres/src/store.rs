@@ -223,7 +223,7 @@ impl Store for PostgresStore {
                 &entries,
                 &urgency,
             ];
-            let told = [format!("{to_state}/{name}"), format!("{in_state}/{}", step.task)];
+            let told = [format!("{to_state}/{name}"), format!("-{in_state}/{}", step.task)];
             self.change(&step.id, (TAKE, params), &told)
         };
         let taken = match take(&step.task) {

@@ -78,14 +78,19 @@ fn run(links: &DbLinks, states: &[State], wake: &Wake, mut stopped: Receiver<()>
     }
 }
 
-/// What a notification says: `STATE/NAME`.
+/// What a notification says: `STATE/NAME` of a task that is there now, and `-STATE/NAME` of one that a step has taken from there.
 fn hint(payload: &str, states: &[State]) -> Option<Hint> {
+    // A worker looks at what has come. If it looked at what has gone, each claim would cost a look of every worker.
+    let (payload, noticed) = match payload.strip_prefix('-') {
+        Some(left) => (left, Noticed::Touched),
+        None => (payload, Noticed::MovedIn),
+    };
     let (state, name) = payload.split_once('/')?;
     let state: State = state.parse().ok()?;
     match TaskName::of_file(name) {
         _ if !states.contains(&state) => None,
         // Rows are written as a whole, so the task is complete.
-        Ok(name) => Some(Hint::Task(name, state, Noticed::MovedIn)),
+        Ok(name) => Some(Hint::Task(name, state, noticed)),
         Err(_) => Some(Hint::State(state)),
     }
 }

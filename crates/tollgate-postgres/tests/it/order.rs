@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tollgate_base::task::State;
 use tollgate_postgres::PostgresStore;
 use tollgate_vault::event::Entry;
-use tollgate_vault::store::{Hint, Wake};
+use tollgate_vault::store::{Hint, Noticed, Wake};
 use tollgate_vault::{ClaimKind, ClaimRequest, Release, StepId, Store, Terms, Vault};
 
 use crate::server::{Server, is_installed, sabotage};
@@ -182,6 +182,29 @@ fn a_listener_hears_of_new_tasks_also_after_the_server_was_killed() {
     drop(watch);
     add("third");
     assert!(hints.recv_timeout(Duration::from_secs(30)).is_err(), "the thread has ended");
+}
+
+#[test]
+fn a_task_that_was_claimed_has_not_come_to_the_queue() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start("fsync = off");
+    let store = Arc::new(server.store("gone"));
+    let vault = Vault::new(Arc::clone(&store) as Arc<dyn Store>, Terms::default());
+    let (now, name) = (Timestamp::now(), "claimed".parse().unwrap());
+    vault.add(&name, b"text", now).unwrap();
+    let (heard, hints) = mpsc::channel();
+    let wake: Wake = Arc::new(move |hint| drop(heard.send(hint)));
+    let _watch = store.watch(&[State::NeedsAction], wake).unwrap().unwrap();
+    let next = || hints.recv_timeout(Duration::from_secs(30)).expect("a hint");
+    assert_eq!(next(), Hint::Everything, "it listens");
+    let request = ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: false };
+    vault.claim(&name, &request, now).unwrap().unwrap();
+    assert_eq!(next(), Hint::Task(name, State::NeedsAction, Noticed::Touched));
+    let new: tollgate_vault::TaskName = "new".parse().unwrap();
+    vault.add(&new, b"text", now).unwrap();
+    assert_eq!(next(), Hint::Task(new, State::NeedsAction, Noticed::MovedIn));
 }
 
 #[test]

@@ -26,23 +26,36 @@ const LARGEST_HASHED: u64 = 1 << 20;
 pub(super) struct FileUse {
     /// It read the file before it changed it.
     pub(super) looked: bool,
-    changed: bool,
     /// What the file held when the command started.
     pub(super) at_start: Option<Digest>,
+}
+
+/// Which came first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum First {
+    #[default]
+    Neither,
+    Look,
+    Change,
 }
 
 pub(super) struct CommandReads {
     root: PathBuf,
     start: i128,
     watcher: Option<OwnedFd>,
-    /// For each folder, by its number, what the command did to files in it.
-    touched: Vec<HashMap<OsString, FileUse>>,
+    /// What the command did first to each name that was there when it started, by its number.
+    listed: Vec<First>,
+    /// The same for other names, by the number of their folder.
+    new: HashMap<(usize, OsString), First>,
+    /// The hashes of the files that it read first, by their numbers.
+    at_start: HashMap<usize, Digest>,
     hashed: usize,
 }
 
 impl CommandReads {
     pub(super) fn new(root: &Path, start: i128, watcher: Option<OwnedFd>) -> Self {
-        Self { root: root.to_owned(), start, watcher, touched: Vec::new(), hashed: 0 }
+        let (listed, new, at_start, hashed) = Default::default();
+        Self { root: root.to_owned(), start, watcher, listed, new, at_start, hashed }
     }
 
     /// From where the reports come. `None` if nobody knows what the command reads.
@@ -53,7 +66,9 @@ impl CommandReads {
     /// Nobody knows any more what the command reads.
     pub(super) fn give_up(&mut self) {
         self.watcher = None;
-        self.touched.clear();
+        self.listed.clear();
+        self.new.clear();
+        self.at_start.clear();
     }
 
     /// Takes all reports that there are.
@@ -86,26 +101,25 @@ impl CommandReads {
         let Some(name) = event.file_name().filter(|_| !flags.contains(ReadFlags::ISDIR)) else { return };
         let Ok(number) = usize::try_from(event.wd() - 1) else { return };
         let Some(folder) = names.folder(number) else { return };
-        if self.touched.len() <= number {
-            self.touched.resize_with(number + 1, HashMap::new);
-        }
         let name = OsStr::from_bytes(name.to_bytes());
         let is_read = flags.intersects(ReadFlags::ACCESS | ReadFlags::CLOSE_NOWRITE);
-        if let Some(touched) = self.touched[number].get_mut(name) {
-            match is_read {
-                true => touched.looked |= !touched.changed,
-                false => touched.changed = true,
-            }
+        let first = if is_read { First::Look } else { First::Change };
+        let Some(listed) = names.number(number, name) else {
+            self.new.entry((number, name.to_owned())).or_insert(first);
+            return;
+        };
+        if self.listed.is_empty() {
+            self.listed.resize(names.count(), First::Neither);
+        }
+        if self.listed[listed] != First::Neither {
             return;
         }
-        let at_start = (is_read && self.hashed < MOST_HASHED)
-            .then(|| {
-                self.hashed += 1;
-                self.hash_at_start(&folder.join(name))
-            })
-            .flatten();
-        let touched = FileUse { looked: is_read, changed: !is_read, at_start };
-        self.touched[number].insert(name.to_owned(), touched);
+        self.listed[listed] = first;
+        if is_read && self.hashed < MOST_HASHED {
+            self.hashed += 1;
+            let digest = self.hash_at_start(&folder.join(name));
+            self.at_start.extend(digest.map(|digest| (listed, digest)));
+        }
     }
 
     /// The hash of a file that nobody has changed since the start.
@@ -124,21 +138,31 @@ impl CommandReads {
     /// What the command did to this file. `None` if nobody knows.
     pub(super) fn of(&self, names: &Names, path: &Path) -> Option<FileUse> {
         self.watcher.as_ref()?;
-        let place = names.place(path);
-        let touched = place.and_then(|(number, name)| self.touched.get(number)?.get(name));
-        Some(touched.copied().unwrap_or_default())
+        let Some((folder, name)) = names.place(path) else { return Some(FileUse::default()) };
+        Some(match names.number(folder, name) {
+            Some(number) => self.of_listed(number),
+            None => {
+                let looked = self.new.get(&(folder, name.to_owned())) == Some(&First::Look);
+                FileUse { looked, at_start: None }
+            }
+        })
+    }
+
+    fn of_listed(&self, number: usize) -> FileUse {
+        let looked = self.listed.get(number) == Some(&First::Look);
+        FileUse { looked, at_start: self.at_start.get(&number).copied() }
     }
 
     /// The files that the command looked at, of those that were there when it started, folder by folder.
     pub(super) fn looked_at(&self, names: &Names) -> Vec<(PathBuf, FileUse)> {
-        let mut folders: Vec<_> = names.folders().enumerate().zip(&self.touched).collect();
-        folders.sort_unstable_by_key(|((_, folder), _)| *folder);
+        let mut folders: Vec<_> = names.folders().enumerate().collect();
+        folders.sort_unstable_by_key(|(_, folder)| *folder);
         let mut files = Vec::new();
-        for ((number, folder), touched) in folders {
-            let is_one = |name: &OsStr, touched: &FileUse| touched.looked && names.has_in(number, name);
-            let mut looked: Vec<_> = touched.iter().filter(|(name, touched)| is_one(name, touched)).collect();
-            looked.sort_unstable_by_key(|(name, _)| *name);
-            files.extend(looked.into_iter().map(|(name, touched)| (folder.join(name), *touched)));
+        for (number, folder) in folders {
+            let looked = names.in_folder(number).filter(|name| self.listed.get(*name) == Some(&First::Look));
+            let mut looked: Vec<_> = looked.map(|number| (names.name(number), number)).collect();
+            looked.sort_unstable();
+            files.extend(looked.into_iter().map(|(name, number)| (folder.join(name), self.of_listed(number))));
         }
         files
     }

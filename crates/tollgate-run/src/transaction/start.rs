@@ -3,11 +3,13 @@
 //! A file that nobody has changed since has an older time of change. Nothing has to be copied or hashed at the start.
 
 use std::cell::OnceCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::hash::{BuildHasher, RandomState};
 use std::fs::{self, File};
 use std::io;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -53,22 +55,27 @@ pub(super) fn now_on_disk(folder: &Path) -> Result<i128> {
 }
 
 /// The names in the workspace, without those in git directories, in tollgate's state and in folders that are not guarded.
+///
+/// Everything but folders has a number: a search reads thousands of files, and a number is faster to note than a name.
 #[derive(Default)]
 pub(super) struct Names {
     folders: Vec<ListedFolder>,
-    /// The names of everything but folders, each with a zero at its end.
+    /// The names of everything but folders, in the order of their numbers.
     names: Vec<u8>,
+    /// Where each of them ends.
+    ends: Vec<usize>,
     /// The number of each folder, from the first question about a path on: most runs ask nothing.
     numbers: OnceCell<HashMap<PathBuf, usize>>,
+    hasher: RandomState,
 }
 
 struct ListedFolder {
     /// Relative to the workspace.
     path: PathBuf,
-    /// The part of all names that is in this folder.
-    names: std::ops::Range<usize>,
-    /// The same names, from the first question about one of them on.
-    set: OnceCell<HashSet<Box<[u8]>>>,
+    /// The numbers of the names in this folder.
+    names: Range<usize>,
+    /// Where to find a name, from the first question about one of them on.
+    slots: OnceCell<Vec<Option<u32>>>,
 }
 
 impl Names {
@@ -83,7 +90,7 @@ impl Names {
             let path = root.join(&folder);
             // Otherwise it is gone, or closed to us and so to the command.
             let Ok(fd) = rustix::fs::openat(CWD, &path, flags, Mode::empty()) else { continue };
-            let first = found.names.len();
+            let first = found.ends.len();
             let mut entries = RawDir::new(&fd, &mut buffer);
             while let Some(entry) = entries.next() {
                 let entry = entry.at("list the folder", &path)?;
@@ -103,14 +110,14 @@ impl Names {
                     }
                 } else {
                     found.names.extend_from_slice(name);
-                    found.names.push(0);
+                    found.ends.push(found.names.len());
                 }
             }
             if count > MOST_NAMES {
                 return Ok(None);
             }
-            let names = first..found.names.len();
-            found.folders.push(ListedFolder { path: folder, names, set: OnceCell::new() });
+            let names = first..found.ends.len();
+            found.folders.push(ListedFolder { path: folder, names, slots: OnceCell::new() });
         }
         Ok(Some(found))
     }
@@ -123,6 +130,22 @@ impl Names {
     /// The folder with this number.
     pub(super) fn folder(&self, number: usize) -> Option<&Path> {
         self.folders.get(number).map(|folder| folder.path.as_path())
+    }
+
+    /// The numbers of the names in the folder with this number.
+    pub(super) fn in_folder(&self, number: usize) -> Range<usize> {
+        self.folders[number].names.clone()
+    }
+
+    /// The name with this number.
+    pub(super) fn name(&self, number: usize) -> &OsStr {
+        let first = number.checked_sub(1).map_or(0, |before| self.ends[before]);
+        OsStr::from_bytes(&self.names[first..self.ends[number]])
+    }
+
+    /// How many names there are.
+    pub(super) fn count(&self) -> usize {
+        self.ends.len()
     }
 
     /// The number of the folder of this path, and its name there.
@@ -139,14 +162,37 @@ impl Names {
         if path.iter().any(is_open) {
             return None;
         }
-        Some(self.place(path).is_some_and(|(folder, name)| self.has_in(folder, name)))
+        Some(self.place(path).is_some_and(|(folder, name)| self.number(folder, name).is_some()))
     }
 
-    /// Whether there was something other than a folder with this name in the folder with this number.
-    pub(super) fn has_in(&self, folder: usize, name: &OsStr) -> bool {
+    /// The number of this name in the folder with that number. `None` if nothing but perhaps a folder had it.
+    pub(super) fn number(&self, folder: usize, name: &OsStr) -> Option<usize> {
         let folder = &self.folders[folder];
-        let names = || self.names[folder.names.clone()].split(|&byte| byte == 0);
-        folder.set.get_or_init(|| names().map(Box::from).collect()).contains(name.as_bytes())
+        let slots = folder.slots.get_or_init(|| self.slots(folder));
+        for slot in self.way(slots.len(), name) {
+            let number = slots[slot]? as usize;
+            if self.name(number) == name {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// A hash table of the names in a folder. Those of the standard library would need a copy of each name.
+    fn slots(&self, folder: &ListedFolder) -> Vec<Option<u32>> {
+        let mut slots = vec![None; (2 * folder.names.len()).next_power_of_two()];
+        for number in folder.names.clone() {
+            let free = self.way(slots.len(), self.name(number)).find(|slot| slots[*slot].is_none());
+            slots[free.expect("half of the slots are free")] = u32::try_from(number).ok();
+        }
+        slots
+    }
+
+    /// The slots in which a name may be, the most likely one first.
+    fn way(&self, slots: usize, name: &OsStr) -> impl Iterator<Item = usize> + use<> {
+        // Only the low bits count.
+        let first = self.hasher.hash_one(name.as_bytes()) as usize;
+        (0..slots).map(move |step| first.wrapping_add(step) & (slots - 1))
     }
 }
 

@@ -5,8 +5,8 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::hash::{BuildHasher, RandomState};
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -141,6 +141,12 @@ impl Names {
     pub(super) fn name(&self, number: usize) -> &OsStr {
         let first = number.checked_sub(1).map_or(0, |before| self.ends[before]);
         OsStr::from_bytes(&self.names[first..self.ends[number]])
+    }
+
+    /// The path with the name with this number, relative to the workspace.
+    pub(super) fn path(&self, number: usize) -> PathBuf {
+        let folder = self.folders.partition_point(|folder| folder.names.end <= number);
+        self.folders[folder].path.join(self.name(number))
     }
 
     /// How many names there are.

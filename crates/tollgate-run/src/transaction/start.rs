@@ -16,11 +16,14 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, Stat};
 
-use tollgate_base::error::{At, Result};
+use tollgate_base::error::{At, Fault, Result};
 
 /// The number of names up to which the workspace is listed and its folders are watched. Beyond, that would take longer than
 /// most commands.
 const MOST_NAMES: usize = 20_000;
+
+/// The number of names from which on two threads list the rest. Both have ended before the command starts.
+const FOR_ONE_THREAD: usize = 1_000;
 
 /// The time of change of a file, in nanoseconds since 1970.
 pub(super) fn changed(found: &fs::Metadata) -> i128 {
@@ -64,6 +67,8 @@ pub(super) struct Names {
     names: Vec<u8>,
     /// Where each of them ends.
     ends: Vec<usize>,
+    /// How many names there are, with those of folders.
+    entries: usize,
     /// The number of each folder, from the first question about a path on: most runs ask nothing.
     numbers: OnceCell<HashMap<PathBuf, usize>>,
     hasher: RandomState,
@@ -82,15 +87,43 @@ impl Names {
     /// Lists the workspace. `None` if it has too many names.
     pub(super) fn list(root: &Path, left_out: &[PathBuf]) -> Result<Option<Self>> {
         let mut found = Self::default();
-        let mut count = 0;
-        let mut buffer = vec![MaybeUninit::uninit(); 32 * 1024];
         let mut next = vec![PathBuf::new()];
-        while let Some(folder) = next.pop() {
+        found.list_below(root, left_out, &mut next, FOR_ONE_THREAD)?;
+        let mut others = next.split_off(next.len() / 2);
+        std::thread::scope(|scope| {
+            let mut list_others = || {
+                let mut found = Self::default();
+                found.list_below(root, left_out, &mut others, MOST_NAMES).map(|()| found)
+            };
+            if next.is_empty() {
+                return list_others().map(|others| found.append(others));
+            }
+            let list_others = std::thread::Builder::new().spawn_scoped(scope, list_others);
+            found.list_below(root, left_out, &mut next, MOST_NAMES)?;
+            let others = list_others.at("start", "a thread")?.join();
+            found.append(others.map_err(|_| Fault::invalid("a thread has panicked"))??);
+            Ok(())
+        })?;
+        Ok((found.entries <= MOST_NAMES).then_some(found))
+    }
+
+    /// Lists these folders and those below them, until there are more names than this.
+    fn list_below(
+        &mut self,
+        root: &Path,
+        left_out: &[PathBuf],
+        next: &mut Vec<PathBuf>,
+        most: usize,
+    ) -> Result<()> {
+        let mut buffer = vec![MaybeUninit::uninit(); 32 * 1024];
+        while self.entries <= most
+            && let Some(folder) = next.pop()
+        {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let path = root.join(&folder);
             // Otherwise it is gone, or closed to us and so to the command.
             let Ok(fd) = rustix::fs::openat(CWD, &path, flags, Mode::empty()) else { continue };
-            let first = found.ends.len();
+            let first = self.ends.len();
             let mut entries = RawDir::new(&fd, &mut buffer);
             while let Some(entry) = entries.next() {
                 let entry = entry.at("list the folder", &path)?;
@@ -98,7 +131,7 @@ impl Names {
                 if matches!(name, b"." | b".." | b".git" | b".tollgate") {
                     continue;
                 }
-                count += 1;
+                self.entries += 1;
                 let kind = match entry.file_type() {
                     FileType::Unknown => kind_of(&path.join(OsStr::from_bytes(name))),
                     known => known,
@@ -109,17 +142,26 @@ impl Names {
                         next.push(below);
                     }
                 } else {
-                    found.names.extend_from_slice(name);
-                    found.ends.push(found.names.len());
+                    self.names.extend_from_slice(name);
+                    self.ends.push(self.names.len());
                 }
             }
-            if count > MOST_NAMES {
-                return Ok(None);
-            }
-            let names = first..found.ends.len();
-            found.folders.push(ListedFolder { path: folder, names, slots: OnceCell::new() });
+            let names = first..self.ends.len();
+            self.folders.push(ListedFolder { path: folder, names, slots: OnceCell::new() });
         }
-        Ok(Some(found))
+        Ok(())
+    }
+
+    /// Adds what was listed elsewhere.
+    fn append(&mut self, other: Self) {
+        let (names, numbers) = (self.names.len(), self.ends.len());
+        self.entries += other.entries;
+        self.names.extend(other.names);
+        self.ends.extend(other.ends.into_iter().map(|end| names + end));
+        self.folders.extend(other.folders.into_iter().map(|mut folder| {
+            folder.names = numbers + folder.names.start..numbers + folder.names.end;
+            folder
+        }));
     }
 
     /// All folders, relative to the workspace, in the order of their numbers.

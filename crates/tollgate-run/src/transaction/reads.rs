@@ -50,7 +50,7 @@ enum First {
 
 /// How closely the command is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Watch {
+enum Closeness {
     /// Every read is reported, until it is clear that the command searches.
     #[default]
     Reads,
@@ -75,7 +75,7 @@ pub(super) struct CommandReads {
     read: usize,
     /// It has opened a file for writing, or changed one.
     wrote: bool,
-    watch: Watch,
+    watch: Closeness,
     /// The view, if reads may be watched less closely in a search.
     view: Option<File>,
 }
@@ -100,8 +100,10 @@ impl CommandReads {
     pub(super) fn adapt(&mut self, names: &Names) {
         let (Some(watcher), Some(view)) = (&self.watcher, &self.view) else { return };
         let (next, flags) = match self.watch {
-            Watch::Reads if self.read >= SEARCH && !self.wrote => (Watch::Search, watched_in_search()),
-            Watch::Search if self.wrote => (Watch::ReadsAgain, watched()),
+            Closeness::Reads if self.read >= SEARCH && !self.wrote => {
+                (Closeness::Search, watched_in_search())
+            }
+            Closeness::Search if self.wrote => (Closeness::ReadsAgain, watched()),
             _ => return,
         };
         let view = PathBuf::from(format!("/proc/self/fd/{}", view.as_raw_fd()));
@@ -166,7 +168,7 @@ impl CommandReads {
         let first = match is_read {
             true => First::Look,
             false if !flags.contains(ReadFlags::CLOSE_WRITE) => First::Change,
-            false if self.watch == Watch::Reads => return,
+            false if self.watch == Closeness::Reads => return,
             false => First::Open,
         };
         let Some(listed) = names.number(number, name) else {
@@ -218,7 +220,7 @@ impl CommandReads {
     fn file_use(&self, first: Option<First>, at_start: Option<Digest>) -> FileUse {
         let looked = first == Some(First::Look);
         // During a search, nobody reports a read of a file that is still open, or was opened for writing, too.
-        FileUse { looked, unsure: !looked && self.watch != Watch::Reads, at_start }
+        FileUse { looked, unsure: !looked && self.watch != Closeness::Reads, at_start }
     }
 
     /// Those of the files that the command looked at whose hashes are known.

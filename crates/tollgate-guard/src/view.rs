@@ -90,6 +90,8 @@ pub enum Basis {
     Start,
     /// What the agent knows, and if it knows nothing, what was there when the command started.
     Agent,
+    /// Both: nobody knows whether the command looked at it.
+    Unsure,
     /// A file that it wrote before, with this state.
     Known(FileState),
 }
@@ -269,12 +271,18 @@ fn base_of(
             },
         },
         Basis::Known(state) => Base::Exactly(state),
-        Basis::Agent => {
+        Basis::Agent | Basis::Unsure => {
             let knows = request.turn.get(path)?.is_some();
             match base(request, &place.way, Extent::Whole, Expected::Baseline, &find)? {
                 Ok(Base::Any) => Base::Since(since),
                 Ok(Base::Exactly(FileState::Absent)) if !knows => Base::Since(since),
-                Ok(base) => base,
+                Ok(base) => {
+                    let may_have_looked = change.basis == Basis::Unsure && mode == GuardMode::Enforce;
+                    match may_have_looked.then(|| stale_since(request, path, since)).transpose()?.flatten() {
+                        Some(reason) => return Ok(Err(reason)),
+                        None => base,
+                    }
+                }
                 Err(reason) => return Ok(Err(reason)),
             }
         }

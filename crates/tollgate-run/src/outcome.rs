@@ -52,7 +52,8 @@ pub struct RunOutcome {
     pub end: RunEnd,
     /// Why the changes of the command were refused. Then none of them was made.
     pub refused: Option<Refused>,
-    /// The files that the command read and did not write.
+    /// The files that the command read and did not write. Unless the request asks for all, a search that changed nothing has only
+    /// those whose hashes are known.
     pub reads: Vec<ReadFile>,
     /// The files that the command changed.
     pub writes: Vec<WrittenFile>,

@@ -37,6 +37,8 @@ pub struct RunRequest<'a> {
     pub turn: &'a dyn TurnState,
     /// What a read of the command means for the turn.
     pub reads_count: ReadsCount,
+    /// Whether the outcome has all files that a search has read. It may have read thousands.
+    pub list_reads: bool,
     /// This process, if it is not the one that the caller knows.
     pub supervisor: Option<&'a Supervisor>,
 }

@@ -218,6 +218,7 @@ fn guarded(
         turn: turn.as_ref(),
         // The hook that asks for the record knows what the agent gets to see.
         reads_count: if args.record.is_some() { ReadsCount::Later } else { ReadsCount::Seen },
+        list_reads: args.record.is_some() || invocation.form() == Form::Json,
         supervisor: Some(supervisor),
     };
     let stdout = (invocation.form() == Form::Json).then(lend_stdout).transpose()?;

@@ -15,7 +15,7 @@ pub(super) fn hash(path: &Path) -> Result<Digest> {
 /// The hash of the first bytes of an open file.
 pub(super) fn hash_up_to(file: &File, length: u64) -> io::Result<Digest> {
     let mut hasher = Hasher::default();
-    let mut buffer = vec![0; 64 * 1024];
+    let mut buffer = [0; 16 * 1024];
     let mut file = file.take(length);
     loop {
         match file.read(&mut buffer) {

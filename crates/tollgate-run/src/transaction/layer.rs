@@ -193,7 +193,7 @@ impl Layer<'_> {
         }
         let in_place = has_attribute(&from, ORIGIN);
         let basis = match self.basis(path) {
-            Basis::Agent if self.is_longer(path, real, new)? => Basis::Start,
+            Basis::Agent | Basis::Unsure if self.is_longer(path, real, new)? => Basis::Start,
             basis => basis,
         };
         self.push(path, ViewDeed::File { from, digest, in_place }, basis, found);
@@ -267,6 +267,7 @@ impl Layer<'_> {
     fn basis(&self, path: &Path) -> Basis {
         match self.use_of(path) {
             Some(touched) if touched.looked => Basis::Start,
+            Some(touched) if touched.unsure => Basis::Unsure,
             _ => Basis::Agent,
         }
     }

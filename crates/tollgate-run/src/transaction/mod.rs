@@ -63,7 +63,7 @@ const ABOUT_TO_END: Duration = Duration::from_millis(20);
 
 /// How long reports about reads are collected before they are taken. The kernel keeps 16,384 of them, and the fastest search
 /// makes some 500 in a millisecond.
-const BATCH: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+const BATCH: Timespec = Timespec { tv_sec: 0, tv_nsec: 4_000_000 };
 
 /// A run, from its start to its end.
 pub(crate) struct Transaction {
@@ -116,6 +116,10 @@ pub(crate) fn run(gate: &Gate, request: &RunRequest<'_>) -> Result<LevelAttempt>
     }
     // If the command has ended already, there is nothing to keep.
     transaction.mounts = File::open(format!("/proc/{}/ns/mnt", child.id())).ok();
+    // A serial run is refused for any file that changed after it was read, so every read must be known.
+    if request.changed_read == ChangedRead::Note {
+        transaction.reads.may_search(child.id());
+    }
     let end = transaction.wait(child.id())?;
     transaction.end(gate, request, end).map(LevelAttempt::Ran)
 }
@@ -224,6 +228,7 @@ impl Transaction {
             }
             if let Some(names) = names {
                 self.reads.take(names);
+                self.reads.adapt(names);
             }
             if has_ended {
                 return status_of(pid);
@@ -246,9 +251,14 @@ impl Transaction {
             // They may be at work in these folders, which are moved as a whole.
             found.ignored.clear();
         }
-        let reads = self.only_read(&found);
         // Nothing depends on what a search has found that changed no file, and it may have read thousands.
-        if reads.len() <= MOST_SHOWN || !found.files.is_empty() {
+        let only_searched = found.files.is_empty() && self.reads.count() > MOST_SHOWN;
+        let is_listed = !only_searched || request.list_reads || request.changed_read == ChangedRead::Refuse;
+        let reads = self.only_read(&found, is_listed);
+        // A command that reads many files searches them: the agent has seen little of each.
+        let is_search = only_searched || reads.len() > MOST_SHOWN;
+        let shown = if is_search { Extent::Part } else { Extent::Whole };
+        if !only_searched {
             notes.extend(self.reads.changed_by_others(&reads).into_iter().map(RunNote::ReadChanged));
         }
         notes.extend(found.special.iter().cloned().map(RunNote::NotKept));
@@ -259,7 +269,7 @@ impl Transaction {
             ChangedRead::Note => Vec::new(),
         };
         let (refused, writes) = self.commit(gate, request.turn, found, serial)?;
-        let reads = self.count_reads(gate, request, reads)?;
+        let reads = self.count_reads(gate, request, reads, shown)?;
         let after = match (left_behind, &refused) {
             (true, None) => AfterRun::of(|gate, turn| self.finish(gate, turn)),
             // If processes are left, they keep their view. What they change goes nowhere.
@@ -348,10 +358,11 @@ impl Transaction {
         let _ = utimensat(CWD, &path, &times, AtFlags::SYMLINK_NOFOLLOW);
     }
 
-    /// The files that the command looked at and did not change.
-    fn only_read(&self, found: &LayerChanges) -> Vec<(PathBuf, FileUse)> {
+    /// The files that the command looked at and did not change: all of them, or those whose hashes are known.
+    fn only_read(&self, found: &LayerChanges, is_listed: bool) -> Vec<(PathBuf, FileUse)> {
         let written: HashSet<&Path> = found.files.iter().map(|change| change.path.as_path()).collect();
-        let mut files = self.names.as_ref().map_or_else(Vec::new, |names| self.reads.looked_at(names));
+        let Some(names) = &self.names else { return Vec::new() };
+        let mut files = if is_listed { self.reads.looked_at(names) } else { self.reads.hashed(names) };
         files.retain(|(path, _)| written.is_empty() || !written.contains(path.as_path()));
         files
     }
@@ -362,9 +373,8 @@ impl Transaction {
         gate: &Gate,
         request: &RunRequest<'_>,
         reads: Vec<(PathBuf, FileUse)>,
+        shown: Extent,
     ) -> Result<Vec<ReadFile>> {
-        // A command that reads many files searches them: the agent has seen little of each.
-        let shown = if reads.len() <= MOST_SHOWN { Extent::Whole } else { Extent::Part };
         let mut counted = Vec::with_capacity(reads.len());
         for (path, touched) in reads {
             if let (Some(digest), ReadsCount::Seen) = (touched.at_start, request.reads_count) {

@@ -4,16 +4,17 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::inotify::{Event, ReadFlags, Reader};
+use rustix::fs::inotify::{Event, ReadFlags, Reader, add_watch};
 use rustix::fs::{AtFlags, Mode, OFlags, open, statat};
 use rustix::io::Errno;
 
 use super::hash::{hash, hash_up_to};
 use super::start::{Names, changed, changed_at};
+use super::view::{watched, watched_in_search};
 use tollgate_base::digest::Digest;
 
 /// The number of files that are hashed when they are read for the first time, and the size of the largest. Enough for what an
@@ -21,28 +22,101 @@ use tollgate_base::digest::Digest;
 const MOST_HASHED: usize = 64;
 const LARGEST_HASHED: u64 = 1 << 20;
 
+/// A command that has read this many files, and has opened none for writing, searches. Programs that change files begin with
+/// that much earlier.
+const SEARCH: usize = 1_000;
+
 /// What the command did to one file.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct FileUse {
     /// It read the file before it changed it.
     pub(super) looked: bool,
-    changed: bool,
+    /// It may have read the file before it changed it.
+    pub(super) unsure: bool,
     /// What the file held when the command started.
     pub(super) at_start: Option<Digest>,
+}
+
+/// Which came first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum First {
+    #[default]
+    Neither,
+    Look,
+    Change,
+    /// It opened the file for writing during a search, may have read it, and did not write.
+    Open,
+}
+
+/// How closely the command is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Closeness {
+    /// Every read is reported, until it is clear that the command searches.
+    #[default]
+    Reads,
+    /// The command searches. Only the end of a read is reported, which halves the cost.
+    Search,
+    /// Every read is reported again: the command searched, and now it writes.
+    ReadsAgain,
 }
 
 pub(super) struct CommandReads {
     root: PathBuf,
     start: i128,
     watcher: Option<OwnedFd>,
-    /// For each folder, by its number, what the command did to files in it.
-    touched: Vec<HashMap<OsString, FileUse>>,
+    /// What the command did first to each name that was there when it started, by its number.
+    listed: Vec<First>,
+    /// The same for other names, by the number of their folder.
+    new: HashMap<(usize, OsString), First>,
+    /// The hashes of the files that it read first, by their numbers.
+    at_start: HashMap<usize, Digest>,
     hashed: usize,
+    /// The number of files that it read first.
+    read: usize,
+    /// It has opened a file for writing, or changed one.
+    wrote: bool,
+    watch: Closeness,
+    /// The view, if reads may be watched less closely in a search.
+    view: Option<File>,
 }
 
 impl CommandReads {
     pub(super) fn new(root: &Path, start: i128, watcher: Option<OwnedFd>) -> Self {
-        Self { root: root.to_owned(), start, watcher, touched: Vec::new(), hashed: 0 }
+        let (listed, new, at_start, hashed) = Default::default();
+        let (read, wrote, watch, view) = Default::default();
+        let root = root.to_owned();
+        Self { root, start, watcher, listed, new, at_start, hashed, read, wrote, watch, view }
+    }
+
+    /// From now on, a search is watched less closely. This is the process of the command; if it has ended, nothing changes.
+    pub(super) fn may_search(&mut self, pid: u32) {
+        let view = self.root.strip_prefix("/").unwrap_or(&self.root);
+        let view = Path::new("/proc").join(pid.to_string()).join("root").join(view);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        self.view = open(view, flags, Mode::empty()).ok().map(File::from);
+    }
+
+    /// Watches the command as closely as is necessary after the reports so far.
+    pub(super) fn adapt(&mut self, names: &Names) {
+        let (Some(watcher), Some(view)) = (&self.watcher, &self.view) else { return };
+        let (next, flags) = match self.watch {
+            Closeness::Reads if self.read >= SEARCH && !self.wrote => {
+                (Closeness::Search, watched_in_search())
+            }
+            Closeness::Search if self.wrote => (Closeness::ReadsAgain, watched()),
+            _ => return,
+        };
+        let view = PathBuf::from(format!("/proc/self/fd/{}", view.as_raw_fd()));
+        for folder in names.folders() {
+            // Otherwise the command has removed the folder. The kernel keeps the number of the watch.
+            let _ = add_watch(watcher, view.join(folder), flags);
+        }
+        self.watch = next;
+    }
+
+    /// The number of files that the command looked at, of those that were there when it started.
+    pub(super) fn count(&self) -> usize {
+        self.read
     }
 
     /// From where the reports come. `None` if nobody knows what the command reads.
@@ -53,7 +127,9 @@ impl CommandReads {
     /// Nobody knows any more what the command reads.
     pub(super) fn give_up(&mut self) {
         self.watcher = None;
-        self.touched.clear();
+        self.listed.clear();
+        self.new.clear();
+        self.at_start.clear();
     }
 
     /// Takes all reports that there are.
@@ -86,26 +162,32 @@ impl CommandReads {
         let Some(name) = event.file_name().filter(|_| !flags.contains(ReadFlags::ISDIR)) else { return };
         let Ok(number) = usize::try_from(event.wd() - 1) else { return };
         let Some(folder) = names.folder(number) else { return };
-        if self.touched.len() <= number {
-            self.touched.resize_with(number + 1, HashMap::new);
-        }
         let name = OsStr::from_bytes(name.to_bytes());
         let is_read = flags.intersects(ReadFlags::ACCESS | ReadFlags::CLOSE_NOWRITE);
-        if let Some(touched) = self.touched[number].get_mut(name) {
-            match is_read {
-                true => touched.looked |= !touched.changed,
-                false => touched.changed = true,
-            }
+        self.wrote |= !is_read;
+        let first = match is_read {
+            true => First::Look,
+            false if !flags.contains(ReadFlags::CLOSE_WRITE) => First::Change,
+            false if self.watch == Closeness::Reads => return,
+            false => First::Open,
+        };
+        let Some(listed) = names.number(number, name) else {
+            self.new.entry((number, name.to_owned())).or_insert(first);
+            return;
+        };
+        if self.listed.is_empty() {
+            self.listed.resize(names.count(), First::Neither);
+        }
+        if self.listed[listed] != First::Neither {
             return;
         }
-        let at_start = (is_read && self.hashed < MOST_HASHED)
-            .then(|| {
-                self.hashed += 1;
-                self.hash_at_start(&folder.join(name))
-            })
-            .flatten();
-        let touched = FileUse { looked: is_read, changed: !is_read, at_start };
-        self.touched[number].insert(name.to_owned(), touched);
+        self.listed[listed] = first;
+        self.read += usize::from(is_read);
+        if is_read && self.hashed < MOST_HASHED {
+            self.hashed += 1;
+            let digest = self.hash_at_start(&folder.join(name));
+            self.at_start.extend(digest.map(|digest| (listed, digest)));
+        }
     }
 
     /// The hash of a file that nobody has changed since the start.
@@ -124,21 +206,43 @@ impl CommandReads {
     /// What the command did to this file. `None` if nobody knows.
     pub(super) fn of(&self, names: &Names, path: &Path) -> Option<FileUse> {
         self.watcher.as_ref()?;
-        let place = names.place(path);
-        let touched = place.and_then(|(number, name)| self.touched.get(number)?.get(name));
-        Some(touched.copied().unwrap_or_default())
+        let Some((folder, name)) = names.place(path) else { return Some(FileUse::default()) };
+        Some(match names.number(folder, name) {
+            Some(number) => self.of_listed(number),
+            None => self.file_use(self.new.get(&(folder, name.to_owned())).copied(), None),
+        })
+    }
+
+    fn of_listed(&self, number: usize) -> FileUse {
+        self.file_use(self.listed.get(number).copied(), self.at_start.get(&number).copied())
+    }
+
+    fn file_use(&self, first: Option<First>, at_start: Option<Digest>) -> FileUse {
+        let looked = first == Some(First::Look);
+        // During a search, nobody reports a read of a file that is still open, or was opened for writing, too.
+        FileUse { looked, unsure: !looked && self.watch != Closeness::Reads, at_start }
+    }
+
+    /// Those of the files that the command looked at whose hashes are known.
+    pub(super) fn hashed(&self, names: &Names) -> Vec<(PathBuf, FileUse)> {
+        let mut files: Vec<_> =
+            self.at_start.keys().map(|number| (names.path(*number), self.of_listed(*number))).collect();
+        files.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        files
     }
 
     /// The files that the command looked at, of those that were there when it started, folder by folder.
     pub(super) fn looked_at(&self, names: &Names) -> Vec<(PathBuf, FileUse)> {
-        let mut folders: Vec<_> = names.folders().enumerate().zip(&self.touched).collect();
-        folders.sort_unstable_by_key(|((_, folder), _)| *folder);
+        let mut folders: Vec<_> = names.folders().enumerate().collect();
+        folders.sort_unstable_by_key(|(_, folder)| *folder);
         let mut files = Vec::new();
-        for ((number, folder), touched) in folders {
-            let is_one = |name: &OsStr, touched: &FileUse| touched.looked && names.has_in(number, name);
-            let mut looked: Vec<_> = touched.iter().filter(|(name, touched)| is_one(name, touched)).collect();
-            looked.sort_unstable_by_key(|(name, _)| *name);
-            files.extend(looked.into_iter().map(|(name, touched)| (folder.join(name), *touched)));
+        for (number, folder) in folders {
+            let is_one = |name: &usize| matches!(self.listed.get(*name), Some(First::Look | First::Open));
+            let looked = names.in_folder(number).filter(is_one);
+            let mut looked: Vec<_> = looked.map(|number| (names.name(number), number)).collect();
+            looked.sort_unstable();
+            files
+                .extend(looked.into_iter().map(|(name, number)| (folder.join(name), self.of_listed(number))));
         }
         files
     }

@@ -3,22 +3,27 @@
 //! A file that nobody has changed since has an older time of change. Nothing has to be copied or hashed at the start.
 
 use std::cell::OnceCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, Stat};
 
-use tollgate_base::error::{At, Result};
+use tollgate_base::error::{At, Fault, Result};
 
 /// The number of names up to which the workspace is listed and its folders are watched. Beyond, that would take longer than
 /// most commands.
 const MOST_NAMES: usize = 20_000;
+
+/// The number of names from which on two threads list the rest. Both have ended before the command starts.
+const FOR_ONE_THREAD: usize = 1_000;
 
 /// The time of change of a file, in nanoseconds since 1970.
 pub(super) fn changed(found: &fs::Metadata) -> i128 {
@@ -53,37 +58,72 @@ pub(super) fn now_on_disk(folder: &Path) -> Result<i128> {
 }
 
 /// The names in the workspace, without those in git directories, in tollgate's state and in folders that are not guarded.
+///
+/// Everything but folders has a number: a search reads thousands of files, and a number is faster to note than a name.
 #[derive(Default)]
 pub(super) struct Names {
     folders: Vec<ListedFolder>,
-    /// The names of everything but folders, each with a zero at its end.
+    /// The names of everything but folders, in the order of their numbers.
     names: Vec<u8>,
+    /// Where each of them ends.
+    ends: Vec<usize>,
+    /// How many names there are, with those of folders.
+    entries: usize,
     /// The number of each folder, from the first question about a path on: most runs ask nothing.
     numbers: OnceCell<HashMap<PathBuf, usize>>,
+    hasher: RandomState,
 }
 
 struct ListedFolder {
     /// Relative to the workspace.
     path: PathBuf,
-    /// The part of all names that is in this folder.
-    names: std::ops::Range<usize>,
-    /// The same names, from the first question about one of them on.
-    set: OnceCell<HashSet<Box<[u8]>>>,
+    /// The numbers of the names in this folder.
+    names: Range<usize>,
+    /// Where to find a name, from the first question about one of them on.
+    slots: OnceCell<Vec<Option<u32>>>,
 }
 
 impl Names {
     /// Lists the workspace. `None` if it has too many names.
     pub(super) fn list(root: &Path, left_out: &[PathBuf]) -> Result<Option<Self>> {
         let mut found = Self::default();
-        let mut count = 0;
-        let mut buffer = vec![MaybeUninit::uninit(); 32 * 1024];
         let mut next = vec![PathBuf::new()];
-        while let Some(folder) = next.pop() {
+        found.list_below(root, left_out, &mut next, FOR_ONE_THREAD)?;
+        let mut others = next.split_off(next.len() / 2);
+        std::thread::scope(|scope| {
+            let mut list_others = || {
+                let mut found = Self::default();
+                found.list_below(root, left_out, &mut others, MOST_NAMES).map(|()| found)
+            };
+            if next.is_empty() {
+                return list_others().map(|others| found.append(others));
+            }
+            let list_others = std::thread::Builder::new().spawn_scoped(scope, list_others);
+            found.list_below(root, left_out, &mut next, MOST_NAMES)?;
+            let others = list_others.at("start", "a thread")?.join();
+            found.append(others.map_err(|_| Fault::invalid("a thread has panicked"))??);
+            Ok(())
+        })?;
+        Ok((found.entries <= MOST_NAMES).then_some(found))
+    }
+
+    /// Lists these folders and those below them, until there are more names than this.
+    fn list_below(
+        &mut self,
+        root: &Path,
+        left_out: &[PathBuf],
+        next: &mut Vec<PathBuf>,
+        most: usize,
+    ) -> Result<()> {
+        let mut buffer = vec![MaybeUninit::uninit(); 32 * 1024];
+        while self.entries <= most
+            && let Some(folder) = next.pop()
+        {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let path = root.join(&folder);
             // Otherwise it is gone, or closed to us and so to the command.
             let Ok(fd) = rustix::fs::openat(CWD, &path, flags, Mode::empty()) else { continue };
-            let first = found.names.len();
+            let first = self.ends.len();
             let mut entries = RawDir::new(&fd, &mut buffer);
             while let Some(entry) = entries.next() {
                 let entry = entry.at("list the folder", &path)?;
@@ -91,7 +131,7 @@ impl Names {
                 if matches!(name, b"." | b".." | b".git" | b".tollgate") {
                     continue;
                 }
-                count += 1;
+                self.entries += 1;
                 let kind = match entry.file_type() {
                     FileType::Unknown => kind_of(&path.join(OsStr::from_bytes(name))),
                     known => known,
@@ -102,17 +142,26 @@ impl Names {
                         next.push(below);
                     }
                 } else {
-                    found.names.extend_from_slice(name);
-                    found.names.push(0);
+                    self.names.extend_from_slice(name);
+                    self.ends.push(self.names.len());
                 }
             }
-            if count > MOST_NAMES {
-                return Ok(None);
-            }
-            let names = first..found.names.len();
-            found.folders.push(ListedFolder { path: folder, names, set: OnceCell::new() });
+            let names = first..self.ends.len();
+            self.folders.push(ListedFolder { path: folder, names, slots: OnceCell::new() });
         }
-        Ok(Some(found))
+        Ok(())
+    }
+
+    /// Adds what was listed elsewhere.
+    fn append(&mut self, other: Self) {
+        let (names, numbers) = (self.names.len(), self.ends.len());
+        self.entries += other.entries;
+        self.names.extend(other.names);
+        self.ends.extend(other.ends.into_iter().map(|end| names + end));
+        self.folders.extend(other.folders.into_iter().map(|mut folder| {
+            folder.names = numbers + folder.names.start..numbers + folder.names.end;
+            folder
+        }));
     }
 
     /// All folders, relative to the workspace, in the order of their numbers.
@@ -123,6 +172,28 @@ impl Names {
     /// The folder with this number.
     pub(super) fn folder(&self, number: usize) -> Option<&Path> {
         self.folders.get(number).map(|folder| folder.path.as_path())
+    }
+
+    /// The numbers of the names in the folder with this number.
+    pub(super) fn in_folder(&self, number: usize) -> Range<usize> {
+        self.folders[number].names.clone()
+    }
+
+    /// The name with this number.
+    pub(super) fn name(&self, number: usize) -> &OsStr {
+        let first = number.checked_sub(1).map_or(0, |before| self.ends[before]);
+        OsStr::from_bytes(&self.names[first..self.ends[number]])
+    }
+
+    /// The path with the name with this number, relative to the workspace.
+    pub(super) fn path(&self, number: usize) -> PathBuf {
+        let folder = self.folders.partition_point(|folder| folder.names.end <= number);
+        self.folders[folder].path.join(self.name(number))
+    }
+
+    /// How many names there are.
+    pub(super) fn count(&self) -> usize {
+        self.ends.len()
     }
 
     /// The number of the folder of this path, and its name there.
@@ -139,14 +210,37 @@ impl Names {
         if path.iter().any(is_open) {
             return None;
         }
-        Some(self.place(path).is_some_and(|(folder, name)| self.has_in(folder, name)))
+        Some(self.place(path).is_some_and(|(folder, name)| self.number(folder, name).is_some()))
     }
 
-    /// Whether there was something other than a folder with this name in the folder with this number.
-    pub(super) fn has_in(&self, folder: usize, name: &OsStr) -> bool {
+    /// The number of this name in the folder with that number. `None` if nothing but perhaps a folder had it.
+    pub(super) fn number(&self, folder: usize, name: &OsStr) -> Option<usize> {
         let folder = &self.folders[folder];
-        let names = || self.names[folder.names.clone()].split(|&byte| byte == 0);
-        folder.set.get_or_init(|| names().map(Box::from).collect()).contains(name.as_bytes())
+        let slots = folder.slots.get_or_init(|| self.slots(folder));
+        for slot in self.way(slots.len(), name) {
+            let number = slots[slot]? as usize;
+            if self.name(number) == name {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// A hash table of the names in a folder. Those of the standard library would need a copy of each name.
+    fn slots(&self, folder: &ListedFolder) -> Vec<Option<u32>> {
+        let mut slots = vec![None; (2 * folder.names.len()).next_power_of_two()];
+        for number in folder.names.clone() {
+            let free = self.way(slots.len(), self.name(number)).find(|slot| slots[*slot].is_none());
+            slots[free.expect("half of the slots are free")] = u32::try_from(number).ok();
+        }
+        slots
+    }
+
+    /// The slots in which a name may be, the most likely one first.
+    fn way(&self, slots: usize, name: &OsStr) -> impl Iterator<Item = usize> + use<> {
+        // Only the low bits count.
+        let first = self.hasher.hash_one(name.as_bytes()) as usize;
+        (0..slots).map(move |step| first.wrapping_add(step) & (slots - 1))
     }
 }
 

@@ -26,9 +26,17 @@ pub(super) const ENTERED: u8 = b'e';
 pub(super) const WATCHED: u8 = b'w';
 
 /// What is watched in each folder: what tells a read from a write, and which of the two came first.
-fn watched() -> WatchFlags {
-    WatchFlags::ACCESS
-        | WatchFlags::CLOSE_NOWRITE
+///
+/// A read of an open file is reported by `ACCESS`, before the command can write what it read. A program that maps a file does
+/// not read it in this way, and is reported when it closes the file.
+pub(super) fn watched() -> WatchFlags {
+    watched_in_search() | WatchFlags::ACCESS
+}
+
+/// The same in a search, which writes nothing: each file is reported once, when it is closed.
+pub(super) fn watched_in_search() -> WatchFlags {
+    WatchFlags::CLOSE_NOWRITE
+        | WatchFlags::CLOSE_WRITE
         | WatchFlags::MODIFY
         | WatchFlags::CREATE
         | WatchFlags::DELETE

@@ -182,3 +182,78 @@ fn a_file_that_changes_after_a_search_is_named() {
     assert_eq!(stale, ["f0", "f1499", "f2999"].map(|name| (name.to_owned(), "STALE_FILE".to_owned())));
     assert!(!world.path("newer").exists());
 }
+
+/// Waits, inside the command, until the reports about it are those of a search, or all of them again. The kernel says what is
+/// reported; the last bit stands for single reads.
+fn wait_for(watched: &str) -> String {
+    let without = if watched == "search" { "13579bdf" } else { "02468ace" };
+    format!(
+        "timeout 60 sh -c 'while cat /proc/$0/fdinfo/* 2>/dev/null | grep -q \"^inotify.* mask:[0-9a-f]*[{without}] \"; \
+         do :; done' $PPID || exit 9"
+    )
+}
+
+/// A workspace to search, with files in `other` that the search leaves out.
+fn to_search_in_part() -> (World, String) {
+    let world = to_search();
+    for name in ["f", "g"] {
+        world.puts(format!("other/{name}"), "one\n");
+    }
+    let search = SEARCH.replace(" . ", " --exclude-dir=other . ");
+    (world, format!("{search}; {}", wait_for("search")))
+}
+
+/// In a search, only the end of a read is reported, and here that comes after the write.
+#[test]
+fn what_a_command_may_have_read_during_a_search_must_not_have_changed() {
+    let (world, search) = to_search_in_part();
+    let turn = world.turn("blue");
+    let script = format!("{search}; exec 3< other/f; read text <&3; {HOLD}; echo mine > other/f");
+    let ran = world.held(&["--turn", &turn], &script, || {
+        // The agent knows the new text, and the command the old one.
+        world.puts("other/f", "theirs\n");
+        world.run(&format!("read other/f --turn {turn}")).is(0);
+    });
+    assert_eq!(refused(ran), [("f".to_owned(), "STALE_FILE".to_owned())]);
+    world.holds("other/f", "theirs\n");
+    // Without a change, the agent's knowledge is enough.
+    world.guarded_with(&["--turn", &turn], &format!("{search}; echo mine > other/f")).ends().is(0);
+}
+
+#[test]
+fn a_command_that_writes_after_a_search_is_watched_closely_again() {
+    let (world, search) = to_search_in_part();
+    let edit = "python3 -c \"f=open('other/g','r+'); f.read(); f.write('mine\\n')\"";
+    world.guarded(&format!("{search}; echo x > new; {}; {edit}", wait_for("all"))).ends().is(0);
+    world.holds("other/g", "one\nmine\n");
+    // So is one that wrote before it searched.
+    world.puts("other/g", "one\n");
+    let edit = edit.replace("f.write", "f.seek(0); f.write");
+    let script = format!("echo x > newer; {SEARCH}; {}; {edit}", wait_for("all"));
+    world.guarded(&script).ends().is(0);
+    world.holds("other/g", "mine\n");
+}
+
+#[test]
+fn a_file_that_a_search_opens_for_writing_counts_as_read() {
+    let (world, search) = to_search_in_part();
+    let record = world.tmp().join("record");
+    let script = format!("{search}; python3 -c \"open('other/f','r+').read()\"");
+    world.guarded_with(&["--record", record.to_str().unwrap()], &script).ends().is(0);
+    let record: Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
+    let reads = record["reads"].as_array().unwrap();
+    assert!(reads.iter().any(|read| read["path"] == "other/f"), "{reads:?}");
+}
+
+/// A program that maps files reads none of them by a call.
+#[test]
+fn a_search_that_maps_files_looks_at_each_of_them() {
+    let world = to_search();
+    let record = world.tmp().join("record");
+    let search = "python3 -c \"import glob, mmap\nfor name in glob.glob('d*/f*'):\n with open(name, 'rb') as f:\n  \
+                  mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ).find(b'nothing')\"";
+    let script = format!("{search}; echo mine > d29/f2999");
+    world.guarded_with(&["--record", record.to_str().unwrap()], &script).ends().is(0);
+    let record: Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
+    assert_eq!(record["reads"].as_array().unwrap().len(), 2_999);
+}

@@ -163,6 +163,25 @@ fn fill(server: &Server, schema: &str, tasks: usize) {
     server.sql().batch_execute(&sql).expect("filled");
 }
 
+/// For each store, the steps of its share of the claims of these tasks.
+fn postponed(
+    stores: &[Arc<PostgresStore>],
+    share: usize,
+    first: usize,
+) -> Vec<(Arc<PostgresStore>, Vec<Step>)> {
+    let kept = |(number, store): (usize, &Arc<PostgresStore>)| {
+        let postponing = Arc::new(Postponing(Arc::clone(store), Mutex::default()));
+        let vault = Vault::new(Arc::clone(&postponing) as Arc<dyn Store>, Terms::default());
+        for n in number * share..(number + 1) * share {
+            let task = name(format!("t{}", first + n));
+            assert!(vault.claim(&task, &request(), Timestamp::now()).expect("no fault").is_err());
+        }
+        let kept = std::mem::take(&mut *postponing.1.lock().expect("no panic"));
+        (Arc::clone(store), kept)
+    };
+    stores.iter().enumerate().map(kept).collect()
+}
+
 fn compare(server: &Server, clients: usize) {
     let schema = format!("compare_{clients}");
     let stores: Vec<_> = (0..clients).map(|_| Arc::new(server.store(&schema))).collect();
@@ -174,6 +193,18 @@ fn compare(server: &Server, clients: usize) {
         from generate_series(0, {OPERATIONS}) n"
     ))
     .expect("created");
+    // What any claim protocol needs at least: an owner, a lease, a version, and an index of what waits, or nobody could find the
+    // next task among many.
+    sql.batch_execute(&format!(
+        "create table {schema}.shaped (id text primary key, version bigint not null, body bytea not null, owner text,
+            lease_until timestamptz, urgency text not null default '21', added timestamptz not null default now());
+        create index on {schema}.shaped (urgency, added, id) where owner is null"
+    ))
+    .expect("created");
+    let shaped = format!(
+        "update {schema}.shaped set version = version + 1, body = $3, owner = 'blue', lease_until = now() + interval '1 minute'
+        where id = $1 and version = $2"
+    );
     let (update, select) = (
         format!("update {schema}.bare set version = version + 1, body = $3 where id = $1 and version = $2"),
         format!("select version, body from {schema}.bare where id = $1"),
@@ -182,46 +213,55 @@ fn compare(server: &Server, clients: usize) {
         .map(|_| {
             let mut sql = server.sql();
             let (update, select) = (sql.prepare(&update).expect("sql"), sql.prepare(&select).expect("sql"));
-            (sql, update, select, vec![0_i64; OPERATIONS])
+            let shaped = sql.prepare(&shaped).expect("sql");
+            (sql, update, select, vec![0_i64; OPERATIONS], shaped)
         })
         .collect();
-    let mut costs: [Vec<Cost>; 4] = Default::default();
+    let mut costs: [Vec<Cost>; 6] = Default::default();
     let body = vec![b'x'; 400];
     for round in 0..ROUNDS {
-        server.sql().batch_execute(&format!("truncate {schema}.tasks")).expect("empty");
-        fill(server, &schema, 2 * OPERATIONS);
+        let refill = format!(
+            "truncate {schema}.tasks; truncate {schema}.shaped; insert into {schema}.shaped (id, version, body)
+            select id, 0, body from {schema}.bare"
+        );
+        server.sql().batch_execute(&refill).expect("filled");
+        fill(server, &schema, 3 * OPERATIONS);
         let share = OPERATIONS / clients;
-        let cas = timed(server, &mut bare, |number, (sql, update, _, versions)| {
+        let cas = timed(server, &mut bare, |number, (sql, update, _, versions, _)| {
             for n in number * share..(number + 1) * share {
                 let done = sql.execute(update, &[&format!("t{n}"), &versions[n], &body]).expect("sql");
                 assert_eq!(done, 1);
                 versions[n] += 1;
             }
         });
-        let look_cas = timed(server, &mut bare, |number, (sql, update, select, versions)| {
+        let shaped_cas = timed(server, &mut bare, |number, (sql, _, _, _, shaped)| {
+            for n in number * share..(number + 1) * share {
+                assert_eq!(sql.execute(shaped, &[&format!("t{n}"), &0_i64, &body]).expect("sql"), 1);
+            }
+        });
+        let look_cas = timed(server, &mut bare, |number, (sql, update, select, versions, _)| {
             for n in number * share..(number + 1) * share {
                 let version: i64 = sql.query_one(select, &[&format!("t{n}")]).expect("sql").get(0);
                 assert_eq!(sql.execute(update, &[&format!("t{n}"), &version, &body]).expect("sql"), 1);
                 versions[n] += 1;
             }
         });
-        let mut steps: Vec<(Arc<PostgresStore>, Vec<Step>)> = Vec::new();
-        for (number, store) in stores.iter().enumerate() {
-            let postponing = Arc::new(Postponing(Arc::clone(store), Mutex::default()));
-            let vault = Vault::new(Arc::clone(&postponing) as Arc<dyn Store>, Terms::default());
-            for n in number * share..(number + 1) * share {
-                let denied =
-                    vault.claim(&name(format!("t{n}")), &request(), Timestamp::now()).expect("no fault");
-                assert!(denied.is_err());
-            }
-            let kept = std::mem::take(&mut *postponing.1.lock().expect("no panic"));
-            steps.push((Arc::clone(store), kept));
-        }
-        let step = timed(server, &mut steps, |_, (store, steps)| {
-            for step in steps {
-                assert!(matches!(store.apply(step).expect("no fault"), StepOutcome::Done(_)));
-            }
-        });
+        let take = |first: usize| {
+            let mut steps = postponed(&stores, share, first);
+            timed(server, &mut steps, |_, (store, steps)| {
+                for step in steps {
+                    assert!(matches!(store.apply(step).expect("no fault"), StepOutcome::Done(_)));
+                }
+            })
+        };
+        let step = take(0);
+        let heard = {
+            let (hear, hears) = mpsc::channel();
+            let wake: Wake = Arc::new(move |_| hear.send(()).unwrap_or(()));
+            let _watch = stores[0].watch(&State::ALL, wake).expect("no fault");
+            hears.recv().expect("it listens");
+            take(2 * OPERATIONS)
+        };
         let mut vaults: Vec<_> = stores
             .iter()
             .map(|store| Vault::new(Arc::clone(store) as Arc<dyn Store>, Terms::default()))
@@ -234,12 +274,12 @@ fn compare(server: &Server, clients: usize) {
         });
         // The first round connects and prepares.
         if round > 0 {
-            for (kept, cost) in costs.iter_mut().zip([cas, look_cas, step, claim]) {
+            for (kept, cost) in costs.iter_mut().zip([cas, shaped_cas, look_cas, step, heard, claim]) {
                 kept.push(cost);
             }
         }
     }
-    let [cas, look_cas, step, claim] = &costs;
+    let [cas, shaped_cas, look_cas, step, heard, claim] = &costs;
     let row = |what: &str, ours: &[Cost], bare: &[Cost]| {
         let told = |costs: &[Cost]| {
             let middle = |figure: fn(&Cost) -> f64| median(costs.iter().map(figure).collect());
@@ -254,50 +294,58 @@ fn compare(server: &Server, clients: usize) {
         println!("| {what}, {clients} at a time | {} | {} | {ratio:.2} | 0.8 |", told(ours), told(bare));
     };
     row("steps of a claim, against bare compare-and-swaps", step, cas);
+    row("the same, against swaps of rows with an owner, a lease and a place in an index", step, shaped_cas);
+    row("the same while somebody listens, against bare compare-and-swaps", heard, cas);
     row("whole claims, against a look and a compare-and-swap", claim, look_cas);
 }
 
-/// Claims by name and from a queue, among few and among many tasks.
+/// Milliseconds that some work takes.
+fn millis(work: impl FnOnce()) -> f64 {
+    let started = Instant::now();
+    work();
+    started.elapsed().as_secs_f64() * 1e3
+}
+
+/// Claims by name and from a queue, among few and among many tasks, by turns.
 fn among_many(server: &Server) {
-    let mut figures = Vec::new();
-    for tasks in [100, 100_000] {
-        let schema = format!("among_{tasks}");
-        let store = Arc::new(server.store(&schema));
+    let now = Timestamp::now();
+    let schema = |tasks: usize| format!("among_{tasks}");
+    let sizes = [100, 100_000];
+    let (mut first, mut vaults) = (Vec::new(), Vec::new());
+    for tasks in sizes {
+        let store = Arc::new(server.store(&schema(tasks)));
         store.events("", 1).expect("the schema is there");
-        fill(server, &schema, tasks);
+        fill(server, &schema(tasks), tasks);
         let vault = Vault::new(store, Terms::default());
-        let started = Instant::now();
-        let mut queue = vault.queue(&request(), Timestamp::now()).expect("no fault");
-        let first = started.elapsed();
-        let time = |work: &mut dyn FnMut()| {
-            let started = Instant::now();
-            work();
-            started.elapsed().as_secs_f64() * 1e3
-        };
-        let now = Timestamp::now();
-        // One after the other: a process that has just made a long queue has to wait for its turn on a busy machine.
-        let claim = |n: usize| vault.claim(&name(format!("t{}", tasks - 1 - n)), &request(), now);
-        let named: Vec<f64> =
-            (0..20).map(|n| time(&mut || drop(claim(n).expect("no fault").expect("claimed")))).collect();
-        let queued: Vec<f64> = (0..20)
-            .map(|_| time(&mut || drop(vault.next(&mut queue, &request(), now).expect("claimed"))))
-            .collect();
-        let next = |_| {
-            let vault = Vault::new(Arc::new(server.store(&schema)), Terms::default());
-            time(&mut || drop(vault.claim_next(&request(), now).expect("no fault").0.expect("claimed")))
-        };
-        let begun: Vec<f64> = (0..20).map(next).collect();
-        figures.push([named, queued, begun, vec![first.as_secs_f64() * 1e3]].map(median));
+        let mut queue = None;
+        first.push(vec![millis(|| queue = Some(vault.queue(&request(), now).expect("no fault")))]);
+        vaults.push((vault, queue.expect("made")));
     }
-    for (n, what) in
-        ["by name", "the next of a queue", "the next, by a new process", "the first look"].iter().enumerate()
-    {
-        let (few, many) = (figures[0][n], figures[1][n]);
+    let mut named = [Vec::new(), Vec::new()];
+    let mut queued = named.clone();
+    let mut begun = named.clone();
+    for n in 0..25 {
+        for (size, (vault, queue)) in vaults.iter_mut().enumerate() {
+            let task = name(format!("t{}", sizes[size] - 1 - n));
+            let claim = || drop(vault.claim(&task, &request(), now).expect("no fault").expect("claimed"));
+            named[size].push(millis(claim));
+            queued[size].push(millis(|| drop(vault.next(queue, &request(), now).expect("claimed"))));
+            let new = Vault::new(Arc::new(server.store(&schema(sizes[size]))), Terms::default());
+            let next = || drop(new.claim_next(&request(), now).expect("no fault").0.expect("claimed"));
+            begun[size].push(millis(next));
+        }
+    }
+    let told = |what: &str, [few, many]: [Vec<f64>; 2], aim: &str| {
+        let ratio = median(many.iter().zip(&few).map(|(many, few)| many / few).collect());
+        let (few, many) = (median(few), median(many));
         println!(
-            "| a claim among 100,000 tasks, against 100: {what} | {many:.2} ms | {few:.2} ms | {:.2} | 1 |",
-            many / few
+            "| {what} among 100,000 tasks, against 100 | {many:.2} ms | {few:.2} ms | {ratio:.2} | {aim} |"
         );
-    }
+    };
+    told("a claim by name", named, "1");
+    told("the next claim of a queue", queued, "1");
+    told("the next claim of a new process", begun, "1");
+    told("the first look", first.try_into().expect("two"), "");
 }
 
 /// Many listeners, each with connections of its own, while tasks are claimed and released.

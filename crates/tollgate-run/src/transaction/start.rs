@@ -90,20 +90,22 @@ impl Names {
         let mut next = vec![PathBuf::new()];
         found.list_below(root, left_out, &mut next, FOR_ONE_THREAD)?;
         let mut others = next.split_off(next.len() / 2);
-        std::thread::scope(|scope| {
-            let mut list_others = || {
-                let mut found = Self::default();
-                found.list_below(root, left_out, &mut others, MOST_NAMES).map(|()| found)
-            };
-            if next.is_empty() {
-                return list_others().map(|others| found.append(others));
-            }
-            let list_others = std::thread::Builder::new().spawn_scoped(scope, list_others);
-            found.list_below(root, left_out, &mut next, MOST_NAMES)?;
-            let others = list_others.at("start", "a thread")?.join();
-            found.append(others.map_err(|_| Fault::invalid("a thread has panicked"))??);
-            Ok(())
-        })?;
+        if !next.is_empty() {
+            std::thread::scope(|scope| {
+                let list_others = || {
+                    let mut found = Self::default();
+                    found.list_below(root, left_out, &mut others, MOST_NAMES).map(|()| found)
+                };
+                let thread = std::thread::Builder::new().spawn_scoped(scope, list_others);
+                found.list_below(root, left_out, &mut next, MOST_NAMES)?;
+                if let Ok(thread) = thread {
+                    found.append(thread.join().map_err(|_| Fault::invalid("a thread has panicked"))??);
+                }
+                Ok(())
+            })?;
+        }
+        // If there are few folders, or no second thread could be started.
+        found.list_below(root, left_out, &mut others, MOST_NAMES)?;
         Ok((found.entries <= MOST_NAMES).then_some(found))
     }
 

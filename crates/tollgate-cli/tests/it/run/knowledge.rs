@@ -193,14 +193,15 @@ fn wait_for(watched: &str) -> String {
     )
 }
 
+const SEARCH_IN_PART: &str = "grep -rc nothing --exclude-dir=.tollgate --exclude-dir=other . >/dev/null";
+
 /// A workspace to search, with files in `other` that the search leaves out.
 fn to_search_in_part() -> (World, String) {
     let world = to_search();
     for name in ["f", "g"] {
         world.puts(format!("other/{name}"), "one\n");
     }
-    let search = SEARCH.replace(" . ", " --exclude-dir=other . ");
-    (world, format!("{search}; {}", wait_for("search")))
+    (world, format!("{SEARCH_IN_PART}; {}", wait_for("search")))
 }
 
 /// In a search, only the end of a read is reported, and here that comes after the write.
@@ -232,6 +233,33 @@ fn a_command_that_writes_after_a_search_is_watched_closely_again() {
     let script = format!("echo x > newer; {SEARCH}; {}; {edit}", wait_for("all"));
     world.guarded(&script).ends().is(0);
     world.holds("other/g", "mine\n");
+}
+
+/// Only a search that comes first is watched less closely.
+#[test]
+fn a_command_that_wrote_before_its_search_is_known_not_to_have_looked() {
+    let (world, _) = to_search_in_part();
+    let turn = world.turn("blue");
+    let script = format!("echo x > new; {SEARCH_IN_PART}; {HOLD}; echo mine > other/f");
+    let ran = world.held(&["--turn", &turn], &script, || {
+        world.puts("other/f", "theirs\n");
+        world.run(&format!("read other/f --turn {turn}")).is(0);
+    });
+    ran.is(0);
+    world.holds("other/f", "mine\n");
+}
+
+/// The file is still open when the command ends, so in a search nobody would report that it was read.
+#[test]
+fn a_serial_run_knows_what_a_process_reads_that_it_leaves_behind() {
+    let (world, _) = to_search_in_part();
+    let stays = "(while [ -e ../ready ]; do sleep 0.01; done) >/dev/null 2>&1 &";
+    let script = format!(
+        "{SEARCH_IN_PART}; exec 3< other/f; read text <&3; touch ../ready; {stays} {HOLD}; echo x > new"
+    );
+    let ran = world.held(&["--serial"], &script, || world.puts("other/f", "theirs\n"));
+    assert_eq!(refused(ran), [("f".to_owned(), "STALE_FILE".to_owned())]);
+    assert!(!world.path("new").exists());
 }
 
 #[test]

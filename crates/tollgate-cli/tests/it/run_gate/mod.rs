@@ -6,8 +6,9 @@ mod processes;
 mod replace;
 mod stale;
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
 use std::thread;
 
 use serde_json::Value;
@@ -48,9 +49,14 @@ fn run(world: &World, level: &str, words: &[&str]) -> Ran {
     world.tollgate(["run", "--mode", level, "--"].iter().chain(words)).ends()
 }
 
-/// Lets a paused program go on.
+/// Lets a paused program go on. Fails if no program comes to wait there.
 fn go(world: &World) {
-    fs::write(world.tmp().join("go"), "").unwrap();
+    until("a program that waits", || opens_for_a_reader(&world.tmp().join("go")).then_some(()));
+}
+
+/// Opens a pipe without waiting: an error if nobody reads it.
+fn opens_for_a_reader(pipe: &Path) -> bool {
+    OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(pipe).is_ok()
 }
 
 /// The payloads of a refused run. Fails if its exit code is not 75.

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use tollgate_base::error::{Fault, Result};
 use tollgate_vault::State;
-use tollgate_vault::store::{Hint, TaskSummary};
+use tollgate_vault::store::TaskSummary;
 
 use crate::client::WATCH;
 use crate::inside::Inside;
 use crate::message::{Range, Streamed, WatchAnswer};
-use crate::named::Named;
+use crate::named::CachedTask;
 use crate::view::View;
 
 /// How many keys are read at once. An answer must arrive by the deadline of a call, also if the texts are long.
@@ -34,9 +34,8 @@ pub(crate) fn load(inside: &Inside) -> Result<View> {
             range.revision = view.as_ref().map_or(0, |view| view.revision);
             let answer = inside.called(inside.client.range(&range))?;
             let view = view.get_or_insert_with(|| View::new(answer.header.revision));
-            for kv in &answer.kvs {
-                view.put(&inside.layout, kv);
-            }
+            // Nobody is told what has been there before.
+            answer.kvs.iter().for_each(|kv| view.put(&inside.layout, kv, &mut Vec::new()));
             match answer.kvs.last().filter(|_| answer.more) {
                 Some(last) => range.from = [&last.key[..], &[0]].concat(),
                 None => break,
@@ -53,8 +52,8 @@ pub(crate) fn scan_final(inside: &Inside, state: State) -> Result<Vec<TaskSummar
     loop {
         let answer = inside.called(inside.client.range(&range))?;
         let last = answer.kvs.last().filter(|_| answer.more).map(|last| last.key.clone());
-        let named = Named::read_each(&inside.layout, answer.kvs);
-        tasks.extend(named.filter(|task| task.slot.state() == state));
+        let found = answer.kvs.iter().filter_map(|kv| CachedTask::new(&inside.layout, kv, usize::MAX));
+        tasks.extend(found.filter(|task| task.slot.state() == state).map(|task| task.summary()));
         match last {
             Some(last) => range.from = [&last[..], &[0]].concat(),
             None => return Ok(tasks),
@@ -127,21 +126,18 @@ fn follow(store: &Weak<Inside>, mut lines: impl BufRead) -> WatchEnd {
             (true, _) => return WatchEnd::Failed,
             (false, _) => {}
         }
-        let hints: Vec<Hint> = inside
-            .with_view(|view| {
-                view.heard = Instant::now();
-                let mut hints = Vec::new();
-                for event in &answer.events {
-                    let kv = &event.kv;
-                    hints.extend(match event.kind.as_str() {
-                        "DELETE" => view.delete(&inside.layout, &kv.key, kv.mod_revision),
-                        _ => view.put(&inside.layout, kv),
-                    });
-                    view.revision = view.revision.max(kv.mod_revision);
+        let mut hints = Vec::new();
+        inside.with_view(|view| {
+            view.heard = Instant::now();
+            for event in &answer.events {
+                let kv = &event.kv;
+                match event.kind.as_str() {
+                    "DELETE" => view.delete(&inside.layout, &kv.key, kv.mod_revision, &mut hints),
+                    _ => view.put(&inside.layout, kv, &mut hints),
                 }
-                hints
-            })
-            .unwrap_or_default();
+                view.revision = view.revision.max(kv.mod_revision);
+            }
+        });
         inside.wake(&hints);
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tollgate_base::error::{Fault, Result};
+use tollgate_base::error::Result;
 use tollgate_base::task::TaskName;
 use tollgate_vault::State;
 use tollgate_vault::event::{Entry, Journal};
@@ -14,10 +14,10 @@ use tollgate_vault::state::Slot;
 use tollgate_vault::store::{Hint, Wake};
 
 use crate::client::{Called, Client};
-use crate::layout::{self, FORMAT, Layout};
+use crate::layout::Layout;
 use crate::line_place::LineSums;
-use crate::message::{Act, Condition, KeyValue, Txn};
-use crate::named::{Named, TextSince};
+use crate::message::{Act, KeyValue, Txn};
+use crate::named::{CachedTask, Named, SeenTask, TextSince};
 use crate::process_lease::ProcessLease;
 use crate::view::View;
 
@@ -73,33 +73,6 @@ impl Inside {
         }
     }
 
-    /// The layout in the engine must be one that we know. The first process writes it.
-    pub(crate) fn check_format(&self) -> Result<()> {
-        if self.is_known.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let key = self.layout.format();
-        let found = self.called(self.client.txn(&Txn {
-            compare: vec![Condition::absent(&key)],
-            // Nothing waits in a new vault.
-            success: vec![Act::put(&key, FORMAT.to_string()), Act::put(self.layout.queued(), b"")],
-            failure: vec![Act::get(&key)],
-        }))?;
-        if !found.succeeded {
-            let found =
-                found.found().next().and_then(|kvs| String::from_utf8(kvs.into_iter().next()?.value).ok());
-            match found.as_deref().map(str::parse::<u32>) {
-                Some(Ok(FORMAT)) => {}
-                Some(Ok(found)) => {
-                    return Err(Fault::NewerFormat { path: key.into(), found, known: FORMAT });
-                }
-                _ => return Err(Fault::damaged(key.as_ref(), "it is not a number")),
-            }
-        }
-        self.is_known.store(true, Ordering::Relaxed);
-        Ok(())
-    }
-
     /// Everything about one name, from the engine.
     pub(crate) fn ask(&self, name: &TaskName) -> Result<Named> {
         let success = vec![Act::get_all(&self.layout.opens(name)), Act::get_all(&self.layout.finals(name))];
@@ -107,28 +80,26 @@ impl Inside {
         Ok(Named::read(&self.layout, found.found().flatten()))
     }
 
-    /// The text of a task at exactly this revision.
-    pub(crate) fn text_at(&self, name: &TaskName, slot: &Slot, revision: i64) -> Result<Option<TextSince>> {
-        if let Some(text) = self.with_view(|view| view.text(name, slot, revision)).flatten() {
+    /// The text of a task in this slot, exactly as it was seen.
+    pub(crate) fn text_at(&self, name: &TaskName, slot: &Slot, seen: &SeenTask) -> Result<Option<TextSince>> {
+        if let Some(text) = self.with_view(|view| view.text(name, slot, seen)).flatten() {
             return Ok(Some(text));
         }
-        let success = vec![Act::get(self.layout.task(name, slot))];
+        let success = vec![Act::get(self.layout.task(name, slot, &seen.id))];
         let found = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
-        let kv = found.found().flatten().next().filter(|kv| kv.mod_revision == revision);
-        kv.map(|kv| layout::read_task(&kv.value).map(|(head, text)| (text.into(), head.since))).transpose()
+        let task =
+            found.found().flatten().next().and_then(|kv| CachedTask::new(&self.layout, &kv, usize::MAX));
+        Ok(task.filter(|task| task.seen == *seen && task.slot == *slot).and_then(|task| task.text()))
     }
 
     /// Keys as the engine has them, for the view.
     pub(crate) fn learn(&self, put: &[KeyValue], gone: &[String], revision: i64) {
-        let hints = self.with_view(|view| {
-            let deleted: Vec<_> =
-                gone.iter().filter_map(|key| view.delete(&self.layout, key.as_bytes(), revision)).collect();
-            deleted
-                .into_iter()
-                .chain(put.iter().filter_map(|kv| view.put(&self.layout, kv)))
-                .collect::<Vec<_>>()
+        let mut hints = Vec::new();
+        self.with_view(|view| {
+            gone.iter().for_each(|key| view.delete(&self.layout, key.as_bytes(), revision, &mut hints));
+            put.iter().for_each(|kv| view.put(&self.layout, kv, &mut hints));
         });
-        self.wake(&hints.unwrap_or_default());
+        self.wake(&hints);
     }
 
     /// This machine's own ledger gets a copy. The engine has the line already, so a fault here must not undo the step.

@@ -1,25 +1,31 @@
 //! Which keys there are, and what their values look like. Pure.
 //!
 //! ```text
-//! P/format                               1
+//! P/format                               2
 //! P/ledger/STEP_ID                       the answer to a step and its events; immutable, ordered by the revision of its creation
 //! P/archived                             how far the ledger is archived, where, and what those lines add up to
 //! P/reader/MACHINE                       how far the readers of a machine have read the ledger; bound to a lease
 //! P/queue/URGENCY/SINCE/NAME STATE       an empty value: the index of the queue. NAME and STATE are separated by a NUL
 //! P/mark/URGENCY/SINCE/NAME STATE        an empty value: one in 64 keys of the index has this one, too
 //! P/queued                               exists if every task that waits to be claimed has a key in the index
-//! P/task/open/NAME/SLOT                  a task that is not final: its claim record and its text
-//! P/task/final/NAME/SLOT                 a task that is final
+//! P/task/open/NAME/ID                    a task that is not final: its slot, its claim record and its text. ID is that of the step
+//!                                        that added it
+//! P/task/final/NAME/ID                   a task that is final
 //! P/task/owner/process/LEASE             exists as long as the process with this lease is alive: it is bound to the lease
 //! P/task/owner/left/CLAIM_ID             a held claim that has ended although its process is alive; bound to the same lease
 //! P/task/owner/CLAIM_ID                  exists as long as the owner of this leased claim is alive: it is bound to a lease
 //! ```
 //!
-//! A claim changes as few keys as possible, because each costs: the task's old and new place, its key in the index, and the
-//! line of the ledger. etcd looks at all keys of a range, however few it returns. So a page of the index is read only up to the
-//! next marks: they are few enough to be looked at. The index is not below `P/task/`, so that watches do not bring it.
-//! Everything about one name is in two neighbouring ranges, so one question answers all about it. Final tasks are apart,
-//! because there will be many of them and nobody claims them.
+//! A claim changes as few keys as possible, because each costs: the task, its key in the index, and the line of the ledger. So
+//! the slot is in the value of a task, and the key stays the same until the task is final. etcd looks at all keys of a range,
+//! however few it returns. So a page of the index is read only up to the next marks: they are few enough to be looked at. The
+//! index is not below `P/task/`, so that watches do not bring it.
+//!
+//! Everything about one name is in two ranges, so one question answers all about it. Final tasks are apart, because there will
+//! be many of them and nobody claims them.
+//!
+//! Two tasks may have the same name, but not in the same slot. No transaction changes two tasks of one name. So if all keys of
+//! a name have one revision, there is only one.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -33,7 +39,7 @@ use tollgate_vault::store::Landed;
 use tollgate_vault::{ClaimRecord, State};
 
 /// The number of this layout.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 
 /// The keys below one prefix.
 #[derive(Debug, Clone)]
@@ -44,7 +50,7 @@ pub(crate) struct Layout {
 /// What a key is about.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum KeyOf {
-    Task(TaskName, Slot),
+    Task(TaskName, StepId),
     /// The owner of a leased claim is alive.
     Owner(ClaimId),
     /// The process with this lease is alive.
@@ -156,17 +162,22 @@ impl Layout {
 
     /// The prefix of the tasks of a name that are not final.
     pub(crate) fn opens(&self, name: &TaskName) -> String {
-        format!("{}/task/open/{name}/", self.prefix)
+        format!("{}{name}/", self.open_tasks())
     }
 
     /// The prefix of the final tasks of a name.
     pub(crate) fn finals(&self, name: &TaskName) -> String {
-        format!("{}/task/final/{name}/", self.prefix)
+        format!("{}{name}/", self.final_tasks())
     }
 
-    pub(crate) fn task(&self, name: &TaskName, slot: &Slot) -> String {
-        let part = if slot.state().is_final() { "final" } else { "open" };
-        format!("{}/task/{part}/{name}/{slot}", self.prefix)
+    /// The prefix of the tasks of a name that are final, or not, like those in this slot.
+    pub(crate) fn beside(&self, name: &TaskName, slot: &Slot) -> String {
+        if slot.state().is_final() { self.finals(name) } else { self.opens(name) }
+    }
+
+    /// The key of a task in this slot.
+    pub(crate) fn task(&self, name: &TaskName, slot: &Slot, id: &StepId) -> String {
+        format!("{}{id}", self.beside(name, slot))
     }
 
     /// The owner of a leased claim is alive.
@@ -196,13 +207,13 @@ impl Layout {
                 Some(_) => return None,
             });
         }
-        let (name, slot) = rest.split_once('/')?;
+        let (name, id) = rest.split_once('/')?;
         let name = TaskName::of_file(name).ok()?;
-        matches!(part, "open" | "final").then_some(KeyOf::Task(name, read_slot(slot)?))
+        matches!(part, "open" | "final").then_some(KeyOf::Task(name, id.parse().ok()?))
     }
 }
 
-fn read_slot(text: &str) -> Option<Slot> {
+pub(crate) fn read_slot(text: &str) -> Option<Slot> {
     match text.strip_prefix("In_Progress/") {
         Some(agent) => Some(Slot::InProgress(agent.parse().ok()?)),
         None => State::ALL
@@ -212,7 +223,8 @@ fn read_slot(text: &str) -> Option<Slot> {
     }
 }
 
-/// What is kept with a task's text: the value of a task is this as a line of JSON, then the text byte for byte.
+/// What is kept with a task's text. The value of a task is a line with its slot, this as a line of JSON, then the text byte for
+/// byte.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct TaskHead {
     /// Since when it is where it is.
@@ -231,21 +243,26 @@ impl TaskHead {
     }
 }
 
-pub(crate) fn write_task(head: &TaskHead, text: &[u8]) -> Result<Vec<u8>> {
-    let mut value = write(head)?;
-    value.push(b'\n');
-    value.extend_from_slice(text);
-    Ok(value)
+pub(crate) fn write_task(slot: &Slot, head: &TaskHead, text: &[u8]) -> Result<Vec<u8>> {
+    Ok([format!("{slot}\n").as_bytes(), &write(head)?, b"\n", text].concat())
 }
 
-/// The head and the text.
-pub(crate) fn read_task(value: &[u8]) -> Result<(TaskHead, &[u8])> {
-    let split = value.iter().position(|byte| *byte == b'\n');
-    let read = split.and_then(|at| {
-        let head = serde_json::from_slice(&value[..at]).ok()?;
-        Some((head, &value[at + 1..]))
-    });
+/// The slot, and the rest of the value of a task; `None` if it does not begin with a slot.
+pub(crate) fn split_slot(value: &[u8]) -> Option<(Slot, &[u8])> {
+    let (slot, rest) = split_line(value)?;
+    Some((read_slot(str::from_utf8(slot).ok()?)?, rest))
+}
+
+/// The head and the text, from what follows the slot.
+pub(crate) fn read_task(rest: &[u8]) -> Result<(TaskHead, &[u8])> {
+    let read = split_line(rest).and_then(|(head, text)| Some((serde_json::from_slice(head).ok()?, text)));
     read.ok_or_else(|| Fault::invalid("a task in the engine was not written by tollgate"))
+}
+
+/// The first line, without its end, and the rest.
+fn split_line(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = value.iter().position(|byte| *byte == b'\n')?;
+    Some((&value[..at], &value[at + 1..]))
 }
 
 /// One line of the ledger: what came of a step, and its events.
@@ -282,18 +299,21 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(value: &'a [u8]) -> Result<T> {
 mod tests {
     use super::*;
 
+    fn slots() -> impl Iterator<Item = Slot> {
+        State::ALL.into_iter().map(|state| match state {
+            State::InProgress => Slot::InProgress("blue".parse().unwrap()),
+            state => Slot::Free(state),
+        })
+    }
+
     #[test]
     fn every_key_is_read_back() {
         let layout = Layout::new("team/one");
-        let name: TaskName = "water the plants".parse().unwrap();
-        for state in State::ALL {
-            let slot = match state {
-                State::InProgress => Slot::InProgress("blue".parse().unwrap()),
-                state => Slot::Free(state),
-            };
-            let key = layout.task(&name, &slot);
-            assert_eq!(key.contains("/final/"), state.is_final(), "{key}");
-            assert_eq!(layout.read(key.as_bytes()), Some(KeyOf::Task(name.clone(), slot)));
+        let (name, id): (TaskName, _) = ("water the plants".parse().unwrap(), StepId::new().unwrap());
+        for slot in slots() {
+            let key = layout.task(&name, &slot, &id);
+            assert_eq!(key.contains("/final/"), slot.state().is_final(), "{key}");
+            assert_eq!(layout.read(key.as_bytes()), Some(KeyOf::Task(name.clone(), id.clone())));
         }
         let claim = ClaimId::new().unwrap();
         assert_eq!(layout.read(layout.owner(&claim).as_bytes()), Some(KeyOf::Owner(claim.clone())));
@@ -307,7 +327,7 @@ mod tests {
             assert_eq!(layout.read_queue(key.as_bytes()), Some((name.clone(), slot)));
         }
         assert_eq!(layout.in_queue(&name, &Slot::PENDING, "21", since), None);
-        for foreign in ["team/one/task/x", "team/one/task/open/a.md/Nowhere", "team/two/task/open/a.md/", ""]
+        for foreign in ["team/one/task/x", "team/one/task/open/a.md/Approved", "team/two/task/open/a.md/", ""]
         {
             assert_eq!(layout.read(foreign.as_bytes()), None, "{foreign}");
         }
@@ -316,11 +336,13 @@ mod tests {
     #[test]
     fn a_task_is_read_back_byte_for_byte() {
         let since = Timestamp::from_second(1_000).unwrap();
-        for text in [&b""[..], b"\n\nx", b"\xff\x00\n", b"{}\n{}"] {
-            let value = write_task(&TaskHead::new(since), text).unwrap();
-            let (head, read) = read_task(&value).unwrap();
-            assert_eq!((head.since, head.record, read), (since, None, text));
+        for (slot, text) in slots().zip([&b""[..], b"\n\nx", b"\xff\x00\n", b"{}\n{}"].into_iter().cycle()) {
+            let value = write_task(&slot, &TaskHead::new(since), text).unwrap();
+            let (found, rest) = split_slot(&value).unwrap();
+            let (head, read) = read_task(rest).unwrap();
+            assert_eq!((found, head.since, head.record, read), (slot, since, None, text));
         }
+        assert!(split_slot(b"Nowhere\n{}\n").is_none() && split_slot(b"Approved").is_none());
         assert!(read_task(b"no head").is_err());
     }
 }

@@ -21,13 +21,14 @@
 //! # Invariants
 //!
 //! Every call has a deadline. Nothing is printed and no environment is read: the login is an option. Imports go one way: `store`, then `archive`,
-//! `checkup`, `feed`, `lines` and `steps`, then `inside`, then the rest.
+//! `checkup`, `format`, `lines`, `queue` and `steps`, then `feed`, then `inside`, then the rest.
 
 mod addresses;
 mod archive;
 mod checkup;
 mod client;
 mod feed;
+mod format;
 mod inside;
 mod layout;
 mod line_place;

@@ -173,9 +173,33 @@ impl Condition {
         }))
     }
 
+    /// All keys that begin with this were last changed at this revision; 0: there are none.
+    pub(crate) fn all_at(prefix: &str, revision: i64) -> Self {
+        Self::all(prefix, "EQUAL", revision)
+    }
+
+    /// No key that begins with this was changed after this revision.
+    pub(crate) fn unchanged_since(prefix: &str, revision: i64) -> Self {
+        Self::all(prefix, "LESS", revision + 1)
+    }
+
+    fn all(prefix: &str, result: &str, revision: i64) -> Self {
+        Self(json!({
+            "key": encoded(prefix), "range_end": encoded(end_of(prefix)),
+            "target": "MOD", "result": result, "mod_revision": revision.to_string(),
+        }))
+    }
+
     /// The key does not exist.
     pub(crate) fn absent(key: impl AsRef<[u8]>) -> Self {
         Self::at(key, 0)
+    }
+
+    /// The value of the key begins with this and goes on.
+    pub(crate) fn begins(key: &str, prefix: &str) -> [Self; 2] {
+        [("GREATER", prefix.as_bytes()), ("LESS", &end_of(prefix))].map(|(result, value)| {
+            Self(json!({ "key": encoded(key), "target": "VALUE", "result": result, "value": encoded(value) }))
+        })
     }
 
     /// The key exists.

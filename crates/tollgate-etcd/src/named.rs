@@ -1,12 +1,13 @@
 //! Everything that is known about the tasks of one name. Pure.
 //!
-//! A version is the revision of the task's key, so it changes with everything that happens to the task.
+//! A version is the revision of the task's key, so it changes with everything that happens to the task, and the id in that key.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use tollgate_base::name::StepId;
 use tollgate_base::task::TaskName;
 use tollgate_vault::brief::Broken;
 use tollgate_vault::claim::Tenure;
@@ -14,7 +15,7 @@ use tollgate_vault::state::Slot;
 use tollgate_vault::store::{TaskSummary, Version};
 use tollgate_vault::{Claim, ClaimRecord, State, Task};
 
-use crate::layout::{KeyOf, Layout, TaskHead, read_task};
+use crate::layout::{KeyOf, Layout, TaskHead, read_task, split_slot};
 use crate::message::KeyValue;
 
 /// A text, and since when it is where it is.
@@ -23,16 +24,35 @@ pub(crate) type TextSince = (Arc<[u8]>, Timestamp);
 /// The tasks of one name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Named {
-    pub(crate) tasks: BTreeMap<Slot, CachedTask>,
+    pub(crate) tasks: BTreeMap<StepId, CachedTask>,
+}
+
+/// Which task, and when it was last changed: what a version stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SeenTask {
+    pub(crate) revision: i64,
+    pub(crate) id: StepId,
+}
+
+impl SeenTask {
+    pub(crate) fn of(version: &Version) -> Option<Self> {
+        let (revision, id) = version.as_ref().split_first_chunk()?;
+        let id = str::from_utf8(id).ok()?.parse().ok()?;
+        Some(Self { revision: i64::from_le_bytes(*revision), id })
+    }
+
+    fn version(&self) -> Version {
+        Version::from([&self.revision.to_le_bytes()[..], self.id.as_str().as_bytes()].concat())
+    }
 }
 
 /// A task as it was at a revision. It is read when somebody asks: most of what other machines do is of no interest here.
 #[derive(Debug, Clone)]
 pub(crate) struct CachedTask {
-    pub(crate) revision: i64,
-    name: TaskName,
-    slot: Slot,
-    /// As the engine has it, if there is room for it.
+    pub(crate) seen: SeenTask,
+    pub(crate) name: TaskName,
+    pub(crate) slot: Slot,
+    /// What follows the slot in its value, if there is room for it.
     value: Option<Arc<[u8]>>,
     read: OnceCell<ReadTask>,
 }
@@ -50,15 +70,17 @@ struct ReadTask {
 }
 
 impl CachedTask {
-    /// The value is kept if it has at most `room` bytes.
-    pub(crate) fn new(name: &TaskName, slot: &Slot, revision: i64, value: &[u8], room: usize) -> Self {
-        let (name, slot) = (name.clone(), slot.clone());
-        let mut task = Self { revision, name, slot, value: Some(value.into()), read: OnceCell::new() };
+    /// `None` if tollgate did not make it. The value is kept if it has at most `room` bytes.
+    pub(crate) fn new(layout: &Layout, kv: &KeyValue, room: usize) -> Option<Self> {
+        let KeyOf::Task(name, id) = layout.read(&kv.key)? else { return None };
+        let (slot, value) = split_slot(&kv.value)?;
+        let seen = SeenTask { revision: kv.mod_revision, id };
+        let mut task = Self { seen, name, slot, value: Some(value.into()), read: OnceCell::new() };
         if value.len() > room {
             task.read();
             task.value = None;
         }
-        task
+        Some(task)
     }
 
     fn read(&self) -> &ReadTask {
@@ -70,7 +92,7 @@ impl CachedTask {
             };
             let is_known = head.record.as_ref().is_some_and(|record| record.slot == self.slot);
             let record = head.record.unwrap_or_else(|| ClaimRecord::new(self.slot.clone()));
-            let version = Version::from(self.revision.to_le_bytes());
+            let version = self.seen.version();
             let mut task = Task::new(self.name.clone(), self.slot.clone(), version, record, text, head.since);
             if let Some(broken) = broken {
                 task.brief = Err(broken);
@@ -108,45 +130,28 @@ impl CachedTask {
 impl Named {
     /// From what the engine has of this name.
     pub(crate) fn read(layout: &Layout, found: impl IntoIterator<Item = KeyValue>) -> Self {
-        let mut named = Self::default();
-        for kv in found {
-            if let Some(KeyOf::Task(name, slot)) = layout.read(&kv.key) {
-                let task = CachedTask::new(&name, &slot, kv.mod_revision, &kv.value, usize::MAX);
-                named.tasks.insert(slot, task);
-            }
-        }
-        named
+        let tasks = found.into_iter().filter_map(|kv| CachedTask::new(layout, &kv, usize::MAX));
+        Self { tasks: tasks.map(|task| (task.seen.id.clone(), task)).collect() }
     }
 
-    /// One summary for each task among these keys.
-    pub(crate) fn read_each(layout: &Layout, found: Vec<KeyValue>) -> impl Iterator<Item = TaskSummary> {
-        found.into_iter().filter_map(|kv| match layout.read(&kv.key)? {
-            KeyOf::Task(name, slot) => {
-                Some(CachedTask::new(&name, &slot, kv.mod_revision, &kv.value, usize::MAX).summary())
-            }
-            _ => None,
-        })
+    /// The task in exactly this slot.
+    pub(crate) fn in_slot(&self, slot: &Slot) -> Option<&CachedTask> {
+        self.tasks.values().find(|task| task.slot == *slot)
     }
 
     /// The task in this state, or wherever it is; then the one that tollgate deals with comes first, and final ones last.
     /// `machine` is ours: no clock of another machine is trusted, so only silence shows that its owner is gone.
     pub(crate) fn find(&self, state: Option<State>, machine: &str) -> Option<Task> {
-        let fits = |slot: &Slot| state.is_none_or(|state| slot.state() == state);
-        let found = self.tasks.iter().filter(|(slot, _)| fits(slot));
-        let (slot, cached) = found.min_by_key(|(slot, cached)| {
-            (!cached.read().is_known, slot.state().is_final(), (*slot).clone())
-        })?;
+        let fits = |task: &&CachedTask| state.is_none_or(|state| task.slot.state() == state);
+        let order =
+            |task: &&CachedTask| (!task.read().is_known, task.slot.state().is_final(), task.slot.clone());
+        let cached = self.tasks.values().filter(fits).min_by_key(order)?;
         let mut task = cached.read().task.clone();
-        let twin = self.tasks.iter().find(|(other, cached)| *other != slot && cached.read().is_known);
-        task.twin = twin.map(|(other, _)| other.clone());
+        let mut others = self.tasks.values().filter(|other| other.slot != cached.slot);
+        task.twin = others.find(|other| other.read().is_known).map(|other| other.slot.clone());
         if let Some(claim) = task.record.claim.as_mut().filter(|_| !cached.is_of(machine)) {
             claim.tenure = Tenure::Held;
         }
         Some(task)
     }
-}
-
-/// The revision of the task that a version stands for.
-pub(crate) fn revision_of(version: &Version) -> Option<i64> {
-    Some(i64::from_le_bytes(version.as_ref().try_into().ok()?))
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_base::error::Result;
 use tollgate_base::name::{ClaimId, random_id};
+use tollgate_vault::State;
 
 use crate::client::{Called, Client};
 use crate::layout::Layout;
@@ -160,9 +161,9 @@ impl ProcessLease {
         let left = std::mem::take(&mut self.inside().left);
         let mut ended = Vec::new();
         for (claim, lease, mark) in left {
-            // If its task is not there any more, there is nothing to tell.
+            // If its task is not in progress any more, there is nothing to tell.
             let compare = match &mark {
-                HeldMark::Made(task) => vec![Condition::exists(task)],
+                HeldMark::Made(task) => Condition::begins(task, &format!("{}/", State::InProgress)).to_vec(),
                 HeldMark::Nothing | HeldMark::Sent => Vec::new(),
             };
             let success = vec![Act::put_leased(layout.left(&claim), &self.machine, lease)];

@@ -8,14 +8,12 @@
 
 use tollgate_base::error::Result;
 use tollgate_base::task::TaskName;
-use tollgate_vault::TaskSummary;
 use tollgate_vault::brief::{Brief, UNREADABLE};
-use tollgate_vault::state::Slot;
 use tollgate_vault::store::QueuePage;
 
 use crate::feed::PAGE;
 use crate::inside::Inside;
-use crate::layout::{KeyOf, Layout};
+use crate::layout::Layout;
 use crate::message::{Act, Condition, KeyValue, Range, Txn};
 use crate::named::{CachedTask, Named};
 
@@ -83,38 +81,33 @@ impl Inside {
         let listed: Vec<_> =
             keys.into_iter().filter_map(|kv| Some((self.layout.read_queue(&kv.key)?, kv.key))).collect();
         let success = listed.iter().map(|((name, _), _)| Act::get_all(&self.layout.opens(name))).collect();
-        let found = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?.found();
+        let answer = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
+        let (looked, found) = (answer.header.revision, answer.found());
         let mut page = QueuePage { next: Some(next), ..QueuePage::default() };
         for (((name, slot), key), found) in listed.iter().zip(found) {
             let named = Named::read(&self.layout, found);
-            let task = named.tasks.get(slot);
-            let place = task.and_then(|task| self.place(name, slot, &task.summary()));
+            let task = named.in_slot(slot);
+            let place = task.and_then(|task| self.place(task));
             match task {
                 Some(task) if place.as_deref().is_some_and(|place| place.as_bytes() == key) => {
                     page.tasks.push(task.summary());
                 }
-                _ => self.correct(key, (name, slot), task.map_or(0, |task| task.revision), place)?,
+                _ => self.correct(key, name, looked, place)?,
             }
         }
         Ok(Some(page))
     }
 
     /// The key of a task in the index.
-    fn place(&self, name: &TaskName, slot: &Slot, task: &TaskSummary) -> Option<String> {
-        let urgency = task.brief.as_ref().map_or_else(|_| UNREADABLE.to_owned(), Brief::urgency);
-        self.layout.in_queue(name, slot, &urgency, task.modified)
+    fn place(&self, task: &CachedTask) -> Option<String> {
+        let summary = task.summary();
+        let urgency = summary.brief.as_ref().map_or_else(|_| UNREADABLE.to_owned(), Brief::urgency);
+        self.layout.in_queue(&task.name, &task.slot, &urgency, summary.modified)
     }
 
-    /// Takes a wrong key out of the index and puts the right one in, if the task is still as it was at this revision; 0: it was
-    /// not there.
-    fn correct(
-        &self,
-        wrong: &[u8],
-        (name, slot): (&TaskName, &Slot),
-        revision: i64,
-        right: Option<String>,
-    ) -> Result<()> {
-        let compare = vec![Condition::at(self.layout.task(name, slot), revision)];
+    /// Takes a wrong key out of the index and puts the right one in, if all tasks of the name are as they were at this revision.
+    fn correct(&self, wrong: &[u8], name: &TaskName, looked: i64, right: Option<String>) -> Result<()> {
+        let compare = vec![Condition::unchanged_since(&self.layout.opens(name), looked)];
         let put = right.iter().flat_map(|key| enter(&self.layout, key));
         let success = leave(&self.layout, &String::from_utf8_lossy(wrong)).chain(put).collect();
         self.called(self.client.txn(&Txn { compare, success, failure: Vec::new() }))?;
@@ -139,9 +132,7 @@ impl Inside {
     }
 
     fn place_of(&self, kv: &KeyValue) -> Option<String> {
-        let KeyOf::Task(name, slot) = self.layout.read(&kv.key)? else { return None };
-        let task = CachedTask::new(&name, &slot, kv.mod_revision, &kv.value, usize::MAX);
-        self.place(&name, &slot, &task.summary())
+        self.place(&CachedTask::new(&self.layout, kv, usize::MAX)?)
     }
 
     /// Puts tasks into the index, unless they have changed.

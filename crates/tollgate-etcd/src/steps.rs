@@ -1,7 +1,8 @@
 //! Steps: each is one transaction of the engine.
 //!
-//! Invariant: a transaction compares the task with the revision that was judged, and changes that revision. So it is carried
-//! out at most once, and only on what its author has seen. The line of its step, which it writes, shows that it was.
+//! Invariants: a transaction compares the task with the revision that was judged, and changes that revision. So it is carried
+//! out at most once, and only on what its author has seen. The line of its step, which it writes, shows that it was. A
+//! transaction that brings a task to a slot compares that no other task of that name is there.
 
 use jiff::Timestamp;
 use tollgate_base::digest::Digest;
@@ -17,9 +18,9 @@ use tollgate_vault::{Claim, Step, StepOutcome};
 
 use crate::client::CallError;
 use crate::inside::Inside;
-use crate::layout::{self, LineValue, TaskHead, write_task};
+use crate::layout::{self, Layout, LineValue, TaskHead, write_task};
 use crate::message::{Act, Condition, KeyValue, Txn};
-use crate::named::revision_of;
+use crate::named::{Named, SeenTask};
 use crate::process_lease::{HeldMark, lease_of};
 use crate::queue;
 
@@ -35,8 +36,8 @@ impl Inside {
     }
 
     pub(crate) fn take(&self, step: &Step) -> Result<StepOutcome> {
-        let Some(revision) = revision_of(&step.version) else { return Ok(StepOutcome::Conflict) };
-        let Some((text, since)) = self.text_at(&step.task, &step.from, revision)? else {
+        let Some(seen) = SeenTask::of(&step.version) else { return Ok(StepOutcome::Conflict) };
+        let Some((text, since)) = self.text_at(&step.task, &step.from, &seen)? else {
             return self.earlier_answer(&step.id);
         };
         if step.check.is_some_and(|sha256| sha256 != Digest::of(&text)) {
@@ -45,31 +46,55 @@ impl Inside {
         let waited = self.layout.in_queue(&step.task, &step.from, &urgency_of(&text), since);
         let text = step.edited(&text);
         check_size(&text)?;
-        let mut name = step.task.clone();
-        for _ in 0..2 {
-            match self.try_step(step, &name, revision, &text, waited.as_deref())? {
-                Some(outcome) => return Ok(outcome),
-                // Its name is taken where it goes.
-                None => name = step.fallback_name(),
+        let (mut name, mut namesakes) = (step.task.clone(), Namesakes::Nowhere);
+        for _ in 0..TRIES {
+            match self.try_step(step, &seen, (&name, namesakes), &text, waited.as_deref())? {
+                StepTry::Ended(outcome) => return Ok(outcome),
+                StepTry::Found(found @ Namesakes::Elsewhere(_)) => namesakes = found,
+                StepTry::Found(_) if name == step.task => {
+                    (name, namesakes) = (step.fallback_name(), Namesakes::Nowhere);
+                }
+                StepTry::Found(_) => {
+                    let taken = format!("`{}` and `{name}` are both taken in `{}`", step.task, step.to);
+                    return Err(Fault::invalid(taken));
+                }
             }
         }
-        Err(Fault::invalid(format!("`{}` and `{name}` are both taken in `{}`", step.task, step.to)))
+        Ok(StepOutcome::Conflict)
     }
 
-    /// One transaction. `None`: there is a task of this name where it goes.
+    /// The conditions under which a step may bring a task to its new slot, with this name.
+    fn may_move(
+        &self,
+        step: &Step,
+        seen: &SeenTask,
+        (name, namesakes): (&TaskName, Namesakes),
+    ) -> Vec<Condition> {
+        let own = Condition::at(self.layout.task(&step.task, &step.from, &seen.id), seen.revision);
+        let (from, to) = (self.layout.beside(&step.task, &step.from), self.layout.beside(name, &step.to));
+        match namesakes {
+            _ if *name == step.task && step.from == step.to => vec![own],
+            Namesakes::Elsewhere(looked) => vec![own, Condition::unchanged_since(&to, looked)],
+            // It is the only one, and as it was.
+            _ if from == to => vec![Condition::all_at(&to, seen.revision)],
+            _ => vec![own, Condition::all_at(&to, 0)],
+        }
+    }
+
+    /// One transaction.
     fn try_step(
         &self,
         step: &Step,
-        name: &TaskName,
-        task_revision: i64,
+        seen: &SeenTask,
+        (name, namesakes): (&TaskName, Namesakes),
         text: &[u8],
         waited: Option<&str>,
-    ) -> Result<Option<StepOutcome>> {
-        let (from, to) = (self.layout.task(&step.task, &step.from), self.layout.task(name, &step.to));
-        let mut change =
-            KeyChanges { compare: vec![Condition::at(&from, task_revision)], ..KeyChanges::default() };
+    ) -> Result<StepTry> {
+        let from = self.layout.task(&step.task, &step.from, &seen.id);
+        let to = self.layout.task(name, &step.to, &seen.id);
+        let compare = self.may_move(step, seen, (name, namesakes));
+        let mut change = KeyChanges { compare, ..KeyChanges::default() };
         if to != from {
-            change.compare.push(Condition::absent(&to));
             change.delete(from);
         }
         let waits = self.layout.in_queue(name, &step.to, &urgency_of(text), step.at);
@@ -81,7 +106,7 @@ impl Inside {
         let claim = record.as_ref().and_then(|record| record.claim.clone());
         let new_claim = claim.as_ref().filter(|_| step.verb == Some(Verb::Claim));
         let head = TaskHead { since: step.at, machine: self.machine.clone(), record };
-        change.put(to.clone(), write_task(&head, text)?);
+        change.put(to.clone(), write_task(&step.to, &head, text)?);
         let value = LineValue {
             machine: self.machine.clone(),
             landed: Some((name.clone(), step.to.clone())),
@@ -106,11 +131,11 @@ impl Inside {
         let txn = Txn { compare: change.compare, success: change.success, failure: Vec::new() };
         let answer = match self.client.txn(&txn) {
             Ok(answer) => answer,
-            Err(CallError::Unanswered(fault)) => return Ok(Some(StepOutcome::Unknown(fault))),
+            Err(CallError::Unanswered(fault)) => return Ok(StepTry::Ended(StepOutcome::Unknown(fault))),
             Err(error) => return Err(error.fault(&self.client.shown)),
         };
         if !answer.succeeded {
-            return self.not_taken(step, task_revision, new_claim);
+            return self.not_taken(step, seen, name, new_claim);
         }
         if let Some(claim) = new_claim {
             self.process_lease.mark(&claim.id, HeldMark::Made(to));
@@ -129,7 +154,7 @@ impl Inside {
         }
         self.copy_to_journal(&step.events);
         let landed = Landed { task: name.clone(), slot: step.to.clone(), path: None };
-        Ok(Some(StepOutcome::Done(landed)))
+        Ok(StepTry::Ended(StepOutcome::Done(landed)))
     }
 
     /// Deletes the key of a claim that ends.
@@ -162,49 +187,51 @@ impl Inside {
         Ok(())
     }
 
-    /// Why a step was not taken. `None`: there is a task of this name where it goes.
+    /// Why a step was not taken.
     fn not_taken(
         &self,
         step: &Step,
-        task_revision: i64,
+        seen: &SeenTask,
+        name: &TaskName,
         new_claim: Option<&Claim>,
-    ) -> Result<Option<StepOutcome>> {
-        let from = self.layout.task(&step.task, &step.from);
+    ) -> Result<StepTry> {
+        let from = self.layout.task(&step.task, &step.from, &seen.id);
         let lease = new_claim.and_then(|claim| claim.hold);
-        let mut success = vec![Act::get(self.layout.line(&step.id)), Act::get(&from)];
+        let namesakes = Act::get_all(&self.layout.beside(name, &step.to));
+        let mut success = vec![Act::get(self.layout.line(&step.id)), Act::get(&from), namesakes];
         success.extend(lease.map(|lease| Act::get(self.layout.process(lease))));
         let answer = match self.client.txn(&Txn { success, ..Txn::default() }) {
             Ok(answer) => answer,
             // An earlier try of the transaction may have been carried out.
-            Err(error) => return Ok(Some(StepOutcome::Unknown(error.fault(&self.client.shown)))),
+            Err(error) => return Ok(StepTry::Ended(StepOutcome::Unknown(error.fault(&self.client.shown)))),
         };
         let now = answer.header.revision;
-        let mut found = answer.found().map(|kvs| kvs.into_iter().next());
-        let mut next = || found.next().flatten();
-        let (line, task, process) = (next(), next(), next());
+        let mut found = answer.found();
+        let mut next = || found.next().unwrap_or_default();
+        let (line, task, namesakes, process) = (next().pop(), next().pop(), next(), next());
         if let Some(landed) = answer_in(line)? {
             if let Some(claim) = new_claim {
-                let key = self.layout.task(&landed.task, &landed.slot);
+                let key = self.layout.task(&landed.task, &landed.slot, &seen.id);
                 self.process_lease.mark(&claim.id, HeldMark::Made(key));
             }
-            return Ok(Some(StepOutcome::Done(landed)));
+            return Ok(StepTry::Ended(StepOutcome::Done(landed)));
         }
         if let Some(claim) = new_claim {
             self.process_lease.mark(&claim.id, HeldMark::Nothing);
         }
-        if let Some(lease) = lease.filter(|_| process.is_none()) {
+        if let Some(lease) = lease.filter(|_| process.is_empty()) {
             self.process_lease.lost(lease.cast_signed());
             let what = "the lease of this process has ended: claim again".to_owned();
             return Err(Fault::Unreachable { remote: self.client.shown.clone(), what });
         }
-        if task.as_ref().is_some_and(|task| task.mod_revision == task_revision) {
-            return Ok(None);
+        if task.as_ref().is_some_and(|task| task.mod_revision == seen.revision) {
+            return Ok(StepTry::Found(Namesakes::read(&self.layout, namesakes, &step.to, now)));
         }
         match task {
             Some(task) => self.learn(&[task], &[], now),
             None => self.learn(&[], &[from], now),
         }
-        Ok(Some(StepOutcome::Conflict))
+        Ok(StepTry::Ended(StepOutcome::Conflict))
     }
 
     pub(crate) fn put_new(
@@ -216,33 +243,77 @@ impl Inside {
     ) -> Result<StepOutcome> {
         check_size(text)?;
         let slot = Slot::NEEDS_ACTION;
-        let (key, line) = (self.layout.task(task, &slot), self.layout.line(id));
-        let (value, landed) = (write_task(&TaskHead::new(now), text)?, Some((task.clone(), slot.clone())));
+        let (key, line) = (self.layout.task(task, &slot, id), self.layout.line(id));
+        let landed = Some((task.clone(), slot.clone()));
+        let value = write_task(&slot, &TaskHead::new(now), text)?;
         let told = layout::write(&LineValue { machine: self.machine.clone(), landed, events: Vec::new() })?;
-        let put = |(key, value): (&String, &Vec<u8>)| Act::put(key, value);
         let waits = self.layout.in_queue(task, &slot, &urgency_of(text), now);
         let waits = waits.iter().flat_map(|key| queue::enter(&self.layout, key));
-        let answer = self.client.txn(&Txn {
-            compare: vec![Condition::absent(&key), Condition::absent(&line)],
-            success: [(&key, &value), (&line, &told)].into_iter().map(put).chain(waits).collect(),
-            failure: vec![Act::get(&line)],
-        });
-        match answer {
-            Ok(answer) if answer.succeeded => {
-                let revision = answer.header.revision;
+        let success: Vec<Act> =
+            [Act::put(&key, &value), Act::put(&line, &told)].into_iter().chain(waits).collect();
+        let beside = self.layout.beside(task, &slot);
+        let mut is_free = Condition::all_at(&beside, 0);
+        for _ in 0..TRIES {
+            let answer = self.client.txn(&Txn {
+                compare: vec![is_free, Condition::absent(&line)],
+                success: success.clone(),
+                failure: vec![Act::get(&line), Act::get_all(&beside)],
+            });
+            let answer = match answer {
+                Ok(answer) => answer,
+                Err(CallError::Unanswered(fault)) => return Ok(StepOutcome::Unknown(fault)),
+                Err(error) => return Err(error.fault(&self.client.shown)),
+            };
+            let revision = answer.header.revision;
+            if answer.succeeded {
                 let key = key.into_bytes();
                 let kv = KeyValue { key, value, create_revision: revision, mod_revision: revision };
                 self.learn(&[kv], &[], revision);
-                Ok(StepOutcome::Done(Landed { task: task.clone(), slot, path: None }))
+                return Ok(StepOutcome::Done(Landed { task: task.clone(), slot, path: None }));
             }
-            Ok(answer) => {
-                Ok(answer_in(answer.found().flatten().next())?
-                    .map_or(StepOutcome::Conflict, StepOutcome::Done))
+            let mut found = answer.found();
+            let (line, namesakes) = (found.next().and_then(|mut line| line.pop()), found.flatten().collect());
+            if let Some(landed) = answer_in(line)? {
+                return Ok(StepOutcome::Done(landed));
             }
-            Err(CallError::Unanswered(fault)) => Ok(StepOutcome::Unknown(fault)),
-            Err(error) => Err(error.fault(&self.client.shown)),
+            match Namesakes::read(&self.layout, namesakes, &slot, revision) {
+                Namesakes::Elsewhere(looked) => is_free = Condition::unchanged_since(&beside, looked),
+                Namesakes::Nowhere | Namesakes::There => break,
+            }
+        }
+        Ok(StepOutcome::Conflict)
+    }
+}
+
+/// How often a step is tried while other tasks of its name change.
+const TRIES: usize = 10;
+
+/// Where other tasks have the name that a task is to have, as far as they are final like it, or not.
+#[derive(Clone, Copy)]
+enum Namesakes {
+    /// There are none: almost always, so this is tried first.
+    Nowhere,
+    /// None of them was where it goes, at this revision.
+    Elsewhere(i64),
+    /// One of them is where it goes.
+    There,
+}
+
+impl Namesakes {
+    /// From what the engine had at this revision.
+    fn read(layout: &Layout, found: Vec<KeyValue>, slot: &Slot, looked: i64) -> Self {
+        match Named::read(layout, found).in_slot(slot) {
+            Some(_) => Self::There,
+            None => Self::Elsewhere(looked),
         }
     }
+}
+
+/// What came of a transaction.
+enum StepTry {
+    Ended(StepOutcome),
+    /// The task is as it was, but there are others of that name.
+    Found(Namesakes),
 }
 
 /// What a transaction changes, for the engine and for the view.

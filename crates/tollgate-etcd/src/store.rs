@@ -23,7 +23,7 @@ use crate::feed;
 use crate::inside::Inside;
 use crate::layout::Layout;
 use crate::message::{Act, KeyValue, Txn};
-use crate::named::{CachedTask, Named, revision_of};
+use crate::named::{CachedTask, Named, SeenTask};
 use crate::process_lease::ProcessLease;
 use crate::tls::Login;
 use crate::url::EtcdUrl;
@@ -176,9 +176,9 @@ impl Store for EtcdStore {
 
     fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>> {
         let inside = self.known()?;
-        let Some(revision) = revision_of(&task.version) else { return Ok(None) };
+        let Some(seen) = SeenTask::of(&task.version) else { return Ok(None) };
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let text = inside.text_at(&task.name, &task.slot, revision)?;
+        let text = inside.text_at(&task.name, &task.slot, &seen)?;
         Ok(text.map(|(text, _)| text[..text.len().min(limit)].to_vec()))
     }
 

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Instant;
 
-use tollgate_base::name::ClaimId;
+use tollgate_base::name::{ClaimId, StepId};
 use tollgate_base::task::TaskName;
 use tollgate_vault::claim::Tenure;
 use tollgate_vault::state::Slot;
@@ -15,7 +15,7 @@ use tollgate_vault::{Claim, State};
 
 use crate::layout::{KeyOf, Layout};
 use crate::message::KeyValue;
-use crate::named::{CachedTask, Named, TextSince};
+use crate::named::{CachedTask, Named, SeenTask, TextSince};
 
 /// How many bytes of tasks are kept. Texts beyond that are asked for when they are needed.
 const ROOM: usize = 64 << 20;
@@ -28,7 +28,7 @@ pub(crate) struct View {
     /// When the engine last told us something, or that there is nothing to tell.
     pub(crate) heard: Instant,
     names: BTreeMap<TaskName, Named>,
-    states: BTreeMap<State, BTreeSet<(TaskName, Slot)>>,
+    states: BTreeMap<State, BTreeSet<(TaskName, StepId)>>,
     /// The leased claims whose owners are alive.
     owners: HashSet<ClaimId>,
     /// The leases of the processes that are alive.
@@ -52,75 +52,86 @@ impl View {
         }
     }
 
-    /// A key has this value since this revision. What may be new.
-    pub(crate) fn put(&mut self, layout: &Layout, kv: &KeyValue) -> Option<Hint> {
-        match layout.read(&kv.key)? {
-            KeyOf::Owner(claim) => {
+    /// A key has this value since this revision. Adds what may be new.
+    pub(crate) fn put(&mut self, layout: &Layout, kv: &KeyValue, hints: &mut Vec<Hint>) {
+        match layout.read(&kv.key) {
+            None => {}
+            Some(KeyOf::Owner(claim)) => {
                 self.owners.insert(claim);
-                None
             }
-            KeyOf::Process(lease) => {
+            Some(KeyOf::Process(lease)) => {
                 self.processes.insert(lease);
-                None
             }
-            KeyOf::Left(claim) => self.left.insert(claim).then_some(Hint::OwnerGone),
-            KeyOf::Task(name, slot) => {
-                let hint = Hint::Task(name.clone(), slot.state(), Noticed::MovedIn);
-                if slot.state().is_final() {
-                    return Some(hint);
+            Some(KeyOf::Left(claim)) => {
+                hints.extend(self.left.insert(claim).then_some(Hint::OwnerGone));
+            }
+            Some(KeyOf::Task(name, id)) => {
+                let known = self.names.get(&name).and_then(|named| named.tasks.get(&id));
+                if known.is_some_and(|task| task.seen.revision >= kv.mod_revision) {
+                    return;
                 }
-                let named = self.names.entry(name.clone()).or_default();
-                if named.tasks.get(&slot).is_some_and(|task| task.revision >= kv.mod_revision) {
-                    return None;
-                }
-                let task = CachedTask::new(&name, &slot, kv.mod_revision, &kv.value, self.room);
+                let left = self.forget(&name, &id);
+                let task = CachedTask::new(layout, kv, self.room);
+                let state = task.as_ref().map(|task| task.slot.state());
+                let touched = left.filter(|left| Some(*left) != state);
+                hints.extend(touched.map(|left| Hint::Task(name.clone(), left, Noticed::Touched)));
+                hints.extend(state.map(|state| Hint::Task(name.clone(), state, Noticed::MovedIn)));
+                let Some(task) = task.filter(|task| !task.slot.state().is_final()) else { return };
                 self.room -= task.kept();
-                self.states.entry(slot.state()).or_default().insert((name, slot.clone()));
-                let old = named.tasks.insert(slot, task);
-                self.room += room_of(old);
-                Some(hint)
+                self.states.entry(task.slot.state()).or_default().insert((name.clone(), id.clone()));
+                self.names.entry(name).or_default().tasks.insert(id, task);
             }
         }
     }
 
-    /// A key is gone since this revision. What may be new.
-    pub(crate) fn delete(&mut self, layout: &Layout, key: &[u8], revision: i64) -> Option<Hint> {
-        match layout.read(key)? {
-            KeyOf::Owner(claim) => self.owners.remove(&claim).then_some(Hint::OwnerGone),
-            KeyOf::Process(lease) => self.processes.remove(&lease).then_some(Hint::OwnerGone),
-            KeyOf::Left(claim) => {
+    /// A key is gone since this revision. Adds what may be new.
+    pub(crate) fn delete(&mut self, layout: &Layout, key: &[u8], revision: i64, hints: &mut Vec<Hint>) {
+        match layout.read(key) {
+            None => {}
+            Some(KeyOf::Owner(claim)) => {
+                hints.extend(self.owners.remove(&claim).then_some(Hint::OwnerGone));
+            }
+            Some(KeyOf::Process(lease)) => {
+                hints.extend(self.processes.remove(&lease).then_some(Hint::OwnerGone));
+            }
+            Some(KeyOf::Left(claim)) => {
                 self.left.remove(&claim);
-                None
             }
-            KeyOf::Task(name, slot) => {
-                let hint = Hint::Task(name.clone(), slot.state(), Noticed::Touched);
-                let Some(named) = self.names.get_mut(&name) else { return Some(hint) };
-                if named.tasks.get(&slot).is_some_and(|task| task.revision <= revision) {
-                    self.room += room_of(named.tasks.remove(&slot));
-                    let state = slot.state();
-                    let entry = (name, slot);
-                    self.states.entry(state).or_default().remove(&entry);
-                    self.forget_if_empty(&entry.0);
-                }
-                Some(hint)
+            Some(KeyOf::Task(name, id)) => {
+                let known = self.names.get(&name).and_then(|named| named.tasks.get(&id));
+                let left = match known {
+                    Some(task) if task.seen.revision > revision => Vec::new(),
+                    Some(_) => self.forget(&name, &id).into_iter().collect(),
+                    // It was final, or we have deleted it.
+                    None => State::ALL.into_iter().filter(|state| state.is_final()).collect(),
+                };
+                let hint = |state| Hint::Task(name.clone(), state, Noticed::Touched);
+                hints.extend(left.into_iter().map(hint));
             }
         }
     }
 
-    fn forget_if_empty(&mut self, name: &TaskName) {
-        if self.names.get(name).is_some_and(|named| named.tasks.is_empty()) {
+    /// The state that the task was in, if it was known.
+    fn forget(&mut self, name: &TaskName, id: &StepId) -> Option<State> {
+        let named = self.names.get_mut(name)?;
+        let task = named.tasks.remove(id)?;
+        if named.tasks.is_empty() {
             self.names.remove(name);
         }
+        self.room += task.kept();
+        let state = task.slot.state();
+        self.states.entry(state).or_default().remove(&(name.clone(), id.clone()));
+        Some(state)
     }
 
     pub(crate) fn named(&self, name: &TaskName) -> Option<&Named> {
         self.names.get(name)
     }
 
-    /// The text of a task, if it has this revision and there was room for it.
-    pub(crate) fn text(&self, name: &TaskName, slot: &Slot, revision: i64) -> Option<TextSince> {
-        let task = self.names.get(name)?.tasks.get(slot)?;
-        if task.revision == revision { task.text() } else { None }
+    /// The text of a task in this slot as it was seen, if it still is so and there was room for it.
+    pub(crate) fn text(&self, name: &TaskName, slot: &Slot, seen: &SeenTask) -> Option<TextSince> {
+        let task = self.names.get(name)?.tasks.get(&seen.id)?;
+        if task.seen == *seen && task.slot == *slot { task.text() } else { None }
     }
 
     /// All tasks in one state that is not final.
@@ -154,12 +165,8 @@ impl View {
 
     fn listed(&self, state: State) -> impl Iterator<Item = &CachedTask> {
         let listed = self.states.get(&state).into_iter().flatten();
-        listed.filter_map(|(name, slot)| self.names.get(name)?.tasks.get(slot))
+        listed.filter_map(|(name, id)| self.names.get(name)?.tasks.get(id))
     }
-}
-
-fn room_of(task: Option<CachedTask>) -> usize {
-    task.map_or(0, |task| task.kept())
 }
 
 #[cfg(test)]
@@ -168,23 +175,40 @@ mod tests {
     use crate::layout::{TaskHead, write_task};
     use jiff::Timestamp;
 
-    fn kv(key: String, revision: i64) -> KeyValue {
-        let value = write_task(&TaskHead::new(Timestamp::UNIX_EPOCH), b"text").unwrap();
-        KeyValue { key: key.into_bytes(), value, mod_revision: revision, create_revision: revision }
+    fn kv(key: &str, slot: &Slot, revision: i64) -> KeyValue {
+        let value = write_task(slot, &TaskHead::new(Timestamp::UNIX_EPOCH), b"text").unwrap();
+        KeyValue { key: key.into(), value, mod_revision: revision, create_revision: revision }
     }
 
     #[test]
     fn what_is_older_changes_nothing() {
         let layout = Layout::new("p");
-        let name: TaskName = "x".parse().unwrap();
-        let key = layout.task(&name, &Slot::NEEDS_ACTION);
-        let mut view = View::new(1);
-        assert!(view.put(&layout, &kv(key.clone(), 5)).is_some());
-        assert!(view.put(&layout, &kv(key.clone(), 4)).is_none(), "an older put");
-        view.delete(&layout, key.as_bytes(), 4);
-        assert_eq!(view.scan(State::NeedsAction).len(), 1, "an older deletion");
-        view.delete(&layout, key.as_bytes(), 6);
-        assert!(view.scan(State::NeedsAction).is_empty() && view.names.is_empty());
+        let (name, id): (TaskName, _) = ("x".parse().unwrap(), StepId::new().unwrap());
+        let key = layout.task(&name, &Slot::NEEDS_ACTION, &id);
+        let (mut view, mut hints) = (View::new(1), Vec::new());
+        view.put(&layout, &kv(&key, &Slot::NEEDS_ACTION, 5), &mut hints);
+        assert_eq!(hints, [Hint::Task(name.clone(), State::NeedsAction, Noticed::MovedIn)]);
+        hints.clear();
+        view.put(&layout, &kv(&key, &Slot::APPROVED, 4), &mut hints);
+        view.delete(&layout, key.as_bytes(), 4, &mut hints);
+        assert_eq!((hints.len(), view.scan(State::NeedsAction).len()), (0, 1), "an older put and deletion");
+        view.put(&layout, &kv(&key, &Slot::APPROVED, 6), &mut hints);
+        let moved = [(State::NeedsAction, Noticed::Touched), (State::Approved, Noticed::MovedIn)];
+        assert_eq!(hints, moved.map(|(state, noticed)| Hint::Task(name.clone(), state, noticed)));
+        assert!(view.scan(State::NeedsAction).is_empty() && view.scan(State::Approved).len() == 1);
+        view.delete(&layout, key.as_bytes(), 7, &mut hints);
+        assert!(view.scan(State::Approved).is_empty() && view.names.is_empty());
         assert_eq!(view.room, ROOM, "nothing is kept of what is gone");
+    }
+
+    #[test]
+    fn what_another_program_made_of_a_task_is_no_task() {
+        let layout = Layout::new("p");
+        let key = layout.task(&"x".parse().unwrap(), &Slot::NEEDS_ACTION, &StepId::new().unwrap());
+        let (mut view, mut hints) = (View::new(1), Vec::new());
+        view.put(&layout, &kv(&key, &Slot::NEEDS_ACTION, 5), &mut hints);
+        let foreign = KeyValue { value: b"foreign".to_vec(), ..kv(&key, &Slot::NEEDS_ACTION, 6) };
+        view.put(&layout, &foreign, &mut hints);
+        assert!(view.scan(State::NeedsAction).is_empty() && view.names.is_empty());
     }
 }

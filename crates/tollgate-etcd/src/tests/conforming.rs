@@ -10,18 +10,19 @@ use tollgate_vault::state::Slot;
 
 use super::cluster::Cluster;
 use super::shared;
-use crate::layout::{read_task, write_task};
+use crate::layout::{read_task, split_slot, write_task};
 use crate::message::{Act, Txn};
 use crate::store::EtcdStore;
 
 /// As if another program had moved the task, or changed its text. Returns when the store has heard of it.
 fn by_hand(store: &EtcdStore, task: &TaskName, from: &Slot, to: &Slot, text: Option<&[u8]>) {
     let (inside, layout) = (&store.inside, &store.inside.layout);
-    let (old, new) = (layout.task(task, from), layout.task(task, to));
+    let id = &inside.ask(task).unwrap().in_slot(from).expect("it is there").seen.id.clone();
+    let (old, new) = (layout.task(task, from, id), layout.task(task, to, id));
     let found = inside.client.txn(&Txn { success: vec![Act::get(&old)], ..Txn::default() }).unwrap();
     let kv = found.found().flatten().next().expect("it is there");
-    let (head, before) = read_task(&kv.value).unwrap();
-    let mut success = vec![Act::put(&new, write_task(&head, text.unwrap_or(before)).unwrap())];
+    let (head, before) = read_task(split_slot(&kv.value).unwrap().1).unwrap();
+    let mut success = vec![Act::put(&new, write_task(to, &head, text.unwrap_or(before)).unwrap())];
     if old != new {
         success.push(Act::delete(&old));
     }

@@ -90,7 +90,7 @@ fn a_step_that_was_taken_is_recognised_by_a_process_whose_view_is_behind() {
         assert!(matches!(one.apply(&step).unwrap(), StepOutcome::Done(_)));
         // The other process has the task as it was, and takes the same step: the answer of the first was lost.
         let mut view = View::new(before.header.revision);
-        before.kvs.iter().for_each(|kv| drop(view.put(&other.inside.layout, kv)));
+        before.kvs.iter().for_each(|kv| view.put(&other.inside.layout, kv, &mut Vec::new()));
         other.inside.replace_view(view);
         let again = other.apply(&step).unwrap();
         assert!(matches!(&again, StepOutcome::Done(landed) if landed.task == name), "{again:?}");

@@ -4,6 +4,8 @@ mod archive;
 mod cluster;
 mod conforming;
 mod engine;
+mod format;
+mod namesakes;
 mod queue;
 mod race;
 mod secure;

@@ -38,10 +38,20 @@ fn keys(store: &EtcdStore) -> Vec<Vec<u8>> {
     store.inside.client.range(&range).unwrap().kvs.into_iter().map(|kv| kv.key).collect()
 }
 
-/// As an earlier tollgate or another program adds a task.
+/// The key of a task that waits; a new one if there is none.
+fn key(store: &EtcdStore, name: &str) -> String {
+    let name = name.parse().unwrap();
+    let known = store.inside.ask(&name).unwrap();
+    let known = known.in_slot(&Slot::NEEDS_ACTION).map(|task| task.seen.id.clone());
+    let id = known.unwrap_or_else(|| StepId::new().unwrap());
+    store.inside.layout.task(&name, &Slot::NEEDS_ACTION, &id)
+}
+
+/// As another program adds or changes a task.
 fn put(store: &EtcdStore, name: &str, text: &str) {
-    let key = store.inside.layout.task(&name.parse().unwrap(), &Slot::NEEDS_ACTION);
-    act(store, vec![Act::put(key, write_task(&TaskHead::new(Timestamp::now()), text.as_bytes()).unwrap())]);
+    let head = TaskHead::new(Timestamp::now());
+    let value = write_task(&Slot::NEEDS_ACTION, &head, text.as_bytes()).unwrap();
+    act(store, vec![Act::put(key(store, name), value)]);
 }
 
 #[test]
@@ -119,11 +129,10 @@ fn what_other_programs_do_to_the_queue_is_found_and_corrected() {
     let cluster = Cluster::start();
     let url = cluster.url();
     let store = shared(&url, "one");
-    let layout = &store.inside.layout;
     for name in ["a", "b", "c"] {
         add(&store, name, "text");
     }
-    act(&store, vec![Act::delete(layout.task(&"a".parse().unwrap(), &Slot::NEEDS_ACTION))]);
+    act(&store, vec![Act::delete(key(&store, "a"))]);
     put(&store, "b", "---\npriority: low\n---\n");
     put(&store, "new", "---\npriority: high\n---\n");
     assert_eq!(claim_next(&url).0.as_deref(), Some("c"), "the index proposes what it has");

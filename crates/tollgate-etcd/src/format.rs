@@ -1,0 +1,118 @@
+//! Which layout the keys in the engine have.
+//!
+//! In format 1 the key of a task ended with its slot, and its value was its head and its text. A task is brought to the format
+//! of today by a transaction that compares it, so several processes may do so at the same time.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+
+use tollgate_base::error::{Fault, Result};
+use tollgate_base::name::StepId;
+use tollgate_base::task::TaskName;
+use tollgate_vault::state::Slot;
+
+use crate::feed::PAGE;
+use crate::inside::Inside;
+use crate::layout::{FORMAT, read_slot};
+use crate::message::{Act, Condition, KeyValue, Range, Txn};
+
+/// How many tasks, and how many bytes of them, one transaction brings to the format of today. etcd takes 128 acts and 1.5 MiB,
+/// and a task has at most 1 MiB.
+const AT_ONCE: (usize, usize) = (50, 400 << 10);
+
+/// A task of format 1.
+type OldTask<'a> = (&'a KeyValue, (TaskName, Slot));
+
+impl Inside {
+    /// The layout in the engine must be one that we know. The first process writes it.
+    pub(crate) fn check_format(&self) -> Result<()> {
+        if self.is_known.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let key = self.layout.format();
+        let found = self.called(self.client.txn(&Txn {
+            compare: vec![Condition::absent(&key)],
+            // Nothing waits in a new vault.
+            success: vec![Act::put(&key, FORMAT.to_string()), Act::put(self.layout.queued(), b"")],
+            failure: vec![Act::get(&key)],
+        }))?;
+        if !found.succeeded {
+            let found = found.found().flatten().next().unwrap_or_default();
+            match str::from_utf8(&found.value).ok().and_then(|number| number.parse::<u32>().ok()) {
+                Some(FORMAT) => {}
+                Some(1) => self.leave_format_1(found.mod_revision)?,
+                Some(found) => {
+                    return Err(Fault::NewerFormat { path: key.into(), found, known: FORMAT });
+                }
+                None => return Err(Fault::damaged(key.as_ref(), "it is not a number")),
+            }
+        }
+        self.is_known.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The number of the format was written at this revision.
+    fn leave_format_1(&self, written: i64) -> Result<()> {
+        while !(self.convert(&self.layout.open_tasks())? & self.convert(&self.layout.final_tasks())?) {}
+        let key = self.layout.format();
+        // If another process was faster, it has also converted everything.
+        let compare = vec![Condition::at(&key, written)];
+        let success = vec![Act::put(&key, FORMAT.to_string())];
+        self.called(self.client.txn(&Txn { compare, success, failure: Vec::new() }))?;
+        Ok(())
+    }
+
+    /// Brings all tasks below a prefix to the format of today. `false` if some have changed in the meantime.
+    fn convert(&self, prefix: &str) -> Result<bool> {
+        let mut range = Range { limit: PAGE, ..Range::all(prefix) };
+        let mut is_complete = true;
+        loop {
+            let answer = self.called(self.client.range(&range))?;
+            let old: Vec<_> =
+                answer.kvs.iter().filter_map(|kv| Some((kv, format_1(&kv.key[prefix.len()..])?))).collect();
+            // No transaction changes two tasks of one name.
+            let mut names = HashSet::new();
+            let (first, others): (Vec<_>, Vec<_>) = old.iter().partition(|(_, (name, _))| names.insert(name));
+            let mut rest = &first[..];
+            while !rest.is_empty() {
+                let (some, more) = rest.split_at(that_fit(rest));
+                is_complete &= self.convert_some(prefix, some)?;
+                rest = more;
+            }
+            for one in others {
+                is_complete &= self.convert_some(prefix, &[one])?;
+            }
+            match answer.kvs.last().filter(|_| answer.more) {
+                Some(last) => range.from = [&last.key[..], &[0]].concat(),
+                None => return Ok(is_complete),
+            }
+        }
+    }
+
+    fn convert_some(&self, prefix: &str, tasks: &[&OldTask<'_>]) -> Result<bool> {
+        let mut txn = Txn::default();
+        for (kv, (name, slot)) in tasks {
+            txn.compare.push(Condition::at(&kv.key, kv.mod_revision));
+            let value = [format!("{slot}\n").as_bytes(), &kv.value].concat();
+            txn.success.push(Act::put(format!("{prefix}{name}/{}", StepId::new()?), value));
+            txn.success.push(Act::delete(&kv.key));
+        }
+        Ok(self.called(self.client.txn(&txn))?.succeeded)
+    }
+}
+
+/// How many of these fit into one transaction, but at least one.
+fn that_fit(tasks: &[&OldTask<'_>]) -> usize {
+    let mut bytes = 0;
+    let fits = |(kv, _): &&&OldTask<'_>| {
+        bytes += kv.value.len();
+        bytes <= AT_ONCE.1
+    };
+    tasks.iter().take(AT_ONCE.0).take_while(fits).count().max(1)
+}
+
+/// The name and the slot in a key of format 1.
+fn format_1(key: &[u8]) -> Option<(TaskName, Slot)> {
+    let (name, slot) = str::from_utf8(key).ok()?.split_once('/')?;
+    Some((TaskName::of_file(name).ok()?, read_slot(slot)?))
+}

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -25,9 +25,15 @@ pub(crate) struct EtcdNode {
     process: Option<Child>,
 }
 
+/// A port at which nobody listens. The kernel gives higher ones to outgoing connections, so no connection takes it before its
+/// node does.
 #[allow(dead_code, reason = "the tests of two crates use it")]
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = u16::try_from(std::process::id() * 100 % 20_000).unwrap();
+    let port = || 10_000 + (first + NEXT.fetch_add(1, Ordering::SeqCst) % 20_000) % 20_000;
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    std::iter::repeat_with(port).take(20_000).find(is_free).expect("a free port")
 }
 
 #[allow(dead_code, reason = "the tests of two crates use it")]

@@ -1,7 +1,8 @@
 //! Which layout the keys in the engine have.
 //!
-//! In format 1 the key of a task ended with its slot, and its value was its head and its text. A task is brought to the format
-//! of today by a transaction that compares it, so several processes may do so at the same time.
+//! In format 1 the key of a task ended with its slot, and its value was its head and its text. The first process that finds it
+//! writes the number of today, so that commands of an earlier tollgate are refused, and that tasks are to be converted. Each is
+//! converted by a transaction that compares it, so several processes may do so at the same time, and any of them may die.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -29,18 +30,25 @@ impl Inside {
         if self.is_known.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let key = self.layout.format();
+        let (key, converting) = (self.layout.format(), self.layout.converting());
         let found = self.called(self.client.txn(&Txn {
             compare: vec![Condition::absent(&key)],
             // Nothing waits in a new vault.
             success: vec![Act::put(&key, FORMAT.to_string()), Act::put(self.layout.queued(), b"")],
-            failure: vec![Act::get(&key)],
+            failure: vec![Act::get(&key), Act::get(&converting)],
         }))?;
         if !found.succeeded {
-            let found = found.found().flatten().next().unwrap_or_default();
-            match str::from_utf8(&found.value).ok().and_then(|number| number.parse::<u32>().ok()) {
-                Some(FORMAT) => {}
-                Some(1) => self.leave_format_1(found.mod_revision)?,
+            let mut found = found.found().map(|kvs| kvs.into_iter().next());
+            let (format, converts) = (found.next().flatten().unwrap_or_default(), found.next().flatten());
+            match str::from_utf8(&format.value).ok().and_then(|number| number.parse::<u32>().ok()) {
+                Some(FORMAT) if converts.is_none() => {}
+                Some(FORMAT) => self.leave_format_1()?,
+                Some(1) => {
+                    let compare = vec![Condition::at(&key, format.mod_revision)];
+                    let success = vec![Act::put(&key, FORMAT.to_string()), Act::put(&converting, b"")];
+                    self.called(self.client.txn(&Txn { compare, success, failure: Vec::new() }))?;
+                    return self.check_format();
+                }
                 Some(found) => {
                     return Err(Fault::NewerFormat { path: key.into(), found, known: FORMAT });
                 }
@@ -51,14 +59,10 @@ impl Inside {
         Ok(())
     }
 
-    /// The number of the format was written at this revision.
-    fn leave_format_1(&self, written: i64) -> Result<()> {
+    fn leave_format_1(&self) -> Result<()> {
         while !(self.convert(&self.layout.open_tasks())? & self.convert(&self.layout.final_tasks())?) {}
-        let key = self.layout.format();
-        // If another process was faster, it has also converted everything.
-        let compare = vec![Condition::at(&key, written)];
-        let success = vec![Act::put(&key, FORMAT.to_string())];
-        self.called(self.client.txn(&Txn { compare, success, failure: Vec::new() }))?;
+        let success = vec![Act::delete(self.layout.converting())];
+        self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
         Ok(())
     }
 

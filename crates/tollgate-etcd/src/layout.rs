@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! P/format                               2
+//! P/converting                           exists while tasks of an earlier format are converted
 //! P/ledger/STEP_ID                       the answer to a step and its events; immutable, ordered by the revision of its creation
 //! P/archived                             how far the ledger is archived, where, and what those lines add up to
 //! P/reader/MACHINE                       how far the readers of a machine have read the ledger; bound to a lease
@@ -9,7 +10,7 @@
 //! P/mark/URGENCY/SINCE/NAME STATE        an empty value: one in 64 keys of the index has this one, too
 //! P/queued                               exists if every task that waits to be claimed has a key in the index
 //! P/task/open/NAME/ID                    a task that is not final: its slot, its claim record and its text. ID is that of the step
-//!                                        that added it
+//!                                        that added it; any other if the task was converted
 //! P/task/final/NAME/ID                   a task that is final
 //! P/task/owner/process/LEASE             exists as long as the process with this lease is alive: it is bound to the lease
 //! P/task/owner/left/CLAIM_ID             a held claim that has ended although its process is alive; bound to the same lease
@@ -17,7 +18,7 @@
 //! ```
 //!
 //! A claim changes as few keys as possible, because each costs: the task, its key in the index, and the line of the ledger. So
-//! the slot is in the value of a task, and the key stays the same until the task is final. etcd looks at all keys of a range,
+//! the slot is in the value of a task, and the key stays the same until the task is final or gets another name. etcd looks at all keys of a range,
 //! however few it returns. So a page of the index is read only up to the next marks: they are few enough to be looked at. The
 //! index is not below `P/task/`, so that watches do not bring it.
 //!
@@ -50,7 +51,8 @@ pub(crate) struct Layout {
 /// What a key is about.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum KeyOf {
-    Task(TaskName, StepId),
+    /// A task, which is final or not.
+    Task(TaskName, StepId, bool),
     /// The owner of a leased claim is alive.
     Owner(ClaimId),
     /// The process with this lease is alive.
@@ -66,6 +68,11 @@ impl Layout {
 
     pub(crate) fn format(&self) -> String {
         format!("{}/format", self.prefix)
+    }
+
+    /// Whether tasks of an earlier format are being converted.
+    pub(crate) fn converting(&self) -> String {
+        format!("{}/converting", self.prefix)
     }
 
     /// How far the ledger is archived.
@@ -209,7 +216,7 @@ impl Layout {
         }
         let (name, id) = rest.split_once('/')?;
         let name = TaskName::of_file(name).ok()?;
-        matches!(part, "open" | "final").then_some(KeyOf::Task(name, id.parse().ok()?))
+        matches!(part, "open" | "final").then_some(KeyOf::Task(name, id.parse().ok()?, part == "final"))
     }
 }
 
@@ -313,7 +320,10 @@ mod tests {
         for slot in slots() {
             let key = layout.task(&name, &slot, &id);
             assert_eq!(key.contains("/final/"), slot.state().is_final(), "{key}");
-            assert_eq!(layout.read(key.as_bytes()), Some(KeyOf::Task(name.clone(), id.clone())));
+            assert_eq!(
+                layout.read(key.as_bytes()),
+                Some(KeyOf::Task(name.clone(), id.clone(), slot.state().is_final()))
+            );
         }
         let claim = ClaimId::new().unwrap();
         assert_eq!(layout.read(layout.owner(&claim).as_bytes()), Some(KeyOf::Owner(claim.clone())));

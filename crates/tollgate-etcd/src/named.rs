@@ -72,7 +72,7 @@ struct ReadTask {
 impl CachedTask {
     /// `None` if tollgate did not make it. The value is kept if it has at most `room` bytes.
     pub(crate) fn new(layout: &Layout, kv: &KeyValue, room: usize) -> Option<Self> {
-        let KeyOf::Task(name, id) = layout.read(&kv.key)? else { return None };
+        let KeyOf::Task(name, id, _) = layout.read(&kv.key)? else { return None };
         let (slot, value) = split_slot(&kv.value)?;
         let seen = SeenTask { revision: kv.mod_revision, id };
         let mut task = Self { seen, name, slot, value: Some(value.into()), read: OnceCell::new() };

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_base::error::Result;
 use tollgate_base::name::{ClaimId, random_id};
-use tollgate_vault::State;
+use tollgate_vault::state::Slot;
 
 use crate::client::{Called, Client};
 use crate::layout::Layout;
@@ -41,8 +41,8 @@ pub(crate) enum HeldMark {
     Nothing,
     /// It was sent, and may be made at any moment.
     Sent,
-    /// It was made, and this is the key of its task.
-    Made(String),
+    /// It was made: the key of its task, and where the task is.
+    Made(String, Slot),
 }
 
 #[derive(Default)]
@@ -161,9 +161,9 @@ impl ProcessLease {
         let left = std::mem::take(&mut self.inside().left);
         let mut ended = Vec::new();
         for (claim, lease, mark) in left {
-            // If its task is not in progress any more, there is nothing to tell.
+            // If its task is not there any more, there is nothing to tell.
             let compare = match &mark {
-                HeldMark::Made(task) => Condition::begins(task, &format!("{}/", State::InProgress)).to_vec(),
+                HeldMark::Made(task, slot) => Condition::begins(task, &format!("{slot}\n")).to_vec(),
                 HeldMark::Nothing | HeldMark::Sent => Vec::new(),
             };
             let success = vec![Act::put_leased(layout.left(&claim), &self.machine, lease)];

@@ -1,13 +1,11 @@
 //! The queue, page by page, from its index in the engine.
 //!
-//! A step writes and deletes the keys of the index in its own transaction. An earlier tollgate and other programs do not: what
-//! they put into the queue is in no page and is found by a scan, and what they took from it is dropped from the index when a
-//! page comes to it.
+//! A step writes and deletes the keys of the index in its own transaction. Other programs do not: what they put into the queue
+//! is in no page and is found by a scan, and what they took from it is dropped from the index when a page comes to it.
 //!
 //! Invariant: a page shows only tasks that wait, each in its place.
 
 use tollgate_base::error::Result;
-use tollgate_base::task::TaskName;
 use tollgate_vault::brief::{Brief, UNREADABLE};
 use tollgate_vault::store::QueuePage;
 
@@ -92,7 +90,15 @@ impl Inside {
                 Some(task) if place.as_deref().is_some_and(|place| place.as_bytes() == key) => {
                     page.tasks.push(task.summary());
                 }
-                _ => self.correct(key, name, looked, place)?,
+                _ => {
+                    let as_seen = match task {
+                        Some(task) => {
+                            Condition::at(self.layout.task(name, slot, &task.seen.id), task.seen.revision)
+                        }
+                        None => Condition::unchanged_since(&self.layout.opens(name), looked),
+                    };
+                    self.correct(key, as_seen, place)?;
+                }
             }
         }
         Ok(Some(page))
@@ -105,9 +111,9 @@ impl Inside {
         self.layout.in_queue(&task.name, &task.slot, &urgency, summary.modified)
     }
 
-    /// Takes a wrong key out of the index and puts the right one in, if all tasks of the name are as they were at this revision.
-    fn correct(&self, wrong: &[u8], name: &TaskName, looked: i64, right: Option<String>) -> Result<()> {
-        let compare = vec![Condition::unchanged_since(&self.layout.opens(name), looked)];
+    /// Takes a wrong key out of the index and puts the right one in, if its task is as it was seen.
+    fn correct(&self, wrong: &[u8], as_seen: Condition, right: Option<String>) -> Result<()> {
+        let compare = vec![as_seen];
         let put = right.iter().flat_map(|key| enter(&self.layout, key));
         let success = leave(&self.layout, &String::from_utf8_lossy(wrong)).chain(put).collect();
         self.called(self.client.txn(&Txn { compare, success, failure: Vec::new() }))?;

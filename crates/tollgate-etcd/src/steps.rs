@@ -60,7 +60,7 @@ impl Inside {
                 }
             }
         }
-        Ok(StepOutcome::Conflict)
+        Ok(StepOutcome::Unknown(Fault::invalid(format!("other tasks named `{name}` change all the time"))))
     }
 
     /// The conditions under which a step may bring a task to its new slot, with this name.
@@ -75,8 +75,7 @@ impl Inside {
         match namesakes {
             _ if *name == step.task && step.from == step.to => vec![own],
             Namesakes::Elsewhere(looked) => vec![own, Condition::unchanged_since(&to, looked)],
-            // It is the only one, and as it was.
-            _ if from == to => vec![Condition::all_at(&to, seen.revision)],
+            _ if from == to => vec![own, Condition::all_at(&to, seen.revision)],
             _ => vec![own, Condition::all_at(&to, 0)],
         }
     }
@@ -138,7 +137,7 @@ impl Inside {
             return self.not_taken(step, seen, name, new_claim);
         }
         if let Some(claim) = new_claim {
-            self.process_lease.mark(&claim.id, HeldMark::Made(to));
+            self.process_lease.mark(&claim.id, HeldMark::Made(to, step.to.clone()));
         }
         let revision = answer.header.revision;
         let at = |(key, value): (String, Vec<u8>)| KeyValue {
@@ -212,7 +211,7 @@ impl Inside {
         if let Some(landed) = answer_in(line)? {
             if let Some(claim) = new_claim {
                 let key = self.layout.task(&landed.task, &landed.slot, &seen.id);
-                self.process_lease.mark(&claim.id, HeldMark::Made(key));
+                self.process_lease.mark(&claim.id, HeldMark::Made(key, landed.slot.clone()));
             }
             return Ok(StepTry::Ended(StepOutcome::Done(landed)));
         }
@@ -255,7 +254,7 @@ impl Inside {
         let mut is_free = Condition::all_at(&beside, 0);
         for _ in 0..TRIES {
             let answer = self.client.txn(&Txn {
-                compare: vec![is_free, Condition::absent(&line)],
+                compare: vec![is_free, Condition::absent(&key), Condition::absent(&line)],
                 success: success.clone(),
                 failure: vec![Act::get(&line), Act::get_all(&beside)],
             });

@@ -65,7 +65,7 @@ impl View {
             Some(KeyOf::Left(claim)) => {
                 hints.extend(self.left.insert(claim).then_some(Hint::OwnerGone));
             }
-            Some(KeyOf::Task(name, id)) => {
+            Some(KeyOf::Task(name, id, _)) => {
                 let known = self.names.get(&name).and_then(|named| named.tasks.get(&id));
                 if known.is_some_and(|task| task.seen.revision >= kv.mod_revision) {
                     return;
@@ -97,16 +97,17 @@ impl View {
             Some(KeyOf::Left(claim)) => {
                 self.left.remove(&claim);
             }
-            Some(KeyOf::Task(name, id)) => {
+            // Which of the final states it had is not known here.
+            Some(KeyOf::Task(name, _, true)) => {
+                let states = State::ALL.into_iter().filter(|state| state.is_final());
+                hints.extend(states.map(|state| Hint::Task(name.clone(), state, Noticed::Touched)));
+            }
+            Some(KeyOf::Task(name, id, false)) => {
                 let known = self.names.get(&name).and_then(|named| named.tasks.get(&id));
-                let left = match known {
-                    Some(task) if task.seen.revision > revision => Vec::new(),
-                    Some(_) => self.forget(&name, &id).into_iter().collect(),
-                    // It was final, or we have deleted it.
-                    None => State::ALL.into_iter().filter(|state| state.is_final()).collect(),
-                };
-                let hint = |state| Hint::Task(name.clone(), state, Noticed::Touched);
-                hints.extend(left.into_iter().map(hint));
+                if known.is_some_and(|task| task.seen.revision <= revision) {
+                    let left = self.forget(&name, &id);
+                    hints.extend(left.map(|left| Hint::Task(name, left, Noticed::Touched)));
+                }
             }
         }
     }
@@ -196,6 +197,9 @@ mod tests {
         let moved = [(State::NeedsAction, Noticed::Touched), (State::Approved, Noticed::MovedIn)];
         assert_eq!(hints, moved.map(|(state, noticed)| Hint::Task(name.clone(), state, noticed)));
         assert!(view.scan(State::NeedsAction).is_empty() && view.scan(State::Approved).len() == 1);
+        let ended = layout.task(&name, &Slot::Free(State::Done), &id);
+        view.delete(&layout, ended.as_bytes(), 7, &mut hints);
+        assert_eq!(view.scan(State::Approved).len(), 1, "it was final before");
         view.delete(&layout, key.as_bytes(), 7, &mut hints);
         assert!(view.scan(State::Approved).is_empty() && view.names.is_empty());
         assert_eq!(view.room, ROOM, "nothing is kept of what is gone");

@@ -70,6 +70,26 @@ fn a_vault_of_an_earlier_format_is_brought_to_the_format_of_today() {
     let request = ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: false };
     let vault = Vault::new(Arc::clone(store) as Arc<dyn Store>, Terms::default());
     assert!(vault.claim(&twin, &request, Timestamp::now()).unwrap().is_ok());
+    assert_eq!(converting(store), 0);
+}
+
+/// How many keys say that tasks are being converted.
+fn converting(store: &EtcdStore) -> usize {
+    let success = vec![Act::get(store.inside.layout.converting())];
+    store.inside.client.txn(&Txn { success, ..Txn::default() }).unwrap().found().flatten().count()
+}
+
+#[test]
+fn a_conversion_whose_process_has_died_is_finished_by_another() {
+    let cluster = Cluster::start();
+    let url = cluster.url();
+    of_format_1(&url);
+    let died = shared(&url, "died");
+    put(&died, "format", "2");
+    put(&died, "converting", "");
+    let store = shared(&url, "next");
+    assert_eq!(store.scan(State::NeedsAction, Timestamp::now()).unwrap().tasks.len(), 301);
+    assert_eq!(converting(&store), 0);
 }
 
 #[test]

@@ -257,43 +257,62 @@ fn base_of(
         return Ok(Ok(Base::Any));
     }
     let find = || root.spot_anywhere(path)?.map_or(Ok(Found::Nothing), |spot| spot.open_itself());
-    let base = match change.basis {
+    let judged = match change.basis {
         Basis::Start => match (looking, known(request, path)?) {
-            (Looking::Knows, _) | (_, None | Some(FileState::Unreadable)) => Base::Since(since),
+            (Looking::Knows, _) | (_, None | Some(FileState::Unreadable)) => Ok(Base::Since(since)),
             (Looking::OnlyCommand, Some(known)) => match (since.was, known) {
-                (Was::Present(Some(was)), FileState::Present(known)) if was == known => Base::Since(since),
-                (Was::Absent, FileState::Absent) => Base::Since(since),
-                (Was::Present(Some(was)), _) => {
-                    return Ok(Err(Reason::stale(known, FileState::Present(was))));
+                (Was::Present(Some(was)), FileState::Present(known)) if was == known => {
+                    Ok(Base::Since(since))
                 }
-                (Was::Absent, _) => return Ok(Err(Reason::stale(known, FileState::Absent))),
-                (Was::Present(None) | Was::Unknown, _) => Base::Exactly(known),
+                (Was::Absent, FileState::Absent) => Ok(Base::Since(since)),
+                (Was::Present(Some(was)), _) => Err(Reason::stale(known, FileState::Present(was))),
+                (Was::Absent, _) => Err(Reason::stale(known, FileState::Absent)),
+                (Was::Present(None) | Was::Unknown, _) => known_since(request, path, known, since)?,
             },
         },
-        Basis::Known(state) => Base::Exactly(state),
+        Basis::Known(state) if mode == GuardMode::Observe => Ok(Base::Observed(state)),
+        Basis::Known(state) => Ok(Base::Exactly(state)),
         Basis::Agent | Basis::Unsure => {
             let knows = request.turn.get(path)?.is_some();
             match base(request, &place.way, Extent::Whole, Expected::Baseline, &find)? {
-                Ok(Base::Any) => Base::Since(since),
-                Ok(Base::Exactly(FileState::Absent)) if !knows => Base::Since(since),
-                Ok(base) => {
-                    let may_have_looked = change.basis == Basis::Unsure && mode == GuardMode::Enforce;
-                    match may_have_looked.then(|| stale_since(request, path, since)).transpose()?.flatten() {
-                        Some(reason) => return Ok(Err(reason)),
-                        None => base,
-                    }
+                Ok(Base::Any) => Ok(Base::Since(since)),
+                Ok(Base::Exactly(FileState::Absent)) if !knows => Ok(Base::Since(since)),
+                Ok(Base::Exactly(known)) if change.basis == Basis::Unsure => {
+                    known_since(request, path, known, since)?
                 }
-                Err(reason) => return Ok(Err(reason)),
+                judged => judged,
             }
         }
     };
-    if let (Base::Since(since), GuardMode::Observe) = (base, mode) {
-        if let Some(reason) = stale_since(request, path, since)? {
-            observe(request, path, reason)?;
-        }
-        return Ok(Ok(Base::Any));
+    if mode != GuardMode::Observe {
+        return Ok(judged);
     }
-    Ok(Ok(base))
+    let reason = match judged {
+        Ok(Base::Since(since)) => stale_since(request, path, since)?,
+        Ok(base) => return Ok(Ok(base)),
+        Err(reason) => Some(reason),
+    };
+    if let Some(reason) = reason {
+        observe(request, path, reason)?;
+    }
+    Ok(Ok(Base::Any))
+}
+
+/// The base of a change by a command that has seen the file, or may have: the file must be what the agent knows, and what it was
+/// when the command started. So the commit compares with the start, and the rest is compared here.
+fn known_since(
+    request: &Request<'_>,
+    path: &FilePath,
+    known: FileState,
+    since: StartState,
+) -> Result<std::result::Result<Base, Reason>> {
+    Ok(match look_since(request, path, since)? {
+        SinceStart::Changed(reason) => Err(reason),
+        SinceStart::Same(actual) if actual != known => Err(Reason::stale(known, actual)),
+        SinceStart::Same(_) => Ok(Base::Since(since)),
+        SinceStart::Busy => Err(Reason::Busy { holder: None }),
+        SinceStart::NoFile => Ok(Base::Exactly(known)),
+    })
 }
 
 /// What the agent knows of a file, in this turn or from earlier ones.
@@ -308,22 +327,39 @@ fn known(request: &Request<'_>, path: &FilePath) -> Result<Option<FileState>> {
 /// Why a file is not what it was when the command started. The commit decides it in the end, but a controller wants to know
 /// all stale files at once.
 fn stale_since(request: &Request<'_>, path: &FilePath, since: StartState) -> Result<Option<Reason>> {
+    Ok(match look_since(request, path, since)? {
+        SinceStart::Changed(reason) => Some(reason),
+        SinceStart::Same(_) | SinceStart::Busy | SinceStart::NoFile => None,
+    })
+}
+
+/// What became of a file since the start of the command.
+enum SinceStart {
+    /// It is what it was: this.
+    Same(FileState),
+    Changed(Reason),
+    /// Another process has it open for writing.
+    Busy,
+    /// It cannot be read, or is no file. The commit looks at it more closely.
+    NoFile,
+}
+
+fn look_since(request: &Request<'_>, path: &FilePath, since: StartState) -> Result<SinceStart> {
     let spot = request.root.spot_anywhere(path)?;
     let actual = match spot.map(|spot| spot.steady(READ_WAIT)).transpose()? {
-        Some((Found::File(_), Quiet::Busy)) => return Ok(None),
+        Some((Found::File(_), Quiet::Busy)) => return Ok(SinceStart::Busy),
         Some((Found::File(file), _)) => {
             let digest = file.hash()?;
             if since.holds(file.changed(), digest) {
-                return Ok(None);
+                return Ok(SinceStart::Same(FileState::Present(digest)));
             }
             FileState::Present(digest)
         }
         Some((Found::Nothing, _)) | None => match since.was {
-            Was::Absent | Was::Unknown => return Ok(None),
+            Was::Absent | Was::Unknown => return Ok(SinceStart::Same(FileState::Absent)),
             Was::Present(_) => FileState::Absent,
         },
-        // The commit looks at it more closely.
-        Some((Found::Unreadable | Found::NotAFile, _)) => return Ok(None),
+        Some((Found::Unreadable | Found::NotAFile, _)) => return Ok(SinceStart::NoFile),
     };
-    Ok(Some(Reason::stale(since.expected(), actual)))
+    Ok(SinceStart::Changed(Reason::stale(since.expected(), actual)))
 }

@@ -228,7 +228,9 @@ impl Transaction {
             }
             if let Some(names) = names {
                 self.reads.take(names);
-                self.reads.adapt(names);
+                if !has_ended {
+                    self.reads.adapt(names);
+                }
             }
             if has_ended {
                 return status_of(pid);

@@ -48,6 +48,13 @@ enum First {
     Open,
 }
 
+impl First {
+    /// That a command may have looked says less than that it has looked.
+    fn is_superseded_by(self, next: Self) -> bool {
+        (self, next) == (Self::Open, Self::Look)
+    }
+}
+
 /// How closely the command is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Closeness {
@@ -73,8 +80,10 @@ pub(super) struct CommandReads {
     hashed: usize,
     /// The number of files that it read first.
     read: usize,
-    /// It has opened a file for writing, or changed one.
+    /// It has opened a file for writing, or changed a file or a folder.
     wrote: bool,
+    /// Reports were lost.
+    is_lost: bool,
     watch: Closeness,
     /// The view, if reads may be watched less closely in a search.
     view: Option<File>,
@@ -83,9 +92,9 @@ pub(super) struct CommandReads {
 impl CommandReads {
     pub(super) fn new(root: &Path, start: i128, watcher: Option<OwnedFd>) -> Self {
         let (listed, new, at_start, hashed) = Default::default();
-        let (read, wrote, watch, view) = Default::default();
+        let (read, wrote, is_lost, watch, view) = Default::default();
         let root = root.to_owned();
-        Self { root, start, watcher, listed, new, at_start, hashed, read, wrote, watch, view }
+        Self { root, start, watcher, listed, new, at_start, hashed, read, wrote, is_lost, watch, view }
     }
 
     /// From now on, a search is watched less closely. This is the process of the command; if it has ended, nothing changes.
@@ -98,7 +107,7 @@ impl CommandReads {
 
     /// Watches the command as closely as is necessary after the reports so far.
     pub(super) fn adapt(&mut self, names: &Names) {
-        let (Some(watcher), Some(view)) = (&self.watcher, &self.view) else { return };
+        let Some(view) = &self.view else { return };
         let (next, flags) = match self.watch {
             Closeness::Reads if self.read >= SEARCH && !self.wrote => {
                 (Closeness::Search, watched_in_search())
@@ -107,11 +116,16 @@ impl CommandReads {
             _ => return,
         };
         let view = PathBuf::from(format!("/proc/self/fd/{}", view.as_raw_fd()));
-        for folder in names.folders() {
+        self.watch = next;
+        for (number, folder) in names.folders().enumerate() {
+            // The command goes on, and the kernel keeps only so many reports.
+            if number % 256 == 255 {
+                self.take(names);
+            }
+            let Some(watcher) = &self.watcher else { return };
             // Otherwise the command has removed the folder. The kernel keeps the number of the watch.
             let _ = add_watch(watcher, view.join(folder), flags);
         }
-        self.watch = next;
     }
 
     /// The number of files that the command looked at, of those that were there when it started.
@@ -141,6 +155,7 @@ impl CommandReads {
             match reader.next() {
                 Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => {
                     self.give_up();
+                    self.is_lost = true;
                     return;
                 }
                 Ok(event) => self.note(names, &event),
@@ -159,12 +174,13 @@ impl CommandReads {
 
     fn note(&mut self, names: &Names, event: &Event<'_>) {
         let flags = event.events();
+        let is_read = flags.intersects(ReadFlags::ACCESS | ReadFlags::CLOSE_NOWRITE);
+        // A new or deleted folder counts, too.
+        self.wrote |= !is_read;
         let Some(name) = event.file_name().filter(|_| !flags.contains(ReadFlags::ISDIR)) else { return };
         let Ok(number) = usize::try_from(event.wd() - 1) else { return };
         let Some(folder) = names.folder(number) else { return };
         let name = OsStr::from_bytes(name.to_bytes());
-        let is_read = flags.intersects(ReadFlags::ACCESS | ReadFlags::CLOSE_NOWRITE);
-        self.wrote |= !is_read;
         let first = match is_read {
             true => First::Look,
             false if !flags.contains(ReadFlags::CLOSE_WRITE) => First::Change,
@@ -172,13 +188,16 @@ impl CommandReads {
             false => First::Open,
         };
         let Some(listed) = names.number(number, name) else {
-            self.new.entry((number, name.to_owned())).or_insert(first);
+            let known = self.new.entry((number, name.to_owned())).or_insert(first);
+            if known.is_superseded_by(first) {
+                *known = first;
+            }
             return;
         };
         if self.listed.is_empty() {
             self.listed.resize(names.count(), First::Neither);
         }
-        if self.listed[listed] != First::Neither {
+        if self.listed[listed] != First::Neither && !self.listed[listed].is_superseded_by(first) {
             return;
         }
         self.listed[listed] = first;
@@ -205,7 +224,9 @@ impl CommandReads {
 
     /// What the command did to this file. `None` if nobody knows.
     pub(super) fn of(&self, names: &Names, path: &Path) -> Option<FileUse> {
-        self.watcher.as_ref()?;
+        if self.watcher.is_none() {
+            return self.is_lost.then(|| FileUse { unsure: true, ..FileUse::default() });
+        }
         let Some((folder, name)) = names.place(path) else { return Some(FileUse::default()) };
         Some(match names.number(folder, name) {
             Some(number) => self.of_listed(number),

@@ -128,7 +128,11 @@ impl Names {
             let first = self.ends.len();
             let mut entries = RawDir::new(&fd, &mut buffer);
             while let Some(entry) = entries.next() {
-                let entry = entry.at("list the folder", &path)?;
+                let entry = match entry {
+                    // It was removed in the meantime.
+                    Err(rustix::io::Errno::NOENT) => break,
+                    entry => entry.at("list the folder", &path)?,
+                };
                 let name = entry.file_name().to_bytes();
                 if matches!(name, b"." | b".." | b".git" | b".tollgate") {
                     continue;

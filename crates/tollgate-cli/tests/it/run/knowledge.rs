@@ -70,7 +70,15 @@ fn a_guard_that_only_observes_refuses_nothing() {
     world.puts("f", "theirs\n");
     world.guarded_with(&["--turn", &turn], "echo mine > f").ends().is(0);
     world.holds("f", "mine\n");
-    assert!(world.lines().iter().any(|line| line["result"]["status"] == "OBSERVED"), "{:?}", world.lines());
+    let observed = || world.lines().iter().filter(|line| line["result"]["status"] == "OBSERVED").count();
+    assert_eq!(observed(), 1, "{:?}", world.lines());
+    // The command has looked, and the agent knows something else.
+    world.puts("f", "theirs\n");
+    let record = world.tmp().join("record");
+    let options = ["--turn", &turn, "--record", record.to_str().unwrap()];
+    world.guarded_with(&options, "cat f; echo more > f").ends().is(0);
+    world.holds("f", "more\n");
+    assert_eq!(observed(), 2, "{:?}", world.lines());
 }
 
 #[test]
@@ -158,6 +166,22 @@ fn a_file_that_changes_after_a_search_is_not_overwritten() {
     }
 }
 
+/// What the command has read, a hook shows to the agent later; and the agent has seen the new text.
+#[test]
+fn with_a_record_a_file_that_changes_after_a_search_is_not_overwritten() {
+    let world = to_search();
+    let turn = world.turn("blue");
+    let record = world.tmp().join("record");
+    let options = ["--turn", &turn, "--record", record.to_str().unwrap()];
+    let script = format!("{SEARCH}; {HOLD}; echo mine > d29/f2999");
+    let ran = world.held(&options, &script, || {
+        world.puts("d29/f2999", "theirs\n");
+        world.run(&format!("read d29/f2999 --turn {turn}")).is(0);
+    });
+    assert_eq!(refused(ran), [("f2999".to_owned(), "STALE_FILE".to_owned())]);
+    world.holds("d29/f2999", "theirs\n");
+}
+
 #[test]
 fn a_file_that_changes_after_a_search_is_named() {
     let world = to_search();
@@ -232,6 +256,24 @@ fn a_command_that_writes_after_a_search_is_watched_closely_again() {
     let edit = edit.replace("f.write", "f.seek(0); f.write");
     let script = format!("echo x > newer; {SEARCH}; {}; {edit}", wait_for("all"));
     world.guarded(&script).ends().is(0);
+    world.holds("other/g", "mine\n");
+}
+
+/// What was only opened during a search may be read later.
+#[test]
+fn a_file_that_a_command_touches_in_a_search_and_reads_later_has_been_looked_at() {
+    let (world, search) = to_search_in_part();
+    let script = format!("{search}; touch other/g; {}; sed -i s/one/1/ other/g", wait_for("all"));
+    world.guarded(&script).ends().is(0);
+    world.holds("other/g", "1\n");
+}
+
+/// A command that makes folders writes, so all its reads are reported.
+#[test]
+fn a_command_that_makes_a_folder_does_not_search() {
+    let (world, _) = to_search_in_part();
+    let edit = "python3 -c \"f=open('other/g','r+'); f.read(); f.seek(0); f.write('mine\\n')\"";
+    world.guarded(&format!("mkdir new; {SEARCH_IN_PART}; {edit}")).ends().is(0);
     world.holds("other/g", "mine\n");
 }
 

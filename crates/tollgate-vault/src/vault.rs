@@ -163,13 +163,7 @@ impl Vault {
     /// counted from zero.
     pub fn retry(&self, task: &TaskName, by: &str, now: Timestamp) -> Result<Allowed<Landed>> {
         self.store.heal()?;
-        let waiting = self.store.get(task, Some(State::NeedsAction), now)?;
-        let pausing = waiting.filter(|found| rules::pausing_until(found, &self.terms, now).is_some());
-        let found = match pausing {
-            Some(found) => Some(found),
-            None => self.store.get(task, Some(State::Rejected), now)?,
-        };
-        if let Some(found) = found {
+        if let Some(found) = self.retryable(task, now)? {
             return self.decide(&found, decisions::retry(&found, by, now)?);
         }
         Ok(Err(match self.store.get(task, None, now)? {
@@ -177,6 +171,15 @@ impl Vault {
             Some(found) if found.slot == Slot::NEEDS_ACTION => Denial::NothingToRetry(found.name),
             Some(found) => Denial::Elsewhere(found.name, found.slot),
         }))
+    }
+
+    /// The task that [`Self::retry`] would bring back.
+    pub fn retryable(&self, task: &TaskName, now: Timestamp) -> Result<Option<Task>> {
+        let waiting = self.store.get(task, Some(State::NeedsAction), now)?;
+        match waiting.filter(|found| rules::pausing_until(found, &self.terms, now).is_some()) {
+            Some(pausing) => Ok(Some(pausing)),
+            None => self.store.get(task, Some(State::Rejected), now),
+        }
     }
 
     /// A person returns a task that an agent has claimed. The claim ends, and the attempt does not count. If the task is

@@ -127,7 +127,7 @@ fn print_tail(invocation: &Invocation, args: &LedgerTailArgs) -> Result<Answer, 
     let newest = Newest::of(&ledger, args.lines, &wanted)?;
     Ok(Answer::Done(Said {
         words: newest.lines.iter().map(words::ledger_line).collect::<Vec<_>>().join("\n"),
-        notes: words::damaged_lines(newest.damaged),
+        notes: words::about_lines(newest.lines.len(), newest.damaged),
         json: newest.lines.iter().map(Line::json).collect(),
     }))
 }

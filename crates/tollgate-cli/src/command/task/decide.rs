@@ -215,9 +215,10 @@ pub(crate) fn retry(invocation: &Invocation, args: &TaskRetryArgs) -> Result<Ans
         Ok(deciding) => deciding,
         Err(answer) => return Ok(answer),
     };
-    // A task in another state cannot be retried: the vault says so.
-    if let Some((found, bytes)) = deciding.found(&args.task, None)?
-        && matches!(found.slot.state(), State::Rejected | State::NeedsAction)
+    // If there is nothing to retry, nobody is asked: the vault says why.
+    let retryable = deciding.tasks.vault.retryable(&args.task, invocation.now())?;
+    if let Some(state) = retryable.map(|task| task.slot.state())
+        && let Some((found, bytes)) = deciding.found(&args.task, Some(state))?
         && let Err(answer) = deciding.agreed(&found, &bytes, "retry")?
     {
         return Ok(answer);

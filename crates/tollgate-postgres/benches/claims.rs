@@ -3,7 +3,6 @@
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
-    clippy::needless_range_loop,
     clippy::unwrap_used,
     reason = "a benchmark prints its figures and stops at the first surprise"
 )]
@@ -20,6 +19,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+use tokio_postgres::{Client, Config, NoTls, Statement};
 use tollgate_base::error::Result;
 use tollgate_base::task::{State, TaskName};
 use tollgate_postgres::PostgresStore;
@@ -189,6 +191,62 @@ fn postponed(
     stores.iter().enumerate().map(kept).collect()
 }
 
+/// What the store talks to the server with, without the store: the same library, with a limit for each answer.
+struct Bare {
+    runtime: Runtime,
+    client: Client,
+    update: Statement,
+    select: Statement,
+    shaped: Statement,
+}
+
+impl Bare {
+    fn connect(server: &Server, schema: &str) -> Self {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let options = format!("-c search_path={schema} -c statement_timeout=10000");
+        let config: Config = server.address().parse().expect("an address");
+        let (client, connection) =
+            runtime.block_on(config.clone().options(options).connect(NoTls)).expect("connected");
+        runtime.spawn(connection);
+        let prepared = |sql| runtime.block_on(client.prepare(sql)).expect("sql");
+        let update =
+            prepared("update bare set version = version + 1, body = $3 where id = $1 and version = $2");
+        let select = prepared("select version, body from bare where id = $1");
+        let shaped = prepared(
+            "update shaped set version = version + 1, body = $3, owner = 'blue', lease_until = now() + interval '1 minute'
+            where id = $1 and version = $2",
+        );
+        Self { runtime, client, update, select, shaped }
+    }
+
+    fn wait<T>(&self, answer: impl Future<Output = Result<T, tokio_postgres::Error>>) -> T {
+        let answered = async { timeout(Duration::from_secs(10), answer).await };
+        self.runtime.block_on(answered).expect("an answer in time").expect("sql")
+    }
+
+    /// A compare-and-swap.
+    fn swap(&self, statement: &Statement, task: usize, version: i64, body: &[u8]) {
+        let done = self.wait(self.client.execute(statement, &[&format!("t{task}"), &version, &body]));
+        assert_eq!(done, 1);
+    }
+
+    fn look(&self, task: usize) -> i64 {
+        self.wait(self.client.query_one(&self.select, &[&format!("t{task}")])).get(0)
+    }
+}
+
+/// How many bytes a claimed task has in the server.
+fn size_of_claimed(server: &Server, schema: &str) -> usize {
+    let store = server.store(schema);
+    store.events("", 1).expect("the schema is there");
+    fill(server, schema, 1);
+    let vault = Vault::new(Arc::new(store), Terms::default());
+    vault.claim(&name("t0".to_owned()), &request(), Timestamp::now()).expect("no fault").expect("claimed");
+    let sql = format!("select octet_length(text) + octet_length(record::text) from {schema}.tasks");
+    let size: i32 = server.sql().query_one(&sql, &[]).expect("sql").get(0);
+    usize::try_from(size).expect("a size")
+}
+
 fn compare(server: &Server, clients: usize, disk: &str) {
     let schema = format!("compare_{clients}");
     let stores: Vec<_> = (0..clients).map(|_| Arc::new(server.store(&schema))).collect();
@@ -208,24 +266,9 @@ fn compare(server: &Server, clients: usize, disk: &str) {
         create index on {schema}.shaped (urgency, added, id) where owner is null"
     ))
     .expect("created");
-    let shaped = format!(
-        "update {schema}.shaped set version = version + 1, body = $3, owner = 'blue', lease_until = now() + interval '1 minute'
-        where id = $1 and version = $2"
-    );
-    let (update, select) = (
-        format!("update {schema}.bare set version = version + 1, body = $3 where id = $1 and version = $2"),
-        format!("select version, body from {schema}.bare where id = $1"),
-    );
-    let mut bare: Vec<_> = (0..clients)
-        .map(|_| {
-            let mut sql = server.sql();
-            let (update, select) = (sql.prepare(&update).expect("sql"), sql.prepare(&select).expect("sql"));
-            let shaped = sql.prepare(&shaped).expect("sql");
-            (sql, update, select, vec![0_i64; OPERATIONS], shaped)
-        })
-        .collect();
+    let mut bare: Vec<_> = (0..clients).map(|_| Bare::connect(server, &schema)).collect();
     let mut costs: [Vec<Cost>; 6] = Default::default();
-    let body = vec![b'x'; 400];
+    let body = vec![b'x'; size_of_claimed(server, &format!("size_{clients}"))];
     for round in 0..ROUNDS {
         let refill = format!(
             "truncate {schema}.tasks; truncate {schema}.shaped; insert into {schema}.shaped (id, version, body)
@@ -234,23 +277,17 @@ fn compare(server: &Server, clients: usize, disk: &str) {
         server.sql().batch_execute(&refill).expect("filled");
         fill(server, &schema, 3 * OPERATIONS);
         let share = OPERATIONS / clients;
-        let cas = timed(server, &mut bare, |number, (sql, update, _, versions, _)| {
-            for n in number * share..(number + 1) * share {
-                let done = sql.execute(update, &[&format!("t{n}"), &versions[n], &body]).expect("sql");
-                assert_eq!(done, 1);
-                versions[n] += 1;
-            }
+        // Two swaps in each round before.
+        let version = 2 * round as i64;
+        let cas = timed(server, &mut bare, |number, bare| {
+            (number * share..(number + 1) * share).for_each(|n| bare.swap(&bare.update, n, version, &body));
         });
-        let shaped_cas = timed(server, &mut bare, |number, (sql, _, _, _, shaped)| {
-            for n in number * share..(number + 1) * share {
-                assert_eq!(sql.execute(shaped, &[&format!("t{n}"), &0_i64, &body]).expect("sql"), 1);
-            }
+        let shaped_cas = timed(server, &mut bare, |number, bare| {
+            (number * share..(number + 1) * share).for_each(|n| bare.swap(&bare.shaped, n, 0, &body));
         });
-        let look_cas = timed(server, &mut bare, |number, (sql, update, select, versions, _)| {
+        let look_cas = timed(server, &mut bare, |number, bare| {
             for n in number * share..(number + 1) * share {
-                let version: i64 = sql.query_one(select, &[&format!("t{n}")]).expect("sql").get(0);
-                assert_eq!(sql.execute(update, &[&format!("t{n}"), &version, &body]).expect("sql"), 1);
-                versions[n] += 1;
+                bare.swap(&bare.update, n, bare.look(n), &body);
             }
         });
         let take = |first: usize| {

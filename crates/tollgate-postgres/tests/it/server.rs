@@ -156,7 +156,7 @@ impl Server {
         }
     }
 
-    fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         format!("host={} port={} user=postgres dbname=postgres", self.folder.path().display(), self.port)
     }
 

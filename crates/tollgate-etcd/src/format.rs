@@ -17,9 +17,11 @@ use crate::inside::Inside;
 use crate::layout::{FORMAT, read_slot};
 use crate::message::{Act, Condition, KeyValue, Range, Txn};
 
-/// How many tasks, and how many bytes of them, one transaction brings to the format of today. etcd takes 128 acts and 1.5 MiB,
-/// and a task has at most 1 MiB.
-const AT_ONCE: (usize, usize) = (50, 400 << 10);
+/// How many tasks one transaction converts. etcd takes 128 acts, and each task needs two.
+const MOST_TASKS: usize = 50;
+
+/// How many bytes of several tasks one transaction converts. etcd takes 1.5 MiB, and one task has at most 1 MiB.
+const MOST_BYTES: usize = 400 << 10;
 
 /// A task of format 1.
 type OldTask<'a> = (&'a KeyValue, (TaskName, Slot));
@@ -79,7 +81,7 @@ impl Inside {
             let (first, others): (Vec<_>, Vec<_>) = old.iter().partition(|(_, (name, _))| names.insert(name));
             let mut rest = &first[..];
             while !rest.is_empty() {
-                let (some, more) = rest.split_at(that_fit(rest));
+                let (some, more) = rest.split_at(number_that_fits(rest));
                 is_complete &= self.convert_some(prefix, some)?;
                 rest = more;
             }
@@ -106,13 +108,13 @@ impl Inside {
 }
 
 /// How many of these fit into one transaction, but at least one.
-fn that_fit(tasks: &[&OldTask<'_>]) -> usize {
+fn number_that_fits(tasks: &[&OldTask<'_>]) -> usize {
     let mut bytes = 0;
     let fits = |(kv, _): &&&OldTask<'_>| {
         bytes += kv.value.len();
-        bytes <= AT_ONCE.1
+        bytes <= MOST_BYTES
     };
-    tasks.iter().take(AT_ONCE.0).take_while(fits).count().max(1)
+    tasks.iter().take(MOST_TASKS).take_while(fits).count().max(1)
 }
 
 /// The name and the slot in a key of format 1.

@@ -60,7 +60,7 @@ impl Inside {
                 }
             }
         }
-        Ok(StepOutcome::Unknown(Fault::invalid(format!("other tasks named `{name}` change all the time"))))
+        Ok(tried_in_vain(&name))
     }
 
     /// The conditions under which a step may bring a task to its new slot, with this name.
@@ -277,10 +277,10 @@ impl Inside {
             }
             match Namesakes::read(&self.layout, namesakes, &slot, revision) {
                 Namesakes::Elsewhere(looked) => is_free = Condition::unchanged_since(&beside, looked),
-                Namesakes::Nowhere | Namesakes::There => break,
+                Namesakes::Nowhere | Namesakes::There => return Ok(StepOutcome::Conflict),
             }
         }
-        Ok(StepOutcome::Conflict)
+        Ok(tried_in_vain(task))
     }
 }
 
@@ -334,6 +334,12 @@ impl KeyChanges {
         self.success.push(Act::delete(&key));
         self.gone.push(key);
     }
+}
+
+/// Other tasks of this name changed between every look and its transaction. One of the transactions may still be on its way.
+fn tried_in_vain(name: &TaskName) -> StepOutcome {
+    let why = format!("other tasks named `{name}` change all the time: try again");
+    StepOutcome::Unknown(Fault::invalid(why))
 }
 
 /// The answer that a line of the ledger has for its step.

@@ -340,7 +340,7 @@ enum SinceStart {
     Changed(Reason),
     /// Another process has it open for writing.
     Busy,
-    /// It cannot be read, or is no file. The commit looks at it more closely.
+    /// It cannot be read, or it is a folder, a socket or the like. The commit looks at it more closely.
     NoFile,
 }
 

@@ -53,7 +53,7 @@ fn main() {
         compare(&server, 8, "");
     }
     if is_wanted("flushes") {
-        // As on a disk that needs a millisecond to write for certain: the server waits so long before each flush.
+        // The server waits for a millisecond before each flush, as if its disk were slower.
         let slow = Server::start("autovacuum = off\ncommit_delay = 1000\ncommit_siblings = 0");
         compare(&slow, 1, ", flushes of 1 ms");
         compare(&slow, 8, ", flushes of 1 ms");

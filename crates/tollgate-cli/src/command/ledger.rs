@@ -127,7 +127,7 @@ fn print_tail(invocation: &Invocation, args: &LedgerTailArgs) -> Result<Answer, 
     let newest = Newest::of(&ledger, args.lines, &wanted)?;
     Ok(Answer::Done(Said {
         words: newest.lines.iter().map(words::ledger_line).collect::<Vec<_>>().join("\n"),
-        notes: words::about_lines(newest.lines.len(), newest.damaged),
+        notes: newest.notes(args.lines),
         json: newest.lines.iter().map(Line::json).collect(),
     }))
 }
@@ -141,6 +141,15 @@ struct Newest {
 }
 
 impl Newest {
+    /// Why there are no lines, or fewer than in the file. This many were asked for.
+    fn notes(&self, count: usize) -> String {
+        match self.damaged {
+            0 if self.end == Cursor::START => words::EMPTY_LEDGER.to_owned(),
+            0 if self.lines.is_empty() && count > 0 => words::NO_LINE_MATCHES.to_owned(),
+            damaged => words::damaged_lines(damaged),
+        }
+    }
+
     fn of(ledger: &Ledger, count: usize, wanted: &Wanted<'_>) -> Result<Self, Fault> {
         let mut newest = Self { lines: VecDeque::new(), end: Cursor::START, damaged: 0 };
         for line in ledger.newest_first()? {

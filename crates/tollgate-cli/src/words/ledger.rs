@@ -22,12 +22,15 @@ pub(crate) fn ledger_line(line: &Line) -> String {
     words
 }
 
-/// What lines that were found and lines that cannot be read do not say themselves.
-pub(crate) fn about_lines(found: usize, damaged: usize) -> String {
-    match (found, damaged) {
-        (0, 0) => "note: the ledger has no such lines yet".to_owned(),
-        (_, 0) => String::new(),
-        (_, damaged) => format!(
+pub(crate) const EMPTY_LEDGER: &str = "note: the ledger has no lines yet";
+
+pub(crate) const NO_LINE_MATCHES: &str =
+    "note: no line matches\nhint: leave out `--type` and `--agent` to see all lines";
+
+pub(crate) fn damaged_lines(damaged: usize) -> String {
+    match damaged {
+        0 => String::new(),
+        damaged => format!(
             "warning: skipped {}\nhint: run `tollgate ledger verify` to see the first",
             count(damaged, "unreadable line")
         ),

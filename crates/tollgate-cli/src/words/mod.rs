@@ -50,7 +50,7 @@ pub(crate) use init::{
     created_state, home_is_not_set_up, hooked, init, man_pages, next_steps, programs_found, registered,
     store_chosen, vault_made,
 };
-pub(crate) use ledger::{about_lines, audited, ledger_line, verdict};
+pub(crate) use ledger::{EMPTY_LEDGER, NO_LINE_MATCHES, audited, damaged_lines, ledger_line, verdict};
 pub(crate) use merge::{merge_diff, merge_notes, no_merge};
 pub(crate) use recovery::{
     NOT_UNDONE, UNDO_QUESTION, changed_since, kept, nobody_undoes, nothing_to_undo, to_undo,

@@ -118,7 +118,7 @@ impl CommandReads {
         let view = PathBuf::from(format!("/proc/self/fd/{}", view.as_raw_fd()));
         self.watch = next;
         for (number, folder) in names.folders().enumerate() {
-            // The command goes on, and the kernel keeps only so many reports.
+            // The command goes on, and the kernel drops reports if too many wait.
             if number % 256 == 255 {
                 self.take(names);
             }

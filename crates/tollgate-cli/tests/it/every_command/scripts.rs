@@ -416,6 +416,7 @@ tollgate task claim paint --agent red
 tollgate ledger tail
 tollgate ledger tail -n 1 --json
 tollgate ledger tail --agent red
+tollgate ledger tail --agent green
 tollgate ledger tail --type NONSENSE
 tollgate ledger tail --type NONSENSE --json",
     ),

@@ -35,7 +35,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use answer::Form;
-use command::{Arguments, completions, hook as hook_command, launch};
+use command::{Arguments, completions, hook as hook_command, launch, warden};
 use invocation::Invocation;
 use surroundings::Surroundings;
 
@@ -45,6 +45,9 @@ fn main() -> ExitCode {
     }
     if let Some(launch) = launch::called(std::env::args_os()) {
         return launch.run();
+    }
+    if warden::is_called(std::env::args_os()) {
+        return warden::run();
     }
     completions::answer_a_shell(Arguments::command);
     let Arguments { global, command } = match Arguments::try_parse() {

@@ -34,6 +34,7 @@ mod trust;
 mod turn;
 mod undo;
 mod vault;
+pub(crate) mod warden;
 mod work;
 mod write;
 

@@ -2,8 +2,10 @@
 //!
 //! Invariant: the command never runs after another machine may have started the same task. If the claim is lost, the command
 //! is killed at once. If the store cannot be reached, the command is asked to stop and then killed, before a whole lease without
-//! a heartbeat has passed. A thread of its own sees to that, so a heartbeat that takes long does not delay it.
+//! a heartbeat has passed. A thread of its own sees to that, so a heartbeat that takes long does not delay it; and the warden
+//! kills the command if this process cannot.
 
+use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -32,25 +34,31 @@ pub(super) enum Fenced {
 }
 
 impl Shift<'_> {
+    /// How often the store must hear that the owner of this claim is alive, if at all.
+    pub(super) fn heartbeat_interval(&self, claimed: &Claimed) -> Option<Duration> {
+        let leased = matches!(claimed.claim.tenure, Tenure::Leased(_));
+        let lease = || self.tasks.vault.terms().lease / BEATS;
+        self.tasks.vault.store().heartbeat_interval().or_else(|| leased.then(lease))
+    }
+
     /// Waits for the command, with a heartbeat if the store needs one.
     pub(super) fn with_heartbeat(
         &self,
         claimed: &Claimed,
         group: Pid,
         wait: impl FnOnce(),
-    ) -> Option<Fenced> {
-        let leased = matches!(claimed.claim.tenure, Tenure::Leased(_));
-        let lease = || self.tasks.vault.terms().lease / BEATS;
-        let interval = self.tasks.vault.store().heartbeat_interval().or_else(|| leased.then(lease));
-        let Some(interval) = interval else {
+    ) -> io::Result<Option<Fenced>> {
+        let Some(interval) = self.heartbeat_interval(claimed) else {
             wait();
-            return None;
+            return Ok(None);
         };
         // The claim was made before this moment, so a lease counted from here ends too early, never too late, unless the
         // store knows better.
         let proven = self.tasks.vault.store().proven_at(&claimed.claim.id);
-        let heard = Mutex::new(proven.unwrap_or_else(Instant::now));
-        thread::scope(|scope| {
+        let heard = proven.unwrap_or_else(Instant::now);
+        self.warden.kill_after(group, left(KILL, BEATS * interval, heard))?;
+        let heard = Mutex::new(heard);
+        Ok(thread::scope(|scope| {
             let (ended, over) = mpsc::channel::<()>();
             let (ended_too, over_too) = mpsc::channel::<()>();
             let heard = &heard;
@@ -60,7 +68,7 @@ impl Shift<'_> {
             drop((ended, ended_too));
             let lost = heart.join().unwrap_or(None);
             lost.or(timer.join().unwrap_or(None))
-        })
+        }))
     }
 
     /// Sends heartbeats until the command has ended. If the claim is lost, kills the command.
@@ -78,6 +86,8 @@ impl Shift<'_> {
             match self.heartbeat(claimed) {
                 Ok(true) => {
                     *heard.lock().unwrap_or_else(PoisonError::into_inner) = asked;
+                    // If the warden cannot be told, it kills the command too early, never too late.
+                    let _ = self.warden.kill_after(group, left(KILL, BEATS * interval, asked));
                     (pause, told) = (interval, false);
                 }
                 Ok(false) => {
@@ -105,24 +115,27 @@ impl Shift<'_> {
     }
 }
 
+/// How much is left of this many twelfths of a lease.
+fn left(twelfths: u32, lease: Duration, since: Instant) -> Duration {
+    (lease * twelfths / 12).saturating_sub(since.elapsed())
+}
+
 /// Asks the command to stop, and kills it, before a whole lease without a heartbeat has passed.
 fn stop_in_time(lease: Duration, group: Pid, heard: &Mutex<Instant>, over: &Receiver<()>) -> Option<Fenced> {
     let since = || *heard.lock().unwrap_or_else(PoisonError::into_inner);
-    let twelfths = |n: u32| lease * n / 12;
     loop {
-        let left = twelfths(STOP).saturating_sub(since().elapsed());
-        if over.recv_timeout(left) != Err(RecvTimeoutError::Timeout) {
-            return None;
+        if over.recv_timeout(left(STOP, lease, since())) != Err(RecvTimeoutError::Timeout) {
+            // This process may have been stopped for so long that the warden has killed the command.
+            return left(KILL, lease, since()).is_zero().then_some(Fenced::Silent);
         }
         // A heartbeat may have come in the meantime.
-        if since().elapsed() >= twelfths(STOP) {
+        if left(STOP, lease, since()).is_zero() {
             break;
         }
     }
     let silent = since();
     end(group, Signal::TERM);
-    let left = twelfths(KILL).saturating_sub(silent.elapsed());
-    if over.recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
+    if over.recv_timeout(left(KILL, lease, silent)) == Err(RecvTimeoutError::Timeout) {
         end(group, Signal::KILL);
     }
     Some(Fenced::Silent)

@@ -213,6 +213,9 @@ impl Shift<'_> {
         // With `--json`, stdout is reserved for the JSON document.
         let stdout = if self.quiet { Stream::Stderr } else { Stream::Stdout };
         let relay = Relay::connect(&mut command, stdout)?;
+        if self.heartbeat_interval(claimed).is_some() {
+            self.warden.ready()?;
+        }
         // Without a lock the claim has a lease, which the heartbeat renews.
         let nothing = ClaimLock::nothing();
         let lock = claimed.lock.as_ref().unwrap_or(&nothing);
@@ -226,6 +229,8 @@ impl Shift<'_> {
         let mut end = || -> io::Result<Option<ExitStatus>> {
             // An error means that no process of the group is left.
             let _ = kill_process_group(group, Signal::KILL);
+            // Before the child is reaped: afterwards its id may be that of another group.
+            self.warden.spare(group);
             let status = child.wait()?;
             let gone = borrowers.are_gone(BURIAL).map_err(|fault| io::Error::other(fault.to_string()))?;
             Ok(gone.then_some(status))
@@ -244,11 +249,24 @@ impl Shift<'_> {
         };
         let fenced = self.with_heartbeat(claimed, group, || timed_out = self.with_timeout(group, wait));
         let stopped = self.ended(group);
+        let fenced = match fenced {
+            Ok(fenced) => fenced,
+            Err(error) => {
+                end()?;
+                return Err(error);
+            }
+        };
         let succeeded = || {
             let looked = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
             looked.ok().flatten().and_then(|status| status.exit_status()) == Some(0)
         };
-        let status = if succeeded() && !timed_out { Some(child.wait()?) } else { end()? };
+        // A command that was asked to stop may say that all is well. What it has started may still run.
+        let status = if succeeded() && !timed_out && fenced.is_none() {
+            self.warden.spare(group);
+            Some(child.wait()?)
+        } else {
+            end()?
+        };
         let output = relay.end();
         Ok(status.map_or(JobEnd::StillRuns, |status| JobEnd::Ended {
             status,

@@ -22,7 +22,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 use tollgate::settings::Wait;
-use tollgate::vault::{ClaimKind, ClaimRequest};
+use tollgate::vault::{BEATS, ClaimKind, ClaimRequest};
 
 use self::pool::Pool;
 use self::queue::{Queue, Taken};
@@ -46,7 +46,9 @@ use crate::words;
 /// one; with --once it ends.
 ///
 /// The claim lasts exactly as long as COMMAND and the processes that it starts. Nobody else gets the task while one of them
-/// runs, and the task is free as soon as all of them have ended or died. New tasks are noticed at once.
+/// runs, and the task is free as soon as all of them have ended or died. With git or an engine, other machines cannot see these
+/// processes, so the claim has a lease: COMMAND and its process group are killed before it can end elsewhere. New tasks are
+/// noticed at once.
 ///
 /// Without COMMAND it claims one task with a lease and prints it, like `task claim --next`.
 ///
@@ -91,7 +93,10 @@ pub(crate) fn run(invocation: &Invocation, args: &WorkArgs) -> Result<Answer, Cl
     let _view = tasks.keep_view()?;
     let kind = if args.command.is_empty() { ClaimKind::Leased } else { ClaimKind::Held };
     let request = ClaimRequest { agent: agent.clone(), kind, renamed_in: false };
-    let queue = Queue::new(invocation, &tasks, request, args.once, Duration::from_secs(args.interval));
+    // The tasks of a machine that died come back within three leases, however short a lease is.
+    let lease = tasks.vault.store().heartbeat_interval().map_or(Duration::MAX, |beat| BEATS * beat);
+    let interval = Duration::from_secs(args.interval).min(lease);
+    let queue = Queue::new(invocation, &tasks, request, args.once, interval);
     let _watch = queue.watch();
     if args.command.is_empty() {
         if !args.once && invocation.form() == Form::Words {

@@ -9,6 +9,7 @@ use rustix::process::Pid;
 use tollgate::error::Fault;
 use tollgate::name::Agent;
 
+use crate::command::warden::Warden;
 use crate::invocation::Invocation;
 use crate::output;
 use crate::report::work::WorkSummary;
@@ -31,6 +32,7 @@ pub(super) struct Shift<'a> {
     pub(super) timeout: Option<Duration>,
     /// Print nothing but one JSON document at the end.
     pub(super) quiet: bool,
+    pub(super) warden: Warden,
     state: Mutex<ShiftState>,
     changed: Condvar,
 }
@@ -58,7 +60,8 @@ impl<'a> Shift<'a> {
         quiet: bool,
     ) -> Self {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        Self { invocation, tasks, agent, command, timeout, quiet, state, changed }
+        let warden = Warden::new(invocation.program().to_owned());
+        Self { invocation, tasks, agent, command, timeout, quiet, warden, state, changed }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, ShiftState> {

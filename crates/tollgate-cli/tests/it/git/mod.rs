@@ -1,5 +1,6 @@
 //! Several clones and a remote, as whole programs.
 
+mod commands;
 mod control;
 mod crowd;
 mod http;

@@ -1,0 +1,226 @@
+//! `tollgate warden`: a process beside `tollgate work` that kills the worker's commands when the worker no longer can.
+//!
+//! Other machines share the store, so one of them starts a task again when the lease of a silent worker is over. The kernel
+//! kills the command of a worker that was killed (see `launch`), but not the processes that the command has started. And a worker that was
+//! stopped, with Ctrl-Z for example, neither sends heartbeats nor kills anything. So a process of its own does it.
+//! The worker writes lines into a pipe:
+//!
+//! - `GROUP MILLISECONDS`: kill this process group, unless there is another line about it within this time;
+//! - `GROUP`: nothing is to be killed any more.
+//!
+//! The pipe ends when the worker does. Then the warden kills the groups that are left, and ends as well.
+//!
+//! Like `launch`, the call is not in the command line that people see.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process_group};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tollgate_base::boot_clock::millis_since_boot;
+
+/// The name of the call.
+const WARDEN: &str = "warden";
+
+/// How often the warden looks at the clock while commands run. Its timer stands still while the machine sleeps; the clock goes on.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A line is shorter than this.
+const LONGEST_LINE: usize = 64;
+
+/// Whether the call is exactly `tollgate warden`.
+pub(crate) fn is_called(mut words: impl Iterator<Item = OsString>) -> bool {
+    words.next();
+    words.next().is_some_and(|word| word == WARDEN) && words.next().is_none()
+}
+
+/// Sees to the commands of the worker at the other end of the standard input.
+pub(crate) fn run() -> ExitCode {
+    // A signal to everything that runs here must not leave the commands without their warden. It ends with its worker.
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        let _ = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
+    }
+    let mut groups = WatchedGroups::default();
+    let (pipe, mut unread) = (rustix::stdio::stdin(), Vec::new());
+    loop {
+        groups.kill_overdue(millis_since_boot());
+        let look =
+            (!groups.0.is_empty()).then(|| Timespec::try_from(LOOK.min(groups.left(millis_since_boot()))));
+        match poll(&mut [PollFd::new(&pipe, PollFlags::IN)], look.and_then(Result::ok).as_ref()) {
+            Err(Errno::INTR) | Ok(0) => continue,
+            Err(_) => break,
+            Ok(_) => {}
+        }
+        let mut read = [0; 4096];
+        match rustix::io::read(pipe, &mut read) {
+            Err(Errno::INTR) => {}
+            Err(_) | Ok(0) => break,
+            Ok(length) => unread.extend_from_slice(&read[..length]),
+        }
+        while let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = unread.drain(..=end).collect();
+            groups.hear(&line, millis_since_boot());
+        }
+        unread.truncate(LONGEST_LINE);
+    }
+    groups.kill_overdue(u64::MAX);
+    ExitCode::SUCCESS
+}
+
+/// The process groups that the warden knows, and when it kills each.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct WatchedGroups(BTreeMap<i32, u64>);
+
+impl WatchedGroups {
+    /// A line of the worker. One that is not understood changes nothing.
+    fn hear(&mut self, line: &[u8], now: u64) {
+        let mut words = str::from_utf8(line).unwrap_or_default().split_whitespace();
+        let Some(group) = words.next().and_then(|word| word.parse().ok()) else { return };
+        match words.next().map(str::parse::<u64>) {
+            Some(Ok(left)) => drop(self.0.insert(group, now.saturating_add(left))),
+            Some(Err(_)) => {}
+            None => drop(self.0.remove(&group)),
+        }
+    }
+
+    /// How long until the next group is killed.
+    fn left(&self, now: u64) -> Duration {
+        let next = self.0.values().min().copied().unwrap_or(u64::MAX);
+        Duration::from_millis(next.saturating_sub(now))
+    }
+
+    fn kill_overdue(&mut self, now: u64) {
+        self.0.retain(|group, at| {
+            let is_overdue = *at <= now;
+            if let Some(group) = Pid::from_raw(*group).filter(|_| is_overdue) {
+                // An error means that no process of the group is left.
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            !is_overdue
+        });
+    }
+}
+
+/// A worker's own end: the warden that sees to its commands.
+pub(crate) struct Warden {
+    program: PathBuf,
+    state: Mutex<WardenState>,
+}
+
+#[derive(Default)]
+struct WardenState {
+    process: Option<Child>,
+    /// What the warden was told: when each group is to be killed.
+    told: BTreeMap<i32, Instant>,
+}
+
+impl Warden {
+    /// The warden that this program, tollgate, will be.
+    pub(crate) fn new(program: PathBuf) -> Self {
+        Self { program, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, WardenState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts it, unless it runs: before a command starts that needs it.
+    pub(crate) fn ready(&self) -> io::Result<()> {
+        let mut state = self.state();
+        if state.process.is_none() {
+            state.process = Some(self.start()?);
+        }
+        Ok(())
+    }
+
+    /// Kill this group after this time, even if this process cannot.
+    pub(crate) fn kill_after(&self, group: Pid, left: Duration) -> io::Result<()> {
+        let mut state = self.state();
+        state.told.insert(group.as_raw_pid(), Instant::now() + left);
+        self.tell(&mut state, &line(group.as_raw_pid(), left))
+    }
+
+    /// Kill nothing: the group was killed, or its command has ended.
+    pub(crate) fn spare(&self, group: Pid) {
+        let mut state = self.state();
+        if state.told.remove(&group.as_raw_pid()).is_some() {
+            // If the warden is dead, it kills nothing.
+            let _ = self.tell(&mut state, &format!("{}\n", group.as_raw_pid()));
+        }
+    }
+
+    /// Writes a line. If somebody has killed the warden, starts another one that knows the same groups.
+    fn tell(&self, state: &mut WardenState, line_of_one: &str) -> io::Result<()> {
+        if let Some(mut pipe) = state.process.as_ref().and_then(|process| process.stdin.as_ref())
+            && pipe.write_all(line_of_one.as_bytes()).is_ok()
+        {
+            return Ok(());
+        }
+        state.end();
+        let process = state.process.insert(self.start()?);
+        let left = |until: &Instant| until.saturating_duration_since(Instant::now());
+        let lines: String = state.told.iter().map(|(group, until)| line(*group, left(until))).collect();
+        process.stdin.as_ref().map_or(Ok(()), |mut pipe| pipe.write_all(lines.as_bytes()))
+    }
+
+    fn start(&self) -> io::Result<Child> {
+        let mut command = Command::new(&self.program);
+        // A group of its own: Ctrl-C and Ctrl-Z do not reach it.
+        command.arg(WARDEN).current_dir("/").process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+    }
+}
+
+impl WardenState {
+    /// The pipe ends, and so does the warden.
+    fn end(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            drop(process.stdin.take());
+            let _ = process.wait();
+        }
+    }
+}
+
+impl Drop for WardenState {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn line(group: i32, left: Duration) -> String {
+    format!("{group} {}\n", left.as_millis())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_exact_call_of_the_worker_is_recognised() {
+        let is_warden = |call: &str| is_called(call.split(' ').map(OsString::from));
+        assert!(is_warden("tollgate warden"));
+        for call in ["tollgate", "tollgate work", "tollgate warden --help", "tollgate task warden"] {
+            assert!(!is_warden(call), "{call}");
+        }
+    }
+
+    #[test]
+    fn the_last_line_about_a_group_counts() {
+        let mut groups = WatchedGroups::default();
+        for line in ["17 500\n", "18 700\n", "17 900\n", "19 1\n", "19\n", "word 5\n", "18 soon\n", "\n"] {
+            groups.hear(line.as_bytes(), 1000);
+        }
+        assert_eq!(groups, WatchedGroups(BTreeMap::from([(17, 1900), (18, 1700)])));
+        assert_eq!(groups.left(1600), Duration::from_millis(100));
+        assert_eq!(groups.left(2000), Duration::ZERO);
+    }
+}

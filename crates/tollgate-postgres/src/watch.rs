@@ -1,11 +1,12 @@
 //! Wake-ups: a thread with a connection of its own that listens for notifications.
 //!
 //! Invariant: after every new connection the caller hears that anything may have changed, because notifications are lost
-//! while nobody listens.
+//! while nobody listens. A process can also die after its step, before the server has told the listeners of it. So the
+//! caller hears the same at every pulse if there were steps since the last one.
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch::{Receiver, Sender, channel};
 use tokio::time::timeout;
@@ -14,7 +15,7 @@ use tollgate_base::error::{Fault, Result};
 use tollgate_base::task::{State, TaskName};
 use tollgate_vault::store::{Hint, Noticed, Wake};
 
-use crate::link::Listen;
+use crate::link::{DbLink, Failure, Listen};
 use crate::pool::DbLinks;
 
 /// How often the listener makes sure that the server is there: a broken network is silent.
@@ -22,6 +23,10 @@ const PULSE: Duration = Duration::from_secs(15);
 
 /// The pause before the listener connects again.
 const RECONNECT: Duration = Duration::from_millis(500);
+
+/// How many steps were taken, and how many tasks were added, as far as numbers were taken for them. Heartbeats take none.
+const TAKEN: &str =
+    "select l.last_value, l.is_called, t.last_value, t.is_called from lines l, tasks_id_seq t";
 
 /// Listens until it is dropped.
 pub(crate) struct Listener {
@@ -55,8 +60,9 @@ fn run(links: &DbLinks, states: &[State], wake: &Wake, mut stopped: Receiver<()>
                 }
             }))
         };
-        if let Ok(link) = links.connect(hand_on)
+        if let Ok(mut link) = links.connect(hand_on)
             && link.execute(&channel).is_ok()
+            && let Ok(mut known) = taken(&mut link, links)
         {
             wake(Hint::Everything);
             while !link.is_closed() {
@@ -65,17 +71,30 @@ fn run(links: &DbLinks, states: &[State], wake: &Wake, mut stopped: Receiver<()>
                 if is_over {
                     return;
                 }
-                if link.execute("select 1").is_err() {
-                    break;
+                match taken(&mut link, links) {
+                    Err(_) => break,
+                    Ok(now) if now == known => {}
+                    Ok(now) => {
+                        known = now;
+                        wake(Hint::Everything);
+                    }
                 }
             }
         }
         // Nothing is connected, so nothing can wake this thread.
-        let end = std::time::Instant::now() + RECONNECT;
-        while stopped.has_changed().is_ok() && std::time::Instant::now() < end {
+        let end = Instant::now() + RECONNECT;
+        while stopped.has_changed().is_ok() && Instant::now() < end {
             thread::sleep(RECONNECT / 10);
         }
     }
+}
+
+/// Tells one state of these numbers from another.
+type Taken = Option<(i64, bool, i64, bool)>;
+
+fn taken(link: &mut DbLink, links: &DbLinks) -> Result<Taken, Failure> {
+    let rows = link.query(TAKEN, &[], Instant::now() + links.options.patience)?;
+    Ok(rows.first().map(|row| (row.get(0), row.get(1), row.get(2), row.get(3))))
 }
 
 /// What a notification says: `STATE/NAME` of a task that is there now, and `-STATE/NAME` of one that a step has taken from there.

@@ -208,6 +208,25 @@ fn a_task_that_was_claimed_has_not_come_to_the_queue() {
 }
 
 #[test]
+fn a_listener_looks_again_if_nobody_told_it_of_a_step() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start("fsync = off");
+    let store = server.store("untold");
+    let (heard, hints) = mpsc::channel();
+    let wake: Wake = Arc::new(move |hint| drop(heard.send(hint)));
+    let _watch = store.watch(&[State::NeedsAction], wake).unwrap().unwrap();
+    let next = || hints.recv_timeout(Duration::from_secs(60)).expect("a hint");
+    assert_eq!(next(), Hint::Everything, "it listens");
+    // As by a process that dies after its step, before the server has told the listeners.
+    let step = "set tollgate.tells = 'on'; set search_path = untold;
+        insert into tasks (name, state, text) values ('a.md', 'Needs_Action', 'x')";
+    server.sql().batch_execute(step).unwrap();
+    assert_eq!(next(), Hint::Everything);
+}
+
+#[test]
 fn what_a_person_changes_with_sql_is_seen() {
     if !is_installed() {
         return;

@@ -64,7 +64,7 @@ pub enum ClaimEnd {
 impl ClaimHandle {
     /// The handle of a claim that was asked for in this way.
     pub(crate) fn new(workspace: WorkspaceHandle, tasks: &Tasks, kind: ClaimKind, claimed: Claimed) -> Self {
-        let (vault, fence) = (tasks.vault.clone(), ClaimFence::of(&tasks.home));
+        let (vault, fence) = (tasks.vault.clone(), ClaimFence::of(&tasks.home, &tasks.vault));
         let shown = claimed.json();
         let Claimed { task, claim, lock, .. } = claimed;
         let heartbeat = match kind {

@@ -80,14 +80,13 @@ fn ledger_head(root: &Path) -> Result<Option<PathBuf>> {
 }
 
 /// How this process opens the vault of a workspace.
-pub(crate) fn task_options(workspace: &Workspace) -> Result<TaskOptions> {
-    let home = VaultHome::of(workspace.path(), workspace.settings())?;
+pub(crate) fn task_options(home: &VaultHome) -> Result<TaskOptions> {
     refuse_strangers(&home.root)?;
     Ok(TaskOptions {
         observer: None,
         own_ssh: text("GIT_SSH_COMMAND").or_else(|| text("GIT_SSH")).is_some(),
         ledger_head: ledger_head(&home.root)?,
-        login: login(&home)?,
+        login: login(home)?,
         passfile: text("PGPASSFILE").map(PathBuf::from).or_else(|| Some(folder("HOME")?.join(".pgpass"))),
     })
 }
@@ -114,6 +113,6 @@ pub(crate) fn given_fence(workspace: &Workspace) -> Result<Option<WriteFence>> {
         return Ok(None);
     };
     let (claim, task) = (claim.to_string_lossy().parse()?, task.to_string_lossy().parse()?);
-    let fence = ClaimFence::given(workspace, folder("TOLLGATE_VAULT").as_deref())?;
+    let fence = ClaimFence::given(workspace, folder("TOLLGATE_VAULT").as_deref(), task_options)?;
     Ok(fence.map(|fence| fence.around(task, claim)))
 }

@@ -7,7 +7,7 @@ use std::thread::sleep;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tollgate::State;
-use tollgate::tasks::{self, Tasks};
+use tollgate::tasks::{self, Tasks, VaultHome};
 use tollgate::vault::retry::with_retry;
 use tollgate::vault::shown::{MOST_SHOWN, Row};
 use tollgate::vault::{ClaimKind, ClaimQueue, ClaimRequest, Claimed, DenialReason, TaskName};
@@ -39,7 +39,7 @@ impl VaultHandle {
     /// Opens the vault of a workspace, and finishes or rolls back the steps of dead processes.
     pub fn open(handle: &WorkspaceHandle, missing: Missing) -> Answered<Self> {
         let workspace = handle.workspace(None)?;
-        let options = environment::task_options(&workspace)?;
+        let options = environment::task_options(&VaultHome::of(workspace.path(), workspace.settings())?)?;
         let tasks = match missing {
             Missing::Create => Some(tasks::create(&workspace, options)?),
             Missing::Fails => tasks::open(&workspace, options)?,

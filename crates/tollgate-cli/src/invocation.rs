@@ -257,7 +257,7 @@ impl Invocation {
             return Ok(None);
         };
         let (claim, task) = (claim.to_string_lossy().parse()?, task.to_string_lossy().parse()?);
-        let fence = ClaimFence::given(workspace, vault.as_deref())?;
+        let fence = ClaimFence::given(workspace, vault.as_deref(), |home| self.task_options(&home.root))?;
         Ok(fence.map(|fence| fence.around(task, claim)))
     }
 

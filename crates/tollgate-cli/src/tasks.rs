@@ -11,7 +11,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tollgate::error::{Fault, Result};
 use tollgate::settings::StoreChoice;
-use tollgate::tasks::{self, StoreLogin, TaskOptions, VaultHome, check_store};
+use tollgate::tasks::{self, Observer, StoreLogin, TaskOptions, VaultHome, check_store};
 use tollgate::vault::checkup::Synced;
 use tollgate::vault::view::{FolderView, Maintainer, Notice, ViewOptions};
 use tollgate::workspace::{STATE_FOLDER, Workspace, read_settings};
@@ -106,19 +106,25 @@ impl Invocation {
     /// The vault of an open workspace, if it has one.
     pub(crate) fn tasks_of(&self, workspace: &Workspace) -> Result<Option<LoggedVault>> {
         let home = VaultHome::of(workspace.path(), workspace.settings())?.root;
-        if let Some(owner) = self.trust().stranger(&home) {
-            return Err(Fault::Invalid { what: words::foreign_state(&home, owner) });
-        }
         let logs = AgentLogs::new(self.user_state(), workspace);
         let observer = logs.clone();
-        let options = TaskOptions {
-            observer: Some(Arc::new(move |entry| observer.event(entry))),
-            own_ssh: !self.plain_ssh(),
-            ledger_head: self.ledger_head(&home)?,
-            login: self.login_for(&home)?,
-            passfile: self.passfile(),
-        };
+        let observer: Observer = Arc::new(move |entry| observer.event(entry));
+        let options = TaskOptions { observer: Some(observer), ..self.task_options(&home)? };
         Ok(tasks::open(workspace, options)?.map(|open| LoggedVault { open, logs }))
+    }
+
+    /// How this process opens the vault of this workspace.
+    pub(crate) fn task_options(&self, home: &Path) -> Result<TaskOptions> {
+        if let Some(owner) = self.trust().stranger(home) {
+            return Err(Fault::Invalid { what: words::foreign_state(home, owner) });
+        }
+        Ok(TaskOptions {
+            observer: None,
+            own_ssh: !self.plain_ssh(),
+            ledger_head: self.ledger_head(home)?,
+            login: self.login_for(home)?,
+            passfile: self.passfile(),
+        })
     }
 
     /// The login for the engine that the configuration names. The configuration may come from somebody else, so the user must

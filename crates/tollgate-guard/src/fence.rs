@@ -20,5 +20,5 @@ pub struct LostClaim {
 }
 
 /// Looks for a claim under which the agent works and that it has lost. Called for every write while files are locked, so it
-/// must be quick and must not use the network. A fault prevents the write.
+/// must be quick, and may use the network only now and then. A fault prevents the write.
 pub type WriteFence = Arc<dyn Fn() -> Result<Option<LostClaim>> + Send + Sync>;

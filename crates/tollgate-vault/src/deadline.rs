@@ -7,6 +7,9 @@
 //! Invariants: a deadline is not later than the end of the lease that the store has confirmed, counted from before the store
 //! was asked, by a clock that nobody can set. What was asked for later counts: a renewal that is written late does not bring
 //! back a claim that has ended. No file, or one from before a restart of the machine, means that the claim has ended.
+//!
+//! A person may take a claim away before its lease is over, on another machine. So the store is asked from time to time:
+//! [`ClaimDeadlines::is_due`].
 
 use std::fs;
 use std::io;
@@ -35,6 +38,10 @@ const MARGIN: u32 = 12;
 /// No write takes longer than this.
 const LONGEST_MARGIN: Duration = Duration::from_secs(10);
 
+/// How long this machine may believe that nobody has taken a claim away. With a short lease it is half of the lease, so that a claim
+/// whose owner sends heartbeats needs no further question.
+const BELIEVED: Duration = Duration::from_secs(30);
+
 /// After this time nobody writes a file again that was not written since.
 const FORGOTTEN: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -54,6 +61,9 @@ struct DeadlineFile {
     heard_ms: u64,
     /// When the claim ends. `None`: it lasts until its owner ends it.
     until_ms: Option<u64>,
+    /// When the store was last asked whether somebody has taken the claim away, whatever it said.
+    #[serde(default)]
+    asked_ms: u64,
 }
 
 impl ClaimDeadlines {
@@ -68,6 +78,26 @@ impl ClaimDeadlines {
         Ok(self.read(claim)?.is_some_and(|file| {
             file.boot == boot && file.heard_ms <= now && file.until_ms.is_none_or(|until| now < until)
         }))
+    }
+
+    /// Whether it is time to ask the store if somebody has taken this claim away. If so, notes that it is asked now: a store
+    /// that does not answer is not asked again for every write.
+    pub fn is_due(&self, claim: &ClaimId) -> Result<bool> {
+        let (now, boot) = (millis_since_boot(), boot_id());
+        let is_old = |file: &DeadlineFile| {
+            let believed = u64::try_from(BELIEVED.as_millis()).unwrap_or(u64::MAX);
+            let half = file.until_ms.map_or(u64::MAX, |until| until.saturating_sub(file.heard_ms) / 2);
+            file.boot == boot && now.saturating_sub(file.heard_ms.max(file.asked_ms)) >= believed.min(half)
+        };
+        if !self.is_before(claim)? || !self.read(claim)?.is_some_and(|file| is_old(&file)) {
+            return Ok(false);
+        }
+        let Some(_lock) = self.lock()? else { return Ok(false) };
+        // Another process may have asked in the meantime, or ended the claim.
+        let Some(mut file) = self.read(claim)?.filter(is_old) else { return Ok(false) };
+        file.asked_ms = now;
+        self.replace(claim, &file)?;
+        Ok(true)
     }
 
     /// A claim is about to be made.
@@ -136,9 +166,8 @@ impl ClaimDeadlines {
         may_replace: impl Fn(u64) -> bool,
     ) -> Result<()> {
         fs::create_dir_all(&self.folder).at("make the folder", &self.folder)?;
-        let lock = self.folder.join("lock");
-        let Some(_lock) = Lock::acquire(&lock, LOCK_WAIT)? else {
-            return Err(Fault::Locked { path: lock, waited_s: LOCK_WAIT.as_secs() });
+        let Some(_lock) = self.lock()? else {
+            return Err(Fault::Locked { path: self.folder.join("lock"), waited_s: LOCK_WAIT.as_secs() });
         };
         let boot = boot_id();
         // A damaged file says nothing.
@@ -146,8 +175,15 @@ impl ClaimDeadlines {
         if known.is_some_and(|known| known.boot == boot && !may_replace(known.heard_ms)) {
             return Ok(());
         }
-        let file = DeadlineFile { format: FORMAT, boot, heard_ms, until_ms };
-        let bytes = serde_json::to_vec(&file).map_err(|error| Fault::invalid(error.to_string()))?;
+        self.replace(claim, &DeadlineFile { format: FORMAT, boot, heard_ms, until_ms, asked_ms: 0 })
+    }
+
+    fn lock(&self) -> Result<Option<Lock>> {
+        Lock::acquire(&self.folder.join("lock"), LOCK_WAIT)
+    }
+
+    fn replace(&self, claim: &ClaimId, file: &DeadlineFile) -> Result<()> {
+        let bytes = serde_json::to_vec(file).map_err(|error| Fault::invalid(error.to_string()))?;
         // Not flushed: after a power cut the machine starts again, and the file says nothing any more.
         replace_file(&self.path(claim), &bytes, Durability::Fast)
     }

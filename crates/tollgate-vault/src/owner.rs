@@ -157,7 +157,10 @@ impl Vault {
     pub fn verify(&self, task: &TaskName, id: &ClaimId, now: Timestamp) -> Result<bool> {
         let lease = self.terms().lease;
         let claim = self.store().claim_of(task, now)?.filter(|claim| claim.id == *id);
-        let Some(claim) = claim else { return Ok(false) };
+        let Some(claim) = claim else {
+            self.deadlines().map_or(Ok(()), |deadlines| deadlines.end(id))?;
+            return Ok(false);
+        };
         if claim.lease_until().is_none_or(|until| until >= lease_until(now, lease / 2)) {
             return Ok(true);
         }

@@ -254,7 +254,12 @@ impl Vault {
             // The record of this name belongs to the other task. The step would take its owner's claim away.
             return Ok(Err(Denial::Twin(step.task, twin.clone())));
         }
-        Ok(self.apply(&step)?.landed()?.ok_or(Denial::Changed(step.task)))
+        let landed = self.apply(&step)?.landed()?;
+        if let (Some(_), Some(claim), Some(deadlines)) = (&landed, &found.record.claim, &self.deadlines) {
+            // If it fails, the claim ends at its deadline.
+            let _ = deadlines.end(&claim.id);
+        }
+        Ok(landed.ok_or(Denial::Changed(step.task)))
     }
 
     /// Applies a step. If its answer is lost, applies the same step again: the store sees by its id whether it was taken.

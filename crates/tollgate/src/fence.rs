@@ -2,57 +2,93 @@
 //!
 //! The guard asks before every change and the vault knows the answer; here the two meet. The answer comes from files of this
 //! machine, without the network and without opening the vault: from the claim records of a vault in folders, and from the
-//! deadlines of the claims on a store that other machines share.
+//! deadlines of the claims on a store that other machines share. On an engine, a person may end a claim from another machine
+//! before its deadline, so the engine itself is asked from time to time, at most every 30 seconds.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
+use jiff::Timestamp;
 use tollgate_base::error::Result;
 use tollgate_base::name::ClaimId;
 use tollgate_base::settings::StoreChoice;
 use tollgate_base::task::TaskName;
 pub use tollgate_guard::fence::{LostClaim, WriteFence};
 use tollgate_guard::workspace::Workspace;
-use tollgate_vault::{ClaimDeadlines, FolderStore};
+use tollgate_vault::{ClaimDeadlines, FolderStore, Vault};
 
-use crate::tasks::{VaultHome, deadlines_in};
+use crate::tasks::{TaskOptions, VaultHome, deadlines_in, open_at};
+
+/// How long a write waits for the engine. Files are locked meanwhile. If the engine does not answer, the deadline decides.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Opens the vault of the claims.
+type OpenVault = Arc<dyn Fn() -> Result<Vault> + Send + Sync>;
 
 /// Knows which claims of a vault still own their tasks.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ClaimFence {
     /// The vault whose folders have the claim records, unless an engine has them.
     records: Option<PathBuf>,
     /// The deadlines, if other machines share the store.
     deadlines: Option<ClaimDeadlines>,
+    /// How to ask the engine, if the vault is in one.
+    engine: Option<OpenVault>,
 }
 
 impl ClaimFence {
-    /// The fence of the vault of this workspace.
-    pub fn of(home: &VaultHome) -> Self {
-        let store = home.settings.vault.chosen_store();
-        let has_records = !matches!(store, StoreChoice::Engine(_));
+    /// The fence of an open vault.
+    pub fn of(home: &VaultHome, vault: &Vault) -> Self {
+        let vault = vault.clone();
+        let open: OpenVault = Arc::new(move || Ok(vault.clone()));
+        Self::new(home, home.is_in_engine().then_some(open))
+    }
+
+    fn new(home: &VaultHome, engine: Option<OpenVault>) -> Self {
+        let is_shared = *home.settings.vault.chosen_store() != StoreChoice::Folder;
         Self {
-            records: has_records.then(|| home.tasks_folder()),
-            deadlines: (*store != StoreChoice::Folder).then(|| deadlines_in(&home.folder())),
+            records: (!home.is_in_engine()).then(|| home.tasks_folder()),
+            deadlines: is_shared.then(|| deadlines_in(&home.folder())),
+            engine,
         }
     }
 
     /// The fence of the vault under whose claim a process was started: that of this workspace, if it is known, else that of the
-    /// workspace in which the process works. `None` if it has no vault.
-    pub fn given(workspace: &Workspace, home: Option<&Path>) -> Result<Option<Self>> {
+    /// workspace in which the process works. `None` if it has no vault. The options are asked for if the vault is in an engine; if
+    /// there are none, the engine cannot be asked, and the deadline decides.
+    pub fn given(
+        workspace: &Workspace,
+        home: Option<&Path>,
+        options: impl FnOnce(&VaultHome) -> Result<TaskOptions>,
+    ) -> Result<Option<Self>> {
         let home = match home {
             Some(root) => VaultHome::at(root.to_owned())?,
             None => VaultHome::of(workspace.path(), workspace.settings())?,
         };
-        Ok(home.has_vault().then(|| Self::of(&home)))
+        if !home.has_vault() {
+            return Ok(None);
+        }
+        let engine = if home.is_in_engine() { options(&home).ok() } else { None }.map(|options| {
+            let (workspace, home) = (workspace.clone(), home.clone());
+            let open: OpenVault = Arc::new(move || Ok(open_at(&workspace, &home, options.clone())?.vault));
+            open
+        });
+        Ok(Some(Self::new(&home, engine)))
     }
 
     /// Whether a claim still owns its task, as far as this machine knows.
     pub fn is_owned(&self, task: &TaskName, claim: &ClaimId) -> Result<bool> {
-        if let Some(deadlines) = &self.deadlines
-            && !deadlines.is_before(claim)?
-        {
-            return Ok(false);
+        if let Some(deadlines) = &self.deadlines {
+            if let Some(open) = &self.engine
+                && deadlines.is_due(claim)?
+            {
+                ask(Arc::clone(open), task.clone(), claim.clone());
+            }
+            if !deadlines.is_before(claim)? {
+                return Ok(false);
+            }
         }
         self.records.as_deref().map_or(Ok(true), |vault| FolderStore::is_owned(vault, task, claim))
     }
@@ -67,4 +103,15 @@ impl ClaimFence {
         let lost = || LostClaim { task: task.clone(), claim: claim.clone() };
         Ok((!self.is_owned(task, claim)?).then(lost))
     }
+}
+
+/// Asks the engine whether a claim still owns its task. If not, its deadline is over. If the answer takes too long, it counts for
+/// later writes.
+fn ask(open: OpenVault, task: TaskName, claim: ClaimId) {
+    let (answer, answered) = mpsc::channel();
+    thread::spawn(move || {
+        let verified = open().and_then(|vault| vault.verify(&task, &claim, Timestamp::now()));
+        let _ = answer.send(verified.is_ok());
+    });
+    let _ = answered.recv_timeout(PATIENCE);
 }

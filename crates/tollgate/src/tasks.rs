@@ -205,7 +205,7 @@ pub fn open_in(workspace: &Workspace, store: StoreChoice, options: TaskOptions) 
     open_store(workspace, &home, options, EngineLines::InTheEngine)
 }
 
-fn open_at(workspace: &Workspace, home: &VaultHome, options: TaskOptions) -> Result<Tasks> {
+pub(crate) fn open_at(workspace: &Workspace, home: &VaultHome, options: TaskOptions) -> Result<Tasks> {
     open_store(workspace, home, options, EngineLines::HereToo)
 }
 

@@ -49,13 +49,17 @@ type TakenClaims = Arc<Mutex<HashMap<ClaimId, (TaskName, Option<ClaimLock>)>>>;
 
 /// Refuses all writes while one of these claims is lost.
 fn fence(server: &Server, claims: &TakenClaims) -> WriteFence {
-    let (workspace, claims) = (server.gate().workspace().clone(), Arc::clone(claims));
+    let (server, claims) = (server.clone(), Arc::clone(claims));
     Arc::new(move || {
         let taken: Vec<_> = lock(&claims).iter().map(|(id, (task, _))| (id.clone(), task.clone())).collect();
         if taken.is_empty() {
             return Ok(None);
         }
-        let fence = ClaimFence::of(&VaultHome::of(workspace.path(), workspace.settings())?);
+        // It has made these claims.
+        let Some(tasks) = server.tasks() else { return Ok(None) };
+        let workspace = server.gate().workspace();
+        let home = VaultHome::of(workspace.path(), workspace.settings())?;
+        let fence = ClaimFence::of(&home, &tasks.vault);
         for (id, task) in taken {
             if let Some(lost) = fence.lost(&task, &id)? {
                 return Ok(Some(lost));

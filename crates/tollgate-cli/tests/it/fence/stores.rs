@@ -108,6 +108,36 @@ fn the_owner_writes_until_its_release(shared: &impl Shared) {
     lets_through(&world, None, DOORS[0]);
 }
 
+/// A person takes the task back, on this machine or on another: the claim writes at no door, long before its lease is over.
+fn a_claim_that_a_person_ends_writes_at_no_door(shared: &impl Shared) {
+    // The store is asked again after half of this.
+    let lease = "20s";
+    let (one, other) = (shared.machine(lease), shared.machine(lease));
+    add(&one);
+    let claimed = claim(&one);
+    lets_through(&one, Some(&claimed), DOORS[0]);
+    one.tollgate(["task", "return", "x"]).typed("yes").is(0);
+    for door in DOORS {
+        refuses(&one, &claimed, door);
+    }
+    let began = Instant::now();
+    let claimed = claim(&one);
+    other.tollgate(["task", "return", "x"]).typed("yes").is(0);
+    let wrote = || {
+        one.puts("a", "one");
+        under(Some(&claimed), one.tollgate(["write", "a", "--json"])).stdin("mine").ends()
+    };
+    until("a write to be refused", || (wrote().code() != Some(0)).then_some(()));
+    assert!(
+        began.elapsed() < Duration::from_secs(15),
+        "long before the lease is over: {:?}",
+        began.elapsed()
+    );
+    for door in DOORS {
+        refuses(&one, &claimed, door);
+    }
+}
+
 /// A machine whose lease is over, and whose task another machine has, writes at no door.
 fn a_lost_claim_writes_at_no_door(shared: &impl Shared) {
     let (one, other) = (shared.machine("2s"), shared.machine("2s"));
@@ -260,6 +290,18 @@ on_every_store! {
         over_git_a_process_that_outlives_its_worker_is_fenced,
         on_etcd_a_process_that_outlives_its_worker_is_fenced,
         on_postgresql_a_process_that_outlives_its_worker_is_fenced;
+}
+
+#[test]
+fn on_etcd_a_claim_that_a_person_ends_writes_at_no_door() {
+    a_claim_that_a_person_ends_writes_at_no_door(&etcd());
+}
+
+#[test]
+fn on_postgresql_a_claim_that_a_person_ends_writes_at_no_door() {
+    if let Some(postgres) = postgres() {
+        a_claim_that_a_person_ends_writes_at_no_door(&postgres);
+    }
 }
 
 #[test]

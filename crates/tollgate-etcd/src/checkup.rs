@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
 use tollgate_base::error::Result;
 use tollgate_base::name::random_id;
 use tollgate_vault::checkup::Finding;
@@ -33,14 +34,15 @@ impl Inside {
             return Ok(findings);
         }
         findings.push(self.may_write());
-        findings.push(
-            match self.client.call::<MembersAnswer>("/v3/cluster/member/list", &(), self.client.deadline) {
-                Err(error) => {
-                    Finding::warning(format!("the members are unknown: {}", error.fault(&self.client.shown)))
-                }
-                Ok(MembersAnswer { members }) => members_finding(members.len()),
-            },
-        );
+        // An object, because etcd 3.6 refuses `null`.
+        let all = json!({});
+        let members = self.client.call("/v3/cluster/member/list", &all, self.client.deadline);
+        findings.push(match members {
+            Err(error) => {
+                Finding::warning(format!("the members are unknown: {}", error.fault(&self.client.shown)))
+            }
+            Ok(MembersAnswer { members }) => members_finding(members.len()),
+        });
         findings.push(self.size()?);
         Ok(findings)
     }

@@ -4,6 +4,7 @@ mod archive;
 mod cluster;
 mod conforming;
 mod engine;
+mod fake_node;
 mod format;
 mod namesakes;
 mod queue;

@@ -14,7 +14,7 @@ use tollgate_vault::checkup::Finding;
 use tollgate_vault::claim_lock::Liveness;
 use tollgate_vault::event::{Entry, EventPage, Journal};
 use tollgate_vault::figures::Tally;
-use tollgate_vault::store::{QueuePage, Scan, TaskSummary, Wake, Watch};
+use tollgate_vault::store::{Hint, QueuePage, Scan, TaskSummary, Wake, Watch};
 use tollgate_vault::{Claim, ClaimLock, State, Step, StepOutcome, Store, Task};
 
 use crate::archive::KEEP;
@@ -100,11 +100,15 @@ impl EtcdStore {
         let mut view = inside.view.lock().unwrap_or_else(PoisonError::into_inner);
         if view.as_ref().is_none_or(|view| view.heard.elapsed() > STALE) {
             let is_first = view.is_none();
-            let view = view.insert(feed::load(inside)?);
+            let found = look(view.insert(feed::load(inside)?));
+            drop(view);
             if is_first {
                 feed::start(&self.inside);
+            } else {
+                // What happened while nothing was heard is in the view now, so no watch will tell it.
+                inside.wake(&[Hint::Everything]);
             }
-            return Ok(look(view));
+            return Ok(found);
         }
         view.as_ref().map(look).ok_or_else(|| Fault::invalid("the view is gone"))
     }

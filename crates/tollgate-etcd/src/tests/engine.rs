@@ -203,3 +203,19 @@ fn every_request_has_an_object_as_its_body() {
         assert!(body.starts_with('{'), "{path}: {body}");
     }
 }
+
+#[test]
+fn a_view_that_is_made_again_after_an_outage_wakes_those_who_watch() {
+    let cluster = Cluster::start();
+    let store = shared(&cluster.url(), "one");
+    let (tell, told) = std::sync::mpsc::channel();
+    let wake = move |hint: Hint| tell.send(hint).unwrap();
+    let _watch = store.watch(&[State::NeedsAction], std::sync::Arc::new(wake)).unwrap().expect("it can tell");
+    let age = |view: &mut View| view.heard = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
+    // The thread that feeds the view may hear something at any moment, which makes the view young again.
+    until("the view to be made again", || {
+        store.inside.with_view(age);
+        waiting(&*store);
+        told.try_iter().any(|hint| hint == Hint::Everything)
+    });
+}

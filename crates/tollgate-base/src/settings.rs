@@ -166,7 +166,8 @@ pub struct VaultSettings {
     pub branch: String,
     /// With git: the prefix of the refs that hold claims.
     pub claim_refs: String,
-    /// With git: how long the remote may take for one answer.
+    /// How long the remote or the engine may take for one answer.
+    #[serde(deserialize_with = "long_enough_for_an_answer")]
     pub remote_timeout: Wait,
     /// Removed: naming it is an error that says so.
     #[serde(deserialize_with = "offline_was_removed")]
@@ -350,6 +351,17 @@ pub enum Sync {
     None,
     /// Through a git remote.
     Git,
+}
+
+/// The shortest `remote_timeout`. A connection with TLS to another continent takes about as long.
+const SHORTEST_ANSWER: Wait = Wait(Duration::from_millis(500));
+
+fn long_enough_for_an_answer<'de, D: Deserializer<'de>>(value: D) -> Result<Wait, D::Error> {
+    let wait = Wait::deserialize(value)?;
+    if wait < SHORTEST_ANSWER {
+        return Err(D::Error::custom("`remote_timeout` is too short for an answer: write at least `500ms`"));
+    }
+    Ok(wait)
 }
 
 fn offline_was_removed<'de, D: Deserializer<'de>>(_: D) -> Result<(), D::Error> {
@@ -587,6 +599,7 @@ mod tests {
             ("version = 2\nnew_key = 1", "has version 2"),
             ("not toml", "not toml"),
             ("[vault]\nlease = \"soon\"", "soon"),
+            ("[vault]\nremote_timeout = \"499ms\"", "at least `500ms`"),
             ("[vault]\nsync = \"dropbox\"", "dropbox"),
             ("[vault]\nstore = \"dropbox\"", "dropbox"),
             ("[vault]\nstore = \"etcd://a:b@c:1/x\"", "TOLLGATE_STORE_PASSWORD"),

@@ -67,7 +67,7 @@ impl ProcessLease {
 
     /// A call about the lease must not take so long that the lease is over before the work is stopped.
     fn patience(&self, client: &Client) -> Duration {
-        (self.term / 6).clamp(Duration::from_millis(300), client.deadline)
+        (self.term / 6).max(Duration::from_millis(300)).min(client.deadline)
     }
 
     /// The lease of this process, which is alive and has most of its term left.
@@ -201,4 +201,22 @@ pub(crate) fn lease_of(claim: &ClaimId) -> i64 {
 fn lease_id(hex: &str) -> i64 {
     let bits = u64::from_str_radix(hex, 16).unwrap_or(1) & (i64::MAX as u64);
     (bits as i64).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::url::EtcdUrl;
+
+    #[test]
+    fn a_call_about_the_lease_is_shorter_than_the_lease_and_than_any_other_call() {
+        let url = EtcdUrl::parse("etcd://127.0.0.1:1/x").unwrap();
+        let ms = Duration::from_millis;
+        for (lease, deadline, patience) in
+            [(60_000, 10_000, 10_000), (12_000, 10_000, 2_000), (1_000, 10_000, 300), (60_000, 200, 200)]
+        {
+            let client = Client::new(&url, None, ms(deadline), std::path::Path::new(".")).unwrap();
+            assert_eq!(ProcessLease::new(ms(lease), "here").patience(&client), ms(patience), "{lease}");
+        }
+    }
 }

@@ -118,6 +118,7 @@ impl Client {
             .proxy(None)
             .max_redirects(0)
             .user_agent("tollgate")
+            .timeout_resolve(Some(PER_NODE))
             .timeout_connect(Some(PER_NODE));
         if let Some(files) = &url.tls {
             config = config.tls_config(tls(files, base)?);
@@ -192,8 +193,7 @@ impl Client {
         let (mut tried, mut was_sent, mut logins) = (0, false, 0);
         loop {
             let number = self.current.load(Ordering::Relaxed) % self.nodes.len();
-            let left = over.saturating_duration_since(Instant::now());
-            let failed = match self.try_call(number, path, &body, left) {
+            let failed = match self.try_call(number, path, &body, over) {
                 Ok(text) => {
                     *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = None;
                     return serde_json::from_slice(&text).map_err(|error| unreadable(&error));
@@ -244,17 +244,12 @@ impl Client {
     }
 
     /// One try, which is over when the call is. The node must begin to answer soon; a large answer may take longer.
-    fn try_call(&self, number: usize, path: &str, body: &[u8], left: Duration) -> Tried<Vec<u8>> {
-        let limit = left.min(PER_NODE);
-        self.check_version(number, limit)?;
-        let token = self.token(number, limit)?;
-        let mut answer = self.post(
-            number,
-            path,
-            body,
-            token.as_deref(),
-            RequestLimits { answer: left, whole: Some(left), begin: limit },
-        )?;
+    fn try_call(&self, number: usize, path: &str, body: &[u8], over: Instant) -> Tried<Vec<u8>> {
+        self.check_version(number, over)?;
+        let token = self.token(number, over)?;
+        let left = left_until(over)?;
+        let limits = RequestLimits { answer: left, whole: Some(left), begin: left.min(PER_NODE) };
+        let mut answer = self.post(number, path, body, token.as_deref(), limits)?;
         let text = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
         let text = text.map_err(|error| Failed::Lost(error.to_string()))?;
         if answer.status().is_success() { Ok(text) } else { Err(said(answer.status().as_u16(), &text)) }
@@ -286,36 +281,39 @@ impl Client {
     }
 
     /// The token of our login on the nodes; `None` without a login.
-    fn token(&self, number: usize, limit: Duration) -> Tried<Option<String>> {
+    fn token(&self, number: usize, over: Instant) -> Tried<Option<String>> {
         let Some(login) = &self.login else { return Ok(None) };
-        let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
-        if token.is_none() {
-            let body = json!({ "name": login.user, "password": login.password }).to_string();
-            let mut answer =
-                self.post(number, "/v3/auth/authenticate", body.as_bytes(), None, RequestLimits::all(limit))?;
-            let text = answer.body_mut().read_to_vec().map_err(|error| Failed::Lost(error.to_string()))?;
-            if !answer.status().is_success() {
-                // Nothing but the login was sent.
-                return Err(match said(answer.status().as_u16(), &text) {
-                    Failed::Said { code: code::INVALID_ARGUMENT, message } => {
-                        Failed::Said { code: code::DENIED, message }
-                    }
-                    failed => failed,
-                });
-            }
-            let read: TokenAnswer = serde_json::from_slice(&text).unwrap_or_default();
-            *token = Some(read.token);
+        let known = self.token.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if known.is_some() {
+            return Ok(known);
         }
-        Ok(token.clone())
+        // Nobody holds the token while a node is asked for one, so two threads may both ask. If one waited for the other, its
+        // call could end late.
+        let body = json!({ "name": login.user, "password": login.password }).to_string();
+        let limits = RequestLimits::all(left_until(over)?.min(PER_NODE));
+        let mut answer = self.post(number, "/v3/auth/authenticate", body.as_bytes(), None, limits)?;
+        let text = answer.body_mut().read_to_vec().map_err(|error| Failed::Lost(error.to_string()))?;
+        if !answer.status().is_success() {
+            // Nothing but the login was sent.
+            return Err(match said(answer.status().as_u16(), &text) {
+                Failed::Said { code: code::INVALID_ARGUMENT, message } => {
+                    Failed::Said { code: code::DENIED, message }
+                }
+                failed => failed,
+            });
+        }
+        let TokenAnswer { token } = serde_json::from_slice(&text).unwrap_or_default();
+        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
+        Ok(Some(token))
     }
 
     /// Refuses versions that are too old, or that lose data.
-    fn check_version(&self, number: usize, limit: Duration) -> Tried<()> {
+    fn check_version(&self, number: usize, over: Instant) -> Tried<()> {
         let node = &self.nodes[number];
         if node.checked.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let version = self.version(number, limit)?;
+        let version = self.version(number, left_until(over)?.min(PER_NODE))?;
         if let Some(why) = wrong_version(&version) {
             return Err(Failed::Said { code: code::PRECONDITION, message: format!("{}: {why}", node.base) });
         }
@@ -347,10 +345,9 @@ impl Client {
             "start_revision": from.to_string(),
         } });
         let number = self.current.load(Ordering::Relaxed) % self.nodes.len();
-        let opened = self
-            .check_version(number, PER_NODE)
-            .and_then(|()| self.token(number, PER_NODE))
-            .and_then(|token| {
+        let soon = || Instant::now() + PER_NODE;
+        let opened =
+            self.check_version(number, soon()).and_then(|()| self.token(number, soon())).and_then(|token| {
                 let body = body.to_string();
                 let limits = RequestLimits { begin: PER_NODE, answer: WATCH, whole: None };
                 self.post(number, "/v3/watch", body.as_bytes(), token.as_deref(), limits)
@@ -390,7 +387,7 @@ impl Client {
             let (text, date) = self.get(number, "/version", PER_NODE)?;
             let asked = jiff::Timestamp::now();
             let version: VersionAnswer = serde_json::from_slice(&text).unwrap_or_default();
-            let token = self.token(number, PER_NODE)?;
+            let token = self.token(number, Instant::now() + PER_NODE)?;
             let (path, limits) = ("/v3/maintenance/status", RequestLimits::all(PER_NODE));
             let mut answer = self.post(number, path, b"{}", token.as_deref(), limits)?;
             let text = answer.body_mut().read_to_vec().map_err(|error| Failed::Lost(error.to_string()))?;
@@ -428,6 +425,12 @@ impl RequestLimits {
     fn all(limit: Duration) -> Self {
         Self { begin: limit, answer: limit, whole: Some(limit) }
     }
+}
+
+/// The time until then. A failure if there is none, because the HTTP library would wait for a second.
+fn left_until(over: Instant) -> Tried<Duration> {
+    let left = over.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(Failed::Unsent("the time for this call is over".to_owned())) } else { Ok(left) }
 }
 
 /// Why one node did not do what was asked.

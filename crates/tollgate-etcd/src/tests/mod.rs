@@ -3,6 +3,7 @@
 mod archive;
 mod cluster;
 mod conforming;
+mod deadlines;
 mod engine;
 mod fake_node;
 mod format;

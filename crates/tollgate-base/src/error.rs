@@ -88,7 +88,7 @@ pub enum Fault {
         what: String,
     },
     /// The git remote rejected the push.
-    #[error("the remote `{remote}` refused the push: {what}")]
+    #[error("the remote `{remote}` refused: {what}")]
     RemoteRefused {
         /// The name of the remote.
         remote: String,
@@ -137,7 +137,7 @@ impl Fault {
             Self::Unreachable { .. } => {
                 "nothing was claimed; check the connection with `tollgate doctor`, then try again"
             }
-            Self::RemoteRefused { .. } => "run `tollgate doctor` to see which pushes the remote must allow",
+            Self::RemoteRefused { .. } => "run `tollgate doctor` to see what the remote must allow",
             Self::Undelivered { .. } => {
                 "no event is lost: run the same command again to continue after the last event that was taken"
             }

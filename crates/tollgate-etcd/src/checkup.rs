@@ -9,7 +9,7 @@ use tollgate_base::error::Result;
 use tollgate_base::name::random_id;
 use tollgate_vault::checkup::Finding;
 
-use crate::client::{NodeReport, wrong_version};
+use crate::client::{CallError, Failed, NodeReport, Tried, wrong_version};
 use crate::inside::Inside;
 use crate::message::{Act, MembersAnswer, Range, Txn};
 
@@ -29,7 +29,7 @@ impl Inside {
         // Most of them decide; the others are missed only when another one fails.
         let are_enough = 2 * answering > nodes.len();
         let mut findings: Vec<Finding> =
-            nodes.iter().flat_map(|(node, report)| node_findings(node, report, are_enough)).collect();
+            nodes.into_iter().flat_map(|(node, report)| node_findings(&node, report, are_enough)).collect();
         if answering == 0 {
             return Ok(findings);
         }
@@ -77,15 +77,22 @@ impl Inside {
     }
 }
 
-fn node_findings(node: &str, report: &Result<NodeReport, String>, are_enough: bool) -> Vec<Finding> {
-    let report = match report {
-        Ok(report) => report,
-        Err(why) => {
-            let what = format!("the node `{node}` does not answer: {why}");
-            let found = if are_enough { Finding::warning(what) } else { Finding::problem(what) };
-            return vec![found.fix("start it, or check the address, the network and the login")];
-        }
+fn node_findings(node: &str, report: Tried<NodeReport>, are_enough: bool) -> Vec<Finding> {
+    let (what, fix) = match report {
+        Ok(report) => return report_findings(node, &report),
+        Err(Failed::Said { code, message }) => (
+            CallError::Refused { code, message }.fault(node).to_string(),
+            "check the user, the password and the client certificate, or the settings of the node",
+        ),
+        Err(failed) => (
+            format!("the node `{node}` does not answer: {}", failed.text()),
+            "start it, or check the address and the network",
+        ),
     };
+    vec![if are_enough { Finding::warning(what) } else { Finding::problem(what) }.fix(fix)]
+}
+
+fn report_findings(node: &str, report: &NodeReport) -> Vec<Finding> {
     let NodeReport { version, status, date, asked } = report;
     let mut findings = match wrong_version(version) {
         Some(why) => vec![Finding::problem(format!("the node `{node}`: {why}"))],

@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tollgate_base::error::{Fault, Result};
+use tollgate_base::visible::plain;
 use ureq::unversioned::transport::DefaultConnector;
 
 use crate::addresses::NodeAddresses;
@@ -40,6 +41,9 @@ pub(crate) const WATCH: Duration = Duration::from_secs(if cfg!(test) { 1 } else 
 
 /// More than the largest answer: a page of a thousand texts.
 const MAX_ANSWER: u64 = 1 << 31;
+
+/// The longest excerpt of a text for people, in bytes. The longest that etcd sends has about 400.
+const MAX_EXCERPT: usize = 600;
 
 /// Why a call has no answer.
 #[derive(Debug)]
@@ -75,6 +79,12 @@ impl CallError {
             Self::Refused { message, .. } if message.contains("user name is empty") => Fault::RemoteRefused {
                 remote: shown.to_owned(),
                 what: "it wants a user: set `TOLLGATE_STORE_USER` and `TOLLGATE_STORE_PASSWORD`".to_owned(),
+            },
+            Self::Refused { message, .. } if message.contains("CommonName") => Fault::RemoteRefused {
+                remote: shown.to_owned(),
+                what: format!(
+                    "it wants a login, and then it takes only a client certificate without a CommonName ({message})"
+                ),
             },
             Self::Refused { message, .. } => Fault::invalid(format!("`{shown}` answered: {message}")),
         }
@@ -333,8 +343,13 @@ impl Client {
         let unsent = |error: ureq::Error| Failed::Unsent(error.to_string());
         let mut answer = request.config().timeout_global(Some(limit)).build().call().map_err(unsent)?;
         let date = answer.headers().get("date").and_then(|date| date.to_str().ok()).map(str::to_owned);
-        let text = answer.body_mut().read_to_vec().map_err(|error| Failed::Unsent(error.to_string()))?;
-        Ok((text, date))
+        let text = answer.body_mut().read_to_vec().map_err(unsent)?;
+        match answer.status().as_u16() {
+            200..300 => Ok((text, date)),
+            // It may be better soon, and no call was sent yet.
+            status @ 500.. => Err(Failed::Unsent(said(status, &text).text())),
+            status => Err(said(status, &text)),
+        }
     }
 
     /// Everything that happens to keys with this prefix from a revision on, as lines of JSON. It ends after a while.
@@ -382,7 +397,7 @@ impl Client {
     }
 
     /// What each node says about itself, for a checkup: its address, and its version, status and date.
-    pub(crate) fn each_node(&self) -> Vec<(String, std::result::Result<NodeReport, String>)> {
+    pub(crate) fn each_node(&self) -> Vec<(String, Tried<NodeReport>)> {
         let look = |number: usize| -> Tried<NodeReport> {
             let (text, date) = self.get(number, "/version", PER_NODE)?;
             let asked = jiff::Timestamp::now();
@@ -391,12 +406,14 @@ impl Client {
             let (path, limits) = ("/v3/maintenance/status", RequestLimits::all(PER_NODE));
             let mut answer = self.post(number, path, b"{}", token.as_deref(), limits)?;
             let text = answer.body_mut().read_to_vec().map_err(|error| Failed::Lost(error.to_string()))?;
+            if !answer.status().is_success() {
+                return Err(said(answer.status().as_u16(), &text));
+            }
             let status = serde_json::from_slice(&text).map_err(|error| Failed::Lost(error.to_string()))?;
             Ok(NodeReport { version: version.etcdserver, status, date, asked })
         };
-        let shown = |node: &Node| node.base.clone();
         let numbered = self.nodes.iter().enumerate();
-        numbered.map(|(number, node)| (shown(node), look(number).map_err(Failed::text))).collect()
+        numbered.map(|(number, node)| (node.base.clone(), look(number))).collect()
     }
 }
 
@@ -434,7 +451,7 @@ fn left_until(over: Instant) -> Tried<Duration> {
 }
 
 /// Why one node did not do what was asked.
-enum Failed {
+pub(crate) enum Failed {
     /// It answered with an error.
     Said { code: i64, message: String },
     /// The question was sent, the answer did not arrive.
@@ -443,10 +460,10 @@ enum Failed {
     Unsent(String),
 }
 
-type Tried<T> = std::result::Result<T, Failed>;
+pub(crate) type Tried<T> = std::result::Result<T, Failed>;
 
 impl Failed {
-    fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         match self {
             Self::Said { message, .. } => message,
             Self::Lost(why) | Self::Unsent(why) => why,
@@ -468,13 +485,23 @@ fn lost(error: ureq::Error) -> Failed {
 fn said(status: u16, text: &[u8]) -> Failed {
     let read: ErrorAnswer = serde_json::from_slice(text).unwrap_or_default();
     let message = [read.message, read.error].into_iter().find(|text| !text.is_empty());
-    let message = message.unwrap_or_else(|| format!("HTTP status {status}"));
+    let message = message.unwrap_or_else(|| excerpt(status, text));
     let code = match (read.code, status) {
         (0, 500..) => code::UNAVAILABLE,
         (0, 401) => code::UNAUTHENTICATED,
         (code, _) => code,
     };
     Failed::Said { code, message }
+}
+
+/// The beginning of an answer that is not JSON, on one line: some faults of etcd are plain text for people.
+fn excerpt(status: u16, text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&text[..text.len().min(MAX_EXCERPT)]);
+    let words: Vec<_> = text.split_whitespace().collect();
+    match words.is_empty() {
+        true => format!("HTTP status {status}"),
+        false => format!("HTTP status {status}: {}", plain(&words.join(" "))),
+    }
 }
 
 /// Why a version cannot be used; `None` if it can.
@@ -492,6 +519,15 @@ pub(crate) fn wrong_version(version: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_for_people_is_shown_on_one_line_and_only_its_beginning() {
+        let text = |body: &[u8]| said(400, body).text();
+        assert_eq!(text(br#"{"error":"no","message":"no","code":3}"#), "no");
+        assert_eq!(text(b""), "HTTP status 400");
+        assert_eq!(text(b"one\n\n  two\x1b[2J\xff\n"), "HTTP status 400: one two\\u{1b}[2J\u{fffd}");
+        assert!(text(&[b'x'; 10_000]).len() < 700);
+    }
 
     #[test]
     fn versions_that_lose_data_or_are_too_old_are_refused() {

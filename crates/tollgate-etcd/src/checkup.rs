@@ -9,7 +9,7 @@ use tollgate_base::error::Result;
 use tollgate_base::name::random_id;
 use tollgate_vault::checkup::Finding;
 
-use crate::client::{CallError, Failed, NodeReport, Tried, wrong_version};
+use crate::client::{CallError, Failed, MEMBERS, NodeReport, Tried};
 use crate::inside::Inside;
 use crate::message::{Act, MembersAnswer, Range, Txn};
 
@@ -22,21 +22,25 @@ const NEARLY_FULL: i64 = 3 << 29;
 const MIB: i64 = 1 << 20;
 
 impl Inside {
-    /// All checks. If the engine cannot be reached, the others are left out.
+    /// All checks. If the engine cannot be reached or has a version that is not used, the others are left out.
     pub(crate) fn look_for_problems(&self) -> Result<Vec<Finding>> {
         let nodes = self.client.each_node();
         let answering = nodes.iter().filter(|(_, report)| report.is_ok()).count();
         // Most of them decide; the others are missed only when another one fails.
         let are_enough = 2 * answering > nodes.len();
+        let has_wrong = |(_, report): &(_, Tried<NodeReport>)| {
+            report.as_ref().is_ok_and(|report| report.wrong_version.is_some())
+        };
+        let is_usable = answering > 0 && !nodes.iter().any(has_wrong);
         let mut findings: Vec<Finding> =
             nodes.into_iter().flat_map(|(node, report)| node_findings(&node, report, are_enough)).collect();
-        if answering == 0 {
+        if !is_usable {
             return Ok(findings);
         }
         findings.push(self.may_write());
         // An object, because etcd 3.6 refuses `null`.
         let all = json!({});
-        let members = self.client.call("/v3/cluster/member/list", &all, self.client.deadline);
+        let members = self.client.call(MEMBERS, &all, self.client.deadline);
         findings.push(match members {
             Err(error) => {
                 Finding::warning(format!("the members are unknown: {}", error.fault(&self.client.shown)))
@@ -93,8 +97,8 @@ fn node_findings(node: &str, report: Tried<NodeReport>, are_enough: bool) -> Vec
 }
 
 fn report_findings(node: &str, report: &NodeReport) -> Vec<Finding> {
-    let NodeReport { version, status, date, asked } = report;
-    let mut findings = match wrong_version(version) {
+    let NodeReport { version, wrong_version, status, date, asked } = report;
+    let mut findings = match wrong_version {
         Some(why) => vec![Finding::problem(format!("the node `{node}`: {why}"))],
         None => vec![Finding::ok(format!("the node `{node}` answers, etcd {version}"))],
     };

@@ -20,11 +20,12 @@ use ureq::unversioned::transport::DefaultConnector;
 
 use crate::addresses::NodeAddresses;
 use crate::message::{
-    ErrorAnswer, LeaseAnswer, Range, RangeAnswer, Streamed, TokenAnswer, Txn, TxnAnswer, VersionAnswer,
-    encoded,
+    ErrorAnswer, LeaseAnswer, MembersAnswer, Range, RangeAnswer, Streamed, TokenAnswer, Txn, TxnAnswer,
+    VersionAnswer, encoded,
 };
 use crate::tls::{Login, tls};
 use crate::url::EtcdUrl;
+use crate::version::{needs_others, wrong_version};
 
 /// How long one node may take before another is asked. Longer than an election, so that a healthy node has time to wait for
 /// the new leader, and short enough that a node that hangs costs little.
@@ -55,6 +56,9 @@ pub(crate) enum CallError {
     /// The call was sent, and no answer came. It may have been carried out.
     Unanswered(Fault),
 }
+
+/// Lists the members of the cluster.
+pub(crate) const MEMBERS: &str = "/v3/cluster/member/list";
 
 /// Codes of gRPC.
 mod code {
@@ -324,7 +328,8 @@ impl Client {
             return Ok(());
         }
         let version = self.version(number, left_until(over)?.min(PER_NODE))?;
-        if let Some(why) = wrong_version(&version) {
+        let is_alone = needs_others(&version) && self.members(number, over)? == 1;
+        if let Some(why) = wrong_version(&version, is_alone) {
             return Err(Failed::Said { code: code::PRECONDITION, message: format!("{}: {why}", node.base) });
         }
         node.checked.store(true, Ordering::Relaxed);
@@ -335,6 +340,20 @@ impl Client {
         let text = self.get(number, "/version", limit)?.0;
         let read: VersionAnswer = serde_json::from_slice(&text).unwrap_or_default();
         Ok(read.etcdserver)
+    }
+
+    /// How many members the cluster of this node has.
+    fn members(&self, number: usize, over: Instant) -> Tried<usize> {
+        let token = self.token(number, over)?;
+        let limits = RequestLimits::all(left_until(over)?.min(PER_NODE));
+        let mut answer = self.post(number, MEMBERS, b"{}", token.as_deref(), limits).map_err(unsent)?;
+        let text = answer.body_mut().read_to_vec().map_err(|error| Failed::Unsent(error.to_string()))?;
+        if !answer.status().is_success() {
+            return Err(said(answer.status().as_u16(), &text));
+        }
+        let read: MembersAnswer =
+            serde_json::from_slice(&text).map_err(|error| Failed::Unsent(error.to_string()))?;
+        Ok(read.members.len())
     }
 
     /// The body and the date of a plain page. Nothing is changed by it.
@@ -402,7 +421,10 @@ impl Client {
             let (text, date) = self.get(number, "/version", PER_NODE)?;
             let asked = jiff::Timestamp::now();
             let version: VersionAnswer = serde_json::from_slice(&text).unwrap_or_default();
-            let token = self.token(number, Instant::now() + PER_NODE)?;
+            let soon = || Instant::now() + PER_NODE;
+            let token = self.token(number, soon())?;
+            let is_alone = needs_others(&version.etcdserver) && self.members(number, soon())? == 1;
+            let wrong_version = wrong_version(&version.etcdserver, is_alone);
             let (path, limits) = ("/v3/maintenance/status", RequestLimits::all(PER_NODE));
             let mut answer = self.post(number, path, b"{}", token.as_deref(), limits)?;
             let text = answer.body_mut().read_to_vec().map_err(|error| Failed::Lost(error.to_string()))?;
@@ -410,7 +432,7 @@ impl Client {
                 return Err(said(answer.status().as_u16(), &text));
             }
             let status = serde_json::from_slice(&text).map_err(|error| Failed::Lost(error.to_string()))?;
-            Ok(NodeReport { version: version.etcdserver, status, date, asked })
+            Ok(NodeReport { version: version.etcdserver, wrong_version, status, date, asked })
         };
         let numbered = self.nodes.iter().enumerate();
         numbered.map(|(number, node)| (node.base.clone(), look(number))).collect()
@@ -420,6 +442,8 @@ impl Client {
 /// What a node says about itself.
 pub(crate) struct NodeReport {
     pub(crate) version: String,
+    /// Why its version cannot be used.
+    pub(crate) wrong_version: Option<String>,
     pub(crate) status: crate::message::StatusAnswer,
     /// Its clock, as in HTTP.
     pub(crate) date: Option<String>,
@@ -471,6 +495,14 @@ impl Failed {
     }
 }
 
+/// A call that only asks has changed nothing, whether or not it arrived.
+fn unsent(failed: Failed) -> Failed {
+    match failed {
+        Failed::Lost(why) => Failed::Unsent(why),
+        failed => failed,
+    }
+}
+
 fn lost(error: ureq::Error) -> Failed {
     let was_not_sent = match &error {
         ureq::Error::Io(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
@@ -504,18 +536,6 @@ fn excerpt(status: u16, text: &[u8]) -> String {
     }
 }
 
-/// Why a version cannot be used; `None` if it can.
-pub(crate) fn wrong_version(version: &str) -> Option<String> {
-    let mut numbers = version.split(['.', '-', '+']).map_while(|part| part.parse::<u32>().ok());
-    match (numbers.next(), numbers.next(), numbers.next()) {
-        (Some(3), Some(5), Some(0..=2)) => Some(format!(
-            "etcd {version} can lose data (3.5.0 to 3.5.2 do, see the postmortem of 3.5): install 3.5.3 or later"
-        )),
-        (Some(3), Some(4..), Some(_)) => None,
-        _ => Some(format!("etcd {version} is not supported: tollgate needs 3.4 or later")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -527,15 +547,5 @@ mod tests {
         assert_eq!(text(b""), "HTTP status 400");
         assert_eq!(text(b"one\n\n  two\x1b[2J\xff\n"), "HTTP status 400: one two\\u{1b}[2J\u{fffd}");
         assert!(text(&[b'x'; 10_000]).len() < 700);
-    }
-
-    #[test]
-    fn versions_that_lose_data_or_are_too_old_are_refused() {
-        for good in ["3.4.23", "3.4.0", "3.5.3", "3.5.16", "3.6.0", "3.6.0-rc.1", "3.7.1"] {
-            assert_eq!(wrong_version(good), None, "{good}");
-        }
-        for bad in ["3.5.0", "3.5.1", "3.5.2", "3.3.27", "2.3.8", "4.0.0", "", "x"] {
-            assert!(wrong_version(bad).is_some(), "{bad}");
-        }
     }
 }

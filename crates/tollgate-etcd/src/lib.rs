@@ -43,6 +43,7 @@ mod store;
 mod tests;
 mod tls;
 mod url;
+mod version;
 mod view;
 
 pub use store::{EtcdOptions, EtcdStore};

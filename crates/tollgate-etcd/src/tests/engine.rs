@@ -176,6 +176,23 @@ fn an_etcd_that_loses_data_is_refused() {
 }
 
 #[test]
+fn an_etcd_that_loses_data_without_other_members_is_refused_if_it_has_none() {
+    for (version, members, is_refused) in
+        [("3.4.20", 1, true), ("3.5.4", 1, true), ("3.5.4", 3, false), ("3.5.5", 1, false)]
+    {
+        let answer = json!({ "etcdserver": version, "members": vec![json!({}); members] }).to_string();
+        let port = fake_node::start(move |_, _| Some((200, answer.clone())));
+        let store = open(&format!("etcd://127.0.0.1:{port}/x"), "one", Duration::from_secs(60));
+        let asked = store.inside.client.range(&crate::message::Range::all("x"));
+        let why = asked.map_err(|error| error.fault("x").to_string()).err().unwrap_or_default();
+        assert_eq!(why.contains("the only member"), is_refused, "{version} {members}: {why}");
+        assert_eq!(why.is_empty(), !is_refused, "{version} {members}: {why}");
+        let found = format!("{:?}", store.checkup().unwrap_or_default());
+        assert_eq!(found.contains("the only member"), is_refused, "{version} {members}: {found}");
+    }
+}
+
+#[test]
 fn a_text_that_is_too_long_for_the_engine_is_refused_before_it_is_sent() {
     let cluster = Cluster::start();
     let store = shared(&cluster.url(), "one");

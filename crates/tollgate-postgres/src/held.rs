@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tollgate_base::error::{Fault, Result};
-use tollgate_vault::{ClaimId, ClaimLock};
+use tollgate_vault::{ClaimId, ClaimLock, StepId};
 
 /// The held claims of this process.
 #[derive(Debug)]
@@ -18,8 +18,18 @@ pub(crate) struct HeldClaims {
     alive: Alive,
 }
 
-/// The claims whose locks live, and since when it is certain that each has a whole lease left.
-type Alive = Arc<Mutex<BTreeMap<ClaimId, Option<Instant>>>>;
+/// The claims whose locks live.
+type Alive = Arc<Mutex<BTreeMap<ClaimId, HeldLease>>>;
+
+/// What is known about the lease of a held claim.
+#[derive(Debug, Default)]
+struct HeldLease {
+    /// Since when it is certain that a whole lease is left.
+    proven: Option<Instant>,
+    /// The last step under the claim, and when it was first sent. If its answer is lost, it is sent again, and the lease may have
+    /// begun at the first time.
+    step: Option<(StepId, Instant)>,
+}
 
 /// Ends a held claim when it is dropped.
 struct HeldGuard(ClaimId, Alive);
@@ -37,19 +47,30 @@ impl HeldClaims {
         Ok(Self { token, alive: Arc::default() })
     }
 
-    fn alive(&self) -> MutexGuard<'_, BTreeMap<ClaimId, Option<Instant>>> {
+    fn alive(&self) -> MutexGuard<'_, BTreeMap<ClaimId, HeldLease>> {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A step that was sent after this moment gave the claim a whole lease.
-    pub(crate) fn proven(&self, claim: &ClaimId, at: Instant) {
-        if let Some(proven) = self.alive().get_mut(claim) {
-            *proven = Some(at);
+    /// A step that gives the claim a whole lease is sent now, perhaps again.
+    pub(crate) fn sent(&self, claim: &ClaimId, step: &StepId) {
+        if let Some(lease) = self.alive().get_mut(claim)
+            && lease.step.as_ref().is_none_or(|(known, _)| known != step)
+        {
+            lease.step = Some((step.clone(), Instant::now()));
+        }
+    }
+
+    /// The step was taken, at one of the times when it was sent.
+    pub(crate) fn taken(&self, claim: &ClaimId, step: &StepId) {
+        if let Some(lease) = self.alive().get_mut(claim)
+            && let Some((_, first)) = lease.step.as_ref().filter(|(known, _)| known == step)
+        {
+            lease.proven = Some(*first);
         }
     }
 
     pub(crate) fn proven_at(&self, claim: &ClaimId) -> Option<Instant> {
-        self.alive().get(claim).copied().flatten()
+        self.alive().get(claim)?.proven
     }
 
     pub(crate) fn token(&self) -> u64 {
@@ -57,7 +78,7 @@ impl HeldClaims {
     }
 
     pub(crate) fn hold(&self, claim: &ClaimId) -> ClaimLock {
-        self.alive().insert(claim.clone(), None);
+        self.alive().insert(claim.clone(), HeldLease::default());
         ClaimLock::of_guard(self.token, HeldGuard(claim.clone(), Arc::clone(&self.alive)))
     }
 

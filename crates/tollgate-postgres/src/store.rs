@@ -204,7 +204,10 @@ impl Store for PostgresStore {
         let ((in_state, in_agent), (to_state, to_agent)) = (columns(&step.from), columns(&step.to));
         let (fallback, entries) = (step.fallback_name(), lines(&step.events)?);
         let urgency = edited.as_ref().filter(|_| queue::waits(&step.to)).map(|text| urgency_of(text));
-        let asked = Instant::now();
+        let owner = step.record.as_ref().and_then(|record| record.claim.as_ref());
+        if let Some(owner) = owner {
+            self.held.sent(&owner.id, &step.id);
+        }
         let take = |name: &TaskName| {
             let params: Params<'_> = &[
                 &step.id.as_str(),
@@ -239,8 +242,8 @@ impl Store for PostgresStore {
         match rows.first().and_then(|row| row.get::<_, Option<&str>>(0)) {
             Some(name) => {
                 self.copy_to_journal(&step.events);
-                if let Some(claim) = record.as_ref().and_then(|record| record.claim.as_ref()) {
-                    self.held.proven(&claim.id, asked);
+                if let Some(owner) = owner {
+                    self.held.taken(&owner.id, &step.id);
                 }
                 let task = TaskName::of_file(name)?;
                 Ok(StepOutcome::Done(Landed { task, slot: step.to.clone(), path: None }))

@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tollgate_base::error::Fault;
 use tollgate_postgres::{PostgresOptions, PostgresStore};
-use tollgate_vault::{ClaimKind, ClaimRequest, Denial, Release, Store, Terms, Vault};
+use tollgate_vault::step::TextEdit;
+use tollgate_vault::{
+    ClaimKind, ClaimRequest, Denial, Release, State, Step, StepId, StepOutcome, Store, Terms, Vault,
+};
 
 use crate::proxy::{self, Fate, Order};
 use crate::server::{Server, is_installed, sabotage};
@@ -82,6 +85,47 @@ fn without_the_ids_of_steps_a_claim_whose_answer_was_lost_is_lost() {
     *order.lock().unwrap() = Some(Fate::CutAfter(b"\"CLAIM\"".to_vec()));
     let denied = vault.claim(&task, &request("blue"), now).unwrap().unwrap_err();
     assert_eq!(denied, Denial::RaceLost(task), "against itself");
+}
+
+#[test]
+fn a_lease_whose_answer_was_lost_counts_from_the_first_attempt() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start("fsync = off");
+    let vault = vault(server.options("twice"));
+    let (store, now) = (vault.store(), Timestamp::now());
+    // The store remembers a short text, and looks for a long one at each attempt.
+    for (name, length) in [("short", 10), ("long", 300 << 10)] {
+        let name = name.parse().unwrap();
+        vault.add(&name, &vec![b'x'; length], now).unwrap();
+        let request = ClaimRequest { kind: ClaimKind::Held, ..request("blue") };
+        let claimed = vault.claim(&name, &request, now).unwrap().unwrap();
+        let claim = &claimed.claim.id;
+        let claimed_at = store.proven_at(claim).unwrap();
+        let task = store.get(&name, Some(State::InProgress), now).unwrap().unwrap();
+        let step = Step {
+            id: StepId::new().unwrap(),
+            at: now,
+            verb: None,
+            task: name,
+            from: task.slot.clone(),
+            version: task.version,
+            check: None,
+            to: task.slot,
+            edit: TextEdit::Progress(claim.clone(), "half of it\n".to_owned()),
+            record: Some(task.record),
+            records_digest: false,
+            fallback_suffix: "x".to_owned(),
+            events: Vec::new(),
+        };
+        let attempts = [(); 3].map(|()| {
+            assert!(matches!(store.apply(&step).unwrap(), StepOutcome::Done(_)));
+            store.proven_at(claim).unwrap()
+        });
+        assert!(attempts[0] > claimed_at, "a step gives the claim a new lease");
+        assert_eq!(attempts, [attempts[0]; 3], "the same step gives it once");
+    }
 }
 
 #[test]

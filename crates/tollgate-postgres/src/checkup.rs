@@ -11,23 +11,30 @@ use crate::pool::{AnswerTime, DbLinks};
 /// Leases do not depend on the clocks of machines, but times in the ledger and pauses do.
 const SKEW: SignedDuration = SignedDuration::from_secs(10);
 
+/// More rows than this are not counted: it takes seconds for each ten million, and the answer must come within those of a call.
+const COUNTED: i64 = 100_000;
+
 const LOOK: &str = "select current_setting('server_version'),
     (extract(epoch from clock_timestamp()) * 1000000)::bigint,
     (select reset_val in ('off', 'local') from pg_settings where name = 'synchronous_commit'),
     (select count(*) from pg_stat_replication),
-    (select count(*) from pg_stat_replication where sync_state in ('sync', 'quorum', 'potential')),
+    (select count(*) from pg_stat_replication where sync_state in ('sync', 'quorum')),
     (select count(*) from pg_stat_replication where sync_state is null),
     (select bool_and(has_table_privilege(name, need)) from unnest(array['tasks', 'ledger', 'steps']) name,
         unnest(array['select', 'insert', 'update', 'delete']) need),
-    (select count(*) from tasks), (select count(*) from ledger),
+    (select count(*) from (select from tasks limit $1::bigint + 1) counted),
+    (select count(*) from (select from ledger limit $1::bigint + 1) counted),
     pg_size_pretty(pg_total_relation_size('tasks') + pg_total_relation_size('ledger')
         + pg_total_relation_size('steps')),
-    current_setting('fsync') = 'off' or current_setting('full_page_writes') = 'off'";
+    current_setting('fsync') = 'off' or current_setting('full_page_writes') = 'off',
+    (select reltuples::bigint from pg_class where oid = 'tasks'::regclass),
+    (select reltuples::bigint from pg_class where oid = 'ledger'::regclass),
+    (select count(*) from pg_stat_replication where sync_state = 'potential')";
 
 /// The findings, the most basic first.
 pub(crate) fn findings(links: &DbLinks) -> Result<Vec<Finding>> {
     let asked = (links.options.clock)();
-    let rows = match links.call(LOOK, &[], AnswerTime::Whole).map_err(Failure::fault) {
+    let rows = match links.call(LOOK, &[&COUNTED], AnswerTime::Whole).map_err(Failure::fault) {
         Ok(rows) => rows,
         Err(fault) => {
             let fix = "check the URL, the server, its `pg_hba.conf` and the password";
@@ -38,7 +45,8 @@ pub(crate) fn findings(links: &DbLinks) -> Result<Vec<Finding>> {
     let Some(row) = rows.first() else { return Ok(Vec::new()) };
     let version: &str = row.get(0);
     let mut findings = vec![Finding::ok(format!("`{}` answers: PostgreSQL {version}", links.options))];
-    let (tasks, lines, size): (i64, i64, &str) = (row.get(7), row.get(8), row.get(9));
+    let (tasks, lines) = (amount(row.get(7), row.get(11)), amount(row.get(8), row.get(12)));
+    let size: &str = row.get(9);
     findings.push(Finding::ok(format!("the vault has {tasks} tasks and {lines} ledger lines, in {size}")));
     if !row.get::<_, bool>(6) {
         let what = format!("the user `{}` may not change the tables of the vault", links.options.user);
@@ -56,13 +64,26 @@ pub(crate) fn findings(links: &DbLinks) -> Result<Vec<Finding>> {
         let what = "`fsync` or `full_page_writes` is off: a power failure can damage the vault";
         findings.push(Finding::warning(what).fix("turn both on in the configuration of the server"));
     }
-    findings.extend(standbys(row.get(3), row.get(4), row.get(5)));
+    findings.extend(standbys(row.get(3), row.get(4), row.get(5), row.get(13)));
     findings.extend(skew(asked, time(row.get(1)), answered));
     Ok(findings)
 }
 
-/// What the standbys mean for steps that were acknowledged.
-fn standbys(all: i64, synchronous: i64, hidden: i64) -> Option<Finding> {
+/// A number of rows: counted, or as the server estimates it.
+fn amount(counted: i64, estimated: i64) -> String {
+    if counted <= COUNTED {
+        counted.to_string()
+    } else if estimated > COUNTED {
+        format!("about {estimated}")
+    } else {
+        // It has not looked at the table yet.
+        format!("more than {COUNTED}")
+    }
+}
+
+/// What the standbys mean for steps that were acknowledged. A potential one becomes synchronous when another one fails, and is
+/// asynchronous until then.
+fn standbys(all: i64, synchronous: i64, hidden: i64, potential: i64) -> Option<Finding> {
     match all - synchronous - hidden {
         0 if hidden > 0 => {
             let what = format!("{hidden} standbys replicate the vault, but this user may not see how");
@@ -70,14 +91,15 @@ fn standbys(all: i64, synchronous: i64, hidden: i64) -> Option<Finding> {
         }
         0 => None,
         behind => {
+            let since = if behind == potential { " at the moment" } else { "" };
             let what = format!(
-                "{behind} of {all} standbys replicate asynchronously: if one of them is promoted, steps that were \
+                "{behind} of {all} standbys replicate asynchronously{since}: if one of them is promoted, steps that were \
                  acknowledged can be lost, and a task can be done twice"
             );
-            Some(
-                Finding::warning(what)
-                    .fix("set `synchronous_standby_names`, and promote only synchronous standbys"),
-            )
+            Some(Finding::warning(what).fix(
+                "set `synchronous_standby_names`, and promote only standbys whose `sync_state` in `pg_stat_replication` is \
+                 `sync` or `quorum`",
+            ))
         }
     }
 }
@@ -108,9 +130,10 @@ mod tests {
 
     #[test]
     fn every_standby_that_can_lose_steps_is_reported() {
-        assert_eq!(standbys(0, 0, 0), None);
-        assert_eq!(standbys(2, 2, 0), None);
-        assert!(standbys(2, 1, 0).unwrap().what.contains("1 of 2"));
-        assert!(standbys(1, 0, 1).unwrap().what.contains("may not see"));
+        assert_eq!(standbys(0, 0, 0, 0), None);
+        assert_eq!(standbys(2, 2, 0, 0), None);
+        assert!(standbys(2, 1, 0, 0).unwrap().what.contains("1 of 2 standbys replicate asynchronously:"));
+        assert!(standbys(2, 1, 0, 1).unwrap().what.contains("asynchronously at the moment:"));
+        assert!(standbys(1, 0, 1, 0).unwrap().what.contains("may not see"));
     }
 }

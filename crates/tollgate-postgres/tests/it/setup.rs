@@ -127,6 +127,26 @@ fn a_checkup_reports_what_is_wrong() {
 }
 
 #[test]
+fn a_checkup_estimates_what_would_take_long_to_count() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start("fsync = off");
+    let store = server.store("long");
+    let size = || at(&store.checkup().unwrap(), Level::Ok).join("\n");
+    assert!(size().contains("the vault has 0 tasks and 0 ledger lines"), "{}", size());
+    let fill = "insert into long.ledger select n, '{}' from generate_series(1, 120000) n";
+    server.sql().batch_execute(fill).unwrap();
+    server.sql().batch_execute("vacuum analyze long.ledger").unwrap();
+    assert!(size().contains("the vault has 0 tasks and about 120000 ledger lines"), "{}", size());
+    server
+        .sql()
+        .batch_execute("update pg_class set reltuples = -1 where oid = 'long.ledger'::regclass")
+        .unwrap();
+    assert!(size().contains("more than 100000 ledger lines"), "{}", size());
+}
+
+#[test]
 fn tollgate_waits_for_the_disk_even_where_the_server_does_not() {
     if !is_installed() {
         return;

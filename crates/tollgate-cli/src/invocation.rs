@@ -373,13 +373,14 @@ impl Invocation {
         !self.surroundings.ssh
     }
 
-    /// Who the user is for an engine.
+    /// Who the user is for the engine that the workspace uses.
     pub(crate) fn store_login(&self) -> tollgate::error::Result<Option<StoreLogin>> {
-        match self.surroundings.store_login.clone() {
-            (Some(user), Some(password)) => Ok(Some(StoreLogin { user, password })),
-            (None, None) => Ok(None),
-            (user, _) => Err(Fault::Invalid { what: words::half_a_login(user.is_some()) }),
-        }
+        login(&self.surroundings.store_login, "TOLLGATE_STORE_USER", "TOLLGATE_STORE_PASSWORD")
+    }
+
+    /// Who the user is for the engine that a vault is copied to or from.
+    pub(crate) fn copy_login(&self) -> tollgate::error::Result<Option<StoreLogin>> {
+        login(&self.surroundings.copy_login, "TOLLGATE_COPY_USER", "TOLLGATE_COPY_PASSWORD")
     }
 
     /// The user's password file for PostgreSQL.
@@ -507,6 +508,20 @@ fn sanitised(user: &str) -> Option<Agent> {
     let name: String = user.chars().map(plain).collect();
     // The longest valid name. All characters are ASCII here.
     name.trim_matches(['.', '-']).chars().take(64).collect::<String>().parse().ok()
+}
+
+/// A login from two variables, which are set both or not at all.
+fn login(
+    values: &(Option<String>, Option<String>),
+    user_name: &str,
+    password_name: &str,
+) -> tollgate::error::Result<Option<StoreLogin>> {
+    match values.clone() {
+        (Some(user), Some(password)) => Ok(Some(StoreLogin { user, password })),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(Fault::Invalid { what: words::half_a_login(user_name, password_name) }),
+        (None, Some(_)) => Err(Fault::Invalid { what: words::half_a_login(password_name, user_name) }),
+    }
 }
 
 #[cfg(test)]

@@ -24,8 +24,10 @@ pub(crate) struct Surroundings {
     pub(crate) token: Option<OsString>,
     /// `TOLLGATE_NOTIFY_SECRET`: the secret of the webhook for notices.
     pub(crate) notify_secret: Option<String>,
-    /// `TOLLGATE_STORE_USER` and `TOLLGATE_STORE_PASSWORD`: the login of an engine.
+    /// `TOLLGATE_STORE_USER` and `TOLLGATE_STORE_PASSWORD`: the login of the engine that the workspace uses.
     pub(crate) store_login: (Option<String>, Option<String>),
+    /// `TOLLGATE_COPY_USER` and `TOLLGATE_COPY_PASSWORD`: the login of the engine that a vault is copied to or from.
+    pub(crate) copy_login: (Option<String>, Option<String>),
     /// `PGPASSFILE`, or `.pgpass` in the user's home: passwords for PostgreSQL.
     pub(crate) passfile: Option<PathBuf>,
     pub(crate) export: ExportVariables,
@@ -139,6 +141,7 @@ impl Surroundings {
             token: text("TOLLGATE_TOKEN"),
             notify_secret: env::var("TOLLGATE_NOTIFY_SECRET").ok(),
             store_login: (word("TOLLGATE_STORE_USER"), word("TOLLGATE_STORE_PASSWORD")),
+            copy_login: (word("TOLLGATE_COPY_USER"), word("TOLLGATE_COPY_PASSWORD")),
             passfile: text("PGPASSFILE")
                 .map(PathBuf::from)
                 .or_else(|| Some(env::home_dir()?.join(".pgpass"))),

@@ -139,12 +139,13 @@ impl Invocation {
         }
     }
 
-    /// The tasks in another store, opened with the settings of this workspace. Its vault is made if it is missing.
+    /// The tasks in another store, opened with the settings of this workspace. Its vault is made if it is missing. It gets a
+    /// login of its own, and never that of the workspace: it may be another engine, whose owners must not learn the password.
     pub(crate) fn tasks_in(&self, store: &str) -> Result<tasks::Tasks> {
         let choice = check_store(store)?;
         let options = TaskOptions {
             own_ssh: !self.plain_ssh(),
-            login: if matches!(choice, StoreChoice::Engine(_)) { self.store_login()? } else { None },
+            login: if matches!(choice, StoreChoice::Engine(_)) { self.copy_login()? } else { None },
             passfile: self.passfile(),
             ..TaskOptions::default()
         };

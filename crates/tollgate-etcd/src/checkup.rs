@@ -34,6 +34,13 @@ impl Inside {
         let is_usable = answering > 0 && !nodes.iter().any(has_wrong);
         let mut findings: Vec<Finding> =
             nodes.into_iter().flat_map(|(node, report)| node_findings(&node, report, are_enough)).collect();
+        if self.client.tells_password {
+            let what = "your password crosses the network unencrypted: everybody on the way can read it";
+            findings.push(
+                Finding::warning(what)
+                    .fix("let the nodes use TLS, and name them with `etcds://` in the store"),
+            );
+        }
         if !is_usable {
             return Ok(findings);
         }

@@ -82,7 +82,9 @@ impl CallError {
             }
             Self::Refused { message, .. } if message.contains("user name is empty") => Fault::RemoteRefused {
                 remote: shown.to_owned(),
-                what: "it wants a user: set `TOLLGATE_STORE_USER` and `TOLLGATE_STORE_PASSWORD`".to_owned(),
+                what: "it wants a user: set `TOLLGATE_STORE_USER` and `TOLLGATE_STORE_PASSWORD`, or for the other store of a \
+                       copy `TOLLGATE_COPY_USER` and `TOLLGATE_COPY_PASSWORD`"
+                    .to_owned(),
             },
             Self::Refused { message, .. } if message.contains("CommonName") => Fault::RemoteRefused {
                 remote: shown.to_owned(),
@@ -116,6 +118,8 @@ pub(crate) struct Client {
     current: AtomicUsize,
     login: Option<Login>,
     token: Mutex<Option<String>>,
+    /// Whether the password of the login crosses a network without encryption.
+    pub(crate) tells_password: bool,
     /// The address, for messages.
     pub(crate) shown: String,
     /// How long a call may take with all its tries.
@@ -149,6 +153,7 @@ impl Client {
             nodes: url.nodes.iter().map(node).collect(),
             // Not every process begins with the same node.
             current: AtomicUsize::new(std::process::id() as usize % url.nodes.len()),
+            tells_password: login.is_some() && url.is_unencrypted(),
             login,
             token: Mutex::new(None),
             shown: url.shown.clone(),

@@ -2,6 +2,7 @@
 //!
 //! Invariant: no secret is part of an address, because addresses are in the repository's configuration.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use tollgate_base::error::{Fault, Result};
@@ -85,6 +86,16 @@ impl EtcdUrl {
         };
         Ok(Self { shown: shown(url), nodes, prefix: prefix.to_owned(), tls })
     }
+
+    /// Whether what is sent to the nodes, such as a password, crosses a network without encryption.
+    pub fn is_unencrypted(&self) -> bool {
+        let is_here = |node: &String| {
+            let host = node.rsplit_once(':').map_or("", |(host, _)| host);
+            let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+            host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+        };
+        self.tls.is_none() && !self.nodes.iter().all(is_here)
+    }
 }
 
 /// The address without parameters and without what might be a secret.
@@ -110,6 +121,19 @@ mod tests {
         let own = Some(("c.pem".into(), "k.pem".into()));
         assert_eq!(secure.tls, Some(TlsFiles { ca: "ca.pem".into(), own }));
         assert_eq!(secure.shown, "etcds://a:1/x");
+    }
+
+    #[test]
+    fn only_a_connection_on_this_machine_needs_no_encryption() {
+        for (url, is_unencrypted) in [
+            ("etcd://127.0.0.1:1,[::1]:2,localhost:3/x", false),
+            ("etcd://127.0.0.1:1,192.0.2.1:2/x", true),
+            ("etcd://localhost.example:1/x", true),
+            ("etcd://[2001:db8::1]:1/x", true),
+            ("etcds://192.0.2.1:1/x?ca=ca.pem", false),
+        ] {
+            assert_eq!(EtcdUrl::parse(url).unwrap().is_unencrypted(), is_unencrypted, "{url}");
+        }
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(crate) fn open_postgres(
     if options.user.is_empty() {
         return Err(Fault::invalid(format!(
             "`{options}` names no user: add one as in `postgres://USER@HOST/DB`, or set `TOLLGATE_STORE_USER` and \
-             `TOLLGATE_STORE_PASSWORD`"
+             `TOLLGATE_STORE_PASSWORD` (for the other store of a copy `TOLLGATE_COPY_USER` and `TOLLGATE_COPY_PASSWORD`)"
         )));
     }
     options.lease = settings.lease.0.min(LONGEST_HELD);

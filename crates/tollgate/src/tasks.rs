@@ -145,6 +145,12 @@ pub fn check_store(text: &str) -> Result<StoreChoice> {
     }
 }
 
+/// Whether a login for this store would cross a network without encryption. That of PostgreSQL does not: its
+/// usual methods prove that one knows the password and do not send it.
+pub fn tells_password(store: &str) -> bool {
+    EtcdUrl::is_one(store) && EtcdUrl::parse(store).is_ok_and(|url| url.is_unencrypted())
+}
+
 fn unknown_engine(url: &str) -> Fault {
     let scheme = url.split("://").next().unwrap_or_default();
     Fault::invalid(format!("tollgate knows no engine `{scheme}`: use `etcd://`, `etcds://` or `postgres://`"))

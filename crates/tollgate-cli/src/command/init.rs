@@ -11,7 +11,7 @@ use clap::builder::PossibleValuesParser;
 use serde_json::json;
 use tollgate::error::Fault;
 use tollgate::settings::{Settings, StoreChoice};
-use tollgate::tasks::{VaultHome, check_store, is_vault, shared_with};
+use tollgate::tasks::{VaultHome, check_store, is_vault, shared_with, tells_password};
 use tollgate::vault::state::State;
 use tollgate::workspace::{STATE_FOLDER, read_settings};
 
@@ -228,15 +228,19 @@ pub(crate) fn run(invocation: &Invocation, args: &InitArgs) -> Result<Answer, Cl
         "hosts": hooked,
         "mcp": registered,
     });
+    let mut notes = String::new();
     if let Some(store) = &args.store {
         words = format!("{words}\n{}", words::store_chosen(store));
         json["store"] = store.as_str().into();
+        if tells_password(store) && matches!(invocation.store_login(), Ok(Some(_))) {
+            notes = words::password_unencrypted(store);
+        }
     }
     if let Some(vault) = &vault {
         words = format!("{words}\n{}", words::vault_made(&invocation.viewpoint(), &vault.folder, vault.new));
         json["vault"] = vault.folder.to_string_lossy().into();
     }
-    Ok(Answer::Done(Said { words, json, ..Said::default() }))
+    Ok(Answer::Done(Said { words, notes, json }))
 }
 
 /// The vault, and what `init` did.

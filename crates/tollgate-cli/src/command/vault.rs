@@ -31,6 +31,8 @@ enum VaultCommand {
     ///
     /// Nothing is copied while an agent works, and no task of the target is replaced. The source stays as it is. If the copy is
     /// interrupted, run the command again. To use the copy, name its store in `[vault] store`, on every machine.
+    ///
+    /// The other store gets the login in TOLLGATE_COPY_USER and TOLLGATE_COPY_PASSWORD, never that of this workspace.
     #[command(after_help = "\
 Example
   tollgate vault copy --to postgres://ada@db/work

@@ -111,6 +111,15 @@ pub(crate) fn store_chosen(store: &str) -> String {
     format!("the tasks are in the store `{}`\nnext: run `tollgate doctor` to test it", plain(store))
 }
 
+/// A store whose login everybody on the way can read.
+pub(crate) fn password_unencrypted(store: &str) -> String {
+    format!(
+        "warning: your password crosses the network unencrypted to `{}`\n\
+         hint: let the nodes use TLS, and name them with `etcds://`",
+        plain(store)
+    )
+}
+
 /// What `init` did about the hooks of agent programs.
 pub(crate) fn hooked(hooked: &[HostSetup]) -> String {
     let mut words = String::new();

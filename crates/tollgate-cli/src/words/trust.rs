@@ -97,9 +97,7 @@ pub(crate) fn untrusted_engine(url: &str) -> String {
 }
 
 /// The fault of a login of which only one half is set.
-pub(crate) fn half_a_login(has_user: bool) -> String {
-    let (set, missing) = ("TOLLGATE_STORE_USER", "TOLLGATE_STORE_PASSWORD");
-    let (set, missing) = if has_user { (set, missing) } else { (missing, set) };
+pub(crate) fn half_a_login(set: &str, missing: &str) -> String {
     format!("`{set}` is set and `{missing}` is not: set both, or none of them")
 }
 

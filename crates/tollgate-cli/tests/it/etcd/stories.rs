@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::fs;
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -168,6 +169,11 @@ fn half_a_login_is_a_fault_that_names_the_other_half() {
             assert!(ran.stderr().contains(&said) && !ran.stderr().contains("hunter2"), "{ran}");
         }
     }
+    let world = World::new();
+    world.run("init --vault").is(0);
+    let copy = ["vault", "copy", "--to", "etcd://127.0.0.1:1/y"];
+    let ran = world.tollgate(copy).env("TOLLGATE_COPY_USER", "ada").ends().is(2);
+    assert!(ran.stderr().contains("`TOLLGATE_COPY_PASSWORD` is not"), "{ran}");
     // Tasks in folders need no login.
     let world = World::new();
     world.run("init --vault").is(0);
@@ -193,6 +199,69 @@ fn a_password_goes_only_to_an_engine_that_the_user_has_chosen() {
     let ran = list();
     assert!(!ran.stderr().contains("tollgate trust"), "{ran}");
     assert!(engine.accept().is_ok(), "the engine that the user has chosen is asked");
+}
+
+/// A node that says its version, and what it was told in the meantime.
+fn eavesdropper() -> (String, std::sync::mpsc::Receiver<String>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("etcd://{}/x", listener.local_addr().unwrap());
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut heard = [0; 4096];
+            // The head and the body may come one after the other.
+            while let Ok(length @ 1..) = stream.read(&mut heard) {
+                let request = String::from_utf8_lossy(&heard[..length]).into_owned();
+                let is_complete = request.starts_with("GET") || request.ends_with('}');
+                tell.send(request).unwrap();
+                if is_complete {
+                    break;
+                }
+            }
+            let body = r#"{"etcdserver":"3.5.30","token":"x"}"#;
+            let head =
+                format!("HTTP/1.1 200 x\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            let _ = stream.write_all(format!("{head}{body}").as_bytes());
+        }
+    });
+    (url, told)
+}
+
+#[test]
+fn a_copy_does_not_send_the_login_of_the_workspace_to_another_engine() {
+    let world = World::new();
+    world.run("init --vault").is(0);
+    let (url, told) = eavesdropper();
+    for way in ["--to", "--from"] {
+        let copy = || {
+            let copy = world.tollgate(["vault", "copy", way, &url]);
+            copy.env("TOLLGATE_STORE_USER", "ada").env("TOLLGATE_STORE_PASSWORD", "hunter2")
+        };
+        // What the node answers is no vault, so the copy fails.
+        copy().ends();
+        let heard: String = told.try_iter().collect();
+        assert!(heard.contains("/version") && !heard.contains("hunter2"), "{heard}");
+        copy().env("TOLLGATE_COPY_USER", "eve").env("TOLLGATE_COPY_PASSWORD", "hunter3").ends();
+        let heard: String = told.try_iter().collect();
+        assert!(heard.contains("hunter3") && !heard.contains("hunter2"), "{heard}");
+    }
+}
+
+#[test]
+fn a_password_that_would_cross_a_network_unencrypted_is_warned_of() {
+    let world = World::new();
+    // An address for documentation, which nobody has.
+    for (url, is_warned_of) in [("etcd://192.0.2.1:2379/x", true), ("etcd://127.0.0.1:1/x", false)] {
+        let run = |words: &[&str]| {
+            let run = world.tollgate(words).env("TOLLGATE_STORE_USER", "ada");
+            run.env("TOLLGATE_STORE_PASSWORD", "hunter2").ends()
+        };
+        world.puts(".tollgate/config.toml", "");
+        let chosen = run(&["init", "--store", url]).is(0);
+        assert_eq!(chosen.stderr().contains("unencrypted"), is_warned_of, "{chosen}");
+        let checked = run(&["doctor"]);
+        assert_eq!(checked.stdout().contains("unencrypted"), is_warned_of, "{checked}");
+    }
 }
 
 #[test]

@@ -5,9 +5,11 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
-/// Starts a node and returns its port. It answers each request, a path and a body, with a status and a text; `None`: it says
-/// nothing.
-pub(super) fn start(answer: impl Fn(&str, &str) -> Option<(u16, String)> + Send + Sync + 'static) -> u16 {
+/// A status and a text; `None`: the node says nothing.
+type Answered = Option<(u16, String)>;
+
+/// Starts a node and returns its port. `answer` gets the path and the body of each request.
+pub(super) fn start(answer: impl Fn(&str, &str) -> Answered + Send + Sync + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let answer = Arc::new(answer);
@@ -20,7 +22,7 @@ pub(super) fn start(answer: impl Fn(&str, &str) -> Option<(u16, String)> + Send 
     port
 }
 
-fn respond(mut stream: TcpStream, answer: &dyn Fn(&str, &str) -> Option<(u16, String)>) -> Option<()> {
+fn respond(mut stream: TcpStream, answer: &dyn Fn(&str, &str) -> Answered) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let mut lines = Vec::new();
     loop {

@@ -25,6 +25,7 @@
 
 mod addresses;
 mod archive;
+mod archived;
 mod checkup;
 mod client;
 mod feed;

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::{Agent, ClaimId, StepId};
 use tollgate_vault::event::{Entry, EventPage};
 use tollgate_vault::figures::Tally;
 
+use crate::archived::Archived;
 use crate::inside::Inside;
 use crate::layout::{LineValue, read, write};
 use crate::line_place::{LinePlace, LineSums};
@@ -33,17 +33,6 @@ pub(crate) struct LineAt {
     pub(crate) revision: i64,
     pub(crate) key: Vec<u8>,
     pub(crate) value: LineValue,
-}
-
-/// How far the ledger is archived.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Archived {
-    /// All lines up to this revision are in the archive.
-    pub(crate) revision: i64,
-    /// The machine that has the archive.
-    pub(crate) machine: String,
-    /// What these lines add up to.
-    pub(crate) tallies: BTreeMap<Agent, Tally>,
 }
 
 impl Inside {

@@ -1,5 +1,6 @@
 //! Old lines of the ledger move to files.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,7 +12,7 @@ use tollgate_vault::{ClaimKind, ClaimRequest, Release, Store, Terms, Vault};
 
 use super::cluster::Cluster;
 use super::shared;
-use crate::lines::Archived;
+use crate::archived::{ArchivePiece, Archived};
 use crate::store::EtcdStore;
 
 /// Two lines of the ledger with events for each task, and one without.
@@ -32,7 +33,7 @@ fn all(store: &EtcdStore) -> Vec<Entry> {
     store.events("", usize::MAX).unwrap().0
 }
 
-fn in_archive(folder: &std::path::Path) -> Vec<Entry> {
+fn in_archive(folder: &Path) -> Vec<Entry> {
     let ledger = Ledger::new(folder, &folder.join("lock"), 1 << 20, None);
     let verified = ledger.verify().unwrap();
     assert!(verified.problem.is_none(), "{:?}", verified.problem);
@@ -115,6 +116,55 @@ fn a_process_that_died_while_it_archived_leaves_nothing_twice() {
     assert_eq!(store.inside.archive(keep.path(), 15).unwrap(), 12);
     assert_eq!(in_archive(keep.path()), before[..10]);
     assert_eq!(claims(&store), 10);
+}
+
+fn files(folder: &Path) -> Ledger {
+    Ledger::new(folder, &folder.join("lock"), 1 << 20, None)
+}
+
+fn pieces(store: &EtcdStore) -> Vec<ArchivePiece> {
+    store.inside.archived().unwrap().1.pieces
+}
+
+fn piece(machine: &str, first: u64, last: u64) -> ArchivePiece {
+    ArchivePiece { machine: machine.to_owned(), first, last }
+}
+
+#[test]
+fn what_is_in_the_files_already_is_not_appended_again_even_if_the_next_batch_is_shorter() {
+    let cluster = Cluster::of(1);
+    let store = shared(&cluster.url(), "one");
+    let keep = tempfile::tempdir().unwrap();
+    work(&store, 0..10);
+    let before = all(&store);
+    assert_eq!(store.inside.archive(keep.path(), 27).unwrap(), 3);
+    // As if it had died after it had written six events to the disk. Then a reader makes the next batch shorter.
+    files(keep.path()).append(&before[2..8], Durability::Durable).unwrap();
+    assert_eq!(store.inside.archive(keep.path(), 21).unwrap(), 6);
+    assert_eq!((in_archive(keep.path()), pieces(&store)), (before[..8].to_vec(), vec![piece("one", 1, 6)]));
+    assert_eq!(store.inside.archive(keep.path(), 15).unwrap(), 6);
+    assert_eq!((in_archive(keep.path()), pieces(&store)), (before[..10].to_vec(), vec![piece("one", 1, 10)]));
+    assert_eq!(claims(&store), 10);
+}
+
+#[test]
+fn the_lines_of_another_vault_in_the_same_files_are_no_part_of_the_archive() {
+    let cluster = Cluster::of(1);
+    let store = shared(&cluster.url(), "one");
+    let keep = tempfile::tempdir().unwrap();
+    work(&store, 0..10);
+    let before = all(&store);
+    let foreign = &before[19..];
+    files(keep.path()).append(foreign, Durability::Durable).unwrap();
+    assert_eq!(store.inside.archive(keep.path(), 27).unwrap(), 3);
+    files(keep.path()).append(foreign, Durability::Durable).unwrap();
+    assert_eq!(store.inside.archive(keep.path(), 24).unwrap(), 3);
+    assert_eq!(pieces(&store), [piece("one", 2, 3), piece("one", 5, 6)]);
+    let archived = in_archive(keep.path());
+    assert_eq!([&archived[1..3], &archived[4..6]].concat(), before[..4]);
+    // A folder that lacks lines, such as that of an old copy of the workspace, is not continued.
+    let fault = store.inside.archive(&keep.path().join("old"), 15).unwrap_err().to_string();
+    assert!(fault.contains("it ends with line 0, although 6 lines were archived"), "{fault}");
 }
 
 fn claims(store: &EtcdStore) -> u64 {

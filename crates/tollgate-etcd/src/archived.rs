@@ -1,0 +1,42 @@
+//! How far the ledger is archived, and where. Pure.
+//!
+//! Lines are archived in the order of their revisions, so the archive is always the beginning of the ledger.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tollgate_base::name::Agent;
+use tollgate_vault::figures::Tally;
+
+/// How far the ledger is archived. What an earlier version of tollgate has stated lacks the fields with a default.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Archived {
+    /// All lines up to this revision are in the archive.
+    pub(crate) revision: i64,
+    /// The machine that archives.
+    pub(crate) machine: String,
+    /// What these lines add up to.
+    pub(crate) tallies: BTreeMap<Agent, Tally>,
+    /// Where the events of these lines are, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) pieces: Vec<ArchivePiece>,
+}
+
+/// Some lines in a row in the files of one machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ArchivePiece {
+    pub(crate) machine: String,
+    /// The number of its first line in these files. They may have lines of another vault before it.
+    pub(crate) first: u64,
+    /// The number of its last line; smaller than `first` if it has none yet.
+    pub(crate) last: u64,
+}
+
+impl Archived {
+    /// From now on this machine archives, after this number of lines in its files.
+    pub(crate) fn begin_after(&mut self, machine: &str, end: u64) {
+        machine.clone_into(&mut self.machine);
+        self.pieces.retain(|piece| piece.first <= piece.last);
+        self.pieces.push(ArchivePiece { machine: machine.to_owned(), first: end + 1, last: end });
+    }
+}

@@ -5,8 +5,8 @@
 //!
 //! Invariants: a line is deleted only after it is on the disk and `P/archived` says so. No line is archived twice: the order of
 //! lines never changes, so what the files have after the last line of the statement is the beginning of the next lines to
-//! archive, however many of them the next batch has. These are not appended again. A line that a reader has not read yet stays: readers leave their place in
-//! `P/reader/MACHINE` for an hour.
+//! archive, however many of them the next batch has. These are not appended again. A line that a reader has not read to its end stays: readers leave their
+//! place in `P/reader/MACHINE` for an hour.
 
 use std::fs;
 use std::path::Path;
@@ -22,6 +22,7 @@ use tollgate_vault::figures::Tally;
 use crate::archived::{ArchivePiece, Archived};
 use crate::inside::Inside;
 use crate::layout::write;
+use crate::line_place::LinePlace;
 use crate::lines::LineAt;
 use crate::message::{Act, Condition, Range, Txn};
 
@@ -68,14 +69,15 @@ impl Inside {
             oldest.into_iter().partition(|line| line.revision <= archived.revision);
         self.delete_lines(&left)?;
         let floor = self.slowest_reader()?;
-        let oldest: Vec<LineAt> = oldest.into_iter().filter(|line| line.revision <= floor).collect();
-        let Some(last) = oldest.last().map(|line| line.revision) else { return Ok(0) };
+        let was_read = |line: &LineAt| line.end() <= floor;
+        let oldest: Vec<LineAt> = oldest.into_iter().take_while(was_read).collect();
+        let Some(last) = oldest.last() else { return Ok(0) };
         let entries: Vec<Entry> = oldest.iter().flat_map(|line| line.value.events.clone()).collect();
         archived.pieces = put_into_files(&ledger, archived.pieces, &self.machine, &entries)?;
         for entry in &entries {
             Tally::add_to(&mut archived.tallies, entry.agent.as_ref(), &entry.event);
         }
-        archived.revision = last;
+        (archived.revision, archived.events) = (last.revision, last.value.events.len());
         if !self.state(statement, &archived)? {
             return Err(Fault::invalid(
                 "another process archives the ledger, although this one has its lock",
@@ -107,11 +109,11 @@ impl Inside {
         Ok(())
     }
 
-    /// The revision up to which every reader has read.
-    fn slowest_reader(&self) -> Result<i64> {
+    /// The place up to which every reader has read.
+    fn slowest_reader(&self) -> Result<LinePlace> {
         let readers = self.called(self.client.range(&Range::all(&self.layout.readers())))?;
-        let place = |value: &[u8]| str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-        Ok(readers.kvs.iter().map(|kv| place(&kv.value)).min().unwrap_or(i64::MAX))
+        let places = readers.kvs.iter().map(|kv| LinePlace::of_reader(&kv.value));
+        Ok(places.min().unwrap_or(LinePlace { revision: i64::MAX, events: 0 }))
     }
 }
 

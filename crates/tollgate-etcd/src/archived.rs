@@ -8,11 +8,16 @@ use serde::{Deserialize, Serialize};
 use tollgate_base::name::Agent;
 use tollgate_vault::figures::Tally;
 
+use crate::line_place::LinePlace;
+
 /// How far the ledger is archived. What an earlier version of tollgate has stated lacks the fields with a default.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Archived {
     /// All lines up to this revision are in the archive.
     pub(crate) revision: i64,
+    /// How many events the line of that revision has.
+    #[serde(default)]
+    pub(crate) events: usize,
     /// The machine that archives.
     pub(crate) machine: String,
     /// What these lines add up to.
@@ -33,6 +38,16 @@ pub(crate) struct ArchivePiece {
 }
 
 impl Archived {
+    /// Whether there are archived events after this place. The line of a cursor may be read only in part.
+    pub(crate) fn is_ahead_of(&self, place: LinePlace) -> bool {
+        place < LinePlace { revision: self.revision, events: self.events }
+    }
+
+    /// The place after everything that is archived.
+    pub(crate) fn place(&self) -> LinePlace {
+        LinePlace { revision: self.revision, events: usize::MAX }
+    }
+
     /// From now on this machine archives, after this number of lines in its files.
     pub(crate) fn begin_after(&mut self, machine: &str, end: u64) {
         machine.clone_into(&mut self.machine);

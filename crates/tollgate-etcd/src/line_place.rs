@@ -7,7 +7,7 @@ use tollgate_base::name::Agent;
 use tollgate_vault::figures::Tally;
 
 /// A place in the ledger of the engine.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LinePlace {
     pub(crate) revision: i64,
     /// How many events of that revision were read.
@@ -26,6 +26,16 @@ impl LinePlace {
                 Fault::invalid(format!("`{}` is not a cursor of this ledger", text.escape_debug()))
             }),
         }
+    }
+}
+
+impl LinePlace {
+    /// The place that a reader has left in the engine. One of an earlier version left only the revision: it may have read
+    /// nothing of that line. What cannot be read is before everything.
+    pub(crate) fn of_reader(value: &[u8]) -> Self {
+        let text = str::from_utf8(value).unwrap_or_default();
+        let only_revision = || text.parse().ok().map(|revision| Self { revision, events: 0 });
+        Self::parse(text).ok().or_else(only_revision).unwrap_or_default()
     }
 }
 
@@ -54,5 +64,12 @@ mod tests {
         for bad in ["17", "x.y", "17.", "-"] {
             assert!(LinePlace::parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_place_of_a_reader_is_never_later_than_it_was() {
+        let places = [&b"17.2"[..], b"17", b"", b"?", b"\xff"].map(LinePlace::of_reader);
+        let expected = [(17, 2), (17, 0), (0, 0), (0, 0), (0, 0)];
+        assert_eq!(places, expected.map(|(revision, events)| LinePlace { revision, events }));
     }
 }

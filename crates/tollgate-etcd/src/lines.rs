@@ -35,6 +35,13 @@ pub(crate) struct LineAt {
     pub(crate) value: LineValue,
 }
 
+impl LineAt {
+    /// The place after it.
+    pub(crate) fn end(&self) -> LinePlace {
+        LinePlace { revision: self.revision, events: self.value.events.len() }
+    }
+}
+
 impl Inside {
     /// How far the ledger is archived, and the revision of that statement.
     pub(crate) fn archived(&self) -> Result<(i64, Archived)> {
@@ -65,31 +72,30 @@ impl Inside {
         let place = LinePlace::parse(after)?;
         let (events, next) = self.read_on(place, limit)?;
         let (_, archived) = self.archived()?;
-        if place.revision < archived.revision {
+        if archived.is_ahead_of(place) {
             return Err(Fault::invalid(format!(
-                "the ledger up to revision {} is in the archive of the machine `{}`: read that, then go on from `{}.{}`",
+                "the ledger up to revision {} is in the archive of the machine `{}`: read that, then go on from `{}`",
                 archived.revision,
                 archived.machine,
-                archived.revision,
-                usize::MAX
+                archived.place(),
             )));
         }
         if place != LinePlace::default() {
-            self.leave_place(next.revision)?;
+            self.leave_place(next)?;
         }
         Ok((events, next.to_string()))
     }
 
     /// Says how far a reader of this machine has read, so that the archive does not overtake it. A reader that has not read
     /// for an hour is gone.
-    fn leave_place(&self, revision: i64) -> Result<()> {
+    fn leave_place(&self, place: LinePlace) -> Result<()> {
         let mut left = self.left_place.lock().unwrap_or_else(PoisonError::into_inner);
         if left.is_some_and(|when| when.elapsed() < LEAVE) {
             return Ok(());
         }
         let lease = lease_of(&ClaimId::new()?);
         self.called(self.client.grant(lease, READER))?;
-        let act = Act::put_leased(self.layout.reader(&self.machine), revision.to_string(), lease);
+        let act = Act::put_leased(self.layout.reader(&self.machine), place.to_string(), lease);
         self.called(self.client.txn(&Txn { success: vec![act], ..Txn::default() }))?;
         *left = Some(Instant::now());
         Ok(())
@@ -133,8 +139,8 @@ impl Inside {
         let (mut events, mut next) = self.read_on(sums.place, usize::MAX)?;
         let (_, archived) = self.archived()?;
         // What was archived in the meantime may be missing in what we read. Its sum is known.
-        if sums.place.revision < archived.revision {
-            let place = LinePlace { revision: archived.revision, events: usize::MAX };
+        if archived.is_ahead_of(sums.place) {
+            let place = archived.place();
             *sums = LineSums { place, tallies: archived.tallies };
             (events, next) = self.read_on(place, usize::MAX)?;
         }

@@ -118,6 +118,30 @@ fn a_process_that_died_while_it_archived_leaves_nothing_twice() {
     assert_eq!(claims(&store), 10);
 }
 
+#[test]
+fn a_line_that_was_read_in_part_is_not_skipped() {
+    let cluster = Cluster::of(1);
+    let url = cluster.url();
+    let (store, reader) = (shared(&url, "one"), shared(&url, "reader"));
+    let keep = tempfile::tempdir().unwrap();
+    work(&store, 0..4);
+    let some = all(&store)[..4].to_vec();
+    // One line with four events, as `vault copy` writes them.
+    store.record(&some).unwrap();
+    work(&store, 4..6);
+    let before = all(&store);
+    let (_, start) = reader.events("", 8).unwrap();
+    let (page, cursor) = reader.events(&start, 2).unwrap();
+    assert_eq!(page, some[..2]);
+    assert_eq!(store.inside.archive(keep.path(), 1).unwrap(), 12, "all lines before that one");
+    assert_eq!(reader.events(&cursor, usize::MAX).unwrap().0, before[10..]);
+
+    // A reader that has read all of it lets it go, and one that has not is told.
+    assert_eq!(shared(&url, "reader").events(&cursor, 2).unwrap().0, some[2..]);
+    assert_eq!(store.inside.archive(keep.path(), 1).unwrap(), 1);
+    assert!(reader.events(&cursor, 10).is_err(), "two of the four events are in the archive");
+}
+
 fn files(folder: &Path) -> Ledger {
     Ledger::new(folder, &folder.join("lock"), 1 << 20, None)
 }

@@ -5,8 +5,7 @@
 //!
 //! Invariants: a line is deleted only after it is on the disk and `P/archived` says so. No line is archived twice: the order of
 //! lines never changes, so what the files have after the last line of the statement is the beginning of the next lines to
-//! archive, however many of them the next batch has. These are not appended again. A line that a reader has not read to its end stays: readers leave their
-//! place in `P/reader/MACHINE` for an hour.
+//! archive, however many of them the next batch has. These are not appended again. A line that a reader has not read to its end stays: see `readers`.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +21,6 @@ use tollgate_vault::figures::Tally;
 use crate::archived::{ArchivePiece, Archived};
 use crate::inside::Inside;
 use crate::layout::write;
-use crate::line_place::LinePlace;
 use crate::lines::LineAt;
 use crate::message::{Act, Condition, Range, Txn};
 
@@ -68,8 +66,8 @@ impl Inside {
         let (left, oldest): (Vec<_>, Vec<_>) =
             oldest.into_iter().partition(|line| line.revision <= archived.revision);
         self.delete_lines(&left)?;
-        let floor = self.slowest_reader()?;
-        let was_read = |line: &LineAt| line.end() <= floor;
+        let floor = self.readers(&archived)?.iter().map(|reader| reader.place).min();
+        let was_read = |line: &LineAt| floor.is_none_or(|floor| line.end() <= floor);
         let oldest: Vec<LineAt> = oldest.into_iter().take_while(was_read).collect();
         let Some(last) = oldest.last() else { return Ok(0) };
         let entries: Vec<Entry> = oldest.iter().flat_map(|line| line.value.events.clone()).collect();
@@ -107,13 +105,6 @@ impl Inside {
             self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
         }
         Ok(())
-    }
-
-    /// The place up to which every reader has read.
-    fn slowest_reader(&self) -> Result<LinePlace> {
-        let readers = self.called(self.client.range(&Range::all(&self.layout.readers())))?;
-        let places = readers.kvs.iter().map(|kv| LinePlace::of_reader(&kv.value));
-        Ok(places.min().unwrap_or(LinePlace { revision: i64::MAX, events: 0 }))
     }
 }
 

@@ -28,8 +28,6 @@ pub(crate) struct Inside {
     pub(crate) machine: String,
     pub(crate) process_lease: ProcessLease,
     pub(crate) sums: Mutex<LineSums>,
-    /// When a reader of this process last left its place.
-    pub(crate) left_place: Mutex<Option<Instant>>,
     pub(crate) lease: Duration,
     pub(crate) archive: Option<PathBuf>,
     pub(crate) archive_at: Mutex<Instant>,

@@ -21,7 +21,7 @@
 //! # Invariants
 //!
 //! Every call has a deadline. Nothing is printed and no environment is read: the login is an option. Imports go one way: `store`, then `archive`,
-//! `checkup`, `format`, `lines`, `queue` and `steps`, then `feed`, then `inside`, then the rest.
+//! `checkup`, `format`, `lines`, `queue`, `readers` and `steps`, then `feed`, then `inside`, then the rest.
 
 mod addresses;
 mod archive;
@@ -38,6 +38,7 @@ mod message;
 mod named;
 mod process_lease;
 mod queue;
+mod readers;
 mod steps;
 mod store;
 #[cfg(test)]

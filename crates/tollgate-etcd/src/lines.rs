@@ -6,10 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
-use std::time::{Duration, Instant};
 
 use tollgate_base::error::{Fault, Result};
-use tollgate_base::name::{Agent, ClaimId, StepId};
+use tollgate_base::name::{Agent, StepId};
 use tollgate_vault::event::{Entry, EventPage};
 use tollgate_vault::figures::Tally;
 
@@ -18,14 +17,9 @@ use crate::inside::Inside;
 use crate::layout::{LineValue, read, write};
 use crate::line_place::{LinePlace, LineSums};
 use crate::message::{Act, Condition, KeyValue, Range, Txn};
-use crate::process_lease::lease_of;
 
 /// How many lines are read at once. The engine looks at all of its lines for each page, so pages are large.
 const LINES: usize = 5000;
-
-/// How often a reader leaves its place, and how long that counts.
-const LEAVE: Duration = Duration::from_secs(60);
-const READER: Duration = Duration::from_secs(3600);
 
 /// One line of the ledger, where it is.
 #[derive(Debug)]
@@ -80,25 +74,7 @@ impl Inside {
                 archived.place(),
             )));
         }
-        if place != LinePlace::default() {
-            self.leave_place(next)?;
-        }
         Ok((events, next.to_string()))
-    }
-
-    /// Says how far a reader of this machine has read, so that the archive does not overtake it. A reader that has not read
-    /// for an hour is gone.
-    fn leave_place(&self, place: LinePlace) -> Result<()> {
-        let mut left = self.left_place.lock().unwrap_or_else(PoisonError::into_inner);
-        if left.is_some_and(|when| when.elapsed() < LEAVE) {
-            return Ok(());
-        }
-        let lease = lease_of(&ClaimId::new()?);
-        self.called(self.client.grant(lease, READER))?;
-        let act = Act::put_leased(self.layout.reader(&self.machine), place.to_string(), lease);
-        self.called(self.client.txn(&Txn { success: vec![act], ..Txn::default() }))?;
-        *left = Some(Instant::now());
-        Ok(())
     }
 
     fn read_on(&self, mut place: LinePlace, limit: usize) -> Result<(Vec<Entry>, LinePlace)> {

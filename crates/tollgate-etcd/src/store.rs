@@ -73,7 +73,6 @@ impl EtcdStore {
             process_lease: ProcessLease::new(lease, &machine),
             machine,
             sums: Mutex::default(),
-            left_place: Mutex::new(None),
             lease,
             archive,
             archive_at: Mutex::new(Instant::now() + FIRST_ARCHIVE),
@@ -199,6 +198,10 @@ impl Store for EtcdStore {
 
     fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
         self.known()?.events_after(after, limit)
+    }
+
+    fn keep_after(&self, reader: &str, cursor: &str) -> Result<()> {
+        self.known()?.keep_after(reader, cursor)
     }
 
     fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {

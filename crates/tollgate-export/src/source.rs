@@ -51,6 +51,11 @@ pub trait EventSource {
 
     /// The place after the last event that was read.
     fn place(&self) -> String;
+
+    /// The export of this name will continue at this place, perhaps in another process: what comes after it must stay readable.
+    fn keep(&self, _export: &str) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// The lines of a ledger.
@@ -192,6 +197,10 @@ impl EventSource for VaultSource {
 
     fn place(&self) -> String {
         self.place.clone()
+    }
+
+    fn keep(&self, export: &str) -> Result<()> {
+        self.vault.store().keep_after(export, &self.place)
     }
 }
 

@@ -4,15 +4,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde_json::json;
 use tollgate_base::ledger::Ledger;
 use tollgate_base::settings::Durability;
 use tollgate_vault::event::Entry;
 use tollgate_vault::figures::Tally;
 use tollgate_vault::{ClaimKind, ClaimRequest, Release, Store, Terms, Vault};
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, post};
 use super::shared;
 use crate::archived::{ArchivePiece, Archived};
+use crate::message::{Act, Txn};
 use crate::store::EtcdStore;
 
 /// Two lines of the ledger with events for each task, and one without.
@@ -76,20 +78,78 @@ fn old_lines_are_in_the_archive_before_they_are_deleted_and_the_figures_stay() {
 
 #[test]
 fn the_archive_does_not_overtake_a_reader() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::of(1);
     let url = cluster.url();
     let (store, reader) = (shared(&url, "one"), shared(&url, "reader"));
     let keep = tempfile::tempdir().unwrap();
     work(&store, 0..4);
     let before = all(&store);
-    let (_, cursor) = reader.events("", 2).unwrap();
-    // The second page leaves its place in the engine.
-    let (page, cursor) = reader.events(&cursor, 2).unwrap();
-    assert_eq!(page, before[2..4]);
+    // Two readers of one machine, one of which has read nothing yet.
+    let (page, cursor) = reader.events("", 4).unwrap();
+    assert_eq!(page, before[..4]);
+    reader.keep_after("slow", "").unwrap();
+    reader.keep_after("fast", &cursor).unwrap();
     work(&store, 4..8);
+    assert_eq!(store.inside.archive(keep.path(), 1).unwrap(), 0, "one reader has read nothing");
+    assert_eq!(reader.events("", 4).unwrap().0, before[..4]);
+    reader.keep_after("slow", &cursor).unwrap();
     assert!(store.inside.archive(keep.path(), 1).unwrap() > 0);
-    let (page, _) = reader.events(&cursor, usize::MAX).unwrap();
+    let (page, end) = reader.events(&cursor, usize::MAX).unwrap();
     assert_eq!(page, all_after(&store, &before, 4), "nothing is missing");
+
+    // A reader that came too late holds nothing back: it cannot go on anyway.
+    reader.keep_after("late", "").unwrap();
+    for name in ["fast", "slow"] {
+        reader.keep_after(name, &end).unwrap();
+    }
+    assert!(store.inside.archive(keep.path(), 1).unwrap() > 0);
+}
+
+#[test]
+fn each_reader_has_one_lease_which_it_keeps() {
+    let cluster = Cluster::of(1);
+    let url = cluster.url();
+    let leases = || {
+        let found = post(cluster.ports()[0], "/v3/lease/leases", &json!({})).unwrap();
+        found["leases"].as_array().map_or(0, Vec::len)
+    };
+    for name in ["a", "b", "a", "b", "a"] {
+        // Each time in a new process.
+        shared(&url, "one").keep_after(name, "").unwrap();
+    }
+    assert_eq!(leases(), 2);
+    shared(&url, "other").keep_after("a", "").unwrap();
+    assert_eq!(leases(), 3);
+}
+
+#[test]
+fn the_place_that_an_earlier_version_has_left_still_counts() {
+    let cluster = Cluster::of(1);
+    let store = shared(&cluster.url(), "one");
+    let keep = tempfile::tempdir().unwrap();
+    work(&store, 0..4);
+    let (lines, _) = store.inside.lines_from(0, 5).unwrap();
+    let key = format!("{}earlier", store.inside.layout.readers());
+    let act = Act::put(key, lines[4].revision.to_string());
+    store.inside.client.txn(&Txn { success: vec![act], ..Txn::default() }).unwrap();
+    assert_eq!(store.inside.archive(keep.path(), 1).unwrap(), 4, "it may have read nothing of the fifth");
+}
+
+#[test]
+fn doctor_names_a_reader_that_keeps_lines_from_being_archived() {
+    let cluster = Cluster::of(1);
+    let store = shared(&cluster.url(), "one");
+    work(&store, 0..2);
+    let (_, cursor) = store.events("", 2).unwrap();
+    work(&store, 2..4);
+    store.keep_after("fast", &store.events("", usize::MAX).unwrap().1).unwrap();
+    store.keep_after("slow", &cursor).unwrap();
+    let named = |keep| -> Vec<String> {
+        store.inside.slow_readers(keep).unwrap().into_iter().map(|finding| finding.what).collect()
+    };
+    assert_eq!(named(9), [""; 0]);
+    let found = named(8);
+    assert!(found.len() == 1 && found[0].contains("/reader/one/slow` keeps 9 lines"), "{found:?}");
 }
 
 /// What a reader must see after this many events.
@@ -130,14 +190,15 @@ fn a_line_that_was_read_in_part_is_not_skipped() {
     store.record(&some).unwrap();
     work(&store, 4..6);
     let before = all(&store);
-    let (_, start) = reader.events("", 8).unwrap();
-    let (page, cursor) = reader.events(&start, 2).unwrap();
-    assert_eq!(page, some[..2]);
+    let (_, cursor) = reader.events("", 10).unwrap();
+    reader.keep_after("export", &cursor).unwrap();
     assert_eq!(store.inside.archive(keep.path(), 1).unwrap(), 12, "all lines before that one");
     assert_eq!(reader.events(&cursor, usize::MAX).unwrap().0, before[10..]);
 
     // A reader that has read all of it lets it go, and one that has not is told.
-    assert_eq!(shared(&url, "reader").events(&cursor, 2).unwrap().0, some[2..]);
+    let (page, end) = reader.events(&cursor, 2).unwrap();
+    assert_eq!(page, some[2..]);
+    reader.keep_after("export", &end).unwrap();
     assert_eq!(store.inside.archive(keep.path(), 1).unwrap(), 1);
     assert!(reader.events(&cursor, 10).is_err(), "two of the four events are in the archive");
 }

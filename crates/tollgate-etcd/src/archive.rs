@@ -12,13 +12,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use tollgate_base::error::{At, Fault, Result};
-use tollgate_base::event::Event;
-use tollgate_base::ledger::{Entry, Ledger, Line};
+use tollgate_base::ledger::Entry;
 use tollgate_base::lock::Lock;
-use tollgate_base::settings::Durability;
 use tollgate_vault::figures::Tally;
 
-use crate::archived::{ArchivePiece, Archived};
+use crate::archive_files::{end_of, files_in, newest_time, put_into_files};
+use crate::archived::Archived;
 use crate::inside::Inside;
 use crate::layout::write;
 use crate::lines::LineAt;
@@ -32,9 +31,6 @@ const BATCH: usize = 5000;
 
 /// etcd takes 128 acts in one transaction.
 const ACTS: usize = 100;
-
-/// The archive continues in a new file at this size.
-const FILE_SIZE: u64 = 64 << 20;
 
 impl Inside {
     /// Moves the oldest lines to the archive in this folder, if there are more than `keep`. Returns how many.
@@ -50,7 +46,7 @@ impl Inside {
         }
         fs::create_dir_all(folder).at("make the folder", folder)?;
         let Some(_alone) = Lock::acquire(&folder.join("archiving"), Duration::ZERO)? else { return Ok(0) };
-        let ledger = Ledger::new(folder, &folder.join("lock"), FILE_SIZE, None);
+        let ledger = files_in(folder);
         if archived.machine.is_empty() {
             // Before anything is in our archive, everybody must know that it is here, and where it begins.
             let (statement, mut archived) = self.archived()?;
@@ -71,6 +67,11 @@ impl Inside {
         let oldest: Vec<LineAt> = oldest.into_iter().take_while(was_read).collect();
         let Some(last) = oldest.last() else { return Ok(0) };
         let entries: Vec<Entry> = oldest.iter().flat_map(|line| line.value.events.clone()).collect();
+        if archived.time.is_none() && archived.revision > 0 {
+            // An earlier version of tollgate did not say it.
+            archived.time = newest_time(&ledger)?;
+        }
+        archived.time = entries.iter().map(|entry| entry.time).chain(archived.time).max();
         archived.pieces = put_into_files(&ledger, archived.pieces, &self.machine, &entries)?;
         for entry in &entries {
             Tally::add_to(&mut archived.tallies, entry.agent.as_ref(), &entry.event);
@@ -106,92 +107,4 @@ impl Inside {
         }
         Ok(())
     }
-}
-
-/// Appends the entries that the files do not have yet. The pieces of the archive, with these entries.
-fn put_into_files(
-    ledger: &Ledger,
-    mut pieces: Vec<ArchivePiece>,
-    machine: &str,
-    entries: &[Entry],
-) -> Result<Vec<ArchivePiece>> {
-    let Some(piece) = pieces.last_mut() else {
-        // An earlier version of tollgate has archived here, and did not say up to which line.
-        let known = already_there(ledger, entries)?;
-        ledger.append(&entries[known..], Durability::Durable)?;
-        return Ok(vec![ArchivePiece { machine: machine.to_owned(), first: 1, last: end_of(ledger)? }]);
-    };
-    let unstated = lines_after(ledger, piece.last)?;
-    let known = unstated.iter().zip(entries).take_while(|(line, entry)| is_of(line, entry)).count();
-    if let Some(line) = unstated[..known].last() {
-        piece.last = line.seq;
-        // The process that wrote them may have died before they were on the disk.
-        ledger.sync()?;
-    }
-    if known == entries.len() {
-        return Ok(pieces);
-    }
-    let appended = ledger.append(&entries[known..], Durability::Durable)?;
-    if known == unstated.len() {
-        piece.last = appended.end - 1;
-    } else {
-        // Other lines follow what we know: the workspace used another vault in the meantime.
-        pieces.retain(|piece| piece.first <= piece.last);
-        pieces.push(ArchivePiece {
-            machine: machine.to_owned(),
-            first: appended.start,
-            last: appended.end - 1,
-        });
-    }
-    Ok(pieces)
-}
-
-/// The lines of the files after this one. Those that a person damaged, or that say that a tail was repaired, are left out.
-fn lines_after(ledger: &Ledger, seq: u64) -> Result<Vec<Line>> {
-    let end = end_of(ledger)?;
-    if end < seq {
-        let what = format!(
-            "it ends with line {end}, although {seq} lines were archived: restore the files that are missing"
-        );
-        return Err(Fault::damaged(ledger.path(), what));
-    }
-    let mut lines = Vec::new();
-    for line in ledger.newest_first()? {
-        match line {
-            Ok(line) if line.seq <= seq => break,
-            Ok(Line { event: Event::LedgerHealed(_), .. }) | Err(Fault::Damaged { .. }) => {}
-            Ok(line) => lines.push(line),
-            Err(fault) => return Err(fault),
-        }
-    }
-    lines.reverse();
-    Ok(lines)
-}
-
-/// The number of the last line of the files; 0 if they have none.
-fn end_of(ledger: &Ledger) -> Result<u64> {
-    for line in ledger.newest_first()? {
-        match line {
-            Ok(line) => return Ok(line.seq),
-            Err(Fault::Damaged { .. }) => {}
-            Err(fault) => return Err(fault),
-        }
-    }
-    Ok(0)
-}
-
-fn is_of(line: &Line, entry: &Entry) -> bool {
-    entry.time == line.time && entry.agent == line.agent && entry.event == line.event
-}
-
-/// How many of the entries the archive has already, because a process died before it could say so. It appends a batch as a
-/// whole, so its last line tells, if this batch is at least as long.
-fn already_there(ledger: &Ledger, entries: &[Entry]) -> Result<usize> {
-    for line in ledger.newest_first()? {
-        let line = line?;
-        if !matches!(line.event, Event::LedgerHealed(_)) {
-            return Ok(entries.iter().rposition(|entry| is_of(&line, entry)).map_or(0, |at| at + 1));
-        }
-    }
-    Ok(0)
 }

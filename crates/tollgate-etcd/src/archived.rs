@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tollgate_base::name::Agent;
 use tollgate_vault::figures::Tally;
@@ -18,6 +19,9 @@ pub(crate) struct Archived {
     /// How many events the line of that revision has.
     #[serde(default)]
     pub(crate) events: usize,
+    /// No archived event is later than this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) time: Option<Timestamp>,
     /// The machine that archives.
     pub(crate) machine: String,
     /// What these lines add up to.
@@ -43,9 +47,17 @@ impl Archived {
         place < LinePlace { revision: self.revision, events: self.events }
     }
 
+    /// The pieces that have lines. The last one may have none yet.
+    pub(crate) fn filled(&self) -> &[ArchivePiece] {
+        match self.pieces.split_last() {
+            Some((last, others)) if last.last < last.first => others,
+            _ => &self.pieces,
+        }
+    }
+
     /// The place after everything that is archived.
     pub(crate) fn place(&self) -> LinePlace {
-        LinePlace { revision: self.revision, events: usize::MAX }
+        LinePlace { revision: self.revision, events: if self.revision == 0 { 0 } else { usize::MAX } }
     }
 
     /// From now on this machine archives, after this number of lines in its files.

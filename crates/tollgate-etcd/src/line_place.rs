@@ -45,6 +45,38 @@ impl std::fmt::Display for LinePlace {
     }
 }
 
+/// The place of a reader that began with the first event: in the archive at first, then in the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EventPlace {
+    /// After this line of this piece of the archive.
+    Archive { piece: usize, seq: u64 },
+    /// After this place in the engine.
+    Engine(LinePlace),
+}
+
+impl EventPlace {
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let in_archive = |place: &str| {
+            let (piece, seq) = place.split_once('.')?;
+            Some(Self::Archive { piece: piece.parse().ok()?, seq: seq.parse().ok()? })
+        };
+        match text.strip_prefix("archive.").and_then(in_archive) {
+            Some(place) => Ok(place),
+            None if text.is_empty() => Ok(Self::Archive { piece: 0, seq: 0 }),
+            None => LinePlace::parse(text).map(Self::Engine),
+        }
+    }
+}
+
+impl std::fmt::Display for EventPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Archive { piece, seq } => write!(f, "archive.{piece}.{seq}"),
+            Self::Engine(place) => place.fmt(f),
+        }
+    }
+}
+
 /// What all events up to a place add up to.
 #[derive(Debug, Default)]
 pub(crate) struct LineSums {
@@ -61,8 +93,11 @@ mod tests {
         assert_eq!(LinePlace::parse("").unwrap(), LinePlace::default());
         let place = LinePlace { revision: 17, events: 2 };
         assert_eq!(LinePlace::parse(&place.to_string()).unwrap(), place);
-        for bad in ["17", "x.y", "17.", "-"] {
-            assert!(LinePlace::parse(bad).is_err(), "{bad}");
+        for place in [EventPlace::Engine(place), EventPlace::Archive { piece: 1, seq: 4 }] {
+            assert_eq!(EventPlace::parse(&place.to_string()).unwrap(), place);
+        }
+        for bad in ["17", "x.y", "17.", "-", "archive", "archive.1", "archive.1.x"] {
+            assert!(LinePlace::parse(bad).is_err() && EventPlace::parse(bad).is_err(), "{bad}");
         }
     }
 

@@ -2,14 +2,14 @@
 //!
 //! Invariants: a line is written by the transaction of its step, once, and never changed. The revision of that transaction is
 //! its place, so all readers see the same order and a cursor has no gaps. A cursor is a revision, and how many of the events
-//! of that revision were read. A reader whose cursor is older than the archive is told so: it never misses a line.
+//! of that revision were read.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
-use tollgate_base::error::{Fault, Result};
+use tollgate_base::error::Result;
 use tollgate_base::name::{Agent, StepId};
-use tollgate_vault::event::{Entry, EventPage};
+use tollgate_vault::event::Entry;
 use tollgate_vault::figures::Tally;
 
 use crate::archived::Archived;
@@ -61,23 +61,9 @@ impl Inside {
         self.called(self.client.txn(&txn)).map(drop)
     }
 
-    /// The events after a cursor.
-    pub(crate) fn events_after(&self, after: &str, limit: usize) -> Result<EventPage> {
-        let place = LinePlace::parse(after)?;
-        let (events, next) = self.read_on(place, limit)?;
-        let (_, archived) = self.archived()?;
-        if archived.is_ahead_of(place) {
-            return Err(Fault::invalid(format!(
-                "the ledger up to revision {} is in the archive of the machine `{}`: read that, then go on from `{}`",
-                archived.revision,
-                archived.machine,
-                archived.place(),
-            )));
-        }
-        Ok((events, next.to_string()))
-    }
-
-    fn read_on(&self, mut place: LinePlace, limit: usize) -> Result<(Vec<Entry>, LinePlace)> {
+    /// At most this many events after a place, and the place after them. If the archive is ahead of that place by now, some may
+    /// be missing.
+    pub(crate) fn read_on(&self, mut place: LinePlace, limit: usize) -> Result<(Vec<Entry>, LinePlace)> {
         let mut events = Vec::new();
         while events.len() < limit {
             let wanted = (limit - events.len()).clamp(1, LINES);

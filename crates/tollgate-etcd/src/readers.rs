@@ -33,11 +33,8 @@ pub(crate) struct Reader {
 impl Inside {
     /// A reader of this machine has read up to this cursor, and will continue there.
     pub(crate) fn keep_after(&self, reader: &str, cursor: &str) -> Result<()> {
-        let place = LinePlace::parse(cursor)?;
-        // What is archived is not in the engine any more, and nothing brings it back. The reader is told when it reads.
-        if self.archived()?.1.is_ahead_of(place) {
-            return Ok(());
-        }
+        // First: a reader that cannot go on must not keep anything from being archived.
+        let place = self.place_in_engine(cursor)?;
         let key = self.layout.reader(&self.machine, reader);
         let lease = lease_id(&Digest::of(key.as_bytes()).to_string()[..16]);
         if !self.called(self.client.keep_alive(lease, self.client.deadline))? {

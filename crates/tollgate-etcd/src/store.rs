@@ -200,6 +200,10 @@ impl Store for EtcdStore {
         self.known()?.events_after(after, limit)
     }
 
+    fn cursor_before(&self, time: Timestamp) -> Result<String> {
+        self.known()?.cursor_before(time)
+    }
+
     fn keep_after(&self, reader: &str, cursor: &str) -> Result<()> {
         self.known()?.keep_after(reader, cursor)
     }

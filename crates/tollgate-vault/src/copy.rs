@@ -86,6 +86,10 @@ pub fn copy(
     if !working.is_empty() {
         return Ok(Err(CopyDenial::Working(working)));
     }
+    // A history that cannot be read from its beginning is noticed before the first task is copied.
+    for store in [from, to] {
+        store.events("", 1)?;
+    }
     let (tasks, unfit) = inventory(from, now)?;
     let (there, _) = inventory(to, now)?;
     let names: BTreeSet<&TaskName> = tasks.keys().map(|(_, name)| name).collect();

@@ -18,7 +18,7 @@ use crate::message::{Act, Txn};
 use crate::store::EtcdStore;
 
 /// Two lines of the ledger with events for each task, and one without.
-fn work(store: &Arc<EtcdStore>, tasks: std::ops::Range<usize>) {
+pub(super) fn work(store: &Arc<EtcdStore>, tasks: std::ops::Range<usize>) {
     let vault = Vault::new(Arc::clone(store) as Arc<dyn Store>, Terms::default());
     let now = Timestamp::now();
     for n in tasks {
@@ -31,7 +31,7 @@ fn work(store: &Arc<EtcdStore>, tasks: std::ops::Range<usize>) {
     }
 }
 
-fn all(store: &EtcdStore) -> Vec<Entry> {
+pub(super) fn all(store: &EtcdStore) -> Vec<Entry> {
     store.events("", usize::MAX).unwrap().0
 }
 
@@ -68,11 +68,10 @@ fn old_lines_are_in_the_archive_before_they_are_deleted_and_the_figures_stay() {
     for store in [&store, &other] {
         assert_eq!(store.tallies().unwrap(), figures);
     }
-    // A reader that is behind the archive is told, and learns where to go on.
+    // A reader that is behind the archive is told.
     for cursor in ["", &head] {
         let fault = store.events(cursor, 10).unwrap_err().to_string();
-        let next = fault.rsplit('`').nth(1).unwrap();
-        assert_eq!(store.events(next, usize::MAX).unwrap().0, before[10..], "{fault}");
+        assert!(fault.contains("the archive of the machine `one`"), "{fault}");
     }
 }
 
@@ -97,8 +96,8 @@ fn the_archive_does_not_overtake_a_reader() {
     let (page, end) = reader.events(&cursor, usize::MAX).unwrap();
     assert_eq!(page, all_after(&store, &before, 4), "nothing is missing");
 
-    // A reader that came too late holds nothing back: it cannot go on anyway.
-    reader.keep_after("late", "").unwrap();
+    // A reader that came too late is told at once, and holds nothing back: it cannot go on anyway.
+    assert!(reader.keep_after("late", "").is_err());
     for name in ["fast", "slow"] {
         reader.keep_after(name, &end).unwrap();
     }
@@ -203,7 +202,7 @@ fn a_line_that_was_read_in_part_is_not_skipped() {
     assert!(reader.events(&cursor, 10).is_err(), "two of the four events are in the archive");
 }
 
-fn files(folder: &Path) -> Ledger {
+pub(super) fn files(folder: &Path) -> Ledger {
     Ledger::new(folder, &folder.join("lock"), 1 << 20, None)
 }
 

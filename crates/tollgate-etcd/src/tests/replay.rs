@@ -1,0 +1,132 @@
+//! Events from the beginning: out of the files of the archive, then out of the engine.
+
+use std::fs;
+use std::path::Path;
+
+use jiff::{SignedDuration, Timestamp};
+use tollgate_base::settings::Durability;
+use tollgate_vault::copy::{CopiedHistory, copy};
+use tollgate_vault::event::Entry;
+use tollgate_vault::{State, Store};
+
+use super::archive::{all, files, work};
+use super::cluster::Cluster;
+use super::{shared, with_archive};
+use crate::store::EtcdStore;
+
+/// All events, in pages of this size.
+fn paged(store: &EtcdStore, size: usize) -> Vec<Entry> {
+    let (mut events, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let (page, next) = store.events(&cursor, size).unwrap();
+        let is_over = page.len() < size;
+        events.extend(page);
+        cursor = next;
+        if is_over {
+            return events;
+        }
+    }
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for file in fs::read_dir(from).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file()) {
+        fs::copy(&file, to.join(file.file_name().unwrap())).unwrap();
+    }
+}
+
+#[test]
+fn the_machine_that_has_the_archive_reads_from_the_beginning() {
+    let cluster = Cluster::of(1);
+    let url = cluster.url();
+    let keep = tempfile::tempdir().unwrap();
+    let store = with_archive(&url, "one", keep.path());
+    work(&store, 0..10);
+    let before = all(&store);
+    // Lines that are no part of the archive: of another vault before it, of a repaired tail inside it, of a crash after it.
+    files(keep.path()).append(&before[19..], Durability::Durable).unwrap();
+    store.inside.archive(keep.path(), 24).unwrap();
+    let path = keep.path().join("ledger.jsonl");
+    fs::write(&path, [&fs::read(&path).unwrap()[..], b"{\"torn"].concat()).unwrap();
+    store.inside.archive(keep.path(), 18).unwrap();
+    files(keep.path()).append(&before[8..10], Durability::Durable).unwrap();
+    for size in [1, 2, 3, 7, 8, 19, 20, 100] {
+        assert_eq!(paged(&store, size), before, "pages of {size}");
+    }
+    // The archive grows while somebody reads it.
+    let (_, cursor) = store.events("", 5).unwrap();
+    store.inside.archive(keep.path(), 9).unwrap();
+    assert_eq!(store.events(&cursor, usize::MAX).unwrap().0, before[5..]);
+    for foreign in ["archive.0.99", "archive.1.0", "archive.7.3"] {
+        assert!(store.events(foreign, 1).is_err(), "{foreign}");
+    }
+    // A reader in the files keeps the archive where it is.
+    store.keep_after("export", &cursor).unwrap();
+    assert_eq!(store.inside.archive(keep.path(), 1).unwrap(), 0);
+
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen("t2.md", "t3.md", 1)).unwrap();
+    let fault = store.events("", 100).unwrap_err().to_string();
+    assert!(fault.contains("is missing, or not the one that was archived"), "{fault}");
+}
+
+#[test]
+fn another_machine_says_which_one_has_the_archive_and_reads_a_copy() {
+    let cluster = Cluster::of(1);
+    let url = cluster.url();
+    let keep = tempfile::tempdir().unwrap();
+    let [here, there] = ["here", "there"].map(|name| keep.path().join(name));
+    let (store, other) = (with_archive(&url, "one", &here), with_archive(&url, "other", &there));
+    work(&store, 0..10);
+    let before = all(&store);
+    store.inside.archive(&here, 15).unwrap();
+    let copied = there.join("from-one");
+    let told = || other.events("", 1).unwrap_err().to_string();
+    let whose = "in the archive of the machine `one`";
+    assert!(told().contains(whose) && told().contains(copied.to_str().unwrap()), "{}", told());
+    assert!(other.keep_after("export", "").is_err());
+    copy_files(&here, &copied);
+    assert_eq!(paged(&other, 7), before);
+    store.inside.archive(&here, 9).unwrap();
+    assert!(told().contains(whose), "the copy is too old: {}", told());
+    copy_files(&here, &copied);
+    assert_eq!(all(&other), before);
+}
+
+#[test]
+fn events_since_a_time_need_no_archive_if_everything_in_it_is_older() {
+    let cluster = Cluster::of(1);
+    let url = cluster.url();
+    let keep = tempfile::tempdir().unwrap();
+    let (store, other) = (with_archive(&url, "one", keep.path()), shared(&url, "other"));
+    work(&store, 0..4);
+    let newest = all(&store)[7].time;
+    let later = newest + SignedDuration::from_nanos(1);
+    assert_eq!(other.cursor_before(later).unwrap(), "", "nothing is archived");
+    store.inside.archive(keep.path(), 0).unwrap();
+    work(&store, 4..6);
+    let cursor = other.cursor_before(later).unwrap();
+    assert_eq!(other.events(&cursor, 100).unwrap().0.len(), 4);
+    assert_eq!(other.cursor_before(newest).unwrap(), "", "the last archived event has this time");
+}
+
+#[test]
+fn a_vault_is_copied_with_its_archive_or_not_at_all() {
+    let cluster = Cluster::of(1);
+    let url = cluster.url();
+    let keep = tempfile::tempdir().unwrap();
+    let (store, other) = (with_archive(&url, "one", keep.path()), shared(&url, "other"));
+    work(&store, 0..10);
+    let before = all(&store);
+    store.inside.archive(keep.path(), 9).unwrap();
+    let now = Timestamp::now();
+    let target = shared(&cluster.url(), "one");
+    for (from, to) in [(&other, &target), (&target, &other)] {
+        let fault = copy(&**from, &**to, now, &mut |_, _| ()).unwrap_err().to_string();
+        assert!(fault.contains("in the archive of the machine `one`"), "{fault}");
+    }
+    assert!(target.scan(State::Done, now).unwrap().tasks.is_empty(), "not one task was copied");
+    let report = copy(&*store, &*target, now, &mut |_, _| ()).unwrap().unwrap();
+    assert_eq!(report.history, CopiedHistory::Added(20));
+    assert_eq!(all(&target), before);
+}

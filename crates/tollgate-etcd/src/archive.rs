@@ -1,7 +1,8 @@
 //! Old lines of the ledger move from the engine to files, because etcd is made for some gigabytes.
 //!
-//! One machine keeps the archive: the first that needed one. The archive is a ledger of its own, with its chain of hashes, so
-//! it can be verified like any other. The key `P/archived` says how far it goes, who has it, and what its lines add up to.
+//! One machine archives: the first that needed to. If it does not any more, another one takes over, and the archive has one
+//! more piece. The files of a machine are a ledger of their own, with its chain of hashes, so they can be verified like any
+//! other. The key `P/archived` says how far the archive goes, who has which piece, and what its lines add up to.
 //!
 //! Invariants: a line is deleted only after it is on the disk and `P/archived` says so. No line is archived twice: the order of
 //! lines never changes, so what the files have after the last line of the statement is the beginning of the next lines to
@@ -9,10 +10,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use tollgate_base::error::{At, Fault, Result};
-use tollgate_base::ledger::Entry;
+use tollgate_base::ledger::{Entry, Ledger};
 use tollgate_base::lock::Lock;
 use tollgate_vault::figures::Tally;
 
@@ -40,24 +42,60 @@ impl Inside {
         if count <= keep {
             return Ok(0);
         }
-        let (_, archived) = self.archived()?;
-        if !archived.machine.is_empty() && archived.machine != self.machine {
+        let (statement, archived) = self.archived()?;
+        let is_needed = archived.machine.is_empty()
+            || archived.machine == self.machine
+            || self.is_abandoned(statement, &archived, count, keep)?;
+        if !is_needed {
             return Ok(0);
         }
         fs::create_dir_all(folder).at("make the folder", folder)?;
         let Some(_alone) = Lock::acquire(&folder.join("archiving"), Duration::ZERO)? else { return Ok(0) };
         let ledger = files_in(folder);
-        if archived.machine.is_empty() {
-            // Before anything is in our archive, everybody must know that it is here, and where it begins.
-            let (statement, mut archived) = self.archived()?;
-            archived.begin_after(&self.machine, end_of(&ledger)?);
-            self.state(statement, &archived)?;
-        }
-        let (statement, mut archived) = self.archived()?;
         if archived.machine != self.machine {
+            // Before anything is in our archive, everybody must know that it is here, and where it begins. If another machine
+            // is faster, this statement is not made.
+            let mut ours = archived;
+            ours.begin_after(&self.machine, end_of(&ledger)?);
+            self.state(statement, &ours)?;
+        }
+        let stated = self.archived()?;
+        if stated.1.machine != self.machine {
             return Ok(0);
         }
-        let (oldest, _) = self.lines_from(0, (count - keep).min(BATCH))?;
+        self.archive_batch(&ledger, stated, (count - keep).min(BATCH))
+    }
+
+    /// Whether the machine that archives does not do so any more: there are twice as many lines as there should be, readers need
+    /// less than half of them, and it has archived none since this process last looked, which was some minutes ago.
+    fn is_abandoned(&self, statement: i64, archived: &Archived, count: usize, keep: usize) -> Result<bool> {
+        if count <= 2 * keep {
+            return Ok(false);
+        }
+        if let Some(slowest) = self.readers(archived)?.iter().map(|reader| reader.place.revision).min() {
+            let oldest = Range {
+                limit: keep,
+                created_since: Some(0),
+                keys_only: true,
+                ..Range::all(&self.layout.lines())
+            };
+            let oldest = self.called(self.client.range(&oldest))?.kvs;
+            if oldest.last().is_none_or(|line| line.create_revision >= slowest) {
+                return Ok(false);
+            }
+        }
+        let mut seen = self.archive_seen.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(seen.replace(statement) == Some(statement))
+    }
+
+    /// Moves at most this many of the oldest lines, if this is still the last statement.
+    pub(crate) fn archive_batch(
+        &self,
+        ledger: &Ledger,
+        (statement, mut archived): (i64, Archived),
+        most: usize,
+    ) -> Result<usize> {
+        let (oldest, _) = self.lines_from(0, most)?;
         // What was archived before, and not deleted because of a crash.
         let (left, oldest): (Vec<_>, Vec<_>) =
             oldest.into_iter().partition(|line| line.revision <= archived.revision);
@@ -67,17 +105,21 @@ impl Inside {
         let oldest: Vec<LineAt> = oldest.into_iter().take_while(was_read).collect();
         let Some(last) = oldest.last() else { return Ok(0) };
         let entries: Vec<Entry> = oldest.iter().flat_map(|line| line.value.events.clone()).collect();
-        if archived.time.is_none() && archived.revision > 0 {
+        if archived.pieces.is_empty() && archived.revision > 0 {
             // An earlier version of tollgate did not say it.
-            archived.time = newest_time(&ledger)?;
+            archived.time = newest_time(ledger)?;
         }
         archived.time = entries.iter().map(|entry| entry.time).chain(archived.time).max();
-        archived.pieces = put_into_files(&ledger, archived.pieces, &self.machine, &entries)?;
+        archived.pieces = put_into_files(ledger, archived.pieces, &self.machine, &entries)?;
         for entry in &entries {
             Tally::add_to(&mut archived.tallies, entry.agent.as_ref(), &entry.event);
         }
         (archived.revision, archived.events) = (last.revision, last.value.events.len());
         if !self.state(statement, &archived)? {
+            if self.archived()?.1.machine != self.machine {
+                // Another machine has taken over. Nobody reads what we have appended: it is not stated.
+                return Ok(0);
+            }
             return Err(Fault::invalid(
                 "another process archives the ledger, although this one has its lock",
             ));

@@ -62,6 +62,12 @@ impl Archived {
 
     /// From now on this machine archives, after this number of lines in its files.
     pub(crate) fn begin_after(&mut self, machine: &str, end: u64) {
+        if self.pieces.is_empty() && self.revision > 0 {
+            // An earlier version of tollgate did not say how many lines it has archived, and from which time.
+            let machine = std::mem::take(&mut self.machine);
+            self.pieces.push(ArchivePiece { machine, first: 1, last: u64::MAX });
+            self.time = Some(Timestamp::MAX);
+        }
         machine.clone_into(&mut self.machine);
         self.pieces.retain(|piece| piece.first <= piece.last);
         self.pieces.push(ArchivePiece { machine: machine.to_owned(), first: end + 1, last: end });

@@ -44,6 +44,7 @@ impl Inside {
             },
         );
         findings.push(self.size()?);
+        findings.extend(self.archive_places()?);
         findings.extend(self.slow_readers(KEEP)?);
         Ok(findings)
     }
@@ -63,6 +64,24 @@ impl Inside {
                  or make room in the engine",
             ),
         }
+    }
+
+    /// Where old lines of the ledger are, if any were archived.
+    pub(crate) fn archive_places(&self) -> Result<Option<Finding>> {
+        let (_, archived) = self.archived()?;
+        let mut machines: Vec<&str> = archived.filled().iter().map(|piece| &*piece.machine).collect();
+        if machines.is_empty() && archived.revision > 0 {
+            machines.push(&archived.machine);
+        }
+        machines.dedup();
+        let named = |machine: &&str| match **machine == *self.machine {
+            true => format!("`{machine}` (this one)"),
+            false => format!("`{machine}`"),
+        };
+        let named: Vec<String> = machines.iter().map(named).collect();
+        let places =
+            || format!("old lines of the ledger are in the archive of the machine {}", named.join(", then "));
+        Ok((!named.is_empty()).then(|| Finding::ok(places())))
     }
 
     /// The readers that keep more than this number of lines from being archived.

@@ -31,6 +31,8 @@ pub(crate) struct Inside {
     pub(crate) lease: Duration,
     pub(crate) archive: Option<PathBuf>,
     pub(crate) archive_at: Mutex<Instant>,
+    /// The statement about the archive of another machine at the last look, when that had lines to archive.
+    pub(crate) archive_seen: Mutex<Option<i64>>,
     pub(crate) journal: Option<Arc<dyn Journal>>,
     pub(crate) view: Mutex<Option<View>>,
     /// Whether the layout in the engine is one that we know.

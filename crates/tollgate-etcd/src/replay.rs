@@ -116,8 +116,8 @@ impl Inside {
     }
 
     fn elsewhere(&self, archived: &Archived, machine: &str) -> Fault {
-        let since =
-            archived.time.map(|time| format!("; later events than {time} are in the engine, for `--since`"));
+        let known = archived.time.filter(|time| *time < Timestamp::MAX);
+        let since = known.map(|time| format!("; later events than {time} are in the engine, for `--since`"));
         let what = match self.folder_of(machine) {
             _ if archived.pieces.is_empty() && machine == self.machine => {
                 "an earlier version of tollgate has written the archive, and it can be read as soon as this version has \

@@ -76,6 +76,7 @@ impl EtcdStore {
             lease,
             archive,
             archive_at: Mutex::new(Instant::now() + FIRST_ARCHIVE),
+            archive_seen: Mutex::new(None),
             journal,
             view: Mutex::new(None),
             is_known: AtomicBool::new(false),

@@ -210,7 +210,7 @@ fn pieces(store: &EtcdStore) -> Vec<ArchivePiece> {
     store.inside.archived().unwrap().1.pieces
 }
 
-fn piece(machine: &str, first: u64, last: u64) -> ArchivePiece {
+pub(super) fn piece(machine: &str, first: u64, last: u64) -> ArchivePiece {
     ArchivePiece { machine: machine.to_owned(), first, last }
 }
 

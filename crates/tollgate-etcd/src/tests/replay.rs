@@ -9,9 +9,10 @@ use tollgate_vault::copy::{CopiedHistory, copy};
 use tollgate_vault::event::Entry;
 use tollgate_vault::{State, Store};
 
-use super::archive::{all, files, work};
+use super::archive::{all, files, piece, work};
 use super::cluster::Cluster;
 use super::{shared, with_archive};
+use crate::archived::Archived;
 use crate::store::EtcdStore;
 
 /// All events, in pages of this size.
@@ -129,4 +130,76 @@ fn a_vault_is_copied_with_its_archive_or_not_at_all() {
     let report = copy(&*store, &*target, now, &mut |_, _| ()).unwrap().unwrap();
     assert_eq!(report.history, CopiedHistory::Added(20));
     assert_eq!(all(&target), before);
+}
+
+#[test]
+fn another_machine_takes_over_if_the_first_does_not_archive_any_more() {
+    let cluster = Cluster::of(1);
+    let url = cluster.url();
+    let keep = tempfile::tempdir().unwrap();
+    let [here, there] = ["here", "there"].map(|name| keep.path().join(name));
+    let (one, other) = (with_archive(&url, "one", &here), with_archive(&url, "other", &there));
+    work(&one, 0..10);
+    let before = all(&one);
+    assert_eq!(one.inside.archive(&here, 24).unwrap(), 6);
+    let archive_there = |keep| other.inside.archive(&there, keep).unwrap();
+
+    // It waits while there are few lines, while the first machine archives, and while a reader needs them.
+    assert_eq!([archive_there(12), archive_there(12)], [0, 0], "24 lines are not more than twice 12");
+    assert_eq!(archive_there(9), 0, "it has looked once");
+    assert_eq!(one.inside.archive(&here, 21).unwrap(), 3);
+    assert_eq!(archive_there(9), 0, "the first machine has archived since");
+    one.keep_after("export", &one.events("", 8).unwrap().1).unwrap();
+    assert_eq!([archive_there(9), archive_there(9)], [0, 0], "a reader has not read the next nine lines");
+    one.keep_after("export", &one.events("", 20).unwrap().1).unwrap();
+    assert!(!there.exists(), "nothing was made here");
+
+    // The first machine is in the middle of a batch when the other one takes over.
+    let stated = one.inside.archived().unwrap();
+    assert_eq!(archive_there(9), 12);
+    assert_eq!(one.inside.archive_batch(&files(&here), stated, 6).unwrap(), 0);
+    assert_eq!(one.inside.archive(&here, 8).unwrap(), 0, "it is not the one that archives any more");
+    let pieces = one.inside.archived().unwrap().1.pieces;
+    assert_eq!(pieces, [piece("one", 1, 6), piece("other", 1, 8)]);
+    assert_eq!(one.tallies().unwrap().values().map(|tally| tally.claims).sum::<u64>(), 10);
+
+    // Each of them reads everything with a copy of the piece of the other.
+    for (store, from, to) in
+        [(&one, &there, here.join("from-other")), (&other, &here, there.join("from-one"))]
+    {
+        assert!(store.events("", 1).is_err());
+        copy_files(from, &to);
+        for size in [1, 6, 7, 14, 100] {
+            assert_eq!(paged(store, size), before, "pages of {size}");
+        }
+    }
+    let found = other.inside.archive_places().unwrap().unwrap().what;
+    assert!(found.ends_with("the machine `one`, then `other` (this one)"), "{found}");
+
+    // It takes the work back in the same way, after everything that its files have.
+    work(&one, 10..11);
+    one.keep_after("export", &one.events("", 100).unwrap().1).unwrap();
+    let end = one.inside.archived().unwrap().1.pieces.len();
+    assert_eq!([one.inside.archive(&here, 4).unwrap(), one.inside.archive(&here, 4).unwrap()], [0, 8]);
+    let last = one.inside.archived().unwrap().1.pieces[end].clone();
+    assert_eq!((&*last.machine, last.last + 1 - last.first), ("one", 5));
+    assert_eq!(all(&one)[..20], before);
+}
+
+#[test]
+fn a_machine_that_takes_over_from_an_earlier_version_does_not_guess_what_that_has_archived() {
+    let cluster = Cluster::of(1);
+    let url = cluster.url();
+    let keep = tempfile::tempdir().unwrap();
+    let store = with_archive(&url, "other", keep.path());
+    work(&store, 0..10);
+    let newest = all(&store)[19].time;
+    let (lines, _) = store.inside.lines_from(0, 3).unwrap();
+    let earlier = format!("{{\"revision\":{},\"machine\":\"one\",\"tallies\":{{}}}}", lines[2].revision);
+    assert!(store.inside.state(0, &serde_json::from_str::<Archived>(&earlier).unwrap()).unwrap());
+    let archive = || store.inside.archive(keep.path(), 9).unwrap();
+    assert_eq!([archive(), archive()], [0, 18]);
+    let fault = store.events("", 1).unwrap_err().to_string();
+    assert!(fault.contains("the archive of the machine `one`") && !fault.contains("9999"), "{fault}");
+    assert_eq!(store.cursor_before(newest + SignedDuration::from_hours(1)).unwrap(), "");
 }

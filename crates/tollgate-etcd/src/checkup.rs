@@ -12,7 +12,7 @@ use crate::archive::KEEP;
 use crate::client::{NodeReport, wrong_version};
 use crate::inside::Inside;
 use crate::message::{Act, KeyValue, MembersAnswer, Range, Txn};
-use crate::readers::Reader;
+use crate::readers::LedgerReader;
 
 /// Above this difference, times in the ledger, pauses and due times are misleading. Who owns a task does not depend on it.
 const SKEW: SignedDuration = SignedDuration::from_secs(5);
@@ -97,12 +97,12 @@ impl Inside {
         let lines =
             Range { created_since: Some(slowest), keys_only: true, ..Range::all(&self.layout.lines()) };
         let lines = self.called(self.client.range(&lines))?.kvs;
-        let unread = |reader: &Reader| {
+        let unread = |reader: &LedgerReader| {
             let is_read = |line: &KeyValue| line.create_revision <= reader.place.revision;
             lines.len() - lines.partition_point(is_read)
         };
         let slow = readers.iter().map(|reader| (reader, unread(reader))).filter(|(_, lines)| *lines > keep);
-        let finding = |(reader, lines): (&Reader, usize)| {
+        let finding = |(reader, lines): (&LedgerReader, usize)| {
             let key = &reader.key;
             Finding::warning(format!(
                 "the reader `{key}` keeps {lines} lines of the ledger from being archived"

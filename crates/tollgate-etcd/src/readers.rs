@@ -23,7 +23,7 @@ const LASTS: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// A reader of the ledger.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Reader {
+pub(crate) struct LedgerReader {
     /// Its key in the engine.
     pub(crate) key: String,
     /// What it has read.
@@ -45,9 +45,9 @@ impl Inside {
     }
 
     /// The readers that go on in the engine. One that the archive has overtaken cannot.
-    pub(crate) fn readers(&self, archived: &Archived) -> Result<Vec<Reader>> {
+    pub(crate) fn readers(&self, archived: &Archived) -> Result<Vec<LedgerReader>> {
         let found = self.called(self.client.range(&Range::all(&self.layout.readers())))?;
-        let reader = |key: &[u8], value: &[u8]| Reader {
+        let reader = |key: &[u8], value: &[u8]| LedgerReader {
             key: String::from_utf8_lossy(key).into_owned(),
             place: LinePlace::of_reader(value),
         };

@@ -64,7 +64,8 @@ fn lines_after(ledger: &Ledger, seq: u64) -> Result<Vec<Line>> {
     let end = end_of(ledger)?;
     if end < seq {
         let what = format!(
-            "it ends with line {end}, although {seq} lines were archived: restore the files that are missing"
+            "it ends with line {end}, although {seq} lines were archived: restore the files that are missing; if they are lost, \
+             stop tollgate here and delete `.tollgate/engine/machine`, and the archive continues under another name"
         );
         return Err(Fault::damaged(ledger.path(), what));
     }

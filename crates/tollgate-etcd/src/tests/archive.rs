@@ -12,7 +12,7 @@ use tollgate_vault::figures::Tally;
 use tollgate_vault::{ClaimKind, ClaimRequest, Release, Store, Terms, Vault};
 
 use super::cluster::{Cluster, post};
-use super::shared;
+use super::{shared, with_archive};
 use crate::archived::{ArchivePiece, Archived};
 use crate::message::{Act, Txn};
 use crate::store::EtcdStore;
@@ -234,7 +234,8 @@ fn what_is_in_the_files_already_is_not_appended_again_even_if_the_next_batch_is_
 #[test]
 fn the_lines_of_another_vault_in_the_same_files_are_no_part_of_the_archive() {
     let cluster = Cluster::of(1);
-    let store = shared(&cluster.url(), "one");
+    let url = cluster.url();
+    let store = shared(&url, "one");
     let keep = tempfile::tempdir().unwrap();
     work(&store, 0..10);
     let before = all(&store);
@@ -249,6 +250,13 @@ fn the_lines_of_another_vault_in_the_same_files_are_no_part_of_the_archive() {
     // A folder that lacks lines, such as that of an old copy of the workspace, is not continued.
     let fault = store.inside.archive(&keep.path().join("old"), 15).unwrap_err().to_string();
     assert!(fault.contains("it ends with line 0, although 6 lines were archived"), "{fault}");
+    // If the files are lost, the archive continues under another name, and nobody takes new lines for the lost ones.
+    let renamed = with_archive(&url, "new", &keep.path().join("old"));
+    let archive = || renamed.inside.archive(&keep.path().join("old"), 9).unwrap();
+    assert_eq!([archive(), archive()], [0, 15]);
+    assert_eq!(pieces(&store)[2], piece("new", 1, 10));
+    let fault = renamed.events("", 1).unwrap_err().to_string();
+    assert!(fault.contains("the archive of the machine `one`"), "{fault}");
 }
 
 fn claims(store: &EtcdStore) -> u64 {

@@ -1,26 +1,28 @@
 //! Old lines of the ledger move from the engine to files, because etcd is made for some gigabytes.
 //!
-//! One machine keeps the archive: the first that needed one. The archive is a ledger of its own, with its chain of hashes, so
-//! it can be verified like any other. The key `P/archived` says how far it goes, who has it, and what its lines add up to.
+//! One machine archives: the first that needed to. If it does not any more, another one takes over, and the archive has one
+//! more piece. The files of a machine are a ledger of their own, with its chain of hashes, so they can be verified like any
+//! other. The key `P/archived` says how far the archive goes, who has which piece, and what its lines add up to.
 //!
-//! Invariants: a line is deleted only after it is on the disk and `P/archived` says so. No line is archived twice: after a crash,
-//! what the archive has already is skipped. A line that a reader has not read yet stays: readers leave their place in
-//! `P/reader/MACHINE` for an hour.
+//! Invariants: a line is deleted only after it is on the disk and `P/archived` says so. No line is archived twice: the order of
+//! lines never changes, so what the files have after the last line of the statement is the beginning of the next lines to
+//! archive, however many of them the next batch has. These are not appended again. A line that a reader has not read to its end stays: see `readers`.
 
 use std::fs;
 use std::path::Path;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use tollgate_base::error::{At, Fault, Result};
-use tollgate_base::event::Event;
 use tollgate_base::ledger::{Entry, Ledger};
 use tollgate_base::lock::Lock;
-use tollgate_base::settings::Durability;
 use tollgate_vault::figures::Tally;
 
+use crate::archive_files::{end_of, files_in, newest_time, put_into_files};
+use crate::archived::Archived;
 use crate::inside::Inside;
 use crate::layout::write;
-use crate::lines::{Archived, LineAt};
+use crate::lines::LineAt;
 use crate::message::{Act, Condition, Range, Txn};
 
 /// How many lines the engine keeps: some days of a busy team, in some ten megabytes.
@@ -32,9 +34,6 @@ const BATCH: usize = 5000;
 /// etcd takes 128 acts in one transaction.
 const ACTS: usize = 100;
 
-/// The archive continues in a new file at this size.
-const FILE_SIZE: u64 = 64 << 20;
-
 impl Inside {
     /// Moves the oldest lines to the archive in this folder, if there are more than `keep`. Returns how many.
     pub(crate) fn archive(&self, folder: &Path, keep: usize) -> Result<usize> {
@@ -43,35 +42,84 @@ impl Inside {
         if count <= keep {
             return Ok(0);
         }
-        let (statement, mut archived) = self.archived()?;
-        if archived.machine.is_empty() {
-            // Before anything is in our archive, everybody must know that it is here.
-            archived.machine.clone_from(&self.machine);
-            self.state(statement, &archived)?;
+        let (statement, archived) = self.archived()?;
+        let is_needed = archived.machine.is_empty()
+            || archived.machine == self.machine
+            || self.is_abandoned(statement, &archived, count, keep)?;
+        if !is_needed {
+            return Ok(0);
         }
         fs::create_dir_all(folder).at("make the folder", folder)?;
         let Some(_alone) = Lock::acquire(&folder.join("archiving"), Duration::ZERO)? else { return Ok(0) };
-        let (statement, mut archived) = self.archived()?;
+        let ledger = files_in(folder);
         if archived.machine != self.machine {
+            // Before anything is in our archive, everybody must know that it is here, and where it begins. If another machine
+            // is faster, this statement is not made.
+            let mut ours = archived;
+            ours.begin_after(&self.machine, end_of(&ledger)?);
+            self.state(statement, &ours)?;
+        }
+        let stated = self.archived()?;
+        if stated.1.machine != self.machine {
             return Ok(0);
         }
-        let (oldest, _) = self.lines_from(0, (count - keep).min(BATCH))?;
+        self.archive_batch(&ledger, stated, (count - keep).min(BATCH))
+    }
+
+    /// Whether the machine that archives does not do so any more: there are twice as many lines as there should be, readers need
+    /// less than half of them, and it has archived none since this process last looked, which was some minutes ago.
+    fn is_abandoned(&self, statement: i64, archived: &Archived, count: usize, keep: usize) -> Result<bool> {
+        if count <= 2 * keep {
+            return Ok(false);
+        }
+        if let Some(slowest) = self.readers(archived)?.iter().map(|reader| reader.place.revision).min() {
+            let oldest = Range {
+                limit: keep,
+                created_since: Some(0),
+                keys_only: true,
+                ..Range::all(&self.layout.lines())
+            };
+            let oldest = self.called(self.client.range(&oldest))?.kvs;
+            if oldest.last().is_none_or(|line| line.create_revision >= slowest) {
+                return Ok(false);
+            }
+        }
+        let mut seen = self.archive_seen.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(seen.replace(statement) == Some(statement))
+    }
+
+    /// Moves at most this many of the oldest lines, if this is still the last statement.
+    pub(crate) fn archive_batch(
+        &self,
+        ledger: &Ledger,
+        (statement, mut archived): (i64, Archived),
+        most: usize,
+    ) -> Result<usize> {
+        let (oldest, _) = self.lines_from(0, most)?;
         // What was archived before, and not deleted because of a crash.
         let (left, oldest): (Vec<_>, Vec<_>) =
             oldest.into_iter().partition(|line| line.revision <= archived.revision);
         self.delete_lines(&left)?;
-        let floor = self.slowest_reader()?;
-        let oldest: Vec<LineAt> = oldest.into_iter().filter(|line| line.revision <= floor).collect();
-        let Some(last) = oldest.last().map(|line| line.revision) else { return Ok(0) };
+        let floor = self.readers(&archived)?.iter().map(|reader| reader.place).min();
+        let was_read = |line: &LineAt| floor.is_none_or(|floor| line.end() <= floor);
+        let oldest: Vec<LineAt> = oldest.into_iter().take_while(was_read).collect();
+        let Some(last) = oldest.last() else { return Ok(0) };
         let entries: Vec<Entry> = oldest.iter().flat_map(|line| line.value.events.clone()).collect();
-        let ledger = Ledger::new(folder, &folder.join("lock"), FILE_SIZE, None);
-        let known = already_there(&ledger, &entries)?;
-        ledger.append(&entries[known..], Durability::Durable)?;
+        if archived.pieces.is_empty() && archived.revision > 0 {
+            // An earlier version of tollgate did not say it.
+            archived.time = newest_time(ledger)?;
+        }
+        archived.time = entries.iter().map(|entry| entry.time).chain(archived.time).max();
+        archived.pieces = put_into_files(ledger, archived.pieces, &self.machine, &entries)?;
         for entry in &entries {
             Tally::add_to(&mut archived.tallies, entry.agent.as_ref(), &entry.event);
         }
-        archived.revision = last;
+        (archived.revision, archived.events) = (last.revision, last.value.events.len());
         if !self.state(statement, &archived)? {
+            if self.archived()?.1.machine != self.machine {
+                // Another machine has taken over. Nobody reads what we have appended: it is not stated.
+                return Ok(0);
+            }
             return Err(Fault::invalid(
                 "another process archives the ledger, although this one has its lock",
             ));
@@ -101,26 +149,4 @@ impl Inside {
         }
         Ok(())
     }
-
-    /// The revision up to which every reader has read.
-    fn slowest_reader(&self) -> Result<i64> {
-        let readers = self.called(self.client.range(&Range::all(&self.layout.readers())))?;
-        let place = |value: &[u8]| str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-        Ok(readers.kvs.iter().map(|kv| place(&kv.value)).min().unwrap_or(i64::MAX))
-    }
-}
-
-/// How many of the entries the archive has already, because a process died before it could say so. It appends a batch as a
-/// whole, so its last line tells.
-fn already_there(ledger: &Ledger, entries: &[Entry]) -> Result<usize> {
-    for line in ledger.newest_first()? {
-        let line = line?;
-        if !matches!(line.event, Event::LedgerHealed(_)) {
-            let is_it = |entry: &Entry| {
-                entry.time == line.time && entry.agent == line.agent && entry.event == line.event
-            };
-            return Ok(entries.iter().rposition(is_it).map_or(0, |at| at + 1));
-        }
-    }
-    Ok(0)
 }

@@ -9,9 +9,11 @@ use tollgate_base::error::Result;
 use tollgate_base::name::random_id;
 use tollgate_vault::checkup::Finding;
 
+use crate::archive::KEEP;
 use crate::client::{CallError, Failed, MEMBERS, NodeReport, Tried};
 use crate::inside::Inside;
-use crate::message::{Act, MembersAnswer, Range, Txn};
+use crate::message::{Act, KeyValue, MembersAnswer, Range, Txn};
+use crate::readers::LedgerReader;
 
 /// Above this difference, times in the ledger, pauses and due times are misleading. Who owns a task does not depend on it.
 const SKEW: SignedDuration = SignedDuration::from_secs(5);
@@ -55,6 +57,8 @@ impl Inside {
             Ok(MembersAnswer { members }) => members_finding(members.len()),
         });
         findings.push(self.size()?);
+        findings.extend(self.archive_places()?);
+        findings.extend(self.slow_readers(KEEP)?);
         Ok(findings)
     }
 
@@ -75,13 +79,63 @@ impl Inside {
         }
     }
 
-    fn size(&self) -> Result<Finding> {
-        let count = |prefix: &str| -> Result<i64> {
-            let range = Range { count_only: true, ..Range::all(prefix) };
-            Ok(self.called(self.client.range(&range))?.count)
+    /// Where old lines of the ledger are, if any were archived.
+    pub(crate) fn archive_places(&self) -> Result<Option<Finding>> {
+        let (_, archived) = self.archived()?;
+        let mut machines: Vec<&str> = archived.filled().iter().map(|piece| &*piece.machine).collect();
+        if machines.is_empty() && archived.revision > 0 {
+            machines.push(&archived.machine);
+        }
+        machines.dedup();
+        let named = |machine: &&str| match **machine == *self.machine {
+            true => format!("`{machine}` (this one)"),
+            false => format!("`{machine}`"),
         };
-        let (open, done) = (count(&self.layout.open_tasks())?, count(&self.layout.final_tasks())?);
-        let lines = count(&self.layout.lines())?;
+        let named: Vec<String> = machines.iter().map(named).collect();
+        let places =
+            || format!("old lines of the ledger are in the archive of the machine {}", named.join(", then "));
+        Ok((!named.is_empty()).then(|| Finding::ok(places())))
+    }
+
+    /// The readers that keep more than this number of lines from being archived.
+    pub(crate) fn slow_readers(&self, keep: usize) -> Result<Vec<Finding>> {
+        let (_, archived) = self.archived()?;
+        let readers = self.readers(&archived)?;
+        let Some(slowest) = readers.iter().map(|reader| reader.place.revision).min() else {
+            return Ok(Vec::new());
+        };
+        if usize::try_from(self.count(&self.layout.lines())?).is_ok_and(|lines| lines <= keep) {
+            return Ok(Vec::new());
+        }
+        let lines =
+            Range { created_since: Some(slowest), keys_only: true, ..Range::all(&self.layout.lines()) };
+        let lines = self.called(self.client.range(&lines))?.kvs;
+        let unread = |reader: &LedgerReader| {
+            let is_read = |line: &KeyValue| line.create_revision <= reader.place.revision;
+            lines.len() - lines.partition_point(is_read)
+        };
+        let slow = readers.iter().map(|reader| (reader, unread(reader))).filter(|(_, lines)| *lines > keep);
+        let finding = |(reader, lines): (&LedgerReader, usize)| {
+            let key = &reader.key;
+            Finding::warning(format!(
+                "the reader `{key}` keeps {lines} lines of the ledger from being archived"
+            ))
+            .fix(format!(
+                "run this export again on its machine (`.tollgate/exports/` has a file with its name, which says where it \
+                 goes), or, if nobody needs it any more, `etcdctl del {key}`; without either, tollgate forgets it after a week"
+            ))
+        };
+        Ok(slow.map(finding).collect())
+    }
+
+    fn count(&self, prefix: &str) -> Result<i64> {
+        let range = Range { count_only: true, ..Range::all(prefix) };
+        Ok(self.called(self.client.range(&range))?.count)
+    }
+
+    fn size(&self) -> Result<Finding> {
+        let (open, done) = (self.count(&self.layout.open_tasks())?, self.count(&self.layout.final_tasks())?);
+        let lines = self.count(&self.layout.lines())?;
         Ok(Finding::ok(format!(
             "it has {open} keys of open tasks, {done} final tasks and {lines} lines of the ledger"
         )))

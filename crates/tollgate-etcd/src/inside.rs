@@ -28,11 +28,11 @@ pub(crate) struct Inside {
     pub(crate) machine: String,
     pub(crate) process_lease: ProcessLease,
     pub(crate) sums: Mutex<LineSums>,
-    /// When a reader of this process last left its place.
-    pub(crate) left_place: Mutex<Option<Instant>>,
     pub(crate) lease: Duration,
     pub(crate) archive: Option<PathBuf>,
     pub(crate) archive_at: Mutex<Instant>,
+    /// The statement about the archive of another machine at the last look, when that had lines to archive.
+    pub(crate) archive_seen: Mutex<Option<i64>>,
     pub(crate) journal: Option<Arc<dyn Journal>>,
     pub(crate) view: Mutex<Option<View>>,
     /// Whether the layout in the engine is one that we know.

@@ -5,7 +5,8 @@
 //! P/converting                           exists while tasks of an earlier format are converted
 //! P/ledger/STEP_ID                       the answer to a step and its events; immutable, ordered by the revision of its creation
 //! P/archived                             how far the ledger is archived, where, and what those lines add up to
-//! P/reader/MACHINE                       how far the readers of a machine have read the ledger; bound to a lease
+//! P/reader/MACHINE/NAME                  how far a reader of a machine has read the ledger; bound to a lease. Earlier versions have
+//!                                        P/reader/MACHINE
 //! P/queue/URGENCY/SINCE/NAME STATE       an empty value: the index of the queue. NAME and STATE are separated by a NUL
 //! P/mark/URGENCY/SINCE/NAME STATE        an empty value: one in 64 keys of the index has this one, too
 //! P/queued                               exists if every task that waits to be claimed has a key in the index
@@ -85,9 +86,9 @@ impl Layout {
         format!("{}/reader/", self.prefix)
     }
 
-    /// How far the readers of a machine have read.
-    pub(crate) fn reader(&self, machine: &str) -> String {
-        format!("{}/reader/{machine}", self.prefix)
+    /// How far a reader of a machine has read.
+    pub(crate) fn reader(&self, machine: &str, name: &str) -> String {
+        format!("{}/reader/{machine}/{name}", self.prefix)
     }
 
     /// A key that nobody reads, to see whether we may write.

@@ -21,10 +21,12 @@
 //! # Invariants
 //!
 //! Every call has a deadline. Nothing is printed and no environment is read: the login is an option. Imports go one way: `store`, then `archive`,
-//! `checkup`, `format`, `lines`, `queue` and `steps`, then `feed`, then `inside`, then the rest.
+//! `checkup`, `format`, `lines`, `queue`, `readers`, `replay` and `steps`, then `feed`, then `inside`, then the rest.
 
 mod addresses;
 mod archive;
+mod archive_files;
+mod archived;
 mod checkup;
 mod client;
 mod feed;
@@ -37,6 +39,8 @@ mod message;
 mod named;
 mod process_lease;
 mod queue;
+mod readers;
+mod replay;
 mod steps;
 mod store;
 #[cfg(test)]

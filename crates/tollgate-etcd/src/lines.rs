@@ -2,30 +2,24 @@
 //!
 //! Invariants: a line is written by the transaction of its step, once, and never changed. The revision of that transaction is
 //! its place, so all readers see the same order and a cursor has no gaps. A cursor is a revision, and how many of the events
-//! of that revision were read. A reader whose cursor is older than the archive is told so: it never misses a line.
+//! of that revision were read.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
-use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-use tollgate_base::error::{Fault, Result};
-use tollgate_base::name::{Agent, ClaimId, StepId};
-use tollgate_vault::event::{Entry, EventPage};
+use tollgate_base::error::Result;
+use tollgate_base::name::{Agent, StepId};
+use tollgate_vault::event::Entry;
 use tollgate_vault::figures::Tally;
 
+use crate::archived::Archived;
 use crate::inside::Inside;
 use crate::layout::{LineValue, read, write};
 use crate::line_place::{LinePlace, LineSums};
 use crate::message::{Act, Condition, KeyValue, Range, Txn};
-use crate::process_lease::lease_of;
 
 /// How many lines are read at once. The engine looks at all of its lines for each page, so pages are large.
 const LINES: usize = 5000;
-
-/// How often a reader leaves its place, and how long that counts.
-const LEAVE: Duration = Duration::from_secs(60);
-const READER: Duration = Duration::from_secs(3600);
 
 /// One line of the ledger, where it is.
 #[derive(Debug)]
@@ -35,15 +29,11 @@ pub(crate) struct LineAt {
     pub(crate) value: LineValue,
 }
 
-/// How far the ledger is archived.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Archived {
-    /// All lines up to this revision are in the archive.
-    pub(crate) revision: i64,
-    /// The machine that has the archive.
-    pub(crate) machine: String,
-    /// What these lines add up to.
-    pub(crate) tallies: BTreeMap<Agent, Tally>,
+impl LineAt {
+    /// The place after it.
+    pub(crate) fn end(&self) -> LinePlace {
+        LinePlace { revision: self.revision, events: self.value.events.len() }
+    }
 }
 
 impl Inside {
@@ -71,42 +61,9 @@ impl Inside {
         self.called(self.client.txn(&txn)).map(drop)
     }
 
-    /// The events after a cursor.
-    pub(crate) fn events_after(&self, after: &str, limit: usize) -> Result<EventPage> {
-        let place = LinePlace::parse(after)?;
-        let (events, next) = self.read_on(place, limit)?;
-        let (_, archived) = self.archived()?;
-        if place.revision < archived.revision {
-            return Err(Fault::invalid(format!(
-                "the ledger up to revision {} is in the archive of the machine `{}`: read that, then go on from `{}.{}`",
-                archived.revision,
-                archived.machine,
-                archived.revision,
-                usize::MAX
-            )));
-        }
-        if place != LinePlace::default() {
-            self.leave_place(next.revision)?;
-        }
-        Ok((events, next.to_string()))
-    }
-
-    /// Says how far a reader of this machine has read, so that the archive does not overtake it. A reader that has not read
-    /// for an hour is gone.
-    fn leave_place(&self, revision: i64) -> Result<()> {
-        let mut left = self.left_place.lock().unwrap_or_else(PoisonError::into_inner);
-        if left.is_some_and(|when| when.elapsed() < LEAVE) {
-            return Ok(());
-        }
-        let lease = lease_of(&ClaimId::new()?);
-        self.called(self.client.grant(lease, READER))?;
-        let act = Act::put_leased(self.layout.reader(&self.machine), revision.to_string(), lease);
-        self.called(self.client.txn(&Txn { success: vec![act], ..Txn::default() }))?;
-        *left = Some(Instant::now());
-        Ok(())
-    }
-
-    fn read_on(&self, mut place: LinePlace, limit: usize) -> Result<(Vec<Entry>, LinePlace)> {
+    /// At most this many events after a place, and the place after them. If the archive is ahead of that place by now, some may
+    /// be missing.
+    pub(crate) fn read_on(&self, mut place: LinePlace, limit: usize) -> Result<(Vec<Entry>, LinePlace)> {
         let mut events = Vec::new();
         while events.len() < limit {
             let wanted = (limit - events.len()).clamp(1, LINES);
@@ -144,8 +101,8 @@ impl Inside {
         let (mut events, mut next) = self.read_on(sums.place, usize::MAX)?;
         let (_, archived) = self.archived()?;
         // What was archived in the meantime may be missing in what we read. Its sum is known.
-        if sums.place.revision < archived.revision {
-            let place = LinePlace { revision: archived.revision, events: usize::MAX };
+        if archived.is_ahead_of(sums.place) {
+            let place = archived.place();
             *sums = LineSums { place, tallies: archived.tallies };
             (events, next) = self.read_on(place, usize::MAX)?;
         }

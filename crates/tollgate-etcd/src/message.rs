@@ -272,6 +272,8 @@ pub(crate) struct Range {
     pub(crate) revision: i64,
     /// Only keys that were created at this revision or later, in the order of their creation. `None`: all, in the order of keys.
     pub(crate) created_since: Option<i64>,
+    /// Without the values.
+    pub(crate) keys_only: bool,
     /// Only how many there are.
     pub(crate) count_only: bool,
 }
@@ -288,6 +290,7 @@ impl Range {
             "range_end": encoded(&self.end),
             "limit": self.limit.to_string(),
             "revision": self.revision.to_string(),
+            "keys_only": self.keys_only,
             "count_only": self.count_only,
         });
         if let Some(since) = self.created_since {

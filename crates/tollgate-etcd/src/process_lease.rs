@@ -198,7 +198,7 @@ pub(crate) fn lease_of(claim: &ClaimId) -> i64 {
 }
 
 /// A positive number from sixteen hex digits.
-fn lease_id(hex: &str) -> i64 {
+pub(crate) fn lease_id(hex: &str) -> i64 {
     let bits = u64::from_str_radix(hex, 16).unwrap_or(1) & (i64::MAX as u64);
     (bits as i64).max(1)
 }

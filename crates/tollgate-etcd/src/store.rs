@@ -73,10 +73,10 @@ impl EtcdStore {
             process_lease: ProcessLease::new(lease, &machine),
             machine,
             sums: Mutex::default(),
-            left_place: Mutex::new(None),
             lease,
             archive,
             archive_at: Mutex::new(Instant::now() + FIRST_ARCHIVE),
+            archive_seen: Mutex::new(None),
             journal,
             view: Mutex::new(None),
             is_known: AtomicBool::new(false),
@@ -203,6 +203,14 @@ impl Store for EtcdStore {
 
     fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
         self.known()?.events_after(after, limit)
+    }
+
+    fn cursor_before(&self, time: Timestamp) -> Result<String> {
+        self.known()?.cursor_before(time)
+    }
+
+    fn keep_after(&self, reader: &str, cursor: &str) -> Result<()> {
+        self.known()?.keep_after(reader, cursor)
     }
 
     fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {

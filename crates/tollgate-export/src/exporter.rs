@@ -140,6 +140,8 @@ impl Exporter {
                 file.sync()?;
             }
             saved.save(self.source.place(), &self.state)?;
+            // After the place is saved: until then, the next export continues at the one before.
+            self.source.keep(saved.name())?;
         }
         (self.is_saved, self.last_save) = (true, Instant::now());
         Ok(())
@@ -153,5 +155,75 @@ impl Exporter {
     /// The number of records that the receiver refused for good.
     pub fn rejected(&self) -> u64 {
         self.rejected
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use tollgate_base::error::Fault;
+
+    use super::*;
+    use crate::agent_trace::NoTexts;
+    use crate::saved::ExportKey;
+    use crate::source::SourcePage;
+
+    /// What was asked of a source, in order.
+    type Asked = Rc<RefCell<Vec<String>>>;
+
+    /// A source with three places, whose events are of no interest.
+    struct Places(u8, Asked);
+
+    impl EventSource for Places {
+        fn go_to(&mut self, place: &str) -> Result<()> {
+            self.0 = place.parse().map_err(|_| Fault::invalid("no place"))?;
+            Ok(())
+        }
+
+        fn go_before(&mut self, _first: FirstEvent) -> Result<()> {
+            Ok(())
+        }
+
+        fn read(&mut self, _most: usize) -> Result<SourcePage> {
+            self.1.borrow_mut().push("read".to_owned());
+            self.0 += 1;
+            Ok(SourcePage { records: Vec::new(), is_end: self.0 == 2, is_doubtful: false })
+        }
+
+        fn place(&self) -> String {
+            self.0.to_string()
+        }
+
+        fn keep(&self, export: &str) -> Result<()> {
+            self.1.borrow_mut().push(format!("keep {} {}", self.0, export.len()));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_source_is_told_what_to_keep_before_the_first_read_and_after_each_saved_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let asked = Asked::default();
+        let key =
+            |to: &str| ExportKey { format: ExportFormat::Ndjson, of: "vault", destination: to.to_owned() };
+        let exporter = |saved| {
+            let origin =
+                ExportOrigin { uri: String::new(), version: "1", folder: String::new(), user: String::new() };
+            let source = Box::new(Places(0, Rc::clone(&asked)));
+            let target = ExportTarget::Stream(Box::new(Vec::new()));
+            Exporter::new(source, (ExportFormat::Ndjson, origin, Box::new(NoTexts)), target, saved, None)
+        };
+        let mut first = exporter(Some(SavedExport::open(folder.path(), key("there")).unwrap())).unwrap();
+        first.advance(&mut |_| ()).unwrap();
+        first.is_saved = false;
+        first.save().unwrap();
+        drop(first);
+        let second = exporter(Some(SavedExport::open(folder.path(), key("there")).unwrap())).unwrap();
+        drop(second);
+        // Nobody continues an export to a stream.
+        exporter(None).unwrap().advance(&mut |_| ()).unwrap();
+        assert_eq!(*asked.borrow(), ["keep 0 16", "read", "keep 1 16", "keep 1 16", "read"]);
     }
 }

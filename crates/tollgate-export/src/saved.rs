@@ -81,6 +81,11 @@ impl SavedExport {
         self.loaded.take().map(|loaded| (loaded.place, loaded.otlp))
     }
 
+    /// Its name among the exports of this machine.
+    pub(crate) fn name(&self) -> &str {
+        self.path.file_stem().and_then(|name| name.to_str()).unwrap_or_default()
+    }
+
     pub(crate) fn save(&self, place: String, otlp: &OtlpState) -> Result<()> {
         let ExportKey { format, of, destination } = &self.key;
         let saved = SavedFile {

@@ -51,6 +51,11 @@ pub trait EventSource {
 
     /// The place after the last event that was read.
     fn place(&self) -> String;
+
+    /// The export of this name will continue at this place, perhaps in another process: what comes after it must stay readable.
+    fn keep(&self, _export: &str) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// The lines of a ledger.
@@ -165,7 +170,7 @@ impl EventSource for VaultSource {
         let FirstEvent::Time(time) = first else {
             return Err(Fault::invalid("the events of a vault have no numbers: give a time"));
         };
-        self.place.clear();
+        self.place = self.vault.store().cursor_before(time)?;
         loop {
             let (events, next) = self.vault.store().events(&self.place, LOOK)?;
             match events.iter().position(|entry| entry.time >= time) {
@@ -193,6 +198,10 @@ impl EventSource for VaultSource {
     fn place(&self) -> String {
         self.place.clone()
     }
+
+    fn keep(&self, export: &str) -> Result<()> {
+        self.vault.store().keep_after(export, &self.place)
+    }
 }
 
 fn of_entry(entry: Entry) -> Result<ExportRecord> {
@@ -208,4 +217,79 @@ fn of_entry(entry: Entry) -> Result<ExportRecord> {
         event,
         text: text.into(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tollgate_base::name::StepId;
+    use tollgate_base::task::TaskName;
+    use tollgate_vault::event::EventPage;
+    use tollgate_vault::store::Scan;
+    use tollgate_vault::{State, Step, StepOutcome, Store, Task, Terms};
+
+    use super::*;
+
+    /// A store whose old events are elsewhere. It has no newer ones yet.
+    #[derive(Default)]
+    struct Archiving(Mutex<Vec<(String, String)>>);
+
+    fn unasked<T>() -> Result<T> {
+        Err(Fault::invalid("an export does not ask for this"))
+    }
+
+    impl Store for Archiving {
+        fn scan(&self, _: State, _: Timestamp) -> Result<Scan> {
+            unasked()
+        }
+
+        fn get(&self, _: &TaskName, _: Option<State>, _: Timestamp) -> Result<Option<Task>> {
+            unasked()
+        }
+
+        fn read(&self, _: &Task, _: u64) -> Result<Option<Vec<u8>>> {
+            unasked()
+        }
+
+        fn apply(&self, _: &Step) -> Result<StepOutcome> {
+            unasked()
+        }
+
+        fn add(&self, _: &StepId, _: &TaskName, _: &[u8], _: Timestamp) -> Result<StepOutcome> {
+            unasked()
+        }
+
+        fn record(&self, _: &[Entry]) -> Result<()> {
+            unasked()
+        }
+
+        fn events(&self, after: &str, _: usize) -> Result<EventPage> {
+            match after {
+                "later" => Ok((Vec::new(), "later".to_owned())),
+                _ => Err(Fault::invalid("these events are elsewhere")),
+            }
+        }
+
+        fn cursor_before(&self, time: Timestamp) -> Result<String> {
+            Ok(if time > Timestamp::UNIX_EPOCH { "later" } else { "" }.to_owned())
+        }
+
+        fn keep_after(&self, reader: &str, cursor: &str) -> Result<()> {
+            self.0.lock().unwrap().push((reader.to_owned(), cursor.to_owned()));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_vault_is_asked_where_a_time_begins_and_told_what_to_keep() {
+        let store = Arc::new(Archiving::default());
+        let vault = Vault::new(Arc::clone(&store) as Arc<dyn Store>, Terms::default());
+        let mut source = VaultSource::new(vault);
+        assert!(source.go_before(FirstEvent::Time(Timestamp::UNIX_EPOCH)).is_err());
+        source.go_before(FirstEvent::Time(Timestamp::from_second(1).unwrap())).unwrap();
+        assert!(source.read(10).unwrap().is_end);
+        source.keep("name").unwrap();
+        assert_eq!(*store.0.lock().unwrap(), [("name".to_owned(), "later".to_owned())]);
+    }
 }

@@ -1,7 +1,8 @@
 //! Copying a vault from one store to another, over the trait alone, so that it works for any pair.
 //!
 //! Invariants: nothing is copied while an agent works in either vault; the source is not changed; a copy that was interrupted
-//! can be repeated and then finishes. The copy is compared with the source, task by task, before the answer.
+//! can be repeated and then finishes. The copy is compared with the source, task by task and event by event, before the
+//! answer. Tasks that wait keep their order in the queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,6 +22,9 @@ use tollgate_base::task::TaskName;
 
 /// How many events are read and recorded at once.
 const PAGE: usize = 1000;
+
+/// How many bytes of events are recorded at once: etcd takes requests of 1.5 MiB.
+const PAGE_BYTES: usize = 1 << 20;
 
 /// What a copy brought.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,8 +73,11 @@ impl fmt::Display for CopyDenial {
     }
 }
 
+/// Where a task is, and its name.
+type TaskPlace = (Slot, TaskName);
+
 /// What is known about each task of a vault.
-type Inventory = BTreeMap<(Slot, TaskName), Digest>;
+type Inventory = BTreeMap<TaskPlace, Digest>;
 
 /// Copies all tasks, with what is known about them, and the history. `progress` hears how many of how many tasks are there.
 pub fn copy(
@@ -86,8 +93,12 @@ pub fn copy(
     if !working.is_empty() {
         return Ok(Err(CopyDenial::Working(working)));
     }
-    let (tasks, unfit) = inventory(from, now)?;
-    let (there, _) = inventory(to, now)?;
+    // A history that cannot be read from its beginning is noticed before the first task is copied.
+    for store in [from, to] {
+        store.events("", 1)?;
+    }
+    let (tasks, since, unfit) = inventory(from, now)?;
+    let (there, ..) = inventory(to, now)?;
     let names: BTreeSet<&TaskName> = tasks.keys().map(|(_, name)| name).collect();
     for (slot, name) in there.keys() {
         // An interrupted copy may have left a task in the first state.
@@ -96,19 +107,20 @@ pub fn copy(
             return Ok(Err(CopyDenial::Occupied(name.clone(), slot.clone())));
         }
     }
-    // Each task is added to the first state and moved on from there. Those that stay there come last.
-    let (last, first): (Vec<_>, Vec<_>) =
-        tasks.iter().partition(|((slot, _), _)| *slot == Slot::NEEDS_ACTION);
-    for (done, (place, digest)) in first.into_iter().chain(last).enumerate() {
+    for (done, place) in in_order(&since).into_iter().enumerate() {
         progress(done, tasks.len());
-        if there.get(place) != Some(digest)
+        if there.get(place) != tasks.get(place)
             && let Err(denial) = copy_task(from, to, place, now)?
         {
             return Ok(Err(denial));
         }
     }
     let history = copy_history(from, to)?;
-    if inventory(from, now)?.0 != tasks || inventory(to, now)?.0 != tasks {
+    let is_added = matches!(history, CopiedHistory::Added(count) if count > 0);
+    if inventory(from, now)?.0 != tasks
+        || inventory(to, now)?.0 != tasks
+        || is_added && !is_same_history(from, to)?
+    {
         return Ok(Err(CopyDenial::Changed));
     }
     progress(tasks.len(), tasks.len());
@@ -125,8 +137,12 @@ fn working(store: &dyn Store, now: Timestamp) -> Result<Vec<(TaskName, Slot)>> {
     Ok(tasks.into_iter().map(|task| (task.name, task.slot)).collect())
 }
 
-fn inventory(store: &dyn Store, now: Timestamp) -> Result<(Inventory, Vec<Unfit>)> {
-    let (mut tasks, mut unfit) = (Inventory::new(), Vec::new());
+/// All tasks, since when they wait, and what cannot be a task.
+fn inventory(
+    store: &dyn Store,
+    now: Timestamp,
+) -> Result<(Inventory, BTreeMap<TaskPlace, Timestamp>, Vec<Unfit>)> {
+    let (mut tasks, mut since, mut unfit) = (Inventory::new(), BTreeMap::new(), Vec::new());
     for state in State::ALL {
         let scan = store.scan(state, now)?;
         unfit.extend(scan.unfit);
@@ -136,11 +152,32 @@ fn inventory(store: &dyn Store, now: Timestamp) -> Result<(Inventory, Vec<Unfit>
                 let record =
                     serde_json::to_vec(&record).map_err(|error| Fault::invalid(error.to_string()))?;
                 let known = [Digest::of(&text).to_string().as_bytes(), &record].concat();
+                since.insert((task.slot.clone(), task.name.clone()), task.modified);
                 tasks.insert((task.slot, task.name), Digest::of(&known));
             }
         }
     }
-    Ok((tasks, unfit))
+    Ok((tasks, since, unfit))
+}
+
+/// The tasks in the order in which they are copied. Some stores date a new task themselves, so those that wait to be claimed
+/// come in the order in which the queue has them, the oldest first, and then by name.
+///
+/// Each task is added to the first state and moved on from there. So a task that stays there comes after others of its name.
+fn in_order(since: &BTreeMap<TaskPlace, Timestamp>) -> Vec<&TaskPlace> {
+    let approved: BTreeSet<&TaskName> =
+        since.keys().filter(|(slot, _)| *slot == Slot::APPROVED).map(|(_, name)| name).collect();
+    let mut places: Vec<_> = since.iter().collect();
+    places.sort_by_key(|((slot, name), since)| {
+        let is_after_twin = *slot == Slot::NEEDS_ACTION && approved.contains(name);
+        (waits(slot), is_after_twin, **since, name)
+    });
+    places.into_iter().map(|(place, _)| place).collect()
+}
+
+/// Whether a task waits to be claimed here.
+fn waits(slot: &Slot) -> bool {
+    matches!(slot.state(), State::NeedsAction | State::Approved)
 }
 
 /// One task and its text; `None` if it is not there any more.
@@ -169,6 +206,8 @@ fn copy_task(
     let Some((task, text)) = look(from, name, slot.state(), now)? else {
         return Ok(Err(CopyDenial::Changed));
     };
+    // What waits is as old as it was: that is its place in the queue.
+    let since = if waits(slot) { task.modified.min(now) } else { now };
     let is_elsewhere = *slot != Slot::NEEDS_ACTION;
     if is_elsewhere && to.get(name, Some(slot.state()), now)?.is_some() {
         return occupied(slot);
@@ -178,7 +217,7 @@ fn copy_task(
         Some(_) => return occupied(&Slot::NEEDS_ACTION),
         None => {
             let id = StepId::new()?;
-            match until_answered(|| to.add(&id, name, &text, now))? {
+            match until_answered(|| to.add(&id, name, &text, since))? {
                 StepOutcome::Done(_) => {}
                 StepOutcome::Unknown(fault) => return Err(fault),
                 StepOutcome::Conflict | StepOutcome::Changed => return occupied(&Slot::NEEDS_ACTION),
@@ -195,7 +234,7 @@ fn copy_task(
     }
     let id = StepId::new()?;
     let step = Step {
-        at: now,
+        at: since,
         verb: Some(match slot.state() {
             State::Done | State::InProgress => Verb::Release,
             State::Rejected => Verb::Reject,
@@ -261,12 +300,18 @@ fn copy_history(from: &dyn Store, to: &dyn Store) -> Result<CopiedHistory> {
             return Ok(CopiedHistory::OwnHistory);
         }
     }
-    let mut added = 0;
+    let (mut added, mut next) = (0, None);
     loop {
-        let mut page = Vec::new();
+        let (mut page, mut bytes) = (Vec::new(), 0);
         while page.len() < PAGE
-            && let Some(entry) = source.next()?
+            && let Some((entry, size)) =
+                next.take().map_or_else(|| sized(&mut source), |next| Ok(Some(next)))?
         {
+            if bytes + size > PAGE_BYTES && !page.is_empty() {
+                next = Some((entry, size));
+                break;
+            }
+            bytes += size;
             page.push(entry);
         }
         if page.is_empty() {
@@ -274,5 +319,24 @@ fn copy_history(from: &dyn Store, to: &dyn Store) -> Result<CopiedHistory> {
         }
         to.record(&page)?;
         added += page.len();
+    }
+}
+
+/// The next event, and about how many bytes a store needs for it.
+fn sized(history: &mut History<'_>) -> Result<Option<(Entry, usize)>> {
+    let Some(entry) = history.next()? else { return Ok(None) };
+    let size = serde_json::to_vec(&entry).map_err(|error| Fault::invalid(error.to_string()))?.len();
+    Ok(Some((entry, size)))
+}
+
+/// Whether both stores have the same events about tasks, in the same order.
+fn is_same_history(from: &dyn Store, to: &dyn Store) -> Result<bool> {
+    let (mut source, mut target) = (History::of(from), History::of(to));
+    loop {
+        match (source.next()?, target.next()?) {
+            (None, None) => return Ok(true),
+            (one, other) if one != other => return Ok(false),
+            _ => {}
+        }
     }
 }

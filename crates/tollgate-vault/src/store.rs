@@ -236,6 +236,19 @@ pub trait Store: Send + Sync {
     /// The events after a cursor, at most `limit` of them, without gaps. If there are fewer, these are all for now.
     fn events(&self, after: &str, limit: usize) -> Result<EventPage>;
 
+    /// A cursor before all events of this time or later. The default is the beginning; a store that can tell a later one saves
+    /// the reader what is older.
+    fn cursor_before(&self, _time: Timestamp) -> Result<String> {
+        Ok(String::new())
+    }
+
+    /// A reader of this machine that will continue from a cursor, perhaps in another process, tells how far it is: the events
+    /// after the cursor stay readable until the next call, or for some days. For stores that move old events elsewhere; the
+    /// others have nothing to do.
+    fn keep_after(&self, _reader: &str, _cursor: &str) -> Result<()> {
+        Ok(())
+    }
+
     /// What each agent's claims add up to since the beginning. The default reads all events.
     fn tallies(&self) -> Result<BTreeMap<Agent, Tally>> {
         event::tallies(|after| self.events(after, event::PAGE))

@@ -1,21 +1,24 @@
 //! Old lines of the ledger move to files.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde_json::json;
 use tollgate_base::ledger::Ledger;
 use tollgate_base::settings::Durability;
 use tollgate_vault::event::Entry;
 use tollgate_vault::figures::Tally;
 use tollgate_vault::{ClaimKind, ClaimRequest, Release, Store, Terms, Vault};
 
-use super::cluster::Cluster;
-use super::shared;
-use crate::lines::Archived;
+use super::cluster::{Cluster, post};
+use super::{shared, with_archive};
+use crate::archived::{ArchivePiece, Archived};
+use crate::message::{Act, Txn};
 use crate::store::EtcdStore;
 
 /// Two lines of the ledger with events for each task, and one without.
-fn work(store: &Arc<EtcdStore>, tasks: std::ops::Range<usize>) {
+pub(super) fn work(store: &Arc<EtcdStore>, tasks: std::ops::Range<usize>) {
     let vault = Vault::new(Arc::clone(store) as Arc<dyn Store>, Terms::default());
     let now = Timestamp::now();
     for n in tasks {
@@ -28,11 +31,11 @@ fn work(store: &Arc<EtcdStore>, tasks: std::ops::Range<usize>) {
     }
 }
 
-fn all(store: &EtcdStore) -> Vec<Entry> {
+pub(super) fn all(store: &EtcdStore) -> Vec<Entry> {
     store.events("", usize::MAX).unwrap().0
 }
 
-fn in_archive(folder: &std::path::Path) -> Vec<Entry> {
+fn in_archive(folder: &Path) -> Vec<Entry> {
     let ledger = Ledger::new(folder, &folder.join("lock"), 1 << 20, None);
     let verified = ledger.verify().unwrap();
     assert!(verified.problem.is_none(), "{:?}", verified.problem);
@@ -65,30 +68,87 @@ fn old_lines_are_in_the_archive_before_they_are_deleted_and_the_figures_stay() {
     for store in [&store, &other] {
         assert_eq!(store.tallies().unwrap(), figures);
     }
-    // A reader that is behind the archive is told, and learns where to go on.
+    // A reader that is behind the archive is told.
     for cursor in ["", &head] {
         let fault = store.events(cursor, 10).unwrap_err().to_string();
-        let next = fault.rsplit('`').nth(1).unwrap();
-        assert_eq!(store.events(next, usize::MAX).unwrap().0, before[10..], "{fault}");
+        assert!(fault.contains("the archive of the machine `one`"), "{fault}");
     }
 }
 
 #[test]
 fn the_archive_does_not_overtake_a_reader() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::of(1);
     let url = cluster.url();
     let (store, reader) = (shared(&url, "one"), shared(&url, "reader"));
     let keep = tempfile::tempdir().unwrap();
     work(&store, 0..4);
     let before = all(&store);
-    let (_, cursor) = reader.events("", 2).unwrap();
-    // The second page leaves its place in the engine.
-    let (page, cursor) = reader.events(&cursor, 2).unwrap();
-    assert_eq!(page, before[2..4]);
+    // Two readers of one machine, one of which has read nothing yet.
+    let (page, cursor) = reader.events("", 4).unwrap();
+    assert_eq!(page, before[..4]);
+    reader.keep_after("slow", "").unwrap();
+    reader.keep_after("fast", &cursor).unwrap();
     work(&store, 4..8);
+    assert_eq!(store.inside.archive(keep.path(), 1).unwrap(), 0, "one reader has read nothing");
+    assert_eq!(reader.events("", 4).unwrap().0, before[..4]);
+    reader.keep_after("slow", &cursor).unwrap();
     assert!(store.inside.archive(keep.path(), 1).unwrap() > 0);
-    let (page, _) = reader.events(&cursor, usize::MAX).unwrap();
+    let (page, end) = reader.events(&cursor, usize::MAX).unwrap();
     assert_eq!(page, all_after(&store, &before, 4), "nothing is missing");
+
+    // A reader that came too late is told at once, and holds nothing back: it cannot go on anyway.
+    assert!(reader.keep_after("late", "").is_err());
+    for name in ["fast", "slow"] {
+        reader.keep_after(name, &end).unwrap();
+    }
+    assert!(store.inside.archive(keep.path(), 1).unwrap() > 0);
+}
+
+#[test]
+fn each_reader_has_one_lease_which_it_keeps() {
+    let cluster = Cluster::of(1);
+    let url = cluster.url();
+    let leases = || {
+        let found = post(cluster.ports()[0], "/v3/lease/leases", &json!({})).unwrap();
+        found["leases"].as_array().map_or(0, Vec::len)
+    };
+    for name in ["a", "b", "a", "b", "a"] {
+        // Each time in a new process.
+        shared(&url, "one").keep_after(name, "").unwrap();
+    }
+    assert_eq!(leases(), 2);
+    shared(&url, "other").keep_after("a", "").unwrap();
+    assert_eq!(leases(), 3);
+}
+
+#[test]
+fn the_place_that_an_earlier_version_has_left_still_counts() {
+    let cluster = Cluster::of(1);
+    let store = shared(&cluster.url(), "one");
+    let keep = tempfile::tempdir().unwrap();
+    work(&store, 0..4);
+    let (lines, _) = store.inside.lines_from(0, 5).unwrap();
+    let key = format!("{}earlier", store.inside.layout.readers());
+    let act = Act::put(key, lines[4].revision.to_string());
+    store.inside.client.txn(&Txn { success: vec![act], ..Txn::default() }).unwrap();
+    assert_eq!(store.inside.archive(keep.path(), 1).unwrap(), 4, "it may have read nothing of the fifth");
+}
+
+#[test]
+fn doctor_names_a_reader_that_keeps_lines_from_being_archived() {
+    let cluster = Cluster::of(1);
+    let store = shared(&cluster.url(), "one");
+    work(&store, 0..2);
+    let (_, cursor) = store.events("", 2).unwrap();
+    work(&store, 2..4);
+    store.keep_after("fast", &store.events("", usize::MAX).unwrap().1).unwrap();
+    store.keep_after("slow", &cursor).unwrap();
+    let named = |keep| -> Vec<String> {
+        store.inside.slow_readers(keep).unwrap().into_iter().map(|finding| finding.what).collect()
+    };
+    assert_eq!(named(9), [""; 0]);
+    let found = named(8);
+    assert!(found.len() == 1 && found[0].contains("/reader/one/slow` keeps 9 lines"), "{found:?}");
 }
 
 /// What a reader must see after this many events.
@@ -115,6 +175,88 @@ fn a_process_that_died_while_it_archived_leaves_nothing_twice() {
     assert_eq!(store.inside.archive(keep.path(), 15).unwrap(), 12);
     assert_eq!(in_archive(keep.path()), before[..10]);
     assert_eq!(claims(&store), 10);
+}
+
+#[test]
+fn a_line_that_was_read_in_part_is_not_skipped() {
+    let cluster = Cluster::of(1);
+    let url = cluster.url();
+    let (store, reader) = (shared(&url, "one"), shared(&url, "reader"));
+    let keep = tempfile::tempdir().unwrap();
+    work(&store, 0..4);
+    let some = all(&store)[..4].to_vec();
+    // One line with four events, as `vault copy` writes them.
+    store.record(&some).unwrap();
+    work(&store, 4..6);
+    let before = all(&store);
+    let (_, cursor) = reader.events("", 10).unwrap();
+    reader.keep_after("export", &cursor).unwrap();
+    assert_eq!(store.inside.archive(keep.path(), 1).unwrap(), 12, "all lines before that one");
+    assert_eq!(reader.events(&cursor, usize::MAX).unwrap().0, before[10..]);
+
+    // A reader that has read all of it lets it go, and one that has not is told.
+    let (page, end) = reader.events(&cursor, 2).unwrap();
+    assert_eq!(page, some[2..]);
+    reader.keep_after("export", &end).unwrap();
+    assert_eq!(store.inside.archive(keep.path(), 1).unwrap(), 1);
+    assert!(reader.events(&cursor, 10).is_err(), "two of the four events are in the archive");
+}
+
+pub(super) fn files(folder: &Path) -> Ledger {
+    Ledger::new(folder, &folder.join("lock"), 1 << 20, None)
+}
+
+fn pieces(store: &EtcdStore) -> Vec<ArchivePiece> {
+    store.inside.archived().unwrap().1.pieces
+}
+
+pub(super) fn piece(machine: &str, first: u64, last: u64) -> ArchivePiece {
+    ArchivePiece { machine: machine.to_owned(), first, last }
+}
+
+#[test]
+fn what_is_in_the_files_already_is_not_appended_again_even_if_the_next_batch_is_shorter() {
+    let cluster = Cluster::of(1);
+    let store = shared(&cluster.url(), "one");
+    let keep = tempfile::tempdir().unwrap();
+    work(&store, 0..10);
+    let before = all(&store);
+    assert_eq!(store.inside.archive(keep.path(), 27).unwrap(), 3);
+    // As if it had died after it had written six events to the disk. Then a reader makes the next batch shorter.
+    files(keep.path()).append(&before[2..8], Durability::Durable).unwrap();
+    assert_eq!(store.inside.archive(keep.path(), 21).unwrap(), 6);
+    assert_eq!((in_archive(keep.path()), pieces(&store)), (before[..8].to_vec(), vec![piece("one", 1, 6)]));
+    assert_eq!(store.inside.archive(keep.path(), 15).unwrap(), 6);
+    assert_eq!((in_archive(keep.path()), pieces(&store)), (before[..10].to_vec(), vec![piece("one", 1, 10)]));
+    assert_eq!(claims(&store), 10);
+}
+
+#[test]
+fn the_lines_of_another_vault_in_the_same_files_are_no_part_of_the_archive() {
+    let cluster = Cluster::of(1);
+    let url = cluster.url();
+    let store = shared(&url, "one");
+    let keep = tempfile::tempdir().unwrap();
+    work(&store, 0..10);
+    let before = all(&store);
+    let foreign = &before[19..];
+    files(keep.path()).append(foreign, Durability::Durable).unwrap();
+    assert_eq!(store.inside.archive(keep.path(), 27).unwrap(), 3);
+    files(keep.path()).append(foreign, Durability::Durable).unwrap();
+    assert_eq!(store.inside.archive(keep.path(), 24).unwrap(), 3);
+    assert_eq!(pieces(&store), [piece("one", 2, 3), piece("one", 5, 6)]);
+    let archived = in_archive(keep.path());
+    assert_eq!([&archived[1..3], &archived[4..6]].concat(), before[..4]);
+    // A folder that lacks lines, such as that of an old copy of the workspace, is not continued.
+    let fault = store.inside.archive(&keep.path().join("old"), 15).unwrap_err().to_string();
+    assert!(fault.contains("it ends with line 0, although 6 lines were archived"), "{fault}");
+    // If the files are lost, the archive continues under another name, and nobody takes new lines for the lost ones.
+    let renamed = with_archive(&url, "new", &keep.path().join("old"));
+    let archive = || renamed.inside.archive(&keep.path().join("old"), 9).unwrap();
+    assert_eq!([archive(), archive()], [0, 15]);
+    assert_eq!(pieces(&store)[2], piece("new", 1, 10));
+    let fault = renamed.events("", 1).unwrap_err().to_string();
+    assert!(fault.contains("the archive of the machine `one`"), "{fault}");
 }
 
 fn claims(store: &EtcdStore) -> u64 {

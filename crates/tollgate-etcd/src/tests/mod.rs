@@ -10,9 +10,11 @@ mod format;
 mod namesakes;
 mod queue;
 mod race;
+mod replay;
 mod secure;
 mod tenure;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +22,15 @@ use crate::{EtcdOptions, EtcdStore, EtcdUrl};
 
 /// A store of one machine at this address.
 fn open(url: &str, machine: &str, lease: Duration) -> EtcdStore {
+    open_with(url, machine, lease, None)
+}
+
+/// The same, with the folder of its archive.
+fn with_archive(url: &str, machine: &str, folder: &Path) -> Arc<EtcdStore> {
+    Arc::new(open_with(url, machine, Duration::from_secs(600), Some(folder.to_owned())))
+}
+
+fn open_with(url: &str, machine: &str, lease: Duration, archive: Option<PathBuf>) -> EtcdStore {
     let options = EtcdOptions {
         url: EtcdUrl::parse(url).unwrap(),
         login: None,
@@ -27,7 +38,7 @@ fn open(url: &str, machine: &str, lease: Duration) -> EtcdStore {
         machine: machine.to_owned(),
         lease,
         deadline: Duration::from_secs(10),
-        archive: None,
+        archive,
         journal: None,
     };
     EtcdStore::open(options).unwrap()

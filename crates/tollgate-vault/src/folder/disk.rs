@@ -7,8 +7,9 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use jiff::Timestamp;
 use rustix::fs::{CWD, OFlags, RenameFlags};
 use rustix::io::Errno;
 
@@ -279,6 +280,12 @@ pub(crate) fn fingerprint(found: &Metadata) -> [u8; 32] {
 /// complete when it came. Without this the two have one date if they fall into one tick of the clock of files.
 pub(crate) fn date_back(file: &File, nanos: u64) -> io::Result<()> {
     file.set_modified(file.metadata()?.modified()? - Duration::from_nanos(nanos))
+}
+
+/// The same for a new task, which is as old as it is said to be: its age is its place in the queue.
+pub(crate) fn date_new(file: &File, since: Timestamp) -> io::Result<()> {
+    let latest = file.metadata()?.modified()? - Duration::from_nanos(1);
+    file.set_modified(SystemTime::from(since).max(SystemTime::UNIX_EPOCH).min(latest))
 }
 
 /// What is there cannot be a task.

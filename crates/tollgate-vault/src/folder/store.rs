@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use rustix::fs::{Access, OFlags};
 
 use super::cache::Cache;
-use super::disk::{Disk, Moved, date_back, is_at, open_task, read, read_range};
+use super::disk::{Disk, Moved, date_new, is_at, open_task, read, read_range};
 use super::log::{record_of, stripe_of, version};
 use super::log_line::Noted;
 use super::{
@@ -197,14 +197,14 @@ impl Store for FolderStore {
         self.take(&mut log, step)
     }
 
-    fn add(&self, id: &StepId, task: &TaskName, text: &[u8], _now: Timestamp) -> Result<StepOutcome> {
+    fn add(&self, id: &StepId, task: &TaskName, text: &[u8], now: Timestamp) -> Result<StepOutcome> {
         if let Some(landed) = self.additions.get(id) {
             return Ok(StepOutcome::Done(landed));
         }
         let stage = self.stage(&random_id()?);
         let file = self.disk.create(&stage, text)?;
         let meta = file.metadata().at("look at", &stage)?;
-        date_back(&file, 1).at("date", &stage)?;
+        date_new(&file, now).at("date", &stage)?;
         let slot = Slot::NEEDS_ACTION;
         let path = self.path(task, &slot);
         let moved = self.disk.transfer(&stage, &path, meta.ino());

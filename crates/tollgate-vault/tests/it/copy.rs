@@ -2,8 +2,8 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -186,6 +186,18 @@ fn a_history_that_is_not_the_beginning_of_the_other_stays_as_it_is() {
 struct Failing<'s> {
     store: &'s dyn Store,
     left: AtomicUsize,
+    /// The most bytes of events that it had to record at once.
+    largest: AtomicUsize,
+    /// The tasks that were added, in order.
+    added: Mutex<Vec<String>>,
+    /// Whether it loses one event of each record.
+    loses: bool,
+}
+
+impl<'s> Failing<'s> {
+    fn after(left: usize, store: &'s dyn Store) -> Self {
+        Self { store, left: left.into(), largest: 0.into(), added: Mutex::default(), loses: false }
+    }
 }
 
 impl Failing<'_> {
@@ -215,12 +227,14 @@ impl Store for Failing<'_> {
 
     fn add(&self, id: &StepId, task: &TaskName, text: &[u8], now: Timestamp) -> Result<StepOutcome> {
         self.change()?;
+        self.added.lock().unwrap().push(task.stem().to_owned());
         self.store.add(id, task, text, now)
     }
 
     fn record(&self, events: &[Entry]) -> Result<()> {
         self.change()?;
-        self.store.record(events)
+        self.largest.fetch_max(serde_json::to_vec(events).unwrap().len(), Ordering::SeqCst);
+        self.store.record(&events[usize::from(self.loses)..])
     }
 
     fn events(&self, after: &str, limit: usize) -> Result<EventPage> {
@@ -235,7 +249,7 @@ fn a_copy_that_was_interrupted_anywhere_is_finished_by_the_next() {
     let report = copied(source.store(), &whole).unwrap();
     for changes in 0.. {
         let target = MemoryStore::default();
-        let failing = Failing { store: &target, left: changes.into() };
+        let failing = Failing::after(changes, &target);
         let interrupted = copy(source.store(), &failing, at(100), &mut |_, _| ());
         let is_whole = interrupted.is_ok();
         let finished = copied(source.store(), &target).unwrap();
@@ -267,4 +281,64 @@ fn a_change_during_the_copy_is_noticed() {
         });
         assert_eq!(denied.unwrap(), Err(CopyDenial::Changed), "{is_source}");
     }
+}
+
+/// The tasks that wait, in the order of the queue.
+fn queue(store: &dyn Store) -> Vec<String> {
+    let now = Timestamp::now();
+    let states = [State::NeedsAction, State::Approved];
+    let mut tasks: Vec<_> = states.iter().flat_map(|state| store.scan(*state, now).unwrap().tasks).collect();
+    tasks.sort_by_key(|task| (task.modified, task.name.clone()));
+    tasks.into_iter().map(|task| format!("{}/{}", task.slot, task.name)).collect()
+}
+
+#[test]
+fn tasks_that_wait_keep_their_order_in_the_queue() {
+    let source = MemoryStore::default();
+    let then = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
+    for (second, task) in ["z", "done", "m", "a", "k", "b"].into_iter().enumerate() {
+        let id = StepId::new().unwrap();
+        source.add(&id, &name(task), b"text\n", then(second.try_into().unwrap())).unwrap();
+    }
+    source.by_hand(&name("m"), &Slot::NEEDS_ACTION, &Slot::APPROVED, None);
+    source.by_hand(&name("done"), &Slot::NEEDS_ACTION, &Slot::Free(State::Done), None);
+    // Two of one name: on the way, the approved one is in the first state, too.
+    source.add(&StepId::new().unwrap(), &name("m"), b"another\n", then(-1)).unwrap();
+    let expected = ["m", "z", "m", "a", "k", "b"];
+    let names = |store: &dyn Store| -> Vec<String> {
+        queue(store).iter().map(|task| task.rsplit('/').next().unwrap().replace(".md", "")).collect()
+    };
+    assert_eq!(names(&source), expected);
+    let (_keep, folders) = folder();
+    let back = MemoryStore::default();
+    let into_folders = Failing::after(usize::MAX, &*folders);
+    copied(&source, &into_folders).unwrap();
+    // Stores that date tasks themselves get them in this order. Of two of one name, the one that moves on comes first.
+    assert_eq!(*into_folders.added.lock().unwrap(), ["done", "z", "m", "a", "k", "b", "m"]);
+    copied(&*folders, &back).unwrap();
+    assert_eq!([queue(&*folders), queue(&back)], [queue(&source), queue(&source)]);
+}
+
+#[test]
+fn long_events_are_recorded_in_pages_that_every_store_takes() {
+    let source = filled(Arc::new(MemoryStore::default()));
+    let mut long = source.store().events("", 2).unwrap().0.pop().unwrap();
+    let mut written = serde_json::to_value(&long).unwrap();
+    written["payload"]["reason"] = "x".repeat(100_000).into();
+    long = serde_json::from_value(written).unwrap();
+    source.store().record(&vec![long; 40]).unwrap();
+    let target = MemoryStore::default();
+    let sized = Failing::after(usize::MAX, &target);
+    copied(source.store(), &sized).unwrap();
+    let largest = sized.largest.into_inner();
+    assert!((100_000..3 << 19).contains(&largest), "etcd takes 1.5 MiB: {largest}");
+    assert_eq!(target.events("", 1000).unwrap(), source.store().events("", 1000).unwrap());
+}
+
+#[test]
+fn a_copy_of_the_history_that_lacks_an_event_is_noticed() {
+    let source = filled(Arc::new(MemoryStore::default()));
+    let target = MemoryStore::default();
+    let lossy = Failing { loses: true, ..Failing::after(usize::MAX, &target) };
+    assert_eq!(copied(source.store(), &lossy), Err(CopyDenial::Changed));
 }

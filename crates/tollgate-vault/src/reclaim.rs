@@ -42,8 +42,11 @@ impl Vault {
                 Err(fault) => skipped.push((task.name, fault)),
             }
         }
-        self.store().sweep(now)?;
-        Ok((done, skipped))
+        match self.store().sweep(now) {
+            // If there is something to tell, this fault waits: it comes again.
+            Err(fault) if done.is_empty() && skipped.is_empty() => Err(fault),
+            _ => Ok((done, skipped)),
+        }
     }
 
     /// What [`Vault::reclaim`] would do.

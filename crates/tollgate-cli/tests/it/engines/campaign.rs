@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::cluster::Cluster;
-use super::{Ways, events, lines, machine};
+use super::etcd::Etcd;
+use super::{Engine, FAKETIME, Ways, lines, machine};
 use crate::chance::{Dice, executable, size};
 use crate::world::{Process, World};
 
@@ -25,17 +25,13 @@ case "$TOLLGATE_TASK_ID" in *0.md) sleep 4 9>&- ;; *) sleep 0.0$(($$ % 10)) 9>&-
 echo "ended $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS"
 "#;
 
-/// Makes the clock of a program wrong, but not its monotonic clock.
-pub(crate) const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
-
 #[test]
 fn eight_machines_and_everything_that_can_go_wrong() {
     let (tasks, machines) = size("TOLLGATE_ETCD_CROWD", (24, 8));
-    let mut cluster = Cluster::start();
-    let url = cluster.url();
-    let ways: Vec<Ways> = (0..machines).map(|_| Ways::to(&cluster)).collect();
-    let worlds: Vec<World> = ways.iter().map(|ways| machine(&ways.url(&url), "3s")).collect();
-    let person = machine(&url, "3s");
+    let mut engine = Etcd::start();
+    let ways: Vec<Ways> = (0..machines).map(|_| Ways::to(&engine)).collect();
+    let worlds: Vec<World> = ways.iter().map(|ways| machine(&ways.url, "3s")).collect();
+    let person = machine(&engine.url(), "3s");
     let add: String = (0..tasks).map(|n| format!("tollgate task add t{n} --agent ada && ")).collect();
     person.script(&format!("{add} true")).ends().is(0);
 
@@ -80,19 +76,19 @@ fn eight_machines_and_everything_that_can_go_wrong() {
                 "machine cut off"
             }
             6 | 7 if is_whole => {
-                let leader = cluster.leader();
-                cluster.kill(leader);
+                let leader = engine.cluster.leader();
+                engine.cluster.kill(leader);
                 dead.push(leader);
                 "leader killed"
             }
             8 | 9 if is_whole => {
-                let leader = cluster.leader();
-                cluster.pause(leader);
+                let leader = engine.cluster.leader();
+                engine.cluster.pause(leader);
                 paused = Some(leader);
                 "leader paused"
             }
             10 if is_whole => {
-                (0..3).for_each(|node| cluster.kill(node));
+                (0..3).for_each(|node| engine.cluster.kill(node));
                 dead.extend(0..3);
                 "all nodes killed"
             }
@@ -100,8 +96,8 @@ fn eight_machines_and_everything_that_can_go_wrong() {
         };
         *tally.entry(what).or_default() += 1;
         if dice.roll(2) == 0 {
-            dead.drain(..).for_each(|node| cluster.restart(node));
-            paused.take().into_iter().for_each(|node| cluster.resume(node));
+            dead.drain(..).for_each(|node| engine.cluster.restart(node));
+            paused.take().into_iter().for_each(|node| engine.cluster.resume(node));
         }
         if cut.len() > 2 || dice.roll(5) == 0 {
             cut.drain(..).for_each(|n| ways[n].cut(false));
@@ -109,10 +105,10 @@ fn eight_machines_and_everything_that_can_go_wrong() {
         done = finished(&witness);
         // A task may have been finished and not released, so the engine is asked at the end.
         if done == tasks {
-            dead.drain(..).for_each(|node| cluster.restart(node));
-            paused.take().into_iter().for_each(|node| cluster.resume(node));
+            dead.drain(..).for_each(|node| engine.cluster.restart(node));
+            paused.take().into_iter().for_each(|node| engine.cluster.resume(node));
             cut.drain(..).for_each(|n| ways[n].cut(false));
-            cluster.wait_until_ready();
+            engine.cluster.wait_until_ready();
             done = listed(&person, "Done").len();
         }
     }
@@ -133,7 +129,7 @@ fn eight_machines_and_everything_that_can_go_wrong() {
     let mut expected: Vec<String> = (0..tasks).map(|n| format!("t{n}.md")).collect();
     expected.sort();
     assert_eq!(done, expected, "every task is done, in one place");
-    check(&lines(&witness), &events(&cluster, &url), tasks);
+    check(&lines(&witness), &engine.events(), tasks);
 }
 
 /// The number of tasks whose work has ended at least once.

@@ -1,4 +1,4 @@
-//! A way to an etcd node that can be cut. What was sent into a cut way arrives when it is whole again, as on a real network.
+//! A way to a server of an engine that can be cut. What was sent into a cut way arrives when it is whole again, as on a real network.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

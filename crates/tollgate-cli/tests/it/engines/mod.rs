@@ -1,0 +1,68 @@
+//! Several machines and an engine, as whole programs: stories and campaigns, on each engine.
+
+mod campaign;
+#[path = "../../../../tollgate-etcd/src/tests/cluster.rs"]
+pub(crate) mod cluster;
+mod etcd;
+mod postgres;
+mod proxy;
+mod stories;
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use self::proxy::Proxy;
+use crate::world::World;
+
+/// Makes the clock of a program wrong, but not its monotonic clock.
+pub(crate) const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
+
+/// An engine on servers of its own, with tasks at one address.
+trait Engine {
+    /// The ports of its servers.
+    fn ports(&self) -> Vec<u16>;
+
+    /// The address of the tasks, if the servers are at these ports.
+    fn url_at(&self, ports: &[u16]) -> String;
+
+    /// The address of the tasks.
+    fn url(&self) -> String {
+        self.url_at(&self.ports())
+    }
+
+    /// All events, in their order, read without tollgate.
+    fn events(&self) -> Vec<Value>;
+}
+
+/// A machine: a workspace of its own, whose tasks are at this address.
+pub(crate) fn machine(url: &str, lease: &str) -> World {
+    let world = World::new();
+    let vault = format!("[vault]\nstore = \"{url}\"\nlease = \"{lease}\"\nmax_attempts = 1000\nretry = []\n");
+    world.puts(".tollgate/config.toml", format!("{vault}[work]\nbreaker = 0\n[log]\ndir = \"log\"\n"));
+    world
+}
+
+/// The ways of one machine to all servers of an engine.
+struct Ways {
+    proxies: Vec<Proxy>,
+    /// The address of the tasks through these ways.
+    url: String,
+}
+
+impl Ways {
+    fn to(engine: &impl Engine) -> Self {
+        let proxies: Vec<_> = engine.ports().into_iter().map(Proxy::to).collect();
+        let ports: Vec<_> = proxies.iter().map(|way| way.port).collect();
+        Self { url: engine.url_at(&ports), proxies }
+    }
+
+    fn cut(&self, is_cut: bool) {
+        self.proxies.iter().for_each(|way| way.cut(is_cut));
+    }
+}
+
+pub(crate) fn lines(path: &Path) -> Vec<String> {
+    fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
+}

@@ -7,14 +7,38 @@ use serde_json::{Value, json};
 use super::Engine;
 use super::cluster::{Cluster, post};
 
+/// The prefix of all keys.
+const PREFIX: &str = "team";
+
 pub(super) struct Etcd {
-    pub(super) cluster: Cluster,
-    prefix: &'static str,
+    cluster: Cluster,
+    dead: Vec<usize>,
+    paused: Option<usize>,
 }
 
 impl Etcd {
     pub(super) fn start() -> Self {
-        Self { cluster: Cluster::start(), prefix: "team" }
+        Self { cluster: Cluster::start(), dead: Vec::new(), paused: None }
+    }
+
+    fn kill_leader(&mut self) -> bool {
+        let leader = self.cluster.leader();
+        self.cluster.kill(leader);
+        self.dead.push(leader);
+        true
+    }
+
+    fn pause_leader(&mut self) -> bool {
+        let leader = self.cluster.leader();
+        self.cluster.pause(leader);
+        self.paused = Some(leader);
+        true
+    }
+
+    fn kill_all(&mut self) -> bool {
+        (0..3).for_each(|node| self.cluster.kill(node));
+        self.dead.extend(0..3);
+        true
     }
 }
 
@@ -25,14 +49,13 @@ impl Engine for Etcd {
 
     fn url_at(&self, ports: &[u16]) -> String {
         let nodes: Vec<_> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
-        format!("etcd://{}/{}", nodes.join(","), self.prefix)
+        format!("etcd://{}/{PREFIX}", nodes.join(","))
     }
 
     fn events(&self) -> Vec<Value> {
-        let prefix = self.prefix;
         let body = json!({
-            "key": STANDARD.encode(format!("{prefix}/ledger/")),
-            "range_end": STANDARD.encode(format!("{prefix}/ledger0")),
+            "key": STANDARD.encode(format!("{PREFIX}/ledger/")),
+            "range_end": STANDARD.encode(format!("{PREFIX}/ledger0")),
             "sort_order": "ASCEND", "sort_target": "CREATE",
         });
         let found = self.ports().into_iter().find_map(|port| post(port, "/v3/kv/range", &body));
@@ -42,5 +65,17 @@ impl Engine for Etcd {
             line["events"].take().as_array().cloned().unwrap_or_default()
         };
         found.expect("a node answers")["kvs"].as_array().into_iter().flatten().flat_map(line).collect()
+    }
+
+    const FAULTS: &'static [(&'static str, fn(&mut Self) -> bool)] = &[
+        ("leader killed", Self::kill_leader),
+        ("leader paused", Self::pause_leader),
+        ("all nodes killed", Self::kill_all),
+    ];
+
+    fn recover(&mut self) {
+        self.dead.drain(..).for_each(|node| self.cluster.restart(node));
+        self.paused.take().into_iter().for_each(|node| self.cluster.resume(node));
+        self.cluster.wait_until_ready();
     }
 }

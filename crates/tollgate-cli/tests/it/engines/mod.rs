@@ -1,6 +1,7 @@
 //! Several machines and an engine, as whole programs: stories and campaigns, on each engine.
 
 mod campaign;
+mod check;
 #[path = "../../../../tollgate-etcd/src/tests/cluster.rs"]
 pub(crate) mod cluster;
 mod etcd;
@@ -20,7 +21,7 @@ use crate::world::World;
 pub(crate) const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 
 /// An engine on servers of its own, with tasks at one address.
-trait Engine {
+trait Engine: 'static {
     /// The ports of its servers.
     fn ports(&self) -> Vec<u16>;
 
@@ -34,6 +35,12 @@ trait Engine {
 
     /// All events, in their order, read without tollgate.
     fn events(&self) -> Vec<Value>;
+
+    /// What can happen to it while it is whole: a name, and a function that says whether it did happen.
+    const FAULTS: &'static [(&'static str, fn(&mut Self) -> bool)];
+
+    /// Ends every fault. Then the engine takes writes.
+    fn recover(&mut self);
 }
 
 /// A machine: a workspace of its own, whose tasks are at this address.

@@ -38,4 +38,8 @@ impl Engine for Postgres {
         let rows = self.server.sql().query(&query, &[]).unwrap();
         rows.iter().map(|row| serde_json::from_str(row.get(0)).unwrap()).collect()
     }
+
+    const FAULTS: &'static [(&'static str, fn(&mut Self) -> bool)] = &[];
+
+    fn recover(&mut self) {}
 }

@@ -2,27 +2,30 @@
 //! that are cut off, and what the engine suffers. Every kind of fault happens in every run. `TOLLGATE_ETCD_CROWD=tasks,machines`
 //! changes the size; `2000,8` is the full one.
 //!
-//! Who works on what is checked outside the engine: each command takes a kernel lock for its task and says so if it is taken.
+//! Who works on what is checked outside the engine: each command takes a kernel lock for its task and says so if it is taken. Which
+//! releases were acknowledged is also known outside the engine: from what the workers print.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::check::findings;
+use super::check::{findings, released};
 use super::etcd::Etcd;
 use super::{Engine, FAKETIME, Ways, lines, machine};
 use crate::chance::{Dice, executable, size};
 use crate::world::{Process, World};
 
-/// Records when the work on a task begins and ends, in one file for all machines. Some tasks take longer than a lease.
+/// Records when the work on a task begins and ends, in one file for all machines. Some tasks take longer than a lease. What it prints
+/// tells which claim the next message of its worker is about.
 const COMMAND: &str = r#"#!/bin/bash
 exec 9> "$LOCKS/$TOLLGATE_TASK_ID"
 flock -n 9 || echo "double $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS"
-echo "began $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS"
+echo "began $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" | tee -a "$WITNESS" >&2
 case "$TOLLGATE_TASK_ID" in *0.md) sleep 4 9>&- ;; *) sleep 0.0$(($$ % 10)) 9>&- ;; esac
 echo "ended $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS"
 "#;
@@ -57,7 +60,9 @@ impl<E: Engine> Campaign<E> {
         let ways: Vec<Ways> = (0..machines).map(|_| Ways::to(&engine)).collect();
         let worlds = ways.iter().map(|ways| machine(&ways.url, "3s")).collect();
         let person = machine(&engine.url(), "3s");
-        fs::create_dir(person.tmp().join("locks")).unwrap();
+        for folder in ["locks", "logs"] {
+            fs::create_dir(person.tmp().join(folder)).unwrap();
+        }
         executable(&person.tmp().join("command"), COMMAND);
         let mut campaign = Self { engine, ways, worlds, crew: Vec::new(), person, tasks: 0 };
         campaign.adds(tasks);
@@ -79,7 +84,16 @@ impl<E: Engine> Campaign<E> {
         // Every second clock is wrong, by up to some minutes in both directions.
         let wrong = ["+0", "+3m", "-4m", "+0", "+7m", "+0", "-2m", "+0"][n % 8];
         let run = run.env("LD_PRELOAD", FAKETIME).env("FAKETIME", wrong);
-        run.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1").starts()
+        let mut run = run.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1");
+        // One file for each process: if it is killed in the middle of a line, no other line follows.
+        let log = self.logs().join(format!("{n}-{}", fs::read_dir(self.logs()).unwrap().count()));
+        run.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create_new(log).unwrap());
+        Process(run.command.spawn().unwrap())
+    }
+
+    /// The folder with what the workers print.
+    fn logs(&self) -> PathBuf {
+        self.person.tmp().join("logs")
     }
 
     fn witness(&self) -> PathBuf {
@@ -182,7 +196,9 @@ impl<E: Engine> Campaign<E> {
         for worker in &mut self.crew {
             worker.ends();
         }
-        let mut wrong = findings(&lines(&self.witness()), &self.engine.events(), self.tasks);
+        let logs = fs::read_dir(self.logs()).unwrap().map(|log| lines(&log.unwrap().path()));
+        let released: Vec<_> = logs.flat_map(|log| released(&log)).collect();
+        let mut wrong = findings(&lines(&self.witness()), &released, &self.engine.events(), self.tasks);
         for state in ["Needs_Action", "In_Progress", "Pending_Approval", "Approved", "Rejected"] {
             wrong.extend(self.listed(state).iter().map(|task| format!("`{task}` is in {state}")));
         }

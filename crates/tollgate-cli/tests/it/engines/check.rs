@@ -4,8 +4,32 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// Everything that is wrong: by what the commands recorded outside the engine, and by the events in the engine.
-pub(super) fn findings(witness: &[String], events: &[Value], tasks: usize) -> Vec<String> {
+/// The claims that a worker has released, by what it and its commands printed: it says so only after the engine has
+/// acknowledged the release.
+pub(super) fn released(log: &[String]) -> Vec<String> {
+    let mut claims: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut released = Vec::new();
+    for line in log {
+        if let Some((task, claim)) = line.strip_prefix("began ").and_then(|rest| rest.split_once(' ')) {
+            claims.insert(task, claim);
+        }
+        let parts: Vec<&str> = line.split('`').collect();
+        // `finished `t.md` in 0.1 s, now in `Done``, and the like.
+        if let ["finished " | "failed " | "returned ", task, _, _, _] = parts[..] {
+            released.push(claims[task].to_owned());
+        }
+    }
+    released
+}
+
+/// Everything that is wrong: by what the commands recorded outside the engine, by the claims whose release was acknowledged, and by
+/// the events in the engine.
+pub(super) fn findings(
+    witness: &[String],
+    released: &[String],
+    events: &[Value],
+    tasks: usize,
+) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut last: BTreeMap<&str, &str> = BTreeMap::new();
     let mut began = Vec::new();
@@ -27,15 +51,27 @@ pub(super) fn findings(witness: &[String], events: &[Value], tasks: usize) -> Ve
     }
     let mut steps: BTreeMap<&str, usize> = BTreeMap::new();
     let mut claims: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut releases: BTreeMap<&str, usize> = BTreeMap::new();
     let mut done: BTreeMap<&str, usize> = BTreeMap::new();
     for event in events {
         if let Some(step) = event["payload"]["step"].as_str() {
             *steps.entry(step).or_default() += 1;
         }
         let task = event["payload"]["task"].as_str().unwrap_or_default();
+        let claim = event["payload"]["claim_id"].as_str().unwrap_or_default();
         match event["action_type"].as_str().unwrap() {
-            "CLAIM" => *claims.entry(event["payload"]["claim_id"].as_str().unwrap()).or_default() += 1,
-            "RELEASE" if event["result"]["status"] == "Done" => *done.entry(task).or_default() += 1,
+            "CLAIM" => {
+                *claims.entry(claim).or_default() += 1;
+                if done.contains_key(task) {
+                    wrong.push(format!("`{task}` was claimed after it was done"));
+                }
+            }
+            "RELEASE" => {
+                *releases.entry(claim).or_default() += 1;
+                if event["result"]["status"] == "Done" {
+                    *done.entry(task).or_default() += 1;
+                }
+            }
             _ => {}
         }
     }
@@ -46,6 +82,12 @@ pub(super) fn findings(witness: &[String], events: &[Value], tasks: usize) -> Ve
     }
     let lost = began.into_iter().filter(|claim| claims.get(claim) != Some(&1));
     wrong.extend(lost.map(|claim| format!("acknowledged and lost: the claim `{claim}`")));
+    let lost = released.iter().filter(|claim| releases.get(claim.as_str()) != Some(&1));
+    wrong.extend(lost.map(|claim| format!("acknowledged and lost: the release of `{claim}`")));
+    // Few workers are killed between a release and their message.
+    if 2 * released.len() < tasks {
+        wrong.push(format!("the workers reported only {} releases of {tasks} tasks", released.len()));
+    }
     if done.len() != tasks || done.values().any(|times| *times != 1) {
         wrong.push(format!("not each of {tasks} tasks was finished once: {done:?}"));
     }
@@ -53,30 +95,39 @@ pub(super) fn findings(witness: &[String], events: &[Value], tasks: usize) -> Ve
 }
 
 /// An invented event.
-fn event(kind: &str, step: &str) -> Value {
+fn event(kind: &str, claim: &str, step: &str) -> Value {
     json!({
         "action_type": kind, "result": { "status": "Done" },
-        "payload": { "task": "t.md", "claim_id": "c-1", "step": step },
+        "payload": { "task": "t.md", "claim_id": claim, "step": step },
     })
 }
 
 #[test]
-fn the_check_notices_two_owners_lost_claims_and_lines_that_are_there_twice() {
-    let told = || vec![event("CLAIM", "s-1"), event("RELEASE", "s-2")];
+fn the_check_notices_two_owners_lost_steps_and_lines_that_are_there_twice() {
+    let told = || vec![event("CLAIM", "c-1", "s-1"), event("RELEASE", "c-1", "s-2")];
     let seen = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
     let fine = seen(&["began t.md c-1", "ended t.md c-1"]);
-    assert_eq!(findings(&fine, &told(), 1), [""; 0]);
-    let twice = [told(), vec![event("RELEASE", "s-3")]].concat();
-    let line_twice = [told(), vec![event("RECLAIM", "s-2")]].concat();
+    let log = seen(&["claimed `t.md`", "began t.md c-1", "finished `t.md` in 0.1 s, now in `Done`"]);
+    assert_eq!(released(&log), ["c-1"]);
+    assert_eq!(released(&log[..2]), [""; 0]);
+    assert_eq!(findings(&fine, &released(&log), &told(), 1), [""; 0]);
+    let finished_twice = [told(), vec![event("RELEASE", "c-2", "s-3")]].concat();
+    let line_twice = [told(), vec![event("RECLAIM", "c-1", "s-2")]].concat();
+    let claimed_later = [told(), vec![event("CLAIM", "c-2", "s-3")]].concat();
+    // Another has done it again, so the ledger has one release.
+    let done_again =
+        vec![event("CLAIM", "c-1", "s-1"), event("CLAIM", "c-2", "s-2"), event("RELEASE", "c-2", "s-3")];
     let wrong = [
         (seen(&["began t.md c-1", "double t.md c-2", "ended t.md c-1"]), told()),
         (seen(&["began t.md c-1", "began t.md c-2", "ended t.md c-1"]), told()),
         (seen(&["began t.md c-2", "began t.md c-1", "ended t.md c-1"]), told()),
-        (fine.clone(), twice),
+        (fine.clone(), finished_twice),
         (fine.clone(), line_twice),
-        (fine, vec![event("CLAIM", "s-1")]),
+        (fine.clone(), claimed_later),
+        (seen(&["began t.md c-1", "ended t.md c-1", "began t.md c-2", "ended t.md c-2"]), done_again),
+        (fine, vec![event("CLAIM", "c-1", "s-1")]),
     ];
     for (witness, events) in wrong {
-        assert_ne!(findings(&witness, &events, 1), [""; 0], "{witness:?} {events:?}");
+        assert_ne!(findings(&witness, &released(&log), &events, 1), [""; 0], "{witness:?} {events:?}");
     }
 }

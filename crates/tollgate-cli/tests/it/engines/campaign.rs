@@ -16,9 +16,10 @@ use rustix::process::Signal;
 
 use super::check::{findings, released};
 use super::etcd::Etcd;
+use super::proxy::Proxy;
 use super::{Engine, FAKETIME, Ways, lines, machine};
 use crate::chance::{Dice, executable, size};
-use crate::world::{Process, World};
+use crate::world::{Process, World, until};
 
 /// Records when the work on a task begins and ends, in one file for all machines. Some tasks take longer than a lease. What it prints
 /// tells which claim the next message of its worker is about.
@@ -38,9 +39,17 @@ const CUT_FROM_ONE_SERVER: &str = "machine cut off from one server";
 #[test]
 fn eight_machines_and_everything_that_can_go_wrong() {
     let (tasks, machines) = size("TOLLGATE_ETCD_CROWD", (24, 8));
-    let mut campaign = Campaign::start(Etcd::start(), tasks, machines);
+    let mut campaign = Campaign::start(Etcd::start(), Ways::to, tasks, machines);
     campaign.rages();
     assert_eq!(campaign.ends(), [""; 0]);
+}
+
+/// The control: machines that fight over the same tasks, on an engine that lets each of them have its way.
+#[test]
+fn on_an_etcd_without_conditions_the_campaign_finds_two_live_owners() {
+    let without = |engine: &Etcd| Ways::by(engine, Proxy::without_conditions);
+    let wrong = Campaign::start(Etcd::start(), without, 24, 8).ends_with_two_owners();
+    assert!(wrong.iter().any(|found| found.starts_with("two live owners")), "{wrong:?}");
 }
 
 /// Machines that work off the tasks of an engine.
@@ -55,9 +64,9 @@ struct Campaign<E> {
 }
 
 impl<E: Engine> Campaign<E> {
-    fn start(engine: E, tasks: usize, machines: usize) -> Self {
+    fn start(engine: E, ways: impl Fn(&E) -> Ways, tasks: usize, machines: usize) -> Self {
         assert!(fs::exists(FAKETIME).unwrap(), "`faketime` is installed by `scripts/test`");
-        let ways: Vec<Ways> = (0..machines).map(|_| Ways::to(&engine)).collect();
+        let ways: Vec<Ways> = (0..machines).map(|_| ways(&engine)).collect();
         let worlds = ways.iter().map(|ways| machine(&ways.url, "3s")).collect();
         let person = machine(&engine.url(), "3s");
         for folder in ["locks", "logs"] {
@@ -186,6 +195,20 @@ impl<E: Engine> Campaign<E> {
         println!("{} tasks, {} machines, {:?}: {tally:?}", self.tasks, self.crew.len(), began.elapsed());
         let missing: Vec<_> = kinds.iter().filter(|kind| !tally.contains_key(*kind)).collect();
         assert!(missing.is_empty(), "these faults did not happen: {missing:?}");
+    }
+
+    /// Gives the machines more tasks until two of them work on one. What is wrong with what they did.
+    fn ends_with_two_owners(mut self) -> Vec<String> {
+        let witness = self.witness();
+        let is_double = || lines(&witness).iter().any(|line| line.starts_with("double"));
+        for _ in 0..20 {
+            until("the end of the work", || (is_double() || self.finished() >= self.tasks).then_some(()));
+            if is_double() {
+                break;
+            }
+            self.adds(self.crew.len());
+        }
+        self.ends()
     }
 
     /// Stops the machines. What is wrong with what they did.

@@ -60,7 +60,12 @@ struct Ways {
 
 impl Ways {
     fn to(engine: &impl Engine) -> Self {
-        let proxies: Vec<_> = engine.ports().into_iter().map(Proxy::to).collect();
+        Self::by(engine, Proxy::to)
+    }
+
+    /// Each way is made like this.
+    fn by(engine: &impl Engine, way: fn(u16) -> Proxy) -> Self {
+        let proxies: Vec<_> = engine.ports().into_iter().map(way).collect();
         let ports: Vec<_> = proxies.iter().map(|way| way.port).collect();
         Self { url: engine.url_at(&ports), proxies }
     }

@@ -16,7 +16,8 @@ pub(super) fn released(log: &[String]) -> Vec<String> {
         let parts: Vec<&str> = line.split('`').collect();
         // `finished `t.md` in 0.1 s, now in `Done``, and the like.
         if let ["finished " | "failed " | "returned ", task, _, _, _] = parts[..] {
-            released.push(claims[task].to_owned());
+            // A task that is returned before its command begins has no claim that we know of.
+            released.extend(claims.get(task).map(|claim| (*claim).to_owned()));
         }
     }
     released

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use tollgate_base::lock::Pauses;
 use tollgate_vault::Store;
 use tollgate_vault::checkup::Level;
 
 use crate::campaign::{Crew, size};
-use crate::server::{PORT, Server, is_installed, program, run, sabotage};
+use crate::server::{PORT, Server, compare_no_versions, is_installed};
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -41,10 +40,7 @@ fn without_the_comparison_of_versions_a_task_has_two_live_owners() {
     }
     let server = Server::start("fsync = off");
     server.store("crew").events("", 1).expect("the schema is there");
-    // Any step finds its task, wherever it is and whatever has happened to it.
-    let compared =
-        "where t.name = task and t.state = in_state and t.agent = in_agent and t.version = at_version";
-    sabotage(&server, "crew", "take_step", compared, "where t.name = task");
+    compare_no_versions(&server, "crew");
     let crew = Crew::start(&server.url("crew"), 100, LEASE);
     crew.wait_for_all();
     let wrong = crew.judge(&[]);
@@ -69,26 +65,6 @@ fn a_killed_postgresql_loses_no_acknowledged_step() {
     assert_eq!(crew.judge(&followed), [""; 0]);
 }
 
-/// A standby of this server.
-fn standby(primary: &Server) -> Server {
-    let folder = tempfile::tempdir().unwrap();
-    crate::server::hand_over(folder.path());
-    let mut backup = program("pg_basebackup");
-    backup.args(["--write-recovery-conf", "--checkpoint=fast", "--username=postgres", "--host"]);
-    run(backup.arg(primary.folder.path()).arg("--pgdata").arg(folder.path().join("data")));
-    let standby = Server::start_in(folder, PORT, "hot_standby = on");
-    wait(primary, "select count(*) = 1 from pg_stat_replication where state = 'streaming'");
-    standby
-}
-
-/// Waits until a query says yes.
-fn wait(server: &Server, query: &str) {
-    let (mut sql, mut pauses) = (server.sql(), Pauses::lasting(Duration::from_secs(30)));
-    while !sql.query_one(query, &[]).unwrap().get::<_, bool>(0) {
-        assert!(pauses.pause(), "{query}");
-    }
-}
-
 /// What a checkup warns of.
 fn warnings(server: &Server) -> Vec<String> {
     let findings = server.store("crew").checkup().unwrap().into_iter();
@@ -107,10 +83,8 @@ fn a_promoted_synchronous_standby_has_every_acknowledged_step() {
         return;
     }
     let mut primary = Server::start("");
-    let standby = standby(&primary);
-    primary.sql().batch_execute("alter system set synchronous_standby_names = '*'").unwrap();
-    primary.sql().batch_execute("select pg_reload_conf()").unwrap();
-    wait(&primary, "select count(*) = 1 from pg_stat_replication where sync_state = 'sync'");
+    let standby = primary.standby(PORT, "");
+    primary.waits_for_its_standby();
     assert_eq!(warnings(&primary), [""; 0]);
     let crew = Crew::start(&both(&primary, &standby), size(300), LEASE);
     let follower = crew.follower();
@@ -127,7 +101,7 @@ fn a_promoted_asynchronous_standby_loses_acknowledged_steps() {
         return;
     }
     let mut primary = Server::start("");
-    let standby = standby(&primary);
+    let standby = primary.standby(PORT, "");
     assert!(warnings(&primary)[0].contains("1 of 1 standbys replicate asynchronously"));
     let crew = Crew::start(&both(&primary, &standby), 200, LEASE);
     crew.wait_for(5);
@@ -135,7 +109,7 @@ fn a_promoted_asynchronous_standby_loses_acknowledged_steps() {
     // still find in its socket what the primary has sent.
     standby.sql().batch_execute("alter system set primary_conninfo = ''").unwrap();
     standby.sql().batch_execute("select pg_reload_conf()").unwrap();
-    wait(&standby, "select count(*) = 0 from pg_stat_wal_receiver");
+    standby.waits_until("select count(*) = 0 from pg_stat_wal_receiver");
     crew.wait_for(crew.released() + 20);
     primary.kill();
     standby.sql().batch_execute("select pg_promote()").unwrap();

@@ -156,6 +156,36 @@ impl Server {
         }
     }
 
+    /// A standby of this server, on this port and with these lines in its configuration.
+    pub(crate) fn standby(&self, port: u16, settings: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        hand_over(folder.path());
+        let mut backup = program("pg_basebackup");
+        backup.args(["--write-recovery-conf", "--checkpoint=fast", "--username=postgres", "--port"]);
+        backup.arg(self.port.to_string()).arg("--host").arg(self.folder.path());
+        run(backup.arg("--pgdata").arg(folder.path().join("data")));
+        // If the server was away, its commits wait for the standby to come back.
+        let settings = format!("hot_standby = on\nwal_retrieve_retry_interval = '100ms'\n{settings}");
+        let standby = Self::start_in(folder, port, &settings);
+        self.waits_until("select count(*) = 1 from pg_stat_replication where state = 'streaming'");
+        standby
+    }
+
+    /// From now on, a commit is acknowledged when the standby has it.
+    pub(crate) fn waits_for_its_standby(&self) {
+        self.sql().batch_execute("alter system set synchronous_standby_names = '*'").expect("set");
+        self.sql().batch_execute("select pg_reload_conf()").expect("read again");
+        self.waits_until("select count(*) = 1 from pg_stat_replication where sync_state = 'sync'");
+    }
+
+    /// Waits until a query says yes.
+    pub(crate) fn waits_until(&self, query: &str) {
+        let (mut sql, mut pauses) = (self.sql(), Pauses::lasting(Duration::from_secs(30)));
+        while !sql.query_one(query, &[]).unwrap().get::<_, bool>(0) {
+            assert!(pauses.pause(), "{query}");
+        }
+    }
+
     pub(crate) fn address(&self) -> String {
         format!("host={} port={} user=postgres dbname=postgres", self.folder.path().display(), self.port)
     }
@@ -204,4 +234,11 @@ pub(crate) fn sabotage(server: &Server, schema: &str, function: &str, part: &str
     let changed = definition.replace(part, instead);
     assert_ne!(changed, definition, "{part} is not in {definition}");
     sql.batch_execute(&changed).unwrap();
+}
+
+/// From now on, any step finds its task, wherever it is and whatever has happened to it.
+pub(crate) fn compare_no_versions(server: &Server, schema: &str) {
+    let compared =
+        "where t.name = task and t.state = in_state and t.agent = in_agent and t.version = at_version";
+    sabotage(server, schema, "take_step", compared, "where t.name = task");
 }

@@ -1,6 +1,6 @@
 //! Eight machines whose clocks differ by minutes, many tasks, and everything that can go wrong: workers that are killed, machines
 //! that are cut off, and what the engine suffers. Every kind of fault happens in every run. `TOLLGATE_ETCD_CROWD=tasks,machines`
-//! changes the size; `2000,8` is the full one.
+//! changes the size, on PostgreSQL `TOLLGATE_POSTGRES_CROWD`; `2000,8` is the full one.
 //!
 //! Who works on what is checked outside the engine: each command takes a kernel lock for its task and says so if it is taken. Which
 //! releases were acknowledged is also known outside the engine: from what the workers print.
@@ -16,9 +16,11 @@ use rustix::process::Signal;
 
 use super::check::{findings, released};
 use super::etcd::Etcd;
+use super::postgres::Postgres;
 use super::proxy::Proxy;
 use super::{Engine, FAKETIME, Ways, lines, machine};
 use crate::chance::{Dice, executable, size};
+use crate::postgres::server::is_installed;
 use crate::world::{Process, World, until};
 
 /// Records when the work on a task begins and ends, in one file for all machines. Some tasks take longer than a lease. What it prints
@@ -49,6 +51,27 @@ fn eight_machines_and_everything_that_can_go_wrong() {
 fn on_an_etcd_without_conditions_the_campaign_finds_two_live_owners() {
     let without = |engine: &Etcd| Ways::by(engine, Proxy::without_conditions);
     let wrong = Campaign::start(Etcd::start(), without, 24, 8).ends_with_two_owners();
+    assert!(wrong.iter().any(|found| found.starts_with("two live owners")), "{wrong:?}");
+}
+
+#[test]
+fn on_postgresql_eight_machines_and_everything_that_can_go_wrong() {
+    if !is_installed() {
+        return;
+    }
+    let (tasks, machines) = size("TOLLGATE_POSTGRES_CROWD", (24, 8));
+    let mut campaign = Campaign::start(Postgres::with_standby(), Ways::to, tasks, machines);
+    campaign.rages();
+    assert_eq!(campaign.ends(), [""; 0]);
+}
+
+/// The control, as above.
+#[test]
+fn on_a_postgresql_that_does_not_compare_versions_the_campaign_finds_two_live_owners() {
+    if !is_installed() {
+        return;
+    }
+    let wrong = Campaign::start(Postgres::without_comparison(), Ways::to, 24, 8).ends_with_two_owners();
     assert!(wrong.iter().any(|found| found.starts_with("two live owners")), "{wrong:?}");
 }
 
@@ -152,6 +175,7 @@ impl<E: Engine> Campaign<E> {
     }
 
     /// Lets faults happen until all tasks are done: first every kind once, then any.
+    #[allow(clippy::print_stdout, reason = "a long campaign shows what happened")]
     fn rages(&mut self) {
         let (kinds, mut dice) = (self.kinds(), Dice::new());
         let mut tally: BTreeMap<&str, usize> = BTreeMap::new();

@@ -14,10 +14,16 @@ pub(super) fn released(log: &[String]) -> Vec<String> {
             claims.insert(task, claim);
         }
         let parts: Vec<&str> = line.split('`').collect();
-        // `finished `t.md` in 0.1 s, now in `Done``, and the like.
-        if let ["finished " | "failed " | "returned ", task, _, _, _] = parts[..] {
-            // A task that is returned before its command begins has no claim that we know of.
-            released.extend(claims.get(task).map(|claim| (*claim).to_owned()));
+        match parts[..] {
+            // Its command has not said anything yet.
+            ["claimed ", task, ..] => drop(claims.remove(task)),
+            // It was never said to be claimed.
+            ["returned ", .., ": the claim could not be verified"] => {}
+            // `finished `t.md` in 0.1 s, now in `Done``, and the like. The task may be returned before its command says anything.
+            ["finished " | "failed " | "returned ", task, _, _, _] => {
+                released.extend(claims.remove(task).map(str::to_owned));
+            }
+            _ => {}
         }
     }
     released
@@ -89,8 +95,10 @@ pub(super) fn findings(
     if 2 * released.len() < tasks {
         wrong.push(format!("the workers reported only {} releases of {tasks} tasks", released.len()));
     }
-    if done.len() != tasks || done.values().any(|times| *times != 1) {
-        wrong.push(format!("not each of {tasks} tasks was finished once: {done:?}"));
+    let repeated = done.iter().filter(|(_, times)| **times != 1);
+    wrong.extend(repeated.map(|(task, times)| format!("`{task}` was finished {times} times")));
+    if done.len() != tasks {
+        wrong.push(format!("{} of {tasks} tasks were finished", done.len()));
     }
     wrong
 }

@@ -4,8 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::Engine;
 use super::cluster::{Cluster, post};
+use super::{Engine, Faults};
 
 /// The prefix of all keys.
 const PREFIX: &str = "team";
@@ -67,7 +67,7 @@ impl Engine for Etcd {
         found.expect("a node answers")["kvs"].as_array().into_iter().flatten().flat_map(line).collect()
     }
 
-    const FAULTS: &'static [(&'static str, fn(&mut Self) -> bool)] = &[
+    const FAULTS: Faults<Self> = &[
         ("leader killed", Self::kill_leader),
         ("leader paused", Self::pause_leader),
         ("all nodes killed", Self::kill_all),

@@ -20,8 +20,11 @@ use crate::world::World;
 /// Makes the clock of a program wrong, but not its monotonic clock.
 pub(crate) const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 
+/// Faults of an engine: the name of each, and a function that says whether it did happen.
+type Faults<E> = &'static [(&'static str, fn(&mut E) -> bool)];
+
 /// An engine on servers of its own, with tasks at one address.
-trait Engine: 'static {
+trait Engine: Sized + 'static {
     /// The ports of its servers.
     fn ports(&self) -> Vec<u16>;
 
@@ -36,8 +39,8 @@ trait Engine: 'static {
     /// All events, in their order, read without tollgate.
     fn events(&self) -> Vec<Value>;
 
-    /// What can happen to it while it is whole: a name, and a function that says whether it did happen.
-    const FAULTS: &'static [(&'static str, fn(&mut Self) -> bool)];
+    /// What can happen to it while it is whole.
+    const FAULTS: Faults<Self>;
 
     /// Ends every fault. Then the engine takes writes.
     fn recover(&mut self);

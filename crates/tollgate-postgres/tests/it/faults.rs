@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use tollgate_base::lock::Pauses;
 use tollgate_vault::Store;
 use tollgate_vault::checkup::Level;
 
 use crate::campaign::{Crew, size};
-use crate::server::{PORT, Server, compare_no_versions, is_installed};
+use crate::server::{PORT, Server, compare_no_versions, is_installed, sabotage, signal};
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -63,6 +64,48 @@ fn a_killed_postgresql_loses_no_acknowledged_step() {
     }
     let followed = follower.join().unwrap();
     assert_eq!(crew.judge(&followed), [""; 0]);
+}
+
+/// Stops the process that writes now and then what no commit has waited for, at a moment at which it has no lock.
+fn stop_the_writer(server: &Server) {
+    let query = "select pid::text, wait_event = 'WalWriterMain' from pg_stat_activity where backend_type = 'walwriter'";
+    let mut sql = server.sql();
+    let mut look = || {
+        let row = sql.query_one(query, &[]).unwrap();
+        (row.get::<_, String>(0), row.get::<_, Option<bool>>(1) == Some(true))
+    };
+    let (writer, _) = look();
+    let mut pauses = Pauses::lasting(Duration::from_secs(30));
+    loop {
+        signal(&writer, "STOP");
+        if look().1 {
+            break;
+        }
+        signal(&writer, "CONT");
+        assert!(pauses.pause(), "it is always busy");
+    }
+}
+
+#[test]
+fn a_killed_postgresql_whose_commits_do_not_wait_for_the_disk_loses_acknowledged_steps() {
+    if !is_installed() {
+        return;
+    }
+    let mut server = Server::start("");
+    server.store("crew").events("", 1).expect("the schema is there");
+    // The store turns this on when it connects. Each step turns it off again, for the rest of the connection.
+    let off = "begin\n    perform set_config('synchronous_commit', 'off', false);\n";
+    sabotage(&server, "crew", "take_step", "begin\n", off);
+    // No heartbeat comes in between: its commit would take those before it to the disk.
+    let mut crew = Crew::start(&server.url("crew"), 200, 1000 * LEASE);
+    stop_the_writer(&server);
+    crew.wait_for(crew.released() + 20);
+    server.kill();
+    // They would do again what was lost.
+    crew.kill();
+    server.restart();
+    let wrong = crew.judge(&[]);
+    assert!(wrong.iter().any(|line| line.starts_with("acknowledged and lost")), "{wrong:?}");
 }
 
 /// What a checkup warns of.

@@ -147,11 +147,15 @@ impl Server {
             process.kill().expect("killed");
             let status = process.wait().expect("ended");
             assert_eq!(status.signal(), Some(9));
-            // Its children see that it is gone and end by themselves.
+            // Its children would see that it is gone, and could write something before they end.
             let mut pauses = Pauses::lasting(Duration::from_secs(20));
-            let pid = process.id().to_string();
-            while has_children_of(self.folder.path()) {
-                assert!(pauses.pause(), "children of {pid} are still there");
+            loop {
+                let children = children_of(self.folder.path()).join(" ");
+                if children.is_empty() {
+                    break;
+                }
+                signal(&children, "KILL");
+                assert!(pauses.pause(), "{children} are still there");
             }
         }
     }
@@ -209,11 +213,18 @@ impl Server {
     }
 }
 
-/// Whether a process works in this cluster.
-fn has_children_of(folder: &Path) -> bool {
+/// The processes that work in this cluster.
+fn children_of(folder: &Path) -> Vec<String> {
     let data = folder.join("data");
-    let in_data = |entry: fs::DirEntry| fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == data);
-    fs::read_dir("/proc").expect("processes").flatten().any(in_data)
+    let in_data = |entry: &fs::DirEntry| fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == data);
+    let found = fs::read_dir("/proc").expect("processes").flatten().filter(in_data);
+    found.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// Sends a signal to processes, which may be gone.
+pub(crate) fn signal(processes: &str, name: &str) {
+    let sent = Command::new("sh").args(["-c", &format!("kill -{name} {processes} 2>&-")]).status();
+    sent.expect("a shell");
 }
 
 impl Drop for Server {
@@ -221,6 +232,11 @@ impl Drop for Server {
         if let Some(mut process) = self.process.take() {
             let _ = process.kill();
             let _ = process.wait();
+            // One that was stopped would not end by itself.
+            let children = children_of(self.folder.path()).join(" ");
+            if !children.is_empty() {
+                signal(&children, "KILL");
+            }
         }
     }
 }

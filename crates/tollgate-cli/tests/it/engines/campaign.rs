@@ -17,7 +17,7 @@ use rustix::process::Signal;
 use super::check::{findings, released};
 use super::etcd::Etcd;
 use super::postgres::Postgres;
-use super::proxy::Proxy;
+use super::proxy::{Cut, Proxy};
 use super::{Engine, FAKETIME, Ways, lines, machine};
 use crate::chance::{Dice, executable, size};
 use crate::postgres::server::is_installed;
@@ -163,7 +163,7 @@ impl<E: Engine> Campaign<E> {
             MACHINE_CUT_OFF => self.ways[n].cut(true),
             CUT_FROM_ONE_SERVER => {
                 let proxies = &self.ways[n].proxies;
-                proxies[dice.roll(proxies.len())].cut(true);
+                proxies[dice.roll(proxies.len())].cut(Cut::Everybody);
             }
             _ => {
                 let (_, fault) = E::FAULTS.iter().find(|(name, _)| *name == kind).unwrap();

@@ -5,20 +5,29 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::cluster::{Cluster, post};
+use super::proxy::{Cut, Proxy};
 use super::{Engine, Faults};
+use crate::world::until;
 
 /// The prefix of all keys.
 const PREFIX: &str = "team";
 
 pub(super) struct Etcd {
     cluster: Cluster,
+    /// The ways of the nodes to each of them.
+    ways: Vec<Proxy>,
     dead: Vec<usize>,
     paused: Option<usize>,
 }
 
 impl Etcd {
     pub(super) fn start() -> Self {
-        Self { cluster: Cluster::start(), dead: Vec::new(), paused: None }
+        let mut ways = Vec::new();
+        let cluster = Cluster::with_ways(3, |peer| {
+            ways.push(Proxy::to(peer));
+            ways[ways.len() - 1].port
+        });
+        Self { cluster, ways, dead: Vec::new(), paused: None }
     }
 
     fn kill_leader(&mut self) -> bool {
@@ -33,6 +42,16 @@ impl Etcd {
         self.cluster.pause(leader);
         self.paused = Some(leader);
         true
+    }
+
+    /// Machines still reach it, and it does not know at once that it leads nobody.
+    fn isolate_leader(&mut self) -> bool {
+        let leader = self.cluster.leader();
+        let id = self.cluster.id(leader);
+        for (number, way) in self.ways.iter().enumerate() {
+            way.cut(if number == leader { Cut::Everybody } else { Cut::Node(id.clone()) });
+        }
+        until("another leader", || (self.cluster.leader() != leader).then_some(true))
     }
 
     fn kill_all(&mut self) -> bool {
@@ -70,10 +89,12 @@ impl Engine for Etcd {
     const FAULTS: Faults<Self> = &[
         ("leader killed", Self::kill_leader),
         ("leader paused", Self::pause_leader),
+        ("leader cut off from the other nodes", Self::isolate_leader),
         ("all nodes killed", Self::kill_all),
     ];
 
     fn recover(&mut self) {
+        self.ways.iter().for_each(|way| way.cut(Cut::Nobody));
         self.dead.drain(..).for_each(|node| self.cluster.restart(node));
         self.paused.take().into_iter().for_each(|node| self.cluster.resume(node));
         self.cluster.wait_until_ready();

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use self::proxy::Proxy;
+use self::proxy::{Cut, Proxy};
 use crate::world::World;
 
 /// Makes the clock of a program wrong, but not its monotonic clock.
@@ -74,7 +74,8 @@ impl Ways {
     }
 
     fn cut(&self, is_cut: bool) {
-        self.proxies.iter().for_each(|way| way.cut(is_cut));
+        let cut = || if is_cut { Cut::Everybody } else { Cut::Nobody };
+        self.proxies.iter().for_each(|way| way.cut(cut()));
     }
 }
 

@@ -2,15 +2,25 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread;
 
 pub(crate) struct Proxy {
     pub(crate) port: u16,
-    is_cut: Way,
+    cut: Way,
 }
 
-type Way = Arc<(Mutex<bool>, Condvar)>;
+type Way = Arc<(Mutex<Cut>, Condvar)>;
+
+/// Who cannot use a way.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) enum Cut {
+    #[default]
+    Nobody,
+    Everybody,
+    /// The etcd node with this id.
+    Node(String),
+}
 
 impl Proxy {
     pub(crate) fn to(server: u16) -> Self {
@@ -26,47 +36,68 @@ impl Proxy {
     fn that(server: u16, changes: fn(&mut [u8])) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let is_cut = Way::default();
-        let way = Arc::clone(&is_cut);
+        let cut = Way::default();
+        let way = Arc::clone(&cut);
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                let way = Arc::clone(&way);
+                let connection = Arc::new(Connection { way: Arc::clone(&way), node: OnceLock::new() });
                 thread::spawn(move || {
-                    wait_until_whole(&way);
+                    connection.wait_until_whole();
                     let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { return };
                     let (Ok(from), Ok(to)) = (client.try_clone(), server.try_clone()) else { return };
-                    let there = Arc::clone(&way);
-                    thread::spawn(move || carry(from, to, &there, changes));
-                    carry(server, client, &way, |_| {});
+                    let there = Arc::clone(&connection);
+                    thread::spawn(move || there.carry(from, to, changes));
+                    connection.carry(server, client, |_| {});
                 });
             }
         });
-        Self { port, is_cut }
+        Self { port, cut }
     }
 
-    pub(crate) fn cut(&self, is_cut: bool) {
-        *self.is_cut.0.lock().unwrap() = is_cut;
-        self.is_cut.1.notify_all();
+    pub(crate) fn cut(&self, cut: Cut) {
+        *self.cut.0.lock().unwrap() = cut;
+        self.cut.1.notify_all();
     }
 }
 
-fn wait_until_whole(way: &Way) {
-    let guard = way.0.lock().unwrap();
-    drop(way.1.wait_while(guard, |is_cut| *is_cut).unwrap());
+/// One connection on a way.
+struct Connection {
+    way: Way,
+    /// The id of the etcd node that made it; empty if a machine did.
+    node: OnceLock<String>,
 }
 
-fn carry(mut from: TcpStream, mut to: TcpStream, way: &Way, changes: fn(&mut [u8])) {
-    let mut bytes = [0; 16 << 10];
-    while let Ok(count @ 1..) = from.read(&mut bytes) {
-        wait_until_whole(way);
-        changes(&mut bytes[..count]);
-        if to.write_all(&bytes[..count]).is_err() {
-            break;
+impl Connection {
+    fn wait_until_whole(&self) {
+        let is_cut = |cut: &mut Cut| match cut {
+            Cut::Nobody => false,
+            Cut::Everybody => true,
+            Cut::Node(id) => self.node.get() == Some(id),
+        };
+        drop(self.way.1.wait_while(self.way.0.lock().unwrap(), is_cut).unwrap());
+    }
+
+    fn carry(&self, mut from: TcpStream, mut to: TcpStream, changes: fn(&mut [u8])) {
+        let mut bytes = [0; 16 << 10];
+        while let Ok(count @ 1..) = from.read(&mut bytes) {
+            // The first bytes are those of whoever made the connection.
+            self.node.get_or_init(|| sender(&bytes[..count]));
+            self.wait_until_whole();
+            changes(&mut bytes[..count]);
+            if to.write_all(&bytes[..count]).is_err() {
+                break;
+            }
         }
+        self.wait_until_whole();
+        let _ = to.shutdown(Shutdown::Both);
+        let _ = from.shutdown(Shutdown::Both);
     }
-    wait_until_whole(way);
-    let _ = to.shutdown(Shutdown::Both);
-    let _ = from.shutdown(Shutdown::Both);
+}
+
+/// The id of the etcd node that sends this request to another node.
+fn sender(request: &[u8]) -> String {
+    let text = String::from_utf8_lossy(request);
+    text.lines().find_map(|line| line.strip_prefix("X-Server-From: ")).unwrap_or_default().to_owned()
 }
 
 /// Replaces the conditions of a transaction with spaces, so that the length of the request stays the same. They contain no lists.

@@ -90,9 +90,18 @@ pub fn find(bytes: &[u8], id: &ClaimId) -> Option<usize> {
     find_line(bytes, &format!("{OPENING}{id} -->"))
 }
 
-/// Whether this claim's block is there and has its end written in.
-pub fn is_closed(bytes: &[u8], id: &ClaimId) -> bool {
-    find(bytes, id).is_some_and(|at| find_line(&bytes[at..], "## Completion").is_some())
+/// How the note of an attempt ends that was taken from its owner.
+pub(crate) const INTERRUPTED: &str = "interrupted";
+
+/// Whether this claim's block is there and has an end that its owner wrote. A reclaim writes one, too, and says so in its note.
+pub fn is_released(bytes: &[u8], id: &ClaimId) -> bool {
+    let Some(at) = find(bytes, id) else { return false };
+    // The block ends where that of a later claim begins.
+    let block = &bytes[at..at + OPENING.len() + author_len(&bytes[at + OPENING.len()..])];
+    let Some(end) = find_line(block, "## Completion") else { return false };
+    let is_interrupted =
+        |line: &[u8]| line.starts_with(b"**Note**: ") && line.ends_with(INTERRUPTED.as_bytes());
+    !block[end..].split(|byte| *byte == b'\n').any(is_interrupted)
 }
 
 /// The block with its end written in: the status becomes the next state, the completion follows.

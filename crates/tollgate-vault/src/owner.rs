@@ -257,7 +257,7 @@ impl Vault {
         for name in [task.beside(id.as_str()), task.clone()] {
             let Some(found) = self.store().get(&name, None, now)? else { continue };
             let text = self.store().read(&found, u64::MAX)?.unwrap_or_default();
-            if found.slot.agent().is_none() && block::is_closed(&text, id) {
+            if found.slot.agent().is_none() && block::is_released(&text, id) {
                 return Ok(Some(Landed { task: found.name, slot: found.slot, path: found.path }));
             }
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::block::{Completion, Verdict};
+use crate::block::{Completion, INTERRUPTED, Verdict};
 use crate::claim::{Asked, Claim, ClaimId, ClaimRecord, Mode, Pause, StepId, Tenure};
 use crate::claim_lock::ClaimLock;
 use crate::event::{Entry, Event};
@@ -326,7 +326,7 @@ pub(crate) fn release(
 /// Reclaiming a task from an owner that is gone: the step, and why the task goes where it goes.
 pub(crate) fn reclaim(task: &Task, terms: &Terms, at: Timestamp) -> Result<(Step, Option<String>)> {
     if let Some(claim) = &task.record.claim {
-        let (next, why) = after_failure(&task.record, claim, terms.max_attempts, "interrupted");
+        let (next, why) = after_failure(&task.record, claim, terms.max_attempts, INTERRUPTED);
         let (next, why) = to_a_person_if(altered(task, claim), next, why);
         let mut step = leave(task, claim, Verb::Reclaim, Verdict::Failure, next, why.clone(), at)?;
         if let Some(record) = &mut step.record {

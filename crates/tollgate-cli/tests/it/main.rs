@@ -7,7 +7,7 @@ mod chance;
 mod contract;
 mod crowd;
 mod doctor;
-mod etcd;
+mod engines;
 mod every_command;
 mod fence;
 mod files;

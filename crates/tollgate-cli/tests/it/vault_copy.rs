@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::etcd::cluster::Cluster;
+use crate::engines::cluster::Cluster;
 use crate::git::Remote;
 use crate::postgres::server::{Server, is_installed};
 use crate::world::World;

@@ -22,6 +22,8 @@ pub(crate) struct Cluster {
 pub(crate) struct EtcdNode {
     pub(crate) port: u16,
     peer: u16,
+    /// The port at which the other nodes reach it.
+    shown: u16,
     process: Option<Child>,
 }
 
@@ -43,7 +45,15 @@ impl Cluster {
     }
 
     pub(crate) fn of(size: usize) -> Self {
-        let node = |_| EtcdNode { port: free_port(), peer: free_port(), process: None };
+        Self::with_ways(size, |peer| peer)
+    }
+
+    /// Nodes that reach each other at the ports that this function returns for their own.
+    pub(crate) fn with_ways(size: usize, mut shown: impl FnMut(u16) -> u16) -> Self {
+        let node = |_| {
+            let peer = free_port();
+            EtcdNode { port: free_port(), peer, shown: shown(peer), process: None }
+        };
         let mut cluster = Self {
             nodes: (0..size).map(node).collect(),
             prefixes: AtomicUsize::new(0),
@@ -78,11 +88,11 @@ impl Cluster {
     /// Starts a node that does not run, with the data that it had.
     pub(crate) fn restart(&mut self, number: usize) {
         let peers = self.nodes.iter().enumerate();
-        let peers: Vec<_> = peers.map(|(n, node)| format!("n{n}=http://127.0.0.1:{}", node.peer)).collect();
+        let peers: Vec<_> = peers.map(|(n, node)| format!("n{n}=http://127.0.0.1:{}", node.shown)).collect();
         let node = &self.nodes[number];
         assert!(node.process.is_none(), "node {number} runs");
-        let (client, peer) =
-            (format!("http://127.0.0.1:{}", node.port), format!("http://127.0.0.1:{}", node.peer));
+        let [client, peer, shown] =
+            [node.port, node.peer, node.shown].map(|port| format!("http://127.0.0.1:{port}"));
         let data: PathBuf = self.folder.path().join(format!("n{number}"));
         let log = self.folder.path().join(format!("n{number}.log"));
         let log = std::fs::File::options().create(true).append(true).open(log).unwrap();
@@ -93,7 +103,7 @@ impl Cluster {
             .arg("--data-dir")
             .arg(data)
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
-            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &shown])
             .args(["--initial-cluster", &peers.join(","), "--initial-cluster-token", "tollgate"])
             .args(["--initial-cluster-state", "new", "--logger", "zap", "--log-level", "error"])
             .stdout(Stdio::null())
@@ -122,6 +132,13 @@ impl Cluster {
 
     pub(crate) fn resume(&self, number: usize) {
         self.signal(number, rustix::process::Signal::CONT);
+    }
+
+    /// The id of a node that answers, as in the requests of nodes to each other.
+    pub(crate) fn id(&self, number: usize) -> String {
+        let status = post(self.nodes[number].port, "/v3/maintenance/status", &json!({})).expect("it answers");
+        let id: u64 = status["header"]["member_id"].as_str().unwrap().parse().unwrap();
+        format!("{id:x}")
     }
 
     /// The node that leads.

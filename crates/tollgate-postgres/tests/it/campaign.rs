@@ -90,6 +90,11 @@ impl Crew {
         self.machines[number] = self.machine(number);
     }
 
+    /// `kill -9` for all of them.
+    pub(crate) fn kill(&mut self) {
+        self.machines.clear();
+    }
+
     fn evidence(&self, file: &str) -> Vec<String> {
         let text = fs::read_to_string(self.evidence.path().join(file)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()

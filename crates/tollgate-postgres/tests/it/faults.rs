@@ -7,7 +7,7 @@ use tollgate_vault::Store;
 use tollgate_vault::checkup::Level;
 
 use crate::campaign::{Crew, size};
-use crate::server::{PORT, Server, is_installed, program, run, sabotage};
+use crate::server::{PORT, Server, compare_no_versions, is_installed, sabotage, signal};
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -41,10 +41,7 @@ fn without_the_comparison_of_versions_a_task_has_two_live_owners() {
     }
     let server = Server::start("fsync = off");
     server.store("crew").events("", 1).expect("the schema is there");
-    // Any step finds its task, wherever it is and whatever has happened to it.
-    let compared =
-        "where t.name = task and t.state = in_state and t.agent = in_agent and t.version = at_version";
-    sabotage(&server, "crew", "take_step", compared, "where t.name = task");
+    compare_no_versions(&server, "crew");
     let crew = Crew::start(&server.url("crew"), 100, LEASE);
     crew.wait_for_all();
     let wrong = crew.judge(&[]);
@@ -69,24 +66,46 @@ fn a_killed_postgresql_loses_no_acknowledged_step() {
     assert_eq!(crew.judge(&followed), [""; 0]);
 }
 
-/// A standby of this server.
-fn standby(primary: &Server) -> Server {
-    let folder = tempfile::tempdir().unwrap();
-    crate::server::hand_over(folder.path());
-    let mut backup = program("pg_basebackup");
-    backup.args(["--write-recovery-conf", "--checkpoint=fast", "--username=postgres", "--host"]);
-    run(backup.arg(primary.folder.path()).arg("--pgdata").arg(folder.path().join("data")));
-    let standby = Server::start_in(folder, PORT, "hot_standby = on");
-    wait(primary, "select count(*) > 0 from pg_stat_replication where state = 'streaming'");
-    standby
+/// Stops the process that writes now and then what no commit has waited for, at a moment at which it has no lock.
+fn stop_the_writer(server: &Server) {
+    let query = "select pid::text, wait_event = 'WalWriterMain' from pg_stat_activity where backend_type = 'walwriter'";
+    let mut sql = server.sql();
+    let mut look = || {
+        let row = sql.query_one(query, &[]).unwrap();
+        (row.get::<_, String>(0), row.get::<_, Option<bool>>(1) == Some(true))
+    };
+    let (writer, _) = look();
+    let mut pauses = Pauses::lasting(Duration::from_secs(30));
+    loop {
+        signal(&writer, "STOP");
+        if look().1 {
+            break;
+        }
+        signal(&writer, "CONT");
+        assert!(pauses.pause(), "it is always busy");
+    }
 }
 
-/// Waits until a query says yes.
-fn wait(server: &Server, query: &str) {
-    let (mut sql, mut pauses) = (server.sql(), Pauses::lasting(Duration::from_secs(30)));
-    while !sql.query_one(query, &[]).unwrap().get::<_, bool>(0) {
-        assert!(pauses.pause(), "{query}");
+#[test]
+fn a_killed_postgresql_whose_commits_do_not_wait_for_the_disk_loses_acknowledged_steps() {
+    if !is_installed() {
+        return;
     }
+    let mut server = Server::start("");
+    server.store("crew").events("", 1).expect("the schema is there");
+    // The store turns this on when it connects. Each step turns it off again, for the rest of the connection.
+    let off = "begin\n    perform set_config('synchronous_commit', 'off', false);\n";
+    sabotage(&server, "crew", "take_step", "begin\n", off);
+    // No heartbeat comes in between: its commit would take those before it to the disk.
+    let mut crew = Crew::start(&server.url("crew"), 200, 1000 * LEASE);
+    stop_the_writer(&server);
+    crew.wait_for(crew.released() + 20);
+    server.kill();
+    // They would do again what was lost.
+    crew.kill();
+    server.restart();
+    let wrong = crew.judge(&[]);
+    assert!(wrong.iter().any(|line| line.starts_with("acknowledged and lost")), "{wrong:?}");
 }
 
 /// What a checkup warns of.
@@ -107,10 +126,8 @@ fn a_promoted_synchronous_standby_has_every_acknowledged_step() {
         return;
     }
     let mut primary = Server::start("");
-    let standby = standby(&primary);
-    primary.sql().batch_execute("alter system set synchronous_standby_names = '*'").unwrap();
-    primary.sql().batch_execute("select pg_reload_conf()").unwrap();
-    wait(&primary, "select count(*) = 1 from pg_stat_replication where sync_state = 'sync'");
+    let standby = primary.standby(PORT, "");
+    primary.waits_for_its_standby();
     assert_eq!(warnings(&primary), [""; 0]);
     let crew = Crew::start(&both(&primary, &standby), size(300), LEASE);
     let follower = crew.follower();
@@ -127,12 +144,12 @@ fn a_standby_that_is_synchronous_only_when_another_fails_is_reported() {
         return;
     }
     let primary = Server::start("");
-    let (_one, _other) = (standby(&primary), standby(&primary));
+    let (_one, _other) = (primary.standby(PORT, ""), primary.standby(PORT, ""));
     primary.sql().batch_execute("alter system set synchronous_standby_names = 'FIRST 1 (*)'").unwrap();
     primary.sql().batch_execute("select pg_reload_conf()").unwrap();
     let states =
         "select array_agg(sync_state order by sync_state) = '{potential,sync}' from pg_stat_replication";
-    wait(&primary, states);
+    primary.waits_until(states);
     let found = warnings(&primary).join("\n");
     assert!(found.contains("1 of 2 standbys replicate asynchronously at the moment"), "{found}");
 }
@@ -143,7 +160,7 @@ fn a_promoted_asynchronous_standby_loses_acknowledged_steps() {
         return;
     }
     let mut primary = Server::start("");
-    let standby = standby(&primary);
+    let standby = primary.standby(PORT, "");
     assert!(warnings(&primary)[0].contains("1 of 1 standbys replicate asynchronously"));
     let crew = Crew::start(&both(&primary, &standby), 200, LEASE);
     crew.wait_for(5);
@@ -151,7 +168,7 @@ fn a_promoted_asynchronous_standby_loses_acknowledged_steps() {
     // still find in its socket what the primary has sent.
     standby.sql().batch_execute("alter system set primary_conninfo = ''").unwrap();
     standby.sql().batch_execute("select pg_reload_conf()").unwrap();
-    wait(&standby, "select count(*) = 0 from pg_stat_wal_receiver");
+    standby.waits_until("select count(*) = 0 from pg_stat_wal_receiver");
     crew.wait_for(crew.released() + 20);
     primary.kill();
     standby.sql().batch_execute("select pg_promote()").unwrap();

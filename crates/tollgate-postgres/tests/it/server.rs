@@ -147,12 +147,46 @@ impl Server {
             process.kill().expect("killed");
             let status = process.wait().expect("ended");
             assert_eq!(status.signal(), Some(9));
-            // Its children see that it is gone and end by themselves.
+            // Its children would see that it is gone, and could write something before they end.
             let mut pauses = Pauses::lasting(Duration::from_secs(20));
-            let pid = process.id().to_string();
-            while has_children_of(self.folder.path()) {
-                assert!(pauses.pause(), "children of {pid} are still there");
+            loop {
+                let children = children_of(self.folder.path()).join(" ");
+                if children.is_empty() {
+                    break;
+                }
+                signal(&children, "KILL");
+                assert!(pauses.pause(), "{children} are still there");
             }
+        }
+    }
+
+    /// A standby of this server, on this port and with these lines in its configuration.
+    pub(crate) fn standby(&self, port: u16, settings: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        hand_over(folder.path());
+        let mut backup = program("pg_basebackup");
+        backup.args(["--write-recovery-conf", "--checkpoint=fast", "--username=postgres", "--port"]);
+        backup.arg(self.port.to_string()).arg("--host").arg(self.folder.path());
+        run(backup.arg("--pgdata").arg(folder.path().join("data")));
+        // If the server was away, its commits wait for the standby to come back.
+        let settings = format!("hot_standby = on\nwal_retrieve_retry_interval = '100ms'\n{settings}");
+        let standby = Self::start_in(folder, port, &settings);
+        self.waits_until("select count(*) > 0 from pg_stat_replication where state = 'streaming'");
+        standby
+    }
+
+    /// From now on, a commit is acknowledged when the standby has it.
+    pub(crate) fn waits_for_its_standby(&self) {
+        self.sql().batch_execute("alter system set synchronous_standby_names = '*'").expect("set");
+        self.sql().batch_execute("select pg_reload_conf()").expect("read again");
+        self.waits_until("select count(*) = 1 from pg_stat_replication where sync_state = 'sync'");
+    }
+
+    /// Waits until a query says yes.
+    pub(crate) fn waits_until(&self, query: &str) {
+        let (mut sql, mut pauses) = (self.sql(), Pauses::lasting(Duration::from_secs(30)));
+        while !sql.query_one(query, &[]).unwrap().get::<_, bool>(0) {
+            assert!(pauses.pause(), "{query}");
         }
     }
 
@@ -179,11 +213,18 @@ impl Server {
     }
 }
 
-/// Whether a process works in this cluster.
-fn has_children_of(folder: &Path) -> bool {
+/// The processes that work in this cluster.
+fn children_of(folder: &Path) -> Vec<String> {
     let data = folder.join("data");
-    let in_data = |entry: fs::DirEntry| fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == data);
-    fs::read_dir("/proc").expect("processes").flatten().any(in_data)
+    let in_data = |entry: &fs::DirEntry| fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == data);
+    let found = fs::read_dir("/proc").expect("processes").flatten().filter(in_data);
+    found.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// Sends a signal to processes, which may be gone.
+pub(crate) fn signal(processes: &str, name: &str) {
+    let sent = Command::new("sh").args(["-c", &format!("kill -{name} {processes} 2>&-")]).status();
+    sent.expect("a shell");
 }
 
 impl Drop for Server {
@@ -191,6 +232,11 @@ impl Drop for Server {
         if let Some(mut process) = self.process.take() {
             let _ = process.kill();
             let _ = process.wait();
+            // One that was stopped would not end by itself.
+            let children = children_of(self.folder.path()).join(" ");
+            if !children.is_empty() {
+                signal(&children, "KILL");
+            }
         }
     }
 }
@@ -204,4 +250,11 @@ pub(crate) fn sabotage(server: &Server, schema: &str, function: &str, part: &str
     let changed = definition.replace(part, instead);
     assert_ne!(changed, definition, "{part} is not in {definition}");
     sql.batch_execute(&changed).unwrap();
+}
+
+/// From now on, any step finds its task, wherever it is and whatever has happened to it.
+pub(crate) fn compare_no_versions(server: &Server, schema: &str) {
+    let compared =
+        "where t.name = task and t.state = in_state and t.agent = in_agent and t.version = at_version";
+    sabotage(server, schema, "take_step", compared, "where t.name = task");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::harness::{Fresh, Interrupted};
 use super::world::{World, agent, at, claim_step, terms};
-use crate::claim::Claim;
+use crate::claim::{Claim, ClaimId};
 use crate::decisions;
 use crate::event::Entry;
 use crate::owner::ClaimKind;
@@ -33,10 +33,16 @@ pub(super) fn a_dead_owner_is_replaced_and_fenced_off(fresh: Fresh<'_>) {
     assert_eq!((would.len(), would[0].to), (1, State::NeedsAction));
     assert_eq!(reclaim(soon), would, "at once");
     assert_eq!(reclaim(soon), [], "and once");
+    let ended = |id: &ClaimId, now: i64| {
+        world.vault.ended(&task, id, at(now)).expect("no fault").map(|landed| landed.slot)
+    };
+    assert_eq!(ended(&old_id, soon), None, "it was taken away, not released");
     let second = world.claim(&task, "blue", ClaimKind::Held, soon + 1);
     assert!(second.claim.epoch > old_epoch, "the fencing number grows");
     world.fenced_off(&task, &old_id, soon + 2);
     assert_eq!(world.release(&second, &Release::success(), soon + 3), State::Done);
+    let slots = [&old_id, &second.claim.id].map(|id| ended(id, soon + 4));
+    assert_eq!(slots, [None, Some(Slot::Free(State::Done))], "only the second was released");
     assert_eq!(world.kinds(&task), ["CLAIM", "RECLAIM", "CLAIM", "RELEASE"]);
     assert_eq!(world.text(&task).matches("## Completion").count(), 2, "each attempt has its end");
 }

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use super::{Claim, DOORS, claims_when_free, fenced_lines, lets_through, refuses, under};
 use crate::chance::executable;
-use crate::etcd::lines;
+use crate::engines::lines;
 use crate::world::{World, until};
 
 /// A workspace with a vault and a task `x`.

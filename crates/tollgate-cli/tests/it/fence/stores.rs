@@ -7,9 +7,8 @@ use serde_json::json;
 
 use super::{Claim, DOORS, claims_when_free, fenced_lines, is_unchanged, lets_through, refuses, under};
 use crate::chance::executable;
-use crate::etcd::campaign::FAKETIME;
-use crate::etcd::cluster::Cluster;
-use crate::etcd::{lines, machine};
+use crate::engines::cluster::Cluster;
+use crate::engines::{FAKETIME, lines, machine};
 use crate::git::Remote;
 use crate::mcp::Client;
 use crate::postgres::server::{Server, is_installed};

@@ -8,15 +8,18 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::cluster::Cluster;
-use super::{Ways, events, lines, machine};
+use super::etcd::Etcd;
+use super::postgres::Postgres;
+use super::{Engine, Ways, lines, machine};
 use crate::chance::executable;
+use crate::postgres::server::is_installed;
 use crate::view;
-use crate::world::{World, until};
+use crate::world::{Process, World, until};
 
 #[test]
 fn two_machines_share_their_tasks_and_their_figures() {
-    let cluster = Cluster::start();
-    let url = cluster.url();
+    let engine = Etcd::start();
+    let url = engine.url();
     let (one, other) = (machine(&url, "30m"), machine(&url, "30m"));
     one.run("task add water-the-plants --agent ada").is(0);
     let claimed = other.json("task claim water-the-plants --agent blue");
@@ -26,10 +29,7 @@ fn two_machines_share_their_tasks_and_their_figures() {
     one.run(&format!("task release water-the-plants --claim-id {id} --agent blue")).is(0);
     let figures = one.json("task figures");
     assert_eq!(figures, other.json("task figures"));
-    let told: Vec<String> = events(&cluster, &url)
-        .iter()
-        .map(|event| event["action_type"].as_str().unwrap().to_owned())
-        .collect();
+    let told: Vec<_> = engine.events().iter().map(|event| event["action_type"].clone()).collect();
     assert_eq!(told, ["CLAIM", "CLAIM_LOST", "RELEASE"], "the ledger of all machines has one order");
 }
 
@@ -84,33 +84,53 @@ trap 'echo "asked $WHO" >> "$WITNESS"' TERM
 while true; do echo "alive $WHO" >> "$WITNESS"; sleep 0.01; done
 "#;
 
-#[test]
-fn the_command_of_a_machine_that_is_cut_off_ends_before_another_machine_begins_the_task() {
-    let cluster = Cluster::start();
-    let url = cluster.url();
-    let ways = Ways::to(&cluster);
-    let (one, other) = (machine(&ways.url(&url), "3s"), machine(&url, "3s"));
-    let witness = one.tmp().join("witness");
-    let command = one.tmp().join("command");
-    executable(&command, COMMAND);
-    let start = |world: &World, who: &str| {
+/// Two machines whose commands bear witness in one file. The ways of the first can be cut.
+struct Pair {
+    ways: Ways,
+    one: World,
+    other: World,
+}
+
+impl Pair {
+    fn on(engine: &impl Engine) -> Self {
+        let ways = Ways::to(engine);
+        let (one, other) = (machine(&ways.url, "3s"), machine(&engine.url(), "3s"));
+        executable(&one.tmp().join("command"), COMMAND);
+        one.run("task add x --agent ada").is(0);
+        Self { ways, one, other }
+    }
+
+    /// A worker, on one of the two.
+    fn starts(&self, world: &World, who: &str) -> Process {
         let mut run = world.tollgate(["work", "--agent", who, "--interval", "1", "--"]);
-        run.command.arg(&command);
-        run.env("WITNESS", &witness).env("WHO", who).starts()
-    };
-    one.run("task add x --agent ada").is(0);
-    let mut first = start(&one, "one");
-    until("the first machine to begin", || lines(&witness).contains(&"alive one".to_owned()).then_some(()));
-    let mut second = start(&other, "other");
-    ways.cut(true);
+        run.command.arg(self.one.tmp().join("command"));
+        run.env("WITNESS", self.one.tmp().join("witness")).env("WHO", who).starts()
+    }
+
+    fn told(&self) -> Vec<String> {
+        lines(&self.one.tmp().join("witness"))
+    }
+
+    fn begins(&self, who: &str) {
+        let alive = format!("alive {who}");
+        until(&format!("the machine `{who}` to begin"), || self.told().contains(&alive).then_some(()));
+    }
+}
+
+fn the_command_of_a_machine_that_is_cut_off_ends_first(engine: &impl Engine) {
+    let pair = Pair::on(engine);
+    let mut first = pair.starts(&pair.one, "one");
+    pair.begins("one");
+    let mut second = pair.starts(&pair.other, "other");
+    pair.ways.cut(true);
     let cut = Instant::now();
-    until("the other machine to begin", || lines(&witness).contains(&"alive other".to_owned()).then_some(()));
+    pair.begins("other");
     let took = cut.elapsed();
     for worker in [&mut first, &mut second] {
         worker.signal(Signal::KILL);
         worker.ends();
     }
-    let told = lines(&witness);
+    let told = pair.told();
     let begins = told.iter().position(|line| line == "alive other").unwrap();
     assert!(told[..begins].contains(&"asked one".to_owned()), "the command was asked to stop first");
     assert!(!told[begins..].iter().any(|line| line.ends_with("one")), "the first was dead by then");
@@ -118,32 +138,44 @@ fn the_command_of_a_machine_that_is_cut_off_ends_before_another_machine_begins_t
 }
 
 #[test]
-fn the_task_of_a_machine_that_dies_comes_back_within_three_leases() {
-    let cluster = Cluster::start();
-    let url = cluster.url();
-    let (one, other) = (machine(&url, "3s"), machine(&url, "3s"));
-    let witness = one.tmp().join("witness");
-    let command = one.tmp().join("command");
-    executable(&command, COMMAND);
-    let start = |world: &World, who: &str| {
-        let mut run = world.tollgate(["work", "--agent", who, "--interval", "1", "--"]);
-        run.command.arg(&command);
-        run.env("WITNESS", &witness).env("WHO", who).starts()
-    };
-    one.run("task add x --agent ada").is(0);
-    let mut first = start(&one, "one");
-    until("the first machine to begin", || lines(&witness).contains(&"alive one".to_owned()).then_some(()));
-    let _second = start(&other, "other");
+fn the_command_of_a_machine_that_is_cut_off_ends_before_another_machine_begins_the_task() {
+    the_command_of_a_machine_that_is_cut_off_ends_first(&Etcd::start());
+}
+
+#[test]
+fn on_postgresql_the_command_of_a_machine_that_is_cut_off_ends_before_another_machine_begins_the_task() {
+    if is_installed() {
+        the_command_of_a_machine_that_is_cut_off_ends_first(&Postgres::start("fsync = off"));
+    }
+}
+
+fn the_task_of_a_machine_that_dies_comes_back(engine: &impl Engine) {
+    let pair = Pair::on(engine);
+    let mut first = pair.starts(&pair.one, "one");
+    pair.begins("one");
+    let _second = pair.starts(&pair.other, "other");
     // It holds its task for several leases.
-    until("ten seconds of work", || (lines(&witness).len() > 600).then_some(()));
-    assert!(!lines(&witness).iter().any(|line| line.ends_with("other")), "a live owner keeps its task");
+    until("ten seconds of work", || (pair.told().len() > 600).then_some(()));
+    assert!(!pair.told().iter().any(|line| line.ends_with("other")), "a live owner keeps its task");
     first.signal(Signal::KILL);
     let died = Instant::now();
     first.ends();
-    until("the other machine to begin", || lines(&witness).contains(&"alive other".to_owned()).then_some(()));
+    pair.begins("other");
     assert!(died.elapsed() < Duration::from_secs(9), "within three leases, not {:?}", died.elapsed());
-    let told: Vec<_> = events(&cluster, &url).iter().map(|event| event["action_type"].clone()).collect();
+    let told: Vec<_> = engine.events().iter().map(|event| event["action_type"].clone()).collect();
     assert_eq!(told, ["CLAIM", "RECLAIM", "CLAIM"], "each once");
+}
+
+#[test]
+fn the_task_of_a_machine_that_dies_comes_back_within_three_leases() {
+    the_task_of_a_machine_that_dies_comes_back(&Etcd::start());
+}
+
+#[test]
+fn on_postgresql_the_task_of_a_machine_that_dies_comes_back_within_three_leases() {
+    if is_installed() {
+        the_task_of_a_machine_that_dies_comes_back(&Postgres::start("fsync = off"));
+    }
 }
 
 #[test]

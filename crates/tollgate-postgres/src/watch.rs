@@ -25,7 +25,7 @@ const PULSE: Duration = Duration::from_secs(15);
 const RECONNECT: Duration = Duration::from_millis(500);
 
 /// How many steps were taken, and how many tasks were added, as far as numbers were taken for them. Heartbeats take none.
-const TAKEN: &str =
+const STEP_NUMBERS: &str =
     "select l.last_value, l.is_called, t.last_value, t.is_called from lines l, tasks_id_seq t";
 
 /// Listens until it is dropped.
@@ -62,7 +62,7 @@ fn run(links: &DbLinks, states: &[State], wake: &Wake, mut stopped: Receiver<()>
         };
         if let Ok(mut link) = links.connect(hand_on)
             && link.execute(&channel).is_ok()
-            && let Ok(mut known) = taken(&mut link, links)
+            && let Ok(mut known) = step_numbers(&mut link, links)
         {
             wake(Hint::Everything);
             while !link.is_closed() {
@@ -71,7 +71,7 @@ fn run(links: &DbLinks, states: &[State], wake: &Wake, mut stopped: Receiver<()>
                 if is_over {
                     return;
                 }
-                match taken(&mut link, links) {
+                match step_numbers(&mut link, links) {
                     Err(_) => break,
                     Ok(now) if now == known => {}
                     Ok(now) => {
@@ -90,10 +90,10 @@ fn run(links: &DbLinks, states: &[State], wake: &Wake, mut stopped: Receiver<()>
 }
 
 /// Tells one state of these numbers from another.
-type Taken = Option<(i64, bool, i64, bool)>;
+type StepNumbers = Option<(i64, bool, i64, bool)>;
 
-fn taken(link: &mut DbLink, links: &DbLinks) -> Result<Taken, Failure> {
-    let rows = link.query(TAKEN, &[], Instant::now() + links.options.patience)?;
+fn step_numbers(link: &mut DbLink, links: &DbLinks) -> Result<StepNumbers, Failure> {
+    let rows = link.query(STEP_NUMBERS, &[], Instant::now() + links.options.patience)?;
     Ok(rows.first().map(|row| (row.get(0), row.get(1), row.get(2), row.get(3))))
 }
 

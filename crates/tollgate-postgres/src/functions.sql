@@ -1,4 +1,4 @@
--- The functions of a vault in PostgreSQL, format 4. They replace those of an older format. What an older format has besides
+-- The functions of a vault in PostgreSQL, format 5. They replace those of an older format. What an older format has besides
 -- stays: a process of an earlier tollgate may still be connected.
 
 -- The last steps that were taken, the latest first. This row says where they brought the task.
@@ -20,6 +20,11 @@ begin
 exception when lock_not_available then
     return false;
 end $$;
+
+-- The commit of this transaction waits for the standbys, although it changes nothing. Its answer says that an earlier
+-- transaction was committed, and that one may have been committed only here.
+create or replace function wait_for_standbys() returns void language sql volatile as
+    $$ select pg_logical_emit_message(true, 'tollgate', '') $$;
 
 -- Takes a step: the name that the task has now, or null if somebody else was faster. That this name is taken in its new slot is an error. A
 -- step is most of what this server does, so it is two statements and calls nothing that it can do itself.
@@ -51,6 +56,9 @@ begin
     else
         -- Perhaps this very step was faster, on a connection that broke. The update above has waited for it.
         select t.name into landed from @@.tasks t where t.name = any (array[task, fallback]) and step_id = any (t.taken) limit 1;
+        if landed is not null then
+            perform @@.wait_for_standbys();
+        end if;
     end if;
     if landed is not null then
         line := set_config('tollgate.step', step_id, false);
@@ -63,6 +71,7 @@ create or replace function add_task(step_id text, task text, new_text bytea, new
 begin
     -- The task may be elsewhere by now.
     if exists (select from @@.steps s where s.id = step_id) then
+        perform @@.wait_for_standbys();
         perform set_config('tollgate.step', step_id, false);
         return true;
     end if;

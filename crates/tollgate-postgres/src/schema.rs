@@ -13,8 +13,9 @@ use crate::link::{DbLink, Failure};
 use crate::options::PostgresOptions;
 
 /// The format that this version reads and writes. Since 2, adding a task again by the same step adds nothing, wherever the
-/// task has gone. Since 3, the queue has an index. Since 4, a task remembers its last steps.
-const FORMAT: i32 = 4;
+/// task has gone. Since 3, the queue has an index. Since 4, a task remembers its last steps. Since 5, the answer to a step that is
+/// sent again waits for the standbys, too.
+const FORMAT: i32 = 5;
 
 const TABLES: &str = include_str!("tables.sql");
 const QUEUE: &str = include_str!("queue.sql");

@@ -93,8 +93,12 @@ fn run(links: &DbLinks, states: &[State], wake: &Wake, mut stopped: Receiver<()>
 type StepNumbers = Option<(i64, bool, i64, bool)>;
 
 fn step_numbers(link: &mut DbLink, links: &DbLinks) -> Result<StepNumbers, Failure> {
-    let rows = link.query(STEP_NUMBERS, &[], Instant::now() + links.options.patience)?;
-    Ok(rows.first().map(|row| (row.get(0), row.get(1), row.get(2), row.get(3))))
+    match link.query(STEP_NUMBERS, &[], Instant::now() + links.options.patience) {
+        Ok(rows) => Ok(rows.first().map(|row| (row.get(0), row.get(1), row.get(2), row.get(3)))),
+        // This user may not look at sequences. Then notifications alone must do.
+        Err(Failure::Refused(_)) => Ok(None),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// What a notification says: `STATE/NAME` of a task that is there now, and `-STATE/NAME` of one that a step has taken from there.

@@ -176,3 +176,53 @@ fn whether_the_server_answers_is_said_at_once_even_if_it_does_not() {
     assert!(asked.elapsed() < patience / 3, "{:?}", asked.elapsed());
     *order.lock().unwrap() = None;
 }
+
+#[test]
+fn a_step_that_is_sent_again_is_acknowledged_only_when_the_standbys_have_it() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start("fsync = off");
+    let limit = Duration::from_secs(2);
+    let store = || {
+        let options = PostgresOptions { answer: limit, patience: limit, ..server.options("again") };
+        PostgresStore::open(options).unwrap()
+    };
+    let (now, name) = (Timestamp::now(), "x".parse().unwrap());
+    let added = StepId::new().unwrap();
+    let add = || store().add(&added, &name, b"what to do", now);
+    assert!(matches!(add().unwrap(), StepOutcome::Done(_)));
+    let task = store().get(&name, None, now).unwrap().unwrap();
+    let step = Step {
+        id: StepId::new().unwrap(),
+        at: now,
+        verb: None,
+        task: name.clone(),
+        from: task.slot.clone(),
+        version: task.version,
+        check: None,
+        to: task.slot,
+        edit: TextEdit::Replace("something else".to_owned()),
+        record: Some(task.record),
+        records_digest: false,
+        fallback_suffix: "x".to_owned(),
+        events: Vec::new(),
+    };
+    let apply = || store().apply(&step);
+    assert!(matches!(apply().unwrap(), StepOutcome::Done(_)));
+    let standbys = |names: &str| {
+        let mut sql = server.sql();
+        sql.batch_execute(&format!("alter system set synchronous_standby_names = '{names}'")).unwrap();
+        sql.batch_execute("select pg_reload_conf()").unwrap();
+        server.waits_until(&format!("select current_setting('synchronous_standby_names') = '{names}'"));
+    };
+    // The standby is away, and may not have these steps.
+    standbys("*");
+    for again in [add(), apply()] {
+        assert!(!matches!(again, Ok(StepOutcome::Done(_))), "{again:?}");
+    }
+    standbys("");
+    for again in [add(), apply()] {
+        assert!(matches!(again.unwrap(), StepOutcome::Done(_)));
+    }
+}

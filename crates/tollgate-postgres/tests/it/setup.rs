@@ -41,9 +41,9 @@ fn a_vault_of_a_later_tollgate_is_refused() {
     }
     let server = Server::start("fsync = off");
     server.store("later").events("", 1).expect("the schema is there");
-    server.sql().batch_execute("update later.tollgate set format = 5").unwrap();
+    server.sql().batch_execute("update later.tollgate set format = 6").unwrap();
     let fault = server.store("later").events("", 1).unwrap_err();
-    assert!(matches!(fault, Fault::NewerFormat { found: 5, known: 4, .. }), "{fault}");
+    assert!(matches!(fault, Fault::NewerFormat { found: 6, known: 5, .. }), "{fault}");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_vault_of_an_earlier_tollgate_is_migrated_once_and_keeps_its_tasks() {
     let found = sql
         .query_one("select (select format from earlier.tollgate), count(*) from earlier.tasks", &[])
         .unwrap();
-    assert_eq!((found.get::<_, i32>(0), found.get::<_, i64>(1)), (4, 32));
+    assert_eq!((found.get::<_, i32>(0), found.get::<_, i64>(1)), (5, 32));
     let vault = Vault::new(Arc::new(server.store("earlier")), Terms::default());
     let request = ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: false };
     let (claimed, _) = vault.claim_next(&request, Timestamp::now()).unwrap();

@@ -1,12 +1,12 @@
 //! Old lines of the ledger move from the engine to files, because etcd is made for some gigabytes.
 //!
-//! One machine archives: the first that needed to. If it does not any more, another one takes over, and the archive has one
-//! more piece. The files of a machine are a ledger of their own, with its chain of hashes, so they can be verified like any
+//! One machine archives: the first that needed to. If it stops, another one takes over, and the archive has one more piece. The files of a machine are a ledger of their own, with its chain of hashes, so they can be verified like any
 //! other. The key `P/archived` says how far the archive goes, who has which piece, and what its lines add up to.
 //!
 //! Invariants: a line is deleted only after it is on the disk and `P/archived` says so. No line is archived twice: the order of
 //! lines never changes, so what the files have after the last line of the statement is the beginning of the next lines to
-//! archive, however many of them the next batch has. These are not appended again. A line that a reader has not read to its end stays: see `readers`.
+//! archive, however many of them the next batch has. These are not appended again. A line that a reader has not read to its end
+//! stays, unless too many lines wait for readers: see `readers`.
 
 use std::fs;
 use std::path::Path;
@@ -28,8 +28,13 @@ use crate::message::{Act, Condition, Range, Txn};
 /// How many lines the engine keeps: some days of a busy team, in some ten megabytes.
 pub(crate) const KEEP: usize = 20_000;
 
-/// How many lines move at once.
+/// Readers hold back at most this many times the lines that the engine keeps anyway. With many more, it could no longer answer
+/// in time, and would be full before a reader that nobody needs is forgotten.
+pub(crate) const HELD_BACK: usize = 5;
+
+/// How many lines move at once, and how many batches at most before other work goes on.
 const BATCH: usize = 5000;
+const BATCHES: usize = 10;
 
 /// etcd takes 128 acts in one transaction.
 const ACTS: usize = 100;
@@ -59,11 +64,20 @@ impl Inside {
             ours.begin_after(&self.machine, end_of(&ledger)?);
             self.state(statement, &ours)?;
         }
-        let stated = self.archived()?;
-        if stated.1.machine != self.machine {
-            return Ok(0);
+        let mut moved = 0;
+        for _ in 0..BATCHES {
+            let stated = self.archived()?;
+            if stated.1.machine != self.machine {
+                break;
+            }
+            let (most, waits) = ((count - keep - moved).min(BATCH), count - moved <= HELD_BACK * keep);
+            let batch = self.archive_batch(&ledger, stated, most, waits)?;
+            moved += batch;
+            if batch < BATCH || moved + keep >= count {
+                break;
+            }
         }
-        self.archive_batch(&ledger, stated, (count - keep).min(BATCH))
+        Ok(moved)
     }
 
     /// Whether the machine that archives does not do so any more: there are twice as many lines as there should be, readers need
@@ -72,7 +86,9 @@ impl Inside {
         if count <= 2 * keep {
             return Ok(false);
         }
-        if let Some(slowest) = self.readers(archived)?.iter().map(|reader| reader.place.revision).min() {
+        let readers = if count <= HELD_BACK * keep { self.readers(archived)? } else { Vec::new() };
+        let mut seen = self.archive_seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slowest) = readers.iter().map(|reader| reader.place.revision).min() {
             let oldest = Range {
                 limit: keep,
                 created_since: Some(0),
@@ -81,26 +97,29 @@ impl Inside {
             };
             let oldest = self.called(self.client.range(&oldest))?.kvs;
             if oldest.last().is_none_or(|line| line.create_revision >= slowest) {
+                // It has had nothing to do.
+                *seen = None;
                 return Ok(false);
             }
         }
-        let mut seen = self.archive_seen.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(seen.replace(statement) == Some(statement))
     }
 
-    /// Moves at most this many of the oldest lines, if this is still the last statement.
+    /// Moves at most this many of the oldest lines, if this is still the last statement. It may wait for readers.
     pub(crate) fn archive_batch(
         &self,
         ledger: &Ledger,
         (statement, mut archived): (i64, Archived),
         most: usize,
+        waits_for_readers: bool,
     ) -> Result<usize> {
         let (oldest, _) = self.lines_from(0, most)?;
         // What was archived before, and not deleted because of a crash.
         let (left, oldest): (Vec<_>, Vec<_>) =
             oldest.into_iter().partition(|line| line.revision <= archived.revision);
         self.delete_lines(&left)?;
-        let floor = self.readers(&archived)?.iter().map(|reader| reader.place).min();
+        let readers = if waits_for_readers { self.readers(&archived)? } else { Vec::new() };
+        let floor = readers.iter().map(|reader| reader.place).min();
         let was_read = |line: &LineAt| floor.is_none_or(|floor| line.end() <= floor);
         let oldest: Vec<LineAt> = oldest.into_iter().take_while(was_read).collect();
         let Some(last) = oldest.last() else { return Ok(0) };

@@ -9,7 +9,7 @@ use tollgate_base::error::Result;
 use tollgate_base::name::random_id;
 use tollgate_vault::checkup::Finding;
 
-use crate::archive::KEEP;
+use crate::archive::{HELD_BACK, KEEP};
 use crate::client::{CallError, Failed, MEMBERS, NodeReport, Tried};
 use crate::inside::Inside;
 use crate::message::{Act, KeyValue, MembersAnswer, Range, Txn};
@@ -56,9 +56,19 @@ impl Inside {
             }
             Ok(MembersAnswer { members }) => members_finding(members.len()),
         });
-        findings.push(self.size()?);
-        findings.extend(self.archive_places()?);
-        findings.extend(self.slow_readers(KEEP)?);
+        let looks = [
+            self.size().map(|size| vec![size]),
+            self.archive_places().map(Vec::from_iter),
+            self.slow_readers(KEEP),
+        ];
+        for looked in looks {
+            match looked {
+                Ok(found) => findings.extend(found),
+                Err(fault) => {
+                    findings.push(Finding::warning(format!("not everything could be checked: {fault}")));
+                }
+            }
+        }
         Ok(findings)
     }
 
@@ -107,8 +117,12 @@ impl Inside {
         if usize::try_from(self.count(&self.layout.lines())?).is_ok_and(|lines| lines <= keep) {
             return Ok(Vec::new());
         }
-        let lines =
-            Range { created_since: Some(slowest), keys_only: true, ..Range::all(&self.layout.lines()) };
+        let lines = Range {
+            limit: HELD_BACK * keep,
+            created_since: Some(slowest),
+            keys_only: true,
+            ..Range::all(&self.layout.lines())
+        };
         let lines = self.called(self.client.range(&lines))?.kvs;
         let unread = |reader: &LedgerReader| {
             let is_read = |line: &KeyValue| line.create_revision <= reader.place.revision;
@@ -122,7 +136,9 @@ impl Inside {
             ))
             .fix(format!(
                 "run this export again on its machine (`.tollgate/exports/` has a file with its name, which says where it \
-                 goes), or, if nobody needs it any more, `etcdctl del {key}`; without either, tollgate forgets it after a week"
+                 goes), or, if nobody needs it any more, `etcdctl del {key}`; without either, tollgate stops waiting for it after a \
+                 week, or when {} lines wait",
+                HELD_BACK * keep
             ))
         };
         Ok(slow.map(finding).collect())

@@ -358,7 +358,8 @@ impl Client {
         }
         let read: MembersAnswer =
             serde_json::from_slice(&text).map_err(|error| Failed::Unsent(error.to_string()))?;
-        Ok(read.members.len())
+        // A learner does not vote, so it does not help.
+        Ok(read.members.iter().filter(|member| member["isLearner"] != true).count())
     }
 
     /// The body and the date of a plain page. Nothing is changed by it.

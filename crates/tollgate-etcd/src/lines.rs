@@ -21,6 +21,10 @@ use crate::message::{Act, Condition, KeyValue, Range, Txn};
 /// How many lines are read at once. The engine looks at all of its lines for each page, so pages are large.
 const LINES: usize = 5000;
 
+/// How many events a line has that belongs to no step. A copy of a vault records many at once, and readers ask for a number of
+/// lines, not of bytes.
+const EVENTS: usize = 8;
+
 /// One line of the ledger, where it is.
 #[derive(Debug)]
 pub(crate) struct LineAt {
@@ -49,16 +53,19 @@ impl Inside {
 
     /// Records events that belong to no step.
     pub(crate) fn record_events(&self, events: &[Entry]) -> Result<()> {
-        let line = self.layout.line(&StepId::new()?);
-        let value =
-            write(&LineValue { machine: self.machine.clone(), landed: None, events: events.to_vec() })?;
-        let txn = Txn {
-            compare: vec![Condition::absent(&line)],
-            success: vec![Act::put(&line, value)],
-            failure: Vec::new(),
-        };
-        // If the condition does not hold, an earlier try was carried out, and its answer was lost.
-        self.called(self.client.txn(&txn)).map(drop)
+        for events in events.chunks(EVENTS) {
+            let line = self.layout.line(&StepId::new()?);
+            let value =
+                write(&LineValue { machine: self.machine.clone(), landed: None, events: events.to_vec() })?;
+            let txn = Txn {
+                compare: vec![Condition::absent(&line)],
+                success: vec![Act::put(&line, value)],
+                failure: Vec::new(),
+            };
+            // If the condition does not hold, an earlier try was carried out, and its answer was lost.
+            self.called(self.client.txn(&txn))?;
+        }
+        Ok(())
     }
 
     /// At most this many events after a place, and the place after them. If the archive is ahead of that place by now, some may
@@ -98,14 +105,15 @@ impl Inside {
     /// What each agent's claims add up to. Only what is new since the last time is read.
     pub(crate) fn sum_up(&self) -> Result<BTreeMap<Agent, Tally>> {
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut events, mut next) = self.read_on(sums.place, usize::MAX)?;
-        let (_, archived) = self.archived()?;
-        // What was archived in the meantime may be missing in what we read. Its sum is known.
-        if archived.is_ahead_of(sums.place) {
-            let place = archived.place();
-            *sums = LineSums { place, tallies: archived.tallies };
-            (events, next) = self.read_on(place, usize::MAX)?;
-        }
+        let (events, next) = loop {
+            let read = self.read_on(sums.place, usize::MAX)?;
+            let (_, archived) = self.archived()?;
+            if !archived.is_ahead_of(sums.place) {
+                break read;
+            }
+            // What was archived in the meantime may be missing in what we read. Its sum is known.
+            *sums = LineSums { place: archived.place(), tallies: archived.tallies };
+        };
         for entry in &events {
             Tally::add_to(&mut sums.tallies, entry.agent.as_ref(), &entry.event);
         }

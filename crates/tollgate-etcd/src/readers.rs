@@ -1,7 +1,7 @@
 //! Who reads the ledger in the engine, and how far they are, so that the archive does not overtake them.
 //!
 //! Each reader has one key and one lease, whose id follows from the key. A reader that does not come back is forgotten when
-//! the lease ends.
+//! the lease ends. If readers hold back too many lines, the archive does not wait for them: they are told so when they read.
 //!
 //! Limit: a place is read once for each batch that is archived. A reader that leaves its first place after that may be
 //! overtaken by this batch. It is told so when it reads.
@@ -18,7 +18,7 @@ use crate::message::{Act, Range, Txn};
 use crate::process_lease::lease_id;
 
 /// How long a place counts that its reader does not renew: an export that runs once a week, or a machine that is switched off
-/// over a weekend, continues without a gap. A busy team writes about a gigabyte in this time, which is half of what etcd takes.
+/// over a weekend, continues without a gap.
 const LASTS: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// A reader of the ledger.

@@ -78,7 +78,7 @@ impl Inside {
         }
         Err(Fault::invalid(format!(
             "the events after the place `{place}` have moved to the archive of the machine `{}` since they were last read: \
-             choose where to begin again with `--since`",
+             run the command again, or choose with `--since` where an export begins",
             archived.machine
         )))
     }
@@ -92,6 +92,13 @@ impl Inside {
     }
 
     fn files_of(&self, archived: &Archived, piece: &ArchivePiece) -> Result<Ledger> {
+        if piece.last == u64::MAX {
+            return Err(Fault::invalid(format!(
+                "an earlier version of tollgate has archived the oldest events on the machine `{}` and did not say how many: \
+                 this version cannot read them, only those after them (`--since`)",
+                piece.machine
+            )));
+        }
         let elsewhere = || self.elsewhere(archived, &piece.machine);
         let folder = self.folder_of(&piece.machine).filter(|folder| folder.is_dir()).ok_or_else(elsewhere)?;
         let files = files_in(&folder);

@@ -284,7 +284,12 @@ impl Store for EtcdStore {
         }
         let is_alive = inside.called(inside.process_lease.renew(&inside.client))?;
         inside.process_lease.clear(&inside.client, &inside.layout);
-        Ok(if is_alive { inside.process_lease.claims() } else { Vec::new() })
+        if !is_alive {
+            return Ok(Vec::new());
+        }
+        // A person may have taken the task of one of them back.
+        let owning = self.viewed(View::owning_claims)?;
+        Ok(inside.process_lease.claims().into_iter().filter(|claim| owning.contains(claim)).collect())
     }
 
     fn checkup(&self) -> Result<Vec<Finding>> {

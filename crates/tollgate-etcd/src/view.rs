@@ -152,6 +152,11 @@ impl View {
         self.listed(State::InProgress).filter(|task| !is_alive(task)).map(CachedTask::summary).collect()
     }
 
+    /// The claims that own a task.
+    pub(crate) fn owning_claims(&self) -> HashSet<ClaimId> {
+        self.listed(State::InProgress).filter_map(|task| task.claim().map(|claim| claim.id.clone())).collect()
+    }
+
     fn is_alive(&self, claim: &Claim) -> bool {
         match claim.hold {
             Some(lease) => self.processes.contains(&lease) && !self.left.contains(&claim.id),

@@ -13,7 +13,9 @@ use tollgate_vault::{ClaimKind, ClaimRequest, Release, Store, Terms, Vault};
 
 use super::cluster::{Cluster, post};
 use super::{shared, with_archive};
+use crate::archive::HELD_BACK;
 use crate::archived::{ArchivePiece, Archived};
+use crate::line_place::LinePlace;
 use crate::message::{Act, Txn};
 use crate::store::EtcdStore;
 
@@ -89,10 +91,10 @@ fn the_archive_does_not_overtake_a_reader() {
     reader.keep_after("slow", "").unwrap();
     reader.keep_after("fast", &cursor).unwrap();
     work(&store, 4..8);
-    assert_eq!(store.inside.archive(keep.path(), 1).unwrap(), 0, "one reader has read nothing");
+    assert_eq!(store.inside.archive(keep.path(), 5).unwrap(), 0, "one reader has read nothing");
     assert_eq!(reader.events("", 4).unwrap().0, before[..4]);
     reader.keep_after("slow", &cursor).unwrap();
-    assert!(store.inside.archive(keep.path(), 1).unwrap() > 0);
+    assert!(store.inside.archive(keep.path(), 5).unwrap() > 0);
     let (page, end) = reader.events(&cursor, usize::MAX).unwrap();
     assert_eq!(page, all_after(&store, &before, 4), "nothing is missing");
 
@@ -101,7 +103,38 @@ fn the_archive_does_not_overtake_a_reader() {
     for name in ["fast", "slow"] {
         reader.keep_after(name, &end).unwrap();
     }
-    assert!(store.inside.archive(keep.path(), 1).unwrap() > 0);
+    assert!(store.inside.archive(keep.path(), 5).unwrap() > 0);
+}
+
+#[test]
+fn readers_do_not_hold_back_more_lines_than_the_engine_can_keep() {
+    let cluster = Cluster::of(1);
+    let keep = tempfile::tempdir().unwrap();
+    let store = with_archive(&cluster.url(), "one", keep.path());
+    store.keep_after("forgotten", "").unwrap();
+    work(&store, 0..4);
+    let before = all(&store);
+    let lines = store.inside.lines_from(0, 1000).unwrap().0.len();
+    let few = lines / HELD_BACK;
+    assert_eq!(store.inside.archive(keep.path(), few + 1).unwrap(), 0, "there is room for them");
+    assert_eq!(store.inside.archive(keep.path(), few - 1).unwrap(), lines - few + 1);
+    assert!(store.keep_after("forgotten", &LinePlace { revision: 1, events: 0 }.to_string()).is_err());
+    assert_eq!(all(&store), before, "nothing is lost");
+}
+
+#[test]
+fn many_events_at_once_are_several_lines() {
+    let cluster = Cluster::of(1);
+    let store = shared(&cluster.url(), "one");
+    work(&store, 0..4);
+    let events = all(&store);
+    let lines = || store.inside.lines_from(0, 1000).unwrap().0;
+    let before = lines().len();
+    let many: Vec<Entry> = events.iter().cycle().take(100).cloned().collect();
+    store.record(&many).unwrap();
+    let new = &lines()[before..];
+    assert!(new.len() > 10 && new.iter().all(|line| line.value.events.len() < 10));
+    assert_eq!(all(&store)[events.len()..], many);
 }
 
 #[test]
@@ -131,7 +164,7 @@ fn the_place_that_an_earlier_version_has_left_still_counts() {
     let key = format!("{}earlier", store.inside.layout.readers());
     let act = Act::put(key, lines[4].revision.to_string());
     store.inside.client.txn(&Txn { success: vec![act], ..Txn::default() }).unwrap();
-    assert_eq!(store.inside.archive(keep.path(), 1).unwrap(), 4, "it may have read nothing of the fifth");
+    assert_eq!(store.inside.archive(keep.path(), 3).unwrap(), 4, "it may have read nothing of the fifth");
 }
 
 #[test]
@@ -191,14 +224,14 @@ fn a_line_that_was_read_in_part_is_not_skipped() {
     let before = all(&store);
     let (_, cursor) = reader.events("", 10).unwrap();
     reader.keep_after("export", &cursor).unwrap();
-    assert_eq!(store.inside.archive(keep.path(), 1).unwrap(), 12, "all lines before that one");
+    assert_eq!(store.inside.archive(keep.path(), 4).unwrap(), 12, "all lines before that one");
     assert_eq!(reader.events(&cursor, usize::MAX).unwrap().0, before[10..]);
 
     // A reader that has read all of it lets it go, and one that has not is told.
     let (page, end) = reader.events(&cursor, 2).unwrap();
     assert_eq!(page, some[2..]);
     reader.keep_after("export", &end).unwrap();
-    assert_eq!(store.inside.archive(keep.path(), 1).unwrap(), 1);
+    assert_eq!(store.inside.archive(keep.path(), 4).unwrap(), 1);
     assert!(reader.events(&cursor, 10).is_err(), "two of the four events are in the archive");
 }
 

@@ -63,7 +63,7 @@ fn the_machine_that_has_the_archive_reads_from_the_beginning() {
     }
     // A reader in the files keeps the archive where it is.
     store.keep_after("export", &cursor).unwrap();
-    assert_eq!(store.inside.archive(keep.path(), 1).unwrap(), 0);
+    assert_eq!(store.inside.archive(keep.path(), 2).unwrap(), 0);
 
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replacen("t2.md", "t3.md", 1)).unwrap();
@@ -156,8 +156,8 @@ fn another_machine_takes_over_if_the_first_does_not_archive_any_more() {
 
     // The first machine is in the middle of a batch when the other one takes over.
     let stated = one.inside.archived().unwrap();
-    assert_eq!(archive_there(9), 12);
-    assert_eq!(one.inside.archive_batch(&files(&here), stated, 6).unwrap(), 0);
+    assert_eq!([archive_there(9), archive_there(9)], [0, 12], "it could not have archived before");
+    assert_eq!(one.inside.archive_batch(&files(&here), stated, 6, true).unwrap(), 0);
     assert_eq!(one.inside.archive(&here, 8).unwrap(), 0, "it is not the one that archives any more");
     let pieces = one.inside.archived().unwrap().1.pieces;
     assert_eq!(pieces, [piece("one", 1, 6), piece("other", 1, 8)]);
@@ -200,6 +200,6 @@ fn a_machine_that_takes_over_from_an_earlier_version_does_not_guess_what_that_ha
     let archive = || store.inside.archive(keep.path(), 9).unwrap();
     assert_eq!([archive(), archive()], [0, 18]);
     let fault = store.events("", 1).unwrap_err().to_string();
-    assert!(fault.contains("the archive of the machine `one`") && !fault.contains("9999"), "{fault}");
+    assert!(fault.contains("on the machine `one`") && !fault.contains("9999"), "{fault}");
     assert_eq!(store.cursor_before(newest + SignedDuration::from_hours(1)).unwrap(), "");
 }

@@ -90,18 +90,24 @@ pub fn find(bytes: &[u8], id: &ClaimId) -> Option<usize> {
     find_line(bytes, &format!("{OPENING}{id} -->"))
 }
 
-/// How the note of an attempt ends that was taken from its owner.
+/// How the note of an attempt ends that was taken from its owner, and how it begins if a person did that.
 pub(crate) const INTERRUPTED: &str = "interrupted";
+pub(crate) const RETURNED: &str = "returned by ";
 
-/// Whether this claim's block is there and has an end that its owner wrote. A reclaim writes one, too, and says so in its note.
+/// Whether this claim's block is there and has an end that its owner wrote. A reclaim writes one, too, and so does a person who
+/// returns the task; their notes say so.
 pub fn is_released(bytes: &[u8], id: &ClaimId) -> bool {
     let Some(at) = find(bytes, id) else { return false };
     // The block ends where that of a later claim begins.
     let block = &bytes[at..at + OPENING.len() + author_len(&bytes[at + OPENING.len()..])];
     let Some(end) = find_line(block, "## Completion") else { return false };
-    let is_interrupted =
-        |line: &[u8]| line.starts_with(b"**Note**: ") && line.ends_with(INTERRUPTED.as_bytes());
-    !block[end..].split(|byte| *byte == b'\n').any(is_interrupted)
+    let is_taken_away = |line: &[u8]| {
+        let note = line.strip_prefix(b"**Note**: ");
+        note.is_some_and(|note| {
+            note.ends_with(INTERRUPTED.as_bytes()) || note.starts_with(RETURNED.as_bytes())
+        })
+    };
+    !block[end..].split(|byte| *byte == b'\n').any(is_taken_away)
 }
 
 /// The block with its end written in: the status becomes the next state, the completion follows.

@@ -122,7 +122,7 @@ impl ClaimLock {
 }
 
 /// Starts a program that must inherit no lock, even if one is being lent at this moment.
-pub(crate) fn without_locks<T>(spawn: impl FnOnce() -> T) -> T {
+pub fn without_locks<T>(spawn: impl FnOnce() -> T) -> T {
     let _one_at_a_time = LENDING.lock().unwrap_or_else(PoisonError::into_inner);
     spawn()
 }

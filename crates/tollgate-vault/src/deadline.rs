@@ -38,6 +38,10 @@ const MARGIN: u32 = 12;
 /// No write takes longer than this.
 const LONGEST_MARGIN: Duration = Duration::from_secs(10);
 
+/// How soon the store is asked again if it did not answer, and how long that may wait for the lock.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+const SHORT_LOCK_WAIT: Duration = Duration::from_secs(1);
+
 /// How long this machine may believe that nobody has taken a claim away. With a short lease it is half of the lease, so that a claim
 /// whose owner sends heartbeats needs no further question.
 const BELIEVED: Duration = Duration::from_secs(30);
@@ -61,9 +65,19 @@ struct DeadlineFile {
     heard_ms: u64,
     /// When the claim ends. `None`: it lasts until its owner ends it.
     until_ms: Option<u64>,
-    /// When the store was last asked whether somebody has taken the claim away, whatever it said.
+    /// When the store was last asked whether somebody has taken the claim away, and when that question was asked to which it
+    /// answered no.
     #[serde(default)]
     asked_ms: u64,
+    #[serde(default)]
+    confirmed_ms: u64,
+}
+
+impl DeadlineFile {
+    /// Whether the claim was ended, which is for good. A lease that is over can be renewed.
+    fn is_ended(&self) -> bool {
+        self.until_ms.is_some_and(|until| until <= self.heard_ms)
+    }
 }
 
 impl ClaimDeadlines {
@@ -81,23 +95,52 @@ impl ClaimDeadlines {
     }
 
     /// Whether it is time to ask the store if somebody has taken this claim away. If so, notes that it is asked now: a store
-    /// that does not answer is not asked again for every write.
+    /// that does not answer is not asked again for every write. If that cannot be noted, the store is not asked: a full disk
+    /// must not refuse a write for this.
     pub fn is_due(&self, claim: &ClaimId) -> Result<bool> {
         let (now, boot) = (millis_since_boot(), boot_id());
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let is_old = |file: &DeadlineFile| {
-            let believed = u64::try_from(BELIEVED.as_millis()).unwrap_or(u64::MAX);
             let half = file.until_ms.map_or(u64::MAX, |until| until.saturating_sub(file.heard_ms) / 2);
-            file.boot == boot && now.saturating_sub(file.heard_ms.max(file.asked_ms)) >= believed.min(half)
+            let known = file.heard_ms.max(file.confirmed_ms);
+            file.boot == boot
+                && now.saturating_sub(known) >= millis(BELIEVED).min(half)
+                && now.saturating_sub(file.asked_ms) >= millis(ASK_AGAIN)
         };
         if !self.is_before(claim)? || !self.read(claim)?.is_some_and(|file| is_old(&file)) {
             return Ok(false);
         }
-        let Some(_lock) = self.lock()? else { return Ok(false) };
         // Another process may have asked in the meantime, or ended the claim.
-        let Some(mut file) = self.read(claim)?.filter(is_old) else { return Ok(false) };
-        file.asked_ms = now;
-        self.replace(claim, &file)?;
-        Ok(true)
+        let noted = self.change(claim, SHORT_LOCK_WAIT, |file| {
+            is_old(file).then(|| file.asked_ms = now);
+            file.asked_ms == now
+        });
+        Ok(noted.unwrap_or(false))
+    }
+
+    /// The store, asked at this moment, said that the claim still owns its task.
+    pub(crate) fn confirm(&self, claim: &ClaimId, asked_ms: u64) -> Result<()> {
+        self.change(claim, LOCK_WAIT, |file| {
+            file.confirmed_ms = file.confirmed_ms.max(asked_ms);
+            true
+        })
+        .map(drop)
+    }
+
+    /// Changes the file of a claim, if there is one and the change is wanted. Whether it is.
+    fn change(
+        &self,
+        claim: &ClaimId,
+        wait: Duration,
+        change: impl FnOnce(&mut DeadlineFile) -> bool,
+    ) -> Result<bool> {
+        let _lock = self.lock(wait)?;
+        let Some(mut file) = self.read(claim)? else { return Ok(false) };
+        let is_wanted = change(&mut file);
+        if is_wanted {
+            self.replace(claim, &file)?;
+        }
+        Ok(is_wanted)
     }
 
     /// A claim is about to be made.
@@ -117,7 +160,7 @@ impl ClaimDeadlines {
             let left = lasts.saturating_sub((lasts / MARGIN).min(LONGEST_MARGIN));
             heard_ms.saturating_add(u64::try_from(left.as_millis()).unwrap_or(u64::MAX))
         });
-        self.write(claim, heard_ms, until_ms, |known| known < heard_ms)
+        self.write(claim, heard_ms, until_ms, |known| known.heard_ms < heard_ms && !known.is_ended())
     }
 
     /// The claim has ended.
@@ -163,23 +206,25 @@ impl ClaimDeadlines {
         claim: &ClaimId,
         heard_ms: u64,
         until_ms: Option<u64>,
-        may_replace: impl Fn(u64) -> bool,
+        may_replace: impl Fn(&DeadlineFile) -> bool,
     ) -> Result<()> {
         fs::create_dir_all(&self.folder).at("make the folder", &self.folder)?;
-        let Some(_lock) = self.lock()? else {
-            return Err(Fault::Locked { path: self.folder.join("lock"), waited_s: LOCK_WAIT.as_secs() });
-        };
+        let _lock = self.lock(LOCK_WAIT)?;
         let boot = boot_id();
         // A damaged file says nothing.
         let known = self.read(claim).ok().flatten();
-        if known.is_some_and(|known| known.boot == boot && !may_replace(known.heard_ms)) {
+        if known.is_some_and(|known| known.boot == boot && !may_replace(&known)) {
             return Ok(());
         }
-        self.replace(claim, &DeadlineFile { format: FORMAT, boot, heard_ms, until_ms, asked_ms: 0 })
+        self.replace(
+            claim,
+            &DeadlineFile { format: FORMAT, boot, heard_ms, until_ms, asked_ms: 0, confirmed_ms: 0 },
+        )
     }
 
-    fn lock(&self) -> Result<Option<Lock>> {
-        Lock::acquire(&self.folder.join("lock"), LOCK_WAIT)
+    fn lock(&self, wait: Duration) -> Result<Lock> {
+        let path = self.folder.join("lock");
+        Lock::acquire(&path, wait)?.ok_or(Fault::Locked { path, waited_s: wait.as_secs() })
     }
 
     fn replace(&self, claim: &ClaimId, file: &DeadlineFile) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use crate::block::RETURNED;
 use crate::claim::{Approval, ClaimRecord};
 use crate::rules::{HAND, Release, Terms, ask, decided, reclaim, release, step, unclaimed, void};
 use crate::state::{Slot, State, Verb};
@@ -82,7 +83,7 @@ pub(crate) fn edit(task: &Task, by: &str, seen: Digest, text: &str, at: Timestam
 /// A person returns a task that an agent has claimed. The attempt does not count.
 pub(crate) fn give_back(task: &Task, by: &str, terms: &Terms, at: Timestamp) -> Result<Step> {
     match &task.record.claim {
-        Some(claim) => release(task, claim, &Release::give_back(format!("returned by {by}")), terms, at),
+        Some(claim) => release(task, claim, &Release::give_back(format!("{RETURNED}{by}")), terms, at),
         // A person or another program put it there without a claim.
         None => Ok(reclaim(task, terms, at)?.0),
     }

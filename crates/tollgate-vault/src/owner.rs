@@ -157,14 +157,24 @@ impl Vault {
     pub fn verify(&self, task: &TaskName, id: &ClaimId, now: Timestamp) -> Result<bool> {
         let lease = self.terms().lease;
         let claim = self.store().claim_of(task, now)?.filter(|claim| claim.id == *id);
-        let Some(claim) = claim else {
-            self.deadlines().map_or(Ok(()), |deadlines| deadlines.end(id))?;
-            return Ok(false);
-        };
+        let Some(claim) = claim else { return Ok(false) };
         if claim.lease_until().is_none_or(|until| until >= lease_until(now, lease / 2)) {
             return Ok(true);
         }
         Ok(self.as_owner(task, id, now, |task, _| rules::extend(task, TextEdit::Keep, lease, now))?.is_ok())
+    }
+
+    /// Asks the store whether this claim still owns the task, and notes the answer on this machine. It extends no lease.
+    pub fn confirm(&self, task: &TaskName, id: &ClaimId, now: Timestamp) -> Result<bool> {
+        let asked = millis_since_boot();
+        let owns = self.store().claim_of(task, now)?.is_some_and(|claim| claim.id == *id);
+        if let Some(deadlines) = self.deadlines() {
+            match owns {
+                true => deadlines.confirm(id, asked)?,
+                false => deadlines.end(id)?,
+            }
+        }
+        Ok(owns)
     }
 
     /// Extends a lease. The answer is the claim as it is now.

@@ -105,13 +105,13 @@ impl ClaimFence {
     }
 }
 
-/// Asks the engine whether a claim still owns its task. If not, its deadline is over. If the answer takes too long, it counts for
-/// later writes.
+/// Asks the engine whether a claim still owns its task. If not, its deadline is over. If the answer takes too long, another write
+/// asks again after some seconds.
 fn ask(open: OpenVault, task: TaskName, claim: ClaimId) {
     let (answer, answered) = mpsc::channel();
     thread::spawn(move || {
-        let verified = open().and_then(|vault| vault.verify(&task, &claim, Timestamp::now()));
-        let _ = answer.send(verified.is_ok());
+        let confirmed = open().and_then(|vault| vault.confirm(&task, &claim, Timestamp::now()));
+        let _ = answer.send(confirmed.is_ok());
     });
     let _ = answered.recv_timeout(PATIENCE);
 }

@@ -2,10 +2,11 @@
 //!
 //! Other machines share the store, so one of them starts a task again when the lease of a silent worker is over. The kernel
 //! kills the command of a worker that was killed (see `launch`), but not the processes that the command has started. And a worker that was
-//! stopped, with Ctrl-Z for example, neither sends heartbeats nor kills anything. So a process of its own does it.
+//! stopped, with Ctrl-Z for example, neither sends heartbeats nor kills anything. So a separate process does it.
 //! The worker writes lines into a pipe:
 //!
-//! - `GROUP MILLISECONDS`: kill this process group, unless there is another line about it within this time;
+//! - `GROUP TIME`: kill this process group at this time, unless there is another line about it by then. Times are in
+//!   milliseconds since the machine was started, by a clock that goes on while the machine sleeps;
 //! - `GROUP`: nothing is to be killed any more.
 //!
 //! The pipe ends when the worker does. Then the warden kills the groups that are left, and ends as well.
@@ -20,12 +21,13 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tollgate::vault::claim_lock::without_locks;
 use tollgate_base::boot_clock::millis_since_boot;
 
 /// The name of the call.
@@ -68,7 +70,7 @@ pub(crate) fn run() -> ExitCode {
         }
         while let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = unread.drain(..=end).collect();
-            groups.hear(&line, millis_since_boot());
+            groups.hear(&line);
         }
         unread.truncate(LONGEST_LINE);
     }
@@ -82,11 +84,11 @@ struct WatchedGroups(BTreeMap<i32, u64>);
 
 impl WatchedGroups {
     /// A line of the worker. One that is not understood changes nothing.
-    fn hear(&mut self, line: &[u8], now: u64) {
+    fn hear(&mut self, line: &[u8]) {
         let mut words = str::from_utf8(line).unwrap_or_default().split_whitespace();
         let Some(group) = words.next().and_then(|word| word.parse().ok()) else { return };
         match words.next().map(str::parse::<u64>) {
-            Some(Ok(left)) => drop(self.0.insert(group, now.saturating_add(left))),
+            Some(Ok(at)) => drop(self.0.insert(group, at)),
             Some(Err(_)) => {}
             None => drop(self.0.remove(&group)),
         }
@@ -110,7 +112,7 @@ impl WatchedGroups {
     }
 }
 
-/// A worker's own end: the warden that sees to its commands.
+/// The worker's side: the warden that sees to its commands.
 pub(crate) struct Warden {
     program: PathBuf,
     state: Mutex<WardenState>,
@@ -120,7 +122,7 @@ pub(crate) struct Warden {
 struct WardenState {
     process: Option<Child>,
     /// What the warden was told: when each group is to be killed.
-    told: BTreeMap<i32, Instant>,
+    told: BTreeMap<i32, u64>,
 }
 
 impl Warden {
@@ -142,11 +144,11 @@ impl Warden {
         Ok(())
     }
 
-    /// Kill this group after this time, even if this process cannot.
-    pub(crate) fn kill_after(&self, group: Pid, left: Duration) -> io::Result<()> {
+    /// Kill this group at this time, in milliseconds since the machine was started, even if this process cannot.
+    pub(crate) fn kill_at(&self, group: Pid, at: u64) -> io::Result<()> {
         let mut state = self.state();
-        state.told.insert(group.as_raw_pid(), Instant::now() + left);
-        self.tell(&mut state, &line(group.as_raw_pid(), left))
+        state.told.insert(group.as_raw_pid(), at);
+        self.tell(&mut state, &line(group.as_raw_pid(), at))
     }
 
     /// Kill nothing: the group was killed, or its command has ended.
@@ -167,8 +169,7 @@ impl Warden {
         }
         state.end();
         let process = state.process.insert(self.start()?);
-        let left = |until: &Instant| until.saturating_duration_since(Instant::now());
-        let lines: String = state.told.iter().map(|(group, until)| line(*group, left(until))).collect();
+        let lines: String = state.told.iter().map(|(group, at)| line(*group, *at)).collect();
         process.stdin.as_ref().map_or(Ok(()), |mut pipe| pipe.write_all(lines.as_bytes()))
     }
 
@@ -176,7 +177,8 @@ impl Warden {
         let mut command = Command::new(&self.program);
         // A group of its own: Ctrl-C and Ctrl-Z do not reach it.
         command.arg(WARDEN).current_dir("/").process_group(0);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        without_locks(|| command.spawn())
     }
 }
 
@@ -196,8 +198,8 @@ impl Drop for WardenState {
     }
 }
 
-fn line(group: i32, left: Duration) -> String {
-    format!("{group} {}\n", left.as_millis())
+fn line(group: i32, at: u64) -> String {
+    format!("{group} {at}\n")
 }
 
 #[cfg(test)]
@@ -216,8 +218,8 @@ mod tests {
     #[test]
     fn the_last_line_about_a_group_counts() {
         let mut groups = WatchedGroups::default();
-        for line in ["17 500\n", "18 700\n", "17 900\n", "19 1\n", "19\n", "word 5\n", "18 soon\n", "\n"] {
-            groups.hear(line.as_bytes(), 1000);
+        for line in ["17 1500\n", "18 1700\n", "17 1900\n", "19 1\n", "19\n", "word 5\n", "18 soon\n", "\n"] {
+            groups.hear(line.as_bytes());
         }
         assert_eq!(groups, WatchedGroups(BTreeMap::from([(17, 1900), (18, 1700)])));
         assert_eq!(groups.left(1600), Duration::from_millis(100));

@@ -52,6 +52,14 @@ pub(crate) fn fenced_off(task: &TaskName) -> String {
     )
 }
 
+pub(crate) fn slept_for_a_lease(task: &TaskName) -> String {
+    format!(
+        "this worker was stopped, or the machine slept, for nearly a whole lease, after which other machines may claim `{}`; \
+         its command was killed",
+        plain(task.as_str())
+    )
+}
+
 pub(crate) fn silent_for_a_lease(task: &TaskName) -> String {
     format!(
         "the remote was unreachable for nearly a whole lease, after which other machines may claim `{}`; its command was \

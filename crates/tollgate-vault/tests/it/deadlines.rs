@@ -98,7 +98,9 @@ fn every_verb_of_the_owner_extends_the_deadline() {
     let world = World::leased(LONG);
     let claimed = world.claim(Timestamp::now());
     let (task, id) = (&claimed.task, &claimed.claim.id);
-    let over = || world.rewrite(&claimed, |file| file["until_ms"] = 0.into());
+    let over = || {
+        world.rewrite(&claimed, |file| file["until_ms"] = (file["heard_ms"].as_u64().unwrap() + 1).into());
+    };
     let now = Timestamp::now();
     let half_over = now + SignedDuration::from_secs(1000);
     let verbs: [(&str, &dyn Fn()); 4] = [
@@ -110,7 +112,7 @@ fn every_verb_of_the_owner_extends_the_deadline() {
     for (name, verb) in verbs {
         // A deadline that was written in this millisecond stays.
         let written = millis_since_boot();
-        while millis_since_boot() == written {}
+        while millis_since_boot() <= written + 1 {}
         over();
         assert!(!world.lasts(&claimed), "{name}");
         verb();
@@ -224,4 +226,56 @@ fn files_of_claims_that_ended_long_ago_are_deleted() {
     let request = ClaimRequest { agent: "red".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: false };
     let other = world.vault.claim(&"y".parse().unwrap(), &request, Timestamp::now()).unwrap().unwrap();
     assert!(!world.path(&claimed).exists() && world.lasts(&other));
+}
+
+#[test]
+fn an_ended_claim_is_not_brought_back_by_a_later_renewal() {
+    let world = World::leased(LONG);
+    let claimed = world.claim(Timestamp::now());
+    let (task, id) = (&claimed.task, &claimed.claim.id);
+    // A person ends it, and its owner renews it at the same moment.
+    world.vault.give_back(task, "ada", Some(id), Timestamp::now()).unwrap().unwrap();
+    assert!(!world.lasts(&claimed));
+    assert!(world.vault.renew(task, id, Timestamp::now()).unwrap().is_err());
+    assert!(!world.vault.verify(task, id, Timestamp::now()).unwrap() && !world.lasts(&claimed));
+}
+
+#[test]
+fn the_store_is_asked_from_time_to_time_whether_a_person_has_ended_a_claim() {
+    let world = World::leased(LONG);
+    let claimed = world.claim(Timestamp::now());
+    let (task, id) = (&claimed.task, &claimed.claim.id);
+    let is_due = || world.deadlines.is_due(id).unwrap();
+    let earlier = |key: &str, seconds: u64| {
+        let time = millis_since_boot().saturating_sub(seconds * 1000);
+        world.rewrite(&claimed, |file| file[key] = time.into());
+    };
+    assert!(!is_due(), "it was just heard");
+    earlier("heard_ms", 31);
+    assert!(is_due());
+    assert!(!is_due(), "it is being asked");
+    earlier("asked_ms", 6);
+    assert!(is_due(), "it did not answer");
+    assert!(world.vault.confirm(task, id, Timestamp::now()).unwrap());
+    earlier("asked_ms", 6);
+    assert!(!is_due(), "it answered");
+    earlier("confirmed_ms", 31);
+    assert!(is_due());
+    // Another task of the same agent tells nothing about this claim.
+    world.vault.add(&"y".parse().unwrap(), b"do it", Timestamp::now()).unwrap();
+    assert!(!world.vault.verify(&"y".parse().unwrap(), id, Timestamp::now()).unwrap());
+    assert!(world.lasts(&claimed));
+}
+
+#[test]
+fn a_question_that_cannot_be_noted_refuses_nothing() {
+    let world = World::leased(LONG);
+    let claimed = world.claim(Timestamp::now());
+    world.rewrite(&claimed, |file| file["heard_ms"] = millis_since_boot().saturating_sub(31_000).into());
+    // As on a disk that takes no more files.
+    let lock = world.keep.path().join("deadlines").join("lock");
+    let _ = fs::remove_file(&lock);
+    fs::create_dir(&lock).unwrap();
+    assert!(!world.deadlines.is_due(&claimed.claim.id).unwrap());
+    assert!(world.lasts(&claimed));
 }

@@ -9,12 +9,13 @@ use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tollgate::error::Result;
 use tollgate::vault::claim::Tenure;
 use tollgate::vault::{BEATS, Claimed};
+use tollgate_base::boot_clock::millis_since_boot;
 
 use super::shift::Shift;
 use crate::words;
@@ -31,6 +32,9 @@ pub(super) enum Fenced {
     Lost,
     /// The store could not be reached for nearly a whole lease.
     Silent,
+    /// This process was stopped, or the machine slept, for nearly a whole lease. If the command still ran then, the warden has
+    /// killed it.
+    Overslept,
 }
 
 impl Shift<'_> {
@@ -55,8 +59,9 @@ impl Shift<'_> {
         // The claim was made before this moment, so a lease counted from here ends too early, never too late, unless the
         // store knows better.
         let proven = self.tasks.vault.store().proven_at(&claimed.claim.id);
-        let heard = proven.unwrap_or_else(Instant::now);
-        self.warden.kill_after(group, left(KILL, BEATS * interval, heard))?;
+        let ago = proven.map_or(Duration::ZERO, |proven| proven.elapsed());
+        let heard = millis_since_boot().saturating_sub(millis(ago));
+        self.warden.kill_at(group, after(KILL, BEATS * interval, heard))?;
         let heard = Mutex::new(heard);
         Ok(thread::scope(|scope| {
             let (ended, over) = mpsc::channel::<()>();
@@ -77,17 +82,18 @@ impl Shift<'_> {
         interval: Duration,
         claimed: &Claimed,
         group: Pid,
-        heard: &Mutex<Instant>,
+        heard: &Mutex<u64>,
         over: &Receiver<()>,
     ) -> Option<Fenced> {
         let (mut pause, mut told) = (interval, false);
         while over.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-            let asked = Instant::now();
+            let asked = millis_since_boot();
             match self.heartbeat(claimed) {
                 Ok(true) => {
                     *heard.lock().unwrap_or_else(PoisonError::into_inner) = asked;
-                    // If the warden cannot be told, it kills the command too early, never too late.
-                    let _ = self.warden.kill_after(group, left(KILL, BEATS * interval, asked));
+                    // If the warden cannot be told, it kills the command too early. If there is none, this process still
+                    // kills the command in time.
+                    let _ = self.warden.kill_at(group, after(KILL, BEATS * interval, asked));
                     (pause, told) = (interval, false);
                 }
                 Ok(false) => {
@@ -115,18 +121,26 @@ impl Shift<'_> {
     }
 }
 
-/// How much is left of this many twelfths of a lease.
-fn left(twelfths: u32, lease: Duration, since: Instant) -> Duration {
-    (lease * twelfths / 12).saturating_sub(since.elapsed())
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// When this many twelfths of a lease are over that began at this moment. In milliseconds since the machine was started, by a
+/// clock that goes on while the machine sleeps.
+fn after(twelfths: u32, lease: Duration, began: u64) -> u64 {
+    began.saturating_add(millis(lease * twelfths / 12))
+}
+
+fn left(twelfths: u32, lease: Duration, began: u64) -> Duration {
+    Duration::from_millis(after(twelfths, lease, began).saturating_sub(millis_since_boot()))
 }
 
 /// Asks the command to stop, and kills it, before a whole lease without a heartbeat has passed.
-fn stop_in_time(lease: Duration, group: Pid, heard: &Mutex<Instant>, over: &Receiver<()>) -> Option<Fenced> {
+fn stop_in_time(lease: Duration, group: Pid, heard: &Mutex<u64>, over: &Receiver<()>) -> Option<Fenced> {
     let since = || *heard.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         if over.recv_timeout(left(STOP, lease, since())) != Err(RecvTimeoutError::Timeout) {
-            // This process may have been stopped for so long that the warden has killed the command.
-            return left(KILL, lease, since()).is_zero().then_some(Fenced::Silent);
+            return left(KILL, lease, since()).is_zero().then_some(Fenced::Overslept);
         }
         // A heartbeat may have come in the meantime.
         if left(STOP, lease, since()).is_zero() {
@@ -134,6 +148,10 @@ fn stop_in_time(lease: Duration, group: Pid, heard: &Mutex<Instant>, over: &Rece
         }
     }
     let silent = since();
+    if left(KILL, lease, silent).is_zero() {
+        end(group, Signal::KILL);
+        return Some(Fenced::Overslept);
+    }
     end(group, Signal::TERM);
     if over.recv_timeout(left(KILL, lease, silent)) == Err(RecvTimeoutError::Timeout) {
         end(group, Signal::KILL);

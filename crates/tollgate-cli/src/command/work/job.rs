@@ -104,6 +104,10 @@ impl Shift<'_> {
                 self.tell(&words::silent_for_a_lease(task));
                 return How::GiveBack("the remote was unreachable for a whole lease");
             }
+            Ok(JobEnd::Ended { fenced: Some(Fenced::Overslept), .. }) => {
+                self.tell(&words::slept_for_a_lease(task));
+                return How::GiveBack("the worker was stopped for a whole lease");
+            }
             Ok(JobEnd::Ended { status, stopped, timed_out, output, fenced: None }) => {
                 (status, stopped, timed_out, output)
             }
@@ -260,6 +264,8 @@ impl Shift<'_> {
             let looked = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
             looked.ok().flatten().and_then(|status| status.exit_status()) == Some(0)
         };
+        // The work was done before anybody could kill it. Whether the task is still ours, the release says.
+        let fenced = fenced.filter(|fenced| *fenced != Fenced::Overslept || !succeeded());
         // A command that was asked to stop may say that all is well. What it has started may still run.
         let status = if succeeded() && !timed_out && fenced.is_none() {
             self.warden.spare(group);

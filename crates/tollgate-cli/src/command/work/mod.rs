@@ -47,8 +47,8 @@ use crate::words;
 ///
 /// The claim lasts exactly as long as COMMAND and the processes that it starts. Nobody else gets the task while one of them
 /// runs, and the task is free as soon as all of them have ended or died. With git or an engine, other machines cannot see these
-/// processes, so the claim has a lease: COMMAND and its process group are killed before it can end elsewhere. New tasks are
-/// noticed at once.
+/// processes, so the claim has a lease. If it cannot be renewed, COMMAND and its process group are killed before another machine
+/// can take the task. New tasks are noticed at once.
 ///
 /// Without COMMAND it claims one task with a lease and prints it, like `task claim --next`.
 ///

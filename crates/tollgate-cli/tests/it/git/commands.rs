@@ -3,10 +3,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{Remote, tollgate};
+use super::{Remote, git, tollgate};
 use crate::world::{Process, World, until};
 
 const SETTINGS: &str = "lease = \"3000ms\"\nremote_timeout = \"1000ms\"\n";
@@ -30,6 +31,13 @@ fn starts(world: &World, witness: &Path) -> (Process, i32) {
 fn lives(process: i32) -> bool {
     let state = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     !state.is_empty() && !state.contains(") Z ")
+}
+
+/// Signals of a process, as bits, from this line of its status.
+fn signals(process: i32, line: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let found = status.lines().find_map(|status| status.strip_prefix(line));
+    u64::from_str_radix(found.unwrap_or_default().trim(), 16).unwrap_or(0)
 }
 
 /// The warden of a worker, if it has one.
@@ -60,7 +68,10 @@ fn a_warden_that_is_killed_is_replaced_by_one_that_knows_as_much() {
     let world = remote.clone(SETTINGS);
     let (mut worker, process) = starts(&world, &world.tmp().join("witness"));
     let first = until("a warden", || warden_of(worker.0.id()));
+    let signals = |name: &str| signals(first, name) & (1 << (Signal::TERM.as_raw() - 1)) != 0;
+    until("the warden to be ready", || signals("SigCgt:").then_some(()));
     kill_process(Pid::from_raw(first).unwrap(), Signal::TERM).unwrap();
+    until("the signal to arrive", || (!signals("ShdPnd:")).then_some(()));
     assert!(lives(first), "it ends only with its worker");
     kill_process(Pid::from_raw(first).unwrap(), Signal::KILL).unwrap();
     until("another warden", || warden_of(worker.0.id()).filter(|warden| *warden != first));
@@ -85,7 +96,44 @@ fn the_command_of_a_worker_that_is_stopped_ends_before_another_machine_takes_the
     worker.signal(Signal::CONT);
     worker.signal(Signal::TERM);
     worker.ends();
-    assert_eq!(remote.on_branch(), ["Needs_Action/t0.md"], "nobody has counted this as an attempt");
+    assert_eq!(remote.on_branch(), ["Needs_Action/t0.md"]);
+}
+
+#[test]
+fn a_command_that_was_killed_because_its_worker_was_stopped_has_not_failed() {
+    let remote = Remote::with_tasks(1);
+    let world = remote.clone(SETTINGS);
+    let (mut worker, process) = starts(&world, &world.tmp().join("witness"));
+    worker.signal(Signal::STOP);
+    until("the end of the process", || (!lives(process)).then_some(()));
+    worker.signal(Signal::CONT);
+    worker.signal(Signal::TERM);
+    worker.ends();
+    let text = git(&remote.path, &["show", "main:vault/Needs_Action/t0.md"]);
+    assert!(text.contains("the worker was stopped for a whole lease"), "{text}");
+}
+
+#[test]
+fn work_that_was_done_while_its_worker_was_stopped_counts() {
+    let remote = Remote::with_tasks(1);
+    let world = remote.clone(SETTINGS);
+    let (go, done) = (world.tmp().join("go"), world.tmp().join("done"));
+    let mut run = tollgate(&world, "work --agent blue --once --");
+    run.command.args([
+        "sh",
+        "-c",
+        r#"echo > "$GO"; while [ -e "$GO" ]; do sleep 0.05; done; echo > "$DONE""#,
+    ]);
+    let mut worker = run.env("GO", &go).env("DONE", &done).starts();
+    until("the command", || go.exists().then_some(()));
+    worker.signal(Signal::STOP);
+    let stopped = Instant::now();
+    fs::remove_file(&go).unwrap();
+    until("the end of the work", || done.exists().then_some(()));
+    until("the end of the lease", || (stopped.elapsed() > Duration::from_secs(3)).then_some(()));
+    worker.signal(Signal::CONT);
+    worker.ends();
+    assert_eq!(remote.on_branch(), ["Done/t0.md"]);
 }
 
 #[test]

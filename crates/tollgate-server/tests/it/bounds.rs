@@ -114,7 +114,8 @@ fn hostile_patterns_are_refused_or_end_soon() {
         let why = client.fails(tool, json!({"path": ".", "pattern": "*", "excludePatterns": more}));
         assert!(why.contains("257 patterns"), "{why}");
     }
-    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    // Seconds on a quiet machine. Without bounds it would take hours.
+    assert!(began.elapsed() < Duration::from_secs(300), "{:?}", began.elapsed());
     assert!(client.done("search_files", json!({"path": "7", "pattern": "*b"})).contains(&long));
 }
 

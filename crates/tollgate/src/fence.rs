@@ -21,7 +21,7 @@ use tollgate_vault::{ClaimDeadlines, FolderStore, Vault};
 
 use crate::tasks::{TaskOptions, VaultHome, deadlines_in, open_at};
 
-/// How long a write waits for the engine. Files are locked meanwhile. If the engine does not answer, the deadline decides.
+/// How long a write waits for the engine, with its files locked. If the engine does not answer, the deadline decides.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Opens the vault of the claims.

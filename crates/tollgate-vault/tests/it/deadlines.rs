@@ -229,11 +229,10 @@ fn files_of_claims_that_ended_long_ago_are_deleted() {
 }
 
 #[test]
-fn an_ended_claim_is_not_brought_back_by_a_later_renewal() {
+fn a_claim_that_a_person_ends_has_ended_on_this_machine_at_once() {
     let world = World::leased(LONG);
     let claimed = world.claim(Timestamp::now());
     let (task, id) = (&claimed.task, &claimed.claim.id);
-    // A person ends it, and its owner renews it at the same moment.
     world.vault.give_back(task, "ada", Some(id), Timestamp::now()).unwrap().unwrap();
     assert!(!world.lasts(&claimed));
     assert!(world.vault.renew(task, id, Timestamp::now()).unwrap().is_err());

@@ -80,7 +80,7 @@ impl Connection {
     fn carry(&self, mut from: TcpStream, mut to: TcpStream, changes: fn(&mut [u8])) {
         let mut bytes = [0; 16 << 10];
         while let Ok(count @ 1..) = from.read(&mut bytes) {
-            // The first bytes are those of whoever made the connection.
+            // The first bytes come from the side that made the connection.
             self.node.get_or_init(|| sender(&bytes[..count]));
             self.wait_until_whole();
             changes(&mut bytes[..count]);

@@ -269,7 +269,7 @@ fn a_copy_does_not_send_the_login_of_the_workspace_to_another_engine() {
             let copy = world.tollgate(["vault", "copy", way, &url]);
             copy.env("TOLLGATE_STORE_USER", "ada").env("TOLLGATE_STORE_PASSWORD", "hunter2")
         };
-        // What the node answers is no vault, so the copy fails.
+        // The node does not answer like a vault, so the copy fails.
         copy().ends();
         let heard: String = told.try_iter().collect();
         assert!(heard.contains("/version") && !heard.contains("hunter2"), "{heard}");

@@ -15,7 +15,7 @@ const SKEW: SignedDuration = SignedDuration::from_secs(10);
 const COUNTED: i64 = 100_000;
 
 const LOOK: &str = "select current_setting('server_version'),
-    (extract(epoch from clock_timestamp()) * 1000000)::bigint,
+    clock_timestamp(),
     (select reset_val in ('off', 'local') from pg_settings where name = 'synchronous_commit'),
     (select count(*) from pg_stat_replication),
     (select count(*) from pg_stat_replication where sync_state in ('sync', 'quorum')),
@@ -65,7 +65,7 @@ pub(crate) fn findings(links: &DbLinks) -> Result<Vec<Finding>> {
         findings.push(Finding::warning(what).fix("turn both on in the configuration of the server"));
     }
     findings.extend(standbys(row.get(3), row.get(4), row.get(5), row.get(13)));
-    findings.extend(skew(asked, time(row.get(1)), answered));
+    findings.extend(skew(asked, time(row, 1), answered));
     Ok(findings)
 }
 

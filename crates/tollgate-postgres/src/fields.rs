@@ -1,7 +1,7 @@
 //! Between rows of the database and the vault's own types.
 //!
-//! Invariant: a version is the number of a change, unique in the vault. The database gives times as durations from its own
-//! present, so its clock is never compared with the caller's.
+//! Invariant: a version is the number of a change, unique in the vault. The database gives its own present
+//! with its times, so its clock is never compared with the caller's.
 
 use jiff::{SignedDuration, Timestamp};
 use tokio_postgres::Row;
@@ -38,15 +38,15 @@ pub(crate) fn micros(duration: SignedDuration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// This many microseconds later.
-fn later(time: Timestamp, micros: i64) -> Timestamp {
-    let end = if micros < 0 { Timestamp::MIN } else { Timestamp::MAX };
-    time.checked_add(SignedDuration::from_micros(micros)).unwrap_or(end)
+/// This much later.
+fn later(time: Timestamp, by: SignedDuration) -> Timestamp {
+    let end = if by.is_negative() { Timestamp::MIN } else { Timestamp::MAX };
+    time.checked_add(by).unwrap_or(end)
 }
 
-/// A time of the database's clock.
-pub(crate) fn time(micros: i64) -> Timestamp {
-    Timestamp::from_microsecond(micros).unwrap_or_default()
+/// A time of the database's clock. A person may have written one that no clock shows.
+pub(crate) fn time(row: &Row, column: usize) -> Timestamp {
+    row.try_get(column).unwrap_or_default()
 }
 
 pub(crate) fn wrong(what: impl std::fmt::Display) -> Fault {
@@ -55,9 +55,7 @@ pub(crate) fn wrong(what: impl std::fmt::Display) -> Fault {
 
 /// The columns of [`task`].
 pub(crate) const TASKS_OF_NAME: &str = "select name, state, agent, version, text, record::text,
-    (extract(epoch from lease_until - lease_clock()) * 1000000)::bigint,
-    (extract(epoch from lease_clock() - changed_at) * 1000000)::bigint,
-    (extract(epoch from modified_at) * 1000000)::bigint
+    lease_until, changed_at, modified_at, lease_clock()
     from tasks where name = $1";
 
 /// A task of [`TASKS_OF_NAME`].
@@ -77,12 +75,13 @@ pub(crate) fn task(row: &Row, now: Timestamp) -> Result<FoundTask> {
     let record: Option<ClaimRecord> = record.map(serde_json::from_str).transpose().map_err(wrong)?;
     let is_known = record.as_ref().is_some_and(|record| record.slot == slot);
     let mut record = record.unwrap_or_else(|| ClaimRecord::new(slot.clone()));
-    if let (Some(claim), Some(left)) = (record.claim.as_mut(), row.get::<_, Option<i64>>(6))
+    let in_our_time = |time: Timestamp| later(now, time.duration_since(self::time(row, 9)));
+    if let (Some(claim), Ok(Some(lease_until))) = (record.claim.as_mut(), row.try_get(6))
         && let Tenure::Leased(until) = &mut claim.tenure
     {
-        *until = later(now, left);
+        *until = in_our_time(lease_until);
     }
-    let changed = later(now, -row.get::<_, i64>(7));
+    let changed = in_our_time(time(row, 7));
     let task = Task::new(name, slot, version(row.get(3)), record, &text, changed);
-    Ok(FoundTask { task: Task { modified: time(row.get(8)), ..task }, text, is_known })
+    Ok(FoundTask { task: Task { modified: time(row, 8), ..task }, text, is_known })
 }

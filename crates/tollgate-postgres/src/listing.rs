@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 
-use jiff::Timestamp;
 use tokio_postgres::Row;
 use tollgate_base::error::Result;
 use tollgate_base::task::{State, TaskName};
@@ -21,14 +20,14 @@ use crate::pool::{AnswerTime, DbLinks};
 const ALL: &str = "select f.deletions, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, t.*
     from tollgate f left join lateral (
         select id, name, state, agent, version, substring(text for $2) as head,
-            (extract(epoch from modified_at) * 1000000)::bigint as modified
+            modified_at
         from tasks where state = $1
     ) t on true";
 
 const CHANGED: &str = "select f.deletions, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, t.*
     from tollgate f left join lateral (
         select id, name, state, agent, version, case when state = $1 then substring(text for $2) end as head,
-            (extract(epoch from modified_at) * 1000000)::bigint as modified
+            modified_at
         from tasks where xact >= $3
     ) t on true";
 
@@ -95,7 +94,7 @@ pub(crate) fn summary(row: &Row, state: State) -> Result<TaskSummary, Unfit> {
     let unfit = |why: String| Unfit { name: name.escape_debug().to_string(), state, why };
     let task = TaskName::of_file(name).map_err(|fault| unfit(fault.to_string()))?;
     let slot = slot.map_err(|fault| unfit(fault.to_string()))?;
-    let modified: Timestamp = time(row.get(8));
+    let modified = time(row, 8);
     let record = ClaimRecord::new(slot.clone());
     Ok(Task::new(task, slot, version(row.get(6)), record, row.get(7), modified).summary())
 }

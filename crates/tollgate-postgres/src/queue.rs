@@ -3,6 +3,7 @@
 //! Invariant: a page shows every task after its cursor. Tasks without an urgency are in no place yet, so they get one before
 //! any page is shown.
 
+use jiff::Timestamp;
 use tokio_postgres::Row;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::task::{State, TaskName};
@@ -10,6 +11,7 @@ use tollgate_vault::brief::{HEAD, UNREADABLE, urgency_of};
 use tollgate_vault::state::Slot;
 use tollgate_vault::store::QueuePage;
 
+use crate::fields::time;
 use crate::link::Failure;
 use crate::listing::summary;
 use crate::pool::{AnswerTime, DbLinks};
@@ -24,13 +26,13 @@ macro_rules! page {
     ($limit:literal) => {
         concat!(
             "select 0::bigint, 0::bigint, id, name, state, agent, version, substring(text for $1),
-                (extract(epoch from modified_at) * 1000000)::bigint, urgency
+                modified_at, urgency
             from (
                 (select * from tasks where state in ('Needs_Action', 'Approved') and urgency is null limit 1000)
                 union all
                 (select * from tasks where state in ('Needs_Action', 'Approved') and urgency is not null
                     and (urgency, modified_at, name collate \"C\", state collate \"C\")
-                        > ($2, timestamptz 'epoch' + $3::bigint * interval '1 microsecond', $4, $5)
+                        > ($2, $3, $4, $5)
                     order by urgency, modified_at, name collate \"C\", state collate \"C\" limit ",
             $limit,
             ")
@@ -103,8 +105,7 @@ fn rank(links: &DbLinks, rows: &[&Row]) -> Result<()> {
 /// A place in the index.
 struct QueueCursor<'a> {
     urgency: &'a str,
-    /// In microseconds.
-    modified: i64,
+    modified: Timestamp,
     state: &'a str,
     name: &'a str,
 }
@@ -113,16 +114,16 @@ impl<'a> QueueCursor<'a> {
     /// The place of a cursor; `None` if it is not one of this store. The empty one comes before every task.
     fn read(cursor: &'a str) -> Option<Self> {
         if cursor.is_empty() {
-            return Some(Self { urgency: "", modified: 0, state: "", name: "" });
+            return Some(Self { urgency: "", modified: Timestamp::UNIX_EPOCH, state: "", name: "" });
         }
         let mut parts = cursor.splitn(4, '/');
         let mut next = || parts.next();
-        let (urgency, modified, state) = (next()?, next()?.parse().ok()?, next()?);
+        let (urgency, modified, state) = (next()?, Timestamp::from_microsecond(next()?.parse().ok()?).ok()?, next()?);
         Some(Self { urgency, modified, state, name: next()? })
     }
 
     fn text_of(row: &Row) -> String {
-        let (urgency, modified): (&str, i64) = (row.get(9), row.get(8));
+        let (urgency, modified): (&str, _) = (row.get(9), time(row, 8).as_microsecond());
         format!("{urgency}/{modified}/{}/{}", row.get::<_, &str>(4), row.get::<_, &str>(3))
     }
 }

@@ -46,14 +46,14 @@ const TAKE: &str = "select take_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $1
 
 /// Tells the listeners of the step that this connection has just taken. It reads no table: then this transaction might have to
 /// wait for the disk.
-const TELL: &str = "select pg_notify($2, told) from unnest($3::text[]) told where current_setting('tollgate.step', true) = $1";
+const TELL: &str = "select pg_notify($2, $3) where current_setting('tollgate.step', true) = $1";
 
 /// A line that is missing for longer than this is waited for. Commits take less, so writers rarely have to wait with us.
 const GAP: Duration = Duration::from_millis(500);
 
 /// Tasks in progress without a claim, with an expired lease, or with a held claim of this process, whose lock may be gone.
 const SUSPECTS: &str = "select 0::bigint, 0::bigint, id, name, state, agent, version, text,
-        (extract(epoch from modified_at) * 1000000)::bigint
+        modified_at
     from tasks where state = 'In_Progress'
         and (claim is null or lease_until < lease_clock() or record -> 'claim' ->> 'lock' = $1)";
 
@@ -108,7 +108,7 @@ impl PostgresStore {
         &self,
         id: &StepId,
         change: (&'static str, Params<'_>),
-        told: &[String],
+        told: &str,
     ) -> Result<Vec<Row>, Failure> {
         let channel = format!("tollgate_{}", self.links.options.schema);
         self.links.call_and(change, (TELL, &[&id.as_str(), &channel, &told]))
@@ -226,7 +226,7 @@ impl Store for PostgresStore {
                 &entries,
                 &urgency,
             ];
-            let told = [format!("{to_state}/{name}"), format!("-{in_state}/{}", step.task)];
+            let told = format!("{to_state}/{name}\n-{in_state}/{}", step.task);
             self.change(&step.id, (TAKE, params), &told)
         };
         let taken = match take(&step.task) {
@@ -255,7 +255,7 @@ impl Store for PostgresStore {
     fn add(&self, id: &StepId, task: &TaskName, text: &[u8], _now: Timestamp) -> Result<StepOutcome> {
         let sql = "select add_task($1, $2, $3, $4)";
         let params: Params<'_> = &[&id.as_str(), &task.as_str(), &text, &urgency_of(text)];
-        let rows = match self.change(id, (sql, params), &[format!("{}/{task}", State::NeedsAction)]) {
+        let rows = match self.change(id, (sql, params), &format!("{}/{task}", State::NeedsAction)) {
             Ok(rows) => rows,
             Err(Failure::Lost(fault)) => return Ok(StepOutcome::Unknown(fault)),
             Err(failure) => return Err(failure.fault()),

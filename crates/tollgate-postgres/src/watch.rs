@@ -55,9 +55,7 @@ fn run(links: &DbLinks, states: &[State], wake: &Wake, mut stopped: Receiver<()>
         let hand_on = || -> Option<Listen> {
             let (states, wake) = (states.to_vec(), Arc::clone(wake));
             Some(Box::new(move |heard: &Notification| {
-                if let Some(hint) = hint(heard.payload(), &states) {
-                    wake(hint);
-                }
+                heard.payload().lines().filter_map(|told| hint(told, &states)).for_each(|hint| wake(hint));
             }))
         };
         if let Ok(mut link) = links.connect(hand_on)
@@ -101,14 +99,14 @@ fn step_numbers(link: &mut DbLink, links: &DbLinks) -> Result<StepNumbers, Failu
     }
 }
 
-/// What a notification says: `STATE/NAME` of a task that is there now, and `-STATE/NAME` of one that a step has taken from there.
-fn hint(payload: &str, states: &[State]) -> Option<Hint> {
+/// What a line of a notification says: `STATE/NAME` of a task that is there now, and `-STATE/NAME` of one that a step has taken from there.
+fn hint(told: &str, states: &[State]) -> Option<Hint> {
     // A worker looks at what has come. If it looked at what has gone, each claim would cost a look of every worker.
-    let (payload, noticed) = match payload.strip_prefix('-') {
+    let (told, noticed) = match told.strip_prefix('-') {
         Some(left) => (left, Noticed::Touched),
-        None => (payload, Noticed::MovedIn),
+        None => (told, Noticed::MovedIn),
     };
-    let (state, name) = payload.split_once('/')?;
+    let (state, name) = told.split_once('/')?;
     let state: State = state.parse().ok()?;
     match TaskName::of_file(name) {
         _ if !states.contains(&state) => None,

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 
 use super::folder_view::{FolderView, ViewTrouble};
 use super::notes::{BegunWrite, ShownTask};
+use super::view_files::{LONGEST_FILE, too_long};
 use crate::folder::disk::{Exchanged, Moved};
 use crate::state::{Slot, State};
 use crate::store::Task;
@@ -43,7 +44,10 @@ impl FolderView {
             let store = self.vault.store();
             let found = store.get(task, Some(state), self.now()).map_err(ViewTrouble::ByStore)?;
             let Some(found) = found else { return Ok(None) };
-            if let Some(text) = store.read(&found, u64::MAX).map_err(ViewTrouble::ByStore)? {
+            if let Some(text) = store.read(&found, LONGEST_FILE + 1).map_err(ViewTrouble::ByStore)? {
+                if text.len() as u64 > LONGEST_FILE {
+                    return Err(too_long("its text in the store", "shorten it there").into());
+                }
                 let sha256 = Digest::of(&text);
                 return Ok(Some(Fetched { task: found, text, sha256 }));
             }

@@ -241,6 +241,29 @@ fn a_file_that_somebody_is_still_writing_is_not_taken() {
     assert!(!slow.path("Needs_Action/quick.md").exists() && slow.told().is_empty());
 }
 
+#[test]
+fn a_file_that_is_too_long_for_a_task_is_reported_and_left_alone() {
+    let elsewhere = Elsewhere::new();
+    elsewhere.bring("x", State::NeedsAction);
+    let mut machine = Machine::new(&elsewhere);
+    let long = File::options().write(true).open(machine.path("Needs_Action/x.md")).unwrap();
+    long.set_len((16 << 20) + 1).unwrap();
+    machine.puts("Needs_Action/y.md", "another\n");
+    for name in ["x", "y"] {
+        machine.hears_of(name);
+    }
+    assert!(machine.view.work().unwrap().is_some(), "it looks again");
+    assert_eq!(elsewhere.engine.all()["Needs_Action/y.md"], "another\n", "the others go on");
+    let told = machine.told();
+    assert!(told.len() == 1 && told[0].contains("`Needs_Action/x.md` has more than 16 MiB"), "{told:?}");
+    long.set_len(3).unwrap();
+    drop(long);
+    machine.hears_of("x");
+    machine.view.work().unwrap();
+    assert_eq!(elsewhere.engine.all()["Needs_Action/x.md"], "as ");
+    assert_eq!(machine.told(), [""; 0]);
+}
+
 fn eventually<T>(mut found: impl FnMut() -> Option<T>) -> T {
     let mut pauses = Pauses::lasting(Duration::from_secs(30));
     loop {

@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tollgate_base::lock::Pauses;
+use tollgate_base::settings::Durability;
 use tollgate_vault::State;
 use tollgate_vault::store::{Hint, Noticed};
-use tollgate_vault::view::{ViewNews, findings};
+use tollgate_vault::view::{Maintainer, ViewNews, ViewOptions, findings};
 
 use super::machine::{Elsewhere, Machine, now, task};
 
@@ -291,6 +292,29 @@ fn one_process_maintains_the_folders_and_when_it_ends_the_next_goes_on() {
     let second = eventually(next);
     assert_eq!(second.all(), elsewhere.engine.all());
     assert_eq!(second.all()["Needs_Action/x.md"], "changed while nobody looked\n");
+}
+
+#[test]
+fn a_folder_that_is_removed_and_made_again_is_still_looked_at() {
+    let elsewhere = Elsewhere::new();
+    elsewhere.bring("x", State::NeedsAction);
+    let folder = tempfile::tempdir().unwrap();
+    let options = ViewOptions {
+        folder: folder.path().to_owned(),
+        settle: Duration::ZERO,
+        durability: Durability::Fast,
+        now,
+        tell: Arc::new(|_| ()),
+    };
+    let _maintains = Maintainer::start(elsewhere.vault.clone(), options).unwrap();
+    let there = folder.path().join("Needs_Action");
+    eventually(|| there.join("x.md").exists().then_some(()));
+    fs::remove_dir_all(&there).unwrap();
+    eventually(|| there.join("x.md").exists().then_some(()));
+    for name in ["y", "z"] {
+        fs::write(there.join(name).with_extension("md"), "new\n").unwrap();
+        eventually(|| elsewhere.engine.all().contains_key(&format!("Needs_Action/{name}.md")).then_some(()));
+    }
 }
 
 /// The number of calls that one change by an agent, by a person, and a look at everything cost among this number of tasks.

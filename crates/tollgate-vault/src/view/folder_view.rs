@@ -37,7 +37,7 @@ pub struct ViewOptions {
     pub tell: Arc<dyn Fn(&Notice) + Send + Sync>,
 }
 
-/// The folders of a machine, kept like the tasks of a store. The process that has this value maintains them.
+/// The folders of a machine, kept in step with a store. The process that has this value maintains them.
 pub struct FolderView {
     pub(super) vault: Vault,
     pub(super) options: ViewOptions,

@@ -1,4 +1,4 @@
-//! The folder view: the folders of a machine, kept like the tasks of a store that is elsewhere.
+//! The folder view: the folders of a machine, kept in step with a store that is elsewhere.
 //!
 //! The store, an engine, is the source of truth. The folders `Needs_Action/`, `In_Progress/<agent>/` and so on show what it
 //! has, and people still move, edit and add files in them. Each such change becomes a step that is compared with what the

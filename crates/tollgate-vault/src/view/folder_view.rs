@@ -44,6 +44,8 @@ pub struct FolderView {
     pub(super) files: ViewFiles,
     pub(super) notes: ViewNotes,
     pub(super) to_do: ToDo,
+    /// Files that the view has replaced or removed, and when: a person may have them open in an editor.
+    pub(super) replaced: BTreeMap<(TaskName, State), Instant>,
     _lock: Lock,
 }
 
@@ -96,7 +98,7 @@ impl FolderView {
             in_folder: State::ALL.into_iter().collect(),
             ..ToDo::default()
         };
-        let mut view = Self { vault, options, files, notes, to_do, _lock: lock };
+        let mut view = Self { vault, options, files, notes, to_do, replaced: BTreeMap::new(), _lock: lock };
         for begun in view.notes.all_begun() {
             view.finish(&begun)?;
         }

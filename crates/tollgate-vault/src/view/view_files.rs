@@ -154,6 +154,15 @@ impl ViewFiles {
         Ok(Some(to))
     }
 
+    /// Writes a text to the place where a person finds it.
+    pub(super) fn keep_text(&self, text: &[u8], task: &TaskName) -> Result<PathBuf> {
+        let folder = aside_folder(&self.folder);
+        let to = folder.join(task.beside(&random_id()?).as_str());
+        self.disk.create(&to, text)?;
+        self.disk.sync_folder(&folder)?;
+        Ok(to)
+    }
+
     /// Whether this file has exactly these bytes and nobody can be writing to it any more.
     pub(super) fn is_settled(&self, path: &Path, expected: &[Option<Digest>]) -> Result<bool> {
         let Some((file, found)) = open_task(path, OFlags::RDONLY)? else { return Ok(true) };

@@ -35,6 +35,40 @@ fn of_two_people_who_edit_one_task_one_wins_and_the_copy_of_the_other_is_kept() 
 }
 
 #[test]
+fn a_save_over_a_text_that_the_person_may_not_have_seen_keeps_that_text() {
+    let elsewhere = Elsewhere::new();
+    let (mut one, mut other) = (Machine::new(&elsewhere), Machine::new(&elsewhere));
+    for (name, leaves) in [("x", false), ("y", true)] {
+        elsewhere.bring(name, State::NeedsAction);
+        let (there, away) = (format!("Needs_Action/{name}.md"), format!("Rejected/{name}.md"));
+        one.follow();
+        other.follow();
+        // A person on `one` has the file open from now on.
+        if leaves {
+            other.moves(&there, &away);
+            other.follow();
+            one.follow();
+            other.moves(&away, &there);
+            other.follow();
+        }
+        other.puts(&there, "as the other wants it\n");
+        other.follow();
+        one.follow();
+        assert_eq!(one.told(), [""; 0]);
+        for text in ["as one wants it\n", "as one wants it now\n"] {
+            one.puts(&there, text);
+            one.follow();
+            assert_eq!(elsewhere.engine.all()[&there], text);
+        }
+        let told = one.told();
+        assert!(told.len() == 1 && told[0].contains("that somebody else had just made"), "{told:?}");
+        let kept = one.kept();
+        assert!(kept.iter().all(|kept| kept == b"as the other wants it\n"), "{kept:?}");
+        assert_eq!(kept.len(), 1 + usize::from(leaves));
+    }
+}
+
+#[test]
 fn of_two_people_who_move_one_task_one_wins_and_both_machines_agree() {
     let elsewhere = Elsewhere::new();
     elsewhere.bring("x", State::PendingApproval);

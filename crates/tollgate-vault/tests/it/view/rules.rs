@@ -309,7 +309,10 @@ fn a_folder_that_is_removed_and_made_again_is_still_looked_at() {
     let _maintains = Maintainer::start(elsewhere.vault.clone(), options).unwrap();
     let there = folder.path().join("Needs_Action");
     eventually(|| there.join("x.md").exists().then_some(()));
-    fs::remove_dir_all(&there).unwrap();
+    // In one act, or the file would be back before its folder is removed.
+    let old = folder.path().join("old");
+    fs::rename(&there, &old).unwrap();
+    fs::remove_dir_all(old).unwrap();
     eventually(|| there.join("x.md").exists().then_some(()));
     for name in ["y", "z"] {
         fs::write(there.join(name).with_extension("md"), "new\n").unwrap();

@@ -57,7 +57,7 @@ impl LoggedVault {
         });
     }
 
-    /// As long as the answer lives, this process keeps the folders of this machine like the tasks of the engine, unless another
+    /// As long as the answer lives, this process keeps the folders of this machine in step with the engine, unless another
     /// process does. `None`: the settings do not ask for it.
     pub(crate) fn keep_view(&self) -> Result<Option<Maintainer>> {
         self.view_options().map(|options| Maintainer::start(self.vault.clone(), options)).transpose()

@@ -178,7 +178,7 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// How the folders of this machine are kept like the tasks of the engine; `None` if they are not.
+    /// How the folders of this machine are kept in step with the engine; `None` if they are not.
     pub fn view_options(
         &self,
         now: fn() -> Timestamp,

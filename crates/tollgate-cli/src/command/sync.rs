@@ -1,4 +1,4 @@
-//! `tollgate sync`: synchronises once with the git remote, or keeps the folders like the tasks of an engine.
+//! `tollgate sync`: synchronises once with the git remote, or keeps the folders in step with an engine.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ Example
   tollgate sync --json | jq .followed
   tollgate sync --follow")]
 pub(crate) struct SyncArgs {
-    /// Keep the folders of this machine like the tasks of the engine, until a signal
+    /// Keep the folders of this machine in step with the engine, until a signal
     #[arg(long)]
     follow: bool,
 }
@@ -85,15 +85,16 @@ fn follow(invocation: &Invocation, tasks: &LoggedVault) -> Result<Answer, CliErr
 /// Makes the folders and the engine agree once. Files that somebody is still writing are waited for, for a moment.
 fn one_round(tasks: &LoggedVault, options: ViewOptions) -> Result<Answer, CliError> {
     let until = Instant::now() + 2 * options.settle + Duration::from_secs(1);
-    let is_ours = match tasks.open_view(options)? {
-        Some(mut view) => {
-            while let Some(wait) = view.work()?.filter(|wait| Instant::now() + *wait <= until) {
-                std::thread::sleep(wait);
-            }
-            true
-        }
-        None => false,
+    let Some(mut view) = tasks.open_view(options)? else {
+        let json = json!({"view": "kept_by_another_process", "unfinished": []});
+        return Ok(Answer::Done(Said {
+            words: words::VIEW_KEPT_ELSEWHERE.to_owned(),
+            json,
+            ..Said::default()
+        }));
     };
-    let json = json!({"view": if is_ours { "up_to_date" } else { "kept_by_another_process" }});
-    Ok(Answer::Done(Said { words: words::view_round(is_ours).to_owned(), json, ..Said::default() }))
+    let unfinished = view.work_until(until)?;
+    let word = if unfinished.is_empty() { "up_to_date" } else { "unfinished" };
+    let json = json!({"view": word, "unfinished": unfinished});
+    Ok(Answer::Done(Said { words: words::view_round(&unfinished), json, ..Said::default() }))
 }

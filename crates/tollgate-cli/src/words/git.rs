@@ -74,15 +74,21 @@ pub(crate) fn view_notice(notice: &Notice) -> String {
 }
 
 pub(crate) fn keeps_view(view: &Viewpoint, folder: &Path) -> String {
-    format!("keeping `{}` like the tasks of the engine, until a signal\n", shown(view, folder))
+    format!("keeping `{}` in step with the engine, until a signal\n", shown(view, folder))
 }
 
-pub(crate) fn view_round(is_ours: bool) -> &'static str {
-    if is_ours {
-        "the folders and the engine agree"
-    } else {
-        "another process keeps the folders like the tasks of the engine"
+pub(crate) const VIEW_KEPT_ELSEWHERE: &str = "another process is keeping the folders in step with the engine";
+
+pub(crate) fn view_round(unfinished: &[TaskName]) -> String {
+    if unfinished.is_empty() {
+        return "the folders and the engine agree".to_owned();
     }
+    let names: Vec<String> = unfinished.iter().map(|task| format!("`{}`", plain(task.as_str()))).collect();
+    format!(
+        "the folders and the engine agree, except for files that are still being written or cannot be read: {}\n\
+         hint: run `tollgate sync` again when these files are complete",
+        names.join(", ")
+    )
 }
 
 /// The doctor's findings about the store.

@@ -41,8 +41,8 @@ pub(crate) use doctor::{diagnosis, finding};
 pub(crate) use error::{error, error_json};
 pub(crate) use export::{export_notice, exported};
 pub(crate) use git::{
-    fenced_off, keeps_view, may_be_old, not_following, put_aside, silent_for_a_lease, slept_for_a_lease,
-    synced, together, view_notice, view_round,
+    VIEW_KEPT_ELSEWHERE, fenced_off, keeps_view, may_be_old, not_following, put_aside, silent_for_a_lease,
+    slept_for_a_lease, synced, together, view_notice, view_round,
 };
 pub(crate) use greeting::hook_greeting;
 pub(crate) use hook::{hook_fault, hook_lost, hook_people_only, hook_refused, unknown_shell};

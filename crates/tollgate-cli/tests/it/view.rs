@@ -1,10 +1,12 @@
 //! The folders of machines that share an engine, as whole programs. Each engine plays these stories.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 
 use rustix::process::Signal;
+use serde_json::json;
 
 use crate::serve::Served;
 use crate::world::{Process, World, until};
@@ -133,15 +135,23 @@ pub(crate) fn workers_and_servers(url: &str) {
     let (one, other) = (machine(url), machine(url));
     one.run("sync").is(0);
     fs::write(one.path("vault/Needs_Action/x.md"), "by hand\n").unwrap();
+    fs::write(one.path("vault/STALE.md"), "of an outage that is over\n").unwrap();
     one.run("sync").is(0);
-    assert_eq!(one.json("task list")[0]["task"], "x.md");
-    other.json("sync");
+    assert_eq!((shown(&one, "STALE.md"), one.json("task list")[0]["task"].as_str()), (None, Some("x.md")));
+    assert_eq!(other.json("sync"), json!({"view": "up_to_date", "unfinished": []}));
+    let written = File::options().append(true).open(other.path("vault/Needs_Action/x.md")).unwrap();
+    (&written).write_all(b"more\n").unwrap();
+    assert_eq!(other.json("sync"), json!({"view": "unfinished", "unfinished": ["x.md"]}));
+    let said = other.run("sync").is(0);
+    assert!(said.stdout().contains("agree, except for") && said.stdout().contains("`x.md`"), "{said}");
+    written.set_len(8).unwrap();
+    drop(written);
     assert_eq!(shown(&other, "Needs_Action/x.md").as_deref(), Some("by hand\n"));
     let served = Served::new(&other, &[]);
     let _works = one.tollgate(["work", "--agent", "blue", "--", "true"]).starts();
     until_shown(&one, "Done/x.md");
     until_shown(&other, "Done/x.md");
-    assert!(other.run("sync").is(0).stdout().contains("another process keeps the folders"), "{url}");
+    assert!(other.run("sync").is(0).stdout().contains("another process is keeping the folders"), "{url}");
     drop(served);
     let folder = World::new();
     folder.run("init --vault").is(0);

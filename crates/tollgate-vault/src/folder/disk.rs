@@ -200,7 +200,10 @@ impl Disk {
     /// A file's bytes survive a power cut from here on.
     pub(crate) fn sync(&self, file: &File, path: &Path) -> Result<()> {
         match self.durability {
-            Durability::Durable => file.sync_data().at("flush", path),
+            Durability::Durable => {
+                self.point("flush").at("flush", path)?;
+                file.sync_data().at("flush", path)
+            }
             Durability::Fast => Ok(()),
         }
     }

@@ -37,13 +37,15 @@ pub struct ViewOptions {
     pub tell: Arc<dyn Fn(&Notice) + Send + Sync>,
 }
 
-/// The folders of a machine, kept like the tasks of a store. The process that has this value maintains them.
+/// The folders of a machine, kept in step with a store. The process that has this value maintains them.
 pub struct FolderView {
     pub(super) vault: Vault,
     pub(super) options: ViewOptions,
     pub(super) files: ViewFiles,
     pub(super) notes: ViewNotes,
     pub(super) to_do: ToDo,
+    /// Files that the view has replaced or removed, and when: a person may have them open in an editor.
+    pub(super) replaced: BTreeMap<(TaskName, State), Instant>,
     _lock: Lock,
 }
 
@@ -96,7 +98,7 @@ impl FolderView {
             in_folder: State::ALL.into_iter().collect(),
             ..ToDo::default()
         };
-        let mut view = Self { vault, options, files, notes, to_do, _lock: lock };
+        let mut view = Self { vault, options, files, notes, to_do, replaced: BTreeMap::new(), _lock: lock };
         for begun in view.notes.all_begun() {
             view.finish(&begun)?;
         }

@@ -89,6 +89,24 @@ struct Watches {
 }
 
 impl FolderView {
+    /// Works until nothing is left to do, or until this time, and marks the folders as out of date or as up to date, as a
+    /// maintainer does. Returns the tasks that are left: somebody still writes their files, or something is wrong with them.
+    pub fn work_until(&mut self, until: Instant) -> Result<Vec<TaskName>> {
+        let worked = self.all_work_until(until);
+        match &worked {
+            Ok(_) => self.fresh()?,
+            Err(fault) => self.stale(fault),
+        }
+        worked
+    }
+
+    fn all_work_until(&mut self, until: Instant) -> Result<Vec<TaskName>> {
+        while let Some(wait) = self.work()?.filter(|wait| Instant::now() + *wait <= until) {
+            thread::sleep(wait);
+        }
+        Ok(self.to_do.later.keys().cloned().collect())
+    }
+
     fn maintain(mut self, news: &Receiver<Option<ViewNews>>, sender: &Sender<Option<ViewNews>>) {
         let (mut watches, mut pause) = (None, PAUSES.0);
         let (mut asked, mut compared) = (Instant::now(), Instant::now());

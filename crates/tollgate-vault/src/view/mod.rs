@@ -1,9 +1,10 @@
-//! The folder view: the folders of a machine, kept like the tasks of a store that is elsewhere.
+//! The folder view: the folders of a machine, kept in step with a store that is elsewhere.
 //!
 //! The store, an engine, is the source of truth. The folders `Needs_Action/`, `In_Progress/<agent>/` and so on show what it
 //! has, and people still move, edit and add files in them. Each such change becomes a step that is compared with what the
 //! person saw: the text that the view last wrote there. If the store has another text by now, the person's file is set aside
-//! and they are told.
+//! and they are told. What an editor shows is not known: who saves over a text that the view has only just written gets a copy
+//! of that text.
 //!
 //! One process for each machine maintains the view, under a kernel lock; one thread of it does both directions, so the two
 //! never cross. Everything here works over [`crate::store::Store`] alone.

@@ -4,7 +4,8 @@
 //! was there and what will be there; a process that dies in between leaves no doubt about whose bytes are on disk. Before it
 //! adds a task, it notes the id of that step, so that the next process repeats the same step and adds nothing twice.
 //!
-//! Notes that were lost are no danger: the view then compares the files with the store.
+//! If all notes are lost, the view compares the files with the store. Only a file in `Needs_Action` needs its note: without one
+//! it is a new task, unless the store still has it there.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -205,15 +206,25 @@ impl ViewNotes {
 
     /// The view is about to change a file.
     pub(super) fn begin(&mut self, begun: BegunWrite) -> Result<()> {
-        // Otherwise a power failure could leave a person's bytes in the stage and nothing that says whose they are.
-        let is_fresh = begun.was.is_none();
-        let durability = if is_fresh { Durability::Fast } else { Durability::Durable };
+        // Otherwise a power failure could leave a person's bytes in the stage and nothing that says whose they are, or a file
+        // in `Needs_Action` without a note.
+        let is_flushed = begun.was.is_some() || begun.slot == Slot::NEEDS_ACTION;
+        let durability = if is_flushed { Durability::Durable } else { Durability::Fast };
         self.write(NoteLine::Begun(begun), durability)
     }
 
-    /// This is on disk now.
+    /// This is on disk now. The first note of a file in `Needs_Action` is flushed: a file there without a note is a new task,
+    /// so if a power failure took the note, a task that was done elsewhere in the meantime would be added again.
     pub(super) fn put(&mut self, shown: ShownTask) -> Result<()> {
-        self.write(NoteLine::Shown(shown), Durability::Fast)
+        let is_first = shown.slot == Slot::NEEDS_ACTION && !self.has_note_in_needs_action(&shown.task);
+        let durability = if is_first { Durability::Durable } else { Durability::Fast };
+        self.write(NoteLine::Shown(shown), durability)
+    }
+
+    fn has_note_in_needs_action(&self, task: &TaskName) -> bool {
+        self.adding.contains_key(task)
+            || self.begun.contains_key(&(task.clone(), State::NeedsAction))
+            || self.get(task, State::NeedsAction).is_some()
     }
 
     /// Nothing of this task is on disk in this state.

@@ -28,6 +28,16 @@ pub enum Notice {
         /// Why.
         why: String,
     },
+    /// A person's file became a change of the task, but they may not have seen the text that it replaced: the view had
+    /// shown it only shortly before. That text is kept.
+    Unseen {
+        /// The task.
+        task: TaskName,
+        /// Where it is.
+        slot: Slot,
+        /// Where the replaced text is.
+        path: PathBuf,
+    },
     /// A person's move was undone.
     PutBack {
         /// The task.
@@ -66,6 +76,12 @@ impl fmt::Display for Notice {
             Self::SetAside { task, slot, path, why } => {
                 write!(f, "the file `{slot}/{task}` was set aside: {why}; it is kept in `{}`", path.display())
             }
+            Self::Unseen { task, slot, path } => write!(
+                f,
+                "the file `{slot}/{task}` was saved over a change that somebody else had just made; the text before it is kept \
+                 in `{}`: see whether yours needs that change",
+                path.display()
+            ),
             Self::PutBack { task, to, why } => write!(f, "the move of `{task}` to `{to}` was undone: {why}"),
             Self::Restored { task, slot } => {
                 write!(

@@ -121,7 +121,7 @@ impl FolderView {
     }
 
     /// Gives the task in the store the text of this file.
-    fn rewrite(&self, found: &Fetched, file: &LocalFile) -> Result<TakenByHand, ViewTrouble> {
+    fn rewrite(&mut self, found: &Fetched, file: &LocalFile) -> Result<TakenByHand, ViewTrouble> {
         if let Slot::InProgress(agent) = &found.task.slot {
             return Ok(TakenByHand::No(format!("`{agent}` is working on the task")));
         }
@@ -129,7 +129,12 @@ impl FolderView {
             Err(_) => Ok(TakenByHand::No("its text is not UTF-8".to_owned())),
             Ok(text) if text.trim().is_empty() => Ok(TakenByHand::No("a task needs some text".to_owned())),
             Ok(text) => {
-                self.take(&found.task, decisions::rewrite(&found.task, found.sha256, text, self.now()))
+                let step = decisions::rewrite(&found.task, found.sha256, text, self.now());
+                let taken = self.take(&found.task, step)?;
+                if matches!(taken, TakenByHand::Yes) {
+                    self.keep_unseen(found)?;
+                }
+                Ok(taken)
             }
         }
     }

@@ -4,12 +4,14 @@
 //! the two are exchanged, and the replaced one is looked at again before it is deleted. If a person was faster, their bytes
 //! are kept.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
 use super::folder_view::{FolderView, ViewTrouble};
 use super::notes::{BegunWrite, ShownTask};
+use super::notice::Notice;
+use super::view_files::{LONGEST_FILE, too_long};
 use crate::folder::disk::{Exchanged, Moved};
 use crate::state::{Slot, State};
 use crate::store::Task;
@@ -21,6 +23,10 @@ use tollgate_base::task::TaskName;
 
 /// The pause before a task is looked at again that somebody changed at this moment.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// For how long a person who saves a file may have opened it before the view replaced it. Longer than most people edit a task;
+/// somebody who did see the new text gets a copy that they do not need.
+const OPEN: Duration = Duration::from_secs(600);
 
 /// A task of the store with its text.
 pub(super) struct Fetched {
@@ -43,7 +49,10 @@ impl FolderView {
             let store = self.vault.store();
             let found = store.get(task, Some(state), self.now()).map_err(ViewTrouble::ByStore)?;
             let Some(found) = found else { return Ok(None) };
-            if let Some(text) = store.read(&found, u64::MAX).map_err(ViewTrouble::ByStore)? {
+            if let Some(text) = store.read(&found, LONGEST_FILE + 1).map_err(ViewTrouble::ByStore)? {
+                if text.len() as u64 > LONGEST_FILE {
+                    return Err(too_long("its text in the store", "shorten it there").into());
+                }
                 let sha256 = Digest::of(&text);
                 return Ok(Some(Fetched { task: found, text, sha256 }));
             }
@@ -74,7 +83,10 @@ impl FolderView {
         let here = self.files.look(task, slot, self.now())?.map(|file| file.sha256);
         let was = match (here, &known) {
             (Some(here), _) if here == *sha256 => return self.note(task, slot, here.into(), *modified),
-            (Some(here), Some(known)) if here == known.sha256 => Some(here),
+            (Some(here), Some(known)) if here == known.sha256 => {
+                self.may_be_open(task, slot.state());
+                Some(here)
+            }
             // Nothing is in it that could be lost. If somebody is about to write to it, that file is kept.
             (Some(here), _) if here == Digest::of(b"") => Some(here),
             // A person was faster.
@@ -152,9 +164,26 @@ impl FolderView {
                 self.look_again(task, slot.state());
                 return Ok(());
             }
-            Some(_) => {}
+            Some(_) => self.may_be_open(task, slot.state()),
         }
         self.remove(task, slot, *sha256)
+    }
+
+    /// Remembers that a person may have this file open in an editor and does not see what is there from now on.
+    fn may_be_open(&mut self, task: &TaskName, state: State) {
+        self.replaced.retain(|_, since| since.elapsed() < OPEN);
+        self.replaced.insert((task.clone(), state), Instant::now());
+    }
+
+    /// Keeps a text that a person has just replaced, if they may not have seen it.
+    pub(super) fn keep_unseen(&mut self, replaced: &Fetched) -> Result<()> {
+        let Fetched { task: Task { name, slot, .. }, text, .. } = replaced;
+        let since = self.replaced.remove(&(name.clone(), slot.state()));
+        if since.is_some_and(|since| since.elapsed() < OPEN) {
+            let path = self.files.keep_text(text, name)?;
+            self.tell(&Notice::Unseen { task: name.clone(), slot: slot.clone(), path });
+        }
+        Ok(())
     }
 
     /// Removes a file that should have these bytes; if it has others, they are kept.

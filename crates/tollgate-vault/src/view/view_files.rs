@@ -12,7 +12,7 @@ use crate::folder::scan::{is_task, ready};
 use crate::state::{Slot, State};
 use crate::store::Ready;
 use tollgate_base::digest::Digest;
-use tollgate_base::error::{At, Result};
+use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::file::names_in;
 use tollgate_base::lock::nobody_writes;
 use tollgate_base::name::{Agent, random_id};
@@ -20,6 +20,10 @@ use tollgate_base::task::TaskName;
 
 /// The file that says that the view is out of date.
 pub(super) const STALE_MARK: &str = "STALE.md";
+
+/// The longest file that can be a task, in bytes. An author's text has at most 1 MiB; agents add drafts and notes. A file is read
+/// as a whole whenever something happens to it, so a longer one is not read at all.
+pub(super) const LONGEST_FILE: u64 = 16 << 20;
 
 /// Where a person finds the files that were set aside.
 pub(super) fn aside_folder(folder: &Path) -> PathBuf {
@@ -83,11 +87,14 @@ impl ViewFiles {
         private_folder(&self.folder).join("stage").join(name)
     }
 
-    /// The file at one place.
+    /// The file at one place. A fault if it is too long.
     pub(super) fn look(&self, task: &TaskName, slot: &Slot, now: Timestamp) -> Result<Option<LocalFile>> {
         let path = self.path(task, slot);
         let Some((file, found)) = open_task(&path, OFlags::RDONLY)? else { return Ok(None) };
-        let bytes = read(&file, 0, u64::MAX).at("read", &path)?;
+        if found.len() > LONGEST_FILE {
+            return Err(too_long(&format!("`{slot}/{task}`"), "move it to another folder"));
+        }
+        let bytes = read(&file, 0, LONGEST_FILE).at("read", &path)?;
         let after = file.metadata().at("look at", &path)?;
         let mut ready = ready(&after, self.settle, now);
         // Bytes that were read while somebody wrote may be half old and half new.
@@ -147,11 +154,23 @@ impl ViewFiles {
         Ok(Some(to))
     }
 
+    /// Writes a text to the place where a person finds it.
+    pub(super) fn keep_text(&self, text: &[u8], task: &TaskName) -> Result<PathBuf> {
+        let folder = aside_folder(&self.folder);
+        let to = folder.join(task.beside(&random_id()?).as_str());
+        self.disk.create(&to, text)?;
+        self.disk.sync_folder(&folder)?;
+        Ok(to)
+    }
+
     /// Whether this file has exactly these bytes and nobody can be writing to it any more.
     pub(super) fn is_settled(&self, path: &Path, expected: &[Option<Digest>]) -> Result<bool> {
-        let Some((file, _)) = open_task(path, OFlags::RDONLY)? else { return Ok(true) };
+        let Some((file, found)) = open_task(path, OFlags::RDONLY)? else { return Ok(true) };
+        if found.len() > LONGEST_FILE {
+            return Ok(false);
+        }
         let quiet = nobody_writes(file.try_clone().at("open", path)?).at("look at", path)?;
-        let sha256 = Digest::of(&read(&file, 0, u64::MAX).at("read", path)?);
+        let sha256 = Digest::of(&read(&file, 0, LONGEST_FILE).at("read", path)?);
         Ok(quiet && expected.contains(&Some(sha256)))
     }
 
@@ -179,4 +198,9 @@ impl ViewFiles {
         }
         Ok(was_stale)
     }
+}
+
+/// What is longer than [`LONGEST_FILE`], and what a person can do.
+pub(super) fn too_long(what: &str, to_do: &str) -> Fault {
+    Fault::invalid(format!("{what} has more than {} MiB, too much for a task: {to_do}", LONGEST_FILE >> 20))
 }

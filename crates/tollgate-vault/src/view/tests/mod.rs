@@ -1,6 +1,7 @@
 //! Death of the maintainer before every act on a file and around every step of the store, for everything that a person or an
 //! agent can do: the next maintainer goes on, nothing is lost, nothing is there twice.
 
+mod power_cut;
 mod scenes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,14 +14,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use self::scenes::{Scene, bring, scenes, task};
+use self::scenes::{Scene, bring, finish, scenes, task};
 use super::{FolderView, Notice, ViewOptions};
 use crate::event::{Entry, EventPage, MemoryJournal};
 use crate::folder::disk::Disk;
 use crate::folder::tests::{Died, Fate, Fates};
 use crate::folder::{FolderOptions, FolderStore};
-use crate::owner::{ClaimKind, ClaimRequest};
-use crate::rules::{Release, Terms};
+use crate::rules::Terms;
 use crate::state::State;
 use crate::step::{Step, StepOutcome};
 use crate::store::{Scan, Store, Task};
@@ -124,17 +124,20 @@ impl Machine {
     }
 
     fn open(&self, fates: Option<&Fates>) -> FolderView {
+        self.open_on(&Disk { fates: fates.cloned(), ..Disk::new(Durability::Fast) })
+    }
+
+    fn open_on(&self, disk: &Disk) -> FolderView {
         let told = Arc::clone(&self.told);
         let options = ViewOptions {
             folder: self.folder.path().to_owned(),
             settle: Duration::ZERO,
-            durability: Durability::Fast,
+            durability: disk.durability,
             now: Timestamp::now,
             tell: Arc::new(move |notice| {
                 told.lock().unwrap_or_else(PoisonError::into_inner).push(notice.clone());
             }),
         };
-        let disk = Disk { fates: fates.cloned(), ..Disk::new(Durability::Fast) };
         let mut pauses = Pauses::lasting(Duration::from_secs(30));
         loop {
             match FolderView::open_on(self.vault.clone(), disk.clone(), options.clone()).unwrap() {
@@ -300,11 +303,7 @@ fn a_new_file_whose_maintainer_died_is_one_task_even_if_it_was_done_in_between()
     for at in 0.. {
         let (machine, died) = play(&scene, at, false);
         if machine.stored().contains_key("Needs_Action/new.md") {
-            let request =
-                ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: true };
-            let claimed = machine.vault.claim(&task("new"), &request, Timestamp::now()).unwrap().unwrap();
-            let (id, done) = (&claimed.claim.id, Release::success());
-            machine.vault.release(&task("new"), id, &done, Timestamp::now()).unwrap().unwrap();
+            finish(&machine.vault, &task("new"));
         }
         machine.maintain(None);
         check(&scene, &machine, at);

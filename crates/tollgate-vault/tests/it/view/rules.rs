@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tollgate_base::lock::Pauses;
+use tollgate_base::settings::Durability;
 use tollgate_vault::State;
 use tollgate_vault::store::{Hint, Noticed};
-use tollgate_vault::view::{ViewNews, findings};
+use tollgate_vault::view::{Maintainer, ViewNews, ViewOptions, findings};
 
 use super::machine::{Elsewhere, Machine, now, task};
 
@@ -241,6 +242,29 @@ fn a_file_that_somebody_is_still_writing_is_not_taken() {
     assert!(!slow.path("Needs_Action/quick.md").exists() && slow.told().is_empty());
 }
 
+#[test]
+fn a_file_that_is_too_long_for_a_task_is_reported_and_left_alone() {
+    let elsewhere = Elsewhere::new();
+    elsewhere.bring("x", State::NeedsAction);
+    let mut machine = Machine::new(&elsewhere);
+    let long = File::options().write(true).open(machine.path("Needs_Action/x.md")).unwrap();
+    long.set_len((16 << 20) + 1).unwrap();
+    machine.puts("Needs_Action/y.md", "another\n");
+    for name in ["x", "y"] {
+        machine.hears_of(name);
+    }
+    assert!(machine.view.work().unwrap().is_some(), "it looks again");
+    assert_eq!(elsewhere.engine.all()["Needs_Action/y.md"], "another\n", "the others go on");
+    let told = machine.told();
+    assert!(told.len() == 1 && told[0].contains("`Needs_Action/x.md` has more than 16 MiB"), "{told:?}");
+    long.set_len(3).unwrap();
+    drop(long);
+    machine.hears_of("x");
+    machine.view.work().unwrap();
+    assert_eq!(elsewhere.engine.all()["Needs_Action/x.md"], "as ");
+    assert_eq!(machine.told(), [""; 0]);
+}
+
 fn eventually<T>(mut found: impl FnMut() -> Option<T>) -> T {
     let mut pauses = Pauses::lasting(Duration::from_secs(30));
     loop {
@@ -268,6 +292,32 @@ fn one_process_maintains_the_folders_and_when_it_ends_the_next_goes_on() {
     let second = eventually(next);
     assert_eq!(second.all(), elsewhere.engine.all());
     assert_eq!(second.all()["Needs_Action/x.md"], "changed while nobody looked\n");
+}
+
+#[test]
+fn a_folder_that_is_removed_and_made_again_is_still_looked_at() {
+    let elsewhere = Elsewhere::new();
+    elsewhere.bring("x", State::NeedsAction);
+    let folder = tempfile::tempdir().unwrap();
+    let options = ViewOptions {
+        folder: folder.path().to_owned(),
+        settle: Duration::ZERO,
+        durability: Durability::Fast,
+        now,
+        tell: Arc::new(|_| ()),
+    };
+    let _maintains = Maintainer::start(elsewhere.vault.clone(), options).unwrap();
+    let there = folder.path().join("Needs_Action");
+    eventually(|| there.join("x.md").exists().then_some(()));
+    // In one act, or the file would be back before its folder is removed.
+    let old = folder.path().join("old");
+    fs::rename(&there, &old).unwrap();
+    fs::remove_dir_all(old).unwrap();
+    eventually(|| there.join("x.md").exists().then_some(()));
+    for name in ["y", "z"] {
+        fs::write(there.join(name).with_extension("md"), "new\n").unwrap();
+        eventually(|| elsewhere.engine.all().contains_key(&format!("Needs_Action/{name}.md")).then_some(()));
+    }
 }
 
 /// The number of calls that one change by an agent, by a person, and a look at everything cost among this number of tasks.

@@ -1,9 +1,11 @@
 //! Two machines and one store: people at the same time, an outage, and random stories.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use tollgate_vault::State;
 use tollgate_vault::store::Hint;
@@ -30,6 +32,40 @@ fn of_two_people_who_edit_one_task_one_wins_and_the_copy_of_the_other_is_kept() 
     assert_eq!(other.kept(), [b"as the other wants it\n"]);
     let told = other.told();
     assert!(told.len() == 1 && told[0].contains("somebody else changed the task first"), "{told:?}");
+}
+
+#[test]
+fn a_save_over_a_text_that_the_person_may_not_have_seen_keeps_that_text() {
+    let elsewhere = Elsewhere::new();
+    let (mut one, mut other) = (Machine::new(&elsewhere), Machine::new(&elsewhere));
+    for (name, leaves) in [("x", false), ("y", true)] {
+        elsewhere.bring(name, State::NeedsAction);
+        let (there, away) = (format!("Needs_Action/{name}.md"), format!("Rejected/{name}.md"));
+        one.follow();
+        other.follow();
+        // A person on `one` has the file open from now on.
+        if leaves {
+            other.moves(&there, &away);
+            other.follow();
+            one.follow();
+            other.moves(&away, &there);
+            other.follow();
+        }
+        other.puts(&there, "as the other wants it\n");
+        other.follow();
+        one.follow();
+        assert_eq!(one.told(), [""; 0]);
+        for text in ["as one wants it\n", "as one wants it now\n"] {
+            one.puts(&there, text);
+            one.follow();
+            assert_eq!(elsewhere.engine.all()[&there], text);
+        }
+        let told = one.told();
+        assert!(told.len() == 1 && told[0].contains("that somebody else had just made"), "{told:?}");
+        let kept = one.kept();
+        assert!(kept.iter().all(|kept| kept == b"as the other wants it\n"), "{kept:?}");
+        assert_eq!(kept.len(), 1 + usize::from(leaves));
+    }
 }
 
 #[test]
@@ -95,6 +131,32 @@ fn in_an_outage_the_files_stay_and_what_people_did_is_compared_afterwards() {
     assert_eq!(other.all(), elsewhere.engine.all());
     assert_eq!(one.kept(), [b"in the outage\n"]);
     assert_eq!(elsewhere.engine.all()["Needs_Action/new.md"], "new in the outage\n");
+}
+
+#[test]
+fn one_round_marks_an_outage_and_its_end_and_names_the_tasks_that_are_left() {
+    let elsewhere = Elsewhere::new();
+    elsewhere.bring("x", State::NeedsAction);
+    let mut machine = Machine::new(&elsewhere);
+    let is_marked = |machine: &Machine| machine.path("STALE.md").exists();
+    let one_round = |machine: &mut Machine| {
+        machine.view.hear(ViewNews::Store(Hint::Everything));
+        machine.view.hear(ViewNews::Folder(Hint::Everything));
+        machine.view.work_until(Instant::now())
+    };
+    elsewhere.engine.is_down.store(true, Ordering::Relaxed);
+    assert!(one_round(&mut machine).is_err() && is_marked(&machine));
+    elsewhere.engine.is_down.store(false, Ordering::Relaxed);
+    assert_eq!(one_round(&mut machine).unwrap(), []);
+    assert!(!is_marked(&machine));
+    let told = machine.told();
+    assert!(told.len() == 2 && told[1].contains("up to date again"), "{told:?}");
+    let written = File::create(machine.path("Needs_Action/new.md")).unwrap();
+    (&written).write_all(b"half").unwrap();
+    assert_eq!(one_round(&mut machine).unwrap(), [task("new")]);
+    drop(written);
+    machine.finish();
+    assert_eq!(one_round(&mut machine).unwrap(), []);
 }
 
 /// People on two machines and agents elsewhere do random things. In the end both machines show what the store has, and every

@@ -46,6 +46,10 @@ const MAX_ANSWER: u64 = 1 << 31;
 /// The longest excerpt of a text for people, in bytes. The longest that etcd sends has about 400.
 const MAX_EXCERPT: usize = 600;
 
+/// What to do if the database of etcd has reached its quota.
+const MAKE_ROOM: &str =
+    "compact and defragment it, or raise `--quota-backend-bytes`; then run `etcdctl alarm disarm`";
+
 /// Why a call has no answer.
 #[derive(Debug)]
 pub(crate) enum CallError {
@@ -62,12 +66,16 @@ pub(crate) const MEMBERS: &str = "/v3/cluster/member/list";
 
 /// Codes of gRPC.
 mod code {
+    pub(super) const CANCELLED: i64 = 1;
+    pub(super) const UNKNOWN: i64 = 2;
     pub(super) const INVALID_ARGUMENT: i64 = 3;
     pub(super) const DEADLINE: i64 = 4;
     pub(super) const NOT_FOUND: i64 = 5;
     pub(super) const DENIED: i64 = 7;
+    pub(super) const EXHAUSTED: i64 = 8;
     pub(super) const PRECONDITION: i64 = 9;
     pub(super) const ABORTED: i64 = 10;
+    pub(super) const INTERNAL: i64 = 13;
     pub(super) const UNAVAILABLE: i64 = 14;
     pub(super) const UNAUTHENTICATED: i64 = 16;
 }
@@ -191,7 +199,7 @@ impl Client {
     pub(crate) fn keep_alive(&self, lease: i64, deadline: Duration) -> Called<bool> {
         let body = json!({ "ID": lease.to_string() });
         let answer: Streamed<LeaseAnswer> = self.call("/v3/lease/keepalive", &body, deadline)?;
-        Ok(answer.result.is_some_and(|lease| lease.ttl > 0))
+        Ok(answer.result.ttl > 0)
     }
 
     /// One call, with all nodes in turn until one answers or the time is over.
@@ -201,9 +209,8 @@ impl Client {
         body: &impl Serialize,
         deadline: Duration,
     ) -> Called<T> {
-        let unreadable =
-            |why: &dyn std::fmt::Display| CallError::Refused { code: 0, message: why.to_string() };
-        let body = serde_json::to_vec(body).map_err(|error| unreadable(&error))?;
+        let body = serde_json::to_vec(body)
+            .map_err(|error| CallError::Refused { code: 0, message: error.to_string() })?;
         // Right after a call in vain, the next ones wait only for a moment: a command that makes several calls must not wait
         // for each of them.
         let silent = *self.silent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -213,9 +220,9 @@ impl Client {
         loop {
             let number = self.current.load(Ordering::Relaxed) % self.nodes.len();
             let failed = match self.try_call(number, path, &body, over) {
-                Ok(text) => {
+                Ok(answer) => {
                     *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = None;
-                    return serde_json::from_slice(&text).map_err(|error| unreadable(&error));
+                    return Ok(answer);
                 }
                 // The token is too old, or the rights of its user have changed.
                 Err(Failed::Said { code, message })
@@ -231,9 +238,15 @@ impl Client {
                 Err(failed) => failed,
             };
             let why = match failed {
-                Failed::Said { code: code::UNAVAILABLE | code::DEADLINE | code::ABORTED, message } => {
+                Failed::Said { code, message } if may_pass(code, &message) => {
                     was_sent = true;
                     message
+                }
+                // A transaction that reaches the quota while it is carried out gets this answer, too.
+                Failed::Said { code: code::EXHAUSTED, message } if message.contains("space exceeded") => {
+                    let what = format!("{message}: {MAKE_ROOM}");
+                    let fault = Fault::Unreachable { remote: self.shown.clone(), what };
+                    return Err(CallError::Unanswered(fault));
                 }
                 // An earlier try may have been carried out, so this refusal does not say that nothing was changed.
                 Failed::Said { message, .. } if was_sent => {
@@ -263,7 +276,13 @@ impl Client {
     }
 
     /// One try, which is over when the call is. The node must begin to answer soon; a large answer may take longer.
-    fn try_call(&self, number: usize, path: &str, body: &[u8], over: Instant) -> Tried<Vec<u8>> {
+    fn try_call<T: DeserializeOwned>(
+        &self,
+        number: usize,
+        path: &str,
+        body: &[u8],
+        over: Instant,
+    ) -> Tried<T> {
         self.check_version(number, over)?;
         let token = self.token(number, over)?;
         let left = left_until(over)?;
@@ -271,7 +290,11 @@ impl Client {
         let mut answer = self.post(number, path, body, token.as_deref(), limits)?;
         let text = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
         let text = text.map_err(|error| Failed::Lost(error.to_string()))?;
-        if answer.status().is_success() { Ok(text) } else { Err(said(answer.status().as_u16(), &text)) }
+        if !answer.status().is_success() {
+            return Err(said(answer.status().as_u16(), &text));
+        }
+        serde_json::from_slice(&text)
+            .map_err(|error| Failed::Lost(format!("its answer cannot be read: {error}")))
     }
 
     fn post(
@@ -518,6 +541,16 @@ fn lost(error: ureq::Error) -> Failed {
         _ => false,
     };
     if was_not_sent { Failed::Unsent(error.to_string()) } else { Failed::Lost(error.to_string()) }
+}
+
+/// Whether the same call may succeed a moment later, perhaps on another node. It may have been carried out.
+fn may_pass(code: i64, message: &str) -> bool {
+    match code {
+        code::CANCELLED | code::UNKNOWN | code::DEADLINE | code::ABORTED => true,
+        code::INTERNAL | code::UNAVAILABLE => true,
+        code::EXHAUSTED => message.contains("too many requests"),
+        _ => false,
+    }
 }
 
 fn said(status: u16, text: &[u8]) -> Failed {

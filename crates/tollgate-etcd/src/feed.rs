@@ -117,8 +117,7 @@ fn follow(store: &Weak<Inside>, mut lines: impl BufRead) -> WatchEnd {
             Err(_) => return WatchEnd::Failed,
         }
         let Some(inside) = store.upgrade() else { return WatchEnd::OfItself };
-        let Ok(Streamed { result: Some(answer) }) = serde_json::from_slice::<Streamed<WatchAnswer>>(&line)
-        else {
+        let Ok(Streamed { result: answer }) = serde_json::from_slice::<Streamed<WatchAnswer>>(&line) else {
             return WatchEnd::Failed;
         };
         match (answer.canceled, answer.compact_revision) {

@@ -104,7 +104,7 @@ impl Inside {
         let record = step.record_after(text);
         let claim = record.as_ref().and_then(|record| record.claim.clone());
         let new_claim = claim.as_ref().filter(|_| step.verb == Some(Verb::Claim));
-        let head = TaskHead { since: step.at, machine: self.machine.clone(), record };
+        let head = TaskHead { since: step.at, record };
         change.put(to.clone(), write_task(&step.to, &head, text)?);
         let value = LineValue {
             machine: self.machine.clone(),

@@ -170,12 +170,12 @@ impl Store for EtcdStore {
         let inside = self.known()?;
         // A claim of what the view proposes: the step is compared with the engine. Everything else must be certain.
         if matches!(state, Some(State::NeedsAction | State::Approved)) {
-            let find = |view: &mut View| view.named(task)?.find(state, &inside.machine);
+            let find = |view: &mut View| view.named(task)?.find(state);
             if let Some(found) = inside.with_view(find).flatten() {
                 return Ok(Some(found));
             }
         }
-        Ok(inside.ask(task)?.find(state, &inside.machine))
+        Ok(inside.ask(task)?.find(state))
     }
 
     fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>> {
@@ -234,7 +234,7 @@ impl Store for EtcdStore {
     }
 
     fn suspects(&self, _now: Timestamp) -> Result<Vec<TaskSummary>> {
-        self.viewed(|view| view.suspects(&self.inside.machine))
+        self.viewed(View::suspects)
     }
 
     fn liveness(&self, claim: &Claim) -> Result<Liveness> {

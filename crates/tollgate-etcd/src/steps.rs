@@ -24,8 +24,12 @@ use crate::named::{Named, SeenTask};
 use crate::process_lease::{HeldMark, lease_of};
 use crate::queue;
 
-/// The largest text. etcd takes requests of 1.5 MiB, and the claim record and the ledger line need some room.
+/// The largest text that people and agents bring.
 const MAX_TEXT: usize = 1 << 20;
+
+/// The largest text with what tollgate itself adds to it: whoever has added a task must be able to claim it, and its owner to
+/// release it. etcd takes requests of 1.5 MiB, and the claim record and the ledger line need some room.
+const MAX_EDITED: usize = 5 << 18;
 
 impl Inside {
     /// The answer to a step that was taken before; else somebody else was faster.
@@ -45,7 +49,7 @@ impl Inside {
         }
         let waited = self.layout.in_queue(&step.task, &step.from, &urgency_of(&text), since);
         let text = step.edited(&text);
-        check_size(&text)?;
+        check_size(&text, most_after(&step.edit))?;
         let (mut name, mut namesakes) = (step.task.clone(), Namesakes::Nowhere);
         for _ in 0..TRIES {
             match self.try_step(step, &seen, (&name, namesakes), &text, waited.as_deref())? {
@@ -240,7 +244,7 @@ impl Inside {
         text: &[u8],
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        check_size(text)?;
+        check_size(text, MAX_TEXT)?;
         let slot = Slot::NEEDS_ACTION;
         let (key, line) = (self.layout.task(task, &slot, id), self.layout.line(id));
         let landed = Some((task.clone(), slot.clone()));
@@ -347,12 +351,20 @@ fn answer_in(line: Option<KeyValue>) -> Result<Option<Landed>> {
     line.map_or(Ok(None), |kv| layout::read::<LineValue>(&kv.value).map(|line| line.landed()))
 }
 
-fn check_size(text: &[u8]) -> Result<()> {
-    if text.len() > MAX_TEXT {
-        return Err(Fault::invalid(format!(
-            "a task on etcd has at most {MAX_TEXT} bytes, this has {}",
-            text.len()
-        )));
+/// How long a text may be after this edit.
+fn most_after(edit: &TextEdit) -> usize {
+    match edit {
+        TextEdit::Progress(..) | TextEdit::Draft(..) | TextEdit::Replace(_) => MAX_TEXT,
+        TextEdit::Keep | TextEdit::Open | TextEdit::Close(..) => MAX_EDITED,
+        TextEdit::Reject(..) | TextEdit::Retry(_) | TextEdit::Ask(_) => MAX_EDITED,
     }
-    Ok(())
+}
+
+fn check_size(text: &[u8], most: usize) -> Result<()> {
+    match text.len() {
+        len if len > most => Err(Fault::invalid(format!(
+            "a task on etcd has at most {most} bytes here, this has {len}: shorten it"
+        ))),
+        _ => Ok(()),
+    }
 }

@@ -10,7 +10,7 @@ use tollgate_base::name::StepId;
 use tollgate_base::task::TaskName;
 use tollgate_vault::step::TextEdit;
 use tollgate_vault::store::Hint;
-use tollgate_vault::{ClaimKind, ClaimRequest, State, Step, StepOutcome, Store, Terms, Vault};
+use tollgate_vault::{ClaimKind, ClaimRequest, Release, State, Step, StepOutcome, Store, Terms, Vault};
 
 use super::cluster::{Cluster, post};
 use super::{fake_node, open, shared};
@@ -202,6 +202,31 @@ fn a_text_that_is_too_long_for_the_engine_is_refused_before_it_is_sent() {
     let add = |text: &[u8]| store.add(&StepId::new().unwrap(), &name, text, Timestamp::now());
     assert!(add(&too_long).unwrap_err().to_string().contains("at most"), "one byte too many");
     assert!(matches!(add(&largest).unwrap(), StepOutcome::Done(_)), "the engine takes the largest");
+}
+
+#[test]
+fn the_largest_task_is_claimed_released_reclaimed_and_rejected() {
+    let cluster = Cluster::start();
+    let terms = Terms { lease: Duration::from_secs(2), retry: Vec::new(), ..Terms::default() };
+    let vault = Vault::new(std::sync::Arc::new(open(&cluster.url(), "one", terms.lease)), terms);
+    let now = Timestamp::now;
+    let claim = |name: &str| {
+        let (name, agent): (TaskName, _) = (name.parse().unwrap(), "blue".parse().unwrap());
+        vault.add(&name, &vec![b'x'; 1 << 20], now()).unwrap();
+        let request = ClaimRequest { agent, kind: ClaimKind::Leased, renamed_in: false };
+        let id = vault.claim(&name, &request, now()).unwrap().unwrap().claim.id;
+        (name, id)
+    };
+    let (done, id) = claim("done");
+    let fault = vault.progress(&done, &id, "half", now()).unwrap_err().to_string();
+    assert!(fault.contains("at most 1048576 bytes"), "{fault}");
+    vault.release(&done, &id, &Release::success(), now()).unwrap().unwrap();
+    claim("abandoned");
+    until("its owner to be gone", || !vault.reclaim(now()).unwrap().0.is_empty());
+    let (returned, id) = claim("returned");
+    vault.release(&returned, &id, &Release::give_back("later"), now()).unwrap().unwrap();
+    vault.reject(&returned, "ada", "too long", now()).unwrap().unwrap();
+    vault.retry(&returned, "ada", now()).unwrap().unwrap();
 }
 
 #[test]

@@ -247,6 +247,8 @@ impl Inside {
         check_size(text, MAX_TEXT)?;
         let slot = Slot::NEEDS_ACTION;
         let (key, line) = (self.layout.task(task, &slot, id), self.layout.line(id));
+        // The line may be in the archive by now, but the key of a task keeps the id.
+        let done = format!("{}{id}", self.layout.finals(task));
         let landed = Some((task.clone(), slot.clone()));
         let value = write_task(&slot, &TaskHead::new(now), text)?;
         let told = layout::write(&LineValue { machine: self.machine.clone(), landed, events: Vec::new() })?;
@@ -258,9 +260,14 @@ impl Inside {
         let mut is_free = Condition::all_at(&beside, 0);
         for _ in 0..TRIES {
             let answer = self.client.txn(&Txn {
-                compare: vec![is_free, Condition::absent(&key), Condition::absent(&line)],
+                compare: vec![
+                    is_free,
+                    Condition::absent(&key),
+                    Condition::absent(&done),
+                    Condition::absent(&line),
+                ],
                 success: success.clone(),
-                failure: vec![Act::get(&line), Act::get_all(&beside)],
+                failure: vec![Act::get(&line), Act::get_all(&beside), Act::get(&done)],
             });
             let answer = match answer {
                 Ok(answer) => answer,
@@ -275,9 +282,10 @@ impl Inside {
                 return Ok(StepOutcome::Done(Landed { task: task.clone(), slot, path: None }));
             }
             let mut found = answer.found();
-            let (line, namesakes) = (found.next().and_then(|mut line| line.pop()), found.flatten().collect());
-            if let Some(landed) = answer_in(line)? {
-                return Ok(StepOutcome::Done(landed));
+            let mut next = || found.next().unwrap_or_default();
+            let (was_taken, namesakes, was_done) = (!next().is_empty(), next(), !next().is_empty());
+            if was_taken || was_done || namesakes.iter().any(|kv| kv.key == key.as_bytes()) {
+                return Ok(StepOutcome::Done(Landed { task: task.clone(), slot, path: None }));
             }
             match Namesakes::read(&self.layout, namesakes, &slot, revision) {
                 Namesakes::Elsewhere(looked) => is_free = Condition::unchanged_since(&beside, looked),

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::json;
 use tollgate_base::ledger::Ledger;
+use tollgate_base::name::StepId;
 use tollgate_base::settings::Durability;
 use tollgate_vault::event::Entry;
 use tollgate_vault::figures::Tally;
-use tollgate_vault::{ClaimKind, ClaimRequest, Release, Store, Terms, Vault};
+use tollgate_vault::{ClaimKind, ClaimRequest, Release, StepOutcome, Store, Terms, Vault};
 
 use super::cluster::{Cluster, post};
 use super::{shared, with_archive};
@@ -75,6 +76,29 @@ fn old_lines_are_in_the_archive_before_they_are_deleted_and_the_figures_stay() {
         let fault = store.events(cursor, 10).unwrap_err().to_string();
         assert!(fault.contains("the archive of the machine `one`"), "{fault}");
     }
+}
+
+#[test]
+fn a_task_that_is_added_again_after_its_line_was_archived_is_one_task() {
+    let cluster = Cluster::of(1);
+    let store = shared(&cluster.url(), "one");
+    let vault = Vault::new(Arc::clone(&store) as Arc<dyn Store>, Terms::default());
+    let (keep, now) = (tempfile::tempdir().unwrap(), Timestamp::now());
+    let (id, name) = (StepId::new().unwrap(), "x".parse().unwrap());
+    let add = || store.add(&id, &name, b"text", now).unwrap();
+    let StepOutcome::Done(first) = add() else { panic!("nothing is there") };
+    let again = || {
+        store.inside.archive(keep.path(), 0).unwrap();
+        assert!(matches!(add(), StepOutcome::Done(landed) if landed == first));
+        let named = store.inside.ask(&name).unwrap();
+        assert_eq!(named.tasks.len(), 1, "{named:?}");
+    };
+    again();
+    let request = ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Held, renamed_in: false };
+    let claimed = vault.claim(&name, &request, now).unwrap().unwrap();
+    again();
+    vault.release(&name, &claimed.claim.id, &Release::success(), now).unwrap().unwrap();
+    again();
 }
 
 #[test]

@@ -174,11 +174,15 @@ fn node_findings(node: &str, report: Tried<NodeReport>, are_enough: bool) -> Vec
 }
 
 fn report_findings(node: &str, report: &NodeReport) -> Vec<Finding> {
-    let NodeReport { version, wrong_version, status, date, asked } = report;
+    let NodeReport { version, wrong_version, login_risk, status, date, asked } = report;
     let mut findings = match wrong_version {
         Some(why) => vec![Finding::problem(format!("the node `{node}`: {why}"))],
         None => vec![Finding::ok(format!("the node `{node}` answers, etcd {version}"))],
     };
+    findings.extend(login_risk.iter().map(|risk| {
+        Finding::warning(format!("the node `{node}`: {risk}"))
+            .fix("install 3.4.22 or later before you add a member")
+    }));
     if status.leader == 0 {
         findings.push(
             Finding::problem(format!("the node `{node}` has no leader"))

@@ -25,7 +25,7 @@ use crate::message::{
 };
 use crate::tls::{Login, tls};
 use crate::url::EtcdUrl;
-use crate::version::{needs_others, wrong_version};
+use crate::version::{needs_others, risk_with_login, wrong_version};
 
 /// How long one node may take before another is asked. Longer than an election, so that a healthy node has time to wait for
 /// the new leader, and short enough that a node that hangs costs little.
@@ -461,7 +461,9 @@ impl Client {
                 return Err(said(answer.status().as_u16(), &text));
             }
             let status = serde_json::from_slice(&text).map_err(|error| Failed::Lost(error.to_string()))?;
-            Ok(NodeReport { version: version.etcdserver, wrong_version, status, date, asked })
+            let version = version.etcdserver;
+            let login_risk = self.login.as_ref().and_then(|_| risk_with_login(&version));
+            Ok(NodeReport { version, wrong_version, login_risk, status, date, asked })
         };
         let numbered = self.nodes.iter().enumerate();
         numbered.map(|(number, node)| (node.base.clone(), look(number))).collect()
@@ -473,6 +475,8 @@ pub(crate) struct NodeReport {
     pub(crate) version: String,
     /// Why its version cannot be used.
     pub(crate) wrong_version: Option<String>,
+    /// What can happen with its version because we have a login.
+    pub(crate) login_risk: Option<String>,
     pub(crate) status: crate::message::StatusAnswer,
     /// Its clock, as in HTTP.
     pub(crate) date: Option<String>,

@@ -56,11 +56,7 @@ impl Inside {
             }
             Ok(MembersAnswer { members }) => members_finding(members.len()),
         });
-        let looks = [
-            self.size().map(|size| vec![size]),
-            self.archive_places().map(Vec::from_iter),
-            self.slow_readers(KEEP),
-        ];
+        let looks = [self.size(), self.archive_places().map(Vec::from_iter), self.slow_readers(KEEP)];
         for looked in looks {
             match looked {
                 Ok(found) => findings.extend(found),
@@ -149,12 +145,21 @@ impl Inside {
         Ok(self.called(self.client.range(&range))?.count)
     }
 
-    fn size(&self) -> Result<Finding> {
+    /// How much there is, and whether anybody archives the ledger.
+    pub(crate) fn size(&self) -> Result<Vec<Finding>> {
         let (open, done) = (self.count(&self.layout.open_tasks())?, self.count(&self.layout.final_tasks())?);
         let lines = self.count(&self.layout.lines())?;
-        Ok(Finding::ok(format!(
+        let size = Finding::ok(format!(
             "it has {open} keys of open tasks, {done} final tasks and {lines} lines of the ledger"
-        )))
+        ));
+        let are_too_many = usize::try_from(lines).is_ok_and(|lines| lines > 2 * KEEP);
+        let unarchived = are_too_many.then(|| {
+            Finding::warning(format!("{lines} lines of the ledger are in the engine, instead of some {KEEP}")).fix(
+                "let `tollgate serve`, `work` or `sync --follow` run on the machine that has the archive, or on any machine if none \
+                 has it; if one runs there, look whether it may write to its `.tollgate/engine/archive`, and whether its disk is full",
+            )
+        });
+        Ok([size].into_iter().chain(unarchived).collect())
     }
 }
 

@@ -177,7 +177,14 @@ impl Client {
 
     /// Looks at many keys, in one answer.
     pub(crate) fn range(&self, range: &Range) -> Called<RangeAnswer> {
-        self.call("/v3/kv/range", &range.body(), self.deadline)
+        self.range_within(range, self.deadline)
+    }
+
+    /// The same, with a deadline of its own.
+    pub(crate) fn range_within(&self, range: &Range, deadline: Duration) -> Called<RangeAnswer> {
+        // Before a node begins to answer, it looks at all keys and sorts them.
+        let begin = if range.created_since.is_some() { PER_NODE.max(deadline / 2) } else { PER_NODE };
+        self.call_within("/v3/kv/range", &range.body(), deadline, begin)
     }
 
     /// Makes a lease with this id, unless it exists.
@@ -209,6 +216,17 @@ impl Client {
         body: &impl Serialize,
         deadline: Duration,
     ) -> Called<T> {
+        self.call_within(path, body, deadline, PER_NODE)
+    }
+
+    /// The same; a node must begin to answer within this time.
+    fn call_within<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        deadline: Duration,
+        begin: Duration,
+    ) -> Called<T> {
         let body = serde_json::to_vec(body)
             .map_err(|error| CallError::Refused { code: 0, message: error.to_string() })?;
         // Right after a call in vain, the next ones wait only for a moment: a command that makes several calls must not wait
@@ -219,7 +237,7 @@ impl Client {
         let (mut tried, mut was_sent, mut logins) = (0, false, 0);
         loop {
             let number = self.current.load(Ordering::Relaxed) % self.nodes.len();
-            let failed = match self.try_call(number, path, &body, over) {
+            let failed = match self.try_call(number, path, &body, begin, over) {
                 Ok(answer) => {
                     *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = None;
                     return Ok(answer);
@@ -275,18 +293,19 @@ impl Client {
         }
     }
 
-    /// One try, which is over when the call is. The node must begin to answer soon; a large answer may take longer.
+    /// One try, which is over when the call is. The node must begin to answer in time; a large answer may take longer.
     fn try_call<T: DeserializeOwned>(
         &self,
         number: usize,
         path: &str,
         body: &[u8],
+        begin: Duration,
         over: Instant,
     ) -> Tried<T> {
         self.check_version(number, over)?;
         let token = self.token(number, over)?;
         let left = left_until(over)?;
-        let limits = RequestLimits { answer: left, whole: Some(left), begin: left.min(PER_NODE) };
+        let limits = RequestLimits { answer: left, whole: Some(left), begin: left.min(begin) };
         let mut answer = self.post(number, path, body, token.as_deref(), limits)?;
         let text = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
         let text = text.map_err(|error| Failed::Lost(error.to_string()))?;

@@ -1,7 +1,8 @@
 //! Keeps the view up to date: one look at everything, then a watch from there on.
 //!
 //! A watch that ends is made again from the last revision that the view has, so nothing is missed. If the engine has
-//! forgotten that revision (it was compacted), everything is looked at again. The thread ends when the store is dropped.
+//! forgotten that revision (it was compacted), everything is looked at again. The thread ends when the store is dropped. Every
+//! process that lives for a while has it, so it also sees to it that old lines of the ledger are archived.
 
 use std::io::BufRead;
 use std::sync::{Arc, Weak};
@@ -70,6 +71,7 @@ pub(crate) fn start(inside: &Arc<Inside>) {
 fn feed(store: &Weak<Inside>) {
     let mut pause = PAUSES.0;
     while let Some(inside) = store.upgrade() {
+        inside.archive_when_due();
         let from = inside.with_view(|view| view.revision).unwrap_or(0) + 1;
         let watch = inside.client.watch(&inside.layout.tasks(), from);
         drop(inside);

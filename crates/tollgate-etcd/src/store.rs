@@ -17,7 +17,7 @@ use tollgate_vault::figures::Tally;
 use tollgate_vault::store::{Hint, QueuePage, Scan, TaskSummary, Wake, Watch};
 use tollgate_vault::{Claim, ClaimLock, State, Step, StepOutcome, Store, Task};
 
-use crate::archive::KEEP;
+use crate::archive::FIRST_ARCHIVE;
 use crate::client::Client;
 use crate::feed;
 use crate::inside::Inside;
@@ -32,10 +32,6 @@ use crate::view::View;
 /// A view that has heard nothing for so long is not used: the thread that feeds it cannot reach the engine. A watch is made
 /// again every ten seconds.
 const STALE: Duration = Duration::from_secs(20);
-
-/// When a process archives old lines for the first time, and how often. Commands that end at once have other things to do.
-const FIRST_ARCHIVE: Duration = Duration::from_secs(60);
-const NEXT_ARCHIVE: Duration = Duration::from_secs(600);
 
 /// How a store is opened.
 pub struct EtcdOptions {
@@ -308,14 +304,6 @@ impl Store for EtcdStore {
     fn sweep(&self, _now: Timestamp) -> Result<()> {
         let inside = &self.inside;
         inside.process_lease.clear(&inside.client, &inside.layout);
-        if let Some(folder) = &inside.archive {
-            let mut at = inside.archive_at.lock().unwrap_or_else(PoisonError::into_inner);
-            if *at <= Instant::now() {
-                *at = Instant::now() + NEXT_ARCHIVE;
-                drop(at);
-                inside.archive(folder, KEEP)?;
-            }
-        }
         Ok(())
     }
 }

@@ -14,6 +14,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::ledger::{Entry, Ledger};
 use tollgate_base::lock::Lock;
@@ -80,7 +81,7 @@ impl Inside {
             // Before anything is in our archive, everybody must know that it is here, and where it begins. If another machine
             // is faster, this statement is not made.
             let mut ours = archived;
-            ours.begin_after(&self.machine, end_of(&ledger)?);
+            ours.begin_after(&self.machine, end_of(&ledger)?, Timestamp::now());
             self.state(statement, &ours)?;
         }
         let mut moved = 0;

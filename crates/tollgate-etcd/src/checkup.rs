@@ -10,7 +10,8 @@ use tollgate_base::name::random_id;
 use tollgate_vault::checkup::Finding;
 
 use crate::archive::{HELD_BACK, KEEP};
-use crate::client::{CallError, Failed, MEMBERS, NodeReport, Tried};
+use crate::client::{CallError, MEMBERS, NodeReport};
+use crate::failed::{Failed, Tried};
 use crate::inside::Inside;
 use crate::message::{Act, KeyValue, MembersAnswer, Range, Txn};
 use crate::readers::LedgerReader;

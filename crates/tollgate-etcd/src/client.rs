@@ -15,13 +15,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tollgate_base::error::{Fault, Result};
-use tollgate_base::visible::plain;
 use ureq::unversioned::transport::DefaultConnector;
 
 use crate::addresses::NodeAddresses;
+use crate::failed::{Failed, Tried, code, lost, may_pass, said, unsent};
 use crate::message::{
-    ErrorAnswer, LeaseAnswer, MembersAnswer, Range, RangeAnswer, Streamed, TokenAnswer, Txn, TxnAnswer,
-    VersionAnswer, encoded,
+    LeaseAnswer, MembersAnswer, Range, RangeAnswer, Streamed, TokenAnswer, Txn, TxnAnswer, VersionAnswer,
+    encoded,
 };
 use crate::tls::{Login, tls};
 use crate::url::EtcdUrl;
@@ -43,9 +43,6 @@ pub(crate) const WATCH: Duration = Duration::from_secs(if cfg!(test) { 1 } else 
 /// More than the largest answer: a page of a thousand texts.
 const MAX_ANSWER: u64 = 1 << 31;
 
-/// The longest excerpt of a text for people, in bytes. The longest that etcd sends has about 400.
-const MAX_EXCERPT: usize = 600;
-
 /// What to do if the database of etcd has reached its quota.
 const MAKE_ROOM: &str =
     "compact and defragment it, or raise `--quota-backend-bytes`; then run `etcdctl alarm disarm`";
@@ -63,22 +60,6 @@ pub(crate) enum CallError {
 
 /// Lists the members of the cluster.
 pub(crate) const MEMBERS: &str = "/v3/cluster/member/list";
-
-/// Codes of gRPC.
-mod code {
-    pub(super) const CANCELLED: i64 = 1;
-    pub(super) const UNKNOWN: i64 = 2;
-    pub(super) const INVALID_ARGUMENT: i64 = 3;
-    pub(super) const DEADLINE: i64 = 4;
-    pub(super) const NOT_FOUND: i64 = 5;
-    pub(super) const DENIED: i64 = 7;
-    pub(super) const EXHAUSTED: i64 = 8;
-    pub(super) const PRECONDITION: i64 = 9;
-    pub(super) const ABORTED: i64 = 10;
-    pub(super) const INTERNAL: i64 = 13;
-    pub(super) const UNAVAILABLE: i64 = 14;
-    pub(super) const UNAUTHENTICATED: i64 = 16;
-}
 
 impl CallError {
     /// As a fault of the engine at this address.
@@ -236,7 +217,7 @@ impl Client {
         let over = Instant::now() + if is_silent { deadline.min(PER_NODE) } else { deadline };
         let (mut tried, mut was_sent, mut logins) = (0, false, 0);
         loop {
-            let number = self.current.load(Ordering::Relaxed) % self.nodes.len();
+            let number = self.current();
             let failed = match self.try_call(number, path, &body, begin, over) {
                 Ok(answer) => {
                     *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -278,9 +259,7 @@ impl Client {
                 }
                 Failed::Unsent(why) => why,
             };
-            // Another thread may have moved on already.
-            let next = (number + 1) % self.nodes.len();
-            let _ = self.current.compare_exchange(number, next, Ordering::Relaxed, Ordering::Relaxed);
+            self.skip(number);
             tried += 1;
             if Instant::now() + PAUSE >= over {
                 *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
@@ -419,14 +398,24 @@ impl Client {
         }
     }
 
-    /// Everything that happens to keys with this prefix from a revision on, as lines of JSON. It ends after a while.
-    pub(crate) fn watch(&self, prefix: &str, from: i64) -> Called<BufReader<ureq::BodyReader<'static>>> {
+    /// The node that is asked next.
+    pub(crate) fn current(&self) -> usize {
+        self.current.load(Ordering::Relaxed) % self.nodes.len()
+    }
+
+    /// Everything that happens to keys with this prefix from a revision on, as lines of JSON, from this node. It ends after a
+    /// while.
+    pub(crate) fn watch(
+        &self,
+        number: usize,
+        prefix: &str,
+        from: i64,
+    ) -> Called<BufReader<ureq::BodyReader<'static>>> {
         let body = json!({ "create_request": {
             "key": encoded(prefix),
             "range_end": encoded(crate::message::end_of(prefix)),
             "start_revision": from.to_string(),
         } });
-        let number = self.current.load(Ordering::Relaxed) % self.nodes.len();
         let soon = || Instant::now() + PER_NODE;
         let opened =
             self.check_version(number, soon()).and_then(|()| self.token(number, soon())).and_then(|token| {
@@ -439,7 +428,6 @@ impl Client {
                 Ok(BufReader::new(answer.into_body().into_reader()))
             }
             failed => {
-                self.skip(number);
                 *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 let what = failed.err().map_or_else(|| "it did not watch".to_owned(), Failed::text);
                 Err(CallError::Unsent(Fault::Unreachable { remote: self.shown.clone(), what }))
@@ -453,12 +441,9 @@ impl Client {
         *self.token.lock().unwrap() = Some(token.to_owned());
     }
 
-    /// The next calls go to another node.
-    pub(crate) fn skip_current(&self) {
-        self.skip(self.current.load(Ordering::Relaxed) % self.nodes.len());
-    }
-
-    fn skip(&self, number: usize) {
+    /// The next calls go to another node than this one.
+    pub(crate) fn skip(&self, number: usize) {
+        // Another thread may have moved on already.
         let next = (number + 1) % self.nodes.len();
         let _ = self.current.compare_exchange(number, next, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -524,90 +509,4 @@ impl RequestLimits {
 fn left_until(over: Instant) -> Tried<Duration> {
     let left = over.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(Failed::Unsent("the time for this call is over".to_owned())) } else { Ok(left) }
-}
-
-/// Why one node did not do what was asked.
-pub(crate) enum Failed {
-    /// It answered with an error.
-    Said { code: i64, message: String },
-    /// The question was sent, the answer did not arrive.
-    Lost(String),
-    /// It could not be asked.
-    Unsent(String),
-}
-
-pub(crate) type Tried<T> = std::result::Result<T, Failed>;
-
-impl Failed {
-    pub(crate) fn text(self) -> String {
-        match self {
-            Self::Said { message, .. } => message,
-            Self::Lost(why) | Self::Unsent(why) => why,
-        }
-    }
-}
-
-/// A call that only asks has changed nothing, whether or not it arrived.
-fn unsent(failed: Failed) -> Failed {
-    match failed {
-        Failed::Lost(why) => Failed::Unsent(why),
-        failed => failed,
-    }
-}
-
-fn lost(error: ureq::Error) -> Failed {
-    let was_not_sent = match &error {
-        ureq::Error::Io(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
-        ureq::Error::Timeout(ureq::Timeout::Connect | ureq::Timeout::Resolve) => true,
-        ureq::Error::HostNotFound | ureq::Error::ConnectionFailed | ureq::Error::Tls(_) => true,
-        ureq::Error::Rustls(_) => true,
-        _ => false,
-    };
-    if was_not_sent { Failed::Unsent(error.to_string()) } else { Failed::Lost(error.to_string()) }
-}
-
-/// Whether the same call may succeed a moment later, perhaps on another node. It may have been carried out.
-fn may_pass(code: i64, message: &str) -> bool {
-    match code {
-        code::CANCELLED | code::UNKNOWN | code::DEADLINE | code::ABORTED => true,
-        code::INTERNAL | code::UNAVAILABLE => true,
-        code::EXHAUSTED => message.contains("too many requests"),
-        _ => false,
-    }
-}
-
-fn said(status: u16, text: &[u8]) -> Failed {
-    let read: ErrorAnswer = serde_json::from_slice(text).unwrap_or_default();
-    let message = [read.message, read.error].into_iter().find(|text| !text.is_empty());
-    let message = message.unwrap_or_else(|| excerpt(status, text));
-    let code = match (read.code, status) {
-        (0, 500..) => code::UNAVAILABLE,
-        (0, 401) => code::UNAUTHENTICATED,
-        (code, _) => code,
-    };
-    Failed::Said { code, message }
-}
-
-/// The beginning of an answer that is not JSON, on one line: some faults of etcd are plain text for people.
-fn excerpt(status: u16, text: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&text[..text.len().min(MAX_EXCERPT)]);
-    let words: Vec<_> = text.split_whitespace().collect();
-    match words.is_empty() {
-        true => format!("HTTP status {status}"),
-        false => format!("HTTP status {status}: {}", plain(&words.join(" "))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_for_people_is_shown_on_one_line_and_only_its_beginning() {
-        let text = |body: &[u8]| said(400, body).text();
-        assert_eq!(text(br#"{"error":"no","message":"no","code":3}"#), "no");
-        assert_eq!(text(b""), "HTTP status 400");
-        assert_eq!(text(b"one\n\n  two\x1b[2J\xff\n"), "HTTP status 400: one two\\u{1b}[2J\u{fffd}");
-        assert!(text(&[b'x'; 10_000]).len() < 700);
-    }
 }

@@ -73,7 +73,8 @@ fn feed(store: &Weak<Inside>) {
     while let Some(inside) = store.upgrade() {
         inside.archive_when_due();
         let from = inside.with_view(|view| view.revision).unwrap_or(0) + 1;
-        let watch = inside.client.watch(&inside.layout.tasks(), from);
+        let node = inside.client.current();
+        let watch = inside.client.watch(node, &inside.layout.tasks(), from);
         drop(inside);
         let ended = match watch {
             Ok(lines) => follow(store, lines),
@@ -87,7 +88,7 @@ fn feed(store: &Weak<Inside>) {
                 Err(_) => thread::sleep(pause),
             },
             WatchEnd::Failed => {
-                inside.client.skip_current();
+                inside.client.skip(node);
                 drop(inside);
                 thread::sleep(pause);
                 pause = (pause * 2).min(PAUSES.1);

@@ -12,8 +12,9 @@ use tollgate_vault::step::TextEdit;
 use tollgate_vault::store::Hint;
 use tollgate_vault::{ClaimKind, ClaimRequest, Release, State, Step, StepOutcome, Store, Terms, Vault};
 
-use super::cluster::{Cluster, post};
+use super::cluster::{Cluster, free_port, post};
 use super::{fake_node, open, shared};
+use crate::client::WATCH;
 use crate::store::EtcdStore;
 use crate::view::View;
 
@@ -148,6 +149,21 @@ fn a_node_that_hangs_or_is_dead_costs_a_moment() {
         cluster.wait_until_ready();
     }
     assert_eq!(waiting(&*shared(&url, "two")), 7, "each was added, once");
+}
+
+#[test]
+fn a_watch_leaves_a_dead_node_even_if_nothing_is_asked() {
+    let cluster = Cluster::of(1);
+    let (dead, alive) = (free_port(), cluster.ports()[0]);
+    let url = cluster.url_of(&format!("127.0.0.1:{dead},127.0.0.1:{alive}"));
+    let store = shared(&url, "one");
+    assert_eq!(waiting(&*store), 0);
+    let client = &store.inside.client;
+    assert_eq!(client.current(), 1, "it talks to the node that is alive");
+    client.skip(1);
+    // By then, the watch that is there now has ended.
+    let ended = Instant::now() + WATCH;
+    until("another watch", || store.inside.with_view(|view| view.heard > ended).unwrap());
 }
 
 #[test]

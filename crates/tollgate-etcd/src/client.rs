@@ -190,6 +190,13 @@ impl Client {
         Ok(answer.result.ttl > 0)
     }
 
+    /// How much of a lease is left; nothing if it has ended. In whole seconds.
+    pub(crate) fn time_left(&self, lease: i64) -> Called<Duration> {
+        let body = json!({ "ID": lease.to_string() });
+        let answer: LeaseAnswer = self.call("/v3/lease/timetolive", &body, self.deadline)?;
+        Ok(Duration::from_secs(u64::try_from(answer.ttl).unwrap_or(0)))
+    }
+
     /// One call, with all nodes in turn until one answers or the time is over.
     pub(crate) fn call<T: DeserializeOwned>(
         &self,

@@ -11,6 +11,7 @@ use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::{Agent, ClaimId, StepId};
 use tollgate_base::task::TaskName;
 use tollgate_vault::checkup::Finding;
+use tollgate_vault::claim::Tenure;
 use tollgate_vault::claim_lock::Liveness;
 use tollgate_vault::event::{Entry, EventPage, Journal};
 use tollgate_vault::figures::Tally;
@@ -24,7 +25,7 @@ use crate::inside::Inside;
 use crate::layout::Layout;
 use crate::message::{Act, KeyValue, Txn};
 use crate::named::{CachedTask, Named, SeenTask};
-use crate::process_lease::ProcessLease;
+use crate::process_lease::{ProcessLease, lease_of};
 use crate::tls::Login;
 use crate::url::EtcdUrl;
 use crate::view::View;
@@ -180,6 +181,16 @@ impl Store for EtcdStore {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let text = inside.text_at(&task.name, &task.slot, &seen)?;
         Ok(text.map(|(text, _)| text[..text.len().min(limit)].to_vec()))
+    }
+
+    /// With what is left of a lease by the clock of the engine, which ends it.
+    fn claim_of(&self, task: &TaskName, now: Timestamp) -> Result<Option<Claim>> {
+        let mut claim = self.get(task, Some(State::InProgress), now)?.and_then(|task| task.record.claim);
+        if let Some(Claim { id, tenure: Tenure::Leased(until), .. }) = &mut claim {
+            let left = self.inside.called(self.inside.client.time_left(lease_of(id)))?;
+            *until = now.checked_add(left).unwrap_or(Timestamp::MAX);
+        }
+        Ok(claim)
     }
 
     fn apply(&self, step: &Step) -> Result<StepOutcome> {

@@ -33,7 +33,7 @@ struct LeasesOnTestClock(Arc<EtcdStore>);
 impl LeasesOnTestClock {
     /// Ends the lease of this claim, if it is over, and returns when the store has heard of it.
     fn end_if_over(&self, task: &TaskName, now: Timestamp) -> Result<()> {
-        let claim = self.0.claim_of(task, now)?;
+        let claim = self.claim_of(task, now)?;
         let Some(claim) = claim.filter(|claim| claim.lease_until().is_some_and(|until| until < now)) else {
             return Ok(());
         };

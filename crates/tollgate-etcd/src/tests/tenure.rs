@@ -119,6 +119,22 @@ fn a_leased_claim_is_renewed_on_every_machine_that_knows_its_id() {
     assert!(renewed.lease_until().is_some(), "it is still a lease");
 }
 
+#[test]
+fn an_owner_that_verifies_keeps_its_lease_however_its_clock_is_set() {
+    let cluster = Cluster::start();
+    let lease = Duration::from_secs(3);
+    for clock in [days(-1), days(1)] {
+        let url = cluster.url();
+        let (one, other) = (vault(&url, "one", lease), vault(&url, "other", lease));
+        let Claimed { task, claim, .. } = claim(&one, ClaimKind::Leased);
+        let mut pauses = Pauses::lasting(Duration::from_secs(7));
+        while pauses.pause() {
+            assert!(one.verify(&task, &claim.id, clock).unwrap(), "{clock}");
+            assert_eq!(other.reclaim(Timestamp::now()).unwrap().0, [], "{clock}: it is verified");
+        }
+    }
+}
+
 /// The keys in the engine that say who is alive, except that of the process.
 fn keys_of_claims(store: &EtcdStore) -> Vec<String> {
     let range = crate::message::Range::all(&store.inside.layout.owners());

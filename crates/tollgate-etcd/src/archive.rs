@@ -10,9 +10,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::PoisonError;
-use std::time::Duration;
+use std::sync::{Arc, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::ledger::{Entry, Ledger};
 use tollgate_base::lock::Lock;
@@ -26,7 +28,14 @@ use crate::lines::LineAt;
 use crate::message::{Act, Condition, Range, Txn};
 
 /// How many lines the engine keeps: some days of a busy team, in some ten megabytes.
-pub(crate) const KEEP: usize = 20_000;
+pub(crate) const KEEP: usize = if cfg!(test) { 20 } else { 20_000 };
+
+/// When a process archives old lines for the first time, and how often. Commands that end at once have other things to do.
+pub(crate) const FIRST_ARCHIVE: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 60 });
+const NEXT_ARCHIVE: Duration = Duration::from_secs(600);
+
+/// How long a look at the oldest lines may take: nobody waits for it, and without it there would be more lines each time.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Readers hold back at most this many times the lines that the engine keeps anyway. With many more, it could no longer answer
 /// in time, and would be full before a reader that nobody needs is forgotten.
@@ -40,6 +49,17 @@ const BATCHES: usize = 10;
 const ACTS: usize = 100;
 
 impl Inside {
+    /// Starts a thread that moves the oldest lines to the archive of this machine, if it is time to. If it fails, the next one
+    /// tries again, and `tollgate doctor` reports when there are too many lines.
+    pub(crate) fn archive_when_due(self: &Arc<Self>) {
+        let mut at = self.archive_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(folder) = self.archive.clone().filter(|_| *at <= Instant::now()) {
+            *at = Instant::now() + NEXT_ARCHIVE;
+            let inside = Arc::clone(self);
+            thread::spawn(move || inside.archive(&folder, KEEP));
+        }
+    }
+
     /// Moves the oldest lines to the archive in this folder, if there are more than `keep`. Returns how many.
     pub(crate) fn archive(&self, folder: &Path, keep: usize) -> Result<usize> {
         let lines = Range { count_only: true, ..Range::all(&self.layout.lines()) };
@@ -61,7 +81,7 @@ impl Inside {
             // Before anything is in our archive, everybody must know that it is here, and where it begins. If another machine
             // is faster, this statement is not made.
             let mut ours = archived;
-            ours.begin_after(&self.machine, end_of(&ledger)?);
+            ours.begin_after(&self.machine, end_of(&ledger)?, Timestamp::now());
             self.state(statement, &ours)?;
         }
         let mut moved = 0;
@@ -113,7 +133,7 @@ impl Inside {
         most: usize,
         waits_for_readers: bool,
     ) -> Result<usize> {
-        let (oldest, _) = self.lines_from(0, most)?;
+        let (oldest, _) = self.lines_within(0, most, PATIENCE)?;
         // What was archived before, and not deleted because of a crash.
         let (left, oldest): (Vec<_>, Vec<_>) =
             oldest.into_iter().partition(|line| line.revision <= archived.revision);

@@ -61,12 +61,13 @@ impl Archived {
     }
 
     /// From now on this machine archives, after this number of lines in its files.
-    pub(crate) fn begin_after(&mut self, machine: &str, end: u64) {
+    pub(crate) fn begin_after(&mut self, machine: &str, end: u64, now: Timestamp) {
         if self.pieces.is_empty() && self.revision > 0 {
-            // An earlier version of tollgate did not say how many lines it has archived, and from which time.
+            // An earlier version of tollgate did not say how many lines it has archived, and from which time. It has done
+            // nothing for some minutes, so they are older than this moment, by any clock that is not far ahead.
             let machine = std::mem::take(&mut self.machine);
             self.pieces.push(ArchivePiece { machine, first: 1, last: u64::MAX });
-            self.time = Some(Timestamp::MAX);
+            self.time = Some(now);
         }
         machine.clone_into(&mut self.machine);
         self.pieces.retain(|piece| piece.first <= piece.last);

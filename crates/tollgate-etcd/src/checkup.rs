@@ -10,7 +10,8 @@ use tollgate_base::name::random_id;
 use tollgate_vault::checkup::Finding;
 
 use crate::archive::{HELD_BACK, KEEP};
-use crate::client::{CallError, Failed, MEMBERS, NodeReport, Tried};
+use crate::client::{CallError, MEMBERS, NodeReport};
+use crate::failed::{Failed, Tried};
 use crate::inside::Inside;
 use crate::message::{Act, KeyValue, MembersAnswer, Range, Txn};
 use crate::readers::LedgerReader;
@@ -56,11 +57,7 @@ impl Inside {
             }
             Ok(MembersAnswer { members }) => members_finding(members.len()),
         });
-        let looks = [
-            self.size().map(|size| vec![size]),
-            self.archive_places().map(Vec::from_iter),
-            self.slow_readers(KEEP),
-        ];
+        let looks = [self.size(), self.archive_places().map(Vec::from_iter), self.slow_readers(KEEP)];
         for looked in looks {
             match looked {
                 Ok(found) => findings.extend(found),
@@ -149,12 +146,21 @@ impl Inside {
         Ok(self.called(self.client.range(&range))?.count)
     }
 
-    fn size(&self) -> Result<Finding> {
+    /// How much there is, and whether anybody archives the ledger.
+    pub(crate) fn size(&self) -> Result<Vec<Finding>> {
         let (open, done) = (self.count(&self.layout.open_tasks())?, self.count(&self.layout.final_tasks())?);
         let lines = self.count(&self.layout.lines())?;
-        Ok(Finding::ok(format!(
+        let size = Finding::ok(format!(
             "it has {open} keys of open tasks, {done} final tasks and {lines} lines of the ledger"
-        )))
+        ));
+        let are_too_many = usize::try_from(lines).is_ok_and(|lines| lines > 2 * KEEP);
+        let unarchived = are_too_many.then(|| {
+            Finding::warning(format!("{lines} lines of the ledger are in the engine, instead of some {KEEP}")).fix(
+                "let `tollgate serve`, `work` or `sync --follow` run on the machine that has the archive, or on any machine if none \
+                 has it; if one runs there, look whether it may write to its `.tollgate/engine/archive`, and whether its disk is full",
+            )
+        });
+        Ok([size].into_iter().chain(unarchived).collect())
     }
 }
 
@@ -174,11 +180,15 @@ fn node_findings(node: &str, report: Tried<NodeReport>, are_enough: bool) -> Vec
 }
 
 fn report_findings(node: &str, report: &NodeReport) -> Vec<Finding> {
-    let NodeReport { version, wrong_version, status, date, asked } = report;
+    let NodeReport { version, wrong_version, login_risk, status, date, asked } = report;
     let mut findings = match wrong_version {
         Some(why) => vec![Finding::problem(format!("the node `{node}`: {why}"))],
         None => vec![Finding::ok(format!("the node `{node}` answers, etcd {version}"))],
     };
+    findings.extend(login_risk.iter().map(|risk| {
+        Finding::warning(format!("the node `{node}`: {risk}"))
+            .fix("install 3.4.22 or later before you add a member")
+    }));
     if status.leader == 0 {
         findings.push(
             Finding::problem(format!("the node `{node}` has no leader"))

@@ -15,17 +15,17 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tollgate_base::error::{Fault, Result};
-use tollgate_base::visible::plain;
 use ureq::unversioned::transport::DefaultConnector;
 
 use crate::addresses::NodeAddresses;
+use crate::failed::{Failed, Tried, code, lost, may_pass, said, unsent};
 use crate::message::{
-    ErrorAnswer, LeaseAnswer, MembersAnswer, Range, RangeAnswer, Streamed, TokenAnswer, Txn, TxnAnswer,
-    VersionAnswer, encoded,
+    LeaseAnswer, MembersAnswer, Range, RangeAnswer, Streamed, TokenAnswer, Txn, TxnAnswer, VersionAnswer,
+    encoded,
 };
 use crate::tls::{Login, tls};
 use crate::url::EtcdUrl;
-use crate::version::{needs_others, wrong_version};
+use crate::version::{needs_others, risk_with_login, wrong_version};
 
 /// How long one node may take before another is asked. Longer than an election, so that a healthy node has time to wait for
 /// the new leader, and short enough that a node that hangs costs little.
@@ -43,8 +43,9 @@ pub(crate) const WATCH: Duration = Duration::from_secs(if cfg!(test) { 1 } else 
 /// More than the largest answer: a page of a thousand texts.
 const MAX_ANSWER: u64 = 1 << 31;
 
-/// The longest excerpt of a text for people, in bytes. The longest that etcd sends has about 400.
-const MAX_EXCERPT: usize = 600;
+/// What to do if the database of etcd has reached its quota.
+const MAKE_ROOM: &str =
+    "compact and defragment it, or raise `--quota-backend-bytes`; then run `etcdctl alarm disarm`";
 
 /// Why a call has no answer.
 #[derive(Debug)]
@@ -59,18 +60,6 @@ pub(crate) enum CallError {
 
 /// Lists the members of the cluster.
 pub(crate) const MEMBERS: &str = "/v3/cluster/member/list";
-
-/// Codes of gRPC.
-mod code {
-    pub(super) const INVALID_ARGUMENT: i64 = 3;
-    pub(super) const DEADLINE: i64 = 4;
-    pub(super) const NOT_FOUND: i64 = 5;
-    pub(super) const DENIED: i64 = 7;
-    pub(super) const PRECONDITION: i64 = 9;
-    pub(super) const ABORTED: i64 = 10;
-    pub(super) const UNAVAILABLE: i64 = 14;
-    pub(super) const UNAUTHENTICATED: i64 = 16;
-}
 
 impl CallError {
     /// As a fault of the engine at this address.
@@ -169,7 +158,14 @@ impl Client {
 
     /// Looks at many keys, in one answer.
     pub(crate) fn range(&self, range: &Range) -> Called<RangeAnswer> {
-        self.call("/v3/kv/range", &range.body(), self.deadline)
+        self.range_within(range, self.deadline)
+    }
+
+    /// The same, with a deadline of its own.
+    pub(crate) fn range_within(&self, range: &Range, deadline: Duration) -> Called<RangeAnswer> {
+        // Before a node begins to answer, it looks at all keys and sorts them.
+        let begin = if range.created_since.is_some() { PER_NODE.max(deadline / 2) } else { PER_NODE };
+        self.call_within("/v3/kv/range", &range.body(), deadline, begin)
     }
 
     /// Makes a lease with this id, unless it exists.
@@ -191,7 +187,14 @@ impl Client {
     pub(crate) fn keep_alive(&self, lease: i64, deadline: Duration) -> Called<bool> {
         let body = json!({ "ID": lease.to_string() });
         let answer: Streamed<LeaseAnswer> = self.call("/v3/lease/keepalive", &body, deadline)?;
-        Ok(answer.result.is_some_and(|lease| lease.ttl > 0))
+        Ok(answer.result.ttl > 0)
+    }
+
+    /// How much of a lease is left; nothing if it has ended. In whole seconds.
+    pub(crate) fn time_left(&self, lease: i64) -> Called<Duration> {
+        let body = json!({ "ID": lease.to_string() });
+        let answer: LeaseAnswer = self.call("/v3/lease/timetolive", &body, self.deadline)?;
+        Ok(Duration::from_secs(u64::try_from(answer.ttl).unwrap_or(0)))
     }
 
     /// One call, with all nodes in turn until one answers or the time is over.
@@ -201,9 +204,19 @@ impl Client {
         body: &impl Serialize,
         deadline: Duration,
     ) -> Called<T> {
-        let unreadable =
-            |why: &dyn std::fmt::Display| CallError::Refused { code: 0, message: why.to_string() };
-        let body = serde_json::to_vec(body).map_err(|error| unreadable(&error))?;
+        self.call_within(path, body, deadline, PER_NODE)
+    }
+
+    /// The same; a node must begin to answer within this time.
+    fn call_within<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        deadline: Duration,
+        begin: Duration,
+    ) -> Called<T> {
+        let body = serde_json::to_vec(body)
+            .map_err(|error| CallError::Refused { code: 0, message: error.to_string() })?;
         // Right after a call in vain, the next ones wait only for a moment: a command that makes several calls must not wait
         // for each of them.
         let silent = *self.silent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -211,11 +224,11 @@ impl Client {
         let over = Instant::now() + if is_silent { deadline.min(PER_NODE) } else { deadline };
         let (mut tried, mut was_sent, mut logins) = (0, false, 0);
         loop {
-            let number = self.current.load(Ordering::Relaxed) % self.nodes.len();
-            let failed = match self.try_call(number, path, &body, over) {
-                Ok(text) => {
+            let number = self.current();
+            let failed = match self.try_call(number, path, &body, begin, over) {
+                Ok(answer) => {
                     *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = None;
-                    return serde_json::from_slice(&text).map_err(|error| unreadable(&error));
+                    return Ok(answer);
                 }
                 // The token is too old, or the rights of its user have changed.
                 Err(Failed::Said { code, message })
@@ -231,9 +244,15 @@ impl Client {
                 Err(failed) => failed,
             };
             let why = match failed {
-                Failed::Said { code: code::UNAVAILABLE | code::DEADLINE | code::ABORTED, message } => {
+                Failed::Said { code, message } if may_pass(code, &message) => {
                     was_sent = true;
                     message
+                }
+                // A transaction that reaches the quota while it is carried out gets this answer, too.
+                Failed::Said { code: code::EXHAUSTED, message } if message.contains("space exceeded") => {
+                    let what = format!("{message}: {MAKE_ROOM}");
+                    let fault = Fault::Unreachable { remote: self.shown.clone(), what };
+                    return Err(CallError::Unanswered(fault));
                 }
                 // An earlier try may have been carried out, so this refusal does not say that nothing was changed.
                 Failed::Said { message, .. } if was_sent => {
@@ -247,9 +266,7 @@ impl Client {
                 }
                 Failed::Unsent(why) => why,
             };
-            // Another thread may have moved on already.
-            let next = (number + 1) % self.nodes.len();
-            let _ = self.current.compare_exchange(number, next, Ordering::Relaxed, Ordering::Relaxed);
+            self.skip(number);
             tried += 1;
             if Instant::now() + PAUSE >= over {
                 *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
@@ -262,16 +279,27 @@ impl Client {
         }
     }
 
-    /// One try, which is over when the call is. The node must begin to answer soon; a large answer may take longer.
-    fn try_call(&self, number: usize, path: &str, body: &[u8], over: Instant) -> Tried<Vec<u8>> {
+    /// One try, which is over when the call is. The node must begin to answer in time; a large answer may take longer.
+    fn try_call<T: DeserializeOwned>(
+        &self,
+        number: usize,
+        path: &str,
+        body: &[u8],
+        begin: Duration,
+        over: Instant,
+    ) -> Tried<T> {
         self.check_version(number, over)?;
         let token = self.token(number, over)?;
         let left = left_until(over)?;
-        let limits = RequestLimits { answer: left, whole: Some(left), begin: left.min(PER_NODE) };
+        let limits = RequestLimits { answer: left, whole: Some(left), begin: left.min(begin) };
         let mut answer = self.post(number, path, body, token.as_deref(), limits)?;
         let text = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
         let text = text.map_err(|error| Failed::Lost(error.to_string()))?;
-        if answer.status().is_success() { Ok(text) } else { Err(said(answer.status().as_u16(), &text)) }
+        if !answer.status().is_success() {
+            return Err(said(answer.status().as_u16(), &text));
+        }
+        serde_json::from_slice(&text)
+            .map_err(|error| Failed::Lost(format!("its answer cannot be read: {error}")))
     }
 
     fn post(
@@ -377,14 +405,24 @@ impl Client {
         }
     }
 
-    /// Everything that happens to keys with this prefix from a revision on, as lines of JSON. It ends after a while.
-    pub(crate) fn watch(&self, prefix: &str, from: i64) -> Called<BufReader<ureq::BodyReader<'static>>> {
+    /// The node that is asked next.
+    pub(crate) fn current(&self) -> usize {
+        self.current.load(Ordering::Relaxed) % self.nodes.len()
+    }
+
+    /// Everything that happens to keys with this prefix from a revision on, as lines of JSON, from this node. It ends after a
+    /// while.
+    pub(crate) fn watch(
+        &self,
+        number: usize,
+        prefix: &str,
+        from: i64,
+    ) -> Called<BufReader<ureq::BodyReader<'static>>> {
         let body = json!({ "create_request": {
             "key": encoded(prefix),
             "range_end": encoded(crate::message::end_of(prefix)),
             "start_revision": from.to_string(),
         } });
-        let number = self.current.load(Ordering::Relaxed) % self.nodes.len();
         let soon = || Instant::now() + PER_NODE;
         let opened =
             self.check_version(number, soon()).and_then(|()| self.token(number, soon())).and_then(|token| {
@@ -397,7 +435,6 @@ impl Client {
                 Ok(BufReader::new(answer.into_body().into_reader()))
             }
             failed => {
-                self.skip(number);
                 *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 let what = failed.err().map_or_else(|| "it did not watch".to_owned(), Failed::text);
                 Err(CallError::Unsent(Fault::Unreachable { remote: self.shown.clone(), what }))
@@ -411,12 +448,9 @@ impl Client {
         *self.token.lock().unwrap() = Some(token.to_owned());
     }
 
-    /// The next calls go to another node.
-    pub(crate) fn skip_current(&self) {
-        self.skip(self.current.load(Ordering::Relaxed) % self.nodes.len());
-    }
-
-    fn skip(&self, number: usize) {
+    /// The next calls go to another node than this one.
+    pub(crate) fn skip(&self, number: usize) {
+        // Another thread may have moved on already.
         let next = (number + 1) % self.nodes.len();
         let _ = self.current.compare_exchange(number, next, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -438,7 +472,9 @@ impl Client {
                 return Err(said(answer.status().as_u16(), &text));
             }
             let status = serde_json::from_slice(&text).map_err(|error| Failed::Lost(error.to_string()))?;
-            Ok(NodeReport { version: version.etcdserver, wrong_version, status, date, asked })
+            let version = version.etcdserver;
+            let login_risk = self.login.as_ref().and_then(|_| risk_with_login(&version));
+            Ok(NodeReport { version, wrong_version, login_risk, status, date, asked })
         };
         let numbered = self.nodes.iter().enumerate();
         numbered.map(|(number, node)| (node.base.clone(), look(number))).collect()
@@ -450,6 +486,8 @@ pub(crate) struct NodeReport {
     pub(crate) version: String,
     /// Why its version cannot be used.
     pub(crate) wrong_version: Option<String>,
+    /// What can happen with its version because we have a login.
+    pub(crate) login_risk: Option<String>,
     pub(crate) status: crate::message::StatusAnswer,
     /// Its clock, as in HTTP.
     pub(crate) date: Option<String>,
@@ -478,80 +516,4 @@ impl RequestLimits {
 fn left_until(over: Instant) -> Tried<Duration> {
     let left = over.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(Failed::Unsent("the time for this call is over".to_owned())) } else { Ok(left) }
-}
-
-/// Why one node did not do what was asked.
-pub(crate) enum Failed {
-    /// It answered with an error.
-    Said { code: i64, message: String },
-    /// The question was sent, the answer did not arrive.
-    Lost(String),
-    /// It could not be asked.
-    Unsent(String),
-}
-
-pub(crate) type Tried<T> = std::result::Result<T, Failed>;
-
-impl Failed {
-    pub(crate) fn text(self) -> String {
-        match self {
-            Self::Said { message, .. } => message,
-            Self::Lost(why) | Self::Unsent(why) => why,
-        }
-    }
-}
-
-/// A call that only asks has changed nothing, whether or not it arrived.
-fn unsent(failed: Failed) -> Failed {
-    match failed {
-        Failed::Lost(why) => Failed::Unsent(why),
-        failed => failed,
-    }
-}
-
-fn lost(error: ureq::Error) -> Failed {
-    let was_not_sent = match &error {
-        ureq::Error::Io(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
-        ureq::Error::Timeout(ureq::Timeout::Connect | ureq::Timeout::Resolve) => true,
-        ureq::Error::HostNotFound | ureq::Error::ConnectionFailed | ureq::Error::Tls(_) => true,
-        ureq::Error::Rustls(_) => true,
-        _ => false,
-    };
-    if was_not_sent { Failed::Unsent(error.to_string()) } else { Failed::Lost(error.to_string()) }
-}
-
-fn said(status: u16, text: &[u8]) -> Failed {
-    let read: ErrorAnswer = serde_json::from_slice(text).unwrap_or_default();
-    let message = [read.message, read.error].into_iter().find(|text| !text.is_empty());
-    let message = message.unwrap_or_else(|| excerpt(status, text));
-    let code = match (read.code, status) {
-        (0, 500..) => code::UNAVAILABLE,
-        (0, 401) => code::UNAUTHENTICATED,
-        (code, _) => code,
-    };
-    Failed::Said { code, message }
-}
-
-/// The beginning of an answer that is not JSON, on one line: some faults of etcd are plain text for people.
-fn excerpt(status: u16, text: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&text[..text.len().min(MAX_EXCERPT)]);
-    let words: Vec<_> = text.split_whitespace().collect();
-    match words.is_empty() {
-        true => format!("HTTP status {status}"),
-        false => format!("HTTP status {status}: {}", plain(&words.join(" "))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_for_people_is_shown_on_one_line_and_only_its_beginning() {
-        let text = |body: &[u8]| said(400, body).text();
-        assert_eq!(text(br#"{"error":"no","message":"no","code":3}"#), "no");
-        assert_eq!(text(b""), "HTTP status 400");
-        assert_eq!(text(b"one\n\n  two\x1b[2J\xff\n"), "HTTP status 400: one two\\u{1b}[2J\u{fffd}");
-        assert!(text(&[b'x'; 10_000]).len() < 700);
-    }
 }

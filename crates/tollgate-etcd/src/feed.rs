@@ -1,7 +1,8 @@
 //! Keeps the view up to date: one look at everything, then a watch from there on.
 //!
 //! A watch that ends is made again from the last revision that the view has, so nothing is missed. If the engine has
-//! forgotten that revision (it was compacted), everything is looked at again. The thread ends when the store is dropped.
+//! forgotten that revision (it was compacted), everything is looked at again. The thread ends when the store is dropped. Every
+//! process that lives for a while has it, so it also sees to it that old lines of the ledger are archived.
 
 use std::io::BufRead;
 use std::sync::{Arc, Weak};
@@ -70,8 +71,10 @@ pub(crate) fn start(inside: &Arc<Inside>) {
 fn feed(store: &Weak<Inside>) {
     let mut pause = PAUSES.0;
     while let Some(inside) = store.upgrade() {
+        inside.archive_when_due();
         let from = inside.with_view(|view| view.revision).unwrap_or(0) + 1;
-        let watch = inside.client.watch(&inside.layout.tasks(), from);
+        let node = inside.client.current();
+        let watch = inside.client.watch(node, &inside.layout.tasks(), from);
         drop(inside);
         let ended = match watch {
             Ok(lines) => follow(store, lines),
@@ -85,7 +88,7 @@ fn feed(store: &Weak<Inside>) {
                 Err(_) => thread::sleep(pause),
             },
             WatchEnd::Failed => {
-                inside.client.skip_current();
+                inside.client.skip(node);
                 drop(inside);
                 thread::sleep(pause);
                 pause = (pause * 2).min(PAUSES.1);
@@ -117,8 +120,7 @@ fn follow(store: &Weak<Inside>, mut lines: impl BufRead) -> WatchEnd {
             Err(_) => return WatchEnd::Failed,
         }
         let Some(inside) = store.upgrade() else { return WatchEnd::OfItself };
-        let Ok(Streamed { result: Some(answer) }) = serde_json::from_slice::<Streamed<WatchAnswer>>(&line)
-        else {
+        let Ok(Streamed { result: answer }) = serde_json::from_slice::<Streamed<WatchAnswer>>(&line) else {
             return WatchEnd::Failed;
         };
         match (answer.canceled, answer.compact_revision) {

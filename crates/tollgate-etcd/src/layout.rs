@@ -237,9 +237,6 @@ pub(crate) fn read_slot(text: &str) -> Option<Slot> {
 pub(crate) struct TaskHead {
     /// Since when it is where it is.
     pub(crate) since: Timestamp,
-    /// On which machine its last step was taken; empty if it was only added.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(crate) machine: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) record: Option<ClaimRecord>,
 }
@@ -247,7 +244,7 @@ pub(crate) struct TaskHead {
 impl TaskHead {
     /// Of a task that nobody has claimed yet.
     pub(crate) fn new(since: Timestamp) -> Self {
-        Self { since, machine: String::new(), record: None }
+        Self { since, record: None }
     }
 }
 

@@ -29,6 +29,7 @@ mod archive_files;
 mod archived;
 mod checkup;
 mod client;
+mod failed;
 mod feed;
 mod format;
 mod inside;

@@ -6,9 +6,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
+use std::time::Duration;
 
-use tollgate_base::error::Result;
+use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::{Agent, StepId};
+use tollgate_base::visible::plain;
 use tollgate_vault::event::Entry;
 use tollgate_vault::figures::Tally;
 
@@ -95,10 +97,28 @@ impl Inside {
 
     /// The first lines from a revision on, and whether there are more.
     pub(crate) fn lines_from(&self, revision: i64, limit: usize) -> Result<(Vec<LineAt>, bool)> {
+        self.lines_within(revision, limit, self.client.deadline)
+    }
+
+    /// The same, with a deadline of its own.
+    pub(crate) fn lines_within(
+        &self,
+        revision: i64,
+        limit: usize,
+        deadline: Duration,
+    ) -> Result<(Vec<LineAt>, bool)> {
         let range = Range { limit, created_since: Some(revision), ..Range::all(&self.layout.lines()) };
-        let answer = self.called(self.client.range(&range))?;
-        let line =
-            |kv: KeyValue| Ok(LineAt { revision: kv.create_revision, value: read(&kv.value)?, key: kv.key });
+        let answer = self.called(self.client.range_within(&range, deadline))?;
+        let line = |kv: KeyValue| match read(&kv.value) {
+            Ok(value) => Ok(LineAt { revision: kv.create_revision, value, key: kv.key }),
+            Err(fault) => {
+                let key = String::from_utf8_lossy(&kv.key);
+                Err(Fault::invalid(format!(
+                    "the key `{}` is not a line of the ledger, delete it with `etcdctl del`: {fault}",
+                    plain(&key)
+                )))
+            }
+        };
         Ok((answer.kvs.into_iter().map(line).collect::<Result<_>>()?, answer.more))
     }
 

@@ -97,10 +97,10 @@ pub(crate) struct LeaseAnswer {
     pub(crate) ttl: i64,
 }
 
-/// What a stream of answers consists of.
+/// What a stream of answers consists of. An error has no result.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Streamed<T> {
-    pub(crate) result: Option<T>,
+    pub(crate) result: T,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -321,6 +321,6 @@ mod tests {
         let watched =
             r#"{"result":{"header":{},"events":[{"type":"DELETE","kv":{"key":"YQ==","mod_revision":"9"}}]}}"#;
         let watched: Streamed<WatchAnswer> = serde_json::from_str(watched).unwrap();
-        assert_eq!(watched.result.unwrap().events[0].kind, "DELETE");
+        assert_eq!(watched.result.events[0].kind, "DELETE");
     }
 }

@@ -10,7 +10,6 @@ use jiff::Timestamp;
 use tollgate_base::name::StepId;
 use tollgate_base::task::TaskName;
 use tollgate_vault::brief::Broken;
-use tollgate_vault::claim::Tenure;
 use tollgate_vault::state::Slot;
 use tollgate_vault::store::{TaskSummary, Version};
 use tollgate_vault::{Claim, ClaimRecord, State, Task};
@@ -61,8 +60,6 @@ pub(crate) struct CachedTask {
 #[derive(Debug, Clone)]
 struct ReadTask {
     task: Task,
-    /// On which machine its last step was taken.
-    machine: String,
     /// Whether tollgate put it where it is.
     is_known: bool,
     /// Where in the value its text begins.
@@ -97,7 +94,7 @@ impl CachedTask {
             if let Some(broken) = broken {
                 task.brief = Err(broken);
             }
-            ReadTask { task, machine: head.machine, is_known, text_at: value.len() - text.len() }
+            ReadTask { task, is_known, text_at: value.len() - text.len() }
         })
     }
 
@@ -120,11 +117,6 @@ impl CachedTask {
     pub(crate) fn claim(&self) -> Option<&Claim> {
         self.read().task.record.claim.as_ref()
     }
-
-    /// Whether its last step was taken on this machine.
-    pub(crate) fn is_of(&self, machine: &str) -> bool {
-        self.read().machine == machine
-    }
 }
 
 impl Named {
@@ -140,8 +132,7 @@ impl Named {
     }
 
     /// The task in this state, or wherever it is; then the one that tollgate deals with comes first, and final ones last.
-    /// `machine` is ours: no clock of another machine is trusted, so only silence shows that its owner is gone.
-    pub(crate) fn find(&self, state: Option<State>, machine: &str) -> Option<Task> {
+    pub(crate) fn find(&self, state: Option<State>) -> Option<Task> {
         let fits = |task: &&CachedTask| state.is_none_or(|state| task.slot.state() == state);
         let order =
             |task: &&CachedTask| (!task.read().is_known, task.slot.state().is_final(), task.slot.clone());
@@ -149,9 +140,6 @@ impl Named {
         let mut task = cached.read().task.clone();
         let mut others = self.tasks.values().filter(|other| other.slot != cached.slot);
         task.twin = others.find(|other| other.read().is_known).map(|other| other.slot.clone());
-        if let Some(claim) = task.record.claim.as_mut().filter(|_| !cached.is_of(machine)) {
-            claim.tenure = Tenure::Held;
-        }
         Some(task)
     }
 }

@@ -78,7 +78,8 @@ impl Inside {
         }
         Err(Fault::invalid(format!(
             "the events after the place `{place}` have moved to the archive of the machine `{}` since they were last read: \
-             run the command again, or choose with `--since` where an export begins",
+             to continue an export, run it once with `--since` and the time of the last event that it has sent, on a machine \
+             that has the archive; other commands begin again when you run them again",
             archived.machine
         )))
     }
@@ -93,9 +94,10 @@ impl Inside {
 
     fn files_of(&self, archived: &Archived, piece: &ArchivePiece) -> Result<Ledger> {
         if piece.last == u64::MAX {
+            let last = archived.time.map_or_else(|| "them".to_owned(), |time| time.to_string());
             return Err(Fault::invalid(format!(
                 "an earlier version of tollgate has archived the oldest events on the machine `{}` and did not say how many: \
-                 this version cannot read them, only those after them (`--since`)",
+                 this version cannot read them, only those after {last} (`--since`)",
                 piece.machine
             )));
         }
@@ -123,8 +125,8 @@ impl Inside {
     }
 
     fn elsewhere(&self, archived: &Archived, machine: &str) -> Fault {
-        let known = archived.time.filter(|time| *time < Timestamp::MAX);
-        let since = known.map(|time| format!("; later events than {time} are in the engine, for `--since`"));
+        let since =
+            archived.time.map(|time| format!("; later events than {time} are in the engine, for `--since`"));
         let what = match self.folder_of(machine) {
             _ if archived.pieces.is_empty() && machine == self.machine => {
                 "an earlier version of tollgate has written the archive, and it can be read as soon as this version has \

@@ -24,8 +24,12 @@ use crate::named::{Named, SeenTask};
 use crate::process_lease::{HeldMark, lease_of};
 use crate::queue;
 
-/// The largest text. etcd takes requests of 1.5 MiB, and the claim record and the ledger line need some room.
+/// The largest text that people and agents bring.
 const MAX_TEXT: usize = 1 << 20;
+
+/// The largest text with what tollgate itself adds to it: whoever has added a task must be able to claim it, and its owner to
+/// release it. etcd takes requests of 1.5 MiB, and the claim record and the ledger line need some room.
+const MAX_EDITED: usize = 5 << 18;
 
 impl Inside {
     /// The answer to a step that was taken before; else somebody else was faster.
@@ -45,7 +49,7 @@ impl Inside {
         }
         let waited = self.layout.in_queue(&step.task, &step.from, &urgency_of(&text), since);
         let text = step.edited(&text);
-        check_size(&text)?;
+        check_size(&text, most_after(&step.edit))?;
         let (mut name, mut namesakes) = (step.task.clone(), Namesakes::Nowhere);
         for _ in 0..TRIES {
             match self.try_step(step, &seen, (&name, namesakes), &text, waited.as_deref())? {
@@ -104,7 +108,7 @@ impl Inside {
         let record = step.record_after(text);
         let claim = record.as_ref().and_then(|record| record.claim.clone());
         let new_claim = claim.as_ref().filter(|_| step.verb == Some(Verb::Claim));
-        let head = TaskHead { since: step.at, machine: self.machine.clone(), record };
+        let head = TaskHead { since: step.at, record };
         change.put(to.clone(), write_task(&step.to, &head, text)?);
         let value = LineValue {
             machine: self.machine.clone(),
@@ -240,9 +244,11 @@ impl Inside {
         text: &[u8],
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        check_size(text)?;
+        check_size(text, MAX_TEXT)?;
         let slot = Slot::NEEDS_ACTION;
         let (key, line) = (self.layout.task(task, &slot, id), self.layout.line(id));
+        // The line may be in the archive by now, but the key of a task keeps the id.
+        let done = format!("{}{id}", self.layout.finals(task));
         let landed = Some((task.clone(), slot.clone()));
         let value = write_task(&slot, &TaskHead::new(now), text)?;
         let told = layout::write(&LineValue { machine: self.machine.clone(), landed, events: Vec::new() })?;
@@ -254,9 +260,14 @@ impl Inside {
         let mut is_free = Condition::all_at(&beside, 0);
         for _ in 0..TRIES {
             let answer = self.client.txn(&Txn {
-                compare: vec![is_free, Condition::absent(&key), Condition::absent(&line)],
+                compare: vec![
+                    is_free,
+                    Condition::absent(&key),
+                    Condition::absent(&done),
+                    Condition::absent(&line),
+                ],
                 success: success.clone(),
-                failure: vec![Act::get(&line), Act::get_all(&beside)],
+                failure: vec![Act::get(&line), Act::get_all(&beside), Act::get(&done)],
             });
             let answer = match answer {
                 Ok(answer) => answer,
@@ -271,9 +282,10 @@ impl Inside {
                 return Ok(StepOutcome::Done(Landed { task: task.clone(), slot, path: None }));
             }
             let mut found = answer.found();
-            let (line, namesakes) = (found.next().and_then(|mut line| line.pop()), found.flatten().collect());
-            if let Some(landed) = answer_in(line)? {
-                return Ok(StepOutcome::Done(landed));
+            let mut next = || found.next().unwrap_or_default();
+            let (was_taken, namesakes, was_done) = (!next().is_empty(), next(), !next().is_empty());
+            if was_taken || was_done || namesakes.iter().any(|kv| kv.key == key.as_bytes()) {
+                return Ok(StepOutcome::Done(Landed { task: task.clone(), slot, path: None }));
             }
             match Namesakes::read(&self.layout, namesakes, &slot, revision) {
                 Namesakes::Elsewhere(looked) => is_free = Condition::unchanged_since(&beside, looked),
@@ -347,12 +359,20 @@ fn answer_in(line: Option<KeyValue>) -> Result<Option<Landed>> {
     line.map_or(Ok(None), |kv| layout::read::<LineValue>(&kv.value).map(|line| line.landed()))
 }
 
-fn check_size(text: &[u8]) -> Result<()> {
-    if text.len() > MAX_TEXT {
-        return Err(Fault::invalid(format!(
-            "a task on etcd has at most {MAX_TEXT} bytes, this has {}",
-            text.len()
-        )));
+/// How long a text may be after this edit.
+fn most_after(edit: &TextEdit) -> usize {
+    match edit {
+        TextEdit::Progress(..) | TextEdit::Draft(..) | TextEdit::Replace(_) => MAX_TEXT,
+        TextEdit::Keep | TextEdit::Open | TextEdit::Close(..) => MAX_EDITED,
+        TextEdit::Reject(..) | TextEdit::Retry(_) | TextEdit::Ask(_) => MAX_EDITED,
     }
-    Ok(())
+}
+
+fn check_size(text: &[u8], most: usize) -> Result<()> {
+    match text.len() {
+        len if len > most => Err(Fault::invalid(format!(
+            "a task on etcd has at most {most} bytes here, this has {len}: shorten it"
+        ))),
+        _ => Ok(()),
+    }
 }

@@ -11,20 +11,21 @@ use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::{Agent, ClaimId, StepId};
 use tollgate_base::task::TaskName;
 use tollgate_vault::checkup::Finding;
+use tollgate_vault::claim::Tenure;
 use tollgate_vault::claim_lock::Liveness;
 use tollgate_vault::event::{Entry, EventPage, Journal};
 use tollgate_vault::figures::Tally;
 use tollgate_vault::store::{Hint, QueuePage, Scan, TaskSummary, Wake, Watch};
 use tollgate_vault::{Claim, ClaimLock, State, Step, StepOutcome, Store, Task};
 
-use crate::archive::KEEP;
+use crate::archive::FIRST_ARCHIVE;
 use crate::client::Client;
 use crate::feed;
 use crate::inside::Inside;
 use crate::layout::Layout;
 use crate::message::{Act, KeyValue, Txn};
 use crate::named::{CachedTask, Named, SeenTask};
-use crate::process_lease::ProcessLease;
+use crate::process_lease::{ProcessLease, lease_of};
 use crate::tls::Login;
 use crate::url::EtcdUrl;
 use crate::view::View;
@@ -32,10 +33,6 @@ use crate::view::View;
 /// A view that has heard nothing for so long is not used: the thread that feeds it cannot reach the engine. A watch is made
 /// again every ten seconds.
 const STALE: Duration = Duration::from_secs(20);
-
-/// When a process archives old lines for the first time, and how often. Commands that end at once have other things to do.
-const FIRST_ARCHIVE: Duration = Duration::from_secs(60);
-const NEXT_ARCHIVE: Duration = Duration::from_secs(600);
 
 /// How a store is opened.
 pub struct EtcdOptions {
@@ -170,12 +167,12 @@ impl Store for EtcdStore {
         let inside = self.known()?;
         // A claim of what the view proposes: the step is compared with the engine. Everything else must be certain.
         if matches!(state, Some(State::NeedsAction | State::Approved)) {
-            let find = |view: &mut View| view.named(task)?.find(state, &inside.machine);
+            let find = |view: &mut View| view.named(task)?.find(state);
             if let Some(found) = inside.with_view(find).flatten() {
                 return Ok(Some(found));
             }
         }
-        Ok(inside.ask(task)?.find(state, &inside.machine))
+        Ok(inside.ask(task)?.find(state))
     }
 
     fn read(&self, task: &Task, limit: u64) -> Result<Option<Vec<u8>>> {
@@ -184,6 +181,16 @@ impl Store for EtcdStore {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let text = inside.text_at(&task.name, &task.slot, &seen)?;
         Ok(text.map(|(text, _)| text[..text.len().min(limit)].to_vec()))
+    }
+
+    /// With what is left of a lease by the clock of the engine, which ends it.
+    fn claim_of(&self, task: &TaskName, now: Timestamp) -> Result<Option<Claim>> {
+        let mut claim = self.get(task, Some(State::InProgress), now)?.and_then(|task| task.record.claim);
+        if let Some(Claim { id, tenure: Tenure::Leased(until), .. }) = &mut claim {
+            let left = self.inside.called(self.inside.client.time_left(lease_of(id)))?;
+            *until = now.checked_add(left).unwrap_or(Timestamp::MAX);
+        }
+        Ok(claim)
     }
 
     fn apply(&self, step: &Step) -> Result<StepOutcome> {
@@ -234,7 +241,7 @@ impl Store for EtcdStore {
     }
 
     fn suspects(&self, _now: Timestamp) -> Result<Vec<TaskSummary>> {
-        self.viewed(|view| view.suspects(&self.inside.machine))
+        self.viewed(View::suspects)
     }
 
     fn liveness(&self, claim: &Claim) -> Result<Liveness> {
@@ -308,14 +315,6 @@ impl Store for EtcdStore {
     fn sweep(&self, _now: Timestamp) -> Result<()> {
         let inside = &self.inside;
         inside.process_lease.clear(&inside.client, &inside.layout);
-        if let Some(folder) = &inside.archive {
-            let mut at = inside.archive_at.lock().unwrap_or_else(PoisonError::into_inner);
-            if *at <= Instant::now() {
-                *at = Instant::now() + NEXT_ARCHIVE;
-                drop(at);
-                inside.archive(folder, KEEP)?;
-            }
-        }
         Ok(())
     }
 }

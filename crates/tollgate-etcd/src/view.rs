@@ -8,7 +8,6 @@ use std::time::Instant;
 
 use tollgate_base::name::{ClaimId, StepId};
 use tollgate_base::task::TaskName;
-use tollgate_vault::claim::Tenure;
 use tollgate_vault::state::Slot;
 use tollgate_vault::store::{Hint, Noticed, TaskSummary};
 use tollgate_vault::{Claim, State};
@@ -141,14 +140,8 @@ impl View {
     }
 
     /// The tasks in progress whose owners are not known to be alive.
-    pub(crate) fn suspects(&self, machine: &str) -> Vec<TaskSummary> {
-        let is_alive = |task: &CachedTask| {
-            task.claim().is_some_and(|claim| match claim.tenure {
-                // By our own clock.
-                Tenure::Leased(_) if task.is_of(machine) => false,
-                _ => self.is_alive(claim),
-            })
-        };
+    pub(crate) fn suspects(&self) -> Vec<TaskSummary> {
+        let is_alive = |task: &CachedTask| task.claim().is_some_and(|claim| self.is_alive(claim));
         self.listed(State::InProgress).filter(|task| !is_alive(task)).map(CachedTask::summary).collect()
     }
 

@@ -45,14 +45,14 @@ enum Kind {
     Guard(#[expect(dead_code, reason = "kept for its drop")] Box<dyn Any + Send + Sync>),
 }
 
-/// Whether the owner of a held claim is alive.
+/// Whether the owner of a claim is alive.
 #[derive(Debug)]
 pub enum Liveness {
     /// It is.
     Alive,
     /// It is gone for good. While the lock in here lives, nobody else can take the claim.
     Gone(ClaimLock),
-    /// The store cannot tell any more; the claim is treated like a lease.
+    /// The store cannot tell: a leased claim lasts as long as the caller's clock says, and a held one is treated like it.
     Unknown,
 }
 

@@ -86,14 +86,12 @@ impl Vault {
 
     /// If the owner is gone: the proof of it.
     fn owner_gone(&self, claim: &Claim, now: Timestamp) -> Result<Option<ClaimLock>> {
-        Ok(match claim.tenure {
-            Tenure::Leased(until) => (until < now).then(ClaimLock::nothing),
-            Tenure::Held => match self.store().liveness(claim)? {
-                Liveness::Alive => None,
-                Liveness::Gone(lock) => Some(lock),
-                // Nobody can tell any more, so the claim gets as long as a lease.
-                Liveness::Unknown => self.lease_is_over(claim.at, now),
-            },
+        Ok(match (self.store().liveness(claim)?, &claim.tenure) {
+            (Liveness::Alive, _) => None,
+            (Liveness::Gone(lock), _) => Some(lock),
+            (Liveness::Unknown, Tenure::Leased(until)) => (*until < now).then(ClaimLock::nothing),
+            // Nobody can tell any more, so the claim gets as long as a lease.
+            (Liveness::Unknown, Tenure::Held) => self.lease_is_over(claim.at, now),
         })
     }
 

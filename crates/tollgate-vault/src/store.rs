@@ -273,7 +273,8 @@ pub trait Store: Send + Sync {
         Ok(self.scan(State::InProgress, now)?.tasks)
     }
 
-    /// Whether the owner of a held claim is alive.
+    /// Whether the owner of a claim is alive. A store whose own clock does not end leases answers [`Liveness::Unknown`] for
+    /// leased claims.
     fn liveness(&self, _claim: &Claim) -> Result<Liveness> {
         Ok(Liveness::Unknown)
     }

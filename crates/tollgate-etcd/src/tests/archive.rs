@@ -2,18 +2,22 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::json;
 use tollgate_base::ledger::Ledger;
+use tollgate_base::lock::Pauses;
+use tollgate_base::name::StepId;
 use tollgate_base::settings::Durability;
+use tollgate_vault::checkup::Level;
 use tollgate_vault::event::Entry;
 use tollgate_vault::figures::Tally;
-use tollgate_vault::{ClaimKind, ClaimRequest, Release, Store, Terms, Vault};
+use tollgate_vault::{ClaimKind, ClaimRequest, Release, State, StepOutcome, Store, Terms, Vault};
 
 use super::cluster::{Cluster, post};
 use super::{shared, with_archive};
-use crate::archive::HELD_BACK;
+use crate::archive::{HELD_BACK, KEEP};
 use crate::archived::{ArchivePiece, Archived};
 use crate::line_place::LinePlace;
 use crate::message::{Act, Txn};
@@ -75,6 +79,70 @@ fn old_lines_are_in_the_archive_before_they_are_deleted_and_the_figures_stay() {
         let fault = store.events(cursor, 10).unwrap_err().to_string();
         assert!(fault.contains("the archive of the machine `one`"), "{fault}");
     }
+}
+
+#[test]
+fn a_task_that_is_added_again_after_its_line_was_archived_is_one_task() {
+    let cluster = Cluster::of(1);
+    let store = shared(&cluster.url(), "one");
+    let vault = Vault::new(Arc::clone(&store) as Arc<dyn Store>, Terms::default());
+    let (keep, now) = (tempfile::tempdir().unwrap(), Timestamp::now());
+    let (id, name) = (StepId::new().unwrap(), "x".parse().unwrap());
+    let add = || store.add(&id, &name, b"text", now).unwrap();
+    let StepOutcome::Done(first) = add() else { panic!("nothing is there") };
+    let again = || {
+        store.inside.archive(keep.path(), 0).unwrap();
+        assert!(matches!(add(), StepOutcome::Done(landed) if landed == first));
+        let named = store.inside.ask(&name).unwrap();
+        assert_eq!(named.tasks.len(), 1, "{named:?}");
+    };
+    again();
+    let request = ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Held, renamed_in: false };
+    let claimed = vault.claim(&name, &request, now).unwrap().unwrap();
+    again();
+    vault.release(&name, &claimed.claim.id, &Release::success(), now).unwrap().unwrap();
+    again();
+}
+
+#[test]
+fn a_process_that_only_watches_archives_and_doctor_warns_if_none_does() {
+    let cluster = Cluster::of(1);
+    let url = cluster.url();
+    let keep = tempfile::tempdir().unwrap();
+    let store = with_archive(&url, "one", keep.path());
+    let warns = || store.inside.size().unwrap().iter().any(|found| found.level == Level::Warning);
+    work(&store, 0..14);
+    assert!(warns(), "42 lines are more than twice {KEEP}");
+    let _watch = store.watch(&[State::Done], Arc::new(|_| ())).unwrap();
+    *store.inside.archive_at.lock().unwrap() = Instant::now();
+    let mut pauses = Pauses::lasting(Duration::from_secs(60));
+    while store.inside.lines_from(0, 100).unwrap().0.len() > KEEP {
+        assert!(pauses.pause(), "nobody has archived the lines");
+    }
+    assert!(!warns());
+}
+
+#[test]
+fn an_archive_that_cannot_be_written_keeps_nobody_from_claiming() {
+    let cluster = Cluster::of(1);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let store = with_archive(&cluster.url(), "one", file.path());
+    work(&store, 0..10);
+    assert!(store.inside.archive(file.path(), KEEP).is_err(), "a file is not a folder");
+    *store.inside.archive_at.lock().unwrap() = Instant::now();
+    let vault = Vault::new(Arc::clone(&store) as Arc<dyn Store>, Terms::default());
+    assert_eq!(vault.reclaim(Timestamp::now()).unwrap().0, []);
+}
+
+#[test]
+fn a_foreign_key_among_the_lines_is_named() {
+    let cluster = Cluster::of(1);
+    let store = shared(&cluster.url(), "one");
+    let key = format!("{}note", store.inside.layout.lines());
+    let txn = Txn { success: vec![Act::put(&key, b"milk")], ..Txn::default() };
+    store.inside.client.txn(&txn).unwrap();
+    let fault = store.events("", 10).unwrap_err().to_string();
+    assert!(fault.contains(&key), "{fault}");
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub(crate) struct Cluster {
     nodes: Vec<EtcdNode>,
     prefixes: AtomicUsize,
     folder: tempfile::TempDir,
+    /// How many bytes the database of a node may have; 0: as many as etcd allows by default.
+    quota: u64,
 }
 
 pub(crate) struct EtcdNode {
@@ -48,8 +50,17 @@ impl Cluster {
         Self::with_ways(size, |peer| peer)
     }
 
+    /// One node whose database may have this many bytes.
+    pub(crate) fn with_quota(quota: u64) -> Self {
+        Self::with(1, |peer| peer, quota)
+    }
+
     /// Nodes that reach each other at the ports that this function returns for their own.
-    pub(crate) fn with_ways(size: usize, mut shown: impl FnMut(u16) -> u16) -> Self {
+    pub(crate) fn with_ways(size: usize, shown: impl FnMut(u16) -> u16) -> Self {
+        Self::with(size, shown, 0)
+    }
+
+    fn with(size: usize, mut shown: impl FnMut(u16) -> u16, quota: u64) -> Self {
         let node = |_| {
             let peer = free_port();
             EtcdNode { port: free_port(), peer, shown: shown(peer), process: None }
@@ -58,6 +69,7 @@ impl Cluster {
             nodes: (0..size).map(node).collect(),
             prefixes: AtomicUsize::new(0),
             folder: tempfile::tempdir().unwrap(),
+            quota,
         };
         (0..size).for_each(|number| cluster.restart(number));
         cluster.wait_until_ready();
@@ -106,6 +118,7 @@ impl Cluster {
             .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &shown])
             .args(["--initial-cluster", &peers.join(","), "--initial-cluster-token", "tollgate"])
             .args(["--initial-cluster-state", "new", "--logger", "zap", "--log-level", "error"])
+            .args(["--quota-backend-bytes", &self.quota.to_string()])
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()

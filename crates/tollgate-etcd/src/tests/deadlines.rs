@@ -37,6 +37,18 @@ fn the_version_and_the_login_take_their_time_from_that_of_the_call() {
 }
 
 #[test]
+fn a_node_has_time_to_sort_many_lines_before_it_answers() {
+    let port = fake_node::start(|path, _| {
+        if path == "/v3/kv/range" {
+            thread::sleep(Duration::from_secs(2));
+        }
+        Some((200, json!({ "etcdserver": "3.5.30", "token": "x" }).to_string()))
+    });
+    let sorted = Range { created_since: Some(0), ..Range::all("x") };
+    assert!(client(port).range(&sorted).is_ok());
+}
+
+#[test]
 fn a_login_that_nobody_answers_does_not_make_other_calls_wait() {
     let version = json!({ "etcdserver": "3.5.30" }).to_string();
     let port = fake_node::start(move |path, _| (path == "/version").then(|| (200, version.clone())));

@@ -10,10 +10,11 @@ use tollgate_base::name::StepId;
 use tollgate_base::task::TaskName;
 use tollgate_vault::step::TextEdit;
 use tollgate_vault::store::Hint;
-use tollgate_vault::{ClaimKind, ClaimRequest, State, Step, StepOutcome, Store, Terms, Vault};
+use tollgate_vault::{ClaimKind, ClaimRequest, Release, State, Step, StepOutcome, Store, Terms, Vault};
 
-use super::cluster::{Cluster, post};
+use super::cluster::{Cluster, free_port, post};
 use super::{fake_node, open, shared};
+use crate::client::WATCH;
 use crate::store::EtcdStore;
 use crate::view::View;
 
@@ -151,6 +152,21 @@ fn a_node_that_hangs_or_is_dead_costs_a_moment() {
 }
 
 #[test]
+fn a_watch_leaves_a_dead_node_even_if_nothing_is_asked() {
+    let cluster = Cluster::of(1);
+    let (dead, alive) = (free_port(), cluster.ports()[0]);
+    let url = cluster.url_of(&format!("127.0.0.1:{dead},127.0.0.1:{alive}"));
+    let store = shared(&url, "one");
+    assert_eq!(waiting(&*store), 0);
+    let client = &store.inside.client;
+    assert_eq!(client.current(), 1, "it talks to the node that is alive");
+    client.skip(1);
+    // By then, the watch that is there now has ended.
+    let ended = Instant::now() + WATCH;
+    until("another watch", || store.inside.with_view(|view| view.heard > ended).unwrap());
+}
+
+#[test]
 fn a_call_that_reaches_nobody_ends_by_its_deadline_and_says_so() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let store = open(&format!("etcd://127.0.0.1:{port}/x"), "one", Duration::from_secs(60));
@@ -167,7 +183,7 @@ fn node_of_version(version: &'static str) -> u16 {
 
 #[test]
 fn an_etcd_that_loses_data_is_refused() {
-    for version in ["3.5.0", "3.5.2", "3.3.10"] {
+    for version in ["3.5.0", "3.5.2", "3.5.5", "3.3.10"] {
         let port = node_of_version(version);
         let store = open(&format!("etcd://127.0.0.1:{port}/x"), "one", Duration::from_secs(60));
         let fault = store.scan(State::NeedsAction, Timestamp::now()).unwrap_err().to_string();
@@ -178,7 +194,7 @@ fn an_etcd_that_loses_data_is_refused() {
 #[test]
 fn an_etcd_that_loses_data_without_other_members_is_refused_if_it_has_none() {
     for (version, members, is_refused) in
-        [("3.4.20", 1, true), ("3.5.4", 1, true), ("3.5.4", 3, false), ("3.5.5", 1, false)]
+        [("3.4.20", 1, true), ("3.4.20", 3, false), ("3.4.21", 1, false), ("3.5.6", 1, false)]
     {
         let answer = json!({ "etcdserver": version, "members": vec![json!({}); members] }).to_string();
         let port = fake_node::start(move |_, _| Some((200, answer.clone())));
@@ -202,6 +218,31 @@ fn a_text_that_is_too_long_for_the_engine_is_refused_before_it_is_sent() {
     let add = |text: &[u8]| store.add(&StepId::new().unwrap(), &name, text, Timestamp::now());
     assert!(add(&too_long).unwrap_err().to_string().contains("at most"), "one byte too many");
     assert!(matches!(add(&largest).unwrap(), StepOutcome::Done(_)), "the engine takes the largest");
+}
+
+#[test]
+fn the_largest_task_is_claimed_released_reclaimed_and_rejected() {
+    let cluster = Cluster::start();
+    let terms = Terms { lease: Duration::from_secs(2), retry: Vec::new(), ..Terms::default() };
+    let vault = Vault::new(std::sync::Arc::new(open(&cluster.url(), "one", terms.lease)), terms);
+    let now = Timestamp::now;
+    let claim = |name: &str| {
+        let (name, agent): (TaskName, _) = (name.parse().unwrap(), "blue".parse().unwrap());
+        vault.add(&name, &vec![b'x'; 1 << 20], now()).unwrap();
+        let request = ClaimRequest { agent, kind: ClaimKind::Leased, renamed_in: false };
+        let id = vault.claim(&name, &request, now()).unwrap().unwrap().claim.id;
+        (name, id)
+    };
+    let (done, id) = claim("done");
+    let fault = vault.progress(&done, &id, "half", now()).unwrap_err().to_string();
+    assert!(fault.contains("at most 1048576 bytes"), "{fault}");
+    vault.release(&done, &id, &Release::success(), now()).unwrap().unwrap();
+    claim("abandoned");
+    until("its owner to be gone", || !vault.reclaim(now()).unwrap().0.is_empty());
+    let (returned, id) = claim("returned");
+    vault.release(&returned, &id, &Release::give_back("later"), now()).unwrap().unwrap();
+    vault.reject(&returned, "ada", "too long", now()).unwrap().unwrap();
+    vault.retry(&returned, "ada", now()).unwrap().unwrap();
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod format;
 mod namesakes;
 mod queue;
 mod race;
+mod refusals;
 mod replay;
 mod secure;
 mod tenure;

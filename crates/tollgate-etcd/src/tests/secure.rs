@@ -11,6 +11,7 @@ use tollgate_vault::store::Scan;
 use tollgate_vault::{State, Store};
 
 use super::cluster::{Cluster, free_port, post};
+use super::fake_node;
 use crate::{EtcdOptions, EtcdStore, EtcdUrl, Login};
 
 fn store(url: &str, login: Option<(&str, &str)>, base: &Path) -> Result<EtcdStore> {
@@ -41,6 +42,22 @@ fn want_logins(port: u16) {
         ("enable", json!({})),
     ] {
         assert!(post(port, &format!("/v3/auth/{path}"), &body).is_some(), "{path}");
+    }
+}
+
+#[test]
+fn doctor_warns_of_versions_that_have_a_risk_with_logins() {
+    let node = |version: &'static str| {
+        let answer = json!({ "etcdserver": version, "token": "x", "members": [{}, {}, {}] }).to_string();
+        fake_node::start(move |_, _| Some((200, answer.clone())))
+    };
+    for (version, login, has_risk) in
+        [("3.4.21", true, true), ("3.4.21", false, false), ("3.4.22", true, false)]
+    {
+        let login = login.then_some(("root", "secret"));
+        let store = store(&format!("etcd://127.0.0.1:{}/x", node(version)), login, Path::new(".")).unwrap();
+        let found = format!("{:?}", store.checkup().unwrap());
+        assert_eq!(found.contains("install 3.4.22 or later"), has_risk, "{version} {login:?}: {found}");
     }
 }
 

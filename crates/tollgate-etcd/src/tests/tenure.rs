@@ -30,7 +30,7 @@ fn days(number: i64) -> Timestamp {
 }
 
 #[test]
-fn the_clock_of_another_machine_takes_no_task_away() {
+fn no_clock_of_a_machine_takes_a_task_away() {
     let cluster = Cluster::start();
     let lease = Duration::from_secs(600);
     for kind in [ClaimKind::Held, ClaimKind::Leased] {
@@ -40,7 +40,9 @@ fn the_clock_of_another_machine_takes_no_task_away() {
         let other = Vault::new(Arc::clone(&behind) as Arc<dyn Store>, Terms::default());
         let claimed = claim(&one, kind);
         for now in [days(-1), days(1)] {
-            assert_eq!(other.reclaim(now).unwrap().0, [], "{kind:?}: its lease has not ended");
+            for vault in [&one, &other] {
+                assert_eq!(vault.reclaim(now).unwrap().0, [], "{kind:?}: its lease has not ended");
+            }
             // As if its view were behind and did not know that the owner is alive.
             let layout = &behind.inside.layout;
             let owner = match claimed.claim.hold {
@@ -94,6 +96,41 @@ fn a_lease_that_is_renewed_does_not_end() {
                 }
             }
             assert_eq!(other.reclaim(days(1)).unwrap().0, [], "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn a_leased_claim_is_renewed_on_every_machine_that_knows_its_id() {
+    let cluster = Cluster::start();
+    let url = cluster.url();
+    let lease = Duration::from_secs(3);
+    let [one, two, other] = ["one", "two", "other"].map(|machine| vault(&url, machine, lease));
+    let Claimed { task, claim, .. } = claim(&one, ClaimKind::Leased);
+    let mut pauses = Pauses::lasting(Duration::from_secs(7));
+    while pauses.pause() {
+        let renewed = two.renew(&task, &claim.id, Timestamp::now()).unwrap().unwrap();
+        assert!(renewed.lease_until().is_some(), "it is still a lease");
+        assert!(two.verify(&task, &claim.id, Timestamp::now()).unwrap());
+        assert_eq!(other.reclaim(days(1)).unwrap().0, [], "it is renewed");
+    }
+    two.progress(&task, &claim.id, "half", Timestamp::now()).unwrap().unwrap();
+    let renewed = one.renew(&task, &claim.id, Timestamp::now()).unwrap().unwrap();
+    assert!(renewed.lease_until().is_some(), "it is still a lease");
+}
+
+#[test]
+fn an_owner_that_verifies_keeps_its_lease_however_its_clock_is_set() {
+    let cluster = Cluster::start();
+    let lease = Duration::from_secs(3);
+    for clock in [days(-1), days(1)] {
+        let url = cluster.url();
+        let (one, other) = (vault(&url, "one", lease), vault(&url, "other", lease));
+        let Claimed { task, claim, .. } = claim(&one, ClaimKind::Leased);
+        let mut pauses = Pauses::lasting(Duration::from_secs(7));
+        while pauses.pause() {
+            assert!(one.verify(&task, &claim.id, clock).unwrap(), "{clock}");
+            assert_eq!(other.reclaim(Timestamp::now()).unwrap().0, [], "{clock}: it is verified");
         }
     }
 }

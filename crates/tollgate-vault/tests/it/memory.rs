@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Result;
+use tollgate_vault::claim::Tenure;
 use tollgate_vault::claim_lock::Liveness;
 use tollgate_vault::conformance::{self, Harness};
 use tollgate_vault::event::{self, Entry, EventPage};
@@ -166,8 +167,11 @@ impl Store for MemoryStore {
     }
 
     fn liveness(&self, claim: &Claim) -> Result<Liveness> {
-        let is_dead = self.inside().dead.contains(&claim.id);
-        Ok(if is_dead { Liveness::Gone(ClaimLock::nothing()) } else { Liveness::Alive })
+        Ok(match claim.tenure {
+            Tenure::Leased(_) => Liveness::Unknown,
+            Tenure::Held if self.inside().dead.contains(&claim.id) => Liveness::Gone(ClaimLock::nothing()),
+            Tenure::Held => Liveness::Alive,
+        })
     }
 }
 

@@ -1,0 +1,112 @@
+//! What a node answers instead of doing what it was asked: what may have been carried out, and what waits for a person.
+
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::json;
+use tollgate_base::error::Fault;
+use tollgate_base::lock::Pauses;
+use tollgate_base::name::StepId;
+use tollgate_base::task::TaskName;
+use tollgate_vault::{ClaimKind, ClaimRequest, Release, State, StepOutcome, Store, Terms, Vault};
+
+use super::cluster::{Cluster, post};
+use super::{fake_node, shared};
+use crate::EtcdUrl;
+use crate::client::{CallError, Client};
+use crate::message::{Range, RangeAnswer, encoded, end_of};
+
+/// A client of a node that gives this answer to every call.
+fn client_of(status: u16, answer: String) -> Client {
+    let port = fake_node::start(move |path, _| match path {
+        "/version" => Some((200, json!({ "etcdserver": "3.5.30" }).to_string())),
+        _ => Some((status, answer.clone())),
+    });
+    let url = EtcdUrl::parse(&format!("etcd://127.0.0.1:{port}/x")).unwrap();
+    Client::new(&url, None, Duration::from_millis(300), Path::new(".")).unwrap()
+}
+
+#[test]
+fn an_answer_that_leaves_open_whether_the_call_was_carried_out_is_not_a_refusal() {
+    let said = |code: i64, message: &str| json!({ "code": code, "message": message }).to_string();
+    for (status, answer) in [
+        (499, said(1, "context canceled")),
+        (500, said(2, "raft: stopped")),
+        (500, said(13, "stream terminated by RST_STREAM")),
+        (429, said(8, "etcdserver: too many requests")),
+        (429, said(8, "etcdserver: mvcc: database space exceeded")),
+        (200, "<html>a proxy</html>".to_owned()),
+    ] {
+        let client = client_of(status, answer.clone());
+        let called = client.call::<RangeAnswer>("/v3/kv/txn", &Range::all("x").body(), client.deadline);
+        assert!(
+            matches!(&called, Err(CallError::Unanswered(Fault::Unreachable { .. }))),
+            "{answer}: {called:?}"
+        );
+    }
+    for (code, message) in
+        [(3, "etcdserver: duplicate key given in txn request"), (8, "grpc: message too large")]
+    {
+        let client = client_of(400, said(code, message));
+        let called = client.call::<RangeAnswer>("/v3/kv/txn", &Range::all("x").body(), client.deadline);
+        assert!(matches!(&called, Err(CallError::Refused { .. })), "{message}: {called:?}");
+    }
+}
+
+#[test]
+fn a_renewal_that_was_answered_with_an_error_does_not_end_the_lease() {
+    let error = json!({ "error": { "grpc_code": 14, "message": "etcdserver: no leader" } }).to_string();
+    let client = client_of(200, error);
+    let renewed = client.keep_alive(1, client.deadline);
+    assert!(matches!(renewed, Err(CallError::Unanswered(_))), "{renewed:?}");
+    let gone = json!({ "result": { "header": {}, "ID": "1" } }).to_string();
+    assert!(!client_of(200, gone).keep_alive(1, Duration::from_secs(5)).unwrap());
+}
+
+#[test]
+fn a_task_is_released_as_soon_as_a_full_engine_has_room_again() {
+    let cluster = Cluster::with_quota(2 << 20);
+    let store = shared(&cluster.url(), "one");
+    let vault = Vault::new(store.clone(), Terms::default());
+    let now = Timestamp::now();
+    let name: TaskName = "x".parse().unwrap();
+    vault.add(&name, b"text", now).unwrap();
+    let request = ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: false };
+    let claimed = vault.claim(&name, &request, now).unwrap().unwrap();
+
+    let text = vec![b'x'; 500 << 10];
+    let mut added: Vec<TaskName> = Vec::new();
+    let fault = loop {
+        added.push(format!("large-{}", added.len()).parse().unwrap());
+        let large = &added[added.len() - 1];
+        match store.add(&StepId::new().unwrap(), large, &text, now).unwrap() {
+            StepOutcome::Done(_) => {}
+            StepOutcome::Unknown(fault) => break fault.to_string(),
+            outcome => panic!("{outcome:?}"),
+        }
+    };
+    assert!(fault.contains("space exceeded") && fault.contains("etcdctl alarm disarm"), "{fault}");
+    let release = || vault.release(&name, &claimed.claim.id, &Release::success(), Timestamp::now());
+    let fault = release().unwrap_err();
+    assert!(matches!(fault, Fault::Unreachable { .. }), "{fault}");
+
+    let port = cluster.ports()[0];
+    let large = format!("{}large-", store.inside.layout.open_tasks());
+    let deleted = json!({ "key": encoded(&large), "range_end": encoded(end_of(&large)) });
+    let deleted = post(port, "/v3/kv/deleterange", &deleted).unwrap();
+    let revision = &deleted["header"]["revision"];
+    let member = &deleted["header"]["member_id"];
+    for (path, body) in [
+        ("/v3/kv/compaction", json!({ "revision": revision, "physical": true })),
+        ("/v3/maintenance/defragment", json!({})),
+        ("/v3/maintenance/alarm", json!({ "action": "DEACTIVATE", "alarm": "NOSPACE", "memberID": member })),
+    ] {
+        assert!(post(port, path, &body).is_some(), "{path}");
+    }
+    let mut pauses = Pauses::lasting(Duration::from_secs(30));
+    while release().is_err() {
+        assert!(pauses.pause(), "it takes no writes");
+    }
+    assert!(store.get(&name, Some(State::Done), Timestamp::now()).unwrap().is_some());
+}

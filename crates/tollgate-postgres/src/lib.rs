@@ -53,5 +53,4 @@ mod tls;
 mod watch;
 
 pub use options::{PostgresHost, PostgresOptions, PostgresTls};
-pub use passfile::password_in;
 pub use store::PostgresStore;

@@ -160,7 +160,7 @@ impl DbLink {
                 options.patience.as_millis()
             ))
             .ssl_mode(if options.tls == PostgresTls::Off { SslMode::Disable } else { SslMode::Require });
-        if let Some(password) = &options.password {
+        if let Some(password) = host.password.as_ref().or(options.password.as_ref()) {
             config.password(password);
         }
         let runtime = LinkRuntime::new()

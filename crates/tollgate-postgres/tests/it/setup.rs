@@ -155,13 +155,63 @@ fn a_checkup_reports_what_is_wrong() {
     let reader = PostgresOptions { user: "reader".into(), ..server.options("vault") };
     let reader = PostgresStore::open(reader).unwrap();
     let denied = reader.checkup().unwrap();
-    assert!(at(&denied, Level::Problem)[0].contains("may not change"), "{denied:?}");
+    assert!(at(&denied, Level::Problem)[0].contains("may not use all tables"), "{denied:?}");
     let refused = reader.add(&StepId::new().unwrap(), &"x".parse().unwrap(), b"x", Timestamp::now());
     assert!(refused.unwrap_err().to_string().contains("permission denied"));
 
     let nowhere = PostgresOptions { database: "nowhere".into(), ..server.options("vault") };
     let missing = PostgresStore::open(nowhere).unwrap().checkup().unwrap();
     assert!(at(&missing, Level::Problem)[0].contains("does not exist"), "{missing:?}");
+}
+
+#[test]
+fn a_checkup_misses_no_right_and_says_how_to_grant_all_of_them() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start("fsync = off");
+    server.store("vault").events("", 1).expect("the schema is there");
+    let mut sql = server.sql();
+    sql.batch_execute(r#"create role "the ""clerk""" login"#).unwrap();
+    let clerk = PostgresOptions { user: "the \"clerk\"".into(), ..server.options("vault") };
+    let clerk = PostgresStore::open(clerk).unwrap();
+    let problems = || {
+        let found = clerk.checkup().unwrap().into_iter();
+        found.filter(|finding| finding.level == Level::Problem).collect::<Vec<_>>()
+    };
+    let fix = problems()[0].fix.clone().expect("it says what to do");
+    sql.batch_execute(fix.split('`').rfind(|part| part.contains("grant")).unwrap()).unwrap();
+    assert_eq!(problems(), []);
+    clerk.add(&StepId::new().unwrap(), &"x".parse().unwrap(), b"text", Timestamp::now()).unwrap();
+    for right in [
+        "insert on vault.tasks",
+        "update on vault.ledger",
+        "delete on vault.steps",
+        "update on vault.tollgate",
+        "usage on sequence vault.versions",
+        "usage on sequence vault.lines",
+        "select on sequence vault.lines",
+        "select on sequence vault.tasks_id_seq",
+    ] {
+        sql.batch_execute(&format!(r#"revoke {right} from "the ""clerk""""#)).unwrap();
+        assert_eq!(problems().len(), 1, "{right}");
+        sql.batch_execute(&format!(r#"grant {right} to "the ""clerk""""#)).unwrap();
+    }
+    assert_eq!(problems(), []);
+}
+
+#[test]
+fn a_checkup_warns_if_a_server_could_ask_for_the_password_in_clear_text() {
+    // Nobody has this address (RFC 5737).
+    let url = "postgres://ada@192.0.2.1/work?sslmode=disable";
+    let limit = Duration::from_millis(100);
+    let options = PostgresOptions { connect: limit, patience: limit, ..PostgresOptions::parse(url).unwrap() };
+    let warnings = |options: PostgresOptions| {
+        let found = PostgresStore::open(options).unwrap().checkup().unwrap();
+        at(&found, Level::Warning).len()
+    };
+    assert_eq!(warnings(options.clone()), 0);
+    assert_eq!(warnings(PostgresOptions { password: Some("secret".into()), ..options }), 1);
 }
 
 #[test]

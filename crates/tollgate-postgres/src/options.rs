@@ -12,8 +12,6 @@ use jiff::Timestamp;
 use tollgate_base::error::{Fault, Result};
 use tollgate_vault::event::Journal;
 
-use crate::passfile::password_in;
-
 /// One server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresHost {
@@ -21,7 +19,7 @@ pub struct PostgresHost {
     pub name: String,
     /// Its port.
     pub port: u16,
-    /// Its own password: see [`PostgresOptions::read_passfile`].
+    /// Its own password: see [`read_passfile`](crate::read_passfile).
     pub password: Option<String>,
 }
 
@@ -178,14 +176,6 @@ impl PostgresOptions {
         })
     }
 
-    /// Gives each host its password from the text of a password file.
-    pub fn read_passfile(&mut self, passfile: &str) {
-        let (database, user) = (&self.database, &self.user);
-        for host in &mut self.hosts {
-            host.password = password_in(passfile, host, database, user);
-        }
-    }
-
     /// Whether a host that is not on this machine can ask for a password that then crosses the network unencrypted.
     pub(crate) fn may_tell_password(&self) -> bool {
         let has_password = |host: &PostgresHost| host.password.is_some() || self.password.is_some();
@@ -284,7 +274,7 @@ mod tests {
             options.password = Some("secret".into());
             assert_eq!(options.may_tell_password(), is_told, "{hosts}");
             options.password = None;
-            options.read_passfile("*:*:*:*:secret");
+            options.hosts.iter_mut().for_each(|host| host.password = Some("secret".into()));
             assert_eq!(options.may_tell_password(), is_told, "{hosts}");
             options.tls = PostgresTls::VerifyFull { ca: None, own: None };
             assert!(!options.may_tell_password(), "{hosts}");

@@ -1,10 +1,18 @@
 //! The password file of PostgreSQL's own programs: lines of `host:port:database:user:password`. Pure.
 
-use crate::options::PostgresHost;
+use crate::options::{PostgresHost, PostgresOptions};
+
+/// Gives each host its password from the text of a password file.
+pub fn read_passfile(passfile: &str, options: &mut PostgresOptions) {
+    let (database, user) = (&options.database, &options.user);
+    for host in &mut options.hosts {
+        host.password = password_in(passfile, host, database, user);
+    }
+}
 
 /// The password for this host in the text of a password file: that of the first line that fits. A field may be `*`;
 /// `\:` and `\\` stand for `:` and `\`.
-pub(crate) fn password_in(passfile: &str, host: &PostgresHost, database: &str, user: &str) -> Option<String> {
+fn password_in(passfile: &str, host: &PostgresHost, database: &str, user: &str) -> Option<String> {
     // PostgreSQL's programs look for `localhost` if the connection is a Unix socket.
     let name = if host.name.starts_with('/') { "localhost" } else { &host.name };
     let wanted = [name, &host.port.to_string(), database, user];
@@ -29,13 +37,13 @@ fn fields(line: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::options::PostgresOptions;
+    use super::*;
 
     /// The passwords of the hosts at this address, for this user.
     fn passwords(passfile: &str, url: &str, user: &str) -> Vec<Option<String>> {
         let mut options = PostgresOptions::parse(url).unwrap();
         options.user = user.to_owned();
-        options.read_passfile(passfile);
+        read_passfile(passfile, &mut options);
         options.hosts.into_iter().map(|host| host.password).collect()
     }
 

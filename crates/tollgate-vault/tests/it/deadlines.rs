@@ -261,7 +261,7 @@ fn an_ended_claim_is_forgotten_only_after_the_longest_renewal_that_can_still_be_
         let latest = millis_since_boot() + 1_800_000;
         assert!(file["kept_ms"].as_u64().unwrap() <= latest, "not longer than a lease");
         // As if it had ended when the machine was started.
-        ["heard_ms", "until_ms", "kept_ms"].map(|key| file[key] = 0.into());
+        ["heard_ms", "until_ms", "kept_ms"].iter().for_each(|key| file[*key] = 0.into());
     });
     sweep(&world);
     assert!(!world.path(&claimed).exists());

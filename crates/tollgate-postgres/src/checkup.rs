@@ -6,6 +6,7 @@ use tollgate_vault::checkup::Finding;
 
 use crate::fields::time;
 use crate::link::Failure;
+use crate::options::PostgresOptions;
 use crate::pool::{AnswerTime, DbLinks};
 
 /// Leases do not depend on the clocks of machines, but times in the ledger and pauses do.
@@ -21,7 +22,10 @@ const LOOK: &str = "select current_setting('server_version'),
     (select count(*) from pg_stat_replication where sync_state in ('sync', 'quorum')),
     (select count(*) from pg_stat_replication where sync_state is null),
     (select bool_and(has_table_privilege(name, need)) from unnest(array['tasks', 'ledger', 'steps']) name,
-        unnest(array['select', 'insert', 'update', 'delete']) need),
+            unnest(array['select', 'insert', 'update', 'delete']) need)
+        and has_table_privilege('tollgate', 'select') and has_table_privilege('tollgate', 'update')
+        and has_sequence_privilege('versions', 'usage') and has_sequence_privilege('lines', 'usage')
+        and has_sequence_privilege('lines', 'select') and has_sequence_privilege('tasks_id_seq', 'select'),
     (select count(*) from (select from tasks limit $1::bigint + 1) counted),
     (select count(*) from (select from ledger limit $1::bigint + 1) counted),
     pg_size_pretty(pg_total_relation_size('tasks') + pg_total_relation_size('ledger')
@@ -37,8 +41,12 @@ pub(crate) fn findings(links: &DbLinks) -> Result<Vec<Finding>> {
     let rows = match links.call(LOOK, &[&COUNTED], AnswerTime::Whole).map_err(Failure::fault) {
         Ok(rows) => rows,
         Err(fault) => {
-            let fix = "check the URL, the server, its `pg_hba.conf` and the password";
-            return Ok(vec![Finding::problem(fault.to_string()).fix(fix)]);
+            let fix = format!(
+                "check the URL, the server, its `pg_hba.conf`, the password and the rights of the user: {}",
+                grants(&links.options)
+            );
+            let found = Finding::problem(fault.to_string()).fix(fix);
+            return Ok([found].into_iter().chain(told_password(&links.options)).collect());
         }
     };
     let answered = (links.options.clock)();
@@ -49,11 +57,11 @@ pub(crate) fn findings(links: &DbLinks) -> Result<Vec<Finding>> {
     let size: &str = row.get(9);
     findings.push(Finding::ok(format!("the vault has {tasks} tasks and {lines} ledger lines, in {size}")));
     if !row.get::<_, bool>(6) {
-        let what = format!("the user `{}` may not change the tables of the vault", links.options.user);
-        let fix =
-            format!("grant select, insert, update, delete on all tables in schema {}", links.options.schema);
-        findings.push(Finding::problem(what).fix(fix));
+        let user = &links.options.user;
+        let what = format!("the user `{user}` may not use all tables and sequences of the vault");
+        findings.push(Finding::problem(what).fix(grants(&links.options)));
     }
+    findings.extend(told_password(&links.options));
     if row.get(2) {
         let what = "`synchronous_commit` is off: tollgate turns it on for its own connections";
         findings.push(
@@ -67,6 +75,24 @@ pub(crate) fn findings(links: &DbLinks) -> Result<Vec<Finding>> {
     findings.extend(standbys(row.get(3), row.get(4), row.get(5), row.get(13)));
     findings.extend(skew(asked, time(row, 1), answered));
     Ok(findings)
+}
+
+/// What gives the user all rights that tollgate needs in a schema that exists.
+fn grants(options: &PostgresOptions) -> String {
+    let (schema, user) = (format!("\"{}\"", options.schema), options.user.replace('"', "\"\""));
+    format!(
+        "as the owner of the schema, run `grant usage on schema {schema} to \"{user}\"; grant select, insert, update, delete \
+         on all tables in schema {schema} to \"{user}\"; grant usage, select on all sequences in schema {schema} to \
+         \"{user}\"`"
+    )
+}
+
+/// A server without encryption chooses how the password is proven, and so does everybody who answers in its place.
+fn told_password(options: &PostgresOptions) -> Option<Finding> {
+    options.may_tell_password().then(|| {
+        let what = "your password may cross the network unencrypted, if a server asks for it in clear text";
+        Finding::warning(what).fix("let the servers use TLS, and remove `sslmode=disable` from the store")
+    })
 }
 
 /// A number of rows: counted, or as the server estimates it.

@@ -1,4 +1,4 @@
--- The functions of a vault in PostgreSQL, format 5. They replace those of an older format. What an older format has besides
+-- The functions of a vault in PostgreSQL, format 6. They replace those of an older format. What an older format has besides
 -- stays: a process of an earlier tollgate may still be connected.
 
 -- The last steps that were taken, the latest first. This row says where they brought the task.
@@ -77,10 +77,14 @@ begin
     end if;
     insert into @@.tasks (name, state, text, urgency, taken)
         values (task, 'Needs_Action', new_text, new_urgency, array[step_id]) on conflict do nothing;
-    if not found then
-        return exists (select from @@.steps s where s.id = step_id);
+    if found then
+        insert into @@.steps values (step_id, task, 'Needs_Action', '', clock_timestamp());
+    elsif exists (select from @@.steps s where s.id = step_id) then
+        -- This very step was committed since the first look.
+        perform @@.wait_for_standbys();
+    else
+        return false;
     end if;
-    insert into @@.steps values (step_id, task, 'Needs_Action', '', clock_timestamp());
     perform set_config('tollgate.step', step_id, false);
     return true;
 end $$;
@@ -96,6 +100,8 @@ begin
         foreach line in array entries loop
             insert into @@.ledger (pos, entry) values (nextval('@@.lines'), line::json);
         end loop;
+    else
+        perform @@.wait_for_standbys();
     end if;
 end $$;
 

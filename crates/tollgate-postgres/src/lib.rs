@@ -53,5 +53,5 @@ mod tls;
 mod watch;
 
 pub use options::{PostgresHost, PostgresOptions, PostgresTls};
-pub use passfile::password_in;
+pub use passfile::read_passfile;
 pub use store::PostgresStore;

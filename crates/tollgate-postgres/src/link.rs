@@ -62,6 +62,7 @@ impl Failure {
             // The transaction was rolled back, so it can simply be repeated.
             &(SqlState::T_R_SERIALIZATION_FAILURE
             | SqlState::T_R_DEADLOCK_DETECTED
+            | SqlState::LOCK_NOT_AVAILABLE
             | SqlState::QUERY_CANCELED) => Self::NotSent(unreachable()),
             // The server is starting, stopping or full. If it stops during a commit, the commit may have happened.
             code if ["57", "53", "08", "58", "XX", "25"].contains(&&code.code()[..2]) => {
@@ -97,31 +98,49 @@ fn explained(error: &tokio_postgres::Error) -> String {
 /// Called for each notification, on the thread that waits for it.
 pub(crate) type Listen = Box<dyn Fn(&Notification) + Send>;
 
-/// One connection.
-pub(crate) struct DbLink {
+/// The runtime of one connection. It waits for nothing when it is dropped: resolving the name of a host cannot be stopped, and
+/// takes as long as the resolver likes.
+struct LinkRuntime {
     /// `None` only while it is dropped.
     runtime: Option<Runtime>,
-    client: Client,
-    statements: HashMap<&'static str, Statement>,
-    options: PostgresOptions,
 }
 
-impl Drop for DbLink {
+impl LinkRuntime {
+    fn new() -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        Ok(Self { runtime: Some(runtime) })
+    }
+
+    /// `None` if it takes too long.
+    fn wait<T>(&self, limit: Duration, answer: impl Future<Output = T>) -> Option<T> {
+        self.runtime.as_ref()?.block_on(async { timeout(limit, answer).await.ok() })
+    }
+}
+
+impl Drop for LinkRuntime {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // Waits for nothing, so it may happen on any thread.
             runtime.shutdown_background();
         }
     }
 }
 
+/// One connection.
+pub(crate) struct DbLink {
+    runtime: LinkRuntime,
+    client: Client,
+    statements: HashMap<&'static str, Statement>,
+    options: PostgresOptions,
+}
+
 impl DbLink {
-    /// Connects to this host, if it accepts writes.
+    /// Connects to this host within this time, if it accepts writes.
     pub(crate) fn connect(
         options: &PostgresOptions,
         host: &PostgresHost,
         tls: &TlsClient,
         listen: Option<Listen>,
+        limit: Duration,
     ) -> Result<Self, Failure> {
         let mut config = Config::new();
         config
@@ -130,7 +149,7 @@ impl DbLink {
             .dbname(&options.database)
             .user(&options.user)
             .application_name("tollgate")
-            .connect_timeout(options.connect)
+            .connect_timeout(limit)
             .tcp_user_timeout(options.patience)
             .keepalives_idle(KEEPALIVE)
             .target_session_attrs(TargetSessionAttrs::ReadWrite)
@@ -141,19 +160,18 @@ impl DbLink {
                 options.patience.as_millis()
             ))
             .ssl_mode(if options.tls == PostgresTls::Off { SslMode::Disable } else { SslMode::Require });
-        if let Some(password) = &options.password {
+        if let Some(password) = host.password.as_ref().or(options.password.as_ref()) {
             config.password(password);
         }
-        let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime
+        let runtime = LinkRuntime::new()
             .map_err(|error| Failure::Refused(unreachable(options, &format!("no runtime: {error}"))))?;
         let silent = || Failure::NotSent(unreachable(options, &format!("`{}` does not answer", host.name)));
-        let connected =
-            runtime.block_on(async { timeout(options.connect, config.connect(tls.clone())).await });
-        let (client, connection) =
-            connected.map_err(|_| silent())?.map_err(|error| Failure::of(&error, options, false))?;
-        runtime.spawn(drive(connection, listen));
-        Ok(Self { runtime: Some(runtime), client, statements: HashMap::new(), options: options.clone() })
+        let connected = runtime.wait(limit, config.connect(tls.clone())).ok_or_else(silent)?;
+        let (client, connection) = connected.map_err(|error| Failure::of(&error, options, false))?;
+        if let Some(runtime) = &runtime.runtime {
+            runtime.spawn(drive(connection, listen));
+        }
+        Ok(Self { runtime, client, statements: HashMap::new(), options: options.clone() })
     }
 
     /// Waits for an answer, but not for ever.
@@ -163,10 +181,9 @@ impl DbLink {
         answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, Failure> {
         let silent = || Failure::Lost(unreachable(&self.options, "it does not answer"));
-        let runtime = self.runtime.as_ref().ok_or_else(silent)?;
         let limit = until.saturating_duration_since(Instant::now());
-        let answered = runtime.block_on(async { timeout(limit, answer).await });
-        answered.map_err(|_| silent())?.map_err(|error| Failure::of(&error, &self.options, true))
+        let answered = self.runtime.wait(limit, answer).ok_or_else(silent)?;
+        answered.map_err(|error| Failure::of(&error, &self.options, true))
     }
 
     /// The rows that a statement returns. It is parsed by the server once.
@@ -214,13 +231,13 @@ impl DbLink {
     }
 
     /// Executes a script.
-    pub(crate) fn execute(&self, script: &str) -> Result<(), Failure> {
-        self.wait(Instant::now() + self.options.patience, self.client.batch_execute(script))
+    pub(crate) fn execute(&self, script: &str, until: Instant) -> Result<(), Failure> {
+        self.wait(until, self.client.batch_execute(script))
     }
 
     /// Hands notifications on for this long.
     pub(crate) fn listen(&self, until: impl Future<Output = ()>) {
-        if let Some(runtime) = &self.runtime {
+        if let Some(runtime) = &self.runtime.runtime {
             runtime.block_on(until);
         }
     }
@@ -237,5 +254,29 @@ async fn drive(mut connection: Connection<Socket, Secured>, listen: Option<Liste
         if let (AsyncMessage::Notification(heard), Some(listen)) = (message, &listen) {
             listen(&heard);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn giving_up_a_connection_does_not_wait_for_the_name_of_its_host() {
+        let runtime = LinkRuntime::new().unwrap();
+        // As a resolver that does not answer.
+        let (answer, resolver) = channel::<()>();
+        runtime.runtime.as_ref().unwrap().spawn_blocking(move || resolver.recv());
+        let (given_up, seen) = channel();
+        thread::spawn(move || {
+            drop(runtime);
+            given_up.send(()).unwrap();
+        });
+        let seen = seen.recv_timeout(Duration::from_secs(20));
+        drop(answer);
+        seen.unwrap();
     }
 }

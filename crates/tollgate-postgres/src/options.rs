@@ -3,6 +3,7 @@
 //! Invariant: a URL has no password. URLs are in files that people share and in lists of processes.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +13,31 @@ use tollgate_base::error::{Fault, Result};
 use tollgate_vault::event::Journal;
 
 /// One server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct PostgresHost {
     /// Its name or address. A name that starts with `/` is the folder of a Unix socket.
     pub name: String,
     /// Its port.
     pub port: u16,
+    /// Its own password: see [`read_passfile`](crate::read_passfile).
+    pub password: Option<String>,
+}
+
+/// The password stays out of logs.
+impl fmt::Debug for PostgresHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PostgresHost({}:{})", self.name, self.port)
+    }
+}
+
+impl PostgresHost {
+    /// Whether what is sent to it stays on this machine.
+    fn is_here(&self) -> bool {
+        let address = self.name.parse::<IpAddr>();
+        self.name.starts_with('/')
+            || self.name == "localhost"
+            || address.is_ok_and(|address| address.is_loopback())
+    }
 }
 
 /// Whether and how the connection is encrypted.
@@ -47,7 +67,7 @@ pub struct PostgresOptions {
     pub tls: PostgresTls,
     /// The user.
     pub user: String,
-    /// The password, if the server wants one.
+    /// The password, if the servers want one and have none of their own.
     pub password: Option<String>,
     /// How long a held claim lasts without a heartbeat.
     pub lease: Duration,
@@ -155,6 +175,12 @@ impl PostgresOptions {
             clock: Timestamp::now,
         })
     }
+
+    /// Whether a host that is not on this machine can ask for a password that then crosses the network unencrypted.
+    pub(crate) fn may_tell_password(&self) -> bool {
+        let has_password = |host: &PostgresHost| host.password.is_some() || self.password.is_some();
+        self.tls == PostgresTls::Off && self.hosts.iter().any(|host| !host.is_here() && has_password(host))
+    }
 }
 
 fn host(text: &str) -> Result<PostgresHost> {
@@ -167,7 +193,11 @@ fn host(text: &str) -> Result<PostgresHost> {
             None => text.split_once(':').map_or((text, None), |(name, port)| (name, Some(port))),
         };
     let port = port.map_or(Ok(PORT), str::parse).map_err(|_| wrong())?;
-    if name.is_empty() { Err(wrong()) } else { Ok(PostgresHost { name: decoded(name)?, port }) }
+    if name.is_empty() {
+        Err(wrong())
+    } else {
+        Ok(PostgresHost { name: decoded(name)?, port, password: None })
+    }
 }
 
 /// The text without percent-encoding.
@@ -199,7 +229,7 @@ mod tests {
     #[test]
     fn a_url_says_where_the_vault_is() {
         let plain = parsed("postgres://db/work");
-        assert_eq!(plain.hosts, [PostgresHost { name: "db".into(), port: 5432 }]);
+        assert_eq!(plain.hosts, [PostgresHost { name: "db".into(), port: 5432, password: None }]);
         assert_eq!((&*plain.database, &*plain.schema, &*plain.user), ("work", "tollgate", ""));
         assert_eq!(
             plain.tls,
@@ -226,7 +256,29 @@ mod tests {
         }
         let mut options = parsed("postgres://me@db/work");
         options.password = Some("secret".into());
-        assert!(!format!("{options:?} {options}").contains("secret"));
+        options.hosts[0].password = Some("secret".into());
+        assert!(!format!("{options:?} {options} {:?}", options.hosts).contains("secret"));
+    }
+
+    #[test]
+    fn a_password_that_may_cross_a_network_unencrypted_is_known() {
+        for (hosts, is_told) in [
+            ("db", true),
+            ("localhost,db", true),
+            ("localhost", false),
+            ("127.0.0.1,[::1]", false),
+            ("%2Frun%2Fpg", false),
+        ] {
+            let mut options = parsed(&format!("postgres://me@{hosts}/work?sslmode=disable"));
+            assert!(!options.may_tell_password(), "there is none");
+            options.password = Some("secret".into());
+            assert_eq!(options.may_tell_password(), is_told, "{hosts}");
+            options.password = None;
+            options.hosts.iter_mut().for_each(|host| host.password = Some("secret".into()));
+            assert_eq!(options.may_tell_password(), is_told, "{hosts}");
+            options.tls = PostgresTls::VerifyFull { ca: None, own: None };
+            assert!(!options.may_tell_password(), "{hosts}");
+        }
     }
 
     #[test]

@@ -51,22 +51,33 @@ impl DbLinks {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new connection to the first host that accepts writes, starting with the last one that did.
-    pub(crate) fn connect(&self, mut listen: impl FnMut() -> Option<Listen>) -> Result<DbLink, Failure> {
+    /// A new connection to the first host that accepts writes, starting with the last one that did. It is there by `end`, which
+    /// a migration moves.
+    pub(crate) fn connect(
+        &self,
+        mut listen: impl FnMut() -> Option<Listen>,
+        end: &mut Instant,
+    ) -> Result<DbLink, Failure> {
         let hosts = &self.options.hosts;
         let first = self.preferred.load(Ordering::Relaxed);
         let mut failed = Failure::NotSent(unreachable(&self.options, "it has no host"));
-        for number in (0..hosts.len()).map(|n| (first + n) % hosts.len()) {
-            let connected =
-                DbLink::connect(&self.options, &hosts[number], &self.tls, listen()).and_then(|mut link| {
-                    schema::prepare(&mut link, &self.options, Instant::now() + self.options.patience)?;
-                    Ok(link)
-                });
+        for (number, left) in (0..hosts.len()).map(|n| ((first + n) % hosts.len(), hosts.len() - n)) {
+            // Silent hosts must leave some time for the others.
+            let share =
+                end.saturating_duration_since(Instant::now()) / u32::try_from(left).unwrap_or(u32::MAX);
+            let limit = share.min(self.options.connect);
+            let connected = DbLink::connect(&self.options, &hosts[number], &self.tls, listen(), limit);
+            let connected = connected.and_then(|mut link| {
+                schema::prepare(&mut link, &self.options, end)?;
+                Ok(link)
+            });
             match connected {
                 Ok(link) => {
                     self.preferred.store(number, Ordering::Relaxed);
                     return Ok(link);
                 }
+                // What a server has refused is the reason, even if others cannot be asked or are standbys.
+                Err(_) if matches!(failed, Failure::Refused(_)) => {}
                 // Creating the schema may be repeated.
                 Err(Failure::Lost(fault)) => failed = Failure::NotSent(fault),
                 Err(failure) => failed = failure,
@@ -99,12 +110,12 @@ impl DbLinks {
         time: AnswerTime,
         ask: impl Fn(&mut DbLink, Instant) -> Result<Vec<Row>, Failure>,
     ) -> Result<Vec<Row>, Failure> {
-        let end = Instant::now() + self.options.patience;
+        let mut end = Instant::now() + self.options.patience;
         let (mut pause, mut lost) = (FIRST_PAUSE, false);
         loop {
             let idle = self.idle().pop();
             let was_idle = idle.is_some();
-            let link = idle.map_or_else(|| self.connect(|| None), Ok);
+            let link = idle.map_or_else(|| self.connect(|| None, &mut end), Ok);
             let failure = match link.and_then(|link| self.attempt(link, &ask, end, time)) {
                 Ok(rows) => return Ok(rows),
                 Err(failure) => failure,

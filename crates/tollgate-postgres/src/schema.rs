@@ -4,7 +4,7 @@
 //! time do it once. An earlier tollgate that is still connected finds its tables and functions unchanged in name.
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tollgate_base::digest::Digest;
 use tollgate_base::error::Fault;
@@ -14,8 +14,8 @@ use crate::options::PostgresOptions;
 
 /// The format that this version reads and writes. Since 2, adding a task again by the same step adds nothing, wherever the
 /// task has gone. Since 3, the queue has an index. Since 4, a task remembers its last steps. Since 5, the answer to a step that is
-/// sent again waits for the standbys, too.
-const FORMAT: i32 = 5;
+/// sent again waits for the standbys, too. Since 6, so does every answer to a call that is sent again.
+const FORMAT: i32 = 6;
 
 const TABLES: &str = include_str!("tables.sql");
 const QUEUE: &str = include_str!("queue.sql");
@@ -27,8 +27,18 @@ const OLDEST_SERVER: i32 = 140_000;
 /// One lock for all schemas of a database that are being created.
 const CREATING: i64 = 1_953_459_303;
 
-/// Checks a new connection, creates the schema if it is missing, and makes commits durable.
-pub(crate) fn prepare(link: &mut DbLink, options: &PostgresOptions, until: Instant) -> Result<(), Failure> {
+/// The longest time for a migration, which may build an index of all tasks: some seconds for each million. If it is not
+/// enough, the server still completes the migration.
+const MIGRATING: Duration = Duration::from_secs(10 * 60);
+
+/// Checks a new connection, creates the schema if it is missing, and makes commits durable. After a migration the caller has
+/// all its time again.
+pub(crate) fn prepare(
+    link: &mut DbLink,
+    options: &PostgresOptions,
+    end: &mut Instant,
+) -> Result<(), Failure> {
+    let until = *end;
     let rows = link.query(
         "select current_setting('server_version_num')::int, to_regclass('tollgate') is not null,
             case when current_setting('synchronous_commit') in ('off', 'local')
@@ -43,11 +53,15 @@ pub(crate) fn prepare(link: &mut DbLink, options: &PostgresOptions, until: Insta
         return Err(Failure::Refused(Fault::invalid(told)));
     }
     if !exists {
-        create(link, options)?;
+        create(link, options, until)?;
     }
     match format(link, until)? {
         Some(FORMAT) => Ok(()),
-        Some(older) if older < FORMAT => migrate(link, options),
+        Some(older) if older < FORMAT => {
+            migrate(link, options)?;
+            *end = Instant::now() + options.patience;
+            Ok(())
+        }
         Some(newer) => Err(Failure::Refused(Fault::NewerFormat {
             path: PathBuf::from(options.to_string()),
             found: newer.unsigned_abs(),
@@ -71,19 +85,26 @@ fn script(text: &str, options: &PostgresOptions) -> String {
     text.replace("@@", &format!("\"{}\"", options.schema)).replace("@lock@", &lock.to_string())
 }
 
-/// Runs this block alone. All of it is one message, so the lock is released even if this process dies.
-fn alone(link: &DbLink, block: &str) -> Result<(), Failure> {
-    link.execute(&format!(
-        "begin; select pg_advisory_xact_lock({CREATING}); do $alone$ begin {block} end $alone$; commit"
-    ))
+/// Runs this block alone. All of it is one message, so the lock is released even if this process dies. The server limits how
+/// long the block waits for others, but not how long it works.
+fn alone(link: &DbLink, options: &PostgresOptions, block: &str, until: Instant) -> Result<(), Failure> {
+    let patience = options.patience.as_millis();
+    link.execute(
+        &format!(
+            "begin; set local statement_timeout = 0; set local lock_timeout = {patience};
+            select pg_advisory_xact_lock({CREATING}); do $alone$ begin {block} end $alone$; commit"
+        ),
+        until,
+    )
 }
 
-fn create(link: &DbLink, options: &PostgresOptions) -> Result<(), Failure> {
+fn create(link: &DbLink, options: &PostgresOptions, until: Instant) -> Result<(), Failure> {
     let schema = &options.schema;
     let script = |text| script(text, options);
     let (tables, queue, functions) = (script(TABLES), script(QUEUE), script(FUNCTIONS));
     alone(
         link,
+        options,
         &format!(
             r#"if to_regnamespace('"{schema}"') is null then
                 create schema "{schema}";
@@ -92,6 +113,7 @@ fn create(link: &DbLink, options: &PostgresOptions) -> Result<(), Failure> {
                 execute $tables$ {tables} {queue} {functions} $tables$;
             end if;"#
         ),
+        until,
     )
 }
 
@@ -99,11 +121,13 @@ fn migrate(link: &DbLink, options: &PostgresOptions) -> Result<(), Failure> {
     let (queue, functions) = (script(QUEUE, options), script(FUNCTIONS, options));
     alone(
         link,
+        options,
         &format!(
             "if (select format from tollgate) < {FORMAT} then
                 execute $functions$ {queue} {functions} $functions$;
                 update tollgate set format = {FORMAT};
             end if;"
         ),
+        Instant::now() + MIGRATING,
     )
 }

@@ -1,4 +1,4 @@
--- The tables of a vault in PostgreSQL, format 5. Everything is in one schema, which stands for `@@` and is the search path here. `@lock@` is its lock.
+-- The tables of a vault in PostgreSQL, format 6. Everything is in one schema, which stands for `@@` and is the search path here. `@lock@` is its lock.
 --
 -- Transactions run side by side, so that the server can flush several commits at once. A transaction takes numbers of
 -- ledger lines before it commits, so lines become visible out of order. Each writer of lines holds a shared advisory lock from before its
@@ -6,7 +6,7 @@
 -- visible or will never be used (`settle`).
 
 create table tollgate (format int not null, deletions bigint not null default 0);
-insert into tollgate (format) values (5);
+insert into tollgate (format) values (6);
 
 create sequence versions;
 create sequence lines;

@@ -46,8 +46,12 @@ const SHORT_LOCK_WAIT: Duration = Duration::from_secs(1);
 /// whose owner sends heartbeats needs no further question.
 const BELIEVED: Duration = Duration::from_secs(30);
 
-/// After this time nobody writes a file again that was not written since.
-const FORGOTTEN: Duration = Duration::from_secs(24 * 60 * 60);
+/// How often files are deleted that nobody needs any more. All of them are read for that, which would take too long for every
+/// claim.
+const SWEEP_EVERY: Duration = Duration::from_secs(5 * 60);
+
+/// The longest lease that is expected of a claim whose lease is not known here.
+const LONGEST_LEASE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The deadlines of the claims that were made on this machine.
 #[derive(Debug, Clone)]
@@ -71,6 +75,10 @@ struct DeadlineFile {
     asked_ms: u64,
     #[serde(default)]
     confirmed_ms: u64,
+    /// Of a claim that was ended: how long this file must say so. A renewal that was asked for before the end, and is written
+    /// late, would bring the claim back for the rest of its lease.
+    #[serde(default)]
+    kept_ms: u64,
 }
 
 impl DeadlineFile {
@@ -78,6 +86,22 @@ impl DeadlineFile {
     fn is_ended(&self) -> bool {
         self.until_ms.is_some_and(|until| until <= self.heard_ms)
     }
+
+    /// Whether the claim is over, and stays over without this file.
+    fn is_needless(&self, now: u64, boot: &str) -> bool {
+        self.boot != boot || self.until_ms.is_some_and(|until| until.max(self.kept_ms) < now)
+    }
+}
+
+/// When needless files were last deleted.
+#[derive(Serialize, Deserialize)]
+struct SweptFile {
+    boot: String,
+    swept_ms: u64,
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl ClaimDeadlines {
@@ -99,7 +123,6 @@ impl ClaimDeadlines {
     /// must not refuse a write for this.
     pub fn is_due(&self, claim: &ClaimId) -> Result<bool> {
         let (now, boot) = (millis_since_boot(), boot_id());
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let is_old = |file: &DeadlineFile| {
             let half = file.until_ms.map_or(u64::MAX, |until| until.saturating_sub(file.heard_ms) / 2);
             let known = file.heard_ms.max(file.confirmed_ms);
@@ -150,7 +173,7 @@ impl ClaimDeadlines {
         if !ignore.exists() {
             replace_file(&ignore, b"*\n", Durability::Fast)?;
         }
-        self.forget_old()?;
+        self.sweep()?;
         self.extend(claim, heard_ms, lasts)
     }
 
@@ -158,9 +181,12 @@ impl ClaimDeadlines {
     pub(crate) fn extend(&self, claim: &ClaimId, heard_ms: u64, lasts: Option<Duration>) -> Result<()> {
         let until_ms = lasts.map(|lasts| {
             let left = lasts.saturating_sub((lasts / MARGIN).min(LONGEST_MARGIN));
-            heard_ms.saturating_add(u64::try_from(left.as_millis()).unwrap_or(u64::MAX))
+            heard_ms.saturating_add(millis(left))
         });
-        self.write(claim, heard_ms, until_ms, |known| known.heard_ms < heard_ms && !known.is_ended())
+        self.write(claim, |known| {
+            let is_newer = known.is_none_or(|known| known.heard_ms < heard_ms && !known.is_ended());
+            is_newer.then_some((heard_ms, until_ms, 0))
+        })
     }
 
     /// The claim has ended.
@@ -169,8 +195,13 @@ impl ClaimDeadlines {
             return Ok(());
         }
         let now = millis_since_boot();
+        let ended = self.write(claim, |known| {
+            let lease = known.and_then(|known| Some(known.until_ms?.saturating_sub(known.heard_ms)));
+            let kept = now.saturating_add(lease.unwrap_or(millis(LONGEST_LEASE)));
+            known.is_none_or(|known| !known.is_ended()).then_some((now, Some(now), kept))
+        });
         // A full disk still lets go of a file, and a claim without a file has ended, too.
-        self.write(claim, now, Some(now), |_| true).or_else(|fault| self.forget(claim).map_err(|_| fault))
+        ended.or_else(|fault| self.forget(claim).map_err(|_| fault))
     }
 
     /// Nobody was told of this claim.
@@ -200,25 +231,21 @@ impl ClaimDeadlines {
         Ok(Some(file))
     }
 
-    /// Writes a file, unless what is known was asked for at a time that forbids it.
+    /// Writes when the store was asked, when the claim ends and how long that must be kept, unless what is known forbids it.
     fn write(
         &self,
         claim: &ClaimId,
-        heard_ms: u64,
-        until_ms: Option<u64>,
-        may_replace: impl Fn(&DeadlineFile) -> bool,
+        next: impl FnOnce(Option<&DeadlineFile>) -> Option<(u64, Option<u64>, u64)>,
     ) -> Result<()> {
         fs::create_dir_all(&self.folder).at("make the folder", &self.folder)?;
         let _lock = self.lock(LOCK_WAIT)?;
         let boot = boot_id();
         // A damaged file says nothing.
-        let known = self.read(claim).ok().flatten();
-        if known.is_some_and(|known| known.boot == boot && !may_replace(&known)) {
-            return Ok(());
-        }
+        let known = self.read(claim).ok().flatten().filter(|known| known.boot == boot);
+        let Some((heard_ms, until_ms, kept_ms)) = next(known.as_ref()) else { return Ok(()) };
         self.replace(
             claim,
-            &DeadlineFile { format: FORMAT, boot, heard_ms, until_ms, asked_ms: 0, confirmed_ms: 0 },
+            &DeadlineFile { format: FORMAT, boot, heard_ms, until_ms, asked_ms: 0, confirmed_ms: 0, kept_ms },
         )
     }
 
@@ -233,20 +260,39 @@ impl ClaimDeadlines {
         replace_file(&self.path(claim), &bytes, Durability::Fast)
     }
 
-    /// Deletes the files of claims that ended long ago.
-    fn forget_old(&self) -> Result<()> {
-        let (now, boot) = (millis_since_boot(), boot_id());
-        let old = u64::try_from(FORGOTTEN.as_millis()).unwrap_or(u64::MAX);
+    /// Deletes the files that nobody needs any more, from time to time.
+    fn sweep(&self) -> Result<()> {
+        if !self.is_sweep_due() {
+            return Ok(());
+        }
+        // Without it, a file could be deleted that is being extended at this moment.
+        let _lock = self.lock(LOCK_WAIT)?;
+        if !self.is_sweep_due() {
+            return Ok(());
+        }
+        let (swept_ms, boot) = (millis_since_boot(), boot_id());
         for name in names_in(&self.folder)? {
             let claim = name.to_str().and_then(|name| name.parse::<ClaimId>().ok());
             if let Some(claim) = claim
                 && let Ok(Some(file)) = self.read(&claim)
-                && (file.boot != boot || file.until_ms.is_some_and(|until| until.saturating_add(old) < now))
+                && file.is_needless(swept_ms, &boot)
             {
                 self.forget(&claim)?;
             }
         }
-        Ok(())
+        let swept = serde_json::to_vec(&SweptFile { boot, swept_ms });
+        let swept = swept.map_err(|error| Fault::invalid(error.to_string()))?;
+        replace_file(&self.folder.join("swept"), &swept, Durability::Fast)
+    }
+
+    fn is_sweep_due(&self) -> bool {
+        let swept = fs::read(self.folder.join("swept")).ok();
+        let swept: Option<SweptFile> = swept.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let is_recent = |swept: SweptFile| {
+            swept.boot == boot_id()
+                && millis_since_boot().saturating_sub(swept.swept_ms) < millis(SWEEP_EVERY)
+        };
+        !swept.is_some_and(is_recent)
     }
 }
 

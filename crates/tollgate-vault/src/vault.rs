@@ -326,18 +326,54 @@ impl Vault {
     }
 }
 
-/// Asks again as long as the answer is lost.
+/// Asks again as long as the answer is lost. After that, no fault says that nothing was changed.
 pub(crate) fn until_answered(apply: impl Fn() -> Result<StepOutcome>) -> Result<StepOutcome> {
+    let mut answer = apply();
     for _ in 0..RETRIES {
-        match apply()? {
-            StepOutcome::Unknown(_) => {}
-            outcome => return Ok(outcome),
-        }
+        let Ok(StepOutcome::Unknown(_)) = answer else { break };
+        answer = apply().or_else(|fault| Ok(StepOutcome::Unknown(fault)));
     }
-    apply()
+    answer
 }
 
 /// Something changes a task faster than it can be read or changed.
 pub(crate) fn restless(task: &TaskName) -> Fault {
     Fault::invalid(format!("`{task}` changes all the time: stop the program that writes to it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[derive(Clone, Copy)]
+    enum Answer {
+        Lost,
+        Unreachable,
+        Conflict,
+    }
+
+    /// What comes of a step, if the store gives these answers, and the last one for ever.
+    fn after(answers: &[Answer]) -> Result<StepOutcome> {
+        let fault = || Fault::Unreachable { remote: "db".into(), what: "no network".into() };
+        let asked = Cell::new(0);
+        until_answered(|| {
+            let answer = answers[asked.replace(asked.get() + 1).min(answers.len() - 1)];
+            match answer {
+                Answer::Lost => Ok(StepOutcome::Unknown(fault())),
+                Answer::Unreachable => Err(fault()),
+                Answer::Conflict => Ok(StepOutcome::Conflict),
+            }
+        })
+    }
+
+    #[test]
+    fn once_an_answer_was_lost_a_fault_does_not_say_that_nothing_was_changed() {
+        use Answer::{Conflict, Lost, Unreachable};
+        assert!(after(&[Unreachable]).is_err());
+        assert!(matches!(after(&[Lost]), Ok(StepOutcome::Unknown(_))));
+        assert!(matches!(after(&[Lost, Unreachable]), Ok(StepOutcome::Unknown(_))));
+        assert!(matches!(after(&[Lost, Unreachable, Conflict]), Ok(StepOutcome::Conflict)));
+    }
 }

@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tollgate_base::error::Result;
@@ -78,13 +78,13 @@ impl ClaimFence {
         Ok(Some(Self::new(&home, engine)))
     }
 
-    /// Whether a claim still owns its task, as far as this machine knows.
-    pub fn is_owned(&self, task: &TaskName, claim: &ClaimId) -> Result<bool> {
+    /// Whether a claim still owns its task, as far as this machine knows. Waits for the engine until then.
+    fn is_owned(&self, task: &TaskName, claim: &ClaimId, until: Instant) -> Result<bool> {
         if let Some(deadlines) = &self.deadlines {
             if let Some(open) = &self.engine
                 && deadlines.is_due(claim)?
             {
-                ask(Arc::clone(open), task.clone(), claim.clone());
+                ask(Arc::clone(open), task.clone(), claim.clone(), until);
             }
             if !deadlines.is_before(claim)? {
                 return Ok(false);
@@ -95,23 +95,74 @@ impl ClaimFence {
 
     /// The fence for an agent that works under one claim.
     pub fn around(self, task: TaskName, claim: ClaimId) -> WriteFence {
-        Arc::new(move || self.lost(&task, &claim))
+        let claims = [(task, claim)];
+        Arc::new(move || self.first_lost(&claims))
     }
 
-    /// The claim, if it does not own its task any more.
-    pub fn lost(&self, task: &TaskName, claim: &ClaimId) -> Result<Option<LostClaim>> {
-        let lost = || LostClaim { task: task.clone(), claim: claim.clone() };
-        Ok((!self.is_owned(task, claim)?).then(lost))
+    /// The first of these claims that does not own its task any more. All of them together wait for the engine as long as one.
+    pub fn first_lost(&self, claims: &[(TaskName, ClaimId)]) -> Result<Option<LostClaim>> {
+        let until = Instant::now() + PATIENCE;
+        for (task, claim) in claims {
+            if !self.is_owned(task, claim, until)? {
+                return Ok(Some(LostClaim { task: task.clone(), claim: claim.clone() }));
+            }
+        }
+        Ok(None)
     }
 }
 
 /// Asks the engine whether a claim still owns its task. If not, its deadline is over. If the answer takes too long, another write
 /// asks again after some seconds.
-fn ask(open: OpenVault, task: TaskName, claim: ClaimId) {
+fn ask(open: OpenVault, task: TaskName, claim: ClaimId, until: Instant) {
     let (answer, answered) = mpsc::channel();
     thread::spawn(move || {
         let confirmed = open().and_then(|vault| vault.confirm(&task, &claim, Timestamp::now()));
         let _ = answer.send(confirmed.is_ok());
     });
-    let _ = answered.recv_timeout(PATIENCE);
+    let _ = answered.recv_timeout(until.saturating_duration_since(Instant::now()));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::Mutex;
+
+    use serde_json::json;
+    use tollgate_base::boot_clock::{boot_id, millis_since_boot};
+    use tollgate_base::error::Fault;
+
+    use super::*;
+
+    #[test]
+    fn a_write_under_many_claims_waits_for_a_silent_engine_as_long_as_under_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = millis_since_boot();
+        let claims: Vec<(TaskName, ClaimId)> =
+            (0..6).map(|n| (format!("t{n}").parse().unwrap(), ClaimId::new().unwrap())).collect();
+        for (_, claim) in &claims {
+            let old = json!({
+                "format": 1, "boot": boot_id(), "heard_ms": now.saturating_sub(31_000), "until_ms": now + 600_000,
+            });
+            fs::write(folder.path().join(claim.as_str()), old.to_string()).unwrap();
+        }
+        let (silence, engine) = mpsc::channel::<()>();
+        let (asked, engine) = (Arc::new(Mutex::new(0)), Mutex::new(engine));
+        let counted = Arc::clone(&asked);
+        let open: OpenVault = Arc::new(move || {
+            *counted.lock().unwrap() += 1;
+            let _ = engine.lock().unwrap().recv();
+            Err(Fault::invalid("it has not answered"))
+        });
+        let deadlines = Some(ClaimDeadlines::new(folder.path().to_owned()));
+        let fence = ClaimFence { records: None, deadlines, engine: Some(open) };
+        let began = Instant::now();
+        assert_eq!(fence.first_lost(&claims).unwrap(), None, "their deadlines decide");
+        assert!(began.elapsed() < 2 * PATIENCE, "{:?}", began.elapsed());
+        drop(silence);
+        let end = Instant::now() + Duration::from_secs(20);
+        while *asked.lock().unwrap() < claims.len() {
+            assert!(Instant::now() < end, "each claim is asked for");
+            thread::yield_now();
+        }
+    }
 }

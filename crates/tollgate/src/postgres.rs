@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tollgate_base::error::{At, Fault, Result};
 use tollgate_base::settings::VaultSettings;
-use tollgate_postgres::{PostgresOptions, PostgresStore, PostgresTls, password_in};
+use tollgate_postgres::{PostgresOptions, PostgresStore, PostgresTls, read_passfile};
 use tollgate_vault::event::Journal;
 
 /// The longest time without a heartbeat after which the owner of a held claim is gone. Heartbeats are cheap, so it is short.
@@ -38,7 +38,7 @@ pub(crate) fn open_postgres(
         options.password = Some(password);
     } else if let Some(passfile) = passfile.filter(|path| path.is_file()) {
         let text = fs::read_to_string(passfile).at("read", passfile)?;
-        options.password = password_in(&text, &options);
+        read_passfile(&text, &mut options);
     }
     if options.user.is_empty() {
         return Err(Fault::invalid(format!(

@@ -145,8 +145,8 @@ pub fn check_store(text: &str) -> Result<StoreChoice> {
     }
 }
 
-/// Whether a login for this store would cross a network without encryption. That of PostgreSQL does not: its
-/// usual methods prove that one knows the password and do not send it.
+/// Whether a login for this store would cross a network without encryption. That of PostgreSQL usually does not: its
+/// methods prove that one knows the password. But a server may ask for the password itself, so `doctor` warns.
 pub fn tells_password(store: &str) -> bool {
     EtcdUrl::is_one(store) && EtcdUrl::parse(store).is_ok_and(|url| url.is_unencrypted())
 }

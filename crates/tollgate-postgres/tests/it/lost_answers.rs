@@ -1,10 +1,13 @@
 //! Connections that are cut before or after a statement reached the server: one effect, one ledger line.
 
+use std::net::TcpListener;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tollgate_base::error::Fault;
+use tollgate_base::lock::Pauses;
 use tollgate_postgres::{PostgresOptions, PostgresStore};
 use tollgate_vault::step::TextEdit;
 use tollgate_vault::{
@@ -155,6 +158,29 @@ fn a_call_to_a_server_that_says_nothing_ends_in_time() {
 }
 
 #[test]
+fn silent_hosts_take_no_more_than_the_time_of_a_call_and_leave_some_for_the_next_host() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start("fsync = off");
+    // The kernel accepts connections for it.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("127.0.0.1:{}", silent.local_addr().unwrap().port());
+    let (port, _order) = proxy::start(server.folder.path());
+    let store = |hosts: &[&str]| {
+        let url = format!("postgres://postgres@{}/postgres?schema=last&sslmode=disable", hosts.join(","));
+        let limit = Duration::from_secs(2);
+        let options =
+            PostgresOptions { connect: limit, patience: limit, ..PostgresOptions::parse(&url).unwrap() };
+        PostgresStore::open(options).unwrap()
+    };
+    let asked = Instant::now();
+    assert!(matches!(store(&[&*silent; 8]).events("", 1), Err(Fault::Unreachable { .. })));
+    assert!(asked.elapsed() < Duration::from_secs(8), "{:?}", asked.elapsed());
+    store(&[&silent, &format!("127.0.0.1:{port}")]).events("", 1).expect("the second host answers");
+}
+
+#[test]
 fn whether_the_server_answers_is_said_at_once_even_if_it_does_not() {
     if !is_installed() {
         return;
@@ -175,6 +201,14 @@ fn whether_the_server_answers_is_said_at_once_even_if_it_does_not() {
     }
     assert!(asked.elapsed() < patience / 3, "{:?}", asked.elapsed());
     *order.lock().unwrap() = None;
+}
+
+/// From now on, a commit waits for standbys of these names.
+fn waits_for_standbys(server: &Server, names: &str) {
+    let mut sql = server.sql();
+    sql.batch_execute(&format!("alter system set synchronous_standby_names = '{names}'")).unwrap();
+    sql.batch_execute("select pg_reload_conf()").unwrap();
+    server.waits_until(&format!("select current_setting('synchronous_standby_names') = '{names}'"));
 }
 
 #[test]
@@ -210,19 +244,45 @@ fn a_step_that_is_sent_again_is_acknowledged_only_when_the_standbys_have_it() {
     };
     let apply = || store().apply(&step);
     assert!(matches!(apply().unwrap(), StepOutcome::Done(_)));
-    let standbys = |names: &str| {
-        let mut sql = server.sql();
-        sql.batch_execute(&format!("alter system set synchronous_standby_names = '{names}'")).unwrap();
-        sql.batch_execute("select pg_reload_conf()").unwrap();
-        server.waits_until(&format!("select current_setting('synchronous_standby_names') = '{names}'"));
-    };
     // The standby is away, and may not have these steps.
-    standbys("*");
+    waits_for_standbys(&server, "*");
     for again in [add(), apply()] {
         assert!(!matches!(again, Ok(StepOutcome::Done(_))), "{again:?}");
     }
-    standbys("");
+    waits_for_standbys(&server, "");
     for again in [add(), apply()] {
         assert!(matches!(again.unwrap(), StepOutcome::Done(_)));
+    }
+}
+
+#[test]
+fn a_call_that_finds_its_effect_there_is_acknowledged_only_when_the_standbys_have_it() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start("fsync = off");
+    server.store("again").events("", 1).expect("the schema is there");
+    for call in ["record_events('s-1', '{}')", "add_task('s-2', 'x.md', 'text', '')"] {
+        let call = format!("select again.{call}");
+        // The first one has begun, and its connection is broken. It will be committed only here.
+        let mut broken = server.sql();
+        broken.batch_execute(&format!("begin; set local synchronous_commit = local; {call}")).unwrap();
+        thread::scope(|scope| {
+            let again = scope.spawn(|| server.sql().batch_execute(&call));
+            server.waits_until("select count(*) > 0 from pg_stat_activity where wait_event_type = 'Lock'");
+            waits_for_standbys(&server, "*");
+            broken.batch_execute("commit").unwrap();
+            let mut pauses = Pauses::lasting(Duration::from_secs(30));
+            let is_waiting = || {
+                let query = "select count(*) > 0 from pg_stat_activity where wait_event = 'SyncRep'";
+                server.sql().query_one(query, &[]).unwrap().get::<_, bool>(0)
+            };
+            while !again.is_finished() && !is_waiting() {
+                assert!(pauses.pause(), "it neither waits nor ends");
+            }
+            assert!(!again.is_finished(), "{call} did not wait");
+            waits_for_standbys(&server, "");
+            again.join().unwrap().unwrap();
+        });
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tollgate_base::error::Fault;
@@ -41,9 +42,9 @@ fn a_vault_of_a_later_tollgate_is_refused() {
     }
     let server = Server::start("fsync = off");
     server.store("later").events("", 1).expect("the schema is there");
-    server.sql().batch_execute("update later.tollgate set format = 6").unwrap();
+    server.sql().batch_execute("update later.tollgate set format = 7").unwrap();
     let fault = server.store("later").events("", 1).unwrap_err();
-    assert!(matches!(fault, Fault::NewerFormat { found: 6, known: 5, .. }), "{fault}");
+    assert!(matches!(fault, Fault::NewerFormat { found: 7, known: 6, .. }), "{fault}");
 }
 
 #[test]
@@ -77,11 +78,48 @@ fn a_vault_of_an_earlier_tollgate_is_migrated_once_and_keeps_its_tasks() {
     let found = sql
         .query_one("select (select format from earlier.tollgate), count(*) from earlier.tasks", &[])
         .unwrap();
-    assert_eq!((found.get::<_, i32>(0), found.get::<_, i64>(1)), (5, 32));
+    assert_eq!((found.get::<_, i32>(0), found.get::<_, i64>(1)), (6, 32));
     let vault = Vault::new(Arc::new(server.store("earlier")), Terms::default());
     let request = ClaimRequest { agent: "blue".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: false };
     let (claimed, _) = vault.claim_next(&request, Timestamp::now()).unwrap();
     assert_eq!(claimed.unwrap().task.stem(), "first", "the queue has its order");
+}
+
+#[test]
+fn a_migration_may_take_longer_than_a_call() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start("fsync = off");
+    server.store("big").events("", 1).expect("the schema is there");
+    // As if there were millions of tasks: each command of the migration takes a while.
+    let slow = "update big.tollgate set format = 1;
+        create function slow() returns event_trigger language plpgsql as 'begin perform pg_sleep(0.3); end';
+        create event trigger slow on ddl_command_end execute function slow()";
+    server.sql().batch_execute(slow).unwrap();
+    let patience = Duration::from_secs(1);
+    let options = PostgresOptions { answer: patience, patience, ..server.options("big") };
+    PostgresStore::open(options).unwrap().events("", 1).expect("it is migrated");
+}
+
+/// The URL of a vault on the first of two servers that accepts writes.
+fn both(first: &Server, second: &Server) -> String {
+    let folder = |server: &Server| server.folder.path().display().to_string().replace('/', "%2F");
+    format!("postgres://postgres@{},{}/postgres?schema=vault", folder(first), folder(second))
+}
+
+#[test]
+fn what_one_server_refuses_is_said_even_if_the_next_one_is_a_standby() {
+    if !is_installed() {
+        return;
+    }
+    let (first, second) =
+        (Server::start("fsync = off"), Server::start("fsync = off\ndefault_transaction_read_only = on"));
+    first.store("vault").events("", 1).expect("the schema is there");
+    first.sql().batch_execute("update vault.tollgate set format = 99").unwrap();
+    let options = PostgresOptions::parse(&both(&first, &second)).unwrap();
+    let fault = PostgresStore::open(options).unwrap().events("", 1).unwrap_err();
+    assert!(matches!(fault, Fault::NewerFormat { found: 99, .. }), "{fault}");
 }
 
 fn at(findings: &[Finding], level: Level) -> Vec<&str> {
@@ -109,7 +147,7 @@ fn a_checkup_reports_what_is_wrong() {
     sql.batch_execute("create role reader login; grant usage on schema vault to reader; grant select on all tables in schema vault to reader").unwrap();
     sql.batch_execute("select pg_reload_conf()").unwrap();
     let off = server.store("vault");
-    let mut pauses = tollgate_base::lock::Pauses::lasting(std::time::Duration::from_secs(30));
+    let mut pauses = tollgate_base::lock::Pauses::lasting(Duration::from_secs(30));
     while !at(&off.checkup().unwrap(), Level::Warning).iter().any(|what| what.contains("synchronous_commit"))
     {
         assert!(pauses.pause(), "it is reported");
@@ -117,13 +155,63 @@ fn a_checkup_reports_what_is_wrong() {
     let reader = PostgresOptions { user: "reader".into(), ..server.options("vault") };
     let reader = PostgresStore::open(reader).unwrap();
     let denied = reader.checkup().unwrap();
-    assert!(at(&denied, Level::Problem)[0].contains("may not change"), "{denied:?}");
+    assert!(at(&denied, Level::Problem)[0].contains("may not use all tables"), "{denied:?}");
     let refused = reader.add(&StepId::new().unwrap(), &"x".parse().unwrap(), b"x", Timestamp::now());
     assert!(refused.unwrap_err().to_string().contains("permission denied"));
 
     let nowhere = PostgresOptions { database: "nowhere".into(), ..server.options("vault") };
     let missing = PostgresStore::open(nowhere).unwrap().checkup().unwrap();
     assert!(at(&missing, Level::Problem)[0].contains("does not exist"), "{missing:?}");
+}
+
+#[test]
+fn a_checkup_misses_no_right_and_says_how_to_grant_all_of_them() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start("fsync = off");
+    server.store("vault").events("", 1).expect("the schema is there");
+    let mut sql = server.sql();
+    sql.batch_execute(r#"create role "the ""clerk""" login"#).unwrap();
+    let clerk = PostgresOptions { user: "the \"clerk\"".into(), ..server.options("vault") };
+    let clerk = PostgresStore::open(clerk).unwrap();
+    let problems = || {
+        let found = clerk.checkup().unwrap().into_iter();
+        found.filter(|finding| finding.level == Level::Problem).collect::<Vec<_>>()
+    };
+    let fix = problems()[0].fix.clone().expect("it says what to do");
+    sql.batch_execute(fix.split('`').rfind(|part| part.contains("grant")).unwrap()).unwrap();
+    assert_eq!(problems(), []);
+    clerk.add(&StepId::new().unwrap(), &"x".parse().unwrap(), b"text", Timestamp::now()).unwrap();
+    for right in [
+        "insert on vault.tasks",
+        "update on vault.ledger",
+        "delete on vault.steps",
+        "update on vault.tollgate",
+        "usage on sequence vault.versions",
+        "usage on sequence vault.lines",
+        "select on sequence vault.lines",
+        "select on sequence vault.tasks_id_seq",
+    ] {
+        sql.batch_execute(&format!(r#"revoke {right} from "the ""clerk""""#)).unwrap();
+        assert_eq!(problems().len(), 1, "{right}");
+        sql.batch_execute(&format!(r#"grant {right} to "the ""clerk""""#)).unwrap();
+    }
+    assert_eq!(problems(), []);
+}
+
+#[test]
+fn a_checkup_warns_if_a_server_could_ask_for_the_password_in_clear_text() {
+    // Nobody has this address (RFC 5737).
+    let url = "postgres://ada@192.0.2.1/work?sslmode=disable";
+    let limit = Duration::from_millis(100);
+    let options = PostgresOptions { connect: limit, patience: limit, ..PostgresOptions::parse(url).unwrap() };
+    let warnings = |options: PostgresOptions| {
+        let found = PostgresStore::open(options).unwrap().checkup().unwrap();
+        at(&found, Level::Warning).len()
+    };
+    assert_eq!(warnings(options.clone()), 0);
+    assert_eq!(warnings(PostgresOptions { password: Some("secret".into()), ..options }), 1);
 }
 
 #[test]
@@ -224,7 +312,7 @@ fn an_encrypted_connection_verifies_the_server_and_shows_its_own_certificate() {
     let said = |url: &str, user: &str, password: Option<&str>| {
         let mut options = PostgresOptions::parse(url).unwrap();
         (options.user, options.password) = (user.into(), password.map(str::to_owned));
-        options.patience = std::time::Duration::from_secs(2);
+        options.patience = Duration::from_secs(2);
         let looked = PostgresStore::open(options).unwrap().events("", 1);
         looked.err().map_or_else(String::new, |fault| fault.to_string())
     };

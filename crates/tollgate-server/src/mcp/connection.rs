@@ -51,7 +51,7 @@ type TakenClaims = Arc<Mutex<HashMap<ClaimId, (TaskName, Option<ClaimLock>)>>>;
 fn fence(server: &Server, claims: &TakenClaims) -> WriteFence {
     let (server, claims) = (server.clone(), Arc::clone(claims));
     Arc::new(move || {
-        let taken: Vec<_> = lock(&claims).iter().map(|(id, (task, _))| (id.clone(), task.clone())).collect();
+        let taken: Vec<_> = lock(&claims).iter().map(|(id, (task, _))| (task.clone(), id.clone())).collect();
         if taken.is_empty() {
             return Ok(None);
         }
@@ -59,13 +59,7 @@ fn fence(server: &Server, claims: &TakenClaims) -> WriteFence {
         let Some(tasks) = server.tasks() else { return Ok(None) };
         let workspace = server.gate().workspace();
         let home = VaultHome::of(workspace.path(), workspace.settings())?;
-        let fence = ClaimFence::of(&home, &tasks.vault);
-        for (id, task) in taken {
-            if let Some(lost) = fence.lost(&task, &id)? {
-                return Ok(Some(lost));
-            }
-        }
-        Ok(None)
+        ClaimFence::of(&home, &tasks.vault).first_lost(&taken)
     })
 }
 

@@ -217,15 +217,54 @@ fn a_file_that_cannot_be_understood_is_a_fault() {
     assert!(world.deadlines.is_before(&claimed.claim.id).is_err());
 }
 
+/// Makes a claim after which needless files are due to be deleted.
+fn sweep(world: &World) {
+    fs::remove_file(world.keep.path().join("deadlines").join("swept")).unwrap();
+    claim_another(world);
+}
+
+fn claim_another(world: &World) -> Claimed {
+    let task: TaskName = StepId::new().unwrap().as_str().parse().unwrap();
+    world.vault.add(&task, b"do it", Timestamp::now()).unwrap();
+    let request = ClaimRequest { agent: "red".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: false };
+    world.vault.claim(&task, &request, Timestamp::now()).unwrap().unwrap()
+}
+
 #[test]
-fn files_of_claims_that_ended_long_ago_are_deleted() {
+fn needless_files_are_deleted_from_time_to_time_and_not_looked_for_by_every_claim() {
     let world = World::leased(LONG);
     let claimed = world.claim(Timestamp::now());
     world.rewrite(&claimed, |file| file["boot"] = "another".into());
-    world.vault.add(&"y".parse().unwrap(), b"do it", Timestamp::now()).unwrap();
-    let request = ClaimRequest { agent: "red".parse().unwrap(), kind: ClaimKind::Leased, renamed_in: false };
-    let other = world.vault.claim(&"y".parse().unwrap(), &request, Timestamp::now()).unwrap().unwrap();
+    claim_another(&world);
+    assert!(world.path(&claimed).exists(), "the claim before has just looked");
+    let swept = world.keep.path().join("deadlines").join("swept");
+    let mut mark: serde_json::Value = serde_json::from_slice(&fs::read(&swept).unwrap()).unwrap();
+    mark["swept_ms"] = millis_since_boot().saturating_sub(6 * 60 * 1000).into();
+    fs::write(&swept, mark.to_string()).unwrap();
+    let other = claim_another(&world);
     assert!(!world.path(&claimed).exists() && world.lasts(&other));
+    world.rewrite(&other, |file| file["boot"] = "another".into());
+    claim_another(&world);
+    assert!(world.path(&other).exists(), "and notes that it has looked");
+}
+
+#[test]
+fn an_ended_claim_is_forgotten_only_after_the_longest_renewal_that_can_still_be_written() {
+    let world = World::leased(LONG);
+    let claimed = world.claim(Timestamp::now());
+    let (task, id) = (&claimed.task, &claimed.claim.id);
+    world.vault.release(task, id, &Release::success(), Timestamp::now()).unwrap().unwrap();
+    assert!(!world.vault.confirm(task, id, Timestamp::now()).unwrap(), "which ends it once more");
+    sweep(&world);
+    assert!(world.path(&claimed).exists(), "a late renewal would last for half an hour");
+    world.rewrite(&claimed, |file| {
+        let latest = millis_since_boot() + 1_800_000;
+        assert!(file["kept_ms"].as_u64().unwrap() <= latest, "not longer than a lease");
+        // As if it had ended when the machine was started.
+        ["heard_ms", "until_ms", "kept_ms"].iter().for_each(|key| file[*key] = 0.into());
+    });
+    sweep(&world);
+    assert!(!world.path(&claimed).exists());
 }
 
 #[test]

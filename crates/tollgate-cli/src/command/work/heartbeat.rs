@@ -3,7 +3,8 @@
 //! Invariant: the command never runs after another machine may have started the same task. If the claim is lost, the command
 //! is killed at once. If the store cannot be reached, the command is asked to stop and then killed, before a whole lease without
 //! a heartbeat has passed. A thread of its own sees to that, so a heartbeat that takes long does not delay it; and the warden
-//! kills the command if this process cannot.
+//! kills the command if this process cannot. Only a command that has released its task itself goes on without a claim, if
+//! nobody can claim the task before a person has decided.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -14,7 +15,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tollgate::error::Result;
 use tollgate::vault::claim::Tenure;
-use tollgate::vault::{BEATS, Claimed};
+use tollgate::vault::store::Landed;
+use tollgate::vault::{BEATS, Claimed, State};
 use tollgate_base::boot_clock::millis_since_boot;
 
 use super::shift::Shift;
@@ -25,11 +27,16 @@ use crate::words;
 const STOP: u32 = 8;
 const KILL: u32 = 10;
 
+/// A moment that never comes. A lease that began then never ends.
+const NEVER: u64 = u64::MAX;
+
 /// Why a command was killed before it ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Fenced {
-    /// Another agent has the task.
+    /// The claim does not own the task any more.
     Lost,
+    /// The command has released the task itself, and others may claim it now.
+    Released(Landed),
     /// The store could not be reached for nearly a whole lease.
     Silent,
     /// This process was stopped, or the machine slept, for nearly a whole lease. If the command still ran then, the warden has
@@ -76,7 +83,7 @@ impl Shift<'_> {
         }))
     }
 
-    /// Sends heartbeats until the command has ended. If the claim is lost, kills the command.
+    /// Sends heartbeats until the command has ended, or has no claim any more.
     fn beat(
         &self,
         interval: Duration,
@@ -96,10 +103,7 @@ impl Shift<'_> {
                     let _ = self.warden.kill_at(group, after(KILL, BEATS * interval, asked));
                     (pause, told) = (interval, false);
                 }
-                Ok(false) => {
-                    end(group, Signal::KILL);
-                    return Some(Fenced::Lost);
-                }
+                Ok(false) => return self.without_claim(claimed, group, heard),
                 Err(fault) => {
                     if !std::mem::replace(&mut told, true) {
                         self.tell(&words::work_fault(&self.invocation.viewpoint(), &fault));
@@ -109,6 +113,25 @@ impl Shift<'_> {
             }
         }
         None
+    }
+
+    /// The claim does not own the task any more. A command that has released the task itself may go on, if nobody can claim the
+    /// task now. Every other command is killed.
+    fn without_claim(&self, claimed: &Claimed, group: Pid, heard: &Mutex<u64>) -> Option<Fenced> {
+        let landed = self.tasks.vault.ended(&claimed.task, &claimed.claim.id, self.invocation.now());
+        let is_free = |landed: &Landed| matches!(landed.slot.state(), State::NeedsAction | State::Approved);
+        match landed.ok().flatten() {
+            Some(landed) if !is_free(&landed) => {
+                *heard.lock().unwrap_or_else(PoisonError::into_inner) = NEVER;
+                // It still ends with this process.
+                let _ = self.warden.kill_at(group, NEVER);
+                None
+            }
+            landed => {
+                end(group, Signal::KILL);
+                Some(landed.map_or(Fenced::Lost, Fenced::Released))
+            }
+        }
     }
 
     /// Renews a lease, or tells the store that the holder of a held claim is alive. Whether it still owns the task.

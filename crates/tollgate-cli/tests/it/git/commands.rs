@@ -1,11 +1,13 @@
 //! On a store that other machines share, the command of a worker, and what the command has started, ends before another machine
 //! may start the task.
 
-use std::fs;
-use std::path::Path;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 use super::{Remote, git, tollgate};
 use crate::world::{Process, World, until};
@@ -145,4 +147,69 @@ fn what_a_command_has_started_ends_although_the_command_ended_well_when_it_was_a
     let (_worker, process) = starts(&world, &world.tmp().join("witness"));
     remote.vanishes();
     until("the end of the process", || (!lives(process)).then_some(()));
+}
+
+/// What a worker prints.
+fn said(world: &World) -> PathBuf {
+    world.tmp().join("said")
+}
+
+fn tally(world: &World) -> Value {
+    serde_json::from_str(&fs::read_to_string(said(world)).unwrap()).unwrap()
+}
+
+/// A command that releases its own task in this way, says so with a file, and goes on.
+fn goes_on_after_its_release(world: &World, how: &str, witness: &Path) -> (Process, i32) {
+    let script = format!(
+        r#"[ -e "$WITNESS" ] && exit; tollgate task release $TOLLGATE_TASK_ID {how} && echo $$ > "$WITNESS.new" &&
+           mv "$WITNESS.new" "$WITNESS"; while [ -e "$WITNESS" ]; do sleep 0.05; done"#
+    );
+    let mut run = tollgate(world, "work --agent blue --once --json --");
+    run.command.args(["sh", "-c", &script]);
+    let mut run = run.env("WITNESS", witness);
+    run.command.stdin(Stdio::null()).stdout(File::create(said(world)).unwrap()).stderr(Stdio::null());
+    let worker = Process(run.command.spawn().unwrap());
+    let command = until("the release", || fs::read_to_string(witness).ok()?.trim().parse().ok());
+    (worker, command)
+}
+
+#[test]
+fn a_command_that_has_released_its_task_goes_on_and_the_task_counts_as_done() {
+    let remote = Remote::with_tasks(1);
+    let world = remote.clone(SETTINGS);
+    let witness = world.tmp().join("witness");
+    let (mut worker, command) = goes_on_after_its_release(&world, "", &witness);
+    let released = Instant::now();
+    until("several heartbeats, and the time to kill the command", || {
+        (released.elapsed() > LEASE).then_some(())
+    });
+    assert!(lives(command), "it was killed");
+    fs::remove_file(&witness).unwrap();
+    worker.ends();
+    assert_eq!(tally(&world)["done"], 1, "{}", tally(&world));
+    assert_eq!(remote.on_branch(), ["Done/t0.md"]);
+}
+
+#[test]
+fn a_command_that_has_released_its_task_still_ends_with_its_worker() {
+    let remote = Remote::with_tasks(1);
+    let world = remote.clone(SETTINGS);
+    let (mut worker, command) = goes_on_after_its_release(&world, "", &world.tmp().join("witness"));
+    let released = Instant::now();
+    until("a heartbeat", || (released.elapsed() > LEASE).then_some(()));
+    assert!(lives(command));
+    worker.signal(Signal::KILL);
+    worker.ends();
+    until("the end of the command", || (!lives(command)).then_some(()));
+}
+
+#[test]
+fn a_command_ends_that_has_released_its_task_for_others_and_the_attempt_counts_as_failed() {
+    let remote = Remote::with_tasks(1);
+    let world = remote.clone(SETTINGS);
+    let witness = world.tmp().join("witness");
+    let (mut worker, command) = goes_on_after_its_release(&world, "--result failure", &witness);
+    until("the end of the command", || (!lives(command)).then_some(()));
+    worker.ends();
+    assert_eq!(tally(&world)["failed"], 1, "{}", tally(&world));
 }

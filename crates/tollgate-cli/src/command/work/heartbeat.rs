@@ -63,11 +63,9 @@ impl Shift<'_> {
             wait();
             return Ok(None);
         };
-        // The claim was made before this moment, so a lease counted from here ends too early, never too late, unless the
-        // store knows better.
-        let proven = self.tasks.vault.store().proven_at(&claimed.claim.id);
-        let ago = proven.map_or(Duration::ZERO, |proven| proven.elapsed());
-        let heard = millis_since_boot().saturating_sub(millis(ago));
+        // The claim was made before this moment, so a lease that is counted from here ends a little too late, unless the store
+        // knows better. The margin is much larger.
+        let heard = self.tasks.vault.heard(&claimed.claim.id, millis_since_boot());
         self.warden.kill_at(group, after(KILL, BEATS * interval, heard))?;
         let heard = Mutex::new(heard);
         Ok(thread::scope(|scope| {

@@ -266,10 +266,7 @@ impl Shift<'_> {
         let stopped = self.ended(group);
         let fenced = match fenced {
             Ok(fenced) => fenced,
-            Err(error) => {
-                end()?;
-                return Err(error);
-            }
+            Err(error) => return end()?.map_or(Ok(JobEnd::StillRuns), |_| Err(error)),
         };
         let succeeded = || {
             let looked = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);

@@ -27,6 +27,9 @@ use crate::words;
 const STOP: u32 = 8;
 const KILL: u32 = 10;
 
+/// How often the clock is looked at. A timer stands still while the machine sleeps; the clock goes on.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// A moment that never comes. A lease that began then never ends.
 const NEVER: u64 = u64::MAX;
 
@@ -91,7 +94,11 @@ impl Shift<'_> {
         over: &Receiver<()>,
     ) -> Option<Fenced> {
         let (mut pause, mut told) = (interval, false);
-        while over.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+        loop {
+            let next = millis_since_boot().saturating_add(millis(pause));
+            if !comes(|| next, millis_since_boot, over) {
+                return None;
+            }
             let asked = millis_since_boot();
             match self.heartbeat(claimed) {
                 Ok(true) => {
@@ -110,7 +117,6 @@ impl Shift<'_> {
                 }
             }
         }
-        None
     }
 
     /// The claim does not own the task any more. A command that has released the task itself may go on, if nobody can claim the
@@ -152,29 +158,34 @@ fn after(twelfths: u32, lease: Duration, began: u64) -> u64 {
     began.saturating_add(millis(lease * twelfths / 12))
 }
 
-fn left(twelfths: u32, lease: Duration, began: u64) -> Duration {
-    Duration::from_millis(after(twelfths, lease, began).saturating_sub(millis_since_boot()))
+/// Waits for a moment that may be put off, by this clock. Whether it comes before the command has ended.
+fn comes(moment: impl Fn() -> u64, now: impl Fn() -> u64, over: &Receiver<()>) -> bool {
+    loop {
+        let left = Duration::from_millis(moment().saturating_sub(now()));
+        if over.recv_timeout(left.min(LOOK)) != Err(RecvTimeoutError::Timeout) {
+            return false;
+        }
+        if left.is_zero() {
+            return true;
+        }
+    }
 }
 
 /// Asks the command to stop, and kills it, before a whole lease without a heartbeat has passed.
 fn stop_in_time(lease: Duration, group: Pid, heard: &Mutex<u64>, over: &Receiver<()>) -> Option<Fenced> {
     let since = || *heard.lock().unwrap_or_else(PoisonError::into_inner);
-    loop {
-        if over.recv_timeout(left(STOP, lease, since())) != Err(RecvTimeoutError::Timeout) {
-            return left(KILL, lease, since()).is_zero().then_some(Fenced::Overslept);
-        }
-        // A heartbeat may have come in the meantime.
-        if left(STOP, lease, since()).is_zero() {
-            break;
-        }
+    let is_overslept = || after(KILL, lease, since()) <= millis_since_boot();
+    // A heartbeat may come in the meantime.
+    if !comes(|| after(STOP, lease, since()), millis_since_boot, over) {
+        return is_overslept().then_some(Fenced::Overslept);
     }
-    let silent = since();
-    if left(KILL, lease, silent).is_zero() {
+    let kill_at = after(KILL, lease, since());
+    if is_overslept() {
         end(group, Signal::KILL);
         return Some(Fenced::Overslept);
     }
     end(group, Signal::TERM);
-    if over.recv_timeout(left(KILL, lease, silent)) == Err(RecvTimeoutError::Timeout) {
+    if comes(|| kill_at, millis_since_boot, over) {
         end(group, Signal::KILL);
     }
     Some(Fenced::Silent)
@@ -183,4 +194,22 @@ fn stop_in_time(lease: Duration, group: Pid, heard: &Mutex<u64>, over: &Receiver
 fn end(group: Pid, signal: Signal) {
     // An error means that no process of the group is left.
     let _ = kill_process_group(group, signal);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_moment_that_came_while_the_machine_slept_is_noticed_within_a_second_or_so() {
+        let (_command, over) = mpsc::channel::<()>();
+        let (began, looks) = (Instant::now(), Cell::new(0));
+        // After the first look the machine sleeps for an hour.
+        let now = || 3_600_000 * u64::from(looks.replace(looks.get() + 1) > 0);
+        assert!(comes(|| 20_000, now, &over));
+        assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    }
 }

@@ -99,17 +99,17 @@ impl Shift<'_> {
         self.show(&words::work_begins(claimed));
         let (status, stopped, timed_out, output) = match self.run(claimed) {
             Ok(JobEnd::Ended { fenced: Some(Fenced::Lost), .. }) => {
-                self.tell(&words::fenced_off(task));
+                self.tell(&words::fenced_off(task, self.tasks.home.settings.vault.chosen_store()));
                 return How::Not;
             }
             Ok(JobEnd::Ended { fenced: Some(Fenced::Released(landed)), .. }) => return How::Released(landed),
             Ok(JobEnd::Ended { fenced: Some(Fenced::Silent), .. }) => {
                 self.tell(&words::silent_for_a_lease(task));
-                return How::GiveBack("the remote was unreachable for a whole lease");
+                return How::GiveBack("the remote was unreachable for most of a lease");
             }
             Ok(JobEnd::Ended { fenced: Some(Fenced::Overslept), .. }) => {
                 self.tell(&words::slept_for_a_lease(task));
-                return How::GiveBack("the worker was stopped for a whole lease");
+                return How::GiveBack("the worker was stopped for most of a lease");
             }
             Ok(JobEnd::Ended { status, stopped, timed_out, output, fenced: None }) => {
                 (status, stopped, timed_out, output)

@@ -2,8 +2,10 @@
 //! may start the task.
 
 use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -114,7 +116,7 @@ fn a_command_that_was_killed_because_its_worker_was_stopped_has_not_failed() {
     worker.signal(Signal::TERM);
     worker.ends();
     let text = git(&remote.path, &["show", "main:vault/Needs_Action/t0.md"]);
-    assert!(text.contains("the worker was stopped for a whole lease"), "{text}");
+    assert!(text.contains("the worker was stopped for most of a lease"), "{text}");
 }
 
 #[test]
@@ -212,4 +214,40 @@ fn a_command_ends_that_has_released_its_task_for_others_and_the_attempt_counts_a
     until("the end of the command", || (!lives(command)).then_some(()));
     worker.ends();
     assert_eq!(tally(&world)["failed"], 1, "{}", tally(&world));
+}
+
+#[test]
+fn the_warden_reads_all_lines_before_it_kills() {
+    let mut groups = [(); 2].map(|()| {
+        let mut command = Command::new("sleep");
+        Process(command.arg("1000").process_group(0).spawn().unwrap())
+    });
+    let [spared, killed] = [groups[0].0.id(), groups[1].0.id()];
+    let mut warden = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    let (read, mut write) = std::io::pipe().unwrap();
+    // The lines of a worker whose warden was stopped for a while.
+    let lines = format!("{spared} 1\n{}{spared}\n{killed} 1\n", "17 word\n".repeat(1000));
+    write.write_all(lines.as_bytes()).unwrap();
+    let mut warden = Process(warden.arg("warden").stdin(read).spawn().unwrap());
+    assert!(!groups[1].ends().success());
+    assert!(groups[0].ended().is_none(), "it was killed although a later line spares it");
+    drop(write);
+    warden.ends();
+}
+
+#[test]
+fn a_worker_says_that_its_claim_was_lost_when_a_person_has_returned_the_task() {
+    let remote = Remote::with_tasks(1);
+    let [world, other] = [remote.clone(SETTINGS), remote.clone(SETTINGS)];
+    let mut run = tollgate(&world, "work --agent blue --interval 1 --");
+    run.command.args(["sh", "-c", SHELL]);
+    let mut run = run.env("WITNESS", world.tmp().join("witness"));
+    run.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(said(&world)).unwrap());
+    let _worker = Process(run.command.spawn().unwrap());
+    until("the command", || world.tmp().join("witness").exists().then_some(()));
+    tollgate(&other, "sync").ends().is(0);
+    tollgate(&other, "task return t0").typed("yes").is(0);
+    let message =
+        "the claim on `t0.md` was lost; the command was killed, and its changes to the task are kept aside\n";
+    until(message, || fs::read_to_string(said(&world)).unwrap().contains(message).then_some(()));
 }

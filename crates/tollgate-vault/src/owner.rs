@@ -213,6 +213,7 @@ impl Vault {
         how: &Release,
         now: Timestamp,
     ) -> Result<Owned<Landed>> {
+        let how = &Release { note: how.note.as_deref().map(block::owners_note), ..how.clone() };
         let next = |task: &Task, claim: &Claim| rules::release(task, claim, how, self.terms(), now);
         let released = self.as_owner(task, id, now, next)?;
         if let (Ok(_), Some(deadlines)) = (&released, self.deadlines()) {

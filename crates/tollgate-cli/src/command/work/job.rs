@@ -3,7 +3,7 @@
 //! Invariants: the command and everything it starts hold the claim's lock as long as they run. A task is released as failed or
 //! returned only after the whole process group of the command was killed and no other process holds the lock.
 
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread::sleep;
@@ -224,7 +224,7 @@ impl Shift<'_> {
             command.env("TOLLGATE_TASK", path);
         }
         // Its own process group: Ctrl-C reaches only tollgate, and everything that the command starts can be killed with it.
-        command.stdin(Stdio::null()).process_group(0);
+        command.stdin(Stdio::piped()).process_group(0);
         // With `--json`, stdout is reserved for the JSON document.
         let stdout = if self.quiet { Stream::Stderr } else { Stream::Stdout };
         let relay = Relay::connect(&mut command, stdout)?;
@@ -239,7 +239,7 @@ impl Shift<'_> {
         let mut child = child?;
         // It has the other ends of the pipes.
         drop(command);
-        let group = Pid::from_child(&child);
+        let (group, go) = (Pid::from_child(&child), child.stdin.take());
         // Kills the whole group and waits until it is dead: until then its processes hold the lock, and the task is not free.
         let mut end = || -> io::Result<Option<ExitStatus>> {
             // An error means that no process of the group is left.
@@ -255,6 +255,8 @@ impl Shift<'_> {
         }
         let mut timed_out = false;
         let wait = || {
+            // Only now the warden knows of it. If it is dead, there is nothing to wait for.
+            let _ = go.map(|mut go| go.write_all(b"\n"));
             // Waits without reaping: until the child is reaped its id cannot be reused, so killing its group is safe.
             while let Err(error) = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
                 if error != rustix::io::Errno::INTR {

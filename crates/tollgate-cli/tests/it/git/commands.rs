@@ -251,3 +251,25 @@ fn a_worker_says_that_its_claim_was_lost_when_a_person_has_returned_the_task() {
         "the claim on `t0.md` was lost; the command was killed, and its changes to the task are kept aside\n";
     until(message, || fs::read_to_string(said(&world)).unwrap().contains(message).then_some(()));
 }
+
+#[test]
+fn a_command_begins_only_when_its_worker_says_so() {
+    let keep = tempfile::tempdir().unwrap();
+    let witness = keep.path().join("witness");
+    let launch = || {
+        let mut launch = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+        launch.arg("launch").arg(std::process::id().to_string());
+        launch.args(["--", "sh", "-c", r#"cat && echo > "$0""#]).arg(&witness);
+        let mut process = Process(launch.stdin(Stdio::piped()).spawn().unwrap());
+        let pipe = process.0.stdin.take().unwrap();
+        (process, pipe)
+    };
+    let (mut process, pipe) = launch();
+    drop(pipe);
+    assert!(!process.ends().success(), "its worker is gone");
+    assert!(!witness.exists());
+    let (mut process, mut pipe) = launch();
+    pipe.write_all(b"\n").unwrap();
+    assert!(process.ends().success(), "the input of the command itself is empty");
+    assert!(witness.exists());
+}

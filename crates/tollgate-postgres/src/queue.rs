@@ -118,8 +118,7 @@ impl<'a> QueueCursor<'a> {
         }
         let mut parts = cursor.splitn(4, '/');
         let mut next = || parts.next();
-        let (urgency, modified, state) =
-            (next()?, Timestamp::from_microsecond(next()?.parse().ok()?).ok()?, next()?);
+        let (urgency, modified, state) = (next()?, Timestamp::from_microsecond(next()?.parse().ok()?).ok()?, next()?);
         Some(Self { urgency, modified, state, name: next()? })
     }
 

@@ -10,8 +10,9 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tollgate_base::boot_clock::millis_since_boot;
 use tollgate_base::error::Result;
 use tollgate_base::name::{ClaimId, random_id};
 use tollgate_vault::state::Slot;
@@ -47,8 +48,9 @@ pub(crate) enum HeldMark {
 
 #[derive(Default)]
 struct LeaseState {
-    /// The lease, and when it was certainly alive.
-    lease: Option<(i64, Instant)>,
+    /// The lease, and when it certainly had its whole term left, in milliseconds since the machine was started: the lease goes on
+    /// while the machine sleeps.
+    lease: Option<(i64, u64)>,
     /// The claims whose locks live, and their leases.
     held: HashMap<ClaimId, (i64, HeldMark)>,
     /// Claims whose locks are gone, which the engine does not know yet.
@@ -73,9 +75,9 @@ impl ProcessLease {
     /// The lease of this process, which is alive and has most of its term left.
     pub(crate) fn lease(&self, client: &Client, layout: &Layout) -> Called<i64> {
         let mut inside = self.inside();
-        let asked = Instant::now();
+        let asked = millis_since_boot();
         if let Some((lease, heard)) = inside.lease {
-            if heard.elapsed() < self.term / FRESH {
+            if is_fresh(heard, asked, self.term) {
                 return Ok(lease);
             }
             if client.keep_alive(lease, self.patience(client))? {
@@ -94,7 +96,7 @@ impl ProcessLease {
     /// Renews the lease. Whether it is alive; if there is none, there is nothing to renew.
     pub(crate) fn renew(&self, client: &Client) -> Called<bool> {
         let Some((lease, _)) = self.inside().lease else { return Ok(false) };
-        let asked = Instant::now();
+        let asked = millis_since_boot();
         let is_alive = client.keep_alive(lease, self.patience(client))?;
         let mut inside = self.inside();
         // Another thread may have made a new one in the meantime.
@@ -106,11 +108,12 @@ impl ProcessLease {
 
     /// When the lease of this process certainly had its whole term left; long ago if it is gone. `None` for a claim that does
     /// not live by it.
-    pub(crate) fn proven_at(&self, claim: &ClaimId) -> Option<Instant> {
+    pub(crate) fn proven_at(&self, claim: &ClaimId) -> Option<u64> {
         let inside = self.inside();
         let (bound, _) = inside.held.get(claim)?;
         let lease = inside.lease.filter(|(lease, _)| lease == bound);
-        lease.map_or_else(|| Instant::now().checked_sub(self.term), |(_, heard)| Some(heard))
+        let long_ago = || millis_since_boot().saturating_sub(millis(self.term));
+        Some(lease.map_or_else(long_ago, |(_, heard)| heard))
     }
 
     /// The claims that live by the lease of this process. One that was made with an earlier lease is lost.
@@ -185,6 +188,15 @@ impl ProcessLease {
         let inside = self.inside();
         !inside.held.is_empty() || !inside.left.is_empty()
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whether a lease that was renewed at `heard` has most of its term left.
+fn is_fresh(heard: u64, now: u64, term: Duration) -> bool {
+    now.saturating_sub(heard) < millis(term / FRESH)
 }
 
 /// A lease id of our own making, so that a grant whose answer was lost can be asked for again.

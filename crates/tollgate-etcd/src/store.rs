@@ -280,7 +280,7 @@ impl Store for EtcdStore {
         Ok(is_alive && named.tasks.values().filter_map(CachedTask::claim).any(is_ours))
     }
 
-    fn proven_at(&self, claim: &ClaimId) -> Option<Instant> {
+    fn proven_at(&self, claim: &ClaimId) -> Option<u64> {
         self.inside.process_lease.proven_at(claim)
     }
 

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
+use tollgate_base::boot_clock::millis_since_boot;
 use tollgate_base::error::{Fault, Result};
 use tollgate_vault::{ClaimId, ClaimLock, StepId};
 
@@ -21,14 +21,15 @@ pub(crate) struct HeldClaims {
 /// The claims whose locks live.
 type Alive = Arc<Mutex<BTreeMap<ClaimId, HeldLease>>>;
 
-/// What is known about the lease of a held claim.
+/// What is known about the lease of a held claim. Times are in milliseconds since the machine was started: the lease goes on while
+/// the machine sleeps.
 #[derive(Debug, Default)]
 struct HeldLease {
     /// Since when it is certain that a whole lease is left.
-    proven: Option<Instant>,
+    proven: Option<u64>,
     /// The last step under the claim, and when it was first sent. If its answer is lost, it is sent again, and the lease may have
     /// begun at the first time.
-    step: Option<(StepId, Instant)>,
+    step: Option<(StepId, u64)>,
 }
 
 /// Ends a held claim when it is dropped.
@@ -56,7 +57,7 @@ impl HeldClaims {
         if let Some(lease) = self.alive().get_mut(claim)
             && lease.step.as_ref().is_none_or(|(known, _)| known != step)
         {
-            lease.step = Some((step.clone(), Instant::now()));
+            lease.step = Some((step.clone(), millis_since_boot()));
         }
     }
 
@@ -69,7 +70,7 @@ impl HeldClaims {
         }
     }
 
-    pub(crate) fn proven_at(&self, claim: &ClaimId) -> Option<Instant> {
+    pub(crate) fn proven_at(&self, claim: &ClaimId) -> Option<u64> {
         self.alive().get(claim)?.proven
     }
 

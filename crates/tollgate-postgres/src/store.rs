@@ -360,7 +360,7 @@ impl Store for PostgresStore {
         alive.iter().map(|row| row.get::<_, &str>(0).parse()).collect()
     }
 
-    fn proven_at(&self, claim: &ClaimId) -> Option<Instant> {
+    fn proven_at(&self, claim: &ClaimId) -> Option<u64> {
         self.held.proven_at(claim)
     }
 

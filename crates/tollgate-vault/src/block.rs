@@ -101,13 +101,25 @@ pub fn is_released(bytes: &[u8], id: &ClaimId) -> bool {
     // The block ends where that of a later claim begins.
     let block = &bytes[at..at + OPENING.len() + author_len(&bytes[at + OPENING.len()..])];
     let Some(end) = find_line(block, "## Completion") else { return false };
-    let is_taken_away = |line: &[u8]| {
-        let note = line.strip_prefix(b"**Note**: ");
-        note.is_some_and(|note| {
-            note.ends_with(INTERRUPTED.as_bytes()) || note.starts_with(RETURNED.as_bytes())
-        })
-    };
-    !block[end..].split(|byte| *byte == b'\n').any(is_taken_away)
+    let mut lines = block[end..].split(|byte| *byte == b'\n');
+    !lines.any(|line| line.strip_prefix(b"**Note**: ").is_some_and(says_taken_away))
+}
+
+/// Whether a note that begins with this line is that of an attempt which was taken from its owner.
+fn says_taken_away(line: &[u8]) -> bool {
+    line.ends_with(INTERRUPTED.as_bytes()) || line.starts_with(RETURNED.as_bytes())
+}
+
+/// A note of the owner. If it reads as if the attempt had been taken from its owner, its first line is quoted, so that neither
+/// people nor [`is_released`] are misled.
+pub(crate) fn owners_note(note: &str) -> String {
+    let text = printable(note);
+    let text = text.trim();
+    let (first, rest) = text.split_at(text.find('\n').unwrap_or(text.len()));
+    match says_taken_away(first.as_bytes()) {
+        true => format!("\"{first}\"{rest}"),
+        false => note.to_owned(),
+    }
 }
 
 /// The block with its end written in: the status becomes the next state, the completion follows.
@@ -281,6 +293,22 @@ mod tests {
         assert_eq!(printed, lines);
         let silent = close(&opened(b"x\n"), &Completion { output: Some(" \n".to_owned()), ..done() });
         assert!(!String::from_utf8(silent).unwrap().contains("Output"));
+    }
+
+    #[test]
+    fn a_note_of_the_owner_never_says_that_the_attempt_was_taken_away() {
+        let is_owners = |note: &str| {
+            let ended = Completion { verdict: Verdict::Failure, note: Some(note.to_owned()), ..done() };
+            is_released(&close(&opened(b"x\n"), &ended), &id())
+        };
+        for note in
+            ["interrupted", "cut; interrupted\nagain", "\u{7}returned by ada", "interrupted\u{7}\r\n2"]
+        {
+            assert!(!is_owners(note), "{note:?}");
+            assert!(is_owners(&owners_note(note)), "{note:?}");
+        }
+        assert_eq!(owners_note("returned by ada\nagain"), "\"returned by ada\"\nagain");
+        assert_eq!(owners_note("it was interrupted twice"), "it was interrupted twice");
     }
 
     #[test]

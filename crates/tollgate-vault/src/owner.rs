@@ -213,6 +213,7 @@ impl Vault {
         how: &Release,
         now: Timestamp,
     ) -> Result<Owned<Landed>> {
+        let how = &Release { note: how.note.as_deref().map(block::owners_note), ..how.clone() };
         let next = |task: &Task, claim: &Claim| rules::release(task, claim, how, self.terms(), now);
         let released = self.as_owner(task, id, now, next)?;
         if let (Ok(_), Some(deadlines)) = (&released, self.deadlines()) {
@@ -226,11 +227,11 @@ impl Vault {
     pub fn heartbeat(&self, task: &TaskName, id: &ClaimId) -> Result<bool> {
         let asked = millis_since_boot();
         let owns = self.store().heartbeat(task, id)?;
-        if let Some(deadlines) = self.deadlines() {
-            match owns {
-                true => deadlines.extend(id, asked, self.lasts(&Tenure::Held))?,
-                false => deadlines.end(id)?,
-            }
+        match (owns, self.deadlines()) {
+            (true, _) => self.note_extension(id, asked, &Tenure::Held),
+            // If this fails, the claim's writes end at its deadline. That it is lost must be heard now.
+            (false, Some(deadlines)) => drop(deadlines.end(id)),
+            (false, None) => {}
         }
         Ok(owns)
     }
@@ -239,18 +240,23 @@ impl Vault {
     pub fn heartbeat_all(&self) -> Result<()> {
         let asked = millis_since_boot();
         let alive = self.store().heartbeat_all()?;
-        let Some(deadlines) = self.deadlines() else { return Ok(()) };
-        alive.iter().try_for_each(|id| deadlines.extend(id, asked, self.lasts(&Tenure::Held)))
+        alive.iter().for_each(|id| self.note_extension(id, asked, &Tenure::Held));
+        Ok(())
+    }
+
+    /// Notes on this machine that the store, asked at this moment, has given the claim a whole lease. If that fails, because the
+    /// disk is full for example, the store's answer counts all the same: the claim's writes are refused from its earlier
+    /// deadline on, until a later note succeeds.
+    fn note_extension(&self, id: &ClaimId, asked: u64, tenure: &Tenure) {
+        if let Some(deadlines) = self.deadlines() {
+            let _ = deadlines.extend(id, asked, self.lasts(tenure));
+        }
     }
 
     /// When the store certainly knew that a claim has a whole lease left, if it was asked at this moment. In milliseconds since
     /// the machine was started.
-    fn heard(&self, id: &ClaimId, asked: u64) -> u64 {
-        let proven = self.store().proven_at(id).map(|proven| {
-            let ago = u64::try_from(proven.elapsed().as_millis()).unwrap_or(u64::MAX);
-            millis_since_boot().saturating_sub(ago.saturating_add(1))
-        });
-        proven.map_or(asked, |proven| proven.min(asked))
+    pub fn heard(&self, id: &ClaimId, asked: u64) -> u64 {
+        self.store().proven_at(id).map_or(asked, |proven| proven.min(asked))
     }
 
     /// How long a claim lasts after the store has heard of it. `None`: until its lock is gone.
@@ -304,8 +310,8 @@ impl Vault {
             if let Some(landed) = self.apply(&step)?.landed()? {
                 let tenure = step.record.and_then(|record| record.claim).map(|claim| claim.tenure);
                 // A held claim lasts by its heartbeats alone.
-                if let (Some(tenure @ Tenure::Leased(_)), Some(deadlines)) = (tenure, self.deadlines()) {
-                    deadlines.extend(id, self.heard(id, asked), self.lasts(&tenure))?;
+                if let Some(tenure @ Tenure::Leased(_)) = tenure {
+                    self.note_extension(id, self.heard(id, asked), &tenure);
                 }
                 return Ok(Ok(landed));
             }

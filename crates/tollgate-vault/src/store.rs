@@ -10,7 +10,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -294,9 +294,11 @@ pub trait Store: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// When it was last certain that a claim had a whole lease left, by the monotonic clock. `None`: at its last step, or at
-    /// the last heartbeat.
-    fn proven_at(&self, _claim: &ClaimId) -> Option<Instant> {
+    /// When it was last certain that a claim had a whole lease left, by [`millis_since_boot`]: leases go on while a machine
+    /// sleeps, and so must this clock. `None`: at its last step, or at the last heartbeat.
+    ///
+    /// [`millis_since_boot`]: tollgate_base::boot_clock::millis_since_boot
+    fn proven_at(&self, _claim: &ClaimId) -> Option<u64> {
         None
     }
 

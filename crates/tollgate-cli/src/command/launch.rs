@@ -5,11 +5,14 @@
 //! Instead `work` starts tollgate again; that process asks for the signal and executes the command. The lock of the claim
 //! is an open file that stays open through both.
 //!
+//! It waits for a byte on its standard input, so that the command does not run before `work` has told the warden of it.
+//!
 //! The call is not in the command line that people see: `main` recognises it before clap parses anything.
 
 use std::ffi::OsString;
+use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use crate::output;
 use crate::words;
@@ -44,9 +47,9 @@ pub(crate) fn called(mut words: impl Iterator<Item = OsString>) -> Option<Launch
 impl Launch {
     /// Becomes the command. Returns only if that fails.
     pub(crate) fn run(&self) -> ExitCode {
-        // If the parent is dead already, nobody wants the command any more.
-        if die_with_parent(self.parent) {
-            let error = Command::new(&self.program).args(&self.arguments).exec();
+        // If the parent is dead already, or has ended the input, nobody wants the command any more.
+        if die_with_parent(self.parent) && io::stdin().read_exact(&mut [0]).is_ok() {
+            let error = Command::new(&self.program).args(&self.arguments).stdin(Stdio::null()).exec();
             output::tell(&words::cannot_run(&self.program, &error));
         }
         ExitCode::from(CANNOT_RUN)

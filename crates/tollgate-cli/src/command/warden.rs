@@ -54,12 +54,16 @@ pub(crate) fn run() -> ExitCode {
     let mut groups = WatchedGroups::default();
     let (pipe, mut unread) = (rustix::stdio::stdin(), Vec::new());
     loop {
-        groups.kill_overdue(millis_since_boot());
-        let look =
-            (!groups.0.is_empty()).then(|| Timespec::try_from(LOOK.min(groups.left(millis_since_boot()))));
+        let now = millis_since_boot();
+        let look = (!groups.0.is_empty()).then(|| Timespec::try_from(LOOK.min(groups.left(now))));
         match poll(&mut [PollFd::new(&pipe, PollFlags::IN)], look.and_then(Result::ok).as_ref()) {
-            Err(Errno::INTR) | Ok(0) => continue,
+            Err(Errno::INTR) => continue,
             Err(_) => break,
+            // All lines are read. One that is still in the pipe may save a group, or say that its id is free for others.
+            Ok(0) => {
+                groups.kill_overdue(now);
+                continue;
+            }
             Ok(_) => {}
         }
         let mut read = [0; 4096];

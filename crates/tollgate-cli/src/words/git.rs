@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tollgate::error::Fault;
+use tollgate::settings::StoreChoice;
 use tollgate::vault::checkup::{Finding, LocalCopy, Synced};
 use tollgate::vault::view::Notice;
 use tollgate::vault::{Reclaimed, TaskName};
@@ -45,11 +46,13 @@ pub(crate) fn not_following(followed: &LocalCopy) -> Option<String> {
     followed.why_not.as_ref().map(|why| format!("note: {}", plain(why)))
 }
 
-pub(crate) fn fenced_off(task: &TaskName) -> String {
-    format!(
-        "another machine took over `{}`; the command was killed, and its changes are kept aside",
-        plain(task.as_str())
-    )
+/// Another machine has reclaimed the task, or a person has returned it.
+pub(crate) fn fenced_off(task: &TaskName, store: &StoreChoice) -> String {
+    let aside = match store {
+        StoreChoice::Git => ", and its changes to the task are kept aside",
+        StoreChoice::Folder | StoreChoice::Engine(_) => "",
+    };
+    format!("the claim on `{}` was lost; the command was killed{aside}", plain(task.as_str()))
 }
 
 pub(crate) fn slept_for_a_lease(task: &TaskName) -> String {

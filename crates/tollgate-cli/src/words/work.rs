@@ -158,6 +158,6 @@ pub(crate) fn waits_for_one(view: &Viewpoint, agent: &Agent, vault: &Path) -> St
     )
 }
 
-pub(crate) fn released_by_command(task: &TaskName) -> String {
-    format!("the command released `{}` itself", plain(task.as_str()))
+pub(crate) fn released_by_command(task: &TaskName, landed: &Landed) -> String {
+    format!("the command released `{}` itself, now in `{}`", plain(task.as_str()), landed.slot)
 }

@@ -167,6 +167,8 @@ fn a_command_may_release_its_own_task() {
         ("Good", "", "done"),
         ("Asked", "--to Pending_Approval", "drafted"),
         ("Bad", "--to Rejected --result failure", "failed"),
+        ("Cut", "--to Rejected --result failure --note 'download interrupted'", "failed"),
+        ("Sent", "--note 'returned by ada'", "done"),
     ] {
         world.tollgate(["task", "add", title]).ends().is(0);
         let script = format!("tollgate task release $TOLLGATE_TASK_ID {how}");

@@ -39,7 +39,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -203,10 +203,10 @@ impl Store for GitStore {
     }
 
     /// Other machines count the lease from the card that they see, and see it after its push began.
-    fn proven_at(&self, claim: &ClaimId) -> Option<Instant> {
+    fn proven_at(&self, claim: &ClaimId) -> Option<u64> {
         let seen = self.seen().ok()?;
         let (found, card) = seen.of_claim(claim)?;
-        (card.clone == self.id).then(|| Instant::now().checked_sub(found.unchanged_for())).flatten()
+        (card.clone == self.id).then_some(found.since_ms)
     }
 
     fn heal(&self) -> Result<usize> {

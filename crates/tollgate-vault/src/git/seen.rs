@@ -44,7 +44,7 @@ pub(super) struct SeenCard {
     /// `None` if it cannot be read.
     pub(super) card: Option<Card>,
     /// When this clone first saw it, in milliseconds since the machine was started.
-    since_ms: u64,
+    pub(super) since_ms: u64,
 }
 
 impl SeenCard {

@@ -317,3 +317,17 @@ fn a_question_that_cannot_be_noted_refuses_nothing() {
     assert!(!world.deadlines.is_due(&claimed.claim.id).unwrap());
     assert!(world.lasts(&claimed));
 }
+
+#[test]
+fn what_the_store_answers_counts_even_if_it_cannot_be_noted() {
+    let world = World::leased(LONG);
+    let claimed = world.claim(Timestamp::now());
+    let (task, id) = (&claimed.task, &claimed.claim.id);
+    // As on a disk that takes no more files.
+    let lock = world.keep.path().join("deadlines").join("lock");
+    fs::remove_file(&lock).unwrap();
+    fs::create_dir(&lock).unwrap();
+    assert!(world.vault.heartbeat(task, id).unwrap());
+    world.vault.renew(task, id, Timestamp::now()).unwrap().unwrap();
+    assert!(world.lasts(&claimed), "until the deadline that was noted before");
+}

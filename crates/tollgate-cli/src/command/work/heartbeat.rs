@@ -3,7 +3,8 @@
 //! Invariant: the command never runs after another machine may have started the same task. If the claim is lost, the command
 //! is killed at once. If the store cannot be reached, the command is asked to stop and then killed, before a whole lease without
 //! a heartbeat has passed. A thread of its own sees to that, so a heartbeat that takes long does not delay it; and the warden
-//! kills the command if this process cannot.
+//! kills the command if this process cannot. Only a command that has released its task itself goes on without a claim, if
+//! nobody can claim the task before a person has decided.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -14,7 +15,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tollgate::error::Result;
 use tollgate::vault::claim::Tenure;
-use tollgate::vault::{BEATS, Claimed};
+use tollgate::vault::store::Landed;
+use tollgate::vault::{BEATS, Claimed, State};
 use tollgate_base::boot_clock::millis_since_boot;
 
 use super::shift::Shift;
@@ -25,11 +27,19 @@ use crate::words;
 const STOP: u32 = 8;
 const KILL: u32 = 10;
 
+/// How often the clock is looked at. A timer stands still while the machine sleeps; the clock goes on.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A moment that never comes. A lease that began then never ends.
+const NEVER: u64 = u64::MAX;
+
 /// Why a command was killed before it ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Fenced {
-    /// Another agent has the task.
+    /// The claim does not own the task any more.
     Lost,
+    /// The command has released the task itself, and others may claim it now.
+    Released(Landed),
     /// The store could not be reached for nearly a whole lease.
     Silent,
     /// This process was stopped, or the machine slept, for nearly a whole lease. If the command still ran then, the warden has
@@ -56,11 +66,9 @@ impl Shift<'_> {
             wait();
             return Ok(None);
         };
-        // The claim was made before this moment, so a lease counted from here ends too early, never too late, unless the
-        // store knows better.
-        let proven = self.tasks.vault.store().proven_at(&claimed.claim.id);
-        let ago = proven.map_or(Duration::ZERO, |proven| proven.elapsed());
-        let heard = millis_since_boot().saturating_sub(millis(ago));
+        // The claim was made before this moment, so a lease that is counted from here ends a little too late, unless the store
+        // knows better. The margin is much larger.
+        let heard = self.tasks.vault.heard(&claimed.claim.id, millis_since_boot());
         self.warden.kill_at(group, after(KILL, BEATS * interval, heard))?;
         let heard = Mutex::new(heard);
         Ok(thread::scope(|scope| {
@@ -76,7 +84,7 @@ impl Shift<'_> {
         }))
     }
 
-    /// Sends heartbeats until the command has ended. If the claim is lost, kills the command.
+    /// Sends heartbeats until the command has ended, or has no claim any more.
     fn beat(
         &self,
         interval: Duration,
@@ -86,7 +94,11 @@ impl Shift<'_> {
         over: &Receiver<()>,
     ) -> Option<Fenced> {
         let (mut pause, mut told) = (interval, false);
-        while over.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+        loop {
+            let next = millis_since_boot().saturating_add(millis(pause));
+            if !comes(|| next, millis_since_boot, over) {
+                return None;
+            }
             let asked = millis_since_boot();
             match self.heartbeat(claimed) {
                 Ok(true) => {
@@ -96,10 +108,7 @@ impl Shift<'_> {
                     let _ = self.warden.kill_at(group, after(KILL, BEATS * interval, asked));
                     (pause, told) = (interval, false);
                 }
-                Ok(false) => {
-                    end(group, Signal::KILL);
-                    return Some(Fenced::Lost);
-                }
+                Ok(false) => return self.without_claim(claimed, group, heard),
                 Err(fault) => {
                     if !std::mem::replace(&mut told, true) {
                         self.tell(&words::work_fault(&self.invocation.viewpoint(), &fault));
@@ -108,7 +117,25 @@ impl Shift<'_> {
                 }
             }
         }
-        None
+    }
+
+    /// The claim does not own the task any more. A command that has released the task itself may go on, if nobody can claim the
+    /// task now. Every other command is killed.
+    fn without_claim(&self, claimed: &Claimed, group: Pid, heard: &Mutex<u64>) -> Option<Fenced> {
+        let landed = self.tasks.vault.ended(&claimed.task, &claimed.claim.id, self.invocation.now());
+        let is_free = |landed: &Landed| matches!(landed.slot.state(), State::NeedsAction | State::Approved);
+        match landed.ok().flatten() {
+            Some(landed) if !is_free(&landed) => {
+                *heard.lock().unwrap_or_else(PoisonError::into_inner) = NEVER;
+                // It still ends with this process.
+                let _ = self.warden.kill_at(group, NEVER);
+                None
+            }
+            landed => {
+                end(group, Signal::KILL);
+                Some(landed.map_or(Fenced::Lost, Fenced::Released))
+            }
+        }
     }
 
     /// Renews a lease, or tells the store that the holder of a held claim is alive. Whether it still owns the task.
@@ -131,29 +158,34 @@ fn after(twelfths: u32, lease: Duration, began: u64) -> u64 {
     began.saturating_add(millis(lease * twelfths / 12))
 }
 
-fn left(twelfths: u32, lease: Duration, began: u64) -> Duration {
-    Duration::from_millis(after(twelfths, lease, began).saturating_sub(millis_since_boot()))
+/// Waits for a moment that may be put off, by this clock. Whether it comes before the command has ended.
+fn comes(moment: impl Fn() -> u64, now: impl Fn() -> u64, over: &Receiver<()>) -> bool {
+    loop {
+        let left = Duration::from_millis(moment().saturating_sub(now()));
+        if over.recv_timeout(left.min(LOOK)) != Err(RecvTimeoutError::Timeout) {
+            return false;
+        }
+        if left.is_zero() {
+            return true;
+        }
+    }
 }
 
 /// Asks the command to stop, and kills it, before a whole lease without a heartbeat has passed.
 fn stop_in_time(lease: Duration, group: Pid, heard: &Mutex<u64>, over: &Receiver<()>) -> Option<Fenced> {
     let since = || *heard.lock().unwrap_or_else(PoisonError::into_inner);
-    loop {
-        if over.recv_timeout(left(STOP, lease, since())) != Err(RecvTimeoutError::Timeout) {
-            return left(KILL, lease, since()).is_zero().then_some(Fenced::Overslept);
-        }
-        // A heartbeat may have come in the meantime.
-        if left(STOP, lease, since()).is_zero() {
-            break;
-        }
+    let is_overslept = || after(KILL, lease, since()) <= millis_since_boot();
+    // A heartbeat may come in the meantime.
+    if !comes(|| after(STOP, lease, since()), millis_since_boot, over) {
+        return is_overslept().then_some(Fenced::Overslept);
     }
-    let silent = since();
-    if left(KILL, lease, silent).is_zero() {
+    let kill_at = after(KILL, lease, since());
+    if is_overslept() {
         end(group, Signal::KILL);
         return Some(Fenced::Overslept);
     }
     end(group, Signal::TERM);
-    if over.recv_timeout(left(KILL, lease, silent)) == Err(RecvTimeoutError::Timeout) {
+    if comes(|| kill_at, millis_since_boot, over) {
         end(group, Signal::KILL);
     }
     Some(Fenced::Silent)
@@ -162,4 +194,22 @@ fn stop_in_time(lease: Duration, group: Pid, heard: &Mutex<u64>, over: &Receiver
 fn end(group: Pid, signal: Signal) {
     // An error means that no process of the group is left.
     let _ = kill_process_group(group, signal);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_moment_that_came_while_the_machine_slept_is_noticed_within_a_second_or_so() {
+        let (_command, over) = mpsc::channel::<()>();
+        let (began, looks) = (Instant::now(), Cell::new(0));
+        // After the first look the machine sleeps for an hour.
+        let now = || 3_600_000 * u64::from(looks.replace(looks.get() + 1) > 0);
+        assert!(comes(|| 20_000, now, &over));
+        assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    }
 }

@@ -3,19 +3,19 @@
 //! Invariants: the command and everything it starts hold the claim's lock as long as they run. A task is released as failed or
 //! returned only after the whole process group of the command was killed and no other process holds the lock.
 
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
-use tollgate::error::{Fault, Result};
+use tollgate::error::Fault;
 use tollgate::vault::State;
 use tollgate::vault::block::Verdict;
 use tollgate::vault::retry::with_retry;
 use tollgate::vault::store::Landed;
-use tollgate::vault::{ClaimLock, Claimed, Owned, Release};
+use tollgate::vault::{ClaimLock, Claimed, Release, TaskName};
 
 use super::heartbeat::Fenced;
 use super::relay::Relay;
@@ -56,6 +56,8 @@ enum How {
     Release(Release),
     /// Return the task without a result, for this reason.
     GiveBack(&'static str),
+    /// Nothing: the command has released the task itself.
+    Released(Landed),
     /// Leave the task alone, because this worker no longer owns it.
     Not,
 }
@@ -66,7 +68,7 @@ impl LetGo {
         let failure = match &self.how {
             How::Release(how) if how.verdict == Verdict::Failure => how.note.clone(),
             How::GiveBack(NOT_STARTED) => Some(NOT_STARTED.to_owned()),
-            How::Release(_) | How::GiveBack(_) | How::Not => None,
+            How::Release(_) | How::GiveBack(_) | How::Released(_) | How::Not => None,
         };
         (self.began.elapsed(), failure)
     }
@@ -97,16 +99,17 @@ impl Shift<'_> {
         self.show(&words::work_begins(claimed));
         let (status, stopped, timed_out, output) = match self.run(claimed) {
             Ok(JobEnd::Ended { fenced: Some(Fenced::Lost), .. }) => {
-                self.tell(&words::fenced_off(task));
+                self.tell(&words::fenced_off(task, self.tasks.home.settings.vault.chosen_store()));
                 return How::Not;
             }
+            Ok(JobEnd::Ended { fenced: Some(Fenced::Released(landed)), .. }) => return How::Released(landed),
             Ok(JobEnd::Ended { fenced: Some(Fenced::Silent), .. }) => {
                 self.tell(&words::silent_for_a_lease(task));
-                return How::GiveBack("the remote was unreachable for a whole lease");
+                return How::GiveBack("the remote was unreachable for most of a lease");
             }
             Ok(JobEnd::Ended { fenced: Some(Fenced::Overslept), .. }) => {
                 self.tell(&words::slept_for_a_lease(task));
-                return How::GiveBack("the worker was stopped for a whole lease");
+                return How::GiveBack("the worker was stopped for most of a lease");
             }
             Ok(JobEnd::Ended { status, stopped, timed_out, output, fenced: None }) => {
                 (status, stopped, timed_out, output)
@@ -136,14 +139,17 @@ impl Shift<'_> {
 
     /// Releases or returns a task after the work.
     pub(super) fn let_go(&self, LetGo { claimed, how, began }: LetGo) -> Ended {
-        let Claimed { task, claim, .. } = &claimed;
+        let task = &claimed.task;
         let how = match how {
             How::Not => return Ended::Lost,
+            How::Released(landed) => return self.released_by_command(task, &landed),
             How::GiveBack(why) => return self.give_back(&claimed, why),
             How::Release(how) => how,
         };
-        let release = || self.tasks.vault.release(task, &claim.id, &how, self.invocation.now());
-        let Some(landed) = self.insist(&claimed, release) else { return Ended::Lost };
+        let landed = match self.insist(&claimed, &how) {
+            Ok(landed) => landed,
+            Err(ended) => return ended,
+        };
         let success = how.verdict == Verdict::Success;
         self.show(&words::work_ended(task, &landed, success, how.note.as_deref(), began.elapsed()));
         match landed.slot.state() {
@@ -154,41 +160,46 @@ impl Shift<'_> {
     }
 
     fn give_back(&self, claimed: &Claimed, why: &str) -> Ended {
-        let (task, id) = (&claimed.task, &claimed.claim.id);
-        let how = Release::give_back(why);
-        match self.insist(claimed, || self.tasks.vault.release(task, id, &how, self.invocation.now())) {
-            Some(landed) => {
-                self.show(&words::given_back(task, &landed, why));
+        match self.insist(claimed, &Release::give_back(why)) {
+            Ok(landed) => {
+                self.show(&words::given_back(&claimed.task, &landed, why));
                 Ended::GivenBack
             }
-            None => Ended::Lost,
+            Err(ended) => ended,
         }
     }
 
-    /// Releases a task, and tries again as long as that fails. `None` if this worker no longer owns the task, or must stop
-    /// first: then the lock is released with this process, and another worker reclaims the task. The command may have
-    /// released the task itself.
-    fn insist(&self, claimed: &Claimed, release: impl Fn() -> Result<Owned<Landed>>) -> Option<Landed> {
+    fn released_by_command(&self, task: &TaskName, landed: &Landed) -> Ended {
+        self.show(&words::released_by_command(task, landed));
+        match landed.slot.state() {
+            State::Done => Ended::Done,
+            State::PendingApproval => Ended::Drafted,
+            _ => Ended::Failed,
+        }
+    }
+
+    /// Releases a task, and tries again as long as that fails. If it was not released here: how the job ended. The command may
+    /// have released the task itself; or this worker no longer owns it; or it must stop first: then the lock is released with
+    /// this process, and another worker reclaims the task.
+    fn insist(&self, claimed: &Claimed, how: &Release) -> Result<Landed, Ended> {
+        let (vault, task, id) = (&self.tasks.vault, &claimed.task, &claimed.claim.id);
         let mut told = false;
         loop {
-            match with_retry(&release, &sleep) {
-                Ok(Ok(landed)) => return Some(landed),
+            match with_retry(|| vault.release(task, id, how, self.invocation.now()), &sleep) {
+                Ok(Ok(landed)) => return Ok(landed),
                 Ok(Err(not_owner)) => {
-                    let released =
-                        self.tasks.vault.ended(&claimed.task, &claimed.claim.id, self.invocation.now());
-                    if let Ok(Some(landed)) = released {
-                        self.show(&words::released_by_command(&claimed.task));
-                        return Some(landed);
+                    if let Ok(Some(landed)) = vault.ended(task, id, self.invocation.now()) {
+                        return Err(self.released_by_command(task, &landed));
                     }
                     self.tell(&words::not_the_owner(&not_owner));
-                    return None;
+                    return Err(Ended::Lost);
                 }
                 Err(fault) => {
                     if !std::mem::replace(&mut told, true) {
                         self.tell(&words::work_fault(&self.invocation.viewpoint(), &fault));
                     }
                     if matches!(fault, Fault::Invalid { .. }) || self.must_end() {
-                        return None;
+                        return Err(Ended::Lost);
                     }
                     sleep(RELEASE_PAUSE);
                 }
@@ -213,7 +224,7 @@ impl Shift<'_> {
             command.env("TOLLGATE_TASK", path);
         }
         // Its own process group: Ctrl-C reaches only tollgate, and everything that the command starts can be killed with it.
-        command.stdin(Stdio::null()).process_group(0);
+        command.stdin(Stdio::piped()).process_group(0);
         // With `--json`, stdout is reserved for the JSON document.
         let stdout = if self.quiet { Stream::Stderr } else { Stream::Stdout };
         let relay = Relay::connect(&mut command, stdout)?;
@@ -228,7 +239,7 @@ impl Shift<'_> {
         let mut child = child?;
         // It has the other ends of the pipes.
         drop(command);
-        let group = Pid::from_child(&child);
+        let (group, go) = (Pid::from_child(&child), child.stdin.take());
         // Kills the whole group and waits until it is dead: until then its processes hold the lock, and the task is not free.
         let mut end = || -> io::Result<Option<ExitStatus>> {
             // An error means that no process of the group is left.
@@ -244,6 +255,8 @@ impl Shift<'_> {
         }
         let mut timed_out = false;
         let wait = || {
+            // Only now the warden knows of it. If it is dead, there is nothing to wait for.
+            let _ = go.map(|mut go| go.write_all(b"\n"));
             // Waits without reaping: until the child is reaped its id cannot be reused, so killing its group is safe.
             while let Err(error) = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
                 if error != rustix::io::Errno::INTR {
@@ -255,17 +268,14 @@ impl Shift<'_> {
         let stopped = self.ended(group);
         let fenced = match fenced {
             Ok(fenced) => fenced,
-            Err(error) => {
-                end()?;
-                return Err(error);
-            }
+            Err(error) => return end()?.map_or(Ok(JobEnd::StillRuns), |_| Err(error)),
         };
         let succeeded = || {
             let looked = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
             looked.ok().flatten().and_then(|status| status.exit_status()) == Some(0)
         };
         // The work was done before anybody could kill it. Whether the task is still ours, the release says.
-        let fenced = fenced.filter(|fenced| *fenced != Fenced::Overslept || !succeeded());
+        let fenced = fenced.filter(|fenced| !matches!(fenced, Fenced::Overslept) || !succeeded());
         // A command that was asked to stop may say that all is well. What it has started may still run.
         let status = if succeeded() && !timed_out && fenced.is_none() {
             self.warden.spare(group);

@@ -34,6 +34,9 @@ pub(crate) const KEEP: usize = if cfg!(test) { 20 } else { 20_000 };
 pub(crate) const FIRST_ARCHIVE: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 60 });
 const NEXT_ARCHIVE: Duration = Duration::from_secs(600);
 
+/// The file in the archive that says why it could not be continued, until it could.
+pub(crate) const LAST_FAULT: &str = "fault.txt";
+
 /// How long a look at the oldest lines may take: nobody waits for it, and without it there would be more lines each time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -50,13 +53,22 @@ const ACTS: usize = 100;
 
 impl Inside {
     /// Starts a thread that moves the oldest lines to the archive of this machine, if it is time to. If it fails, the next one
-    /// tries again, and `tollgate doctor` reports when there are too many lines.
+    /// tries again, and `tollgate doctor` shows why.
     pub(crate) fn archive_when_due(self: &Arc<Self>) {
         let mut at = self.archive_at.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(folder) = self.archive.clone().filter(|_| *at <= Instant::now()) {
             *at = Instant::now() + NEXT_ARCHIVE;
             let inside = Arc::clone(self);
-            thread::spawn(move || inside.archive(&folder, KEEP));
+            let archive = move || {
+                let fault = inside.archive(&folder, KEEP).err();
+                // If this fails, too, there will be too many lines, and `doctor` reports that.
+                let _ = match fault {
+                    Some(fault) => fs::write(folder.join(LAST_FAULT), fault.to_string()),
+                    None => fs::remove_file(folder.join(LAST_FAULT)),
+                };
+            };
+            // Without a thread now, there may be one next time.
+            let _ = thread::Builder::new().name("tollgate-archive".to_owned()).spawn(archive);
         }
     }
 

@@ -42,6 +42,11 @@ pub(crate) struct ArchivePiece {
 }
 
 impl Archived {
+    /// What a statement says. One that another version has made may have a time after all times, which says nothing.
+    pub(crate) fn known(stated: Self) -> Self {
+        Self { time: stated.time.filter(|time| *time < Timestamp::MAX), ..stated }
+    }
+
     /// Whether there are archived events after this place. The line of a cursor may be read only in part.
     pub(crate) fn is_ahead_of(&self, place: LinePlace) -> bool {
         place < LinePlace { revision: self.revision, events: self.events }

@@ -1,15 +1,17 @@
 //! What `tollgate doctor` finds out about an etcd: is every node there, in a good version and healthy, do the clocks agree, may
 //! we write, and how full is it?
 
+use std::fs;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tollgate_base::error::Result;
 use tollgate_base::name::random_id;
+use tollgate_base::visible::plain;
 use tollgate_vault::checkup::Finding;
 
-use crate::archive::{HELD_BACK, KEEP};
+use crate::archive::{HELD_BACK, KEEP, LAST_FAULT};
 use crate::client::{CallError, MEMBERS, NodeReport};
 use crate::failed::{Failed, Tried};
 use crate::inside::Inside;
@@ -57,7 +59,9 @@ impl Inside {
             }
             Ok(MembersAnswer { members }) => members_finding(members.len()),
         });
-        let looks = [self.size(), self.archive_places().map(Vec::from_iter), self.slow_readers(KEEP)];
+        let slow = self.slow_readers(KEEP);
+        let are_held_back = slow.as_ref().is_ok_and(|slow| !slow.is_empty());
+        let looks = [self.size(are_held_back), self.archive_places().map(Vec::from_iter), slow];
         for looked in looks {
             match looked {
                 Ok(found) => findings.extend(found),
@@ -146,21 +150,25 @@ impl Inside {
         Ok(self.called(self.client.range(&range))?.count)
     }
 
-    /// How much there is, and whether anybody archives the ledger.
-    pub(crate) fn size(&self) -> Result<Vec<Finding>> {
+    /// How much there is, and whether anybody archives the ledger, unless readers hold its lines back.
+    pub(crate) fn size(&self, are_held_back: bool) -> Result<Vec<Finding>> {
         let (open, done) = (self.count(&self.layout.open_tasks())?, self.count(&self.layout.final_tasks())?);
         let lines = self.count(&self.layout.lines())?;
         let size = Finding::ok(format!(
             "it has {open} keys of open tasks, {done} final tasks and {lines} lines of the ledger"
         ));
         let are_too_many = usize::try_from(lines).is_ok_and(|lines| lines > 2 * KEEP);
-        let unarchived = are_too_many.then(|| {
+        let unarchived = (are_too_many && !are_held_back).then(|| {
             Finding::warning(format!("{lines} lines of the ledger are in the engine, instead of some {KEEP}")).fix(
                 "let `tollgate serve`, `work` or `sync --follow` run on the machine that has the archive, or on any machine if none \
                  has it; if one runs there, look whether it may write to its `.tollgate/engine/archive`, and whether its disk is full",
             )
         });
-        Ok([size].into_iter().chain(unarchived).collect())
+        let fault = self.archive.as_ref().and_then(|folder| fs::read_to_string(folder.join(LAST_FAULT)).ok());
+        let failed = fault.map(|fault| {
+            Finding::warning(format!("this machine could not archive lines of the ledger: {}", plain(&fault)))
+        });
+        Ok([size].into_iter().chain(unarchived).chain(failed).collect())
     }
 }
 

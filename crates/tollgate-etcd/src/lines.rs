@@ -48,7 +48,7 @@ impl Inside {
         let success = vec![Act::get(self.layout.archived())];
         let found = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
         match found.found().flatten().next() {
-            Some(kv) => Ok((kv.mod_revision, read(&kv.value)?)),
+            Some(kv) => Ok((kv.mod_revision, Archived::known(read(&kv.value)?))),
             None => Ok((0, Archived::default())),
         }
     }

@@ -9,6 +9,7 @@ use tollgate_base::digest::Digest;
 use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::StepId;
 use tollgate_base::task::TaskName;
+use tollgate_vault::block::author_len;
 use tollgate_vault::brief::urgency_of;
 use tollgate_vault::claim::Tenure;
 use tollgate_vault::state::{Slot, Verb};
@@ -181,10 +182,11 @@ impl Inside {
                 let lease = lease_of(&claim.id);
                 if is_new || !self.called(self.client.keep_alive(lease, self.client.deadline))? {
                     self.called(self.client.grant(lease, self.lease))?;
-                    let key = self.layout.owner(&claim.id);
-                    change.success.push(Act::put_leased(&key, &self.machine, lease));
-                    change.put.push((key, self.machine.clone().into_bytes()));
                 }
+                // Also under a lease that lives: it may have been granted for a step that was not taken.
+                let key = self.layout.owner(&claim.id);
+                change.success.push(Act::put_leased(&key, &self.machine, lease));
+                change.put.push((key, self.machine.clone().into_bytes()));
             }
         }
         Ok(())
@@ -244,7 +246,9 @@ impl Inside {
         text: &[u8],
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        check_size(text, MAX_TEXT)?;
+        // A task that is copied from another store has blocks of tollgate's own.
+        check_size(&text[..author_len(text)], MAX_TEXT)?;
+        check_size(text, MAX_EDITED)?;
         let slot = Slot::NEEDS_ACTION;
         let (key, line) = (self.layout.task(task, &slot, id), self.layout.line(id));
         // The line may be in the archive by now, but the key of a task keeps the id.

@@ -38,14 +38,14 @@ const LOOK: &str = "select current_setting('server_version'),
 /// The findings, the most basic first.
 pub(crate) fn findings(links: &DbLinks) -> Result<Vec<Finding>> {
     let asked = (links.options.clock)();
-    let rows = match links.call(LOOK, &[&COUNTED], AnswerTime::Whole).map_err(Failure::fault) {
+    let rows = match links.call(LOOK, &[&COUNTED], AnswerTime::Whole) {
         Ok(rows) => rows,
-        Err(fault) => {
-            let fix = format!(
-                "check the URL, the server, its `pg_hba.conf`, the password and the rights of the user: {}",
-                grants(&links.options)
-            );
-            let found = Finding::problem(fault.to_string()).fix(fix);
+        Err(failure) => {
+            let mut fix = "check the URL, the server, its `pg_hba.conf` and the password".to_owned();
+            if matches!(failure, Failure::Refused(_)) {
+                fix = format!("{fix}, and the rights of the user: {}", grants(&links.options));
+            }
+            let found = Finding::problem(failure.fault().to_string()).fix(fix);
             return Ok([found].into_iter().chain(told_password(&links.options)).collect());
         }
     };

@@ -60,7 +60,7 @@ impl DbLinks {
     ) -> Result<DbLink, Failure> {
         let hosts = &self.options.hosts;
         let first = self.preferred.load(Ordering::Relaxed);
-        let mut failed = Failure::NotSent(unreachable(&self.options, "it has no host"));
+        let (mut refused, mut failed) = (None, None);
         for (number, left) in (0..hosts.len()).map(|n| ((first + n) % hosts.len(), hosts.len() - n)) {
             // Silent hosts must leave some time for the others.
             let share =
@@ -76,14 +76,19 @@ impl DbLinks {
                     self.preferred.store(number, Ordering::Relaxed);
                     return Ok(link);
                 }
-                // What a server has refused is the reason, even if others cannot be asked or are standbys.
-                Err(_) if matches!(failed, Failure::Refused(_)) => {}
+                Err(Failure::Refused(fault)) => refused = refused.or(Some(fault)),
                 // Creating the schema may be repeated.
-                Err(Failure::Lost(fault)) => failed = Failure::NotSent(fault),
-                Err(failure) => failed = failure,
+                Err(failure) => failed = Some(failure.fault()),
             }
         }
-        Err(failed)
+        Err(match (refused, failed) {
+            (Some(refused), None) => Failure::Refused(refused),
+            // The others may soon accept writes. If they do not, what one of them has refused is the reason.
+            (Some(refused), Some(_)) => Failure::NotSent(refused),
+            (None, failed) => {
+                Failure::NotSent(failed.unwrap_or_else(|| unreachable(&self.options, "it has no host")))
+            }
+        })
     }
 
     /// Runs a statement.

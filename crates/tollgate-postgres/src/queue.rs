@@ -11,7 +11,6 @@ use tollgate_vault::brief::{HEAD, UNREADABLE, urgency_of};
 use tollgate_vault::state::Slot;
 use tollgate_vault::store::QueuePage;
 
-use crate::fields::time;
 use crate::link::Failure;
 use crate::listing::summary;
 use crate::pool::{AnswerTime, DbLinks};
@@ -124,7 +123,9 @@ impl<'a> QueueCursor<'a> {
     }
 
     fn text_of(row: &Row) -> String {
-        let (urgency, modified): (&str, _) = (row.get(9), time(row, 8).as_microsecond());
+        // A person may have written a time that no clock shows. Then the next page begins after it.
+        let modified: Timestamp = row.try_get(8).unwrap_or(Timestamp::MAX);
+        let (urgency, modified): (&str, _) = (row.get(9), modified.as_microsecond());
         format!("{urgency}/{modified}/{}/{}", row.get::<_, &str>(4), row.get::<_, &str>(3))
     }
 }

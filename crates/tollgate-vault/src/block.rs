@@ -106,7 +106,7 @@ pub fn is_released(bytes: &[u8], id: &ClaimId) -> bool {
 }
 
 /// Whether a note that begins with this line is that of an attempt which was taken from its owner.
-fn says_taken_away(line: &[u8]) -> bool {
+pub(crate) fn says_taken_away(line: &[u8]) -> bool {
     line.ends_with(INTERRUPTED.as_bytes()) || line.starts_with(RETURNED.as_bytes())
 }
 

@@ -52,7 +52,7 @@ pub enum Liveness {
     Alive,
     /// It is gone for good. While the lock in here lives, nobody else can take the claim.
     Gone(ClaimLock),
-    /// The store cannot tell: a leased claim lasts as long as the caller's clock says, and a held one is treated like it.
+    /// The store cannot tell: a leased claim lasts as long as the caller's clock says, and a held one as long as a lease.
     Unknown,
 }
 

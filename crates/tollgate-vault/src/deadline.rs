@@ -38,9 +38,11 @@ const MARGIN: u32 = 12;
 /// No write takes longer than this.
 const LONGEST_MARGIN: Duration = Duration::from_secs(10);
 
-/// How soon the store is asked again if it did not answer, and how long that may wait for the lock.
-const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// The wait for the lock where something more urgent comes next: a write, a heartbeat, the end of a command.
 const SHORT_LOCK_WAIT: Duration = Duration::from_secs(1);
+
+/// How soon the store is asked again if it did not answer.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// How long this machine may believe that nobody has taken a claim away. With a short lease it is half of the lease, so that a claim
 /// whose owner sends heartbeats needs no further question.
@@ -174,16 +176,21 @@ impl ClaimDeadlines {
             replace_file(&ignore, b"*\n", Durability::Fast)?;
         }
         self.sweep()?;
-        self.extend(claim, heard_ms, lasts)
+        self.extend(claim, LOCK_WAIT, heard_ms, lasts)
     }
 
-    /// At `heard_ms`, the store was asked, and the claim lasts this long from then on.
-    pub(crate) fn extend(&self, claim: &ClaimId, heard_ms: u64, lasts: Option<Duration>) -> Result<()> {
+    /// At `heard_ms`, the store was asked, and the claim lasts this long from then on. Gives up soon, so that the next heartbeat
+    /// is not late.
+    pub(crate) fn extend_soon(&self, claim: &ClaimId, heard_ms: u64, lasts: Option<Duration>) -> Result<()> {
+        self.extend(claim, SHORT_LOCK_WAIT, heard_ms, lasts)
+    }
+
+    fn extend(&self, claim: &ClaimId, wait: Duration, heard_ms: u64, lasts: Option<Duration>) -> Result<()> {
         let until_ms = lasts.map(|lasts| {
             let left = lasts.saturating_sub((lasts / MARGIN).min(LONGEST_MARGIN));
             heard_ms.saturating_add(millis(left))
         });
-        self.write(claim, |known| {
+        self.write(claim, wait, |known| {
             let is_newer = known.is_none_or(|known| known.heard_ms < heard_ms && !known.is_ended());
             is_newer.then_some((heard_ms, until_ms, 0))
         })
@@ -191,11 +198,20 @@ impl ClaimDeadlines {
 
     /// The claim has ended.
     pub(crate) fn end(&self, claim: &ClaimId) -> Result<()> {
+        self.end_within(claim, LOCK_WAIT)
+    }
+
+    /// The same for a claim whose command must be killed now.
+    pub(crate) fn end_soon(&self, claim: &ClaimId) -> Result<()> {
+        self.end_within(claim, SHORT_LOCK_WAIT)
+    }
+
+    fn end_within(&self, claim: &ClaimId, wait: Duration) -> Result<()> {
         if !self.folder.exists() {
             return Ok(());
         }
         let now = millis_since_boot();
-        let ended = self.write(claim, |known| {
+        let ended = self.write(claim, wait, |known| {
             let lease = known.and_then(|known| Some(known.until_ms?.saturating_sub(known.heard_ms)));
             let kept = now.saturating_add(lease.unwrap_or(millis(LONGEST_LEASE)));
             known.is_none_or(|known| !known.is_ended()).then_some((now, Some(now), kept))
@@ -235,10 +251,11 @@ impl ClaimDeadlines {
     fn write(
         &self,
         claim: &ClaimId,
+        wait: Duration,
         next: impl FnOnce(Option<&DeadlineFile>) -> Option<(u64, Option<u64>, u64)>,
     ) -> Result<()> {
         fs::create_dir_all(&self.folder).at("make the folder", &self.folder)?;
-        let _lock = self.lock(LOCK_WAIT)?;
+        let _lock = self.lock(wait)?;
         let boot = boot_id();
         // A damaged file says nothing.
         let known = self.read(claim).ok().flatten().filter(|known| known.boot == boot);

@@ -217,7 +217,8 @@ impl Vault {
         let next = |task: &Task, claim: &Claim| rules::release(task, claim, how, self.terms(), now);
         let released = self.as_owner(task, id, now, next)?;
         if let (Ok(_), Some(deadlines)) = (&released, self.deadlines()) {
-            deadlines.end(id)?;
+            // If this fails, the claim's writes end at its deadline. The task is released all the same.
+            let _ = deadlines.end(id);
         }
         Ok(released)
     }
@@ -228,9 +229,9 @@ impl Vault {
         let asked = millis_since_boot();
         let owns = self.store().heartbeat(task, id)?;
         match (owns, self.deadlines()) {
-            (true, _) => self.note_extension(id, asked, &Tenure::Held),
+            (true, _) => _ = self.note_extension(id, asked, &Tenure::Held),
             // If this fails, the claim's writes end at its deadline. That it is lost must be heard now.
-            (false, Some(deadlines)) => drop(deadlines.end(id)),
+            (false, Some(deadlines)) => _ = deadlines.end_soon(id),
             (false, None) => {}
         }
         Ok(owns)
@@ -240,17 +241,17 @@ impl Vault {
     pub fn heartbeat_all(&self) -> Result<()> {
         let asked = millis_since_boot();
         let alive = self.store().heartbeat_all()?;
-        alive.iter().for_each(|id| self.note_extension(id, asked, &Tenure::Held));
+        // Where one cannot be noted, the others would only wait, and the next heartbeats come late.
+        let _ = alive.iter().try_for_each(|id| self.note_extension(id, asked, &Tenure::Held));
         Ok(())
     }
 
     /// Notes on this machine that the store, asked at this moment, has given the claim a whole lease. If that fails, because the
     /// disk is full for example, the store's answer counts all the same: the claim's writes are refused from its earlier
     /// deadline on, until a later note succeeds.
-    fn note_extension(&self, id: &ClaimId, asked: u64, tenure: &Tenure) {
-        if let Some(deadlines) = self.deadlines() {
-            let _ = deadlines.extend(id, asked, self.lasts(tenure));
-        }
+    fn note_extension(&self, id: &ClaimId, asked: u64, tenure: &Tenure) -> Result<()> {
+        let Some(deadlines) = self.deadlines() else { return Ok(()) };
+        deadlines.extend_soon(id, asked, self.lasts(tenure))
     }
 
     /// When the store certainly knew that a claim has a whole lease left, if it was asked at this moment. In milliseconds since
@@ -311,7 +312,7 @@ impl Vault {
                 let tenure = step.record.and_then(|record| record.claim).map(|claim| claim.tenure);
                 // A held claim lasts by its heartbeats alone.
                 if let Some(tenure @ Tenure::Leased(_)) = tenure {
-                    self.note_extension(id, self.heard(id, asked), &tenure);
+                    let _ = self.note_extension(id, self.heard(id, asked), &tenure);
                 }
                 return Ok(Ok(landed));
             }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::block::{Completion, INTERRUPTED, Verdict};
+use crate::block::{Completion, INTERRUPTED, RETURNED, Verdict};
 use crate::claim::{Asked, Claim, ClaimId, ClaimRecord, Mode, Pause, StepId, Tenure};
 use crate::claim_lock::ClaimLock;
 use crate::event::{Entry, Event};
@@ -261,6 +261,10 @@ fn to_a_person_if(altered: Option<String>, next: State, why: Option<String>) -> 
     match (altered, why) {
         (None, why) => (next, why),
         (Some(altered), None) => (State::PendingApproval, Some(altered)),
+        // A note that begins like this says that the owner did not release the task: see `is_released`.
+        (Some(altered), Some(why)) if why.starts_with(RETURNED) => {
+            (State::PendingApproval, Some(format!("{why}; {altered}")))
+        }
         (Some(altered), Some(why)) => (State::PendingApproval, Some(format!("{altered}; {why}"))),
     }
 }
@@ -437,4 +441,21 @@ pub(crate) fn renew(task: &Task, lease: Duration, at: Timestamp) -> Result<Step>
 /// When a lease that is given now ends.
 pub(crate) fn lease_until(now: Timestamp, lease: Duration) -> Timestamp {
     now.checked_add(lease).unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::says_taken_away;
+
+    #[test]
+    fn the_note_of_an_attempt_that_was_taken_from_its_owner_says_so_even_if_its_text_was_altered() {
+        for why in [INTERRUPTED.to_owned(), format!("{RETURNED}ada")] {
+            let altered = Some("its author's text was changed".to_owned());
+            let (next, note) = to_a_person_if(altered, State::NeedsAction, Some(why));
+            let note = note.unwrap();
+            assert!(next == State::PendingApproval && says_taken_away(note.as_bytes()), "{note}");
+            assert!(note.contains("was changed"), "{note}");
+        }
+    }
 }

@@ -78,7 +78,7 @@ impl ClaimFence {
         Ok(Some(Self::new(&home, engine)))
     }
 
-    /// Whether a claim still owns its task, as far as this machine knows. Waits for the engine until then.
+    /// Whether a claim still owns its task, as far as this machine knows. Waits for the engine at most until `until`.
     fn is_owned(&self, task: &TaskName, claim: &ClaimId, until: Instant) -> Result<bool> {
         if let Some(deadlines) = &self.deadlines {
             if let Some(open) = &self.engine

@@ -57,7 +57,7 @@ pub(crate) fn fenced_off(task: &TaskName, store: &StoreChoice) -> String {
 
 pub(crate) fn slept_for_a_lease(task: &TaskName) -> String {
     format!(
-        "this worker was stopped, or the machine slept, for nearly a whole lease, after which other machines may claim `{}`; \
+        "this worker was stopped, or the machine slept, for most of a lease, after which other machines may claim `{}`; \
          its command was killed",
         plain(task.as_str())
     )
@@ -65,7 +65,7 @@ pub(crate) fn slept_for_a_lease(task: &TaskName) -> String {
 
 pub(crate) fn silent_for_a_lease(task: &TaskName) -> String {
     format!(
-        "the remote was unreachable for nearly a whole lease, after which other machines may claim `{}`; its command was \
+        "the remote was unreachable for most of a lease, after which other machines may claim `{}`; its command was \
          killed",
         plain(task.as_str())
     )
@@ -88,7 +88,7 @@ pub(crate) fn view_round(unfinished: &[TaskName]) -> String {
     }
     let names: Vec<String> = unfinished.iter().map(|task| format!("`{}`", plain(task.as_str()))).collect();
     format!(
-        "the folders and the engine agree, except for files that are still being written or cannot be read: {}\n\
+        "the folders and the engine agree, except for files that are still being written, have only just changed, or cannot be read: {}\n\
          hint: run `tollgate sync` again when these files are complete",
         names.join(", ")
     )

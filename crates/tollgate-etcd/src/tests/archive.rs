@@ -110,7 +110,7 @@ fn a_process_that_only_watches_archives_and_doctor_warns_if_none_does() {
     let url = cluster.url();
     let keep = tempfile::tempdir().unwrap();
     let store = with_archive(&url, "one", keep.path());
-    let warns = || store.inside.size().unwrap().iter().any(|found| found.level == Level::Warning);
+    let warns = || store.inside.size(false).unwrap().iter().any(|found| found.level == Level::Warning);
     work(&store, 0..14);
     assert!(warns(), "42 lines are more than twice {KEEP}");
     let _watch = store.watch(&[State::Done], Arc::new(|_| ())).unwrap();

@@ -17,7 +17,7 @@ use tollgate_vault::conformance::{self, Harness};
 use tollgate_vault::event::{Entry, EventPage};
 use tollgate_vault::figures::Tally;
 use tollgate_vault::state::Slot;
-use tollgate_vault::store::{QueuePage, Scan, TaskSummary};
+use tollgate_vault::store::{QueuePage, Scan, TaskSummary, Wake, Watch};
 use tollgate_vault::{Agent, Claim, ClaimId, ClaimLock, State, Step, StepOutcome, Store, Task};
 
 use super::cluster::Cluster;
@@ -100,6 +100,34 @@ impl Store for LeasesOnTestClock {
 
     fn liveness(&self, claim: &Claim) -> Result<Liveness> {
         self.0.liveness(claim)
+    }
+
+    fn cursor_before(&self, time: Timestamp) -> Result<String> {
+        self.0.cursor_before(time)
+    }
+
+    fn keep_after(&self, reader: &str, cursor: &str) -> Result<()> {
+        self.0.keep_after(reader, cursor)
+    }
+
+    fn watch(&self, states: &[State], wake: Wake) -> Result<Option<Watch>> {
+        self.0.watch(states, wake)
+    }
+
+    fn heartbeat_interval(&self) -> Option<Duration> {
+        self.0.heartbeat_interval()
+    }
+
+    fn heartbeat(&self, task: &TaskName, claim: &ClaimId) -> Result<bool> {
+        self.0.heartbeat(task, claim)
+    }
+
+    fn heartbeat_all(&self) -> Result<Vec<ClaimId>> {
+        self.0.heartbeat_all()
+    }
+
+    fn proven_at(&self, claim: &ClaimId) -> Option<u64> {
+        self.0.proven_at(claim)
     }
 
     fn sweep(&self, now: Timestamp) -> Result<()> {

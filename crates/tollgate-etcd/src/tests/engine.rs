@@ -237,6 +237,8 @@ fn the_largest_task_is_claimed_released_reclaimed_and_rejected() {
     let fault = vault.progress(&done, &id, "half", now()).unwrap_err().to_string();
     assert!(fault.contains("at most 1048576 bytes"), "{fault}");
     vault.release(&done, &id, &Release::success(), now()).unwrap().unwrap();
+    let text = vault.store().read(&vault.get(&done, now()).unwrap(), u64::MAX).unwrap().unwrap();
+    vault.add(&"copied".parse().unwrap(), &text, now()).expect("as `vault copy` adds it");
     claim("abandoned");
     until("its owner to be gone", || !vault.reclaim(now()).unwrap().0.is_empty());
     let (returned, id) = claim("returned");

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
 use tollgate_base::boot_clock::millis_since_boot;
 use tollgate_base::lock::Pauses;
 use tollgate_base::task::TaskName;
@@ -11,6 +12,7 @@ use tollgate_vault::{ClaimKind, ClaimRequest, Claimed, Release, Store, Terms, Va
 
 use super::cluster::{Cluster, post};
 use super::open;
+use crate::process_lease::lease_of;
 use crate::store::EtcdStore;
 
 fn vault(url: &str, machine: &str, lease: Duration) -> Vault {
@@ -105,10 +107,10 @@ fn a_lease_that_is_renewed_does_not_end() {
 fn a_leased_claim_is_renewed_on_every_machine_that_knows_its_id() {
     let cluster = Cluster::start();
     let url = cluster.url();
-    let lease = Duration::from_secs(3);
+    let lease = Duration::from_secs(6);
     let [one, two, other] = ["one", "two", "other"].map(|machine| vault(&url, machine, lease));
     let Claimed { task, claim, .. } = claim(&one, ClaimKind::Leased);
-    let mut pauses = Pauses::lasting(Duration::from_secs(7));
+    let mut pauses = Pauses::lasting(Duration::from_secs(13));
     while pauses.pause() {
         let renewed = two.renew(&task, &claim.id, Timestamp::now()).unwrap().unwrap();
         assert!(renewed.lease_until().is_some(), "it is still a lease");
@@ -123,17 +125,33 @@ fn a_leased_claim_is_renewed_on_every_machine_that_knows_its_id() {
 #[test]
 fn an_owner_that_verifies_keeps_its_lease_however_its_clock_is_set() {
     let cluster = Cluster::start();
-    let lease = Duration::from_secs(3);
+    let lease = Duration::from_secs(6);
     for clock in [days(-1), days(1)] {
         let url = cluster.url();
         let (one, other) = (vault(&url, "one", lease), vault(&url, "other", lease));
         let Claimed { task, claim, .. } = claim(&one, ClaimKind::Leased);
-        let mut pauses = Pauses::lasting(Duration::from_secs(7));
+        let mut pauses = Pauses::lasting(Duration::from_secs(13));
         while pauses.pause() {
             assert!(one.verify(&task, &claim.id, clock).unwrap(), "{clock}");
             assert_eq!(other.reclaim(Timestamp::now()).unwrap().0, [], "{clock}: it is verified");
         }
     }
+}
+
+#[test]
+fn a_claim_is_alive_that_was_renewed_under_a_lease_which_was_granted_in_vain() {
+    let cluster = Cluster::start();
+    let (url, lease) = (cluster.url(), Duration::from_secs(600));
+    let store = Arc::new(open(&url, "one", lease));
+    let one = Vault::new(Arc::clone(&store) as Arc<dyn Store>, Terms::default());
+    let Claimed { task, claim, .. } = claim(&one, ClaimKind::Leased);
+    // The lease has ended, and a renewal has granted it again and was not taken.
+    let (client, id) = (&store.inside.client, lease_of(&claim.id));
+    let body = json!({ "ID": id.to_string() });
+    client.call::<Value>("/v3/lease/revoke", &body, client.deadline).unwrap();
+    client.grant(id, lease).unwrap();
+    one.renew(&task, &claim.id, Timestamp::now()).unwrap().unwrap();
+    assert_eq!(vault(&url, "other", lease).reclaim(Timestamp::now()).unwrap().0, []);
 }
 
 /// The keys in the engine that say who is alive, except that of the process.

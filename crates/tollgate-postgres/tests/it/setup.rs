@@ -94,10 +94,10 @@ fn a_migration_may_take_longer_than_a_call() {
     server.store("big").events("", 1).expect("the schema is there");
     // As if there were millions of tasks: each command of the migration takes a while.
     let slow = "update big.tollgate set format = 1;
-        create function slow() returns event_trigger language plpgsql as 'begin perform pg_sleep(0.3); end';
+        create function slow() returns event_trigger language plpgsql as 'begin perform pg_sleep(0.5); end';
         create event trigger slow on ddl_command_end execute function slow()";
     server.sql().batch_execute(slow).unwrap();
-    let patience = Duration::from_secs(1);
+    let patience = Duration::from_secs(2);
     let options = PostgresOptions { answer: patience, patience, ..server.options("big") };
     PostgresStore::open(options).unwrap().events("", 1).expect("it is migrated");
 }

@@ -42,6 +42,9 @@ pub(super) fn hold(path: &Path, claim: &ClaimId) -> Result<ClaimLock> {
 
 /// Tries the lock of a claim.
 pub(super) fn liveness(path: &Path, claim: &Claim) -> Result<Liveness> {
+    if claim.hold.is_none() {
+        return Ok(Liveness::Unknown);
+    }
     let open = |flags| Ok(open(path, flags)?.filter(|(_, id)| claim.hold == Some(*id)));
     // First only looked at: when a file that was open for writing is closed, everybody who watches it is woken.
     let Some((seen, _)) = open(OFlags::RDONLY)? else { return Ok(Liveness::Unknown) };

@@ -130,11 +130,12 @@ impl FolderView {
             Ok(text) if text.trim().is_empty() => Ok(TakenByHand::No("a task needs some text".to_owned())),
             Ok(text) => {
                 let step = decisions::rewrite(&found.task, found.sha256, text, self.now());
-                let taken = self.take(&found.task, step)?;
-                if matches!(taken, TakenByHand::Yes) {
-                    self.keep_unseen(found)?;
-                }
-                Ok(taken)
+                // Before the step, because afterwards nobody has the text that it replaces.
+                let kept = self.keep_unseen(found)?;
+                let taken = self.take(&found.task, step);
+                let is_refused = matches!(taken, Ok(TakenByHand::Again | TakenByHand::No(_)));
+                self.unseen_was_kept(found, kept, is_refused);
+                taken
             }
         }
     }

@@ -4,6 +4,8 @@
 //! the two are exchanged, and the replaced one is looked at again before it is deleted. If a person was faster, their bytes
 //! are kept.
 
+use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -175,15 +177,26 @@ impl FolderView {
         self.replaced.insert((task.clone(), state), Instant::now());
     }
 
-    /// Keeps a text that a person has just replaced, if they may not have seen it.
-    pub(super) fn keep_unseen(&mut self, replaced: &Fetched) -> Result<()> {
+    /// Keeps a text that a person is about to replace, if they may not have seen it. Returns where it is kept.
+    pub(super) fn keep_unseen(&self, replaced: &Fetched) -> Result<Option<PathBuf>> {
         let Fetched { task: Task { name, slot, .. }, text, .. } = replaced;
-        let since = self.replaced.remove(&(name.clone(), slot.state()));
-        if since.is_some_and(|since| since.elapsed() < OPEN) {
-            let path = self.files.keep_text(text, name)?;
-            self.tell(&Notice::Unseen { task: name.clone(), slot: slot.clone(), path });
+        let since = self.replaced.get(&(name.clone(), slot.state()));
+        let is_unseen = since.is_some_and(|since| since.elapsed() < OPEN);
+        is_unseen.then(|| self.files.keep_text(text, name)).transpose()
+    }
+
+    /// Tells the person where the text is that they have replaced; or deletes it if they have not.
+    pub(super) fn unseen_was_kept(&mut self, replaced: &Fetched, kept: Option<PathBuf>, is_refused: bool) {
+        let Task { name, slot, .. } = &replaced.task;
+        match kept {
+            // If this fails, there is one more copy than needed.
+            Some(path) if is_refused => _ = fs::remove_file(path),
+            Some(path) => {
+                self.replaced.remove(&(name.clone(), slot.state()));
+                self.tell(&Notice::Unseen { task: name.clone(), slot: slot.clone(), path });
+            }
+            None => {}
         }
-        Ok(())
     }
 
     /// Removes a file that should have these bytes; if it has others, they are kept.

@@ -23,8 +23,10 @@ use super::shift::Shift;
 use crate::words;
 
 /// After how many twelfths of a lease without a heartbeat the command is asked to stop, and killed. Two heartbeats have failed
-/// by then, several times. A sixth of the lease is left as a margin.
+/// by then, several times. If none has failed, the machine slept, and has a moment to send one. A sixth of the lease is left
+/// as a margin.
 const STOP: u32 = 8;
+const STOP_AFTER_SLEEP: u32 = 9;
 const KILL: u32 = 10;
 
 /// How often the clock is looked at. A timer stands still while the machine sleeps; the clock goes on.
@@ -33,6 +35,14 @@ const LOOK: Duration = Duration::from_secs(1);
 /// A moment that never comes. A lease that began then never ends.
 const NEVER: u64 = u64::MAX;
 
+/// When the store last heard of the owner.
+struct LastHeard {
+    /// In milliseconds since the machine was started.
+    at: u64,
+    /// Whether a heartbeat has failed since then.
+    has_failed: bool,
+}
+
 /// Why a command was killed before it ended.
 #[derive(Debug)]
 pub(super) enum Fenced {
@@ -40,9 +50,9 @@ pub(super) enum Fenced {
     Lost,
     /// The command has released the task itself, and others may claim it now.
     Released(Landed),
-    /// The store could not be reached for nearly a whole lease.
+    /// The store could not be reached for most of a lease.
     Silent,
-    /// This process was stopped, or the machine slept, for nearly a whole lease. If the command still ran then, the warden has
+    /// This process was stopped, or the machine slept, for most of a lease. If the command still ran then, the warden has
     /// killed it.
     Overslept,
 }
@@ -68,9 +78,9 @@ impl Shift<'_> {
         };
         // The claim was made before this moment, so a lease that is counted from here ends a little too late, unless the store
         // knows better. The margin is much larger.
-        let heard = self.tasks.vault.heard(&claimed.claim.id, millis_since_boot());
-        self.warden.kill_at(group, after(KILL, BEATS * interval, heard))?;
-        let heard = Mutex::new(heard);
+        let at = self.tasks.vault.heard(&claimed.claim.id, millis_since_boot());
+        self.warden.kill_at(group, after(KILL, BEATS * interval, at))?;
+        let heard = Mutex::new(LastHeard { at, has_failed: false });
         Ok(thread::scope(|scope| {
             let (ended, over) = mpsc::channel::<()>();
             let (ended_too, over_too) = mpsc::channel::<()>();
@@ -84,57 +94,63 @@ impl Shift<'_> {
         }))
     }
 
-    /// Sends heartbeats until the command has ended, or has no claim any more.
+    /// Sends heartbeats until the command has ended, or is killed because its claim was lost.
     fn beat(
         &self,
         interval: Duration,
         claimed: &Claimed,
         group: Pid,
-        heard: &Mutex<u64>,
+        heard: &Mutex<LastHeard>,
         over: &Receiver<()>,
     ) -> Option<Fenced> {
-        let (mut pause, mut told) = (interval, false);
+        let hear = |at: u64| {
+            *heard.lock().unwrap_or_else(PoisonError::into_inner) = LastHeard { at, has_failed: false };
+            // If the warden cannot be told, it kills the command too early. If there is none, this process still kills the
+            // command in time.
+            let _ = self.warden.kill_at(group, after(KILL, BEATS * interval, at));
+        };
+        let (mut pause, mut released) = (interval, None);
+        let mut since = heard.lock().unwrap_or_else(PoisonError::into_inner).at;
         loop {
-            let next = millis_since_boot().saturating_add(millis(pause));
-            if !comes(|| next, millis_since_boot, over) {
+            if !comes(|| since.saturating_add(millis(pause)), millis_since_boot, over) {
                 return None;
             }
-            let asked = millis_since_boot();
+            since = millis_since_boot();
+            pause = interval;
             match self.heartbeat(claimed) {
-                Ok(true) => {
-                    *heard.lock().unwrap_or_else(PoisonError::into_inner) = asked;
-                    // If the warden cannot be told, it kills the command too early. If there is none, this process still
-                    // kills the command in time.
-                    let _ = self.warden.kill_at(group, after(KILL, BEATS * interval, asked));
-                    (pause, told) = (interval, false);
+                Ok(true) => hear(since),
+                // It still ends with this process.
+                Ok(false) if self.may_go_on(claimed, &mut released) => hear(NEVER),
+                Ok(false) => {
+                    end(group, Signal::KILL);
+                    return Some(released.map_or(Fenced::Lost, Fenced::Released));
                 }
-                Ok(false) => return self.without_claim(claimed, group, heard),
                 Err(fault) => {
-                    if !std::mem::replace(&mut told, true) {
+                    let has_failed = {
+                        let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+                        std::mem::replace(&mut heard.has_failed, true)
+                    };
+                    // Without the lock: this may wait for whoever reads it.
+                    if !has_failed {
                         self.tell(&words::work_fault(&self.invocation.viewpoint(), &fault));
                     }
-                    pause = (interval / 4).max(Duration::from_millis(1));
+                    (since, pause) = (millis_since_boot(), (interval / 4).max(Duration::from_millis(1)));
                 }
             }
         }
     }
 
-    /// The claim does not own the task any more. A command that has released the task itself may go on, if nobody can claim the
-    /// task now. Every other command is killed.
-    fn without_claim(&self, claimed: &Claimed, group: Pid, heard: &Mutex<u64>) -> Option<Fenced> {
-        let landed = self.tasks.vault.ended(&claimed.task, &claimed.claim.id, self.invocation.now());
-        let is_free = |landed: &Landed| matches!(landed.slot.state(), State::NeedsAction | State::Approved);
-        match landed.ok().flatten() {
-            Some(landed) if !is_free(&landed) => {
-                *heard.lock().unwrap_or_else(PoisonError::into_inner) = NEVER;
-                // It still ends with this process.
-                let _ = self.warden.kill_at(group, NEVER);
-                None
-            }
-            landed => {
-                end(group, Signal::KILL);
-                Some(landed.map_or(Fenced::Lost, Fenced::Released))
-            }
+    /// Whether a command without a claim may go on: it has released the task itself, as `released` says from then on, and nobody
+    /// can claim the task now.
+    fn may_go_on(&self, claimed: &Claimed, released: &mut Option<Landed>) -> bool {
+        let is_claimable =
+            |landed: &Landed| matches!(landed.slot.state(), State::NeedsAction | State::Approved);
+        match self.tasks.vault.ended(&claimed.task, &claimed.claim.id, self.invocation.now()) {
+            Ok(Some(landed)) => !is_claimable(released.insert(landed)),
+            // Somebody else has the task.
+            Ok(None) => false,
+            // The next look may say more. Before the first, the claim may just as well have been taken away.
+            Err(_) => released.is_some(),
         }
     }
 
@@ -171,15 +187,29 @@ fn comes(moment: impl Fn() -> u64, now: impl Fn() -> u64, over: &Receiver<()>) -
     }
 }
 
+impl LastHeard {
+    /// When the command is asked to stop.
+    fn stop_at(&self, lease: Duration) -> u64 {
+        after(if self.has_failed { STOP } else { STOP_AFTER_SLEEP }, lease, self.at)
+    }
+}
+
 /// Asks the command to stop, and kills it, before a whole lease without a heartbeat has passed.
-fn stop_in_time(lease: Duration, group: Pid, heard: &Mutex<u64>, over: &Receiver<()>) -> Option<Fenced> {
-    let since = || *heard.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_overslept = || after(KILL, lease, since()) <= millis_since_boot();
+fn stop_in_time(
+    lease: Duration,
+    group: Pid,
+    heard: &Mutex<LastHeard>,
+    over: &Receiver<()>,
+) -> Option<Fenced> {
+    let heard = || heard.lock().unwrap_or_else(PoisonError::into_inner);
+    let stop_at = || heard().stop_at(lease);
+    let kill_at = || after(KILL, lease, heard().at);
+    let is_overslept = || kill_at() <= millis_since_boot();
     // A heartbeat may come in the meantime.
-    if !comes(|| after(STOP, lease, since()), millis_since_boot, over) {
+    if !comes(stop_at, millis_since_boot, over) {
         return is_overslept().then_some(Fenced::Overslept);
     }
-    let kill_at = after(KILL, lease, since());
+    let kill_at = kill_at();
     if is_overslept() {
         end(group, Signal::KILL);
         return Some(Fenced::Overslept);
@@ -211,5 +241,12 @@ mod tests {
         let now = || 3_600_000 * u64::from(looks.replace(looks.get() + 1) > 0);
         assert!(comes(|| 20_000, now, &over));
         assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn a_command_is_stopped_later_if_no_heartbeat_has_failed_and_always_before_it_is_killed() {
+        let lease = Duration::from_secs(60);
+        let [failed, slept] = [true, false].map(|has_failed| LastHeard { at: 7, has_failed }.stop_at(lease));
+        assert!(failed < slept && slept < after(KILL, lease, 7), "{failed} {slept}");
     }
 }

@@ -217,6 +217,21 @@ fn a_command_ends_that_has_released_its_task_for_others_and_the_attempt_counts_a
 }
 
 #[test]
+fn a_command_that_has_released_its_task_ends_when_a_person_lets_others_claim_it() {
+    let remote = Remote::with_tasks(1);
+    let world = remote.clone(SETTINGS);
+    let witness = world.tmp().join("witness");
+    let (mut worker, command) = goes_on_after_its_release(&world, "--to Pending_Approval", &witness);
+    let released = Instant::now();
+    until("several heartbeats", || (released.elapsed() > LEASE).then_some(()));
+    assert!(lives(command), "it was killed");
+    tollgate(&world, "task approve t0").typed("yes").is(0);
+    until("the end of the command", || (!lives(command)).then_some(()));
+    worker.ends();
+    assert_eq!(remote.on_branch(), ["Approved/t0.md"]);
+}
+
+#[test]
 fn the_warden_reads_all_lines_before_it_kills() {
     let mut groups = [(); 2].map(|()| {
         let mut command = Command::new("sleep");

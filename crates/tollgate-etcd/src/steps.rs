@@ -246,8 +246,9 @@ impl Inside {
         text: &[u8],
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        // A task that is copied from another store has blocks of tollgate's own.
-        check_size(&text[..author_len(text)], MAX_TEXT)?;
+        // A task that is copied from another store has blocks of tollgate's own, which begin on a new line.
+        let author = &text[..author_len(text)];
+        check_size(author.strip_suffix(b"\n").unwrap_or(author), MAX_TEXT)?;
         check_size(text, MAX_EDITED)?;
         let slot = Slot::NEEDS_ACTION;
         let (key, line) = (self.layout.task(task, &slot, id), self.layout.line(id));

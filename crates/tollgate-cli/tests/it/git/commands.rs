@@ -228,7 +228,11 @@ fn a_command_that_has_released_its_task_ends_when_a_person_lets_others_claim_it(
     tollgate(&world, "task approve t0").typed("yes").is(0);
     until("the end of the command", || (!lives(command)).then_some(()));
     worker.ends();
-    assert_eq!(remote.on_branch(), ["Approved/t0.md"]);
+    assert_eq!(
+        remote.on_branch(),
+        ["Done/t0.md"],
+        "the worker claims it again, and this attempt ends at once"
+    );
 }
 
 #[test]

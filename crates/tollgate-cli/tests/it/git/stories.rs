@@ -93,7 +93,7 @@ fn the_doctor_reports_what_the_remote_refuses_and_fixes_a_bad_merge() {
 #[test]
 fn a_worker_without_a_connection_stops_its_command_before_another_starts() {
     let remote = Remote::with_tasks(1);
-    let settings = "lease = \"3000ms\"\nremote_timeout = \"1000ms\"\n";
+    let settings = "lease = \"8s\"\nremote_timeout = \"2s\"\n";
     let [cut_off, other] = [remote.clone(settings), remote.clone(settings)];
     let witness = cut_off.tmp().join("witness");
     let mut run = tollgate(&cut_off, "work --agent blue --interval 1 --");
@@ -114,7 +114,7 @@ fn a_worker_without_a_connection_stops_its_command_before_another_starts() {
     tollgate(&other, "sync").ends().is(0);
     let claims = |world| tollgate(world, "task claim t0 --agent red --json").ends();
     let began = std::time::Instant::now();
-    while began.elapsed() < Duration::from_millis(6000) {
+    while began.elapsed() < Duration::from_secs(10) {
         assert!(
             tollgate(&other, "sync --json").ends().is(0).json()["reclaimed"].as_array().unwrap().is_empty()
         );

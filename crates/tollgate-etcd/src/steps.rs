@@ -28,8 +28,8 @@ use crate::queue;
 /// The largest text that people and agents bring.
 const MAX_TEXT: usize = 1 << 20;
 
-/// The largest text with what tollgate itself adds to it: whoever has added a task must be able to claim it, and its owner to
-/// release it. etcd takes requests of 1.5 MiB, and the claim record and the ledger line need some room.
+/// The largest text with what tollgate itself adds to it. A task of the largest size must still be claimed and
+/// released. etcd takes requests of 1.5 MiB, and the claim record and the ledger line need some room.
 const MAX_EDITED: usize = 5 << 18;
 
 impl Inside {

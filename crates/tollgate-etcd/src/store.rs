@@ -183,7 +183,7 @@ impl Store for EtcdStore {
         Ok(text.map(|(text, _)| text[..text.len().min(limit)].to_vec()))
     }
 
-    /// With what is left of a lease by the clock of the engine, which ends it.
+    /// The engine ends leases, so it is asked how much time a lease has left.
     fn claim_of(&self, task: &TaskName, now: Timestamp) -> Result<Option<Claim>> {
         let mut claim = self.get(task, Some(State::InProgress), now)?.and_then(|task| task.record.claim);
         if let Some(Claim { id, tenure: Tenure::Leased(until), .. }) = &mut claim {

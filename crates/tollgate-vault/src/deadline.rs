@@ -247,7 +247,7 @@ impl ClaimDeadlines {
         Ok(Some(file))
     }
 
-    /// Writes when the store was asked, when the claim ends and how long that must be kept, unless what is known forbids it.
+    /// Writes when the store was asked, when the claim ends and how long that must be kept, unless the file that is there forbids it.
     fn write(
         &self,
         claim: &ClaimId,

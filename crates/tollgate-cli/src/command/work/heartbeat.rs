@@ -130,7 +130,7 @@ impl Shift<'_> {
                         let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
                         std::mem::replace(&mut heard.has_failed, true)
                     };
-                    // Without the lock: this may wait for whoever reads it.
+                    // Without the lock: a full pipe makes this wait, and the timer must not wait with it.
                     if !has_failed {
                         self.tell(&words::work_fault(&self.invocation.viewpoint(), &fault));
                     }

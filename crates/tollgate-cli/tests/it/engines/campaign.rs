@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -44,7 +44,7 @@ fn eight_machines_and_everything_that_can_go_wrong() {
     let (tasks, machines) = size("TOLLGATE_ETCD_CROWD", (24, 8));
     let mut campaign = Campaign::start(Etcd::start(), Ways::to, tasks, machines);
     campaign.rages();
-    assert_eq!(campaign.ends(), [""; 0]);
+    assert_eq!(campaign.end(), [""; 0]);
 }
 
 /// The control: machines that fight over the same tasks, on an engine that lets each of them have its way.
@@ -63,7 +63,7 @@ fn on_postgresql_eight_machines_and_everything_that_can_go_wrong() {
     let (tasks, machines) = size("TOLLGATE_POSTGRES_CROWD", (24, 8));
     let mut campaign = Campaign::start(Postgres::with_standby(), Ways::to, tasks, machines);
     campaign.rages();
-    assert_eq!(campaign.ends(), [""; 0]);
+    assert_eq!(campaign.end(), [""; 0]);
 }
 
 /// The control, as above.
@@ -76,7 +76,7 @@ fn on_a_postgresql_that_does_not_compare_versions_the_campaign_finds_two_live_ow
     assert!(wrong.iter().any(|found| found.starts_with("two live owners")), "{wrong:?}");
 }
 
-/// Machines that work off the tasks of an engine.
+/// Machines that work off the tasks of an engine. If a test fails, what they recorded is kept.
 struct Campaign<E> {
     engine: E,
     ways: Vec<Ways>,
@@ -233,11 +233,11 @@ impl<E: Engine> Campaign<E> {
             }
             self.adds(self.crew.len());
         }
-        self.ends()
+        self.end()
     }
 
     /// Stops the machines. What is wrong with what they did.
-    fn ends(mut self) -> Vec<String> {
+    fn end(&mut self) -> Vec<String> {
         for worker in &self.crew {
             worker.signal(Signal::TERM);
         }
@@ -246,7 +246,10 @@ impl<E: Engine> Campaign<E> {
         }
         let logs = fs::read_dir(self.logs()).unwrap().map(|log| lines(&log.unwrap().path()));
         let released: Vec<_> = logs.flat_map(|log| released(&log)).collect();
-        let mut wrong = findings(&lines(&self.witness()), &released, &self.engine.events(), self.tasks);
+        let events = self.engine.events();
+        let text: String = events.iter().map(|event| format!("{event}\n")).collect();
+        fs::write(self.person.tmp().join("events"), text).unwrap();
+        let mut wrong = findings(&lines(&self.witness()), &released, &events, self.tasks);
         for state in ["Needs_Action", "In_Progress", "Pending_Approval", "Approved", "Rejected"] {
             wrong.extend(self.listed(state).iter().map(|task| format!("`{task}` is in {state}")));
         }
@@ -258,5 +261,18 @@ impl<E: Engine> Campaign<E> {
             wrong.push(format!("not every task is done, in one place: {done:?}"));
         }
         wrong
+    }
+}
+
+impl<E> Drop for Campaign<E> {
+    #[allow(clippy::print_stdout, reason = "says where to look")]
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let kept =
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("campaign-{}", std::process::id()));
+        let copied = Command::new("cp").arg("-r").arg(self.person.tmp()).arg(&kept).status();
+        println!("what the machines recorded: {} ({copied:?})", kept.display());
     }
 }

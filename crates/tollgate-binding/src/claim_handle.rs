@@ -4,7 +4,7 @@
 //! release or because the agent has heard that it was lost, the handle does nothing more and fences no turn. A claim whose
 //! handle is dropped is lost, and its turns write nothing more.
 
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, sleep};
 
@@ -19,6 +19,7 @@ use tollgate::vault::retry::with_retry;
 use tollgate::vault::{
     BEATS, Claim, ClaimKind, ClaimLock, Claimed, Owned, Release, TaskName, Vault, Verdict,
 };
+use tollgate_base::boot_clock::{comes, millis_since_boot};
 
 use crate::failure::{Answered, CallFailure};
 use crate::open_claim::OpenClaim;
@@ -73,7 +74,7 @@ impl ClaimHandle {
             ClaimKind::Leased => None,
         };
         let kept = Mutex::new(Some(Kept { _lock: lock, _heartbeat: heartbeat }));
-        let open = OpenClaim::new(fence.around(task.clone(), claim.id.clone()));
+        let open = OpenClaim::new(fence, task.clone(), claim.id.clone());
         let (id, agent) = (claim.id, claim.agent);
         let process = OwnProcess::now();
         Self(Arc::new(HandledClaim { workspace, process, vault, open, task, id, agent, shown, kept }))
@@ -202,7 +203,10 @@ fn heartbeat(vault: &Vault, task: &TaskName, claim: &Claim) -> Option<Sender<()>
     let (vault, task, id) = (vault.clone(), task.clone(), claim.id.clone());
     thread::spawn(move || {
         // If the store cannot be reached, the next beat may reach it; the deadline of the claim ends its writes.
-        while over.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+        let pause = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
+        let mut since = millis_since_boot();
+        while comes(|| since.saturating_add(pause), millis_since_boot, &over) {
+            since = millis_since_boot();
             let owns = match is_leased {
                 true => vault.renew(&task, &id, Timestamp::now()).map(|renewed| renewed.is_ok()),
                 false => vault.heartbeat(&task, &id),

@@ -3,19 +3,22 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tollgate::error::Result;
-use tollgate::fence::{LostClaim, WriteFence};
+use tollgate::fence::ClaimFence;
+use tollgate::name::ClaimId;
+use tollgate::vault::TaskName;
 
 /// A claim that its owner has not released. Clones are the same claim.
 #[derive(Clone)]
 pub(crate) struct OpenClaim {
     is_open: Arc<AtomicBool>,
-    fence: WriteFence,
+    fence: ClaimFence,
+    task: TaskName,
+    id: ClaimId,
 }
 
 impl OpenClaim {
-    pub(crate) fn new(fence: WriteFence) -> Self {
-        Self { is_open: Arc::new(AtomicBool::new(true)), fence }
+    pub(crate) fn new(fence: ClaimFence, task: TaskName, id: ClaimId) -> Self {
+        Self { is_open: Arc::new(AtomicBool::new(true)), fence, task, id }
     }
 
     /// Whether the owner still relies on the claim: it has neither released it nor heard that it is lost.
@@ -27,8 +30,8 @@ impl OpenClaim {
         self.is_open.store(false, Ordering::Release);
     }
 
-    /// The claim, if it does not own its task any more.
-    pub(crate) fn lost(&self) -> Result<Option<LostClaim>> {
-        (self.fence)()
+    /// The claim, and what knows whether it still owns its task.
+    pub(crate) fn fenced(&self) -> (&ClaimFence, &TaskName, &ClaimId) {
+        (&self.fence, &self.task, &self.id)
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Value, json};
 use tollgate::commit::Applied;
 use tollgate::error::Fault;
-use tollgate::fence::{LostClaim, WriteFence};
+use tollgate::fence::{LostClaim, WriteFence, first_lost};
 use tollgate::gate::Gate;
 use tollgate::guard::Outcome;
 use tollgate::name::Agent;
@@ -201,12 +201,7 @@ fn fence(claims: Arc<Mutex<Vec<OpenClaim>>>) -> WriteFence {
     Arc::new(move || -> Result<Option<LostClaim>, Fault> {
         let mut claims = lock(&claims);
         claims.retain(OpenClaim::is_open);
-        for claim in claims.iter() {
-            if let Some(lost) = claim.lost()? {
-                return Ok(Some(lost));
-            }
-        }
-        Ok(None)
+        first_lost(claims.iter().map(OpenClaim::fenced))
     })
 }
 

@@ -84,6 +84,12 @@ impl Vault {
         Ok(Some((proof, step, reclaimed)))
     }
 
+    /// Whether the lease of a claim is over. If it is by our clock, the store is asked: the clock that ends leases may be its own.
+    pub fn has_expired(&self, claim: &Claim, now: Timestamp) -> Result<bool> {
+        let seems_over = claim.lease_until().is_some_and(|until| until < now);
+        Ok(seems_over && self.owner_gone(claim, now)?.is_some())
+    }
+
     /// If the owner is gone: the proof of it.
     fn owner_gone(&self, claim: &Claim, now: Timestamp) -> Result<Option<ClaimLock>> {
         Ok(match (self.store().liveness(claim)?, &claim.tenure) {

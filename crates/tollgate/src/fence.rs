@@ -95,20 +95,21 @@ impl ClaimFence {
 
     /// The fence for an agent that works under one claim.
     pub fn around(self, task: TaskName, claim: ClaimId) -> WriteFence {
-        let claims = [(task, claim)];
-        Arc::new(move || self.first_lost(&claims))
+        Arc::new(move || first_lost([(&self, &task, &claim)]))
     }
+}
 
-    /// The first of these claims that does not own its task any more. All of them together wait for the engine as long as one.
-    pub fn first_lost(&self, claims: &[(TaskName, ClaimId)]) -> Result<Option<LostClaim>> {
-        let until = Instant::now() + PATIENCE;
-        for (task, claim) in claims {
-            if !self.is_owned(task, claim, until)? {
-                return Ok(Some(LostClaim { task: task.clone(), claim: claim.clone() }));
-            }
+/// The first of these claims that does not own its task any more. All of them together wait for the engine as long as one.
+pub fn first_lost<'a>(
+    claims: impl IntoIterator<Item = (&'a ClaimFence, &'a TaskName, &'a ClaimId)>,
+) -> Result<Option<LostClaim>> {
+    let until = Instant::now() + PATIENCE;
+    for (fence, task, claim) in claims {
+        if !fence.is_owned(task, claim, until)? {
+            return Ok(Some(LostClaim { task: task.clone(), claim: claim.clone() }));
         }
-        Ok(None)
     }
+    Ok(None)
 }
 
 /// Asks the engine whether a claim still owns its task. If not, its deadline is over. If the answer takes too long, another write
@@ -156,7 +157,8 @@ mod tests {
         let deadlines = Some(ClaimDeadlines::new(folder.path().to_owned()));
         let fence = ClaimFence { records: None, deadlines, engine: Some(open) };
         let began = Instant::now();
-        assert_eq!(fence.first_lost(&claims).unwrap(), None, "their deadlines decide");
+        let lost = first_lost(claims.iter().map(|(task, claim)| (&fence, task, claim)));
+        assert_eq!(lost.unwrap(), None, "their deadlines decide");
         assert!(began.elapsed() < 2 * PATIENCE, "{:?}", began.elapsed());
         drop(silence);
         let end = Instant::now() + Duration::from_secs(20);

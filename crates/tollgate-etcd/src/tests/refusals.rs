@@ -56,10 +56,15 @@ fn an_answer_that_leaves_open_whether_the_call_was_carried_out_is_not_a_refusal(
 
 #[test]
 fn a_renewal_that_was_answered_with_an_error_does_not_end_the_lease() {
-    let error = json!({ "error": { "grpc_code": 14, "message": "etcdserver: no leader" } }).to_string();
-    let client = client_of(200, error);
-    let renewed = client.keep_alive(1, client.deadline);
-    assert!(matches!(renewed, Err(CallError::Unanswered(_))), "{renewed:?}");
+    // The gateways of etcd 3.5 and of etcd 3.6.
+    for error in [
+        json!({ "grpc_code": 14, "message": "etcdserver: no leader" }),
+        json!({ "code": 14, "message": "etcdserver: no leader", "details": [] }),
+    ] {
+        let client = client_of(200, json!({ "error": error }).to_string());
+        let renewed = client.keep_alive(1, client.deadline);
+        assert!(matches!(renewed, Err(CallError::Unanswered(_))), "{renewed:?}");
+    }
     let gone = json!({ "result": { "header": {}, "ID": "1" } }).to_string();
     assert!(!client_of(200, gone).keep_alive(1, Duration::from_secs(5)).unwrap());
 }

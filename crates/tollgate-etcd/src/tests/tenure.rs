@@ -75,6 +75,7 @@ fn a_lease_that_nobody_renews_ends_by_the_clock_of_the_engine() {
             assert!(pauses.pause(), "{kind:?}: it did not come back");
         }
         assert!(!one.verify(&claimed.task, &claimed.claim.id, Timestamp::now()).unwrap(), "{kind:?}");
+        assert_eq!(other.has_expired(&claimed.claim, days(1)).unwrap(), kind == ClaimKind::Leased);
         if kind == ClaimKind::Held {
             let beat = one.store().heartbeat(&claimed.task, &claimed.claim.id).unwrap();
             assert!(!beat, "death is final");
@@ -99,6 +100,7 @@ fn a_lease_that_is_renewed_does_not_end() {
                 }
             }
             assert_eq!(other.reclaim(days(1)).unwrap().0, [], "{kind:?}");
+            assert!(!other.has_expired(&claimed.claim, days(1)).unwrap(), "{kind:?}");
         }
     }
 }

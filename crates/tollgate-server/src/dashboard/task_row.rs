@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use tollgate::vault::Vault;
 use tollgate::vault::brief::Priority;
-use tollgate::vault::claim::Tenure;
 use tollgate::vault::state::{Slot, State};
 use tollgate::vault::store::TaskSummary;
 
@@ -20,7 +19,7 @@ pub(super) struct TaskRow {
     broken: Option<String>,
     attempts: u32,
     reason: Option<String>,
-    lapsed: bool,
+    has_expired: bool,
     since: Timestamp,
 }
 
@@ -43,7 +42,7 @@ pub(super) fn rows(vault: &Vault, listed: &[TaskSummary], now: Timestamp) -> Vec
             broken: listed.brief.as_ref().err().map(ToString::to_string),
             attempts: 0,
             reason: None,
-            lapsed: false,
+            has_expired: false,
             since: listed.modified,
         };
         // A task in a final state has no claim record. If the task has moved since it was listed, the next read shows it.
@@ -55,7 +54,7 @@ pub(super) fn rows(vault: &Vault, listed: &[TaskSummary], now: Timestamp) -> Vec
             row.reason.clone_from(&stored.record.reason);
             if let Some(claim) = &stored.record.claim {
                 row.since = claim.at;
-                row.lapsed = matches!(claim.tenure, Tenure::Leased(until) if until < now);
+                row.has_expired = vault.has_expired(claim, now).unwrap_or(false);
             }
             if let Some(approval) = &stored.record.approval {
                 row.since = approval.at;
@@ -88,7 +87,7 @@ impl TaskRow {
                 @if let Some(agent) = self.slot.agent() { span.agent { (agent) } }
                 @if let Some(action) = &self.action { span.action { (SafeText(action)) } }
                 @if self.attempts > 1 { span { "attempt " (self.attempts) } }
-                @if self.lapsed { span.bad { "lease expired" } }
+                @if self.has_expired { span.bad { "lease expired" } }
                 @if let Some(broken) = &self.broken { span.bad { "unreadable: " (SafeText(broken)) } }
                 @if let Some(reason) = &self.reason { span.reason { (SafeText(reason)) } }
                 (age(self.since, now))

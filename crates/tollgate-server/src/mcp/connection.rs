@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
 use tollgate::error::Result;
-use tollgate::fence::{ClaimFence, WriteFence};
+use tollgate::fence::{ClaimFence, WriteFence, first_lost};
 use tollgate::gate::Gate;
 use tollgate::tasks::VaultHome;
 use tollgate::turn::Session;
@@ -59,7 +59,8 @@ fn fence(server: &Server, claims: &TakenClaims) -> WriteFence {
         let Some(tasks) = server.tasks() else { return Ok(None) };
         let workspace = server.gate().workspace();
         let home = VaultHome::of(workspace.path(), workspace.settings())?;
-        ClaimFence::of(&home, &tasks.vault).first_lost(&taken)
+        let fence = ClaimFence::of(&home, &tasks.vault);
+        first_lost(taken.iter().map(|(task, id)| (&fence, task, id)))
     })
 }
 

@@ -7,7 +7,7 @@
 //! nobody can claim the task before a person has decided.
 
 use std::io;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tollgate::error::Result;
 use tollgate::vault::claim::Tenure;
 use tollgate::vault::store::Landed;
 use tollgate::vault::{BEATS, Claimed, State};
-use tollgate_base::boot_clock::millis_since_boot;
+use tollgate_base::boot_clock::{comes, millis_since_boot};
 
 use super::shift::Shift;
 use crate::words;
@@ -28,9 +28,6 @@ use crate::words;
 const STOP: u32 = 8;
 const STOP_AFTER_SLEEP: u32 = 9;
 const KILL: u32 = 10;
-
-/// How often the clock is looked at. A timer stands still while the machine sleeps; the clock goes on.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// A moment that never comes. A lease that began then never ends.
 const NEVER: u64 = u64::MAX;
@@ -174,19 +171,6 @@ fn after(twelfths: u32, lease: Duration, began: u64) -> u64 {
     began.saturating_add(millis(lease * twelfths / 12))
 }
 
-/// Waits for a moment that may be put off, by this clock. Whether it comes before the command has ended.
-fn comes(moment: impl Fn() -> u64, now: impl Fn() -> u64, over: &Receiver<()>) -> bool {
-    loop {
-        let left = Duration::from_millis(moment().saturating_sub(now()));
-        if over.recv_timeout(left.min(LOOK)) != Err(RecvTimeoutError::Timeout) {
-            return false;
-        }
-        if left.is_zero() {
-            return true;
-        }
-    }
-}
-
 impl LastHeard {
     /// When the command is asked to stop.
     fn stop_at(&self, lease: Duration) -> u64 {
@@ -228,20 +212,7 @@ fn end(group: Pid, signal: Signal) {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-    use std::time::Instant;
-
     use super::*;
-
-    #[test]
-    fn a_moment_that_came_while_the_machine_slept_is_noticed_within_a_second_or_so() {
-        let (_command, over) = mpsc::channel::<()>();
-        let (began, looks) = (Instant::now(), Cell::new(0));
-        // After the first look the machine sleeps for an hour.
-        let now = || 3_600_000 * u64::from(looks.replace(looks.get() + 1) > 0);
-        assert!(comes(|| 20_000, now, &over));
-        assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
-    }
 
     #[test]
     fn a_command_is_stopped_later_if_no_heartbeat_has_failed_and_always_before_it_is_killed() {

@@ -183,11 +183,12 @@ impl Client {
         }
     }
 
-    /// Keeps a lease alive for another whole term. Whether it was alive.
-    pub(crate) fn keep_alive(&self, lease: i64, deadline: Duration) -> Called<bool> {
+    /// Keeps a lease alive for another whole term. If it was alive: the term of the leader that did it.
+    pub(crate) fn keep_alive(&self, lease: i64, deadline: Duration) -> Called<Option<i64>> {
         let body = json!({ "ID": lease.to_string() });
-        let answer: Streamed<LeaseAnswer> = self.call("/v3/lease/keepalive", &body, deadline)?;
-        Ok(answer.result.ttl > 0)
+        let Streamed { result: answer }: Streamed<LeaseAnswer> =
+            self.call("/v3/lease/keepalive", &body, deadline)?;
+        Ok((answer.ttl > 0).then_some(answer.header.raft_term))
     }
 
     /// How much of a lease is left; nothing if it has ended. In whole seconds.

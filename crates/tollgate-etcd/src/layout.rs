@@ -58,6 +58,8 @@ pub(crate) enum KeyOf {
     Owner(ClaimId),
     /// The process with this lease is alive.
     Process(u64),
+    /// The lease of this process has ended, and its grace period runs.
+    Grace(u64),
     /// A held claim has ended before its process.
     Left(ClaimId),
 }
@@ -198,6 +200,16 @@ impl Layout {
         format!("{}/task/owner/process/{lease:016x}", self.prefix)
     }
 
+    /// The lease of this process has ended, and its grace period runs.
+    pub(crate) fn grace(&self, lease: u64) -> String {
+        format!("{}/task/owner/grace/{lease:016x}", self.prefix)
+    }
+
+    /// The grace period of this process has begun, and may be over.
+    pub(crate) fn ended(&self, lease: u64) -> String {
+        format!("{}/task/owner/ended/{lease:016x}", self.prefix)
+    }
+
     /// A held claim has ended before its process.
     pub(crate) fn left(&self, claim: &ClaimId) -> String {
         format!("{}/task/owner/left/{claim}", self.prefix)
@@ -211,6 +223,7 @@ impl Layout {
             return Some(match rest.split_once('/') {
                 None => KeyOf::Owner(rest.parse().ok()?),
                 Some(("process", lease)) => KeyOf::Process(u64::from_str_radix(lease, 16).ok()?),
+                Some(("grace", lease)) => KeyOf::Grace(u64::from_str_radix(lease, 16).ok()?),
                 Some(("left", claim)) => KeyOf::Left(claim.parse().ok()?),
                 Some(_) => return None,
             });
@@ -328,6 +341,7 @@ mod tests {
         assert_eq!(layout.read(layout.left(&claim).as_bytes()), Some(KeyOf::Left(claim)));
         for lease in [1, u64::MAX] {
             assert_eq!(layout.read(layout.process(lease).as_bytes()), Some(KeyOf::Process(lease)));
+            assert_eq!(layout.read(layout.grace(lease).as_bytes()), Some(KeyOf::Grace(lease)));
         }
         let since = Timestamp::UNIX_EPOCH;
         for slot in [Slot::NEEDS_ACTION, Slot::APPROVED] {

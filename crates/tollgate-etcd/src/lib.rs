@@ -36,6 +36,7 @@ mod inside;
 mod layout;
 mod line_place;
 mod lines;
+mod liveness;
 mod message;
 mod named;
 mod process_lease;

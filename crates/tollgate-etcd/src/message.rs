@@ -43,6 +43,9 @@ pub(crate) struct ResponseHeader {
     pub(crate) revision: i64,
     #[serde(deserialize_with = "number")]
     pub(crate) member_id: i64,
+    /// Each leader has a term of its own.
+    #[serde(deserialize_with = "number")]
+    pub(crate) raft_term: i64,
 }
 
 /// One key with its value.
@@ -57,6 +60,9 @@ pub(crate) struct KeyValue {
     pub(crate) create_revision: i64,
     #[serde(deserialize_with = "number")]
     pub(crate) mod_revision: i64,
+    /// The lease to which it is bound; 0: none.
+    #[serde(deserialize_with = "number")]
+    pub(crate) lease: i64,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -93,6 +99,7 @@ impl TxnAnswer {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct LeaseAnswer {
+    pub(crate) header: ResponseHeader,
     #[serde(rename = "TTL", deserialize_with = "number")]
     pub(crate) ttl: i64,
 }

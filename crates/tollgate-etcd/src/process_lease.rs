@@ -2,7 +2,8 @@
 //!
 //! The key `owner/process/LEASE` is bound to this lease. While it exists, the process is alive, and so are its held claims. The
 //! transaction of a claim compares that it exists. If this process dies, hangs or is cut off, the lease is not renewed and
-//! ends, and the key goes with it. If only the lock of a claim goes, the key `owner/left/CLAIM_ID` says so.
+//! ends, and the key goes with it; [`crate::liveness`] says when others may take its tasks then. If only the lock of a claim
+//! goes, the key `owner/left/CLAIM_ID` says so.
 //!
 //! Invariant: death is final. A lease has a new random id and is granted once, the key of the process is written once, and the
 //! key of a claim that was let go lasts as long as that. So a process that has seen an owner gone knows that it will not
@@ -13,13 +14,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tollgate_base::boot_clock::millis_since_boot;
-use tollgate_base::error::Result;
+use tollgate_base::error::{Fault, Result};
 use tollgate_base::name::{ClaimId, random_id};
 use tollgate_vault::state::Slot;
 
-use crate::client::{Called, Client};
+use crate::client::{CallError, Called, Client};
 use crate::layout::Layout;
-use crate::message::{Act, Condition, Txn, TxnAnswer};
+use crate::message::{Act, Condition, KeyValue, Txn, TxnAnswer};
 
 /// The longest term of a lease, however long leased claims last. A machine that dies gives its tasks back after this time.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -33,6 +34,14 @@ pub(crate) struct ProcessLease {
     pub(crate) term: Duration,
     machine: String,
     inside: Mutex<LeaseState>,
+}
+
+/// What a renewal shows.
+pub(crate) struct Renewed {
+    /// The lease.
+    pub(crate) lease: u64,
+    /// What the acts have found.
+    pub(crate) found: Vec<Vec<KeyValue>>,
 }
 
 /// What the engine may know of a held claim.
@@ -80,12 +89,12 @@ impl ProcessLease {
             if is_fresh(heard, asked, self.term) {
                 return Ok(lease);
             }
-            if client.keep_alive(lease, self.patience(client))? {
+            if self.prove(client, layout, lease, Vec::new())?.is_some() {
                 inside.lease = Some((lease, asked));
                 return Ok(lease);
             }
         }
-        let lease = new_lease_id().map_err(crate::client::CallError::Unsent)?;
+        let lease = new_lease_id().map_err(CallError::Unsent)?;
         client.grant(lease, self.term)?;
         let key = layout.process(lease.cast_unsigned());
         client.txn(&Txn { success: vec![Act::put_leased(key, &self.machine, lease)], ..Txn::default() })?;
@@ -93,17 +102,41 @@ impl ProcessLease {
         Ok(lease)
     }
 
-    /// Renews the lease. Whether it is alive; if there is none, there is nothing to renew.
-    pub(crate) fn renew(&self, client: &Client) -> Called<bool> {
-        let Some((lease, _)) = self.inside().lease else { return Ok(false) };
+    /// Renews the lease. If it is alive: the lease, and what these acts find.
+    pub(crate) fn renew(&self, client: &Client, layout: &Layout, acts: Vec<Act>) -> Called<Option<Renewed>> {
+        let Some((lease, _)) = self.inside().lease else { return Ok(None) };
         let asked = millis_since_boot();
-        let is_alive = client.keep_alive(lease, self.patience(client))?;
+        let found = self.prove(client, layout, lease, acts)?;
         let mut inside = self.inside();
         // Another thread may have made a new one in the meantime.
         if inside.lease.is_some_and(|(known, _)| known == lease) {
-            inside.lease = is_alive.then_some((lease, asked));
+            inside.lease = found.is_some().then_some((lease, asked));
         }
-        Ok(is_alive)
+        Ok(found.map(|found| Renewed { lease: lease.cast_unsigned(), found }))
+    }
+
+    /// Renews a lease and sees to it that the renewal counts. If the lease is alive: what these acts find.
+    ///
+    /// A leader whose disk hangs does not know that it has a successor. It still renews leases, and the successor ends them. A
+    /// read shows the term of the leader that the others follow.
+    fn prove(
+        &self,
+        client: &Client,
+        layout: &Layout,
+        lease: i64,
+        acts: Vec<Act>,
+    ) -> Called<Option<Vec<Vec<KeyValue>>>> {
+        let Some(term) = client.keep_alive(lease, self.patience(client))? else { return Ok(None) };
+        let process = Act::get(layout.process(lease.cast_unsigned()));
+        let success = [process].into_iter().chain(acts).collect();
+        let answer = client.txn(&Txn { success, ..Txn::default() })?;
+        if answer.header.raft_term != term {
+            let what = "the leader has changed while the lease was renewed".to_owned();
+            return Err(CallError::Unanswered(Fault::Unreachable { remote: client.shown.clone(), what }));
+        }
+        let mut found: Vec<_> = answer.found().collect();
+        let is_alive = !found.is_empty() && !found.remove(0).is_empty();
+        Ok(is_alive.then_some(found))
     }
 
     /// When the lease of this process certainly had its whole term left; long ago if it is gone. `None` for a claim that does
@@ -128,11 +161,6 @@ impl ProcessLease {
     /// The engine does not know this lease any more.
     pub(crate) fn lost(&self, lease: i64) {
         self.inside().lease.take_if(|(known, _)| *known == lease);
-    }
-
-    /// The lease of this process, if it has one.
-    pub(crate) fn known(&self) -> Option<i64> {
-        self.inside().lease.map(|(lease, _)| lease)
     }
 
     pub(crate) fn hold(&self, claim: &ClaimId, lease: i64) {
@@ -200,13 +228,8 @@ fn is_fresh(heard: u64, now: u64, term: Duration) -> bool {
 }
 
 /// A lease id of our own making, so that a grant whose answer was lost can be asked for again.
-fn new_lease_id() -> Result<i64> {
+pub(crate) fn new_lease_id() -> Result<i64> {
     Ok(lease_id(&random_id()?))
-}
-
-/// The lease of a leased claim: made from the claim's id, so that every process finds it.
-pub(crate) fn lease_of(claim: &ClaimId) -> i64 {
-    lease_id(claim.as_str().trim_start_matches("c-"))
 }
 
 /// A positive number from sixteen hex digits.

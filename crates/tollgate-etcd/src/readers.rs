@@ -37,7 +37,7 @@ impl Inside {
         let place = self.place_in_engine(cursor)?;
         let key = self.layout.reader(&self.machine, reader);
         let lease = lease_id(&Digest::of(key.as_bytes()).to_string()[..16]);
-        if !self.called(self.client.keep_alive(lease, self.client.deadline))? {
+        if self.called(self.client.keep_alive(lease, self.client.deadline))?.is_none() {
             self.called(self.client.grant(lease, LASTS))?;
         }
         let act = Act::put_leased(key, place.to_string(), lease);

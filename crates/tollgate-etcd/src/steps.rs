@@ -22,7 +22,7 @@ use crate::inside::Inside;
 use crate::layout::{self, Layout, LineValue, TaskHead, write_task};
 use crate::message::{Act, Condition, KeyValue, Txn};
 use crate::named::{Named, SeenTask};
-use crate::process_lease::{HeldMark, lease_of};
+use crate::process_lease::{HeldMark, new_lease_id};
 use crate::queue;
 
 /// The largest text that people and agents bring.
@@ -150,6 +150,7 @@ impl Inside {
             value,
             create_revision: revision,
             mod_revision: revision,
+            ..KeyValue::default()
         };
         let put: Vec<_> = change.put.into_iter().map(at).collect();
         self.learn(&put, &change.gone, revision);
@@ -179,11 +180,9 @@ impl Inside {
             }
             (Tenure::Held, _) => {}
             (Tenure::Leased(_), _) => {
-                let lease = lease_of(&claim.id);
-                if is_new || !self.called(self.client.keep_alive(lease, self.client.deadline))? {
-                    self.called(self.client.grant(lease, self.lease))?;
-                }
-                // Also under a lease that lives: it may have been granted for a step that was not taken.
+                // A new lease each time: a leader that was paused may end one whose renewals it has not seen.
+                let lease = new_lease_id()?;
+                self.called(self.client.grant(lease, self.lease))?;
                 let key = self.layout.owner(&claim.id);
                 change.success.push(Act::put_leased(&key, &self.machine, lease));
                 change.put.push((key, self.machine.clone().into_bytes()));
@@ -281,8 +280,13 @@ impl Inside {
             };
             let revision = answer.header.revision;
             if answer.succeeded {
-                let key = key.into_bytes();
-                let kv = KeyValue { key, value, create_revision: revision, mod_revision: revision };
+                let kv = KeyValue {
+                    key: key.into_bytes(),
+                    value,
+                    create_revision: revision,
+                    mod_revision: revision,
+                    ..KeyValue::default()
+                };
                 self.learn(&[kv], &[], revision);
                 return Ok(StepOutcome::Done(Landed { task: task.clone(), slot, path: None }));
             }

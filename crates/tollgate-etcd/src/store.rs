@@ -23,9 +23,9 @@ use crate::client::Client;
 use crate::feed;
 use crate::inside::Inside;
 use crate::layout::Layout;
-use crate::message::{Act, KeyValue, Txn};
+use crate::message::{Act, KeyValue};
 use crate::named::{CachedTask, Named, SeenTask};
-use crate::process_lease::{ProcessLease, lease_of};
+use crate::process_lease::{ProcessLease, Renewed};
 use crate::tls::Login;
 use crate::url::EtcdUrl;
 use crate::view::View;
@@ -187,7 +187,7 @@ impl Store for EtcdStore {
     fn claim_of(&self, task: &TaskName, now: Timestamp) -> Result<Option<Claim>> {
         let mut claim = self.get(task, Some(State::InProgress), now)?.and_then(|task| task.record.claim);
         if let Some(Claim { id, tenure: Tenure::Leased(until), .. }) = &mut claim {
-            let left = self.inside.called(self.inside.client.time_left(lease_of(id)))?;
+            let left = self.inside.time_left(id)?;
             *until = now.checked_add(left).unwrap_or(Timestamp::MAX);
         }
         Ok(claim)
@@ -245,18 +245,8 @@ impl Store for EtcdStore {
     }
 
     fn liveness(&self, claim: &Claim) -> Result<Liveness> {
-        let inside = self.known()?;
-        let layout = &inside.layout;
-        let keys = match claim.hold {
-            Some(lease) => vec![layout.process(lease), layout.left(&claim.id)],
-            None => vec![layout.owner(&claim.id)],
-        };
-        let success = keys.iter().map(Act::get).collect();
-        let found = inside.called(inside.client.txn(&Txn { success, ..Txn::default() }))?;
-        // The key that shows the owner alive, and no other.
-        let found: Vec<_> = found.found().flatten().map(|kv| kv.key).collect();
-        let is_alive = found == [keys[0].as_bytes()];
-        Ok(if is_alive { Liveness::Alive } else { Liveness::Gone(ClaimLock::nothing()) })
+        let is_gone = self.known()?.is_owner_gone(claim)?;
+        Ok(if is_gone { Liveness::Gone(ClaimLock::nothing()) } else { Liveness::Alive })
     }
 
     /// A third of the lease: two heartbeats may get lost.
@@ -266,18 +256,13 @@ impl Store for EtcdStore {
 
     fn heartbeat(&self, task: &TaskName, claim: &ClaimId) -> Result<bool> {
         let inside = self.known()?;
-        if !inside.called(inside.process_lease.renew(&inside.client))? {
-            return Ok(false);
-        }
-        let Some(lease) = inside.process_lease.known().map(i64::cast_unsigned) else { return Ok(false) };
         let layout = &inside.layout;
-        let success = vec![Act::get(layout.process(lease)), Act::get_all(&layout.opens(task))];
-        let answer = inside.called(inside.client.txn(&Txn { success, ..Txn::default() }))?;
-        let mut found = answer.found();
-        let is_alive = found.next().is_some_and(|process| !process.is_empty());
-        let named = Named::read(layout, found.flatten());
+        let tasks = vec![Act::get_all(&layout.opens(task))];
+        let renewed = inside.called(inside.process_lease.renew(&inside.client, layout, tasks))?;
+        let Some(Renewed { lease, found }) = renewed else { return Ok(false) };
+        let named = Named::read(layout, found.into_iter().flatten());
         let is_ours = |known: &Claim| known.id == *claim && known.hold == Some(lease);
-        Ok(is_alive && named.tasks.values().filter_map(CachedTask::claim).any(is_ours))
+        Ok(named.tasks.values().filter_map(CachedTask::claim).any(is_ours))
     }
 
     fn proven_at(&self, claim: &ClaimId) -> Option<u64> {
@@ -289,9 +274,10 @@ impl Store for EtcdStore {
         if !inside.process_lease.is_busy() {
             return Ok(Vec::new());
         }
-        let is_alive = inside.called(inside.process_lease.renew(&inside.client))?;
+        let renewed =
+            inside.called(inside.process_lease.renew(&inside.client, &inside.layout, Vec::new()))?;
         inside.process_lease.clear(&inside.client, &inside.layout);
-        if !is_alive {
+        if renewed.is_none() {
             return Ok(Vec::new());
         }
         // A person may have taken the task of one of them back.

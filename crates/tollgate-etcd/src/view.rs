@@ -32,6 +32,8 @@ pub(crate) struct View {
     owners: HashSet<ClaimId>,
     /// The leases of the processes that are alive.
     processes: HashSet<u64>,
+    /// The leases of the processes whose grace period runs.
+    grace: HashSet<u64>,
     /// The held claims that have ended before their processes.
     left: HashSet<ClaimId>,
     room: usize,
@@ -46,6 +48,7 @@ impl View {
             states: BTreeMap::new(),
             owners: HashSet::new(),
             processes: HashSet::new(),
+            grace: HashSet::new(),
             left: HashSet::new(),
             room: ROOM,
         }
@@ -60,6 +63,9 @@ impl View {
             }
             Some(KeyOf::Process(lease)) => {
                 self.processes.insert(lease);
+            }
+            Some(KeyOf::Grace(lease)) => {
+                self.grace.insert(lease);
             }
             Some(KeyOf::Left(claim)) => {
                 hints.extend(self.left.insert(claim).then_some(Hint::OwnerGone));
@@ -92,6 +98,9 @@ impl View {
             }
             Some(KeyOf::Process(lease)) => {
                 hints.extend(self.processes.remove(&lease).then_some(Hint::OwnerGone));
+            }
+            Some(KeyOf::Grace(lease)) => {
+                hints.extend(self.grace.remove(&lease).then_some(Hint::OwnerGone));
             }
             Some(KeyOf::Left(claim)) => {
                 self.left.remove(&claim);
@@ -139,7 +148,7 @@ impl View {
         self.listed(state).map(CachedTask::summary).collect()
     }
 
-    /// The tasks in progress whose owners are not known to be alive.
+    /// The tasks in progress whose owners are not known to be alive, or to have time left.
     pub(crate) fn suspects(&self) -> Vec<TaskSummary> {
         let is_alive = |task: &CachedTask| task.claim().is_some_and(|claim| self.is_alive(claim));
         self.listed(State::InProgress).filter(|task| !is_alive(task)).map(CachedTask::summary).collect()
@@ -152,7 +161,10 @@ impl View {
 
     fn is_alive(&self, claim: &Claim) -> bool {
         match claim.hold {
-            Some(lease) => self.processes.contains(&lease) && !self.left.contains(&claim.id),
+            Some(lease) => {
+                let has_time = self.processes.contains(&lease) || self.grace.contains(&lease);
+                has_time && !self.left.contains(&claim.id)
+            }
             None => self.owners.contains(&claim.id),
         }
     }
@@ -176,7 +188,13 @@ mod tests {
 
     fn kv(key: &str, slot: &Slot, revision: i64) -> KeyValue {
         let value = write_task(slot, &TaskHead::new(Timestamp::UNIX_EPOCH), b"text").unwrap();
-        KeyValue { key: key.into(), value, mod_revision: revision, create_revision: revision }
+        KeyValue {
+            key: key.into(),
+            value,
+            mod_revision: revision,
+            create_revision: revision,
+            ..KeyValue::default()
+        }
     }
 
     #[test]

@@ -24,7 +24,6 @@ use super::cluster::Cluster;
 use super::shared;
 use crate::layout::{read_task, split_slot, write_task};
 use crate::message::{Act, Txn};
-use crate::process_lease::lease_of;
 use crate::store::EtcdStore;
 
 /// A store whose leased claims end at the time that the check says.
@@ -37,8 +36,9 @@ impl LeasesOnTestClock {
         let Some(claim) = claim.filter(|claim| claim.lease_until().is_some_and(|until| until < now)) else {
             return Ok(());
         };
-        let body = json!({ "ID": lease_of(&claim.id).to_string() });
         let client = &self.0.inside.client;
+        let lease = self.0.inside.lease_of(&claim.id)?.unwrap_or_default();
+        let body = json!({ "ID": lease.to_string() });
         // It may have ended before.
         let _ = client.call::<Value>("/v3/lease/revoke", &body, client.deadline);
         let mut pauses = Pauses::lasting(Duration::from_secs(30));

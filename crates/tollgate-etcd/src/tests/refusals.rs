@@ -15,7 +15,9 @@ use super::cluster::{Cluster, post};
 use super::{fake_node, shared};
 use crate::EtcdUrl;
 use crate::client::{CallError, Client};
+use crate::layout::Layout;
 use crate::message::{Range, RangeAnswer, encoded, end_of};
+use crate::process_lease::ProcessLease;
 
 /// A client of a node that gives this answer to every call.
 fn client_of(status: u16, answer: String) -> Client {
@@ -66,7 +68,31 @@ fn a_renewal_that_was_answered_with_an_error_does_not_end_the_lease() {
         assert!(matches!(renewed, Err(CallError::Unanswered(_))), "{renewed:?}");
     }
     let gone = json!({ "result": { "header": {}, "ID": "1" } }).to_string();
-    assert!(!client_of(200, gone).keep_alive(1, Duration::from_secs(5)).unwrap());
+    assert_eq!(client_of(200, gone).keep_alive(1, Duration::from_secs(5)).unwrap(), None);
+}
+
+#[test]
+fn a_renewal_by_a_leader_that_has_a_successor_proves_nothing() {
+    for term in [2, 3] {
+        let port = fake_node::start(move |path, _| {
+            let header = |term: i64| json!({ "raft_term": term.to_string() });
+            let found = json!([{ "response_range": { "kvs": [{ "key": "eA==" }] } }]);
+            let answer = match path {
+                "/version" => json!({ "etcdserver": "3.5.30" }),
+                "/v3/lease/keepalive" => json!({ "result": { "header": header(2), "TTL": "3" } }),
+                "/v3/kv/txn" => json!({ "header": header(term), "succeeded": true, "responses": found }),
+                _ => json!({}),
+            };
+            Some((200, answer.to_string()))
+        });
+        let url = EtcdUrl::parse(&format!("etcd://127.0.0.1:{port}/x")).unwrap();
+        let client = Client::new(&url, None, Duration::from_secs(5), Path::new(".")).unwrap();
+        let (lease, layout) = (ProcessLease::new(Duration::from_secs(3), "here"), Layout::new("x"));
+        lease.lease(&client, &layout).unwrap();
+        let renewed = lease.renew(&client, &layout, Vec::new());
+        assert_eq!(matches!(renewed, Ok(Some(_))), term == 2, "{term}");
+        assert_eq!(matches!(renewed, Err(CallError::Unanswered(_))), term == 3, "{term}");
+    }
 }
 
 #[test]

@@ -12,7 +12,6 @@ use tollgate_vault::{ClaimKind, ClaimRequest, Claimed, Release, Store, Terms, Va
 
 use super::cluster::{Cluster, post};
 use super::open;
-use crate::process_lease::lease_of;
 use crate::store::EtcdStore;
 
 fn vault(url: &str, machine: &str, lease: Duration) -> Vault {
@@ -140,20 +139,53 @@ fn an_owner_that_verifies_keeps_its_lease_however_its_clock_is_set() {
     }
 }
 
+/// Ends a lease, as a leader does that was paused and does not know that the lease was renewed.
+fn revoke(store: &EtcdStore, lease: i64) {
+    let (client, body) = (&store.inside.client, json!({ "ID": lease.to_string() }));
+    client.call::<Value>("/v3/lease/revoke", &body, client.deadline).unwrap();
+}
+
 #[test]
-fn a_claim_is_alive_that_was_renewed_under_a_lease_which_was_granted_in_vain() {
+fn a_leased_claim_is_alive_although_a_lease_ends_that_it_had_before_its_renewal() {
     let cluster = Cluster::start();
     let (url, lease) = (cluster.url(), Duration::from_secs(600));
     let store = Arc::new(open(&url, "one", lease));
     let one = Vault::new(Arc::clone(&store) as Arc<dyn Store>, Terms::default());
     let Claimed { task, claim, .. } = claim(&one, ClaimKind::Leased);
-    // The lease has ended, and a renewal has granted it again and was not taken.
-    let (client, id) = (&store.inside.client, lease_of(&claim.id));
-    let body = json!({ "ID": id.to_string() });
-    client.call::<Value>("/v3/lease/revoke", &body, client.deadline).unwrap();
-    client.grant(id, lease).unwrap();
+    let before = store.inside.lease_of(&claim.id).unwrap().unwrap();
     one.renew(&task, &claim.id, Timestamp::now()).unwrap().unwrap();
-    assert_eq!(vault(&url, "other", lease).reclaim(Timestamp::now()).unwrap().0, []);
+    revoke(&store, before);
+    let other = vault(&url, "other", lease);
+    assert_eq!(other.reclaim(Timestamp::now()).unwrap().0, []);
+    // If its lease has ended, it can be renewed until somebody reclaims the task.
+    revoke(&store, store.inside.lease_of(&claim.id).unwrap().unwrap());
+    one.renew(&task, &claim.id, Timestamp::now()).unwrap().unwrap();
+    assert_eq!(other.reclaim(Timestamp::now()).unwrap().0, []);
+}
+
+#[test]
+fn a_task_is_not_reclaimed_before_its_owner_has_had_the_time_to_notice_that_its_lease_has_ended() {
+    let cluster = Cluster::start();
+    let (url, lease) = (cluster.url(), Duration::from_secs(4));
+    let store = Arc::new(open(&url, "one", lease));
+    let one = Vault::new(Arc::clone(&store) as Arc<dyn Store>, Terms::default());
+    let Claimed { task, claim, lock: _lock, .. } = claim(&one, ClaimKind::Held);
+    assert!(one.store().heartbeat(&task, &claim.id).unwrap());
+    let proven = store.proven_at(&claim.id).unwrap();
+    revoke(&store, claim.hold.unwrap().cast_signed());
+    // Machines that look once, at any time, and one that keeps looking.
+    let other = vault(&url, "other", lease);
+    let mut pauses = Pauses::lasting(Duration::from_secs(60));
+    loop {
+        let once = vault(&url, "once", lease).reclaim(Timestamp::now()).unwrap().0;
+        if !once.is_empty() || !other.reclaim(Timestamp::now()).unwrap().0.is_empty() {
+            break;
+        }
+        assert!(pauses.pause(), "it did not come back");
+    }
+    let passed = Duration::from_millis(millis_since_boot() - proven);
+    assert!(passed >= lease, "after {passed:?} the owner may still work");
+    assert!(!one.store().heartbeat(&task, &claim.id).unwrap(), "its end is final");
 }
 
 /// The keys in the engine that say who is alive, except that of the process.

@@ -22,7 +22,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 use tollgate::settings::Wait;
-use tollgate::vault::{BEATS, ClaimKind, ClaimRequest};
+use tollgate::vault::{ClaimKind, ClaimRequest};
 
 use self::pool::Pool;
 use self::queue::{Queue, Taken};
@@ -93,9 +93,10 @@ pub(crate) fn run(invocation: &Invocation, args: &WorkArgs) -> Result<Answer, Cl
     let _view = tasks.keep_view()?;
     let kind = if args.command.is_empty() { ClaimKind::Leased } else { ClaimKind::Held };
     let request = ClaimRequest { agent: agent.clone(), kind, renamed_in: false };
-    // The tasks of a machine that died come back within three leases, however short a lease is.
-    let lease = tasks.vault.store().heartbeat_interval().map_or(Duration::MAX, |beat| BEATS * beat);
-    let interval = Duration::from_secs(args.interval).min(lease);
+    // The tasks of a machine that died come back within three leases, however short a lease is. On etcd it takes two looks: one
+    // begins the grace period of its process, and one finds that it is over.
+    let beat = tasks.vault.store().heartbeat_interval().unwrap_or(Duration::MAX);
+    let interval = Duration::from_secs(args.interval).min(beat);
     let queue = Queue::new(invocation, &tasks, request, args.once, interval);
     let _watch = queue.watch();
     if args.command.is_empty() {

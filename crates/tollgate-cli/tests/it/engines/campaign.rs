@@ -25,10 +25,13 @@ use crate::world::{Process, World, until};
 
 /// Records when the work on a task begins and ends, in one file for all machines. Some tasks take longer than a lease. What it prints
 /// tells which claim the next message of its worker is about. The processes that it starts have the lock, too, and one of them would
-/// outlive a killed worker for longer than a lease: if the worker's death does not end it, the next owner notices.
+/// outlive a killed worker for longer than a lease: if the worker's death does not end it, the next owner notices. 75 says that
+/// somebody else has the lock. Any other failure of `flock` says nothing about owners, and is a fault of its own.
 const COMMAND: &str = r#"#!/bin/bash
 exec 9> "$LOCKS/$TOLLGATE_TASK_ID"
-flock -n 9 || echo "double $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS"
+flock -n -E 75 9
+case $? in 0) locked= ;; 75) locked=double ;; *) locked=unlocked ;; esac
+[ -z "$locked" ] || echo "$locked $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS"
 echo "began $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" | tee -a "$WITNESS" >&2
 case "$TOLLGATE_TASK_ID" in *0.md) sleep 20 >&- 2>&- & sleep 4; kill $!; wait ;; *) sleep 0.0$(($$ % 10)) ;; esac
 echo "ended $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS"

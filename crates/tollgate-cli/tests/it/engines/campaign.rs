@@ -114,7 +114,10 @@ impl<E: Engine> Campaign<E> {
     }
 
     fn worker(&self, n: usize) -> Process {
-        let mut run = self.worlds[n].tollgate(["work", "--agent", &format!("a{n}"), "--interval", "1", "--"]);
+        // The kernel ends the worker if the test is killed. The thread of the test starts it and outlives it.
+        let mut run =
+            self.worlds[n].program("setpriv", ["--pdeathsig", "KILL", env!("CARGO_BIN_EXE_tollgate")]);
+        run.command.args(["work", "--agent", &format!("a{n}"), "--interval", "1", "--"]);
         run.command.arg(self.person.tmp().join("command"));
         let run = run.env("WITNESS", self.witness()).env("LOCKS", self.person.tmp().join("locks"));
         // Every second clock is wrong, by up to some minutes in both directions.

@@ -9,8 +9,10 @@ use super::proxy::{Cut, Proxy};
 use super::{Engine, Faults};
 use crate::world::until;
 
-/// The prefix of all keys.
-const PREFIX: &str = "team";
+/// The prefix of all keys. A worker of an earlier run, which may reach this one at the same ports, has another.
+fn prefix() -> String {
+    format!("team-{}", std::process::id())
+}
 
 pub(super) struct Etcd {
     cluster: Cluster,
@@ -68,13 +70,14 @@ impl Engine for Etcd {
 
     fn url_at(&self, ports: &[u16]) -> String {
         let nodes: Vec<_> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
-        format!("etcd://{}/{PREFIX}", nodes.join(","))
+        format!("etcd://{}/{}", nodes.join(","), prefix())
     }
 
     fn events(&self) -> Vec<Value> {
+        let ledger = format!("{}/ledger", prefix());
         let body = json!({
-            "key": STANDARD.encode(format!("{PREFIX}/ledger/")),
-            "range_end": STANDARD.encode(format!("{PREFIX}/ledger0")),
+            "key": STANDARD.encode(format!("{ledger}/")),
+            "range_end": STANDARD.encode(format!("{ledger}0")),
             "sort_order": "ASCEND", "sort_target": "CREATE",
         });
         let found = self.ports().into_iter().find_map(|port| post(port, "/v3/kv/range", &body));

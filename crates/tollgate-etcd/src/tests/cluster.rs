@@ -149,34 +149,37 @@ impl Cluster {
 
     /// The id of a node that answers, as in the requests of nodes to each other.
     pub(crate) fn id(&self, number: usize) -> String {
-        let status = post(self.nodes[number].port, "/v3/maintenance/status", &json!({})).expect("it answers");
+        let port = self.nodes[number].port;
+        let status = self.until("its status", || post(port, "/v3/maintenance/status", &json!({})));
         let id: u64 = status["header"]["member_id"].as_str().unwrap().parse().unwrap();
         format!("{id:x}")
     }
 
     /// The node that leads.
     pub(crate) fn leader(&self) -> usize {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let leads = |node: &EtcdNode| {
-                let status = post(node.port, "/v3/maintenance/status", &json!({}))?;
-                let leader = status["leader"].as_str().filter(|leader| *leader != "0")?.to_owned();
-                (status["header"]["member_id"] == leader.as_str()).then_some(())
-            };
-            if let Some(number) = self.nodes.iter().position(|node| leads(node).is_some()) {
-                return number;
-            }
-            assert!(Instant::now() < deadline, "no leader");
-            std::thread::yield_now();
-        }
+        let leads = |node: &EtcdNode| {
+            let status = post(node.port, "/v3/maintenance/status", &json!({}))?;
+            let leader = status["leader"].as_str().filter(|leader| *leader != "0")?.to_owned();
+            (status["header"]["member_id"] == leader.as_str()).then_some(())
+        };
+        self.until("a leader", || self.nodes.iter().position(|node| leads(node).is_some()))
     }
 
     /// Waits until a write succeeds.
     pub(crate) fn wait_until_ready(&self) {
-        let deadline = Instant::now() + PATIENCE;
         let body = json!({ "key": "cmVhZHk=", "value": "eWVz" });
-        while !self.nodes.iter().any(|node| post(node.port, "/v3/kv/put", &body).is_some()) {
-            assert!(Instant::now() < deadline, "the nodes did not start: {}", self.logs());
+        let put = |node: &EtcdNode| post(node.port, "/v3/kv/put", &body);
+        self.until("a write", || self.nodes.iter().find_map(put));
+    }
+
+    /// Waits until the nodes do something. Fails if they do not.
+    fn until<T>(&self, what: &str, mut there: impl FnMut() -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = there() {
+                return found;
+            }
+            assert!(Instant::now() < deadline, "timeout while waiting for {what}: {}", self.logs());
             std::thread::sleep(Duration::from_millis(20));
         }
     }

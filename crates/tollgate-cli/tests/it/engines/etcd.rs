@@ -80,13 +80,14 @@ impl Engine for Etcd {
             "range_end": STANDARD.encode(format!("{ledger}0")),
             "sort_order": "ASCEND", "sort_target": "CREATE",
         });
-        let found = self.ports().into_iter().find_map(|port| post(port, "/v3/kv/range", &body));
+        let ask = |port| post(port, "/v3/kv/range", &body);
+        let found = until("a node to answer", || self.ports().into_iter().find_map(ask));
         let line = |kv: &Value| -> Vec<Value> {
             let value = STANDARD.decode(kv["value"].as_str().unwrap()).unwrap();
             let mut line: Value = serde_json::from_slice(&value).unwrap();
             line["events"].take().as_array().cloned().unwrap_or_default()
         };
-        found.expect("a node answers")["kvs"].as_array().into_iter().flatten().flat_map(line).collect()
+        found["kvs"].as_array().into_iter().flatten().flat_map(line).collect()
     }
 
     const FAULTS: Faults<Self> = &[

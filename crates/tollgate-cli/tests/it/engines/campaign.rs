@@ -242,20 +242,30 @@ impl<E: Engine> Campaign<E> {
         self.end()
     }
 
-    /// Stops the machines. What is wrong with what they did.
-    fn end(&mut self) -> Vec<String> {
-        for worker in &self.crew {
-            worker.signal(Signal::TERM);
+    /// Stops the workers. Names those that had ended before.
+    fn stops_workers(&mut self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for worker in &mut self.crew {
+            match worker.ended() {
+                Some(status) => wrong.push(format!("a worker ended by itself: {status}")),
+                None => worker.signal(Signal::TERM),
+            }
         }
         for worker in &mut self.crew {
             worker.ends();
         }
+        wrong
+    }
+
+    /// Stops the machines. What is wrong with what they did.
+    fn end(&mut self) -> Vec<String> {
+        let mut wrong = self.stops_workers();
         let logs = fs::read_dir(self.logs()).unwrap().map(|log| lines(&log.unwrap().path()));
         let released: Vec<_> = logs.flat_map(|log| released(&log)).collect();
         let events = self.engine.events();
         let text: String = events.iter().map(|event| format!("{event}\n")).collect();
         fs::write(self.person.tmp().join("events"), text).unwrap();
-        let mut wrong = findings(&lines(&self.witness()), &released, &events, self.tasks);
+        wrong.extend(findings(&lines(&self.witness()), &released, &events, self.tasks));
         for state in ["Needs_Action", "In_Progress", "Pending_Approval", "Approved", "Rejected"] {
             wrong.extend(self.listed(state).iter().map(|task| format!("`{task}` is in {state}")));
         }

@@ -106,8 +106,7 @@ impl Cluster {
         let [client, peer, shown] =
             [node.port, node.peer, node.shown].map(|port| format!("http://127.0.0.1:{port}"));
         let data: PathBuf = self.folder.path().join(format!("n{number}"));
-        let log = self.folder.path().join(format!("n{number}.log"));
-        let log = std::fs::File::options().create(true).append(true).open(log).unwrap();
+        let log = std::fs::File::options().create(true).append(true).open(self.log_file(number)).unwrap();
         // The kernel ends the node if the test is killed.
         let process = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "etcd", "--name"])
@@ -184,9 +183,17 @@ impl Cluster {
         }
     }
 
+    fn log_file(&self, number: usize) -> PathBuf {
+        self.folder.path().join(format!("n{number}.log"))
+    }
+
+    /// The files with what the nodes print.
+    pub(crate) fn log_files(&self) -> Vec<PathBuf> {
+        (0..self.nodes.len()).map(|number| self.log_file(number)).collect()
+    }
+
     fn logs(&self) -> String {
-        let log = |number| std::fs::read_to_string(self.folder.path().join(format!("n{number}.log")));
-        (0..self.nodes.len()).map(|number| log(number).unwrap_or_default()).collect()
+        self.log_files().iter().map(|log| std::fs::read_to_string(log).unwrap_or_default()).collect()
     }
 }
 

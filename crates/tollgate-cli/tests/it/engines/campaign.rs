@@ -79,8 +79,8 @@ fn on_a_postgresql_that_does_not_compare_versions_the_campaign_finds_two_live_ow
     assert!(wrong.iter().any(|found| found.starts_with("two live owners")), "{wrong:?}");
 }
 
-/// Machines that work off the tasks of an engine. If a test fails, what they recorded is kept.
-struct Campaign<E> {
+/// Machines that work off the tasks of an engine. If a test fails, what they and the servers recorded is kept.
+struct Campaign<E: Engine> {
     engine: E,
     ways: Vec<Ways>,
     worlds: Vec<World>,
@@ -280,7 +280,7 @@ impl<E: Engine> Campaign<E> {
     }
 }
 
-impl<E> Drop for Campaign<E> {
+impl<E: Engine> Drop for Campaign<E> {
     #[allow(clippy::print_stdout, reason = "says where to look")]
     fn drop(&mut self) {
         if !std::thread::panicking() {
@@ -289,6 +289,9 @@ impl<E> Drop for Campaign<E> {
         let kept =
             PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("campaign-{}", std::process::id()));
         let copied = Command::new("cp").arg("-r").arg(self.person.tmp()).arg(&kept).status();
+        for log in self.engine.log_files() {
+            let _ = fs::copy(&log, kept.join(log.file_name().unwrap()));
+        }
         println!("what the machines recorded: {} ({copied:?})", kept.display());
     }
 }

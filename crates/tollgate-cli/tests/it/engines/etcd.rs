@@ -1,5 +1,7 @@
 //! Three etcd nodes as an engine.
 
+use std::path::PathBuf;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -88,6 +90,10 @@ impl Engine for Etcd {
             line["events"].take().as_array().cloned().unwrap_or_default()
         };
         found["kvs"].as_array().into_iter().flatten().flat_map(line).collect()
+    }
+
+    fn log_files(&self) -> Vec<PathBuf> {
+        self.cluster.log_files()
     }
 
     const FAULTS: Faults<Self> = &[

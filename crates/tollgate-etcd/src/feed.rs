@@ -5,13 +5,13 @@
 //! process that lives for a while has it, so it also sees to it that old lines of the ledger are archived.
 
 use std::io::BufRead;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tollgate_base::error::{Fault, Result};
 use tollgate_vault::State;
-use tollgate_vault::store::TaskSummary;
+use tollgate_vault::store::{Hint, TaskSummary};
 
 use crate::client::WATCH;
 use crate::inside::Inside;
@@ -66,6 +66,30 @@ pub(crate) fn scan_final(inside: &Inside, state: State) -> Result<Vec<TaskSummar
 pub(crate) fn start(inside: &Arc<Inside>) {
     let inside = Arc::downgrade(inside);
     thread::spawn(move || feed(&inside));
+}
+
+/// Looks again and again until the engine can be reached, for a watch that begins in an outage. The look that succeeds starts the
+/// thread that feeds the view. Everybody who watches is told then, because nobody knows what happened in the meantime.
+pub(crate) fn begin_later(
+    inside: &Arc<Inside>,
+    watch: u64,
+    look: impl Fn(Arc<Inside>) -> Result<()> + Send + 'static,
+) {
+    let inside = Arc::downgrade(inside);
+    thread::spawn(move || {
+        let is_wanted = |inside: &Arc<Inside>| {
+            inside.wakes.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&watch)
+        };
+        let mut pause = PAUSES.0;
+        while let Some(inside) = inside.upgrade().filter(is_wanted) {
+            if look(Arc::clone(&inside)).is_ok() {
+                return inside.wake(&[Hint::Everything]);
+            }
+            drop(inside);
+            thread::sleep(pause);
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    });
 }
 
 fn feed(store: &Weak<Inside>) {

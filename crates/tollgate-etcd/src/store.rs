@@ -225,11 +225,20 @@ impl Store for EtcdStore {
     }
 
     fn watch(&self, states: &[State], wake: Wake) -> Result<Option<Watch>> {
-        self.viewed(|_| ())?;
         let number = self.inside.watches.fetch_add(1, Ordering::Relaxed);
         let mut wakes = self.inside.wakes.lock().unwrap_or_else(PoisonError::into_inner);
         wakes.insert(number, (states.to_vec(), wake));
-        Ok(Some(Box::new(Waking { inside: Arc::downgrade(&self.inside), number })))
+        drop(wakes);
+        let waking = Waking { inside: Arc::downgrade(&self.inside), number };
+        match self.viewed(|_| ()) {
+            // A process that starts in an outage hears of its end.
+            Err(Fault::Unreachable { .. }) => {
+                let look = |inside| EtcdStore { inside }.viewed(|_| ());
+                feed::begin_later(&self.inside, number, look);
+            }
+            looked => looked?,
+        }
+        Ok(Some(Box::new(waking)))
     }
 
     fn hold(&self, claim: &ClaimId) -> Result<Option<ClaimLock>> {

@@ -4,6 +4,8 @@
 //! is alive. If the lock is a file descriptor, the worker's command can inherit it ([`ClaimLock::lend`]): such a lock
 //! belongs to the open file, not to a process, so the kernel releases it when the last process that has it ends.
 //! `kill -9` of tollgate alone frees nothing while the command runs; `kill -9` of everything frees the task at once.
+//!
+//! With every kind of lock, the command inherits a pipe, too, which shows when its last process has ended ([`Borrowers`]).
 
 use std::any::Any;
 use std::fs::File;
@@ -56,20 +58,19 @@ pub enum Liveness {
     Unknown,
 }
 
-/// The processes that have inherited a lock: a command and everything it started. All of them have the other end of this
-/// pipe. `None` if nothing was lent.
+/// A command and everything it started. All of these processes have inherited the other end of this pipe, and the lock if it is
+/// a file.
 #[derive(Debug)]
-pub struct Borrowers(Option<PipeReader>);
+pub struct Borrowers(PipeReader);
 
 impl Borrowers {
     /// Whether all of them have ended, waiting at most this long. A zombie counts as ended.
     pub fn are_gone(&self, patience: Duration) -> Result<bool> {
-        let Some(pipe) = &self.0 else { return Ok(true) };
         let deadline = Instant::now() + patience;
         loop {
             let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).ok();
             // Nobody writes to the pipe, so the only event is that the last process has closed it.
-            match poll(&mut [PollFd::new(pipe, PollFlags::IN)], left.as_ref()) {
+            match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], left.as_ref()) {
                 Err(Errno::INTR) => {}
                 heard => return heard.map(|ends| ends > 0).at("wait for", Path::new("the command")),
             }
@@ -106,18 +107,21 @@ impl ClaimLock {
         self.token
     }
 
-    /// Runs `spawn` while the lock's descriptor is inheritable. A command that is started inside keeps the lock until it
-    /// ends, and so does everything it starts. Start every command of this process through here, because one that is
+    /// Runs `spawn` while the lock's descriptor, if it has one, is inheritable. A command that is started inside keeps that lock
+    /// until it ends, and so does everything it starts. Start every command of this process through here, because one that is
     /// started elsewhere at the same time would inherit the lock, too.
     pub fn lend<T>(&self, spawn: impl FnOnce() -> T) -> Result<(T, Borrowers)> {
-        let Kind::File(file) = &self.kind else { return Ok((spawn(), Borrowers(None))) };
         let lock = Path::new("the lock of the claim");
         let (pipe, theirs) = io::pipe().at("make a pipe for", lock)?;
         let _one_at_a_time = LENDING.lock().unwrap_or_else(PoisonError::into_inner);
-        let lent = inheritable(file.as_fd()).and_then(|lock| Ok((lock, inheritable(theirs.as_fd())?)));
+        let file = match &self.kind {
+            Kind::File(file) => Some(inheritable(file.as_fd())),
+            Kind::Guard(_) => None,
+        };
+        let lent = file.transpose().and_then(|file| Ok((file, inheritable(theirs.as_fd())?)));
         // Closed when the command has its copies, before another may be started.
         let _lent = lent.at("pass on", lock)?;
-        Ok((spawn(), Borrowers(Some(pipe))))
+        Ok((spawn(), Borrowers(pipe)))
     }
 }
 
@@ -132,4 +136,26 @@ fn inheritable(fd: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
     let lent = fcntl_dupfd_cloexec(fd, LOWEST_NUMBER).or_else(|_| fcntl_dupfd_cloexec(fd, 0))?;
     fcntl_setfd(&lent, FdFlags::empty())?;
     Ok(lent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn also_a_lock_that_is_no_file_knows_when_the_last_process_of_its_command_has_ended() {
+        for lock in [ClaimLock::nothing(), ClaimLock::of_guard(7, "an engine's lease")] {
+            // The shell ends at once. The process that it leaves behind ends with its input.
+            let mut shell = Command::new("sh");
+            shell.args(["-c", "exec 3<&0; cat <&3 &"]).stdin(Stdio::piped());
+            let (child, borrowers) = lock.lend(|| shell.spawn()).unwrap();
+            let mut child = child.unwrap();
+            let input = child.stdin.take();
+            child.wait().unwrap();
+            assert!(!borrowers.are_gone(Duration::ZERO).unwrap(), "{lock:?}");
+            drop(input);
+            assert!(borrowers.are_gone(Duration::from_secs(10)).unwrap(), "{lock:?}");
+        }
+    }
 }

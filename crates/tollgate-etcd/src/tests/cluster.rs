@@ -106,8 +106,7 @@ impl Cluster {
         let [client, peer, shown] =
             [node.port, node.peer, node.shown].map(|port| format!("http://127.0.0.1:{port}"));
         let data: PathBuf = self.folder.path().join(format!("n{number}"));
-        let log = self.folder.path().join(format!("n{number}.log"));
-        let log = std::fs::File::options().create(true).append(true).open(log).unwrap();
+        let log = std::fs::File::options().create(true).append(true).open(self.log_file(number)).unwrap();
         // The kernel ends the node if the test is killed.
         let process = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "etcd", "--name"])
@@ -149,41 +148,52 @@ impl Cluster {
 
     /// The id of a node that answers, as in the requests of nodes to each other.
     pub(crate) fn id(&self, number: usize) -> String {
-        let status = post(self.nodes[number].port, "/v3/maintenance/status", &json!({})).expect("it answers");
+        let port = self.nodes[number].port;
+        let status = self.until("its status", || post(port, "/v3/maintenance/status", &json!({})));
         let id: u64 = status["header"]["member_id"].as_str().unwrap().parse().unwrap();
         format!("{id:x}")
     }
 
     /// The node that leads.
     pub(crate) fn leader(&self) -> usize {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let leads = |node: &EtcdNode| {
-                let status = post(node.port, "/v3/maintenance/status", &json!({}))?;
-                let leader = status["leader"].as_str().filter(|leader| *leader != "0")?.to_owned();
-                (status["header"]["member_id"] == leader.as_str()).then_some(())
-            };
-            if let Some(number) = self.nodes.iter().position(|node| leads(node).is_some()) {
-                return number;
-            }
-            assert!(Instant::now() < deadline, "no leader");
-            std::thread::yield_now();
-        }
+        let leads = |node: &EtcdNode| {
+            let status = post(node.port, "/v3/maintenance/status", &json!({}))?;
+            let leader = status["leader"].as_str().filter(|leader| *leader != "0")?.to_owned();
+            (status["header"]["member_id"] == leader.as_str()).then_some(())
+        };
+        self.until("a leader", || self.nodes.iter().position(|node| leads(node).is_some()))
     }
 
     /// Waits until a write succeeds.
     pub(crate) fn wait_until_ready(&self) {
-        let deadline = Instant::now() + PATIENCE;
         let body = json!({ "key": "cmVhZHk=", "value": "eWVz" });
-        while !self.nodes.iter().any(|node| post(node.port, "/v3/kv/put", &body).is_some()) {
-            assert!(Instant::now() < deadline, "the nodes did not start: {}", self.logs());
+        let put = |node: &EtcdNode| post(node.port, "/v3/kv/put", &body);
+        self.until("a write", || self.nodes.iter().find_map(put));
+    }
+
+    /// Waits until the nodes do something. Fails if they do not.
+    fn until<T>(&self, what: &str, mut there: impl FnMut() -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = there() {
+                return found;
+            }
+            assert!(Instant::now() < deadline, "timeout while waiting for {what}: {}", self.logs());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
+    fn log_file(&self, number: usize) -> PathBuf {
+        self.folder.path().join(format!("n{number}.log"))
+    }
+
+    /// The files with what the nodes print.
+    pub(crate) fn log_files(&self) -> Vec<PathBuf> {
+        (0..self.nodes.len()).map(|number| self.log_file(number)).collect()
+    }
+
     fn logs(&self) -> String {
-        let log = |number| std::fs::read_to_string(self.folder.path().join(format!("n{number}.log")));
-        (0..self.nodes.len()).map(|number| log(number).unwrap_or_default()).collect()
+        self.log_files().iter().map(|log| std::fs::read_to_string(log).unwrap_or_default()).collect()
     }
 }
 

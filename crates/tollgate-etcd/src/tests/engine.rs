@@ -57,6 +57,33 @@ fn another_machine_hears_of_every_task() {
 }
 
 #[test]
+fn a_watch_that_begins_in_an_outage_tells_of_its_end_and_of_every_task_after_it() {
+    let mut cluster = Cluster::of(1);
+    let url = cluster.url();
+    cluster.kill(0);
+    let store = shared(&url, "one");
+    let (tell, told) = std::sync::mpsc::channel();
+    let wake = move |hint: Hint| tell.send(hint).unwrap();
+    let watch = store.watch(&[State::NeedsAction], std::sync::Arc::new(wake)).unwrap().expect("it can tell");
+    cluster.restart(0);
+    // Nobody looks in the meantime.
+    assert_eq!(told.recv_timeout(Duration::from_secs(60)).unwrap(), Hint::Everything);
+    add(&*shared(&url, "other"), "x");
+    let hint = told.recv_timeout(Duration::from_secs(30)).unwrap();
+    assert!(matches!(hint, Hint::Task(_, State::NeedsAction, _)), "{hint:?}");
+    drop(watch);
+    assert!(store.inside.wakes.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_watch_on_an_etcd_that_loses_data_is_refused_and_forgotten() {
+    let store = shared(&format!("etcd://127.0.0.1:{}/x", node_of_version("3.5.2")), "one");
+    let refused = store.watch(&[State::NeedsAction], std::sync::Arc::new(|_| ()));
+    assert!(refused.is_err_and(|fault| fault.to_string().contains("3.5.2")));
+    assert!(store.inside.wakes.lock().unwrap().is_empty());
+}
+
+#[test]
 fn a_step_that_was_taken_is_recognised_by_a_process_whose_view_is_behind() {
     let cluster = Cluster::start();
     let url = cluster.url();

@@ -1,7 +1,8 @@
 //! One task, from the claim to the release: verify, run the command, report the result.
 //!
-//! Invariants: the command and everything it starts hold the claim's lock as long as they run. A task is released as failed or
-//! returned only after the whole process group of the command was killed and no other process holds the lock.
+//! Invariants: a task is released as failed or returned only after the whole process group of the command was killed and
+//! everything that the command started has ended. If a process has left the group and goes on, it keeps the task: by the lock
+//! of the claim, which it has inherited, or, on a store that needs heartbeats, as long as this worker lives.
 
 use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -13,6 +14,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use tollgate::error::Fault;
 use tollgate::vault::State;
 use tollgate::vault::block::Verdict;
+use tollgate::vault::claim_lock::Borrowers;
 use tollgate::vault::retry::with_retry;
 use tollgate::vault::store::Landed;
 use tollgate::vault::{ClaimLock, Claimed, Release, TaskName};
@@ -58,6 +60,8 @@ enum How {
     GiveBack(&'static str),
     /// Nothing: the command has released the task itself.
     Released(Landed),
+    /// Leave the task to these processes, which still run, until they have ended.
+    LeaveTo(Borrowers),
     /// Leave the task alone, because this worker no longer owns it.
     Not,
 }
@@ -68,7 +72,7 @@ impl LetGo {
         let failure = match &self.how {
             How::Release(how) if how.verdict == Verdict::Failure => how.note.clone(),
             How::GiveBack(NOT_STARTED) => Some(NOT_STARTED.to_owned()),
-            How::Release(_) | How::GiveBack(_) | How::Released(_) | How::Not => None,
+            How::Release(_) | How::GiveBack(_) | How::Released(_) | How::LeaveTo(_) | How::Not => None,
         };
         (self.began.elapsed(), failure)
     }
@@ -98,25 +102,23 @@ impl Shift<'_> {
         }
         self.show(&words::work_begins(claimed));
         let (status, stopped, timed_out, output) = match self.run(claimed) {
-            Ok(JobEnd::Ended { fenced: Some(Fenced::Lost), .. }) => {
+            Ok(JobEnd::Fenced(Fenced::Lost)) => {
                 self.tell(&words::fenced_off(task, self.tasks.home.settings.vault.chosen_store()));
                 return How::Not;
             }
-            Ok(JobEnd::Ended { fenced: Some(Fenced::Released(landed)), .. }) => return How::Released(landed),
-            Ok(JobEnd::Ended { fenced: Some(Fenced::Silent), .. }) => {
+            Ok(JobEnd::Fenced(Fenced::Released(landed))) => return How::Released(landed),
+            Ok(JobEnd::Fenced(Fenced::Silent)) => {
                 self.tell(&words::silent_for_a_lease(task));
                 return How::GiveBack("the remote was unreachable for most of a lease");
             }
-            Ok(JobEnd::Ended { fenced: Some(Fenced::Overslept), .. }) => {
+            Ok(JobEnd::Fenced(Fenced::Overslept)) => {
                 self.tell(&words::slept_for_a_lease(task));
                 return How::GiveBack("the worker was stopped for most of a lease");
             }
-            Ok(JobEnd::Ended { status, stopped, timed_out, output, fenced: None }) => {
-                (status, stopped, timed_out, output)
-            }
-            Ok(JobEnd::StillRuns) => {
+            Ok(JobEnd::Ended { status, stopped, timed_out, output }) => (status, stopped, timed_out, output),
+            Ok(JobEnd::StillRuns(borrowers)) => {
                 self.tell(&words::something_still_runs(task));
-                return How::Not;
+                return How::LeaveTo(borrowers);
             }
             Ok(JobEnd::NotStarted) => return How::GiveBack("stopped"),
             Err(error) => {
@@ -142,6 +144,10 @@ impl Shift<'_> {
         let task = &claimed.task;
         let how = match how {
             How::Not => return Ended::Lost,
+            How::LeaveTo(borrowers) => {
+                self.keep_for(claimed, borrowers);
+                return Ended::Lost;
+            }
             How::Released(landed) => return self.released_by_command(task, &landed),
             How::GiveBack(why) => return self.give_back(&claimed, why),
             How::Release(how) => how,
@@ -240,18 +246,18 @@ impl Shift<'_> {
         // It has the other ends of the pipes.
         drop(command);
         let (group, go) = (Pid::from_child(&child), child.stdin.take());
-        // Kills the whole group and waits until it is dead: until then its processes hold the lock, and the task is not free.
+        // Kills the whole group and waits until it is dead: until then the task must not be free.
         let mut end = || -> io::Result<Option<ExitStatus>> {
             // An error means that no process of the group is left.
             let _ = kill_process_group(group, Signal::KILL);
             // Before the child is reaped: afterwards its id may be that of another group.
             self.warden.spare(group);
             let status = child.wait()?;
-            let gone = borrowers.are_gone(BURIAL).map_err(|fault| io::Error::other(fault.to_string()))?;
-            Ok(gone.then_some(status))
+            let gone = self.are_gone(claimed, &borrowers, BURIAL);
+            Ok(gone.map_err(|fault| io::Error::other(fault.to_string()))?.then_some(status))
         };
         if !self.started(group) {
-            return Ok(end()?.map_or(JobEnd::StillRuns, |_| JobEnd::NotStarted));
+            return Ok(end()?.map_or(JobEnd::StillRuns(borrowers), |_| JobEnd::NotStarted));
         }
         let mut timed_out = false;
         let wait = || {
@@ -268,7 +274,7 @@ impl Shift<'_> {
         let stopped = self.ended(group);
         let fenced = match fenced {
             Ok(fenced) => fenced,
-            Err(error) => return end()?.map_or(Ok(JobEnd::StillRuns), |_| Err(error)),
+            Err(error) => return end()?.map_or(Ok(JobEnd::StillRuns(borrowers)), |_| Err(error)),
         };
         let succeeded = || {
             let looked = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
@@ -284,13 +290,13 @@ impl Shift<'_> {
             end()?
         };
         let output = relay.end();
-        Ok(status.map_or(JobEnd::StillRuns, |status| JobEnd::Ended {
-            status,
-            stopped,
-            fenced,
-            timed_out,
-            output,
-        }))
+        Ok(match (fenced, status) {
+            // Whatever still runs, this worker has nothing to keep for it.
+            (Some(fenced @ (Fenced::Lost | Fenced::Released(_))), _) => JobEnd::Fenced(fenced),
+            (_, None) => JobEnd::StillRuns(borrowers),
+            (Some(fenced), _) => JobEnd::Fenced(fenced),
+            (None, Some(status)) => JobEnd::Ended { status, stopped, timed_out, output },
+        })
     }
 }
 
@@ -298,7 +304,6 @@ enum JobEnd {
     Ended {
         status: ExitStatus,
         stopped: Stopped,
-        fenced: Option<Fenced>,
         /// It took longer than `--timeout` and was ended.
         timed_out: bool,
         /// The end of what it printed.
@@ -306,6 +311,8 @@ enum JobEnd {
     },
     /// `tollgate work` was asked to stop before the command began.
     NotStarted,
-    /// The command failed, but a process that it started left its group, still runs and holds the lock.
-    StillRuns,
+    /// The command was killed before it ended.
+    Fenced(Fenced),
+    /// The command failed, but a process that it started left its group and still runs.
+    StillRuns(Borrowers),
 }

@@ -25,10 +25,13 @@ use crate::world::{Process, World, until};
 
 /// Records when the work on a task begins and ends, in one file for all machines. Some tasks take longer than a lease. What it prints
 /// tells which claim the next message of its worker is about. The processes that it starts have the lock, too, and one of them would
-/// outlive a killed worker for longer than a lease: if the worker's death does not end it, the next owner notices.
+/// outlive a killed worker for longer than a lease: if the worker's death does not end it, the next owner notices. 75 says that
+/// somebody else has the lock. Any other failure of `flock` says nothing about owners, and is a fault of its own.
 const COMMAND: &str = r#"#!/bin/bash
 exec 9> "$LOCKS/$TOLLGATE_TASK_ID"
-flock -n 9 || echo "double $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS"
+flock -n -E 75 9
+case $? in 0) locked= ;; 75) locked=double ;; *) locked=unlocked ;; esac
+[ -z "$locked" ] || echo "$locked $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS"
 echo "began $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" | tee -a "$WITNESS" >&2
 case "$TOLLGATE_TASK_ID" in *0.md) sleep 20 >&- 2>&- & sleep 4; kill $!; wait ;; *) sleep 0.0$(($$ % 10)) ;; esac
 echo "ended $TOLLGATE_TASK_ID $TOLLGATE_CLAIM_ID" >> "$WITNESS"
@@ -76,8 +79,8 @@ fn on_a_postgresql_that_does_not_compare_versions_the_campaign_finds_two_live_ow
     assert!(wrong.iter().any(|found| found.starts_with("two live owners")), "{wrong:?}");
 }
 
-/// Machines that work off the tasks of an engine. If a test fails, what they recorded is kept.
-struct Campaign<E> {
+/// Machines that work off the tasks of an engine. If a test fails, what they and the servers recorded is kept.
+struct Campaign<E: Engine> {
     engine: E,
     ways: Vec<Ways>,
     worlds: Vec<World>,
@@ -111,7 +114,10 @@ impl<E: Engine> Campaign<E> {
     }
 
     fn worker(&self, n: usize) -> Process {
-        let mut run = self.worlds[n].tollgate(["work", "--agent", &format!("a{n}"), "--interval", "1", "--"]);
+        // The kernel ends the worker if the test is killed. The thread of the test starts it and outlives it.
+        let mut run =
+            self.worlds[n].program("setpriv", ["--pdeathsig", "KILL", env!("CARGO_BIN_EXE_tollgate")]);
+        run.command.args(["work", "--agent", &format!("a{n}"), "--interval", "1", "--"]);
         run.command.arg(self.person.tmp().join("command"));
         let run = run.env("WITNESS", self.witness()).env("LOCKS", self.person.tmp().join("locks"));
         // Every second clock is wrong, by up to some minutes in both directions.
@@ -236,20 +242,30 @@ impl<E: Engine> Campaign<E> {
         self.end()
     }
 
-    /// Stops the machines. What is wrong with what they did.
-    fn end(&mut self) -> Vec<String> {
-        for worker in &self.crew {
-            worker.signal(Signal::TERM);
+    /// Stops the workers. Names those that had ended before.
+    fn stops_workers(&mut self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for worker in &mut self.crew {
+            match worker.ended() {
+                Some(status) => wrong.push(format!("a worker ended by itself: {status}")),
+                None => worker.signal(Signal::TERM),
+            }
         }
         for worker in &mut self.crew {
             worker.ends();
         }
+        wrong
+    }
+
+    /// Stops the machines. What is wrong with what they did.
+    fn end(&mut self) -> Vec<String> {
+        let mut wrong = self.stops_workers();
         let logs = fs::read_dir(self.logs()).unwrap().map(|log| lines(&log.unwrap().path()));
         let released: Vec<_> = logs.flat_map(|log| released(&log)).collect();
         let events = self.engine.events();
         let text: String = events.iter().map(|event| format!("{event}\n")).collect();
         fs::write(self.person.tmp().join("events"), text).unwrap();
-        let mut wrong = findings(&lines(&self.witness()), &released, &events, self.tasks);
+        wrong.extend(findings(&lines(&self.witness()), &released, &events, self.tasks));
         for state in ["Needs_Action", "In_Progress", "Pending_Approval", "Approved", "Rejected"] {
             wrong.extend(self.listed(state).iter().map(|task| format!("`{task}` is in {state}")));
         }
@@ -264,7 +280,7 @@ impl<E: Engine> Campaign<E> {
     }
 }
 
-impl<E> Drop for Campaign<E> {
+impl<E: Engine> Drop for Campaign<E> {
     #[allow(clippy::print_stdout, reason = "says where to look")]
     fn drop(&mut self) {
         if !std::thread::panicking() {
@@ -273,6 +289,9 @@ impl<E> Drop for Campaign<E> {
         let kept =
             PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("campaign-{}", std::process::id()));
         let copied = Command::new("cp").arg("-r").arg(self.person.tmp()).arg(&kept).status();
+        for log in self.engine.log_files() {
+            let _ = fs::copy(&log, kept.join(log.file_name().unwrap()));
+        }
         println!("what the machines recorded: {} ({copied:?})", kept.display());
     }
 }

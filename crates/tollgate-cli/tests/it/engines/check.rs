@@ -45,6 +45,7 @@ pub(super) fn findings(
         let [what, task, claim] = words[..] else { panic!("{line}") };
         match what {
             "double" => wrong.push(format!("two live owners: {line}")),
+            "unlocked" => wrong.push(format!("nobody knows the owners, because `flock` failed: {line}")),
             "began" => {
                 last.insert(task, claim);
                 began.push(claim);
@@ -128,6 +129,7 @@ fn the_check_notices_two_owners_lost_steps_and_lines_that_are_there_twice() {
         vec![event("CLAIM", "c-1", "s-1"), event("CLAIM", "c-2", "s-2"), event("RELEASE", "c-2", "s-3")];
     let wrong = [
         (seen(&["began t.md c-1", "double t.md c-2", "ended t.md c-1"]), told()),
+        (seen(&["began t.md c-1", "unlocked t.md c-1", "ended t.md c-1"]), told()),
         (seen(&["began t.md c-1", "began t.md c-2", "ended t.md c-1"]), told()),
         (seen(&["began t.md c-2", "began t.md c-1", "ended t.md c-1"]), told()),
         (fine.clone(), finished_twice),

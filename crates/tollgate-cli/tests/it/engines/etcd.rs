@@ -1,5 +1,7 @@
 //! Three etcd nodes as an engine.
 
+use std::path::PathBuf;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -9,8 +11,10 @@ use super::proxy::{Cut, Proxy};
 use super::{Engine, Faults};
 use crate::world::until;
 
-/// The prefix of all keys.
-const PREFIX: &str = "team";
+/// The prefix of all keys. A worker of an earlier run, which may reach this one at the same ports, has another.
+fn prefix() -> String {
+    format!("team-{}", std::process::id())
+}
 
 pub(super) struct Etcd {
     cluster: Cluster,
@@ -68,22 +72,28 @@ impl Engine for Etcd {
 
     fn url_at(&self, ports: &[u16]) -> String {
         let nodes: Vec<_> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
-        format!("etcd://{}/{PREFIX}", nodes.join(","))
+        format!("etcd://{}/{}", nodes.join(","), prefix())
     }
 
     fn events(&self) -> Vec<Value> {
+        let ledger = format!("{}/ledger", prefix());
         let body = json!({
-            "key": STANDARD.encode(format!("{PREFIX}/ledger/")),
-            "range_end": STANDARD.encode(format!("{PREFIX}/ledger0")),
+            "key": STANDARD.encode(format!("{ledger}/")),
+            "range_end": STANDARD.encode(format!("{ledger}0")),
             "sort_order": "ASCEND", "sort_target": "CREATE",
         });
-        let found = self.ports().into_iter().find_map(|port| post(port, "/v3/kv/range", &body));
+        let ask = |port| post(port, "/v3/kv/range", &body);
+        let found = until("a node to answer", || self.ports().into_iter().find_map(ask));
         let line = |kv: &Value| -> Vec<Value> {
             let value = STANDARD.decode(kv["value"].as_str().unwrap()).unwrap();
             let mut line: Value = serde_json::from_slice(&value).unwrap();
             line["events"].take().as_array().cloned().unwrap_or_default()
         };
-        found.expect("a node answers")["kvs"].as_array().into_iter().flatten().flat_map(line).collect()
+        found["kvs"].as_array().into_iter().flatten().flat_map(line).collect()
+    }
+
+    fn log_files(&self) -> Vec<PathBuf> {
+        self.cluster.log_files()
     }
 
     const FAULTS: Faults<Self> = &[

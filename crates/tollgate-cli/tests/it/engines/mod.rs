@@ -10,7 +10,7 @@ mod proxy;
 mod stories;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -38,6 +38,11 @@ trait Engine: Sized + 'static {
 
     /// All events, in their order, read without tollgate.
     fn events(&self) -> Vec<Value>;
+
+    /// The files with what its servers print, if it keeps any.
+    fn log_files(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
 
     /// What can happen to it while it is whole.
     const FAULTS: Faults<Self>;

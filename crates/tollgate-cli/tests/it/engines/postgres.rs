@@ -6,8 +6,10 @@ use super::cluster::free_port;
 use super::{Engine, Faults, machine};
 use crate::postgres::server::{Server, compare_no_versions};
 
-/// The schema of the tasks.
-const SCHEMA: &str = "team";
+/// The schema of the tasks. A worker of an earlier run, which may reach this one at the same port, has another.
+fn schema() -> String {
+    format!("team_{}", std::process::id())
+}
 
 pub(super) struct Postgres {
     /// The one that takes writes, and its standby.
@@ -45,7 +47,7 @@ impl Postgres {
         let engine = Self::start("fsync = off");
         // The first command creates the schema.
         machine(&engine.url(), "3s").run("task list").is(0);
-        compare_no_versions(&engine.servers[0], SCHEMA);
+        compare_no_versions(&engine.servers[0], &schema());
         engine
     }
 
@@ -78,11 +80,11 @@ impl Engine for Postgres {
 
     fn url_at(&self, ports: &[u16]) -> String {
         let hosts: Vec<_> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
-        format!("postgres://postgres@{}/postgres?schema={SCHEMA}&sslmode=disable", hosts.join(","))
+        format!("postgres://postgres@{}/postgres?schema={}&sslmode=disable", hosts.join(","), schema())
     }
 
     fn events(&self) -> Vec<Value> {
-        let query = format!("select entry::text from {SCHEMA}.ledger order by pos");
+        let query = format!("select entry::text from {}.ledger order by pos", schema());
         let rows = self.servers[usize::from(self.is_promoted)].sql().query(&query, &[]).unwrap();
         rows.iter().map(|row| serde_json::from_str(row.get(0)).unwrap()).collect()
     }

@@ -174,16 +174,16 @@ impl Client {
         let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
         let body = json!({ "ID": lease.to_string(), "TTL": seconds.max(1).to_string() });
         match self.call::<LeaseAnswer>("/v3/lease/grant", &body, self.deadline) {
-            Err(CallError::Refused { code: code::PRECONDITION, message })
-                if message.contains("already exists") =>
-            {
-                Ok(())
-            }
+            // Perhaps by a try whose answer was lost.
+            Err(
+                CallError::Refused { message, .. }
+                | CallError::Unanswered(Fault::Unreachable { what: message, .. }),
+            ) if message.contains("lease already exists") => Ok(()),
             answer => answer.map(drop),
         }
     }
 
-    /// Keeps a lease alive for another whole term. If it was alive: the term of the leader that did it.
+    /// Keeps a lease alive for its whole time. If it was alive: the term of the leader, as the node knew it before.
     pub(crate) fn keep_alive(&self, lease: i64, deadline: Duration) -> Called<Option<i64>> {
         let body = json!({ "ID": lease.to_string() });
         let Streamed { result: answer }: Streamed<LeaseAnswer> =

@@ -14,6 +14,8 @@
 //!                                        that added it; any other if the task was converted
 //! P/task/final/NAME/ID                   a task that is final
 //! P/task/owner/process/LEASE             exists as long as the process with this lease is alive: it is bound to the lease
+//! P/task/owner/grace/LEASE               exists while the grace period of a process runs whose lease has ended
+//! P/ended/LEASE                          exists for a week after that grace period has begun
 //! P/task/owner/left/CLAIM_ID             a held claim that has ended although its process is alive; bound to the same lease
 //! P/task/owner/CLAIM_ID                  exists as long as the owner of this leased claim is alive: it is bound to a lease
 //! ```
@@ -205,9 +207,9 @@ impl Layout {
         format!("{}/task/owner/grace/{lease:016x}", self.prefix)
     }
 
-    /// The grace period of this process has begun, and may be over.
+    /// The grace period of this process has begun, and may be over. Nobody watches this key.
     pub(crate) fn ended(&self, lease: u64) -> String {
-        format!("{}/task/owner/ended/{lease:016x}", self.prefix)
+        format!("{}/ended/{lease:016x}", self.prefix)
     }
 
     /// A held claim has ended before its process.

@@ -5,8 +5,8 @@
 //! successor, it may end them all, and their owners work until their next heartbeats. So a process whose lease has ended gets a
 //! grace period: another term, in which it hears of the end, or stops its commands because it hears nothing.
 //!
-//! The engine measures the grace period, so it does not matter who looks: the key `owner/grace/LEASE` is bound to a lease of its own,
-//! which nobody renews. Such a lease never ends too early. The key `owner/ended/LEASE` remembers for some terms that the grace
+//! Whoever finds that the lease has ended begins the grace period, and the engine measures it: the key `owner/grace/LEASE` is bound
+//! to a lease of its own, which nobody renews. Such a lease never ends too early. The key `ended/LEASE` remembers that the grace
 //! period has begun. A leased claim needs none: each of its renewals binds its key to a new lease.
 
 use std::time::Duration;
@@ -15,12 +15,13 @@ use tollgate_base::error::Result;
 use tollgate_base::name::ClaimId;
 use tollgate_vault::Claim;
 
+use crate::client::Called;
 use crate::inside::Inside;
 use crate::message::{Act, Condition, KeyValue, Txn};
+use crate::process_lease::{TERM_BITS, term_of};
 
-/// For how many terms the engine remembers that a grace period has begun. If nobody has reclaimed the tasks by then, another one
-/// begins.
-const REMEMBERED: u32 = 8;
+/// How long the engine remembers that a grace period has begun. If nobody looks again in this time, another one begins.
+const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl Inside {
     /// Whether the owner of a claim is gone for good.
@@ -35,25 +36,31 @@ impl Inside {
             [_, true, ..] | [_, _, true, _] => Ok(false),
             [.., has_begun] => {
                 if !has_begun {
-                    self.begin_grace(lease)?;
+                    // If the engine takes no writes, nobody can reclaim anything either, and those who only look go on.
+                    let _ = self.begin_grace(lease);
                 }
                 Ok(has_begun)
             }
         }
     }
 
-    fn begin_grace(&self, lease: u64) -> Result<()> {
+    fn begin_grace(&self, lease: u64) -> Called<()> {
         let [grace, ended] = [self.layout.grace(lease), self.layout.ended(lease)];
         // Everybody derives the same two leases, so those who look at the same time do not make more of them.
-        let ([for_grace, for_ended], term) = (timers(lease), self.process_lease.term);
-        self.called(self.client.grant(for_grace, term))?;
-        self.called(self.client.grant(for_ended, REMEMBERED * term))?;
+        let [for_grace, for_ended] = timers(lease);
+        self.client.grant(for_grace, term_of(lease).max(self.process_lease.term))?;
+        self.client.grant(for_ended, REMEMBERED)?;
         let absent = [&self.layout.process(lease), &grace, &ended].map(Condition::absent);
         let success = vec![
             Act::put_leased(&grace, &self.machine, for_grace),
             Act::put_leased(&ended, &self.machine, for_ended),
         ];
-        self.called(self.client.txn(&Txn { compare: absent.to_vec(), success, failure: Vec::new() }))?;
+        let answer = self.client.txn(&Txn { compare: absent.to_vec(), success, failure: Vec::new() })?;
+        if answer.succeeded {
+            // Our own view need not wait for the watch.
+            let begun = KeyValue { key: grace.into_bytes(), ..KeyValue::default() };
+            self.learn(&[begun], &[], 0);
+        }
         Ok(())
     }
 
@@ -82,5 +89,5 @@ impl Inside {
 
 /// The leases that measure the grace period of a process with this lease, and how long it is remembered.
 fn timers(lease: u64) -> [i64; 2] {
-    [1, 2].map(|number| (lease ^ number).cast_signed())
+    [1, 2].map(|number| (lease ^ (number << TERM_BITS)).cast_signed())
 }

@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tollgate_base::boot_clock::millis_since_boot;
 use tollgate_base::error::{Fault, Result};
@@ -22,8 +22,12 @@ use crate::client::{CallError, Called, Client};
 use crate::layout::Layout;
 use crate::message::{Act, Condition, KeyValue, Txn, TxnAnswer};
 
-/// The longest term of a lease, however long leased claims last. A machine that dies gives its tasks back after this time.
+/// The longest term of a lease, however long leased claims last. The tasks of a machine that dies come back after twice this time.
 const LONGEST: Duration = Duration::from_secs(60);
+
+/// The lowest bits of the lease of a process are its term in seconds. So a machine that finds that the lease has ended knows how
+/// long its owner may still work, whatever its own settings are.
+pub(crate) const TERM_BITS: u32 = 6;
 
 /// A claim is made only with a lease that was renewed in this part of its term, so that the work has time.
 const FRESH: u32 = 8;
@@ -94,7 +98,7 @@ impl ProcessLease {
                 return Ok(lease);
             }
         }
-        let lease = new_lease_id().map_err(CallError::Unsent)?;
+        let lease = with_term(new_lease_id().map_err(CallError::Unsent)?, self.term);
         client.grant(lease, self.term)?;
         let key = layout.process(lease.cast_unsigned());
         client.txn(&Txn { success: vec![Act::put_leased(key, &self.machine, lease)], ..Txn::default() })?;
@@ -126,17 +130,23 @@ impl ProcessLease {
         lease: i64,
         acts: Vec<Act>,
     ) -> Called<Option<Vec<Vec<KeyValue>>>> {
-        let Some(term) = client.keep_alive(lease, self.patience(client))? else { return Ok(None) };
         let process = Act::get(layout.process(lease.cast_unsigned()));
-        let success = [process].into_iter().chain(acts).collect();
-        let answer = client.txn(&Txn { success, ..Txn::default() })?;
-        if answer.header.raft_term != term {
-            let what = "the leader has changed while the lease was renewed".to_owned();
-            return Err(CallError::Unanswered(Fault::Unreachable { remote: client.shown.clone(), what }));
+        let txn = Txn { success: [process].into_iter().chain(acts).collect(), ..Txn::default() };
+        let patience = self.patience(client);
+        let over = Instant::now() + patience;
+        loop {
+            let Some(term) = client.keep_alive(lease, patience)? else { return Ok(None) };
+            let answer: TxnAnswer = client.call("/v3/kv/txn", &txn, patience)?;
+            if answer.header.raft_term == term {
+                let mut found: Vec<_> = answer.found().collect();
+                let is_alive = !found.is_empty() && !found.remove(0).is_empty();
+                return Ok(is_alive.then_some(found));
+            }
+            if over <= Instant::now() {
+                let what = "the leader has changed while the lease was renewed".to_owned();
+                return Err(CallError::Unanswered(Fault::Unreachable { remote: client.shown.clone(), what }));
+            }
         }
-        let mut found: Vec<_> = answer.found().collect();
-        let is_alive = !found.is_empty() && !found.remove(0).is_empty();
-        Ok(is_alive.then_some(found))
     }
 
     /// When the lease of this process certainly had its whole term left; long ago if it is gone. `None` for a claim that does
@@ -232,6 +242,16 @@ pub(crate) fn new_lease_id() -> Result<i64> {
     Ok(lease_id(&random_id()?))
 }
 
+fn with_term(lease: i64, term: Duration) -> i64 {
+    let seconds = term.as_secs() + u64::from(term.subsec_nanos() > 0);
+    lease >> TERM_BITS << TERM_BITS | seconds.cast_signed()
+}
+
+/// How long the lease of a process lasts.
+pub(crate) fn term_of(lease: u64) -> Duration {
+    Duration::from_secs(lease & ((1 << TERM_BITS) - 1))
+}
+
 /// A positive number from sixteen hex digits.
 pub(crate) fn lease_id(hex: &str) -> i64 {
     let bits = u64::from_str_radix(hex, 16).unwrap_or(1) & (i64::MAX as u64);
@@ -242,6 +262,16 @@ pub(crate) fn lease_id(hex: &str) -> i64 {
 mod tests {
     use super::*;
     use crate::url::EtcdUrl;
+
+    #[test]
+    fn the_term_of_a_process_is_read_from_its_lease() {
+        for seconds in [1, 2, 60] {
+            let lease = with_term(new_lease_id().unwrap(), Duration::from_secs(seconds));
+            assert!(lease > 0);
+            assert_eq!(term_of(lease.cast_unsigned()), Duration::from_secs(seconds));
+        }
+        assert_eq!(term_of(with_term(1 << 40, Duration::from_millis(1500)).cast_unsigned()).as_secs(), 2);
+    }
 
     #[test]
     fn a_call_about_the_lease_is_shorter_than_the_lease_and_than_any_other_call() {

@@ -44,8 +44,8 @@ pub struct EtcdOptions {
     pub base: PathBuf,
     /// The name of this machine: the same for all its processes, and for no other machine.
     pub machine: String,
-    /// How long a leased claim lasts. A held claim of a machine that died ends after this time, or after a minute if that is
-    /// shorter.
+    /// How long a leased claim lasts. A held claim of a machine that died ends after twice this time, or after two minutes if
+    /// that is shorter.
     pub lease: Duration,
     /// How long one call may take.
     pub deadline: Duration,

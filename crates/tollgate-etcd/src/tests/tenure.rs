@@ -173,11 +173,12 @@ fn a_task_is_not_reclaimed_before_its_owner_has_had_the_time_to_notice_that_its_
     assert!(one.store().heartbeat(&task, &claim.id).unwrap());
     let proven = store.proven_at(&claim.id).unwrap();
     revoke(&store, claim.hold.unwrap().cast_signed());
-    // Machines that look once, at any time, and one that keeps looking.
-    let other = vault(&url, "other", lease);
+    // Machines that look once, at any time, and one that keeps looking. Their own leases are shorter.
+    let shorter = Duration::from_secs(2);
+    let other = vault(&url, "other", shorter);
     let mut pauses = Pauses::lasting(Duration::from_secs(60));
     loop {
-        let once = vault(&url, "once", lease).reclaim(Timestamp::now()).unwrap().0;
+        let once = vault(&url, "once", shorter).reclaim(Timestamp::now()).unwrap().0;
         if !once.is_empty() || !other.reclaim(Timestamp::now()).unwrap().0.is_empty() {
             break;
         }

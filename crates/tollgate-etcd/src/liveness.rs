@@ -58,8 +58,12 @@ impl Inside {
         let answer = self.client.txn(&Txn { compare: absent.to_vec(), success, failure: Vec::new() })?;
         if answer.succeeded {
             // Our own view need not wait for the watch.
+            let revision = answer.header.revision;
             let begun = KeyValue { key: grace.into_bytes(), ..KeyValue::default() };
-            self.learn(&[begun], &[], 0);
+            // Unless the watch was faster, which may have brought the end of the grace period, too.
+            if self.with_view(|view| view.revision < revision).unwrap_or(false) {
+                self.learn(&[begun], &[], revision);
+            }
         }
         Ok(())
     }

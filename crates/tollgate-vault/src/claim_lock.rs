@@ -58,10 +58,14 @@ pub enum Liveness {
     Unknown,
 }
 
-/// A command and everything it started. All of these processes have inherited the other end of this pipe, and the lock if it is
-/// a file.
+/// A command and everything it started.
 #[derive(Debug)]
-pub struct Borrowers(PipeReader);
+pub struct Borrowers {
+    /// All of these processes have inherited the other end.
+    pipe: PipeReader,
+    /// Whether they have inherited the lock, too.
+    pub have_lock: bool,
+}
 
 impl Borrowers {
     /// Whether all of them have ended, waiting at most this long. A zombie counts as ended.
@@ -70,7 +74,7 @@ impl Borrowers {
         loop {
             let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).ok();
             // Nobody writes to the pipe, so the only event is that the last process has closed it.
-            match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], left.as_ref()) {
+            match poll(&mut [PollFd::new(&self.pipe, PollFlags::IN)], left.as_ref()) {
                 Err(Errno::INTR) => {}
                 heard => return heard.map(|ends| ends > 0).at("wait for", Path::new("the command")),
             }
@@ -118,10 +122,11 @@ impl ClaimLock {
             Kind::File(file) => Some(inheritable(file.as_fd())),
             Kind::Guard(_) => None,
         };
+        let have_lock = file.is_some();
         let lent = file.transpose().and_then(|file| Ok((file, inheritable(theirs.as_fd())?)));
         // Closed when the command has its copies, before another may be started.
         let _lent = lent.at("pass on", lock)?;
-        Ok((spawn(), Borrowers(pipe)))
+        Ok((spawn(), Borrowers { pipe, have_lock }))
     }
 }
 

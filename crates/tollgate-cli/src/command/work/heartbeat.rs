@@ -10,15 +10,13 @@ use std::io;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use jiff::Timestamp;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tollgate::error::Result;
 use tollgate::vault::claim::Tenure;
-use tollgate::vault::claim_lock::Borrowers;
 use tollgate::vault::store::Landed;
-use tollgate::vault::{BEATS, Claimed, State, Vault};
+use tollgate::vault::{BEATS, Claimed, State};
 use tollgate_base::boot_clock::{comes, millis_since_boot};
 
 use super::shift::Shift;
@@ -116,7 +114,7 @@ impl Shift<'_> {
             }
             since = millis_since_boot();
             pause = interval;
-            match heartbeat(&self.tasks.vault, claimed) {
+            match self.heartbeat(claimed) {
                 Ok(true) => hear(since),
                 // It still ends with this process.
                 Ok(false) if self.may_go_on(claimed, &mut released) => hear(NEVER),
@@ -153,47 +151,13 @@ impl Shift<'_> {
         }
     }
 
-    /// Whether a command and everything it started have ended, waiting at most this long. The claim is kept alive until then.
-    pub(super) fn are_gone(
-        &self,
-        claimed: &Claimed,
-        borrowers: &Borrowers,
-        patience: Duration,
-    ) -> Result<bool> {
-        let interval = self.heartbeat_interval(claimed).unwrap_or(patience);
-        let deadline = Instant::now() + patience;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if borrowers.are_gone(interval.min(left))? {
-                return Ok(true);
-            }
-            if left <= interval {
-                return Ok(false);
-            }
-            // If it fails, or if the claim is lost, the release will say so.
-            let _ = heartbeat(&self.tasks.vault, claimed);
+    /// Renews a lease, or tells the store that the holder of a held claim is alive. Whether it still owns the task.
+    fn heartbeat(&self, claimed: &Claimed) -> Result<bool> {
+        let (vault, task, id) = (&self.tasks.vault, &claimed.task, &claimed.claim.id);
+        match claimed.claim.tenure {
+            Tenure::Held => vault.heartbeat(task, id),
+            Tenure::Leased(_) => vault.verify(task, id, self.invocation.now()),
         }
-    }
-
-    /// Keeps a claim alive until everything that its command started has ended, or this worker has. Nobody waits for that. On a
-    /// store without heartbeats there is nothing to do: those processes have inherited the lock.
-    pub(super) fn keep_for(&self, claimed: Claimed, borrowers: Borrowers) {
-        let Some(interval) = self.heartbeat_interval(&claimed) else { return };
-        let vault = self.tasks.vault.clone();
-        thread::spawn(move || {
-            // A store that cannot be reached may come back before the lease is over.
-            let is_lost = || matches!(heartbeat(&vault, &claimed), Ok(false));
-            while !is_lost() && !borrowers.are_gone(interval).unwrap_or(true) {}
-        });
-    }
-}
-
-/// Renews a lease, or tells the store that the holder of a held claim is alive. Whether it still owns the task.
-fn heartbeat(vault: &Vault, claimed: &Claimed) -> Result<bool> {
-    let (task, id) = (&claimed.task, &claimed.claim.id);
-    match claimed.claim.tenure {
-        Tenure::Held => vault.heartbeat(task, id),
-        Tenure::Leased(_) => vault.verify(task, id, Timestamp::now()),
     }
 }
 

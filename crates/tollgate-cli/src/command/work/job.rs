@@ -1,8 +1,8 @@
 //! One task, from the claim to the release: verify, run the command, report the result.
 //!
-//! Invariants: a task is released as failed or returned only after the whole process group of the command was killed and
-//! everything that the command started has ended. If a process has left the group and goes on, it keeps the task: by the lock
-//! of the claim, which it has inherited, or, on a store that needs heartbeats, as long as this worker lives.
+//! Invariants: a task is released as failed or returned only after the whole process group of the command was killed and is dead.
+//! If the lock of the claim is a file, the command and everything it starts hold it as long as they run, and no process may hold
+//! it any more, also none that has left the group.
 
 use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -14,7 +14,6 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use tollgate::error::Fault;
 use tollgate::vault::State;
 use tollgate::vault::block::Verdict;
-use tollgate::vault::claim_lock::Borrowers;
 use tollgate::vault::retry::with_retry;
 use tollgate::vault::store::Landed;
 use tollgate::vault::{ClaimLock, Claimed, Release, TaskName};
@@ -31,6 +30,9 @@ const RELEASE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest time that killed processes may take to die, which can be long on a busy machine.
 const BURIAL: Duration = Duration::from_secs(10);
+
+/// The same if they do not hold the lock of the claim: the store waits for heartbeats, and nobody sends them then.
+const SHORT_BURIAL: Duration = Duration::from_secs(1);
 
 /// Why a task is returned although nobody asked the worker to stop.
 const NOT_STARTED: &str = "the command could not be started";
@@ -60,8 +62,6 @@ enum How {
     GiveBack(&'static str),
     /// Nothing: the command has released the task itself.
     Released(Landed),
-    /// Leave the task to these processes, which still run, until they have ended.
-    LeaveTo(Borrowers),
     /// Leave the task alone, because this worker no longer owns it.
     Not,
 }
@@ -72,7 +72,7 @@ impl LetGo {
         let failure = match &self.how {
             How::Release(how) if how.verdict == Verdict::Failure => how.note.clone(),
             How::GiveBack(NOT_STARTED) => Some(NOT_STARTED.to_owned()),
-            How::Release(_) | How::GiveBack(_) | How::Released(_) | How::LeaveTo(_) | How::Not => None,
+            How::Release(_) | How::GiveBack(_) | How::Released(_) | How::Not => None,
         };
         (self.began.elapsed(), failure)
     }
@@ -102,23 +102,25 @@ impl Shift<'_> {
         }
         self.show(&words::work_begins(claimed));
         let (status, stopped, timed_out, output) = match self.run(claimed) {
-            Ok(JobEnd::Fenced(Fenced::Lost)) => {
+            Ok(JobEnd::Ended { fenced: Some(Fenced::Lost), .. }) => {
                 self.tell(&words::fenced_off(task, self.tasks.home.settings.vault.chosen_store()));
                 return How::Not;
             }
-            Ok(JobEnd::Fenced(Fenced::Released(landed))) => return How::Released(landed),
-            Ok(JobEnd::Fenced(Fenced::Silent)) => {
+            Ok(JobEnd::Ended { fenced: Some(Fenced::Released(landed)), .. }) => return How::Released(landed),
+            Ok(JobEnd::Ended { fenced: Some(Fenced::Silent), .. }) => {
                 self.tell(&words::silent_for_a_lease(task));
                 return How::GiveBack("the remote was unreachable for most of a lease");
             }
-            Ok(JobEnd::Fenced(Fenced::Overslept)) => {
+            Ok(JobEnd::Ended { fenced: Some(Fenced::Overslept), .. }) => {
                 self.tell(&words::slept_for_a_lease(task));
                 return How::GiveBack("the worker was stopped for most of a lease");
             }
-            Ok(JobEnd::Ended { status, stopped, timed_out, output }) => (status, stopped, timed_out, output),
-            Ok(JobEnd::StillRuns(borrowers)) => {
+            Ok(JobEnd::Ended { status, stopped, timed_out, output, fenced: None }) => {
+                (status, stopped, timed_out, output)
+            }
+            Ok(JobEnd::StillRuns) => {
                 self.tell(&words::something_still_runs(task));
-                return How::LeaveTo(borrowers);
+                return How::Not;
             }
             Ok(JobEnd::NotStarted) => return How::GiveBack("stopped"),
             Err(error) => {
@@ -144,10 +146,6 @@ impl Shift<'_> {
         let task = &claimed.task;
         let how = match how {
             How::Not => return Ended::Lost,
-            How::LeaveTo(borrowers) => {
-                self.keep_for(claimed, borrowers);
-                return Ended::Lost;
-            }
             How::Released(landed) => return self.released_by_command(task, &landed),
             How::GiveBack(why) => return self.give_back(&claimed, why),
             How::Release(how) => how,
@@ -253,11 +251,13 @@ impl Shift<'_> {
             // Before the child is reaped: afterwards its id may be that of another group.
             self.warden.spare(group);
             let status = child.wait()?;
-            let gone = self.are_gone(claimed, &borrowers, BURIAL);
-            Ok(gone.map_err(|fault| io::Error::other(fault.to_string()))?.then_some(status))
+            let patience = if borrowers.have_lock { BURIAL } else { SHORT_BURIAL };
+            let gone = borrowers.are_gone(patience).map_err(|fault| io::Error::other(fault.to_string()))?;
+            // Without the lock, a process that has left the group holds nothing. Its guarded writes are refused.
+            Ok((gone || !borrowers.have_lock).then_some(status))
         };
         if !self.started(group) {
-            return Ok(end()?.map_or(JobEnd::StillRuns(borrowers), |_| JobEnd::NotStarted));
+            return Ok(end()?.map_or(JobEnd::StillRuns, |_| JobEnd::NotStarted));
         }
         let mut timed_out = false;
         let wait = || {
@@ -274,7 +274,7 @@ impl Shift<'_> {
         let stopped = self.ended(group);
         let fenced = match fenced {
             Ok(fenced) => fenced,
-            Err(error) => return end()?.map_or(Ok(JobEnd::StillRuns(borrowers)), |_| Err(error)),
+            Err(error) => return end()?.map_or(Ok(JobEnd::StillRuns), |_| Err(error)),
         };
         let succeeded = || {
             let looked = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
@@ -290,13 +290,13 @@ impl Shift<'_> {
             end()?
         };
         let output = relay.end();
-        Ok(match (fenced, status) {
-            // Whatever still runs, this worker has nothing to keep for it.
-            (Some(fenced @ (Fenced::Lost | Fenced::Released(_))), _) => JobEnd::Fenced(fenced),
-            (_, None) => JobEnd::StillRuns(borrowers),
-            (Some(fenced), _) => JobEnd::Fenced(fenced),
-            (None, Some(status)) => JobEnd::Ended { status, stopped, timed_out, output },
-        })
+        Ok(status.map_or(JobEnd::StillRuns, |status| JobEnd::Ended {
+            status,
+            stopped,
+            fenced,
+            timed_out,
+            output,
+        }))
     }
 }
 
@@ -304,6 +304,7 @@ enum JobEnd {
     Ended {
         status: ExitStatus,
         stopped: Stopped,
+        fenced: Option<Fenced>,
         /// It took longer than `--timeout` and was ended.
         timed_out: bool,
         /// The end of what it printed.
@@ -311,8 +312,6 @@ enum JobEnd {
     },
     /// `tollgate work` was asked to stop before the command began.
     NotStarted,
-    /// The command was killed before it ended.
-    Fenced(Fenced),
-    /// The command failed, but a process that it started left its group and still runs.
-    StillRuns(Borrowers),
+    /// The command failed, but a process that it started left its group, still runs and holds the lock.
+    StillRuns,
 }

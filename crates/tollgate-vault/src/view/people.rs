@@ -49,6 +49,12 @@ impl FolderView {
         mut states: BTreeSet<State>,
     ) -> Result<(), ViewTrouble> {
         let mut files = self.files.named(task, self.now())?;
+        let slots = |files: &[LocalFile]| files.iter().map(|file| file.slot.clone()).collect::<Vec<_>>();
+        // A person who moves a file at this moment makes it seem to be at two places.
+        if files.len() > 1 && slots(&files) != slots(&self.files.named(task, self.now())?) {
+            self.to_do.postpone(task, states, LOOK_AGAIN);
+            return Ok(());
+        }
         // Somebody is about to write it, or has written nothing.
         files.retain(|file| !file.bytes.is_empty());
         let known = self.notes.named(task);

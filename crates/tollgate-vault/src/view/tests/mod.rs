@@ -15,7 +15,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use self::scenes::{Scene, bring, finish, scenes, task};
-use super::{FolderView, Notice, ViewOptions};
+use super::{FolderView, Notice, ViewNews, ViewOptions};
 use crate::event::{Entry, EventPage, MemoryJournal};
 use crate::folder::disk::Disk;
 use crate::folder::tests::{Died, Fate, Fates};
@@ -23,7 +23,7 @@ use crate::folder::{FolderOptions, FolderStore};
 use crate::rules::Terms;
 use crate::state::State;
 use crate::step::{Step, StepOutcome};
-use crate::store::{Scan, Store, Task};
+use crate::store::{Hint, Scan, Store, Task};
 use crate::vault::Vault;
 use tollgate_base::error::Result;
 use tollgate_base::lock::Pauses;
@@ -371,4 +371,31 @@ fn a_save_at_any_moment_is_not_lost_even_if_the_maintainer_dies_later() {
         }
     }
     assert!(saves > 100, "{saves} saves");
+}
+
+/// The view looks at one folder after the other. A file that is moved between two looks seems to be at both places, or at none.
+#[test]
+fn a_file_that_is_moved_while_the_view_looks_at_the_folders_was_moved() {
+    for round in 0..200 {
+        let machine = Machine::new();
+        bring(&machine.vault, State::PendingApproval);
+        let mut view = machine.open(None);
+        Machine::follow(&mut view);
+        let [from, to] = ["Pending_Approval/x.md", "Approved/x.md"].map(|path| machine.at(path));
+        std::thread::scope(|scope| {
+            let person = scope.spawn(move || {
+                // At another moment of the look in each round.
+                (0..round).for_each(|_| drop(fs::metadata(&from)));
+                fs::rename(from, to).unwrap();
+            });
+            let mut is_moved = false;
+            while !is_moved {
+                is_moved = person.is_finished();
+                view.hear(ViewNews::Folder(Hint::Everything));
+                Machine::follow(&mut view);
+            }
+        });
+        assert!(machine.stored().contains_key("Approved/x.md"), "{round}: {:?}", machine.told.lock());
+        assert_eq!(machine.shown(), machine.stored(), "{round}");
+    }
 }

@@ -149,7 +149,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn also_a_lock_that_is_no_file_knows_when_the_last_process_of_its_command_has_ended() {
+    fn a_lock_that_is_not_a_file_also_knows_when_the_last_process_of_its_command_has_ended() {
         for lock in [ClaimLock::nothing(), ClaimLock::of_guard(7, "an engine's lease")] {
             // The shell ends at once. The process that it leaves behind ends with its input.
             let mut shell = Command::new("sh");

@@ -2,7 +2,7 @@
 //!
 //! Invariants: a task is released as failed or returned only after the whole process group of the command was killed and is dead.
 //! If the lock of the claim is a file, the command and everything it starts hold it as long as they run, and no process may hold
-//! it any more, also none that has left the group.
+//! it any more, not even one that has left the group.
 
 use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};

@@ -109,7 +109,9 @@ impl Run<'_> {
         // The terminal reports an error when the last process has closed it.
         while let Ok(count @ 1..) = rustix::io::read(&control, &mut chunk) {
             shown.extend_from_slice(&chunk[..count]);
-            let asked = String::from_utf8_lossy(&shown).contains("type `yes`");
+            // The whole line: otherwise the terminal shows the answer in the middle of it.
+            let text = String::from_utf8_lossy(&shown);
+            let asked = text.split_once("type `yes`").is_some_and(|(_, rest)| rest.contains('\n'));
             if let Some(in_between) = waiting.take_if(|_| asked) {
                 in_between();
                 write(&format!("{}\n", typing.answer));

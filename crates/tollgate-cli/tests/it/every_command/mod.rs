@@ -73,8 +73,8 @@ const VARIES: &[(&str, &str)] = &[
 /// The text, the same in every run and on every machine.
 fn settled(text: &str) -> String {
     let mut text = text.replace(env!("CARGO_PKG_VERSION"), "[VERSION]");
-    // The terminal shows what the person types, before or after the end of the line with the question.
-    text = text.replace(" it:yes\n\n", " it:\n").replace(" it:\nyes\n", " it:\n");
+    // The terminal shows what the person types.
+    text = text.replace(" it:\nyes\n", " it:\n");
     for (before, name) in VARIES {
         let mut parts = text.split(before);
         let first = parts.next().unwrap_or_default().to_owned();

@@ -5,8 +5,8 @@
 //! successor, it may end them all, and their owners work until their next heartbeats. So a process whose lease has ended gets a
 //! grace period: another term, in which it hears of the end, or stops its commands because it hears nothing.
 //!
-//! Whoever finds that the lease has ended begins the grace period, and the engine measures it: the key `owner/grace/LEASE` is bound
-//! to a lease of its own, which nobody renews. Such a lease never ends too early. The key `ended/LEASE` remembers that the grace
+//! The first machine that finds the lease ended begins the grace period, and the engine measures it: the key `owner/grace/LEASE` is
+//! bound to a lease of its own, which nobody renews. Such a lease never ends too early. The key `ended/LEASE` remembers that the grace
 //! period has begun. A leased claim needs none: each of its renewals binds its key to a new lease.
 
 use std::time::Duration;

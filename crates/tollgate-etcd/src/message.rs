@@ -65,6 +65,13 @@ pub(crate) struct KeyValue {
     pub(crate) lease: i64,
 }
 
+impl KeyValue {
+    /// A key that was written at this revision.
+    pub(crate) fn new(key: impl Into<Vec<u8>>, value: Vec<u8>, revision: i64) -> Self {
+        Self { key: key.into(), value, create_revision: revision, mod_revision: revision, lease: 0 }
+    }
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct RangeAnswer {

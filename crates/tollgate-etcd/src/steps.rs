@@ -145,14 +145,8 @@ impl Inside {
             self.process_lease.mark(&claim.id, HeldMark::Made(to, step.to.clone()));
         }
         let revision = answer.header.revision;
-        let at = |(key, value): (String, Vec<u8>)| KeyValue {
-            key: key.into_bytes(),
-            value,
-            create_revision: revision,
-            mod_revision: revision,
-            ..KeyValue::default()
-        };
-        let put: Vec<_> = change.put.into_iter().map(at).collect();
+        let put: Vec<_> =
+            change.put.into_iter().map(|(key, value)| KeyValue::new(key, value, revision)).collect();
         self.learn(&put, &change.gone, revision);
         if let Some(ended) = ended {
             self.process_lease.mark(&ended.id, HeldMark::Nothing);
@@ -280,14 +274,7 @@ impl Inside {
             };
             let revision = answer.header.revision;
             if answer.succeeded {
-                let kv = KeyValue {
-                    key: key.into_bytes(),
-                    value,
-                    create_revision: revision,
-                    mod_revision: revision,
-                    ..KeyValue::default()
-                };
-                self.learn(&[kv], &[], revision);
+                self.learn(&[KeyValue::new(key, value, revision)], &[], revision);
                 return Ok(StepOutcome::Done(Landed { task: task.clone(), slot, path: None }));
             }
             let mut found = answer.found();

@@ -188,13 +188,23 @@ mod tests {
 
     fn kv(key: &str, slot: &Slot, revision: i64) -> KeyValue {
         let value = write_task(slot, &TaskHead::new(Timestamp::UNIX_EPOCH), b"text").unwrap();
-        KeyValue {
-            key: key.into(),
-            value,
-            mod_revision: revision,
-            create_revision: revision,
-            ..KeyValue::default()
-        }
+        KeyValue::new(key, value, revision)
+    }
+
+    #[test]
+    fn those_who_watch_hear_of_the_end_of_a_process_and_of_the_end_of_its_grace_period() {
+        let (layout, mut view) = (Layout::new("p"), View::new(1));
+        let mut heard = |put: Option<String>, gone: Option<String>| {
+            let mut hints = Vec::new();
+            put.into_iter().for_each(|key| view.put(&layout, &KeyValue::new(key, Vec::new(), 2), &mut hints));
+            gone.iter().for_each(|key| view.delete(&layout, key.as_bytes(), 3, &mut hints));
+            hints
+        };
+        let (process, grace) = (|| Some(Layout::new("p").process(7)), || Some(Layout::new("p").grace(7)));
+        assert_eq!(heard(process(), None), []);
+        assert_eq!(heard(None, process()), [Hint::OwnerGone]);
+        assert_eq!(heard(grace(), None), []);
+        assert_eq!(heard(None, grace()), [Hint::OwnerGone]);
     }
 
     #[test]

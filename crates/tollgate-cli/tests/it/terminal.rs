@@ -17,7 +17,7 @@ use crate::world::{PATIENCE, Run};
 struct Typing<'a> {
     /// Typed before the command starts.
     early: &'a str,
-    /// Typed when the question is asked.
+    /// Typed after the question: a whole line with "type `yes`".
     answer: &'a str,
     /// Happens between the question and the answer.
     in_between: Box<dyn FnOnce() + 'a>,

@@ -135,7 +135,7 @@ fn a_program_on_a_terminal_is_on_the_terminal() {
     let world = World::new();
     world.puts("f", "one\n");
     // A question to the person, on the terminal itself.
-    let script = "tty >/dev/null && stty size >/dev/null && printf 'type `yes` ' >/dev/tty && read a </dev/tty && echo $a > f";
+    let script = "tty >/dev/null && stty size >/dev/null && echo 'type `yes`:' >/dev/tty && read a </dev/tty && echo $a > f";
     let run = world.tollgate(["run", "--", "setsid", "-cw", "sh", "-c", script]).everywhere();
     run.typed("an answer").is(0);
     world.holds("f", "an answer\n");

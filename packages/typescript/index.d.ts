@@ -269,7 +269,7 @@ export interface ToolDefinition {
 
 /**
  * The tools of one agent: one turn, and the tasks that it has claimed. Use it for one request of the agent. At its end, tasks
- * that the agent has not released are given back, and the turn ends.
+ * that the agent has not released are returned, and the turn ends.
  */
 export class AgentTools implements AsyncDisposable {
   constructor(workspace: Workspace, agent: string);

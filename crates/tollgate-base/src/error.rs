@@ -95,8 +95,8 @@ pub enum Fault {
         /// The remote's message.
         what: String,
     },
-    /// The receiver of an export does not take the events.
-    #[error("`{endpoint}` does not take the events: {what}")]
+    /// The receiver of an export does not accept the events.
+    #[error("`{endpoint}` does not accept the events: {what}")]
     Undelivered {
         /// Its address.
         endpoint: String,

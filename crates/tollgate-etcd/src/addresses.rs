@@ -1,8 +1,8 @@
 //! The addresses of the nodes.
 //!
-//! The HTTP library asks for them before every request, and asks in a new thread, because asking for a name may take long. That
-//! would cost more than the rest of our side of a claim. So an address in numbers is not asked for, and a name is remembered for
-//! a moment: long enough for a busy process, short enough for a node that moves.
+//! The HTTP library resolves them before every request, in a new thread, because resolving a name may take long. That would
+//! cost more than the rest of our side of a claim. So a numeric address is not resolved, and a resolved name is cached for a
+//! moment: long enough for a busy process, short enough for a node that moves.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

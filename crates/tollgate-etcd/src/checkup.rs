@@ -82,8 +82,8 @@ impl Inside {
             self.check_format()
         });
         match written {
-            Ok(()) => Finding::ok("it takes our writes"),
-            Err(fault) => Finding::problem(format!("it does not take our writes: {fault}")).fix(
+            Ok(()) => Finding::ok("it accepts our writes"),
+            Err(fault) => Finding::problem(format!("it does not accept our writes: {fault}")).fix(
                 "give the user of `TOLLGATE_STORE_USER` the right to read and write all keys with the prefix of the store, \
                  or make room in the engine",
             ),

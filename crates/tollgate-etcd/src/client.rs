@@ -31,7 +31,7 @@ use crate::version::{needs_others, risk_with_login, wrong_version};
 /// the new leader, and short enough that a node that hangs costs little.
 const PER_NODE: Duration = Duration::from_millis(1500);
 
-/// The pause after all nodes have been asked in vain.
+/// The pause after no node has answered.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// How long the next calls are short after a call that nobody answered.
@@ -113,7 +113,7 @@ pub(crate) struct Client {
     pub(crate) shown: String,
     /// How long a call may take with all its tries.
     pub(crate) deadline: Duration,
-    /// When nobody answered at last, if nobody has answered since.
+    /// When a call last got no answer from any node, if none has answered since.
     silent: Mutex<Option<Instant>>,
 }
 

@@ -14,7 +14,7 @@
 //!                                        that added it; any other if the task was converted
 //! P/task/final/NAME/ID                   a task that is final
 //! P/task/owner/process/LEASE             exists as long as the process with this lease is alive: it is bound to the lease
-//! P/task/owner/grace/LEASE               exists while the grace period of a process runs whose lease has ended
+//! P/task/owner/grace/LEASE               exists during the grace period of a process whose lease has ended
 //! P/ended/LEASE                          exists for a week after that grace period has begun
 //! P/task/owner/left/CLAIM_ID             a held claim that has ended although its process is alive; bound to the same lease
 //! P/task/owner/CLAIM_ID                  exists as long as the owner of this leased claim is alive: it is bound to a lease

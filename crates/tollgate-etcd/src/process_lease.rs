@@ -22,7 +22,8 @@ use crate::client::{CallError, Called, Client};
 use crate::layout::Layout;
 use crate::message::{Act, Condition, KeyValue, Txn, TxnAnswer};
 
-/// The longest term of a lease, however long leased claims last. The tasks of a machine that dies come back after twice this time.
+/// The longest term of a lease, however long leased claims last. The tasks of a machine that dies come back after twice this
+/// time, or three times if the leader dies as well.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// The lowest bits of the lease of a process are its term in seconds. So a machine that finds that the lease has ended knows how

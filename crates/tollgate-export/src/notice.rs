@@ -12,7 +12,7 @@ pub enum ExportNotice {
         /// The pause before the next try.
         pause: Duration,
     },
-    /// The receiver takes events again.
+    /// The receiver accepts events again.
     Resumed,
     /// The receiver took the request, and refused some of its content for good.
     Rejected {

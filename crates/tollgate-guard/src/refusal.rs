@@ -362,7 +362,7 @@ impl Refusal {
             ),
             Reason::Unread { .. } => (
                 "The file was not read in this turn.".into(),
-                "Perform a 'read_file' first, then write on the basis of what you find.",
+                "Perform a 'read_file' first, then base your write on what you find.",
             ),
             Reason::Unreadable => (
                 "The last read of this file failed, so what it holds is not known.".into(),

@@ -1,7 +1,7 @@
 //! Between rows of the database and the vault's own types.
 //!
-//! Invariant: a version is the number of a change, unique in the vault. The database gives its own present
-//! with its times, so its clock is never compared with the caller's.
+//! Invariant: a version is the number of a change, unique in the vault. The database sends its
+//! current time with its timestamps, so its clock is never compared with the caller's.
 
 use jiff::{SignedDuration, Timestamp};
 use tokio_postgres::Row;

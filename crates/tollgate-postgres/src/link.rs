@@ -30,7 +30,7 @@ pub(crate) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 /// Why a statement has no answer.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The server said no. Nothing was changed, and saying it again would not help.
+    /// The server said no. Nothing was changed, and repeating the statement would not help.
     Refused(Fault),
     /// The server said no, because there is such a row already. Nothing was changed.
     Taken(Fault),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::link::Failure;
 use crate::pool::{AnswerTime, DbLinks};
 
-/// Much longer than a database needs that is well.
+/// Much longer than a healthy database needs.
 const WAIT: Duration = Duration::from_secs(1);
 
 /// Asks the database whether it is there.

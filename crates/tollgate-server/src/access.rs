@@ -331,7 +331,7 @@ fn deny(area: Area, denied: Denied, headers: &HeaderMap) -> Response {
         }
         (Area::People | Area::Login, Denied::Unknown) if wants_a_page => {
             return ask_for_the_secret(
-                "Open the address that <code>tollgate serve</code> printed, or paste its token.",
+                "Open the address that <code>tollgate serve</code> printed, or paste the token from it.",
             );
         }
         (Area::People | Area::Login, Denied::Unknown) => {

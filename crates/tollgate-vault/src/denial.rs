@@ -82,7 +82,7 @@ pub enum Denial {
     WaitsFor(TaskName, TaskName, Slot),
     #[error("`{0}` may be claimed again at {1:.0}, because its last attempt failed")]
     Pausing(TaskName, Timestamp),
-    #[error("`{0}` was neither rejected nor does it pause after a failed attempt")]
+    #[error("`{0}` was not rejected and is not paused after a failed attempt")]
     NothingToRetry(TaskName),
     #[error("`{0}` waits for {circle}", circle = in_words(.0, .1))]
     Circle(TaskName, Circle),
@@ -162,8 +162,8 @@ impl Denial {
 /// A verb of the owner was used by somebody who does not own the task, or no longer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("claim `{claim}` does not own `{task}`: {}", .owner.as_ref().map_or_else(
-    || "it is not in progress".to_owned(),
-    |owner| format!("`{owner}` does, by another claim"),
+    || "the task is not in progress".to_owned(),
+    |owner| format!("`{owner}` owns it, under another claim"),
 ))]
 pub struct NotOwner {
     /// Which task.

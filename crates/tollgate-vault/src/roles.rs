@@ -110,7 +110,7 @@ impl fmt::Display for NotAllowed {
         if *is_approved {
             write!(f, "`{action}` is approved, but `{agent}` is not allowed to execute it; {others} may")
         } else {
-            write!(f, "`{action}` is not among the actions of `{agent}`; {others} may")
+            write!(f, "`{agent}` may not perform `{action}`; {others} may")
         }
     }
 }
@@ -160,10 +160,7 @@ mod tests {
                 && !roles.is_sensitive(None)
         );
         let why = roles.mode(&"cloud".parse().unwrap(), Some("other"), new).unwrap_err();
-        assert_eq!(
-            why.to_string(),
-            "`other` is not among the actions of `cloud`; no agent in the configuration may"
-        );
+        assert_eq!(why.to_string(), "`cloud` may not perform `other`; no agent in the configuration may");
         assert!(!roles.somebody_may(Some("other"), new) && roles.somebody_may(Some("pay"), yes));
         assert!(roles.somebody_may(None, new) && Roles::default().somebody_may(Some("other"), new));
     }

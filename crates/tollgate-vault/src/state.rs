@@ -71,7 +71,7 @@ pub enum Verb {
     Reopen,
     /// What its author asked for is in doubt, so a person must look at it.
     Ask,
-    /// A person wants it to be tried again, with all its attempts.
+    /// A person wants it to be tried again, with its attempts counted from zero.
     Retry,
     /// A person changes its text while nobody has claimed it.
     Edit,

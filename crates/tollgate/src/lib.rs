@@ -7,8 +7,8 @@
 //!    every file that an agent read in its [`turn`] and compares it with the disk before a write. If the file was changed
 //!    in the meantime, the write is refused with an exact machine-readable `STALE_FILE`, nothing on disk changes, and one
 //!    line goes to the [`ledger`]. After a re-read the agent may write.
-//! 2. **One owner.** At most one live owner works on a task at a time. Tasks are markdown files in a [`vault`]; the first
-//!    agent to claim a task owns it. If the owner dies, the task goes back to the others.
+//! 2. **One owner.** At most one live owner works on a task at a time. Tasks are Markdown files in a [`vault`]; the first
+//!    agent to claim a task owns it. If the owner dies, other agents can claim the task again.
 //!
 //! The library is synchronous and silent: it prints nothing, reads no environment, and takes its clock from [`Options`]
 //! or an argument.

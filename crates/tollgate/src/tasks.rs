@@ -36,12 +36,12 @@ use crate::machine::machine_name;
 use crate::postgres::{is_postgres, open_postgres};
 use crate::worktree::in_main_tree;
 
-/// What the library does not take from its surroundings by itself.
+/// What the caller must supply, because the library reads no environment.
 #[derive(Clone, Default)]
 pub struct TaskOptions {
     /// Called for every event after it is in the ledger: for logs.
     pub observer: Option<Observer>,
-    /// The environment says how ssh is to be run, so tollgate leaves that alone.
+    /// The environment sets the ssh command, so tollgate does not change it.
     pub own_ssh: bool,
     /// A file outside the workspace that remembers the head of the ledger, for a vault of another worktree.
     pub ledger_head: Option<PathBuf>,

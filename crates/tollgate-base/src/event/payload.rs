@@ -344,7 +344,7 @@ pub enum Decision {
         /// Why.
         reason: String,
     },
-    /// A person wants the task to be tried again, with all its attempts.
+    /// A person wants the task to be tried again, with its attempts counted from zero.
     Retry {
         /// The person.
         by: String,

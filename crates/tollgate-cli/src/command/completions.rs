@@ -28,8 +28,8 @@ const MOST: usize = 1000;
 
 /// Print a completion script for a shell
 ///
-/// It completes commands, options, files, and also the names of tasks and agents and the IDs of recovery in the current
-/// workspace. Load it when the shell starts, so that it always fits the installed version.
+/// It completes commands, options, files, and the task names, agent names and recovery IDs of the current workspace. Load it
+/// when the shell starts, so that it always matches the installed version.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example

@@ -13,7 +13,7 @@ use crate::report::change::ChangeVerb;
 
 /// Delete a file; refused if it has changed since it was read
 ///
-/// Recovery keeps its bytes for a while. A symbolic link is deleted itself, not what it leads to. Folders are not deleted.
+/// Recovery keeps its bytes for a while. For a symbolic link, the link itself is deleted, not its target. Folders are not deleted.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example

@@ -65,7 +65,7 @@ pub(crate) struct ExportArgs {
     /// Certificates of the authorities to trust for https, in PEM [default: SSL_CERT_FILE, else those of the system]
     #[arg(long, value_name = "FILE", requires = "endpoint", value_hint = clap::ValueHint::FilePath)]
     ca: Option<PathBuf>,
-    /// How long to offer events to an endpoint that does not take them [default: 1m; with --follow forever]
+    /// How long to retry if the endpoint does not accept events [default: 1m; with --follow, forever]
     #[arg(long, value_name = "TIME", requires = "endpoint")]
     patience: Option<Wait>,
 }

@@ -14,7 +14,7 @@ use crate::host::Host;
 use crate::invocation::Invocation;
 use crate::{hook, host};
 
-/// Check a tool call of an agent program, before and after it
+/// Check an agent program's tool call, before and after it runs
 ///
 /// The agent program calls this command, as configured by `tollgate init --host HOST`. It reads that program's JSON on
 /// standard input and answers in that program's format. If the call may proceed, it prints nothing; it never answers "allow".

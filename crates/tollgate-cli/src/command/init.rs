@@ -29,8 +29,8 @@ use crate::words;
 /// Writes a commented configuration, and nothing else. An existing configuration is not changed, so you can run this command
 /// again at any time. You can also guard files without it, because all settings have defaults.
 ///
-/// With --vault it also creates the folders for tasks and adds them to the configuration. With --store the tasks are in an
-/// engine that several machines share.
+/// With --vault it also creates the folders for tasks and adds them to the configuration. --store sets where the tasks
+/// are: in folders, in git, or in an engine that several machines share.
 ///
 /// To guard an agent program, install hooks for it (--host), or let its agent use the tools of tollgate's MCP server (--mcp).
 /// A program gets both only if you name it with both options.

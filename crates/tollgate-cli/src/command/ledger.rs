@@ -92,7 +92,7 @@ struct LedgerAuditArgs {
     /// A file in which participants recorded what they did, one JSON object per line (can be repeated)
     #[arg(long, value_name = "FILE")]
     records: Vec<PathBuf>,
-    /// Other machines have changed the tasks too, and their lines are in other ledgers. The default follows from the settings
+    /// Other machines have changed the tasks too, and their lines are in other ledgers [default: taken from the settings]
     #[arg(long)]
     shared: bool,
 }

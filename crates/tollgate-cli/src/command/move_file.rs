@@ -14,8 +14,8 @@ use crate::report::change::ChangeVerb;
 
 /// Move or rename a file; refused if it has changed since it was read, or if the new path exists
 ///
-/// Missing folders are created. TO is the new path of the file, not a folder to move it into. A symbolic link is moved
-/// itself, not what it leads to.
+/// Missing folders are created. TO is the new path of the file, not a folder to move it into. For a symbolic link,
+/// the link itself is moved, not its target.
 #[derive(Debug, Args)]
 #[command(after_help = "Example\n  tollgate move draft.md docs/final.md")]
 pub(crate) struct MoveArgs {

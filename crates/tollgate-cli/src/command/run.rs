@@ -49,13 +49,13 @@ pub(crate) struct RunArgs {
     /// How well the command is guarded
     #[arg(long, value_enum, default_value_t = ModeWord::Auto)]
     mode: ModeWord,
-    /// Refuse also if a file that the command only read was changed
+    /// Also refuse if a file that the command only read has changed
     #[arg(long)]
     serial: bool,
     /// Let the command change this folder directly, without a guard (repeatable)
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pass: Vec<PathBuf>,
-    /// The command keeps running, or leaves processes behind that do: guard it call by call
+    /// Guard call by call, for a command that keeps running or leaves processes behind
     #[arg(long)]
     keep_running: bool,
     /// Write what the command read and wrote to this file, as JSON
@@ -80,7 +80,7 @@ enum ModeWord {
     Auto,
     /// All changes are made when the command ends, or none
     Transaction,
-    /// A system call that would destroy a foreign change fails
+    /// A system call that would overwrite a change that the agent has not seen fails
     Gate,
     /// Nothing is prevented; lost changes are reported
     Observe,

@@ -33,7 +33,7 @@ Example
   tollgate sync --json | jq .followed
   tollgate sync --follow")]
 pub(crate) struct SyncArgs {
-    /// Keep the folders of this machine in step with the engine, until a signal
+    /// Keep the folders of this machine in step with the engine, until SIGINT or SIGTERM
     #[arg(long)]
     follow: bool,
 }

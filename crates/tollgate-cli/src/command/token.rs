@@ -11,10 +11,10 @@ use crate::error::{CliError, UsageError};
 use crate::invocation::Invocation;
 use crate::words;
 
-/// Add, list and remove the tokens with which agents use `/mcp` of `tollgate serve`
+/// Add, list and remove the tokens that agents and monitoring programs send to `tollgate serve`
 ///
 /// Each agent gets its own token, for this workspace. The token's name is the agent's name, and the agent cannot choose
-/// another. It opens `/mcp` only: no agent can see the dashboard or decide about a task. tollgate shows a token once and keeps
+/// another. An agent's token opens `/mcp` only: no agent can see the dashboard or decide about a task. tollgate shows a token once and keeps
 /// only its hash, in your own state folder. A running server knows at once which tokens were added and removed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -29,10 +29,10 @@ pub(crate) struct TokenArgs {
 
 #[derive(Debug, Subcommand)]
 enum TokenCommand {
-    /// Make a token for an agent and print it; it is not shown again
+    /// Make a token for an agent or a monitoring program, and print it; it is not shown again
     #[command(after_help = "Example\n  tollgate token add blue\n  tollgate token add prometheus --monitor")]
     Add {
-        /// Name of the agent
+        /// Name of the agent or the monitoring program
         name: Agent,
         /// The token opens `/health` and `/metrics` instead; needed only if the server listens beyond loopback
         #[arg(long)]
@@ -44,7 +44,7 @@ enum TokenCommand {
     /// Remove a token; a running server no longer accepts it
     #[command(after_help = "Example\n  tollgate token remove blue")]
     Remove {
-        /// Name of the agent
+        /// Name of the agent or the monitoring program
         name: Agent,
     },
 }

@@ -10,11 +10,12 @@ use crate::person::Person;
 use crate::trust::Configured;
 use crate::words;
 
-/// Trust the commands in this workspace's configuration
+/// Trust the commands and addresses in this workspace's configuration
 ///
-/// Commands in `.tollgate/config.toml` (formatters) may come from somebody else, with a clone or a pull. tollgate runs them only
-/// after you have agreed to exactly this file: if it changes, you are asked again. Commands in your own configuration,
-/// `~/.config/tollgate/config.toml`, need no agreement. If the state belongs to another user, tollgate ignores it until you
+/// `.tollgate/config.toml` may come from somebody else, with a clone or a pull. tollgate runs its formatters and its notify
+/// command, and sends notices to its webhook and your password to its engine, only after you have agreed to exactly this file:
+/// if it changes, you are asked again. What is in your own configuration,
+/// `~/.config/tollgate/config.toml`, needs no agreement. If the state belongs to another user, tollgate ignores it until you
 /// have agreed to that, too.
 ///
 /// Shows the configuration and asks, so it needs a terminal. Agents cannot run it.

@@ -20,8 +20,8 @@ use crate::words;
 /// Restore what the last guarded write replaced
 ///
 /// Restores the file that was replaced or deleted last, or FILE, or with --to exactly that entry of `recovery list`. Shows
-/// the diff and asks, which needs a terminal; with --yes it does not ask. The restore is a guarded write over exactly the
-/// bytes that the diff is from, and recovery keeps them, so a second `undo` takes back the first.
+/// the diff and asks, which needs a terminal; with --yes it does not ask. The restore is a guarded write: it is
+/// made only if the file still has the bytes that the diff shows. Recovery keeps them, so a second `undo` undoes the first.
 ///
 /// If another program has changed the file since that write, only --to restores it.
 #[derive(Debug, Args)]

@@ -13,7 +13,7 @@ use crate::invocation::Invocation;
 use crate::output;
 use crate::words;
 
-/// Copy the tasks of this workspace to another store, or from one
+/// Copy tasks between the store of this workspace and another store
 ///
 /// A store is `folder`, `git`, or the address of an engine, as in `[vault] store`.
 #[derive(Debug, Args)]

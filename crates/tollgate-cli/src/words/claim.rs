@@ -175,8 +175,8 @@ pub(crate) fn decide(task: &TaskName, verb: &str) -> String {
     format!("{verb} `{}`, exactly as shown above? type `yes` to {verb} it:", plain(task.as_str()))
 }
 
-pub(crate) fn not_confirmed(task: &TaskName, verb: &str) -> String {
-    format!("the answer was not `yes`, so `{}` stays as it is: nothing to {verb}", plain(task.as_str()))
+pub(crate) fn not_confirmed(task: &TaskName) -> String {
+    format!("the answer was not `yes`, so `{}` stays as it is", plain(task.as_str()))
 }
 
 pub(crate) fn not_edited(task: &TaskName) -> String {

@@ -128,7 +128,7 @@ pub(crate) fn finding(view: &Viewpoint, fact: &Fact) -> (String, Option<String>)
             (format!("private (mode {mode:o})"), None)
         }
         Fact::Privacy { state, mode, ours: true } => (
-            format!("other users can open `.tollgate` (mode {mode:o}), which has names and old bytes of your files"),
+            format!("other users can open `.tollgate` (mode {mode:o}), which contains names and earlier contents of your files"),
             Some(format!("make it private: `chmod o-rwx {}`", quoted(state))),
         ),
         Fact::Privacy { ours: false, .. } => (
@@ -175,9 +175,9 @@ pub(crate) fn finding(view: &Viewpoint, fact: &Fact) -> (String, Option<String>)
             let mut words = format!("{} of this repository with the same tasks", count(*shared, "git worktree"));
             if let Some(first) = apart.first() {
                 let apart = count(apart.len(), "git worktree");
-                words += &format!("; {apart} with other tasks, such as `{}`", plain(&first.to_string_lossy()));
+                words += &format!("; {apart} with tasks of their own, such as `{}`", plain(&first.to_string_lossy()));
             }
-            let fix = "if its agents should not claim the same tasks, run `tollgate doctor` there to see why";
+            let fix = "agents there can claim the same tasks again: run `tollgate doctor` there to see why the vault is not shared";
             (words, (!apart.is_empty()).then(|| fix.to_owned()))
         }
         Fact::Vault { .. } => vault_words(view, fact),

@@ -19,11 +19,11 @@ pub(crate) fn exported(exported: u64, rejected: u64, destination: &str) -> Strin
 pub(crate) fn export_notice(notice: &ExportNotice) -> String {
     match notice {
         ExportNotice::Waiting { why, pause } => format!(
-            "waiting: the receiver takes no events: {}\nnote: tollgate tries again, first in {:.1} s; no event is lost",
+            "waiting: the receiver accepts no events: {}\nnote: tollgate tries again, first in {:.1} s; no event is lost",
             plain(why),
             pause.as_secs_f64()
         ),
-        ExportNotice::Resumed => "the receiver takes events again".to_owned(),
+        ExportNotice::Resumed => "the receiver accepts events again".to_owned(),
         ExportNotice::Rejected { count: rejected, message } => format!(
             "warning: the receiver rejected {}: {}",
             count(usize::try_from(*rejected).unwrap_or(usize::MAX), "record"),

@@ -77,7 +77,7 @@ pub(crate) fn view_notice(notice: &Notice) -> String {
 }
 
 pub(crate) fn keeps_view(view: &Viewpoint, folder: &Path) -> String {
-    format!("keeping `{}` in step with the engine, until a signal\n", shown(view, folder))
+    format!("keeping `{}` in step with the engine until you press Ctrl-C\n", shown(view, folder))
 }
 
 pub(crate) const VIEW_KEPT_ELSEWHERE: &str = "another process is keeping the folders in step with the engine";

@@ -30,18 +30,17 @@ pub(crate) fn to_undo(view: &Viewpoint, entry: &RecoveryEntry, diff: Option<&str
     }
     match lines.count() {
         0 => words,
-        more => words + &format!("\n    ... ({more} lines more)"),
+        more => words + &format!("\n    ... ({more} more lines)"),
     }
 }
 
 /// For this file, or for all files.
 pub(crate) fn nothing_to_undo(path: Option<&Path>) -> String {
     let what = match path {
-        Some(path) => format!(
-            "recovery has nothing that a guarded write replaced in `{}`",
-            plain(&path.display().to_string())
-        ),
-        None => "recovery has no file that a guarded write replaced".to_owned(),
+        Some(path) => {
+            format!("recovery has no replaced version of `{}`", plain(&path.display().to_string()))
+        }
+        None => "recovery has no replaced files".to_owned(),
     };
     format!("nothing to undo: {what}\nhint: run `tollgate recovery list` to see all that is kept")
 }

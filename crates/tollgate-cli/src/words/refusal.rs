@@ -29,7 +29,7 @@ fn refusal_words(view: &Viewpoint, refusal: &Refusal) -> String {
         ),
         Reason::Unread { .. } => (
             format!("`{path}` was not read in this turn"),
-            format!("read `{path}` with the same `--turn`, then write on the basis of what you find"),
+            format!("read `{path}` with the same `--turn`, then base your write on what you find"),
         ),
         Reason::Unreadable => (
             format!("the last read of `{path}` failed, so its content is not known"),
@@ -74,7 +74,7 @@ fn refusal_words(view: &Viewpoint, refusal: &Refusal) -> String {
             format!("read `{path}` again and copy the old text exactly, with its white space"),
         ),
         Reason::TextNotFound { found, text } => (
-            format!("the old text is in `{path}` {found} times\n  looked for  {}", plain(text)),
+            format!("the old text occurs {found} times in `{path}`\n  looked for  {}", plain(text)),
             "give more of the lines around it, so that it is unique, or replace all with `--all`".into(),
         ),
         // A later library may have reasons that this file does not know. Its report has a sentence for each.

@@ -21,7 +21,7 @@ pub(crate) fn serving(view: &Viewpoint, url: &str, root: &Path, is_set_up: bool,
         text += "\nthis folder is not set up for tollgate; nothing was created in it\n\
                  next: run `tollgate init` to write `.tollgate/config.toml`; with `--vault` it also creates folders for tasks\n\
                  next: run `tollgate init --host all` to install hooks for the agent programs found here\n\
-                 the page updates once set up";
+                 the page updates once the folder is set up";
     }
     text
 }

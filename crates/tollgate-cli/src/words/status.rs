@@ -73,8 +73,8 @@ fn host_words(view: &Viewpoint, host: &HostStatus) -> String {
     let hooks = match host.hooks {
         Hooks::Installed => "hooks installed".to_owned(),
         Hooks::Through(other) => format!("guarded by the hooks of `{other}`"),
-        Hooks::NotApproved => "hooks installed, but not approved or disabled".to_owned(),
-        Hooks::Outdated => "hooks of another version".to_owned(),
+        Hooks::NotApproved => "hooks installed, but disabled or not approved".to_owned(),
+        Hooks::Outdated => "hooks installed by another version of tollgate".to_owned(),
         Hooks::Broken => "its configuration cannot be read".to_owned(),
         Hooks::None if host.mcp => "no hooks".to_owned(),
         Hooks::None => "not guarded".to_owned(),
@@ -92,11 +92,11 @@ pub(crate) fn host_problem(host: &HostStatus) -> StatusProblem {
     let name = host.host;
     let (problem, hint) = match host.hooks {
         Hooks::Outdated => (
-            format!("the hooks of `{name}` are of another version"),
+            format!("the hooks of `{name}` were installed by another version of tollgate"),
             format!("run `tollgate init --host {name}` to update them"),
         ),
         Hooks::NotApproved => (
-            format!("`{name}` does not call its hooks, because they are not approved or disabled"),
+            format!("`{name}` does not call its hooks, because they are disabled or not approved"),
             "run `tollgate doctor`, which says what to do".to_owned(),
         ),
         Hooks::Broken => (

@@ -333,9 +333,10 @@ pub(super) fn vault_words(view: &Viewpoint, fact: &Fact) -> (String, Option<Stri
         return (words, None);
     }
     let names: Vec<_> = unknown.iter().map(|agent| format!("`{agent}`")).collect();
+    let whom = if names.len() == 1 { "it" } else { "them" };
     (
         format!(
-            "{words}; {} may perform every action, because the configuration has no `[agent.NAME]` for it",
+            "{words}; {} may perform every action, because the configuration has no `[agent.NAME]` for {whom}",
             names.join(", ")
         ),
         Some(

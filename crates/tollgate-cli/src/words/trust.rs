@@ -11,8 +11,7 @@ use crate::trust::{Commands, Configured};
 
 pub(crate) const TRUST_QUESTION: &str = "trust exactly this? type `yes` to trust it:";
 
-pub(crate) const NOT_TRUSTED: &str =
-    "the answer was not `yes`, so nothing is trusted that was not trusted before";
+pub(crate) const NOT_TRUSTED: &str = "the answer was not `yes`, so nothing new is trusted";
 
 /// Why nobody can agree here.
 pub(crate) fn nobody_trusts(why: &NoPerson) -> String {

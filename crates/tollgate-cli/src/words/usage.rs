@@ -145,7 +145,7 @@ pub(super) fn usage(error: &UsageError) -> (String, String) {
             "put the vault into a git clone and set `sync = \"git\"` under `[vault]` in `.tollgate/config.toml`".into(),
         ),
         E::NoView => (
-            "the folders of this workspace show no engine".into(),
+            "this workspace has no folder view of an engine".into(),
             "name an engine as `store` and set `view = true` under `[vault]` in `.tollgate/config.toml`".into(),
         ),
         E::BadSince(text) => (

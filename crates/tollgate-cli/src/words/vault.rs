@@ -13,7 +13,9 @@ pub(crate) fn vault_copied(report: &CopyReport, from: &str, to: &str) -> String 
         report.tasks.iter().map(|(state, count)| format!("{count} in `{state}`")).collect();
     let states = if states.is_empty() { String::new() } else { format!(": {}", states.join(", ")) };
     let history = match report.history {
-        CopiedHistory::Added(count) => format!("the history is complete, {count} events are new there"),
+        CopiedHistory::Added(count) => {
+            format!("the history is complete; {count} events were added to the target")
+        }
         CopiedHistory::OwnHistory => "the target has a history of its own, which stays as it is".to_owned(),
     };
     format!(
@@ -27,7 +29,9 @@ pub(crate) fn not_copied(denial: &CopyDenial) -> String {
     let hint = match denial {
         CopyDenial::Working(_) => "stop the workers and wait until their tasks are released, then try again",
         CopyDenial::Occupied(..) => "copy to an empty vault, or move that task away",
-        CopyDenial::Changed => "make sure that nobody uses the vault, then run the command again: it goes on",
+        CopyDenial::Changed => {
+            "make sure that nobody uses the vault, then run the command again: it continues where it stopped"
+        }
     };
     format!("not copied: {}\nhint: {hint}", plain(&denial.to_string()))
 }

@@ -33,7 +33,7 @@ pub(crate) fn asked_to_stop() -> String {
 }
 
 pub(crate) fn breaker_is_open() -> String {
-    "the command fails, so no more tasks are claimed".into()
+    "the command keeps failing, so the worker claims no more tasks".into()
 }
 
 /// The worker has stopped claiming tasks, or claims them again.

@@ -27,8 +27,8 @@ fn what_a_busy_receiver_does_not_take_is_offered_again() {
     ]);
     let ran = world.run(&format!("export --to ndjson --endpoint {}/in", endpoint.url)).is(0);
     assert_eq!(is_complete(&endpoint.text(), 1200), 1200);
-    assert!(ran.stderr().contains("waiting: the receiver takes no events: HTTP 503"), "{ran}");
-    assert!(ran.stderr().contains("takes events again"), "{ran}");
+    assert!(ran.stderr().contains("waiting: the receiver accepts no events: HTTP 503"), "{ran}");
+    assert!(ran.stderr().contains("accepts events again"), "{ran}");
     let first = &endpoint.taken()[0];
     assert_eq!((first.path.as_str(), first.header("content-type")), ("/in", Some("application/x-ndjson")));
 }

@@ -89,7 +89,7 @@ fn warnings_are_not_problems() {
     warning  settings     mode observe, unread allow, durability fast (`.tollgate/config.toml`); stale writes are recorded but not refused
       hint: set `mode = "enforce"` to refuse them
     ok       state        format 1, readable
-    warning  privacy      other users can open `.tollgate` (mode 755), which has names and old bytes of your files
+    warning  privacy      other users can open `.tollgate` (mode 755), which contains names and earlier contents of your files
       hint: make it private: `chmod o-rwx '[W]/.tollgate'`
     warning  leftovers    no interrupted writes; 1 file in `.tollgate/stage` not created by tollgate
       hint: move it elsewhere, because tollgate never touches it: `.tollgate/stage/notes.txt`

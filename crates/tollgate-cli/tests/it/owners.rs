@@ -142,7 +142,7 @@ fn an_expired_lease_is_reclaimed_and_the_old_claim_can_do_nothing() {
     insta::assert_snapshot!(world.run(&format!("task release x --claim-id {old}")).filtered, @r"
     exit 1
     --- stderr
-    refused: claim `[CLAIM]` does not own `x.md`: `blue` does, by another claim
+    refused: claim `[CLAIM]` does not own `x.md`: `blue` owns it, under another claim
     hint: check the claim ID; if it is right, the claim has ended: stop working on the task
     ");
     world.run(&format!("task release x --claim-id {new}")).is(0);

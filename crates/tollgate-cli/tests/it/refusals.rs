@@ -149,7 +149,7 @@ fn unread() {
     exit 1
     --- stderr
     refused: `a` was not read in this turn
-    hint: read `a` with the same `--turn`, then write on the basis of what you find
+    hint: read `a` with the same `--turn`, then base your write on what you find
     "#);
     let json = ["write", "a", "--turn", &turn, "--json"];
     let payload = world.tollgate(json).stdin("x").ends().payload("UNREAD_FILE", "READ_REQUIRED");

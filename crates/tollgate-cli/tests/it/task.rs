@@ -208,7 +208,7 @@ fn the_board() {
         said += &ran.stdout();
     }
     insta::assert_snapshot!(said, @r"
-    `sing` is not among the actions of `blue`; no agent in the configuration may
+    `blue` may not perform `sing`; no agent in the configuration may
     `send-the-report.md` waits for `write.md`, which does not exist
     `broken.md` cannot be read: line 2 has a list, but `action` must be one value
     `blue` has claimed `pay-the-rent.md`

@@ -96,7 +96,7 @@ fn nothing_to_undo_is_told() {
     insta::assert_snapshot!(world.run("undo --yes").filtered, @r"
     exit 1
     --- stderr
-    nothing to undo: recovery has no file that a guarded write replaced
+    nothing to undo: recovery has no replaced files
     hint: run `tollgate recovery list` to see all that is kept
     ");
     let world = World::new();
@@ -104,7 +104,7 @@ fn nothing_to_undo_is_told() {
     insta::assert_snapshot!(world.run("undo --yes --json").filtered, @r#"
     exit 1
     --- stdout
-    {"refused":true,"reason":"nothing_to_undo","message":"nothing to undo: recovery has no file that a guarded write replaced"}
+    {"refused":true,"reason":"nothing_to_undo","message":"nothing to undo: recovery has no replaced files"}
     "#);
     insta::assert_snapshot!(world.run("undo --to 0643c1d2e8a1f07b3a9c5d --yes").filtered, @r"
     exit 3

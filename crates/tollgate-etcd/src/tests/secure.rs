@@ -80,7 +80,7 @@ fn a_login_is_needed_used_and_renewed() {
     store.inside.client.forge_token("old.token");
     store.events("", 10).unwrap();
     let findings = store.checkup().unwrap();
-    assert!(findings.iter().any(|found| found.what.contains("takes our writes")), "{findings:?}");
+    assert!(findings.iter().any(|found| found.what.contains("accepts our writes")), "{findings:?}");
 }
 
 fn openssl(words: &str) {

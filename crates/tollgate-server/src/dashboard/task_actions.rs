@@ -39,14 +39,14 @@ pub(super) fn actions(visit: &Visit<'_>, sheet: &Sheet) -> Markup {
                 form method="post" action=(path("return")) {
                     (token)
                     input type="hidden" name="claim" value=[stored.record.claim.as_ref().map(|claim| claim.id.to_string())];
-                    button.danger { "Give back" }
+                    button.danger { "Return" }
                     span.quiet { "Ends the claim. The agent must stop; its later writes under this claim are refused." }
                 }
             }
         },
         State::Rejected => html! {
             section.actions aria-label="Actions" {
-                (one(&token, &path("retry"), "Retry", "Moves it back to Needs action, with all its attempts."))
+                (one(&token, &path("retry"), "Retry", "Moves it back to Needs action. Its attempts are counted from zero."))
             }
         },
         State::Approved => html! {

@@ -79,14 +79,14 @@ impl fmt::Display for Notice {
             Self::Unseen { task, slot, path } => write!(
                 f,
                 "the file `{slot}/{task}` was saved over a change that somebody else had just made; the text before it is kept \
-                 in `{}`: see whether yours needs that change",
+                 in `{}`: check whether your text should include that change",
                 path.display()
             ),
             Self::PutBack { task, to, why } => write!(f, "the move of `{task}` to `{to}` was undone: {why}"),
             Self::Restored { task, slot } => {
                 write!(
                     f,
-                    "the file `{slot}/{task}` was deleted, but the task is still there: its file is back"
+                    "the file `{slot}/{task}` was deleted, but the task still exists, so the file was restored"
                 )
             }
             Self::Stuck { task, why } => write!(f, "`{task}` cannot be shown: {why}; trying again"),

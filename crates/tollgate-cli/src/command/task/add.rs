@@ -28,7 +28,7 @@ pub(crate) struct TaskAddArgs {
     /// Name of the file [default: made from the title]
     #[arg(long, value_name = "FILE.md")]
     name: Option<TaskName>,
-    /// Action, as in the roles of agents; without one, every agent may claim the task
+    /// Action, as in the roles of agents; without one, every agent that may claim tasks may claim it
     #[arg(long, value_name = "A")]
     action: Option<String>,
     /// Priority: critical, high, normal, low or lowest; or p0 to p4

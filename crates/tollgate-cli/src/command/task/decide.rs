@@ -56,10 +56,10 @@ pub(crate) struct TaskRejectArgs {
     reason: String,
 }
 
-/// Try a task again that was rejected, or that pauses after a failed attempt
+/// Retry a task that was rejected, or that is paused after a failed attempt
 ///
-/// The task goes back to `Needs_Action` with all its attempts, and can be claimed at once. Shows the task and asks. Like
-/// `approve`, it needs a terminal: an agent cannot undo a rejection.
+/// The task goes back to `Needs_Action`, its attempts are counted from zero, and it can be claimed at once. Shows the task and
+/// asks. Like `approve`, it needs a terminal: an agent cannot undo a rejection.
 #[derive(Debug, Args)]
 #[command(after_help = "Example\n  tollgate task retry pay-the-rent")]
 pub(crate) struct TaskRetryArgs {
@@ -74,7 +74,8 @@ pub(crate) struct TaskRetryArgs {
 ///
 /// The claim ends at once, the attempt does not count, and other agents may claim the task. The agent cannot finish it any
 /// more: stop it if it still works. A sensitive task that may have been executed goes to `Pending_Approval`. Shows the task
-/// and asks. Like `approve`, it needs a terminal: an agent returns its own task with `task release --result failure`.
+/// and asks. Like `approve`, it needs a terminal. An agent gives up its own task with `task release --result failure`, which
+/// counts as a failed attempt.
 #[derive(Debug, Args)]
 #[command(after_help = "Example\n  tollgate task return pay-the-rent")]
 pub(crate) struct TaskReturnArgs {
@@ -154,7 +155,7 @@ impl<'i> Deciding<'i> {
         if self.person.agrees(&text, &words::decide(task, verb))? {
             return Ok(Ok(Digest::of(bytes)));
         }
-        Ok(Err(refused(task, "not_confirmed", &words::not_confirmed(task, verb))))
+        Ok(Err(refused(task, "not_confirmed", &words::not_confirmed(task))))
     }
 }
 

@@ -37,7 +37,7 @@ Example
 pub(crate) struct TaskImportArgs {
     /// Folder of Backlog.md, file of beads, or file with GitHub issues as JSON; `-` reads JSON from stdin
     source: PathBuf,
-    /// Who wrote the source [default: found out from the source]
+    /// Tracker that the source comes from [default: detected from the source]
     #[arg(long, value_enum, value_name = "TRACKER")]
     from: Option<Tracker>,
     /// Action of every imported task, as in the roles of agents

@@ -39,14 +39,14 @@ use crate::words;
 ///
 /// COMMAND runs once for each claimed task, with TOLLGATE_TASK (the path of the claimed file), TOLLGATE_TASK_ID,
 /// TOLLGATE_CLAIM_ID, TOLLGATE_VAULT (the workspace of the vault), TOLLGATE_AGENT, TOLLGATE_ACTION and TOLLGATE_MODE (`execute`
-/// or `draft`) in its environment. Once the claim has ended, tollgate refuses the writes of all processes with these. With exit
-/// code 0 the task is done; a draft then waits for approval. Any other exit code is a failed attempt: the end of what COMMAND
+/// or `draft`) in its environment. Once the claim has ended, tollgate refuses the writes of all processes that have these
+/// variables. With exit code 0 the task is done; a draft then waits for approval. Any other exit code is a failed attempt: the end of what COMMAND
 /// printed is added to the task, which can be claimed again after a pause (`[vault] retry`). After the last attempt the task
 /// is rejected. After several quick failures in a row (`[work] breaker`) the worker claims no tasks for a while, then tries
 /// one; with --once it ends.
 ///
-/// The claim lasts exactly as long as COMMAND and the processes that it starts. Nobody else gets the task while one of them
-/// runs, and the task is free as soon as all of them have ended or died. With git or an engine, other machines cannot see these
+/// If COMMAND succeeds, the claim ends with it. Otherwise the claim lasts until COMMAND and all processes that it started have
+/// ended or died, and nobody else gets the task before that. With git or an engine, other machines cannot see these
 /// processes, so the claim has a lease. If it cannot be renewed, COMMAND and its process group are killed before another machine
 /// can take the task. New tasks are noticed at once.
 ///
@@ -73,7 +73,7 @@ pub(crate) struct WorkArgs {
     /// Number of seconds that running commands have to finish after a signal
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = |text: &str| number(text, 0..=86_400_u64))]
     grace: u64,
-    /// Longest time for a command, such as `90s` or `10m`; one that takes longer is ended, and the attempt has failed
+    /// Time limit for a command, such as `90s` or `10m`; a command that exceeds it is stopped, and the attempt counts as failed
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Wait>,
     /// The command to run for each task

@@ -73,7 +73,7 @@ fn doctor_tells_a_healthy_engine_from_one_with_a_dead_node_and_from_one_out_of_r
     cluster.kill(1);
     cluster.kill(2);
     let dead = found(&world);
-    assert!(dead.contains("problem") && !dead.contains("takes our writes"), "{dead}");
+    assert!(dead.contains("problem") && !dead.contains("accepts our writes"), "{dead}");
     let fault = world.tollgate(["task", "add", "x", "--agent", "ada", "--json"]).ends();
     assert!(fault.stdout().contains("REMOTE_UNREACHABLE"), "{fault}");
 }

@@ -114,5 +114,5 @@ pub(crate) fn given_fence(workspace: &Workspace) -> Result<Option<WriteFence>> {
     };
     let (claim, task) = (claim.to_string_lossy().parse()?, task.to_string_lossy().parse()?);
     let fence = ClaimFence::given(workspace, folder("TOLLGATE_VAULT").as_deref(), task_options)?;
-    Ok(fence.map(|fence| fence.around(task, claim)))
+    Ok(Some(fence.around(task, claim)))
 }

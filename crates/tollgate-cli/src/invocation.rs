@@ -258,7 +258,7 @@ impl Invocation {
         };
         let (claim, task) = (claim.to_string_lossy().parse()?, task.to_string_lossy().parse()?);
         let fence = ClaimFence::given(workspace, vault.as_deref(), |home| self.task_options(&home.root))?;
-        Ok(fence.map(|fence| fence.around(task, claim)))
+        Ok(Some(fence.around(task, claim)))
     }
 
     /// The ledger alone. It can be read even if the workspace cannot be opened.

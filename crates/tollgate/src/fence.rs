@@ -56,26 +56,23 @@ impl ClaimFence {
     }
 
     /// The fence of the vault under whose claim a process was started: that of this workspace, if it is known, else that of the
-    /// workspace in which the process works. `None` if it has no vault. The options are asked for if the vault is in an engine; if
-    /// there are none, the engine cannot be asked, and the deadline decides.
+    /// workspace in which the process works. If there is no vault, the claim owns nothing. The options are asked for if the vault
+    /// is in an engine; if there are none, the engine cannot be asked, and the deadline decides.
     pub fn given(
         workspace: &Workspace,
         home: Option<&Path>,
         options: impl FnOnce(&VaultHome) -> Result<TaskOptions>,
-    ) -> Result<Option<Self>> {
+    ) -> Result<Self> {
         let home = match home {
             Some(root) => VaultHome::at(root.to_owned())?,
             None => VaultHome::of(workspace.path(), workspace.settings())?,
         };
-        if !home.has_vault() {
-            return Ok(None);
-        }
         let engine = if home.is_in_engine() { options(&home).ok() } else { None }.map(|options| {
             let (workspace, home) = (workspace.clone(), home.clone());
             let open: OpenVault = Arc::new(move || Ok(open_at(&workspace, &home, options.clone())?.vault));
             open
         });
-        Ok(Some(Self::new(&home, engine)))
+        Ok(Self::new(&home, engine))
     }
 
     /// Whether a claim still owns its task, as far as this machine knows. Waits for the engine at most until `until`.

@@ -99,6 +99,17 @@ fn a_task_that_a_person_moved_by_hand_is_not_its_old_owners() {
 }
 
 #[test]
+fn a_claim_whose_vault_is_gone_writes_nothing() {
+    let world = world("30m");
+    let claim = claim(&world, "blue");
+    let write = under(Some(&claim), world.tollgate(["write", "a", "--agent", "blue"]));
+    write.env("TOLLGATE_VAULT", world.path("missing")).stdin("mine").ends().is(1);
+    fs::rename(world.path("vault"), world.path("elsewhere")).unwrap();
+    refuses(&world, &claim, DOORS[0]);
+    lets_through(&world, None, DOORS[0]);
+}
+
+#[test]
 fn a_person_reads_why() {
     let world = world("30m");
     let claim = claim(&world, "blue");

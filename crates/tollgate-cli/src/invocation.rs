@@ -349,7 +349,10 @@ impl Invocation {
     /// The user's name, even if an agent is given.
     pub(crate) fn person(&self) -> String {
         let user = self.surroundings.user.as_deref().and_then(sanitised);
-        user.map_or_else(|| "somebody".to_owned(), |user| user.as_str().to_owned())
+        user.map_or_else(
+            || format!("uid-{}", rustix::process::getuid().as_raw()),
+            |user| user.as_str().to_owned(),
+        )
     }
 
     /// The claim given by the environment: the one under which this process was started.

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use tollgate::error::Fault;
+use tollgate::event::{Event, FileChanged, FolderMoved, Mutation, MutationStatus};
 use tollgate::guard::{Expected, Outcome};
+use tollgate::ledger::Ledger;
 use tollgate::merge::diff_texts;
 use tollgate::recovery::{RecoveryEntry, RecoveryKind};
 use tollgate::turn::FileState;
@@ -19,8 +21,9 @@ use crate::words;
 
 /// Restore what the last guarded write replaced
 ///
-/// Restores the file that was replaced or deleted last, or FILE, or with --to exactly that entry of `recovery list`. Shows
-/// the diff and asks, which needs a terminal; with --yes it does not ask. The restore is a guarded write: it is
+/// Restores the file that the last guarded change replaced or deleted, or FILE, or with --to exactly that entry of `recovery
+/// list`. Files that were created or moved, and changes of several files, need a FILE or the command that reverts them. Shows the
+/// diff and asks, which needs a terminal; with --yes it does not ask. The restore is a guarded write: it is
 /// made only if the file still has the bytes that the diff shows. Recovery keeps them, so a second `undo` undoes the first.
 ///
 /// If another program has changed the file since that write, only --to restores it.
@@ -49,6 +52,13 @@ pub(crate) fn run(invocation: &Invocation, args: &UndoArgs) -> Result<Answer, Cl
     let Some(entry) = chosen(invocation, args)? else {
         return Ok(refused("nothing_to_undo", &words::nothing_to_undo(args.path.as_deref())));
     };
+    // Without a name, the last change is meant. An older one is not a substitute for a change that cannot be undone.
+    if args.path.is_none() && args.to.is_none() {
+        let last = last_change(&invocation.ledger()?)?;
+        if last.len() > 1 || last.first().is_some_and(|file| file.id != entry.id) {
+            return Ok(refused("not_the_last_change", &words::not_the_last_change(&last)));
+        }
+    }
     let (entry, kept) = gate.workspace().recovered(&entry.id)?;
     let view = invocation.viewpoint();
     // The file must still have exactly the bytes that the diff was made from.
@@ -105,6 +115,37 @@ fn chosen(invocation: &Invocation, args: &UndoArgs) -> Result<Option<RecoveryEnt
         return Ok(Some(kept.into_iter().find(|kept| kept.id == *id).ok_or_else(missing)?));
     }
     Ok(kept.into_iter().find(|kept| kept.kind == RecoveryKind::Replaced))
+}
+
+/// The files of the last guarded change, newest line first. Empty if the ledger has no change.
+fn last_change(ledger: &Ledger) -> Result<Vec<FileChanged>, Fault> {
+    let mut files: Vec<FileChanged> = Vec::new();
+    // A damaged line is the business of `ledger verify`.
+    for line in ledger.newest_first()?.flatten() {
+        match line.event {
+            Event::Mutation(Mutation::File(file), MutationStatus::Applied)
+                if files.first().is_none_or(|last| last.tool_name == file.tool_name) =>
+            {
+                // Only the first line of a change says how long it took.
+                let is_first = file.took_us.is_some();
+                files.push(file);
+                if is_first {
+                    return Ok(files);
+                }
+            }
+            Event::Mutation(Mutation::Folder(folder), MutationStatus::Applied) if files.is_empty() => {
+                let FolderMoved { id, target_file, moved_to, .. } = folder;
+                let moved_to = Some(moved_to);
+                return Ok(vec![FileChanged { id, target_file, moved_to, ..FileChanged::default() }]);
+            }
+            _ if files.is_empty() => {}
+            // The lines of one change follow each other.
+            _ => break,
+        }
+    }
+    // A tool of the agent's own program made the last one, or another process finished it: each has one line.
+    files.truncate(1);
+    Ok(files)
 }
 
 fn refused(reason: &str, message: &str) -> Answer {

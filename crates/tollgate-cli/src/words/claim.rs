@@ -11,7 +11,7 @@ use tollgate::visible::plain;
 
 use super::error::fault_words;
 use super::task::unfit;
-use super::text::{Viewpoint, counted, moment, seconds, short, shown, size};
+use super::text::{Viewpoint, counted, moment, seconds, short, shown, size, word};
 use crate::error::NoPerson;
 
 pub(crate) fn claimed(view: &Viewpoint, claimed: &Claimed) -> String {
@@ -32,7 +32,7 @@ pub(crate) fn claimed(view: &Viewpoint, claimed: &Claimed) -> String {
         words += &format!("\n  lease     until {}", moment(until));
         words += &format!(
             "\nhint: when it is done, run `tollgate task release {} --claim-id {}`",
-            plain(claimed.task.stem()),
+            word(claimed.task.stem()),
             claim.id
         );
     }

@@ -103,8 +103,8 @@ pub(super) fn hint(fault: &Fault) -> String {
 
 fn missing_hint(what: &str) -> &'static str {
     if what.starts_with("the turn ") {
-        "it has ended, was not used for a day, or belongs to another workspace; `tollgate turn list` lists the running \
-         turns, `tollgate turn begin` starts one"
+        "it has ended, was not used for a day, or belongs to another workspace: `unset TOLLGATE_TURN` if that names it; \
+         `tollgate turn list` lists the running turns, `tollgate turn begin` starts one"
     } else if what.starts_with("the recovery ") {
         "run `tollgate recovery list` to see all entries"
     } else if what.starts_with("the task ") {

@@ -53,7 +53,8 @@ pub(crate) use init::{
 pub(crate) use ledger::{EMPTY_LEDGER, NO_LINE_MATCHES, audited, damaged_lines, ledger_line, verdict};
 pub(crate) use merge::{merge_diff, merge_notes, no_merge};
 pub(crate) use recovery::{
-    NOT_UNDONE, UNDO_QUESTION, changed_since, kept, nobody_undoes, nothing_to_undo, to_undo,
+    NOT_UNDONE, UNDO_QUESTION, changed_since, kept, nobody_undoes, not_the_last_change, nothing_to_undo,
+    to_undo,
 };
 pub(crate) use refusal::refused;
 pub(crate) use run::{NoteReader, RUN_KILLED, did_not_start, no_prologue, run_notes, run_refused};

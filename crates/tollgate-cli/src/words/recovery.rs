@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use tollgate::event::FileChanged;
 use tollgate::recovery::{RecoveryEntry, RecoveryKind};
 
 use tollgate::visible::plain;
 
-use super::text::{Viewpoint, ago, moment, shown, size};
+use super::text::{Viewpoint, ago, moment, shown, size, word};
 
 /// What an undo asks.
 pub(crate) const UNDO_QUESTION: &str = "type `yes` to restore it:";
@@ -43,6 +44,39 @@ pub(crate) fn nothing_to_undo(path: Option<&Path>) -> String {
         None => "recovery has no replaced files".to_owned(),
     };
     format!("nothing to undo: {what}\nhint: run `tollgate recovery list` to see all that is kept")
+}
+
+/// Why `undo` without a file does nothing: these files, of which there is one at least, are the last change.
+pub(crate) fn not_the_last_change(files: &[FileChanged]) -> String {
+    let other = "to restore another file, run `tollgate undo FILE`";
+    let (what, hint) = match files {
+        [FileChanged { target_file: from, moved_to: Some(to), .. }] => (
+            format!("moved `{}` to `{}`, and `undo` moves nothing back", plain(from), plain(to)),
+            format!("run `tollgate move {} {}`", word(to), word(from)),
+        ),
+        [FileChanged { target_file: path, hash_before: None, .. }] => (
+            format!("created `{}`, and `undo` deletes nothing", plain(path)),
+            format!("run `tollgate delete {}`", word(path)),
+        ),
+        [FileChanged { target_file: path, .. }] => (
+            format!("replaced `{}`, and recovery does not have what it replaced", plain(path)),
+            "run `tollgate recovery list` to see all that is kept".to_owned(),
+        ),
+        files => {
+            let names: Vec<_> =
+                files.iter().rev().take(3).map(|file| format!("`{}`", plain(&file.target_file))).collect();
+            let more = if files.len() > names.len() { ", ..." } else { "" };
+            let what = format!(
+                "changed {} files ({}{more}), and `undo` restores one at a time",
+                files.len(),
+                names.join(", ")
+            );
+            return format!(
+                "refused: the last guarded write {what}\nhint: name one of them: `tollgate undo FILE`"
+            );
+        }
+    };
+    format!("refused: the last guarded write {what}\nhint: {hint}; {other}")
 }
 
 pub(crate) fn nobody_undoes() -> String {

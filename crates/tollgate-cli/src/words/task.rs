@@ -142,6 +142,9 @@ fn row_words(row: &Row, name: usize, action: usize, max_attempts: u32) -> String
         Some(reason) => words += &format!("  {}", short(&plain(reason))),
         None => {}
     }
+    if let Some(pause) = &row.record.pause {
+        words += &format!("  paused until {}", moment(pause.until));
+    }
     if let Err(broken) = &row.task.brief {
         words += &format!("  cannot be read: {}", plain(&broken.to_string()));
     }

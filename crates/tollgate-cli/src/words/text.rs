@@ -31,6 +31,12 @@ pub(super) fn quoted(path: &Path) -> String {
     format!("'{}'", plain(&path.to_string_lossy()).replace('\'', "'\\''"))
 }
 
+/// A word of a command, quoted for a shell if it must be.
+pub(super) fn word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { quoted(Path::new(text)) }
+}
+
 /// The text, with its middle cut out if it is too long to read.
 pub(super) fn short(text: &str) -> String {
     const END: usize = 100;

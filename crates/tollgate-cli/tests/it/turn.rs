@@ -59,7 +59,7 @@ fn a_turn_is_started_shown_and_ended() {
     exit 3
     --- stderr
     error: the turn `[TURN]` does not exist
-    hint: it has ended, was not used for a day, or belongs to another workspace; `tollgate turn list` lists the running turns, `tollgate turn begin` starts one
+    hint: it has ended, was not used for a day, or belongs to another workspace: `unset TOLLGATE_TURN` if that names it; `tollgate turn list` lists the running turns, `tollgate turn begin` starts one
     "#);
     world.run(&format!("read a --json --turn {turn}")).is(3).fault("NOT_FOUND");
 }

@@ -64,6 +64,42 @@ fn a_deleted_file_comes_back() {
     world.holds("a", "two\n");
 }
 
+/// `a` has an older version in recovery. That is not what a person means.
+#[test]
+fn without_a_name_only_the_last_change_is_undone() {
+    let world = written();
+    let undo = || world.run("undo --yes").filtered;
+    world.tollgate(["create", "new file"]).stdin("x").ends().is(0);
+    insta::assert_snapshot!(undo(), @r"
+    exit 1
+    --- stderr
+    refused: the last guarded write created `new file`, and `undo` deletes nothing
+    hint: run `tollgate delete 'new file'`; to restore another file, run `tollgate undo FILE`
+    ");
+    world.run("move a c").is(0);
+    insta::assert_snapshot!(undo(), @r"
+    exit 1
+    --- stderr
+    refused: the last guarded write moved `a` to `c`, and `undo` moves nothing back
+    hint: run `tollgate move c a`; to restore another file, run `tollgate undo FILE`
+    ");
+    let changes = r#"[{"path":"c","content":"three\n"},{"path":"d","content":"four\n"}]"#;
+    world.tollgate(["apply"]).stdin(changes).ends().is(0);
+    insta::assert_snapshot!(undo(), @r"
+    exit 1
+    --- stderr
+    refused: the last guarded write changed 2 files (`c`, `d`), and `undo` restores one at a time
+    hint: name one of them: `tollgate undo FILE`
+    ");
+    assert_eq!(world.run("undo --yes --json").is(1).json()["reason"], "not_the_last_change");
+    world.holds("c", "three\n");
+    world.run("undo c --yes").is(0);
+    world.holds("c", "two\n");
+    // The restore is the last change now.
+    world.run("undo --yes").is(0);
+    world.holds("c", "three\n");
+}
+
 #[test]
 fn a_later_change_by_another_program_is_undone_only_if_the_entry_is_named() {
     let world = written();

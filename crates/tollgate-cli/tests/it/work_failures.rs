@@ -118,6 +118,8 @@ fn a_pausing_task_says_until_when_and_a_person_ends_the_pause() {
     let claim = world.tollgate("task claim x --agent red --json".split(' ')).ends().is(1).json();
     assert_eq!((&claim["reason"], &claim["until"]), (&json!("not_eligible"), &why["until"]));
     assert_eq!(world.json("task list")[0]["paused_until"], why["until"]);
+    let list = world.run("task list").is(0);
+    assert!(list.stdout().contains("  paused until 20"), "{list}");
     let ran = world.run("task claim x --agent red").is(1);
     assert!(ran.stderr().contains("`x.md` may be claimed again at 20"), "{ran}");
     assert!(ran.stderr().contains("a person can end the pause with `tollgate task retry x`"), "{ran}");

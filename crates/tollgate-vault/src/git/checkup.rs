@@ -172,8 +172,16 @@ impl GitStore {
         if ran.ok {
             return followed("forward");
         }
-        let line = ran.err.lines().find(|line| !line.starts_with("hint:") && !line.starts_with("Updating "));
-        in_the_way(line.unwrap_or("git gave no reason").trim_start_matches("error: "))
+        let lines = ran.err.lines();
+        let mut lines = lines.skip_while(|line| line.starts_with("hint:") || line.starts_with("Updating "));
+        let line = lines.next().unwrap_or("git gave no reason").trim_start_matches("error: ");
+        // After a colon git lists the files, and then says what to do.
+        let mut files = lines.take_while(|text| line.ends_with(':') && !text.starts_with("Please "));
+        in_the_way(&match (files.next(), files.count()) {
+            (None, _) => line.to_owned(),
+            (Some(first), 0) => format!("{line} {first}"),
+            (Some(first), more) => format!("{line} {first} and {more} more"),
+        })
     }
 
     /// Fixes tasks that are in several folders, as merges by people leave them.

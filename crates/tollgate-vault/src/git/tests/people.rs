@@ -70,7 +70,10 @@ fn a_file_in_the_way_stays_and_claims_continue() {
     other.sync();
     let claimed = other.claim("x", "red");
     let round = machine.sync();
-    assert_eq!(round.followed.unwrap().word, "in_the_way");
+    let followed = round.followed.unwrap();
+    assert_eq!(followed.word, "in_the_way");
+    let why_not = followed.why_not.unwrap();
+    assert!(why_not.contains("overwritten by merge: vault/Needs_Action/x.md; commit it"), "{why_not}");
     let kept = fs::read_to_string(machine.path.join("vault/Needs_Action/x.md")).unwrap();
     assert_eq!(kept, "text\nand a thought of mi");
     other.release(&claimed);

@@ -149,10 +149,12 @@ fn last_change(ledger: &Ledger) -> Result<Vec<FileChanged>, Fault> {
 }
 
 fn refused(reason: &str, message: &str) -> Answer {
-    let first = message.lines().next().unwrap_or_default();
+    let (first, hint) =
+        message.split_once("\nhint: ").map_or((message, None), |(first, hint)| (first, Some(hint)));
+    let first = first.trim_start_matches("refused: ");
     Answer::NotValid(Said {
         notes: message.to_owned(),
-        json: json!({"refused": true, "reason": reason, "message": first.trim_start_matches("refused: ")}),
+        json: json!({"refused": true, "reason": reason, "message": first, "hint": hint}),
         ..Said::default()
     })
 }

@@ -415,3 +415,14 @@ fn the_terminal_shows_every_invisible_character_and_who_drafted() {
     }
     assert_eq!(world.json("task show pay")["released_by"], "cloud");
 }
+
+#[test]
+fn tasks_on_a_read_only_file_system_can_be_read() {
+    let world = World::new();
+    world.run("init --vault").is(0);
+    world.run("task add paint").is(0);
+    let script = "mount --bind . . && mount -o remount,bind,ro . && cd \"$PWD\" && ! touch x 2>/dev/null \
+                  && tollgate task list --state Needs_Action && tollgate status";
+    let ran = world.program("unshare", ["--mount", "--map-root-user", "sh", "-c", script]).ends();
+    assert!(ran.is(0).stdout().contains("paint.md"));
+}

@@ -140,7 +140,7 @@ fn nothing_to_undo_is_told() {
     insta::assert_snapshot!(world.run("undo --yes --json").filtered, @r#"
     exit 1
     --- stdout
-    {"refused":true,"reason":"nothing_to_undo","message":"nothing to undo: recovery has no replaced files"}
+    {"refused":true,"reason":"nothing_to_undo","message":"nothing to undo: recovery has no replaced files","hint":"run `tollgate recovery list` to see all that is kept"}
     "#);
     insta::assert_snapshot!(world.run("undo --to 0643c1d2e8a1f07b3a9c5d --yes").filtered, @r"
     exit 3

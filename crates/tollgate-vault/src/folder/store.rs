@@ -119,10 +119,11 @@ impl Store for FolderStore {
             return Ok(scan);
         }
         let path = self.private.join("cache").join(state.as_str());
-        // One process at a time reads a folder for the first time; the others then find in the cache what it read.
-        let reading = Lock::acquire(&path.with_extension("lock"), LOCK_WAIT)?;
+        // One process at a time reads a folder for the first time; the others then find in the cache what it read. On a
+        // read-only file system there is no cache to wait for.
+        let reading = Lock::acquire(&path.with_extension("lock"), LOCK_WAIT).ok();
         let known = fs::read(&path).unwrap_or_default();
-        let _reading = known.is_empty().then_some(reading);
+        let _reading = reading.filter(|_| known.is_empty());
         let mut cache = Cache::parse(&known);
         self.scan_folder(&Slot::Free(state), &mut cache, now, &mut scan)?;
         cache.save(&path, &self.stage(&random_id()?));

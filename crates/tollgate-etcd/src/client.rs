@@ -18,7 +18,7 @@ use tollgate_base::error::{Fault, Result};
 use ureq::unversioned::transport::DefaultConnector;
 
 use crate::addresses::NodeAddresses;
-use crate::failed::{Failed, Tried, code, lost, may_pass, said, unsent};
+use crate::failed::{Failed, Tried, code, is_too_large, lost, may_pass, said, unsent};
 use crate::message::{
     LeaseAnswer, MembersAnswer, Range, RangeAnswer, Streamed, TokenAnswer, Txn, TxnAnswer, VersionAnswer,
     encoded,
@@ -64,25 +64,23 @@ pub(crate) const MEMBERS: &str = "/v3/cluster/member/list";
 impl CallError {
     /// As a fault of the engine at this address.
     pub(crate) fn fault(self, shown: &str) -> Fault {
-        match self {
-            Self::Unsent(fault) | Self::Unanswered(fault) => fault,
-            Self::Refused { code: code::DENIED | code::UNAUTHENTICATED, message } => {
-                Fault::RemoteRefused { remote: shown.to_owned(), what: message }
+        let what = match self {
+            Self::Unsent(fault) | Self::Unanswered(fault) => return fault,
+            // What is too large now is too large later. Everything else may be allowed one day.
+            Self::Refused { message, .. } if is_too_large(&message) => {
+                return Fault::invalid(format!("`{shown}` answered: {message}"));
             }
-            Self::Refused { message, .. } if message.contains("user name is empty") => Fault::RemoteRefused {
-                remote: shown.to_owned(),
-                what: "it wants a user: set `TOLLGATE_STORE_USER` and `TOLLGATE_STORE_PASSWORD`, or for the other store of a \
-                       copy `TOLLGATE_COPY_USER` and `TOLLGATE_COPY_PASSWORD`"
-                    .to_owned(),
-            },
-            Self::Refused { message, .. } if message.contains("CommonName") => Fault::RemoteRefused {
-                remote: shown.to_owned(),
-                what: format!(
-                    "it wants a login, and then it takes only a client certificate without a CommonName ({message})"
-                ),
-            },
-            Self::Refused { message, .. } => Fault::invalid(format!("`{shown}` answered: {message}")),
-        }
+            Self::Refused { message, .. } if message.contains("user name is empty") => {
+                "it wants a user: set `TOLLGATE_STORE_USER` and `TOLLGATE_STORE_PASSWORD`, or for the other store of a \
+                 copy `TOLLGATE_COPY_USER` and `TOLLGATE_COPY_PASSWORD`"
+                    .to_owned()
+            }
+            Self::Refused { message, .. } if message.contains("CommonName") => format!(
+                "it wants a login, and then it takes only a client certificate without a CommonName ({message})"
+            ),
+            Self::Refused { message, .. } => message,
+        };
+        Fault::RemoteRefused { remote: shown.to_owned(), what }
     }
 
     pub(crate) fn is_lease_gone(&self) -> bool {

@@ -57,6 +57,22 @@ fn an_answer_that_leaves_open_whether_the_call_was_carried_out_is_not_a_refusal(
 }
 
 #[test]
+fn what_the_engine_refuses_may_be_allowed_later_unless_it_is_too_large() {
+    for (code, message, expected) in [
+        (7, "etcdserver: permission denied", "REMOTE_REFUSED"),
+        (9, "etcdserver: authentication is not enabled", "REMOTE_REFUSED"),
+        (11, "etcdserver: mvcc: required revision has been compacted", "REMOTE_REFUSED"),
+        (3, "etcdserver: request is too large", "INVALID"),
+        (8, "grpc: received message larger than max (2097163 vs. 2097152)", "INVALID"),
+    ] {
+        let client = client_of(400, json!({ "code": code, "message": message }).to_string());
+        let called = client.call::<RangeAnswer>("/v3/kv/txn", &Range::all("x").body(), client.deadline);
+        let fault = called.unwrap_err().fault("x");
+        assert_eq!(fault.code(), expected, "{fault}");
+    }
+}
+
+#[test]
 fn a_renewal_that_was_answered_with_an_error_does_not_end_the_lease() {
     // The gateways of etcd 3.5 and of etcd 3.6.
     for error in [

@@ -40,8 +40,9 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// How long a watch lasts before it is made again, elsewhere if need be: a node that was cut off from the others says nothing.
 pub(crate) const WATCH: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
-/// More than the largest answer: a page of a thousand texts.
-const MAX_ANSWER: u64 = 1 << 31;
+/// The longest answer that is read. The longest that tollgate asks for is a page of 250 tasks with 1.25 MiB each, and base64 makes
+/// that 417 MiB. A page of the ledger has more lines, but usually half a kilobyte in each.
+pub(crate) const MAX_ANSWER: u64 = 512 << 20;
 
 /// What to do if the database of etcd has reached its quota.
 const MAKE_ROOM: &str =

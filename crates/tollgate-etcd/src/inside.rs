@@ -16,10 +16,13 @@ use tollgate_vault::store::{Hint, Wake};
 use crate::client::{Called, Client};
 use crate::layout::Layout;
 use crate::line_place::LineSums;
-use crate::message::{Act, KeyValue, Txn};
+use crate::message::{Act, KeyValue, Range, RangeAnswer, Txn, TxnAnswer};
 use crate::named::{CachedTask, Named, SeenTask, TextSince};
 use crate::process_lease::ProcessLease;
 use crate::view::View;
+
+/// How many keys are read at once. An answer must arrive by the deadline of a call, also if the texts are long.
+const PAGE: usize = 250;
 
 /// What the store shares with the thread that feeds its view, and with the locks of its claims.
 pub(crate) struct Inside {
@@ -50,6 +53,28 @@ impl Inside {
         called.map_err(|error| error.fault(&self.client.shown))
     }
 
+    /// What comes of these acts, which have no condition.
+    pub(crate) fn act(&self, success: Vec<Act>) -> Result<TxnAnswer> {
+        self.called(self.client.txn(&Txn { success, ..Txn::default() }))
+    }
+
+    /// Looks at all keys of a range, page by page. `look` also gets the range of the next page.
+    pub(crate) fn each_page(
+        &self,
+        range: Range,
+        mut look: impl FnMut(&RangeAnswer, &mut Range) -> Result<()>,
+    ) -> Result<()> {
+        let mut range = Range { limit: PAGE, ..range };
+        loop {
+            let answer = self.called(self.client.range(&range))?;
+            look(&answer, &mut range)?;
+            match answer.kvs.last().filter(|_| answer.more) {
+                Some(last) => range.from = [&last.key[..], &[0]].concat(),
+                None => return Ok(()),
+            }
+        }
+    }
+
     /// What the view says, if there is one.
     pub(crate) fn with_view<T>(&self, look: impl FnOnce(&mut View) -> T) -> Option<T> {
         self.view.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(look)
@@ -75,8 +100,8 @@ impl Inside {
 
     /// Everything about one name, from the engine.
     pub(crate) fn ask(&self, name: &TaskName) -> Result<Named> {
-        let success = vec![Act::get_all(&self.layout.opens(name)), Act::get_all(&self.layout.finals(name))];
-        let found = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
+        let (open, done) = (self.layout.opens(name), self.layout.finals(name));
+        let found = self.act(vec![Act::get_all(&open), Act::get_all(&done)])?;
         Ok(Named::read(&self.layout, found.found().flatten()))
     }
 
@@ -85,8 +110,7 @@ impl Inside {
         if let Some(text) = self.with_view(|view| view.text(name, slot, seen)).flatten() {
             return Ok(Some(text));
         }
-        let success = vec![Act::get(self.layout.task(name, slot, &seen.id))];
-        let found = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
+        let found = self.act(vec![Act::get(self.layout.task(name, slot, &seen.id))])?;
         let task =
             found.found().flatten().next().and_then(|kv| CachedTask::new(&self.layout, &kv, usize::MAX));
         Ok(task.filter(|task| task.seen == *seen && task.slot == *slot).and_then(|task| task.text()))

@@ -45,8 +45,7 @@ impl LineAt {
 impl Inside {
     /// How far the ledger is archived, and the revision of that statement.
     pub(crate) fn archived(&self) -> Result<(i64, Archived)> {
-        let success = vec![Act::get(self.layout.archived())];
-        let found = self.called(self.client.txn(&Txn { success, ..Txn::default() }))?;
+        let found = self.act(vec![Act::get(self.layout.archived())])?;
         match found.found().flatten().next() {
             Some(kv) => Ok((kv.mod_revision, Archived::known(read(&kv.value)?))),
             None => Ok((0, Archived::default())),

@@ -96,12 +96,14 @@ impl EtcdStore {
         let inside = self.known()?;
         let mut view = inside.view.lock().unwrap_or_else(PoisonError::into_inner);
         if view.as_ref().is_none_or(|view| view.heard.elapsed() > STALE) {
-            let is_first = view.is_none();
-            let found = look(view.insert(feed::load(inside)?));
-            drop(view);
+            let (loaded, is_first) = (feed::load(inside)?, view.is_none());
             if is_first {
-                feed::start(&self.inside);
-            } else {
+                // Before there is a view: one that nobody feeds would never change.
+                feed::start(&self.inside)?;
+            }
+            let found = look(view.insert(loaded));
+            drop(view);
+            if !is_first {
                 // What happened while nothing was heard is in the view now, so no watch will tell it.
                 inside.wake(&[Hint::Everything]);
             }
@@ -234,7 +236,7 @@ impl Store for EtcdStore {
             // A process that starts in an outage hears of its end.
             Err(Fault::Unreachable { .. }) => {
                 let look = |inside| EtcdStore { inside }.viewed(|_| ());
-                feed::begin_later(&self.inside, number, look);
+                feed::begin_later(&self.inside, number, look)?;
             }
             looked => looked?,
         }

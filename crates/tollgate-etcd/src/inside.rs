@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tollgate_base::error::Result;
 use tollgate_base::task::TaskName;
 use tollgate_vault::State;
-use tollgate_vault::event::{Entry, Journal};
+use tollgate_vault::journal_copy::JournalCopy;
 use tollgate_vault::state::Slot;
 use tollgate_vault::store::{Hint, Wake};
 
@@ -36,7 +36,7 @@ pub(crate) struct Inside {
     pub(crate) archive_at: Mutex<Instant>,
     /// The statement about the archive of another machine at the last look, when that had lines to archive.
     pub(crate) archive_seen: Mutex<Option<i64>>,
-    pub(crate) journal: Option<Arc<dyn Journal>>,
+    pub(crate) journal: JournalCopy,
     pub(crate) view: Mutex<Option<View>>,
     /// Whether the layout in the engine is one that we know.
     pub(crate) is_known: AtomicBool,
@@ -124,12 +124,5 @@ impl Inside {
             put.iter().for_each(|kv| view.put(&self.layout, kv, &mut hints));
         });
         self.wake(&hints);
-    }
-
-    /// This machine's own ledger gets a copy. The engine has the line already, so a fault here must not undo the step.
-    pub(crate) fn copy_to_journal(&self, events: &[Entry]) {
-        if let Some(journal) = self.journal.as_ref().filter(|_| !events.is_empty()) {
-            let _ = journal.append(events);
-        }
     }
 }

@@ -150,7 +150,7 @@ impl Inside {
         if let Some(ended) = ended {
             self.process_lease.mark(&ended.id, HeldMark::Nothing);
         }
-        self.copy_to_journal(&step.events);
+        self.journal.append(&step.events);
         let landed = Landed { task: name.clone(), slot: step.to.clone(), path: None };
         Ok(StepTry::Ended(StepOutcome::Done(landed)))
     }

@@ -16,6 +16,7 @@ use tollgate_vault::checkup::Finding;
 use tollgate_vault::claim_lock::Liveness;
 use tollgate_vault::event::{Entry, EventPage};
 use tollgate_vault::figures::Tally;
+use tollgate_vault::journal_copy::JournalCopy;
 use tollgate_vault::state::Slot;
 use tollgate_vault::step::TextEdit;
 use tollgate_vault::store::{QueuePage, Scan, Wake, Watch};
@@ -74,6 +75,7 @@ const FORGET: &str = "with forgotten as (
 /// Tasks in PostgreSQL.
 pub struct PostgresStore {
     links: Arc<DbLinks>,
+    journal: JournalCopy,
     texts: Texts,
     held: HeldClaims,
     /// Each has a lock of its own, which is held while the database is asked: a slow look at one state, such as `Done`, keeps
@@ -90,6 +92,7 @@ impl PostgresStore {
     /// Opens the vault. Connects only when it is first used; then the schema is created if it is missing.
     pub fn open(options: PostgresOptions) -> Result<Self> {
         Ok(Self {
+            journal: JournalCopy::to(options.journal.clone()),
             links: Arc::new(DbLinks::new(options)?),
             texts: Texts::default(),
             held: HeldClaims::new()?,
@@ -137,13 +140,6 @@ impl PostgresStore {
         };
         let rows = self.call("select settle($1)", &[&is_old])?;
         Ok(rows.first().is_some_and(|row| row.get(0)))
-    }
-
-    /// This machine's own ledger gets a copy. The database has the line already, so a fault here must not undo the step.
-    fn copy_to_journal(&self, events: &[Entry]) {
-        if let Some(journal) = self.links.options.journal.as_ref().filter(|_| !events.is_empty()) {
-            let _ = journal.append(events);
-        }
     }
 
     fn lease_micros(&self) -> i64 {
@@ -253,7 +249,7 @@ impl Store for PostgresStore {
         };
         match rows.first().and_then(|row| row.get::<_, Option<&str>>(0)) {
             Some(name) => {
-                self.copy_to_journal(&step.events);
+                self.journal.append(&step.events);
                 if let Some(owner) = owner {
                     self.held.taken(&owner.id, &step.id);
                 }
@@ -281,7 +277,7 @@ impl Store for PostgresStore {
         // The call is repeated if its answer is lost, so it has an id, too.
         let id = StepId::new()?;
         self.call("select record_events($1, $2)", &[&id.as_str(), &lines(events)?])?;
-        self.copy_to_journal(events);
+        self.journal.append(events);
         Ok(())
     }
 
@@ -382,7 +378,7 @@ impl Store for PostgresStore {
     }
 
     fn problems(&self) -> Vec<String> {
-        self.probe.problems(&self.links)
+        self.probe.problems(&self.links).into_iter().chain(self.journal.problem()).collect()
     }
 
     fn sweep(&self, _now: Timestamp) -> Result<()> {

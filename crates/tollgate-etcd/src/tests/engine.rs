@@ -2,22 +2,25 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::json;
+use tollgate_base::error::{Fault, Result};
 use tollgate_base::lock::Pauses;
 use tollgate_base::name::StepId;
 use tollgate_base::task::TaskName;
+use tollgate_vault::event::{Entry, EventPage, Journal};
 use tollgate_vault::step::TextEdit;
 use tollgate_vault::store::Hint;
 use tollgate_vault::{ClaimKind, ClaimRequest, Release, State, Step, StepOutcome, Store, Terms, Vault};
 
+use super::archive::{all, work};
 use super::cluster::{Cluster, free_port, post};
-use super::{fake_node, open, shared};
+use super::{fake_node, open, options, shared};
 use crate::client::WATCH;
-use crate::store::EtcdStore;
+use crate::store::{EtcdOptions, EtcdStore};
 use crate::view::View;
 
 fn add(store: &impl Store, name: &str) -> StepOutcome {
@@ -162,6 +165,44 @@ fn a_watch_that_tells_too_much_at_once_is_not_read_and_everything_is_looked_at_a
     assert_eq!(waiting(&*store), 0);
     let first = 2;
     until("another look", || looks.load(Ordering::Relaxed) > first);
+}
+
+/// A journal that cannot be written while it is full.
+#[derive(Default)]
+struct FullJournal(AtomicBool);
+
+impl Journal for FullJournal {
+    fn id(&self) -> &str {
+        "full"
+    }
+
+    fn append(&self, _events: &[Entry]) -> Result<()> {
+        let is_full = self.0.load(Ordering::Relaxed);
+        if is_full { Err(Fault::invalid("the disk is full")) } else { Ok(()) }
+    }
+
+    fn has(&self, _step: &StepId, _since: Timestamp) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn events(&self, after: &str, _limit: usize) -> Result<EventPage> {
+        Ok((Vec::new(), after.to_owned()))
+    }
+}
+
+#[test]
+fn a_copy_of_events_that_fails_undoes_nothing_and_is_a_problem_until_the_next_one() {
+    let cluster = Cluster::start();
+    let journal = Arc::new(FullJournal(AtomicBool::new(true)));
+    let copied = Some(Arc::clone(&journal) as Arc<dyn Journal>);
+    let options = options(&cluster.url(), "one", Duration::from_secs(600));
+    let store = Arc::new(EtcdStore::open(EtcdOptions { journal: copied, ..options }).unwrap());
+    work(&store, 0..1);
+    assert!(store.problems()[0].contains("the disk is full"), "{:?}", store.problems());
+    journal.0.store(false, Ordering::Relaxed);
+    work(&store, 1..2);
+    assert_eq!(store.problems(), [""; 0]);
+    assert_eq!(all(&store).len(), 4, "the engine has all events");
 }
 
 #[test]
